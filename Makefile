@@ -1,0 +1,46 @@
+# Everything a contributor runs. `make help` lists the targets.
+GO     ?= go
+TOOLS  := -modfile=internal/tools/go.mod
+UPDATE := go test . -run TestPublicAPI -update
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: lint cross ## all checks and all tests, with the race detector
+	$(GO) test -race -timeout 15m ./...
+
+.PHONY: lint
+lint: ## format, vet, staticcheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt these files:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool $(TOOLS) staticcheck ./...
+
+.PHONY: cross
+cross: ## build for Linux, macOS and Windows
+	@for p in linux/amd64 linux/arm64 darwin/arm64 windows/amd64; do \
+		echo "build for $$p"; \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./... || exit 1; \
+	done
+	@for os in darwin windows; do echo "vet for $$os"; CGO_ENABLED=0 GOOS=$$os $(GO) vet ./... || exit 1; done
+
+.PHONY: bench
+bench: ## the table of speeds, as ratios within one run
+	$(GO) run ./internal/bench
+
+.PHONY: torture
+torture: ## the long sweeps, tens of minutes
+	PERDURE_TORTURE=1 $(GO) test -race -timeout 120m -count=1 ./store/...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for a minute
+	@for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 1m $$pkg || exit 1; \
+		done; \
+	done
+
+.PHONY: api
+api: ## accept a change of the public API into testdata/api
+	$(UPDATE)

@@ -1,0 +1,186 @@
+package perdure_test
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "accept the public API as it is")
+
+const module = "github.com/perdure/perdure"
+
+func goCmd(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	}
+	return string(out)
+}
+
+// packages returns the module's packages as paths below its root, "." first.
+func packages(t *testing.T) []string {
+	t.Helper()
+	var pkgs []string
+	for p := range strings.Lines(goCmd(t, "list", "./...")) {
+		p = strings.TrimPrefix(strings.TrimSpace(p), module)
+		pkgs = append(pkgs, "."+p)
+	}
+	if len(pkgs) < 5 {
+		t.Fatalf("go list finds only %q", pkgs)
+	}
+	return pkgs
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	for line := range strings.Lines(goCmd(t, "list", "-f", "{{.ImportPath}}\t{{.Doc}}", "./...")) {
+		pkg, doc, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if doc == "" {
+			t.Errorf("%s has no package comment; say in it what the package is for", pkg)
+		}
+	}
+}
+
+// TestImportsRunOneWay holds the directions of docs/ARCHITECTURE.md.
+func TestImportsRunOneWay(t *testing.T) {
+	const sqlite = `(zombiezen\.com/go|modernc\.org|golang\.org/x/sys|github\.com/(google/uuid|mattn/go-isatty|ncruces/go-strftime|remyoudompheng/bigfft|dustin/go-humanize))/?.*`
+	rules := []struct {
+		of  string // packages below the root
+		may string // what else than the standard library they may need, their own folder aside
+	}{
+		{`\.`, `PERDURE/(store|internal/.*)`},
+		{`\./store`, ``},
+		{`\./store/(mem|file|kv)store`, `PERDURE/store`},
+		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},
+		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
+		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
+		{`\./internal/blob`, `PERDURE/store`},
+		{`\./internal/bench`, `.*`},
+		{`\./examples/.*`, `.*`},
+	}
+	matches := func(pattern, s string) bool {
+		pattern = strings.ReplaceAll(pattern, "PERDURE", regexp.QuoteMeta(module))
+		return regexp.MustCompile("^(?:" + pattern + ")$").MatchString(s)
+	}
+	for _, pkg := range packages(t) {
+		i := slices.IndexFunc(rules, func(r struct{ of, may string }) bool { return matches(r.of, pkg) })
+		if i < 0 {
+			t.Errorf("%s has no rule here that says what it may import", pkg)
+			continue
+		}
+		own := strings.TrimSuffix(module+"/"+strings.TrimPrefix(pkg[1:], "/"), "/")
+		for dep := range strings.Lines(goCmd(t, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg)) {
+			dep = strings.TrimSpace(dep)
+			if dep != own && dep != "" && !matches(rules[i].may, dep) {
+				t.Errorf("%s needs %s, which its rule does not allow", pkg, dep)
+			}
+		}
+	}
+}
+
+// TestKernelStaysLight keeps what an import of the kernel and of SQLite brings.
+func TestKernelStaysLight(t *testing.T) {
+	count := func(pkgs ...string) int {
+		args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, pkgs...)
+		modules := map[string]bool{}
+		for m := range strings.Lines(goCmd(t, args...)) {
+			if m = strings.TrimSpace(m); m != "" && m != module {
+				modules[m] = true
+			}
+		}
+		return len(modules)
+	}
+	if n := count("."); n != 0 {
+		t.Errorf("the kernel brings %d foreign modules, want none", n)
+	}
+	if n := count(".", "./store/sqlitestore"); n > 11 {
+		t.Errorf("kernel and sqlitestore bring %d foreign modules, want at most 11 (see docs/adr)", n)
+	}
+}
+
+func TestFilesAreShort(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && name != "." {
+			return fs.SkipDir
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		seen++
+		data, err := os.ReadFile(name)
+		limit := 500
+		if strings.HasSuffix(name, "_test.go") {
+			limit = 800
+		}
+		if n := bytes.Count(data, []byte("\n")); n > limit {
+			t.Errorf("%s has %d lines; cut it, the limit is %d", name, n, limit)
+		}
+		return err
+	})
+	if err != nil || seen == 0 {
+		t.Fatalf("walked %d files: %v", seen, err)
+	}
+}
+
+// TestPublicAPI compares the declarations of each public package with the
+// accepted ones, so that no change of them goes unnoticed.
+func TestPublicAPI(t *testing.T) {
+	golden := map[string]bool{}
+	for _, pkg := range packages(t) {
+		if strings.Contains(pkg, "/internal/") || strings.HasPrefix(pkg, "./examples/") || strings.HasPrefix(pkg, "./cmd/") {
+			continue
+		}
+		var got strings.Builder
+		declarations := false
+		for line := range strings.Lines(goCmd(t, "doc", "-all", pkg)) {
+			// The package comment comes first; then prose is indented by
+			// spaces and declarations are not.
+			declarations = declarations || line == strings.ToUpper(line) && line != "\n"
+			comment := strings.HasPrefix(strings.TrimSpace(line), "//")
+			if declarations && line != "\n" && !comment && !strings.HasPrefix(line, "    ") {
+				got.WriteString(line)
+			}
+		}
+		name := "perdure"
+		if pkg != "." {
+			name = strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-")
+		}
+		file := path.Join("testdata", "api", name+".txt")
+		golden[file] = true
+		if *update {
+			if err := os.MkdirAll(path.Dir(file), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(got.String()), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || got.String() != string(want) {
+			t.Errorf("the API of %s differs from %s (%v); if that is meant, run make api and say so in the CHANGELOG", pkg, file, err)
+		}
+	}
+	files, _ := filepath.Glob("testdata/api/*.txt")
+	for _, file := range files {
+		if !golden[filepath.ToSlash(file)] {
+			t.Errorf("%s belongs to no package", file)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package store
+
+// Durability is the class of failures that acknowledged writes survive.
+type Durability int
+
+// The durability classes, weakest first.
+const (
+	None    Durability = iota // gone with the process
+	Process                   // survives the death of the process, kill -9 included
+	Power                     // survives a power failure or a crash of the system
+)
+
+func (d Durability) String() string {
+	switch d {
+	case Process:
+		return "process"
+	case Power:
+		return "power"
+	}
+	return "none"
+}
+
+func (d Durability) survives() string {
+	switch d {
+	case Process:
+		return "the death of a process only"
+	case Power:
+		return "a power failure"
+	}
+	return "nothing"
+}
+
+// Durable is the upgrade of stores that keep what they are given. The class
+// is what the engine's real settings gave when the store was opened, not what
+// its options asked for.
+type Durable interface {
+	Durability() Durability
+}
+
+// DurabilityOf returns the class of s, None if it does not say.
+func DurabilityOf(s Store) Durability {
+	if d, ok := As[Durable](s); ok {
+		return d.Durability()
+	}
+	return None
+}

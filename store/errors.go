@@ -1,0 +1,140 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The errors of the contract. Drivers wrap them with what was being done and
+// what to do about it; match them with errors.Is.
+var (
+	// ErrConflict: the journal or cell is not as the caller saw it. Nothing
+	// was written. An engine may refuse spuriously, so a conflict alone does
+	// not prove another writer: read again, then decide.
+	ErrConflict = errors.New("store: conflict")
+
+	// ErrNotFound: there is no such cell.
+	ErrNotFound = errors.New("store: not found")
+
+	// ErrDropped: the journal was dropped, for ever.
+	ErrDropped = errors.New("store: journal was dropped")
+
+	// ErrTooLarge: an entry, append or value is over the limit.
+	ErrTooLarge = errors.New("store: too large")
+
+	// ErrInvalid: the call itself is wrong; repeating it cannot help.
+	ErrInvalid = errors.New("store: invalid call")
+
+	// ErrClosed: the handle is closed.
+	ErrClosed = errors.New("store: closed")
+
+	// ErrUnknown: AppendOnce could not find out whether its append happened
+	// before its context ended.
+	ErrUnknown = errors.New("store: outcome unknown")
+
+	// ErrCorrupt: stored bytes are not what was written. A *CorruptError
+	// says where.
+	ErrCorrupt = errors.New("store: corrupt")
+
+	// ErrPoisoned: a write or sync of this handle failed, so it no longer
+	// knows what the disk holds and writes nothing more. Close it and open
+	// the store again, which recovers all that was acknowledged.
+	ErrPoisoned = errors.New("store: poisoned by a failed write")
+
+	// ErrFull: there is no space left for a write.
+	ErrFull = errors.New("store: no space left")
+
+	// ErrScheme: no driver is registered for the URL's scheme.
+	ErrScheme = errors.New("store: unknown scheme")
+
+	// ErrLocked: another process has the store open, and its engine allows
+	// one process only.
+	ErrLocked = errors.New("store: locked by another process")
+
+	// ErrForeign: the path or database holds something else than a store.
+	ErrForeign = errors.New("store: not a store")
+
+	// ErrNewer: the store was written in a format newer than this binary's.
+	ErrNewer = errors.New("store: written by a newer version")
+
+	// ErrWeak: the store is less durable than Open was told to require.
+	ErrWeak = errors.New("store: durability too weak")
+
+	// ErrKey: an encrypted store cannot be read with the keys at hand.
+	ErrKey = errors.New("store: wrong or missing key")
+)
+
+// CorruptError locates damage. It matches ErrCorrupt.
+type CorruptError struct {
+	Journal string // the damaged journal, if it is one
+	Seq     uint64 // the first sequence that cannot be trusted; those before it are good
+	Cell    string // the damaged cell, if it is one
+	Where   string // the place in the driver's terms: a file and offset, a row
+	Reason  string
+}
+
+// Error says what is damaged, where, and what still can be read.
+func (e *CorruptError) Error() string {
+	what := "store"
+	switch {
+	case e.Journal != "":
+		what = fmt.Sprintf("journal %q at sequence %d", e.Journal, e.Seq)
+	case e.Cell != "":
+		what = fmt.Sprintf("cell %q", e.Cell)
+	}
+	msg := fmt.Sprintf("%v: %s: %s", ErrCorrupt, what, e.Reason)
+	if e.Where != "" {
+		msg += " (" + e.Where + ")"
+	}
+	if e.Journal != "" && e.Seq > 1 {
+		msg += fmt.Sprintf("; entries up to %d are good", e.Seq-1)
+	}
+	return msg + "; restore it from a backup"
+}
+
+// Unwrap makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+
+// Conflictf returns an error that matches ErrConflict. It is for authors of
+// drivers; the message says what was found.
+func Conflictf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...)
+}
+
+// NotAtEnd returns the ErrConflict of an append whose after is not the end.
+// It is for authors of drivers.
+func NotAtEnd(journal string, after, last uint64) error {
+	return Conflictf("journal %q ends at %d, not at %d; read its tail and decide again", journal, last, after)
+}
+
+// NotVersion returns the ErrConflict of a write that expected version prev of a
+// cell whose version is now; "" stands for no cell. It is for authors of
+// drivers.
+func NotVersion(key string, prev, now Version) error {
+	switch {
+	case prev == "":
+		return Conflictf("cell %q exists; get it and decide again", key)
+	case now == "":
+		return Conflictf("cell %q is gone; decide again", key)
+	}
+	return Conflictf("cell %q was written by another; get it and decide again", key)
+}
+
+// WasDropped returns the ErrDropped of a call on a dropped journal. It is for
+// authors of drivers.
+func WasDropped(journal string) error {
+	return fmt.Errorf("%w: %q; use a new name", ErrDropped, journal)
+}
+
+// NoCell returns the ErrNotFound of a cell. It is for authors of drivers.
+func NoCell(key string) error {
+	return fmt.Errorf("%w: cell %q", ErrNotFound, key)
+}
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+func tooLargef(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrTooLarge}, args...)...)
+}

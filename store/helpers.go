@@ -1,0 +1,148 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// AppendOnce appends like Store.Append and finds out what became of it: an
+// error that leaves the outcome open is answered by looking, and by repeating
+// the same bytes, until the entries are in the journal or can no longer be.
+// A spurious conflict is repeated too.
+//
+// It returns nil if the entries are there, exactly once. ErrConflict means
+// that another's entry stands at after+1, and other definite errors that
+// nothing was written. ErrUnknown means that ctx ended, or the handle became
+// useless, before the truth was known: whoever reads the journal later will
+// find the entries there or not.
+//
+// The first entry must differ from every other that may be appended to this
+// journal, for example by a random id in it: that is how it is recognised.
+func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	var open error // why an earlier try may have happened
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		last, err := s.Append(ctx, journal, after, entries...)
+		switch {
+		case err == nil, errors.Is(err, ErrDropped):
+			return last, err
+		case errors.Is(err, ErrConflict):
+		case wroteNothing(err):
+			if open == nil {
+				return 0, err
+			}
+			return 0, unknown(journal, after, open, err)
+		default:
+			open = err
+		}
+		at, found, readErr := entryBehind(ctx, s, journal, after)
+		switch {
+		case found && bytes.Equal(at, entries[0]):
+			return after + uint64(len(entries)), nil
+		case found:
+			return 0, Conflictf("journal %q has another entry at %d; read its tail and decide again", journal, after+1)
+		case errors.Is(readErr, ErrDropped):
+			return 0, readErr
+		case errors.Is(err, ErrPoisoned), readErr != nil && wroteNothing(readErr):
+			return 0, unknown(journal, after, err, readErr)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, unknown(journal, after, err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// wroteNothing reports whether an append that answered err wrote nothing,
+// and would answer so again.
+func wroteNothing(err error) bool {
+	for _, definite := range []error{ErrTooLarge, ErrInvalid, ErrClosed, ErrCorrupt, ErrKey} {
+		if errors.Is(err, definite) {
+			return true
+		}
+	}
+	return false
+}
+
+func unknown(journal string, after uint64, causes ...error) error {
+	return fmt.Errorf("%w: append to %q behind %d: %w", ErrUnknown, journal, after, errors.Join(causes...))
+}
+
+// entryBehind returns the entry at after+1, if it is there.
+func entryBehind(ctx context.Context, s Store, journal string, after uint64) ([]byte, bool, error) {
+	for e, err := range s.Read(ctx, journal, after) {
+		return e.Data, err == nil, err
+	}
+	return nil, false, nil
+}
+
+// ReadAll returns the entries of a journal behind after.
+func ReadAll(ctx context.Context, s Store, journal string, after uint64) ([]Entry, error) {
+	var all []Entry
+	for e, err := range s.Read(ctx, journal, after) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// Update writes a cell by a function of what it holds, again and again until
+// no other writer came between. Change gets the current cell, whose Version
+// is "" if there is none, and returns the new value, or an error to stop.
+//
+// Where the store leaves the outcome of a Put open, Update returns that
+// error: the change may or may not have happened, and a caller whose change
+// can safely be made twice calls Update again.
+func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]byte, error)) (Cell, error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		old, err := s.Get(ctx, key)
+		if errors.Is(err, ErrNotFound) {
+			old = Cell{Key: key}
+		} else if err != nil {
+			return Cell{}, err
+		}
+		value, err := change(old)
+		if err != nil {
+			return Cell{}, err
+		}
+		version, err := s.Put(ctx, key, value, old.Version)
+		if err == nil {
+			return Cell{Key: key, Value: value, Version: version}, nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return Cell{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return Cell{}, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// DeletePrefix removes all cells whose keys begin with prefix. It can be
+// interrupted and repeated. A cell that is written meanwhile may stay.
+func DeletePrefix(ctx context.Context, s Store, prefix string) error {
+	for cell, err := range s.List(ctx, prefix, "") {
+		if err != nil {
+			return err
+		}
+		for err = s.Delete(ctx, cell.Key, cell.Version); errors.Is(err, ErrConflict); {
+			if cell, err = s.Get(ctx, cell.Key); err == nil {
+				err = s.Delete(ctx, cell.Key, cell.Version)
+			}
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+// Package memstore keeps a store in memory. It is for tests, and for runs
+// that need not outlive their process.
+//
+//	s := memstore.New()                          // its own
+//	s, err := store.Open(ctx, "memory:")         // the same, by URL
+//	s, err := store.Open(ctx, "memory:shared")   // one for all who name it
+//
+// A named memory lives until its last handle is closed.
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/perdure/perdure/store"
+)
+
+func init() {
+	store.Register("memory", func(_ context.Context, url string) (store.Store, error) {
+		if name := strings.TrimPrefix(url, "memory:"); name != "" {
+			return Open(name), nil
+		}
+		return New(), nil
+	})
+}
+
+// Store is a handle on a memory.
+type Store struct {
+	*store.Hub
+	m      *memory
+	closed atomic.Bool
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+	_ store.Caster  = (*Store)(nil)
+	_ store.Durable = (*Store)(nil)
+)
+
+// memory is what the handles on one name share.
+type memory struct {
+	hub *store.Hub
+
+	mu       sync.RWMutex
+	journals map[string][][]byte
+	dropped  map[string]bool
+	cells    map[string]store.Cell
+	versions uint64
+
+	name    string // "" if it is not shared
+	handles int    // guarded by named's lock
+}
+
+var named = struct {
+	sync.Mutex
+	memories map[string]*memory
+}{memories: map[string]*memory{}}
+
+func newMemory(name string) *memory {
+	return &memory{
+		hub:      store.NewHub(),
+		journals: map[string][][]byte{},
+		dropped:  map[string]bool{},
+		cells:    map[string]store.Cell{},
+		name:     name,
+	}
+}
+
+// New returns a store in a memory of its own.
+func New() *Store {
+	m := newMemory("")
+	return &Store{m: m, Hub: m.hub}
+}
+
+// Open returns a handle on the memory called name, which is made if no handle
+// on it is open.
+func Open(name string) *Store {
+	named.Lock()
+	defer named.Unlock()
+	m := named.memories[name]
+	if m == nil {
+		m = newMemory(name)
+		named.memories[name] = m
+	}
+	m.handles++
+	return &Store{m: m, Hub: m.hub.Share()}
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.Stop()
+	named.Lock()
+	defer named.Unlock()
+	if s.m.handles--; s.m.handles == 0 && s.m.name != "" {
+		delete(named.memories, s.m.name)
+	}
+	return nil
+}
+
+// Durability implements store.Durable.
+func (s *Store) Durability() store.Durability { return store.None }
+
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Append implements store.Store.
+func (s *Store) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := store.CheckAppend(journal, entries); err != nil {
+		return 0, err
+	}
+	last, err := s.m.append(journal, after, entries)
+	if err == nil {
+		s.Wake(journal)
+	}
+	return last, err
+}
+
+func (m *memory) append(journal string, after uint64, entries [][]byte) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dropped[journal] {
+		return 0, store.WasDropped(journal)
+	}
+	have := m.journals[journal]
+	if last := uint64(len(have)); last != after {
+		return 0, store.NotAtEnd(journal, after, last)
+	}
+	for _, e := range entries {
+		have = append(have, bytes.Clone(e))
+	}
+	m.journals[journal] = have
+	return uint64(len(have)), nil
+}
+
+// Read implements store.Store.
+func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		entries, err := s.read(ctx, journal)
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		for seq := after + 1; seq <= uint64(len(entries)); seq++ {
+			if err := s.usable(ctx); err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+			if !yield(store.Entry{Seq: seq, Data: bytes.Clone(entries[seq-1])}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// read returns the journal as it is now. What is behind it is only ever
+// appended to, so the slice stays true without the lock.
+func (s *Store) read(ctx context.Context, journal string) ([][]byte, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := store.CheckName("journal", journal); err != nil {
+		return nil, err
+	}
+	s.m.mu.RLock()
+	defer s.m.mu.RUnlock()
+	if s.m.dropped[journal] {
+		return nil, store.WasDropped(journal)
+	}
+	return s.m.journals[journal], nil
+}
+
+// Journals implements store.Store.
+func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if err := s.usable(ctx); err != nil {
+			yield("", err)
+			return
+		}
+		s.m.mu.RLock()
+		names := slices.Sorted(maps.Keys(s.m.journals))
+		s.m.mu.RUnlock()
+		for _, name := range names {
+			if name <= after {
+				continue
+			}
+			if err := s.usable(ctx); err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(name, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Drop implements store.Store.
+func (s *Store) Drop(ctx context.Context, journal string) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := store.CheckName("journal", journal); err != nil {
+		return err
+	}
+	s.m.mu.Lock()
+	delete(s.m.journals, journal)
+	s.m.dropped[journal] = true
+	s.m.mu.Unlock()
+	s.Wake(journal)
+	return nil
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.Cell{}, err
+	}
+	if err := store.CheckName("cell", key); err != nil {
+		return store.Cell{}, err
+	}
+	s.m.mu.RLock()
+	defer s.m.mu.RUnlock()
+	cell, ok := s.m.cells[key]
+	if !ok {
+		return store.Cell{}, store.NoCell(key)
+	}
+	return clone(cell), nil
+}
+
+// Put implements store.Store.
+func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	if err := store.CheckPut(key, value); err != nil {
+		return "", err
+	}
+	s.m.mu.Lock()
+	if err := s.m.expect(key, prev); err != nil {
+		s.m.mu.Unlock()
+		return "", err
+	}
+	s.m.versions++
+	version := store.Version(strconv.FormatUint(s.m.versions, 36))
+	s.m.cells[key] = store.Cell{Key: key, Value: bytes.Clone(value), Version: version}
+	s.m.mu.Unlock()
+	s.Wake(key)
+	return version, nil
+}
+
+// Delete implements store.Store.
+func (s *Store) Delete(ctx context.Context, key string, prev store.Version) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := store.CheckDelete(key, prev); err != nil {
+		return err
+	}
+	s.m.mu.Lock()
+	if err := s.m.expect(key, prev); err != nil {
+		s.m.mu.Unlock()
+		return err
+	}
+	delete(s.m.cells, key)
+	s.m.mu.Unlock()
+	s.Wake(key)
+	return nil
+}
+
+// expect returns ErrConflict unless the cell's version is prev, "" for none.
+func (m *memory) expect(key string, prev store.Version) error {
+	if now := m.cells[key].Version; now != prev {
+		return store.NotVersion(key, prev, now)
+	}
+	return nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	return func(yield func(store.Cell, error) bool) {
+		if err := s.usable(ctx); err != nil {
+			yield(store.Cell{}, err)
+			return
+		}
+		var cells []store.Cell
+		s.m.mu.RLock()
+		for key, cell := range s.m.cells {
+			if key > after && strings.HasPrefix(key, prefix) {
+				cells = append(cells, cell)
+			}
+		}
+		s.m.mu.RUnlock()
+		slices.SortFunc(cells, func(a, b store.Cell) int { return strings.Compare(a.Key, b.Key) })
+		for _, cell := range cells {
+			if err := s.usable(ctx); err != nil {
+				yield(store.Cell{}, err)
+				return
+			}
+			if !yield(clone(cell), nil) {
+				return
+			}
+		}
+	}
+}
+
+func clone(c store.Cell) store.Cell {
+	c.Value = append([]byte{}, c.Value...)
+	return c
+}

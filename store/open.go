@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// OpenFunc opens the store that a whole URL names.
+type OpenFunc func(ctx context.Context, url string) (Store, error)
+
+var registry struct {
+	sync.Mutex
+	schemes map[string]OpenFunc
+}
+
+// Register makes a driver known to Open under a URL scheme. Drivers call it
+// from init. It panics if the scheme is taken.
+func Register(scheme string, open OpenFunc) {
+	registry.Lock()
+	defer registry.Unlock()
+	if _, taken := registry.schemes[scheme]; taken {
+		panic("store: scheme " + scheme + " is registered twice")
+	}
+	if registry.schemes == nil {
+		registry.schemes = map[string]OpenFunc{}
+	}
+	registry.schemes[scheme] = open
+}
+
+// An OpenOption changes what Open accepts.
+type OpenOption func(*openOptions)
+
+type openOptions struct{ require Durability }
+
+// Require makes Open refuse a store less durable than d with ErrWeak.
+func Require(d Durability) OpenOption {
+	return func(o *openOptions) { o.require = d }
+}
+
+// Open opens the store that url names, with the driver registered for its
+// scheme: "memory:", "file:DIR", "sqlite:FILE". The driver's package must be
+// imported; a program that knows its driver can call the driver's own
+// constructor instead.
+func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
+	var o openOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	scheme, _, ok := strings.Cut(url, ":")
+	if !ok {
+		return nil, fmt.Errorf("%w: %q has no scheme; write it like sqlite:app.db (known here: %s)", ErrScheme, url, known())
+	}
+	registry.Lock()
+	open := registry.schemes[scheme]
+	registry.Unlock()
+	if open == nil {
+		return nil, fmt.Errorf("%w: no driver for %q; import the driver's package, or use one of: %s", ErrScheme, scheme, known())
+	}
+	s, err := open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	if got := DurabilityOf(s); got < o.require {
+		s.Close()
+		return nil, fmt.Errorf("%w: %s store survives %s, but %s was required; use another store or its durable settings", ErrWeak, scheme, got.survives(), o.require)
+	}
+	return s, nil
+}
+
+func known() string {
+	registry.Lock()
+	defer registry.Unlock()
+	if len(registry.schemes) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(registry.schemes)), ", ")
+}

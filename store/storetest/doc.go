@@ -1,0 +1,29 @@
+// Package storetest is the contract of package store as tests. A driver is a
+// store if it passes:
+//
+//	func open(ctx context.Context, dir string) (store.Store, error) {
+//		return mystore.Open(ctx, filepath.Join(dir, "my.db"))
+//	}
+//
+//	func TestStore(t *testing.T) { storetest.Run(t, open) }
+//	func TestKill(t *testing.T)  { storetest.Kill(t, open, storetest.KillOptions{}) }
+//
+// The parts:
+//
+//   - [Run] has a named case for each clause, and [Linearize] as one of them.
+//     A failing case prints the clause and why it is there.
+//   - [Kill] is for stores that survive their process: it runs the test binary
+//     as a child that writes, kills it at random moments, and checks that what
+//     was acknowledged is there. It wants a test of its own, with nothing
+//     before it that a child should not do.
+//   - [Poison] is for stores over a disk that a test can make fail.
+//   - [Wraps] is for wrappers: it checks that upgrades reach through them.
+//
+// The [Opener] gets an empty folder for each case and is called several times
+// with the same one: handles on one folder are handles on one store. A driver
+// for a server derives a database or a prefix from the folder's name.
+//
+// A store that passes has the clauses as far as a test can see them. It cannot
+// see a power failure: the class [store.Power] is a driver's claim, to be
+// backed by the settings it verifies and by tests of its own.
+package storetest

@@ -1,0 +1,262 @@
+package storetest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// KillOptions says how much Kill demands. Zero values are defaults.
+type KillOptions struct {
+	Kills int // kills that count, by default 200
+	Acks  int // acknowledged appends over all lives, by default 20 000
+}
+
+// Kill checks that a store survives its process. It runs the test binary
+// again as a child that opens the store and writes from several goroutines,
+// kills that child at random moments as kill -9 does, and looks at what it
+// finds: every acknowledged append and put is there byte for byte, sequences
+// are dense, no batch is cut, refused appends left nothing, and nothing is
+// there that no one wrote. Then the next child goes on with the same store.
+// Some are killed while they still open it, and what some leave behind is
+// recovered by the next child instead of here.
+//
+// A kill counts if an append was acknowledged since the one before.
+//
+// The child is the test that calls Kill: it comes to the same call, which
+// then does not return. So give Kill a test or subtest of its own, in which
+// nothing comes before it that a child should not do too.
+func Kill(t *testing.T, open Opener, o KillOptions) {
+	t.Helper()
+	kill(t, open, o)
+}
+
+func kill(t testing.TB, open Opener, o KillOptions) {
+	t.Helper()
+	if o.Kills == 0 {
+		o.Kills = 200
+	}
+	if o.Acks == 0 {
+		o.Acks = 20_000
+	}
+	if text := os.Getenv(killEnv); text != "" {
+		var order killOrder
+		if err := json.Unmarshal([]byte(text), &order); err != nil || order.Test != t.Name() {
+			t.Skipf("this process is a child of storetest.Kill in another test: %s=%s", killEnv, text)
+		}
+		killed(open, order)
+	}
+	if _, twice := killing.LoadOrStore(t.Name(), true); twice {
+		t.Fatalf("storetest: Kill is called twice in %s, but a child comes to the first call only; give each a subtest of its own with t.Run", t.Name())
+	}
+	t.Cleanup(func() { killing.Delete(t.Name()) })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatalf("storetest: Kill cannot find the test binary to run as its child: %v", err)
+	}
+	k := &killer{TB: t, ctx: t.Context(), open: open, exe: exe, dir: t.TempDir(), end: time.Now().Add(killTime)}
+	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := d.Deadline(); ok {
+			k.end = end.Add(-killMargin)
+		}
+	}
+	mean := max(1, (o.Acks+o.Kills-1)/o.Kills)
+	for k.kills < o.Kills || k.acks < o.Acks {
+		if time.Now().After(k.end) || len(k.lives) > 4*o.Kills+100 {
+			k.Fatalf("storetest: Kill ran out of time or tries: %v; want %d kills that count and %d acknowledged appends. Ask for less with KillOptions, or give go test a longer -timeout.", k, o.Kills, o.Acks)
+		}
+		// One in eight dies early, and that and one in four others leave the
+		// recovery to the next child.
+		early := rand.IntN(8) == 0
+		if !early && rand.IntN(4) != 0 {
+			k.check(k.lives[k.checked:], k.spanned)
+		}
+		k.live(max(1, mean*3/4)+rand.IntN(mean*3/4+1), early)
+	}
+	for _, l := range k.lives {
+		l.forget()
+	}
+	k.check(k.lives, 0)
+	if k.Failed() {
+		return
+	}
+	k.Logf("%v; nothing lost", k)
+}
+
+const (
+	killEnv    = "PERDURE_STORETEST_KILL"
+	killTime   = 15 * time.Minute // where go test sets no deadline
+	killMargin = 15 * time.Second // before that deadline, to say what happened
+	lifeTime   = 2 * time.Minute  // after which a child is stuck
+)
+
+// killing holds the names of the tests that are in Kill.
+var killing sync.Map
+
+// killOrder tells a child what to do.
+type killOrder struct {
+	Test    string
+	Dir     string
+	Life    int
+	Spanned uint64 // where the spanning journal ended when it was last looked at
+}
+
+// killer is the parent of all lives.
+type killer struct {
+	testing.TB
+	ctx  context.Context
+	open Opener
+	exe  string
+	dir  string
+	end  time.Time
+
+	lives   []*life
+	checked int           // lives that were checked
+	spanned uint64        // the end of the spanning journal then
+	start   time.Duration // in the last life, from opening the store to the first acknowledgement
+
+	kills, early, acks, puts    int // early are the kills that do not count
+	struck, inFlight, completed int // kills in mid call, the appends they cut, and those of them that are there
+}
+
+func (k *killer) String() string {
+	return fmt.Sprintf("%d kills (and %d before a first acknowledgement), %d appends and %d puts acknowledged; %d of all kills came in mid call and cut %d appends, of which %d were found whole and the others absent",
+		k.kills, k.early, k.acks, k.puts, k.struck, k.inFlight, k.completed)
+}
+
+// live runs a child until it has acknowledged so many appends and a little
+// longer, or not even until it has opened the store, and kills it.
+func (k *killer) live(acks int, early bool) {
+	l := &life{number: len(k.lives) + 1}
+	k.lives = append(k.lives, l)
+	order, err := json.Marshal(killOrder{k.Name(), k.dir, l.number, k.spanned})
+	if err != nil {
+		k.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.Command(k.exe, childArgs(k.Name())...)
+	cmd.Env = append(os.Environ(), killEnv+"="+string(order))
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe() // stays open as long as this process lives
+	if err != nil {
+		k.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		k.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		k.Fatalf("storetest: Kill cannot run the test binary as its child: %v", err)
+	}
+	born := time.Now()
+	hit := make(chan error, 1)
+	strike := func(after time.Duration) *time.Timer {
+		return time.AfterFunc(after, func() { hit <- cmd.Process.Kill() })
+	}
+	limit := time.AfterFunc(min(lifeTime, time.Until(k.end)), func() { cmd.Process.Kill() })
+	defer limit.Stop()
+	var shot *time.Timer
+	var opening, first time.Time
+	var other []string // what the child says that is not of the protocol
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil { // a line that the kill cut says nothing
+			break
+		}
+		if said, ok := strings.CutPrefix(line, killMark); !ok {
+			other = append(other, line)
+		} else if err := l.note(strings.TrimSpace(said)); err != nil {
+			cmd.Process.Kill()
+			io.Copy(io.Discard, lines)
+			cmd.Wait()
+			k.Fatalf("life %d: %v", l.number, err)
+		}
+		if l.opening && opening.IsZero() {
+			if opening = time.Now(); early {
+				shot = strike(upTo(k.start))
+			}
+		}
+		if l.acks > 0 && first.IsZero() {
+			first = time.Now()
+			k.start = first.Sub(opening)
+		}
+		if l.acks >= acks && shot == nil {
+			gap := time.Since(first) / time.Duration(l.acks)
+			shot = strike(upTo(4*gap + 100*time.Microsecond))
+		}
+	}
+	struck := shot != nil && !shot.Stop() && <-hit == nil
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code == 0 || code > 1 {
+		struck = false // the kill hit one who was dead: killed is -1, or 1 on Windows
+	}
+	if text := stderr.String(); strings.Contains(text, "DATA RACE") {
+		k.Errorf("life %d raced:\n%s", l.number, text)
+	}
+	if !struck {
+		k.Fatalf("life %d ended by itself after %d acknowledged appends and %v (%v). It must write until it is killed: is it stuck, or does something before Kill in this test fail or end in the child?\n%s%s",
+			l.number, l.acks, time.Since(born).Round(time.Millisecond), cmd.ProcessState, strings.Join(other, ""), stderr.String())
+	}
+	if l.acks > 0 {
+		k.kills++
+	} else {
+		k.early++
+	}
+	k.acks += l.acks
+	k.puts += l.puts
+}
+
+// check opens the store and looks at these lives, and at the spanning journal
+// behind a sequence.
+func (k *killer) check(lives []*life, behind uint64) {
+	s, err := k.open(k.ctx, k.dir)
+	if err != nil {
+		k.Fatalf("after life %d was killed the store does not open: %v. A store that survives its process opens in whatever state the process left it.", len(k.lives), err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			k.Errorf("after life %d: Close: %v", len(k.lives), err)
+		}
+	}()
+	k.look(s, lives, behind)
+	if behind == 0 {
+		k.names(s)
+	}
+	k.checked = len(k.lives)
+}
+
+// exactly returns the -test.run pattern of one test.
+func exactly(name string) string {
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+func upTo(d time.Duration) time.Duration { return rand.N(d + 1) }
+
+// childArgs returns the flags of a child: the one test, and those flags of
+// this process that are the test's own and may matter to its Opener.
+func childArgs(name string) []string {
+	args := []string{"-test.run=" + exactly(name), "-test.count=1"}
+	for _, arg := range os.Args[1:] {
+		if !strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.") {
+			args = append(args, arg)
+		}
+	}
+	return args
+}

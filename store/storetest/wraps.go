@@ -1,0 +1,160 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Wraps checks that the optional upgrades of a store are reached through a
+// wrapper. A wrapper that hides one still works, since package store falls
+// back: its users poll where they could be woken, lose live messages, and are
+// told that nothing is durable. So no other test would fail.
+//
+// Wrap is called several times, each time with a store that has every upgrade.
+func Wraps(t *testing.T, wrap func(store.Store) store.Store) {
+	for _, c := range wrapCases {
+		t.Run(c.name, func(t *testing.T) { c.check(t, wrap) })
+	}
+}
+
+type wrapCase struct {
+	name string
+	why  string
+	run  func(k *kit, inside *upgraded, wrapped store.Store)
+}
+
+func (c wrapCase) check(tb testing.TB, wrap func(store.Store) store.Store) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), wrapTime)
+	defer cancel()
+	defer func() {
+		if tb.Failed() {
+			tb.Logf("the clause: %s", c.why)
+		}
+	}()
+	inside := newUpgraded(store.Power)
+	wrapped := wrap(inside)
+	defer wrapped.Close()
+	c.run(&kit{TB: tb, ctx: ctx}, inside, wrapped)
+}
+
+// wrapTime is how long a case waits for what must come.
+const wrapTime = 20 * time.Second
+
+var wrapCases = []wrapCase{
+	{"unwrap", "a wrapper implements store.Wrapper, so that store.As finds the upgrades that it does not have itself", func(k *kit, inside *upgraded, wrapped store.Store) {
+		s := wrapped
+		for s != store.Store(inside) {
+			w, ok := s.(store.Wrapper)
+			if !ok {
+				k.Fatalf("%T has no Unwrap() store.Store, so nothing inside it is found", s)
+			}
+			if s = w.Unwrap(); s == nil {
+				k.Fatalf("Unwrap of %T returned nil, want the store that was wrapped", w)
+			}
+		}
+	}},
+	{"durability", "store.Open refuses a store that is less durable than required, and believes the wrapper", func(k *kit, inside *upgraded, wrapped store.Store) {
+		if _, ok := store.As[store.Durable](wrapped); !ok {
+			k.Fatalf("store.As finds no store.Durable in %T", wrapped)
+		}
+		for _, want := range []store.Durability{store.Power, store.Process, store.None} {
+			inside.durability.Store(int64(want))
+			if got := store.DurabilityOf(wrapped); got != want {
+				k.Errorf("DurabilityOf(%T) = %v around a store whose class is %v", wrapped, got, want)
+			}
+		}
+	}},
+	{"watch", "a watcher is woken by what is written through the wrapper, without polling, until the store is closed", func(k *kit, inside *upgraded, wrapped store.Store) {
+		if _, ok := store.As[store.Watcher](wrapped); !ok {
+			k.Fatalf("store.As finds no store.Watcher in %T", wrapped)
+		}
+		awake := make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for range store.Watch(k.ctx, wrapped, "watched") {
+				select {
+				case awake <- struct{}{}:
+				case <-k.ctx.Done():
+				}
+			}
+		}()
+		k.await(awake, "the first wake-up, which comes at once")
+		if inside.watches.Load() == 0 {
+			k.Fatalf("Watch of %T does not reach Watch of the store inside", wrapped)
+		}
+		k.append(wrapped, "watched", 0, "entry")
+		k.await(awake, "a wake-up after an append to the watched journal")
+		k.put(wrapped, "watched cell", "value", "")
+		k.await(awake, "a wake-up after a put of a cell with the watched prefix")
+		go wrapped.Close()
+		drain(k, awake, ended, "Watch")
+	}},
+	{"cast", "a message that is cast through the wrapper reaches those who listen through it, until the store is closed", func(k *kit, inside *upgraded, wrapped store.Store) {
+		if _, ok := store.As[store.Caster](wrapped); !ok {
+			k.Fatalf("store.As finds no store.Caster in %T", wrapped)
+		}
+		const message = "a message \x00\xff"
+		heard := make(chan string)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for m := range store.Listen(k.ctx, wrapped, "topic") {
+				select {
+				case heard <- string(m):
+				case <-k.ctx.Done():
+				}
+			}
+		}()
+		again := time.NewTicker(5 * time.Millisecond) // the listener may not be there yet
+		defer again.Stop()
+		for quiet := true; quiet; {
+			if err := store.Cast(k.ctx, wrapped, "topic", []byte(message)); err != nil {
+				k.Fatalf("Cast through %T: %v", wrapped, err)
+			}
+			select {
+			case m := <-heard:
+				if quiet = false; m != message {
+					k.Errorf("Listen through %T yielded %q, cast was %q", wrapped, m, message)
+				}
+			case <-again.C:
+			case <-k.ctx.Done():
+				k.Fatalf("waited %v in vain for a message that was cast again and again through %T", wrapTime, wrapped)
+			}
+		}
+		if inside.casts.Load() == 0 {
+			k.Errorf("Cast of %T does not reach Cast of the store inside, so other processes hear nothing", wrapped)
+		}
+		go wrapped.Close()
+		drain(k, heard, ended, "Listen")
+	}},
+}
+
+// drain waits for the end of a loop that Close ends, and takes what it still
+// yields meanwhile.
+func drain[T any](k *kit, news <-chan T, ended <-chan struct{}, loop string) {
+	k.Helper()
+	for {
+		select {
+		case <-news:
+		case <-ended:
+			return
+		case <-k.ctx.Done():
+			k.Fatalf("waited %v in vain for the end of %s after Close", wrapTime, loop)
+		}
+	}
+}
+
+// await waits for what must come.
+func (k *kit) await(c <-chan struct{}, what string) {
+	k.Helper()
+	select {
+	case <-c:
+	case <-k.ctx.Done():
+		k.Fatalf("waited %v in vain for %s", wrapTime, what)
+	}
+}

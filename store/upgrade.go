@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Wrapper is a store around another. Upgrades that the wrapper does not
+// implement itself are those of the store inside.
+type Wrapper interface {
+	Unwrap() Store
+}
+
+// As finds the outermost store in the chain of wrappers that implements the
+// upgrade T.
+func As[T any](s Store) (T, bool) {
+	for {
+		if t, ok := s.(T); ok {
+			return t, true
+		}
+		w, ok := s.(Wrapper)
+		if !ok {
+			var none T
+			return none, false
+		}
+		s = w.Unwrap()
+	}
+}
+
+// Watcher is the upgrade of stores that can tell when something changed.
+type Watcher interface {
+	// Watch yields once at once, and again whenever a journal or cell whose
+	// name begins with prefix may have changed since the last yield. Changes
+	// are coalesced, the last is never lost, and a yield may be for nothing.
+	// It ends when ctx ends or the store is closed.
+	Watch(ctx context.Context, prefix string) iter.Seq[struct{}]
+}
+
+// PollInterval is how often Watch looks where a store cannot tell by itself.
+const PollInterval = 200 * time.Millisecond
+
+// Watch is Watcher.Watch where s has it; otherwise it yields once at once and
+// then every PollInterval. Reading from the last seen sequence in the body of
+// the loop misses nothing:
+//
+//	for range store.Watch(ctx, s, journal) {
+//		for e, err := range s.Read(ctx, journal, seen) { … }
+//	}
+func Watch(ctx context.Context, s Store, prefix string) iter.Seq[struct{}] {
+	if w, ok := As[Watcher](s); ok {
+		return w.Watch(ctx, prefix)
+	}
+	return func(yield func(struct{}) bool) {
+		tick := time.NewTicker(PollInterval)
+		defer tick.Stop()
+		for ctx.Err() == nil && yield(struct{}{}) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// Caster is the upgrade of stores that carry messages between those who have
+// them open, without keeping them. Messages may be lost.
+type Caster interface {
+	// Cast sends a message to the listeners of a topic.
+	Cast(ctx context.Context, topic string, message []byte) error
+	// Listen yields the messages of a topic that arrive while the loop runs,
+	// in order for each sender. It ends when ctx ends or the store is closed.
+	Listen(ctx context.Context, topic string) iter.Seq[[]byte]
+}
+
+// Cast is Caster.Cast where s has it; otherwise the message is lost.
+func Cast(ctx context.Context, s Store, topic string, message []byte) error {
+	if c, ok := As[Caster](s); ok {
+		return c.Cast(ctx, topic, message)
+	}
+	return nil
+}
+
+// Listen is Caster.Listen where s has it; otherwise it yields nothing until
+// ctx ends.
+func Listen(ctx context.Context, s Store, topic string) iter.Seq[[]byte] {
+	if c, ok := As[Caster](s); ok {
+		return c.Listen(ctx, topic)
+	}
+	return func(func([]byte) bool) { <-ctx.Done() }
+}
