@@ -1,0 +1,93 @@
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/perdure/perdure/store"
+)
+
+const (
+	keySize = 32
+
+	// format is the first byte of what is sealed; nonce, ciphertext and tag
+	// follow. It begins neither JSON nor any UTF-8 text, so that unsealed
+	// bytes are told apart from damaged ones.
+	format = 0xA1
+
+	// overhead is what sealing adds: format, nonce, tag.
+	overhead = 1 + 12 + 16
+)
+
+// kind is the sort of thing that is sealed. It is bound to it, so that none
+// passes for another.
+type kind byte
+
+const (
+	entryKind kind = 'e'
+	cellKind  kind = 'c'
+	castKind  kind = 'm'
+)
+
+// newBox returns what seals with a key of keySize bytes.
+func newBox(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // the length is checked before
+	}
+	box, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // AES has the block size that GCM needs
+	}
+	return box
+}
+
+// derive returns the box of one cell or topic.
+func derive(root []byte, k kind, name string) cipher.AEAD {
+	key, err := hkdf.Key(sha256.New, root, nil, "perdure seal "+string(k)+" "+name, keySize)
+	if err != nil {
+		panic(err) // SHA-256 can give keySize bytes
+	}
+	return newBox(key)
+}
+
+// bound is what a sealed thing is bound to: what it is, and its place.
+func bound(k kind, name string, seq uint64) []byte {
+	b := make([]byte, 0, 10+len(name))
+	b = append(b, format, byte(k))
+	b = binary.BigEndian.AppendUint64(b, seq)
+	return append(b, name...)
+}
+
+func lock(box cipher.AEAD, plain, aad []byte) []byte {
+	sealed := make([]byte, 1, len(plain)+overhead)
+	sealed[0] = format
+	return box.Seal(sealed, nil, plain, aad)
+}
+
+// unlock returns what was sealed, or the reason why it cannot.
+func unlock(box cipher.AEAD, sealed, aad []byte) (plain []byte, reason string) {
+	if !isSealed(sealed) {
+		return nil, notSealed
+	}
+	plain, err := box.Open(make([]byte, 0, len(sealed)), nil, sealed[1:], aad)
+	if err != nil {
+		return nil, "its seal is broken: it was changed, or moved here from another place"
+	}
+	return plain, ""
+}
+
+const notSealed = "it is not sealed, so it is not shown: it was written without encryption, or its first byte is damaged"
+
+func isSealed(data []byte) bool { return len(data) > 0 && data[0] == format }
+
+func corruptEntry(journal string, seq uint64, reason string) error {
+	return &store.CorruptError{Journal: journal, Seq: seq, Reason: reason}
+}
+
+func corruptCell(key, reason string) error {
+	return &store.CorruptError{Cell: key, Reason: reason}
+}

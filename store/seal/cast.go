@@ -1,0 +1,45 @@
+package seal
+
+import (
+	"context"
+	"iter"
+
+	"github.com/perdure/perdure/store"
+)
+
+// casts stands between a sealed store and the one inside where that can carry
+// messages. It is what Unwrap returns, so that the upgrade is found where it
+// works and only there, and never unsealed.
+type casts struct {
+	store.Store
+	caster store.Caster
+	root   []byte
+}
+
+var (
+	_ store.Caster  = (*casts)(nil)
+	_ store.Wrapper = (*casts)(nil)
+)
+
+// Cast implements store.Caster.
+func (c *casts) Cast(ctx context.Context, topic string, message []byte) error {
+	sealed := lock(derive(c.root, castKind, topic), message, bound(castKind, topic, 0))
+	return c.caster.Cast(ctx, topic, sealed)
+}
+
+// Listen implements store.Caster. A message that was not sealed, or was
+// changed, counts as lost.
+func (c *casts) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		box := derive(c.root, castKind, topic)
+		for m := range c.caster.Listen(ctx, topic) {
+			plain, reason := unlock(box, m, bound(castKind, topic, 0))
+			if reason == "" && !yield(plain) {
+				return
+			}
+		}
+	}
+}
+
+// Unwrap implements store.Wrapper.
+func (c *casts) Unwrap() store.Store { return c.Store }

@@ -1,0 +1,178 @@
+package seal
+
+import (
+	"context"
+	"crypto/cipher"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Keyring wraps and unwraps data keys. Its methods are safe for concurrent
+// use. A Keyring that lacks a key returns an error that matches store.ErrKey
+// and names the key; other errors are taken as passing.
+type Keyring interface {
+	// Wrap encrypts a data key with the current key, bound to aad, which is
+	// the name of the cell it is kept in: Unwrap with another aad must fail.
+	// The result says which key it needs.
+	Wrap(ctx context.Context, dataKey, aad []byte) (wrapped []byte, err error)
+
+	// Unwrap undoes Wrap.
+	Unwrap(ctx context.Context, wrapped, aad []byte) (dataKey []byte, err error)
+
+	// Current reports whether wrapped was made with the key that Wrap uses
+	// now, so that rotation can leave it. One that cannot tell says false.
+	Current(wrapped []byte) bool
+}
+
+// Ring is a [Keyring] of named keys in memory. The primary key wraps; all
+// unwrap. It prints as the names of its keys.
+type Ring struct {
+	primary string
+	keys    map[string]cipher.AEAD
+}
+
+var _ Keyring = (*Ring)(nil)
+
+// maxID bounds the name of a key.
+const maxID = 32
+
+// NewRing returns a ring of keys of 32 bytes by their ids. An id is 1 to 32
+// letters, digits, dots, dashes and underscores. An error matches
+// store.ErrKey and never shows a key.
+func NewRing(primary string, keys map[string][]byte) (*Ring, error) {
+	r := &Ring{primary: primary, keys: map[string]cipher.AEAD{}}
+	byKey := map[string]string{}
+	for _, id := range slices.Sorted(maps.Keys(keys)) {
+		key := keys[id]
+		// An id that breaks the rule may be a key in the wrong place: it
+		// is not shown.
+		if !validID(id) {
+			return nil, badRing("an id is not made of 1 to %d letters, digits, dots, dashes and underscores; use ids like 2026-11", maxID)
+		}
+		if len(key) != keySize {
+			return nil, badRing("key %q has %d bytes; it needs %d, for example from: openssl rand -base64 %d", id, len(key), keySize, keySize)
+		}
+		if other, twice := byKey[string(key)]; twice {
+			return nil, badRing("keys %q and %q are the same bytes; make a new key for one of them", other, id)
+		}
+		byKey[string(key)] = id
+		r.keys[id] = newBox(key)
+	}
+	if r.keys[primary] == nil {
+		if !validID(primary) {
+			return nil, badRing("the id of the primary key is not one of the keys; name one of: %s", r.ids())
+		}
+		return nil, badRing("the primary key %q is not one of the keys; name one of: %s", primary, r.ids())
+	}
+	return r, nil
+}
+
+// ParseRing returns a ring from text as a flag or variable holds it: ids and
+// keys in base64, as in "2026-11:q83v…=,2026-05:EjRW…=". The first key is the
+// primary. An error matches store.ErrKey and never shows a key.
+func ParseRing(text string) (*Ring, error) {
+	var primary string
+	keys := map[string][]byte{}
+	for i, part := range strings.Split(text, ",") {
+		id, encoded, found := strings.Cut(strings.TrimSpace(part), ":")
+		if !found || !validID(id) {
+			return nil, badRing("part %d of the ring is not of the form id:base64, with an id of 1 to %d letters, digits, dots, dashes and underscores", i+1, maxID)
+		}
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return nil, badRing("key %q is not in base64 (standard alphabet, padded); make one with: openssl rand -base64 %d", id, keySize)
+		}
+		if _, twice := keys[id]; twice {
+			return nil, badRing("two keys have the id %q; rename one", id)
+		}
+		keys[id] = key
+		if i == 0 {
+			primary = id
+		}
+	}
+	return NewRing(primary, keys)
+}
+
+func validID(id string) bool {
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxID
+}
+
+func badRing(format string, args ...any) error {
+	return fmt.Errorf("%w: key ring: "+format, append([]any{store.ErrKey}, args...)...)
+}
+
+// ringFormat is the first byte of what a Ring wraps; the length of the id,
+// the id and the sealed data key follow.
+const ringFormat = 1
+
+// Wrap implements Keyring.
+func (r *Ring) Wrap(_ context.Context, dataKey, aad []byte) ([]byte, error) {
+	head := append([]byte{ringFormat, byte(len(r.primary))}, r.primary...)
+	bound := slices.Concat(head, aad)
+	return r.keys[r.primary].Seal(head, nil, dataKey, bound), nil
+}
+
+// Unwrap implements Keyring.
+func (r *Ring) Unwrap(_ context.Context, wrapped, aad []byte) ([]byte, error) {
+	id, ok := wrappedBy(wrapped)
+	if !ok {
+		return nil, fmt.Errorf("%w: what is stored is not a data key that a ring wrapped; was it made by another key service, or damaged?", store.ErrKey)
+	}
+	box := r.keys[id]
+	if box == nil {
+		return nil, fmt.Errorf("%w: it needs key %q, which is not in the ring (%s); add it", store.ErrKey, id, r.ids())
+	}
+	n := 2 + len(id)
+	dataKey, err := box.Open(nil, nil, wrapped[n:], slices.Concat(wrapped[:n], aad))
+	if err != nil {
+		return nil, fmt.Errorf("%w: key %q of the ring does not open it; the ring has other bytes under that id than when it was wrapped, or what is stored is damaged", store.ErrKey, id)
+	}
+	return dataKey, nil
+}
+
+// Current implements Keyring.
+func (r *Ring) Current(wrapped []byte) bool {
+	id, ok := wrappedBy(wrapped)
+	return ok && id == r.primary
+}
+
+// wrappedBy returns the id of the key that wrapped a data key.
+func wrappedBy(wrapped []byte) (id string, ok bool) {
+	if len(wrapped) < 2 || wrapped[0] != ringFormat {
+		return "", false
+	}
+	end := 2 + int(wrapped[1])
+	if end > len(wrapped) {
+		return "", false
+	}
+	return string(wrapped[2:end]), true
+}
+
+func (r *Ring) ids() string {
+	if len(r.keys) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(r.keys)), ", ")
+}
+
+// Format implements fmt.Formatter: whatever the verb, a ring prints as the
+// names of its keys and not as the keys.
+func (r *Ring) Format(f fmt.State, _ rune) {
+	if r == nil {
+		fmt.Fprint(f, "seal.Ring(nil)")
+		return
+	}
+	fmt.Fprintf(f, "seal.Ring(primary %s of %s)", r.primary, r.ids())
+}
