@@ -1,0 +1,103 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Put keeps all that r holds as a blob below prefix, which ends with a slash.
+// After an error it can be repeated from the start; what is there already is
+// not written again. More than MaxSize bytes are store.ErrTooLarge.
+func Put(ctx context.Context, s store.Store, prefix string, r io.Reader) (Ref, error) {
+	if err := checkPrefix(prefix); err != nil {
+		return Ref{}, err
+	}
+	m := manifest{chunk: chunkSize}
+	chunk := make([]byte, chunkSize)
+	for {
+		n, more, err := fill(r, chunk)
+		if err != nil {
+			return Ref{}, fmt.Errorf("blob: read the value behind byte %d: %w", m.size+int64(n), err)
+		}
+		if n == 0 {
+			break
+		}
+		if m.size += int64(n); m.size > MaxSize {
+			return Ref{}, fmt.Errorf("%w: blob: the value has more than %d bytes; keep it elsewhere and store where it is", store.ErrTooLarge, MaxSize)
+		}
+		h := hashOf(chunk[:n])
+		if err := putCell(ctx, s, chunkKey(prefix, h), chunk[:n]); err != nil {
+			return Ref{}, fmt.Errorf("blob: put chunk %d: %w", len(m.hashes)+1, err)
+		}
+		m.hashes = append(m.hashes, h)
+		if !more {
+			break
+		}
+	}
+	// Last, so that a manifest never lists a chunk that is not there.
+	data := m.encode()
+	h := hashOf(data)
+	if err := putCell(ctx, s, manifestKey(prefix, h), data); err != nil {
+		return Ref{}, fmt.Errorf("blob: put the manifest of %d chunks: %w", len(m.hashes), err)
+	}
+	return Ref{Hash: h, Size: m.size}, nil
+}
+
+// fill reads until chunk is full or r ends, and reports whether r may have
+// more. Other than in io.ReadFull, an io.ErrUnexpectedEOF is an error of r:
+// that is how a body ends that was cut off on its way here.
+func fill(r io.Reader, chunk []byte) (n int, more bool, err error) {
+	for n < len(chunk) {
+		got, err := r.Read(chunk[n:])
+		n += got
+		if err == io.EOF {
+			return n, false, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, true, nil
+}
+
+// putCell writes a cell that is named by its content, if it is not there.
+func putCell(ctx context.Context, s store.Store, key string, value []byte) error {
+	errThere := errors.New("it is there")
+	_, err := store.Update(ctx, s, key, func(old store.Cell) ([]byte, error) {
+		switch {
+		case old.Version == "":
+			return value, nil
+		case bytes.Equal(old.Value, value):
+			return nil, errThere
+		}
+		return nil, damaged(key, "its bytes do not match its hash")
+	})
+	if errors.Is(err, errThere) {
+		return nil
+	}
+	return err
+}
+
+func damaged(key, reason string) error {
+	return &store.CorruptError{Cell: key, Reason: reason}
+}
+
+// Delete removes all blobs below prefix. It can be interrupted and repeated.
+// A blob that is put meanwhile may stay, or stay in parts.
+func Delete(ctx context.Context, s store.Store, prefix string) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	// The manifests first, so that a blob is whole or not there.
+	for _, kind := range []string{"m/", "c/"} {
+		if err := store.DeletePrefix(ctx, s, prefix+kind); err != nil {
+			return fmt.Errorf("blob: delete all below %q; call Delete again: %w", prefix, err)
+		}
+	}
+	return nil
+}
