@@ -44,7 +44,8 @@
 //     only, handles in it share the engine and another process gets ErrLocked.
 //   - A cancelled context leaves no half write.
 //   - A full disk or a failing sync is an error, never a success, and poisons
-//     the handle: every later write on it is an error too (ErrPoisoned).
+//     the handle of a driver that writes to a disk itself: every later write
+//     on it is ErrPoisoned, also when the disk has recovered.
 //   - A closed store answers ErrClosed.
 //   - Damage is ErrCorrupt with its place, never a silently shorter journal,
 //     and does not spread to other journals or cells.

@@ -18,11 +18,12 @@ type Store interface {
 	// ErrKey also mean that nothing was written. After any other error the append
 	// may have happened: [AppendOnce] finds out.
 	//
-	// The store does not keep the slices it is given.
+	// The store does not keep the slices it is given. Beside an error the
+	// sequence means nothing.
 	Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (last uint64, err error)
 
 	// Read yields the entries behind sequence after, in order and without a
-	// gap, up to some moment at or after the call. A journal that was never
+	// gap, up to some moment after the loop begins. A journal that was never
 	// written, or that ends at or before after, yields nothing; a dropped one
 	// yields ErrDropped. An error is the last thing yielded. The caller owns
 	// the bytes it gets, and may call the store, stop or pause inside the loop.
@@ -30,8 +31,9 @@ type Store interface {
 
 	// Journals yields the names of all journals behind name after, ordered
 	// bytewise. A journal that is neither created nor dropped during the call
-	// is yielded exactly once. Dropped journals are not yielded. An error is
-	// the last thing yielded.
+	// is yielded exactly once. Dropped journals are not yielded. What is
+	// damaged is told by an error behind all that is not; an error is the
+	// last thing yielded. The body of the loop may call the store.
 	Journals(ctx context.Context, after string) iter.Seq2[string, error]
 
 	// Drop removes a journal and its bytes, and leaves a tombstone: Append
@@ -56,7 +58,10 @@ type Store interface {
 	// List yields the cells whose keys begin with prefix and are behind key
 	// after, ordered bytewise by key. A cell that is not written during the
 	// call is yielded exactly once; one that is may be yielded in any of its
-	// versions or not at all. An error is the last thing yielded.
+	// versions or not at all. Prefix and after are bounds and may be of any
+	// length. What is damaged is told by an error behind all that is not; an
+	// error is the last thing yielded. The body of the loop may call the
+	// store.
 	List(ctx context.Context, prefix, after string) iter.Seq2[Cell, error]
 
 	// Close releases the handle. Calls under way finish or fail; later ones

@@ -31,9 +31,10 @@ func As[T any](s Store) (T, bool) {
 // Watcher is the upgrade of stores that can tell when something changed.
 type Watcher interface {
 	// Watch yields once at once, and again whenever a journal or cell whose
-	// name begins with prefix may have changed since the last yield. Changes
-	// are coalesced, the last is never lost, and a yield may be for nothing.
-	// It ends when ctx ends or the store is closed.
+	// name begins with prefix may have changed since the last yield, through
+	// whichever handle or process; it may take up to PollInterval to see
+	// another's change. Changes are coalesced, the last is never lost, and a
+	// yield may be for nothing. It ends when ctx ends or the store is closed.
 	Watch(ctx context.Context, prefix string) iter.Seq[struct{}]
 }
 

@@ -1,0 +1,103 @@
+package kvstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Append implements store.Store.
+func (s *Store) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := store.CheckAppend(journal, entries); err != nil {
+		return 0, err
+	}
+	h, cached := s.heads.get(journal)
+	if !cached || h.last != after {
+		var err error
+		if h, err = s.load(ctx, journal); err != nil {
+			return 0, err
+		}
+		if h.last != after {
+			return 0, store.NotAtEnd(journal, after, h.last)
+		}
+	}
+	// Whatever goes wrong from here on, the cached head is no longer trusted.
+	moved, err := s.move(ctx, journal, h)
+	if err != nil {
+		s.heads.forget(journal)
+		return 0, s.lost(ctx, journal, after, moved, err)
+	}
+	next := batch{start: after + 1, entries: entries}
+	body := next.encode()
+	key := headKey(journal)
+	version, err := s.kv.Put(ctx, key, frame(key, []byte{headLive}, body), h.version)
+	if err != nil {
+		s.heads.forget(journal)
+		return 0, s.lost(ctx, journal, after, moved, err)
+	}
+	s.heads.put(journal, head{version: version, start: next.start, last: next.last(), batch: body})
+	s.hub.Wake(journal)
+	return next.last(), nil
+}
+
+// move writes the newest batch of a journal to its own key, if it is not
+// there, and returns that key with its version. The batch is committed, so
+// every writer moves the same bytes and it does not matter who does.
+func (s *Store) move(ctx context.Context, journal string, h head) (store.Cell, error) {
+	if h.version == "" {
+		return store.Cell{}, nil
+	}
+	key := batchKey(journal, h.last)
+	version, err := s.kv.Put(ctx, key, frame(key, h.batch), "")
+	if err == nil {
+		return store.Cell{Key: key, Version: version}, nil
+	}
+	if !errors.Is(err, store.ErrConflict) {
+		return store.Cell{}, fmt.Errorf("move its newest batch: %w", err)
+	}
+	there, getErr := s.kv.Get(ctx, key)
+	if errors.Is(getErr, store.ErrNotFound) {
+		return store.Cell{}, err // a spurious conflict, or the journal was dropped
+	}
+	if getErr != nil {
+		return store.Cell{}, fmt.Errorf("get its newest batch: %w", getErr)
+	}
+	body, err := unframe(key, there.Value)
+	if err == nil && !bytes.Equal(body, h.batch) {
+		err = &damage{key, "the batch differs from the one in the head"}
+	}
+	if err != nil {
+		return store.Cell{}, s.located(ctx, journal, err)
+	}
+	return there, nil
+}
+
+// lost returns the error of an append that failed with err behind its checks.
+// A conflict is looked into: it may be the tombstone of a drop, and then the
+// batch that was moved has to go again.
+func (s *Store) lost(ctx context.Context, journal string, after uint64, moved store.Cell, err error) error {
+	if !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("kvstore: append to journal %q behind %d: %w", journal, after, err)
+	}
+	h, headErr := s.head(ctx, journal)
+	switch {
+	case headErr != nil:
+		return store.Conflictf("append to journal %q behind %d was refused; read its tail and decide again (%v)", journal, after, headErr)
+	case h.dropped:
+		if moved.Key != "" {
+			if err := s.remove(ctx, moved.Key, moved.Version); err != nil {
+				return fmt.Errorf("%w; some of its bytes may be left, drop it again to remove them (%v)", store.WasDropped(journal), err)
+			}
+		}
+		return store.WasDropped(journal)
+	case h.last != after:
+		return store.NotAtEnd(journal, after, h.last)
+	}
+	return store.Conflictf("the engine refused an append to journal %q, which ends at %d as the caller saw it; try again", journal, after)
+}

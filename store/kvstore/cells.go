@@ -1,0 +1,126 @@
+package kvstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/perdure/perdure/store"
+)
+
+// nonceSize is the number of random bytes before the value of a cell. They
+// make each write differ from all others, so that versions do not repeat
+// where the engine's are hashes of the value.
+const nonceSize = 16
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.Cell{}, err
+	}
+	if err := store.CheckName("cell", key); err != nil {
+		return store.Cell{}, err
+	}
+	cell, err := s.kv.Get(ctx, cellKey(key))
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Cell{}, store.NoCell(key)
+	}
+	if err != nil {
+		return store.Cell{}, fmt.Errorf("kvstore: get cell %q: %w", key, err)
+	}
+	return openCell(key, cell)
+}
+
+// openCell returns the cell called key that the engine keeps as inner.
+func openCell(key string, inner store.Cell) (store.Cell, error) {
+	body, err := unframe(cellKey(key), inner.Value)
+	if err == nil && len(body) < nonceSize {
+		err = &damage{inner.Key, "the cell is not well formed"}
+	}
+	if d, ok := errors.AsType[*damage](err); ok {
+		return store.Cell{}, &store.CorruptError{Cell: key, Where: "key " + d.key, Reason: d.reason}
+	}
+	if err != nil {
+		return store.Cell{}, err
+	}
+	return store.Cell{Key: key, Value: body[nonceSize:], Version: inner.Version}, nil
+}
+
+// Put implements store.Store.
+func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	if err := store.CheckPut(key, value); err != nil {
+		return "", err
+	}
+	var nonce [nonceSize]byte
+	rand.Read(nonce[:]) // never fails
+	version, err := s.kv.Put(ctx, cellKey(key), frame(cellKey(key), nonce[:], value), prev)
+	if err != nil {
+		return "", refused("put", key, err)
+	}
+	s.hub.Wake(key)
+	return version, nil
+}
+
+// Delete implements store.Store.
+func (s *Store) Delete(ctx context.Context, key string, prev store.Version) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := store.CheckDelete(key, prev); err != nil {
+		return err
+	}
+	if err := s.kv.Delete(ctx, cellKey(key), prev); err != nil {
+		return refused("delete", key, err)
+	}
+	s.hub.Wake(key)
+	return nil
+}
+
+// refused returns the error of a write to a cell, in the words of the caller
+// where the engine speaks of its own keys.
+func refused(what, key string, err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return store.Conflictf("%s of cell %q: it is not as the caller saw it; get it and decide again", what, key)
+	}
+	return fmt.Errorf("kvstore: %s cell %q: %w", what, key, err)
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	return func(yield func(store.Cell, error) bool) {
+		if err := s.usable(ctx); err != nil {
+			yield(store.Cell{}, err)
+			return
+		}
+		if len(prefix) > store.MaxName {
+			return // no name is that long
+		}
+		for inner, err := range s.kv.List(ctx, cellTag+common(prefix), behind(cellTag, prefix, after)) {
+			if err != nil {
+				err = fmt.Errorf("kvstore: list cells behind %q: %w", after, err)
+			} else {
+				err = s.usable(ctx)
+			}
+			var key string
+			if err == nil {
+				key, err = decode(cellTag, inner.Key)
+			}
+			if err == nil && !strings.HasPrefix(key, prefix) {
+				return // in order, so the first that is past the prefix ends it
+			}
+			var cell store.Cell
+			if err == nil {
+				cell, err = openCell(key, inner)
+			}
+			if !yield(cell, err) || err != nil {
+				return
+			}
+		}
+	}
+}

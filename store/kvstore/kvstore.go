@@ -1,0 +1,70 @@
+package kvstore
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Options are the choices of a Store.
+type Options struct {
+	// Durability is what acknowledged writes of the engine survive. It
+	// counts only where the engine is not a store.Durable, which knows
+	// better.
+	Durability store.Durability
+}
+
+// Store is a store in a key-value engine.
+type Store struct {
+	kv      KV
+	durable store.Durability
+	hub     *store.Hub
+	heads   headCache
+
+	close    sync.Once
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	closeErr error
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+	_ store.Caster  = (*Store)(nil)
+	_ store.Durable = (*Store)(nil)
+)
+
+// New returns a store in kv. Several of them, also in different processes, may
+// use one engine at the same time. Close closes kv if it is an io.Closer.
+func New(kv KV, o Options) *Store {
+	s := &Store{kv: kv, durable: o.Durability, hub: store.NewHub()}
+	if d, ok := upgrade[store.Durable](kv); ok {
+		s.durable = d.Durability()
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Durability implements store.Durable.
+func (s *Store) Durability() store.Durability { return s.durable }
+
+// Close implements store.Store. It closes the engine if that is an io.Closer.
+func (s *Store) Close() error {
+	s.close.Do(func() {
+		s.end()
+		s.hub.Stop()
+		if c, ok := s.kv.(io.Closer); ok {
+			s.closeErr = c.Close()
+		}
+	})
+	return s.closeErr
+}
+
+func (s *Store) usable(ctx context.Context) error {
+	if s.life.Err() != nil {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
