@@ -1,0 +1,15 @@
+//go:build !windows
+
+package filestore
+
+import (
+	"os"
+	"syscall"
+)
+
+// dirSyncs says that a folder can be synced.
+const dirSyncs = true
+
+var fullCodes = []error{syscall.ENOSPC, syscall.EDQUOT}
+
+func rename(from, to string) error { return os.Rename(from, to) }
