@@ -184,3 +184,36 @@ func TestPublicAPI(t *testing.T) {
 		}
 	}
 }
+
+// TestGuaranteesNameTests fails if docs/guarantees.md names a test that is
+// not there.
+func TestGuaranteesNameTests(t *testing.T) {
+	doc, err := os.ReadFile("docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(data, -1) {
+			folder := filepath.Base(filepath.Dir(name))
+			tests[folder+"."+string(m[1])], tests[string(m[1])] = true, true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:\\w+\\.)?Test\\w+)`").FindAllSubmatch(doc, -1)
+	if len(named) < 10 {
+		t.Fatalf("docs/guarantees.md names only %d tests", len(named))
+	}
+	for _, m := range named {
+		if !tests[string(m[1])] {
+			t.Errorf("docs/guarantees.md names %s, which does not exist", m[1])
+		}
+	}
+}

@@ -1,0 +1,189 @@
+// Command bench measures the stores beside the raw limits of the disk, in one
+// run, and prints a table of rates and ratios. Absolute figures are the
+// machine's; the ratios are the stores'.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/filestore"
+	"github.com/perdure/perdure/store/kvstore"
+	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/observed"
+	"github.com/perdure/perdure/store/seal"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+// entrySize is the size of what is appended.
+const entrySize = 1 << 10
+
+func main() {
+	var (
+		dir    = flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
+		rounds = flag.Int("rounds", 7, "rounds; the subjects take turns in each, and medians are shown")
+		one    = flag.Int("appends", 1500, "appends of one writer in each round")
+		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
+	)
+	flag.Parse()
+	if err := run(context.Background(), *dir, *rounds, *one, *many); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A subject can be appended to: a raw file or a store.
+type subject struct {
+	name string
+	open func(ctx context.Context, dir string) (target, error)
+}
+
+// A target takes durable appends of writer w; n counts that writer's appends.
+type target interface {
+	append(ctx context.Context, w int, n uint64, data []byte) error
+	close() error
+}
+
+func subjects() []subject {
+	stores := []struct {
+		name string
+		open func(ctx context.Context, dir string) (store.Store, error)
+	}{
+		{"memstore", func(context.Context, string) (store.Store, error) { return memstore.New(), nil }},
+		{"filestore", openFile},
+		{"sqlitestore", openSQLite},
+		{"kvstore on memory", func(context.Context, string) (store.Store, error) {
+			return kvstore.New(memstore.New(), kvstore.Options{}), nil
+		}},
+		{"seal on sqlitestore", func(ctx context.Context, dir string) (store.Store, error) {
+			s, err := openSQLite(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			ring, err := seal.NewRing("bench", map[string][]byte{"bench": make([]byte, 32)})
+			if err != nil {
+				return nil, err
+			}
+			return seal.New(ctx, s, ring)
+		}},
+		{"observed on sqlitestore", func(ctx context.Context, dir string) (store.Store, error) {
+			s, err := openSQLite(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			return observed.New(s, new(observed.Stats)), nil
+		}},
+	}
+	all := []subject{
+		{"raw write+fdatasync", openRawFile},
+		{"raw group-commit log", openRawLog},
+	}
+	for _, s := range stores {
+		all = append(all, subject{s.name, func(ctx context.Context, dir string) (target, error) {
+			opened, err := s.open(ctx, dir)
+			return storeTarget{opened}, err
+		}})
+	}
+	return all
+}
+
+func openFile(ctx context.Context, dir string) (store.Store, error) {
+	return filestore.Open(ctx, dir+"/store", filestore.Options{})
+}
+
+func openSQLite(ctx context.Context, dir string) (store.Store, error) {
+	return sqlitestore.Open(ctx, dir+"/store.db", sqlitestore.Options{})
+}
+
+// storeTarget gives each writer a journal of its own.
+type storeTarget struct{ s store.Store }
+
+func journalOf(w int) string { return fmt.Sprintf("journal-%02d", w) }
+
+func (t storeTarget) append(ctx context.Context, w int, n uint64, data []byte) error {
+	_, err := t.s.Append(ctx, journalOf(w), n, data)
+	return err
+}
+
+func (t storeTarget) close() error { return t.s.Close() }
+
+func run(ctx context.Context, dir string, rounds, one, many int) error {
+	if dir == "" {
+		made, err := os.MkdirTemp("", "perdure-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(made)
+		dir = made
+	}
+	all := subjects()
+	results := make([]result, len(all))
+	for round := range rounds {
+		for i, s := range all {
+			fmt.Fprintf(os.Stderr, "\rround %d of %d: %-30s", round+1, rounds, s.name)
+			if err := results[i].measure(ctx, s, dir, one, many); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	fmt.Fprintf(os.Stderr, "\r%60s\r", "")
+	print(all, results, rounds, one, many)
+	return printGrowth(ctx, dir)
+}
+
+func print(all []subject, results []result, rounds, one, many int) {
+	fmt.Printf("Stores on %s/%s, %d CPUs, Go %s: entries of %d bytes; medians of %d rounds of %d appends by 1 writer, %d by 64.\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), entrySize, rounds, one, many)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\t1 writer/s\tp50\tp99\tof raw\t64 writers/s\tp50\tp99\tof own 1\tof log\tbytes/append\tread/s\t")
+	raw, log := results[0], results[1]
+	for i, s := range all {
+		r := results[i]
+		fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%.2f\t%.0f\t%s\t%s\t%.1f\t%.2f\t%s\t%s\t\n", s.name,
+			r.one.rate(), short(r.one.p(50)), short(r.one.p(99)), ratio(r.one, raw.one),
+			r.many.rate(), short(r.many.p(50)), short(r.many.p(99)), ratio(r.many, r.one), ratio(r.many, log.many),
+			optional(r.bytes), optional(r.read))
+	}
+	w.Flush()
+	fmt.Println("\nof raw: ratio to the raw loop at 1 writer; of own 1: ratio of 64 writers to 1; of log: ratio to the raw log at 64. Ratios are medians of the rounds' ratios.")
+	for i, s := range all {
+		switch s.name {
+		case "sqlitestore":
+			expect("sqlitestore at 1 writer ÷ raw write+fdatasync", ratio(results[i].one, raw.one), 0.85)
+			expect("sqlitestore at 64 writers ÷ its own rate at 1", ratio(results[i].many, results[i].one), 2.5)
+			expect("sqlitestore reads back 10 000 entries, entries/s", median(results[i].read), 300_000)
+		}
+	}
+}
+
+func expect(what string, got, least float64) {
+	verdict := "as expected"
+	if got < least {
+		verdict = "BELOW what is expected"
+	}
+	fmt.Printf("%s: %.4g (at least %.4g: %s)\n", what, got, least, verdict)
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < 10*time.Microsecond:
+		return fmt.Sprintf("%.1fµs", float64(d)/1e3)
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.0fµs", float64(d)/1e3)
+	}
+	return fmt.Sprintf("%.1fms", float64(d)/1e6)
+}
+
+func optional(values []float64) string {
+	if len(values) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", median(values))
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// result collects one subject's rounds.
+type result struct {
+	one, many series
+	bytes     []float64 // written to files for one append
+	read      []float64 // entries a second of a read-back
+}
+
+// series is the rate of each round, and the latencies of all.
+type series struct {
+	rates     []float64
+	latencies []time.Duration
+}
+
+func (s series) rate() float64 { return median(s.rates) }
+
+func (s *series) p(percent int) time.Duration {
+	slices.Sort(s.latencies)
+	return s.latencies[(len(s.latencies)-1)*percent/100]
+}
+
+// ratio is the median of the rounds' ratios: what slows the disk down for a
+// moment slows neighbours in a round alike.
+func ratio(a, b series) float64 {
+	var each []float64
+	for i := range a.rates {
+		each = append(each, a.rates[i]/b.rates[i])
+	}
+	return median(each)
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+func (r *result) measure(ctx context.Context, s subject, parent string, one, many int) error {
+	dir, err := os.MkdirTemp(parent, "round-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	t, err := s.open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+
+	// A few appends first: files are created and caches filled.
+	data := entry()
+	const warm = 50
+	for n := range uint64(warm) {
+		if err := t.append(ctx, 0, n, data); err != nil {
+			return err
+		}
+	}
+	before, counted := bytesWritten()
+	if err := r.one.writers(ctx, t, 1, one, warm, data); err != nil {
+		return err
+	}
+	if after, ok := bytesWritten(); ok && counted {
+		r.bytes = append(r.bytes, float64(after-before)/float64(one))
+	}
+	if st, ok := t.(storeTarget); ok {
+		if err := r.readBack(ctx, st.s, data); err != nil {
+			return err
+		}
+	}
+	return r.many.writers(ctx, t, 64, many, 0, data)
+}
+
+// writers lets n writers append total entries together. Writer 0 has written
+// already, so with several the numbers of journals start at 1.
+func (s *series) writers(ctx context.Context, t target, n, total int, from uint64, data []byte) error {
+	each := total / n
+	latencies := make([][]time.Duration, n)
+	errs := make([]error, n)
+	first := 0
+	if n > 1 {
+		first = 1
+	}
+	runtime.GC()
+	start := time.Now()
+	var wg sync.WaitGroup
+	for w := range n {
+		wg.Go(func() {
+			lat := make([]time.Duration, each)
+			for i := range each {
+				began := time.Now()
+				if err := t.append(ctx, first+w, from+uint64(i), data); err != nil {
+					errs[w] = fmt.Errorf("append %d of writer %d: %w", i, w, err)
+					return
+				}
+				lat[i] = time.Since(began)
+			}
+			latencies[w] = lat
+		})
+	}
+	wg.Wait()
+	took := time.Since(start)
+	for w := range n {
+		if errs[w] != nil {
+			return errs[w]
+		}
+		s.latencies = append(s.latencies, latencies[w]...)
+	}
+	s.rates = append(s.rates, float64(each*n)/took.Seconds())
+	return nil
+}
+
+// readBack fills a journal with 10 000 entries and reads it.
+func (r *result) readBack(ctx context.Context, s store.Store, data []byte) error {
+	const entries = 10_000
+	if err := fill(ctx, s, "read-back", 0, entries, data[:256]); err != nil {
+		return err
+	}
+	runtime.GC()
+	start := time.Now()
+	n := 0
+	for _, err := range s.Read(ctx, "read-back", 0) {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	if n != entries {
+		return fmt.Errorf("read %d of %d entries", n, entries)
+	}
+	r.read = append(r.read, entries/time.Since(start).Seconds())
+	return nil
+}
+
+// fill appends entries in batches until the journal has total.
+func fill(ctx context.Context, s store.Store, journal string, from, total uint64, data []byte) error {
+	for n := from; n < total; {
+		batch := make([][]byte, min(50, total-n))
+		for i := range batch {
+			batch[i] = data
+		}
+		last, err := s.Append(ctx, journal, n, batch...)
+		if err != nil {
+			return err
+		}
+		n = last
+	}
+	return nil
+}
+
+// entry is one-line JSON of entrySize bytes.
+func entry() []byte {
+	const head, tail = `{"kind":"step","text":"`, `"}`
+	return []byte(head + string(bytes.Repeat([]byte("x"), entrySize-len(head)-len(tail))) + tail)
+}
+
+// bytesWritten is what this process has passed to write calls, where the
+// system counts it.
+func bytesWritten() (int64, bool) {
+	data, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(data) {
+		if rest, ok := bytes.CutPrefix(line, []byte("wchar:")); ok {
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(rest)), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// printGrowth shows what an append allocates at two lengths of its journal.
+func printGrowth(ctx context.Context, parent string) error {
+	fmt.Println("\nBytes allocated by one append, at two lengths of the journal:")
+	for _, s := range subjects()[2:] {
+		dir, err := os.MkdirTemp(filepath.Clean(parent), "growth-")
+		if err != nil {
+			return err
+		}
+		t, err := s.open(ctx, dir)
+		if err != nil {
+			return err
+		}
+		var at []float64
+		for _, length := range []uint64{100, 20_000} {
+			got, err := allocated(ctx, t.(storeTarget).s, length)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			at = append(at, got)
+		}
+		fmt.Printf("  %-24s %7.0f at 100   %7.0f at 20 000   ratio %.2f\n", s.name, at[0], at[1], at[1]/at[0])
+		t.close()
+		os.RemoveAll(dir)
+	}
+	return nil
+}
+
+func allocated(ctx context.Context, s store.Store, length uint64) (float64, error) {
+	const appends = 500
+	data := entry()
+	journal := fmt.Sprintf("growth-%d", length)
+	if err := fill(ctx, s, journal, 0, length, data[:64]); err != nil {
+		return 0, err
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for n := range uint64(appends) {
+		if _, err := s.Append(ctx, journal, length+n, data); err != nil {
+			return 0, err
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.TotalAlloc-before.TotalAlloc) / appends, nil
+}

@@ -1,0 +1,160 @@
+package sqlitestore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Append implements store.Store.
+func (s *Store) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := store.CheckAppend(journal, entries); err != nil {
+		return 0, err
+	}
+	size := 0
+	for _, e := range entries {
+		size += len(e)
+	}
+	err := s.writer.do(&request{ctx: ctx, name: journal, size: size, apply: func(c *sqlite.Conn) error {
+		return s.append(c, journal, after, entries)
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return after + uint64(len(entries)), nil
+}
+
+func (s *Store) append(c *sqlite.Conn, journal string, after uint64, entries [][]byte) error {
+	k, err := s.claim(c, journal, after, len(entries))
+	if err != nil {
+		return err
+	}
+	for i, data := range entries {
+		seq := after + uint64(i) + 1
+		s.writer.scratch = k.atEntry(k.id, seq).mask(s.writer.scratch[:0], data)
+		if err := s.insertEntry(c, journal, k, seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim moves the end of a journal from after on by n, and returns its key.
+func (s *Store) claim(c *sqlite.Conn, journal string, after uint64, n int) (*known, error) {
+	w, name := s.writer, []byte(journal)
+	fits := after <= maxSeq && after+uint64(n) <= maxSeq
+	if k := w.known[journal]; k != nil && fits {
+		// The checksum stands for the whole head, so one statement looks it
+		// up, verifies, compares and writes it.
+		moved, err := moveHead(c, k, name, after, n)
+		if err != nil || moved {
+			return k, err
+		}
+	}
+	h, err := s.head(c, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.dropped():
+		return nil, store.WasDropped(journal)
+	case uint64(h.last) != after:
+		return nil, store.NotAtEnd(journal, after, uint64(h.last))
+	case !fits:
+		return nil, fmt.Errorf("%w: sqlitestore: journal %q cannot hold more than %d entries; go on in another", store.ErrTooLarge, journal, uint64(maxSeq))
+	}
+	made := h.id == 0
+	if made {
+		rand.Read(h.key[:])
+		if h.id, err = s.addKey(c, h.key); err != nil {
+			return nil, err
+		}
+	}
+	h.last += int64(n)
+	k := &known{id: h.id, key: h.key, masker: newMasker(h.key)}
+	w.remember(journal, k) // if this is rolled back, the checksum will tell
+	return k, saveHead(c, h, name, made)
+}
+
+// moveHead is false if the head is not exactly as expected.
+func moveHead(c *sqlite.Conn, k *known, name []byte, after uint64, n int) (bool, error) {
+	stmt, err := c.Prepare("UPDATE journals SET last = ?2, crc = ?3 WHERE id = ?1 AND last = ?4 AND crc = ?5")
+	if err != nil {
+		return false, err
+	}
+	last := int64(after)
+	stmt.BindInt64(1, k.id)
+	stmt.BindInt64(2, last+int64(n))
+	stmt.BindInt64(3, headSum(k.id, last+int64(n), k.key[:], name))
+	stmt.BindInt64(4, last)
+	stmt.BindInt64(5, headSum(k.id, last, k.key[:], name))
+	_, err = stmt.Step()
+	return c.Changes() == 1, err
+}
+
+// insertEntry writes what is in scratch as an entry.
+func (s *Store) insertEntry(c *sqlite.Conn, journal string, k *known, seq uint64) error {
+	key := entryKey(k.id, seq)
+	err := insert(c, "INSERT INTO entries (key, data) VALUES (?, ?)", key, s.writer.scratch)
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
+		return err
+	}
+	// A row stands behind the journal's end. If it is an entry, the end is
+	// wrong, and writing over it would lose it. If not, damage elsewhere gave
+	// a foreign row this key, and this journal does not suffer for it.
+	stmt, err := c.Prepare("SELECT data FROM entries WHERE key = ?")
+	if err != nil {
+		return err
+	}
+	defer stmt.Reset()
+	stmt.BindInt64(1, key)
+	if _, err := stmt.Step(); err != nil {
+		return err
+	}
+	if _, real := k.unmask(columnBytes(stmt, 0)); real {
+		return undo{s.behindEnd(journal, k.id, seq)}
+	}
+	return insert(c, "REPLACE INTO entries (key, data) VALUES (?, ?)", key, s.writer.scratch)
+}
+
+func (s *Store) behindEnd(journal string, id int64, seq uint64) error {
+	return s.badJournal(journal, seq, fmt.Sprintf("table entries, key %d", entryKey(id, seq)), "an entry stands behind the end that the journal's head names")
+}
+
+func insert(c *sqlite.Conn, query string, key int64, data []byte) error {
+	stmt, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	stmt.BindInt64(1, key)
+	stmt.BindBytes(2, data)
+	_, err = stmt.Step()
+	return err
+}
+
+// saveHead writes a head that changed or was made.
+func saveHead(c *sqlite.Conn, h head, name []byte, made bool) error {
+	query := "UPDATE journals SET last = ?2, crc = ?3 WHERE id = ?1"
+	if made {
+		query = "INSERT INTO journals (id, last, crc, name, sum) VALUES (?1, ?2, ?3, ?4, ?5)"
+	}
+	stmt, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	stmt.BindInt64(1, h.id)
+	stmt.BindInt64(2, h.last)
+	stmt.BindInt64(3, headSum(h.id, h.last, h.key[:], name))
+	if made {
+		stmt.BindBytes(4, name)
+		stmt.BindInt64(5, nameSum(name))
+	}
+	_, err = stmt.Step()
+	return err
+}

@@ -1,0 +1,115 @@
+package sqlitestore_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+const benchEntry = 1 << 10
+
+func benchStore(b *testing.B) store.Store {
+	s, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+func BenchmarkAppend1(b *testing.B)  { benchmarkAppend(b, 1) }
+func BenchmarkAppend64(b *testing.B) { benchmarkAppend(b, 64) }
+
+// benchmarkAppend has each writer append to a journal of its own.
+func benchmarkAppend(b *testing.B, writers int) {
+	s := benchStore(b)
+	data := bytes.Repeat([]byte("x"), benchEntry)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.SetBytes(benchEntry)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			journal := fmt.Sprintf("journal-%d", w)
+			for after := uint64(0); left.Add(-1) >= 0; after++ {
+				if _, err := s.Append(b.Context(), journal, after, data); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+}
+
+// BenchmarkRawFdatasync is the disk's own limit: the same bytes into a file
+// that has its size already, and one sync each.
+func BenchmarkRawFdatasync(b *testing.B) {
+	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	const size = 16 << 20
+	if _, err := f.Write(make([]byte, size)); err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("x"), benchEntry)
+	b.SetBytes(benchEntry)
+	b.ResetTimer()
+	for i := range b.N {
+		if _, err := f.WriteAt(data, int64(i)*benchEntry%size); err != nil {
+			b.Fatal(err)
+		}
+		if err := datasync(f); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+}
+
+// BenchmarkRead reads a journal of 10 000 entries of 512 bytes.
+func BenchmarkRead(b *testing.B) {
+	const count = 10_000
+	s := benchStore(b)
+	batch := make([][]byte, store.MaxBatch)
+	for i := range batch {
+		batch[i] = bytes.Repeat([]byte("x"), 512)
+	}
+	for after := uint64(0); after < count; {
+		n := min(len(batch), count-int(after))
+		last, err := s.Append(b.Context(), "journal", after, batch[:n]...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		after = last
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		n := 0
+		for _, err := range s.Read(b.Context(), "journal", 0) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != count {
+			b.Fatalf("read %d entries, want %d", n, count)
+		}
+	}
+	b.ReportMetric(float64(b.N)*count/b.Elapsed().Seconds(), "entries/s")
+}

@@ -1,0 +1,213 @@
+package sqlitestore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+func toVersion(b []byte) store.Version { return store.Version(hex.EncodeToString(b)) }
+
+// Put implements store.Store.
+func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	if err := store.CheckPut(key, value); err != nil {
+		return "", err
+	}
+	var version [versionSize]byte
+	rand.Read(version[:])
+	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, size: len(value), apply: func(c *sqlite.Conn) error {
+		return s.put(c, key, value, prev, version[:])
+	}})
+	if err != nil {
+		return "", err
+	}
+	return toVersion(version[:]), nil
+}
+
+func (s *Store) put(c *sqlite.Conn, key string, value []byte, prev store.Version, version []byte) error {
+	name := []byte(key)
+	r, err := s.cell(c, name)
+	if err != nil {
+		return err
+	}
+	if r.version != prev {
+		return store.NotVersion(key, prev, r.version)
+	}
+	query := "UPDATE cells SET version = ?2, value = ?3 WHERE id = ?1"
+	made := r.id == 0
+	if made {
+		query = "INSERT INTO cells (id, version, value, name, sum) VALUES (?1, ?2, ?3, ?4, ?5)"
+		if r.id, r.key, err = s.cellKey(c); err != nil {
+			return err
+		}
+	}
+	s.writer.scratch = newMasker(r.key).atCell(name, version).mask(s.writer.scratch[:0], value)
+	stmt, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	stmt.BindInt64(1, r.id)
+	stmt.BindBytes(2, version)
+	stmt.BindBytes(3, s.writer.scratch)
+	if made {
+		stmt.BindBytes(4, name)
+		stmt.BindInt64(5, nameSum(name))
+	}
+	_, err = stmt.Step()
+	return err
+}
+
+// Delete implements store.Store. The cell's bytes are gone from the files
+// when a later Drop returns, or within a minute, see the package comment.
+func (s *Store) Delete(ctx context.Context, key string, prev store.Version) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := store.CheckDelete(key, prev); err != nil {
+		return err
+	}
+	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, erases: true, apply: func(c *sqlite.Conn) error {
+		return s.delete(c, key, prev)
+	}})
+	if err == nil {
+		s.writer.eraseLater()
+	}
+	return err
+}
+
+func (s *Store) delete(c *sqlite.Conn, key string, prev store.Version) error {
+	r, err := s.cell(c, []byte(key))
+	if err != nil {
+		return err
+	}
+	if r.version != prev {
+		return store.NotVersion(key, prev, r.version)
+	}
+	if err := setKey(c, r.id, true, [keySize]byte{}); err != nil {
+		return err
+	}
+	stmt, err := c.Prepare("DELETE FROM cells WHERE id = ?")
+	if err != nil {
+		return err
+	}
+	stmt.BindInt64(1, r.id)
+	_, err = stmt.Step()
+	return err
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.Cell{}, err
+	}
+	if err := store.CheckName("cell", key); err != nil {
+		return store.Cell{}, err
+	}
+	var cell store.Cell
+	err := s.readers.do(ctx, func(c *sqlite.Conn) (err error) { cell, err = s.get(c, []byte(key)); return err })
+	switch {
+	case err == nil:
+		return cell, nil
+	case isDamage(err):
+		return store.Cell{}, &store.CorruptError{Cell: key, Where: s.file, Reason: reason(err)}
+	}
+	return store.Cell{}, s.readFailed(err)
+}
+
+func (s *Store) get(c *sqlite.Conn, name []byte) (store.Cell, error) {
+	stmt, err := c.Prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
+	if err != nil {
+		return store.Cell{}, err
+	}
+	defer stmt.Reset()
+	stmt.BindBytes(1, name)
+	row, err := stmt.Step()
+	if err != nil {
+		return store.Cell{}, err
+	}
+	if !row {
+		if err := s.checkNoCell(c, name); err != nil {
+			return store.Cell{}, err
+		}
+		return store.Cell{}, store.NoCell(string(name))
+	}
+	return s.scanCell(stmt)
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	return func(yield func(store.Cell, error) bool) {
+		from := prefix
+		if after >= prefix && after != "" {
+			from = after + "\x00" // the next possible key
+		}
+		for rows, end := firstRows, false; !end; rows = min(4*rows, mostRows) {
+			var cells []store.Cell
+			err := s.readers.do(ctx, func(c *sqlite.Conn) (err error) {
+				cells, end, err = s.list(c, from, prefix, rows)
+				return err
+			})
+			for _, cell := range cells {
+				from = cell.Key + "\x00"
+				if err := s.usable(ctx); err != nil {
+					yield(store.Cell{}, err)
+					return
+				}
+				if !yield(cell, nil) {
+					return
+				}
+			}
+			if err != nil {
+				if isDamage(err) {
+					err = &store.CorruptError{Where: fmt.Sprintf("%s, table cells from %.40q on", s.file, from), Reason: reason(err)}
+				}
+				yield(store.Cell{}, s.readFailed(err))
+				return
+			}
+		}
+	}
+}
+
+// list returns the next cells with prefix, beginning with from.
+func (s *Store) list(c *sqlite.Conn, from, prefix string, rows int) (cells []store.Cell, end bool, err error) {
+	if err := s.checkBefore(c, "cells", []byte(from)); err != nil {
+		return nil, true, err
+	}
+	stmt, err := c.Prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name >= ? ORDER BY c.name LIMIT 512")
+	if err != nil {
+		return nil, true, err
+	}
+	defer stmt.Reset()
+	stmt.BindBytes(1, []byte(from))
+	size := 0
+	for range rows {
+		row, err := stmt.Step()
+		if err != nil || !row {
+			return cells, true, err
+		}
+		cell, err := s.scanCell(stmt)
+		switch {
+		case err != nil:
+			return cells, true, err
+		case cell.Key < from:
+			return cells, true, s.badCell(cell.Key, stmt.ColumnInt64(0), "it is out of order in the index of names")
+		case !strings.HasPrefix(cell.Key, prefix):
+			return cells, true, nil
+		}
+		cells, from = append(cells, cell), cell.Key+"\x00"
+		if size += len(cell.Value); size >= mostBytes {
+			break
+		}
+	}
+	return cells, false, nil
+}

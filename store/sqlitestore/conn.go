@@ -1,0 +1,242 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// openFirst opens the connection that writes. It looks at the file before it
+// changes anything, and creates the schema in an empty one.
+func (s *Store) openFirst(ctx context.Context) (*sqlite.Conn, error) {
+	c, err := sqlite.OpenConn(s.file, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		return nil, s.cannotOpen(err)
+	}
+	c.SetBusyTimeout(0)
+	if err := s.prepareFirst(ctx, c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Store) prepareFirst(ctx context.Context, c *sqlite.Conn) error {
+	fresh := false
+	err := s.retry(ctx, time.Now(), func() (err error) { fresh, err = s.identify(c); return err })
+	if err != nil {
+		return s.cannotOpen(err)
+	}
+	if err := s.retry(ctx, time.Now(), func() error { return s.configure(c) }); err != nil {
+		return s.cannotOpen(err)
+	}
+	if fresh {
+		if err := s.retry(ctx, time.Now(), func() error { return s.create(c) }); err != nil {
+			return s.cannotOpen(err)
+		}
+		return nil
+	}
+	// SQLite opens a file that may not be written all the same, and says so at
+	// the first write, even of nothing. If the file is only locked, it may be.
+	if err := exec(c, "DELETE FROM keys WHERE false"); err != nil && !isBusy(err) {
+		return s.cannotOpen(err)
+	}
+	return nil
+}
+
+// openReader opens a further connection.
+func (s *Store) openReader(ctx context.Context) (*sqlite.Conn, error) {
+	c, err := sqlite.OpenConn(s.file, sqlite.OpenReadWrite)
+	if err != nil {
+		return nil, s.cannotOpen(err)
+	}
+	c.SetBusyTimeout(0)
+	err = s.retry(ctx, time.Now(), func() error { return s.configure(c) })
+	if err == nil {
+		_, err = pragma(c, "query_only=ON")
+	}
+	if err != nil {
+		c.Close()
+		return nil, s.cannotOpen(err)
+	}
+	return c, nil
+}
+
+// configure sets what a connection depends on, and reads back what its
+// durability does: a pragma that SQLite does not like is no error to it.
+func (s *Store) configure(c *sqlite.Conn) error {
+	if err := c.SetDefensive(true); err != nil {
+		return err
+	}
+	type setting struct{ set, name, want string }
+	settings := []setting{
+		{"journal_mode=WAL", "journal_mode", "wal"},
+		{"synchronous=FULL", "synchronous", "2"},
+		{"secure_delete=ON", "secure_delete", "1"},
+		{"wal_autocheckpoint=0", "wal_autocheckpoint", "0"}, // see writer.checkpoint
+		{"journal_size_limit=67108864", "", ""},
+		{"cell_size_check=ON", "", ""},
+		{"trusted_schema=OFF", "", ""},
+	}
+	if s.opts.Synchronous == Normal {
+		settings[1] = setting{"synchronous=NORMAL", "synchronous", "1"}
+	}
+	if runtime.GOOS == "darwin" {
+		settings = append(settings,
+			setting{"fullfsync=ON", "fullfsync", "1"},
+			setting{"checkpoint_fullfsync=ON", "checkpoint_fullfsync", "1"})
+	}
+	for _, x := range settings {
+		if _, err := pragma(c, x.set); err != nil {
+			return err
+		}
+		if x.name == "" {
+			continue
+		}
+		got, err := pragma(c, x.name)
+		if err != nil {
+			return err
+		}
+		if got != x.want {
+			return fmt.Errorf("PRAGMA %s left it at %q; use a local disk for this file", x.set, got)
+		}
+	}
+	return nil
+}
+
+// pragma runs PRAGMA text and returns the first column of its first row.
+func pragma(c *sqlite.Conn, text string) (string, error) {
+	stmt, _, err := c.PrepareTransient("PRAGMA " + text)
+	if err != nil {
+		return "", err
+	}
+	defer stmt.Finalize()
+	row, err := stmt.Step()
+	if err != nil || !row {
+		return "", err
+	}
+	return stmt.ColumnText(0), nil
+}
+
+func pragmaInt(c *sqlite.Conn, text string) (int64, error) {
+	value, err := pragma(c, text)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(value, 10, 64)
+}
+
+// exec runs a statement without parameters and rows that matter.
+func exec(c *sqlite.Conn, query string) error {
+	stmt, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.Step()
+	return errors.Join(err, stmt.Reset())
+}
+
+// rollback ends a transaction whose outcome is that nothing is written.
+// SQLite has already done so after some errors.
+func rollback(c *sqlite.Conn) {
+	if !c.AutocommitEnabled() {
+		exec(c, "ROLLBACK")
+	}
+}
+
+// errBusy is the cause of errors about another process's lock.
+var errBusy = errors.New("another process holds the lock")
+
+// retry repeats op while another process's lock is in its way: in short,
+// random and never growing steps, so that who came first has the better
+// chance. It ends with the context, with the store, or when BusyTimeout has
+// passed since the call began.
+func (s *Store) retry(ctx context.Context, since time.Time, op func() error) error {
+	var timer *time.Timer
+	for {
+		err := op()
+		if !isBusy(err) {
+			return err
+		}
+		waited := time.Since(since)
+		if waited > s.opts.BusyTimeout {
+			return fmt.Errorf("sqlitestore: %s is busy: %w, for %v by now; look for a program that keeps a transaction on it open",
+				s.file, errBusy, waited.Round(time.Millisecond))
+		}
+		pause := time.Duration(50+rand.IntN(450)) * time.Microsecond
+		if waited > 100*time.Millisecond {
+			pause *= 4
+		}
+		if timer == nil {
+			timer = time.NewTimer(pause)
+			defer timer.Stop()
+		} else {
+			timer.Reset(pause)
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return store.ErrClosed
+		}
+	}
+}
+
+func isBusy(err error) bool {
+	code := sqlite.ErrCode(err).ToPrimary()
+	return code == sqlite.ResultBusy || code == sqlite.ResultProtocol
+}
+
+// isDamage reports whether SQLite found its file in disorder.
+func isDamage(err error) bool {
+	code := sqlite.ErrCode(err).ToPrimary()
+	return code == sqlite.ResultCorrupt || code == sqlite.ResultNotADB
+}
+
+// cannotOpen explains an error of opening to whoever chose the path.
+func (s *Store) cannotOpen(err error) error {
+	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrClosed, errBusy, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultNotADB:
+		return s.foreign("it is no SQLite database")
+	case sqlite.ResultCorrupt:
+		return &store.CorruptError{Where: s.file, Reason: "its first pages are damaged"}
+	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultAuth, sqlite.ResultReadOnly:
+		return fmt.Errorf("sqlitestore: cannot open %s for writing, or its folder; check who may write both: %w (%s)", s.file, fs.ErrPermission, reason(err))
+	}
+	return s.failed("open", err)
+}
+
+func (s *Store) foreign(why string) error {
+	return fmt.Errorf("%w: sqlitestore: %s is not a Perdure store, %s; choose another path", store.ErrForeign, s.file, why)
+}
+
+// failed wraps an error of SQLite that is neither the caller's nor damage.
+func (s *Store) failed(doing string, err error) error {
+	if full(err) {
+		return fmt.Errorf("%w: sqlitestore: %s %s: %s; make room", store.ErrFull, doing, s.file, reason(err))
+	}
+	return fmt.Errorf("sqlitestore: %s %s: %w", doing, s.file, err)
+}
+
+func full(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull }
+
+// reason is SQLite's own text for an error, with its code.
+func reason(err error) string {
+	return strings.TrimPrefix(err.Error(), "sqlite: ") + " (" + sqlite.ErrCode(err).String() + ")"
+}

@@ -1,0 +1,57 @@
+// Package sqlitestore keeps a store in one SQLite database file, without cgo.
+// It is the store to start with: nothing to install or run, and as many
+// processes of one machine as you like may have the file open at once.
+//
+//	s, err := sqlitestore.Open(ctx, "app.db", sqlitestore.Options{})
+//
+//	import _ "github.com/perdure/perdure/store/sqlitestore"
+//	s, err := store.Open(ctx, "sqlite:app.db")             // the same, by URL
+//	s, err := store.Open(ctx, "sqlite:///var/lib/app.db")
+//
+// The folder must exist and lie on a local disk: SQLite's locks and shared
+// memory do not work over a network file system. Beside app.db there are
+// app.db-wal and app.db-shm while it is open, and after a crash; they belong
+// to it.
+//
+// # Durability
+//
+// The database is in WAL mode with synchronous=FULL (and fullfsync on macOS),
+// read back on every connection that is used: an acknowledged write survives a
+// power failure, [store.Power]. With [Normal], or on a file system in memory,
+// it survives the process only, and Durability says so.
+//
+// Writes that arrive while another is being synced share the next sync. One
+// writer alone pays for its own sync and no more.
+//
+// A write or sync that fails (a full disk, an I/O error) poisons the handle:
+// its writes answer [store.ErrPoisoned] until the store is opened again.
+//
+// # Damage
+//
+// Every entry, cell and journal has a checksum, and each journal's end is kept
+// apart from its entries, so a changed, missing or added row is found when it
+// is read and named in a [store.CorruptError]. What SQLite itself cannot see
+// is a damaged WAL after a crash: it ends at the first frame whose checksum
+// fails, and what was written behind that is gone.
+//
+// # Erasure
+//
+// When Drop returns, the journal's bytes are no longer in any of the files,
+// nor are those of cells deleted before it. A cell that is deleted on its own
+// leaves the files when the handle is idle for a second, within a minute, or
+// at Close, whichever is first.
+//
+// SQLite's secure_delete alone does not achieve this: when it moves rows
+// between pages it leaves copies of them behind. Therefore the bytes of each
+// journal and each cell are masked with a key of their own, kept in a table
+// whose rows never move, and erasing overwrites the key in place and empties
+// the WAL. The keys lie in the same file: masking is for erasure and keeps
+// nobody from reading the file. Package seal does that. Names are not masked,
+// and the name of a dropped journal stays as its tombstone.
+//
+// # Watching
+//
+// Watch wakes at once for writes of the same handle, and within about 50
+// milliseconds for those of other handles and processes. Cast reaches the
+// listeners of the same handle only.
+package sqlitestore

@@ -1,0 +1,62 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Drop implements store.Store. When it returns nil, the journal's bytes are
+// gone from the files, and so are those of cells that were deleted before. An
+// error that says so means that the journal is dropped but some of its bytes
+// may still be in the WAL; repeating Drop finishes it.
+func (s *Store) Drop(ctx context.Context, journal string) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := store.CheckName("journal", journal); err != nil {
+		return err
+	}
+	err := s.writer.do(&request{ctx: ctx, name: journal, erases: true, apply: func(c *sqlite.Conn) error {
+		return s.drop(c, []byte(journal))
+	}})
+	if err != nil {
+		return err
+	}
+	if err := s.writer.erase(ctx); err != nil {
+		return fmt.Errorf("sqlitestore: journal %q is dropped, but its bytes may still be in %s-wal; drop it again to finish: %w", journal, s.file, err)
+	}
+	return nil
+}
+
+func (s *Store) drop(c *sqlite.Conn, name []byte) error {
+	h, err := s.head(c, name)
+	if err != nil || h.dropped() {
+		return err
+	}
+	delete(s.writer.known, string(name)) // with its key
+	made := h.id == 0
+	h.last, h.key = -1, [keySize]byte{}
+	if made {
+		if h.id, err = s.addKey(c, h.key); err != nil {
+			return err
+		}
+		return saveHead(c, h, name, made)
+	}
+	if err := setKey(c, h.id, false, h.key); err != nil {
+		return err
+	}
+	stmt, err := c.Prepare("DELETE FROM entries WHERE key BETWEEN ? AND ?")
+	if err != nil {
+		return err
+	}
+	stmt.BindInt64(1, entryKey(h.id, 0))
+	stmt.BindInt64(2, entryKey(h.id, maxSeq))
+	if _, err := stmt.Step(); err != nil {
+		return err
+	}
+	return saveHead(c, h, name, made)
+}

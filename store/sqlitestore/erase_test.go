@@ -1,0 +1,203 @@
+package sqlitestore_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// secrets returns what makes the bytes of a journal or cell readable.
+func secrets(t *testing.T, dir, table, name string) string {
+	t.Helper()
+	c := rawConn(t, dir)
+	defer c.Close()
+	stmt := c.Prep("SELECT k.key FROM " + table + " t JOIN keys k ON k.id = t.id WHERE t.name = ?")
+	stmt.BindBytes(1, []byte(name))
+	if row, err := stmt.Step(); err != nil || !row {
+		t.Fatalf("no key of %s in %s: %v", name, table, err)
+	}
+	key := make([]byte, stmt.ColumnLen(0))
+	stmt.ColumnBytes(0, key)
+	stmt.Reset()
+	return string(key)
+}
+
+// rawConn opens the database beside the store.
+func rawConn(t *testing.T, dir string) *sqlite.Conn {
+	t.Helper()
+	c, err := sqlite.OpenConn(filepath.Join(dir, "test.db"), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestErase fills a store so that SQLite moves rows about, drops and deletes
+// half of it, and looks for the rest of it in the raw files: for the bytes
+// themselves, and for the keys without which they are noise.
+func TestErase(t *testing.T) {
+	const many = 200
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func(what string, size int) []byte {
+		return bytes.Repeat([]byte("CANARY-"+what+"."), 1+size/16)
+	}
+	last := make([]uint64, many)
+	versions := make([]store.Version, many)
+	for i := range 1500 {
+		n := r.IntN(many)
+		size := r.IntN(2000)
+		if i%200 == 0 {
+			size = 200 << 10
+		}
+		var err error
+		if i%2 == 0 {
+			last[n], err = s.Append(t.Context(), fmt.Sprint("j", n), last[n], text(fmt.Sprint("j", n), size))
+		} else {
+			versions[n], err = s.Put(t.Context(), fmt.Sprint("c", n), text(fmt.Sprint("c", n), size), versions[n])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	type secret struct{ name, key string }
+	var gone, kept []secret
+	for n := range many {
+		dst := &kept
+		if n%2 == 0 {
+			dst = &gone
+		}
+		if versions[n] != "" {
+			*dst = append(*dst, secret{fmt.Sprint("c", n), secrets(t, dir, "cells", fmt.Sprint("c", n))})
+		}
+		if last[n] > 0 {
+			*dst = append(*dst, secret{fmt.Sprint("j", n), secrets(t, dir, "journals", fmt.Sprint("j", n))})
+		}
+	}
+	check := func(when string, gone, there []secret) {
+		t.Helper()
+		var all []string
+		for _, x := range append(gone[:len(gone):len(gone)], there...) {
+			all = append(all, x.key, "CANARY-"+x.name+".")
+		}
+		found := scan(t, dir, all...)
+		for _, x := range gone {
+			if found[x.key] {
+				t.Errorf("%s: the key of %s is still in the files", when, x.name)
+			}
+			if found["CANARY-"+x.name+"."] {
+				t.Errorf("%s: bytes of %s are in the files as they are", when, x.name)
+			}
+		}
+		for _, x := range there {
+			if !found[x.key] {
+				t.Errorf("%s: the key of %s is not found; the scan looks in the wrong place", when, x.name)
+			}
+		}
+	}
+	check("before", nil, append(gone, kept...))
+
+	// Cells first and journals then, as a thread is erased.
+	for _, x := range gone {
+		if strings.HasPrefix(x.name, "c") {
+			cell, err := s.Get(t.Context(), x.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Delete(t.Context(), x.name, cell.Version); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, x := range gone {
+		if strings.HasPrefix(x.name, "j") {
+			if err := s.Drop(t.Context(), x.name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check("after Drop", gone, kept)
+	for _, x := range kept {
+		if strings.HasPrefix(x.name, "j") {
+			if _, err := store.ReadAll(t.Context(), s, x.name, 0); err != nil {
+				t.Errorf("%s, which was kept: %v", x.name, err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("after Close", gone, kept)
+}
+
+// TestEraseLater deletes a cell and drops nothing.
+func TestEraseLater(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	other := openTest(t, dir) // keeps the WAL when s is closed
+	if _, err := other.Get(t.Context(), "c"); err == nil {
+		t.Fatal("a new store has a cell")
+	}
+	write := func() string {
+		version, err := s.Put(t.Context(), "c", []byte("value"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := secrets(t, dir, "cells", "c")
+		if !scan(t, dir, key)[key] {
+			t.Fatal("the key of a cell is not in the files")
+		}
+		if err := s.Delete(t.Context(), "c", version); err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	key := write()
+	for deadline := time.Now().Add(20 * time.Second); scan(t, dir, key)[key]; {
+		if time.Now().After(deadline) {
+			t.Fatal("a deleted cell is still in the files of an idle store")
+		}
+	}
+	key = write()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if scan(t, dir, key)[key] {
+		t.Error("a deleted cell is still in the files of a closed store")
+	}
+}
+
+// TestEraseBehindReader has another connection read the WAL while a journal
+// is dropped.
+func TestEraseBehindReader(t *testing.T) {
+	dir := t.TempDir()
+	s := openBusy(t, dir)
+	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	key := secrets(t, dir, "journals", "j")
+	c := rawConn(t, dir)
+	defer c.Close()
+	run(t, c, "BEGIN")
+	run(t, c, "SELECT * FROM journals")
+	err := s.Drop(t.Context(), "j")
+	if err == nil || !strings.Contains(err.Error(), "is dropped") || !strings.Contains(err.Error(), "again") {
+		t.Errorf("Drop behind a reader = %v, want that it is dropped and to be repeated", err)
+	}
+	run(t, c, "COMMIT")
+	if err := s.Drop(t.Context(), "j"); err != nil {
+		t.Errorf("repeated Drop = %v", err)
+	}
+	if scan(t, dir, key)[key] {
+		t.Error("the repeated Drop left the journal's key in the files")
+	}
+}

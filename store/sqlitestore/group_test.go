@@ -1,0 +1,141 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+// gather lets writes queue up behind another connection's lock, in order, and
+// then go. It returns their answers and how many syncs they took.
+func gather(t *testing.T, dir string, s *sqlitestore.Store, writes ...func() error) (answers []error, syncCount int) {
+	t.Helper()
+	c := rawConn(t, dir)
+	defer c.Close()
+	run(t, c, "BEGIN IMMEDIATE")
+	done := make([]chan error, len(writes))
+	for i, write := range writes {
+		done[i] = make(chan error, 1)
+		go func() { done[i] <- write() }()
+		queued(t, s, i+1)
+	}
+	wal := filepath.Join(dir, "test.db-wal")
+	before := syncs(wal)
+	run(t, c, "COMMIT")
+	for i := range done {
+		answers = append(answers, <-done[i])
+	}
+	return answers, syncs(wal) - before
+}
+
+// TestGroup demands that writes which wait share a sync, and that each gets
+// an answer of its own.
+func TestGroup(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	appendTo := func(ctx context.Context, journal string, after uint64) func() error {
+		return func() error { _, err := s.Append(ctx, journal, after, fmt.Append(nil, journal, after)); return err }
+	}
+	if err := appendTo(t.Context(), "old", 0)(); err != nil { // the WAL has its header
+		t.Fatal(err)
+	}
+	writes := []func() error{
+		appendTo(t.Context(), "j", 0),
+		appendTo(t.Context(), "j", 0), // conflicts with the one before
+		appendTo(t.Context(), "j", 1), // builds on the first
+		appendTo(t.Context(), "old", 7),
+		func() error { _, err := s.Put(t.Context(), "c", []byte("x"), ""); return err },
+		func() error { _, err := s.Put(t.Context(), "c", []byte("y"), ""); return err },
+	}
+	want := []error{nil, store.ErrConflict, nil, store.ErrConflict, nil, store.ErrConflict}
+	for i := range 64 {
+		writes, want = append(writes, appendTo(t.Context(), fmt.Sprint("j", i), 0)), append(want, nil)
+	}
+	answers, n := gather(t, dir, s, writes...)
+	for i := range want {
+		if !errors.Is(answers[i], want[i]) {
+			t.Errorf("write %d = %v, want %v", i, answers[i], want[i])
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d writes took %d syncs, want 1", len(writes), n)
+	}
+	if got, err := read(t.Context(), s, "j"); err != nil || len(got) != 2 {
+		t.Errorf("j holds %q, %v; want two entries", got, err)
+	}
+}
+
+// TestGroupDamage has one of several writes in a transaction meet damage, in
+// the midst of its entries.
+func TestGroupDamage(t *testing.T) {
+	p := newSample(t)
+	crc := p.column("SELECT crc FROM journals WHERE name = ?", []byte("b"))
+	if _, err := p.s.Append(t.Context(), "b", 4, []byte("fifth"), []byte("sixth")); err != nil {
+		t.Fatal(err)
+	}
+	id := p.integer("SELECT id FROM journals WHERE name = ?", []byte("b"))
+	p.must("UPDATE journals SET last = 4, crc = ? WHERE id = ?", crc, id)
+	p.must("DELETE FROM entries WHERE key = ?", id<<32|5)
+	before := p.dump()
+
+	answers, _ := gather(t, p.dir, p.s,
+		func() error { _, err := p.s.Append(t.Context(), "a", 3, []byte("fourth of a")); return err },
+		func() error { _, err := p.s.Append(t.Context(), "b", 4, []byte("5"), []byte("6")); return err },
+		func() error { _, err := p.s.Append(t.Context(), "c", 1, []byte("second of c")); return err },
+	)
+	if answers[0] != nil || answers[2] != nil {
+		t.Errorf("the others got %v and %v, want success", answers[0], answers[2])
+	}
+	if !errors.Is(answers[1], store.ErrCorrupt) {
+		t.Errorf("the damaged journal got %v, want ErrCorrupt", answers[1])
+	}
+	p.journals["a"] = append(p.journals["a"], "fourth of a")
+	p.journals["c"] = append(p.journals["c"], "second of c")
+	p.healthy("after the transaction", "b")
+	if got := len(p.dump().entries); got != len(before.entries)+2 {
+		t.Errorf("%d entries, want the %d before and the two of the others", got, len(before.entries))
+	}
+}
+
+// TestWithdraw ends the context of a write that waits behind another one.
+func TestWithdraw(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	c := rawConn(t, dir)
+	defer c.Close()
+	run(t, c, "BEGIN IMMEDIATE")
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := s.Append(t.Context(), "a", 0, []byte("x")); first <- err }()
+	queued(t, s, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, err := s.Append(ctx, "b", 0, []byte("x")); second <- err }()
+	queued(t, s, 2)
+	cancel()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Errorf("the withdrawn append = %v, want Canceled", err)
+	}
+	run(t, c, "COMMIT")
+	if err := <-first; err != nil {
+		t.Errorf("the other append = %v", err)
+	}
+	if got, err := read(t.Context(), s, "b"); err != nil || len(got) != 0 {
+		t.Errorf("the withdrawn append left %q, %v", got, err)
+	}
+}
+
+// queued waits until n writes are in the queue.
+func queued(t *testing.T, s *sqlitestore.Store, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); s.Queued() != n; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d writes wait, want %d", s.Queued(), n)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package sqlitestore
+
+import (
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// A head is a journal without its entries.
+type head struct {
+	id   int64 // 0 if the journal never was
+	last int64 // -1 if it was dropped
+	key  [keySize]byte
+}
+
+func (h *head) dropped() bool { return h.last < 0 }
+
+const headColumns = "j.id, j.last, j.crc, k.key"
+
+// scanHead returns the head in the first four columns of a row.
+func (s *Store) scanHead(stmt *sqlite.Stmt, name []byte) (head, error) {
+	h := head{id: stmt.ColumnInt64(0), last: stmt.ColumnInt64(1)}
+	n := stmt.ColumnLen(3)
+	stmt.ColumnBytes(3, h.key[:])
+	if n != keySize || stmt.ColumnInt64(2) != headSum(h.id, h.last, h.key[:], name) {
+		return head{}, s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", h.id), "its head does not match its checksum")
+	}
+	return h, nil
+}
+
+// head looks a journal up.
+func (s *Store) head(c *sqlite.Conn, name []byte) (head, error) {
+	stmt, err := c.Prepare("SELECT " + headColumns + " FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name = ?")
+	if err != nil {
+		return head{}, err
+	}
+	defer stmt.Reset()
+	stmt.BindBytes(1, name)
+	row, err := stmt.Step()
+	if err != nil {
+		return head{}, err
+	}
+	if row {
+		return s.scanHead(stmt, name)
+	}
+	return head{}, s.checkNoJournal(c, name)
+}
+
+// checkNoJournal returns an error if a journal that the index of names does
+// not have is there nevertheless.
+func (s *Store) checkNoJournal(c *sqlite.Conn, name []byte) error {
+	stmt, err := c.Prepare("SELECT " + headColumns + ", j.name FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.sum = ?")
+	if err != nil {
+		return err
+	}
+	defer stmt.Reset()
+	stmt.BindInt64(1, nameSum(name))
+	for {
+		row, err := stmt.Step()
+		if err != nil || !row {
+			return err
+		}
+		other := columnBytes(stmt, 4)
+		if _, err := s.scanHead(stmt, other); err != nil || string(other) == string(name) {
+			return s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", stmt.ColumnInt64(0)), "its name does not match its checksum")
+		}
+	}
+}
+
+// A cellRow is a cell without its value.
+type cellRow struct {
+	id      int64 // 0 if there is no such cell
+	version store.Version
+	key     [keySize]byte
+}
+
+// cell looks a cell up.
+func (s *Store) cell(c *sqlite.Conn, name []byte) (cellRow, error) {
+	stmt, err := c.Prepare("SELECT c.id, c.version, k.key FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
+	if err != nil {
+		return cellRow{}, err
+	}
+	defer stmt.Reset()
+	stmt.BindBytes(1, name)
+	row, err := stmt.Step()
+	if err != nil {
+		return cellRow{}, err
+	}
+	if !row {
+		return cellRow{}, s.checkNoCell(c, name)
+	}
+	r := cellRow{id: stmt.ColumnInt64(0), version: toVersion(columnBytes(stmt, 1))}
+	if stmt.ColumnLen(2) != keySize {
+		return cellRow{}, s.badCell(string(name), r.id, "its key is gone")
+	}
+	stmt.ColumnBytes(2, r.key[:])
+	return r, nil
+}
+
+// cellColumns are what scanCell reads.
+const cellColumns = "c.id, c.name, c.version, c.value, k.key"
+
+// scanCell returns the cell in the first columns of a row.
+func (s *Store) scanCell(stmt *sqlite.Stmt) (store.Cell, error) {
+	name, version, value := columnBytes(stmt, 1), columnBytes(stmt, 2), columnBytes(stmt, 3)
+	var key [keySize]byte
+	if stmt.ColumnLen(4) == keySize && len(version) == versionSize {
+		stmt.ColumnBytes(4, key[:])
+		if value, ok := newMasker(key).atCell(name, version).unmask(value); ok {
+			return store.Cell{Key: string(name), Value: value, Version: toVersion(version)}, nil
+		}
+	}
+	return store.Cell{}, s.badCell(string(name), stmt.ColumnInt64(0), "it does not match its checksum")
+}
+
+// checkNoCell is checkNoJournal for cells.
+func (s *Store) checkNoCell(c *sqlite.Conn, name []byte) error {
+	stmt, err := c.Prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.sum = ?")
+	if err != nil {
+		return err
+	}
+	defer stmt.Reset()
+	stmt.BindInt64(1, nameSum(name))
+	for {
+		row, err := stmt.Step()
+		if err != nil || !row {
+			return err
+		}
+		if cell, err := s.scanCell(stmt); err != nil || cell.Key == string(name) {
+			return s.badCell(string(name), stmt.ColumnInt64(0), "its key does not match its checksum")
+		}
+	}
+}
+
+// checkBefore returns an error if the row before from, in the order of the
+// index of names, is not what its table has. A search that a damaged index
+// leads astray ends beside the damage: behind it, where it would skip rows, or
+// before it, where the damage is what it finds.
+func (s *Store) checkBefore(c *sqlite.Conn, table string, from []byte) error {
+	stmt, err := c.Prepare("SELECT i.name, t.name FROM " + table + " i LEFT JOIN " + table + " t ON t.id = i.id WHERE i.name < ? ORDER BY i.name DESC LIMIT 1")
+	if err != nil {
+		return err
+	}
+	defer stmt.Reset()
+	stmt.BindBytes(1, from)
+	row, err := stmt.Step()
+	if err != nil || !row {
+		return err
+	}
+	if in, out := columnBytes(stmt, 0), columnBytes(stmt, 1); string(in) != string(out) {
+		return &store.CorruptError{Where: s.file + ", index of names of table " + table, Reason: fmt.Sprintf("it has %.40q for %.40q", in, out)}
+	}
+	return nil
+}
+
+// columnBytes returns a column in memory of its own.
+func columnBytes(stmt *sqlite.Stmt, col int) []byte {
+	b := make([]byte, stmt.ColumnLen(col))
+	stmt.ColumnBytes(col, b)
+	return b
+}
+
+func (s *Store) badJournal(name string, seq uint64, where, reason string) error {
+	return &store.CorruptError{Journal: name, Seq: seq, Where: s.file + ", " + where, Reason: reason}
+}
+
+func (s *Store) badCell(name string, id int64, reason string) error {
+	return &store.CorruptError{Cell: name, Where: fmt.Sprintf("%s, table cells, id %d", s.file, id), Reason: reason}
+}

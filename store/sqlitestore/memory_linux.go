@@ -1,0 +1,15 @@
+package sqlitestore
+
+import "syscall"
+
+// inMemory reports whether the file lies on a file system that does not
+// outlive the machine. It does not open the file, see checkPath.
+func inMemory(file string) bool {
+	const tmpfs, ramfs = 0x01021994, 0x858458f6
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(file, &st); err != nil {
+		return true // claim less where it cannot be known
+	}
+	kind := uint32(st.Type)
+	return kind == tmpfs || kind == ramfs
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package sqlitestore
+
+// inMemory reports whether the file lies on a file system that does not
+// outlive the machine. Where this is unusual it is not looked for.
+func inMemory(string) bool { return false }

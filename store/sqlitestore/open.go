@@ -1,0 +1,176 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+func init() {
+	store.Register("sqlite", func(ctx context.Context, url string) (store.Store, error) {
+		path, err := pathOf(url)
+		if err != nil {
+			return nil, err
+		}
+		return Open(ctx, path, Options{})
+	})
+}
+
+// pathOf returns the path in sqlite:FILE or sqlite:///FILE.
+func pathOf(url string) (string, error) {
+	path := strings.TrimPrefix(url, "sqlite:")
+	if strings.HasPrefix(path, "///") {
+		return path[2:], nil
+	}
+	if strings.HasPrefix(path, "//") {
+		return "", fmt.Errorf("%w: sqlitestore: %q names a host; write sqlite:app.db, or sqlite:///folder/app.db for an absolute path", store.ErrInvalid, url)
+	}
+	return path, nil
+}
+
+// Synchronous is when SQLite waits for the disk.
+type Synchronous int
+
+const (
+	// Full waits at every commit, so that writes survive a power failure.
+	Full Synchronous = iota
+
+	// Normal waits at checkpoints only. A power failure may undo the last
+	// writes; the death of the process does not.
+	Normal
+)
+
+// Options are the settings of Open. The zero value is the durable one.
+type Options struct {
+	Synchronous Synchronous
+
+	// BusyTimeout is how long a call waits while another process holds the
+	// database's lock; 0 means 10 seconds.
+	BusyTimeout time.Duration
+}
+
+// minVersion is the first SQLite whose WAL does not lose committed frames
+// when a checkpoint and a writer race to reset it.
+const minVersion = 3051003
+
+// Store is a handle on a database file.
+type Store struct {
+	*store.Hub
+	file       string // absolute
+	opts       Options
+	durability store.Durability
+	closed     atomic.Bool
+	closing    chan struct{} // closed by Close: ends all waiting
+	writer     *writer
+	readers    *readers
+	poller     poller
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+	_ store.Caster  = (*Store)(nil)
+	_ store.Durable = (*Store)(nil)
+)
+
+// Open opens the store in the database file path, and creates it if there is
+// no such file. The folder it lies in must exist. A file that holds something
+// else is ErrForeign, one in a newer format ErrNewer; neither is changed.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if sqlite.VersionNumber < minVersion {
+		return nil, fmt.Errorf("sqlitestore: this binary has SQLite %s, which can lose committed writes; build it with 3.51.3 or newer", sqlite.Version)
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 10 * time.Second
+	}
+	file, err := checkPath(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Hub: store.NewHub(), file: file, opts: o, closing: make(chan struct{})}
+	conn, err := s.openFirst(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.writer = newWriter(s, conn)
+	s.readers = newReaders(s)
+	s.durability = store.Power
+	if o.Synchronous != Full || inMemory(file) {
+		s.durability = store.Process
+	}
+	// A process that died may have left erased bytes in the WAL. Where another
+	// process is at work they are its business.
+	if _, err := s.writer.truncateWAL(); err != nil {
+		s.Close()
+		return nil, s.cannotOpen(err)
+	}
+	return s, nil
+}
+
+// checkPath answers what a stranger gets wrong, without opening the file:
+// closing it again would release the locks that other handles of this process
+// hold on it.
+func checkPath(path string) (string, error) {
+	if path == "" {
+		return "", fmt.Errorf("%w: sqlitestore: the path of the database is empty; write it like sqlite:app.db", store.ErrInvalid)
+	}
+	if strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("%w: sqlitestore: the path %q has a NUL byte", store.ErrInvalid, path)
+	}
+	// An absolute path is never one of SQLite's special names, like :memory:.
+	file, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("sqlitestore: cannot find the path of %s: %w", path, err)
+	}
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(file)); err != nil {
+			return "", fmt.Errorf("sqlitestore: cannot create %s in its folder; make the folder first: %w", file, err)
+		}
+	case err != nil:
+		return "", fmt.Errorf("sqlitestore: cannot open %s: %w", file, err)
+	case info.IsDir():
+		return "", fmt.Errorf("%w: sqlitestore: %s is a folder; name a file in it, like %s", store.ErrInvalid, file, filepath.Join(path, "app.db"))
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%w: sqlitestore: %s is not a regular file; choose another path", store.ErrForeign, file)
+	}
+	return file, nil
+}
+
+// Durability implements store.Durable.
+func (s *Store) Durability() store.Durability { return s.durability }
+
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Close implements store.Store. It waits for writes that are being committed;
+// those that wait for another process's lock fail. An error says that the
+// bytes of deleted cells may still be in the WAL.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.Stop()
+	close(s.closing)
+	s.poller.wait()
+	s.readers.close()
+	return s.writer.close()
+}

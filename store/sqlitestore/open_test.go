@@ -1,0 +1,258 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+func run(t *testing.T, c *sqlite.Conn, query string) {
+	t.Helper()
+	if err := sqlitex.ExecuteTransient(c, query, nil); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// openBusy opens a store that does not wait long for locks.
+func openBusy(t *testing.T, dir string) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{BusyTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestOpenRefuses opens what is no store. Nothing of it may be changed.
+func TestOpenRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(t *testing.T, path string)
+		want error
+		says string
+	}{
+		{"text", func(t *testing.T, path string) { write(t, path, "hello") }, store.ErrForeign, "choose another path"},
+		{"long text", func(t *testing.T, path string) { write(t, path, strings.Repeat("hello", 10_000)) }, store.ErrForeign, "choose another path"},
+		{"zeros", func(t *testing.T, path string) { write(t, path, string(make([]byte, 8192))) }, store.ErrForeign, "choose another path"},
+		{"another database", func(t *testing.T, path string) { execFile(t, path, "CREATE TABLE t (x)") }, store.ErrForeign, "choose another path"},
+		{"another program's empty database", func(t *testing.T, path string) { execFile(t, path, "PRAGMA application_id=7") }, store.ErrForeign, "choose another path"},
+		{"newer", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=2") }, store.ErrNewer, "newer binary"},
+		{"impossible format", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=-3") }, store.ErrCorrupt, "format is -3"},
+		{"table missing", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "DROP TABLE entries") }, store.ErrCorrupt, "entries"},
+		{"folder", func(t *testing.T, path string) { mkdir(t, path) }, store.ErrInvalid, "is a folder"},
+		{"no permission", func(t *testing.T, path string) { makeStore(t, path); readOnly(t, path) }, fs.ErrPermission, "who may write"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "test.db")
+			test.make(t, path)
+			before, _ := os.ReadFile(path)
+			s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
+			if err == nil {
+				s.Close()
+				t.Fatal("Open succeeded")
+			}
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), path) {
+				t.Errorf("Open = %v, want %v that says %q and %s", err, test.want, test.says, path)
+			}
+			if after, _ := os.ReadFile(path); string(after) != string(before) {
+				t.Error("Open changed the file")
+			}
+		})
+	}
+}
+
+func TestOpenPaths(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, url := range []string{"sqlite:a.db", "sqlite://" + filepath.ToSlash(filepath.Join(dir, "b.db")), "sqlite::memory:", "sqlite:file:c.db?mode=memory"} {
+		if runtime.GOOS == "windows" && url != "sqlite:a.db" {
+			continue // such names do not exist there
+		}
+		s, err := store.Open(t.Context(), url, store.Require(store.Process))
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		s.Close()
+	}
+	if runtime.GOOS != "windows" {
+		for _, name := range []string{"a.db", "b.db", ":memory:", "file:c.db?mode=memory"} {
+			if _, err := os.Stat(name); err != nil {
+				t.Errorf("the store is not where its URL says: %v", err)
+			}
+		}
+	}
+	if _, err := store.Open(t.Context(), "sqlite:"); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("empty path: %v, want ErrInvalid", err)
+	}
+	if _, err := store.Open(t.Context(), "sqlite://host/a.db"); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a host: %v, want ErrInvalid", err)
+	}
+	if _, err := store.Open(t.Context(), "sqlite:nowhere/a.db"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make the folder") {
+		t.Errorf("folder missing: %v, want ErrNotExist and advice", err)
+	}
+}
+
+// TestOpenKeepsForeignTables has a backup tool add a table of its own.
+func TestOpenKeepsForeignTables(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "test.db")
+	makeStore(t, path)
+	execFile(t, path, "CREATE TABLE _backup (x)")
+	openTest(t, dir)
+}
+
+func TestDurability(t *testing.T) {
+	tests := map[string]struct {
+		dir  string
+		opts sqlitestore.Options
+		want store.Durability
+	}{
+		"full":   {t.TempDir(), sqlitestore.Options{}, store.Power},
+		"normal": {t.TempDir(), sqlitestore.Options{Synchronous: sqlitestore.Normal}, store.Process},
+	}
+	if shm, err := os.MkdirTemp("/dev/shm", "perdure"); err == nil {
+		defer os.RemoveAll(shm)
+		tests["memory"] = struct {
+			dir  string
+			opts sqlitestore.Options
+			want store.Durability
+		}{shm, sqlitestore.Options{}, store.Process}
+	}
+	for name, test := range tests {
+		s, err := sqlitestore.Open(t.Context(), filepath.Join(test.dir, "test.db"), test.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Durability(); got != test.want {
+			t.Errorf("%s: durability is %v, want %v", name, got, test.want)
+		}
+		s.Close()
+	}
+}
+
+// TestBusy has another connection hold the database's lock.
+func TestBusy(t *testing.T) {
+	dir := t.TempDir()
+	s := openBusy(t, dir)
+	c := rawConn(t, dir)
+	defer c.Close()
+	run(t, c, "BEGIN IMMEDIATE")
+
+	_, err := s.Append(t.Context(), "j", 0, []byte("x"))
+	if err == nil || !strings.Contains(err.Error(), "test.db is busy") || !strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("Append behind a lock = %v, want that the file is busy and nothing was written", err)
+	}
+	if _, err := s.Get(t.Context(), "c"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get behind a lock = %v, want ErrNotFound: readers do not wait", err)
+	}
+
+	patient := openTest(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := make(chan error)
+	for range 3 { // one waits for the lock, the others for it
+		go func() { _, err := patient.Append(ctx, "j", 0, []byte("x")); answers <- err }()
+	}
+	cancel()
+	for range 3 {
+		if err := <-answers; !errors.Is(err, context.Canceled) {
+			t.Errorf("Append whose context ends behind a lock = %v, want Canceled", err)
+		}
+	}
+	for range 3 {
+		go func() { _, err := patient.Append(t.Context(), "j", 0, []byte("x")); answers <- err }()
+	}
+	if err := patient.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 3 {
+		if err := <-answers; !errors.Is(err, store.ErrClosed) {
+			t.Errorf("Append while the store closes behind a lock = %v, want ErrClosed", err)
+		}
+	}
+	run(t, c, "COMMIT")
+	if last, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil || last != 1 {
+		t.Errorf("Append when the lock is gone = %d, %v; want 1", last, err)
+	}
+}
+
+// TestQuiet demands that a store which nobody uses has no goroutine.
+func TestQuiet(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := openTest(t, t.TempDir())
+	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.ReadAll(t.Context(), s, "j", 0); err != nil {
+		t.Fatal(err)
+	}
+	for range s.Watch(t.Context(), "j") {
+		break
+	}
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, and %d before the store was opened", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readOnly(t *testing.T, path string) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everything")
+	}
+	if err := os.Chmod(path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeStore(t *testing.T, path string) {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func execFile(t *testing.T, path, query string) {
+	t.Helper()
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, c, query)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,90 @@
+package sqlitestore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// maxReaders bounds the connections that read at the same time.
+const maxReaders = 4
+
+// readers are connections that read, opened when they are needed.
+type readers struct {
+	s     *Store
+	turns chan struct{} // holds one for each that reads
+
+	mu   sync.Mutex
+	idle []*sqlite.Conn // the last used last, its pages are the freshest
+}
+
+func newReaders(s *Store) *readers {
+	return &readers{s: s, turns: make(chan struct{}, maxReaders)}
+}
+
+// do runs read on a connection and one snapshot, again while another process
+// is in its way. A read is short: its snapshot keeps the WAL from being
+// emptied.
+func (p *readers) do(ctx context.Context, read func(*sqlite.Conn) error) error {
+	if err := p.s.usable(ctx); err != nil {
+		return err
+	}
+	select {
+	case p.turns <- struct{}{}:
+		defer func() { <-p.turns }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.s.closing:
+		return store.ErrClosed
+	}
+	c, err := p.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.put(c)
+	err = p.s.retry(ctx, time.Now(), func() error {
+		defer rollback(c)
+		c.SetInterrupt(ctx.Done())
+		defer c.SetInterrupt(nil) // or the rollback would be interrupted too
+		if err := exec(c, "BEGIN"); err != nil {
+			return err
+		}
+		return read(c)
+	})
+	if ctx.Err() != nil && sqlite.ErrCode(err) == sqlite.ResultInterrupt {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (p *readers) get(ctx context.Context) (*sqlite.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return c, nil
+	}
+	return p.s.openReader(ctx)
+}
+
+func (p *readers) put(c *sqlite.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
+}
+
+// close waits for reads under way and closes the connections. The store is
+// closing: nobody gets a turn after it.
+func (p *readers) close() {
+	for range maxReaders {
+		p.turns <- struct{}{}
+	}
+	for _, c := range p.idle {
+		c.Close()
+	}
+}

@@ -1,0 +1,289 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/perdure/perdure/store"
+)
+
+// A writer commits the writes of a handle, many in one transaction. There is
+// no goroutine for it: whichever caller gets the lead commits for all that
+// wait, so that a single writer commits its own write where it stands.
+type writer struct {
+	s    *Store
+	lead chan struct{} // holds one: who put it there may use what follows
+
+	conn    *sqlite.Conn
+	scratch []byte
+	known   map[string]*known
+	written time.Time // when the last batch was
+	frames  int       // written to the WAL since the last checkpoint, about
+	clean   int64     // value of erased when the WAL was last emptied
+
+	poison atomic.Pointer[error]
+	erased atomic.Int64 // writes that left bytes to be erased from the WAL
+
+	mu    sync.Mutex // guards queue, and later
+	queue []*request
+	later *time.Timer // see eraseLater
+}
+
+// A request is one write.
+type request struct {
+	ctx    context.Context
+	name   string // of the journal or cell
+	cell   bool
+	erases bool
+	size   int
+
+	// apply checks and writes, in a transaction that may hold other requests
+	// before it and be repeated without them. See refused for its errors.
+	apply func(*sqlite.Conn) error
+
+	since time.Time
+	done  chan struct{} // closed when err is set
+	err   error
+}
+
+// undo is a refusal that comes after the first write of a request.
+type undo struct{ error }
+
+// known is what never changes about a journal until it is dropped.
+type known struct {
+	id  int64
+	key [keySize]byte
+	*masker
+}
+
+// maxKnown bounds the journals that a writer remembers.
+const maxKnown = 1024
+
+func (w *writer) remember(journal string, k *known) {
+	if len(w.known) >= maxKnown {
+		for any := range w.known {
+			delete(w.known, any)
+			break
+		}
+	}
+	w.known[journal] = k
+}
+
+// The bounds of one transaction.
+const (
+	maxBatch      = 256
+	maxBatchBytes = 4 << 20
+)
+
+func newWriter(s *Store, conn *sqlite.Conn) *writer {
+	return &writer{s: s, conn: conn, lead: make(chan struct{}, 1), known: map[string]*known{}}
+}
+
+// do writes r and returns its outcome. Until a leader takes r, the end of its
+// context or of the store withdraws it; from then on it is a matter of one
+// commit.
+func (w *writer) do(r *request) error {
+	r.since = time.Now()
+	r.done = make(chan struct{})
+	w.mu.Lock()
+	w.queue = append(w.queue, r)
+	w.mu.Unlock()
+
+	var why error
+	select {
+	case w.lead <- struct{}{}:
+		w.leadFor(r)
+		<-w.lead
+		return r.err
+	case <-r.done:
+		return r.err
+	case <-r.ctx.Done():
+		why = r.ctx.Err()
+	case <-w.s.closing:
+		why = store.ErrClosed
+	}
+	if w.withdraw(r) {
+		return why
+	}
+	<-r.done
+	return r.err
+}
+
+// withdraw reports whether r was still in the queue, and takes it out.
+func (w *writer) withdraw(r *request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, q := range w.queue {
+		if q == r {
+			w.queue = append(w.queue[:i], w.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// leadFor commits batches until r is done. It has the lead.
+func (w *writer) leadFor(r *request) {
+	for {
+		select {
+		case <-r.done:
+			return
+		default:
+		}
+		// The batch is taken when the database's lock is there, so that
+		// whoever waits for another process can still withdraw.
+		if err := w.begin(r.ctx, r.since); err != nil {
+			w.withdraw(r)
+			r.err = err
+			return
+		}
+		w.commit(w.take())
+		w.checkpoint()
+	}
+}
+
+// begin starts a transaction that may write.
+func (w *writer) begin(ctx context.Context, since time.Time) error {
+	if p := w.poison.Load(); p != nil {
+		return *p
+	}
+	err := w.s.retry(ctx, since, func() error { return exec(w.conn, "BEGIN IMMEDIATE") })
+	switch {
+	case err == nil, errors.Is(err, store.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	case errors.Is(err, errBusy):
+		return fmt.Errorf("%w; nothing was written, try again", err)
+	case isDamage(err):
+		return &store.CorruptError{Where: w.s.file, Reason: reason(err)}
+	}
+	return w.s.failed("begin a transaction on", err)
+}
+
+// take removes the next batch from the queue.
+func (w *writer) take() []*request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, size := 0, 0
+	for n < len(w.queue) && n < maxBatch && (n == 0 || size+w.queue[n].size <= maxBatchBytes) {
+		size += w.queue[n].size
+		n++
+	}
+	batch := append(make([]*request, 0, n), w.queue[:n]...)
+	w.queue = append(w.queue[:0], w.queue[n:]...)
+	return batch
+}
+
+// commit writes a batch in the transaction that begin started, and tells each
+// request its outcome.
+func (w *writer) commit(batch []*request) {
+	for todo := batch; len(todo) > 0; {
+		bad, err := w.apply(todo)
+		if err == nil {
+			if err := exec(w.conn, "COMMIT"); err != nil {
+				rollback(w.conn)
+				w.fail(todo, err)
+			}
+			break
+		}
+		rollback(w.conn)
+		r := todo[bad]
+		switch late, ok := err.(undo); {
+		case ok:
+			r.err = late.error
+		case isDamage(err), sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint:
+			// Damage in the way of one request is no matter of the others,
+			// and the transaction that met it is undone.
+			r.err = w.s.damaged(r, err)
+		default:
+			w.fail(todo, err)
+			w.tell(batch)
+			return
+		}
+		todo = slices.Concat(todo[:bad], todo[bad+1:])
+		if len(todo) == 0 {
+			break
+		}
+		if err := w.begin(context.Background(), todo[0].since); err != nil {
+			for _, r := range todo {
+				r.err = err
+			}
+			break
+		}
+	}
+	w.tell(batch)
+}
+
+// apply applies requests. After an error the transaction has to be rolled
+// back, and bad is the request that met it.
+func (w *writer) apply(todo []*request) (bad int, err error) {
+	for i, r := range todo {
+		if r.err = r.ctx.Err(); r.err != nil {
+			continue
+		}
+		r.err = r.apply(w.conn)
+		if _, late := r.err.(undo); late || r.err != nil && !refused(r.err) {
+			return i, r.err
+		}
+		w.frames += 2 + r.size/pageSize
+	}
+	return 0, nil
+}
+
+// refused reports whether err is the answer of a request that wrote nothing.
+func refused(err error) bool {
+	for _, definite := range []error{store.ErrConflict, store.ErrDropped, store.ErrCorrupt, store.ErrTooLarge} {
+		if errors.Is(err, definite) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell wakes whoever waits for a request of the batch or for its news.
+func (w *writer) tell(batch []*request) {
+	w.written = time.Now()
+	for _, r := range batch {
+		if r.err == nil {
+			if r.erases {
+				w.erased.Add(1)
+			}
+			w.s.Wake(r.name)
+		}
+		close(r.done)
+	}
+}
+
+// fail poisons the handle: it does not know what the disk holds. Requests
+// that were refused before keep their answer.
+func (w *writer) fail(todo []*request, err error) {
+	w.poisoned("write to", err)
+	for _, r := range todo {
+		if r.err == nil || r.err == err {
+			r.err = *w.poison.Load()
+		}
+	}
+}
+
+func (w *writer) poisoned(doing string, err error) {
+	p := fmt.Errorf("%w: %w; close the store and open it again", store.ErrPoisoned, w.s.failed(doing, err))
+	w.poison.CompareAndSwap(nil, &p)
+}
+
+// damaged locates SQLite's own report of damage at the thing that met it.
+func (s *Store) damaged(r *request, err error) error {
+	if r.cell {
+		return &store.CorruptError{Cell: r.name, Where: s.file, Reason: reason(err)}
+	}
+	return s.badPages(r.name, 1, err)
+}
+
+func (s *Store) badPages(journal string, seq uint64, err error) error {
+	return &store.CorruptError{Journal: journal, Seq: seq, Where: s.file, Reason: reason(err)}
+}
