@@ -164,6 +164,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add(m.encode())
 	f.Add([]byte{})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0})
+	f.Add([]byte{1, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 1}) // 2^30 chunks
 	f.Add(bytes.Repeat([]byte{0xff}, 13))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := decode(data)

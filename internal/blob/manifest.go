@@ -51,8 +51,8 @@ func decode(b []byte) (*manifest, error) {
 	if m.size < 0 || m.size > MaxSize || m.chunk <= 0 {
 		return nil, errors.New("its sizes are out of range")
 	}
-	n := int((m.size + m.chunk - 1) / m.chunk)
-	if b = b[manifestHead:]; len(b) != n*sha256.Size {
+	n := (m.size + m.chunk - 1) / m.chunk
+	if b = b[manifestHead:]; int64(len(b)) != n*sha256.Size {
 		return nil, errors.New("its sizes and its number of chunks do not agree")
 	}
 	m.hashes = make([]string, n)

@@ -57,7 +57,7 @@ var (
 	FailBefore = Fault{kind: failBefore}
 
 	// FailAfter calls the store inside and loses its answer. A read yields
-	// all it has and then fails.
+	// all it has and then fails; a loop that is left before is not told.
 	FailAfter = Fault{kind: failAfter}
 
 	// CrashBefore is FailBefore, and every later call fails too: the process

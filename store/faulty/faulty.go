@@ -206,21 +206,26 @@ func each[T any](s *Store, ctx context.Context, op store.Op, name string, items 
 			return
 		}
 		n := 0
+		var failed error
 		for v, err := range items {
 			if dead := s.dead(); dead != nil {
 				yield(zero, dead)
 				return
 			}
-			if f.kind == failAmid && n == f.items {
+			if failed = err; err != nil || f.kind == failAmid && n == f.items {
 				break
 			}
 			n++
-			if !yield(v, err) || err != nil {
+			if !yield(v, nil) {
+				_ = s.end(c, f) // a loop that is left does not hear of a failure, but a crash happens
 				return
 			}
 		}
 		if lost := s.end(c, f); lost != nil {
-			yield(zero, lost)
+			failed = lost
+		}
+		if failed != nil {
+			yield(zero, failed)
 		}
 	}
 }

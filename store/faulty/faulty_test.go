@@ -157,6 +157,30 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// A read crashes the store however it ends: at its end, with an error, or by
+// its loop being left.
+func TestCrashAfterRead(t *testing.T) {
+	for name, read := range map[string]func(store.Store) error{
+		"to the end": func(s store.Store) error { _, err := store.ReadAll(t.Context(), s, "j", 0); return err },
+		"dropped":    func(s store.Store) error { _, err := store.ReadAll(t.Context(), s, "dropped", 0); return err },
+		"left": func(s store.Store) error {
+			for range s.Read(t.Context(), "j", 0) {
+				break
+			}
+			return faulty.ErrInjected // which it does not hear of
+		},
+	} {
+		inner, _ := filled(t)
+		if err := inner.Drop(t.Context(), "dropped"); err != nil {
+			t.Fatal(err)
+		}
+		s := faulty.New(inner, faulty.At(1, faulty.CrashAfter))
+		if err := read(s); !errors.Is(err, faulty.ErrInjected) || !s.Crashed() {
+			t.Errorf("%s: the read ends with %v, crashed %t", name, err, s.Crashed())
+		}
+	}
+}
+
 // A crash ends a loop under way, and whoever repeats until it succeeds.
 func TestCrashEndsWhatIsUnderWay(t *testing.T) {
 	inner, _ := filled(t)

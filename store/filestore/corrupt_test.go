@@ -74,7 +74,8 @@ func smallStore(t *testing.T) (dir string, files []file) {
 // bare returns a handle on the folder without its lock, which is quick to
 // make.
 func bare(dir string) *Store {
-	e := newEngine(dir, healthy)
+	lock, _ := os.Stat(filepath.Join(dir, lockName))
+	e := newEngine(dir, healthy, lock)
 	return &Store{Hub: store.NewHub(), folder: &folder{dir: dir, engine: e}, engine: e}
 }
 
@@ -264,6 +265,50 @@ func TestEveryBitFlipOfFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustOpen(t, dir, healthy).Close()
+}
+
+// TestUnreadableFile has files that the disk does not give back. They do not
+// hide the others.
+func TestUnreadableFile(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, healthy)
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := s.Append(t.Context(), name, 0, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Put(t.Context(), name, []byte("1"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string) {
+		t.Helper()
+		var names, keys string
+		var namesErr, keysErr error
+		for name, err := range s.Journals(t.Context(), "") {
+			names, namesErr = names+name, err
+		}
+		for c, err := range s.List(t.Context(), "", "") {
+			keys, keysErr = keys+c.Key, err
+		}
+		if names != "ac" || namesErr == nil || keys != "ac" || keysErr == nil {
+			t.Errorf("%s: Journals yields %q, %v and List %q, %v; want a and c, and then the error", what, names, namesErr, keys, keysErr)
+		}
+	}
+	for range s.List(t.Context(), "", "") { // so that the keys are known, and the journals' names not
+	}
+	for _, shelf := range []*shelf{&s.engine.journals, &s.engine.cells} {
+		path := shelf.path(placeOf("b"))
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(path, 0o700); err != nil { // can be opened, and not be read
+			t.Fatal(err)
+		}
+	}
+	check("while open")
+	s.Close()
+	s = mustOpen(t, dir, healthy)
+	check("after reopening")
 }
 
 // TestEveryLineIsJSON reads the files of the small store as any program can.

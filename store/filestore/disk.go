@@ -3,6 +3,7 @@ package filestore
 import (
 	"errors"
 	"os"
+	"slices"
 )
 
 // disk holds the operations by which the driver changes files, so that tests
@@ -40,7 +41,7 @@ func (d osDisk) sync(f *os.File) error {
 }
 
 func (osDisk) rename(from, to string) error { return rename(from, to) }
-func (osDisk) remove(path string) error     { return os.Remove(path) }
+func (osDisk) remove(path string) error     { return remove(path) }
 func (osDisk) mkdir(path string) error      { return os.Mkdir(path, 0o700) }
 
 func (d osDisk) syncDir(path string) error {
@@ -56,11 +57,12 @@ func (d osDisk) syncDir(path string) error {
 }
 
 // full reports whether err says that there is no space left.
-func full(err error) bool {
-	for _, code := range fullCodes {
-		if errors.Is(err, code) {
-			return true
-		}
-	}
-	return false
+func full(err error) bool { return isOneOf(err, fullCodes) }
+
+// tooMany reports whether err says that no more files can be open at once,
+// which is not the disk's fault and passes.
+func tooMany(err error) bool { return isOneOf(err, tooManyCodes) }
+
+func isOneOf(err error, codes []error) bool {
+	return slices.ContainsFunc(codes, func(code error) bool { return errors.Is(err, code) })
 }

@@ -11,19 +11,25 @@ import (
 // may be lost in a power failure.
 const dirSyncs = false
 
-var fullCodes = []error{
-	syscall.Errno(0x70), // ERROR_DISK_FULL
-	syscall.Errno(0x27), // ERROR_HANDLE_DISK_FULL
-}
+var (
+	fullCodes = []error{
+		syscall.Errno(0x70), // ERROR_DISK_FULL
+		syscall.Errno(0x27), // ERROR_HANDLE_DISK_FULL
+	}
+	tooManyCodes = []error{syscall.Errno(0x04)} // ERROR_TOO_MANY_OPEN_FILES
+)
 
-// rename replaces a file. Virus scanners and indexers open new files for a
-// moment, and Windows refuses to replace an open file, so it is tried for a
-// while.
-func rename(from, to string) error {
+func rename(from, to string) error { return patiently(func() error { return os.Rename(from, to) }) }
+func remove(path string) error     { return patiently(func() error { return os.Remove(path) }) }
+
+// patiently replaces or removes a file. Virus scanners and indexers open new
+// files for a moment, as does a scan of the folder, and Windows refuses to
+// replace or remove an open file, so it is tried for a while.
+func patiently(do func() error) error {
 	const sharingViolation = syscall.Errno(32)
 	pause := time.Millisecond
 	for {
-		err := os.Rename(from, to)
+		err := do()
 		busy := errors.Is(err, sharingViolation) || errors.Is(err, syscall.ERROR_ACCESS_DENIED)
 		if !busy || pause > time.Second {
 			return err

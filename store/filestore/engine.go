@@ -21,6 +21,7 @@ import (
 type engine struct {
 	dir  string
 	disk disk
+	lock os.FileInfo // of the file LOCK that this process holds
 
 	failed atomic.Pointer[error] // why it is poisoned
 	temps  atomic.Uint64         // names of temporary files
@@ -35,8 +36,8 @@ type engine struct {
 	files openFiles
 }
 
-func newEngine(dir string, d disk) *engine {
-	e := &engine{dir: dir, disk: d, loaded: map[string]*journal{}}
+func newEngine(dir string, d disk, lock os.FileInfo) *engine {
+	e := &engine{dir: dir, disk: d, lock: lock, loaded: map[string]*journal{}}
 	e.journals = shelf{e: e, root: filepath.Join(dir, "journals"), ext: ".jsonl"}
 	e.cells = shelf{e: e, root: filepath.Join(dir, "cells"), ext: ".json"}
 	return e
@@ -72,9 +73,17 @@ func (e *engine) start() error {
 	return nil
 }
 
-// poison ends all writing and returns the error of the call that failed.
+// errNothingDone is in the error of a write that did not begin.
+var errNothingDone = errors.New("nothing was written")
+
+// poison ends all writing, unless the write did not begin, and returns the
+// error of the call that failed.
 func (e *engine) poison(cause error, doing string, args ...any) error {
-	err := fmt.Errorf("%w: filestore: %s: %w", store.ErrPoisoned, fmt.Sprintf(doing, args...), cause)
+	doing = fmt.Sprintf(doing, args...)
+	if errors.Is(cause, errNothingDone) {
+		return fmt.Errorf("filestore: %s: %w; let the process have more files open, and try again", doing, cause)
+	}
+	err := fmt.Errorf("%w: filestore: %s: %w", store.ErrPoisoned, doing, cause)
 	hint := "close the store and open it again, which recovers all that was acknowledged"
 	if full(cause) {
 		err = fmt.Errorf("%w: %w; free some space, then %s", store.ErrFull, err, hint)
@@ -98,7 +107,24 @@ func (e *engine) mayWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return e.poisoned()
+	return e.writable()
+}
+
+// writable is asked before files are changed.
+func (e *engine) writable() error {
+	if err := e.poisoned(); err != nil {
+		return err
+	}
+	// Someone may have removed LOCK to get in, or the whole folder: then
+	// another process may write to it too.
+	now, err := os.Stat(filepath.Join(e.dir, lockName))
+	if err == nil && !os.SameFile(now, e.lock) {
+		err = fmt.Errorf("%s in %s is another file than this process locked", lockName, e.dir)
+	}
+	if err != nil {
+		return e.poison(err, "looking whether the folder is still this process's")
+	}
+	return nil
 }
 
 // stage writes a file under a temporary name, durably, for install to put in
@@ -106,6 +132,9 @@ func (e *engine) mayWrite(ctx context.Context) error {
 func (e *engine) stage(content []byte) (temp string, err error) {
 	temp = filepath.Join(e.dir, "tmp", strconv.FormatUint(e.temps.Add(1), 10))
 	f, err := e.disk.create(temp)
+	if tooMany(err) {
+		return "", fmt.Errorf("%w: %w", errNothingDone, err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -124,8 +153,9 @@ func (e *engine) install(temp, path string) error {
 	return e.disk.syncDir(filepath.Dir(path))
 }
 
-// maxOpen is how many journals' files are kept open for appending.
-const maxOpen = 256
+// maxOpen is how many journals' files are kept open for appending. It is far
+// below what a process may have open: beside a sync, opening a file is cheap.
+const maxOpen = 32
 
 // openFiles are the files of the journals appended to last.
 type openFiles struct {

@@ -244,11 +244,11 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 					return
 				}
 			case errors.Is(err, store.ErrNotFound): // deleted meanwhile
-			case errors.Is(err, store.ErrCorrupt):
-				damage = cmp.Or(damage, err)
-			default:
+			case s.usable(ctx) != nil:
 				yield(store.Cell{}, err)
 				return
+			default: // of this cell alone
+				damage = cmp.Or(damage, err)
 			}
 		}
 		if damage != nil {

@@ -40,6 +40,9 @@ var folders struct {
 	open []*folder
 }
 
+// lockName is the file that is locked while the folder is open.
+const lockName = "LOCK"
+
 // errHeld is what lockFile returns if another process holds the lock.
 var errHeld = errors.New("held by another process")
 
@@ -81,7 +84,7 @@ func openFolder(ctx context.Context, dir string, o Options, d disk) (*Store, err
 // known by its lock file: unlike a path it has one identity, and unlike the
 // folder it cannot be deleted and made again while it is held open.
 func sharedFolder(dir string, o Options) (*folder, error) {
-	id, err := os.Stat(filepath.Join(dir, "LOCK"))
+	id, err := os.Stat(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, nil // whatever it is, takeFolder meets it again
 	}
@@ -110,7 +113,7 @@ func (f *folder) renew() error {
 		return nil
 	}
 	f.engine.files.closeAll()
-	next := newEngine(f.dir, f.disk)
+	next := newEngine(f.dir, f.disk, f.id)
 	if err := next.start(); err != nil {
 		return err
 	}
@@ -128,10 +131,13 @@ func takeFolder(dir string, o Options, d disk) (f *folder, err error) {
 		}
 		return nil, openFailed(dir, err)
 	}
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target // a link that is changed later leads no open store elsewhere
+	}
 	if _, err := survey(dir); err != nil { // before anything is written to a folder that may not be ours
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(dir, "LOCK"))
+	lock, err := lockFile(filepath.Join(dir, lockName))
 	if errors.Is(err, errHeld) {
 		return nil, locked(dir)
 	}
@@ -155,7 +161,7 @@ func takeFolder(dir string, o Options, d disk) (f *folder, err error) {
 	if o.NoSync || !dirSyncs || inMemory(dir) {
 		f.class = store.Process
 	}
-	f.engine = newEngine(dir, d)
+	f.engine = newEngine(dir, d, id)
 	if err := f.prepare(made); err != nil {
 		return nil, openFailed(dir, err)
 	}
@@ -218,13 +224,17 @@ func survey(dir string) (made bool, err error) {
 // FORMAT, are what is left of a store whose making was cut short.
 func unfinished(dir string, files []fs.DirEntry) error {
 	for _, file := range files {
-		ours := slices.Contains([]string{"LOCK", "tmp", "journals", "cells"}, file.Name())
-		if ours && file.Name() != "LOCK" && file.Name() != "tmp" {
-			inside, err := os.ReadDir(filepath.Join(dir, file.Name()))
-			ours = err == nil && len(inside) == 0
+		name, ours := file.Name(), true
+		if name != lockName {
+			inside, err := os.ReadDir(filepath.Join(dir, name))
+			ours = err == nil && slices.Contains([]string{"tmp", "journals", "cells"}, name)
+			for _, file := range inside {
+				_, err := strconv.ParseUint(file.Name(), 10, 64) // as stage names files
+				ours = ours && name == "tmp" && err == nil
+			}
 		}
 		if !ours {
-			return fmt.Errorf("%w: filestore: %s holds %q and no FORMAT file; name a new or empty folder, or put FORMAT back from a backup", store.ErrForeign, dir, file.Name())
+			return fmt.Errorf("%w: filestore: %s holds %q and no FORMAT file; name a new or empty folder, or put FORMAT back from a backup", store.ErrForeign, dir, name)
 		}
 	}
 	return nil
@@ -266,14 +276,14 @@ func (f *folder) release() error {
 
 func openFailed(dir string, err error) error {
 	if full(err) {
-		return fmt.Errorf("%w: filestore: open %s: %w", store.ErrFull, dir, err)
+		return fmt.Errorf("%w: filestore: open %s: %w; free some space", store.ErrFull, dir, err)
 	}
 	return fmt.Errorf("filestore: open %s: %w; check that it is a folder that this user may read and write", dir, err)
 }
 
 func locked(dir string) error {
 	holder := "another process"
-	if b, err := topOf(filepath.Join(dir, "LOCK"), 32); err == nil {
+	if b, err := topOf(filepath.Join(dir, lockName), 32); err == nil {
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
 			holder = fmt.Sprintf("process %d", pid)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,12 @@ func TestRefused(t *testing.T) {
 		word string
 	}{
 		{"foreign file", write("notes.txt", nil), store.ErrForeign, "notes.txt"},
+		{"foreign tmp", func(dir string) error {
+			if err := os.Mkdir(filepath.Join(dir, "tmp"), 0o700); err != nil {
+				return err
+			}
+			return write("tmp/thesis.txt", nil)(dir)
+		}, store.ErrForeign, "tmp"},
 		{"foreign FORMAT", write("FORMAT", []byte("version 3\n")), store.ErrForeign, "empty folder"},
 		{"newer", made(write("FORMAT", formatLine(7))), store.ErrNewer, "format 7"},
 		{"older than any", made(write("FORMAT", formatLine(0))), store.ErrCorrupt, "FORMAT"},
@@ -126,7 +133,11 @@ func TestRefused(t *testing.T) {
 
 func tree(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := os.ReadDir(dir)
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		files = append(files, path)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +194,59 @@ func TestOneIdentity(t *testing.T) {
 	again := mustOpen(t, dir, healthy)
 	if got, err := contents(t.Context(), again, "j"); err != nil || len(got) != 0 {
 		t.Errorf("the new folder holds %q, %v", got, err)
+	}
+}
+
+// TestChangedLink changes a link to a folder while that is open.
+func TestChangedLink(t *testing.T) {
+	base := t.TempDir()
+	link := filepath.Join(base, "link")
+	var handles []*Store
+	for _, name := range []string{"a", "b"} {
+		mustOpen(t, filepath.Join(base, name), healthy).Close()
+		os.Remove(link)
+		if err := os.Symlink(filepath.Join(base, name), link); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+		handles = append(handles, mustOpen(t, link, healthy))
+	}
+	for i, s := range handles {
+		if _, err := s.Append(t.Context(), "j", 0, []byte{'0' + byte(i)}); err != nil {
+			t.Errorf("Append to folder %d = %v", i, err)
+		}
+		s.Close()
+	}
+	for i, name := range []string{"a", "b"} {
+		got, err := contents(t.Context(), mustOpen(t, filepath.Join(base, name), healthy), "j")
+		if want := fmt.Sprint(i); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("folder %s holds %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// TestRemovedLock removes LOCK, as one does who takes it for a leftover. The
+// store that had it writes no more, since another may.
+func TestRemovedLock(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, healthy)
+	if _, err := s.Append(t.Context(), "j", 0, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+		t.Skipf("open files cannot be removed here: %v", err)
+	}
+	other := mustOpen(t, dir, healthy)
+	for _, write := range []func() error{
+		func() error { _, err := s.Append(t.Context(), "j", 1, []byte("2")); return err },
+		func() error { _, err := s.Append(t.Context(), "k", 0, []byte("1")); return err },
+		func() error { _, err := s.Put(t.Context(), "c", []byte("1"), ""); return err },
+	} {
+		if err := write(); !errors.Is(err, store.ErrPoisoned) || !strings.Contains(err.Error(), lockName) {
+			t.Errorf("a write without the lock = %v, want ErrPoisoned that names LOCK", err)
+		}
+	}
+	if _, err := other.Append(t.Context(), "j", 1, []byte("2")); err != nil {
+		t.Errorf("Append of the one who has the lock = %v", err)
 	}
 }
 

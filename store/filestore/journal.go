@@ -156,7 +156,7 @@ func (e *engine) create(j *journal, entries [][]byte) error {
 func (e *engine) extend(j *journal, t tail, entries [][]byte) error {
 	f, err := e.files.get(j)
 	if err != nil {
-		return fmt.Errorf("filestore: append to journal %q: %w", j.name, err)
+		return fmt.Errorf("filestore: append to journal %q: %w; check the file's permissions and how many files are open", j.name, err)
 	}
 	lines := j.render(t.seq, entries)
 	h := head{seq: t.seq + uint64(len(entries)), end: t.end + int64(len(lines))}

@@ -222,16 +222,20 @@ func appendName(b []byte, field, name string) []byte {
 	return append(b, '"')
 }
 
-// cutName finds the member that appendName wrote and returns the name and
-// what follows. It does not look at the checksum: whoever knows that the name
-// belongs to the file, by its hash, can trust it even in a damaged line.
-func cutName(b []byte, field string) (name string, rest []byte, ok bool) {
-	text, encoded := b, false
-	if _, text, ok = bytes.Cut(b, []byte(`,"`+field+`":"`)); !ok {
-		_, text, encoded = bytes.Cut(b, []byte(`,"`+field+`64":"`))
-		if !encoded {
-			return "", nil, false
-		}
+// cutName returns the name in the member that appendName wrote. It does not
+// look at the checksum: whoever knows that the name belongs to the file, by
+// its hash, can trust it even in a damaged line. Of the two spellings the
+// first is the name's; what follows it is anybody's JSON.
+func cutName(b []byte, field string) (name string, ok bool) {
+	before, text, ok := bytes.Cut(b, []byte(`,"`+field+`":"`))
+	_, text64, encoded := bytes.Cut(before, []byte(`,"`+field+`64":"`))
+	if encoded {
+		text64, _, ok = bytes.Cut(text64, []byte(`"`))
+		raw, err := base64.StdEncoding.DecodeString(string(text64))
+		return string(raw), ok && err == nil
+	}
+	if !ok {
+		return "", false
 	}
 	end := 0
 	for end < len(text) && text[end] != '"' {
@@ -241,12 +245,8 @@ func cutName(b []byte, field string) (name string, rest []byte, ok bool) {
 		end++
 	}
 	if end >= len(text) {
-		return "", nil, false
-	}
-	if encoded {
-		raw, err := base64.StdEncoding.DecodeString(string(text[:end]))
-		return string(raw), text[end+1:], err == nil
+		return "", false
 	}
 	err := json.Unmarshal([]byte(`"`+string(text[:end])+`"`), &name)
-	return name, text[end+1:], err == nil
+	return name, err == nil
 }

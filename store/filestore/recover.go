@@ -192,7 +192,7 @@ func (e *engine) repair(j *journal, found *finding) error {
 	if t.bad != nil || t.seq == 0 || t.end == found.size && t.seq == found.head.seq {
 		return nil
 	}
-	if err := e.poisoned(); err != nil {
+	if err := e.writable(); err != nil {
 		return err
 	}
 	f, err := e.files.get(j)

@@ -68,7 +68,8 @@ func (s *shelf) settle(n byte, create bool) error {
 const maxTop = 6*store.MaxName + 256
 
 // scan returns the names of all files, and the errors of those that do not
-// say theirs. Gone reports whether a file stands for a name that is gone.
+// say theirs or cannot be read. Gone reports whether a file stands for a name
+// that is gone.
 func (s *shelf) scan(field string, gone func(base string, top []byte) bool) (names []string, damaged map[string]error, err error) {
 	dirs, err := os.ReadDir(s.root)
 	if err != nil {
@@ -94,13 +95,16 @@ func (s *shelf) scan(field string, gone func(base string, top []byte) bool) (nam
 			}
 			path := filepath.Join(s.shard(byte(n)), file.Name())
 			top, err := topOf(path, maxTop)
-			if errors.Is(err, fs.ErrNotExist) {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
 				continue // deleted meanwhile
-			}
-			if err != nil {
+			case tooMany(err):
 				return nil, nil, err
+			case err != nil: // of this file alone
+				damaged[path] = fmt.Errorf("filestore: %w; check the file and the disk", err)
+				continue
 			}
-			name, _, ok := cutName(top, field)
+			name, ok := cutName(top, field)
 			switch {
 			case ok && s.path(placeOf(name)) == path:
 				names = append(names, name)

@@ -128,6 +128,37 @@ func checkPoisoned(t *testing.T, old, other store.Store) {
 	}
 }
 
+// TestTooManyFiles has no file left to open for a moment, which is not the
+// disk's failure.
+func TestTooManyFiles(t *testing.T) {
+	d := newFaultDisk()
+	d.err = syscall.EMFILE
+	s := mustOpen(t, t.TempDir(), d)
+	for name, write := range map[string]func() error{
+		"Append": func() error { _, err := s.Append(t.Context(), "j", 0, []byte("1")); return err },
+		"Put":    func() error { _, err := s.Put(t.Context(), "c", []byte("1"), ""); return err },
+		"Drop":   func() error { return s.Drop(t.Context(), "d") },
+	} {
+		for n := 1; ; n++ { // up to the creation of a file, behind that of its folder
+			d.set(n, false, nothing)
+			err := write()
+			if d.failed == "create" {
+				if !errors.Is(err, syscall.EMFILE) || errors.Is(err, store.ErrPoisoned) {
+					t.Errorf("%s without a file to open = %v, want an error that does not poison", name, err)
+				}
+				break
+			}
+			s.Close()
+			s = mustOpen(t, t.TempDir(), d)
+		}
+		d.failed = ""
+		d.set(0, false, nothing)
+		if err := write(); err != nil {
+			t.Errorf("%s afterwards = %v", name, err)
+		}
+	}
+}
+
 // TestEveryFailureInRecovery cuts the script short at each operation, then
 // cuts the recovery short at each of its operations, then looks.
 func TestEveryFailureInRecovery(t *testing.T) {

@@ -45,13 +45,19 @@ func newBox(key []byte) cipher.AEAD {
 	return box
 }
 
-// derive returns the box of one cell or topic.
-func derive(root []byte, k kind, name string) cipher.AEAD {
-	key, err := hkdf.Key(sha256.New, root, nil, "perdure seal "+string(k)+" "+name, keySize)
-	if err != nil {
-		panic(err) // SHA-256 can give keySize bytes
+// root returns the box of one cell or topic.
+type root func(k kind, name string) cipher.AEAD
+
+// rootOf derives boxes from a key. It is a function that holds the key, so
+// that a store which is printed or logged does not show it.
+func rootOf(key []byte) root {
+	return func(k kind, name string) cipher.AEAD {
+		derived, err := hkdf.Key(sha256.New, key, nil, "perdure seal "+string(k)+" "+name, keySize)
+		if err != nil {
+			panic(err) // SHA-256 can give keySize bytes
+		}
+		return newBox(derived)
 	}
-	return newBox(key)
 }
 
 // bound is what a sealed thing is bound to: what it is, and its place.

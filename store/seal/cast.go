@@ -13,7 +13,7 @@ import (
 type casts struct {
 	store.Store
 	caster store.Caster
-	root   []byte
+	root   root
 }
 
 var (
@@ -23,7 +23,7 @@ var (
 
 // Cast implements store.Caster.
 func (c *casts) Cast(ctx context.Context, topic string, message []byte) error {
-	sealed := lock(derive(c.root, castKind, topic), message, bound(castKind, topic, 0))
+	sealed := lock(c.root(castKind, topic), message, bound(castKind, topic, 0))
 	return c.caster.Cast(ctx, topic, sealed)
 }
 
@@ -31,7 +31,7 @@ func (c *casts) Cast(ctx context.Context, topic string, message []byte) error {
 // changed, counts as lost.
 func (c *casts) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		box := derive(c.root, castKind, topic)
+		box := c.root(castKind, topic)
 		for m := range c.caster.Listen(ctx, topic) {
 			plain, reason := unlock(box, m, bound(castKind, topic, 0))
 			if reason == "" && !yield(plain) {

@@ -10,13 +10,6 @@ import (
 	"github.com/perdure/perdure/store/storetest"
 )
 
-func TestStore(t *testing.T) {
-	keys := ring(t, "a")
-	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
-		return seal.New(ctx, memstore.Open(dir), keys)
-	})
-}
-
 func TestSealedTwice(t *testing.T) {
 	first, second := ring(t, "a"), ring(t, "b")
 	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"errors"
@@ -17,7 +18,7 @@ type Store struct {
 	keys   Keyring
 	depth  int    // how many times the store is sealed, this one included
 	prefix string // of the cells with the data keys
-	root   []byte // the data key of the cells
+	root   root   // makes the boxes of the cells
 	boxes  boxes
 	outlet store.Store // the store inside, with its messages sealed
 }
@@ -48,10 +49,11 @@ func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 		return nil, fmt.Errorf("%w: seal: the store is sealed %d times already, and full appends would no longer fit; seal it once", store.ErrInvalid, maxDepth)
 	}
 	s.prefix = strings.Repeat("~", s.depth) + "seal/"
-	var err error
-	if s.root, err = s.openRoot(ctx); err != nil {
+	key, err := s.openRoot(ctx)
+	if err != nil {
 		return nil, err
 	}
+	s.root = rootOf(key)
 	if caster, ok := store.As[store.Caster](inner); ok {
 		s.outlet = &casts{Store: inner, caster: caster, root: s.root}
 	}
@@ -202,7 +204,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 	if err := s.fits(len(value)+s.depth*overhead, fmt.Sprintf("the value of cell %q", key)); err != nil {
 		return "", err
 	}
-	sealed := lock(derive(s.root, cellKind, key), value, bound(cellKind, key, 0))
+	sealed := lock(s.root(cellKind, key), value, bound(cellKind, key, 0))
 	return s.inner.Put(ctx, key, sealed, prev)
 }
 
@@ -217,22 +219,29 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
 	return func(yield func(store.Cell, error) bool) {
+		var damage error // told when all sound cells are
 		for cell, err := range s.inner.List(ctx, prefix, after) {
-			if err == nil {
-				if strings.HasPrefix(cell.Key, s.prefix) {
-					continue
-				}
-				cell, err = s.openCell(cell)
-			}
-			if !yield(cell, err) || err != nil {
+			if err != nil {
+				yield(store.Cell{}, err)
 				return
 			}
+			if strings.HasPrefix(cell.Key, s.prefix) {
+				continue
+			}
+			if cell, err = s.openCell(cell); err != nil {
+				damage = cmp.Or(damage, err)
+			} else if !yield(cell, nil) {
+				return
+			}
+		}
+		if damage != nil {
+			yield(store.Cell{}, damage)
 		}
 	}
 }
 
 func (s *Store) openCell(c store.Cell) (store.Cell, error) {
-	plain, reason := unlock(derive(s.root, cellKind, c.Key), c.Value, bound(cellKind, c.Key, 0))
+	plain, reason := unlock(s.root(cellKind, c.Key), c.Value, bound(cellKind, c.Key, 0))
 	if reason != "" {
 		return store.Cell{}, corruptCell(c.Key, reason)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,26 @@ func TestNothingPassesInClear(t *testing.T) {
 			t.Error("the same sealed bytes were written twice; equal contents can be told")
 		}
 		seen[string(data)] = true
+	}
+}
+
+// A store that ends up in a log does not show its data keys.
+func TestPrintedStore(t *testing.T) {
+	keys := &keeper{Keyring: ring(t, "a")}
+	s := sealed(t, memstore.New(), keys)
+	add(t, s, "j", 0, "x")
+	for _, printed := range []any{s, s.Unwrap()} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
+			text := fmt.Sprintf(verb, printed)
+			for _, key := range keys.dataKeys {
+				if strings.Contains(text, strings.Trim(fmt.Sprintf(verb, key), "[]")) {
+					t.Errorf("%s of %T shows a data key: %.200s", verb, printed, text)
+				}
+			}
+		}
+	}
+	if len(keys.dataKeys) != 2 {
+		t.Errorf("there are %d data keys, want 2", len(keys.dataKeys))
 	}
 }
 

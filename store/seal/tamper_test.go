@@ -3,6 +3,7 @@ package seal_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/perdure/perdure/store"
@@ -104,9 +105,14 @@ func TestDamagedCell(t *testing.T) {
 		}), ring(t, "a"))
 		_, err := s.Get(t.Context(), "bad")
 		wantCorrupt(t, err, store.CorruptError{Cell: "bad"}, "")
-		for _, err = range s.List(t.Context(), "", "") {
+		var listed []string
+		for c, listErr := range s.List(t.Context(), "", "") {
+			listed, err = append(listed, c.Key), listErr
 		}
 		wantCorrupt(t, err, store.CorruptError{Cell: "bad"}, "")
+		if want := []string{"good", ""}; !slices.Equal(listed, want) {
+			t.Fatalf("List yields %q, want what is sound and then the damage", listed)
+		}
 		if c, err := s.Get(t.Context(), "good"); err != nil || string(c.Value) != "fine" {
 			t.Errorf("another cell: %q, %v", c.Value, err)
 		}
