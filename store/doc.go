@@ -19,15 +19,17 @@
 //
 // # The clauses
 //
-// Every store meets these, and storetest has a case for each:
+// Every store meets these. Package storetest has cases for all that shows from
+// outside; damage and locks are for the tests of each driver:
 //
 //   - An acknowledged write survives what the store's [Durability] says. The
 //     class is taken from the engine's real settings when the store is opened.
 //   - Of concurrent appends with the same after, at most one wins. ErrConflict
 //     means that nothing was written, and may be spurious. After an error that
 //     is not one of the definite ones (ErrConflict, ErrDropped, ErrTooLarge,
-//     ErrInvalid, ErrClosed, ErrCorrupt, ErrKey) the append may have happened. An
-//     after inside an earlier append or beyond the end is ErrConflict.
+//     ErrInvalid, ErrClosed, ErrCorrupt, ErrKey, ErrNewer) it may have
+//     happened. An after inside an earlier append or beyond the end is
+//     ErrConflict.
 //   - The entries of one append are adjacent, all there or none. Readers see
 //     prefixes that only grow. Sequences are dense from 1.
 //   - Drop can be repeated. Afterwards the name answers ErrDropped for ever,
@@ -53,8 +55,9 @@
 // # Writing a driver
 //
 // Implement [Store]; check arguments with [CheckAppend], [CheckPut],
-// [CheckName] and [CheckDelete], so that all stores refuse alike; say what
-// writes survive by [Durable]. Embed a [Hub] for wake-ups within the process,
+// [CheckName] and [CheckDelete], and answer with [NotAtEnd], [NotVersion],
+// [WasDropped] and [NoCell], so that all stores refuse alike; say what writes
+// survive by [Durable]. Embed a [Hub] for wake-ups within the process,
 // and implement [Watcher] or [Caster] over the engine where it can tell
 // another process. Call [Register] in init, and export a constructor of your
 // own with an Options struct. Then run storetest.Run over it, and

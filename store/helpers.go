@@ -14,8 +14,9 @@ import (
 // A spurious conflict is repeated too.
 //
 // It returns nil if the entries are there, exactly once. ErrConflict means
-// that another's entry stands at after+1, and other definite errors that
-// nothing was written. ErrUnknown means that ctx ended, or the handle became
+// that nothing was written: another's entry stands at after+1, or the journal
+// ends before after, or the store refused for no reason until ctx ended. So do
+// other definite errors. ErrUnknown means that ctx ended, or the handle became
 // useless, before the truth was known: whoever reads the journal later will
 // find the entries there or not.
 //
@@ -23,6 +24,9 @@ import (
 // journal, for example by a random id in it: that is how it is recognised.
 func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := CheckAppend(journal, entries); err != nil {
 		return 0, err
 	}
 	var open error // why an earlier try may have happened
@@ -33,12 +37,9 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 			return last, err
 		case errors.Is(err, ErrConflict):
 		case wroteNothing(err):
-			if open == nil {
-				return 0, err
-			}
-			return 0, unknown(journal, after, open, err)
+			return 0, verdict(journal, after, open, err)
 		default:
-			open = err
+			open, err = err, nil
 		}
 		at, found, readErr := entryBehind(ctx, s, journal, after)
 		switch {
@@ -48,12 +49,18 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 			return 0, Conflictf("journal %q has another entry at %d; read its tail and decide again", journal, after+1)
 		case errors.Is(readErr, ErrDropped):
 			return 0, readErr
-		case errors.Is(err, ErrPoisoned), readErr != nil && wroteNothing(readErr):
-			return 0, unknown(journal, after, err, readErr)
+		case errors.Is(open, ErrPoisoned), readErr != nil && wroteNothing(readErr):
+			return 0, verdict(journal, after, open, err, readErr)
+		}
+		if err != nil && readErr == nil && after > 0 {
+			// Not spurious if the journal does not even reach after.
+			if _, reached, readErr := entryBehind(ctx, s, journal, after-1); !reached && readErr == nil {
+				return 0, verdict(journal, after, open, err)
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return 0, unknown(journal, after, err, ctx.Err())
+			return 0, verdict(journal, after, open, err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}
@@ -62,7 +69,7 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 // wroteNothing reports whether an append that answered err wrote nothing,
 // and would answer so again.
 func wroteNothing(err error) bool {
-	for _, definite := range []error{ErrTooLarge, ErrInvalid, ErrClosed, ErrCorrupt, ErrKey} {
+	for _, definite := range []error{ErrTooLarge, ErrInvalid, ErrClosed, ErrCorrupt, ErrKey, ErrNewer} {
 		if errors.Is(err, definite) {
 			return true
 		}
@@ -70,8 +77,14 @@ func wroteNothing(err error) bool {
 	return false
 }
 
-func unknown(journal string, after uint64, causes ...error) error {
-	return fmt.Errorf("%w: append to %q behind %d: %w", ErrUnknown, journal, after, errors.Join(causes...))
+// verdict returns the errors of the last try, which wrote nothing, or
+// ErrUnknown where an earlier one is open.
+func verdict(journal string, after uint64, open error, last ...error) error {
+	err := errors.Join(last...)
+	if open == nil {
+		return err
+	}
+	return fmt.Errorf("%w: append to %q behind %d: %w", ErrUnknown, journal, after, errors.Join(open, err))
 }
 
 // entryBehind returns the entry at after+1, if it is there.

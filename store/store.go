@@ -14,9 +14,9 @@ type Store interface {
 	// durably, and returns the sequence of the last one. A journal begins to
 	// exist with its first append, at after 0. ErrConflict means that the
 	// journal does not end at after and that nothing was written; it may be
-	// spurious. ErrDropped, ErrTooLarge, ErrInvalid, ErrClosed, ErrCorrupt and
-	// ErrKey also mean that nothing was written. After any other error the append
-	// may have happened: [AppendOnce] finds out.
+	// spurious. ErrDropped, ErrTooLarge, ErrInvalid, ErrClosed, ErrCorrupt,
+	// ErrKey and ErrNewer also mean that nothing was written. After any other
+	// error the append may have happened: [AppendOnce] finds out.
 	//
 	// The store does not keep the slices it is given. Beside an error the
 	// sequence means nothing.

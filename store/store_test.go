@@ -128,6 +128,65 @@ func TestAppendOnce(t *testing.T) {
 	}
 }
 
+// An after beyond the end is refused for good, and no reason to go on trying
+// until the context ends.
+func TestAppendOnceBeyondTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s := &scripted{Store: memstore.New()}
+		if _, err := s.Append(ctx, "j", 0, []byte("first")); err != nil {
+			t.Fatal(err)
+		}
+		for _, journal := range []string{"never", "j"} {
+			if _, err := store.AppendOnce(ctx, s, journal, 7, []byte("id")); !errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnknown) {
+				t.Errorf("AppendOnce behind 7 of %s = %v, want ErrConflict", journal, err)
+			}
+		}
+		s.before = []error{errNetwork} // a try that may yet arrive
+		if _, err := store.AppendOnce(ctx, s, "j", 7, []byte("id")); !errors.Is(err, store.ErrUnknown) || !errors.Is(err, errNetwork) {
+			t.Errorf("AppendOnce behind 7, whose first try is open = %v, want ErrUnknown with its cause", err)
+		}
+		if ctx.Err() != nil {
+			t.Error("it went on until the context ended")
+		}
+	})
+}
+
+// A store that refuses for no reason until the end wrote nothing, and that is
+// known.
+func TestAppendOnceOnlyRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s := &scripted{Store: memstore.New()}
+		for range 10_000 {
+			s.before = append(s.before, store.Conflictf("spurious"))
+		}
+		_, err := store.AppendOnce(ctx, s, "j", 0, []byte("id"))
+		if !errors.Is(err, store.ErrConflict) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnknown) {
+			t.Errorf("AppendOnce = %v, want ErrConflict and the context's error", err)
+		}
+		s.before, s.reads = []error{store.Conflictf("spurious")}, []error{store.ErrCorrupt}
+		_, err = store.AppendOnce(t.Context(), s, "j", 0, []byte("id"))
+		if !errors.Is(err, store.ErrConflict) || !errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrUnknown) {
+			t.Errorf("AppendOnce on a damaged journal = %v, want ErrConflict and ErrCorrupt", err)
+		}
+	})
+}
+
+func TestAppendOnceOfNothing(t *testing.T) {
+	ctx := t.Context()
+	s := &scripted{Store: memstore.New()}
+	if _, err := s.Append(ctx, "j", 0, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	s.before = []error{errNetwork}
+	if _, err := store.AppendOnce(ctx, s, "j", 0); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("AppendOnce without an entry = %v, want ErrInvalid", err)
+	}
+}
+
 func TestAppendOnceGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

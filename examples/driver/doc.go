@@ -4,9 +4,9 @@
 //	s, err := driver.Open(ctx, "folder")
 //	s, err := store.Open(ctx, "log:folder") // the same, by URL
 //
-// A store is one log file in a folder. Each write adds a line to it, of JSON behind its
-// checksum, and a handle keeps in memory what the lines amount to. How that
-// meets the clauses of package store:
+// A store is one log file in a folder. Each write adds a line to it, of JSON
+// behind its checksum, and a handle keeps in memory what the lines amount to.
+// How that meets the clauses of package store:
 //
 //   - Compare and swap: each call takes the lock of the file, reads the lines
 //     that others added, decides, and adds its own. The lock is the system's,
@@ -18,7 +18,8 @@
 //     is not used before its folder is synced.
 //   - Damage: any other line that is not as it was written is ErrCorrupt.
 //   - Poisoning: after a failed write or sync no one knows what the disk holds,
-//     so the handle writes no more. Whoever opens the log again finds out.
+//     so the handle neither writes nor reads any more. Whoever opens the log
+//     again finds out.
 //   - Any bytes: names and entries are []byte in the JSON, which makes them
 //     base64. Strings would not do, since JSON has Unicode only.
 //   - Versions are the place in the log where the line of a cell ends. The log

@@ -41,24 +41,23 @@ type logStore struct {
 	log            *os.File
 	end            int64 // how far the log is read
 	items          map[string]record
-	closed, poison error // why this handle does no more, or writes no more
+	closed, poison error // why this handle does no more
 }
 
 // Open opens the store in a folder that exists, by its URL or path.
 func Open(_ context.Context, url string) (store.Store, error) {
-	folder, err := os.Open(strings.TrimPrefix(url, "log:"))
-	if err != nil {
-		return nil, fmt.Errorf("driver: the folder of a store must exist: %w", err)
-	}
-	defer folder.Close()
-	log, err := os.OpenFile(folder.Name()+"/store.log", os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err = cmp.Or(err, folder.Sync()); err != nil {
-		return nil, fmt.Errorf("driver: open the log of a store: %w", err)
+	dir := strings.TrimPrefix(url, "log:")
+	folder, err1 := os.Open(dir)
+	log, err2 := os.OpenFile(dir+"/store.log", os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err := cmp.Or(err1, err2, folder.Sync(), folder.Close()); err != nil { // a new file lasts when its folder is synced
+		log.Close()
+		return nil, fmt.Errorf("driver: open a store in %q, which must be a folder: %w", dir, err)
 	}
 	return &logStore{log: log, items: map[string]record{}}, nil
 }
 
 func (s *logStore) Durability() store.Durability { return store.Power }
+
 func (s *logStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,9 +66,9 @@ func (s *logStore) Close() error {
 	return nil
 }
 
-// do shows a journal or cell to decide, writes the record it returns, if any,
+// do looks at a journal or cell, writes next, if that is given and check agrees,
 // and returns what is there then. No one else is at the log meanwhile.
-func (s *logStore) do(ctx context.Context, bad error, key string, decide func(now record) (*record, error)) (record, error) {
+func (s *logStore) do(ctx context.Context, bad error, key string, next *record, check func(now record) error) (record, error) {
 	s.mu.Lock() // for the goroutines of this handle; the file's lock is for other handles
 	defer s.mu.Unlock()
 	if err := cmp.Or(s.closed, ctx.Err(), bad); err != nil {
@@ -79,32 +78,25 @@ func (s *logStore) do(ctx context.Context, bad error, key string, decide func(no
 		return record{}, fmt.Errorf("driver: lock %s: %w", s.log.Name(), err)
 	}
 	defer syscall.Flock(int(s.log.Fd()), syscall.LOCK_UN)
-	if err := s.catchUp(); err != nil {
-		return record{}, err
+	err := s.catchUp()
+	if err == nil {
+		err = check(s.items[key])
 	}
-	next, err := decide(s.items[key])
-	if err != nil || next == nil {
-		return s.items[key], err
-	}
-	next.Key = []byte(key)
-	body, err := json.Marshal(next)
-	if s.poison == nil && err == nil {
+	if err == nil && next != nil {
+		next.Key = []byte(key)
+		body, _ := json.Marshal(next) // bytes and numbers can always be
 		_, s.poison = s.log.Write(frame(body))
 		err = s.catchUp() // reads the line back, and syncs it
 	}
 	if s.poison != nil {
-		err = fmt.Errorf("%w: %w; close the store and open it again", store.ErrPoisoned, s.poison)
+		return record{}, fmt.Errorf("%w: %w; close the store and open it again", store.ErrPoisoned, s.poison)
 	}
 	return s.items[key], err
 }
 
-func look(record) (*record, error)       { return nil, nil }
-func when(refused bool, err error) error { return map[bool]error{true: err}[refused] } // else nil
-func frame(body []byte) []byte           { return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(body), body) }
-
 func (s *logStore) catchUp() error { // takes up the lines that are new in the log
 	tail, err := io.ReadAll(io.NewSectionReader(s.log, s.end, 1<<62))
-	if err != nil || len(tail) == 0 || s.poison != nil {
+	if err = cmp.Or(s.poison, err); err != nil || len(tail) == 0 {
 		return err
 	}
 	for line := range bytes.Lines(tail[:bytes.LastIndexByte(tail, '\n')+1]) { // behind it, half a line of a writer that died
@@ -121,51 +113,59 @@ func (s *logStore) catchUp() error { // takes up the lines that are new in the l
 		s.items[string(r.Key)] = r
 	}
 	s.poison = cmp.Or(s.log.Truncate(s.end), s.log.Sync()) // the writer may have died before it could
+	return s.poison
+}
+
+func frame(body []byte) []byte { return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(body), body) }
+
+func when(refused bool, err error) error {
+	if refused {
+		return err
+	}
 	return nil
 }
 
 func (s *logStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
-	now, err := s.do(ctx, store.CheckAppend(journal, entries), "j"+journal, func(now record) (*record, error) {
+	now, err := s.do(ctx, store.CheckAppend(journal, entries), "j"+journal, &record{Keep: int(after), Data: entries}, func(now record) error {
 		last := uint64(len(now.Data))
-		err := cmp.Or(when(now.Gone, store.WasDropped(journal)), when(last != after, store.NotAtEnd(journal, after, last)))
-		return &record{Keep: len(now.Data), Data: entries}, err
+		return cmp.Or(when(now.Gone, store.WasDropped(journal)), when(last != after, store.NotAtEnd(journal, after, last)))
 	})
 	return uint64(len(now.Data)), err
 }
 
 func (s *logStore) Drop(ctx context.Context, journal string) error {
-	_, err := s.do(ctx, store.CheckName("journal", journal), "j"+journal, func(record) (*record, error) { return &record{Gone: true}, nil })
+	_, err := s.do(ctx, store.CheckName("journal", journal), "j"+journal, &record{Gone: true}, func(record) error { return nil })
 	return err
 }
 
 func (s *logStore) Get(ctx context.Context, key string) (store.Cell, error) {
-	now, err := s.do(ctx, store.CheckName("cell", key), "c"+key, look)
-	if err = cmp.Or(err, when(now.version == "", store.NoCell(key))); err != nil {
+	now, err := s.do(ctx, store.CheckName("cell", key), "c"+key, nil, func(now record) error { return when(now.version == "", store.NoCell(key)) })
+	if err != nil {
 		return store.Cell{}, err
 	}
 	return now.cell(), nil
 }
 
 func (s *logStore) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	now, err := s.do(ctx, store.CheckPut(key, value), "c"+key, func(now record) (*record, error) {
-		return &record{Data: [][]byte{value}}, when(now.version != prev, store.NotVersion(key, prev, now.version))
+	now, err := s.do(ctx, store.CheckPut(key, value), "c"+key, &record{Data: [][]byte{value}}, func(now record) error {
+		return when(now.version != prev, store.NotVersion(key, prev, now.version))
 	})
 	return now.version, err
 }
 
 func (s *logStore) Delete(ctx context.Context, key string, prev store.Version) error {
-	_, err := s.do(ctx, store.CheckDelete(key, prev), "c"+key, func(now record) (*record, error) {
-		return &record{Gone: true}, when(now.version != prev, store.NotVersion(key, prev, now.version))
+	_, err := s.do(ctx, store.CheckDelete(key, prev), "c"+key, &record{Gone: true}, func(now record) error {
+		return when(now.version != prev, store.NotVersion(key, prev, now.version))
 	})
 	return err
 }
 
 func (s *logStore) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		now, err := s.do(ctx, store.CheckName("journal", journal), "j"+journal, look)
+		now, err := s.do(ctx, store.CheckName("journal", journal), "j"+journal, nil, func(now record) error { return when(now.Gone, store.WasDropped(journal)) })
 		for i := after; i < uint64(len(now.Data)) && yield(store.Entry{Seq: i + 1, Data: bytes.Clone(now.Data[i])}, nil); i++ {
 		}
-		if err = cmp.Or(err, when(now.Gone, store.WasDropped(journal))); err != nil {
+		if err != nil {
 			yield(store.Entry{}, err)
 		}
 	}
@@ -182,13 +182,13 @@ func (s *logStore) List(ctx context.Context, prefix, after string) iter.Seq2[sto
 func list[T any](ctx context.Context, s *logStore, prefix, after string, as func(record) T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var found []T
-		_, err := s.do(ctx, nil, "", func(record) (*record, error) { // now, when the loop begins
+		_, err := s.do(ctx, nil, "", nil, func(record) error { // now, when the loop begins
 			for _, key := range slices.Sorted(maps.Keys(s.items)) {
 				if key > after && strings.HasPrefix(key, prefix) && !s.items[key].Gone {
 					found = append(found, as(s.items[key]))
 				}
 			}
-			return nil, nil
+			return nil
 		})
 		for i := 0; i < len(found) && yield(found[i], nil); i++ {
 		}

@@ -139,7 +139,7 @@ func run(ctx context.Context, dir string, rounds, one, many int) error {
 }
 
 func print(all []subject, results []result, rounds, one, many int) {
-	fmt.Printf("Stores on %s/%s, %d CPUs, Go %s: entries of %d bytes; medians of %d rounds of %d appends by 1 writer, %d by 64.\n\n",
+	fmt.Printf("Stores on %s/%s, %d CPUs, Go %s: entries of %d bytes; medians of %d rounds of %d appends by 1 writer, %d by 64, after a warm-up.\n\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), entrySize, rounds, one, many)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\t1 writer/s\tp50\tp99\tof raw\t64 writers/s\tp50\tp99\tof own 1\tof log\tbytes/append\tread/s\t")

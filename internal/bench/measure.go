@@ -62,9 +62,10 @@ func (r *result) measure(ctx context.Context, s subject, parent string, one, man
 	}
 	defer t.close()
 
-	// A few appends first: files are created and caches filled.
+	// Some appends first: files are created and grown to the length at which
+	// they are used again, caches filled. What is measured is the steady state.
 	data := entry()
-	const warm = 50
+	const warm = 1500
 	for n := range uint64(warm) {
 		if err := t.append(ctx, 0, n, data); err != nil {
 			return err

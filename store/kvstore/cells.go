@@ -1,6 +1,7 @@
 package kvstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -101,26 +102,33 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		if len(prefix) > store.MaxName {
 			return // no name is that long
 		}
+		var bad error // told behind all that is well
 		for inner, err := range s.kv.List(ctx, cellTag+common(prefix), behind(cellTag, prefix, after)) {
 			if err != nil {
 				err = fmt.Errorf("kvstore: list cells behind %q: %w", after, err)
 			} else {
 				err = s.usable(ctx)
 			}
-			var key string
-			if err == nil {
-				key, err = decode(cellTag, inner.Key)
+			if err != nil {
+				yield(store.Cell{}, err)
+				return
 			}
+			key, err := decode(cellTag, inner.Key)
 			if err == nil && !strings.HasPrefix(key, prefix) {
-				return // in order, so the first that is past the prefix ends it
+				break // in order, so the first that is past the prefix ends it
 			}
 			var cell store.Cell
 			if err == nil {
 				cell, err = openCell(key, inner)
 			}
-			if !yield(cell, err) || err != nil {
+			if err != nil {
+				bad = cmp.Or(bad, err)
+			} else if !yield(cell, nil) {
 				return
 			}
+		}
+		if bad != nil {
+			yield(store.Cell{}, bad)
 		}
 	}
 }

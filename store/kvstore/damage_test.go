@@ -203,6 +203,28 @@ func TestJournalsWithADamagedHead(t *testing.T) {
 	}
 }
 
+// Damage does not hide other cells from those who list them: it is told behind
+// them.
+func TestListWithADamagedCell(t *testing.T) {
+	for _, key := range []string{"c-edkm6qo", "c-0"} { // the first of two, and one that is foreign
+		e := filled(t)
+		e.cells[key] = store.Cell{Key: key, Value: []byte("garbage"), Version: "1"}
+		var keys []string
+		var last error
+		for cell, err := range kvstore.New(e, kvstore.Options{}).List(t.Context(), "", "") {
+			if last != nil {
+				t.Errorf("%s: List goes on behind its error", key)
+			}
+			if last = err; err == nil {
+				keys = append(keys, cell.Key)
+			}
+		}
+		if !slices.Contains(keys, "well") || !errors.Is(last, store.ErrCorrupt) {
+			t.Errorf("with %s damaged List yields %q and then %v, want what is well and then ErrCorrupt", key, keys, last)
+		}
+	}
+}
+
 func TestForeignKeys(t *testing.T) {
 	for _, key := range []string{"c-0", "c-edkm6qv", "c-zebra", "h-"} {
 		e := filled(t)

@@ -1,6 +1,7 @@
 package kvstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,16 +141,18 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 			yield("", err)
 			return
 		}
+		var bad error // told behind all that is well
 		for cell, err := range s.kv.List(ctx, headTag, behind(headTag, "", after)) {
 			if err != nil {
 				err = fmt.Errorf("kvstore: list the journals behind %q: %w", after, err)
 			} else {
 				err = s.usable(ctx)
 			}
-			var name string
-			if err == nil {
-				name, err = decode(headTag, cell.Key)
+			if err != nil {
+				yield("", err)
+				return
 			}
+			name, err := decode(headTag, cell.Key)
 			var h head
 			if err == nil {
 				h, err = decodeHead(cell.Key, cell.Value)
@@ -157,12 +160,14 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 			if _, damaged := errors.AsType[*damage](err); damaged {
 				err = nil
 			}
-			if h.dropped {
-				continue
-			}
-			if !yield(name, err) || err != nil {
+			if err != nil {
+				bad = cmp.Or(bad, err)
+			} else if !h.dropped && !yield(name, nil) {
 				return
 			}
+		}
+		if bad != nil {
+			yield("", bad)
 		}
 	}
 }

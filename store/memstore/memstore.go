@@ -158,12 +158,12 @@ func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq
 			yield(store.Entry{}, err)
 			return
 		}
-		for seq := after + 1; seq <= uint64(len(entries)); seq++ {
+		for i := after; i < uint64(len(entries)); i++ {
 			if err := s.usable(ctx); err != nil {
 				yield(store.Entry{}, err)
 				return
 			}
-			if !yield(store.Entry{Seq: seq, Data: bytes.Clone(entries[seq-1])}, nil) {
+			if !yield(store.Entry{Seq: i + 1, Data: bytes.Clone(entries[i])}, nil) {
 				return
 			}
 		}

@@ -33,6 +33,7 @@ type broken struct {
 	list     func(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error]
 	watch    func(ctx context.Context, prefix string) iter.Seq[struct{}]
 	listen   func(ctx context.Context, topic string) iter.Seq[[]byte]
+	close    func() error
 	class    store.Durability
 	dir      string
 }
@@ -50,7 +51,7 @@ func breakStore(how func(*broken)) Opener {
 		m := memstore.Open(dir)
 		b := &broken{
 			Store: m, dir: dir, read: m.Read, journals: m.Journals, drop: m.Drop, get: m.Get, put: m.Put,
-			delete: m.Delete, list: m.List, watch: m.Watch, listen: m.Listen,
+			delete: m.Delete, list: m.List, watch: m.Watch, listen: m.Listen, close: m.Close,
 			append: func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
 				return m.Append(ctx, journal, after, entries...)
 			},
@@ -88,6 +89,7 @@ func (b *broken) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 func (b *broken) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
 	return b.listen(ctx, topic)
 }
+func (b *broken) Close() error                 { return b.close() }
 func (b *broken) Durability() store.Durability { return b.class }
 
 // end returns the last sequence of a journal.
@@ -193,7 +195,7 @@ var breaks = map[string]func(*broken){
 		kept := map[string]map[uint64][]byte{}
 		b.append = func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
 			last, err := b.Store.Append(ctx, journal, after, entries...)
-			if err == nil {
+			if err == nil && len(entries) == 1 {
 				mu.Lock()
 				defer mu.Unlock()
 				if kept[journal] == nil {
@@ -244,7 +246,7 @@ var breaks = map[string]func(*broken){
 	},
 	"read/from-anywhere": func(b *broken) { // finds nothing beyond the end, and complains
 		b.read = func(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-			if after > b.end(journal) {
+			if after > b.end(journal) && endsWith(b.Store.Read(ctx, journal, 0)) == nil {
 				return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, store.ErrNotFound) }
 			}
 			return b.Store.Read(ctx, journal, after)
@@ -269,6 +271,21 @@ var breaks = map[string]func(*broken){
 					if journal == "j" && e.Seq > until || !yield(e, err) {
 						return
 					}
+				}
+			}
+		}
+	},
+	"read/begins-with-the-loop": func(b *broken) { // asks the engine when it is called
+		b.read = func(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+			entries, err := store.ReadAll(ctx, b.Store, journal, after)
+			return func(yield func(store.Entry, error) bool) {
+				for _, e := range entries {
+					if !yield(store.Entry{Seq: e.Seq, Data: bytes.Clone(e.Data)}, nil) {
+						return
+					}
+				}
+				if err != nil {
+					yield(store.Entry{}, err)
 				}
 			}
 		}
@@ -319,12 +336,44 @@ var breaks = map[string]func(*broken){
 	"read/cancelled-says-so": func(b *broken) { // ends without a word
 		b.read = func(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 			return func(yield func(store.Entry, error) bool) {
+				n := 0
 				for e, err := range b.Store.Read(ctx, journal, after) {
-					if errors.Is(err, context.Canceled) || !yield(e, err) {
+					if n++; n == 1 && errors.Is(err, context.Canceled) || !yield(e, err) {
 						return
 					}
 				}
 			}
+		}
+	},
+	"read/cancelled-midway-says-so": func(b *broken) { // does not ask why there are no more rows
+		b.list = func(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+			return unlessBegun(b.Store.List(ctx, prefix, after), context.Canceled)
+		}
+	},
+	"read/closed-midway-says-so": func(b *broken) { // the same, of a connection that was closed
+		b.read = func(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+			return unlessBegun(b.Store.Read(ctx, journal, after), store.ErrClosed)
+		}
+	},
+	"drop/beats-appends": func(b *broken) { // looks for a tombstone, then writes
+		back := shared(b, &sync.Map{})
+		b.append = func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
+			if err := endsWith(b.Store.Read(ctx, journal, after)); err != nil {
+				return b.Store.Append(ctx, journal, after, entries...)
+			}
+			time.Sleep(50 * time.Microsecond)
+			last, err := b.Store.Append(ctx, journal, after, entries...)
+			if errors.Is(err, store.ErrDropped) {
+				back.Store(journal, true)
+				return after + uint64(len(entries)), nil
+			}
+			return last, err
+		}
+		b.read = func(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+			if _, ok := back.Load(journal); ok {
+				return func(func(store.Entry, error) bool) {}
+			}
+			return b.Store.Read(ctx, journal, after)
 		}
 	},
 	"drop/for-ever": func(b *broken) { // forgets when another handle asks
@@ -335,7 +384,7 @@ var breaks = map[string]func(*broken){
 		}
 		b.append = func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
 			last, err := b.Store.Append(ctx, journal, after, entries...)
-			if _, known := mine.Load(journal); errors.Is(err, store.ErrDropped) && !known && after == 0 {
+			if _, known := mine.Load(journal); errors.Is(err, store.ErrDropped) && !known && after == 0 && journal == "gone" {
 				return 1, nil
 			}
 			return last, err
@@ -361,7 +410,7 @@ var breaks = map[string]func(*broken){
 		b.journals = func(ctx context.Context, after string) iter.Seq2[string, error] {
 			mu.Lock()
 			defer mu.Unlock()
-			if len(dropped) != 1 || !dropped["b"] {
+			if !dropped["b"] {
 				return b.Store.Journals(ctx, after)
 			}
 			return func(yield func(string, error) bool) {
@@ -387,9 +436,16 @@ var breaks = map[string]func(*broken){
 			return cell, err
 		}
 	},
+	"cell/get-tells-the-version": func(b *broken) { // forgets it
+		b.get = func(ctx context.Context, key string) (store.Cell, error) {
+			cell, err := b.Store.Get(ctx, key)
+			cell.Version = ""
+			return cell, err
+		}
+	},
 	"cell/create-once": func(b *broken) { // overwrites
 		b.put = func(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-			if cell, err := b.Store.Get(ctx, key); err == nil && prev == "" {
+			if cell, err := b.Store.Get(ctx, key); err == nil && prev == "" && string(cell.Value) == "first" {
 				prev = cell.Version
 			}
 			return b.Store.Put(ctx, key, value, prev)
@@ -424,13 +480,15 @@ var breaks = map[string]func(*broken){
 	},
 	"cell/delete": func(b *broken) { // does not look at the version
 		b.delete = func(ctx context.Context, key string, prev store.Version) error {
-			if cell, err := b.Store.Get(ctx, key); err == nil && prev != "" {
+			if cell, err := b.Store.Get(ctx, key); err == nil && prev != "" && string(cell.Value) == "2" {
 				prev = cell.Version
 			}
 			return b.Store.Delete(ctx, key, prev)
 		}
 	},
-	"cell/versions-never-repeat": func(b *broken) { breakVersions(b) },
+	"cell/versions-never-repeat": func(b *broken) { // counts from 1, again after a Delete
+		breakVersions(b, func(now int) int { return now + 1 })
+	},
 	"cell/one-winner": func(b *broken) { // checks, then acts
 		b.put = func(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 			cell, err := b.Store.Get(ctx, key)
@@ -590,6 +648,28 @@ var breaks = map[string]func(*broken){
 			return cell, err
 		}
 	},
+	"handles/versions-never-repeat": func(b *broken) { // each handle counts for itself
+		count := 0
+		breakVersions(b, func(now int) int {
+			if count++; count == now {
+				count++
+			}
+			return count
+		})
+	},
+	"handles/closed-amid-calls": func(b *broken) { // Close answers the queue, and does not write it
+		b.append = func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
+			if _, err := b.Store.Get(ctx, "open?"); errors.Is(err, store.ErrClosed) {
+				return 0, err
+			}
+			runtime.Gosched()
+			last, err := b.Store.Append(ctx, journal, after, entries...)
+			if errors.Is(err, store.ErrClosed) {
+				return after + uint64(len(entries)), nil
+			}
+			return last, err
+		}
+	},
 	"handles/reopen": func(b *broken) { b.class = store.Process }, // claims what memory cannot
 	"handles/closed": func(b *broken) { // goes on reading
 		b.get = func(ctx context.Context, key string) (store.Cell, error) {
@@ -618,6 +698,46 @@ var breaks = map[string]func(*broken){
 				return b.Store.Watch(ctx, prefix)
 			}
 			return func(yield func(struct{}) bool) { yield(struct{}{}) }
+		}
+	},
+	"watch/wakes-for-each-change": func(b *broken) { // sees what is added only
+		size := func(prefix string) (n int) {
+			ctx := context.Background()
+			for name := range b.Store.Journals(ctx, "") {
+				if strings.HasPrefix(name, prefix) {
+					n += int(b.end(name))
+				}
+			}
+			for range b.Store.List(ctx, prefix, "") {
+				n++
+			}
+			return n
+		}
+		b.watch = func(ctx context.Context, prefix string) iter.Seq[struct{}] {
+			return func(yield func(struct{}) bool) {
+				before := -1
+				for range b.Store.Watch(ctx, prefix) {
+					now := size(prefix)
+					if now > before && !yield(struct{}{}) {
+						return
+					}
+					before = max(before, now)
+				}
+			}
+		}
+	},
+	"watch/wakes-each": func(b *broken) { // one channel for all loops of a handle
+		var loops atomic.Int64
+		b.watch = func(ctx context.Context, prefix string) iter.Seq[struct{}] {
+			return func(yield func(struct{}) bool) {
+				mine, first := loops.Add(1), true
+				for range b.Store.Watch(ctx, prefix) {
+					if (first || loops.Load() == mine) && !yield(struct{}{}) {
+						return
+					}
+					first = false
+				}
+			}
 		}
 	},
 	"watch/ends": func(b *broken) { // stops for nobody

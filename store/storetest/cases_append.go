@@ -71,10 +71,11 @@ var appendCases = []testCase{
 			}
 		}},
 
-	{"append/one-winner", `Of concurrent appends with the same after at most one wins. This is what fences a worker that was taken over.`,
+	{"append/one-winner", `Of concurrent appends with the same after, through whichever handle, at most one wins. This is what fences a worker that was taken over.`,
 		func(k *kit) {
 			const rounds, writers = 20, 8
 			s := k.open()
+			handles := []store.Store{s, k.open()}
 			k.append(s, "j", 0, "first")
 			wins := uint64(1)
 			for range rounds {
@@ -82,7 +83,7 @@ var appendCases = []testCase{
 				var wg sync.WaitGroup
 				for w := range writers {
 					wg.Go(func() {
-						switch _, err := s.Append(k.ctx, "j", wins, []byte("writer "+strconv.Itoa(w))); {
+						switch _, err := handles[w%2].Append(k.ctx, "j", wins, []byte("writer "+strconv.Itoa(w))); {
 						case err == nil:
 							won.Add(1)
 						case !errors.Is(err, store.ErrConflict):
@@ -211,7 +212,7 @@ var appendCases = []testCase{
 			}
 		}},
 
-	{"append/cancelled-leaves-no-half", `A cancelled context leaves all of an append or nothing of it.`,
+	{"append/cancelled-leaves-no-half", `A cancelled context leaves all of an append or nothing of it, and the bytes are those that were given, even if the caller uses its slices again once the call is back.`,
 		func(k *kit) {
 			const tries, size = 40, 6
 			s := k.open()
@@ -235,12 +236,20 @@ var appendCases = []testCase{
 				}
 				cancel()
 				err := <-done
-				got := len(k.read(s, journal))
-				if got != 0 && got != size {
-					k.Fatalf("a cancelled append of %d entries left %d", size, got)
+				for _, e := range batch {
+					copy(e, "X")
 				}
-				if err == nil && got == 0 {
+				got := k.read(s, journal)
+				if len(got) != 0 && len(got) != size {
+					k.Fatalf("a cancelled append of %d entries left %d", size, len(got))
+				}
+				if err == nil && len(got) == 0 {
 					k.Fatal("a cancelled append answered success and wrote nothing")
+				}
+				for i, e := range got {
+					if e != strconv.Itoa(i) {
+						k.Fatalf("a cancelled append left the entry %q, want %q as it was given", e, strconv.Itoa(i))
+					}
 				}
 			}
 		}},

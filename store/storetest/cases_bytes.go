@@ -20,7 +20,7 @@ func oddBytes() [][]byte {
 	for i := range random {
 		random[i] = byte(rand.Uint32())
 	}
-	odd := [][]byte{{}, {0}, {0, 0}, {'\n'}, {'\r', '\n'}, []byte("trailing\x00"), []byte("trailing\n"), {0xff}, {0xc3, 0x28}, []byte("\xed\xa0\x80"), all, random}
+	odd := [][]byte{nil, {}, {0}, {0, 0}, {'\n'}, {'\r', '\n'}, []byte("trailing\x00"), []byte("trailing\n"), {0xff}, {0xc3, 0x28}, []byte("\xed\xa0\x80"), all, random}
 	for _, text := range []string{`{"a":1}`, ` {"a" : 1}`, "{\"a\":1}\n", `{"a":9007199254740993,"a":1e400}`, `"<>&\u2028"`, "\"\u2028\"", `null`, `"`, `{`, "\ufeff{}", `'; DROP TABLE entries; --`} {
 		odd = append(odd, []byte(text))
 	}
@@ -58,7 +58,9 @@ var byteCases = []testCase{
 			s := k.open()
 			odd := oddBytes()
 			for i, value := range odd {
-				k.put(s, fmt.Sprintf("c%02d", i), string(value), "")
+				if err := sure(func() error { _, err := s.Put(k.ctx, fmt.Sprintf("c%02d", i), value, ""); return err }); err != nil {
+					k.Fatalf("Put of %.40q: %v", value, err)
+				}
 			}
 			i := 0
 			for cell, err := range s.List(k.ctx, "c", "") {
@@ -114,6 +116,9 @@ var byteCases = []testCase{
 				k.want(err, store.ErrTooLarge, "Append of %s", name)
 			}
 			k.holds(s, "over")
+			if names := k.names(s, "n"); len(names) != 0 {
+				k.Errorf("a refused append created a journal: Journals yields %q", names)
+			}
 		}},
 
 	{"limits/values", `A value of MaxEntry bytes passes and drivers take Slack more; what is larger is ErrTooLarge and writes nothing.`,
@@ -175,11 +180,11 @@ var nameCases = []testCase{
 				}
 				k.Fatalf("Journals yields %d names, want %d, in order", len(got), len(names))
 			}
-			if err := s.Drop(k.ctx, names[3]); err != nil {
+			if err := s.Drop(k.ctx, "a"); err != nil {
 				k.Fatal(err)
 			}
-			for i, name := range names {
-				if i != 3 {
+			for _, name := range names {
+				if name != "a" { // which others begin with
 					k.holds(s, name, of(name))
 				}
 			}
@@ -189,8 +194,9 @@ var nameCases = []testCase{
 		func(k *kit) {
 			s := k.open()
 			names := oddNames()
+			versions := map[string]store.Version{}
 			for _, name := range names {
-				k.put(s, name, of(name), "")
+				versions[name] = k.put(s, name, of(name), "")
 			}
 			for _, name := range names {
 				if got := k.value(s, name); got != of(name) {
@@ -201,6 +207,12 @@ var nameCases = []testCase{
 			if got := k.keys(s, "", ""); !slices.Equal(got, names) {
 				k.Fatalf("List yields %d keys, want %d, in order: %.20q", len(got), len(names), got)
 			}
+			k.delete(s, "a", versions["a"]) // which others begin with
+			for _, name := range names {
+				if name != "a" && k.value(s, name) != of(name) {
+					k.Errorf("deleting a changed the cell %.40q", name)
+				}
+			}
 		}},
 
 	{"names/apart", `A journal and a cell of the same name have nothing to do with each other.`,
@@ -208,6 +220,9 @@ var nameCases = []testCase{
 			s := k.open()
 			for _, name := range []string{"n", "x/y"} {
 				k.put(s, name, "cell", "")
+				if got := k.names(s, ""); len(got) != 0 {
+					k.Errorf("Journals yields %q where there are cells only", got)
+				}
 				k.append(s, name, 0, "journal")
 				k.holds(s, name, "journal")
 				if err := s.Drop(k.ctx, name); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,24 @@ var cellCases = []testCase{
 			s := k.open()
 			_, err := s.Get(k.ctx, "never")
 			k.want(err, store.ErrNotFound, "Get of a cell that was never written")
+		}},
+
+	{"cell/get-tells-the-version", `Get tells the version that the last Put returned, and whoever got it may write and delete with it.`,
+		func(k *kit) {
+			s := k.open()
+			get := func() store.Version {
+				cell, err := s.Get(k.ctx, "told")
+				if err != nil {
+					k.Fatalf("Get: %v", err)
+				}
+				return cell.Version
+			}
+			put := k.put(s, "told", "1", "")
+			if got := get(); got != put {
+				k.Fatalf("Get tells version %q, want %q, which Put returned", got, put)
+			}
+			k.put(s, "told", "2", get())
+			k.delete(s, "told", get())
 		}},
 
 	{"cell/create-once", `Put with no previous version creates, and only that: of two creators one learns that it is the second.`,
@@ -92,10 +111,11 @@ var cellCases = []testCase{
 			}
 		}},
 
-	{"cell/one-winner", `Of concurrent writes over the same version at most one wins, and the cell holds what the winner wrote.`,
+	{"cell/one-winner", `Of concurrent writes over the same version, through whichever handle, at most one wins, be it a change, a Delete or the creation, and the cell holds what the winner wrote.`,
 		func(k *kit) {
-			const rounds, writers = 20, 8
+			const rounds, writers = 40, 8
 			s := k.open()
+			handles := []store.Store{s, k.open()}
 			version := k.put(s, "c", "start", "")
 			won := 0
 			for round := range rounds {
@@ -107,14 +127,20 @@ var cellCases = []testCase{
 				for w := range writers {
 					wg.Go(func() {
 						mine := fmt.Sprintf("round %d writer %d", round, w)
-						v, err := s.Put(k.ctx, "c", []byte(mine), version)
+						var v store.Version
+						var err error
+						if w%4 > 1 && version != "" && round%2 == 0 {
+							mine, err = "", handles[w%2].Delete(k.ctx, "c", version)
+						} else {
+							v, err = handles[w%2].Put(k.ctx, "c", []byte(mine), version)
+						}
 						if err == nil {
 							wins.Add(1)
 							mu.Lock()
 							next, value = v, mine
 							mu.Unlock()
 						} else if !errors.Is(err, store.ErrConflict) {
-							k.Errorf("Put: %v", err)
+							k.Errorf("a write over version %q: %v", version, err)
 						}
 					})
 				}
@@ -123,7 +149,10 @@ var cellCases = []testCase{
 				case 0:
 				case 1:
 					won++
-					if got := k.value(s, "c"); got != value {
+					if value == "" {
+						_, err := s.Get(k.ctx, "c")
+						k.want(err, store.ErrNotFound, "Get after a Delete won")
+					} else if got := k.value(s, "c"); got != value {
 						k.Fatalf("the cell holds %q after %q won", got, value)
 					}
 				default:
@@ -162,7 +191,7 @@ var cellCases = []testCase{
 }
 
 var listCases = []testCase{
-	{"list/ordered", `List yields exactly the keys with the prefix that are behind after, ordered bytewise, with their values and versions. No character of a prefix is special.`,
+	{"list/ordered", `List yields exactly the keys with the prefix that are behind after, ordered bytewise, with their values and versions. No character of a prefix is special, and no bound is too long.`,
 		func(k *kit) {
 			s := k.open()
 			keys := []string{"a", "a/", "a/1", "a/10", "a/2", "a/B", "a/_", "a/b", "a/é", "a/\xff", "a/\xff\xff", "a0", "aa", "b", "p%", "p%x", "p_", "p_x", "pax", "p*", "p*x", "p?x", "\x00", "\x00\x01", "\xff", "\xff\xff"}
@@ -183,9 +212,10 @@ var listCases = []testCase{
 					k.Fatalf("List(%q, after %q) yields %q, want %q", prefix, after, got, want)
 				}
 			}
-			for _, prefix := range []string{"", "a", "a/", "a/1", "p_", "p%", "p*", "\x00", "\xff", "a/\xff", "zz", "_", "%"} {
+			long := strings.Repeat("a", 3*store.MaxName)
+			for _, prefix := range []string{"", "a", "a/", "a/1", "p_", "p%", "p*", "\x00", "\xff", "a/\xff", "zz", "_", "%", long} {
 				check(prefix, "")
-				for _, after := range []string{"a", "a/", "a/1", "a/5", "a/\xff", "p", "p_", "\x00", "\xff", "\xff\xff\xff"} {
+				for _, after := range []string{"a", "a/", "a/1", "a/5", "a/\xff", "p", "p_", "\x00", "\xff", "\xff\xff\xff", long, strings.Repeat("\xff", 3*store.MaxName)} {
 					check(prefix, after)
 				}
 			}
@@ -196,7 +226,7 @@ var listCases = []testCase{
 			}
 		}},
 
-	{"list/exactly-once", `A cell that is not written during a List is yielded exactly once, whatever happens to others: a worker that walks its due cells misses none.`,
+	{"list/exactly-once", `A cell that is not written during a List is yielded exactly once, whatever happens to others: a worker that walks its due cells misses none. The order holds for all, so none comes twice.`,
 		func(k *kit) {
 			const stable = 300
 			s := k.open()
@@ -209,17 +239,25 @@ var listCases = []testCase{
 				}
 			}
 			seen := map[string]int{}
-			steps := 0
+			steps, before := 0, ""
 			for cell, err := range s.List(k.ctx, "k/", "") {
 				if err != nil {
 					k.Fatalf("List: %v", err)
 				}
+				if cell.Key <= before {
+					k.Fatalf("List yields %q behind %q", cell.Key, before)
+				}
+				before = cell.Key
 				seen[cell.Key]++
 				if steps++; steps%5 == 0 && steps < stable {
 					// Before and behind the place where the loop is.
 					k.put(s, "k/"+strconv.Itoa(steps/100)+"00-new-"+strconv.Itoa(steps), "new", "")
 					k.put(s, "k/299-new-"+strconv.Itoa(steps), "new", "")
 					for key, version := range moving {
+						if steps%2 == 0 {
+							moving[key] = k.put(s, key, "moved", version)
+							break
+						}
 						k.delete(s, key, version)
 						delete(moving, key)
 						break
@@ -244,7 +282,7 @@ var listCases = []testCase{
 			if got := k.names(s, ""); !slices.Equal(got, names) {
 				k.Fatalf("Journals yields %q, want %q", got, names)
 			}
-			for _, after := range append(slices.Clone(names), "a1", "\x01", "\xff\xff") {
+			for _, after := range append(slices.Clone(names), "a1", "\x01", "\xff\xff", strings.Repeat("a", 3*store.MaxName)) {
 				want := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n <= after })
 				if got := k.names(s, after); !slices.Equal(got, want) {
 					k.Fatalf("Journals behind %q yields %q, want %q", after, got, want)
@@ -263,11 +301,15 @@ var listCases = []testCase{
 				k.append(s, fmt.Sprintf("j/%03d-moving", i*7), 0, "x")
 			}
 			seen := map[string]int{}
-			steps := 0
+			steps, before := 0, ""
 			for name, err := range s.Journals(k.ctx, "") {
 				if err != nil {
 					k.Fatalf("Journals: %v", err)
 				}
+				if name <= before {
+					k.Fatalf("Journals yields %q behind %q", name, before)
+				}
+				before = name
 				seen[name]++
 				if steps++; steps%5 == 0 && steps < stable {
 					k.append(s, fmt.Sprintf("j/%03d-new-%d", (steps*37)%stable, steps), 0, "x")

@@ -1,9 +1,10 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure/store"
@@ -13,7 +14,18 @@ var handleCases = []testCase{
 	{"handles/see-each-other", `Handles on one store see each other's writes at once, and compare and swap against them.`,
 		func(k *kit) {
 			a, b := k.open(), k.open()
+			lists := func(names, keys []string) {
+				k.Helper()
+				if got := k.names(b, ""); !slices.Equal(got, names) {
+					k.Fatalf("Journals of the second handle yields %q, want %q", got, names)
+				}
+				if got := k.keys(b, "", ""); !slices.Equal(got, keys) {
+					k.Fatalf("List of the second handle yields %q, want %q", got, keys)
+				}
+			}
+			lists(nil, nil)
 			k.append(a, "j", 0, "from a")
+			lists([]string{"j"}, nil)
 			k.holds(b, "j", "from a")
 			k.append(b, "j", 1, "from b")
 			_, err := a.Append(k.ctx, "j", 1, []byte("stale"))
@@ -21,6 +33,7 @@ var handleCases = []testCase{
 			k.holds(a, "j", "from a", "from b")
 
 			v1 := k.put(a, "c", "1", "")
+			lists([]string{"j"}, []string{"c"})
 			if got := k.value(b, "c"); got != "1" {
 				k.Fatalf("the second handle gets %q, want what the first wrote", got)
 			}
@@ -39,6 +52,22 @@ var handleCases = []testCase{
 			k.holds(b, "j", "from a", "from b", "b goes on")
 		}},
 
+	{"handles/versions-never-repeat", `A version names one write of a cell, whichever handle made it: one that another handle gives again lets a slow writer overwrite what he never saw.`,
+		func(k *kit) {
+			handles := []store.Store{k.open(), k.open()}
+			seen := map[store.Version]bool{}
+			prev := store.Version("")
+			for turn := range 4 {
+				for range 3 {
+					prev = k.put(handles[turn%2], "c", "same value", prev)
+					if seen[prev] {
+						k.Fatalf("write %d of the cell got version %q, which an earlier one had", len(seen)+1, prev)
+					}
+					seen[prev] = true
+				}
+			}
+		}},
+
 	{"handles/reopen", `What was acknowledged is there when the store is opened again, if it claims to survive its process; dropped stays dropped and versions go on.`,
 		func(k *kit) {
 			s := k.open()
@@ -47,8 +76,10 @@ var handleCases = []testCase{
 			k.append(s, "j", 0, "one", "two")
 			k.append(s, "j", 2, "three")
 			k.append(s, "gone", 0, "x")
-			if err := s.Drop(k.ctx, "gone"); err != nil {
-				k.Fatal(err)
+			for _, name := range []string{"gone", "never"} {
+				if err := s.Drop(k.ctx, name); err != nil {
+					k.Fatal(err)
+				}
 			}
 			v1 := k.put(s, "c", "1", "")
 			v2 := k.put(s, "c", "2", v1)
@@ -65,8 +96,17 @@ var handleCases = []testCase{
 			_, err := s.Append(k.ctx, "j", 2, []byte("stale"))
 			k.want(err, store.ErrConflict, "stale Append after reopening")
 			k.append(s, "j", 3, "four")
-			_, err = s.Append(k.ctx, "gone", 0, []byte("x"))
-			k.want(err, store.ErrDropped, "Append to a dropped journal after reopening")
+			for _, name := range []string{"gone", "never"} {
+				k.want(k.readErr(s, name), store.ErrDropped, "Read of a dropped journal after reopening")
+				_, err = s.Append(k.ctx, name, 0, []byte("x"))
+				k.want(err, store.ErrDropped, "Append to a dropped journal after reopening")
+			}
+			if got := k.names(s, ""); !slices.Equal(got, []string{"j"}) {
+				k.Errorf("Journals yields %q after reopening, want [j]", got)
+			}
+			if got := k.keys(s, "", ""); !slices.Equal(got, []string{"c"}) {
+				k.Errorf("List yields %q after reopening, want [c]", got)
+			}
 			if got := k.value(s, "c"); got != "2" {
 				k.Fatalf("the cell holds %q after reopening, want 2", got)
 			}
@@ -108,164 +148,56 @@ var handleCases = []testCase{
 			}
 			k.want(err, store.ErrClosed, "List")
 		}},
-}
 
-// patience bounds the wait for a wake-up. It is far above what any store
-// needs, so that only one that never comes fails.
-var patience = 30 * time.Second
-
-var watchCases = []testCase{
-	{"watch/wakes", `Watch yields at once and after each change, also one by another handle; changes may be coalesced, but the last is never lost: a sleeper would sleep for ever.`,
+	{"handles/closed-amid-calls", `Calls under way when a handle is closed finish or fail, and none hangs. What was acknowledged is there, and what was answered with ErrClosed is not.`,
 		func(k *kit) {
-			s, writer := k.open(), k.open()
-			rounds := 30
-			if _, ok := store.As[store.Watcher](s); !ok {
-				rounds = 3 // each is a poll
-			}
-			ctx, cancel := context.WithTimeout(k.ctx, patience)
-			defer cancel()
-			// The writer appends the next entry, and writes the next cell,
-			// only when the watcher has seen the last.
-			saw := make(chan uint64)
-			done := make(chan error, 1)
-			go func() {
-				for n := uint64(0); n < uint64(rounds); n++ {
-					select {
-					case <-ctx.Done():
-						done <- ctx.Err()
-						return
-					case got := <-saw:
-						if got != n {
-							done <- fmt.Errorf("the watcher saw entry %d, want %d", got, n)
-							return
+			const rounds, writers, most = 5, 8, 200
+			keeper := k.open()
+			for round := range rounds {
+				s := k.open()
+				journal := func(w int) string { return fmt.Sprintf("j-%d-%d", round, w) }
+				var acked [writers]uint64
+				var ends [writers]error
+				var begun, over sync.WaitGroup
+				begun.Add(writers)
+				for w := range writers {
+					over.Go(func() {
+						for first := true; acked[w] < most; {
+							last, err := s.Append(k.ctx, journal(w), acked[w], []byte("x"))
+							if err == nil {
+								acked[w] = last
+							}
+							if first {
+								first = false
+								begun.Done()
+							}
+							if err != nil && !errors.Is(err, store.ErrConflict) {
+								ends[w] = err
+								return
+							}
 						}
-					}
-					if _, err := store.AppendOnce(k.ctx, writer, "j", n, []byte("x")); err != nil {
-						done <- err
-						return
-					}
+					})
 				}
-				done <- nil
-			}()
-			var seen uint64
-			first := true
-			for range store.Watch(ctx, s, "j") {
-				before := seen
-				for e, err := range s.Read(k.ctx, "j", seen) {
-					if err != nil {
-						k.Fatalf("Read: %v", err)
-					}
-					seen = e.Seq
+				begun.Wait()
+				if err := s.Close(); err != nil {
+					k.Fatalf("Close amid appends: %v", err)
 				}
-				if seen == uint64(rounds) {
-					break
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					over.Wait()
+				}()
+				select {
+				case <-done:
+				case <-time.After(patience):
+					k.Fatalf("an append has not returned %v after Close", patience)
 				}
-				if first || seen > before {
-					first = false
-					select {
-					case saw <- seen:
-					case err := <-done:
-						k.Fatal(err)
+				for w := range writers {
+					got := uint64(len(k.read(keeper, journal(w))))
+					if got != acked[w] && (got != acked[w]+1 || errors.Is(ends[w], store.ErrClosed)) {
+						k.Fatalf("a journal has %d entries after %d were acknowledged and one was answered with: %v", got, acked[w], ends[w])
 					}
 				}
 			}
-			if seen != uint64(rounds) {
-				k.Fatalf("no wake-up came within %v after entry %d of %d was appended", patience, seen+1, rounds)
-			}
-			if err := <-done; err != nil {
-				k.Fatal(err)
-			}
-		}},
-
-	{"watch/wakes-for-cells", `Watch yields after a change of a cell too: workers wait for due hints, which are cells.`,
-		func(k *kit) {
-			s, writer := k.open(), k.open()
-			ctx, cancel := context.WithTimeout(k.ctx, patience)
-			defer cancel()
-			put := false
-			for range store.Watch(ctx, s, "due/") {
-				if _, err := s.Get(k.ctx, "due/1"); err == nil {
-					return
-				} else if !errors.Is(err, store.ErrNotFound) {
-					k.Fatal(err)
-				}
-				if !put {
-					put = true
-					k.put(writer, "due/1", "now", "")
-				}
-			}
-			k.Fatalf("no wake-up came within %v after a cell was put", patience)
-		}},
-
-	{"watch/ends", `A loop over Watch ends when its context ends and, where the store watches by itself, when the store is closed; otherwise a server could not stop.`,
-		func(k *kit) {
-			s := k.open()
-			ctx, cancel := context.WithCancel(k.ctx)
-			defer cancel()
-			n := 0
-			for range store.Watch(ctx, s, "") {
-				cancel()
-				if n++; n > 10 {
-					k.Fatal("the loop over Watch goes on after its context ended")
-				}
-			}
-			if _, ok := store.As[store.Watcher](s); !ok {
-				return
-			}
-			ended := make(chan struct{})
-			watching := make(chan struct{})
-			go func() {
-				defer close(ended)
-				once := false
-				for range store.Watch(k.ctx, s, "") {
-					if !once {
-						once = true
-						close(watching)
-					}
-				}
-			}()
-			<-watching
-			if err := s.Close(); err != nil {
-				k.Fatal(err)
-			}
-			select {
-			case <-ended:
-			case <-time.After(patience):
-				k.Fatalf("the loop over Watch goes on %v after Close", patience)
-			}
-		}},
-
-	{"cast/reaches-its-topic", `Where a store carries messages, they reach the listeners of their topic, whole and in order, and no others. They may be lost, so the sender here repeats.`,
-		func(k *kit) {
-			s := k.open()
-			if _, ok := store.As[store.Caster](s); !ok {
-				k.Log("the store carries no messages")
-				return
-			}
-			ctx, cancel := context.WithTimeout(k.ctx, patience)
-			defer cancel()
-			go func() {
-				for n := 0; ctx.Err() == nil; n++ {
-					buf := fmt.Appendf(nil, "other %d", n)
-					_ = store.Cast(ctx, s, "topic/other", buf)
-					buf = fmt.Appendf(buf[:0], "%08d", n)
-					_ = store.Cast(ctx, s, "topic", buf)
-					copy(buf, "reused!!")
-				}
-			}()
-			heard, last := 0, -1
-			for m := range store.Listen(ctx, s, "topic") {
-				var n int
-				if _, err := fmt.Sscanf(string(m), "%08d", &n); err != nil || len(m) < 8 {
-					k.Fatalf("heard %.40q, which was not cast to this topic", m)
-				}
-				if n <= last {
-					k.Fatalf("heard message %d after %d", n, last)
-				}
-				if last, heard = n, heard+1; heard == 20 {
-					return
-				}
-			}
-			k.Fatalf("heard %d of 20 messages within %v", heard, patience)
 		}},
 }

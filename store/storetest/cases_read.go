@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/perdure/perdure/store"
 )
@@ -16,7 +19,7 @@ var readCases = []testCase{
 			k.append(s, "j", 0, "a", "b", "c")
 			k.append(s, "j", 3, "d")
 			all := []string{"a", "b", "c", "d"}
-			for after := range uint64(7) {
+			for _, after := range []uint64{0, 1, 2, 3, 4, 5, 6, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 				entries, err := store.ReadAll(k.ctx, s, "j", after)
 				if err != nil {
 					k.Fatalf("Read behind %d of a journal that ends at 4: %v", after, err)
@@ -65,6 +68,26 @@ var readCases = []testCase{
 						k.Fatalf("Append: %v", err)
 					}
 				default:
+				}
+			}
+		}},
+
+	{"read/begins-with-the-loop", `Read looks when its loop begins, not when it is called, and again for each loop: a follower that keeps the sequence and ranges over it later misses nothing.`,
+		func(k *kit) {
+			s := k.open()
+			k.append(s, "j", 0, "one")
+			entries := s.Read(k.ctx, "j", 0)
+			for want := 2; want <= 3; want++ {
+				k.append(s, "j", uint64(want-1), "more")
+				n := 0
+				for _, err := range entries {
+					if err != nil {
+						k.Fatalf("Read: %v", err)
+					}
+					n++
+				}
+				if n != want {
+					k.Fatalf("a loop over Read yielded %d entries, want the %d that were there when it began", n, want)
 				}
 			}
 		}},
@@ -150,6 +173,76 @@ var readCases = []testCase{
 		}},
 }
 
+// shortCase cuts loops short in their middle, by cut, which gets the handle
+// that is read and what cancels its context.
+func shortCase(cut func(s store.Store, cancel func())) func(*kit) {
+	return func(k *kit) {
+		const size, at = 100, 7
+		keeper := k.open() // keeps a store without durability alive
+		batch := slices.Repeat([]string{"entry"}, store.MaxBatch)
+		for i := range 10 {
+			k.append(keeper, "j", uint64(i*len(batch)), batch...)
+		}
+		for i := range size {
+			k.append(keeper, fmt.Sprintf("j%d", i), 0, "entry")
+			k.put(keeper, fmt.Sprintf("cell %d", i), "v", "")
+		}
+		loops := map[string]func(context.Context, store.Store, func(error) bool){
+			"Read": func(ctx context.Context, s store.Store, next func(error) bool) {
+				s.Read(ctx, "j", 0)(func(_ store.Entry, err error) bool { return next(err) })
+			},
+			"Journals": func(ctx context.Context, s store.Store, next func(error) bool) {
+				s.Journals(ctx, "j0")(func(_ string, err error) bool { return next(err) })
+			},
+			"List": func(ctx context.Context, s store.Store, next func(error) bool) {
+				s.List(ctx, "cell ", "")(func(_ store.Cell, err error) bool { return next(err) })
+			},
+		}
+		for name, loop := range loops {
+			s := k.open()
+			ctx, cancel := context.WithCancel(k.ctx)
+			defer cancel()
+			whole := 0
+			loop(k.ctx, s, func(err error) bool { whole++; return err == nil })
+			n, failed := 0, error(nil)
+			loop(ctx, s, func(err error) bool {
+				if failed != nil {
+					k.Errorf("%s yields more behind the error %v", name, failed)
+					return false
+				}
+				if failed = err; err != nil {
+					return true
+				}
+				if n++; n == at {
+					cut(s, cancel)
+				}
+				return true
+			})
+			if failed == nil && n != whole {
+				k.Errorf("%s was cut short behind %d of %d without an error", name, n, whole)
+			}
+		}
+	}
+}
+
+var shortCases = []testCase{
+	{"read/cancelled-midway-says-so", `A loop whose context is cancelled in its middle goes on to its end or ends with an error, which is the last thing it yields. A driver that does not ask its engine why there are no more rows shows a shorter journal.`,
+		shortCase(func(_ store.Store, cancel func()) { cancel() })},
+
+	{"read/closed-midway-says-so", `So does a loop whose store is closed in its middle.`,
+		shortCase(func(s store.Store, _ func()) {
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				s.Close()
+			}()
+			select { // a Close that waits for the loop may do so
+			case <-closed:
+			case <-time.After(100 * time.Millisecond):
+			}
+		})},
+}
+
 var dropCases = []testCase{
 	{"drop/for-ever", `A dropped name answers ErrDropped for ever, through every handle: an old writer can never reach a new journal of the same name.`,
 		func(k *kit) {
@@ -164,7 +257,10 @@ var dropCases = []testCase{
 					_, err := h.Append(k.ctx, "gone", after, []byte("again"))
 					k.want(err, store.ErrDropped, "handle %d: Append behind %d to a dropped journal", i+1, after)
 				}
-				k.want(k.readErr(h, "gone"), store.ErrDropped, "handle %d: Read of a dropped journal", i+1)
+				for after := range uint64(4) {
+					_, err := store.ReadAll(k.ctx, h, "gone", after)
+					k.want(err, store.ErrDropped, "handle %d: Read behind %d of a dropped journal", i+1, after)
+				}
 				k.holds(h, "stays", "here")
 			}
 		}},
@@ -185,17 +281,69 @@ var dropCases = []testCase{
 			k.want(err, store.ErrDropped, "Append to a journal dropped before it was written")
 		}},
 
-	{"drop/not-listed", `Journals does not yield dropped journals: what is rebuilt from the enumeration must not bring them back.`,
+	{"drop/beats-appends", `A Drop amid appends is for ever too: none of those under way brings the journal back.`,
+		func(k *kit) {
+			const rounds, writers = 12, 4
+			handles := []store.Store{k.open(), k.open()}
+			for round := range rounds {
+				journal := fmt.Sprintf("j%d", round)
+				if round%2 == 0 {
+					k.append(handles[0], journal, 0, "x")
+				}
+				dropped := make(chan struct{})
+				var wg sync.WaitGroup
+				for w := range writers {
+					wg.Go(func() {
+						s, last, late := handles[w%2], uint64(0), false
+						for !late {
+							select {
+							case <-dropped:
+								late = true // the next append began behind the Drop
+							default:
+							}
+							_, err := s.Append(k.ctx, journal, last, []byte("x"))
+							if late && !errors.Is(err, store.ErrDropped) {
+								k.Errorf("an append that began after the Drop = %v, want ErrDropped", err)
+							}
+							for e, err := range s.Read(k.ctx, journal, last) {
+								if err == nil {
+									last = e.Seq
+								}
+							}
+							runtime.Gosched()
+						}
+					})
+				}
+				for range round {
+					runtime.Gosched() // a short, varied while
+				}
+				if err := handles[round%2].Drop(k.ctx, journal); err != nil {
+					k.Errorf("Drop amid appends: %v", err)
+				}
+				close(dropped)
+				wg.Wait()
+				for i, s := range handles {
+					k.want(k.readErr(s, journal), store.ErrDropped, "handle %d: Read after a Drop amid appends", i+1)
+				}
+			}
+			if got := k.names(handles[0], ""); len(got) != 0 {
+				k.Fatalf("Journals yields %q after all were dropped", got)
+			}
+		}},
+
+	{"drop/not-listed", `Journals does not yield dropped journals, nor names that were dropped before they were written: what is rebuilt from the enumeration must not bring them back.`,
 		func(k *kit) {
 			s := k.open()
 			for _, name := range []string{"a", "b", "c"} {
 				k.append(s, name, 0, "x")
 			}
-			if err := s.Drop(k.ctx, "b"); err != nil {
-				k.Fatal(err)
+			for _, name := range []string{"b", "bb"} {
+				if err := s.Drop(k.ctx, name); err != nil {
+					k.Fatal(err)
+				}
 			}
 			if got := k.names(s, ""); !slices.Equal(got, []string{"a", "c"}) {
-				k.Fatalf("Journals yields %q after b was dropped, want [a c]", got)
+				k.Fatalf("Journals yields %q after b and the never written bb were dropped, want [a c]", got)
 			}
 		}},
 }

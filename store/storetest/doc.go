@@ -16,6 +16,8 @@
 //     as a child that writes, kills it at random moments, and checks that what
 //     was acknowledged is there. It wants a test of its own, with nothing
 //     before it that a child should not do.
+//   - [PowerCut] is Kill with a disk that loses power, for stores that claim
+//     to survive that.
 //   - [Poison] is for stores over a disk that a test can make fail.
 //   - [Wraps] is for wrappers: it checks that upgrades reach through them.
 //
@@ -23,7 +25,7 @@
 // with the same one: handles on one folder are handles on one store. A driver
 // for a server derives a database or a prefix from the folder's name.
 //
-// A store that passes has the clauses as far as a test can see them. It cannot
-// see a power failure: the class [store.Power] is a driver's claim, to be
-// backed by the settings it verifies and by tests of its own.
+// A store that passes has the clauses as far as a test can see them. A power
+// failure shows only where a test brings a [Disk] to cut: elsewhere the class
+// [store.Power] is a driver's claim, backed by the settings that it verifies.
 package storetest

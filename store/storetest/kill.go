@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,9 +27,9 @@ type KillOptions struct {
 // Kill checks that a store survives its process. It runs the test binary
 // again as a child that opens the store and writes from several goroutines,
 // kills that child at random moments as kill -9 does, and looks at what it
-// finds: every acknowledged append and put is there byte for byte, sequences
-// are dense, no batch is cut, refused appends left nothing, and nothing is
-// there that no one wrote. Then the next child goes on with the same store.
+// finds: every acknowledged append and put is there byte for byte, what was
+// dropped or deleted stays away, sequences are dense, no batch is cut, refused
+// appends left nothing, and nothing is there that no one wrote. Then the next child goes on with the same store.
 // Some are killed while they still open it, and what some leave behind is
 // recovered by the next child instead of here.
 //
@@ -39,10 +40,30 @@ type KillOptions struct {
 // nothing comes before it that a child should not do too.
 func Kill(t *testing.T, open Opener, o KillOptions) {
 	t.Helper()
-	kill(t, open, o)
+	kill(t, open, nil, o)
 }
 
-func kill(t testing.TB, open Opener, o KillOptions) {
+// Disk is a disk whose power a test can cut, see PowerCut.
+type Disk interface {
+	// Dir is a folder on the disk for the store.
+	Dir() string
+	// Cut stops the process pid where it stands, without ending it, and then
+	// makes the disk forget whatever is not synced. Process and disk must not
+	// see each other fail: in a power failure nobody is told.
+	Cut(pid int) error
+	// Restore brings the disk back, when the process is dead.
+	Restore() error
+}
+
+// PowerCut is Kill for stores that claim store.Power: with each kill, the disk
+// that the store lives on loses power. NewDisk makes the disk; it is not
+// called in the children.
+func PowerCut(t *testing.T, open Opener, newDisk func(testing.TB) Disk, o KillOptions) {
+	t.Helper()
+	kill(t, open, newDisk, o)
+}
+
+func kill(t testing.TB, open Opener, newDisk func(testing.TB) Disk, o KillOptions) {
 	t.Helper()
 	if o.Kills == 0 {
 		o.Kills = 200
@@ -65,7 +86,13 @@ func kill(t testing.TB, open Opener, o KillOptions) {
 	if err != nil {
 		t.Fatalf("storetest: Kill cannot find the test binary to run as its child: %v", err)
 	}
-	k := &killer{TB: t, ctx: t.Context(), open: open, exe: exe, dir: t.TempDir(), end: time.Now().Add(killTime)}
+	k := &killer{TB: t, ctx: t.Context(), open: open, exe: exe, end: time.Now().Add(killTime)}
+	if newDisk == nil {
+		k.dir = t.TempDir()
+	} else {
+		k.disk = newDisk(t)
+		k.dir = k.disk.Dir()
+	}
 	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if end, ok := d.Deadline(); ok {
 			k.end = end.Add(-killMargin)
@@ -119,6 +146,7 @@ type killer struct {
 	open Opener
 	exe  string
 	dir  string
+	disk Disk // nil if its power stays on
 	end  time.Time
 
 	lives   []*life
@@ -163,7 +191,7 @@ func (k *killer) live(acks int, early bool) {
 	born := time.Now()
 	hit := make(chan error, 1)
 	strike := func(after time.Duration) *time.Timer {
-		return time.AfterFunc(after, func() { hit <- cmd.Process.Kill() })
+		return time.AfterFunc(after, func() { hit <- k.strike(cmd.Process) })
 	}
 	limit := time.AfterFunc(min(lifeTime, time.Until(k.end)), func() { cmd.Process.Kill() })
 	defer limit.Stop()
@@ -210,6 +238,11 @@ func (k *killer) live(acks int, early bool) {
 		k.Fatalf("life %d ended by itself after %d acknowledged appends and %v (%v). It must write until it is killed: is it stuck, or does something before Kill in this test fail or end in the child?\n%s%s",
 			l.number, l.acks, time.Since(born).Round(time.Millisecond), cmd.ProcessState, strings.Join(other, ""), stderr.String())
 	}
+	if k.disk != nil {
+		if err := k.disk.Restore(); err != nil {
+			k.Fatalf("after life %d the disk does not come back: %v", l.number, err)
+		}
+	}
 	if l.acks > 0 {
 		k.kills++
 	} else {
@@ -217,6 +250,15 @@ func (k *killer) live(acks int, early bool) {
 	}
 	k.acks += l.acks
 	k.puts += l.puts
+}
+
+// strike kills a child, and cuts the power with it.
+func (k *killer) strike(child *os.Process) error {
+	var err error
+	if k.disk != nil {
+		err = k.disk.Cut(child.Pid)
+	}
+	return errors.Join(err, child.Kill())
 }
 
 // check opens the store and looks at these lives, and at the spanning journal

@@ -31,7 +31,8 @@ type logged struct {
 }
 
 // pack makes a record: its length, and fields with theirs. The first is the
-// name, of a journal if entries follow and of a cell if it begins with a dot.
+// name: of a journal if entries follow and of a dropped one if it begins with a
+// dash, of a cell if it begins with a dot and of a deleted one if nothing follows.
 func pack(name string, fields ...[]byte) []byte {
 	body := binary.AppendUvarint(nil, uint64(len(name)))
 	body = append(body, name...)
@@ -95,6 +96,16 @@ func openLogged(dir, flaw string) (store.Store, error) {
 }
 
 func (l *logged) replay(name string, fields [][]byte) (err error) {
+	if journal, ok := strings.CutPrefix(name, "-"); ok {
+		return l.Store.Drop(context.Background(), journal)
+	}
+	if key, ok := strings.CutPrefix(name, "."); ok && len(fields) == 0 {
+		cell, err := l.Store.Get(context.Background(), key)
+		if err != nil {
+			return nil // it is of the store that forgets cells
+		}
+		return l.Store.Delete(context.Background(), key, cell.Version)
+	}
 	if key, ok := strings.CutPrefix(name, "."); ok {
 		_, err = store.Update(context.Background(), l.Store, key, func(store.Cell) ([]byte, error) { return fields[0], nil })
 		return err
@@ -181,6 +192,26 @@ func (l *logged) Put(ctx context.Context, key string, value []byte, prev store.V
 	return version, l.log("."+key, value)
 }
 
+func (l *logged) Drop(ctx context.Context, journal string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.Store.Drop(ctx, journal)
+	if err != nil || l.flaw == "forgets drops" {
+		return err
+	}
+	return l.log("-" + journal)
+}
+
+func (l *logged) Delete(ctx context.Context, key string, prev store.Version) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.Store.Delete(ctx, key, prev)
+	if err != nil || l.flaw == "forgets deletes" {
+		return err
+	}
+	return l.log("." + key)
+}
+
 func (l *logged) Close() error {
 	if l.flaw == "acknowledges before it writes" {
 		l.mu.Lock()
@@ -197,7 +228,7 @@ func TestKill(t *testing.T) {
 
 func TestKillCatches(t *testing.T) {
 	for flaw, want := range map[string]string{
-		"acknowledges before it writes":   "is gone",
+		"acknowledges before it writes":   "is gone|was acknowledged",
 		"loses one in a hundred":          "is gone|was appended behind",
 		"changes a byte":                  "which no one wrote",
 		"writes twice":                    "for the second time",
@@ -205,12 +236,14 @@ func TestKillCatches(t *testing.T) {
 		"takes any after":                 "both would win|answered that it ends",
 		"writes what it refuses":          "a conflict writes nothing",
 		"forgets cells":                   "want the value that was acknowledged",
+		"forgets drops":                   "its Drop was acknowledged",
+		"forgets deletes":                 "its Delete was acknowledged",
 		"refuses a torn tail":             "does not open",
 		"rewrites its file when it opens": "is gone|was appended behind|was acknowledged",
 	} {
 		t.Run(flaw, func(t *testing.T) {
 			failed, log := record(t, func(tb testing.TB) {
-				kill(tb, func(_ context.Context, dir string) (store.Store, error) { return openLogged(dir, flaw) }, KillOptions{Kills: 100, Acks: 5000})
+				kill(tb, func(_ context.Context, dir string) (store.Store, error) { return openLogged(dir, flaw) }, nil, KillOptions{Kills: 100, Acks: 5000})
 			})
 			if !failed || !regexp.MustCompile(want).MatchString(log) {
 				t.Errorf("Kill failed: %v, want a failure that says %q; it said:\n%s", failed, want, log)
@@ -222,7 +255,7 @@ func TestKillCatches(t *testing.T) {
 func TestKillTwice(t *testing.T) {
 	killing.Store(t.Name(), true)
 	defer killing.Delete(t.Name())
-	failed, log := record(t, func(tb testing.TB) { kill(tb, openMemory, KillOptions{}) })
+	failed, log := record(t, func(tb testing.TB) { kill(tb, openMemory, nil, KillOptions{}) })
 	if !failed || !strings.Contains(log, "give each a subtest of its own") {
 		t.Errorf("a second Kill in a test failed: %v; it said:\n%s", failed, log)
 	}

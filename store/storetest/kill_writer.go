@@ -27,11 +27,18 @@ const (
 	stale     = "stale"    // append to the own journal where it no longer ends
 	toCell    = "cell"     // put the writer's cell, of all lives
 	staleCell = "oldcell"  // put it with a version that it no longer has
+	toDrop    = "drop"     // drop a journal that was written for that
+	toDelete  = "delete"   // delete a cell that was put for that
 	spanning  = "spanning" // the name of the journal of all
 )
 
 func ownJournal(life, writer int) string { return fmt.Sprintf("life-%d-writer-%d", life, writer) }
 func cellKey(writer int) string          { return fmt.Sprintf("cell-%d", writer) }
+
+// doomed is the name of what one call writes and then drops or deletes.
+func doomed(life, writer, call int) string {
+	return fmt.Sprintf("life-%d-writer-%d-doomed-%d", life, writer, call)
+}
 
 // killID says who wrote an entry, in which call, and which of how many.
 type killID struct{ life, writer, call, index, count int }
@@ -114,6 +121,10 @@ func (w *killWriter) write() {
 			w.put(staleCell, w.old)
 		case dice < 26:
 			w.put(toCell, w.version)
+		case dice < 28:
+			w.drop()
+		case dice < 30:
+			w.delete()
 		case dice < 50:
 			w.span()
 		default:
@@ -163,6 +174,28 @@ func (w *killWriter) put(kind string, prev store.Version) {
 	if w.answered(kind, 0, err) {
 		w.old, w.version = w.version, version
 	}
+}
+
+// drop writes a journal and drops it, in one call.
+func (w *killWriter) drop() {
+	w.begin(toDrop, 0, 1)
+	name := doomed(w.life, w.id, w.calls)
+	_, err := w.s.Append(w.ctx, name, 0, []byte("x"))
+	if err == nil {
+		err = w.s.Drop(w.ctx, name)
+	}
+	w.answered(toDrop, 0, err)
+}
+
+// delete puts a cell and deletes it, in one call.
+func (w *killWriter) delete() {
+	w.begin(toDelete, 0, 1)
+	name := doomed(w.life, w.id, w.calls)
+	version, err := w.s.Put(w.ctx, name, []byte("x"), "")
+	if err == nil {
+		err = w.s.Delete(w.ctx, name, version)
+	}
+	w.answered(toDelete, 0, err)
 }
 
 func (w *killWriter) begin(kind string, after uint64, count int) {

@@ -135,8 +135,8 @@ func (u *upgraded) Read(_ context.Context, journal string, after uint64) iter.Se
 		u.mu.Lock()
 		entries := slices.Clone(u.journals[journal])
 		u.mu.Unlock()
-		for seq := after + 1; seq <= uint64(len(entries)); seq++ {
-			if !yield(store.Entry{Seq: seq, Data: entries[seq-1]}, nil) {
+		for i := after; i < uint64(len(entries)); i++ {
+			if !yield(store.Entry{Seq: i + 1, Data: entries[i]}, nil) {
 				return
 			}
 		}

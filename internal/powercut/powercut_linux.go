@@ -1,0 +1,146 @@
+package powercut
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/perdure/perdure/store/storetest"
+)
+
+// size of the disk. It is sparse: only what is written takes space.
+const size = 512 << 20
+
+type disk struct{ image, dir string }
+
+// New returns a disk for the time of a test, or skips the test where none can
+// be had, and says why.
+func New(tb testing.TB) storetest.Disk {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("cutting the power of a disk needs root, to mount one")
+	}
+	dir := tb.TempDir()
+	d := &disk{image: filepath.Join(dir, "image"), dir: filepath.Join(dir, "mount")}
+	if err := errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, size), os.Mkdir(d.dir, 0o700)); err != nil {
+		tb.Fatal(err)
+	}
+	if err := run("mkfs.ext4", "-q", "-F", d.image); err != nil {
+		tb.Skipf("cutting the power of a disk needs mkfs.ext4, to make one: %v", err)
+	}
+	if err := d.mount(); err != nil {
+		tb.Skipf("cutting the power of a disk needs loop devices: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := syscall.Unmount(d.dir, 0); err != nil {
+			tb.Errorf("unmount %s: %v", d.dir, err)
+		}
+	})
+	if err := errors.Join(os.Mkdir(d.Dir(), 0o700), run("sync", "-f", d.dir)); err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+func (d *disk) mount() error { return run("mount", "-o", "loop", d.image, d.dir) }
+
+// Dir implements storetest.Disk.
+func (d *disk) Dir() string { return filepath.Join(d.dir, "store") }
+
+// Cut implements storetest.Disk. The process stands still before the file
+// system goes down, since that takes a moment: a sync in that moment can
+// answer success for what is lost, as no disk without power does.
+func (d *disk) Cut(pid int) error {
+	if err := stop(pid); err != nil {
+		return err
+	}
+	return d.shutdown()
+}
+
+// stop stops a process and waits until all its threads stand still.
+func stop(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("powercut: stop process %d: %w", pid, err)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
+		if still, err := stopped(pid); still || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("powercut: process %d does not stop", pid)
+}
+
+func stopped(pid int) (bool, error) {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(stats) == 0 {
+		return false, fmt.Errorf("powercut: process %d has no threads: %v", pid, err)
+	}
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return false, err
+		}
+		// The state follows the name of the command, which is in brackets.
+		if _, state, ok := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); !ok || state[0] != 'T' {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// shutdown makes the file system forget what is not synced, and refuse all
+// work from now on.
+func (d *disk) shutdown() error {
+	const (
+		goingDown  = 0x8004587d // EXT4_IOC_SHUTDOWN, the same as XFS_IOC_GOINGDOWN
+		noLogFlush = 2
+	)
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	how := uint32(noLogFlush)
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), goingDown, uintptr(unsafe.Pointer(&how)))
+	if errno != 0 {
+		return fmt.Errorf("powercut: shut %s down: %w", d.dir, errno)
+	}
+	return nil
+}
+
+// Restore implements storetest.Disk.
+func (d *disk) Restore() error {
+	if err := syscall.Unmount(d.dir, 0); err != nil {
+		return fmt.Errorf("powercut: unmount %s: %w", d.dir, err)
+	}
+	return d.mount()
+}
+
+func run(name string, args ...string) error {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Options returns how many cuts a test makes: a few, or with PERDURE_TORTURE
+// in the environment many.
+func Options() storetest.KillOptions {
+	if os.Getenv("PERDURE_TORTURE") != "" {
+		return storetest.KillOptions{Kills: 1000, Acks: 20_000}
+	}
+	return storetest.KillOptions{Kills: 25, Acks: 500}
+}
