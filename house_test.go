@@ -106,8 +106,8 @@ func TestKernelStaysLight(t *testing.T) {
 	if n := count("."); n != 0 {
 		t.Errorf("the kernel brings %d foreign modules, want none", n)
 	}
-	if n := count(".", "./store/sqlitestore"); n > 11 {
-		t.Errorf("kernel and sqlitestore bring %d foreign modules, want at most 11 (see docs/adr)", n)
+	if n := count(".", "./store/sqlitestore"); n > 9 {
+		t.Errorf("kernel and sqlitestore bring %d foreign modules, want at most 9 (see docs/adr)", n)
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
-	"iter"
-	"strings"
 
 	"zombiezen.com/go/sqlite"
 
@@ -142,72 +139,4 @@ func (s *Store) get(c *sqlite.Conn, name []byte) (store.Cell, error) {
 		return store.Cell{}, store.NoCell(string(name))
 	}
 	return s.scanCell(stmt)
-}
-
-// List implements store.Store.
-func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
-	return func(yield func(store.Cell, error) bool) {
-		from := prefix
-		if after >= prefix && after != "" {
-			from = after + "\x00" // the next possible key
-		}
-		for rows, end := firstRows, false; !end; rows = min(4*rows, mostRows) {
-			var cells []store.Cell
-			err := s.readers.do(ctx, func(c *sqlite.Conn) (err error) {
-				cells, end, err = s.list(c, from, prefix, rows)
-				return err
-			})
-			for _, cell := range cells {
-				from = cell.Key + "\x00"
-				if err := s.usable(ctx); err != nil {
-					yield(store.Cell{}, err)
-					return
-				}
-				if !yield(cell, nil) {
-					return
-				}
-			}
-			if err != nil {
-				if isDamage(err) {
-					err = &store.CorruptError{Where: fmt.Sprintf("%s, table cells from %.40q on", s.file, from), Reason: reason(err)}
-				}
-				yield(store.Cell{}, s.readFailed(err))
-				return
-			}
-		}
-	}
-}
-
-// list returns the next cells with prefix, beginning with from.
-func (s *Store) list(c *sqlite.Conn, from, prefix string, rows int) (cells []store.Cell, end bool, err error) {
-	if err := s.checkBefore(c, "cells", []byte(from)); err != nil {
-		return nil, true, err
-	}
-	stmt, err := c.Prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name >= ? ORDER BY c.name LIMIT 512")
-	if err != nil {
-		return nil, true, err
-	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, []byte(from))
-	size := 0
-	for range rows {
-		row, err := stmt.Step()
-		if err != nil || !row {
-			return cells, true, err
-		}
-		cell, err := s.scanCell(stmt)
-		switch {
-		case err != nil:
-			return cells, true, err
-		case cell.Key < from:
-			return cells, true, s.badCell(cell.Key, stmt.ColumnInt64(0), "it is out of order in the index of names")
-		case !strings.HasPrefix(cell.Key, prefix):
-			return cells, true, nil
-		}
-		cells, from = append(cells, cell), cell.Key+"\x00"
-		if size += len(cell.Value); size >= mostBytes {
-			break
-		}
-	}
-	return cells, false, nil
 }

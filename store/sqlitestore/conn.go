@@ -162,7 +162,6 @@ var errBusy = errors.New("another process holds the lock")
 // chance. It ends with the context, with the store, or when BusyTimeout has
 // passed since the call began.
 func (s *Store) retry(ctx context.Context, since time.Time, op func() error) error {
-	var timer *time.Timer
 	for {
 		err := op()
 		if !isBusy(err) {
@@ -173,23 +172,23 @@ func (s *Store) retry(ctx context.Context, since time.Time, op func() error) err
 			return fmt.Errorf("sqlitestore: %s is busy: %w, for %v by now; look for a program that keeps a transaction on it open",
 				s.file, errBusy, waited.Round(time.Millisecond))
 		}
-		pause := time.Duration(50+rand.IntN(450)) * time.Microsecond
-		if waited > 100*time.Millisecond {
-			pause *= 4
+		if err := s.pause(ctx, time.Duration(50+rand.IntN(450))*time.Microsecond); err != nil {
+			return err
 		}
-		if timer == nil {
-			timer = time.NewTimer(pause)
-			defer timer.Stop()
-		} else {
-			timer.Reset(pause)
-		}
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.closing:
-			return store.ErrClosed
-		}
+	}
+}
+
+// pause waits for d, unless the context or the store ends before.
+func (s *Store) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return store.ErrClosed
 	}
 }
 

@@ -42,8 +42,8 @@ func newSample(t *testing.T) *sample {
 			}
 		}
 	}
-	for key, value := range p.cells {
-		if _, err := p.s.Put(t.Context(), key, []byte(value), ""); err != nil {
+	for _, key := range []string{"x", "y", "z"} {
+		if _, err := p.s.Put(t.Context(), key, []byte(p.cells[key]), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -369,6 +369,16 @@ func TestStrayEntry(t *testing.T) {
 	}
 	p.journals["b"] = append(p.journals["b"], "fifth of b")
 	p.broken("after an append", "a", 3)
+}
+
+// TestStrayID gives a damaged journal or cell the id that the next will get.
+func TestStrayID(t *testing.T) {
+	for table, thing := range map[string]string{"journals": "c", "cells": "x"} {
+		p := newSample(t)
+		next := p.integer("SELECT max(id) + 1 FROM keys")
+		p.must("UPDATE "+table+" SET id = ? WHERE name = ?", next, []byte(thing))
+		p.found("a stray id in "+table, thing, false)
+	}
 }
 
 // TestFlippedFile flips single bits of the file itself, at random. Whatever

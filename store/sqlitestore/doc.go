@@ -39,7 +39,9 @@
 // When Drop returns, the journal's bytes are no longer in any of the files,
 // nor are those of cells deleted before it. A cell that is deleted on its own
 // leaves the files when the handle is idle for a second, within a minute, or
-// at Close, whichever is first.
+// at Close, whichever is first; if a process dies before, when the store is
+// next opened and nobody else uses it. A program that keeps a transaction open
+// to read puts all this off: Drop and Close then say so.
 //
 // SQLite's secure_delete alone does not achieve this: when it moves rows
 // between pages it leaves copies of them behind. Therefore the bytes of each

@@ -15,42 +15,72 @@ import (
 // once, so a long WAL costs less, until reading it does.
 const checkpointFrames = 2000
 
+// checkpointHold bounds how long a checkpoint keeps all from writing because
+// someone reads what it would begin anew.
+const checkpointHold = 5 * time.Millisecond
+
 // checkpoint copies the WAL if it is due. It has the lead. SQLite's own
 // checkpoints are off because they swallow a failing sync.
 func (w *writer) checkpoint() {
 	if w.frames < checkpointFrames || w.poison.Load() != nil {
 		return
 	}
-	w.frames = 0
-	if _, err := pragma(w.conn, "wal_checkpoint(PASSIVE)"); err != nil && !isBusy(err) {
+	// RESTART keeps other processes from writing. Otherwise they write behind
+	// what is being copied, and the WAL gets longer and longer.
+	done, err := w.copyWAL("RESTART", checkpointHold)
+	switch {
+	case err != nil:
 		w.poisoned("checkpoint", err)
+	case !done:
+		w.frames = checkpointFrames / 2 // again soon
 	}
 }
 
-// truncateWAL copies the WAL into the database and empties it. It is false if
-// another connection is in the way. It has the lead.
-func (w *writer) truncateWAL() (bool, error) {
+// copyWAL copies the WAL into the database, so that it begins anew, or with
+// TRUNCATE is empty. It is false if another connection is in the way for
+// longer than hold. It has the lead.
+func (w *writer) copyWAL(mode string, hold time.Duration) (done bool, err error) {
+	w.conn.SetBusyTimeout(hold)
+	defer w.conn.SetBusyTimeout(0)
 	erased := w.erased.Load()
-	busy, err := pragma(w.conn, "wal_checkpoint(TRUNCATE)")
+	busy, err := pragma(w.conn, "wal_checkpoint("+mode+")")
 	if isBusy(err) || err == nil && busy != "0" {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	w.clean, w.frames = erased, 0
+	w.frames = 0
+	if mode == "TRUNCATE" {
+		w.clean = erased
+	}
 	return true, nil
 }
+
+// The patience of erase. At first its tries are quick and disturb nobody. If
+// there is always someone who reads, each of them keeps all from writing for a
+// while, so that the readers come to an end, and then lets them write as long.
+const (
+	eraseQuick = 100 * time.Millisecond
+	eraseHold  = 50 * time.Millisecond
+	mostHold   = 10 * eraseHold
+)
 
 // erase removes what was dropped and deleted before from the WAL. Of several
 // that wait, one does it for all.
 func (w *writer) erase(ctx context.Context) error {
-	target := w.erased.Load()
-	return w.s.retry(ctx, time.Now(), func() error {
+	target, start, hold := w.erased.Load(), time.Now(), time.Duration(0)
+	return w.s.retry(ctx, start, func() error {
+		if time.Since(start) > eraseQuick {
+			if err := w.s.pause(ctx, hold); err != nil {
+				return err
+			}
+			hold = min(max(eraseHold, 2*hold), mostHold)
+		}
 		select {
 		case w.lead <- struct{}{}:
 			defer func() { <-w.lead }()
-			return w.eraseNow(target)
+			return w.eraseNow(target, hold)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.s.closing:
@@ -60,14 +90,14 @@ func (w *writer) erase(ctx context.Context) error {
 }
 
 // eraseNow is a try of erase. It has the lead.
-func (w *writer) eraseNow(target int64) error {
+func (w *writer) eraseNow(target int64, hold time.Duration) error {
 	if w.clean >= target {
 		return nil
 	}
 	if p := w.poison.Load(); p != nil {
 		return *p
 	}
-	ok, err := w.truncateWAL()
+	ok, err := w.copyWAL("TRUNCATE", hold)
 	switch {
 	case err != nil:
 		w.poisoned("checkpoint", err)
@@ -104,7 +134,7 @@ func (w *writer) eraseIfIdle(most time.Time) {
 	}
 	again := time.Since(w.written) < eraseIdle && time.Now().Before(most)
 	if !again {
-		again = isBusy(w.eraseNow(w.erased.Load()))
+		again = isBusy(w.eraseNow(w.erased.Load(), eraseHold))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +161,7 @@ func (w *writer) close() error {
 	w.mu.Unlock()
 	var err error
 	for start := time.Now(); w.poison.Load() == nil; time.Sleep(time.Millisecond) {
-		if err = w.eraseNow(w.erased.Load()); !isBusy(err) {
+		if err = w.eraseNow(w.erased.Load(), eraseHold); !isBusy(err) {
 			break
 		}
 		if time.Since(start) > closeErase {

@@ -2,16 +2,24 @@ package sqlitestore_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 // secrets returns what makes the bytes of a journal or cell readable.
@@ -199,5 +207,96 @@ func TestEraseBehindReader(t *testing.T) {
 	}
 	if scan(t, dir, key)[key] {
 		t.Error("the repeated Drop left the journal's key in the files")
+	}
+}
+
+// TestEraseAmongReaders drops journals while another handle writes without a
+// pause and there is always someone who reads: a reader ends when something
+// was written since it began, or after a while, and the next has begun.
+func TestEraseAmongReaders(t *testing.T) {
+	const while = 20 * time.Millisecond
+	dir := t.TempDir()
+	s, other := openTest(t, dir), openTest(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	var written atomic.Uint64
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := other.Append(ctx, "j", written.Load(), []byte("x")); err == nil {
+				written.Add(1)
+			} else if ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+			runtime.Gosched()
+		}
+	})
+	now, next := rawConn(t, dir), rawConn(t, dir)
+	if _, err := other.Append(t.Context(), "in the WAL", 0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	run(t, now, "BEGIN")
+	run(t, now, "SELECT * FROM journals")
+	wg.Go(func() {
+		defer now.Close()
+		defer next.Close()
+		for ctx.Err() == nil {
+			start, n := time.Now(), written.Load()
+			for written.Load() == n && time.Since(start) < while {
+				runtime.Gosched()
+			}
+			err := errors.Join(
+				sqlitex.ExecuteTransient(next, "BEGIN", nil),
+				sqlitex.ExecuteTransient(next, "SELECT * FROM journals", nil),
+				sqlitex.ExecuteTransient(now, "COMMIT", nil))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			now, next = next, now
+		}
+	})
+	for i := range 3 {
+		name := fmt.Sprint("dropped-", i)
+		if _, err := s.Append(t.Context(), name, 0, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Drop(t.Context(), name); err != nil {
+			t.Fatalf("Drop %d among readers = %v", i, err)
+		}
+	}
+}
+
+// TestWALEnds has two handles write without a pause. The WAL is begun anew
+// all the same.
+func TestWALEnds(t *testing.T) {
+	const appends = 4000
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for i := range 2 {
+		s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		wg.Go(func() {
+			for after := range uint64(appends) {
+				if _, err := s.Append(t.Context(), fmt.Sprint("j", i), after, []byte("x")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	info, err := os.Stat(filepath.Join(dir, "test.db-wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 2 * appends * 2 * 4096 // two pages an append
+	if info.Size() > all*3/4 {
+		t.Errorf("the WAL has %d bytes, of %d that were written", info.Size(), all)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
@@ -101,6 +103,27 @@ func TestGroupDamage(t *testing.T) {
 	p.healthy("after the transaction", "b")
 	if got := len(p.dump().entries); got != len(before.entries)+2 {
 		t.Errorf("%d entries, want the %d before and the two of the others", got, len(before.entries))
+	}
+}
+
+// TestGroupFails has a transaction fail in which one write refuses another:
+// what was not written must not be an answer.
+func TestGroupFails(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	failDisk(dir, failure{sync: lib.SQLITE_IOERR_FSYNC})
+	answers, _ := gather(t, dir, s,
+		func() error { return s.Drop(t.Context(), "j") },
+		func() error { _, err := s.Append(t.Context(), "j", 1, []byte("y")); return err },
+	)
+	failDisk(dir, failure{})
+	for i, err := range answers {
+		if !errors.Is(err, store.ErrPoisoned) || errors.Is(err, store.ErrDropped) {
+			t.Errorf("write %d = %v, want ErrPoisoned", i, err)
+		}
 	}
 }
 

@@ -9,9 +9,14 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// addKey adds a key at the end of its table and returns its id.
+// addKey adds a key at the end of its table and returns its id. The other
+// tables are asked too: a damaged row that strayed to the next id must not be
+// in the way of all that is new.
 func (s *Store) addKey(c *sqlite.Conn, key [keySize]byte) (int64, error) {
-	stmt, err := c.Prepare("SELECT max(id) FROM keys WHERE id <= ?")
+	stmt, err := c.Prepare(`SELECT max(
+		ifnull((SELECT max(id) FROM keys WHERE id <= ?1), 0),
+		ifnull((SELECT max(id) FROM journals WHERE id <= ?1), 0),
+		ifnull((SELECT max(id) FROM cells WHERE id <= ?1), 0))`)
 	if err != nil {
 		return 0, err
 	}

@@ -134,27 +134,6 @@ func (s *Store) checkNoCell(c *sqlite.Conn, name []byte) error {
 	}
 }
 
-// checkBefore returns an error if the row before from, in the order of the
-// index of names, is not what its table has. A search that a damaged index
-// leads astray ends beside the damage: behind it, where it would skip rows, or
-// before it, where the damage is what it finds.
-func (s *Store) checkBefore(c *sqlite.Conn, table string, from []byte) error {
-	stmt, err := c.Prepare("SELECT i.name, t.name FROM " + table + " i LEFT JOIN " + table + " t ON t.id = i.id WHERE i.name < ? ORDER BY i.name DESC LIMIT 1")
-	if err != nil {
-		return err
-	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, from)
-	row, err := stmt.Step()
-	if err != nil || !row {
-		return err
-	}
-	if in, out := columnBytes(stmt, 0), columnBytes(stmt, 1); string(in) != string(out) {
-		return &store.CorruptError{Where: s.file + ", index of names of table " + table, Reason: fmt.Sprintf("it has %.40q for %.40q", in, out)}
-	}
-	return nil
-}
-
 // columnBytes returns a column in memory of its own.
 func columnBytes(stmt *sqlite.Stmt, col int) []byte {
 	b := make([]byte, stmt.ColumnLen(col))

@@ -111,9 +111,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Synchronous != Full || inMemory(file) {
 		s.durability = store.Process
 	}
-	// A process that died may have left erased bytes in the WAL. Where another
-	// process is at work they are its business.
-	if _, err := s.writer.truncateWAL(); err != nil {
+	// A process that died may have left erased bytes in the WAL, and a commit
+	// that it did not live to sync. Who opens the store first after it removes
+	// the ones and syncs the other before anyone reads it.
+	if _, err := s.writer.copyWAL("TRUNCATE", 0); err != nil {
 		s.Close()
 		return nil, s.cannotOpen(err)
 	}

@@ -62,14 +62,22 @@ func (p *readers) do(ctx context.Context, read func(*sqlite.Conn) error) error {
 }
 
 func (p *readers) get(ctx context.Context) (*sqlite.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.idle); n > 0 {
-		c := p.idle[n-1]
-		p.idle = p.idle[:n-1]
+	if c := p.take(); c != nil {
 		return c, nil
 	}
-	return p.s.openReader(ctx)
+	return p.s.openReader(ctx) // may wait for another process, without the lock
+}
+
+func (p *readers) take() *sqlite.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	c := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return c
 }
 
 func (p *readers) put(c *sqlite.Conn) {

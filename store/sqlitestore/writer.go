@@ -261,13 +261,11 @@ func (w *writer) tell(batch []*request) {
 }
 
 // fail poisons the handle: it does not know what the disk holds. Requests
-// that were refused before keep their answer.
+// that were refused fail too, for what refused them may be what is not there.
 func (w *writer) fail(todo []*request, err error) {
 	w.poisoned("write to", err)
 	for _, r := range todo {
-		if r.err == nil || r.err == err {
-			r.err = *w.poison.Load()
-		}
+		r.err = *w.poison.Load()
 	}
 }
 
