@@ -84,6 +84,7 @@ func subjects() []subject {
 	all := []subject{
 		{"raw write+fdatasync", openRawFile},
 		{"raw group-commit log", openRawLog},
+		{"raw pages+fdatasync", openRawPages},
 	}
 	for _, s := range stores {
 		all = append(all, subject{s.name, func(ctx context.Context, dir string) (target, error) {
@@ -143,7 +144,7 @@ func print(all []subject, results []result, rounds, one, many int) {
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), entrySize, rounds, one, many)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\t1 writer/s\tp50\tp99\tof raw\t64 writers/s\tp50\tp99\tof own 1\tof log\tbytes/append\tread/s\t")
-	raw, log := results[0], results[1]
+	raw, log, pages := results[0], results[1], results[2]
 	for i, s := range all {
 		r := results[i]
 		fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%.2f\t%.0f\t%s\t%s\t%.1f\t%.2f\t%s\t%s\t\n", s.name,
@@ -157,6 +158,7 @@ func print(all []subject, results []result, rounds, one, many int) {
 		switch s.name {
 		case "sqlitestore":
 			expect("sqlitestore at 1 writer ÷ raw write+fdatasync", ratio(results[i].one, raw.one), 0.85)
+			expect("sqlitestore at 1 writer ÷ raw pages+fdatasync, the bytes that SQLite writes", ratio(results[i].one, pages.one), 0.85)
 			expect("sqlitestore at 64 writers ÷ its own rate at 1", ratio(results[i].many, results[i].one), 2.5)
 			expect("sqlitestore reads back 10 000 entries, entries/s", median(results[i].read), 300_000)
 		}
