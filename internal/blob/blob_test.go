@@ -141,6 +141,31 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
+// TestSourceStandsStill puts from sources that bring nothing for a while, and
+// for ever.
+func TestSourceStandsStill(t *testing.T) {
+	s := memstore.New()
+	still := readerFunc(func([]byte) (int, error) { return 0, nil })
+	if _, err := Put(t.Context(), s, "t/", still); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("Put from a source that brings nothing = %v, want io.ErrNoProgress", err)
+	}
+	rest, calls := bytes.NewReader([]byte("slow")), 0
+	slow := readerFunc(func(p []byte) (int, error) {
+		if calls++; calls%50 != 0 {
+			return 0, nil
+		}
+		return rest.Read(p[:1])
+	})
+	ref, err := Put(t.Context(), s, "t/", slow)
+	if err != nil || ref.Size != 4 {
+		t.Errorf("Put from a slow source = %+v, %v", ref, err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // failsOnce returns its error with the last byte, and then a clean end.
 type failsOnce struct {
 	data []byte

@@ -52,18 +52,26 @@ func Put(ctx context.Context, s store.Store, prefix string, r io.Reader) (Ref, e
 // more. Other than in io.ReadFull, an io.ErrUnexpectedEOF is an error of r:
 // that is how a body ends that was cut off on its way here.
 func fill(r io.Reader, chunk []byte) (n int, more bool, err error) {
-	for n < len(chunk) {
+	for empty := 0; n < len(chunk); empty++ {
 		got, err := r.Read(chunk[n:])
 		n += got
-		if err == io.EOF {
+		switch {
+		case err == io.EOF:
 			return n, false, nil
-		}
-		if err != nil {
+		case err != nil:
 			return n, false, err
+		case got > 0:
+			empty = 0
+		case empty == mostEmpty:
+			return n, false, io.ErrNoProgress
 		}
 	}
 	return n, true, nil
 }
+
+// mostEmpty is how many reads in a row may bring nothing before a source is
+// taken for one that never will.
+const mostEmpty = 100
 
 // putCell writes a cell that is named by its content, if it is not there.
 func putCell(ctx context.Context, s store.Store, key string, value []byte) error {
