@@ -161,7 +161,7 @@ var breaks = map[string]func(*broken){
 	"append/one-winner": func(b *broken) { // checks, then acts
 		b.append = func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
 			if end := b.end(journal); end == after && after > 0 && len(entries) == 1 {
-				time.Sleep(100 * time.Microsecond)
+				time.Sleep(window)
 				return b.force(ctx, journal, entries...)
 			}
 			return b.Store.Append(ctx, journal, after, entries...)
@@ -495,7 +495,7 @@ var breaks = map[string]func(*broken){
 			if err != nil || cell.Version != prev {
 				return b.Store.Put(ctx, key, value, prev)
 			}
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(window)
 			for {
 				if cell, err = b.Store.Get(ctx, key); err != nil {
 					return "", err

@@ -80,9 +80,11 @@ var appendCases = []testCase{
 			wins := uint64(1)
 			for range rounds {
 				var won, other atomic.Uint64
+				start := make(chan struct{}) // lets all go at once
 				var wg sync.WaitGroup
 				for w := range writers {
 					wg.Go(func() {
+						<-start
 						switch _, err := handles[w%2].Append(k.ctx, "j", wins, []byte("writer "+strconv.Itoa(w))); {
 						case err == nil:
 							won.Add(1)
@@ -91,6 +93,7 @@ var appendCases = []testCase{
 						}
 					})
 				}
+				close(start)
 				wg.Wait()
 				if won.Load() > 1 {
 					k.Fatalf("%d of %d concurrent appends behind %d succeeded, want at most one", won.Load(), writers, wins)

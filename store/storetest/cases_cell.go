@@ -123,13 +123,15 @@ var cellCases = []testCase{
 				var mu sync.Mutex
 				var value string
 				next := version
+				start := make(chan struct{}) // lets all go at once
 				var wg sync.WaitGroup
 				for w := range writers {
 					wg.Go(func() {
+						<-start
 						mine := fmt.Sprintf("round %d writer %d", round, w)
 						var v store.Version
 						var err error
-						if w%4 > 1 && version != "" && round%2 == 0 {
+						if w%4 > 1 && version != "" && round%3 == 0 {
 							mine, err = "", handles[w%2].Delete(k.ctx, "c", version)
 						} else {
 							v, err = handles[w%2].Put(k.ctx, "c", []byte(mine), version)
@@ -144,6 +146,7 @@ var cellCases = []testCase{
 						}
 					})
 				}
+				close(start)
 				wg.Wait()
 				switch wins.Load() {
 				case 0:

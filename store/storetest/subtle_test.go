@@ -24,7 +24,7 @@ var subtle = map[string]func(*broken){
 			mu.Lock()
 			defer mu.Unlock()
 			if b.end(journal) == after && after > 0 && len(entries) == 1 {
-				time.Sleep(100 * time.Microsecond)
+				time.Sleep(window)
 				return b.force(ctx, journal, entries...)
 			}
 			return b.Store.Append(ctx, journal, after, entries...)
@@ -120,7 +120,7 @@ var subtle = map[string]func(*broken){
 			if cell, err := b.Store.Get(ctx, key); err != nil || cell.Version != prev {
 				return b.Store.Put(ctx, key, value, prev)
 			}
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(window)
 			return b.overwrite(ctx, key, value)
 		}
 	},
@@ -129,7 +129,7 @@ var subtle = map[string]func(*broken){
 			if _, err := b.Store.Get(ctx, key); !errors.Is(err, store.ErrNotFound) || prev != "" || len(value) > store.MaxEntry {
 				return b.Store.Put(ctx, key, value, prev)
 			}
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(window)
 			return b.overwrite(ctx, key, value)
 		}
 	},
@@ -138,7 +138,7 @@ var subtle = map[string]func(*broken){
 			if cell, err := b.Store.Get(ctx, key); err != nil || cell.Version != prev {
 				return b.Store.Delete(ctx, key, prev)
 			}
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(window)
 			if cell, err := b.Store.Get(ctx, key); err == nil {
 				_ = b.Store.Delete(ctx, key, cell.Version)
 			}
