@@ -19,4 +19,5 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
+	pgregory.net/rapid v1.3.0
 )

@@ -1,0 +1,165 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Question is what an ask asks.
+type Question struct {
+	Kind      string          // what kind of ask it is, for those who list them: "approval", "input", …
+	Prompt    string          // what the person reads
+	Data      any             // what the person needs to see
+	Schema    json.RawMessage // JSON Schema of the answer's value; needs Options.Validator
+	Decisions []string        // the decisions that are allowed; an answer names one of them
+	Guards    string          // hash of the call that the answer allows
+	Who       []string        // who may answer; empty: anyone who may reach the runtime
+	Expires   time.Duration   // after which the ask is over; 0: never
+	Default   *Answer         // the answer then; nil: ErrExpired
+}
+
+// Answer is the answer of an ask. Value is JSON, or anything that encodes to
+// it when the answer is given.
+type Answer struct {
+	Decision string    `json:"decision,omitempty"`
+	Value    any       `json:"value,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Expired  bool      `json:"expired,omitempty"` // nobody answered: it is the default
+	Time     time.Time `json:"time,omitzero"`     // set by the runtime
+}
+
+// Ask suspends the run until the question is answered, and returns the
+// answer's value. Ask[Answer] returns the whole answer, with the decision and
+// who took it; its Value is a json.RawMessage then.
+//
+// The question is recorded when it is asked; another one in the same place
+// later changes nothing. Without an answer in time Ask returns the default, or
+// ErrExpired.
+func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
+	var zero T
+	whole := reflect.TypeFor[T]() == reflect.TypeFor[Answer]()
+	want := ""
+	if !whole {
+		want = kindOf(reflect.TypeFor[T]())
+	}
+	n, raw, err := ask(ctx, name, q, want)
+	if err != nil {
+		return zero, err
+	}
+	if whole {
+		return any(Answer{Decision: n.Answer.Decision, Value: raw, Message: n.Answer.Message, By: n.Answer.By,
+			Expired: n.Expired, Time: time.UnixMicro(n.Time).UTC()}).(T), nil
+	}
+	return decode[T](raw)
+}
+
+func ask(ctx context.Context, name string, q Question, want string) (*tree.Node, json.RawMessage, error) {
+	f, v, err := enter(ctx, tree.Ask, name, tree.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.finish()
+	p := f.pass
+	n := v.Node
+	if n == nil {
+		if err := p.gate(ctx, f); err != nil {
+			return nil, nil, err
+		}
+		b, err := p.question(ctx, q, want)
+		if err != nil {
+			return nil, nil, fmt.Errorf("ask %q: %w", name, err)
+		}
+		if err := p.open(f, func() draft {
+			return draft{kind: journal.Asked, path: v.Path, body: b}
+		}); err != nil {
+			return nil, nil, err
+		}
+		n = p.node(v.Path)
+	}
+	if err := p.until(ctx, f, n, func() draft {
+		b := journal.Body{Of: n.AskID}
+		if a := p.thread.Asks[n.AskID]; a != nil && a.Question.Default != nil {
+			b.Answer = a.Question.Default
+		} else {
+			b.Fail = failure(ErrExpired)
+		}
+		return draft{kind: journal.Expired, path: v.Path, body: b}
+	}); err != nil {
+		return nil, nil, err
+	}
+	f.takeOver(n)
+	if n.Fail != nil {
+		return nil, nil, &StepError{Path: n.Path(), Attempt: 1, Err: &recorded{*n.Fail}}
+	}
+	raw, err := p.rt.load(p.io, p.name, n.Answer.Value)
+	return n, raw, err
+}
+
+// until parks the frame until a node has its outcome; over is appended when
+// its time is over.
+func (p *pass) until(ctx context.Context, f *frame, n *tree.Node, over func() draft) error {
+	if done := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return n.Done }(); done {
+		return nil
+	}
+	// What waits may be cancelled; what a cleanup waits for may not.
+	if err := p.gate(ctx, f); err != nil {
+		return err
+	}
+	fire := func() error {
+		return p.commit(func() batch {
+			if n.Done {
+				return batch{}
+			}
+			return batch{drafts: []draft{over()}}
+		})
+	}
+	if n.Due != 0 && time.Now().UnixMicro() >= n.Due {
+		return fire()
+	}
+	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
+}
+
+// question returns what is recorded of a question.
+func (p *pass) question(ctx context.Context, q Question, want string) (journal.Body, error) {
+	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Decisions: q.Decisions,
+		Guards: q.Guards, Who: q.Who, Want: want}
+	var b journal.Body
+	switch {
+	case q.Schema != nil && p.rt.opts.Validator == nil:
+		return b, fmt.Errorf("%w: a question with a schema needs Options.Validator", ErrOption)
+	case q.Schema != nil && !json.Valid(q.Schema):
+		return b, fmt.Errorf("%w: the schema is no JSON", ErrOption)
+	case q.Expires < 0:
+		return b, fmt.Errorf("%w: a negative Expires", ErrOption)
+	case q.Default != nil && q.Expires == 0:
+		return b, fmt.Errorf("%w: a default without Expires", ErrOption)
+	}
+	if q.Data != nil {
+		raw, err := encode(q.Data, reflect.TypeOf(q.Data))
+		if err != nil {
+			return b, err
+		}
+		if k.Data, err = p.value(raw); err != nil {
+			return b, err
+		}
+	}
+	if q.Default != nil {
+		d, err := p.rt.checkAnswer(ctx, p.name, &k, *q.Default)
+		if err != nil {
+			return b, fmt.Errorf("its default: %w", err)
+		}
+		k.Default = &d
+	}
+	if q.Expires > 0 {
+		b.Due = time.Now().Add(q.Expires).UnixMicro()
+	}
+	b.Ask = &k
+	return b, nil
+}

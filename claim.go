@@ -1,0 +1,252 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/store"
+)
+
+// blockedAgain is when a worker looks again at a blocked run, whose code may
+// have come back.
+const blockedAgain = 30 * time.Second
+
+// look executes what is due on a thread, and then settles the hint.
+func (w *worker) look(h due.Hint) error {
+	if h.Err != nil {
+		return h.Err
+	}
+	o, err := w.read(w.io, h.Thread)
+	if err != nil {
+		return err
+	}
+	for {
+		run, _ := o.thread.Next(time.Now().UnixMicro(), w.version)
+		_, mine := w.flows[flowOf(run)]
+		if run == nil || run.Flow != h.Flow || !mine || w.stopped() {
+			return w.settle(o, h)
+		}
+		if free, err := w.free(o, run); err != nil || !free {
+			return err
+		}
+		p, err := w.claim(o, run)
+		if err != nil {
+			return err
+		}
+		if p == nil { // something came between
+			if err := w.readMore(w.io, o, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		w.summarise(w.io, o)
+		w.execute(p)
+		if err := p.sealedErr(); errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt) {
+			w.log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
+			w.later(h.Thread, 10*time.Millisecond)
+			return nil
+		}
+		if o, err = w.read(w.io, h.Thread); err != nil {
+			return err
+		}
+		w.summarise(w.io, o)
+		if found, ok, err := due.Get(w.io, w.store, h.Flow, h.Thread); err != nil {
+			return err
+		} else if ok {
+			h = found
+		}
+	}
+}
+
+func flowOf(run *journal.Run) string {
+	if run == nil {
+		return ""
+	}
+	return run.Flow
+}
+
+// settle postpones or removes the hint, by what the journal says.
+func (w *worker) settle(o *opened, h due.Hint) error {
+	if w.stopped() || o.thread.Foreign != "" {
+		// Left as it is: another worker, or another version, will see to it.
+		w.later(h.Thread, blockedAgain)
+		return nil
+	}
+	var next int64
+	soon := func(at int64) {
+		if at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	for _, run := range o.thread.Runs {
+		if run.Flow != h.Flow || run.Status.Final() {
+			continue
+		}
+		switch run.Status {
+		case journal.StatusSuspended:
+			soon(run.Due())
+		case journal.StatusBlocked:
+			soon(time.Now().Add(blockedAgain).UnixMicro())
+		case journal.StatusRunning:
+			return nil
+		}
+	}
+	return due.Settle(w.io, w.store, h, o.thread.Seq, next)
+}
+
+// free reports whether a run may be claimed: nobody holds it, or its worker is
+// dead.
+func (w *worker) free(o *opened, run *journal.Run) (bool, error) {
+	holder := o.thread.Worker
+	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {
+		return true, nil
+	}
+	dead, retry, err := w.others.Dead(w.io, holder)
+	if err != nil {
+		return false, err
+	}
+	if dead {
+		if err := w.others.Bury(w.io, holder); err == nil {
+			return true, nil
+		} else if !errors.Is(err, lease.ErrAlive) {
+			return false, err
+		}
+	}
+	w.later(o.name, max(time.Millisecond, min(retry, w.opts.Lease/4)))
+	return false, nil
+}
+
+// claim appends the claim of a run and returns its pass, nil if another entry
+// came between.
+func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
+	t := o.thread
+	entries, data, err := writeLines(t, []line{{kind: journal.Claimed, run: run.N, epoch: t.Epoch + 1,
+		body: journal.Body{Worker: w.id, Version: w.version}}})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.AppendOnce(w.io, w.store, journalOf(o.name), t.Seq, data...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if err := errors.Join(t.Apply(e), o.grow(e)); err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+		}
+	}
+	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), thread: t, run: run,
+		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{},
+		spending: map[*frame]bool{}, leaves: map[*frame]time.Time{}}
+	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
+	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
+	p.observeClaim(entries)
+	return p, nil
+}
+
+func (p *pass) observeClaim(entries []journal.Entry) { p.rt.observe(p, entries) }
+
+// execute runs the flow until the pass is sealed.
+func (w *worker) execute(p *pass) {
+	w.mu.Lock()
+	w.passes[p] = true
+	if w.stopping {
+		p.drain()
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		delete(w.passes, p)
+		w.mu.Unlock()
+	}()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		p.watch()
+	}()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.flow(w.flows[p.run.Flow])
+	}()
+	<-ended
+	p.mu.Lock()
+	p.seal(ErrFenced) // nothing can be left open
+	p.mu.Unlock()
+	<-watching
+	p.closeDeps()
+}
+
+// flow calls the flow's function and records how the run ended.
+func (p *pass) flow(f Flow) {
+	root := &frame{pass: p, memo: p.tree.Frame(), now: p.run.Created, attempt: 1,
+		view: &view{base: p.run.BaseState}}
+	if p.run.Cancelled {
+		p.cancel(ErrCancelled)
+	}
+	var out json.RawMessage
+	err := errors.New("perdure: the flow left by runtime.Goexit")
+	defer func() {
+		if stop := root.left(err); stop != nil {
+			return
+		}
+		p.finish(out, err)
+	}()
+	in, loadErr := p.rt.load(p.io, p.name, p.run.Input)
+	if loadErr != nil {
+		err = fmt.Errorf("perdure: the input: %w", loadErr)
+		return
+	}
+	out, err = invoke(root.with(p.runCtx), func(ctx context.Context) (json.RawMessage, error) { return f.fn(ctx, in) })
+}
+
+// finish appends the end of the run.
+func (p *pass) finish(out json.RawMessage, err error) {
+	b := journal.Body{Status: string(Succeeded), Value: journal.Value{JSON: out}}
+	if err != nil {
+		b = journal.Body{Status: string(Failed), Fail: failure(err)}
+	} else if b.Ref = p.alike("", out); b.Ref != 0 {
+		b.Value = journal.Value{}
+	}
+	p.order.Lock()
+	defer p.order.Unlock()
+	b.Deps = p.dumps()
+	if err := p.fit(&b); err != nil {
+		return
+	}
+	_ = p.commitLocked(func() batch {
+		end := b
+		if p.run.Cancelled {
+			end.Status, end.Unknown = string(Cancelled), unknown(p.run)
+		}
+		return batch{
+			drafts: []draft{{kind: journal.Ended, body: end}},
+			then:   func([]journal.Entry) { p.seal(errEnded) },
+		}
+	})
+}
+
+var errEnded = errors.New("perdure: the run has ended")
+
+// drain lets the pass begin nothing new, so that it is handed over.
+func (p *pass) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draining = true
+}
+
+// release hands the run over although a step is still running.
+func (p *pass) release() {
+	_ = p.commit(func() batch {
+		return batch{
+			drafts: []draft{{kind: journal.Released}},
+			then:   func([]journal.Entry) { p.seal(fmt.Errorf("%w: the worker stopped", ErrFenced)) },
+		}
+	})
+}

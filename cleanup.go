@@ -1,0 +1,45 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Cleanup is a step on the way out: flow code calls it when it leaves with an
+// error, usually in a defer, which gives the order. It also runs when the run
+// was cancelled, with a context that is not, and it does nothing in a run that
+// is suspended. Its failure is recorded and stops nothing; the error is for
+// information.
+//
+//	defer func() {
+//		if err != nil {
+//			perdure.Cleanup(ctx, "release-seat", releaseSeat)
+//		}
+//	}()
+//
+// Once a cleanup has run, what failed is not retried any more.
+func Cleanup(ctx context.Context, name string, fn func(context.Context) error) error {
+	f, err := inside(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stop := context.AfterFunc(f.pass.ctx, func() { cancel(f.pass.sealedErr()) })
+	defer stop()
+	f.pass.mu.Lock()
+	was := f.cleaning
+	f.cleaning = true
+	f.pass.mu.Unlock()
+	defer func() {
+		f.pass.mu.Lock()
+		f.cleaning = was
+		f.pass.mu.Unlock()
+	}()
+	_, err = doStep(ctx, tree.Cleanup, name, func(ctx context.Context) (json.RawMessage, error) {
+		return nil, fn(ctx)
+	}, nil)
+	return err
+}

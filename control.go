@@ -1,0 +1,353 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// AskAnswer is an answer to the ask with an id.
+type AskAnswer struct {
+	Ask string `json:"ask"`
+	Answer
+}
+
+// Answer answers asks of one thread, all or none. Each answer is checked
+// before it is stored; a wrong one leaves the run as it is. The first answer
+// wins: the same one again changes nothing, and another one is ErrAnswered. An
+// unknown ask is ErrNoAsk, one that expired or whose run ended is ErrAskOver.
+func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
+	if len(answers) == 0 {
+		return fmt.Errorf("%w: no answers", ErrInvalid)
+	}
+	name := ""
+	for _, a := range answers {
+		thread, _, err := r.splitAsk(a.Ask)
+		if err != nil {
+			return err
+		}
+		if name != "" && name != thread {
+			return fmt.Errorf("%w: the asks belong to different threads; answer them one by one", ErrInvalid)
+		}
+		name = thread
+	}
+	// Values are encoded, checked and kept once, before anything is appended.
+	o, err := r.read(ctx, name)
+	if err != nil {
+		return err
+	}
+	kept := make([]journal.Answer, len(answers))
+	for i, a := range answers {
+		ask, err := findAsk(o.thread, a.Ask)
+		if err != nil {
+			return err
+		}
+		if kept[i], err = r.checkAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
+			return fmt.Errorf("ask %s: %w", a.Ask, err)
+		}
+	}
+	o, _, err = r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		var lines []line
+		var flows []string
+		seen := map[string]bool{}
+		for i, a := range answers {
+			ask, err := findAsk(t, a.Ask)
+			if err != nil {
+				return nil, nil, err
+			}
+			switch {
+			case seen[ask.ID]:
+				return nil, nil, fmt.Errorf("%w: two answers to ask %s", ErrInvalid, a.Ask)
+			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
+				continue
+			case ask.Answer != nil && !ask.Expired:
+				return nil, nil, fmt.Errorf("%w: ask %s, answered by %q at %s", ErrAnswered, a.Ask, ask.Answer.By, stamp(ask.AnswerAt).Format(time.RFC3339))
+			case !ask.Open():
+				return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
+			}
+			seen[ask.ID] = true
+			lines = append(lines, line{kind: journal.Answered, run: ask.Run.N, path: ask.Path,
+				body: journal.Body{Of: ask.ID, Answer: &kept[i]}})
+			flows = append(flows, ask.Run.Flow)
+		}
+		if len(lines) == 0 {
+			return nil, nil, errNothing
+		}
+		return lines, flows, nil
+	})
+	if err == nil {
+		r.summarise(ctx, o)
+	}
+	return err
+}
+
+// Progress adds news to an open ask, for those who watch it.
+func (r *Runtime) Progress(ctx context.Context, ask string, v any) error {
+	name, _, err := r.splitAsk(ask)
+	if err != nil {
+		return err
+	}
+	raw, err := encode(v, reflect.TypeOf(v))
+	if err != nil {
+		return fmt.Errorf("progress of ask %s: %w", ask, err)
+	}
+	value, err := r.value(ctx, name, raw)
+	if err != nil {
+		return err
+	}
+	_, _, err = r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		a, err := findAsk(t, ask)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !a.Open() {
+			return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, ask)
+		}
+		return []line{{kind: journal.Progress, run: a.Run.N, path: a.Path, body: journal.Body{Of: a.ID, Value: value}}}, nil, nil
+	})
+	return err
+}
+
+// askID returns the id of an ask as the outside knows it.
+func askID(name, id string) string {
+	_, incarnation, _ := strings.Cut(name, ".")
+	return incarnation + "." + id
+}
+
+func (r *Runtime) splitAsk(id string) (name, ask string, err error) {
+	incarnation, ask, ok := strings.Cut(id, ".")
+	if !ok || incarnation == "" || len(id) > 100 {
+		return "", "", fmt.Errorf("%w: %.120q", ErrNoAsk, id)
+	}
+	return r.part + "." + incarnation, ask, nil
+}
+
+func findAsk(t *journal.Thread, id string) (*journal.Ask, error) {
+	_, own, _ := strings.Cut(id, ".")
+	a := t.Asks[own]
+	if a == nil {
+		return nil, fmt.Errorf("%w: %.120q", ErrNoAsk, id)
+	}
+	return a, nil
+}
+
+func sameAnswer(a, b journal.Answer) bool {
+	x, errX := json.Marshal(a.Value)
+	y, errY := json.Marshal(b.Value)
+	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && errX == nil && errY == nil && string(x) == string(y)
+}
+
+// checkAnswer returns what is kept of an answer, if the question allows it.
+func (c *core) checkAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
+	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
+	if len(q.Who) > 0 && !slices.Contains(q.Who, a.By) {
+		return kept, fmt.Errorf("%w: %q is not among those who may", ErrForbidden, a.By)
+	}
+	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
+		return kept, fmt.Errorf("%w: the decision is one of %q, not %q", ErrAnswer, q.Decisions, a.Decision)
+	}
+	if len(q.Decisions) == 0 && a.Decision != "" {
+		return kept, fmt.Errorf("%w: the ask takes no decision", ErrAnswer)
+	}
+	var raw json.RawMessage
+	if a.Value != nil {
+		var err error
+		if raw, err = encode(a.Value, reflect.TypeOf(a.Value)); err != nil {
+			return kept, fmt.Errorf("%w: %w", ErrAnswer, err)
+		}
+	}
+	if got := kindOfJSON(raw); q.Want != "" && got != q.Want {
+		return kept, fmt.Errorf("%w: it takes a JSON %s, not %s", ErrAnswer, q.Want, or(got, "nothing"))
+	}
+	if q.Schema != nil {
+		if c.opts.Validator == nil {
+			return kept, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", ErrAnswer)
+		}
+		if err := c.opts.Validator.Validate(q.Schema, raw); err != nil {
+			return kept, fmt.Errorf("%w: %w", ErrAnswer, err)
+		}
+	}
+	if raw != nil {
+		var err error
+		if kept.Value, err = c.value(ctx, name, raw); err != nil {
+			return kept, err
+		}
+	}
+	return kept, nil
+}
+
+// SignalOptions of a signal.
+type SignalOptions struct {
+	Key string // a signal with the same key has one effect on the thread
+	By  string
+}
+
+// Signal sends a named event to a thread. The oldest Receive that waits for it
+// gets it; without one it is kept for the next.
+func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o SignalOptions) error {
+	if err := tree.CheckName(name); err != nil {
+		return fmt.Errorf("%w: signal: %w", ErrName, err)
+	}
+	raw, err := encode(v, reflect.TypeOf(v))
+	if err != nil {
+		return fmt.Errorf("signal %q: %w", name, err)
+	}
+	in, err := r.find(ctx, thread)
+	if err != nil {
+		return err
+	}
+	value, err := r.value(ctx, in, raw)
+	if err != nil {
+		return err
+	}
+	_, _, err = r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+		if o.Key != "" && t.Heard(o.Key) {
+			return nil, nil, errNothing
+		}
+		l := line{kind: journal.Signal, body: journal.Body{Name: name, Key: o.Key, By: o.By, Value: value}}
+		if run, path := t.Receiver(name); run != nil {
+			l.run, l.path = run.N, path
+			return []line{l}, []string{run.Flow}, nil
+		}
+		return []line{l}, nil, nil
+	})
+	return err
+}
+
+// Note says who does something, and why.
+type Note struct{ By, Reason string }
+
+// Cancel cancels a run: no new step starts, only cleanups do. A run that has
+// not begun, or is blocked or quarantined, ends without running code.
+func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
+	return r.control(ctx, thread, run, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+		if run.Cancelled {
+			return nil, nil, errNothing
+		}
+		if run.Status.Final() {
+			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
+		}
+		lines, flows := cancelLines(run, n.By, n.Reason)
+		for _, other := range t.Runs { // its end lets them go on
+			if other != run && !other.Status.Final() {
+				flows = append(flows, other.Flow)
+			}
+		}
+		return lines, flows, nil
+	})
+}
+
+func cancelLines(run *journal.Run, by, reason string) ([]line, []string) {
+	lines := []line{{kind: journal.Cancel, run: run.N, body: journal.Body{By: by, Reason: reason}}}
+	if run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined {
+		lines = append(lines, line{kind: journal.Ended, run: run.N,
+			body: journal.Body{Status: string(journal.StatusCancelled), Unknown: unknown(run)}})
+	}
+	return lines, []string{run.Flow}
+}
+
+// Pause stops a run before its next step, until Resume.
+func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
+	return r.control(ctx, thread, run, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+		switch {
+		case run.Status.Final() || run.Cancelled:
+			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
+		case run.PausedAt != 0:
+			return nil, nil, errNothing
+		}
+		return []line{{kind: journal.Paused, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, nil, nil
+	})
+}
+
+// Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
+func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
+	return r.control(ctx, thread, run, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+		if run.PausedAt == 0 || run.Status.Final() {
+			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", ErrNothingToDo, run.ID, run.Status)
+		}
+		return []line{{kind: journal.Resumed, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+	})
+}
+
+// Retry lets a failed run go on: what failed last is forgotten and done again,
+// with the same keys. It also lifts blocked and quarantined. It is refused
+// once a cleanup has run or a later run has begun: start anew then.
+func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
+	return r.control(ctx, thread, run, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+		switch run.Status {
+		case journal.StatusBlocked, journal.StatusQuarantined:
+		case journal.StatusFailed:
+			if run.Cleaning {
+				return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", ErrNothingToDo, run.ID)
+			}
+			for _, later := range t.Runs {
+				if later.Start > run.Start && later.Begun() {
+					return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", ErrNothingToDo, later.ID, run.ID)
+				}
+			}
+		default:
+			return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", ErrNothingToDo, run.ID, run.Status)
+		}
+		return []line{{kind: journal.Retried, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+	})
+}
+
+func (r *Runtime) control(ctx context.Context, thread, run string, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
+	o, _, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+		found, err := pick(t, run)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.Run(found.N) == nil {
+			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", ErrNothingToDo, found.ID)
+		}
+		return decide(t, found)
+	})
+	if err == nil {
+		r.summarise(ctx, o)
+	}
+	return err
+}
+
+// pick returns a run by its id, the newest one for "".
+func pick(t *journal.Thread, id string) (*journal.Run, error) {
+	if id == "" && len(t.Runs) > 0 {
+		return t.Runs[len(t.Runs)-1], nil
+	}
+	if run := t.RunByID(id); run != nil {
+		return run, nil
+	}
+	return nil, fmt.Errorf("%w: %q on thread %s", ErrRunNotFound, id, t.ID)
+}
+
+// SetMetadata changes a thread's title, unless that is nil, and its metadata;
+// an empty value removes a key.
+func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string) error {
+	o, _, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+		if title == nil && len(metadata) == 0 {
+			return nil, nil, errNothing
+		}
+		return []line{{kind: journal.Metadata, body: journal.Body{Title: title, Meta: metadata}}}, nil, nil
+	})
+	if err == nil {
+		r.summarise(ctx, o)
+	}
+	return err
+}
+
+// unknown lists the at-most-once steps of a run whose outcome is not known.
+func unknown(run *journal.Run) []string {
+	var paths []string
+	for p := range run.Intents {
+		paths = append(paths, tree.Names(p))
+	}
+	slices.Sort(paths)
+	return paths
+}

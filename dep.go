@@ -1,0 +1,282 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// Resumable is a dep whose state outlives the pass. Dump returns the state as
+// JSON without changing anything; it may be called at any time, also while the
+// dep is in use. Load takes a dump back in; it must accept {} and keys that it
+// does not know, since older and newer code wrote them too. A dep that was
+// never dumped is not loaded.
+type Resumable interface {
+	Dump(ctx context.Context) (json.RawMessage, error)
+	Load(ctx context.Context, state json.RawMessage) error
+}
+
+// Versioned is an upgrade of Resumable for deps whose dump is expensive: while
+// the number stays the same, Dump is not called.
+type Versioned interface {
+	StateVersion() uint64
+}
+
+// Dep is a dependency that lives as long as a pass: it is made on first use,
+// and closed at the pass's end if it is an io.Closer. If it is [Resumable] its
+// state is kept in the journal: with the outcome of the step that changed it,
+// when the run suspends or ends, and every few seconds inside a long step. A
+// new pass, and a new run of the thread, load the newest state before the
+// flow sees the value.
+//
+// Change a dep in leaf steps only: flow code runs again on resume, and would
+// change it twice.
+type Dep[T any] struct {
+	depSpec
+	make func(context.Context) (T, error)
+}
+
+type depSpec struct {
+	key     string
+	where   string
+	was     string
+	perNode bool
+	shared  bool
+	atSteps bool
+}
+
+// A DepOption changes how a dep is kept.
+type DepOption func(*depSpec)
+
+// PerNode gives each place in the tree a value of its own.
+func PerNode() DepOption { return func(d *depSpec) { d.perNode = true } }
+
+// Shared lets several branches of a group use one value. After a crash it is
+// as of the last commit of any of them.
+func Shared() DepOption { return func(d *depSpec) { d.shared = true } }
+
+// AtSteps leaves out the dumps inside long steps, for state that must agree
+// with the finished steps.
+func AtSteps() DepOption { return func(d *depSpec) { d.atSteps = true } }
+
+// WasKey adopts the state of a key that the dep had before.
+func WasKey(old string) DepOption { return func(d *depSpec) { d.was = old } }
+
+// NewDep returns a dep with a key that is unique within a run and stable
+// across versions of the code. Make may get other deps.
+func NewDep[T any](key string, make func(context.Context) (T, error), opts ...DepOption) *Dep[T] {
+	d := &Dep[T]{depSpec: depSpec{key: key, where: "unknown"}, make: make}
+	if _, file, line, ok := runtime.Caller(1); ok {
+		d.where = fmt.Sprintf("%s:%d", filepath.Base(file), line)
+	}
+	for _, o := range opts {
+		o(&d.depSpec)
+	}
+	return d
+}
+
+// Get returns the value of this pass, and makes it on first use.
+func (d *Dep[T]) Get(ctx context.Context) (T, error) {
+	var zero T
+	v, err := getDep(ctx, &d.depSpec, func(ctx context.Context) (any, error) { return d.make(ctx) })
+	if err != nil {
+		return zero, fmt.Errorf("%w %q: %w", ErrDep, d.key, err)
+	}
+	return v.(T), nil
+}
+
+// depSet holds the deps of a pass.
+type depSet struct {
+	mu   sync.Mutex
+	list []*depValue // in the order in which they were made
+	byID map[string]*depValue
+}
+
+// depValue is one value of a dep.
+type depValue struct {
+	id    string
+	spec  *depSpec
+	users []*branchRef
+	ready chan struct{}
+	value any
+	err   error
+
+	last    json.RawMessage // as it is in the journal
+	version uint64          // of last, if seen
+	seen    bool
+	next    json.RawMessage // taken, and in the journal when the commit succeeds
+	nextVer uint64
+	busy    bool // a dump that was given up is still under way
+	fault   string
+}
+
+// branchRef is a branch that a frame stands in, and those around it.
+type branchRef struct {
+	outer *branchRef
+	group *Group
+}
+
+// apart reports whether a and b are in different branches of one group.
+func apart(a, b *branchRef) bool {
+	for x := a; x != nil; x = x.outer {
+		for y := b; y != nil; y = y.outer {
+			if x.group == y.group && x != y {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+type makingKey struct{}
+
+// making is the chain of deps that are being made, to find circles.
+type making struct {
+	id    string
+	outer *making
+}
+
+func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any, error)) (any, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if spec.key == "" || len(spec.key) > 200 || strings.Contains(spec.key, "@") {
+		return nil, fmt.Errorf("%w: the key is empty, too long or contains @ (made at %s)", ErrName, spec.where)
+	}
+	id := spec.key
+	if spec.perNode {
+		id += "@" + f.path()
+	}
+	chain, _ := ctx.Value(makingKey{}).(*making)
+	for m := chain; m != nil; m = m.outer {
+		if m.id == id {
+			return nil, fmt.Errorf("its factory needs itself (made at %s)", spec.where)
+		}
+	}
+	p := f.pass
+	p.mu.Lock()
+	over, sealed := f.done, p.sealed
+	p.mu.Unlock()
+	switch {
+	case sealed != nil:
+		return nil, sealed
+	case over:
+		return nil, fmt.Errorf("%w: its frame has returned", ErrNoRun)
+	}
+	v, first, err := p.deps.join(id, spec, f.branch)
+	if err != nil {
+		return nil, err
+	}
+	if first {
+		v.value, v.err = p.makeDep(context.WithValue(ctx, makingKey{}, &making{id, chain}), v, make)
+		close(v.ready)
+	}
+	select {
+	case <-v.ready:
+		return v.value, v.err
+	case <-ctx.Done():
+		return nil, p.cause(ctx)
+	}
+}
+
+// join returns the value under an id, and whether the caller has to make it.
+func (s *depSet) join(id string, spec *depSpec, user *branchRef) (*depValue, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.byID[id]
+	if v == nil {
+		if s.byID == nil {
+			s.byID = map[string]*depValue{}
+		}
+		v = &depValue{id: id, spec: spec, users: []*branchRef{user}, ready: make(chan struct{})}
+		s.byID[id] = v
+		return v, true, nil
+	}
+	if v.spec != spec {
+		return nil, false, fmt.Errorf("two deps have this key: one made at %s, one at %s", v.spec.where, spec.where)
+	}
+	known := false
+	for _, u := range v.users {
+		if !spec.perNode && !spec.shared && apart(u, user) {
+			return nil, false, fmt.Errorf("two branches of a group use it; say PerNode() or Shared() (made at %s)", spec.where)
+		}
+		known = known || u == user
+	}
+	if !known {
+		v.users = append(v.users, user)
+	}
+	return v, false, nil
+}
+
+// makeDep calls the factory, and loads the newest state if there is any.
+func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Context) (any, error)) (any, error) {
+	value, err := invoke(ctx, make)
+	if err != nil {
+		return nil, err
+	}
+	r, resumable := value.(Resumable)
+	if resumable {
+		if err := p.loadDep(ctx, v, r); err != nil {
+			closeDep(value)
+			return nil, err
+		}
+	}
+	p.deps.mu.Lock()
+	v.value = value
+	p.deps.list = append(p.deps.list, v)
+	p.deps.mu.Unlock()
+	return value, nil
+}
+
+func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
+	p.mu.Lock()
+	dumps := p.run.DumpsAt()
+	p.mu.Unlock()
+	blob, ok := dumps[v.id]
+	if !ok && v.spec.was != "" {
+		blob, ok = dumps[strings.Replace(v.id, v.spec.key, v.spec.was, 1)]
+	}
+	if !ok {
+		p.rt.log.Debug("a resumable dep starts cold", "thread", p.name, "dep", v.id)
+		return nil
+	}
+	raw, err := p.rt.load(ctx, p.name, blob)
+	if err != nil {
+		return err
+	}
+	if _, err := invoke(ctx, func(ctx context.Context) (bool, error) { return true, r.Load(ctx, raw) }); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	v.last = raw
+	if ver, ok := r.(Versioned); ok {
+		v.version, v.seen = ver.StateVersion(), true
+	}
+	return nil
+}
+
+// closeDeps closes what the pass made, the newest first.
+func (p *pass) closeDeps() {
+	p.deps.mu.Lock()
+	list := p.deps.list
+	p.deps.mu.Unlock()
+	for i := len(list) - 1; i >= 0; i-- {
+		if err := closeDep(list[i].value); err != nil {
+			p.rt.log.Warn("closing a dep", "thread", p.name, "dep", list[i].id, "error", err)
+		}
+	}
+}
+
+func closeDep(v any) error {
+	c, ok := v.(io.Closer)
+	if !ok {
+		return nil
+	}
+	_, err := invoke(context.Background(), func(context.Context) (bool, error) { return true, c.Close() })
+	return err
+}

@@ -1,0 +1,169 @@
+package perdure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// Emit records an event of the flow's own. It is emitted once, however often
+// the run is resumed.
+func Emit(ctx context.Context, name string, v any) error {
+	raw, err := encode(v, reflect.TypeOf(v))
+	if err != nil {
+		return fmt.Errorf("emit %q: %w", name, err)
+	}
+	return note(ctx, tree.Emit, name, journal.Emitted, journal.Body{Value: journal.Value{JSON: raw}})
+}
+
+// Plan records the names of the steps that will come, so that others can tell
+// how far the run is. A frame has one plan.
+func Plan(ctx context.Context, steps ...string) error {
+	for _, s := range steps {
+		if err := tree.CheckName(s); err != nil {
+			return fmt.Errorf("%w: plan: %w", ErrName, err)
+		}
+	}
+	return note(ctx, tree.Plan, "#plan", journal.Planned, journal.Body{Plan: steps})
+}
+
+// note records something that has no function.
+func note(ctx context.Context, verb tree.Verb, name string, kind journal.Kind, b journal.Body) error {
+	f, v, err := enter(ctx, verb, name, tree.Options{})
+	if err != nil {
+		return err
+	}
+	defer f.finish()
+	if v.Node == nil {
+		if err := f.pass.gate(ctx, f); err != nil {
+			return err
+		}
+		if err := f.pass.record(v.Path, kind, &b, nil); err != nil {
+			return err
+		}
+		v.Node = f.pass.node(v.Path)
+	}
+	f.takeOver(v.Node)
+	return nil
+}
+
+// Delta sends live news, such as the tokens of a message that is being
+// written, to those who watch. It is never recorded and may be lost. A delta
+// is void when its step's event arrives or a new attempt starts.
+func Delta(ctx context.Context, v any) {
+	f, err := inside(ctx)
+	if err != nil {
+		return
+	}
+	raw, err := marshal(v)
+	if err != nil {
+		return
+	}
+	p := f.pass
+	p.mu.Lock()
+	d := DeltaEvent{Run: p.run.ID, Path: f.path(), Attempt: max(1, f.attempt), Offset: f.offset, Data: raw}
+	f.offset++
+	over := p.sealed != nil || f.done
+	p.mu.Unlock()
+	if over {
+		return
+	}
+	if line, err := json.Marshal(d); err == nil {
+		_ = store.Cast(ctx, p.rt.store, deltaTopic(p.name), line)
+	}
+}
+
+func deltaTopic(thread string) string { return "delta/" + thread }
+
+// Key returns the idempotency key of a step: the same on every attempt and
+// after every crash, and another one in every other step, run and thread. Give
+// it to what the step calls, so that a repeated call is recognised. Outside a
+// run it is "".
+func Key(ctx context.Context) string {
+	f, err := inside(ctx)
+	if err != nil {
+		return ""
+	}
+	return f.pass.key(f.memo.Path())
+}
+
+// key derives the key of a path. The name of the thread is random, so keys
+// cannot be guessed and a fork has others.
+func (p *pass) key(path string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", p.name, p.run.N, tree.Names(path)))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}
+
+// Now returns the time, stable in replay: that of the newest outcome behind
+// the frame, which is when the run was queued if there is none. It never goes
+// backwards. Outside a run it is the zero time.
+func Now(ctx context.Context) time.Time {
+	f, err := inside(ctx)
+	if err != nil {
+		return time.Time{}
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	return time.UnixMicro(f.now).UTC()
+}
+
+// Spend counts n of a unit (tokens, cents) against the run's budget. It is
+// recorded with the outcome of the step, also of one that fails. Over budget
+// it returns ErrBudget; what was spent counts all the same.
+func Spend(ctx context.Context, unit string, n int64) error {
+	if unit == "" || n < 0 {
+		return fmt.Errorf("%w: spend %d of %q", ErrOption, n, unit)
+	}
+	f, err := change(ctx, "Spend")
+	if err != nil {
+		return err
+	}
+	p := f.pass
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.pending.spend == nil {
+		f.pending.spend = map[string]int64{}
+	}
+	f.pending.spend[unit] = journal.Sum(f.pending.spend[unit], n)
+	p.spending[f] = true
+	limit, limited := p.run.Budget[unit]
+	total := p.run.Spent[unit]
+	for other := range p.spending {
+		total = journal.Sum(total, other.pending.spend[unit])
+	}
+	if limited && total > limit {
+		return fmt.Errorf("%w: %d of %d %s spent", ErrBudget, total, limit, unit)
+	}
+	return nil
+}
+
+// change returns the frame of a leaf step that is about to change something.
+func change(ctx context.Context, what string) (*frame, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := f.pass
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case f.done:
+		return nil, fmt.Errorf("%w: %s after the step %s returned", ErrNoRun, what, f.path())
+	case p.sealed != nil:
+		return nil, p.sealed
+	case !f.step:
+		return nil, fmt.Errorf("%w: %s at %s/", ErrNoLeaf, what, f.path())
+	case f.verbs:
+		return nil, fmt.Errorf("%w: %s in %s, which called a verb", ErrComposite, what, f.path())
+	}
+	f.leaf = true
+	return f, nil
+}

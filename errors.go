@@ -1,0 +1,259 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// Errors of the verbs. Those that can be the outcome of a step are matched by
+// code when they are read back from the journal, see [Coded].
+var (
+	// ErrNoRun: a verb was called outside a run, or with the context of a
+	// frame that has returned. Verbs take the context that the flow, step,
+	// scope or branch was given.
+	ErrNoRun = errors.New("perdure: not inside a run")
+	// ErrConcurrent: the frame has a verb in progress. Use a Group for what
+	// runs at the same time, and inside a step the context that it was given.
+	ErrConcurrent = errors.New("perdure: the frame has a verb in progress; use a Group to do things at the same time")
+	// ErrName: a name is empty, odd, or taken in its frame.
+	ErrName = errors.New("perdure: bad name")
+	// ErrComposite: a step both called verbs and changed state, spent, or
+	// changed deps. Put the change into a step of its own.
+	ErrComposite = Coded("composite", errors.New("perdure: a step either calls verbs or changes state; put the change into a step of its own"))
+	// ErrNoLeaf: state was written, or a budget spent, outside a step.
+	ErrNoLeaf = errors.New("perdure: only a step changes state or spends; wrap the change in Step")
+	// ErrSuspended: the run waits for something outside. Return it; the flow
+	// is called again when the run goes on.
+	ErrSuspended = errors.New("perdure: the run is suspended")
+	// ErrCancelled: the run was cancelled.
+	ErrCancelled = Coded("cancelled", errors.New("perdure: the run was cancelled"))
+	// ErrFenced: another worker took the run over, or the worker lost the store.
+	ErrFenced = errors.New("perdure: the run is no longer this worker's")
+	// ErrBlocked: the code no longer fits what the run has recorded.
+	ErrBlocked = errors.New("perdure: the flow diverged from what the run has recorded")
+	// ErrTimeout: a step or a Receive took longer than it may.
+	ErrTimeout = Coded("timeout", errors.New("perdure: timed out"))
+	// ErrExpired: an ask was not answered in time and has no default.
+	ErrExpired = Coded("expired", errors.New("perdure: the ask expired without an answer"))
+	// ErrBudget: the run has spent more than its budget.
+	ErrBudget = Coded("budget", errors.New("perdure: over budget"))
+	// ErrPanic: user code panicked.
+	ErrPanic = Coded("panic", errors.New("perdure: panic"))
+	// ErrNotJSON: JSON cannot carry a value exactly.
+	ErrNotJSON = Coded("not-json", errors.New("perdure: JSON cannot carry the value exactly"))
+	// ErrOption: the options of a verb contradict each other.
+	ErrOption = Coded("option", errors.New("perdure: bad option"))
+	// ErrDep: a dep could not be used as it was asked to.
+	ErrDep = Coded("dep", errors.New("perdure: dep"))
+	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened.
+	ErrUnknownOutcome = Coded("unknown-outcome", errors.New("perdure: unknown outcome"))
+	// ErrTooLarge: a value is over the limit.
+	ErrTooLarge = Coded("too-large", errors.New("perdure: too large"))
+)
+
+// Errors of the runtime.
+var (
+	// ErrNoFlow: no flow of that name is registered.
+	ErrNoFlow = errors.New("perdure: unknown flow")
+	// ErrNoThread: there is no such thread.
+	ErrNoThread = errors.New("perdure: unknown thread")
+	// ErrRunNotFound: the thread has no such run.
+	ErrRunNotFound = errors.New("perdure: unknown run")
+	// ErrNoAsk: there is no such ask.
+	ErrNoAsk = errors.New("perdure: unknown ask")
+	// ErrAskOver: the ask expired, or its run or step ended without it.
+	ErrAskOver = errors.New("perdure: the ask is over")
+	// ErrAnswered: the ask has another answer.
+	ErrAnswered = errors.New("perdure: the ask has another answer")
+	// ErrAnswer: the answer is not one that the ask allows.
+	ErrAnswer = errors.New("perdure: the answer does not fit the ask")
+	// ErrForbidden: someone else has to answer.
+	ErrForbidden = errors.New("perdure: not allowed to answer")
+	// ErrBusy: the thread has a run that has not ended.
+	ErrBusy = errors.New("perdure: the thread is busy")
+	// ErrQueueFull: too many inputs wait on the thread.
+	ErrQueueFull = errors.New("perdure: the thread's queue is full")
+	// ErrKeyReused: the idempotency key was used with another input.
+	ErrKeyReused = errors.New("perdure: the idempotency key was used for something else")
+	// ErrNothingToDo: the run is not in a state in which that means something.
+	ErrNothingToDo = errors.New("perdure: nothing to do")
+	// ErrNewer: the thread was written by a newer version, and is left alone.
+	ErrNewer = errors.New("perdure: written by a newer version")
+	// ErrCorrupt: an entry of the thread is damaged; what stands before it is
+	// good. The error says which.
+	ErrCorrupt = errors.New("perdure: the journal is damaged")
+	// ErrInvalid: a request makes no sense as it is.
+	ErrInvalid = errors.New("perdure: invalid request")
+)
+
+// Coded gives an error a code. An error that is the outcome of a step is kept
+// in the journal as its codes and its message: what a step returns, now or
+// when it is read back later, matches by code, with errors.Is, every error
+// that carries the same one, and nothing else.
+//
+//	var ErrSoldOut = perdure.Coded("sold-out", errors.New("sold out"))
+func Coded(code string, err error) error { return &coded{code, err} }
+
+type coded struct {
+	code string
+	err  error
+}
+
+func (c *coded) Error() string { return c.err.Error() }
+func (c *coded) Unwrap() error { return c.err }
+
+// Is makes the sentinel match what was recorded under its code.
+func (c *coded) Is(target error) bool {
+	t, ok := target.(*coded)
+	return ok && t.code == c.code
+}
+
+// StepError is the failure of a step, as it is recorded.
+type StepError struct {
+	Path    string // of the step
+	Attempt int    // the attempt that was the last
+	Err     error  // as recorded: it matches by code
+}
+
+// Error names the step and says why it failed.
+func (e *StepError) Error() string {
+	if e.Attempt > 1 {
+		return fmt.Sprintf("%s (attempt %d): %v", e.Path, e.Attempt, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Path, e.Err)
+}
+
+// Unwrap returns the recorded error.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// recorded is an error as the journal keeps it.
+type recorded struct{ fail journal.Failure }
+
+func (r *recorded) Error() string { return r.fail.Msg }
+
+func (r *recorded) Is(target error) bool {
+	t, ok := target.(*coded)
+	return ok && slices.Contains(r.fail.Codes, t.code)
+}
+
+// Stack returns the stack of the panic that failed a step, "" if it was none.
+func Stack(err error) string {
+	var r *recorded
+	if errors.As(err, &r) {
+		return r.fail.Stack
+	}
+	return ""
+}
+
+const (
+	maxMessage = 16 << 10
+	maxStack   = 8 << 10
+)
+
+// failure returns what the journal keeps of an error.
+func failure(err error) *journal.Failure {
+	f := &journal.Failure{Msg: clip(err.Error(), maxMessage)}
+	var walk func(error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case nil:
+			return
+		case *coded:
+			addCodes(f, e.code)
+		case *recorded:
+			addCodes(f, e.fail.Codes...)
+			if f.Stack == "" {
+				f.Stack = e.fail.Stack
+			}
+		case *panicked:
+			addCodes(f, "panic")
+			f.Stack = clip(e.stack, maxStack)
+		}
+		if err == context.DeadlineExceeded {
+			addCodes(f, "timeout")
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		case interface{ Unwrap() []error }:
+			for _, err := range e.Unwrap() {
+				walk(err)
+			}
+		}
+	}
+	walk(err)
+	return f
+}
+
+func addCodes(f *journal.Failure, codes ...string) {
+	for _, c := range codes {
+		if !slices.Contains(f.Codes, c) {
+			f.Codes = append(f.Codes, c)
+		}
+	}
+}
+
+func clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + " …"
+}
+
+// panicked is a panic of user code.
+type panicked struct {
+	value any
+	stack string
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+func (p *panicked) Unwrap() error {
+	if err, ok := p.value.(error); ok {
+		return err
+	}
+	return ErrPanic
+}
+
+// Permanent marks an error after which a step is not tried again.
+func Permanent(err error) error { return &marked{err: err, permanent: true} }
+
+// NotDone marks an error of an at-most-once step as certain: the effect did
+// not happen and will not, so the step may be tried again.
+func NotDone(err error) error { return &marked{err: err, notDone: true} }
+
+type marked struct {
+	err                error
+	permanent, notDone bool
+}
+
+func (m *marked) Error() string { return m.err.Error() }
+func (m *marked) Unwrap() error { return m.err }
+
+func isPermanent(err error) bool {
+	for _, own := range []error{ErrNotJSON, ErrComposite, ErrOption, ErrBudget} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return hasMark(err, func(m *marked) bool { return m.permanent })
+}
+
+func isNotDone(err error) bool { return hasMark(err, func(m *marked) bool { return m.notDone }) }
+
+func hasMark(err error, is func(*marked) bool) bool {
+	var m *marked
+	for errors.As(err, &m) {
+		if is(m) {
+			return true
+		}
+		err, m = m.err, nil
+	}
+	return false
+}

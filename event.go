@@ -1,0 +1,255 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// Event is a journal entry as the outside sees it. Its id is Seq.
+type Event struct {
+	Thread   string          `json:"thread"`
+	Seq      uint64          `json:"seq"`
+	Kind     string          `json:"kind"`
+	Time     time.Time       `json:"time"`
+	Run      string          `json:"run,omitempty"`
+	Path     string          `json:"path,omitempty"`
+	Name     string          `json:"name,omitempty"`     // of a signal, dep or flow
+	Attempt  int             `json:"attempt,omitempty"`  // of a failed attempt
+	Value    json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
+	ValueOf  uint64          `json:"value_of,omitempty"` // the event that holds the value, where it is another's
+	Error    string          `json:"error,omitempty"`
+	Ask      string          `json:"ask,omitempty"` // id
+	Decision string          `json:"decision,omitempty"`
+	By       string          `json:"by,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Status   Status          `json:"status,omitempty"`
+	Due      time.Time       `json:"due,omitzero"`
+	Plan     []string        `json:"plan,omitempty"`
+	Diff     string          `json:"diff,omitempty"`
+	Worker   string          `json:"worker,omitempty"`
+}
+
+// EventOptions choose events.
+type EventOptions struct {
+	After  uint64 // only later ones
+	Run    string // only those of this run
+	Replay bool   // end with what is there now, instead of staying live
+}
+
+// Events yields the events of a thread in order, each once: those that are
+// there, and then the new ones as they are appended by any process, until the
+// context ends. An error is the last thing it yields.
+func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		name, err := r.find(ctx, thread)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		f := &follower{core: r.core, name: name, runs: map[uint64]string{}}
+		if o.Replay {
+			f.more(ctx, o, yield)
+			return
+		}
+		for range store.Watch(ctx, r.store, journalOf(name)) {
+			if !f.more(ctx, o, yield) {
+				return
+			}
+		}
+	}
+}
+
+// follower reads a journal entry by entry.
+type follower struct {
+	*core
+	name   string
+	thread string
+	seq    uint64
+	head   journal.Hash
+	runs   map[uint64]string // ids by number
+}
+
+// more yields what was appended since, and reports whether to go on.
+func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, error) bool) bool {
+	for line, err := range f.store.Read(ctx, journalOf(f.name), f.seq) {
+		if ctx.Err() != nil {
+			return false
+		}
+		var ev Event
+		if err == nil {
+			ev, err = f.next(ctx, line, line.Seq > o.After)
+		}
+		if err != nil {
+			yield(Event{}, fmt.Errorf("perdure: events of thread %s behind %d: %w", f.thread, f.seq, err))
+			return false
+		}
+		if line.Seq <= o.After || o.Run != "" && ev.Run != o.Run {
+			continue
+		}
+		if !yield(ev, nil) {
+			return false
+		}
+	}
+	if f.seq < o.After {
+		yield(Event{}, fmt.Errorf("%w: the thread ends at %d, there is nothing after %d", ErrInvalid, f.seq, o.After))
+		return false
+	}
+	return true
+}
+
+func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Event, error) {
+	e, err := journal.Decode(f.head, line.Seq, line.Data)
+	if err != nil {
+		if errors.Is(err, journal.ErrNewer) {
+			return Event{}, fmt.Errorf("%w: entry %d: %w", ErrNewer, line.Seq, err)
+		}
+		return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+	}
+	f.seq, f.head = e.Seq, e.Hash
+	if e.Kind == journal.Queued || e.Kind == journal.Created {
+		b, err := e.Read()
+		if err != nil {
+			return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		}
+		if e.Kind == journal.Created {
+			f.thread = b.Thread
+		} else {
+			f.runs[e.Seq] = b.ID
+		}
+	}
+	if !wanted {
+		return Event{}, nil
+	}
+	run := f.runs[e.Run]
+	if e.Kind == journal.Queued {
+		run = f.runs[e.Seq]
+	}
+	ev, err := f.event(ctx, f.name, run, e, true)
+	ev.Thread = f.thread
+	return ev, err
+}
+
+// event returns the event of an entry. Values in blobs are left out unless
+// they are asked for.
+func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blobs bool) (Event, error) {
+	ev := Event{Seq: e.Seq, Kind: string(e.Kind), Time: stamp(e.Time), Run: run, Path: tree.Names(e.Path)}
+	if !e.Kind.Known() {
+		return ev, nil
+	}
+	b, err := e.Read()
+	if err != nil {
+		return ev, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+	}
+	ev.Name, ev.Attempt, ev.By, ev.Reason, ev.Status = b.Name, b.Attempt, b.By, b.Reason, Status(b.Status)
+	if e.Kind == journal.Step || e.Kind == journal.Ended {
+		ev.ValueOf = b.Ref
+	}
+	ev.Due, ev.Plan, ev.Diff, ev.Worker = stamp(b.Due), b.Plan, b.Diff, b.Worker
+	if b.Flow != "" {
+		ev.Name = b.Flow
+	}
+	if b.Fail != nil {
+		ev.Error = b.Fail.Msg
+	}
+	value := b.Value
+	switch {
+	case e.Kind == journal.Asked:
+		ev.Ask, value = askID(name, e.ID), b.Ask.Data
+		ev.Name = b.Ask.Prompt
+	case b.Of != "":
+		ev.Ask = askID(name, b.Of)
+	}
+	if b.Answer != nil {
+		ev.Decision, ev.By, ev.Reason, value = b.Answer.Decision, b.Answer.By, b.Answer.Message, b.Answer.Value
+	}
+	if value.Blob == nil || blobs {
+		ev.Value, err = c.load(ctx, name, value)
+	}
+	return ev, err
+}
+
+// DeltaEvent is live news of a step: see Delta. It is void when the step's
+// event arrives, or a delta of a later attempt.
+type DeltaEvent struct {
+	Run     string          `json:"run"`
+	Path    string          `json:"path"`
+	Attempt int             `json:"attempt"`
+	Offset  int64           `json:"offset"` // of the delta within the attempt
+	Data    json.RawMessage `json:"data"`
+}
+
+// Deltas yields the live news of a thread until the context ends. It may miss
+// some.
+func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEvent, error] {
+	return func(yield func(DeltaEvent, error) bool) {
+		name, err := r.find(ctx, thread)
+		if err != nil {
+			yield(DeltaEvent{}, err)
+			return
+		}
+		for line := range store.Listen(ctx, r.store, deltaTopic(name)) {
+			var d DeltaEvent
+			if json.Unmarshal(line, &d) == nil && !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Wait waits until a run has ended, or cannot go on without the outside: it is
+// suspended with an open ask or waits for a signal, or it is paused, blocked
+// or quarantined. A run that only waits for a timer is waited for. The run ""
+// is the newest one.
+func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
+	name, err := r.find(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	o := emptyThread(name)
+	for range store.Watch(ctx, r.store, journalOf(name)) {
+		if err := r.readMore(ctx, o, 0); err != nil {
+			return nil, err
+		}
+		found, err := pick(o.thread, run)
+		if err != nil {
+			return nil, err
+		}
+		run = found.ID
+		if stands(found) {
+			return r.runInfo(ctx, o, found)
+		}
+		if o.thread.Foreign != "" {
+			return nil, fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, o.thread.Foreign)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, store.ErrClosed
+}
+
+// stands reports whether a run cannot go on by itself.
+func stands(run *journal.Run) bool {
+	switch run.Status {
+	case Paused, Blocked, Quarantined:
+		return !run.Cancelled
+	case Suspended:
+		if run.Wake {
+			return false
+		}
+		for _, w := range run.Waits {
+			if w.Kind == journal.Asked || w.Kind == journal.Waiting {
+				return true
+			}
+		}
+	}
+	return run.Status.Final()
+}

@@ -1,0 +1,51 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Flow is a function that runs execute. Make one with [NewFlow].
+type Flow struct {
+	name string
+	in   reflect.Type
+	fn   func(context.Context, json.RawMessage) (json.RawMessage, error)
+}
+
+// NewFlow makes a flow of a function. The function may be called many times
+// for one run: all that it does to the world belongs into steps, and all that
+// it decides follows from its input and from what verbs return.
+func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)) Flow {
+	return Flow{
+		name: name,
+		in:   reflect.TypeFor[In](),
+		fn: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+			in, err := decode[In](raw)
+			if err != nil {
+				return nil, fmt.Errorf("the input: %w", err)
+			}
+			out, err := fn(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			return encode(out, reflect.TypeFor[Out]())
+		},
+	}
+}
+
+// Name returns the name of the flow.
+func (f Flow) Name() string { return f.name }
+
+func (f Flow) check() error {
+	if f.fn == nil {
+		return fmt.Errorf("%w: a flow that NewFlow did not make", ErrInvalid)
+	}
+	if err := tree.CheckName(f.name); err != nil {
+		return fmt.Errorf("%w: flow: %w", ErrName, err)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// frame is one execution of a run, step, scope or branch: the place that a
+// context stands for. Its fields are guarded by the pass's mu.
+type frame struct {
+	pass     *pass
+	parent   *frame
+	memo     *tree.Frame
+	view     *view
+	now      int64 // the newest outcome behind it, in Unix microseconds
+	step     bool  // a step or cleanup: leaf or composite
+	once     bool  // at-most-once: always a leaf
+	attempt  int
+	leaf     bool // it changed something
+	verbs    bool // it called a verb
+	pending  leaf // what the leaf changed
+	busy     string
+	done     bool
+	cut      bool // a verb below it was refused because of a cancel
+	cleaning bool // it is a cleanup, or below one
+	limit    *stopwatch
+	group    *Group     // open
+	branch   *branchRef // that it stands in, nil for none
+	offset   int64      // of its deltas
+}
+
+type frameKey struct{}
+
+// inside returns the frame that a context belongs to.
+func inside(ctx context.Context) (*frame, error) {
+	f, _ := ctx.Value(frameKey{}).(*frame)
+	if f == nil {
+		return nil, fmt.Errorf("%w: the context does not come from a flow", ErrNoRun)
+	}
+	return f, nil
+}
+
+// child returns a frame below f.
+func (f *frame) child(memo *tree.Frame) *frame {
+	return &frame{pass: f.pass, parent: f, memo: memo, view: f.view, now: f.now, cleaning: f.cleaning, branch: f.branch}
+}
+
+func (f *frame) with(ctx context.Context) context.Context {
+	return context.WithValue(ctx, frameKey{}, f)
+}
+
+// path returns the path of the frame, of names only.
+func (f *frame) path() string { return tree.Names(f.memo.Path()) }
+
+// cutOff remembers in all frames from f up that a cancel refused something.
+func (f *frame) cutOff() {
+	for ; f != nil; f = f.parent {
+		f.cut = true
+	}
+}
+
+// begin marks a verb of the frame as in progress.
+func (f *frame) begin(verb tree.Verb, name string) error {
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	at := f.path() + "/" + name
+	switch {
+	case f.done:
+		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", ErrNoRun, verb, at)
+	case f.busy != "":
+		return fmt.Errorf("%w: %s while %s is not done; inside a step or scope use the context that its function was given", ErrConcurrent, at, f.busy)
+	case f.pass.sealed != nil:
+		return f.pass.sealed
+	case f.once:
+		return fmt.Errorf("%w: %s is inside an at-most-once step", ErrComposite, at)
+	case f.leaf:
+		return fmt.Errorf("%w: %s comes after a change in the same step", ErrComposite, at)
+	}
+	f.busy, f.verbs = fmt.Sprintf("%s %s", verb, at), true
+	return nil
+}
+
+func (f *frame) finish() {
+	f.pass.mu.Lock()
+	f.busy = ""
+	f.pass.mu.Unlock()
+}
+
+// enter begins a verb: it finds the frame, takes its turn, and looks at what
+// is recorded. The caller calls finish in the end, unless there is an error.
+func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (*frame, tree.Visit, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, tree.Visit{}, err
+	}
+	if verb != tree.Plan {
+		if err := tree.CheckName(name); err != nil {
+			return nil, tree.Visit{}, fmt.Errorf("%w: %w", ErrName, err)
+		}
+	}
+	if err := f.begin(verb, name); err != nil {
+		return nil, tree.Visit{}, err
+	}
+	v, err := f.visit(verb, name, opt)
+	if err != nil {
+		f.finish()
+		return nil, tree.Visit{}, err
+	}
+	return f, v, nil
+}
+
+func (f *frame) visit(verb tree.Verb, name string, opt tree.Options) (tree.Visit, error) {
+	p := f.pass
+	p.mu.Lock()
+	v, err := f.memo.Visit(name, verb, opt)
+	// Under a cancel the code takes its way out, past what is recorded.
+	diverged := err == nil && v.Diff != "" && !p.run.Cancelled
+	p.mu.Unlock()
+	switch {
+	case err != nil:
+		return v, fmt.Errorf("%w: %s: %w", ErrName, f.path(), err)
+	case diverged:
+		return v, p.block(v.Diff)
+	}
+	return v, nil
+}
+
+// takeOver takes over what a recorded child did: the state that it changed and
+// the time at which it ended.
+func (f *frame) takeOver(n *tree.Node) {
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	f.view.apply(tree.Changes(n))
+	f.now = max(f.now, n.Time)
+}
+
+// result returns the recorded outcome of a node.
+func (f *frame) result(n *tree.Node) ([]byte, error) {
+	f.takeOver(n)
+	if n.Fail != nil {
+		return nil, &StepError{Path: n.Path(), Attempt: n.Attempts + 1, Err: &recorded{*n.Fail}}
+	}
+	return f.pass.rt.load(f.pass.io, f.pass.name, n.Value)
+}
+
+// node returns what is recorded at a path by now.
+func (p *pass) node(path string) *tree.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tree.At(path)
+}
+
+// left ends a frame: it awaits the branches of an open group, and judges
+// whether the code visited all that is recorded.
+func (f *frame) left(returned error) error {
+	p := f.pass
+	p.mu.Lock()
+	g := f.group
+	p.mu.Unlock()
+	if g != nil {
+		g.abandon()
+	}
+	p.mu.Lock()
+	f.done = true
+	sealed, cut := p.sealed, p.run.Cancelled
+	diff := ""
+	if sealed == nil && !cut && !interrupted(returned) {
+		diff = f.memo.Leave()
+	}
+	p.mu.Unlock()
+	switch {
+	case sealed != nil:
+		return sealed
+	case diff != "":
+		return p.block(diff)
+	}
+	return nil
+}
+
+// interrupted reports whether an error is not an outcome but what the runtime
+// told the code.
+func interrupted(err error) bool {
+	for _, own := range []error{ErrSuspended, ErrFenced, ErrBlocked} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaf is what a leaf step changed so far.
+type leaf struct {
+	changes []journal.Change
+	spend   map[string]int64
+}

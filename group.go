@@ -1,0 +1,178 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Group runs branches at the same time. Each branch is a frame of its own. A
+// branch that waits does not hold up the others; the run is suspended when all
+// of them wait.
+//
+// From the first Go to Wait the group is the verb in progress of its frame. A
+// branch sees the state as it was at the group's start and its own changes,
+// and what its siblings changed is seen after Wait.
+type Group struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	frame  *frame
+	err    error // of NewGroup, or of a Go that could not start
+
+	started  bool
+	over     bool
+	number   int
+	names    []string
+	branches []*branch
+	left     int
+	waiting  bool
+	woken    chan struct{}
+	wg       sync.WaitGroup
+}
+
+type branch struct {
+	frame *frame
+	err   error
+}
+
+// NewGroup returns a group in the frame of ctx.
+func NewGroup(ctx context.Context) *Group {
+	g := &Group{woken: make(chan struct{})}
+	g.frame, g.err = inside(ctx)
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	return g
+}
+
+// Go starts a branch. What is wrong with its name is reported by Wait.
+func (g *Group) Go(name string, fn func(context.Context) error) {
+	if g.err != nil {
+		return
+	}
+	f := g.frame
+	if err := tree.CheckName(name); err != nil {
+		g.err = fmt.Errorf("%w: %w", ErrName, err)
+		return
+	}
+	if g.over {
+		g.err = fmt.Errorf("%w: Go after Wait; make another group", ErrConcurrent)
+		return
+	}
+	if !g.started {
+		if g.err = f.begin("group with branch", name); g.err != nil {
+			return
+		}
+	}
+	p := f.pass
+	p.mu.Lock()
+	if !g.started {
+		g.started, f.group, g.number = true, g, f.memo.Group()
+	}
+	memo, err := f.memo.Branch(name, g.number)
+	if err != nil {
+		g.err = fmt.Errorf("%w: %s: %w", ErrName, f.path(), err)
+		p.mu.Unlock()
+		return
+	}
+	b := &branch{frame: f.child(memo)}
+	b.frame.view = newView(f.view)
+	b.frame.branch = &branchRef{outer: f.branch, group: g}
+	g.names, g.branches = append(g.names, name), append(g.branches, b)
+	g.left++
+	p.shift(b.frame, +1)
+	p.mu.Unlock()
+	g.wg.Add(1)
+	go g.run(b, fn)
+}
+
+func (g *Group) run(b *branch, fn func(context.Context) error) {
+	defer g.wg.Done()
+	p := g.frame.pass
+	exited := true
+	defer func() {
+		if r := recover(); r != nil {
+			b.err = &panicked{value: r, stack: string(debug.Stack())}
+		} else if exited {
+			b.err = errors.New("perdure: a branch left by runtime.Goexit")
+		}
+		if stop := b.frame.left(b.err); stop != nil {
+			b.err = stop
+		}
+		p.mu.Lock()
+		g.left--
+		if g.left == 0 && g.waiting {
+			p.shift(g.frame, +1) // the frame goes on before its last branch is gone
+			g.waiting = false
+			close(g.woken)
+		}
+		p.shift(b.frame, -1)
+		p.mu.Unlock()
+		p.settle()
+	}()
+	b.err = fn(b.frame.with(g.ctx))
+	exited = false
+}
+
+// Wait waits for all branches and returns their errors, joined in the order
+// of Go. A failed branch does not cancel the others.
+func (g *Group) Wait() error {
+	if g.frame == nil {
+		return g.err
+	}
+	p := g.frame.pass
+	if !g.started {
+		g.over = true
+		return g.err
+	}
+	p.mu.Lock()
+	if g.over {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: Wait was called before", ErrConcurrent)
+	}
+	g.over = true
+	wait := g.left > 0
+	if wait {
+		g.waiting = true
+		p.shift(g.frame, -1)
+	}
+	p.mu.Unlock()
+	if wait {
+		p.settle()
+		<-g.woken
+	}
+	g.wg.Wait()
+	g.cancel(nil)
+	defer g.frame.finish()
+
+	p.mu.Lock()
+	g.frame.group = nil
+	var nodes []*tree.Node
+	var errs []error
+	for _, b := range g.branches {
+		nodes = append(nodes, b.frame.memo.Node())
+		g.frame.now = max(g.frame.now, b.frame.now)
+		errs = append(errs, b.err)
+	}
+	g.frame.view.apply(tree.Changes(nodes...))
+	sealed, diff := p.sealed, ""
+	if sealed == nil && !p.run.Cancelled {
+		diff = g.frame.memo.Wait(g.names)
+	}
+	p.mu.Unlock()
+	switch {
+	case sealed != nil:
+		return sealed
+	case diff != "":
+		return p.block(diff)
+	}
+	return errors.Join(append(errs, g.err)...)
+}
+
+// abandon ends a group whose frame returned without Wait.
+func (g *Group) abandon() {
+	g.cancel(fmt.Errorf("%w: its frame returned", context.Canceled))
+	_ = g.Wait()
+}

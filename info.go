@@ -1,0 +1,298 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Status is the state of a run.
+type Status = journal.Status
+
+// The statuses of a run.
+const (
+	Queued      = journal.StatusQueued
+	Running     = journal.StatusRunning
+	Suspended   = journal.StatusSuspended   // it waits for an ask, a signal or a timer
+	Paused      = journal.StatusPaused      // by a person
+	Blocked     = journal.StatusBlocked     // the code no longer fits what is recorded
+	Quarantined = journal.StatusQuarantined // it killed too many workers
+	Succeeded   = journal.StatusSucceeded
+	Failed      = journal.StatusFailed
+	Cancelled   = journal.StatusCancelled
+)
+
+// Thread is what is known about a thread.
+type Thread struct {
+	ID       string            `json:"id"`
+	Tenant   string            `json:"tenant,omitempty"`
+	User     string            `json:"user,omitempty"`
+	Title    string            `json:"title,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Created  time.Time         `json:"created"`
+	Updated  time.Time         `json:"updated"`
+	Seq      uint64            `json:"seq"` // of its last entry
+	Status   Status            `json:"status"`
+	Spent    map[string]int64  `json:"spent,omitempty"`
+	Runs     []*Run            `json:"runs,omitempty"`
+	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
+}
+
+// Run is what is known about a run.
+type Run struct {
+	Thread   string           `json:"thread"`
+	ID       string           `json:"id"`
+	Seq      uint64           `json:"seq"` // of the entry that queued it
+	Flow     string           `json:"flow"`
+	Status   Status           `json:"status"`
+	Created  time.Time        `json:"created"`
+	Started  time.Time        `json:"started,omitzero"`
+	Ended    time.Time        `json:"ended,omitzero"`
+	Output   json.RawMessage  `json:"output,omitempty"`
+	Err      error            `json:"-"` // why it failed, as recorded
+	Error    string           `json:"error,omitempty"`
+	Steps    int              `json:"steps"` // outcomes recorded so far
+	Last     string           `json:"last,omitempty"`
+	Plan     []PlanStep       `json:"plan,omitempty"`
+	Waits    []Wait           `json:"waits,omitempty"`
+	Asks     []AskInfo        `json:"asks,omitempty"` // that are open
+	Resumes  int              `json:"resumes"`        // how often it went on after its first pass
+	Retries  int              `json:"retries"`
+	Paused   time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
+	Since    time.Time        `json:"suspended,omitzero"` // since when it waits
+	Errors   []ErrorNote      `json:"errors,omitempty"`   // everything that went wrong, also what was tried again
+	Spent    map[string]int64 `json:"spent,omitempty"`
+	Budget   map[string]int64 `json:"budget,omitempty"`
+	Unknown  []string         `json:"unknown,omitempty"` // at-most-once steps whose outcome nobody knows
+	Diff     string           `json:"diff,omitempty"`    // why it is blocked
+	Version  string           `json:"version,omitempty"` // of the code that ran it last
+	Steering bool             `json:"steering,omitempty"`
+}
+
+// PlanStep is a step that Plan announced.
+type PlanStep struct {
+	Name string `json:"name"`
+	Done bool   `json:"done"`
+}
+
+// Wait is something that a run waits for.
+type Wait struct {
+	Kind   string    `json:"kind"` // "ask", "timer", "signal" or "retry"
+	Path   string    `json:"path"`
+	Since  time.Time `json:"since"`
+	Due    time.Time `json:"due,omitzero"`
+	Ask    string    `json:"ask,omitempty"`
+	Signal string    `json:"signal,omitempty"`
+}
+
+// AskInfo is an ask as the outside sees it.
+type AskInfo struct {
+	ID        string          `json:"id"`
+	Thread    string          `json:"thread"`
+	Run       string          `json:"run"`
+	Path      string          `json:"path"`
+	Kind      string          `json:"kind,omitempty"`
+	Prompt    string          `json:"prompt,omitempty"`
+	Data      json.RawMessage `json:"data,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"`
+	Want      string          `json:"want,omitempty"` // kind of JSON value that is expected, "" for any
+	Decisions []string        `json:"decisions,omitempty"`
+	Guards    string          `json:"guards,omitempty"`
+	Who       []string        `json:"who,omitempty"`
+	Asked     time.Time       `json:"asked"`
+	Expires   time.Time       `json:"expires,omitzero"`
+	Progress  int             `json:"progress,omitempty"` // how much news there is
+}
+
+// ErrorNote is one thing that went wrong.
+type ErrorNote struct {
+	Seq   uint64    `json:"seq"`
+	Time  time.Time `json:"time"`
+	Path  string    `json:"path,omitempty"`
+	Error string    `json:"error"`
+	Stack string    `json:"stack,omitempty"`
+}
+
+func stamp(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// Get returns everything about a thread, exactly as of now. If an entry is
+// damaged it returns ErrCorrupt beside the thread up to the last good one.
+func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
+	o, err := r.open(ctx, thread)
+	if o == nil {
+		return nil, err
+	}
+	t, infoErr := r.threadInfo(ctx, o)
+	return t, errors.Join(err, infoErr)
+}
+
+// GetRun returns everything about a run, the newest one of the thread for "".
+func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) {
+	o, err := r.open(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pick(o.thread, run)
+	if err != nil {
+		return nil, err
+	}
+	return r.runInfo(ctx, o, found)
+}
+
+// open reads a thread by its id.
+func (r *Runtime) open(ctx context.Context, thread string) (*opened, error) {
+	name, err := r.find(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.read(ctx, name)
+	switch {
+	case err != nil && !errors.Is(err, ErrCorrupt):
+		return nil, err
+	case err == nil && o.thread.Seq == 0 && o.thread.Foreign == "":
+		return nil, fmt.Errorf("%w: %q", ErrNoThread, thread)
+	}
+	return o, err
+}
+
+func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
+	t := o.thread
+	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
+		Created: stamp(t.Created), Updated: stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
+		Status: threadStatus(t)}
+	var errs []error
+	for _, run := range slices.Concat(t.Runs, t.Inbox) {
+		ri, err := r.runInfo(ctx, o, run)
+		errs = append(errs, err)
+		info.Runs = append(info.Runs, ri)
+	}
+	return info, errors.Join(errs...)
+}
+
+// threadStatus is the status of the run that matters most: the oldest that has
+// not ended, else the newest.
+func threadStatus(t *journal.Thread) Status {
+	if run := t.Busy(); run != nil {
+		return run.Status
+	}
+	if len(t.Runs) > 0 {
+		return t.Runs[len(t.Runs)-1].Status
+	}
+	return Queued
+}
+
+var waitKinds = map[journal.Kind]string{
+	journal.Asked: "ask", journal.Timer: "timer", journal.Waiting: "signal", journal.Attempt: "retry",
+}
+
+func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Run, error) {
+	info := &Run{Thread: o.thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: run.Status,
+		Created: stamp(run.Created), Started: stamp(run.Started), Ended: stamp(run.Ended),
+		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
+		Paused: stamp(run.PausedAt), Since: stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
+		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.thread.Run(run.N) == nil}
+	if run.Fail != nil {
+		info.Err = &recorded{*run.Fail}
+		info.Error = run.Fail.Msg
+	}
+	for _, e := range run.Errors {
+		info.Errors = append(info.Errors, ErrorNote{Seq: e.Seq, Time: stamp(e.Time), Path: tree.Names(e.Path), Error: e.Fail.Msg, Stack: e.Fail.Stack})
+	}
+	done := o.trees[run.N]
+	for _, name := range run.Plan {
+		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || planDone(done, name)})
+	}
+	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
+		w := run.Waits[path]
+		wait := Wait{Kind: waitKinds[w.Kind], Path: tree.Names(path), Since: stamp(w.Since), Due: stamp(w.Due), Signal: w.Signal}
+		if ask := o.thread.Asks[w.Ask]; ask != nil && ask.Open() {
+			wait.Ask = askID(o.name, ask.ID)
+			ai, err := r.askInfo(ctx, o, ask)
+			if err != nil {
+				return info, err
+			}
+			info.Asks = append(info.Asks, ai)
+		}
+		info.Waits = append(info.Waits, wait)
+	}
+	var err error
+	info.Output, err = r.output(ctx, o, run)
+	return info, err
+}
+
+// output returns what a run returned, which may stand in an entry of its own
+// steps.
+func (r *Runtime) output(ctx context.Context, o *opened, run *journal.Run) (json.RawMessage, error) {
+	if run.Ref == 0 {
+		return r.load(ctx, o.name, run.Output)
+	}
+	for line, err := range r.store.Read(ctx, journalOf(o.name), run.Ref-1) {
+		if err != nil {
+			return nil, err
+		}
+		var e struct{ B json.RawMessage }
+		if err := json.Unmarshal(line.Data, &e); err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		}
+		b, err := (&journal.Entry{Body: e.B}).Read()
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		}
+		return r.load(ctx, o.name, b.Value)
+	}
+	return nil, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, run.Ref)
+}
+
+func planDone(t *tree.Tree, name string) bool {
+	if t == nil {
+		return false
+	}
+	n := t.Root.Child(name)
+	return n != nil && n.Done && n.Fail == nil
+}
+
+func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskInfo, error) {
+	q := a.Question
+	data, err := r.load(ctx, o.name, q.Data)
+	return AskInfo{ID: askID(o.name, a.ID), Thread: o.thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind,
+		Prompt: q.Prompt, Data: data, Schema: q.Schema, Want: q.Want, Decisions: q.Decisions, Guards: q.Guards,
+		Who: q.Who, Asked: stamp(a.Time), Expires: stamp(a.Due), Progress: len(a.Progress)}, err
+}
+
+// Output returns what a run returned.
+func Output[T any](run *Run) (T, error) {
+	var zero T
+	switch run.Status {
+	case Succeeded:
+		return decode[T](run.Output)
+	case Failed:
+		return zero, fmt.Errorf("perdure: run %s failed: %w", run.ID, run.Err)
+	case Cancelled:
+		return zero, fmt.Errorf("run %s: %w", run.ID, ErrCancelled)
+	case Blocked:
+		return zero, fmt.Errorf("run %s: %w: %s", run.ID, ErrBlocked, run.Diff)
+	}
+	return zero, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
+}
+
+// factPrefix is where facts stand in the state.
+const factPrefix = "fact/"
+
+// NewFact returns the state of a fact that the thread has learned: a
+// preference, a pattern. Facts are state, and are listed apart by StateAt.
+func NewFact[T any](key string) State[T] { return State[T]{factPrefix + key} }
+
+func isFact(key string) (string, bool) { return strings.CutPrefix(key, factPrefix) }

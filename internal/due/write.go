@@ -1,0 +1,126 @@
+package due
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Announce writes that the thread will be due at a time, in microseconds since
+// 1970, by a fact that is about to get sequence seq in its journal. Merged into
+// a hint that is there, the sequence becomes the higher and the time the
+// earlier of the two. Nothing is written where nothing changes.
+//
+// Merging twice is the same as once, so Announce repeats what conflicted or was
+// left open by the store, until ctx ends. After an error the hint may or may
+// not be written, and the fact must not be appended.
+func Announce(ctx context.Context, s store.Store, flow, thread string, seq uint64, due int64) error {
+	key, err := keyOf(flow, thread)
+	if err != nil {
+		return err
+	}
+	if seq == 0 {
+		return fmt.Errorf("due: announce %q: %w: sequences begin at 1", thread, store.ErrInvalid)
+	}
+	err = retry(ctx, func() error {
+		old, err := s.Get(ctx, key)
+		merged := value{Seq: seq, Due: due}
+		if err == nil {
+			h := parse(flow, old)
+			if h.Err != nil {
+				return nil // due now for every reader, and none removes it
+			}
+			merged = value{Seq: max(h.Seq, seq), Due: min(h.Due, due)}
+			if merged == (value{Seq: h.Seq, Due: h.Due}) {
+				return nil
+			}
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		_, err = s.Put(ctx, key, merged.encode(), old.Version)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("due: announce %q at %d: %w", thread, seq, err)
+	}
+	return nil
+}
+
+// Settle is called by a reader that has folded the thread's journal up to
+// sequence head and found that the thread is next due at a time, in
+// microseconds since 1970, or not at all if next is 0. It postpones the hint to
+// that time or removes it.
+//
+// It leaves the hint as it is, and returns nil, if the journal has not reached
+// the hint's sequence, if the hint was written since h was read, and if it
+// cannot be read. After an error the hint may or may not be settled.
+func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next int64) error {
+	if h.Err != nil || head < h.Seq {
+		return nil
+	}
+	if next != 0 && next == h.Due {
+		return nil
+	}
+	key, err := keyOf(h.Flow, h.Thread)
+	if err == nil && h.Version == "" {
+		err = fmt.Errorf("due: settle %q: %w: the hint has no version", h.Thread, store.ErrInvalid)
+	}
+	if err != nil {
+		return err
+	}
+	err = retry(ctx, func() error {
+		var err error
+		if next == 0 {
+			err = s.Delete(ctx, key, h.Version)
+		} else {
+			_, err = s.Put(ctx, key, value{Seq: h.Seq, Due: next}.encode(), h.Version)
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		// Versions never repeat: any other than the one we saw means that
+		// an earlier try of ours worked, or that another wrote the hint.
+		switch cell, getErr := s.Get(ctx, key); {
+		case errors.Is(getErr, store.ErrNotFound):
+			return nil
+		case getErr != nil:
+			return getErr
+		case cell.Version != h.Version:
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("due: settle %q at %d: %w", h.Thread, head, err)
+	}
+	return nil
+}
+
+// retry calls try until it returns nil or an error that it would return again,
+// or until ctx ends.
+func retry(ctx context.Context, try func() error) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := try()
+		if err == nil || hopeless(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// hopeless reports whether a call that answered err would do so again.
+func hopeless(err error) bool {
+	for _, e := range []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

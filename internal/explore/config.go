@@ -1,0 +1,121 @@
+package explore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// ErrKilled is what every call of a killed actor answers. It matches
+// store.ErrClosed, so that code which repeats a failed call gives up.
+var ErrKilled = fmt.Errorf("explore: the actor is dead: %w", store.ErrClosed)
+
+// ErrUnknown is the answer to a write whose outcome is left open. It matches
+// none of the definite errors of package store.
+var ErrUnknown = errors.New("explore: the answer to this write was lost")
+
+// Config says what is explored beyond the order of calls, and its bounds.
+// The zero value explores orders only.
+type Config struct {
+	Crashes   int // how often an execution may kill an actor at a write
+	Unknowns  int // how often a write may be answered with ErrUnknown
+	Conflicts int // how often a write may be refused with a spurious ErrConflict
+	Delays    int // how often time may pass while calls are pending
+
+	// MaxTime is how much virtual time may pass in an execution: a second
+	// if it is 0, none if it is negative.
+	MaxTime time.Duration
+
+	// Max is the number of executions at which the exploration gives up and
+	// fails: 100 000 if it is 0. Those that are cut off count.
+	Max int
+
+	// MaxSteps is the number of steps at which an execution is taken to be
+	// endless, which is a failure: 1000 if it is 0.
+	MaxSteps int
+
+	// Every runs all orders, also of steps that do not concern each other.
+	Every bool
+
+	// Replay, if it is not nil, runs the one execution with these choices,
+	// as a failure printed them; behind their end the first choice is taken.
+	Replay []int
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxTime == 0 {
+		c.MaxTime = time.Second
+	}
+	if c.Max == 0 {
+		c.Max = 100_000
+	}
+	if c.MaxSteps == 0 {
+		c.MaxSteps = 1000
+	}
+	return c
+}
+
+// Report is the result of an exploration.
+type Report struct {
+	Executions int // executions that ran to their end
+	Cut        int // executions cut off as equal to one of the others
+	Longest    int // steps of the longest execution
+	Failure    *Failure
+}
+
+// String says how much was explored.
+func (r *Report) String() string {
+	return fmt.Sprintf("%d executions, %d cut off, the longest of %d steps", r.Executions, r.Cut, r.Longest)
+}
+
+// Failure is the first execution that failed.
+type Failure struct {
+	Err     error
+	Choices []int    // for Config.Replay
+	Steps   []string // what happened, in order
+}
+
+// Error shows the failure with its steps and choices.
+func (f *Failure) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "explore: %v\n", f.Err)
+	for i, s := range f.Steps {
+		fmt.Fprintf(&b, "%4d. %s\n", i+1, s)
+	}
+	fmt.Fprintf(&b, "Replay: %#v", f.Choices)
+	return b.String()
+}
+
+// Unwrap returns what went wrong.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Run explores, and fails t with the first execution that fails.
+func Run(t *testing.T, cfg Config, setup func(*World)) *Report {
+	t.Helper()
+	r := Explore(t, cfg, setup)
+	if r.Failure != nil {
+		t.Fatalf("%v\nexplored until then: %v", r.Failure, r)
+	}
+	t.Logf("explored %v", r)
+	return r
+}
+
+// Explore is Run without the verdict: a failure is only reported.
+func Explore(t *testing.T, cfg Config, setup func(*World)) *Report {
+	t.Helper()
+	s := &search{cfg: cfg.withDefaults(), setup: setup}
+	for {
+		s.execute(t)
+		switch {
+		case s.report.Failure != nil, s.cfg.Replay != nil, !s.backtrack():
+			return &s.report
+		case s.report.Executions+s.report.Cut >= s.cfg.Max:
+			s.fail(fmt.Errorf("not explored to the end: gave up after Config.Max = %d executions; the last of them follows", s.cfg.Max))
+			return &s.report
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/perdure/perdure/store"
+)
+
+// call is a step that an actor waits to take.
+type call struct {
+	actor  *Actor
+	number int
+	op     store.Op
+	name   string
+	after  string // of Journals and List
+	data   []byte // of Append and Put
+	args   func() string
+	do     func() error  // called by the scheduler, while everything waits
+	result func() string // of do, for the trace
+	err    error         // the answer, valid when done is closed
+	done   chan struct{}
+	watch  *watch
+	left   bool // its goroutine no longer waits for it
+}
+
+// watch is a loop over Watch.
+type watch struct {
+	prefix string
+	dirty  bool // something was written since the last yield
+}
+
+// handle is an actor's store. It has no Caster: messages may be lost, so all
+// are.
+type handle struct{ actor *Actor }
+
+var (
+	_ store.Store   = (*handle)(nil)
+	_ store.Watcher = (*handle)(nil)
+)
+
+// maxRefused is how many calls a dead actor may try. It would spin for ever.
+const maxRefused = 1000
+
+// dead returns ErrKilled if the actor can no longer reach the store.
+func (a *Actor) dead() error {
+	a.w.mu.Lock()
+	gone := a.killed || a.w.over
+	if gone {
+		a.refused++
+	}
+	spins := a.refused > maxRefused
+	a.w.mu.Unlock()
+	if spins {
+		select {} // found as a goroutine that stays behind
+	}
+	if gone {
+		return ErrKilled
+	}
+	return nil
+}
+
+// wait hands the call to the scheduler and returns its answer. Quit, if it is
+// not nil, ends the wait.
+func (a *Actor) wait(c *call, quit <-chan struct{}) error {
+	if err := a.dead(); err != nil {
+		return err
+	}
+	c.actor, c.done = a, make(chan struct{})
+	a.w.mu.Lock()
+	a.w.arrived = append(a.w.arrived, c)
+	a.w.mu.Unlock()
+	a.w.ring()
+	select {
+	case <-c.done:
+		return c.err
+	case <-quit:
+		a.w.mu.Lock()
+		defer a.w.mu.Unlock()
+		c.left = true
+		return context.Canceled
+	}
+}
+
+// Point is a step of the actor that runs with ctx and concerns all others:
+// directly behind it the actor may change memory that others use. Name is for
+// the trace.
+func Point(ctx context.Context, name string) error {
+	a, ok := ctx.Value(actorKey{}).(*Actor)
+	if !ok {
+		return errors.New("explore: Point outside of an actor")
+	}
+	return a.wait(&call{op: opPoint, name: name, do: ctx.Err}, nil)
+}
+
+func (h *handle) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (last uint64, err error) {
+	c := &call{op: store.OpAppend, name: journal, data: bytes.Join(entries, nil)}
+	c.args = func() string {
+		b := fmt.Appendf(nil, "after %d:", after)
+		for _, e := range entries {
+			b = fmt.Appendf(b, " %s", brief(e))
+		}
+		return string(b)
+	}
+	c.do = func() (err error) {
+		last, err = h.inner().Append(ctx, journal, after, entries...)
+		return err
+	}
+	c.result = func() string { return fmt.Sprint(last) }
+	if err := h.actor.wait(c, nil); err != nil {
+		return 0, err
+	}
+	return last, nil
+}
+
+func (h *handle) Drop(ctx context.Context, journal string) error {
+	c := &call{op: store.OpDrop, name: journal}
+	c.do = func() error { return h.inner().Drop(ctx, journal) }
+	return h.actor.wait(c, nil)
+}
+
+func (h *handle) Get(ctx context.Context, key string) (cell store.Cell, err error) {
+	c := &call{op: store.OpGet, name: key}
+	c.do = func() (err error) {
+		cell, err = h.inner().Get(ctx, key)
+		return err
+	}
+	c.result = func() string { return brief(cell.Value) }
+	if err := h.actor.wait(c, nil); err != nil {
+		return store.Cell{}, err
+	}
+	return cell, nil
+}
+
+func (h *handle) Put(ctx context.Context, key string, value []byte, prev store.Version) (version store.Version, err error) {
+	c := &call{op: store.OpPut, name: key, data: value}
+	c.args = func() string { return fmt.Sprintf("over version %q: %s", prev, brief(value)) }
+	c.do = func() (err error) {
+		version, err = h.inner().Put(ctx, key, value, prev)
+		return err
+	}
+	c.result = func() string { return fmt.Sprintf("version %q", version) }
+	if err := h.actor.wait(c, nil); err != nil {
+		return "", err
+	}
+	return version, nil
+}
+
+func (h *handle) Delete(ctx context.Context, key string, prev store.Version) error {
+	c := &call{op: store.OpDelete, name: key}
+	c.args = func() string { return fmt.Sprintf("version %q", prev) }
+	c.do = func() error { return h.inner().Delete(ctx, key, prev) }
+	return h.actor.wait(c, nil)
+}
+
+func (h *handle) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	c := call{op: store.OpRead, name: journal}
+	c.args = func() string { return fmt.Sprintf("after %d", after) }
+	return atOnce(ctx, h, c, func() iter.Seq2[store.Entry, error] { return h.inner().Read(ctx, journal, after) })
+}
+
+func (h *handle) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
+	c := call{op: store.OpJournals, after: after}
+	c.args = func() string { return fmt.Sprintf("after %q", after) }
+	return atOnce(ctx, h, c, func() iter.Seq2[string, error] { return h.inner().Journals(ctx, after) })
+}
+
+func (h *handle) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	c := call{op: store.OpList, name: prefix, after: after}
+	c.args = func() string { return fmt.Sprintf("after %q", after) }
+	return atOnce(ctx, h, c, func() iter.Seq2[store.Cell, error] { return h.inner().List(ctx, prefix, after) })
+}
+
+// atOnce is a loop that takes all its items in one step, when it starts.
+func atOnce[T any](ctx context.Context, h *handle, proto call, open func() iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		var items []T
+		c := proto // a sequence may be looped over twice
+		c.do = func() error {
+			for item, err := range open() {
+				if err != nil {
+					return err
+				}
+				items = append(items, item)
+			}
+			return nil
+		}
+		c.result = func() string { return fmt.Sprintf("%d found", len(items)) }
+		if err := h.actor.wait(&c, nil); err != nil {
+			yield(none, err)
+			return
+		}
+		for _, item := range items {
+			err := h.actor.dead()
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Watch makes each yield a step, so that wake-ups can also come late and for
+// several writes together.
+func (h *handle) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		w, world := &watch{prefix: prefix, dirty: true}, h.actor.w
+		world.mu.Lock()
+		world.watches = append(world.watches, w)
+		world.mu.Unlock()
+		defer func() {
+			world.mu.Lock()
+			defer world.mu.Unlock()
+			world.watches = slices.DeleteFunc(world.watches, func(o *watch) bool { return o == w })
+		}()
+		for ctx.Err() == nil {
+			c := &call{op: opWatch, name: prefix, watch: w}
+			c.do = func() error {
+				w.dirty = false
+				return ctx.Err()
+			}
+			if h.actor.wait(c, ctx.Done()) != nil || !yield(struct{}{}) {
+				return
+			}
+		}
+	}
+}
+
+// Close does nothing: the store is the world's.
+func (h *handle) Close() error { return nil }
+
+func (h *handle) inner() store.Store { return h.actor.w.inner }

@@ -1,0 +1,168 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/perdure/perdure/internal/blob"
+)
+
+// Value is a JSON value in an entry: the value itself, or a blob that holds
+// it. In bytes it is [value] or {"hash":…,"size":…}.
+type Value struct {
+	JSON json.RawMessage
+	Blob *blob.Ref
+}
+
+// IsZero reports whether there is no value at all.
+func (v Value) IsZero() bool { return v.JSON == nil && v.Blob == nil }
+
+// MarshalJSON implements json.Marshaler.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if v.Blob != nil {
+		return json.Marshal(v.Blob)
+	}
+	if v.JSON == nil {
+		return []byte("[]"), nil
+	}
+	b := make([]byte, 0, len(v.JSON)+2)
+	b = append(b, '[')
+	b = append(b, v.JSON...)
+	return append(b, ']'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Value) UnmarshalJSON(b []byte) error {
+	*v = Value{}
+	switch {
+	case len(b) > 1 && b[0] == '[':
+		if inner := bytes.TrimSpace(b[1 : len(b)-1]); len(inner) > 0 {
+			v.JSON = bytes.Clone(inner)
+		}
+		return nil
+	case len(b) > 0 && b[0] == '{':
+		v.Blob = new(blob.Ref)
+		return json.Unmarshal(b, v.Blob)
+	case string(b) == "null":
+		return nil
+	}
+	return errors.New("journal: a value is neither a list nor a blob")
+}
+
+// Failure is an error as it is kept.
+type Failure struct {
+	Codes []string `json:"codes,omitempty"` // what it matches when it is read back
+	Msg   string   `json:"msg"`
+	Stack string   `json:"stack,omitempty"`
+}
+
+// Change is one change of the thread's state.
+type Change struct {
+	Key    string  `json:"k"`
+	Set    *Value  `json:"set,omitempty"`
+	Delete bool    `json:"del,omitempty"`
+	Add    *int64  `json:"add,omitempty"`
+	Append []Value `json:"app,omitempty"`
+}
+
+// Question is an ask as it is kept.
+type Question struct {
+	Kind      string          `json:"kind,omitempty"`
+	Prompt    string          `json:"prompt,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"`
+	Decisions []string        `json:"decisions,omitempty"`
+	Guards    string          `json:"guards,omitempty"` // hash of the call that it guards
+	Who       []string        `json:"who,omitempty"`    // who may answer; nobody named: anyone
+	Want      string          `json:"want,omitempty"`   // kind of JSON value that is expected
+	Data      Value           `json:"data,omitzero"`    // what the person needs to see
+	Default   *Answer         `json:"default,omitempty"`
+}
+
+// Answer is the answer of an ask.
+type Answer struct {
+	Decision string `json:"decision,omitempty"`
+	Message  string `json:"message,omitempty"`
+	By       string `json:"by,omitempty"`
+	Value    Value  `json:"value,omitzero"`
+}
+
+// Body is what an entry says. Which fields a kind uses is written at them.
+type Body struct {
+	// Thread, Tenant, User: created. Title, Meta: created, metadata.
+	Thread string            `json:"thread,omitempty"`
+	Tenant string            `json:"tenant,omitempty"`
+	User   string            `json:"user,omitempty"`
+	Title  *string           `json:"title,omitempty"`
+	Meta   map[string]string `json:"meta,omitempty"`
+
+	// A queued input. Key is the digest of what an idempotent start was given.
+	ID     string           `json:"id,omitempty"`
+	Flow   string           `json:"flow,omitempty"`
+	Policy string           `json:"policy,omitempty"`
+	Key    string           `json:"key,omitempty"`
+	Budget map[string]int64 `json:"budget,omitempty"`
+	Trace  string           `json:"trace,omitempty"`
+
+	// Worker: claimed. Version: claimed and blocked, the fingerprint of the code.
+	Worker  string `json:"worker,omitempty"`
+	Version string `json:"version,omitempty"`
+
+	// By, Reason: cancel, paused, resumed, retried.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
+	// Nodes. Verb: which verb wrote a step entry, if it is not Step itself.
+	Verb    string           `json:"verb,omitempty"`
+	Attempt int              `json:"att,omitempty"`
+	Due     int64            `json:"due,omitempty"` // attempt, asked, timer, waiting
+	Input   string           `json:"in,omitempty"`  // digest of a step's arguments
+	Fail    *Failure         `json:"fail,omitempty"`
+	State   []Change         `json:"state,omitempty"`
+	Spend   map[string]int64 `json:"spend,omitempty"`
+	Deps    map[string]Value `json:"deps,omitempty"`
+	NotDone bool             `json:"notdone,omitempty"` // the failure of an at-most-once step that did not happen
+	Ask     *Question        `json:"ask,omitempty"`
+	Answer  *Answer          `json:"answer,omitempty"`
+	Of      string           `json:"of,omitempty"`   // id of the ask that is answered, expired or has news
+	Name    string           `json:"name,omitempty"` // of a signal, dep
+	Plan    []string         `json:"plan,omitempty"`
+
+	// Ended, blocked.
+	Status  string   `json:"status,omitempty"`
+	Unknown []string `json:"unknown,omitempty"` // paths of effects of which nobody knows whether they happened
+	Diff    string   `json:"diff,omitempty"`
+
+	// Ref is the sequence of another entry: whose value this one's is, or
+	// which signal or input was taken.
+	Ref uint64 `json:"ref,omitempty"`
+
+	// Value is the result, input, payload or output. It is the last field, so
+	// that a body with nothing else is known by its first bytes.
+	Value Value `json:"res,omitzero"`
+}
+
+const plain = `{"res":[`
+
+// Encode returns the bytes of a body.
+func (b *Body) Encode() (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(b); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// Read returns the body of an entry. A body that holds nothing but a value,
+// which is what most entries of a long run have, is not parsed.
+func (e *Entry) Read() (Body, error) {
+	var b Body
+	if n := len(e.Body); n > len(plain)+2 && string(e.Body[:len(plain)]) == plain && e.Body[n-2] == ']' {
+		b.Value.JSON = json.RawMessage(e.Body[len(plain) : n-2])
+		return b, nil
+	}
+	err := json.Unmarshal(e.Body, &b)
+	return b, err
+}

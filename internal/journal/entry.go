@@ -1,0 +1,274 @@
+package journal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Format is the number of the format that this binary writes.
+const Format = 1
+
+// ErrNewer means that an entry was written by a newer binary.
+var ErrNewer = errors.New("written by a newer version")
+
+// Kind says what an entry records.
+type Kind string
+
+// The kinds that the worker of a run writes, under the epoch of its claim.
+const (
+	Claimed     Kind = "claimed"     // a worker took the run over
+	Step        Kind = "step"        // outcome of a step or cleanup
+	Attempt     Kind = "attempt"     // failed attempt of a step that is tried again
+	Intent      Kind = "intent"      // an at-most-once step is about to start
+	Asked       Kind = "asked"       // an ask is open
+	Timer       Kind = "timer"       // a sleep has begun
+	Waiting     Kind = "waiting"     // a receive waits for its signal
+	Received    Kind = "received"    // a receive took a signal that was there
+	Took        Kind = "took"        // a queued input was taken, or there was none
+	Emitted     Kind = "emitted"     // an event of the flow's own
+	Planned     Kind = "planned"     // the names of what will come
+	Dumped      Kind = "dumped"      // deps saved while a leaf runs
+	Problem     Kind = "problem"     // something went wrong that stops nothing
+	Suspended   Kind = "suspended"   // every frame waits; the worker let go
+	Released    Kind = "released"    // the worker let go; the run can be taken over at once
+	Blocked     Kind = "blocked"     // the code no longer fits the journal
+	Quarantined Kind = "quarantined" // the run killed too many workers
+	Ended       Kind = "ended"       // output, failure or cancellation
+)
+
+// The kinds that any node may write. A worker that meets them absorbs them.
+const (
+	Created  Kind = "created"  // the first entry of a thread
+	Queued   Kind = "queued"   // an input: a new run, or steering for the active one
+	Answered Kind = "answered" // the answer of an ask
+	Expired  Kind = "expired"  // an ask's time is over
+	Progress Kind = "progress" // news on an open ask
+	Fired    Kind = "fired"    // a timer, or a receive's time, is over
+	Signal   Kind = "signal"   // an external event
+	Cancel   Kind = "cancel"   // the run is to be cancelled
+	Paused   Kind = "paused"
+	Resumed  Kind = "resumed"
+	Retried  Kind = "retried" // the failed tail is void
+	Metadata Kind = "metadata"
+	Nudge    Kind = "nudge" // nothing, but a late writer conflicts with it
+)
+
+var workers = map[Kind]bool{
+	Claimed: true, Step: true, Attempt: true, Intent: true, Asked: true, Timer: true,
+	Waiting: true, Received: true, Took: true, Emitted: true, Planned: true, Dumped: true,
+	Problem: true, Suspended: true, Released: true, Blocked: true, Quarantined: true, Ended: true,
+}
+
+var open = map[Kind]bool{
+	Created: true, Queued: true, Answered: true, Expired: true, Progress: true, Fired: true,
+	Signal: true, Cancel: true, Paused: true, Resumed: true, Retried: true, Metadata: true, Nudge: true,
+}
+
+// Known reports whether this binary knows the kind.
+func (k Kind) Known() bool { return workers[k] || open[k] }
+
+// Open reports whether any node may write the kind, so that the worker of the
+// run absorbs it instead of being fenced by it.
+func (k Kind) Open() bool { return open[k] }
+
+// Hash is a link of the chain.
+type Hash [sha256.Size]byte
+
+func (h Hash) String() string { return base64.RawURLEncoding.EncodeToString(h[:]) }
+
+// Entry is one entry of a thread's journal.
+type Entry struct {
+	Seq   uint64 // its place in the journal; not in its bytes
+	Kind  Kind
+	ID    string // random: tells apart what is otherwise equal
+	Time  int64  // Unix microseconds, by the clock of its writer
+	Run   uint64 // the sequence of the entry that queued the run; 0 for the thread
+	Epoch uint64 // of the claim under which a worker wrote it
+	Path  string // of the node in the run's tree
+	Body  json.RawMessage
+	Hash  Hash
+}
+
+// NewID returns a random id of 96 bits.
+func NewID() string {
+	var b [12]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+const (
+	bodyMark = `,"b":`
+	hashMark = `,"h":"`
+	hashSize = 43 // SHA-256 in base64
+	tailSize = len(hashMark) + hashSize + len(`"}`)
+)
+
+// chain returns the hash of an entry behind one with hash prev.
+func chain(prev Hash, header, body []byte) (h Hash) {
+	sum := sha256.Sum256(body)
+	d := sha256.New()
+	d.Write(prev[:])
+	d.Write(header)
+	d.Write(sum[:])
+	d.Sum(h[:0])
+	return h
+}
+
+// Encode returns the bytes of an entry behind one with hash prev, and sets its
+// own.
+func (e *Entry) Encode(prev Hash) []byte {
+	b := make([]byte, 0, 128+len(e.Path)+len(e.Body)+tailSize)
+	b = append(b, `{"v":1,"k":"`...)
+	b = append(b, e.Kind...)
+	b = append(b, `","id":"`...)
+	b = append(b, e.ID...)
+	b = append(b, `","t":`...)
+	b = strconv.AppendInt(b, e.Time, 10)
+	if e.Run != 0 {
+		b = append(b, `,"r":`...)
+		b = strconv.AppendUint(b, e.Run, 10)
+	}
+	if e.Epoch != 0 {
+		b = append(b, `,"e":`...)
+		b = strconv.AppendUint(b, e.Epoch, 10)
+	}
+	if e.Path != "" {
+		path, _ := json.Marshal(e.Path)
+		b = append(b, `,"p":`...)
+		b = append(b, path...)
+	}
+	b = append(b, bodyMark...)
+	header := len(b)
+	body := e.Body
+	if len(body) == 0 {
+		body = json.RawMessage("{}")
+	}
+	b = append(b, body...)
+	e.Hash = chain(prev, b[:header], body)
+	b = append(b, hashMark...)
+	b = base64.RawURLEncoding.AppendEncode(b, e.Hash[:])
+	return append(b, `"}`...)
+}
+
+// Decode reads the bytes of the entry at seq, behind one with hash prev. It
+// keeps data. Errors other than ErrNewer mean damage.
+func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
+	e := Entry{Seq: seq}
+	if len(data) < tailSize || !bytes.HasSuffix(data, []byte(`"}`)) {
+		return e, errors.New("it is not a whole entry")
+	}
+	tail := data[len(data)-tailSize:]
+	if string(tail[:len(hashMark)]) != hashMark {
+		return e, errors.New("it has no hash at its end")
+	}
+	if _, err := base64.RawURLEncoding.Strict().Decode(e.Hash[:], tail[len(hashMark):len(hashMark)+hashSize]); err != nil {
+		return e, fmt.Errorf("its hash: %w", err)
+	}
+	rest := data[:len(data)-tailSize]
+	header, err := e.header(rest)
+	if err != nil {
+		return e, err
+	}
+	e.Body = json.RawMessage(rest[header:])
+	if e.Hash != chain(prev, rest[:header], e.Body) {
+		return e, errors.New("its hash does not follow from its bytes and the entry before it")
+	}
+	return e, nil
+}
+
+// header reads the fields up to the body and returns where that begins.
+func (e *Entry) header(b []byte) (int, error) {
+	if len(b) == 0 || b[0] != '{' {
+		return 0, errors.New("it is no JSON object")
+	}
+	var format int64
+	for at := 1; ; {
+		key, next, err := scalar(b, at)
+		if err != nil {
+			return 0, err
+		}
+		if next >= len(b) || b[next] != ':' {
+			return 0, fmt.Errorf("no value at byte %d", next)
+		}
+		if string(key) == `"b"` {
+			switch {
+			case format > Format:
+				return 0, fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, format, Format)
+			case format < 1 || e.Kind == "" || e.ID == "":
+				return 0, errors.New("it has no format, kind or id")
+			}
+			return next + 1, nil
+		}
+		value, after, err := scalar(b, next+1)
+		if err != nil {
+			return 0, err
+		}
+		switch string(key) {
+		case `"v"`:
+			format, err = strconv.ParseInt(string(value), 10, 64)
+		case `"k"`:
+			var kind string
+			kind, err = text(value)
+			e.Kind = Kind(kind)
+		case `"id"`:
+			e.ID, err = text(value)
+		case `"t"`:
+			e.Time, err = strconv.ParseInt(string(value), 10, 64)
+		case `"r"`:
+			e.Run, err = strconv.ParseUint(string(value), 10, 64)
+		case `"e"`:
+			e.Epoch, err = strconv.ParseUint(string(value), 10, 64)
+		case `"p"`:
+			e.Path, err = text(value)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("field %s: %w", key, err)
+		}
+		if after >= len(b) || b[after] != ',' {
+			return 0, fmt.Errorf("no comma at byte %d", after)
+		}
+		at = after + 1
+	}
+}
+
+// scalar returns the string, number or word at b[at:], and where it ends.
+func scalar(b []byte, at int) ([]byte, int, error) {
+	i := at
+	if i < len(b) && b[i] == '"' {
+		for i++; i < len(b) && b[i] != '"'; i++ {
+			if b[i] == '\\' {
+				i++
+			}
+		}
+		if i < len(b) {
+			return b[at : i+1], i + 1, nil
+		}
+		return nil, i, fmt.Errorf("a string at byte %d does not end", at)
+	}
+	for i < len(b) && b[i] != ',' && b[i] != ':' && b[i] != '{' && b[i] != '[' {
+		i++
+	}
+	if i == at {
+		return nil, i, fmt.Errorf("no value at byte %d", at)
+	}
+	return b[at:i], i, nil
+}
+
+// text returns the string that a JSON string stands for.
+func text(b []byte) (string, error) {
+	if len(b) < 2 || b[0] != '"' {
+		return "", errors.New("not a string")
+	}
+	if bytes.IndexByte(b, '\\') < 0 {
+		return string(b[1 : len(b)-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(b, &s)
+	return s, err
+}

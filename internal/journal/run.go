@@ -1,0 +1,300 @@
+package journal
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Status is the state of a run.
+type Status string
+
+// The statuses of a run.
+const (
+	StatusQueued      Status = "queued"
+	StatusRunning     Status = "running"
+	StatusSuspended   Status = "suspended"
+	StatusPaused      Status = "paused"
+	StatusBlocked     Status = "blocked"
+	StatusQuarantined Status = "quarantined"
+	StatusSucceeded   Status = "succeeded"
+	StatusFailed      Status = "failed"
+	StatusCancelled   Status = "cancelled"
+)
+
+// Final reports whether the run has ended.
+func (s Status) Final() bool {
+	return s == StatusSucceeded || s == StatusFailed || s == StatusCancelled
+}
+
+// The policies for an input that finds the thread busy.
+const (
+	PolicyEnqueue   = "enqueue"
+	PolicyReject    = "reject"
+	PolicyInterrupt = "interrupt"
+	PolicySteer     = "steer"
+	PolicyBeside    = "beside"
+)
+
+// Run is one run of a thread.
+type Run struct {
+	N       uint64 // the sequence of the entry that queued it
+	ID      string
+	Flow    string
+	Policy  string
+	Key     string
+	Budget  map[string]int64
+	Trace   string
+	By      string
+	Input   Value
+	Created int64
+
+	Status    Status
+	Start     uint64 // sequence of its first claim, 0 before
+	Started   int64
+	Ended     int64
+	EndSeq    uint64
+	Output    Value
+	Ref       uint64 // the entry whose value the output is
+	Fail      *Failure
+	Unknown   []string
+	Diff      string
+	Version   string // fingerprint of the code that claimed it last
+	Cancelled bool
+	Wake      bool // something happened that it waited for
+
+	Claims      int
+	Deaths      int // claims in a row without a sign of life
+	Retries     int
+	PausedAt    int64 // 0 unless it is, or is to be, paused
+	SuspendedAt int64 // 0 unless it waits
+	silent      bool  // nothing was heard since the last claim
+
+	Steps    int    // outcomes so far
+	Last     string // path of the newest one
+	Plan     []string
+	Waits    map[string]*Wait // by path
+	Intents  map[string]bool  // at-most-once steps under way
+	Errors   []Note
+	Cleaning bool // a cleanup has started
+	Spent    map[string]int64
+
+	BaseState map[string]Item
+	BaseDeps  map[string]Value
+	Dumps     map[string]Value // its own dumps, newest
+}
+
+// Wait is something that a run waits for.
+type Wait struct {
+	Kind   Kind // asked, timer, waiting, attempt
+	Seq    uint64
+	Since  int64
+	Due    int64
+	Ask    string // id
+	Signal string // name
+}
+
+// Begun reports whether the run was ever claimed.
+func (r *Run) Begun() bool { return r.Start != 0 }
+
+// Due returns when the first of the things it waits for is due, 0 for never.
+func (r *Run) Due() int64 {
+	var due int64
+	for _, w := range r.Waits {
+		if w.Due != 0 && (due == 0 || w.Due < due) {
+			due = w.Due
+		}
+	}
+	return due
+}
+
+// Resumes returns how often the run went on after it had begun.
+func (r *Run) Resumes() int { return max(0, r.Claims-1) }
+
+func (r *Run) wait(e Entry, w Wait) {
+	if r.Waits == nil {
+		r.Waits = map[string]*Wait{}
+	}
+	w.Kind, w.Seq, w.Since = e.Kind, e.Seq, e.Time
+	r.Waits[e.Path] = &w
+}
+
+// settled ends what the node at a path, and all below it, waited for.
+func (t *Thread) settled(r *Run, path string) {
+	for p, w := range r.Waits {
+		if p == path || strings.HasPrefix(p, path+"/") {
+			if a := t.Asks[w.Ask]; a != nil && a.Open() {
+				a.Closed = true
+			}
+			delete(r.Waits, p)
+		}
+	}
+	for p := range r.Intents {
+		if strings.HasPrefix(p, path+"/") {
+			delete(r.Intents, p)
+		}
+	}
+}
+
+func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
+	if r.Status.Final() && e.Kind != Retried && e.Kind != Queued {
+		return
+	}
+	if e.Kind != Claimed && e.Kind != Cancel && e.Kind != Paused {
+		r.silent = false // a step, answer, dump or release is a sign of life
+	}
+	t.commit(r, b)
+	switch e.Kind {
+	case Claimed:
+		if !r.Begun() {
+			r.Start, r.Started = e.Seq, e.Time
+			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
+		}
+		if r.silent {
+			r.Deaths++
+		} else {
+			r.Deaths = 0
+		}
+		r.silent = true
+		r.Claims++
+		r.Status, r.SuspendedAt, r.Version = StatusRunning, 0, b.Version
+		t.Epoch, t.Worker = e.Epoch, b.Worker
+	case Suspended:
+		t.Worker, r.Wake, r.SuspendedAt, r.Status = "", false, e.Time, StatusSuspended
+		if r.PausedAt != 0 {
+			r.Status = StatusPaused
+		}
+	case Released:
+		t.Worker = ""
+	case Blocked:
+		t.Worker, r.Status, r.Diff, r.Version = "", StatusBlocked, b.Diff, b.Version
+	case Quarantined:
+		t.Worker, r.Status, r.Fail = "", StatusQuarantined, b.Fail
+	case Ended:
+		t.end(r, e, b)
+	case Step:
+		r.Steps++
+		r.Last = e.Path
+		delete(r.Intents, e.Path)
+		t.settled(r, e.Path)
+		if b.Verb == VerbCleanup {
+			r.Cleaning = true
+		}
+		if b.Fail != nil {
+			r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
+		}
+	case Attempt:
+		delete(r.Intents, e.Path)
+		if b.Due != 0 {
+			r.wait(e, Wait{Due: b.Due})
+		}
+		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
+	case Intent:
+		if r.Intents == nil {
+			r.Intents = map[string]bool{}
+		}
+		r.Intents[e.Path] = true
+		t.settled(r, e.Path)
+	case Problem:
+		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
+	case Asked:
+		t.Asks[e.ID] = &Ask{ID: e.ID, Run: r, Path: e.Path, Seq: e.Seq, Time: e.Time, Due: b.Due, Question: *b.Ask}
+		r.wait(e, Wait{Due: b.Due, Ask: e.ID})
+	case Timer:
+		r.wait(e, Wait{Due: b.Due})
+	case Waiting:
+		r.wait(e, Wait{Due: b.Due, Signal: b.Name})
+	case Received:
+		t.Signals = removeSignal(t.Signals, b.Ref)
+	case Took:
+		for i, in := range t.Inbox {
+			if in.N == b.Ref {
+				t.Inbox = append(t.Inbox[:i:i], t.Inbox[i+1:]...)
+				break
+			}
+		}
+	case Answered, Expired, Fired, Signal:
+		t.heard(b.Key)
+		if a := t.Asks[b.Of]; a != nil && a.Open() {
+			a.Answer, a.AnswerAt, a.Expired = b.Answer, e.Time, e.Kind == Expired
+		}
+		delete(r.Waits, e.Path)
+		r.Wake = true
+	case Progress:
+		if a := t.Asks[b.Of]; a != nil {
+			a.Progress = append(a.Progress, Note{Seq: e.Seq, Time: e.Time, Value: b.Value})
+		}
+	case Planned:
+		r.Plan = b.Plan
+	case Cancel:
+		r.Cancelled, r.Wake = true, true
+		if !r.Begun() {
+			t.end(r, e, &Body{Status: string(StatusCancelled)})
+		}
+	case Paused:
+		r.PausedAt = e.Time
+		if r.Status == StatusSuspended || r.Status == StatusQueued {
+			r.Status = StatusPaused
+		}
+	case Resumed:
+		r.PausedAt, r.Wake = 0, true
+		if r.Status == StatusPaused {
+			r.Status = StatusSuspended
+			if !r.Begun() {
+				r.Status = StatusQueued
+			}
+		}
+	case Retried:
+		r.Retries++
+		r.Wake, r.Deaths, r.Fail, r.Diff, r.Ended, r.Status = true, 0, nil, "", 0, StatusQueued
+		r.silent = false
+	}
+}
+
+// VerbCleanup marks the step entries of cleanups.
+const VerbCleanup = "cleanup"
+
+// end ends a run, closes what it waited for, and queues what it left over.
+func (t *Thread) end(r *Run, e Entry, b *Body) {
+	t.settled(r, "")
+	for _, a := range t.Asks {
+		if a.Run == r && a.Open() {
+			a.Closed = true
+		}
+	}
+	r.Waits = nil
+	if e.Epoch != 0 {
+		t.Worker = ""
+	}
+	r.Status, r.Ended, r.EndSeq = Status(b.Status), e.Time, e.Seq
+	r.Output, r.Ref, r.Fail, r.Unknown = b.Value, b.Ref, b.Fail, b.Unknown
+	r.PausedAt, r.SuspendedAt, r.Wake = 0, 0, false
+	if r.Status != StatusFailed { // a failed one may be retried
+		r.BaseState, r.BaseDeps = nil, nil
+	}
+	if t.Active() == nil {
+		t.Runs = append(t.Runs, t.Inbox...)
+		slices.SortFunc(t.Runs, func(a, b *Run) int { return cmp(a.N, b.N) })
+		t.Inbox = nil
+	}
+}
+
+func removeSignal(list []Pending, seq uint64) []Pending {
+	for i, s := range list {
+		if s.Seq == seq {
+			return append(list[:i:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// DumpsAt returns the deps as the run sees them: as they were at its start,
+// and its own dumps on top.
+func (r *Run) DumpsAt() map[string]Value {
+	deps := maps.Clone(r.BaseDeps)
+	if deps == nil {
+		deps = map[string]Value{}
+	}
+	maps.Copy(deps, r.Dumps)
+	return deps
+}

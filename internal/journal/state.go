@@ -1,0 +1,81 @@
+package journal
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Item is the value of one key of the state: a value, and what was appended
+// to it. Items are never changed, so views of the state may share them.
+type Item struct {
+	Base Value
+	Tail *Link
+}
+
+// Link is one appended value; the newest comes first.
+type Link struct {
+	Value Value
+	Prev  *Link
+}
+
+// Values returns what was appended, oldest first.
+func (i Item) Values() []Value {
+	n := 0
+	for l := i.Tail; l != nil; l = l.Prev {
+		n++
+	}
+	all := make([]Value, n)
+	for l := i.Tail; l != nil; l = l.Prev {
+		n--
+		all[n] = l.Value
+	}
+	return all
+}
+
+// Number returns the integer that an item holds, 0 if it holds none.
+func (i Item) Number() int64 {
+	n, err := strconv.ParseInt(string(i.Base.JSON), 10, 64)
+	if err != nil || i.Tail != nil {
+		return 0
+	}
+	return n
+}
+
+// Sum adds without wrapping around.
+func Sum(a, b int64) int64 {
+	switch c := a + b; {
+	case a > 0 && b > 0 && c < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && c >= 0:
+		return math.MinInt64
+	default:
+		return c
+	}
+}
+
+// Next returns what an item becomes by the change, and whether it is there
+// at all then.
+func (c Change) Next(old Item) (Item, bool) {
+	switch {
+	case c.Delete:
+		return Item{}, false
+	case c.Set != nil:
+		return Item{Base: *c.Set}, true
+	case c.Add != nil:
+		return Item{Base: Value{JSON: json.RawMessage(strconv.FormatInt(Sum(old.Number(), *c.Add), 10))}}, true
+	}
+	for _, v := range c.Append {
+		old.Tail = &Link{Value: v, Prev: old.Tail}
+	}
+	return old, true
+}
+
+// Apply makes the change in a map.
+func (c Change) Apply(state map[string]Item) {
+	if item, there := c.Next(state[c.Key]); there {
+		state[c.Key] = item
+	} else {
+		delete(state, c.Key)
+	}
+}

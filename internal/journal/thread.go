@@ -1,0 +1,306 @@
+package journal
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Thread is what a journal says about its thread, up to Seq.
+type Thread struct {
+	Seq  uint64
+	Head Hash
+	Time int64 // of the last entry
+
+	ID      string
+	Tenant  string
+	User    string
+	Title   string
+	Meta    map[string]string
+	Created int64
+
+	Epoch  uint64 // of the newest claim
+	Worker string // that holds it, "" if none does
+	Runs   []*Run // in the order in which they were queued
+	Inbox  []*Run // steering that the active run has not taken yet
+
+	State   map[string]Item  // as of now, all runs in journal order
+	Deps    map[string]Value // newest dump of each dep
+	Spent   map[string]int64
+	Signals []Pending       // that arrived before their receiver
+	Asks    map[string]*Ask // by id, open and closed
+
+	Foreign string // why this binary must leave the thread alone, if it must
+	shared  bool   // State and Deps are some run's base
+	byID    map[string]*Run
+	keys    map[string]bool // of signals
+}
+
+// Pending is a signal without a receiver yet.
+type Pending struct {
+	Seq   uint64
+	Name  string
+	Value Value
+}
+
+// Ask is a question of a run.
+type Ask struct {
+	ID       string
+	Run      *Run
+	Path     string
+	Seq      uint64
+	Time     int64
+	Due      int64 // when it expires, 0 for never
+	Question Question
+	Progress []Note // newest last
+	Answer   *Answer
+	AnswerAt int64
+	Expired  bool
+	Closed   bool // its step or run ended without it
+}
+
+// Open reports whether the ask can be answered.
+func (a *Ask) Open() bool { return a.Answer == nil && !a.Expired && !a.Closed }
+
+// Note is a dated value.
+type Note struct {
+	Seq   uint64
+	Time  int64
+	Path  string
+	Value Value
+	Fail  *Failure
+}
+
+// NewThread returns the thread of an empty journal.
+func NewThread() *Thread {
+	return &Thread{
+		State: map[string]Item{}, Deps: map[string]Value{}, Spent: map[string]int64{},
+		Asks: map[string]*Ask{}, byID: map[string]*Run{},
+	}
+}
+
+// Run returns the run that was queued by the entry at n.
+func (t *Thread) Run(n uint64) *Run {
+	i, ok := slices.BinarySearchFunc(t.Runs, n, func(r *Run, n uint64) int { return cmp(r.N, n) })
+	if !ok {
+		return nil
+	}
+	return t.Runs[i]
+}
+
+// RunByID returns the run with an id, also one that still is steering.
+func (t *Thread) RunByID(id string) *Run { return t.byID[id] }
+
+func cmp(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Read decodes the next entry and applies it. After an error that is not
+// ErrNewer the thread is as it was: its last good point.
+func (t *Thread) Read(seq uint64, data []byte) (Entry, error) {
+	e, err := Decode(t.Head, seq, data)
+	if err == nil && seq != t.Seq+1 {
+		err = fmt.Errorf("entry %d follows %d", seq, t.Seq)
+	}
+	if err != nil {
+		return e, err
+	}
+	return e, t.Apply(e)
+}
+
+// Apply folds one entry into the thread.
+func (t *Thread) Apply(e Entry) error {
+	if !e.Kind.Known() {
+		t.Foreign = fmt.Sprintf("entry %d is of kind %q, which this version does not know", e.Seq, e.Kind)
+		t.advance(e)
+		return nil
+	}
+	var body Body
+	plainStep := e.Kind == Step && len(e.Body) > len(plain) && string(e.Body[:len(plain)]) == plain
+	if !plainStep {
+		var err error
+		if body, err = e.Read(); err != nil {
+			return fmt.Errorf("its body: %w", err)
+		}
+	}
+	switch {
+	case e.Kind == Claimed && e.Epoch <= t.Epoch:
+		return fmt.Errorf("a claim of epoch %d follows epoch %d", e.Epoch, t.Epoch)
+	case e.Epoch != 0 && e.Kind != Claimed && e.Epoch != t.Epoch:
+		return fmt.Errorf("an entry of epoch %d follows the claim of epoch %d", e.Epoch, t.Epoch)
+	}
+	if e.Run == 0 {
+		t.applyThread(e, &body)
+	} else if r := t.Run(e.Run); r == nil {
+		return fmt.Errorf("it speaks of run %d, which is not there", e.Run)
+	} else {
+		t.applyRun(r, e, &body)
+	}
+	t.advance(e)
+	return nil
+}
+
+func (t *Thread) advance(e Entry) {
+	t.Seq, t.Head, t.Time = e.Seq, e.Hash, max(t.Time, e.Time)
+}
+
+func (t *Thread) applyThread(e Entry, b *Body) {
+	switch e.Kind {
+	case Created:
+		t.ID, t.Tenant, t.User, t.Created = b.Thread, b.Tenant, b.User, e.Time
+		fallthrough
+	case Metadata:
+		if b.Title != nil {
+			t.Title = *b.Title
+		}
+		for k, v := range b.Meta {
+			if t.Meta == nil {
+				t.Meta = map[string]string{}
+			}
+			if v == "" {
+				delete(t.Meta, k)
+			} else {
+				t.Meta[k] = v
+			}
+		}
+	case Queued:
+		r := &Run{N: e.Seq, ID: b.ID, Flow: b.Flow, Policy: b.Policy, Key: b.Key, Budget: b.Budget,
+			Trace: b.Trace, By: b.By, Input: b.Value, Created: e.Time, Status: StatusQueued}
+		t.byID[r.ID] = r
+		if r.Policy == PolicySteer && t.Busy() != nil {
+			t.Inbox = append(t.Inbox, r)
+		} else {
+			t.Runs = append(t.Runs, r)
+		}
+	case Signal:
+		t.heard(b.Key)
+		t.Signals = append(t.Signals, Pending{Seq: e.Seq, Name: b.Name, Value: b.Value})
+	}
+}
+
+// heard remembers the key of a signal, which has one effect however often it
+// is sent.
+func (t *Thread) heard(key string) {
+	if key != "" {
+		if t.keys == nil {
+			t.keys = map[string]bool{}
+		}
+		t.keys[key] = true
+	}
+}
+
+// Heard reports whether a signal with that key has arrived.
+func (t *Thread) Heard(key string) bool { return t.keys[key] }
+
+// Receiver returns the run and path of the oldest receive that waits for a
+// signal.
+func (t *Thread) Receiver(name string) (*Run, string) {
+	var run *Run
+	var path string
+	var oldest uint64
+	for _, r := range t.Runs {
+		for p, w := range r.Waits {
+			if w.Kind == Waiting && w.Signal == name && (run == nil || w.Seq < oldest) {
+				run, path, oldest = r, p, w.Seq
+			}
+		}
+	}
+	return run, path
+}
+
+// own makes State and Deps the thread's alone before they change.
+func (t *Thread) own() {
+	if t.shared {
+		t.State, t.Deps, t.shared = maps.Clone(t.State), maps.Clone(t.Deps), false
+	}
+}
+
+func (t *Thread) commit(r *Run, b *Body) {
+	if len(b.State) > 0 || len(b.Deps) > 0 {
+		t.own()
+	}
+	for _, c := range b.State {
+		Change.Apply(c, t.State)
+	}
+	for key, v := range b.Deps {
+		t.Deps[key] = v
+		if r.Dumps == nil {
+			r.Dumps = map[string]Value{}
+		}
+		r.Dumps[key] = v
+	}
+	for unit, n := range b.Spend {
+		t.Spent[unit] += n
+		if r.Spent == nil {
+			r.Spent = map[string]int64{}
+		}
+		r.Spent[unit] += n
+	}
+}
+
+// Active returns the oldest run that has begun and not ended.
+func (t *Thread) Active() *Run {
+	for _, r := range t.Runs {
+		if r.Begun() && !r.Status.Final() {
+			return r
+		}
+	}
+	return nil
+}
+
+// Busy returns the oldest run that has not ended.
+func (t *Thread) Busy() *Run {
+	for _, r := range t.Runs {
+		if !r.Status.Final() {
+			return r
+		}
+	}
+	return nil
+}
+
+// Next returns the run to execute at a time by code of some version, if there
+// is one, and otherwise when a timer makes one due, 0 for never.
+func (t *Thread) Next(now int64, version string) (*Run, int64) {
+	if t.Foreign != "" {
+		return nil, 0
+	}
+	var due int64
+	active := false
+	for _, r := range t.Runs {
+		if r.Status == StatusRunning {
+			return r, now
+		}
+	}
+	for _, r := range t.Runs {
+		switch {
+		case r.Status.Final():
+		case r.Begun():
+			active = true
+			if r.Status == StatusBlocked && r.Version != version {
+				return r, now // other code may fit
+			}
+			if r.Status != StatusSuspended && r.Status != StatusQueued && !r.Cancelled {
+				continue
+			}
+			if r.Wake {
+				return r, now
+			}
+			if at := r.Due(); at != 0 && at <= now {
+				return r, now
+			} else if at != 0 && (due == 0 || at < due) {
+				due = at
+			}
+		case r.Status == StatusQueued && (!active || r.Policy == PolicyBeside):
+			return r, now
+		case r.Status != StatusQueued:
+			active = true // paused before it began: those behind it wait
+		}
+	}
+	return nil, due
+}

@@ -1,0 +1,170 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Lease is the sign of life of a worker. Its methods are safe for concurrent
+// use.
+type Lease struct {
+	s      store.Store
+	id     string
+	ttl    time.Duration
+	holder string
+	host   string
+
+	stop context.CancelFunc // ends renewing
+	done chan struct{}      // closed when renewing has ended
+	lost chan struct{}      // closed when the cell is another's or gone
+
+	mu      sync.Mutex
+	version store.Version // of our last write that is known; "" before the first
+	n       uint64        // its counter
+	sent    uint64        // the highest counter that was ever sent
+	start   time.Time     // the moment before the last renewal that succeeded was sent
+	ended   bool          // lost or released
+	gone    bool          // there is no cell of ours any more
+	err     error         // of the last renewal
+}
+
+// Hold writes a lease for the worker called id, which must be new: ErrTaken if
+// there is one already. The lease is renewed every quarter of ttl until
+// Release, until it is lost, or until ctx ends; in the last case its cell stays
+// and the lease lapses, unless Release removes it.
+//
+// Hold repeats what the store leaves open, until ctx ends. After an error a
+// cell may be left that nobody renews. If the store was slow, the lease may
+// have lapsed already when Hold returns, until the next renewal.
+func Hold(ctx context.Context, s store.Store, id string, ttl time.Duration) (*Lease, error) {
+	if id == "" || ttl < MinTTL || ttl > MaxTTL {
+		return nil, fmt.Errorf("lease: hold %q for %v: %w: it needs an id and a ttl from %v to %v", id, ttl, store.ErrInvalid, MinTTL, MaxTTL)
+	}
+	host, _ := os.Hostname() // without it people see less, nothing else
+	l := &Lease{
+		s: s, id: id, ttl: ttl, holder: rand.Text(), host: host,
+		done: make(chan struct{}), lost: make(chan struct{}),
+		sent: 1, start: time.Now(),
+	}
+	if err := l.create(ctx); err != nil {
+		return nil, fmt.Errorf("lease: hold %q: %w", id, err)
+	}
+	ctx, l.stop = context.WithCancel(ctx)
+	go l.keep(ctx)
+	return l, nil
+}
+
+// create writes the cell for the first time. Each try writes the same counter:
+// of two that both happen, one late, the other is not taken for a renewal.
+func (l *Lease) create(ctx context.Context) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		sent := time.Now()
+		version, err := l.put(ctx, 1)
+		if err == nil {
+			l.confirm(version, 1, sent)
+			return nil
+		}
+		if hopeless(err) {
+			return err
+		}
+		// A try before this one may be the one that worked, so the time
+		// counts from the first.
+		switch found, lookErr := l.look(ctx); {
+		case lookErr != nil && hopeless(lookErr):
+			return lookErr
+		case lookErr != nil, found == unchanged:
+		case found == moved:
+			return nil
+		case found == taken:
+			return ErrTaken
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Valid reports whether the worker may believe that nobody takes it for dead.
+// It is true for three quarters of the ttl, counted from before the last
+// renewal that succeeded was sent, and never after the lease was lost or
+// released.
+func (l *Lease) Valid() bool { return l.Left() > 0 }
+
+// Left returns how long the lease is valid without a further renewal.
+func (l *Lease) Left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return 0
+	}
+	return max(0, l.ttl-l.ttl/4-time.Since(l.start))
+}
+
+// Lost is closed when the lease was taken away: its cell was removed or written
+// by another. It is then not written again. A store that fails is not loss.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Err returns why the last renewal failed, nil if it did not.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Release ends the lease: it is no longer valid or renewed, and its cell is
+// removed, so that nobody has to wait for the worker's death. It can be
+// repeated, and is, if it returned an error; without that the cell stays until
+// somebody buries it. Lost is not closed by it.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.stop()
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return fmt.Errorf("lease: release %q: %w", l.id, ctx.Err())
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		l.mu.Lock()
+		version, gone := l.version, l.gone
+		l.mu.Unlock()
+		if gone {
+			return nil
+		}
+		err := l.s.Delete(ctx, Prefix+l.id, version)
+		found := taken
+		if err != nil && !hopeless(err) {
+			// A renewal that was cut off may have moved the cell.
+			var lookErr error
+			found, lookErr = l.look(ctx)
+			err = errors.Join(err, lookErr)
+			if lookErr == nil && found == taken {
+				err = nil
+			}
+		}
+		switch {
+		case err == nil:
+			l.mu.Lock()
+			l.gone = true
+			l.mu.Unlock()
+			return nil
+		case hopeless(err):
+			return fmt.Errorf("lease: release %q: %w", l.id, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("lease: release %q: %w", l.id, errors.Join(ctx.Err(), err))
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// forgetAfter is how long a watcher remembers a worker that nobody asks for.
+// It is longer than any wait that Dead asks for.
+const forgetAfter = 2 * MaxTTL
+
+// Watcher judges which workers are dead. It is safe for concurrent use.
+type Watcher struct {
+	s store.Store
+
+	mu    sync.Mutex
+	seen  map[string]sight
+	swept time.Time
+}
+
+// sight is what a watcher knows of one lease.
+type sight struct {
+	version store.Version
+	since   time.Time // the cell is known to be like this since then, or longer
+	asked   time.Time
+	dead    bool // it was judged so at this version
+}
+
+// NewWatcher returns a watcher that has seen nothing yet.
+func NewWatcher(s store.Store) *Watcher {
+	return &Watcher{s: s, seen: map[string]sight{}}
+}
+
+// Dead reports whether the worker called id is dead. One without a lease is,
+// since a worker has its lease before it takes any work. One with a lease is
+// when its cell has not moved for the ttl that is written in it, or for MaxTTL
+// if that is not a ttl from which Hold could have made it.
+//
+// The time counts from the first time that this watcher was asked for the
+// worker or saw its cell moved; a worker for which it was not asked for twice
+// MaxTTL is forgotten, and the time begins anew. If the worker is not dead,
+// retryIn is how long it takes at least until it can be. Who asks only that
+// rarely may see a last movement late and take up to two ttls to judge; who
+// asks every quarter of a ttl takes a ttl and a quarter.
+func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.Duration, err error) {
+	// The cell was as we get it at some moment between these two times, so
+	// the end of the first look and the begin of the last one bound the time
+	// during which it did not move.
+	began := time.Now()
+	cell, err := w.s.Get(ctx, Prefix+id)
+	ended := time.Now()
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sweep(ended)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		delete(w.seen, id)
+		return true, 0, nil
+	case err != nil:
+		return false, 0, fmt.Errorf("lease: worker %q: %w", id, err)
+	}
+	at, ok := w.seen[id]
+	if !ok || at.version != cell.Version {
+		at = sight{version: cell.Version, since: ended}
+	}
+	patience := parse(cell).patience()
+	at.asked = ended
+	at.dead = at.dead || began.Sub(at.since) >= patience
+	w.seen[id] = at
+	if at.dead {
+		return true, 0, nil
+	}
+	return false, max(0, patience-ended.Sub(at.since)), nil
+}
+
+// sweep forgets the workers that nobody asks for any more. Those without a
+// cell are not remembered in the first place, so no more are kept than have
+// had a lease lately.
+func (w *Watcher) sweep(now time.Time) {
+	if now.Sub(w.swept) < MaxTTL {
+		return
+	}
+	w.swept = now
+	for id, at := range w.seen {
+		if now.Sub(at.asked) >= forgetAfter {
+			delete(w.seen, id)
+		}
+	}
+}
+
+// Bury removes the lease of a worker that this watcher has judged dead, unless
+// it moved since: then ErrAlive. After nil the worker has no lease and cannot
+// renew the one it had; if it comes back, it finds the lease lost. Bury repeats
+// what the store leaves open, until ctx ends.
+func (w *Watcher) Bury(ctx context.Context, id string) error {
+	w.mu.Lock()
+	at := w.seen[id]
+	w.mu.Unlock()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := store.ErrConflict
+		if at.dead {
+			err = w.s.Delete(ctx, Prefix+id, at.version)
+		}
+		if err == nil {
+			return nil
+		}
+		if !hopeless(err) {
+			cell, getErr := w.s.Get(ctx, Prefix+id)
+			switch {
+			case errors.Is(getErr, store.ErrNotFound):
+				return nil
+			case getErr != nil:
+				err = getErr
+			case !at.dead || cell.Version != at.version:
+				return fmt.Errorf("lease: bury %q: %w", id, ErrAlive)
+			}
+		}
+		if hopeless(err) {
+			return fmt.Errorf("lease: bury %q: %w", id, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("lease: bury %q: %w", id, errors.Join(ctx.Err(), err))
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxName is the length in bytes of the longest name of a node.
+const MaxName = 200
+
+// ErrDuplicate means that a name was used twice in one frame.
+var ErrDuplicate = errors.New("the name is taken in this frame; names are unique, a loop puts its index into them")
+
+// CheckName says what is wrong with the name of a node or flow.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case len(name) > MaxName:
+		return fmt.Errorf("the name %.40q… has %d bytes, the limit is %d", name, len(name), MaxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name %q is not valid UTF-8", name)
+	case strings.ContainsAny(name, "/|"):
+		return fmt.Errorf("the name %q contains / or |, which paths are made of", name)
+	case name == "." || name == "..":
+		return fmt.Errorf("the name %q would be read as a folder", name)
+	case name != strings.TrimSpace(name):
+		return fmt.Errorf("the name %q begins or ends with a space", name)
+	case name[0] == '#':
+		return fmt.Errorf("the name %q begins with #, which is kept for the runtime", name)
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("the name %q contains %q, which cannot be printed", name, r)
+		}
+	}
+	return nil
+}
+
+// Frame follows one execution of a run, step, scope or branch through what is
+// recorded below its node.
+type Frame struct {
+	tree   *Tree
+	path   string // of the node as entries have it
+	seen   map[string]bool
+	fresh  []string // names that were reached and not recorded
+	groups int
+	upto   int // children before it are known to be visited
+}
+
+// Frame returns a frame at the root.
+func (t *Tree) Frame() *Frame { return &Frame{tree: t, seen: map[string]bool{}} }
+
+// Path returns the path of the frame as entries have it.
+func (f *Frame) Path() string { return f.path }
+
+// Node returns the node of the frame, nil if nothing is recorded there.
+func (f *Frame) Node() *Node { return f.tree.at(f.path) }
+
+func (t *Tree) at(path string) *Node {
+	n := t.Root
+	for path != "" && n != nil {
+		segment := path[1:]
+		if i := strings.IndexByte(segment, '/'); i >= 0 {
+			segment, path = segment[:i], segment[i:]
+		} else {
+			path = ""
+		}
+		if _, name, ok := strings.Cut(segment, "|"); ok {
+			segment = name
+		}
+		n = n.Child(segment)
+	}
+	return n
+}
+
+// At returns the node at a path, nil if nothing is recorded there.
+func (t *Tree) At(path string) *Node { return t.at(path) }
+
+// Options of a visit.
+type Options struct {
+	Input   string // digest of the arguments
+	Renamed string // the name under which it may be recorded
+	Added   bool   // it was inserted before recorded ones
+}
+
+// Visit is what follows from reaching a verb. Node is what is recorded, nil if
+// nothing is; Path is where entries of it go.
+type Visit struct {
+	Path string
+	Node *Node
+	Diff string // why the code does not fit what is recorded, "" if it does
+}
+
+// Visit follows the execution to a child.
+func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
+	if f.seen[name] {
+		return Visit{}, fmt.Errorf("%w: %q", ErrDuplicate, name)
+	}
+	f.seen[name] = true
+	node := f.Node()
+	v := Visit{Path: Join(f.path, name, 0)}
+	if node != nil {
+		v.Node = node.Child(name)
+		if v.Node == nil && opt.Renamed != "" {
+			if old := node.Child(opt.Renamed); old != nil && !f.seen[opt.Renamed] {
+				f.seen[opt.Renamed] = true
+				v.Node, v.Path = old, Join(f.path, old.Name, old.Group)
+			}
+		}
+	}
+	if v.Node == nil {
+		if !opt.Added {
+			v.Diff = f.missed(fmt.Sprintf("%s %q", verb, name))
+		}
+		f.fresh = append(f.fresh, name)
+		return v, nil
+	}
+	v.Diff = fits(v.Node, verb, opt.Input)
+	return v, nil
+}
+
+// fits says why a recorded node cannot be what the code calls there.
+func fits(n *Node, verb Verb, input string) string {
+	had := n.Verb
+	path := n.Path()
+	switch {
+	case n.Group > 0:
+		return fmt.Sprintf("at %s:\n- recorded: a branch of a group\n+ the code: %s", path, verb)
+	case had == None && !frames[verb], had != None && had != verb:
+		if had == None {
+			had = "step or scope"
+		}
+		return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: %s", path, had, verb)
+	case input != "" && n.Input != "" && input != n.Input:
+		return fmt.Sprintf("at %s:\n- recorded: input with digest %s\n+ the code: input with digest %s", path, n.Input, input)
+	}
+	return ""
+}
+
+// Enter returns a frame for the body of a child that was visited.
+func (f *Frame) Enter(v Visit) *Frame {
+	return &Frame{tree: f.tree, path: v.Path, seen: map[string]bool{}}
+}
+
+// Group begins a group and returns its number.
+func (f *Frame) Group() int {
+	f.groups++
+	return f.groups
+}
+
+// Branch follows the execution to a branch of a group. It is judged at Wait.
+func (f *Frame) Branch(name string, group int) (*Frame, error) {
+	if f.seen[name] {
+		return nil, fmt.Errorf("%w: %q", ErrDuplicate, name)
+	}
+	f.seen[name] = true
+	path := Join(f.path, name, group)
+	if node := f.Node(); node != nil {
+		if c := node.Child(name); c != nil {
+			path = Join(f.path, name, c.Group)
+		} else {
+			f.fresh = append(f.fresh, name)
+		}
+	} else {
+		f.fresh = append(f.fresh, name)
+	}
+	return &Frame{tree: f.tree, path: path, seen: map[string]bool{}}, nil
+}
+
+// Wait judges the branches of a group that ran: a new one that recorded
+// something stands before recorded children that were not visited. A recorded
+// node of another kind in a branch's place is a difference too.
+func (f *Frame) Wait(branches []string) string {
+	node := f.Node()
+	if node == nil {
+		return ""
+	}
+	for _, name := range branches {
+		c := node.Child(name)
+		if c == nil {
+			continue
+		}
+		if c.Verb != None {
+			return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), c.Verb)
+		}
+		if slices.Contains(f.fresh, name) {
+			if diff := f.missed(fmt.Sprintf("branch %q", name)); diff != "" {
+				return diff
+			}
+		}
+	}
+	return ""
+}
+
+// Drop marks a child as visited that the code no longer has.
+func (f *Frame) Drop(name string) { f.seen[name] = true }
+
+// Leave judges the return of the frame.
+func (f *Frame) Leave() string { return f.missed("return") }
+
+// missed returns a diff if recorded children were not visited.
+func (f *Frame) missed(reached string) string {
+	node := f.Node()
+	if node == nil {
+		return ""
+	}
+	for f.upto < len(node.children) && f.seen[node.children[f.upto].Name] {
+		f.upto++
+	}
+	if f.upto >= len(node.children) {
+		return ""
+	}
+	at := Names(f.path)
+	if at == "" {
+		at = "/"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "in %s:\n", at)
+	for _, c := range node.children {
+		mark := " "
+		if !f.seen[c.Name] {
+			mark = "-"
+		}
+		verb := c.Verb
+		if verb == None {
+			if verb = Scope; c.Group > 0 {
+				verb = Branch
+			}
+		}
+		fmt.Fprintf(&b, "%s %s %q\n", mark, verb, c.Name)
+	}
+	fmt.Fprintf(&b, "+ %s", reached)
+	return b.String()
+}

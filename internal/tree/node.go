@@ -1,0 +1,365 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// Verb is what a node is.
+type Verb string
+
+// The verbs. A node that is known only by what is recorded below it has None:
+// a scope, a branch, or a step whose body has begun.
+const (
+	None    Verb = ""
+	Step    Verb = "step"
+	Cleanup Verb = journal.VerbCleanup
+	Ask     Verb = "ask"
+	Sleep   Verb = "sleep"
+	Receive Verb = "receive"
+	Take    Verb = "take"
+	Emit    Verb = "emit"
+	Plan    Verb = "plan"
+	Scope   Verb = "scope"
+	Branch  Verb = "branch"
+)
+
+// frames are the verbs that other nodes can stand below of.
+var frames = map[Verb]bool{None: true, Step: true, Cleanup: true, Scope: true, Branch: true}
+
+// Node is one node of a run.
+type Node struct {
+	Name  string
+	Group int // number of the group in its frame whose branch it is, 0 for none
+	Verb  Verb
+
+	Done     bool // its outcome is recorded
+	Fail     *journal.Failure
+	Value    journal.Value
+	Ref      uint64 // the entry that holds its value, if it is another's
+	Answer   *journal.Answer
+	Expired  bool
+	Seq      uint64 // of its outcome
+	Time     int64  // of its outcome
+	State    []journal.Change
+	Attempts int    // that failed and were recorded
+	Due      int64  // when it, or its next attempt, is due
+	Input    string // digest of its arguments
+	Intent   bool   // it may have been started and its outcome is not known
+	Open     uint64 // sequence of the entry since which it waits, 0 if it does not
+	AskID    string
+	first    uint64 // sequence of the first entry at or below it
+	parent   *Node
+	children []*Node
+	index    map[string]*Node
+	changes  bool // something at or below it changed the state
+}
+
+// Tree is the memory of one run.
+type Tree struct {
+	Root  *Node
+	bySeq map[uint64]*Node // outcomes, for those that refer to them
+}
+
+// New returns the tree of a run that has recorded nothing.
+func New() *Tree { return &Tree{Root: &Node{}, bySeq: map[uint64]*Node{}} }
+
+// Child returns the child with a name, if anything is recorded at or below it.
+func (n *Node) Child(name string) *Node {
+	if n.index != nil {
+		return n.index[name]
+	}
+	for _, c := range n.children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (n *Node) add(c *Node) {
+	c.parent = n
+	n.children = append(n.children, c)
+	switch {
+	case n.index != nil:
+		n.index[c.Name] = c
+	case len(n.children) > 16:
+		n.index = make(map[string]*Node, 2*len(n.children))
+		for _, c := range n.children {
+			n.index[c.Name] = c
+		}
+	}
+}
+
+func (n *Node) remove(c *Node) {
+	n.children = slices.DeleteFunc(n.children, func(x *Node) bool { return x == c })
+	delete(n.index, c.Name)
+}
+
+// Path returns the path of the node, of names only.
+func (n *Node) Path() string {
+	if n.parent == nil {
+		return ""
+	}
+	return n.parent.Path() + "/" + n.Name
+}
+
+// Join returns the path of a child as entries have it: a branch carries the
+// number of its group.
+func Join(path, name string, group int) string {
+	if group > 0 {
+		return path + "/" + strconv.Itoa(group) + "|" + name
+	}
+	return path + "/" + name
+}
+
+// Names returns a path of an entry without the numbers of groups.
+func Names(path string) string {
+	if !strings.Contains(path, "|") {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if _, name, ok := strings.Cut(s, "|"); ok {
+			segments[i] = name
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// node returns the node at a path of an entry, and makes what is missing.
+func (t *Tree) node(path string, seq uint64) *Node {
+	n := t.Root
+	for path != "" {
+		segment := path[1:]
+		if i := strings.IndexByte(segment, '/'); i >= 0 {
+			segment, path = segment[:i], segment[i:]
+		} else {
+			path = ""
+		}
+		group := 0
+		if number, name, ok := strings.Cut(segment, "|"); ok {
+			group, _ = strconv.Atoi(number)
+			segment = name
+		}
+		c := n.Child(segment)
+		if c == nil {
+			c = &Node{Name: segment, Group: group, first: seq}
+			n.add(c)
+		}
+		n = c
+	}
+	return n
+}
+
+// Apply adds an entry of the run to its tree.
+func (t *Tree) Apply(e journal.Entry) error {
+	switch e.Kind {
+	case journal.Retried:
+		voidTail(t.Root)
+		return nil
+	case journal.Progress, journal.Dumped, journal.Problem, journal.Cancel:
+		return nil
+	}
+	if e.Path == "" {
+		return nil
+	}
+	b, err := e.Read()
+	if err != nil {
+		return fmt.Errorf("the body of entry %d: %w", e.Seq, err)
+	}
+	n := t.node(e.Path, e.Seq)
+	if b.Input != "" {
+		n.Input = b.Input
+	}
+	switch e.Kind {
+	case journal.Step:
+		n.Verb = Step
+		if b.Verb != "" {
+			n.Verb = Verb(b.Verb)
+		}
+		n.State, n.Fail = b.State, b.Fail
+		if b.NotDone || b.Fail == nil {
+			n.Intent = false
+		}
+		if len(b.State) > 0 {
+			for up := n; up != nil && !up.changes; up = up.parent {
+				up.changes = true
+			}
+		}
+		t.done(n, e, b)
+	case journal.Attempt:
+		n.Verb, n.Attempts, n.Due = Step, b.Attempt, b.Due
+		if b.Verb != "" {
+			n.Verb = Verb(b.Verb)
+		}
+		if b.NotDone {
+			n.Intent = false
+		}
+		voidTail(n)
+	case journal.Intent:
+		n.Verb, n.Intent, n.Open, n.AskID, n.Answer = Step, true, 0, "", nil
+	case journal.Asked:
+		if n.Verb == None {
+			n.Verb = Ask
+		}
+		n.Open, n.AskID, n.Due, n.Answer = e.Seq, e.ID, b.Due, nil
+	case journal.Answered, journal.Expired:
+		if b.Of != n.AskID || n.Open == 0 {
+			return nil
+		}
+		n.Answer, n.Expired, n.Open = b.Answer, e.Kind == journal.Expired, 0
+		if n.Verb == Ask {
+			n.Fail = b.Fail
+			t.done(n, e, b)
+		}
+	case journal.Timer:
+		n.Verb, n.Open, n.Due = Sleep, e.Seq, b.Due
+	case journal.Waiting:
+		n.Verb, n.Open, n.Due = Receive, e.Seq, b.Due
+	case journal.Fired, journal.Signal:
+		if n.Open == 0 {
+			return nil
+		}
+		n.Open, n.Fail = 0, b.Fail
+		t.done(n, e, b)
+	case journal.Received:
+		n.Verb = Receive
+		t.done(n, e, b)
+	case journal.Took:
+		n.Verb = Take
+		t.done(n, e, b)
+	case journal.Emitted:
+		n.Verb = Emit
+		t.done(n, e, b)
+	case journal.Planned:
+		n.Verb = Plan
+		t.done(n, e, b)
+	}
+	return nil
+}
+
+func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
+	n.Done, n.Seq, n.Time, n.Value, n.Ref = true, e.Seq, e.Time, b.Value, b.Ref
+	t.bySeq[e.Seq] = n
+	if n.Verb == Receive || n.Verb == Take {
+		return // their Ref is what they took
+	}
+	for from := n; from.Ref != 0 && n.Value.IsZero(); {
+		if from = t.bySeq[from.Ref]; from == nil {
+			break
+		}
+		n.Value = from.Value
+	}
+}
+
+// Changes returns the changes of the state at and below the nodes, in the
+// order of the journal.
+func Changes(nodes ...*Node) []journal.Change {
+	var leaves []*Node
+	var walk func(*Node)
+	walk = func(n *Node) {
+		if n == nil || !n.changes {
+			return
+		}
+		if n.Done && len(n.State) > 0 {
+			leaves = append(leaves, n)
+		}
+		for _, c := range n.children {
+			walk(c)
+		}
+	}
+	for _, n := range nodes {
+		walk(n)
+	}
+	slices.SortFunc(leaves, func(a, b *Node) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	var all []journal.Change
+	for _, n := range leaves {
+		all = append(all, n.State...)
+	}
+	return all
+}
+
+// voidTail makes the failed tail of a frame forgotten: its last child, if
+// that failed, and the tail of what stands last below it. Of a group that
+// stands last, each branch is judged on its own.
+func voidTail(n *Node) {
+	if len(n.children) == 0 {
+		return
+	}
+	last := n.children[0]
+	for _, c := range n.children {
+		if c.first > last.first {
+			last = c
+		}
+	}
+	tail := []*Node{last}
+	if last.Group > 0 {
+		tail = slices.Collect(func(yield func(*Node) bool) {
+			for _, c := range n.children {
+				if c.Group == last.Group && !yield(c) {
+					return
+				}
+			}
+		})
+	}
+	for _, c := range tail {
+		switch {
+		case c.Done && c.Fail == nil:
+		case c.Done:
+			voidTail(c)
+			c.void()
+		case c.Verb == None || c.Verb == Step:
+			voidTail(c)
+		}
+	}
+}
+
+// void forgets the outcome of a node. What is recorded below it stays, and so
+// does an effect of which nobody knows whether it happened.
+func (n *Node) void() {
+	n.Done, n.Fail, n.Attempts, n.Due, n.Answer, n.AskID, n.Open = false, nil, 0, 0, nil, "", 0
+	if len(n.children) == 0 && !n.Intent {
+		n.parent.remove(n)
+	}
+}
+
+// Holder returns the sequence of an outcome at or below the node, among the
+// newest ones, whose value is raw; 0 if there is none.
+func (n *Node) Holder(raw []byte) uint64 {
+	const look = 16
+	left := look
+	var find func(*Node) uint64
+	find = func(n *Node) uint64 {
+		for _, c := range slices.Backward(n.children) {
+			if left--; left < 0 {
+				return 0
+			}
+			if c.Done && c.Fail == nil && c.Answer == nil && string(c.Value.JSON) == string(raw) {
+				return c.Seq
+			}
+			if seq := find(c); seq != 0 {
+				return seq
+			}
+		}
+		return 0
+	}
+	if n == nil {
+		return 0
+	}
+	return find(n)
+}
+
+// Cleaned reports whether a cleanup is recorded below the node.
+func (n *Node) Cleaned() bool {
+	if n == nil {
+		return false
+	}
+	return slices.ContainsFunc(n.children, func(c *Node) bool {
+		return c.Verb == Cleanup || c.Cleaned()
+	})
+}

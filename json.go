@@ -1,0 +1,176 @@
+package perdure
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// encode returns the JSON of a value, or ErrNotJSON if what a t reads back from
+// it would not be the same: an integer over 2^53 in an any, invalid UTF-8, a
+// NaN, a cycle, a channel.
+func encode(v any, t reflect.Type) (json.RawMessage, error) {
+	first, err := marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrNotJSON, err)
+	}
+	if !utf8.Valid(first) {
+		return nil, fmt.Errorf("%w: it holds invalid UTF-8", ErrNotJSON)
+	}
+	if replaced(first) && badText(reflect.ValueOf(v), 0) {
+		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", ErrNotJSON)
+	}
+	if t != nil {
+		back := reflect.New(t)
+		if err := json.Unmarshal(first, back.Interface()); err != nil {
+			return nil, fmt.Errorf("%w: it cannot be read back: %v", ErrNotJSON, err)
+		}
+		second, err := marshal(back.Elem().Interface())
+		if err != nil || !bytes.Equal(first, second) {
+			return nil, fmt.Errorf("%w: %s is read back as something else (an integer over 2^53 in an any?)", ErrNotJSON, t)
+		}
+	}
+	return first, nil
+}
+
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// decode reads a recorded value into a T.
+func decode[T any](raw json.RawMessage) (T, error) {
+	var v T
+	if raw == nil {
+		return v, nil
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, fmt.Errorf("perdure: what is recorded does not fit %T: %w", v, err)
+	}
+	return v, nil
+}
+
+// replaced reports whether the encoder wrote a replacement character in place
+// of something: it escapes that one, and no other.
+func replaced(b []byte) bool {
+	for i := bytes.Index(b, []byte(`\ufffd`)); i >= 0; {
+		slashes := 0
+		for i-slashes >= 0 && b[i-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 1 {
+			return true
+		}
+		next := bytes.Index(b[i+1:], []byte(`\ufffd`))
+		if next < 0 {
+			return false
+		}
+		i += 1 + next
+	}
+	return false
+}
+
+// badText reports whether a string below v is not valid UTF-8. Raw JSON and
+// types that marshal themselves answer for their own text.
+func badText(v reflect.Value, depth int) bool {
+	if !v.IsValid() || depth > 1000 {
+		return false
+	}
+	if v.CanInterface() {
+		switch v.Interface().(type) {
+		case json.Marshaler, encoding.TextMarshaler:
+			if v.Kind() != reflect.Pointer && v.Kind() != reflect.Interface {
+				return false
+			}
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return !utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return badText(v.Elem(), depth+1)
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if badText(v.Index(i), depth+1) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if badText(key, depth+1) || badText(value, depth+1) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() && badText(v.Field(i), depth+1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// kindOf returns the kind of JSON value that a type expects, "" for any.
+func kindOf(t reflect.Type) string {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == nil, t.Implements(reflect.TypeFor[json.Unmarshaler]()), reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return ""
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return "string"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "string"
+		}
+		return "array"
+	case reflect.Array:
+		return "array"
+	case reflect.Interface:
+		return ""
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+		reflect.Float32, reflect.Float64:
+		return "number"
+	}
+	return ""
+}
+
+// kindOfJSON returns the kind of a JSON value.
+func kindOfJSON(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return ""
+	}
+	switch raw[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}

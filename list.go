@@ -1,0 +1,120 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// summary is what the cell of a thread says. It is a hint: membership is
+// complete, the rest may lag behind the journal.
+type summary struct {
+	ID      string `json:"id"`
+	User    string `json:"user,omitempty"`
+	Title   string `json:"title,omitempty"`
+	Flow    string `json:"flow,omitempty"`
+	Status  Status `json:"status,omitempty"`
+	Created int64  `json:"created"`
+	Updated int64  `json:"updated,omitempty"`
+	Seq     uint64 `json:"seq,omitempty"`
+	Asks    int    `json:"asks,omitempty"`
+}
+
+// summarise brings a thread's summary up to date, as far as it can.
+func (c *core) summarise(ctx context.Context, o *opened) {
+	t := o.thread
+	s := summary{ID: t.ID, User: t.User, Title: t.Title, Status: threadStatus(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
+	if run := t.Busy(); run != nil {
+		s.Flow = run.Flow
+	} else if n := len(t.Runs); n > 0 {
+		s.Flow = t.Runs[n-1].Flow
+	}
+	for _, a := range t.Asks {
+		if a.Open() {
+			s.Asks++
+		}
+	}
+	_, err := store.Update(ctx, c.store, journalOf(o.name), func(old store.Cell) ([]byte, error) {
+		var was summary
+		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq {
+			return nil, errNothing
+		}
+		return json.Marshal(s)
+	})
+	if err != nil && !errors.Is(err, errNothing) {
+		c.log.Debug("writing a summary", "thread", t.ID, "error", err)
+	}
+}
+
+// ListOptions choose threads.
+type ListOptions struct {
+	User   string
+	Flow   string
+	Status Status
+	After  string // cursor: the one of the last thread seen
+	Limit  int    // at most so many; 0 is all
+}
+
+// Summary is a thread in a list. Its status may lag a moment behind; Get is
+// exact.
+type Summary struct {
+	ID      string    `json:"id"`
+	User    string    `json:"user,omitempty"`
+	Title   string    `json:"title,omitempty"`
+	Flow    string    `json:"flow,omitempty"`
+	Status  Status    `json:"status"`
+	Asks    int       `json:"asks,omitempty"` // open ones
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+	Cursor  string    `json:"cursor"`
+}
+
+// List yields the tenant's threads in the order of their creation.
+func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
+	return func(yield func(Summary, error) bool) {
+		prefix := journalOf(r.part) + "."
+		after := ""
+		if o.After != "" {
+			after = prefix + o.After
+		}
+		n := 0
+		for cell, err := range r.store.List(ctx, prefix, after) {
+			if err != nil {
+				yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
+				return
+			}
+			var s summary
+			if err := json.Unmarshal(cell.Value, &s); err != nil {
+				s.ID = "?"
+			}
+			if s.Seq == 0 && !r.begun(ctx, cell.Key) {
+				continue // its first entry was never written
+			}
+			if o.User != "" && s.User != o.User || o.Flow != "" && s.Flow != o.Flow || o.Status != "" && s.Status != o.Status {
+				continue
+			}
+			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: or(s.Status, Queued), Asks: s.Asks,
+				Created: stamp(s.Created), Updated: stamp(max(s.Updated, s.Created)), Cursor: strings.TrimPrefix(cell.Key, prefix)}
+			if !yield(item, nil) {
+				return
+			}
+			if n++; o.Limit > 0 && n >= o.Limit {
+				return
+			}
+		}
+	}
+}
+
+// begun reports whether a journal has an entry.
+func (c *core) begun(ctx context.Context, journal string) bool {
+	for _, err := range c.store.Read(ctx, journal, 0) {
+		return err == nil
+	}
+	return false
+}

@@ -1,0 +1,159 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// The decisions of an ask about an unknown outcome.
+const (
+	DecisionDone    = "done"     // it happened; the answer's value is its result
+	DecisionNotDone = "not-done" // it did not; run it
+	DecisionFail    = "fail"     // let the step fail
+)
+
+// KindOutcome is the kind of an ask about an unknown outcome.
+const KindOutcome = "outcome"
+
+// intend records that the function is about to start, and makes sure that the
+// worker may still believe that the run is its own.
+func (s *step) intend() error {
+	p := s.frame.pass
+	if err := p.worker.awaitLease(p.ctx); err != nil {
+		return p.lose(err)
+	}
+	b := journal.Body{Input: s.input, Due: time.Now().Add(s.timeout).UnixMicro()}
+	if err := p.record(s.path, journal.Intent, &b, nil); err != nil {
+		return err
+	}
+	if !p.worker.leaseValid() {
+		return p.lose(errors.New("the lease ran out before an at-most-once step could start"))
+	}
+	return nil
+}
+
+// decide finds out what became of a start whose outcome is not recorded. It
+// returns true if the step has its outcome then.
+func (s *step) decide(ctx context.Context) (bool, error) {
+	p := s.frame.pass
+	n := p.node(s.path)
+	switch {
+	case n.Answer != nil:
+		return s.decided(n)
+	case n.Open != 0:
+		return false, s.await(ctx, n)
+	}
+	if !s.returned {
+		// The worker before this one may still be inside the function, up to
+		// its timeout.
+		if err := s.sitOut(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := p.gate(ctx, s.frame); err != nil {
+		return false, err
+	}
+	if s.reconcile != nil {
+		raw, outcome, err := s.reconciled(ctx)
+		switch {
+		case p.sealedErr() != nil:
+			return false, p.sealedErr()
+		case err == nil && outcome == OutcomeDone:
+			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: journal.Value{JSON: raw}}, nil)
+		case err == nil && outcome == OutcomeNotDone:
+			return false, s.notDone(n)
+		case err != nil:
+			err := p.record(s.path, journal.Problem, &journal.Body{Fail: failure(fmt.Errorf("reconcile: %w", err))}, nil)
+			if err != nil {
+				return false, err
+			}
+		}
+	}
+	q := journal.Question{
+		Kind:      KindOutcome,
+		Prompt:    fmt.Sprintf("Nobody knows whether step %s happened. Did it?", tree.Names(s.path)),
+		Decisions: []string{DecisionDone, DecisionNotDone, DecisionFail},
+		Guards:    p.key(s.path),
+	}
+	if err := p.open(s.frame, func() draft {
+		return draft{kind: journal.Asked, path: s.path, body: journal.Body{Ask: &q}}
+	}); err != nil {
+		return false, err
+	}
+	return false, nil
+}
+
+// sitOut waits until the step's timeout after this worker's claim.
+func (s *step) sitOut(ctx context.Context) error {
+	p := s.frame.pass
+	wait := s.timeout - time.Since(p.born)
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		s.frame.cutOff()
+		p.mu.Unlock()
+		return p.cause(ctx)
+	}
+}
+
+// await parks until the ask about the outcome is answered.
+func (s *step) await(ctx context.Context, n *tree.Node) error {
+	p := s.frame.pass
+	return p.park(ctx, &waiter{frame: s.frame, ready: func() bool { return n.Open == 0 }})
+}
+
+// decided acts on the answer of a person.
+func (s *step) decided(n *tree.Node) (bool, error) {
+	p := s.frame.pass
+	switch n.Answer.Decision {
+	case DecisionDone:
+		return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: n.Answer.Value}, nil)
+	case DecisionNotDone:
+		return false, s.notDone(n)
+	}
+	err := fmt.Errorf("%w of an at-most-once step; it was decided to let it fail", ErrUnknownOutcome)
+	if n.Answer.Message != "" {
+		err = fmt.Errorf("%w: %s", err, n.Answer.Message)
+	}
+	return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Fail: failure(err)}, nil)
+}
+
+// notDone records that an earlier start had no effect.
+func (s *step) notDone(n *tree.Node) error {
+	s.returned = false
+	b := journal.Body{Attempt: n.Attempts, NotDone: true, Fail: failure(errors.New("an earlier start had no effect"))}
+	return s.frame.pass.record(s.path, journal.Attempt, &b, nil)
+}
+
+// reconciled calls the step's Reconcile function as a leaf of its own.
+func (s *step) reconciled(ctx context.Context) (json.RawMessage, Outcome, error) {
+	type found struct {
+		raw     json.RawMessage
+		outcome Outcome
+	}
+	inner := s.frame.child(s.frame.memo.Enter(s.visit))
+	inner.step, inner.once, inner.view = true, true, newView(s.frame.view)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
+	defer cancel()
+	got, err := invoke(inner.with(ctx), func(ctx context.Context) (found, error) {
+		raw, outcome, err := s.reconcile(ctx)
+		return found{raw, outcome}, err
+	})
+	s.frame.pass.mu.Lock()
+	inner.done = true
+	s.frame.pass.mu.Unlock()
+	return got.raw, got.outcome, err
+}

@@ -1,0 +1,178 @@
+package perdure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"time"
+)
+
+// A StepOption changes how a step is run.
+type StepOption func(*stepOptions)
+
+type stepOptions struct {
+	retry     *RetryPolicy
+	timeout   time.Duration
+	input     string
+	inputErr  error
+	once      bool
+	reconcile func(context.Context) (json.RawMessage, Outcome, error)
+	renamed   string
+	added     bool
+}
+
+// RetryPolicy says how often and how soon a failed step is tried again. The
+// n-th wait is Wait doubled n-1 times, at most MaxWait, and then up to a fifth
+// shorter, by the step's key, so that steps that failed together do not come
+// back together.
+type RetryPolicy struct {
+	Attempts int           // in all; 0 is 3
+	Wait     time.Duration // before the second attempt; 0 is 100 ms
+	MaxWait  time.Duration // 0 is 1 minute
+}
+
+// delay returns how long to wait before the next attempt.
+func (r RetryPolicy) delay(attempt int, key string) time.Duration {
+	wait, limit := r.Wait, r.MaxWait
+	if wait <= 0 {
+		wait = 100 * time.Millisecond
+	}
+	if limit <= 0 {
+		limit = time.Minute
+	}
+	for range attempt - 1 {
+		if wait >= limit {
+			break
+		}
+		wait *= 2
+	}
+	wait = min(wait, limit)
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s %d", key, attempt)
+	return wait - time.Duration(float64(wait)*0.2*float64(h.Sum32()%1000)/1000)
+}
+
+// Retry tries a failed step again. Errors marked [Permanent], and those that
+// cannot get better (ErrNotJSON, ErrComposite, ErrOption, ErrBudget), end it.
+// Waits over a few seconds are durable timers: the run is suspended.
+//
+// A new attempt of a composite step voids only its failed tail: what succeeded
+// inside it is not done again. Once a Cleanup has run inside it, it is not
+// tried again.
+func Retry(p RetryPolicy) StepOption {
+	return func(o *stepOptions) { o.retry = &p }
+}
+
+// Timeout ends the context of a step's function after d, with the cause
+// ErrTimeout. The function has to heed it. In a composite step only the time
+// counts in which something inside it is active, within one pass.
+func Timeout(d time.Duration) StepOption {
+	return func(o *stepOptions) { o.timeout = d }
+}
+
+// Input records a digest of a step's arguments. If the same step is reached
+// with other arguments, the run is blocked instead of getting a result that
+// belongs to something else.
+func Input(v any) StepOption {
+	return func(o *stepOptions) {
+		raw, err := encode(v, reflect.TypeOf(v))
+		sum := sha256.Sum256(raw)
+		o.input, o.inputErr = base64.RawURLEncoding.EncodeToString(sum[:9]), err
+	}
+}
+
+// AtMostOnce makes sure that a step's function is never started twice unless
+// it is certain that the first start had no effect. The intent is recorded
+// before the function starts, with a second append, and [Timeout] is required.
+//
+// A crash, a timeout, or an error not marked [NotDone] leaves an unknown
+// outcome. The step's [Reconcile] decides it if there is one; else the run
+// suspends with an ask of kind "outcome" whose decisions are "done" (the value
+// is the result), "not-done" (it is run again) and "fail".
+func AtMostOnce() StepOption {
+	return func(o *stepOptions) { o.once = true }
+}
+
+// Outcome is what a Reconcile function found out.
+type Outcome int
+
+// The outcomes.
+const (
+	OutcomeUnknown Outcome = iota // it cannot tell: a person is asked
+	OutcomeDone                   // it happened, with this result
+	OutcomeNotDone                // it did not happen and will not: the step runs again
+)
+
+// Reconcile gives an at-most-once step a function that finds out what became
+// of an earlier start, for example by asking the service with [Key]. It is
+// called no earlier than the step's Timeout after the worker took the run
+// over, and may be called several times. Its error leaves the outcome unknown.
+func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
+	return func(o *stepOptions) {
+		o.reconcile = func(ctx context.Context) (json.RawMessage, Outcome, error) {
+			v, outcome, err := fn(ctx)
+			if err != nil || outcome != OutcomeDone {
+				return nil, outcome, err
+			}
+			raw, err := encode(v, reflect.TypeFor[T]())
+			return raw, outcome, err
+		}
+	}
+}
+
+// Renamed says under which name the step was recorded by older code.
+func Renamed(old string) StepOption {
+	return func(o *stepOptions) { o.renamed = old }
+}
+
+// Added says that the step was inserted before others, so that a run that has
+// recorded those does it when it gets here instead of being blocked.
+func Added() StepOption {
+	return func(o *stepOptions) { o.added = true }
+}
+
+// Dropped says that the steps with these names were removed from the frame, so
+// that a run that has recorded them is not blocked.
+func Dropped(ctx context.Context, names ...string) error {
+	f, err := inside(ctx)
+	if err != nil {
+		return err
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	for _, name := range names {
+		f.memo.Drop(name)
+	}
+	return nil
+}
+
+func (o *stepOptions) check() error {
+	switch {
+	case o.once && o.timeout <= 0:
+		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot go on", ErrOption)
+	case o.reconcile != nil && !o.once:
+		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", ErrOption)
+	case o.timeout < 0:
+		return fmt.Errorf("%w: a negative Timeout", ErrOption)
+	case o.retry != nil && (o.retry.Attempts < 0 || o.retry.Wait < 0 || o.retry.MaxWait < 0):
+		return fmt.Errorf("%w: a negative number in the RetryPolicy", ErrOption)
+	case o.inputErr != nil:
+		return fmt.Errorf("%w: Input: %w", ErrOption, o.inputErr)
+	}
+	return nil
+}
+
+// attempts returns how many attempts the step has.
+func (o *stepOptions) attempts() int {
+	switch {
+	case o.retry == nil:
+		return 1
+	case o.retry.Attempts == 0:
+		return 3
+	}
+	return o.retry.Attempts
+}

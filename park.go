@@ -1,0 +1,213 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// waiter is a thread of control that waits for something in the journal.
+type waiter struct {
+	frame *frame
+	ready func() bool // whether it may go on; called under mu
+	woken chan struct{}
+	due   int64        // when fire is called, 0 for never
+	fire  func() error // appends that its time is over
+}
+
+// park lets the frame wait until ready. If nothing else is active the run is
+// suspended and sealed instead. The error is why the frame must not go on.
+func (p *pass) park(ctx context.Context, w *waiter) error {
+	w.woken = make(chan struct{})
+	p.mu.Lock()
+	switch {
+	case p.sealed != nil:
+		defer p.mu.Unlock()
+		return p.sealed
+	case w.ready():
+		p.mu.Unlock()
+		return nil
+	}
+	p.waiters[w] = true
+	p.shift(w.frame, -1)
+	p.mu.Unlock()
+	p.settle()
+
+	var due <-chan time.Time
+	if w.due != 0 {
+		t := time.NewTimer(time.Until(time.UnixMicro(w.due)))
+		defer t.Stop()
+		due = t.C
+	}
+	for {
+		select {
+		case <-w.woken:
+			return nil
+		case <-due:
+			due = nil
+			if err := w.fire(); err != nil && p.sealedErr() == nil {
+				return p.leave(w, err)
+			}
+		case <-ctx.Done():
+			return p.leave(w, p.cause(ctx))
+		}
+	}
+}
+
+// leave ends a wait early.
+func (p *pass) leave(w *waiter, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiters[w] {
+		p.unpark(w)
+	}
+	if p.sealed != nil {
+		return p.sealed
+	}
+	if errors.Is(err, ErrCancelled) {
+		w.frame.cutOff()
+	}
+	return err
+}
+
+// unpark lets a waiter go on. mu is held.
+func (p *pass) unpark(w *waiter) {
+	delete(p.waiters, w)
+	p.shift(w.frame, +1)
+	close(w.woken)
+}
+
+// shift counts the threads of control that are active, in the pass and in
+// each frame above f that has a timeout. mu is held.
+func (p *pass) shift(f *frame, by int) {
+	p.active += by
+	for ; f != nil; f = f.parent {
+		if f.limit != nil {
+			f.limit.shift(by)
+		}
+	}
+}
+
+// settle suspends the run if every thread of control waits.
+func (p *pass) settle() {
+	p.mu.Lock()
+	idle := p.active == 0 && p.sealed == nil
+	p.mu.Unlock()
+	if !idle {
+		return
+	}
+	p.order.Lock()
+	defer p.order.Unlock()
+	dumps := p.dumps()
+	// An error here has sealed the pass, which is what the waiters will see.
+	_ = p.commitLocked(func() batch {
+		if p.active != 0 {
+			return batch{}
+		}
+		return p.suspension(batch{}, dumps)
+	})
+}
+
+// suspension adds the entry that suspends the run to a batch, or the one that
+// hands it over if the worker is about to stop.
+func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
+	d := draft{kind: journal.Suspended, body: journal.Body{Deps: dumps}}
+	if p.draining {
+		d.kind = journal.Released
+	}
+	first := b.then
+	return batch{
+		drafts: append(b.drafts, d),
+		then: func(entries []journal.Entry) {
+			if first != nil {
+				first(entries)
+			}
+			p.seal(ErrSuspended)
+		},
+	}
+}
+
+// open appends the entry with which a verb begins to wait. If nothing else is
+// active, the same append suspends the run.
+func (p *pass) open(f *frame, build func() draft) error {
+	p.order.Lock()
+	defer p.order.Unlock()
+	p.mu.Lock()
+	alone := p.active == 1
+	p.mu.Unlock()
+	var dumps map[string]journal.Value
+	if alone {
+		dumps = p.dumps()
+	}
+	return p.commitLocked(func() batch {
+		b := batch{drafts: []draft{build()}}
+		// What was absorbed between may have woken another.
+		if alone && p.active == 1 && !p.run.Cancelled {
+			b = p.suspension(b, dumps)
+		}
+		return b
+	})
+}
+
+// gate lets a frame begin something new, unless the run is sealed, cancelled
+// or to be paused.
+func (p *pass) gate(ctx context.Context, f *frame) error {
+	for {
+		p.mu.Lock()
+		held := p.run.PausedAt != 0 || p.draining
+		switch {
+		case p.sealed != nil:
+			defer p.mu.Unlock()
+			return p.sealed
+		case p.run.Cancelled && !f.cleaning:
+			defer p.mu.Unlock()
+			f.cutOff()
+			return ErrCancelled
+		case ctx.Err() != nil:
+			p.mu.Unlock()
+			return p.cause(ctx)
+		case !held || f.cleaning:
+			p.mu.Unlock()
+			return nil
+		}
+		p.mu.Unlock()
+		w := &waiter{frame: f, ready: func() bool {
+			return p.run.PausedAt == 0 && !p.draining || p.run.Cancelled && !f.cleaning
+		}}
+		if err := p.park(ctx, w); err != nil {
+			return err
+		}
+	}
+}
+
+// cause returns why a context of the run ended.
+func (p *pass) cause(ctx context.Context) error {
+	if err := p.sealedErr(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// stopwatch limits the time in which something below a frame is active.
+type stopwatch struct {
+	active  int
+	left    time.Duration
+	running time.Time
+	timer   *time.Timer
+	over    func()
+}
+
+func (s *stopwatch) shift(by int) {
+	was := s.active > 0
+	s.active += by
+	switch now := s.active > 0; {
+	case now && !was:
+		s.running = time.Now()
+		s.timer = time.AfterFunc(s.left, s.over)
+	case was && !now:
+		s.timer.Stop()
+		s.left -= time.Since(s.running)
+	}
+}

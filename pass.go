@@ -1,0 +1,307 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// pass is one execution of a run's code, between a claim and the next
+// suspension or end. All that it writes goes through commit, one append after
+// the other; mu guards what is read in between.
+type pass struct {
+	rt     *core
+	name   string // of the thread, see names.go
+	worker *worker
+	io     context.Context // for the store: outlives the seal
+	ctx    context.Context // ends when the pass is sealed
+	end    context.CancelCauseFunc
+	runCtx context.Context // ends also when the run is cancelled
+	cancel context.CancelCauseFunc
+	born   time.Time // the moment after the claim, on the monotonic clock
+
+	order sync.Mutex // held by whoever commits
+
+	mu       sync.Mutex
+	thread   *journal.Thread
+	run      *journal.Run
+	tree     *tree.Tree
+	epoch    uint64
+	active   int // threads of control that do not wait
+	waiters  map[*waiter]bool
+	draining bool  // the worker is to hand over
+	sealed   error // why nothing is written or started any more
+
+	spending map[*frame]bool      // leaves that spent and have no outcome yet
+	leaves   map[*frame]time.Time // steps that run, and since when
+	saving   bool                 // saveInside is running
+	problems []draft              // to be recorded with the next commit
+
+	deps depSet
+}
+
+// draft is an entry to be.
+type draft struct {
+	kind journal.Kind
+	path string
+	body journal.Body
+}
+
+// batch is what one commit appends. It is built under mu, again for each try,
+// and then is called under mu when the entries are in the journal.
+type batch struct {
+	drafts []draft
+	then   func([]journal.Entry)
+}
+
+// commit appends what build returns behind the entries seen so far. Entries
+// that any node may write and that came between are absorbed, and build is
+// asked again. A build that returns nothing ends the commit.
+func (p *pass) commit(build func() batch) error {
+	p.order.Lock()
+	defer p.order.Unlock()
+	return p.commitLocked(build)
+}
+
+func (p *pass) commitLocked(build func() batch) error {
+	for {
+		p.mu.Lock()
+		if p.sealed != nil {
+			defer p.mu.Unlock()
+			return p.sealed
+		}
+		b := build()
+		if len(b.drafts) == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		faults := len(p.problems)
+		b.drafts = append(p.problems[:faults:faults], b.drafts...)
+		entries, lines, err := p.write(b.drafts)
+		head := p.thread.Seq
+		flows := p.waitingFlows(b.drafts)
+		p.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if len(flows) > 0 {
+			if err := p.rt.announce(p.io, p.name, head+1, flows...); err != nil {
+				return p.lose(err)
+			}
+		}
+		_, err = store.AppendOnce(p.io, p.rt.store, journalOf(p.name), head, lines...)
+		switch {
+		case err == nil:
+			p.mu.Lock()
+			p.problems = p.problems[faults:]
+			p.apply(entries)
+			for _, d := range b.drafts {
+				p.deps.saved(d.body.Deps)
+			}
+			if b.then != nil {
+				b.then(entries)
+			}
+			p.mu.Unlock()
+			p.rt.observe(p, entries)
+			return nil
+		case errors.Is(err, store.ErrTooLarge):
+			return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:
+			if err := p.absorb(); err != nil {
+				return err
+			}
+		default:
+			return p.lose(err)
+		}
+	}
+}
+
+// write encodes drafts behind the head.
+func (p *pass) write(drafts []draft) ([]journal.Entry, [][]byte, error) {
+	entries := make([]journal.Entry, len(drafts))
+	lines := make([][]byte, len(drafts))
+	prev, now := p.thread.Head, time.Now().UnixMicro()
+	for i, d := range drafts {
+		body, err := d.body.Encode()
+		if err != nil {
+			return nil, nil, fmt.Errorf("perdure: %s at %s: %w", d.kind, d.path, err)
+		}
+		entries[i] = journal.Entry{Seq: p.thread.Seq + uint64(i) + 1, Kind: d.kind, ID: journal.NewID(), Time: now,
+			Run: p.run.N, Epoch: p.epoch, Path: d.path, Body: body}
+		if d.kind.Open() {
+			entries[i].Epoch = 0
+		}
+		lines[i] = entries[i].Encode(prev)
+		prev = entries[i].Hash
+	}
+	return entries, lines, nil
+}
+
+// apply folds entries that are in the journal. mu is held.
+func (p *pass) apply(entries []journal.Entry) {
+	for _, e := range entries {
+		err := p.thread.Apply(e)
+		if err == nil && e.Run == p.run.N {
+			err = p.tree.Apply(e)
+		}
+		if err != nil {
+			p.seal(fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err))
+			return
+		}
+	}
+	if p.run.Cancelled {
+		p.cancel(ErrCancelled)
+	}
+	for w := range p.waiters {
+		if w.ready() {
+			p.unpark(w)
+		}
+	}
+}
+
+// absorb reads what others appended. An entry that only a worker writes, or
+// of an unknown kind, means that the run is another's.
+func (p *pass) absorb() error {
+	for {
+		p.mu.Lock()
+		after := p.thread.Seq
+		p.mu.Unlock()
+		tail, err := store.ReadAll(p.io, p.rt.store, journalOf(p.name), after)
+		if err != nil {
+			if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) || p.io.Err() != nil || errors.Is(err, store.ErrPoisoned) || errors.Is(err, store.ErrClosed) {
+				return p.lose(err)
+			}
+			p.rt.log.Warn("reading a tail", "thread", p.name, "error", err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var news []journal.Entry
+		prev := p.thread.Head
+		for _, line := range tail {
+			e, err := journal.Decode(prev, line.Seq, line.Data)
+			if err != nil || !e.Kind.Open() {
+				p.apply(news)
+				return p.fence(e, err)
+			}
+			prev = e.Hash
+			news = append(news, e)
+		}
+		p.apply(news)
+		return nil
+	}
+}
+
+// fence seals the pass because of an entry that this worker cannot absorb.
+func (p *pass) fence(e journal.Entry, err error) error {
+	if err == nil {
+		err = fmt.Errorf("%w: entry %d is %s", ErrFenced, e.Seq, e.Kind)
+	} else {
+		err = fmt.Errorf("%w: entry %d: %w", ErrFenced, e.Seq, err)
+	}
+	p.seal(err)
+	return p.sealed
+}
+
+// lose seals the pass because the store failed it.
+func (p *pass) lose(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seal(fmt.Errorf("%w: the store failed: %w", ErrFenced, err))
+	return p.sealed
+}
+
+// seal ends the pass: from now on nothing is recorded and no function is
+// started. mu is held.
+func (p *pass) seal(why error) {
+	if p.sealed == nil {
+		p.sealed = why
+		p.end(why)
+	}
+}
+
+// waitingFlows returns the flows of other runs that may go on after drafts
+// that end or suspend this one, so that they can be announced before.
+func (p *pass) waitingFlows(drafts []draft) []string {
+	letsGo := false
+	for _, d := range drafts {
+		switch d.kind {
+		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
+			letsGo = true
+		}
+	}
+	var flows []string
+	if letsGo {
+		for _, r := range append(p.thread.Runs[:len(p.thread.Runs):len(p.thread.Runs)], p.thread.Inbox...) {
+			if r != p.run && !r.Status.Final() {
+				flows = append(flows, r.Flow)
+			}
+		}
+		if len(flows) > 0 || p.draining {
+			flows = append(flows, p.run.Flow)
+		}
+	}
+	return flows
+}
+
+// block stops the run because the code does not fit what is recorded.
+func (p *pass) block(diff string) error {
+	err := p.commit(func() batch {
+		return batch{
+			drafts: []draft{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
+			then:   func([]journal.Entry) { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
+		}
+	})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sealed
+}
+
+// watch reads the tail whenever something was appended while the pass itself
+// is quiet. While it commits, its own compare-and-swap tells it.
+func (p *pass) watch() {
+	const quiet = 5 * time.Millisecond
+	for range store.Watch(p.ctx, p.rt.store, journalOf(p.name)) {
+		for {
+			before := p.head()
+			select {
+			case <-p.ctx.Done():
+				return
+			case <-time.After(quiet):
+			}
+			if p.head() == before {
+				break
+			}
+		}
+		p.order.Lock()
+		err := p.absorb()
+		p.order.Unlock()
+		if err != nil && p.ctx.Err() == nil {
+			p.rt.log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
+		}
+	}
+}
+
+func (p *pass) head() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.thread.Seq
+}
+
+// sealedErr returns why the pass is sealed, nil if it is not.
+func (p *pass) sealedErr() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sealed
+}

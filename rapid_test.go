@@ -1,0 +1,3 @@
+package perdure_test
+
+import _ "pgregory.net/rapid"

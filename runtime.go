@@ -1,0 +1,218 @@
+package perdure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Options of a runtime. The zero value is good.
+type Options struct {
+	// Version names the code, so that a run that does not fit it is left to
+	// other code. The default is a hash of the executable.
+	Version string
+	// Validator checks answers against the JSON Schema of their question.
+	Validator Validator
+	// Observer sees steps and entries, for traces and metrics.
+	Observer Observer
+	// Logger gets what has no one to be returned to. The default discards it.
+	Logger *slog.Logger
+	// Concurrency is how many runs a worker executes at a time; 0 is 64.
+	Concurrency int
+	// Lease is how long a worker may be silent before others take its runs
+	// over; 0 is 3 s.
+	Lease time.Duration
+	// Grace is how long Work lets running steps go on when it is stopped; 0
+	// is 10 s.
+	Grace time.Duration
+	// DumpInterval is how often deps are saved inside a long step; 0 is 5 s.
+	DumpInterval time.Duration
+	// MaxQueue is how many inputs may wait on a thread; 0 is 100.
+	MaxQueue int
+	// Development reports deps that change outside leaf steps, at the price of
+	// a dump before each step.
+	Development bool
+}
+
+// Validator checks a value against a JSON Schema.
+type Validator interface {
+	Validate(schema, value json.RawMessage) error
+}
+
+// Runtime starts, runs and controls threads on a store. Many runtimes, in many
+// processes, may share one.
+type Runtime struct {
+	*core
+	tenant string
+	part   string // the tenant's part of names
+}
+
+type core struct {
+	store   store.Store
+	opts    Options
+	flows   map[string]Flow
+	log     *slog.Logger
+	version string
+	salt    []byte
+	own     bool // the store was opened here
+}
+
+// Open opens the store of a URL and returns a runtime with the flows. The
+// driver of the URL's scheme has to be imported.
+func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
+	s, err := store.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	r, err := New(ctx, s, Options{}, flows...)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	r.own = true
+	return r, nil
+}
+
+// New returns a runtime on a store. Its error names everything that is wrong
+// with the flows and options.
+func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
+	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version}
+	var errs []error
+	for _, f := range flows {
+		if err := f.check(); err != nil {
+			errs = append(errs, err)
+		} else if _, twice := c.flows[f.name]; twice {
+			errs = append(errs, fmt.Errorf("%w: two flows are called %q", ErrName, f.name))
+		}
+		c.flows[f.name] = f
+	}
+	if opts.Concurrency < 0 || opts.Lease < 0 || opts.Grace < 0 || opts.DumpInterval < 0 || opts.MaxQueue < 0 {
+		errs = append(errs, fmt.Errorf("%w: a negative number in Options", ErrInvalid))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.version == "" {
+		c.version = executable()
+	}
+	c.opts.Concurrency = or(opts.Concurrency, 64)
+	c.opts.Lease = or(opts.Lease, 3*time.Second)
+	c.opts.Grace = or(opts.Grace, 10*time.Second)
+	c.opts.DumpInterval = or(opts.DumpInterval, 5*time.Second)
+	c.opts.MaxQueue = or(opts.MaxQueue, 100)
+	var err error
+	if c.salt, err = salt(ctx, s); err != nil {
+		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)
+	}
+	return (&Runtime{core: c}).Tenant(""), nil
+}
+
+func or[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+// executable returns a hash of the program that runs.
+var executable = sync.OnceValue(func() string {
+	name, err := os.Executable()
+	if err != nil {
+		return "unknown"
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "unknown"
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+})
+
+// Tenant returns the same runtime for the threads of another tenant. Threads
+// of different tenants never see each other. The default tenant is "".
+func (r *Runtime) Tenant(tenant string) *Runtime {
+	return &Runtime{core: r.core, tenant: tenant, part: r.tenantPart(tenant)}
+}
+
+// Flows returns the names of the flows, in order.
+func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.flows)) }
+
+// Close closes the store if Open opened it.
+func (r *Runtime) Close() error {
+	if r.own {
+		return r.store.Close()
+	}
+	return nil
+}
+
+// announce writes hints that a thread has work for flows, before the entry at
+// seq says so.
+func (c *core) announce(ctx context.Context, name string, seq uint64, flows ...string) error {
+	slices.Sort(flows)
+	now := time.Now().UnixMicro()
+	for _, flow := range slices.Compact(flows) {
+		if err := due.Announce(ctx, c.store, flow, name, seq, now); err != nil {
+			return fmt.Errorf("perdure: announcing work: %w", err)
+		}
+	}
+	return nil
+}
+
+// Observer is the seam for traces and metrics. Its methods must return fast
+// and be safe for concurrent use.
+type Observer interface {
+	// StepStarted is called when an attempt of a step begins. The context it
+	// returns is the step's; the function is called when the attempt is over.
+	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
+	// Committed is called when an entry of a run is in the journal.
+	Committed(e Event)
+}
+
+// StepInfo says which attempt of which step begins.
+type StepInfo struct {
+	Thread, Run, Flow, Path string
+	Attempt                 int
+	Trace                   string // as given to Start
+}
+
+func (c *core) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+	if c.opts.Observer == nil {
+		return ctx, func(error) {}
+	}
+	p := f.pass
+	return c.opts.Observer.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
+		Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
+}
+
+func (c *core) observe(p *pass, entries []journal.Entry) {
+	if c.opts.Observer == nil {
+		return
+	}
+	for _, e := range entries {
+		if ev, err := c.event(context.Background(), p.name, p.run.ID, e, false); err == nil {
+			ev.Thread = p.thread.ID
+			c.opts.Observer.Committed(ev)
+		}
+	}
+}

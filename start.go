@@ -1,0 +1,197 @@
+package perdure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Policy says what becomes of an input that finds its thread busy. A suspended
+// run is busy too.
+type Policy string
+
+// The policies.
+const (
+	Enqueue   Policy = journal.PolicyEnqueue   // it waits its turn; the default
+	Reject    Policy = journal.PolicyReject    // ErrBusy, which names the run
+	Interrupt Policy = journal.PolicyInterrupt // it cancels the active runs and waits for their end
+	Steer     Policy = journal.PolicySteer     // the active run gets it from Take; if it does not, it waits its turn
+	Beside    Policy = journal.PolicyBeside    // it starts beside suspended runs
+)
+
+// StartRequest asks for a run.
+type StartRequest struct {
+	Flow     string
+	Input    any
+	Thread   string            // its id; "": a new thread with a generated one
+	Title    string            // of a new thread
+	User     string            // who owns a new thread
+	Metadata map[string]string // of a new thread
+	Key      string            // idempotency key: the same key gives the same run
+	Policy   Policy
+	Budget   map[string]int64 // by unit, see Spend
+	Trace    string           // trace context, kept in the journal for the Observer
+	By       string           // who asked for it
+}
+
+// BusyError says which run keeps a thread busy. It matches ErrBusy.
+type BusyError struct{ Thread, Run string }
+
+// Error names the run.
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%v: thread %s has run %s", ErrBusy, e.Thread, e.Run)
+}
+
+// Unwrap makes errors.Is(err, ErrBusy) true.
+func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// Start queues a run and returns at once. A worker executes it, here or
+// elsewhere.
+//
+// With a Key it can be repeated: the run, and the thread where none is named,
+// follow from it. The same key with another flow or input is ErrKeyReused.
+func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
+	in, err := r.checkStart(q)
+	if err != nil {
+		return nil, err
+	}
+	runID := newRunID()
+	if q.Thread == "" {
+		q.Thread = newRunID()
+		if q.Key != "" {
+			q.Thread = base32Lower.EncodeToString(r.hash("thread of key", r.tenant, q.Key)[:15])
+		}
+	}
+	if q.Key != "" {
+		runID = base32Lower.EncodeToString(r.hash("run", r.tenant, q.Thread, q.Key)[:15])
+	}
+	name, err := r.create(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	value, err := r.value(ctx, name, in)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", q.Flow, in))
+	b := journal.Body{ID: runID, Flow: q.Flow, Policy: string(or(q.Policy, Enqueue)), Budget: q.Budget,
+		Trace: q.Trace, By: q.By, Value: value}
+	if q.Key != "" {
+		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
+	}
+	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		return r.queue(t, q, b)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.summarise(ctx, o)
+	return r.runInfo(ctx, o, o.thread.RunByID(runID))
+}
+
+// queue decides what a start appends.
+func (r *Runtime) queue(t *journal.Thread, q StartRequest, b journal.Body) ([]line, []string, error) {
+	if old := t.RunByID(b.ID); old != nil {
+		if old.Key != b.Key {
+			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", ErrKeyReused, q.Key, old.ID, old.Flow)
+		}
+		return nil, nil, errNothing
+	}
+	var lines []line
+	if t.Seq == 0 {
+		title := q.Title
+		lines = append(lines, line{kind: journal.Created, body: journal.Body{Thread: q.Thread, Tenant: r.tenant,
+			User: q.User, Title: &title, Meta: q.Metadata}})
+	}
+	waiting := len(t.Inbox)
+	for _, run := range t.Runs {
+		if run.Status == journal.StatusQueued && !run.Begun() {
+			waiting++
+		}
+	}
+	busy := t.Busy()
+	switch {
+	case busy != nil && q.Policy == Reject:
+		return nil, nil, &BusyError{Thread: q.Thread, Run: busy.ID}
+	case waiting >= r.opts.MaxQueue:
+		return nil, nil, fmt.Errorf("%w: %d inputs wait on thread %s", ErrQueueFull, waiting, q.Thread)
+	}
+	flows := []string{q.Flow}
+	if q.Policy == Interrupt {
+		for _, run := range t.Runs {
+			if run.Begun() && !run.Status.Final() {
+				more, flow := cancelLines(run, q.By, "interrupted by a new input")
+				lines, flows = append(lines, more...), append(flows, flow...)
+			}
+		}
+	}
+	return append(lines, line{kind: journal.Queued, body: b}), flows, nil
+}
+
+// checkStart returns the JSON of a request's input.
+func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
+	f, ok := r.flows[q.Flow]
+	if !ok {
+		return nil, fmt.Errorf("%w: %q; this runtime has %q", ErrNoFlow, q.Flow, r.Flows())
+	}
+	switch or(q.Policy, Enqueue) {
+	case Enqueue, Reject, Interrupt, Steer, Beside:
+	default:
+		return nil, fmt.Errorf("%w: policy %q", ErrInvalid, q.Policy)
+	}
+	if q.Thread != "" {
+		if err := checkThreadID(q.Thread); err != nil {
+			return nil, err
+		}
+	}
+	in, err := encode(q.Input, reflect.TypeOf(q.Input))
+	if err != nil {
+		return nil, fmt.Errorf("the input of flow %s: %w", q.Flow, err)
+	}
+	if err := json.Unmarshal(in, reflect.New(f.in).Interface()); err != nil {
+		return nil, fmt.Errorf("%w: flow %s takes %s: %w", ErrInvalid, q.Flow, f.in, err)
+	}
+	return in, nil
+}
+
+// create makes the cells of a thread that is new, or was left half made, and
+// returns its name.
+func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
+	name, err := r.find(ctx, q.Thread)
+	if err == nil {
+		if _, err = r.store.Get(ctx, journalOf(name)); err == nil {
+			return name, nil
+		}
+	} else if errors.Is(err, ErrNoThread) {
+		fresh := r.part + "." + newIncarnation(time.Now())
+		_, err = r.store.Put(ctx, r.idCell(q.Thread), []byte(fresh), "")
+		if err == nil {
+			name = fresh
+		} else if name2, found := r.find(ctx, q.Thread); found == nil {
+			name, err = name2, nil // another start was first, or the answer was lost
+		}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", err
+	}
+	// The summary comes before the first entry, so that lists are complete.
+	s := summary{ID: q.Thread, User: q.User, Title: q.Title, Created: time.Now().UnixMicro()}
+	value, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	if _, err := r.store.Put(ctx, journalOf(name), value, ""); err != nil && !errors.Is(err, store.ErrConflict) {
+		if _, found := r.store.Get(ctx, journalOf(name)); found != nil {
+			return "", err
+		}
+	}
+	return name, nil
+}

@@ -1,0 +1,207 @@
+package perdure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// view is the state as a frame sees it: what the frames around it saw when it
+// began, and what has been passed inside it since.
+type view struct {
+	outer *view
+	base  map[string]journal.Item  // of the outermost: the state at the run's start
+	own   map[string]*journal.Item // nil: deleted
+}
+
+func newView(outer *view) *view { return &view{outer: outer} }
+
+func (v *view) get(key string) (journal.Item, bool) {
+	for ; v != nil; v = v.outer {
+		if item, ok := v.own[key]; ok {
+			if item == nil {
+				return journal.Item{}, false
+			}
+			return *item, true
+		}
+		if v.outer == nil {
+			item, ok := v.base[key]
+			return item, ok
+		}
+	}
+	return journal.Item{}, false
+}
+
+func (v *view) apply(changes []journal.Change) {
+	if len(changes) > 0 && v.own == nil {
+		v.own = map[string]*journal.Item{}
+	}
+	for _, c := range changes {
+		old, _ := v.get(c.Key)
+		if item, ok := c.Next(old); ok {
+			v.own[c.Key] = &item
+		} else {
+			v.own[c.Key] = nil
+		}
+	}
+}
+
+// State is one key of the thread's state, which lives on from run to run. It
+// can be read anywhere in a run and is written in leaf steps, with whose
+// outcome the change commits. What a flow reads is stable in replay: the state
+// at the run's start and the changes of the steps passed so far.
+//
+//	var tone = perdure.NewState[string]("tone")
+type State[T any] struct{ key string }
+
+// NewState returns the state of a key.
+func NewState[T any](key string) State[T] { return State[T]{key} }
+
+// Get returns the value, the zero T if there is none.
+func (s State[T]) Get(ctx context.Context) (T, error) {
+	v, _, err := s.Lookup(ctx)
+	return v, err
+}
+
+// Lookup returns the value and whether there is one.
+func (s State[T]) Lookup(ctx context.Context) (T, bool, error) {
+	var zero T
+	raw, ok, err := readState(ctx, s.key)
+	if err != nil || !ok {
+		return zero, false, err
+	}
+	v, err := decode[T](raw)
+	if err != nil {
+		return zero, false, fmt.Errorf("state %q: %w", s.key, err)
+	}
+	return v, true, nil
+}
+
+// Set writes the value. Of several branches that write it, the last one in the
+// order of the journal wins.
+func (s State[T]) Set(ctx context.Context, v T) error {
+	raw, err := encode(v, reflect.TypeFor[T]())
+	if err != nil {
+		return fmt.Errorf("state %q: %w", s.key, err)
+	}
+	return writeState(ctx, journal.Change{Key: s.key, Set: &journal.Value{JSON: raw}})
+}
+
+// Delete removes the value.
+func (s State[T]) Delete(ctx context.Context) error {
+	return writeState(ctx, journal.Change{Key: s.key, Delete: true})
+}
+
+// Counter is a key of the state that is only added to, so that branches
+// cannot lose each other's changes.
+type Counter struct{ key string }
+
+// NewCounter returns the counter of a key.
+func NewCounter(key string) Counter { return Counter{key} }
+
+// Get returns the count.
+func (c Counter) Get(ctx context.Context) (int64, error) {
+	return State[int64](c).Get(ctx)
+}
+
+// Add adds n to it.
+func (c Counter) Add(ctx context.Context, n int64) error {
+	return writeState(ctx, journal.Change{Key: c.key, Add: &n})
+}
+
+// List is a key of the state that is only appended to, so that branches
+// cannot lose each other's changes. Only what is new is written.
+type List[T any] struct{ key string }
+
+// NewList returns the list of a key.
+func NewList[T any](key string) List[T] { return List[T]{key} }
+
+// Get returns the whole list.
+func (l List[T]) Get(ctx context.Context) ([]T, error) {
+	return State[[]T](l).Get(ctx)
+}
+
+// Append adds values to its end.
+func (l List[T]) Append(ctx context.Context, values ...T) error {
+	c := journal.Change{Key: l.key}
+	for _, v := range values {
+		raw, err := encode(v, reflect.TypeFor[T]())
+		if err != nil {
+			return fmt.Errorf("state %q: %w", l.key, err)
+		}
+		c.Append = append(c.Append, journal.Value{JSON: raw})
+	}
+	if len(c.Append) == 0 {
+		return nil
+	}
+	return writeState(ctx, c)
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > 500 {
+		return fmt.Errorf("%w: the state key %.40q has %d bytes, not 1 to 500", ErrName, key, len(key))
+	}
+	return nil
+}
+
+func writeState(ctx context.Context, c journal.Change) error {
+	if err := checkKey(c.Key); err != nil {
+		return err
+	}
+	f, err := change(ctx, fmt.Sprintf("state %q", c.Key))
+	if err != nil {
+		return err
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	f.pending.changes = append(f.pending.changes, c)
+	f.view.apply([]journal.Change{c}) // a leaf has a view of its own
+	return nil
+}
+
+func readState(ctx context.Context, key string) (json.RawMessage, bool, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := checkKey(key); err != nil {
+		return nil, false, err
+	}
+	f.pass.mu.Lock()
+	item, ok := f.view.get(key)
+	f.pass.mu.Unlock()
+	if !ok {
+		return nil, false, nil
+	}
+	raw, err := f.pass.rt.item(f.pass.io, f.pass.name, item)
+	return raw, err == nil, err
+}
+
+// item returns the JSON of an item: its value, or a list that was appended to.
+func (c *core) item(ctx context.Context, thread string, item journal.Item) (json.RawMessage, error) {
+	base, err := c.load(ctx, thread, item.Base)
+	if err != nil || item.Tail == nil {
+		return base, err
+	}
+	var buf bytes.Buffer
+	buf.WriteByte('[')
+	if kindOfJSON(base) == "array" {
+		buf.Write(bytes.TrimSpace(base[1 : len(base)-1]))
+	}
+	for _, v := range item.Values() {
+		raw, err := c.load(ctx, thread, v)
+		if err != nil {
+			return nil, err
+		}
+		if buf.Len() > 1 {
+			buf.WriteByte(',')
+		}
+		buf.Write(raw)
+	}
+	buf.WriteByte(']')
+	return buf.Bytes(), nil
+}

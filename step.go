@@ -1,0 +1,304 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Step runs fn once and records its outcome. When the run is executed again
+// the recorded outcome is returned and fn is not called.
+//
+// A step whose fn calls no verb is a leaf: it may change state, spend and use
+// [Key]. One whose fn calls verbs is a composite: flow code that runs again on
+// resume, with what was recorded inside it. An inner step's changes stay when
+// the outer one fails.
+//
+// What Step returns is always what was recorded: the result as JSON carries
+// it, and the error as a [*StepError] that matches by code, see [Coded]. So a
+// flow behaves the same now and when it is resumed.
+func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
+	raw, err := doStep(ctx, tree.Step, name, body(fn), opts)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return decode[T](raw)
+}
+
+// body makes the function of a step return what is recorded.
+func body[T any](fn func(context.Context) (T, error)) func(context.Context) (json.RawMessage, error) {
+	return func(ctx context.Context) (json.RawMessage, error) {
+		v, err := fn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return encode(v, reflect.TypeFor[T]())
+	}
+}
+
+// step is one step on its way to an outcome.
+type step struct {
+	*stepOptions
+	frame *frame // that it stands in
+	verb  tree.Verb
+	path  string
+	visit tree.Visit
+	fn    func(context.Context) (json.RawMessage, error)
+
+	returned bool // an at-most-once function of this pass is over
+}
+
+func doStep(ctx context.Context, verb tree.Verb, name string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
+	s := &step{stepOptions: new(stepOptions), verb: verb, fn: fn}
+	for _, o := range opts {
+		o(s.stepOptions)
+	}
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("step %q: %w", name, err)
+	}
+	f, v, err := enter(ctx, verb, name, tree.Options{Input: s.input, Renamed: s.renamed, Added: s.added})
+	if err != nil {
+		return nil, err
+	}
+	defer f.finish()
+	s.frame, s.visit, s.path = f, v, v.Path
+	if n := v.Node; n != nil && n.Done {
+		return f.result(n)
+	}
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	return f.result(f.pass.node(s.path))
+}
+
+// run makes attempts until the outcome is recorded. Its error is why it is not.
+func (s *step) run(ctx context.Context) error {
+	p := s.frame.pass
+	for {
+		attempt, due, unknown := 1, int64(0), false
+		if n := p.node(s.path); n != nil {
+			attempt, due, unknown = n.Attempts+1, n.Due, n.Intent
+		}
+		if unknown {
+			if !s.once {
+				return p.block(fmt.Sprintf("at %s:\n- recorded: the start of an at-most-once step\n+ the code: a step that is not AtMostOnce", tree.Names(s.path)))
+			}
+			if done, err := s.decide(ctx); done || err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.backoff(ctx, due); err != nil {
+			return err
+		}
+		if err := p.gate(ctx, s.frame); err != nil {
+			return err
+		}
+		if s.once {
+			if err := s.intend(); err != nil {
+				return err
+			}
+		}
+		done, err := s.attempt(ctx, attempt)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// shortWait is the longest wait between attempts that is spent in the worker.
+const shortWait = 2 * time.Second
+
+// backoff waits for the next attempt's time, in the worker if that is soon.
+func (s *step) backoff(ctx context.Context, due int64) error {
+	wait := time.Until(time.UnixMicro(due))
+	if due == 0 || wait <= 0 {
+		return nil
+	}
+	p := s.frame.pass
+	if wait > shortWait {
+		over := false
+		return p.park(ctx, &waiter{frame: s.frame, due: due,
+			ready: func() bool { return over || p.run.Cancelled && !s.frame.cleaning },
+			fire: func() error {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				over = true
+				for w := range p.waiters {
+					if w.ready() {
+						p.unpark(w)
+					}
+				}
+				return nil
+			}})
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return p.cause(ctx)
+	}
+}
+
+// attempt calls the function once and records what came of it. It returns true
+// if that is the outcome of the step.
+func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
+	p := s.frame.pass
+	inner := s.frame.child(s.frame.memo.Enter(s.visit))
+	inner.step, inner.once, inner.attempt = true, s.once, attempt
+	inner.cleaning = inner.cleaning || s.verb == tree.Cleanup
+	inner.view = newView(s.frame.view)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if s.timeout > 0 {
+		w := &stopwatch{left: s.timeout, over: func() { cancel(ErrTimeout) }}
+		p.mu.Lock()
+		inner.limit = w
+		w.shift(+1)
+		p.mu.Unlock()
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if w.active > 0 {
+				w.shift(-w.active)
+			}
+		}()
+	}
+	ctx, observed := p.rt.stepStarted(ctx, inner)
+	p.watchLeaf(inner, true)
+	raw, err := invoke(inner.with(ctx), s.fn)
+	p.watchLeaf(inner, false)
+	if stop := inner.left(err); stop != nil {
+		observed(stop)
+		return false, stop
+	}
+	observed(err)
+	if stop := s.stopped(ctx, inner, err); stop != nil {
+		return false, stop
+	}
+	if err == nil {
+		switch stop, stopErr := s.succeed(inner, raw); {
+		case errors.Is(stopErr, ErrTooLarge):
+			err = stopErr
+		default:
+			return stop, stopErr
+		}
+	}
+	return s.fail(ctx, inner, err)
+}
+
+// stopped returns why the end of an attempt is not an outcome: the run was
+// cancelled or sealed while it ran.
+func (s *step) stopped(ctx context.Context, inner *frame, err error) error {
+	p := s.frame.pass
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sealed != nil {
+		return p.sealed
+	}
+	// A function that fails when its context has been cancelled tells that it
+	// was interrupted; one that finishes has a result all the same.
+	if p.run.Cancelled && !inner.cleaning && (inner.cut || err != nil) {
+		s.frame.cutOff()
+		return ErrCancelled
+	}
+	return nil
+}
+
+// succeed records a result, with what the leaf changed.
+func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
+	p := s.frame.pass
+	b := journal.Body{Input: s.input, Verb: s.verbName(), Value: journal.Value{JSON: raw},
+		State: inner.pending.changes, Spend: inner.pending.spend}
+	if b.Ref = p.alike(s.path, raw); b.Ref != 0 {
+		b.Value = journal.Value{}
+	}
+	return true, p.record(s.path, journal.Step, &b, inner)
+}
+
+// fail records a failed attempt, or the failure that ends the step.
+func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) {
+	p := s.frame.pass
+	if cause := context.Cause(ctx); errors.Is(cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
+		err = fmt.Errorf("%w after %v: %w", ErrTimeout, s.timeout, err)
+	}
+	notDone := isNotDone(err)
+	if s.once && !notDone {
+		// The intent stands: the next round decides what became of it.
+		s.returned = true
+		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: failure(err), Spend: inner.pending.spend}, inner)
+	}
+	b := journal.Body{Input: s.input, Verb: s.verbName(), Fail: failure(err), NotDone: s.once, Spend: inner.pending.spend}
+	again := inner.attempt < s.attempts() && !isPermanent(err) && !p.cleaned(s.path)
+	if !again {
+		return true, p.record(s.path, journal.Step, &b, inner)
+	}
+	b.Attempt = inner.attempt
+	b.Due = time.Now().Add(s.retry.delay(inner.attempt, p.key(s.path))).UnixMicro()
+	return false, p.record(s.path, journal.Attempt, &b, inner)
+}
+
+func (s *step) verbName() string {
+	if s.verb == tree.Step {
+		return ""
+	}
+	return string(s.verb)
+}
+
+// record appends one entry of a node. If it is the outcome of a leaf, the deps
+// that the leaf may have changed are saved with it.
+func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame) error {
+	p.order.Lock()
+	defer p.order.Unlock()
+	if of != nil && !of.verbs && b.Fail == nil {
+		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.deps.concerns(v, of.branch) })
+	}
+	if err := p.fit(b); err != nil {
+		return err
+	}
+	return p.commitLocked(func() batch {
+		return batch{
+			drafts: []draft{{kind: kind, path: path, body: *b}},
+			then:   func([]journal.Entry) { delete(p.spending, of) },
+		}
+	})
+}
+
+// alike returns the entry of a descendant that holds the same value, so that
+// it need not be written again.
+func (p *pass) alike(path string, raw json.RawMessage) uint64 {
+	if len(raw) < 64 {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tree.At(path).Holder(raw)
+}
+
+// cleaned reports whether a cleanup has run below a path.
+func (p *pass) cleaned(path string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tree.At(path).Cleaned()
+}
+
+// invoke calls user code; a panic is an error with its stack.
+func invoke[T any](ctx context.Context, fn func(context.Context) (T, error)) (v T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicked{value: r, stack: string(debug.Stack())}
+		}
+	}()
+	return fn(ctx)
+}

@@ -1,0 +1,170 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// opened is a thread as its journal tells it, with the trees of the runs that
+// may still be executed.
+type opened struct {
+	name   string
+	thread *journal.Thread
+	trees  map[uint64]*tree.Tree
+}
+
+// read folds a journal. Beside ErrCorrupt it returns the thread up to the last
+// good entry. What a newer version wrote is not an error here: the thread says
+// that it is foreign.
+func (c *core) read(ctx context.Context, name string) (*opened, error) {
+	o := &opened{name: name, thread: journal.NewThread(), trees: map[uint64]*tree.Tree{}}
+	return o, c.readMore(ctx, o, 0)
+}
+
+// readMore folds what was appended since, up to a sequence if that is not 0.
+func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
+	for line, err := range c.store.Read(ctx, journalOf(o.name), o.thread.Seq) {
+		if err != nil {
+			var bad *store.CorruptError
+			if errors.As(err, &bad) {
+				return fmt.Errorf("%w: thread %s, good up to entry %d: %w", ErrCorrupt, o.thread.ID, o.thread.Seq, err)
+			}
+			return err
+		}
+		if upto != 0 && line.Seq > upto {
+			return nil
+		}
+		e, err := o.thread.Read(line.Seq, line.Data)
+		if errors.Is(err, journal.ErrNewer) {
+			o.thread.Foreign = fmt.Sprintf("entry %d is %v", line.Seq, err)
+			return nil
+		}
+		if err == nil {
+			err = o.grow(e)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: thread %s, entry %d: %w; the thread is good up to entry %d", ErrCorrupt, o.thread.ID, line.Seq, err, line.Seq-1)
+		}
+	}
+	return nil
+}
+
+// grow keeps the trees of runs that may be executed.
+func (o *opened) grow(e journal.Entry) error {
+	if e.Kind == journal.Queued {
+		o.trees[e.Seq] = tree.New()
+		return nil
+	}
+	t := o.trees[e.Run]
+	if t == nil {
+		return nil
+	}
+	if r := o.thread.Run(e.Run); r != nil && (r.Status == journal.StatusSucceeded || r.Status == journal.StatusCancelled) {
+		delete(o.trees, e.Run)
+		return nil
+	}
+	return t.Apply(e)
+}
+
+// line is an entry to be, written from outside a pass.
+type line struct {
+	kind  journal.Kind
+	run   uint64
+	path  string
+	body  journal.Body
+	epoch uint64
+}
+
+// errNothing ends a change without an append and without an error.
+var errNothing = errors.New("nothing to append")
+
+// change appends what decide returns for the thread as it is, again until no
+// other writer came between. Flows are those that then have work. It returns
+// the thread with the entries folded in.
+func (c *core) change(ctx context.Context, name string, decide func(*journal.Thread) (lines []line, flows []string, err error)) (*opened, []journal.Entry, error) {
+	o, err := c.read(ctx, name)
+	if err != nil {
+		return o, nil, err
+	}
+	for {
+		t := o.thread
+		if t.Foreign != "" {
+			return o, nil, fmt.Errorf("%w: thread %s is left alone: %s", ErrNewer, t.ID, t.Foreign)
+		}
+		lines, flows, err := decide(t)
+		if errors.Is(err, errNothing) {
+			return o, nil, nil
+		}
+		if err != nil {
+			return o, nil, err
+		}
+		entries, data, err := writeLines(t, lines)
+		if err != nil {
+			return o, nil, err
+		}
+		if err := c.announce(ctx, name, t.Seq+1, flows...); err != nil {
+			return o, nil, err
+		}
+		_, err = store.AppendOnce(ctx, c.store, journalOf(name), t.Seq, data...)
+		if err == nil {
+			for _, e := range entries {
+				if err := errors.Join(t.Apply(e), o.grow(e)); err != nil {
+					return o, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+				}
+			}
+			return o, entries, nil
+		}
+		switch {
+		case errors.Is(err, store.ErrDropped):
+			return o, nil, fmt.Errorf("%w: %w", ErrNoThread, err)
+		case errors.Is(err, store.ErrTooLarge):
+			return o, nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
+		case !errors.Is(err, store.ErrConflict) || ctx.Err() != nil:
+			return o, nil, err
+		}
+		if err := c.readMore(ctx, o, 0); err != nil {
+			return o, nil, err
+		}
+	}
+}
+
+func writeLines(t *journal.Thread, lines []line) ([]journal.Entry, [][]byte, error) {
+	entries := make([]journal.Entry, len(lines))
+	data := make([][]byte, len(lines))
+	prev, now := t.Head, time.Now().UnixMicro()
+	for i, l := range lines {
+		body, err := l.body.Encode()
+		if err != nil {
+			return nil, nil, fmt.Errorf("perdure: %s: %w", l.kind, err)
+		}
+		entries[i] = journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.kind, ID: journal.NewID(), Time: now,
+			Run: l.run, Epoch: l.epoch, Path: l.path, Body: body}
+		data[i] = entries[i].Encode(prev)
+		prev = entries[i].Hash
+	}
+	return entries, data, nil
+}
+
+// changeThread is change for a thread by its id, which has to exist.
+func (r *Runtime) changeThread(ctx context.Context, id string, decide func(*journal.Thread) ([]line, []string, error)) (*opened, []journal.Entry, error) {
+	name, err := r.find(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		if t.Seq == 0 {
+			return nil, nil, fmt.Errorf("%w: %q", ErrNoThread, id)
+		}
+		return decide(t)
+	})
+}
+
+func emptyThread(name string) *opened {
+	return &opened{name: name, thread: journal.NewThread(), trees: map[uint64]*tree.Tree{}}
+}

@@ -1,0 +1,142 @@
+package perdure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Sleep waits for d. It is durable: the time at which it ends is recorded when
+// it begins, and the run is suspended meanwhile unless another branch is busy.
+func Sleep(ctx context.Context, name string, d time.Duration) error {
+	f, v, err := enter(ctx, tree.Sleep, name, tree.Options{})
+	if err != nil {
+		return err
+	}
+	defer f.finish()
+	p := f.pass
+	n := v.Node
+	if n == nil {
+		if err := p.gate(ctx, f); err != nil {
+			return err
+		}
+		due := time.Now().Add(d).UnixMicro()
+		if err := p.open(f, func() draft {
+			return draft{kind: journal.Timer, path: v.Path, body: journal.Body{Due: due}}
+		}); err != nil {
+			return err
+		}
+		n = p.node(v.Path)
+	}
+	if err := p.until(ctx, f, n, func() draft { return draft{kind: journal.Fired, path: v.Path} }); err != nil {
+		return err
+	}
+	f.takeOver(n)
+	return nil
+}
+
+// Receive waits for a signal of that name, sent by Runtime.Signal. A signal
+// that arrived before is taken at once, the oldest first. After timeout, unless
+// that is 0, it returns ErrTimeout.
+func Receive[T any](ctx context.Context, name, signal string, timeout time.Duration) (T, error) {
+	var zero T
+	raw, err := receive(ctx, name, signal, timeout)
+	if err != nil {
+		return zero, err
+	}
+	return decode[T](raw)
+}
+
+func receive(ctx context.Context, name, signal string, timeout time.Duration) ([]byte, error) {
+	if err := tree.CheckName(signal); err != nil {
+		return nil, fmt.Errorf("%w: the signal: %w", ErrName, err)
+	}
+	f, v, err := enter(ctx, tree.Receive, name, tree.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer f.finish()
+	p := f.pass
+	n := v.Node
+	if n == nil {
+		if err := p.gate(ctx, f); err != nil {
+			return nil, err
+		}
+		if err := p.receive(f, v.Path, signal, timeout); err != nil {
+			return nil, err
+		}
+		n = p.node(v.Path)
+	}
+	if err := p.until(ctx, f, n, func() draft {
+		return draft{kind: journal.Fired, path: v.Path, body: journal.Body{Fail: failure(ErrTimeout)}}
+	}); err != nil {
+		return nil, err
+	}
+	return f.result(n)
+}
+
+// receive records that a signal was taken, or that the frame waits for one.
+func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) error {
+	var due int64
+	if timeout > 0 {
+		due = time.Now().Add(timeout).UnixMicro()
+	}
+	p.order.Lock()
+	defer p.order.Unlock()
+	dumps := p.dumps()
+	return p.commitLocked(func() batch {
+		for _, s := range p.thread.Signals {
+			if s.Name == signal {
+				return batch{drafts: []draft{{kind: journal.Received, path: path,
+					body: journal.Body{Name: signal, Ref: s.Seq, Value: s.Value}}}}
+			}
+		}
+		b := batch{drafts: []draft{{kind: journal.Waiting, path: path, body: journal.Body{Name: signal, Due: due}}}}
+		if p.active == 1 && !p.run.Cancelled {
+			b = p.suspension(b, dumps)
+		}
+		return b
+	})
+}
+
+// Take returns the next input that was queued for the run to steer it, and
+// whether there was one. Both are recorded.
+func Take[T any](ctx context.Context, name string) (T, bool, error) {
+	var zero T
+	raw, ok, err := take(ctx, name)
+	if err != nil || !ok {
+		return zero, false, err
+	}
+	v, err := decode[T](raw)
+	return v, err == nil, err
+}
+
+func take(ctx context.Context, name string) ([]byte, bool, error) {
+	f, v, err := enter(ctx, tree.Take, name, tree.Options{})
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.finish()
+	p := f.pass
+	n := v.Node
+	if n == nil {
+		if err := p.gate(ctx, f); err != nil {
+			return nil, false, err
+		}
+		if err := p.commit(func() batch {
+			b := journal.Body{}
+			if len(p.thread.Inbox) > 0 {
+				b.Ref, b.Value = p.thread.Inbox[0].N, p.thread.Inbox[0].Input
+			}
+			return batch{drafts: []draft{{kind: journal.Took, path: v.Path, body: b}}}
+		}); err != nil {
+			return nil, false, err
+		}
+		n = p.node(v.Path)
+	}
+	raw, err := f.result(n)
+	return raw, n.Ref != 0, err
+}
