@@ -52,14 +52,18 @@ func (w *worker) look(h due.Hint) error {
 			w.later(h.Thread, 10*time.Millisecond)
 			return nil
 		}
-		if o, err = w.read(w.io, h.Thread); err != nil {
-			return err
-		}
 		w.summarise(w.io, o)
 		if found, ok, err := due.Get(w.io, w.store, h.Flow, h.Thread); err != nil {
 			return err
 		} else if ok {
 			h = found
+		}
+		if next, _ := o.thread.Next(time.Now().UnixMicro(), w.version); flowOf(next) != h.Flow {
+			return w.settle(o, h)
+		}
+		// The pass has kept the thread up to date, but not the trees of others.
+		if o, err = w.read(w.io, h.Thread); err != nil {
+			return err
 		}
 	}
 }
@@ -141,7 +145,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
 		}
 	}
-	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), thread: t, run: run,
+	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
 		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{},
 		spending: map[*frame]bool{}, leaves: map[*frame]time.Time{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))

@@ -229,6 +229,12 @@ func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 		if o.thread.Foreign != "" {
 			return nil, fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, o.thread.Foreign)
 		}
+		// A busy run appends all the time: reading each entry as it comes
+		// would take from what it gets done.
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)

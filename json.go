@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -17,13 +18,14 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrNotJSON, err)
 	}
-	if !utf8.Valid(first) {
+	exact := exactType(t)
+	if !exact && !utf8.Valid(first) {
 		return nil, fmt.Errorf("%w: it holds invalid UTF-8", ErrNotJSON)
 	}
 	if replaced(first) && badText(reflect.ValueOf(v), 0) {
 		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", ErrNotJSON)
 	}
-	if t != nil {
+	if t != nil && !exact {
 		back := reflect.New(t)
 		if err := json.Unmarshal(first, back.Interface()); err != nil {
 			return nil, fmt.Errorf("%w: it cannot be read back: %v", ErrNotJSON, err)
@@ -34,6 +36,56 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 		}
 	}
 	return first, nil
+}
+
+// exactTypes remembers the types whose values are read back as they were,
+// whatever they are: no interfaces, no raw JSON, nothing that marshals itself.
+var exactTypes sync.Map // of reflect.Type to bool
+
+func exactType(t reflect.Type) bool {
+	if t == nil {
+		return false
+	}
+	if known, ok := exactTypes.Load(t); ok {
+		return known.(bool)
+	}
+	exact := isExact(t, map[reflect.Type]bool{})
+	exactTypes.Store(t, exact)
+	return exact
+}
+
+func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
+	if inside[t] {
+		return true // judged where it began
+	}
+	inside[t] = true
+	for _, custom := range []reflect.Type{
+		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
+		reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
+	} {
+		if t.Implements(custom) || reflect.PointerTo(t).Implements(custom) {
+			return false
+		}
+	}
+	switch t.Kind() {
+	case reflect.Bool, reflect.String,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+		reflect.Float32, reflect.Float64:
+		return true
+	case reflect.Slice, reflect.Array, reflect.Pointer:
+		return isExact(t.Elem(), inside)
+	case reflect.Map:
+		return isExact(t.Key(), inside) && isExact(t.Elem(), inside)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); (f.IsExported() || f.Anonymous) && !isExact(f.Type, inside) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 func marshal(v any) ([]byte, error) {
@@ -50,6 +102,10 @@ func marshal(v any) ([]byte, error) {
 func decode[T any](raw json.RawMessage) (T, error) {
 	var v T
 	if raw == nil {
+		return v, nil
+	}
+	if s, ok := any(&v).(*string); ok && len(raw) > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		*s = string(raw[1 : len(raw)-1]) // recorded JSON is valid
 		return v, nil
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -27,7 +27,7 @@ type pass struct {
 	cancel context.CancelCauseFunc
 	born   time.Time // the moment after the claim, on the monotonic clock
 
-	order sync.Mutex // held by whoever commits
+	order turn // held by whoever commits
 
 	mu       sync.Mutex
 	thread   *journal.Thread
@@ -46,6 +46,13 @@ type pass struct {
 
 	deps depSet
 }
+
+// turn is a lock for those who call the store while they hold it. Waiting for
+// it is waiting at a channel, which lets virtual time go on in tests.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
 
 // draft is an entry to be.
 type draft struct {
@@ -271,7 +278,7 @@ func (p *pass) block(diff string) error {
 // watch reads the tail whenever something was appended while the pass itself
 // is quiet. While it commits, its own compare-and-swap tells it.
 func (p *pass) watch() {
-	const quiet = 5 * time.Millisecond
+	const quiet = 20 * time.Millisecond
 	for range store.Watch(p.ctx, p.rt.store, journalOf(p.name)) {
 		for {
 			before := p.head()

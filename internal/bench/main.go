@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,9 +31,21 @@ func main() {
 		dir    = flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
 		rounds = flag.Int("rounds", 7, "rounds; the subjects take turns in each, and medians are shown")
 		one    = flag.Int("appends", 1500, "appends of one writer in each round")
+		only   = flag.Bool("kernel", false, "measure the kernel only")
 		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
 	)
 	flag.Parse()
+	if *only {
+		dir, err := os.MkdirTemp(*dir, "perdure-bench-")
+		if err == nil {
+			err = errors.Join(kernel(context.Background(), dir, *rounds), os.RemoveAll(dir))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(context.Background(), *dir, *rounds, *one, *many); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -136,7 +149,10 @@ func run(ctx context.Context, dir string, rounds, one, many int) error {
 	}
 	fmt.Fprintf(os.Stderr, "\r%60s\r", "")
 	print(all, results, rounds, one, many)
-	return printGrowth(ctx, dir)
+	if err := printGrowth(ctx, dir); err != nil {
+		return err
+	}
+	return kernel(ctx, dir, rounds)
 }
 
 func print(all []subject, results []result, rounds, one, many int) {

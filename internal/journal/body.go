@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 
 	"github.com/perdure/perdure/internal/blob"
 )
@@ -146,6 +147,12 @@ const plain = `{"res":[`
 
 // Encode returns the bytes of a body.
 func (b *Body) Encode() (json.RawMessage, error) {
+	if b.onlyValue() {
+		raw := make(json.RawMessage, 0, len(plain)+len(b.Value.JSON)+2)
+		raw = append(raw, plain...)
+		raw = append(raw, b.Value.JSON...)
+		return append(raw, "]}"...), nil
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -153,6 +160,17 @@ func (b *Body) Encode() (json.RawMessage, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// onlyValue reports whether the body holds a value and nothing else. The value
+// is compact JSON already.
+func (b *Body) onlyValue() bool {
+	if len(b.Value.JSON) == 0 || b.Value.Blob != nil {
+		return false
+	}
+	rest := *b
+	rest.Value = Value{}
+	return reflect.ValueOf(rest).IsZero()
 }
 
 // Read returns the body of an entry. A body that holds nothing but a value,

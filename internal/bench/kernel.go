@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+)
+
+// steps is a flow of n steps with results of 1 KiB.
+var steps = perdure.NewFlow("steps", func(ctx context.Context, n int) (int, error) {
+	result := strings.Repeat("x", entrySize-2)
+	for i := range n {
+		if _, err := perdure.Step(ctx, fmt.Sprintf("step-%05d", i), func(context.Context) (string, error) {
+			return result, nil
+		}); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+})
+
+// kernel measures runs on sqlitestore beside plain appends to it.
+func kernel(ctx context.Context, dir string, rounds int) error {
+	var one, many, ofOne, ofMany series
+	var allocs []float64
+	for round := range rounds {
+		fmt.Fprintf(os.Stderr, "\rkernel, round %d of %d", round+1, rounds)
+		if err := inStore(ctx, dir, func(s store.Store) error {
+			rt, stop, err := working(ctx, s)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			t := storeTarget{s}
+			data := entry()
+			// Flows and appends take turns, in the steady state of one store.
+			if _, err := flows(ctx, rt, 1, 1500, "warm"); err != nil {
+				return err
+			}
+			for i := range 3 {
+				if err := one.writers(ctx, t, 1, 200, uint64(200*i), data); err != nil {
+					return err
+				}
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				rate, err := flows(ctx, rt, 1, 200, fmt.Sprint("one-", i))
+				if err != nil {
+					return err
+				}
+				runtime.ReadMemStats(&after)
+				allocs = append(allocs, float64(after.Mallocs-before.Mallocs)/200)
+				ofOne.rates = append(ofOne.rates, rate)
+			}
+			if err := many.writers(ctx, t, 64, 64*100, 0, data); err != nil {
+				return err
+			}
+			rate, err := flows(ctx, rt, 64, 100, "many")
+			ofMany.rates = append(ofMany.rates, rate)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "\r%40s\r", "")
+	fmt.Printf("\nThe kernel on sqlitestore, steps with results of %d bytes:\n", entrySize)
+	fmt.Printf("one run: %.0f steps/s; 64 runs: %.0f steps/s; %.0f allocations a step\n", ofOne.rate(), ofMany.rate(), median(allocs))
+	expect("steps/s of a 200-step run ÷ appends/s of 1 writer", ratio(ofOne, one), 0.8)
+	expect("steps/s of 64 runs ÷ appends/s of 64 writers", ratio(ofMany, many), 0.6)
+	if err := growth(ctx, dir); err != nil {
+		return err
+	}
+	return resume(ctx, dir)
+}
+
+func inStore(ctx context.Context, parent string, fn func(store.Store) error) error {
+	dir, err := os.MkdirTemp(parent, "kernel-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	s, err := openSQLite(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(s), s.Close())
+}
+
+// working returns a runtime with a worker, and what stops it.
+func working(ctx context.Context, s store.Store, more ...perdure.Flow) (*perdure.Runtime, func(), error) {
+	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench", Concurrency: 64}, append(more, steps)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := rt.Work(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+		}
+	})
+	return rt, func() { cancel(); wg.Wait() }, nil
+}
+
+// flows executes n runs of each steps, and returns steps a second.
+func flows(ctx context.Context, rt *perdure.Runtime, n, each int, name string) (float64, error) {
+	runtime.GC()
+	start := time.Now()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			run, err := rt.Start(ctx, perdure.StartRequest{Flow: "steps", Input: each, Thread: fmt.Sprint(name, "-", i)})
+			if err == nil {
+				run, err = rt.Wait(ctx, run.Thread, run.ID)
+			}
+			if err == nil && run.Status != perdure.Succeeded {
+				err = fmt.Errorf("run is %s: %s", run.Status, run.Error)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	return float64(n*each) / time.Since(start).Seconds(), errors.Join(errs...)
+}
+
+// growth shows that a step costs the same early and late in a run.
+func growth(ctx context.Context, dir string) error {
+	return inStore(ctx, dir, func(s store.Store) error {
+		rt, stop, err := working(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		if _, err := flows(ctx, rt, 1, 850, "growth"); err != nil {
+			return err
+		}
+		var sizes []int
+		for name, err := range s.Journals(ctx, "") {
+			if err != nil {
+				return err
+			}
+			for e, err := range s.Read(ctx, name, 0) {
+				if err != nil {
+					return err
+				}
+				sizes = append(sizes, len(e.Data))
+			}
+		}
+		sum := func(list []int) (n int) {
+			for _, size := range list {
+				n += size
+			}
+			return n
+		}
+		atMost("bytes of a step at step 800 ÷ at step 50", float64(sum(sizes[795:805]))/float64(sum(sizes[45:55])), 1.1)
+		atMost("bytes stored ÷ (1.3 × payload + 200 B a step)", float64(sum(sizes))/(850*(1.3*entrySize+200)), 1)
+		return nil
+	})
+}
+
+// resume measures how long a run with many finished steps takes to go on.
+func resume(ctx context.Context, dir string) error {
+	const n = 10_000
+	var reached time.Time
+	waits := perdure.NewFlow("waits", func(ctx context.Context, n int) (int, error) {
+		result := strings.Repeat("x", entrySize-2)
+		for i := range n {
+			if _, err := perdure.Step(ctx, fmt.Sprintf("step-%05d", i), func(context.Context) (string, error) {
+				return result, nil
+			}); err != nil {
+				return 0, err
+			}
+		}
+		reached = time.Now()
+		_, err := perdure.Receive[bool](ctx, "go", "go", 0)
+		return n, err
+	})
+	return inStore(ctx, dir, func(s store.Store) error {
+		rt, stop, err := working(ctx, s, waits)
+		if err != nil {
+			return err
+		}
+		run, err := rt.Start(ctx, perdure.StartRequest{Flow: "waits", Input: n, Thread: "resume"})
+		if err == nil {
+			_, err = rt.Wait(ctx, run.Thread, run.ID)
+		}
+		stop()
+		if err != nil {
+			return err
+		}
+		var reads, resumes []float64
+		for range 5 {
+			start := time.Now()
+			entries := 0
+			for name, err := range s.Journals(ctx, "") {
+				if err != nil {
+					return err
+				}
+				for _, err := range s.Read(ctx, name, 0) {
+					if err != nil {
+						return err
+					}
+					entries++
+				}
+			}
+			reads = append(reads, float64(time.Since(start))/n)
+			// A claim, and the replay of all steps up to the wait.
+			if err := rt.Pause(ctx, "resume", "", perdure.Note{}); err != nil {
+				return err
+			}
+			if err := rt.Resume(ctx, "resume", "", perdure.Note{}); err != nil {
+				return err
+			}
+			start = time.Now()
+			_, stop, err := working(ctx, s, waits)
+			if err != nil {
+				return err
+			}
+			for deadline := time.Now().Add(time.Minute); ; {
+				info, err := rt.GetRun(ctx, "resume", "")
+				if err == nil && info.Status == perdure.Suspended && reached.After(start) {
+					break
+				}
+				if time.Now().After(deadline) {
+					return errors.New("the run does not go on")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			resumes = append(resumes, float64(reached.Sub(start))/n)
+			stop()
+		}
+		fmt.Printf("resume of a run with %d finished steps: %.1f µs a step, of which reading the entries is %.1f µs\n", n, median(resumes)/1e3, median(reads)/1e3)
+		atMost("time to resume ÷ time to read the entries", median(resumes)/median(reads), 2)
+		return nil
+	})
+}
+
+func atMost(what string, got, most float64) {
+	verdict := "as expected"
+	if got > most {
+		verdict = "ABOVE what is expected"
+	}
+	fmt.Printf("%s: %.4g (at most %.4g: %s)\n", what, got, most, verdict)
+}
