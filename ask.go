@@ -83,15 +83,7 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 		}
 		n = p.node(v.Path)
 	}
-	if err := p.until(ctx, f, n, func() draft {
-		b := journal.Body{Of: n.AskID}
-		if a := p.thread.Asks[n.AskID]; a != nil && a.Question.Default != nil {
-			b.Answer = a.Question.Default
-		} else {
-			b.Fail = failure(ErrExpired)
-		}
-		return draft{kind: journal.Expired, path: v.Path, body: b}
-	}); err != nil {
+	if err := p.until(ctx, f, v.Path, n); err != nil {
 		return nil, nil, err
 	}
 	f.takeOver(n)
@@ -102,9 +94,9 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	return n, raw, err
 }
 
-// until parks the frame until a node has its outcome; over is appended when
-// its time is over.
-func (p *pass) until(ctx context.Context, f *frame, n *tree.Node, over func() draft) error {
+// until parks the frame until a node has its outcome, if need be that its time
+// is over.
+func (p *pass) until(ctx context.Context, f *frame, path string, n *tree.Node) error {
 	if done := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return n.Done }(); done {
 		return nil
 	}
@@ -114,16 +106,36 @@ func (p *pass) until(ctx context.Context, f *frame, n *tree.Node, over func() dr
 	}
 	fire := func() error {
 		return p.commit(func() batch {
-			if n.Done {
+			w := p.run.Waits[path]
+			if n.Done || w == nil {
 				return batch{}
 			}
-			return batch{drafts: []draft{over()}}
+			l := over(p.thread, p.run, path, w)
+			return batch{drafts: []draft{{kind: l.kind, path: l.path, body: l.body}}}
 		})
 	}
 	if n.Due != 0 && time.Now().UnixMicro() >= n.Due {
 		return fire()
 	}
 	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
+}
+
+// over is the entry which says that the time of a wait is over. Whoever sees
+// it due appends it.
+func over(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) line {
+	l := line{kind: journal.Fired, run: run.N, path: path}
+	switch w.Kind {
+	case journal.Waiting:
+		l.body.Fail = failure(ErrTimeout)
+	case journal.Asked:
+		l.kind, l.body.Of = journal.Expired, w.Ask
+		if a := t.Asks[w.Ask]; a != nil && a.Question.Default != nil {
+			l.body.Answer = a.Question.Default
+		} else {
+			l.body.Fail = failure(ErrExpired)
+		}
+	}
+	return l
 }
 
 // question returns what is recorded of a question.

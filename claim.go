@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
@@ -28,8 +30,7 @@ func (w *worker) look(h due.Hint) error {
 	}
 	for {
 		run, _ := o.thread.Next(time.Now().UnixMicro(), w.version)
-		_, mine := w.flows[flowOf(run)]
-		if run == nil || run.Flow != h.Flow || !mine || w.stopped() {
+		if _, mine := w.flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			return w.settle(o, h)
 		}
 		if free, err := w.free(o, run); err != nil || !free {
@@ -58,7 +59,7 @@ func (w *worker) look(h due.Hint) error {
 		} else if ok {
 			h = found
 		}
-		if next, _ := o.thread.Next(time.Now().UnixMicro(), w.version); flowOf(next) != h.Flow {
+		if next, _ := o.thread.Next(time.Now().UnixMicro(), w.version); next == nil {
 			return w.settle(o, h)
 		}
 		// The pass has kept the thread up to date, but not the trees of others.
@@ -98,10 +99,51 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		case journal.StatusBlocked:
 			soon(time.Now().Add(blockedAgain).UnixMicro())
 		case journal.StatusRunning:
+			w.later(h.Thread, w.opts.Lease/4)
 			return nil
 		}
 	}
+	if o.thread.Seq < h.Seq {
+		return w.ahead(o, h)
+	}
 	return due.Settle(w.io, w.store, h, o.thread.Seq, next)
+}
+
+// ahead deals with a hint whose fact is not in the journal yet: its writer is
+// about to append it, or died before. After a while a nudge takes the place
+// of the fact, so that a slow writer conflicts and announces it again.
+func (w *worker) ahead(o *opened, h due.Hint) error {
+	w.mu.Lock()
+	first, seen := w.early[h.Thread]
+	if !seen || first.seq != h.Seq {
+		first = earlyHint{h.Seq, time.Now()}
+		w.early[h.Thread] = first
+	}
+	w.mu.Unlock()
+	if waited := time.Since(first.since); waited < w.opts.Lease {
+		w.later(h.Thread, min(w.opts.Lease, max(waited, 10*time.Millisecond)))
+		return nil
+	}
+	w.mu.Lock()
+	delete(w.early, h.Thread)
+	w.mu.Unlock()
+	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
+		if t.Seq >= h.Seq {
+			return nil, nil, errNothing
+		}
+		if t.Seq == 0 {
+			// Nothing was ever written: whoever starts the thread announces it.
+			return nil, nil, errNothing
+		}
+		return []line{{kind: journal.Nudge}}, nil, nil
+	})
+	return err
+}
+
+// earlyHint is a hint that was seen before its fact.
+type earlyHint struct {
+	seq   uint64
+	since time.Time
 }
 
 // free reports whether a run may be claimed: nobody holds it, or its worker is
@@ -126,12 +168,13 @@ func (w *worker) free(o *opened, run *journal.Run) (bool, error) {
 	return false, nil
 }
 
-// claim appends the claim of a run and returns its pass, nil if another entry
-// came between.
+// claim appends the claim of a run, and what is over by now, and returns its
+// pass, nil if another entry came between.
 func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	t := o.thread
-	entries, data, err := writeLines(t, []line{{kind: journal.Claimed, run: run.N, epoch: t.Epoch + 1,
-		body: journal.Body{Worker: w.id, Version: w.version}}})
+	lines := dueLines(t, run, time.Now().UnixMicro())
+	entries, data, err := writeLines(t, append(lines, line{kind: journal.Claimed, run: run.N, epoch: t.Epoch + 1,
+		body: journal.Body{Worker: w.id, Version: w.version}}))
 	if err != nil {
 		return nil, err
 	}
@@ -147,14 +190,23 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	}
 	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
 		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{},
-		spending: map[*frame]bool{}, leaves: map[*frame]time.Time{}}
+		spending: map[*frame]bool{}, leaves: map[*frame]*time.Timer{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
-	p.observeClaim(entries)
+	w.observe(p, entries)
 	return p, nil
 }
 
-func (p *pass) observeClaim(entries []journal.Entry) { p.rt.observe(p, entries) }
+// dueLines returns what is to be appended about waits whose time is over.
+func dueLines(t *journal.Thread, run *journal.Run, now int64) []line {
+	var lines []line
+	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
+		if w := run.Waits[path]; w.Due != 0 && w.Due <= now && len(lines) < 32 {
+			lines = append(lines, over(t, run, path, w))
+		}
+	}
+	return lines
+}
 
 // execute runs the flow until the pass is sealed.
 func (w *worker) execute(p *pass) {
@@ -218,13 +270,14 @@ func (p *pass) finish(out json.RawMessage, err error) {
 	} else if b.Ref = p.alike("", out); b.Ref != 0 {
 		b.Value = journal.Value{}
 	}
+	p.checkOutside("the end")
 	p.order.Lock()
 	defer p.order.Unlock()
 	b.Deps = p.dumps()
 	if err := p.fit(&b); err != nil {
 		return
 	}
-	_ = p.commitLocked(func() batch {
+	err = p.commitLocked(func() batch {
 		end := b
 		if p.run.Cancelled {
 			end.Status, end.Unknown = string(Cancelled), unknown(p.run)
@@ -234,6 +287,9 @@ func (p *pass) finish(out json.RawMessage, err error) {
 			then:   func([]journal.Entry) { p.seal(errEnded) },
 		}
 	})
+	if err != nil && p.sealedErr() == nil {
+		_ = p.lose(err)
+	}
 }
 
 var errEnded = errors.New("perdure: the run has ended")

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,6 +49,9 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		ask, err := findAsk(o.thread, a.Ask)
 		if err != nil {
 			return err
+		}
+		if who := ask.Question.Who; len(who) > 0 && !slices.Contains(who, a.By) {
+			return fmt.Errorf("%w: ask %s: %q is not among those who may", ErrForbidden, a.Ask, a.By)
 		}
 		if kept[i], err = r.checkAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)
@@ -147,9 +151,6 @@ func sameAnswer(a, b journal.Answer) bool {
 // checkAnswer returns what is kept of an answer, if the question allows it.
 func (c *core) checkAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
-	if len(q.Who) > 0 && !slices.Contains(q.Who, a.By) {
-		return kept, fmt.Errorf("%w: %q is not among those who may", ErrForbidden, a.By)
-	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
 		return kept, fmt.Errorf("%w: the decision is one of %q, not %q", ErrAnswer, q.Decisions, a.Decision)
 	}
@@ -163,7 +164,11 @@ func (c *core) checkAnswer(ctx context.Context, name string, q *journal.Question
 			return kept, fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
 	}
-	if got := kindOfJSON(raw); q.Want != "" && got != q.Want {
+	got := kindOfJSON(raw)
+	if q.Want == "integer" && got == "number" && !bytes.ContainsAny(raw, ".eE") {
+		got = "integer"
+	}
+	if q.Want != "" && got != q.Want {
 		return kept, fmt.Errorf("%w: it takes a JSON %s, not %s", ErrAnswer, q.Want, or(got, "nothing"))
 	}
 	if q.Schema != nil {
@@ -235,12 +240,7 @@ func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error 
 			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
 		}
 		lines, flows := cancelLines(run, n.By, n.Reason)
-		for _, other := range t.Runs { // its end lets them go on
-			if other != run && !other.Status.Final() {
-				flows = append(flows, other.Flow)
-			}
-		}
-		return lines, flows, nil
+		return lines, append(flows, otherFlows(t, run)...), nil // its end may let them go on
 	})
 }
 

@@ -87,7 +87,8 @@ func (d *Dep[T]) Get(ctx context.Context) (T, error) {
 	if err != nil {
 		return zero, fmt.Errorf("%w %q: %w", ErrDep, d.key, err)
 	}
-	return v.(T), nil
+	value, _ := v.(T) // a nil interface is the zero T
+	return value, nil
 }
 
 // depSet holds the deps of a pass.
@@ -111,7 +112,8 @@ type depValue struct {
 	seen    bool
 	next    json.RawMessage // taken, and in the journal when the commit succeeds
 	nextVer uint64
-	busy    bool // a dump that was given up is still under way
+	busy    bool            // a dump that was given up is still under way
+	inside  json.RawMessage // in development: as the last leaf left it
 	fault   string
 }
 
@@ -226,6 +228,9 @@ func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Conte
 			closeDep(value)
 			return nil, err
 		}
+	}
+	if resumable && p.rt.opts.Development {
+		v.inside, _ = invoke(ctx, r.Dump)
 	}
 	p.deps.mu.Lock()
 	v.value = value

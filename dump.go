@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -48,7 +49,30 @@ func (p *pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
 		}
 		p.noteFault(v, err)
 	}
-	return changed
+	return p.small(changed)
+}
+
+// small makes dumps together small enough to share an entry: the largest
+// become blobs.
+func (p *pass) small(dumps map[string]journal.Value) map[string]journal.Value {
+	for {
+		total, largest := 0, ""
+		for id, v := range dumps {
+			total += len(v.JSON)
+			if largest == "" || len(v.JSON) > len(dumps[largest].JSON) {
+				largest = id
+			}
+		}
+		if total <= blob.Inline {
+			return dumps
+		}
+		kept, err := p.rt.blob(p.io, p.name, dumps[largest].JSON)
+		if err != nil {
+			_ = p.lose(err)
+			return nil
+		}
+		dumps[largest] = kept
+	}
 }
 
 // saved notes that the dumps of a commit are in the journal.
@@ -102,6 +126,9 @@ func (p *pass) noteFault(v *depValue, err error) {
 func (p *pass) problem(name string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.problems) >= 4 {
+		return
+	}
 	p.problems = append(p.problems, draft{kind: journal.Problem, body: journal.Body{Name: name, Fail: failure(err)}})
 }
 
@@ -111,8 +138,14 @@ func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
 		return nil, errors.New("an earlier Dump has not returned")
 	}
 	ver, versioned := r.(Versioned)
-	if versioned && v.seen && ver.StateVersion() == v.version {
-		return nil, nil
+	if versioned && v.seen {
+		now, err := invoke(p.io, func(context.Context) (uint64, error) { return ver.StateVersion(), nil })
+		if err != nil {
+			return nil, err
+		}
+		if now == v.version {
+			return nil, nil
+		}
 	}
 	type result struct {
 		raw     json.RawMessage
@@ -161,32 +194,61 @@ func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
 	return res.raw, nil
 }
 
-// watchLeaf keeps track of the steps that run, so that deps are saved inside
-// those that run long, and a change outside of them is noticed in development.
-func (p *pass) watchLeaf(f *frame, begins bool) {
-	if begins && p.rt.opts.Development {
-		p.checkOutside(f)
-	}
+// watchLeaf keeps track of a step that runs, so that deps are saved inside it
+// if it runs long, and changes outside of steps are noticed in development.
+func (p *pass) watchLeaf(f *frame) (over func()) {
+	p.checkOutside(f.path())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !begins {
+	p.leaves[f] = time.AfterFunc(p.rt.opts.DumpInterval, func() { p.saveInside(f) })
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.leaves[f].Stop()
 		delete(p.leaves, f)
-		return
 	}
-	p.leaves[f] = time.Now()
-	if p.saving {
-		return
-	}
-	p.saving = true
-	go p.saveInside()
 }
 
-// checkOutside reports deps that changed while no step was running.
-func (p *pass) checkOutside(f *frame) {
+// saveInside saves the deps that a long leaf may have changed, and comes back
+// after another interval.
+func (p *pass) saveInside(f *frame) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
-	quiet := len(p.leaves) == 0 && p.sealed == nil
+	timer := p.leaves[f]
+	leaf := timer != nil && !f.verbs && p.sealed == nil
+	p.mu.Unlock()
+	if timer == nil {
+		return
+	}
+	if leaf {
+		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps && p.deps.concerns(v, f.branch) })
+		if len(dumps) > 0 {
+			_ = p.commitLocked(func() batch {
+				return batch{drafts: []draft{{kind: journal.Dumped, body: journal.Body{Deps: dumps}}}}
+			})
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leaves[f] == timer && p.sealed == nil {
+		timer.Reset(p.rt.opts.DumpInterval)
+	}
+}
+
+// checkOutside reports, in development, deps that changed while no leaf was
+// running: flow code runs again on resume, and would change them twice.
+func (p *pass) checkOutside(where string) {
+	if !p.rt.opts.Development {
+		return
+	}
+	p.order.Lock()
+	defer p.order.Unlock()
+	p.mu.Lock()
+	quiet := p.sealed == nil
+	for f := range p.leaves {
+		quiet = quiet && f.verbs
+	}
 	p.mu.Unlock()
 	if !quiet {
 		return
@@ -196,45 +258,29 @@ func (p *pass) checkOutside(f *frame) {
 	p.deps.mu.Unlock()
 	for _, v := range list {
 		r, ok := v.value.(Resumable)
-		if !ok || v.last == nil {
+		if !ok || v.busy {
 			continue
 		}
-		if raw, err := p.dump(v, r); err == nil && raw != nil {
-			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", ErrDep, v.id, f.path()))
+		raw, err := invoke(p.io, r.Dump)
+		if err == nil && v.inside != nil && !bytes.Equal(raw, v.inside) {
+			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", ErrDep, v.id, where))
 		}
+		v.inside = raw
 	}
 }
 
-// saveInside saves deps while a step runs longer than the interval.
-func (p *pass) saveInside() {
-	tick := time.NewTicker(p.rt.opts.DumpInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-p.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		p.mu.Lock()
-		long := false
-		for f, since := range p.leaves {
-			long = long || !f.verbs && time.Since(since) >= p.rt.opts.DumpInterval
-		}
-		p.mu.Unlock()
-		if long {
-			p.saveNow()
-		}
-	}
-}
-
-func (p *pass) saveNow() {
-	p.order.Lock()
-	defer p.order.Unlock()
-	dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps })
-	if len(dumps) == 0 {
+// settledInside takes what deps are after a leaf as the state that flow code
+// must not change.
+func (p *pass) settledInside() {
+	if !p.rt.opts.Development {
 		return
 	}
-	_ = p.commitLocked(func() batch {
-		return batch{drafts: []draft{{kind: journal.Dumped, body: journal.Body{Deps: dumps}}}}
-	})
+	p.deps.mu.Lock()
+	list := append([]*depValue(nil), p.deps.list...)
+	p.deps.mu.Unlock()
+	for _, v := range list {
+		if r, ok := v.value.(Resumable); ok && !v.busy {
+			v.inside, _ = invoke(p.io, r.Dump)
+		}
+	}
 }

@@ -204,11 +204,20 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 	}
 }
 
-// Wait waits until a run has ended, or cannot go on without the outside: it is
+// Wait waits until a run has ended, or may not go on without the outside: it is
 // suspended with an open ask or waits for a signal, or it is paused, blocked
 // or quarantined. A run that only waits for a timer is waited for. The run ""
-// is the newest one.
+// is the newest one. Input that steered a run stands for that run.
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
+	return r.wait(ctx, thread, run, stands)
+}
+
+// WaitEnd waits until a run has ended, whatever it waits for meanwhile.
+func (r *Runtime) WaitEnd(ctx context.Context, thread, run string) (*Run, error) {
+	return r.wait(ctx, thread, run, func(run *journal.Run) bool { return run.Status.Final() })
+}
+
+func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*journal.Run) bool) (*Run, error) {
 	name, err := r.find(ctx, thread)
 	if err != nil {
 		return nil, err
@@ -222,8 +231,11 @@ func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 		if err != nil {
 			return nil, err
 		}
+		if taker := o.thread.Run(found.Taken); taker != nil {
+			found = taker // the input became part of that run
+		}
 		run = found.ID
-		if stands(found) {
+		if enough(found) {
 			return r.runInfo(ctx, o, found)
 		}
 		if o.thread.Foreign != "" {

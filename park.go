@@ -98,16 +98,19 @@ func (p *pass) settle() {
 	if !idle {
 		return
 	}
+	p.checkOutside("it waits")
 	p.order.Lock()
 	defer p.order.Unlock()
 	dumps := p.dumps()
-	// An error here has sealed the pass, which is what the waiters will see.
-	_ = p.commitLocked(func() batch {
+	err := p.commitLocked(func() batch {
 		if p.active != 0 {
 			return batch{}
 		}
 		return p.suspension(batch{}, dumps)
 	})
+	if err != nil && p.sealedErr() == nil {
+		_ = p.lose(err) // the waiters must not wait for ever
+	}
 }
 
 // suspension adds the entry that suspends the run to a batch, or the one that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,10 +40,9 @@ type pass struct {
 	draining bool  // the worker is to hand over
 	sealed   error // why nothing is written or started any more
 
-	spending map[*frame]bool      // leaves that spent and have no outcome yet
-	leaves   map[*frame]time.Time // steps that run, and since when
-	saving   bool                 // saveInside is running
-	problems []draft              // to be recorded with the next commit
+	spending map[*frame]bool        // leaves that spent and have no outcome yet
+	leaves   map[*frame]*time.Timer // steps that run, and what saves deps inside them
+	problems []draft                // to be recorded with the next commit
 
 	deps depSet
 }
@@ -93,7 +93,7 @@ func (p *pass) commitLocked(build func() batch) error {
 		b.drafts = append(p.problems[:faults:faults], b.drafts...)
 		entries, lines, err := p.write(b.drafts)
 		head := p.thread.Seq
-		flows := p.waitingFlows(b.drafts)
+		flows := p.letsGo(b.drafts)
 		p.mu.Unlock()
 		if err != nil {
 			return err
@@ -197,7 +197,11 @@ func (p *pass) absorb() error {
 			e, err := journal.Decode(prev, line.Seq, line.Data)
 			if err != nil || !e.Kind.Open() {
 				p.apply(news)
-				return p.fence(e, err)
+				err = p.fence(e, err)
+				if e.Kind != journal.Claimed {
+					go p.letGo()
+				}
+				return err
 			}
 			prev = e.Hash
 			news = append(news, e)
@@ -235,28 +239,49 @@ func (p *pass) seal(why error) {
 	}
 }
 
-// waitingFlows returns the flows of other runs that may go on after drafts
-// that end or suspend this one, so that they can be announced before.
-func (p *pass) waitingFlows(drafts []draft) []string {
-	letsGo := false
+// letsGo returns the flows of runs that may go on after drafts that end or
+// suspend this one, so that they can be announced before.
+func (p *pass) letsGo(drafts []draft) []string {
 	for _, d := range drafts {
 		switch d.kind {
 		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
-			letsGo = true
+			flows := otherFlows(p.thread, p.run)
+			if len(flows) > 0 || p.draining {
+				flows = append(flows, p.run.Flow)
+			}
+			return flows
 		}
 	}
+	return nil
+}
+
+// otherFlows returns the flows of the runs beside one that have not ended.
+func otherFlows(t *journal.Thread, but *journal.Run) []string {
 	var flows []string
-	if letsGo {
-		for _, r := range append(p.thread.Runs[:len(p.thread.Runs):len(p.thread.Runs)], p.thread.Inbox...) {
-			if r != p.run && !r.Status.Final() {
-				flows = append(flows, r.Flow)
-			}
-		}
-		if len(flows) > 0 || p.draining {
-			flows = append(flows, p.run.Flow)
+	for _, r := range slices.Concat(t.Runs, t.Inbox) {
+		if r != but && !r.Status.Final() {
+			flows = append(flows, r.Flow)
 		}
 	}
 	return flows
+}
+
+// letGo says after a fence that the run is free, so that one who understands
+// the thread need not wait for this worker's death.
+func (p *pass) letGo() {
+	for range 5 {
+		o, err := p.rt.read(p.io, p.name)
+		if err != nil || o.thread.Epoch != p.epoch || o.thread.Worker != p.worker.id {
+			return
+		}
+		_, data, err := writeLines(o.thread, []line{{kind: journal.Released, run: p.run.N, epoch: p.epoch}})
+		if err != nil {
+			return
+		}
+		if _, err := store.AppendOnce(p.io, p.rt.store, journalOf(p.name), o.thread.Seq, data...); !errors.Is(err, store.ErrConflict) {
+			return
+		}
+	}
 }
 
 // block stops the run because the code does not fit what is recorded.

@@ -132,6 +132,7 @@ func (r *Runtime) queue(t *journal.Thread, q StartRequest, b journal.Body) ([]li
 				lines, flows = append(lines, more...), append(flows, flow...)
 			}
 		}
+		flows = append(flows, otherFlows(t, nil)...)
 	}
 	return append(lines, line{kind: journal.Queued, body: b}), flows, nil
 }

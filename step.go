@@ -83,9 +83,10 @@ func doStep(ctx context.Context, verb tree.Verb, name string, fn func(context.Co
 func (s *step) run(ctx context.Context) error {
 	p := s.frame.pass
 	for {
-		attempt, due, unknown := 1, int64(0), false
-		if n := p.node(s.path); n != nil {
-			attempt, due, unknown = n.Attempts+1, n.Due, n.Intent
+		attempt, unknown := 1, false
+		n := p.node(s.path)
+		if n != nil {
+			attempt, unknown = n.Attempts+1, n.Intent
 		}
 		if unknown {
 			if !s.once {
@@ -96,7 +97,7 @@ func (s *step) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := s.backoff(ctx, due); err != nil {
+		if err := s.backoff(ctx, n); err != nil {
 			return err
 		}
 		if err := p.gate(ctx, s.frame); err != nil {
@@ -118,29 +119,26 @@ func (s *step) run(ctx context.Context) error {
 const shortWait = 2 * time.Second
 
 // backoff waits for the next attempt's time, in the worker if that is soon.
-func (s *step) backoff(ctx context.Context, due int64) error {
-	wait := time.Until(time.UnixMicro(due))
-	if due == 0 || wait <= 0 {
+func (s *step) backoff(ctx context.Context, n *tree.Node) error {
+	p := s.frame.pass
+	if n == nil || n.Due == 0 {
 		return nil
 	}
-	p := s.frame.pass
-	if wait > shortWait {
-		over := false
-		return p.park(ctx, &waiter{frame: s.frame, due: due,
-			ready: func() bool { return over || p.run.Cancelled && !s.frame.cleaning },
-			fire: func() error {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				over = true
-				for w := range p.waiters {
-					if w.ready() {
-						p.unpark(w)
-					}
+	if n.Timer {
+		fire := func() error {
+			return p.commit(func() batch {
+				if !n.Timer {
+					return batch{}
 				}
-				return nil
-			}})
+				return batch{drafts: []draft{{kind: journal.Fired, path: s.path}}}
+			})
+		}
+		if time.Now().UnixMicro() >= n.Due {
+			return fire()
+		}
+		return p.park(ctx, &waiter{frame: s.frame, due: n.Due, fire: fire, ready: func() bool { return !n.Timer }})
 	}
-	t := time.NewTimer(wait)
+	t := time.NewTimer(time.Until(time.UnixMicro(n.Due)))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -176,9 +174,9 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		}()
 	}
 	ctx, observed := p.rt.stepStarted(ctx, inner)
-	p.watchLeaf(inner, true)
+	over := p.watchLeaf(inner)
 	raw, err := invoke(inner.with(ctx), s.fn)
-	p.watchLeaf(inner, false)
+	over()
 	if stop := inner.left(err); stop != nil {
 		observed(stop)
 		return false, stop
@@ -245,7 +243,8 @@ func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) 
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
 	b.Attempt = inner.attempt
-	b.Due = time.Now().Add(s.retry.delay(inner.attempt, p.key(s.path))).UnixMicro()
+	wait := s.retry.delay(inner.attempt, p.key(s.path))
+	b.Due, b.Timer = time.Now().Add(wait).UnixMicro(), wait > shortWait
 	return false, p.record(s.path, journal.Attempt, &b, inner)
 }
 
@@ -261,6 +260,9 @@ func (s *step) verbName() string {
 func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame) error {
 	p.order.Lock()
 	defer p.order.Unlock()
+	if of != nil && !of.verbs {
+		p.settledInside()
+	}
 	if of != nil && !of.verbs && b.Fail == nil {
 		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.deps.concerns(v, of.branch) })
 	}

@@ -31,7 +31,7 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 		}
 		n = p.node(v.Path)
 	}
-	if err := p.until(ctx, f, n, func() draft { return draft{kind: journal.Fired, path: v.Path} }); err != nil {
+	if err := p.until(ctx, f, v.Path, n); err != nil {
 		return err
 	}
 	f.takeOver(n)
@@ -70,9 +70,7 @@ func receive(ctx context.Context, name, signal string, timeout time.Duration) ([
 		}
 		n = p.node(v.Path)
 	}
-	if err := p.until(ctx, f, n, func() draft {
-		return draft{kind: journal.Fired, path: v.Path, body: journal.Body{Fail: failure(ErrTimeout)}}
-	}); err != nil {
+	if err := p.until(ctx, f, v.Path, n); err != nil {
 		return nil, err
 	}
 	return f.result(n)

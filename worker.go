@@ -27,6 +27,7 @@ type worker struct {
 	busy     map[string]bool      // threads that are looked at or executed
 	passes   map[*pass]bool       // under way
 	again    map[string]time.Time // when to look again at what another worker holds, or what failed here
+	early    map[string]earlyHint // hints that are ahead of their journal
 	stopping bool
 }
 
@@ -38,7 +39,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()
 	w := &worker{core: r.core, id: newRunID(), io: io, others: lease.NewWatcher(r.store), wake: make(chan struct{}, 1),
-		slots: make(chan struct{}, r.opts.Concurrency), busy: map[string]bool{}, passes: map[*pass]bool{}, again: map[string]time.Time{}}
+		slots: make(chan struct{}, r.opts.Concurrency), busy: map[string]bool{}, passes: map[*pass]bool{}, again: map[string]time.Time{}, early: map[string]earlyHint{}}
 	var err error
 	if w.lease, err = lease.Hold(io, r.store, w.id, r.opts.Lease); err != nil {
 		return fmt.Errorf("perdure: starting a worker: %w", err)

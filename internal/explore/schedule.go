@@ -206,6 +206,8 @@ func (w *World) verdict() error {
 func (w *World) drain() {
 	w.mu.Lock()
 	w.over = true
+	w.pending = append(w.pending, w.arrived...) // came at the moment the time was over
+	w.arrived = nil
 	w.mu.Unlock()
 	for _, a := range w.actors {
 		if a.cancel != nil {

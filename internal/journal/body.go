@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/perdure/perdure/internal/blob"
@@ -116,8 +117,9 @@ type Body struct {
 	// Nodes. Verb: which verb wrote a step entry, if it is not Step itself.
 	Verb    string           `json:"verb,omitempty"`
 	Attempt int              `json:"att,omitempty"`
-	Due     int64            `json:"due,omitempty"` // attempt, asked, timer, waiting
-	Input   string           `json:"in,omitempty"`  // digest of a step's arguments
+	Due     int64            `json:"due,omitempty"`   // attempt, asked, timer, waiting
+	Timer   bool             `json:"timer,omitempty"` // attempt: the run may be suspended until it is due
+	Input   string           `json:"in,omitempty"`    // digest of a step's arguments
 	Fail    *Failure         `json:"fail,omitempty"`
 	State   []Change         `json:"state,omitempty"`
 	Spend   map[string]int64 `json:"spend,omitempty"`
@@ -144,6 +146,32 @@ type Body struct {
 }
 
 const plain = `{"res":[`
+
+// plain returns the value of a body that holds nothing else, and whether it is
+// such a one.
+func (e *Entry) plain() (json.RawMessage, bool) {
+	n := len(e.Body)
+	if n <= len(plain)+2 || string(e.Body[:len(plain)]) != plain || span(e.Body, len(plain)-1) != n-1 || e.Body[n-1] != '}' {
+		return nil, false
+	}
+	value := e.Body[len(plain) : n-2]
+	return json.RawMessage(value), value[0] > ' ' && value[len(value)-1] > ' '
+}
+
+// check says what a body of a kind lacks that others rely on.
+func (b *Body) check(k Kind) error {
+	switch {
+	case k == Asked && b.Ask == nil:
+		return errors.New("an ask without a question")
+	case k == Answered && b.Answer == nil, k == Expired && b.Answer == nil && b.Fail == nil:
+		return errors.New("an answer that says nothing")
+	case (k == Attempt || k == Problem) && b.Fail == nil:
+		return errors.New("a failure that says nothing")
+	case k == Ended && !Status(b.Status).Final():
+		return fmt.Errorf("an end with the status %q", b.Status)
+	}
+	return nil
+}
 
 // Encode returns the bytes of a body.
 func (b *Body) Encode() (json.RawMessage, error) {
@@ -177,8 +205,8 @@ func (b *Body) onlyValue() bool {
 // which is what most entries of a long run have, is not parsed.
 func (e *Entry) Read() (Body, error) {
 	var b Body
-	if n := len(e.Body); n > len(plain)+2 && string(e.Body[:len(plain)]) == plain && e.Body[n-2] == ']' {
-		b.Value.JSON = json.RawMessage(e.Body[len(plain) : n-2])
+	if value, ok := e.plain(); ok {
+		b.Value.JSON = value
 		return b, nil
 	}
 	err := json.Unmarshal(e.Body, &b)

@@ -160,20 +160,21 @@ func (e *Entry) Encode(prev Hash) []byte {
 // keeps data. Errors other than ErrNewer mean damage.
 func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	e := Entry{Seq: seq}
-	if len(data) < tailSize || !bytes.HasSuffix(data, []byte(`"}`)) {
+	header, err := e.header(data)
+	if err != nil {
+		return e, err
+	}
+	if len(data) < header+tailSize || !bytes.HasSuffix(data, []byte(`"}`)) {
 		return e, errors.New("it is not a whole entry")
 	}
-	tail := data[len(data)-tailSize:]
+	rest, tail := data[:len(data)-tailSize], data[len(data)-tailSize:]
 	if string(tail[:len(hashMark)]) != hashMark {
 		return e, errors.New("it has no hash at its end")
 	}
-	if _, err := base64.RawURLEncoding.Strict().Decode(e.Hash[:], tail[len(hashMark):len(hashMark)+hashSize]); err != nil {
-		return e, fmt.Errorf("its hash: %w", err)
-	}
-	rest := data[:len(data)-tailSize]
-	header, err := e.header(rest)
-	if err != nil {
-		return e, err
+	// The decoder skips line breaks; what is left is then too short.
+	n, err := base64.RawURLEncoding.Strict().Decode(e.Hash[:], tail[len(hashMark):len(hashMark)+hashSize])
+	if err != nil || n != len(e.Hash) {
+		return e, errors.New("its hash is no base64 of 32 bytes")
 	}
 	e.Body = json.RawMessage(rest[header:])
 	if e.Hash != chain(prev, rest[:header], e.Body) {
@@ -182,14 +183,15 @@ func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	return e, nil
 }
 
-// header reads the fields up to the body and returns where that begins.
+// header reads the fields up to the body and returns where that begins. It
+// stops at a format that it does not know, because what follows may be anything.
 func (e *Entry) header(b []byte) (int, error) {
 	if len(b) == 0 || b[0] != '{' {
 		return 0, errors.New("it is no JSON object")
 	}
 	var format int64
 	for at := 1; ; {
-		key, next, err := scalar(b, at)
+		key, next, err := token(b, at)
 		if err != nil {
 			return 0, err
 		}
@@ -197,21 +199,20 @@ func (e *Entry) header(b []byte) (int, error) {
 			return 0, fmt.Errorf("no value at byte %d", next)
 		}
 		if string(key) == `"b"` {
-			switch {
-			case format > Format:
-				return 0, fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, format, Format)
-			case format < 1 || e.Kind == "" || e.ID == "":
+			if format < 1 || e.Kind == "" || e.ID == "" {
 				return 0, errors.New("it has no format, kind or id")
 			}
 			return next + 1, nil
 		}
-		value, after, err := scalar(b, next+1)
+		value, after, err := token(b, next+1)
 		if err != nil {
 			return 0, err
 		}
 		switch string(key) {
 		case `"v"`:
-			format, err = strconv.ParseInt(string(value), 10, 64)
+			if format, err = strconv.ParseInt(string(value), 10, 64); format > Format && err == nil {
+				return 0, fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, format, Format)
+			}
 		case `"k"`:
 			var kind string
 			kind, err = text(value)
@@ -237,27 +238,62 @@ func (e *Entry) header(b []byte) (int, error) {
 	}
 }
 
-// scalar returns the string, number or word at b[at:], and where it ends.
-func scalar(b []byte, at int) ([]byte, int, error) {
-	i := at
-	if i < len(b) && b[i] == '"' {
-		for i++; i < len(b) && b[i] != '"'; i++ {
-			if b[i] == '\\' {
-				i++
+// token returns the JSON value at b[at:], and where it ends.
+func token(b []byte, at int) ([]byte, int, error) {
+	end := span(b, at)
+	if end <= at {
+		return nil, at, fmt.Errorf("no value at byte %d", at)
+	}
+	return b[at:end], end, nil
+}
+
+// span returns where the JSON value at b[at:] ends, -1 if it does not. It looks
+// at nothing but quotes, brackets, commas and colons.
+func span(b []byte, at int) int {
+	depth := 0
+	for i := at; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			if i = unquote(b, i); i < 0 {
+				return -1
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			} else if depth < 0 {
+				return i
+			}
+		case ',', ':':
+			if depth == 0 {
+				return i
 			}
 		}
-		if i < len(b) {
-			return b[at : i+1], i + 1, nil
+	}
+	return -1
+}
+
+// unquote returns where the string ends that begins with the quote at b[at], -1
+// if it does not.
+func unquote(b []byte, at int) int {
+	for i := at + 1; ; i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
 		}
-		return nil, i, fmt.Errorf("a string at byte %d does not end", at)
+		i += n
+		slashes := 0
+		for b[i-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i
+		}
 	}
-	for i < len(b) && b[i] != ',' && b[i] != ':' && b[i] != '{' && b[i] != '[' {
-		i++
-	}
-	if i == at {
-		return nil, i, fmt.Errorf("no value at byte %d", at)
-	}
-	return b[at:i], i, nil
 }
 
 // text returns the string that a JSON string stands for.

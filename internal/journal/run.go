@@ -61,7 +61,8 @@ type Run struct {
 	Diff      string
 	Version   string // fingerprint of the code that claimed it last
 	Cancelled bool
-	Wake      bool // something happened that it waited for
+	Taken     uint64 // the run that took this input to be steered by it
+	Wake      bool   // something happened that it waited for
 
 	Claims      int
 	Deaths      int // claims in a row without a sign of life
@@ -69,6 +70,7 @@ type Run struct {
 	PausedAt    int64 // 0 unless it is, or is to be, paused
 	SuspendedAt int64 // 0 unless it waits
 	silent      bool  // nothing was heard since the last claim
+	claimed     int64 // when that was
 
 	Steps    int    // outcomes so far
 	Last     string // path of the newest one
@@ -117,6 +119,22 @@ func (r *Run) wait(e Entry, w Wait) {
 	}
 	w.Kind, w.Seq, w.Since = e.Kind, e.Seq, e.Time
 	r.Waits[e.Path] = &w
+	// What waits below a step is in its next attempt: that one has begun.
+	for i, c := range e.Path {
+		if c == '/' && r.Waits[e.Path[:i]] != nil && r.Waits[e.Path[:i]].Kind == Attempt {
+			delete(r.Waits, e.Path[:i])
+		}
+	}
+}
+
+// begun forgets the waits for attempts that were due when the run was claimed:
+// the worker has not waited for them.
+func (r *Run) begun() {
+	for p, w := range r.Waits {
+		if w.Kind == Attempt && w.Due <= r.claimed {
+			delete(r.Waits, p)
+		}
+	}
 }
 
 // settled ends what the node at a path, and all below it, waited for.
@@ -129,19 +147,24 @@ func (t *Thread) settled(r *Run, path string) {
 			delete(r.Waits, p)
 		}
 	}
-	for p := range r.Intents {
-		if strings.HasPrefix(p, path+"/") {
-			delete(r.Intents, p)
-		}
+}
+
+// alive reports whether a kind says of a run that its worker got on with it, or
+// that it was given what it waited for. What people do to it says neither.
+func alive(k Kind) bool {
+	switch k {
+	case Answered, Expired, Fired, Signal, Retried:
+		return true
 	}
+	return workers[k] && k != Claimed
 }
 
 func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	if r.Status.Final() && e.Kind != Retried && e.Kind != Queued {
 		return
 	}
-	if e.Kind != Claimed && e.Kind != Cancel && e.Kind != Paused {
-		r.silent = false // a step, answer, dump or release is a sign of life
+	if alive(e.Kind) {
+		r.silent = false
 	}
 	t.commit(r, b)
 	switch e.Kind {
@@ -155,12 +178,13 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		} else {
 			r.Deaths = 0
 		}
-		r.silent = true
+		r.silent, r.claimed = true, e.Time
 		r.Claims++
 		r.Status, r.SuspendedAt, r.Version = StatusRunning, 0, b.Version
 		t.Epoch, t.Worker = e.Epoch, b.Worker
 	case Suspended:
 		t.Worker, r.Wake, r.SuspendedAt, r.Status = "", false, e.Time, StatusSuspended
+		r.begun()
 		if r.PausedAt != 0 {
 			r.Status = StatusPaused
 		}
@@ -175,7 +199,9 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Step:
 		r.Steps++
 		r.Last = e.Path
-		delete(r.Intents, e.Path)
+		if b.Fail == nil || b.NotDone {
+			delete(r.Intents, e.Path)
+		}
 		t.settled(r, e.Path)
 		if b.Verb == VerbCleanup {
 			r.Cleaning = true
@@ -185,7 +211,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 	case Attempt:
 		delete(r.Intents, e.Path)
-		if b.Due != 0 {
+		if b.Timer {
 			r.wait(e, Wait{Due: b.Due})
 		}
 		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
@@ -209,6 +235,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Took:
 		for i, in := range t.Inbox {
 			if in.N == b.Ref {
+				in.Taken = r.N
 				t.Inbox = append(t.Inbox[:i:i], t.Inbox[i+1:]...)
 				break
 			}
@@ -247,7 +274,6 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Retried:
 		r.Retries++
 		r.Wake, r.Deaths, r.Fail, r.Diff, r.Ended, r.Status = true, 0, nil, "", 0, StatusQueued
-		r.silent = false
 	}
 }
 

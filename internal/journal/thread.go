@@ -121,13 +121,12 @@ func (t *Thread) Apply(e Entry) error {
 		t.advance(e)
 		return nil
 	}
-	var body Body
-	plainStep := e.Kind == Step && len(e.Body) > len(plain) && string(e.Body[:len(plain)]) == plain
-	if !plainStep {
-		var err error
-		if body, err = e.Read(); err != nil {
-			return fmt.Errorf("its body: %w", err)
-		}
+	body, err := e.Read()
+	if err == nil {
+		err = body.check(e.Kind)
+	}
+	if err != nil {
+		return fmt.Errorf("its body: %w", err)
 	}
 	switch {
 	case e.Kind == Claimed && e.Epoch <= t.Epoch:
@@ -205,6 +204,9 @@ func (t *Thread) Receiver(name string) (*Run, string) {
 	var path string
 	var oldest uint64
 	for _, r := range t.Runs {
+		if r.Cancelled {
+			continue
+		}
 		for p, w := range r.Waits {
 			if w.Kind == Waiting && w.Signal == name && (run == nil || w.Seq < oldest) {
 				run, path, oldest = r, p, w.Seq
@@ -236,11 +238,11 @@ func (t *Thread) commit(r *Run, b *Body) {
 		r.Dumps[key] = v
 	}
 	for unit, n := range b.Spend {
-		t.Spent[unit] += n
+		t.Spent[unit] = Sum(t.Spent[unit], n)
 		if r.Spent == nil {
 			r.Spent = map[string]int64{}
 		}
-		r.Spent[unit] += n
+		r.Spent[unit] = Sum(r.Spent[unit], n)
 	}
 }
 

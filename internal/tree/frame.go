@@ -185,8 +185,11 @@ func (f *Frame) Wait(branches []string) string {
 		if c == nil {
 			continue
 		}
-		if c.Verb != None {
-			return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), c.Verb)
+		if had := c.Verb; had != None || c.Group == 0 {
+			if had == None {
+				had = "step or scope"
+			}
+			return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), had)
 		}
 		if slices.Contains(f.fresh, name) {
 			if diff := f.missed(fmt.Sprintf("branch %q", name)); diff != "" {

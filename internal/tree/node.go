@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -48,6 +49,7 @@ type Node struct {
 	State    []journal.Change
 	Attempts int    // that failed and were recorded
 	Due      int64  // when it, or its next attempt, is due
+	Timer    bool   // its next attempt waits for a durable timer
 	Input    string // digest of its arguments
 	Intent   bool   // it may have been started and its outcome is not known
 	Open     uint64 // sequence of the entry since which it waits, 0 if it does not
@@ -162,6 +164,9 @@ func (t *Tree) Apply(e journal.Entry) error {
 	case journal.Retried:
 		voidTail(t.Root)
 		return nil
+	case journal.Ended:
+		forgetWaits(t.Root)
+		return nil
 	case journal.Progress, journal.Dumped, journal.Problem, journal.Cancel:
 		return nil
 	}
@@ -191,9 +196,12 @@ func (t *Tree) Apply(e journal.Entry) error {
 				up.changes = true
 			}
 		}
+		if b.Fail != nil {
+			forgetWaits(n)
+		}
 		t.done(n, e, b)
 	case journal.Attempt:
-		n.Verb, n.Attempts, n.Due = Step, b.Attempt, b.Due
+		n.Verb, n.Attempts, n.Due, n.Timer = Step, b.Attempt, b.Due, b.Timer
 		if b.Verb != "" {
 			n.Verb = Verb(b.Verb)
 		}
@@ -222,6 +230,9 @@ func (t *Tree) Apply(e journal.Entry) error {
 	case journal.Waiting:
 		n.Verb, n.Open, n.Due = Receive, e.Seq, b.Due
 	case journal.Fired, journal.Signal:
+		if n.Timer {
+			n.Timer, n.Due = false, 0
+		}
 		if n.Open == 0 {
 			return nil
 		}
@@ -249,12 +260,20 @@ func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
 	if n.Verb == Receive || n.Verb == Take {
 		return // their Ref is what they took
 	}
-	for from := n; from.Ref != 0 && n.Value.IsZero(); {
-		if from = t.bySeq[from.Ref]; from == nil {
-			break
-		}
+	if from := t.bySeq[n.Ref]; from != nil && from != n {
 		n.Value = from.Value
+		if from.holds() != 0 {
+			n.Ref = from.holds()
+		}
 	}
+}
+
+// holds returns the entry that holds the value of an outcome.
+func (n *Node) holds() uint64 {
+	if n.Ref == 0 || n.Verb == Receive || n.Verb == Take {
+		return n.Seq
+	}
+	return n.Ref
 }
 
 // Changes returns the changes of the state at and below the nodes, in the
@@ -276,7 +295,7 @@ func Changes(nodes ...*Node) []journal.Change {
 	for _, n := range nodes {
 		walk(n)
 	}
-	slices.SortFunc(leaves, func(a, b *Node) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	slices.SortFunc(leaves, func(a, b *Node) int { return cmp.Compare(a.Seq, b.Seq) })
 	var all []journal.Change
 	for _, n := range leaves {
 		all = append(all, n.State...)
@@ -322,9 +341,24 @@ func voidTail(n *Node) {
 // void forgets the outcome of a node. What is recorded below it stays, and so
 // does an effect of which nobody knows whether it happened.
 func (n *Node) void() {
-	n.Done, n.Fail, n.Attempts, n.Due, n.Answer, n.AskID, n.Open = false, nil, 0, 0, nil, "", 0
+	n.Done, n.Fail, n.Attempts, n.Due, n.Timer, n.Answer, n.AskID, n.Open = false, nil, 0, 0, false, nil, "", 0
 	if len(n.children) == 0 && !n.Intent {
 		n.parent.remove(n)
+	}
+}
+
+// forgetWaits forgets what waits below a node that has failed. Its asks are
+// closed and nobody sees its timers, so that a later attempt begins them anew.
+func forgetWaits(n *Node) {
+	for _, c := range slices.Clone(n.children) {
+		forgetWaits(c)
+		if c.Open == 0 || c.Done {
+			continue
+		}
+		c.Open, c.AskID, c.Due = 0, "", 0
+		if !c.Intent && len(c.children) == 0 {
+			n.remove(c)
+		}
 	}
 }
 
@@ -340,7 +374,10 @@ func (n *Node) Holder(raw []byte) uint64 {
 				return 0
 			}
 			if c.Done && c.Fail == nil && c.Answer == nil && string(c.Value.JSON) == string(raw) {
-				return c.Seq
+				if c.Ref != 0 && (c.Verb == Step || c.Verb == Cleanup) {
+					return c.Ref // where the value itself stands
+				}
+				return c.holds()
 			}
 			if seq := find(c); seq != 0 {
 				return seq
