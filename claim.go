@@ -50,7 +50,7 @@ func (w *worker) look(h due.Hint) error {
 		w.execute(p)
 		if err := p.sealedErr(); errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt) {
 			w.log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
-			w.later(h.Thread, 10*time.Millisecond)
+			w.later(h.Thread, 50*time.Millisecond)
 			return nil
 		}
 		w.summarise(w.io, o)
@@ -254,9 +254,9 @@ func (p *pass) flow(f Flow) {
 		}
 		p.finish(out, err)
 	}()
-	in, loadErr := p.rt.load(p.io, p.name, p.run.Input)
-	if loadErr != nil {
-		err = fmt.Errorf("perdure: the input: %w", loadErr)
+	in, loadErr := p.load(p.run.Input)
+	if loadErr != nil { // it has sealed the pass
+		err = loadErr
 		return
 	}
 	out, err = invoke(root.with(p.runCtx), func(ctx context.Context) (json.RawMessage, error) { return f.fn(ctx, in) })

@@ -251,7 +251,7 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 		p.rt.log.Debug("a resumable dep starts cold", "thread", p.name, "dep", v.id)
 		return nil
 	}
-	raw, err := p.rt.load(ctx, p.name, blob)
+	raw, err := p.load(blob)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (f *frame) result(n *tree.Node) ([]byte, error) {
 	if n.Fail != nil {
 		return nil, &StepError{Path: n.Path(), Attempt: n.Attempts + 1, Err: &recorded{*n.Fail}}
 	}
-	return f.pass.rt.load(f.pass.io, f.pass.name, n.Value)
+	return f.pass.load(n.Value)
 }
 
 // node returns what is recorded at a path by now.

@@ -110,7 +110,11 @@ func checkThreadID(id string) error {
 // value returns a value for an entry: small ones as they are, large ones as a
 // blob that is written now.
 func (p *pass) value(raw json.RawMessage) (journal.Value, error) {
-	return p.rt.value(p.io, p.name, raw)
+	v, err := p.rt.value(p.io, p.name, raw)
+	if err != nil {
+		return v, p.lose(err)
+	}
+	return v, nil
 }
 
 func (c *core) value(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
@@ -134,6 +138,32 @@ func (c *core) load(ctx context.Context, name string, v journal.Value) (json.Raw
 		return v.JSON, nil
 	}
 	return blob.Bytes(ctx, c.store, blobsOf(name), *v.Blob)
+}
+
+// load returns the JSON of a recorded value. A store that fails is no outcome
+// of the code that wants to read: it is asked again for a while, and then the
+// pass is lost. A value that is damaged or gone blocks the run.
+func (p *pass) load(v journal.Value) (json.RawMessage, error) {
+	return p.patient(func() (json.RawMessage, error) { return p.rt.load(p.io, p.name, v) })
+}
+
+func (p *pass) patient(read func() (json.RawMessage, error)) (json.RawMessage, error) {
+	for pause := time.Millisecond; ; pause *= 2 {
+		raw, err := read()
+		switch {
+		case err == nil:
+			return raw, nil
+		case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
+			return nil, p.block(fmt.Sprintf("a recorded value cannot be read: %v", err))
+		case pause > p.rt.opts.Lease, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrPoisoned):
+			return nil, p.lose(err)
+		}
+		select {
+		case <-p.ctx.Done():
+			return nil, p.sealedErr()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // fit makes a body small enough for an entry: values that are too large, and

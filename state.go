@@ -177,7 +177,7 @@ func readState(ctx context.Context, key string) (json.RawMessage, bool, error) {
 	if !ok {
 		return nil, false, nil
 	}
-	raw, err := f.pass.rt.item(f.pass.io, f.pass.name, item)
+	raw, err := f.pass.patient(func() (json.RawMessage, error) { return f.pass.rt.item(f.pass.io, f.pass.name, item) })
 	return raw, err == nil, err
 }
 
