@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -53,7 +54,8 @@ type depSpec struct {
 // A DepOption changes how a dep is kept.
 type DepOption func(*depSpec)
 
-// PerNode gives each place in the tree a value of its own.
+// PerNode gives each place in the tree a value of its own. The place is the
+// frame that calls Get: get it in a branch or scope to use it in its steps.
 func PerNode() DepOption { return func(d *depSpec) { d.perNode = true } }
 
 // Shared lets several branches of a group use one value. After a crash it is
@@ -176,7 +178,7 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 		return nil, err
 	}
 	if first {
-		v.value, v.err = p.makeDep(context.WithValue(ctx, makingKey{}, &making{id, chain}), v, make)
+		p.makeDep(context.WithValue(ctx, makingKey{}, &making{id, chain}), v, make)
 		close(v.ready)
 	}
 	select {
@@ -217,16 +219,17 @@ func (s *depSet) join(id string, spec *depSpec, user *branchRef) (*depValue, boo
 }
 
 // makeDep calls the factory, and loads the newest state if there is any.
-func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Context) (any, error)) (any, error) {
+func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Context) (any, error)) {
 	value, err := invoke(ctx, make)
 	if err != nil {
-		return nil, err
+		v.err = err
+		return
 	}
 	r, resumable := value.(Resumable)
 	if resumable {
 		if err := p.loadDep(ctx, v, r); err != nil {
-			closeDep(value)
-			return nil, err
+			v.err = errors.Join(err, closeDep(value))
+			return
 		}
 	}
 	if resumable && p.rt.opts.Development {
@@ -236,7 +239,6 @@ func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Conte
 	v.value = value
 	p.deps.list = append(p.deps.list, v)
 	p.deps.mu.Unlock()
-	return value, nil
 }
 
 func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {

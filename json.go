@@ -5,7 +5,11 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -111,7 +115,74 @@ func decode[T any](raw json.RawMessage) (T, error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return v, fmt.Errorf("perdure: what is recorded does not fit %T: %w", v, err)
 	}
+	if err := fitsExactly(raw, reflect.TypeFor[T]()); err != nil {
+		var zero T
+		return zero, err
+	}
 	return v, nil
+}
+
+var longNumber = regexp.MustCompile(`[0-9]{16}`)
+
+// fitsExactly returns ErrNotJSON if a number would change when raw is read
+// into a t: one that a float64 does not hold, where an any is to take it.
+func fitsExactly(raw json.RawMessage, t reflect.Type) error {
+	if exactType(t) || !longNumber.Match(raw) {
+		return nil
+	}
+	v := reflect.New(t)
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(v.Interface()); err != nil {
+		return fmt.Errorf("perdure: what is recorded does not fit %s: %w", t, err)
+	}
+	if n, found := inexact(v.Elem(), 0); found {
+		return fmt.Errorf("%w: %s in an any; use int64, json.Number or a string", ErrNotJSON, n)
+	}
+	return nil
+}
+
+// inexact finds a number inside an interface that a float64 does not hold.
+func inexact(v reflect.Value, depth int) (json.Number, bool) {
+	if !v.IsValid() || depth > 1000 {
+		return "", false
+	}
+	switch v.Kind() {
+	case reflect.Interface:
+		if n, ok := v.Interface().(json.Number); ok {
+			f, err := n.Float64()
+			if err != nil || f == 0 && strings.ContainsAny(n.String(), "eE") {
+				return n, true // too large or too small, and too long to look at closely
+			}
+			exact, ok := new(big.Rat).SetString(n.String())
+			back, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
+			return n, !ok || back == nil || exact.Cmp(back) != 0
+		}
+		return inexact(v.Elem(), depth+1)
+	case reflect.Pointer:
+		return inexact(v.Elem(), depth+1)
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if n, found := inexact(v.Index(i), depth+1); found {
+				return n, true
+			}
+		}
+	case reflect.Map:
+		for _, value := range v.Seq2() {
+			if n, found := inexact(value, depth+1); found {
+				return n, true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				if n, found := inexact(v.Field(i), depth+1); found {
+					return n, true
+				}
+			}
+		}
+	}
+	return "", false
 }
 
 // replaced reports whether the encoder wrote a replacement character in place

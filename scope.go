@@ -15,7 +15,7 @@ func Scope[T any](ctx context.Context, name string, fn func(context.Context) (T,
 		return zero, err
 	}
 	defer f.finish()
-	inner := f.child(f.memo.Enter(v))
+	inner := f.child(f.memo.EnterScope(v))
 	clean := false
 	defer func() {
 		if !clean { // fn panics or exits: the frame is over all the same

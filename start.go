@@ -160,6 +160,9 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	if err := json.Unmarshal(in, reflect.New(f.in).Interface()); err != nil {
 		return nil, fmt.Errorf("%w: flow %s takes %s: %w", ErrInvalid, q.Flow, f.in, err)
 	}
+	if err := fitsExactly(in, f.in); err != nil {
+		return nil, fmt.Errorf("the input of flow %s: %w", q.Flow, err)
+	}
 	return in, nil
 }
 

@@ -49,7 +49,8 @@ type Frame struct {
 	seen   map[string]bool
 	fresh  []string // names that were reached and not recorded
 	groups int
-	upto   int // children before it are known to be visited
+	upto   int    // children before it are known to be visited
+	outer  *Frame // of a scope, which is judged with what is new inside it
 }
 
 // Frame returns a frame at the root.
@@ -114,8 +115,8 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 		}
 	}
 	if v.Node == nil {
-		if !opt.Added {
-			v.Diff = f.missed(fmt.Sprintf("%s %q", verb, name))
+		if !opt.Added && verb != Scope {
+			v.Diff = f.judge(fmt.Sprintf("%s %q", verb, name))
 		}
 		f.fresh = append(f.fresh, name)
 		return v, nil
@@ -145,6 +146,29 @@ func fits(n *Node, verb Verb, input string) string {
 // Enter returns a frame for the body of a child that was visited.
 func (f *Frame) Enter(v Visit) *Frame {
 	return &Frame{tree: f.tree, path: v.Path, seen: map[string]bool{}}
+}
+
+// EnterScope is Enter for a scope. Nothing is recorded of a scope itself, so
+// whether it fits is judged when something new is reached inside it.
+func (f *Frame) EnterScope(v Visit) *Frame {
+	inner := f.Enter(v)
+	inner.outer = f
+	return inner
+}
+
+// judge returns a diff if something new was reached while recorded children
+// of the frame were not visited, or of those around a scope in which nothing
+// is recorded yet.
+func (f *Frame) judge(reached string) string {
+	for {
+		if diff := f.missed(reached); diff != "" {
+			return diff
+		}
+		if f.outer == nil || f.Node() != nil {
+			return ""
+		}
+		f = f.outer
+	}
 }
 
 // Group begins a group and returns its number.
