@@ -223,6 +223,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		return nil, err
 	}
 	o := emptyThread(name)
+	pause := time.Millisecond
 	for range store.Watch(ctx, r.store, journalOf(name)) {
 		if err := r.readMore(ctx, o, 0); err != nil {
 			return nil, err
@@ -245,7 +246,8 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		// would take from what it gets done.
 		select {
 		case <-ctx.Done():
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pause):
+			pause = min(2*pause, 25*time.Millisecond)
 		}
 	}
 	if err := ctx.Err(); err != nil {
