@@ -31,7 +31,7 @@ bench: ## the table of speeds, as ratios within one run
 
 .PHONY: torture
 torture: ## the long sweeps, tens of minutes
-	PERDURE_TORTURE=1 $(GO) test -race -timeout 120m -count=1 ./store/...
+	PERDURE_TORTURE=1 $(GO) test -race -timeout 120m -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for a minute

@@ -54,8 +54,12 @@ func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 		return zero, err
 	}
 	if whole {
-		return any(Answer{Decision: n.Answer.Decision, Value: raw, Message: n.Answer.Message, By: n.Answer.By,
-			Expired: n.Expired, Time: time.UnixMicro(n.Time).UTC()}).(T), nil
+		a := Answer{Decision: n.Answer.Decision, Message: n.Answer.Message, By: n.Answer.By,
+			Expired: n.Expired, Time: time.UnixMicro(n.Time).UTC()}
+		if raw != nil {
+			a.Value = raw
+		}
+		return any(a).(T), nil
 	}
 	return decode[T](raw)
 }

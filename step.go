@@ -74,6 +74,10 @@ func doStep(ctx context.Context, verb tree.Verb, name string, fn func(context.Co
 		return f.result(n)
 	}
 	if err := s.run(ctx); err != nil {
+		// What is recorded inside a step that was cut off has happened.
+		if n := f.pass.node(s.path); n != nil && errors.Is(err, ErrCancelled) {
+			f.takeOver(n)
+		}
 		return nil, err
 	}
 	return f.result(f.pass.node(s.path))
