@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -65,20 +66,25 @@ func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 }
 
 func ask(ctx context.Context, name string, q Question, want string) (*tree.Node, json.RawMessage, error) {
+	// A question that is refused is refused in every replay, before it counts
+	// as visited.
+	p, k, data, err := checkQuestion(ctx, q, want)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask %q: %w", name, err)
+	}
 	f, v, err := enter(ctx, tree.Ask, name, tree.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.finish()
-	p := f.pass
 	n := v.Node
 	if n == nil {
 		if err := p.gate(ctx, f); err != nil {
 			return nil, nil, err
 		}
-		b, err := p.question(ctx, q, want)
+		b, err := p.question(k, data, q)
 		if err != nil {
-			return nil, nil, fmt.Errorf("ask %q: %w", name, err)
+			return nil, nil, err
 		}
 		if err := p.open(f, func() draft {
 			return draft{kind: journal.Asked, path: v.Path, body: b}
@@ -142,34 +148,60 @@ func over(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) lin
 	return l
 }
 
-// question returns what is recorded of a question.
-func (p *pass) question(ctx context.Context, q Question, want string) (journal.Body, error) {
+// maxQuestion is how much text a question may have. Its data may be larger.
+const maxQuestion = 64 << 10
+
+// checkQuestion returns what is recorded of a question, and its data.
+func checkQuestion(ctx context.Context, q Question, want string) (*pass, journal.Question, json.RawMessage, error) {
 	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Decisions: q.Decisions,
 		Guards: q.Guards, Who: q.Who, Want: want}
-	var b journal.Body
-	switch {
-	case q.Schema != nil && p.rt.opts.Validator == nil:
-		return b, fmt.Errorf("%w: a question with a schema needs Options.Validator", ErrOption)
-	case q.Schema != nil && !json.Valid(q.Schema):
-		return b, fmt.Errorf("%w: the schema is no JSON", ErrOption)
-	case q.Expires < 0:
-		return b, fmt.Errorf("%w: a negative Expires", ErrOption)
-	case q.Default != nil && q.Expires == 0:
-		return b, fmt.Errorf("%w: a default without Expires", ErrOption)
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, k, nil, err
 	}
-	if q.Data != nil {
-		raw, err := encode(q.Data, reflect.TypeOf(q.Data))
-		if err != nil {
-			return b, err
+	p := f.pass
+	size := len(q.Kind) + len(q.Prompt) + len(q.Schema) + len(q.Guards)
+	for _, text := range slices.Concat(q.Decisions, q.Who) {
+		size += len(text)
+	}
+	switch {
+	case size > maxQuestion:
+		return p, k, nil, fmt.Errorf("%w: a question has at most %d bytes of text, not %d; put the rest into its Data", ErrTooLarge, maxQuestion, size)
+	case q.Schema != nil && p.rt.opts.Validator == nil:
+		return p, k, nil, fmt.Errorf("%w: a question with a schema needs Options.Validator", ErrOption)
+	case q.Schema != nil && !json.Valid(q.Schema):
+		return p, k, nil, fmt.Errorf("%w: the schema is no JSON", ErrOption)
+	case q.Expires < 0:
+		return p, k, nil, fmt.Errorf("%w: a negative Expires", ErrOption)
+	case q.Default != nil && q.Expires == 0:
+		return p, k, nil, fmt.Errorf("%w: a default without Expires", ErrOption)
+	}
+	if q.Default != nil {
+		if _, _, err := p.rt.checkAnswer(&k, *q.Default); err != nil {
+			return p, k, nil, fmt.Errorf("its default: %w", err)
 		}
-		if k.Data, err = p.value(raw); err != nil {
+	}
+	if q.Data == nil {
+		return p, k, nil, nil
+	}
+	data, err := encode(q.Data, reflect.TypeOf(q.Data))
+	return p, k, data, err
+}
+
+// question returns the body of an ask's entry.
+func (p *pass) question(k journal.Question, data json.RawMessage, q Question) (b journal.Body, err error) {
+	if data != nil {
+		if k.Data, err = p.value(data); err != nil {
 			return b, err
 		}
 	}
 	if q.Default != nil {
-		d, err := p.rt.checkAnswer(ctx, p.name, &k, *q.Default)
+		d, raw, err := p.rt.checkAnswer(&k, *q.Default)
+		if err == nil && raw != nil {
+			d.Value, err = p.value(raw)
+		}
 		if err != nil {
-			return b, fmt.Errorf("its default: %w", err)
+			return b, err
 		}
 		k.Default = &d
 	}

@@ -38,7 +38,7 @@ func Cleanup(ctx context.Context, name string, fn func(context.Context) error) e
 		f.cleaning = was
 		f.pass.mu.Unlock()
 	}()
-	_, err = doStep(ctx, tree.Cleanup, name, func(ctx context.Context) (json.RawMessage, error) {
+	_, err = doStep(ctx, tree.Cleanup, name, "", func(ctx context.Context) (json.RawMessage, error) {
 		return nil, fn(ctx)
 	}, nil)
 	return err

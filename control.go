@@ -53,7 +53,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		if who := ask.Question.Who; len(who) > 0 && !slices.Contains(who, a.By) {
 			return fmt.Errorf("%w: ask %s: %q is not among those who may", ErrForbidden, a.Ask, a.By)
 		}
-		if kept[i], err = r.checkAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
+		if kept[i], err = r.keepAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)
 		}
 	}
@@ -148,44 +148,48 @@ func sameAnswer(a, b journal.Answer) bool {
 	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && errX == nil && errY == nil && string(x) == string(y)
 }
 
-// checkAnswer returns what is kept of an answer, if the question allows it.
-func (c *core) checkAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
+// keepAnswer returns what is kept of an answer, if the question allows it.
+func (c *core) keepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
+	kept, raw, err := c.checkAnswer(q, a)
+	if err == nil && raw != nil {
+		kept.Value, err = c.value(ctx, name, raw)
+	}
+	return kept, err
+}
+
+// checkAnswer returns what is kept of an answer, and its value.
+func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
-		return kept, fmt.Errorf("%w: the decision is one of %q, not %q", ErrAnswer, q.Decisions, a.Decision)
+		return kept, nil, fmt.Errorf("%w: the decision is one of %q, not %q", ErrAnswer, q.Decisions, a.Decision)
 	}
 	if len(q.Decisions) == 0 && a.Decision != "" {
-		return kept, fmt.Errorf("%w: the ask takes no decision", ErrAnswer)
+		return kept, nil, fmt.Errorf("%w: the ask takes no decision", ErrAnswer)
 	}
 	var raw json.RawMessage
 	if a.Value != nil {
 		var err error
 		if raw, err = encode(a.Value, reflect.TypeOf(a.Value)); err != nil {
-			return kept, fmt.Errorf("%w: %w", ErrAnswer, err)
+			return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
 	}
 	got := kindOfJSON(raw)
-	if q.Want == "integer" && got == "number" && !bytes.ContainsAny(raw, ".eE") {
+	want := wanted(q, a.Decision)
+	if want == "integer" && got == "number" && !bytes.ContainsAny(raw, ".eE") {
 		got = "integer"
 	}
-	if q.Want != "" && got != q.Want {
-		return kept, fmt.Errorf("%w: it takes a JSON %s, not %s", ErrAnswer, q.Want, or(got, "nothing"))
+	if want != "" && got != want {
+		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", ErrAnswer, want, or(got, "nothing"))
 	}
 	if q.Schema != nil {
 		if c.opts.Validator == nil {
-			return kept, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", ErrAnswer)
+			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", ErrAnswer)
 		}
 		if err := c.opts.Validator.Validate(q.Schema, raw); err != nil {
-			return kept, fmt.Errorf("%w: %w", ErrAnswer, err)
+			return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
 	}
-	if raw != nil {
-		var err error
-		if kept.Value, err = c.value(ctx, name, raw); err != nil {
-			return kept, err
-		}
-	}
-	return kept, nil
+	return kept, raw, nil
 }
 
 // SignalOptions of a signal.

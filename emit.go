@@ -27,10 +27,15 @@ func Emit(ctx context.Context, name string, v any) error {
 // Plan records the names of the steps that will come, so that others can tell
 // how far the run is. A frame has one plan.
 func Plan(ctx context.Context, steps ...string) error {
+	size := 0
 	for _, s := range steps {
 		if err := tree.CheckName(s); err != nil {
 			return fmt.Errorf("%w: plan: %w", ErrName, err)
 		}
+		size += len(s)
+	}
+	if size > maxQuestion {
+		return fmt.Errorf("%w: a plan has at most %d bytes of names, not %d", ErrTooLarge, maxQuestion, size)
 	}
 	return note(ctx, tree.Plan, "#plan", journal.Planned, journal.Body{Plan: steps})
 }

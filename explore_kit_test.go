@@ -2,9 +2,14 @@ package perdure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -12,52 +17,111 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// quietLease is a lease that is not renewed within an execution, so that the
-// steps of a worker are those of its work.
-const quietLease = 10 * time.Minute
+// The explored tests run the production code on a store whose every call is a
+// step, in every order of steps. The times below never meet: where two timers
+// of a worker fire at once, which comes first is not the explorer's choice.
+const (
+	exploredLease = 400 * time.Millisecond
+	exploredPoll  = 173_300 * time.Microsecond
+	exploredTime  = 360 * time.Millisecond  // for two polls
+	takeoverTime  = 1150 * time.Millisecond // enough for a lease to lapse
+)
 
-// scene is one execution of an exploration: a thread "t" of one flow, which
-// the test brings as far as it likes before the actors are let loose.
+// exploreTorture lets a second worker work already while the others are still
+// at it, where otherwise it finishes what they left.
+var exploreTorture = os.Getenv("PERDURE_TORTURE") != ""
+
+// plot is a race: it brings thread "t" as far as it likes, declares actors,
+// and returns a function that judges an ending and says which one it is.
+type plot func(sc *scene) (ending func() (string, error))
+
+// flaw takes a guard away from the stores of some actors; nil leaves them whole.
+type flaw struct{ worker, outside func(store.Store) store.Store }
+
+// exploreAll explores a plot and expects each of the endings to be reached.
+func exploreAll(t *testing.T, cfg explore.Config, p plot, endings ...string) {
+	t.Helper()
+	seen := map[string]int{}
+	explore.Run(t, timed(cfg), p.setup(t, flaw{}, seen))
+	for _, e := range endings {
+		if seen[e] == 0 {
+			t.Errorf("no execution ended with %q: %v", e, seen)
+		}
+		delete(seen, e)
+	}
+	if len(seen) > 0 {
+		t.Errorf("endings that were not expected: %v", seen)
+	}
+}
+
+// exploreFlawed explores a plot with a flaw, which has to be found.
+func exploreFlawed(t *testing.T, cfg explore.Config, p plot, f flaw, words string) {
+	t.Helper()
+	r := explore.Explore(t, timed(cfg), p.setup(t, f, map[string]int{}))
+	switch {
+	case r.Failure == nil:
+		t.Errorf("nothing was found in %v", r)
+	case !strings.Contains(r.Failure.Err.Error(), words):
+		t.Errorf("the failure does not say %q: %v", words, r.Failure)
+	}
+}
+
+func timed(cfg explore.Config) explore.Config {
+	cfg.MaxTime = exploredTime
+	if cfg.Crashes > 0 {
+		cfg.MaxTime = takeoverTime
+	}
+	return cfg
+}
+
+func (p plot) setup(t *testing.T, f flaw, seen map[string]int) func(*explore.World) {
+	return func(w *explore.World) {
+		sc := &scene{t: t, w: w, flaw: f}
+		ending := p(sc)
+		w.Check(func(context.Context, store.Store) error {
+			end, err := ending()
+			if err == nil {
+				err = sc.sound()
+			}
+			if err != nil {
+				return fmt.Errorf("%w\njournal: %s", err, sc.trace())
+			}
+			seen[end]++
+			return nil
+		})
+	}
+}
+
+// scene is one execution of a plot.
 type scene struct {
 	t    *testing.T
 	w    *explore.World
+	flaw flaw
 	flow perdure.Flow
 	rt   *perdure.Runtime // on the store itself, undisturbed
+	news chan string      // ids of asks that were committed
 }
 
-func newScene(t *testing.T, w *explore.World, flow perdure.Flow) *scene {
-	t.Helper()
-	sc := &scene{t: t, w: w, flow: flow}
-	sc.rt = sc.runtime(context.Background(), w.Store(), quietLease)
-	return sc
+func (sc *scene) open(flow perdure.Flow) {
+	sc.flow, sc.news = flow, make(chan string, 8)
+	var err error
+	sc.rt, err = sc.runtime(context.Background(), sc.w.Store())
+	sc.must(err)
 }
 
-func (sc *scene) runtime(ctx context.Context, s store.Store, lease time.Duration) *perdure.Runtime {
-	rt, err := perdure.New(ctx, s, perdure.Options{Version: "test", Lease: lease}, sc.flow)
-	if err != nil && ctx.Err() == nil {
-		sc.t.Error(err)
+func (sc *scene) runtime(ctx context.Context, s store.Store) (*perdure.Runtime, error) {
+	return perdure.New(ctx, s, perdure.Options{Version: "test", Lease: exploredLease, Observer: sc}, sc.flow)
+}
+
+// StepStarted and Committed make the scene an Observer.
+func (sc *scene) StepStarted(ctx context.Context, _ perdure.StepInfo) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+func (sc *scene) Committed(e perdure.Event) {
+	if e.Kind == "asked" {
+		sc.news <- e.Ask
 	}
-	return rt
-}
-
-// start queues a run on the thread.
-func (sc *scene) start() {
-	sc.t.Helper()
-	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: sc.flow.Name(), Input: "in"})
-	sc.must(err)
-}
-
-// work runs an undisturbed worker until the run stands.
-func (sc *scene) work() *perdure.Run {
-	sc.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- sc.rt.Work(ctx) }()
-	run, err := sc.rt.Wait(ctx, "t", "")
-	cancel()
-	sc.must(err)
-	sc.must(<-done)
-	return run
 }
 
 func (sc *scene) must(err error) {
@@ -67,42 +131,192 @@ func (sc *scene) must(err error) {
 	}
 }
 
+// start queues a run.
+func (sc *scene) start() {
+	sc.t.Helper()
+	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: sc.flow.Name(), Input: "in"})
+	sc.must(err)
+}
+
+// work runs an undisturbed worker until the run stands.
+func (sc *scene) work() *perdure.Run {
+	sc.t.Helper()
+	run, err := sc.workOn("t")
+	sc.must(err)
+	return run
+}
+
+func (sc *scene) workOn(thread string) (*perdure.Run, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	done := make(chan error, 1)
+	go func() { done <- sc.rt.Work(ctx) }()
+	run, err := sc.rt.Wait(ctx, thread, "")
+	synctest.Wait() // until the hint is settled too
+	cancel()
+	return run, errors.Join(err, <-done)
+}
+
+// again makes a suspended run due, so that it is executed up to where it waits.
+func (sc *scene) again() {
+	sc.t.Helper()
+	sc.must(sc.rt.Pause(context.Background(), "t", "", perdure.Note{}))
+	sc.must(sc.rt.Resume(context.Background(), "t", "", perdure.Note{}))
+}
+
 // worker declares an actor that works until it is killed or all is over.
-func (sc *scene) worker(name string, lease time.Duration) *explore.Actor {
+func (sc *scene) worker(name string) *explore.Actor {
 	return sc.w.Actor(name, func(ctx context.Context, s store.Store) error {
-		return sc.runtime(ctx, s, lease).Work(ctx)
+		rt, err := sc.runtime(ctx, flawed(sc.flaw.worker, sc.lean(ctx, s)))
+		if err != nil {
+			return err
+		}
+		return rt.Work(ctx)
 	})
+}
+
+// workers declares a worker, and another that takes over if it dies: when the
+// others are done, or at once.
+func (sc *scene) workers(others ...*explore.Actor) {
+	heir := sc.worker("heir").After(sc.worker("worker"))
+	if !exploreTorture {
+		heir.After(others...)
+	}
 }
 
 // outside declares an actor that calls the runtime from outside.
 func (sc *scene) outside(name string, do func(context.Context, *perdure.Runtime) error) *explore.Actor {
 	return sc.w.Actor(name, func(ctx context.Context, s store.Store) error {
-		return do(ctx, sc.runtime(ctx, s, quietLease))
-	}).Reliable()
+		rt, err := sc.runtime(ctx, flawed(sc.flaw.outside, sc.lean(ctx, s)))
+		if err != nil {
+			return err
+		}
+		return do(ctx, rt)
+	})
 }
 
-// trace returns the kinds of the thread's entries.
-func (sc *scene) trace() string {
+func flawed(f func(store.Store) store.Store, s store.Store) store.Store {
+	if f == nil {
+		return s
+	}
+	return f(s)
+}
+
+// kinds returns the kinds of the thread's entries.
+func (sc *scene) kinds() []string {
 	var kinds []string
 	for e, err := range sc.rt.Events(context.Background(), "t", perdure.EventOptions{Replay: true}) {
 		if err != nil {
-			return fmt.Sprint(kinds, err)
+			return append(kinds, "error: "+err.Error())
 		}
 		kinds = append(kinds, e.Kind)
 	}
-	return strings.Join(kinds, " ")
+	return kinds
 }
 
-// ended returns an error unless the run of the thread has the status.
-func (sc *scene) ended(want ...perdure.Status) error {
+func (sc *scene) trace() string { return strings.Join(sc.kinds(), " ") }
+
+func (sc *scene) count(kind string) (n int) {
+	for _, k := range sc.kinds() {
+		if k == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// sound checks what holds in every journal.
+func (sc *scene) sound() error {
+	kinds := sc.kinds()
+	if len(kinds) == 0 || strings.Contains(kinds[0], perdure.ErrNoThread.Error()) {
+		return nil
+	}
+	if i := slices.IndexFunc(kinds, func(k string) bool { return strings.HasPrefix(k, "error") }); i >= 0 {
+		return errors.New(kinds[i])
+	}
 	run, err := sc.rt.GetRun(context.Background(), "t", "")
 	if err != nil {
 		return err
 	}
-	for _, status := range want {
-		if run.Status == status {
-			return nil
+	if n := sc.count("ended"); n > 1 {
+		return fmt.Errorf("the run ended %d times", n)
+	}
+	if i := slices.Index(kinds, "ended"); i >= 0 && slices.Contains(kinds[i:], "claimed") {
+		return errors.New("a claim follows the end")
+	}
+	if run.Status == perdure.Running {
+		return errors.New("the run is left running")
+	}
+	return nil
+}
+
+// ends returns an error unless the run succeeded with an output.
+func (sc *scene) ends(output string) error {
+	run, err := sc.rt.GetRun(context.Background(), "t", "")
+	if err != nil {
+		return err
+	}
+	if got, err := perdure.Output[string](run); err != nil || got != output {
+		return fmt.Errorf("the run is %s with output %q, %w; want %q", run.Status, got, err, output)
+	}
+	return nil
+}
+
+func (sc *scene) is(want perdure.Status) error {
+	run, err := sc.rt.GetRun(context.Background(), "t", "")
+	if err == nil && run.Status != want {
+		err = fmt.Errorf("the run is %s, want %s", run.Status, want)
+	}
+	return err
+}
+
+// lean is the store of an actor on which only what decides a race is a step.
+// Summaries, which nobody decides by, signs of life, and the salt, which does
+// not change, are read and written on the store itself. Watching is polling,
+// as on a store that cannot tell: a yield comes when time passes, which is when
+// no step is possible; Config.Delays says how often it may come earlier.
+type lean struct {
+	store.Store // of the actor
+	alive       context.Context
+	still       store.Store
+}
+
+func (sc *scene) lean(ctx context.Context, s store.Store) store.Store {
+	return &lean{Store: s, alive: ctx, still: sc.w.Store()}
+}
+
+func (s *lean) Unwrap() store.Store { return s.Store }
+
+func (s *lean) aside(key string) bool {
+	return s.alive.Err() == nil && (strings.HasPrefix(key, "thread/") || key == "perdure/salt")
+}
+
+func (s *lean) Get(ctx context.Context, key string) (store.Cell, error) {
+	if s.aside(key) {
+		return s.still.Get(ctx, key)
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s *lean) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if s.aside(key) || s.alive.Err() == nil && strings.HasPrefix(key, "worker/") {
+		return s.still.Put(ctx, key, value, prev)
+	}
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+func (s *lean) Watch(ctx context.Context, _ string) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		tick := time.NewTicker(exploredPoll)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if ctx.Err() != nil || !yield(struct{}{}) {
+				return
+			}
 		}
 	}
-	return fmt.Errorf("the run is %s, want %s: %s", run.Status, want, sc.trace())
 }

@@ -21,6 +21,14 @@ const (
 // KindOutcome is the kind of an ask about an unknown outcome.
 const KindOutcome = "outcome"
 
+// wanted returns the kind of JSON value that a decision needs, "" for any.
+func wanted(q *journal.Question, decision string) string {
+	if q.Kind == KindOutcome && decision != DecisionDone {
+		return ""
+	}
+	return q.Want
+}
+
 // intend records that the function is about to start, and makes sure that the
 // worker may still believe that the run is its own.
 func (s *step) intend() error {
@@ -80,6 +88,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Prompt:    fmt.Sprintf("Nobody knows whether step %s happened. Did it?", tree.Names(s.path)),
 		Decisions: []string{DecisionDone, DecisionNotDone, DecisionFail},
 		Guards:    p.key(s.path),
+		Want:      s.want,
 	}
 	if err := p.open(s.frame, func() draft {
 		return draft{kind: journal.Asked, path: s.path, body: journal.Body{Ask: &q}}
@@ -102,16 +111,16 @@ func (s *step) sitOut(ctx context.Context) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		p.mu.Lock()
-		s.frame.cutOff()
-		p.mu.Unlock()
-		return p.cause(ctx)
+		return p.cutCause(ctx, s.frame)
 	}
 }
 
 // await parks until the ask about the outcome is answered.
 func (s *step) await(ctx context.Context, n *tree.Node) error {
 	p := s.frame.pass
+	if err := p.gate(ctx, s.frame); err != nil {
+		return err
+	}
 	return p.park(ctx, &waiter{frame: s.frame, ready: func() bool { return n.Open == 0 }})
 }
 
@@ -145,7 +154,7 @@ func (s *step) reconciled(ctx context.Context) (json.RawMessage, Outcome, error)
 		outcome Outcome
 	}
 	inner := s.frame.child(s.frame.memo.Enter(s.visit))
-	inner.step, inner.once, inner.view = true, true, newView(s.frame.view)
+	inner.once = true // it may look, and change nothing
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 	defer cancel()
 	got, err := invoke(inner.with(ctx), func(ctx context.Context) (found, error) {

@@ -29,6 +29,13 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 	case w.ready():
 		p.mu.Unlock()
 		return nil
+	case p.run.Cancelled && !w.frame.cleaning:
+		defer p.mu.Unlock()
+		w.frame.cutOff()
+		return ErrCancelled
+	case ctx.Err() != nil:
+		p.mu.Unlock()
+		return p.cutCause(ctx, w.frame)
 	}
 	p.waiters[w] = true
 	p.shift(w.frame, -1)
@@ -44,7 +51,7 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 	for {
 		select {
 		case <-w.woken:
-			return nil
+			return p.woken(w)
 		case <-due:
 			due = nil
 			if err := w.fire(); err != nil && p.sealedErr() == nil {
@@ -54,6 +61,26 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 			return p.leave(w, p.cause(ctx))
 		}
 	}
+}
+
+// goesOn reports whether a waiter is to be woken: what it waits for is there,
+// or the run was cancelled. mu is held.
+func (p *pass) goesOn(w *waiter) bool {
+	return w.ready() || p.run.Cancelled && !w.frame.cleaning
+}
+
+// woken tells a waiter why it was.
+func (p *pass) woken(w *waiter) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.sealed != nil:
+		return p.sealed
+	case w.ready():
+		return nil
+	}
+	w.frame.cutOff()
+	return ErrCancelled
 }
 
 // leave ends a wait early.
@@ -183,6 +210,17 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 			return err
 		}
 	}
+}
+
+// cutCause is cause for a frame that gives up something because of it.
+func (p *pass) cutCause(ctx context.Context, f *frame) error {
+	err := p.cause(ctx)
+	if errors.Is(err, ErrCancelled) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		f.cutOff()
+	}
+	return err
 }
 
 // cause returns why a context of the run ended.

@@ -167,7 +167,7 @@ func (p *pass) apply(entries []journal.Entry) {
 		p.cancel(ErrCancelled)
 	}
 	for w := range p.waiters {
-		if w.ready() {
+		if p.goesOn(w) {
 			p.unpark(w)
 		}
 	}

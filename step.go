@@ -25,7 +25,7 @@ import (
 // it, and the error as a [*StepError] that matches by code, see [Coded]. So a
 // flow behaves the same now and when it is resumed.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
-	raw, err := doStep(ctx, tree.Step, name, body(fn), opts)
+	raw, err := doStep(ctx, tree.Step, name, kindOf(reflect.TypeFor[T]()), body(fn), opts)
 	if err != nil {
 		var zero T
 		return zero, err
@@ -50,14 +50,15 @@ type step struct {
 	frame *frame // that it stands in
 	verb  tree.Verb
 	path  string
+	want  string // kind of JSON value of its result, "" for any
 	visit tree.Visit
 	fn    func(context.Context) (json.RawMessage, error)
 
 	returned bool // an at-most-once function of this pass is over
 }
 
-func doStep(ctx context.Context, verb tree.Verb, name string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
-	s := &step{stepOptions: new(stepOptions), verb: verb, fn: fn}
+func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
+	s := &step{stepOptions: new(stepOptions), verb: verb, want: want, fn: fn}
 	for _, o := range opts {
 		o(s.stepOptions)
 	}
@@ -148,7 +149,7 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return p.cause(ctx)
+		return p.cutCause(ctx, s.frame)
 	}
 }
 
@@ -186,7 +187,10 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		return false, stop
 	}
 	observed(err)
-	if stop := s.stopped(ctx, inner, err); stop != nil {
+	if stop := s.stopped(inner, err); stop != nil {
+		if err != nil && errors.Is(stop, ErrCancelled) {
+			s.leftover(inner, err)
+		}
 		return false, stop
 	}
 	if err == nil {
@@ -202,7 +206,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 
 // stopped returns why the end of an attempt is not an outcome: the run was
 // cancelled or sealed while it ran.
-func (s *step) stopped(ctx context.Context, inner *frame, err error) error {
+func (s *step) stopped(inner *frame, err error) error {
 	p := s.frame.pass
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,6 +220,19 @@ func (s *step) stopped(ctx context.Context, inner *frame, err error) error {
 		return ErrCancelled
 	}
 	return nil
+}
+
+// leftover records what a cancelled attempt leaves behind all the same: what it
+// spent, and that an at-most-once step did not happen.
+func (s *step) leftover(inner *frame, err error) {
+	kind, notDone := journal.Problem, s.once && isNotDone(err)
+	if notDone {
+		kind = journal.Attempt
+	} else if len(inner.pending.spend) == 0 {
+		return
+	}
+	b := journal.Body{Attempt: inner.attempt, NotDone: notDone, Fail: failure(err), Spend: inner.pending.spend}
+	_ = s.frame.pass.record(s.path, kind, &b, inner)
 }
 
 // succeed records a result, with what the leaf changed.
