@@ -169,33 +169,36 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 // create makes the cells of a thread that is new, or was left half made, and
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
-	name, err := r.find(ctx, q.Thread)
-	if err == nil {
-		if _, err = r.store.Get(ctx, journalOf(name)); err == nil {
-			return name, nil
-		}
-	} else if errors.Is(err, ErrNoThread) {
-		fresh := r.part + "." + newIncarnation(time.Now())
-		_, err = r.store.Put(ctx, r.idCell(q.Thread), []byte(fresh), "")
-		if err == nil {
-			name = fresh
-		} else if name2, found := r.find(ctx, q.Thread); found == nil {
-			name, err = name2, nil // another start was first, or the answer was lost
-		}
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", err
-	}
-	// The summary comes before the first entry, so that lists are complete.
-	s := summary{ID: q.Thread, User: q.User, Title: q.Title, Created: time.Now().UnixMicro()}
-	value, err := json.Marshal(s)
+	now := time.Now()
+	name, err := r.ensure(ctx, r.idCell(q.Thread), []byte(r.part+"."+newIncarnation(now)))
 	if err != nil {
 		return "", err
 	}
-	if _, err := r.store.Put(ctx, journalOf(name), value, ""); err != nil && !errors.Is(err, store.ErrConflict) {
-		if _, found := r.store.Get(ctx, journalOf(name)); found != nil {
-			return "", err
-		}
+	// The summary comes before the first entry, so that lists are complete.
+	value, err := json.Marshal(summary{ID: q.Thread, User: q.User, Title: q.Title, Created: now.UnixMicro()})
+	if err != nil {
+		return "", err
 	}
-	return name, nil
+	_, err = r.ensure(ctx, journalOf(string(name)), value)
+	return string(name), err
+}
+
+// ensure returns what a cell holds, which is fresh if it was not there.
+func (c *core) ensure(ctx context.Context, key string, fresh []byte) ([]byte, error) {
+	held := fresh
+	_, err := store.Update(ctx, c.store, key, func(old store.Cell) ([]byte, error) {
+		if old.Version != "" {
+			held = old.Value
+			return nil, errNothing
+		}
+		return fresh, nil
+	})
+	if err == nil || errors.Is(err, errNothing) {
+		return held, nil
+	}
+	// The answer may have been lost.
+	if cell, getErr := c.store.Get(ctx, key); getErr == nil {
+		return cell.Value, nil
+	}
+	return nil, err
 }

@@ -210,6 +210,9 @@ func (e *Entry) header(b []byte) (int, error) {
 		}
 		switch string(key) {
 		case `"v"`:
+			if at != 1 {
+				return 0, errors.New("its format does not come first")
+			}
 			if format, err = strconv.ParseInt(string(value), 10, 64); format > Format && err == nil {
 				return 0, fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, format, Format)
 			}

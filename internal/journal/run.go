@@ -70,7 +70,6 @@ type Run struct {
 	PausedAt    int64 // 0 unless it is, or is to be, paused
 	SuspendedAt int64 // 0 unless it waits
 	silent      bool  // nothing was heard since the last claim
-	claimed     int64 // when that was
 
 	Steps    int    // outcomes so far
 	Last     string // path of the newest one
@@ -119,22 +118,6 @@ func (r *Run) wait(e Entry, w Wait) {
 	}
 	w.Kind, w.Seq, w.Since = e.Kind, e.Seq, e.Time
 	r.Waits[e.Path] = &w
-	// What waits below a step is in its next attempt: that one has begun.
-	for i, c := range e.Path {
-		if c == '/' && r.Waits[e.Path[:i]] != nil && r.Waits[e.Path[:i]].Kind == Attempt {
-			delete(r.Waits, e.Path[:i])
-		}
-	}
-}
-
-// begun forgets the waits for attempts that were due when the run was claimed:
-// the worker has not waited for them.
-func (r *Run) begun() {
-	for p, w := range r.Waits {
-		if w.Kind == Attempt && w.Due <= r.claimed {
-			delete(r.Waits, p)
-		}
-	}
 }
 
 // settled ends what the node at a path, and all below it, waited for.
@@ -150,10 +133,11 @@ func (t *Thread) settled(r *Run, path string) {
 }
 
 // alive reports whether a kind says of a run that its worker got on with it, or
-// that it was given what it waited for. What people do to it says neither.
+// that it was given what it waited for. What people do to it says neither, and
+// what is over is appended beside claims.
 func alive(k Kind) bool {
 	switch k {
-	case Answered, Expired, Fired, Signal, Retried:
+	case Answered, Signal, Retried:
 		return true
 	}
 	return workers[k] && k != Claimed
@@ -178,13 +162,12 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		} else {
 			r.Deaths = 0
 		}
-		r.silent, r.claimed = true, e.Time
+		r.silent = true
 		r.Claims++
 		r.Status, r.SuspendedAt, r.Version = StatusRunning, 0, b.Version
 		t.Epoch, t.Worker = e.Epoch, b.Worker
 	case Suspended:
 		t.Worker, r.Wake, r.SuspendedAt, r.Status = "", false, e.Time, StatusSuspended
-		r.begun()
 		if r.PausedAt != 0 {
 			r.Status = StatusPaused
 		}
@@ -240,11 +223,15 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 				break
 			}
 		}
-	case Answered, Expired, Fired, Signal:
-		t.heard(b.Key)
-		if a := t.Asks[b.Of]; a != nil && a.Open() {
+	case Answered, Expired:
+		// Whatever came first, answer or expiry, is what counts.
+		if a := t.Asks[b.Of]; a != nil && a.Run == r && a.Open() {
 			a.Answer, a.AnswerAt, a.Expired = b.Answer, e.Time, e.Kind == Expired
+			delete(r.Waits, a.Path)
+			r.Wake = true
 		}
+	case Fired, Signal:
+		t.heard(b.Key)
 		delete(r.Waits, e.Path)
 		r.Wake = true
 	case Progress:

@@ -149,26 +149,24 @@ func (f *Frame) Enter(v Visit) *Frame {
 }
 
 // EnterScope is Enter for a scope. Nothing is recorded of a scope itself, so
-// whether it fits is judged when something new is reached inside it.
+// whether a new one fits is judged when something new is reached inside it.
 func (f *Frame) EnterScope(v Visit) *Frame {
 	inner := f.Enter(v)
-	inner.outer = f
+	if v.Node == nil {
+		inner.outer = f
+	}
 	return inner
 }
 
 // judge returns a diff if something new was reached while recorded children
-// of the frame were not visited, or of those around a scope in which nothing
-// is recorded yet.
+// of the frame were not visited, or of those around a scope that is new itself.
 func (f *Frame) judge(reached string) string {
-	for {
+	for ; f != nil; f = f.outer {
 		if diff := f.missed(reached); diff != "" {
 			return diff
 		}
-		if f.outer == nil || f.Node() != nil {
-			return ""
-		}
-		f = f.outer
 	}
+	return ""
 }
 
 // Group begins a group and returns its number.
@@ -216,7 +214,7 @@ func (f *Frame) Wait(branches []string) string {
 			return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), had)
 		}
 		if slices.Contains(f.fresh, name) {
-			if diff := f.missed(fmt.Sprintf("branch %q", name)); diff != "" {
+			if diff := f.judge(fmt.Sprintf("branch %q", name)); diff != "" {
 				return diff
 			}
 		}

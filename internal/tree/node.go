@@ -59,6 +59,7 @@ type Node struct {
 	children []*Node
 	index    map[string]*Node
 	changes  bool // something at or below it changed the state
+	handled  bool // another child of its frame came after it
 }
 
 // Tree is the memory of one run.
@@ -85,6 +86,12 @@ func (n *Node) Child(name string) *Node {
 
 func (n *Node) add(c *Node) {
 	c.parent = n
+	for _, before := range slices.Backward(n.children) {
+		if before.handled || c.Group > 0 && c.Group == before.Group {
+			break
+		}
+		before.handled = true
+	}
 	n.children = append(n.children, c)
 	switch {
 	case n.index != nil:
@@ -262,9 +269,7 @@ func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
 	}
 	if from := t.bySeq[n.Ref]; from != nil && from != n {
 		n.Value = from.Value
-		if from.holds() != 0 {
-			n.Ref = from.holds()
-		}
+		n.Ref = from.holds()
 	}
 }
 
@@ -305,7 +310,8 @@ func Changes(nodes ...*Node) []journal.Change {
 
 // voidTail makes the failed tail of a frame forgotten: its last child, if
 // that failed, and the tail of what stands last below it. Of a group that
-// stands last, each branch is judged on its own.
+// stands last, each branch is judged on its own. What once had another child
+// behind it was handled, also when that one is forgotten.
 func voidTail(n *Node) {
 	if len(n.children) == 0 {
 		return
@@ -328,13 +334,21 @@ func voidTail(n *Node) {
 	}
 	for _, c := range tail {
 		switch {
-		case c.Done && c.Fail == nil:
+		case c.handled, c.Done && c.Fail == nil:
 		case c.Done:
 			voidTail(c)
 			c.void()
 		case c.Verb == None || c.Verb == Step:
 			voidTail(c)
 		}
+		n.prune(c)
+	}
+}
+
+// prune removes a scope or branch of which nothing is recorded any more.
+func (n *Node) prune(c *Node) {
+	if c.Verb == None && len(c.children) == 0 {
+		n.remove(c)
 	}
 }
 
@@ -352,13 +366,14 @@ func (n *Node) void() {
 func forgetWaits(n *Node) {
 	for _, c := range slices.Clone(n.children) {
 		forgetWaits(c)
-		if c.Open == 0 || c.Done {
+		if c.Done {
 			continue
 		}
-		c.Open, c.AskID, c.Due = 0, "", 0
-		if !c.Intent && len(c.children) == 0 {
+		if c.Open != 0 && !c.Intent && len(c.children) == 0 {
 			n.remove(c)
 		}
+		c.Open, c.AskID, c.Due, c.Timer = 0, "", 0, false
+		n.prune(c)
 	}
 }
 
@@ -374,9 +389,6 @@ func (n *Node) Holder(raw []byte) uint64 {
 				return 0
 			}
 			if c.Done && c.Fail == nil && c.Answer == nil && string(c.Value.JSON) == string(raw) {
-				if c.Ref != 0 && (c.Verb == Step || c.Verb == Cleanup) {
-					return c.Ref // where the value itself stands
-				}
 				return c.holds()
 			}
 			if seq := find(c); seq != 0 {

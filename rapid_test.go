@@ -1,3 +1,0 @@
-package perdure_test
-
-import _ "pgregory.net/rapid"
