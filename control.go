@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -160,6 +161,9 @@ func (c *core) keepAnswer(ctx context.Context, name string, q *journal.Question,
 // checkAnswer returns what is kept of an answer, and its value.
 func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
+	if err := errors.Join(checkText("the message", a.Message, 16<<10), checkText("who answers", a.By, 500), checkText("the decision", a.Decision, 500)); err != nil {
+		return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
 		return kept, nil, fmt.Errorf("%w: the decision is one of %q, not %q", ErrAnswer, q.Decisions, a.Decision)
 	}
@@ -204,6 +208,9 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err := tree.CheckName(name); err != nil {
 		return fmt.Errorf("%w: signal: %w", ErrName, err)
 	}
+	if err := errors.Join(checkText("the key", o.Key, 500), checkText("who sends", o.By, 500)); err != nil {
+		return err
+	}
 	raw, err := encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
@@ -236,7 +243,7 @@ type Note struct{ By, Reason string }
 // Cancel cancels a run: no new step starts, only cleanups do. A run that has
 // not begun, or is blocked or quarantined, ends without running code.
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		if run.Cancelled {
 			return nil, nil, errNothing
 		}
@@ -259,7 +266,7 @@ func cancelLines(run *journal.Run, by, reason string) ([]line, []string) {
 
 // Pause stops a run before its next step, until Resume.
 func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		switch {
 		case run.Status.Final() || run.Cancelled:
 			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
@@ -272,7 +279,7 @@ func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
 
 // Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		if run.PausedAt == 0 || run.Status.Final() {
 			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", ErrNothingToDo, run.ID, run.Status)
 		}
@@ -284,7 +291,7 @@ func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error 
 // with the same keys. It also lifts blocked and quarantined. It is refused
 // once a cleanup has run or a later run has begun: start anew then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		switch run.Status {
 		case journal.StatusBlocked, journal.StatusQuarantined:
 		case journal.StatusFailed:
@@ -303,7 +310,10 @@ func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
 	})
 }
 
-func (r *Runtime) control(ctx context.Context, thread, run string, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
+func (r *Runtime) control(ctx context.Context, thread, run string, n Note, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
+	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
+		return err
+	}
 	o, _, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
 		found, err := pick(t, run)
 		if err != nil {
@@ -334,6 +344,14 @@ func pick(t *journal.Thread, id string) (*journal.Run, error) {
 // SetMetadata changes a thread's title, unless that is nil, and its metadata;
 // an empty value removes a key.
 func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string) error {
+	if title != nil {
+		if err := checkText("the title", *title, 1000); err != nil {
+			return err
+		}
+	}
+	if err := checkMetadata(metadata); err != nil {
+		return err
+	}
 	o, _, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
 		if title == nil && len(metadata) == 0 {
 			return nil, nil, errNothing

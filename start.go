@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
@@ -153,6 +154,10 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 			return nil, err
 		}
 	}
+	if err := errors.Join(checkText("the title", q.Title, 1000), checkText("the user", q.User, 500), checkText("the key", q.Key, 500),
+		checkText("the trace", q.Trace, 1000), checkText("who asks", q.By, 500), checkMetadata(q.Metadata)); err != nil {
+		return nil, err
+	}
 	in, err := encode(q.Input, reflect.TypeOf(q.Input))
 	if err != nil {
 		return nil, fmt.Errorf("the input of flow %s: %w", q.Flow, err)
@@ -164,6 +169,28 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 		return nil, fmt.Errorf("the input of flow %s: %w", q.Flow, err)
 	}
 	return in, nil
+}
+
+// checkText refuses text that is too long or not UTF-8, which JSON would change.
+func checkText(what, text string, limit int) error {
+	if len(text) > limit || !utf8.ValidString(text) {
+		return fmt.Errorf("%w: %s is text of at most %d bytes, not %.40q of %d", ErrInvalid, what, limit, text, len(text))
+	}
+	return nil
+}
+
+func checkMetadata(metadata map[string]string) error {
+	size := 0
+	for k, v := range metadata {
+		if err := errors.Join(checkText("a metadata key", k, 200), checkText("metadata", v, 16<<10)); err != nil {
+			return err
+		}
+		size += len(k) + len(v)
+	}
+	if size > 16<<10 {
+		return fmt.Errorf("%w: metadata of %d bytes; the limit is %d", ErrInvalid, size, 16<<10)
+	}
+	return nil
 }
 
 // create makes the cells of a thread that is new, or was left half made, and
