@@ -111,6 +111,37 @@ func (sc *scene) asking() func() (string, error) {
 	return func() (string, error) { return sc.answered(person) }
 }
 
+// parked is like asking, but the other branch takes its time: the branch that
+// asks is woken in the pass, which follows the journal meanwhile.
+func (sc *scene) parked() func() (string, error) {
+	sc.open(perdure.NewFlow("ask", func(ctx context.Context, _ string) (string, error) {
+		g := perdure.NewGroup(ctx)
+		var said string
+		g.Go("person", func(ctx context.Context) (err error) {
+			said, err = perdure.Ask[string](ctx, "q", perdure.Question{Prompt: "?"})
+			return err
+		})
+		g.Go("clerk", func(ctx context.Context) error {
+			_, err := perdure.Step(ctx, "work", func(context.Context) (int, error) {
+				time.Sleep(250 * time.Millisecond)
+				return 1, nil
+			})
+			return err
+		})
+		return said, g.Wait()
+	}))
+	sc.start()
+	person := sc.outside("person", sc.replyToNews)
+	sc.workers()
+	return func() (string, error) {
+		end, err := sc.answered(person)
+		if sc.count("suspended") == 0 {
+			end += " in one pass"
+		}
+		return end, err
+	}
+}
+
 func TestExploredAnswerIsNeverMissed(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -130,6 +161,8 @@ func TestExploredAnswerIsNeverMissed(t *testing.T) {
 		{"suspending, a crash", (*scene).suspending, explore.Config{Crashes: 1}, true, []string{"answered", "unanswered"}},
 		{"suspending, a spurious conflict", (*scene).suspending, explore.Config{Conflicts: 1}, true, []string{"answered"}},
 		{"suspending, an unknown outcome", (*scene).suspending, explore.Config{Unknowns: 1}, true, []string{"answered"}},
+		{"parked, time passes", (*scene).parked, explore.Config{Delays: 1}, false, []string{"answered in one pass"}},
+		{"parked, time passes twice", (*scene).parked, explore.Config{Delays: 2}, true, []string{"answered in one pass", "answered"}},
 		{"asking", (*scene).asking, explore.Config{}, true, []string{"answered"}},
 		{"asking, a crash", (*scene).asking, explore.Config{Crashes: 1}, true, []string{"answered", "unanswered"}},
 	} {

@@ -69,8 +69,9 @@ func exploreFlawed(t *testing.T, cfg explore.Config, p plot, f flaw, words strin
 func timed(cfg explore.Config) explore.Config {
 	cfg.MaxTime = exploredTime
 	if cfg.Crashes > 0 {
-		cfg.MaxTime = takeoverTime
+		cfg.MaxTime = time.Duration(cfg.Crashes) * takeoverTime
 	}
+	cfg.MaxTime += time.Duration(cfg.Delays) * 2 * exploredPoll
 	return cfg
 }
 
@@ -174,13 +175,14 @@ func (sc *scene) worker(name string) *explore.Actor {
 	})
 }
 
-// workers declares a worker, and another that takes over if it dies: when the
-// others are done, or at once.
+// workers declares a worker, another that takes over if it dies, and one for
+// the death of that: when the others are done, or at once.
 func (sc *scene) workers(others ...*explore.Actor) {
 	heir := sc.worker("heir").After(sc.worker("worker"))
 	if !exploreTorture {
 		heir.After(others...)
 	}
+	sc.worker("heir of the heir").After(heir)
 }
 
 // outside declares an actor that calls the runtime from outside.

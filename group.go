@@ -173,6 +173,20 @@ func (g *Group) Wait() error {
 
 // abandon ends a group whose frame returned without Wait.
 func (g *Group) abandon() {
-	g.cancel(fmt.Errorf("%w: its frame returned", context.Canceled))
+	cause := fmt.Errorf("%w: its frame returned", context.Canceled)
+	p := g.frame.pass
+	p.mu.Lock()
+	// What waits below it is active again before Wait looks whether all wait.
+	for w := range p.waiters {
+		for b := w.frame.branch; b != nil; b = b.outer {
+			if b.group == g {
+				w.err = cause
+				p.unpark(w)
+				break
+			}
+		}
+	}
+	p.mu.Unlock()
+	g.cancel(cause)
 	_ = g.Wait()
 }

@@ -13,6 +13,7 @@ type waiter struct {
 	frame *frame
 	ready func() bool // whether it may go on; called under mu
 	woken chan struct{}
+	err   error        // why it was woken, if not because it is ready
 	due   int64        // when fire is called, 0 for never
 	fire  func() error // appends that its time is over
 }
@@ -76,6 +77,8 @@ func (p *pass) woken(w *waiter) error {
 	switch {
 	case p.sealed != nil:
 		return p.sealed
+	case w.err != nil:
+		return w.err
 	case w.ready():
 		return nil
 	}

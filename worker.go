@@ -51,6 +51,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 			for range store.Watch(watching, r.store, due.Prefix(flow)) {
 				w.poke()
 			}
+			w.poke() // the store was closed: the next scan says so
 		}()
 	}
 	err = w.loop(ctx)

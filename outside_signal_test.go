@@ -1,0 +1,272 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// signalFlow is a flow that receives n signals "go", one after the other.
+func signalFlow(n int, timeout time.Duration) perdure.Flow {
+	return perdure.NewFlow("receiving", func(ctx context.Context, _ string) (string, error) {
+		all := ""
+		for i := range n {
+			v, err := perdure.Receive[string](ctx, fmt.Sprint("r", i), "go", timeout)
+			if errors.Is(err, perdure.ErrTimeout) {
+				v = "timeout"
+			} else if err != nil {
+				return "", err
+			}
+			all += v + ","
+		}
+		return all, nil
+	})
+}
+
+func (k *kit) signal(thread, name string, v any, key string) {
+	k.t.Helper()
+	if err := k.Signal(k.t.Context(), thread, name, v, perdure.SignalOptions{Key: key}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func TestSignalReachesItsReceive(t *testing.T) {
+	bubble(t, "that waits", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(2, 0))
+		k.start("t", "receiving", "")
+		run := k.wait("t", perdure.Suspended)
+		if len(run.Waits) != 1 || run.Waits[0].Kind != "signal" || run.Waits[0].Signal != "go" || run.Waits[0].Path != "/r0" {
+			t.Errorf("it waits for %+v", run.Waits)
+		}
+		k.signal("t", "go", "a", "")
+		k.waitRun("t", "", perdure.Suspended)
+		k.signal("t", "other", "x", "")
+		k.signal("t", "go", "b", "")
+		wantOutput(t, k.waitRun("t", "", perdure.Succeeded), "a,b,")
+	})
+	bubble(t, "that comes later, the oldest first", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(3, 0), echoFlow("idle"))
+		k.start("t", "idle", "")
+		k.wait("t", perdure.Succeeded)
+		for _, v := range []string{"a", "b", "c"} {
+			k.signal("t", "go", v, "")
+		}
+		k.start("t", "receiving", "")
+		wantOutput(t, k.waitRun("t", "", perdure.Succeeded), "a,b,c,")
+		if n := k.kinds("t")["suspended"]; n != 0 {
+			t.Errorf("it was suspended %d times although all was there", n)
+		}
+	})
+	bubble(t, "once for each key", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(2, 0))
+		k.start("t", "receiving", "")
+		k.wait("t", perdure.Suspended)
+		k.signal("t", "go", "a", "k1")
+		k.signal("t", "go", "again", "k1")
+		k.waitRun("t", "", perdure.Suspended)
+		k.signal("t", "go", "again", "k1")
+		k.signal("t", "go", "b", "k2")
+		wantOutput(t, k.waitRun("t", "", perdure.Succeeded), "a,b,")
+		if n := k.kinds("t")["signal"]; n != 2 {
+			t.Errorf("%d signals are recorded", n)
+		}
+	})
+	bubble(t, "of the oldest run that waits", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(1, 0))
+		first := k.start("t", "receiving", "")
+		k.waitRun("t", first.ID, perdure.Suspended)
+		second := k.begin(perdure.StartRequest{Thread: "t", Flow: "receiving", Input: "", Policy: perdure.Beside})
+		k.waitRun("t", second.ID, perdure.Suspended)
+		k.signal("t", "go", "one", "")
+		wantOutput(t, k.waitRun("t", first.ID, perdure.Succeeded), "one,")
+		k.waitRun("t", second.ID, perdure.Suspended)
+		k.signal("t", "go", "two", "")
+		wantOutput(t, k.waitRun("t", second.ID, perdure.Succeeded), "two,")
+	})
+	bubble(t, "and is refused where it makes no sense", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(1, 0))
+		k.start("t", "receiving", "")
+		k.wait("t", perdure.Suspended)
+		ctx := t.Context()
+		wantErr(t, "unknown thread", k.Signal(ctx, "u", "go", "", perdure.SignalOptions{}), perdure.ErrNoThread)
+		wantErr(t, "another tenant", k.Tenant("x").Signal(ctx, "t", "go", "", perdure.SignalOptions{}), perdure.ErrNoThread)
+		wantErr(t, "empty name", k.Signal(ctx, "t", "", "", perdure.SignalOptions{}), perdure.ErrName)
+		wantErr(t, "no JSON", k.Signal(ctx, "t", "go", make(chan int), perdure.SignalOptions{}), perdure.ErrNotJSON)
+		k.waitRun("t", "", perdure.Suspended)
+	})
+}
+
+func TestReceiveTimesOut(t *testing.T) {
+	bubble(t, "as an entry", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(2, time.Minute))
+		k.start("t", "receiving", "")
+		k.wait("t", perdure.Suspended)
+		time.Sleep(90 * time.Second)
+		k.signal("t", "go", "b", "")
+		wantOutput(t, k.waitRun("t", "", perdure.Succeeded), "timeout,b,")
+		if n := k.kinds("t")["fired"]; n != 1 {
+			t.Errorf("%d timeouts are recorded", n)
+		}
+	})
+	bubble(t, "unless the signal stands before it in the journal", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(1, time.Minute))
+		k.start("t", "receiving", "")
+		k.wait("t", perdure.Suspended)
+		k.stop()
+		time.Sleep(10 * time.Minute)
+		k.signal("t", "go", "late", "")
+		k2 := newKit(t, k.store, perdure.Options{}, signalFlow(1, time.Minute))
+		wantOutput(t, k2.waitRun("t", "", perdure.Succeeded), "late,")
+	})
+}
+
+// TestSignalToACancelledRunIsNotLost sends a signal when the run that waits for
+// it is on its way out.
+func TestSignalToACancelledRunIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, signalFlow(1, 0))
+		first := k.start("t", "receiving", "")
+		k.wait("t", perdure.Suspended)
+		k.stop()
+		wantErr(t, "cancel", k.Cancel(t.Context(), "t", first.ID, perdure.Note{}), nil)
+		k.signal("t", "go", "for the next", "")
+		k2 := newKit(t, k.store, perdure.Options{}, signalFlow(1, 0))
+		k2.waitRun("t", first.ID, perdure.Cancelled)
+		k2.start("t", "receiving", "")
+		wantOutput(t, k2.waitRun("t", "", perdure.Succeeded), "for the next,")
+	})
+}
+
+func TestSleepEndsWhenItIsDue(t *testing.T) {
+	var woke time.Time
+	flow := perdure.NewFlow("sleep", func(ctx context.Context, _ string) (time.Time, error) {
+		if err := perdure.Sleep(ctx, "nap", time.Minute); err != nil {
+			return time.Time{}, err
+		}
+		woke = time.Now()
+		return perdure.Now(ctx), perdure.Sleep(ctx, "none", 0)
+	})
+	bubble(t, "in the worker that began it", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, flow)
+		begun := time.Now()
+		k.start("t", "sleep", "")
+		synctest.Wait()
+		run, err := k.GetRun(t.Context(), "t", "")
+		if err != nil || run.Status != perdure.Suspended || len(run.Waits) != 1 || run.Waits[0].Kind != "timer" || !run.Waits[0].Due.Equal(begun.Add(time.Minute)) {
+			t.Errorf("asleep: %+v, %v", run, err)
+		}
+		run = k.wait("t", perdure.Succeeded) // a timer is waited for
+		wantOutput(t, run, begun.Add(time.Minute).UTC())
+		if !woke.Equal(begun.Add(time.Minute)) {
+			t.Errorf("it woke after %v", woke.Sub(begun))
+		}
+	})
+	bubble(t, "at once where nobody looked in time", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, flow)
+		begun := time.Now()
+		k.start("t", "sleep", "")
+		synctest.Wait()
+		k.stop()
+		time.Sleep(3 * time.Minute)
+		k2 := newKit(t, k.store, perdure.Options{}, flow)
+		k2.waitRun("t", "", perdure.Succeeded)
+		if got := woke.Sub(begun); got != 3*time.Minute {
+			t.Errorf("it woke after %v", got)
+		}
+	})
+}
+
+// steered takes what there is before and after an ask.
+var steered = perdure.NewFlow("steered", func(ctx context.Context, in string) (string, error) {
+	all := in
+	take := func(name string) error {
+		v, ok, err := perdure.Take[string](ctx, name)
+		if !ok {
+			v = "-"
+		}
+		all += "," + v
+		return err
+	}
+	if err := take("first"); err != nil {
+		return "", err
+	}
+	if _, err := perdure.Ask[bool](ctx, "ask", perdure.Question{}); err != nil {
+		return "", err
+	}
+	if err := take("second"); err != nil {
+		return "", err
+	}
+	return all, nil
+})
+
+func TestSteeringIsTakenInOrderAndTheRestIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, steered, echoFlow("idle"))
+		main := k.begin(perdure.StartRequest{Thread: "t", Flow: "steered", Input: "in", Policy: perdure.Steer})
+		if main.Steering {
+			t.Error("on an idle thread it is a run of its own")
+		}
+		run := k.waitRun("t", main.ID, perdure.Suspended)
+		steer := func(flow, in string) *perdure.Run {
+			r := k.begin(perdure.StartRequest{Thread: "t", Flow: flow, Input: in, Policy: perdure.Steer})
+			if !r.Steering || r.Status != perdure.Queued {
+				t.Errorf("steering is %+v", r)
+			}
+			return r
+		}
+		steer("steered", "left")
+		rest := steer("idle", "over")
+		wantErr(t, "cancel of what steers", k.Cancel(t.Context(), "t", rest.ID, perdure.Note{}), perdure.ErrNothingToDo)
+		synctest.Wait()
+		if got := k.kinds("t")["claimed"]; got != 1 {
+			t.Errorf("steering let the run go on: %d claims", got)
+		}
+		k.answer(run, "/ask", perdure.Answer{Value: true})
+		wantOutput(t, k.waitRun("t", main.ID, perdure.Succeeded), "in,-,left")
+		wantOutput(t, k.waitRun("t", rest.ID, perdure.Succeeded), "over")
+		thread, err := k.Get(t.Context(), "t")
+		if err != nil || len(thread.Runs) != 2 {
+			t.Errorf("the thread has %d runs, %v", len(thread.Runs), err)
+		}
+	})
+}
+
+func TestSteeringOutlivesARunThatIsCancelled(t *testing.T) {
+	for _, flow := range []string{"steered", "idle"} {
+		bubble(t, flow, func(t *testing.T) {
+			k := newKit(t, nil, perdure.Options{}, steered, echoFlow("idle"))
+			main := k.start("t", "steered", "in")
+			k.waitRun("t", main.ID, perdure.Suspended)
+			rest := k.begin(perdure.StartRequest{Thread: "t", Flow: flow, Input: "x", Policy: perdure.Steer})
+			wantErr(t, "cancel", k.Cancel(t.Context(), "t", main.ID, perdure.Note{}), nil)
+			k.waitRun("t", main.ID, perdure.Cancelled)
+			run, err := k.Wait(t.Context(), "t", rest.ID)
+			if err != nil || run.Steering || run.Started.IsZero() {
+				t.Errorf("what was left over: %+v, %v", run, err)
+			}
+		})
+	}
+}
+
+// TestWaitForSteeringThatWasTaken must come back: the input will never be a
+// run of its own.
+func TestWaitForSteeringThatWasTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, steered)
+		main := k.start("t", "steered", "in")
+		run := k.waitRun("t", main.ID, perdure.Suspended)
+		in := k.begin(perdure.StartRequest{Thread: "t", Flow: "steered", Input: "x", Policy: perdure.Steer})
+		k.answer(run, "/ask", perdure.Answer{Value: true})
+		k.waitRun("t", main.ID, perdure.Succeeded)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := k.Wait(ctx, "t", in.ID); errors.Is(err, context.DeadlineExceeded) {
+			t.Error("Wait for an input that was taken never ends")
+		}
+	})
+}

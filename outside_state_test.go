@@ -1,0 +1,489 @@
+package perdure_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+var (
+	tone  = perdure.NewState[string]("tone")
+	count = perdure.NewCounter("count")
+	notes = perdure.NewList[string]("notes")
+	liked = perdure.NewFact[string]("liked")
+)
+
+// setTone is a step that sets the tone.
+func setTone(ctx context.Context, name, v string) error {
+	_, err := perdure.Step(ctx, name, func(ctx context.Context) (bool, error) { return true, tone.Set(ctx, v) })
+	return err
+}
+
+// seen writes down what flow code reads, to compare the passes of a run.
+type seen struct {
+	mu  sync.Mutex
+	all map[string][]string
+}
+
+func (s *seen) at(ctx context.Context, where string) {
+	v, ok, err := tone.Lookup(ctx)
+	n, err2 := count.Get(ctx)
+	l, err3 := notes.Get(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string][]string{}
+	}
+	s.all[where] = append(s.all[where], fmt.Sprintf("%q %v %d %q %v", v, ok, n, strings.Join(l, "+"), errors.Join(err, err2, err3)))
+}
+
+// TestStateIsStableInReplay reads the state at every place of a flow, in every
+// pass of it.
+func TestStateIsStableInReplay(t *testing.T) {
+	for round := range 3 {
+		bubble(t, fmt.Sprint(round), func(t *testing.T) {
+			s := &seen{}
+			flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				s.at(ctx, "0 start")
+				if err := setTone(ctx, "first", "a"); err != nil {
+					return "", err
+				}
+				s.at(ctx, "1 after a step")
+				_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (bool, error) {
+					if err := setTone(ctx, "inner", "b"); err != nil {
+						return false, err
+					}
+					s.at(ctx, "2 inside a composite")
+					return false, errors.New("the outer one fails")
+				})
+				if err == nil || errors.Is(err, perdure.ErrSuspended) {
+					return "", errors.New("it did not fail")
+				}
+				s.at(ctx, "3 what the inner step changed stays")
+				g := perdure.NewGroup(ctx)
+				for i := range 3 {
+					g.Go(fmt.Sprint("b", i), func(ctx context.Context) error {
+						s.at(ctx, fmt.Sprint("4 branch ", i, " begins"))
+						if _, err := perdure.Step(ctx, "w", func(ctx context.Context) (bool, error) {
+							return true, errors.Join(tone.Set(ctx, fmt.Sprint("of ", i)), count.Add(ctx, 10), notes.Append(ctx, "x", "y"))
+						}); err != nil {
+							return err
+						}
+						s.at(ctx, fmt.Sprint("5 branch ", i, " sees its own"))
+						if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+							return err
+						}
+						s.at(ctx, fmt.Sprint("6 branch ", i, " after an answer"))
+						_, err := perdure.Step(ctx, "w2", func(ctx context.Context) (bool, error) { return true, count.Add(ctx, 1) })
+						return err
+					})
+				}
+				if err := g.Wait(); err != nil {
+					return "", err
+				}
+				s.at(ctx, "7 after Wait")
+				return tone.Get(ctx)
+			})
+			k := newKit(t, nil, perdure.Options{}, flow)
+			k.start("t", "f", "")
+			var last string // the writer that stands last in the journal
+			for i := range 3 {
+				run := k.waitRun("t", "", perdure.Suspended)
+				k.answer(run, fmt.Sprintf("/b%d/ask", (i+round)%3), perdure.Answer{Value: ""})
+				time.Sleep(time.Second)
+			}
+			run := k.waitRun("t", "", perdure.Succeeded)
+			for _, e := range k.events("t") {
+				if e.Kind == "step" && strings.HasSuffix(e.Path, "/w") {
+					last = "of " + e.Path[2:3]
+				}
+			}
+			wantOutput(t, run, last)
+			want := map[string]string{
+				"0 start": `"" false 0 "" <nil>`, "1 after a step": `"a" true 0 "" <nil>`, "2 inside a composite": `"b" true 0 "" <nil>`,
+				"3 what the inner step changed stays": `"b" true 0 "" <nil>`, "7 after Wait": fmt.Sprintf(`%q true 33 "x+y+x+y+x+y" <nil>`, last),
+			}
+			for i := range 3 {
+				want[fmt.Sprint("4 branch ", i, " begins")] = `"b" true 0 "" <nil>`
+				want[fmt.Sprint("5 branch ", i, " sees its own")] = fmt.Sprintf(`"of %d" true 10 "x+y" <nil>`, i)
+				want[fmt.Sprint("6 branch ", i, " after an answer")] = fmt.Sprintf(`"of %d" true 10 "x+y" <nil>`, i)
+			}
+			for where, got := range s.all {
+				for pass, v := range got {
+					if v != want[where] {
+						t.Errorf("%s, pass %d: %s, want %s", where, pass, v, want[where])
+					}
+				}
+			}
+			if len(s.all) != len(want) || len(s.all["0 start"]) < 2 {
+				t.Errorf("%d places were passed, the first one %d times", len(s.all), len(s.all["0 start"]))
+			}
+		})
+	}
+}
+
+func TestStateOutlivesTheRunAndItsFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flow := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
+			before, err := tone.Get(ctx)
+			if err != nil {
+				return "", err
+			}
+			if _, err := perdure.Step(ctx, "leaf", func(ctx context.Context) (bool, error) {
+				err := errors.Join(tone.Set(ctx, in), liked.Set(ctx, in+"!"), count.Add(ctx, 1))
+				if got, _ := tone.Get(ctx); got != in {
+					t.Errorf("a leaf reads %q behind its own write", got)
+				}
+				if in == "fails" {
+					return false, errors.New("no")
+				}
+				return true, err
+			}); err != nil {
+				return "", err
+			}
+			_, err = perdure.Step(ctx, "drop", func(ctx context.Context) (bool, error) {
+				if in != "deletes" {
+					return false, nil
+				}
+				return true, tone.Delete(ctx)
+			})
+			return before, err
+		})
+		k := newKit(t, nil, perdure.Options{}, flow)
+		for i, c := range []struct{ in, before, state, fact, n string }{
+			{"one", "", `"one"`, `"one!"`, "1"},
+			{"two", "one", `"two"`, `"two!"`, "2"},
+			{"fails", "", `"two"`, `"two!"`, "2"}, // a leaf that fails changes nothing
+			{"deletes", "two", "", `"deletes!"`, "3"},
+			{"five", "", `"five"`, `"five!"`, "4"},
+		} {
+			k.start("t", "f", c.in)
+			run, err := k.Wait(t.Context(), "t", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.in == "fails" {
+				if run.Status != perdure.Failed {
+					t.Errorf("run %d is %s", i, run.Status)
+				}
+			} else {
+				wantOutput(t, run, c.before)
+			}
+			at, err := k.StateAt(t.Context(), "t", 0)
+			if err != nil || string(at.State["tone"]) != c.state || string(at.Facts["liked"]) != c.fact || string(at.State["count"]) != c.n {
+				t.Errorf("after run %d: %s, %s, %v", i, at.State, at.Facts, err)
+			}
+		}
+	})
+}
+
+func TestStateIsWrittenInLeavesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (bool, error) {
+			wantErr(t, "in flow code", tone.Set(ctx, "x"), perdure.ErrNoLeaf)
+			wantErr(t, "add in flow code", count.Add(ctx, 1), perdure.ErrNoLeaf)
+			wantErr(t, "append in flow code", notes.Append(ctx, "x"), perdure.ErrNoLeaf)
+			wantErr(t, "spend in flow code", perdure.Spend(ctx, "cents", 1), perdure.ErrNoLeaf)
+			var kept context.Context
+			if _, err := perdure.Step(ctx, "leaf", func(ctx context.Context) (bool, error) {
+				kept = ctx
+				wantErr(t, "an empty key", perdure.NewState[int]("").Set(ctx, 1), perdure.ErrName)
+				wantErr(t, "no JSON", perdure.NewState[func()]("f").Set(ctx, func() {}), perdure.ErrNotJSON)
+				wantErr(t, "a write", tone.Set(ctx, "x"), nil)
+				_, err := perdure.Step(ctx, "late", func(context.Context) (bool, error) { return true, nil })
+				wantErr(t, "a verb behind a write", err, perdure.ErrComposite)
+				return true, nil
+			}); err != nil {
+				return false, err
+			}
+			wantErr(t, "when the step has returned", tone.Set(kept, "y"), perdure.ErrNoRun)
+			_, err := perdure.Step(ctx, "composite", func(ctx context.Context) (bool, error) {
+				if err := perdure.Emit(ctx, "e", 1); err != nil {
+					return false, err
+				}
+				wantErr(t, "a write behind a verb", tone.Set(ctx, "z"), perdure.ErrComposite)
+				return true, nil
+			})
+			return true, err
+		})
+		k := newKit(t, nil, perdure.Options{}, flow)
+		k.start("t", "f", "")
+		k.wait("t", perdure.Succeeded)
+		wantErr(t, "outside a run", tone.Set(t.Context(), "x"), perdure.ErrNoRun)
+		_, err := tone.Get(t.Context())
+		wantErr(t, "read outside a run", err, perdure.ErrNoRun)
+		at, err := k.StateAt(t.Context(), "t", 0)
+		if err != nil || string(at.State["tone"]) != `"x"` || len(at.State) != 1 {
+			t.Errorf("the state is %s, %v", at.State, err)
+		}
+	})
+}
+
+// TestRunsBesideDoNotSeeEachOther has two runs that are active at once.
+func TestRunsBesideDoNotSeeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flow := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
+			if _, err := perdure.Ask[string](ctx, "go", perdure.Question{}); err != nil {
+				return "", err
+			}
+			before, err := tone.Get(ctx)
+			if err != nil {
+				return "", err
+			}
+			if _, err := perdure.Step(ctx, "w", func(ctx context.Context) (bool, error) {
+				return true, errors.Join(tone.Set(ctx, in), count.Add(ctx, 1))
+			}); err != nil {
+				return "", err
+			}
+			if _, err := perdure.Ask[string](ctx, "end", perdure.Question{}); err != nil {
+				return "", err
+			}
+			after, err := tone.Get(ctx)
+			if err != nil {
+				return "", err
+			}
+			n, err := count.Get(ctx)
+			return fmt.Sprint(before, " ", after, " ", n), err
+		})
+		k := newKit(t, nil, perdure.Options{}, flow)
+		a := k.start("t", "f", "a")
+		ra := k.waitRun("t", a.ID, perdure.Suspended)
+		b := k.begin(perdure.StartRequest{Thread: "t", Flow: "f", Input: "b", Policy: perdure.Beside})
+		rb := k.waitRun("t", b.ID, perdure.Suspended)
+		k.answer(ra, "/go", perdure.Answer{Value: ""})
+		ra = k.waitRun("t", a.ID, perdure.Suspended) // a has written
+		k.answer(rb, "/go", perdure.Answer{Value: ""})
+		rb = k.waitRun("t", b.ID, perdure.Suspended) // b has written behind it
+		k.answer(ra, "/end", perdure.Answer{Value: ""})
+		wantOutput(t, k.waitRun("t", a.ID, perdure.Succeeded), " a 1")
+		k.answer(rb, "/end", perdure.Answer{Value: ""})
+		wantOutput(t, k.waitRun("t", b.ID, perdure.Succeeded), " b 1")
+		at, err := k.StateAt(t.Context(), "t", 0)
+		if err != nil || string(at.State["tone"]) != `"b"` || string(at.State["count"]) != "2" {
+			t.Errorf("in the order of the journal: %s, %v", at.State, err)
+		}
+	})
+}
+
+// TestCleanupSeesWhatAnInterruptedStepChanged cancels a run inside a composite.
+func TestCleanupSeesWhatAnInterruptedStepChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var atCleanup string
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (out string, err error) {
+			defer func() {
+				if err != nil {
+					_ = perdure.Cleanup(ctx, "undo", func(ctx context.Context) error {
+						atCleanup, err = tone.Get(ctx)
+						return err
+					})
+				}
+			}()
+			return perdure.Step(ctx, "outer", func(ctx context.Context) (string, error) {
+				if err := setTone(ctx, "inner", "booked"); err != nil {
+					return "", err
+				}
+				return perdure.Ask[string](ctx, "ask", perdure.Question{})
+			})
+		})
+		k := newKit(t, nil, perdure.Options{}, flow)
+		k.start("t", "f", "")
+		run := k.wait("t", perdure.Suspended)
+		wantErr(t, "cancel", k.control("cancel", "t", run.ID), nil)
+		k.wait("t", perdure.Cancelled)
+		if atCleanup != "booked" {
+			t.Errorf("the cleanup reads %q", atCleanup)
+		}
+	})
+}
+
+// living is a store that notes what a runtime says after each append.
+type living struct {
+	store.Store
+	mu   sync.Mutex
+	rt   *perdure.Runtime
+	seen map[uint64]string
+}
+
+func (l *living) Unwrap() store.Store { return l.Store }
+
+func (l *living) Append(ctx context.Context, name string, after uint64, entries ...[]byte) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, err := l.Store.Append(ctx, name, after, entries...)
+	if err == nil && l.rt != nil {
+		c, err := l.rt.StateAt(ctx, "t", 0)
+		thread, err2 := l.rt.Get(ctx, "t")
+		if err = errors.Join(err, err2); err != nil {
+			l.seen[last] = err.Error()
+		} else {
+			l.seen[last] = asJSON(c) + "\n" + asJSON(thread)
+		}
+	}
+	return last, err
+}
+
+func asJSON(v any) string {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// travelled is a flow with something of everything.
+func travelled() perdure.Flow {
+	tries := 0
+	return perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
+		if err := perdure.Plan(ctx, "one", "two"); err != nil {
+			return "", err
+		}
+		if err := setTone(ctx, "one", in); err != nil {
+			return "", err
+		}
+		if err := perdure.Sleep(ctx, "nap", time.Second); err != nil {
+			return "", err
+		}
+		g := perdure.NewGroup(ctx)
+		g.Go("a", func(ctx context.Context) error {
+			_, err := perdure.Ask[string](ctx, "ask", perdure.Question{Prompt: "?"})
+			return err
+		})
+		g.Go("b", func(ctx context.Context) error {
+			_, err := perdure.Step(ctx, "two", func(ctx context.Context) (int, error) {
+				if tries++; tries == 1 {
+					return 0, errors.Join(perdure.Spend(ctx, "cents", 3), errors.New("again"))
+				}
+				return 2, errors.Join(count.Add(ctx, 2), notes.Append(ctx, "n"), perdure.Spend(ctx, "cents", 4))
+			}, perdure.Retry(perdure.RetryPolicy{}))
+			return err
+		})
+		if err := g.Wait(); err != nil {
+			return "", err
+		}
+		if _, _, err := perdure.Take[string](ctx, "take"); err != nil {
+			return "", err
+		}
+		v, err := perdure.Receive[string](ctx, "r", "go", time.Hour)
+		if err != nil {
+			return "", err
+		}
+		if err := perdure.Emit(ctx, "news", v); err != nil {
+			return "", err
+		}
+		_, err = perdure.Step(ctx, "last", func(ctx context.Context) (int, error) { return 0, liked.Set(ctx, v) })
+		return v, err
+	})
+}
+
+func TestStateAtEveryPrefixIsWhatWasLiveThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &living{Store: memstore.New(), seen: map[uint64]string{}}
+		k := newKit(t, l, perdure.Options{}, travelled())
+		l.mu.Lock()
+		l.rt = k.Runtime
+		l.mu.Unlock()
+		k.begin(perdure.StartRequest{Thread: "t", Flow: "f", Input: "hi", User: "ann", Budget: map[string]int64{"cents": 100}})
+		run := k.wait("t", perdure.Suspended)
+		wantErr(t, "pause", k.control("pause", "t", run.ID), nil)
+		k.begin(perdure.StartRequest{Thread: "t", Flow: "f", Input: "steer", Policy: perdure.Steer})
+		wantErr(t, "progress", k.Progress(t.Context(), k.at(run, "/a/ask").ID, "seen"), nil)
+		k.answer(run, "/a/ask", perdure.Answer{Value: "x"})
+		wantErr(t, "resume", k.control("resume", "t", run.ID), nil)
+		k.waitRun("t", run.ID, perdure.Suspended)
+		title := "new"
+		wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", &title, map[string]string{"a": "b"}), nil)
+		k.signal("t", "go", "end", "")
+		k.waitRun("t", run.ID, perdure.Succeeded)
+
+		l.mu.Lock()
+		live := maps.Clone(l.seen)
+		l.rt = nil
+		l.mu.Unlock()
+		now, err := k.StateAt(t.Context(), "t", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Seq < 20 {
+			t.Fatalf("the thread has %d entries only", now.Seq)
+		}
+		for seq := uint64(1); seq <= now.Seq; seq++ {
+			c, err := k.StateAt(t.Context(), "t", seq)
+			if err != nil || c.Seq != seq {
+				t.Fatalf("at %d: %v", seq, err)
+			}
+			if was, ok := live[seq]; ok {
+				if d := cmp.Diff(was, asJSON(c)+"\n"+asJSON(c.Thread)); d != "" {
+					t.Errorf("at %d it differs from what was live then: %s", seq, d)
+				}
+			}
+		}
+		_, err = k.StateAt(t.Context(), "t", now.Seq+1)
+		wantErr(t, "a sequence that is not there", err, perdure.ErrInvalid)
+		_, err = k.StateAt(t.Context(), "u", 1)
+		wantErr(t, "a thread that is not there", err, perdure.ErrNoThread)
+		if len(live) < 15 {
+			t.Errorf("only %d moments were compared", len(live))
+		}
+	})
+}
+
+func TestDiffSaysWhatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, travelled())
+		k.start("t", "f", "hi")
+		run := k.wait("t", perdure.Suspended)
+		before, err := k.StateAt(t.Context(), "t", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.answer(run, "/a/ask", perdure.Answer{Value: "x"})
+		k.signal("t", "go", "end", "")
+		k.wait("t", perdure.Succeeded)
+		d, err := k.Diff(t.Context(), "t", before.Seq, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]int{}
+		for _, e := range d.Events {
+			kinds[e.Kind]++
+		}
+		if len(d.Closed) != 1 || d.Closed[0].Path != "/a/ask" || len(d.Opened) != 0 || len(d.Runs) != 1 || d.Runs[0].Before != perdure.Suspended ||
+			d.Runs[0].After != perdure.Succeeded || d.Runs[0].Steps != 1 || kinds["answered"] != 1 || kinds["ended"] != 1 {
+			t.Errorf("the difference is %+v", d)
+		}
+		if want := []perdure.KeyDiff{{Key: "liked", After: json.RawMessage(`"end"`)}}; cmp.Diff(want, d.Facts) != "" || len(d.State) != 0 {
+			t.Errorf("facts %v, state %v", d.Facts, d.State)
+		}
+		d, err = k.Diff(t.Context(), "t", 1, before.Seq)
+		if err != nil || len(d.Opened) != 1 || len(d.Closed) != 0 || len(d.Runs) != 1 || d.Runs[0].Before != "" {
+			t.Errorf("from the beginning: %+v, %v", d, err)
+		}
+		keys := []string{}
+		for _, s := range d.State {
+			keys = append(keys, s.Key)
+		}
+		if !slices.Equal(keys, []string{"count", "notes", "tone"}) {
+			t.Errorf("changed keys: %v", keys)
+		}
+		if d, err = k.Diff(t.Context(), "t", 5, 5); err != nil || len(d.Events)+len(d.State)+len(d.Runs) != 0 {
+			t.Errorf("of the same: %+v, %v", d, err)
+		}
+		for _, c := range [][2]uint64{{0, 3}, {5, 4}, {1, 1000}, {1000, 0}} {
+			_, err = k.Diff(t.Context(), "t", c[0], c[1])
+			wantErr(t, fmt.Sprint(c), err, perdure.ErrInvalid)
+		}
+	})
+}

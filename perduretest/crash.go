@@ -1,0 +1,198 @@
+package perduretest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+)
+
+// Crash is what [CrashEverywhere] cuts.
+type Crash struct {
+	Flows []perdure.Flow
+
+	// Start is what is started, in this order. Thread and Key have defaults.
+	Start []perdure.StartRequest
+
+	// Outside plays the people and systems around the flow. It is called
+	// whenever a run of a started thread cannot go on by itself: it waits for
+	// an ask or a signal, is paused, blocked or quarantined. It does what is
+	// to be done at this point, judged by the run alone. If it changes
+	// nothing, the run stays as it is, which is then its outcome. After a
+	// crash it is called again on the new runtime, so what it does must have
+	// one effect when it is repeated: answers have, signals and further
+	// starts need a Key. Nil does nothing.
+	Outside func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
+
+	// Want is the status that every run has in the end, if it is given. Without
+	// it a flow that always fails, the same way each time, passes.
+	Want perdure.Status
+
+	// Effects are what the flows' steps count, if anything.
+	Effects *Effects
+
+	// Options of the runtimes. Version, Lease and Grace have defaults for
+	// tests, and Development is always on.
+	Options perdure.Options
+
+	// Store makes the store of each run; the default is one in memory.
+	Store func() store.Store
+
+	// Same is applied to all text before it is compared, to leave out what
+	// may differ, such as a time that a step returns. Nil changes nothing.
+	Same func(text string) string
+
+	// Pairs also cuts the recovery from each crash everywhere.
+	Pairs bool
+
+	// MinCuts is how many crashes there have to be at least, so that a test
+	// cannot pass because its flow no longer does anything. Without it there
+	// must be two for each entry of the undisturbed journals.
+	MinCuts int
+
+	// MaxRuns is how often the flow may be run in all, so that pairs of cuts
+	// do not take for ever; 0 is 5000. More is an error.
+	MaxRuns int
+
+	// Limit is how much virtual time the undisturbed run may take; 0 is 31
+	// days.
+	Limit time.Duration
+}
+
+const (
+	maxTurns    = 1000 // of the outside, in one run
+	maxFailures = 3    // after which a sweep ends
+)
+
+// CrashEverywhere proves that the flows survive the death of their process at
+// every moment that matters. It runs them once undisturbed, in virtual time,
+// and then again and again, each time with a crash at another write to the
+// store: once so that the write is lost, and once so that it is done and only
+// its answer is lost. A new runtime on the same store then goes on. In the end
+// must be the same as undisturbed:
+//
+//   - the outcome of each run, and the thread's state, deps and spending;
+//   - the events, apart from claims, suspensions, times and ids, in the same
+//     order at each path;
+//   - the effects: each has happened, only the effects of steps whose outcome
+//     was not recorded at the crash have happened again, and what is counted
+//     by CountOnce has happened once at most.
+//
+// It must not be called inside a synctest bubble: it makes one for each run.
+func CrashEverywhere(t *testing.T, c Crash) {
+	t.Helper()
+	s := sweep{Crash: c, t: t}
+	s.run()
+	for _, f := range s.failures {
+		t.Error(f)
+	}
+	t.Logf("%d crashes in %d runs", s.crashes, s.runs)
+}
+
+// sweep is one use of CrashEverywhere.
+type sweep struct {
+	Crash
+	t        *testing.T
+	want     *result
+	runs     int
+	crashes  int
+	over     bool // MaxRuns is reached
+	failures []string
+}
+
+func (s *sweep) failf(format string, args ...any) {
+	s.failures = append(s.failures, fmt.Sprintf(format, args...))
+}
+
+func (s *sweep) run() {
+	if s.Effects == nil {
+		s.Effects = new(Effects)
+	}
+	if s.MaxRuns == 0 {
+		s.MaxRuns = 5000
+	}
+	if s.Limit == 0 {
+		s.Limit = 31 * 24 * time.Hour
+	}
+	if len(s.Start) == 0 {
+		s.failf("nothing is started: fill in Start")
+		return
+	}
+	s.Start = append([]perdure.StartRequest(nil), s.Start...)
+	for i := range s.Start {
+		q := &s.Start[i]
+		if q.Thread == "" {
+			q.Thread = fmt.Sprintf("thread-%d", i+1)
+		}
+		if q.Key == "" {
+			q.Key = fmt.Sprintf("start-%d", i+1)
+		}
+	}
+	s.want = s.play()
+	if faults := s.want.faults(nil); len(faults) > 0 {
+		s.failf("undisturbed: %s\n%s", strings.Join(faults, "\n"), s.want.trace)
+		return
+	}
+	if again := s.play(); !s.judge("a second undisturbed run", again) {
+		s.failf("without any crash two runs differ, so the flow itself is not the same each time")
+		return
+	}
+	// A crash costs a lease, and a step may have to run again.
+	s.Limit = 2*s.want.took + 20*defaults(s.Options).Lease + 10*time.Minute
+	s.cuts()
+	least := s.MinCuts
+	if least == 0 {
+		least = 2 * s.want.appends
+	}
+	if s.crashes < least && len(s.failures) == 0 {
+		s.failf("there were only %d crashes, want at least %d: does the flow still do anything?", s.crashes, least)
+	}
+}
+
+// cuts cuts every write of the flow, and of each recovery if there are pairs.
+func (s *sweep) cuts(before ...cut) {
+	for n := 1; ; n++ {
+		reached := false
+		for _, fault := range []faulty.Fault{faulty.CrashBefore, faulty.CrashAfter} {
+			if s.over || len(s.failures) >= maxFailures {
+				return
+			}
+			if s.runs >= s.MaxRuns {
+				s.over = true
+				s.failf("the flow was run %d times and not all cuts are done; raise MaxRuns, or cut a smaller flow", s.runs)
+				return
+			}
+			all := append(before[:len(before):len(before)], cut{n, fault})
+			got := s.play(all...)
+			if len(got.crashes) < len(all) {
+				continue
+			}
+			reached = true
+			s.crashes++
+			if !s.judge(got.where(), got) {
+				continue
+			}
+			if s.Pairs && len(before) == 0 {
+				s.cuts(all...)
+			}
+		}
+		if !reached {
+			return
+		}
+	}
+}
+
+// judge compares a run with the undisturbed one.
+func (s *sweep) judge(where string, got *result) bool {
+	faults := got.faults(s.want)
+	if len(faults) == 0 {
+		return true
+	}
+	s.failf("%s: %s\n--- undisturbed\n%s--- with %s\n%s", where, strings.Join(faults, "\n"), s.want.trace, where, got.trace)
+	return false
+}

@@ -1,0 +1,67 @@
+// Package perduretest is a kit to test flows: that they survive a crash at any
+// moment, that their deps can be resumed, and that their journals are what they
+// were. It needs nothing but package testing.
+//
+// # Time that does not pass
+//
+// A flow may sleep for a week or wait for a person. [Virtual] runs it in a
+// bubble of virtual time, on a store in memory:
+//
+//	func TestRefund(t *testing.T) {
+//		perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{refund}}, func(t *testing.T, e *perduretest.Env) {
+//			e.Start("order-7", "refund", "it came broken")
+//			e.Advance(48 * time.Hour)                                       // nobody has time for it
+//			e.Restart()                                                     // the process is killed meanwhile
+//			e.Answer("order-7", "/approve", perdure.Answer{Value: true})
+//			e.Wait("order-7", perdure.Succeeded)
+//		})
+//	}
+//
+// # A crash at every write
+//
+// [CrashEverywhere] runs a flow, and then again with a crash at each write that
+// it makes to the store, once with the write lost and once with only its answer
+// lost, and compares what came of it. The flow's steps count their effects with
+// [Effects], and a function plays the outside:
+//
+//	var fx perduretest.Effects // the flow's steps call fx.Count(ctx, "mail")
+//
+//	func TestRefundSurvives(t *testing.T) {
+//		perduretest.CrashEverywhere(t, perduretest.Crash{
+//			Flows:   []perdure.Flow{refund},
+//			Start:   []perdure.StartRequest{{Flow: "refund", Input: "it came broken"}},
+//			Effects: &fx,
+//			Outside: func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error {
+//				for _, ask := range run.Asks {
+//					answer := perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: true}}
+//					if err := rt.Answer(ctx, answer); err != nil {
+//						return err
+//					}
+//				}
+//				return nil
+//			},
+//		})
+//	}
+//
+// It finds what usually goes wrong: an effect outside a step, or in the body of
+// a step that has steps inside; an effect that must not be repeated in a step
+// that is not at-most-once; names of steps, and results, that depend on chance,
+// time or memory of the process; a dep that is changed outside a step. The
+// message says where the cut was and shows the journals with and without it.
+//
+// What it needs from a flow is that two undisturbed runs are alike. A function
+// that is to fail at first asks [Attempt], not a counter in memory. Where a
+// result holds a time or something random, Crash.Same leaves it out. A crash
+// costs a lease of virtual time, a minute unless Options says otherwise, so an ask
+// that expires sooner may do so.
+//
+// # Deps
+//
+// [CheckResumable] checks the rules that a resumable dep has to keep, and
+// explains each that is broken.
+//
+// # Journals
+//
+// [Golden] compares a thread's journal, made readable by [Trace], with a file
+// in testdata, so that a change of what a flow records does not go unnoticed.
+package perduretest

@@ -1,0 +1,100 @@
+package perduretest
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/store"
+)
+
+// A flag called update here would collide with one that a test package defines
+// for itself, so there is one of another name, and theirs counts as well.
+var update = flag.Bool("perdure.update", false, "rewrite the golden files of perduretest.Golden")
+
+func updating() bool {
+	if *update {
+		return true
+	}
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
+
+// Golden compares the [Trace] of a thread with a file, for example
+// "testdata/refund.txt". Run go test with -perdure.update to accept the trace
+// as it is; if the test package has a flag -update of its own, that does it
+// too.
+//
+// Branches of a group that are busy at the same moment commit in any order. In
+// a bubble of virtual time, let their steps take different times.
+func Golden(t testing.TB, s store.Store, thread, file string) {
+	t.Helper()
+	got, err := Trace(context.WithoutCancel(t.Context()), s, thread)
+	if err != nil {
+		t.Errorf("golden trace: %v", err)
+		return
+	}
+	if updating() {
+		err := os.MkdirAll(filepath.Dir(file), 0o777)
+		if err == nil {
+			err = os.WriteFile(file, []byte(got), 0o666)
+		}
+		if err != nil {
+			t.Errorf("golden trace: %v", err)
+		}
+		return
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Errorf("golden trace of thread %s: %v; run with -perdure.update to make it. It is now:\n%s", thread, err, got)
+		return
+	}
+	if want := strings.ReplaceAll(string(data), "\r\n", "\n"); got != want {
+		t.Errorf("the trace of thread %s differs from %s; if that is meant, run with -perdure.update\n%s", thread, file, diff(want, got))
+	}
+}
+
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// diff returns the lines of two texts; those of one only are marked with - and
+// +.
+func diff(want, got string) string {
+	a, b := lines(want), lines(got)
+	// The longest common subsequence; traces are short.
+	long := make([][]int, len(a)+1)
+	for i := range long {
+		long[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				long[i][j] = long[i+1][j+1] + 1
+			} else {
+				long[i][j] = max(long[i+1][j], long[i][j+1])
+			}
+		}
+	}
+	var out strings.Builder
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			out.WriteString("  " + a[i] + "\n")
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && long[i+1][j] >= long[i][j+1]:
+			out.WriteString("- " + a[i] + "\n")
+			i++
+		default:
+			out.WriteString("+ " + b[j] + "\n")
+			j++
+		}
+	}
+	return out.String()
+}

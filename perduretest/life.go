@@ -1,0 +1,113 @@
+package perduretest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+)
+
+// cut says at which write a life ends, and how. The zero cut is none.
+type cut struct {
+	n     int // among the writes, from 1, renewals of leases left out
+	fault faulty.Fault
+}
+
+// life is a runtime and its worker on a handle of a store, from its start to
+// its death. It stands for a process.
+type life struct {
+	rt     *perdure.Runtime
+	handle *faulty.Store
+	killed atomic.Bool // from now on every call fails
+	cancel context.CancelFunc
+	worked chan error // nil if there is no worker
+
+	cut    cut
+	writes int             // that count for the cut
+	leases map[string]bool // that were written; guarded by the handle, which asks about one call at a time
+	at     faulty.Call     // where the cut was
+}
+
+// begin starts a runtime and its worker. After an error the life is over.
+func begin(ctx context.Context, s store.Store, c cut, o perdure.Options, flows []perdure.Flow) (*life, error) {
+	l := &life{cut: c, leases: map[string]bool{}, cancel: func() {}}
+	l.handle = faulty.New(s, l.plan)
+	rt, err := perdure.New(ctx, l.handle, o, flows...)
+	if err != nil {
+		return l, err
+	}
+	l.rt = rt
+	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	l.handle.OnCrash(l.cancel)
+	l.worked = make(chan error, 1)
+	go func() { l.worked <- rt.Work(ctx) }()
+	return l, nil
+}
+
+// plan fails the call at the cut, and every call after a kill.
+func (l *life) plan(c faulty.Call) faulty.Fault {
+	if l.killed.Load() {
+		return faulty.CrashBefore
+	}
+	if c.W == 0 {
+		return faulty.None
+	}
+	if strings.HasPrefix(c.Name, lease.Prefix) && c.Op == store.OpPut {
+		// How often a lease is renewed depends on time alone.
+		renewal := l.leases[c.Name]
+		l.leases[c.Name] = true
+		if renewal {
+			return faulty.None
+		}
+	}
+	l.writes++
+	if l.writes != l.cut.n {
+		return faulty.None
+	}
+	l.at = c
+	l.at.W = l.writes
+	return l.cut.fault
+}
+
+// kill ends the life as kill -9 does: nothing is released or handed over. The
+// functions that are running see their contexts end. It returns when all of
+// them have.
+func (l *life) kill() {
+	l.killed.Store(true)
+	_ = l.stop()
+}
+
+// stop ends the life in order, as SIGTERM does.
+func (l *life) stop() error {
+	l.cancel()
+	if l.worked == nil {
+		return nil
+	}
+	err := <-l.worked
+	l.worked = nil
+	if errors.Is(err, faulty.ErrInjected) {
+		return nil // it died of the cut
+	}
+	return err
+}
+
+// defaults makes options fit for virtual time.
+func defaults(o perdure.Options) perdure.Options {
+	if o.Version == "" {
+		o.Version = "test"
+	}
+	if o.Lease == 0 {
+		o.Lease = time.Minute // renewals are rare enough for a flow that sleeps for weeks
+	}
+	if o.Grace == 0 {
+		o.Grace = time.Millisecond
+	}
+	o.Development = true
+	return o
+}

@@ -1,0 +1,281 @@
+package perduretest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// result is what came of one run of the flows.
+type result struct {
+	err     error    // why it did not come to an outcome
+	crashes []string // where they were
+	took    time.Duration
+	appends int // entries of the journals
+
+	outcome  string
+	events   map[string][]string // by thread, run and path
+	effects  map[string]*tally   // by place and name
+	problems []string            // that need no comparison to be wrong
+	trace    string
+}
+
+// tally counts one effect at one place.
+type tally struct {
+	once  bool
+	n     int
+	lost  int  // of them in attempts without an outcome
+	loose bool // outside any step
+}
+
+// where says which cuts there were.
+func (r *result) where() string { return strings.Join(r.crashes, ", then ") }
+
+// collect reads what the journals hold.
+func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
+	same := w.Same
+	if same == nil {
+		same = func(text string) string { return text }
+	}
+	all, err := recordings(ctx, s)
+	if err != nil {
+		return err
+	}
+	r.events, r.effects = map[string][]string{}, map[string]*tally{}
+	var outcome, trace strings.Builder
+	byID := map[string]*recording{}
+	for _, rec := range all {
+		byID[rec.thread.ID] = rec
+		r.appends += len(rec.entries)
+		fmt.Fprintf(&trace, "thread %s\n%s", rec.thread.ID, rec)
+		outcome.WriteString(same(rec.names.replace(rec.outcome(ctx, s))))
+		r.keep(ctx, s, rec, same)
+		for _, run := range rec.thread.Runs {
+			if w.Want != "" && run.Status != w.Want {
+				r.problems = append(r.problems, fmt.Sprintf("a run of flow %s on thread %s is %s, want %s", run.Flow, rec.thread.ID, run.Status, w.Want))
+			}
+		}
+	}
+	r.outcome, r.trace = outcome.String(), trace.String()
+
+	w.Effects.mu.Lock()
+	defer w.Effects.mu.Unlock()
+	for _, e := range w.Effects.all {
+		label := e.name + " outside any step"
+		if e.of != nil {
+			label = fmt.Sprintf("%s at %s", e.name, e.of.Path)
+			if rec := byID[e.of.Thread]; rec != nil {
+				label += " of " + rec.names.replace(e.of.Run) + " of thread " + e.of.Thread
+			}
+		}
+		t := r.effects[label]
+		if t == nil {
+			t = &tally{loose: e.of == nil}
+			r.effects[label] = t
+		}
+		t.n++
+		t.once = t.once || e.once
+		if e.of != nil && e.of.lost {
+			t.lost++
+		}
+	}
+	return nil
+}
+
+// outcome describes how the runs of a thread ended and what is left of them.
+func (rec *recording) outcome(ctx context.Context, s store.Store) string {
+	var b strings.Builder
+	t := rec.thread
+	fmt.Fprintf(&b, "thread %s%s%s\n", t.ID, list(" titled", t.Title), list(" with", t.Meta))
+	value := func(v journal.Value) string { return rec.value(ctx, s, v, 0) }
+	for _, run := range slices.Concat(t.Runs, t.Inbox) {
+		fmt.Fprintf(&b, "  %s of flow %s: %s %s", run.ID, run.Flow, run.Status, rec.value(ctx, s, run.Output, run.Ref))
+		if run.Fail != nil {
+			fmt.Fprintf(&b, " %s%s", run.Fail.Msg, list(" codes", run.Fail.Codes))
+		}
+		b.WriteString(list("", run.Diff) + list(" unknown", run.Unknown) + list(" spent", run.Spent))
+		for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
+			b.WriteString(" waits at " + tree.Names(path))
+		}
+		b.WriteByte('\n')
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.State)) {
+		fmt.Fprintf(&b, "  state %s: %s", key, value(t.State[key].Base))
+		var tail []string
+		for _, v := range t.State[key].Values() {
+			tail = append(tail, value(v))
+		}
+		// Branches append in any order.
+		fmt.Fprintf(&b, " %s\n", slices.Sorted(slices.Values(tail)))
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Deps)) {
+		fmt.Fprintf(&b, "  dep %s: %s\n", key, value(t.Deps[key]))
+	}
+	for _, p := range t.Signals {
+		fmt.Fprintf(&b, "  signal %s: %s\n", p.Name, value(p.Value))
+	}
+	return b.String()
+}
+
+// list returns a value behind what it is, nothing if it is empty.
+func list(what string, v any) string {
+	text := fmt.Sprint(v)
+	if text == "" || text == "[]" || text == "map[]" {
+		return ""
+	}
+	return what + " " + text
+}
+
+// value returns the JSON of a value, or of the entry that holds it.
+func (rec *recording) value(ctx context.Context, s store.Store, v journal.Value, ref uint64) string {
+	for range rec.entries {
+		if ref == 0 || ref > uint64(len(rec.bodies)) {
+			break
+		}
+		v, ref = rec.bodies[ref-1].Value, rec.bodies[ref-1].Ref
+	}
+	if v.Blob == nil {
+		return string(v.JSON)
+	}
+	raw, err := blob.Bytes(ctx, s, "blob/"+rec.name+"/", *v.Blob)
+	if err != nil {
+		return "unreadable blob: " + err.Error()
+	}
+	return string(raw)
+}
+
+// keep keeps the events that are the same however often the run was
+// interrupted: what happened, not who held it when.
+func (r *result) keep(ctx context.Context, s store.Store, rec *recording, same func(string) string) {
+	once := map[string]bool{}  // places of at-most-once steps, whose unknown outcomes are decided on the way
+	again := map[string]bool{} // places of steps that were tried again; how the wait between went does not matter
+	for _, e := range rec.entries {
+		switch e.Kind {
+		case journal.Intent:
+			once[fmt.Sprint(e.Run, e.Path)] = true
+		case journal.Attempt:
+			again[fmt.Sprint(e.Run, e.Path)] = true
+		}
+	}
+	for i, e := range rec.entries {
+		b := rec.bodies[i]
+		kind := string(e.Kind)
+		switch e.Kind {
+		case journal.Claimed, journal.Suspended, journal.Released, journal.Dumped, journal.Nudge, journal.Intent, journal.Waiting:
+			continue
+		case journal.Signal:
+			if e.Path == "" {
+				continue // it arrived before its receiver: its receipt is an entry too
+			}
+			kind = string(journal.Received)
+		case journal.Problem:
+			if b.Fail != nil && strings.Contains(b.Fail.Msg, "changed outside a leaf step") {
+				r.problems = append(r.problems, b.Fail.Msg)
+			}
+			continue
+		}
+		at := fmt.Sprint(e.Run, e.Path)
+		if once[at] && e.Kind != journal.Step || again[at] && e.Kind == journal.Fired {
+			continue
+		}
+		ref := b.Ref
+		if e.Kind == journal.Received || e.Kind == journal.Took {
+			ref = 0 // what was taken, not whose value it is
+		}
+		text := rec.value(ctx, s, b.Value, ref)
+		// What is left has one form, wherever its value stands.
+		b.Ref, b.Due, b.Deps, b.Value, b.Name, b.Of = 0, 0, nil, journal.Value{}, "", ""
+		if e.Kind == journal.Signal || e.Kind == journal.Received {
+			b.By = "" // who sent it stands in the entry of the signal, whichever that is
+		}
+		rest := rec.body(e, b)
+		where := fmt.Sprintf("%s %s %s", rec.thread.ID, rec.names.small("run", fmt.Sprint(e.Run)), tree.Names(e.Path))
+		line := same(rec.names.replace(fmt.Sprintf("%s %s %s", kind, text, rest)))
+		lines := r.events[where]
+		if e.Kind == journal.Progress && slices.Contains(lines, line) {
+			continue // news that the outside repeats after a crash
+		}
+		r.events[where] = append(lines, line)
+	}
+}
+
+// faults says what is wrong with a run, by itself and beside the undisturbed
+// one.
+func (r *result) faults(want *result) []string {
+	var faults []string
+	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if r.err != nil {
+		add("%v", r.err)
+	}
+	for _, p := range r.problems {
+		add("%s", p)
+	}
+	for _, label := range slices.Sorted(maps.Keys(r.effects)) {
+		if t := r.effects[label]; t.once && t.n > 1 {
+			add("the effect %s may happen once at most and happened %d times", label, t.n)
+		}
+	}
+	if want == nil || r.err != nil {
+		return faults
+	}
+	if r.outcome != want.outcome {
+		add("the outcome differs:\n%s", diff(want.outcome, r.outcome))
+	}
+	if d := diffEvents(want.events, r.events); d != "" {
+		add("the events differ:\n%s", d)
+	}
+	labels := map[string]bool{}
+	for label := range r.effects {
+		labels[label] = true
+	}
+	for label := range want.effects {
+		labels[label] = true
+	}
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		got, undisturbed := tallyOf(r.effects, label), tallyOf(want.effects, label)
+		switch {
+		case got.once || undisturbed.once:
+		case got.n < undisturbed.n:
+			add("the effect %s happened %d times, undisturbed %d times: it was lost", label, got.n, undisturbed.n)
+		case got.n > undisturbed.n+got.lost:
+			why := "although the outcome of its step was recorded, or its step is a composite"
+			if got.loose {
+				why = "since flow code runs again when a run is resumed: put it into a step"
+			}
+			add("the effect %s happened %d times, undisturbed %d times, %s", label, got.n, undisturbed.n, why)
+		}
+	}
+	return faults
+}
+
+func tallyOf(all map[string]*tally, label string) tally {
+	if t := all[label]; t != nil {
+		return *t
+	}
+	return tally{}
+}
+
+func diffEvents(want, got map[string][]string) string {
+	var b strings.Builder
+	places := map[string]bool{}
+	for p := range want {
+		places[p] = true
+	}
+	for p := range got {
+		places[p] = true
+	}
+	for _, p := range slices.Sorted(maps.Keys(places)) {
+		if !slices.Equal(want[p], got[p]) {
+			fmt.Fprintf(&b, "at %s\n%s", p, diff(strings.Join(want[p], "\n"), strings.Join(got[p], "\n")))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,292 @@
+package perduretest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure"
+)
+
+// CheckResumable checks that a dep keeps the rules of [perdure.Resumable].
+// Populated returns a new one that its own methods have filled with state,
+// empty returns a new one as its factory makes it. Each failure says which
+// rule is broken and why there is such a rule.
+//
+//  1. JSON: what Dump returns is one JSON object, of at most
+//     [perdure.MaxDump] bytes, that says the same after it was decoded and
+//     encoded again, and the dep that loads it dumps the same.
+//  2. Cold start: a dep that was never loaded works, and Load accepts {} and
+//     keys that it does not know.
+//  3. Pure dump: Dump changes nothing, returns the same bytes again, and can be
+//     called while another Dump is under way; run the test with -race. If the
+//     dep is [perdure.Versioned], its number moves with its state and stays
+//     otherwise.
+func CheckResumable(t testing.TB, populated, empty func() perdure.Resumable) {
+	t.Helper()
+	c := resumableCheck{t: t, ctx: t.Context()}
+	full := populated()
+	first, ok := c.dump("a populated dep", full)
+	if !ok {
+		return
+	}
+	if !c.json(first) {
+		return
+	}
+	c.coldStart(empty, first)
+	c.restore(empty, first)
+	c.pure(full, first)
+	c.version(full, empty())
+}
+
+type resumableCheck struct {
+	t   testing.TB
+	ctx context.Context
+}
+
+const (
+	ruleJSON = "rule 1, JSON: the dump is kept as JSON and read by another process"
+	ruleCold = "rule 2, cold start: the first run has no saved state, and older and newer code leave keys out or bring others"
+	rulePure = "rule 3, pure dump: Dump is called often and at any time, so it only reads"
+)
+
+func (c *resumableCheck) fail(rule, format string, args ...any) {
+	c.t.Helper()
+	c.t.Errorf("%s.\n\t%s", rule, fmt.Sprintf(format, args...))
+}
+
+// call makes a panic of a dep an error.
+func call(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return f()
+}
+
+func dumpOf(ctx context.Context, r perdure.Resumable) (raw json.RawMessage, err error) {
+	err = call(func() error {
+		raw, err = r.Dump(ctx)
+		return err
+	})
+	return raw, err
+}
+
+func (c *resumableCheck) dump(what string, r perdure.Resumable) (json.RawMessage, bool) {
+	c.t.Helper()
+	raw, err := dumpOf(c.ctx, r)
+	if err != nil {
+		c.fail(ruleJSON, "Dump of %s fails: %v", what, err)
+		return nil, false
+	}
+	return raw, true
+}
+
+// load loads a copy that is overwritten afterwards, as the runtime may use the
+// bytes again.
+func (c *resumableCheck) load(r perdure.Resumable, state json.RawMessage) error {
+	own := bytes.Clone(state)
+	err := call(func() error { return r.Load(c.ctx, own) })
+	for i := range own {
+		own[i] = 'x'
+	}
+	return err
+}
+
+// json reports whether the dump can be used to check the rest.
+func (c *resumableCheck) json(raw json.RawMessage) bool {
+	c.t.Helper()
+	switch {
+	case len(raw) > perdure.MaxDump:
+		c.fail(ruleJSON, "The dump has %d bytes, the limit is %d; beyond it the last good one stays. Keep what is large elsewhere, and its name in the dump.", len(raw), perdure.MaxDump)
+		return false
+	case !json.Valid(raw):
+		c.fail(ruleJSON, "The dump is no JSON: %.200q", raw)
+		return false
+	case !utf8.Valid(raw):
+		c.fail(ruleJSON, "The dump is no valid UTF-8, so its texts change when they are read: %.200q", raw)
+		return false
+	case bytes.TrimSpace(raw)[0] != '{':
+		c.fail(ruleJSON, "The dump is no JSON object, but Load has to accept {} as well: %.200s", raw)
+		return false
+	}
+	if key := duplicate(raw); key != "" {
+		c.fail(ruleJSON, "The dump has the key %q twice in one object, and only one of them is read: %.200s", key, raw)
+		return false
+	}
+	return true
+}
+
+// duplicate returns a key that stands twice in one object, "" if none does.
+func duplicate(raw json.RawMessage) string {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	type level struct {
+		keys  map[string]bool // nil in a list
+		value bool            // the next token is a value
+	}
+	var stack []*level
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return "" // io.EOF: it is valid
+		}
+		var top *level
+		if len(stack) > 0 {
+			top = stack[len(stack)-1]
+		}
+		if key, ok := token.(string); ok && top != nil && top.keys != nil && !top.value {
+			if top.keys[key] {
+				return key
+			}
+			top.keys[key], top.value = true, true
+			continue
+		}
+		if top != nil {
+			top.value = false
+		}
+		switch token {
+		case json.Delim('{'):
+			stack = append(stack, &level{keys: map[string]bool{}})
+		case json.Delim('['):
+			stack = append(stack, &level{})
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:len(stack)-1]
+		}
+	}
+}
+
+// decoded returns a JSON value with its numbers as they are written.
+func decoded(raw json.RawMessage) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err = dec.Decode(&v); err == nil {
+		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the value")
+		}
+	}
+	return v, err
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	x, errX := decoded(a)
+	y, errY := decoded(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func (c *resumableCheck) coldStart(empty func() perdure.Resumable, first json.RawMessage) {
+	c.t.Helper()
+	if blank, err := dumpOf(c.ctx, empty()); err != nil {
+		c.fail(ruleCold, "A dep that was never loaded cannot be dumped: %v", err)
+	} else if sameJSON(blank, first) {
+		c.fail(ruleCold, "The populated dep dumps the same as an empty one, so nothing is checked, or its state is not in its dump: %.200s", first)
+	}
+	for _, state := range []string{`{}`, `{"unknown_key":"ignored","another":[1,{"deep":null}]}`} {
+		r := empty()
+		if err := c.load(r, json.RawMessage(state)); err != nil {
+			c.fail(ruleCold, "Load(%s) fails: %v", state, err)
+		} else if _, err := dumpOf(c.ctx, r); err != nil {
+			c.fail(ruleCold, "After Load(%s) Dump fails: %v", state, err)
+		}
+	}
+	// A newer version added a key to a real dump.
+	if trimmed := bytes.TrimSpace(first); len(trimmed) > 2 && trimmed[0] == '{' {
+		newer := append([]byte(`{"unknown_key":"ignored",`), trimmed[1:]...)
+		r := empty()
+		if err := c.load(r, newer); err != nil {
+			c.fail(ruleCold, "Load of a real dump with one more key fails: %v", err)
+		}
+	}
+}
+
+func (c *resumableCheck) restore(empty func() perdure.Resumable, first json.RawMessage) {
+	c.t.Helper()
+	r := empty()
+	if err := c.load(r, first); err != nil {
+		c.fail(ruleJSON, "Load does not accept what Dump returned: %v\n\t%.200s", err, first)
+		return
+	}
+	if raw, ok := c.dump("a restored dep", r); ok && !sameJSON(raw, first) {
+		c.fail(ruleJSON, "A dep that has loaded a dump dumps something else:\n\tit loaded %.500s\n\tit dumps  %.500s", first, raw)
+	}
+	// Other stores and tools may write the same JSON in another form.
+	v, err := decoded(first)
+	if err != nil {
+		return
+	}
+	form, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return
+	}
+	r = empty()
+	if err := c.load(r, form); err != nil {
+		c.fail(ruleJSON, "Load does not accept its dump when that was decoded and encoded again: %v", err)
+	} else if raw, ok := c.dump("a restored dep", r); ok && !sameJSON(raw, first) {
+		c.fail(ruleJSON, "A dump that was decoded and encoded again restores to something else:\n\t%.500s\n\t%.500s", first, raw)
+	}
+}
+
+func (c *resumableCheck) pure(full perdure.Resumable, first json.RawMessage) {
+	c.t.Helper()
+	kept := bytes.Clone(first)
+	var before uint64
+	versioned, isVersioned := full.(perdure.Versioned)
+	if isVersioned {
+		before = versioned.StateVersion()
+	}
+	again, ok := c.dump("a dep that was dumped before", full)
+	if !ok {
+		return
+	}
+	switch {
+	case !sameJSON(again, kept):
+		c.fail(rulePure, "The second Dump differs from the first:\n\t%.500s\n\t%.500s", kept, again)
+		return
+	case !bytes.Equal(again, kept):
+		c.fail(rulePure, "The second Dump says the same in other bytes, so an unchanged state is written again each time; order its keys:\n\t%.500s\n\t%.500s", kept, again)
+		return
+	case !bytes.Equal(first, kept):
+		c.fail(rulePure, "The bytes of the first dump changed by the second: Dump returns a buffer that it uses again, so a change cannot be seen.")
+		return
+	}
+	const at = 8
+	dumps := make([]json.RawMessage, at)
+	errs := make([]error, at)
+	var all sync.WaitGroup
+	for i := range at {
+		all.Go(func() {
+			for range 4 {
+				if isVersioned {
+					_ = versioned.StateVersion()
+				}
+				dumps[i], errs[i] = dumpOf(c.ctx, full)
+			}
+		})
+	}
+	all.Wait()
+	for i := range at {
+		if errs[i] != nil || !bytes.Equal(dumps[i], kept) {
+			c.fail(rulePure, "A Dump while others are under way differs: %v\n\t%.500s\n\t%.500s", errs[i], kept, dumps[i])
+			return
+		}
+	}
+	if isVersioned && versioned.StateVersion() != before {
+		c.fail(rulePure, "StateVersion moved from %d to %d although only Dump was called; it tells that the state has changed.", before, versioned.StateVersion())
+	}
+}
+
+func (c *resumableCheck) version(full, blank perdure.Resumable) {
+	c.t.Helper()
+	a, okA := full.(perdure.Versioned)
+	b, okB := blank.(perdure.Versioned)
+	if okA && okB && a.StateVersion() == b.StateVersion() {
+		c.fail(rulePure, "StateVersion is %d for an empty dep and for a populated one: while it stays the same Dump is not called, so the changes are never saved. Populate the dep by its own methods.", a.StateVersion())
+	}
+}

@@ -1,0 +1,178 @@
+package perduretest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// Setup is what [Virtual] starts.
+type Setup struct {
+	Flows   []perdure.Flow
+	Options perdure.Options // Version, Lease and Grace have defaults for tests, and Development is always on
+	Store   store.Store     // a new one in memory if it is nil
+}
+
+// Env is a runtime with a worker in virtual time. Its methods end the test
+// where something is not as expected. They are for the test's own goroutine.
+type Env struct {
+	Store   store.Store
+	Effects *Effects
+
+	t     *testing.T
+	setup Setup
+	life  *life
+}
+
+// Virtual calls f in a bubble of [testing/synctest], with a runtime and a
+// worker on a store in memory. Time is virtual: it stands while anything is
+// busy, and jumps to the next timer when all wait, so a flow that sleeps for a
+// week takes no time. Everything is stopped when f returns.
+//
+// In a bubble t.Run is not allowed; call Virtual inside the subtest instead.
+func Virtual(t *testing.T, s Setup, f func(t *testing.T, e *Env)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := &Env{Store: s.Store, Effects: new(Effects), t: t, setup: s}
+		if e.Store == nil {
+			e.Store = memstore.New()
+		}
+		e.setup.Options = defaults(s.Options)
+		e.setup.Options.Observer = watcher{e.Effects, s.Options.Observer}
+		e.open()
+		t.Cleanup(e.Stop)
+		f(t, e)
+	})
+}
+
+func (e *Env) open() {
+	e.t.Helper()
+	// The context of the test ends before its cleanups, in which the runtime
+	// is still needed.
+	l, err := begin(context.WithoutCancel(e.t.Context()), e.Store, cut{}, e.setup.Options, e.setup.Flows)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.life = l
+}
+
+// Runtime returns the runtime that lives now.
+func (e *Env) Runtime() *perdure.Runtime { return e.life.rt }
+
+// Start starts a run of a flow on a thread.
+func (e *Env) Start(thread, flow string, input any) *perdure.Run {
+	e.t.Helper()
+	run, err := e.Runtime().Start(e.t.Context(), perdure.StartRequest{Thread: thread, Flow: flow, Input: input})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return run
+}
+
+// Wait waits until the newest run of a thread has a status, and returns it. An
+// ask or signal that the run waits for is waited for too if it expires and
+// another status is wanted.
+func (e *Env) Wait(thread string, want perdure.Status) *perdure.Run {
+	e.t.Helper()
+	for range maxTurns {
+		run, err := e.Runtime().Wait(e.t.Context(), thread, "")
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if run.Status == want {
+			return run
+		}
+		due := nextDue(run)
+		if due.IsZero() {
+			e.t.Fatalf("run %s of thread %s is %s, want %s (%s%s)\n%s", run.ID, thread, run.Status, want, run.Error, run.Diff, e.Trace(thread))
+		}
+		time.Sleep(max(time.Millisecond, time.Until(due)))
+		synctest.Wait()
+	}
+	e.t.Fatalf("the newest run of thread %s does not come to be %s\n%s", thread, want, e.Trace(thread))
+	return nil
+}
+
+// nextDue returns when a run that stands goes on by itself, the zero time if
+// it does not.
+func nextDue(run *perdure.Run) time.Time {
+	var due time.Time
+	if run.Status != perdure.Suspended {
+		return due
+	}
+	for _, w := range run.Waits {
+		if !w.Due.IsZero() && (due.IsZero() || w.Due.Before(due)) {
+			due = w.Due
+		}
+	}
+	return due
+}
+
+// Answer waits until a thread has an open ask at a path, and answers it.
+func (e *Env) Answer(thread, path string, a perdure.Answer) {
+	e.t.Helper()
+	run, err := e.Runtime().Wait(e.t.Context(), thread, "")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, ask := range run.Asks {
+		if ask.Path == path {
+			if err := e.Runtime().Answer(e.t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: a}); err != nil {
+				e.t.Fatal(err)
+			}
+			return
+		}
+	}
+	e.t.Fatalf("thread %s has no open ask at %s\n%s", thread, path, e.Trace(thread))
+}
+
+// Signal sends a signal to a thread.
+func (e *Env) Signal(thread, name string, v any) {
+	e.t.Helper()
+	if err := e.Runtime().Signal(e.t.Context(), thread, name, v, perdure.SignalOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// Advance lets time pass, and then waits until nothing is busy.
+func (e *Env) Advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Restart kills the worker as kill -9 does, and starts another on the same
+// store. What the old one held is taken over when its lease has run out.
+func (e *Env) Restart() {
+	e.t.Helper()
+	e.life.kill()
+	e.open()
+}
+
+// Stop stops the worker in order. The runtime can still be used.
+func (e *Env) Stop() {
+	e.t.Helper()
+	if err := e.life.stop(); err != nil {
+		e.t.Errorf("the worker: %v", err)
+	}
+}
+
+// Trace returns the journal of a thread for people, see [Trace].
+func (e *Env) Trace(thread string) string {
+	text, err := Trace(context.WithoutCancel(e.t.Context()), e.Store, thread)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// Golden compares the journal of a thread with a file, see [Golden].
+func (e *Env) Golden(thread, file string) {
+	e.t.Helper()
+	synctest.Wait()
+	Golden(e.t, e.Store, thread, file)
+}
