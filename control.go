@@ -51,6 +51,9 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		if err != nil {
 			return err
 		}
+		if !ask.Open() && (ask.Answer == nil || ask.Expired) {
+			return fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
+		}
 		if who := ask.Question.Who; len(who) > 0 && !slices.Contains(who, a.By) {
 			return fmt.Errorf("%w: ask %s: %q is not among those who may", ErrForbidden, a.Ask, a.By)
 		}

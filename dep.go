@@ -35,8 +35,9 @@ type Versioned interface {
 // new pass, and a new run of the thread, load the newest state before the
 // flow sees the value.
 //
-// Change a dep in leaf steps only: flow code runs again on resume, and would
-// change it twice.
+// Change a dep in leaf steps only, and get it there, with the step's own
+// context: flow code runs again on resume and would change it twice, and a
+// step that got it is known to save it.
 type Dep[T any] struct {
 	depSpec
 	make func(context.Context) (T, error)
@@ -105,6 +106,7 @@ type depValue struct {
 	id    string
 	spec  *depSpec
 	users []*branchRef
+	held  map[*frame]bool // steps under way that got it
 	ready chan struct{}
 	value any
 	err   error
@@ -173,7 +175,7 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 	case over:
 		return nil, fmt.Errorf("%w: its frame has returned", ErrNoRun)
 	}
-	v, first, err := p.deps.join(id, spec, f.branch)
+	v, first, err := p.deps.join(id, spec, f)
 	if err != nil {
 		return nil, err
 	}
@@ -190,9 +192,10 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 }
 
 // join returns the value under an id, and whether the caller has to make it.
-func (s *depSet) join(id string, spec *depSpec, user *branchRef) (*depValue, bool, error) {
+func (s *depSet) join(id string, spec *depSpec, f *frame) (*depValue, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	user := f.branch
 	v := s.byID[id]
 	if v == nil {
 		if s.byID == nil {
@@ -200,6 +203,7 @@ func (s *depSet) join(id string, spec *depSpec, user *branchRef) (*depValue, boo
 		}
 		v = &depValue{id: id, spec: spec, users: []*branchRef{user}, ready: make(chan struct{})}
 		s.byID[id] = v
+		v.hold(f)
 		return v, true, nil
 	}
 	if v.spec != spec {
@@ -215,7 +219,27 @@ func (s *depSet) join(id string, spec *depSpec, user *branchRef) (*depValue, boo
 	if !known {
 		v.users = append(v.users, user)
 	}
+	v.hold(f)
 	return v, false, nil
+}
+
+// hold remembers that a step uses the dep.
+func (v *depValue) hold(f *frame) {
+	if f.step {
+		if v.held == nil {
+			v.held = map[*frame]bool{}
+		}
+		v.held[f] = true
+	}
+}
+
+// letGo forgets a step that is over.
+func (s *depSet) letGo(f *frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.byID {
+		delete(v.held, f)
+	}
 }
 
 // makeDep calls the factory, and loads the newest state if there is any.
@@ -246,6 +270,7 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 	dumps := p.run.DumpsAt()
 	p.mu.Unlock()
 	blob, ok := dumps[v.id]
+	own := ok
 	if !ok && v.spec.was != "" {
 		blob, ok = dumps[strings.Replace(v.id, v.spec.key, v.spec.was, 1)]
 	}
@@ -253,12 +278,16 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 		p.rt.log.Debug("a resumable dep starts cold", "thread", p.name, "dep", v.id)
 		return nil
 	}
+	adopted := !own
 	raw, err := p.load(blob)
 	if err != nil {
 		return err
 	}
 	if _, err := invoke(ctx, func(ctx context.Context) (bool, error) { return true, r.Load(ctx, raw) }); err != nil {
 		return fmt.Errorf("load: %w", err)
+	}
+	if adopted {
+		return nil // the next commit writes it under its new key
 	}
 	v.last = raw
 	if ver, ok := r.(Versioned); ok {

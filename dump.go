@@ -87,12 +87,23 @@ func (s *depSet) saved(dumps map[string]journal.Value) {
 	}
 }
 
-// concerns reports whether a leaf in a branch can have changed the dep.
-func (s *depSet) concerns(v *depValue, leaf *branchRef) bool {
+// concerns reports whether a dep is saved with a leaf: the leaf got it, or
+// nobody else can be in the middle of changing it.
+func (p *pass) concerns(v *depValue, leaf *frame) bool {
+	p.mu.Lock()
+	alone := true
+	for f := range p.leaves {
+		alone = alone && (f == leaf || f.verbs)
+	}
+	p.mu.Unlock()
+	s := &p.deps
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if v.held[leaf] || !alone {
+		return v.held[leaf]
+	}
 	for _, u := range v.users {
-		for b := leaf; ; b = b.outer {
+		for b := leaf.branch; ; b = b.outer {
 			if u == b {
 				return true
 			}
@@ -222,7 +233,7 @@ func (p *pass) saveInside(f *frame) {
 		return
 	}
 	if leaf {
-		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps && p.deps.concerns(v, f.branch) })
+		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps && p.concerns(v, f) })
 		if len(dumps) > 0 {
 			_ = p.commitLocked(func() batch {
 				return batch{drafts: []draft{{kind: journal.Dumped, body: journal.Body{Deps: dumps}}}}

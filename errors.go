@@ -170,6 +170,10 @@ func failure(err error) *journal.Failure {
 			if f.Stack == "" {
 				f.Stack = e.fail.Stack
 			}
+		case *marked:
+			if e.permanent {
+				addCodes(f, codePermanent)
+			}
 		case *panicked:
 			addCodes(f, "panic")
 			f.Stack = clip(e.stack, maxStack)
@@ -221,6 +225,10 @@ func (p *panicked) Unwrap() error {
 	return ErrPanic
 }
 
+// codePermanent keeps the mark of Permanent in the journal, so that a composite
+// step does not try again what its inner step called permanent.
+const codePermanent = "permanent"
+
 // Permanent marks an error after which a step is not tried again.
 func Permanent(err error) error { return &marked{err: err, permanent: true} }
 
@@ -241,6 +249,10 @@ func isPermanent(err error) bool {
 		if errors.Is(err, own) {
 			return true
 		}
+	}
+	var r *recorded
+	if errors.As(err, &r) && slices.Contains(r.fail.Codes, codePermanent) {
+		return true
 	}
 	return hasMark(err, func(m *marked) bool { return m.permanent })
 }

@@ -105,7 +105,7 @@ func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (
 	if err := f.begin(verb, name); err != nil {
 		return nil, tree.Visit{}, err
 	}
-	v, err := f.visit(verb, name, opt)
+	v, err := f.visit(ctx, verb, name, opt)
 	if err != nil {
 		f.finish()
 		return nil, tree.Visit{}, err
@@ -113,17 +113,34 @@ func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (
 	return f, v, nil
 }
 
-func (f *frame) visit(verb tree.Verb, name string, opt tree.Options) (tree.Visit, error) {
+func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (tree.Visit, error) {
 	p := f.pass
 	p.mu.Lock()
 	v, err := f.memo.Visit(name, verb, opt)
-	// Under a cancel the code takes its way out, past what is recorded.
-	diverged := err == nil && v.Diff != "" && !p.run.Cancelled
 	p.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		return v, fmt.Errorf("%w: %s: %w", ErrName, f.path(), err)
-	case diverged:
+	}
+	// A new verb in a new branch may stand before what is recorded behind the
+	// group, or beside branches that are still to be started: Wait tells.
+	for b := f.branch; v.Held && b != nil; b = b.outer {
+		select {
+		case <-b.group.judged:
+		case <-ctx.Done():
+			return v, p.cutCause(ctx, f)
+		}
+		p.mu.Lock()
+		v.Diff, v.Held = f.memo.Judge(verb, name)
+		p.mu.Unlock()
+	}
+	if v.Node == nil && ctx.Err() != nil {
+		return v, p.cutCause(ctx, f)
+	}
+	p.mu.Lock()
+	// Under a cancel the code takes its way out, past what is recorded.
+	diverged := v.Diff != "" && !p.run.Cancelled
+	p.mu.Unlock()
+	if diverged {
 		return v, p.block(v.Diff)
 	}
 	return v, nil

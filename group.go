@@ -31,6 +31,7 @@ type Group struct {
 	left     int
 	waiting  bool
 	woken    chan struct{}
+	judged   chan struct{} // closed when all branches are known
 	wg       sync.WaitGroup
 }
 
@@ -41,7 +42,7 @@ type branch struct {
 
 // NewGroup returns a group in the frame of ctx.
 func NewGroup(ctx context.Context) *Group {
-	g := &Group{woken: make(chan struct{})}
+	g := &Group{woken: make(chan struct{}), judged: make(chan struct{})}
 	g.frame, g.err = inside(ctx)
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	return g
@@ -133,6 +134,7 @@ func (g *Group) Wait() error {
 		return fmt.Errorf("%w: Wait was called before", ErrConcurrent)
 	}
 	g.over = true
+	close(g.judged)
 	wait := g.left > 0
 	if wait {
 		g.waiting = true

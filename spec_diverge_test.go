@@ -407,7 +407,7 @@ func TestANewBranchBeforeRecordedStepsBlocksBeforeItRuns(t *testing.T) {
 		}))
 		specYes(k, run, "/ok")
 		run = specWait(k, perdure.Blocked)
-		if !strings.Contains(run.Diff, `- ask "ok"`) || !strings.Contains(run.Diff, `"new"`) {
+		if !strings.Contains(run.Diff, `- ask "ok"`) || !strings.Contains(run.Diff, `+ step "new/`) {
 			t.Errorf("the diff is\n%s", run.Diff)
 		}
 		if len(c.all()) != 1 {

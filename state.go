@@ -53,7 +53,8 @@ func (v *view) apply(changes []journal.Change) {
 // State is one key of the thread's state, which lives on from run to run. It
 // can be read anywhere in a run and is written in leaf steps, with whose
 // outcome the change commits. What a flow reads is stable in replay: the state
-// at the run's start and the changes of the steps passed so far.
+// at the run's start, as all runs had committed it by then, and the changes of
+// the steps passed so far.
 //
 //	var tone = perdure.NewState[string]("tone")
 type State[T any] struct{ key string }

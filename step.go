@@ -182,6 +182,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	over := p.watchLeaf(inner)
 	raw, err := invoke(inner.with(ctx), s.fn)
 	over()
+	defer p.deps.letGo(inner)
 	if stop := inner.left(err); stop != nil {
 		observed(stop)
 		return false, stop
@@ -285,7 +286,7 @@ func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame
 		p.settledInside()
 	}
 	if of != nil && !of.verbs && b.Fail == nil {
-		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.deps.concerns(v, of.branch) })
+		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.concerns(v, of) })
 	}
 	if err := p.fit(b); err != nil {
 		return err

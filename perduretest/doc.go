@@ -52,8 +52,8 @@
 // What it needs from a flow is that two undisturbed runs are alike. A function
 // that is to fail at first asks [Attempt], not a counter in memory. Where a
 // result holds a time or something random, Crash.Same leaves it out. A crash
-// costs a lease of virtual time, a minute unless Options says otherwise, so an ask
-// that expires sooner may do so.
+// costs a lease of virtual time, a minute unless Options says otherwise, so an
+// ask that expires sooner may do so.
 //
 // # Deps
 //

@@ -3,7 +3,6 @@ package tree
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -47,10 +46,10 @@ type Frame struct {
 	tree   *Tree
 	path   string // of the node as entries have it
 	seen   map[string]bool
-	fresh  []string // names that were reached and not recorded
 	groups int
 	upto   int    // children before it are known to be visited
-	outer  *Frame // of a scope, which is judged with what is new inside it
+	outer  *Frame // of a new scope or branch, which is judged with what is new inside it
+	branch bool
 }
 
 // Frame returns a frame at the root.
@@ -95,6 +94,7 @@ type Visit struct {
 	Path string
 	Node *Node
 	Diff string // why the code does not fit what is recorded, "" if it does
+	Held bool   // the diff is one only if it is still there at the group's Wait
 }
 
 // Visit follows the execution to a child.
@@ -116,9 +116,8 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	}
 	if v.Node == nil {
 		if !opt.Added && verb != Scope {
-			v.Diff = f.judge(fmt.Sprintf("%s %q", verb, name))
+			v.Diff, v.Held = f.Judge(verb, name)
 		}
-		f.fresh = append(f.fresh, name)
 		return v, nil
 	}
 	v.Diff = fits(v.Node, verb, opt.Input)
@@ -158,15 +157,20 @@ func (f *Frame) EnterScope(v Visit) *Frame {
 	return inner
 }
 
-// judge returns a diff if something new was reached while recorded children
-// of the frame were not visited, or of those around a scope that is new itself.
-func (f *Frame) judge(reached string) string {
+// Judge returns a diff if something new was reached while recorded children of
+// the frame were not visited, or of those around a scope or branch that is new
+// itself. Held means that they belong to a frame around a branch: its group
+// decides at Wait, when all its branches are known.
+func (f *Frame) Judge(verb Verb, name string) (diff string, held bool) {
+	at := Names(Join(f.path, name, 0))
 	for ; f != nil; f = f.outer {
-		if diff := f.missed(reached); diff != "" {
-			return diff
+		reached := strings.TrimPrefix(at, Names(f.path)+"/")
+		if diff := f.missed(fmt.Sprintf("%s %q", verb, reached)); diff != "" {
+			return diff, held
 		}
+		held = held || f.branch
 	}
-	return ""
+	return "", false
 }
 
 // Group begins a group and returns its number.
@@ -181,22 +185,21 @@ func (f *Frame) Branch(name string, group int) (*Frame, error) {
 		return nil, fmt.Errorf("%w: %q", ErrDuplicate, name)
 	}
 	f.seen[name] = true
-	path := Join(f.path, name, group)
+	inner := &Frame{tree: f.tree, path: Join(f.path, name, group), seen: map[string]bool{}, branch: true}
+	var recorded *Node
 	if node := f.Node(); node != nil {
-		if c := node.Child(name); c != nil {
-			path = Join(f.path, name, c.Group)
-		} else {
-			f.fresh = append(f.fresh, name)
-		}
-	} else {
-		f.fresh = append(f.fresh, name)
+		recorded = node.Child(name)
 	}
-	return &Frame{tree: f.tree, path: path, seen: map[string]bool{}}, nil
+	if recorded != nil {
+		inner.path = Join(f.path, name, recorded.Group)
+	} else {
+		inner.outer = f
+	}
+	return inner, nil
 }
 
-// Wait judges the branches of a group that ran: a new one that recorded
-// something stands before recorded children that were not visited. A recorded
-// node of another kind in a branch's place is a difference too.
+// Wait judges the branches of a group: a recorded node of another kind in a
+// branch's place is a difference.
 func (f *Frame) Wait(branches []string) string {
 	node := f.Node()
 	if node == nil {
@@ -212,11 +215,6 @@ func (f *Frame) Wait(branches []string) string {
 				had = "step or scope"
 			}
 			return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), had)
-		}
-		if slices.Contains(f.fresh, name) {
-			if diff := f.judge(fmt.Sprintf("branch %q", name)); diff != "" {
-				return diff
-			}
 		}
 	}
 	return ""
