@@ -190,7 +190,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	}
 	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
 		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{},
-		spending: map[*frame]bool{}, leaves: map[*frame]*time.Timer{}}
+		spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
 	w.observe(p, entries)
@@ -226,6 +226,8 @@ func (w *worker) execute(p *pass) {
 		defer close(watching)
 		p.watch()
 	}()
+	over := w.executing(p.name)
+	defer over()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

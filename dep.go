@@ -263,6 +263,9 @@ func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Conte
 	v.value = value
 	p.deps.list = append(p.deps.list, v)
 	p.deps.mu.Unlock()
+	if resumable {
+		p.hasResumable()
+	}
 }
 
 func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {

@@ -211,12 +211,42 @@ func (p *pass) watchLeaf(f *frame) (over func()) {
 	p.checkOutside(f.path())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.leaves[f] = time.AfterFunc(p.rt.opts.DumpInterval, func() { p.saveInside(f) })
+	w := &leafWatch{since: time.Now()}
+	p.leaves[f] = w
+	if p.resumable {
+		p.saveLater(f, w)
+	}
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.leaves[f].Stop()
+		if w.timer != nil {
+			w.timer.Stop()
+		}
 		delete(p.leaves, f)
+	}
+}
+
+// leafWatch is a step that runs, and what saves deps inside it once there is
+// something to save.
+type leafWatch struct {
+	since time.Time
+	timer *time.Timer
+}
+
+// saveLater saves deps when a leaf has run for the interval. mu is held.
+func (p *pass) saveLater(f *frame, w *leafWatch) {
+	if w.timer == nil {
+		w.timer = time.AfterFunc(p.rt.opts.DumpInterval-time.Since(w.since), func() { p.saveInside(f) })
+	}
+}
+
+// hasResumable makes steps save deps from now on, those that run too.
+func (p *pass) hasResumable() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resumable = true
+	for f, w := range p.leaves {
+		p.saveLater(f, w)
 	}
 }
 
@@ -226,10 +256,10 @@ func (p *pass) saveInside(f *frame) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
-	timer := p.leaves[f]
-	leaf := timer != nil && !f.verbs && p.sealed == nil
+	w := p.leaves[f]
+	leaf := w != nil && !f.verbs && p.sealed == nil
 	p.mu.Unlock()
-	if timer == nil {
+	if w == nil {
 		return
 	}
 	if leaf {
@@ -242,8 +272,8 @@ func (p *pass) saveInside(f *frame) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leaves[f] == timer && p.sealed == nil {
-		timer.Reset(p.rt.opts.DumpInterval)
+	if p.leaves[f] == w && p.sealed == nil {
+		w.timer.Reset(p.rt.opts.DumpInterval)
 	}
 }
 

@@ -223,31 +223,38 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		return nil, err
 	}
 	o := emptyThread(name)
-	pause := time.Millisecond
 	for range store.Watch(ctx, r.store, journalOf(name)) {
-		if err := r.readMore(ctx, o, 0); err != nil {
-			return nil, err
-		}
-		found, err := pick(o.thread, run)
-		if err != nil {
-			return nil, err
-		}
-		if taker := o.thread.Run(found.Taken); taker != nil {
-			found = taker // the input became part of that run
-		}
-		run = found.ID
-		if enough(found) {
-			return r.runInfo(ctx, o, found)
-		}
-		if o.thread.Foreign != "" {
-			return nil, fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, o.thread.Foreign)
-		}
-		// A busy run appends all the time: reading each entry as it comes
-		// would take from what it gets done.
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, 25*time.Millisecond)
+		for {
+			if err := r.readMore(ctx, o, 0); err != nil {
+				return nil, err
+			}
+			found, err := pick(o.thread, run)
+			if err != nil {
+				return nil, err
+			}
+			if taker := o.thread.Run(found.Taken); taker != nil {
+				found = taker // the input became part of that run
+			}
+			run = found.ID
+			if enough(found) {
+				return r.runInfo(ctx, o, found)
+			}
+			if o.thread.Foreign != "" {
+				return nil, fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, o.thread.Foreign)
+			}
+			// A busy run appends all the time. Reading each entry as it comes
+			// would take from what it gets done, and its pass tells its end.
+			pass, pause := r.pass(name), 10*time.Millisecond
+			if pass != nil {
+				pause = 250 * time.Millisecond
+			}
+			select {
+			case <-pass:
+				continue
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			break
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -23,7 +23,7 @@ type frame struct {
 	leaf     bool // it changed something
 	verbs    bool // it called a verb
 	pending  leaf // what the leaf changed
-	busy     string
+	busy     inProgress
 	done     bool
 	cut      bool // a verb below it was refused because of a cancel
 	cleaning bool // it is a cleanup, or below one
@@ -67,26 +67,32 @@ func (f *frame) cutOff() {
 func (f *frame) begin(verb tree.Verb, name string) error {
 	f.pass.mu.Lock()
 	defer f.pass.mu.Unlock()
-	at := f.path() + "/" + name
+	at := func(name string) string { return f.path() + "/" + name }
 	switch {
 	case f.done:
-		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", ErrNoRun, verb, at)
-	case f.busy != "":
-		return fmt.Errorf("%w: %s while %s is not done; inside a step or scope use the context that its function was given", ErrConcurrent, at, f.busy)
+		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", ErrNoRun, verb, at(name))
+	case f.busy.verb != "":
+		return fmt.Errorf("%w: %s while %s %s is not done; inside a step or scope use the context that its function was given", ErrConcurrent, at(name), f.busy.verb, at(f.busy.name))
 	case f.pass.sealed != nil:
 		return f.pass.sealed
 	case f.once:
-		return fmt.Errorf("%w: %s is inside an at-most-once step", ErrComposite, at)
+		return fmt.Errorf("%w: %s is inside an at-most-once step", ErrComposite, at(name))
 	case f.leaf:
-		return fmt.Errorf("%w: %s comes after a change in the same step", ErrComposite, at)
+		return fmt.Errorf("%w: %s comes after a change in the same step", ErrComposite, at(name))
 	}
-	f.busy, f.verbs = fmt.Sprintf("%s %s", verb, at), true
+	f.busy, f.verbs = inProgress{verb, name}, true
 	return nil
+}
+
+// inProgress is the verb of a frame that has not returned yet.
+type inProgress struct {
+	verb tree.Verb
+	name string
 }
 
 func (f *frame) finish() {
 	f.pass.mu.Lock()
-	f.busy = ""
+	f.busy = inProgress{}
 	f.pass.mu.Unlock()
 }
 

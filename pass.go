@@ -40,9 +40,10 @@ type pass struct {
 	draining bool  // the worker is to hand over
 	sealed   error // why nothing is written or started any more
 
-	spending map[*frame]bool        // leaves that spent and have no outcome yet
-	leaves   map[*frame]*time.Timer // steps that run, and what saves deps inside them
-	problems []draft                // to be recorded with the next commit
+	spending  map[*frame]bool       // leaves that spent and have no outcome yet
+	leaves    map[*frame]*leafWatch // steps that run
+	resumable bool                  // there are deps to be saved inside them
+	problems  []draft               // to be recorded with the next commit
 
 	deps depSet
 }

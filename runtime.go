@@ -69,6 +69,34 @@ type core struct {
 	version string
 	salt    []byte
 	own     bool // the store was opened here
+
+	mu     sync.Mutex
+	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
+}
+
+// executing notes that a pass of a thread runs in this process, until over is
+// called.
+func (c *core) executing(name string) (over func()) {
+	done := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passes[name] = done
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.passes[name] == done {
+			delete(c.passes, name)
+		}
+		close(done)
+	}
+}
+
+// pass returns what is closed when the pass of a thread in this process is
+// over, nil if there is none.
+func (c *core) pass(name string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.passes[name]
 }
 
 // Open opens the store of a URL and returns a runtime with the flows. The
@@ -89,7 +117,7 @@ func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 // New returns a runtime on a store. Its error names everything that is wrong
 // with the flows and options.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
-	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version}
+	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, passes: map[string]chan struct{}{}}
 	var errs []error
 	for _, f := range flows {
 		if err := f.check(); err != nil {

@@ -162,9 +162,10 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	inner.cleaning = inner.cleaning || s.verb == tree.Cleanup
 	inner.view = newView(s.frame.view)
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	if s.timeout > 0 {
+		limited, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		ctx = limited
 		w := &stopwatch{left: s.timeout, over: func() { cancel(ErrTimeout) }}
 		p.mu.Lock()
 		inner.limit = w

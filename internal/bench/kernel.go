@@ -14,8 +14,23 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
+// span is the time from the first to the last step of the runs measured.
+var span struct {
+	sync.Mutex
+	first, last time.Time
+}
+
 // steps is a flow of n steps with results of 1 KiB.
 var steps = perdure.NewFlow("steps", func(ctx context.Context, n int) (int, error) {
+	began := time.Now()
+	defer func() {
+		span.Lock()
+		defer span.Unlock()
+		if span.first.IsZero() || began.Before(span.first) {
+			span.first = began
+		}
+		span.last = time.Now()
+	}()
 	result := strings.Repeat("x", entrySize-2)
 	for i := range n {
 		if _, err := perdure.Step(ctx, fmt.Sprintf("step-%05d", i), func(context.Context) (string, error) {
@@ -59,10 +74,10 @@ func kernel(ctx context.Context, dir string, rounds int) error {
 				allocs = append(allocs, float64(after.Mallocs-before.Mallocs)/200)
 				ofOne.rates = append(ofOne.rates, rate)
 			}
-			if err := many.writers(ctx, t, 64, 64*100, 0, data); err != nil {
+			if err := many.writers(ctx, t, 64, 64*200, 0, data); err != nil {
 				return err
 			}
-			rate, err := flows(ctx, rt, 64, 100, "many")
+			rate, err := flows(ctx, rt, 64, 200, "many")
 			ofMany.rates = append(ofMany.rates, rate)
 			return err
 		}); err != nil {
@@ -109,10 +124,11 @@ func working(ctx context.Context, s store.Store, more ...perdure.Flow) (*perdure
 	return rt, func() { cancel(); wg.Wait() }, nil
 }
 
-// flows executes n runs of each steps, and returns steps a second.
+// flows executes n runs of each steps, and returns steps a second, from the
+// beginning of the first run to the end of the last.
 func flows(ctx context.Context, rt *perdure.Runtime, n, each int, name string) (float64, error) {
 	runtime.GC()
-	start := time.Now()
+	span.first = time.Time{}
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -128,7 +144,7 @@ func flows(ctx context.Context, rt *perdure.Runtime, n, each int, name string) (
 		})
 	}
 	wg.Wait()
-	return float64(n*each) / time.Since(start).Seconds(), errors.Join(errs...)
+	return float64(n*each) / span.last.Sub(span.first).Seconds(), errors.Join(errs...)
 }
 
 // growth shows that a step costs the same early and late in a run.
@@ -169,7 +185,7 @@ func growth(ctx context.Context, dir string) error {
 // resume measures how long a run with many finished steps takes to go on.
 func resume(ctx context.Context, dir string) error {
 	const n = 10_000
-	var reached time.Time
+	reached := make(chan time.Time, 100)
 	waits := perdure.NewFlow("waits", func(ctx context.Context, n int) (int, error) {
 		result := strings.Repeat("x", entrySize-2)
 		for i := range n {
@@ -179,7 +195,7 @@ func resume(ctx context.Context, dir string) error {
 				return 0, err
 			}
 		}
-		reached = time.Now()
+		reached <- time.Now()
 		_, err := perdure.Receive[bool](ctx, "go", "go", 0)
 		return n, err
 	})
@@ -196,6 +212,7 @@ func resume(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
+		<-reached
 		var reads, resumes []float64
 		for range 5 {
 			start := time.Now()
@@ -224,18 +241,16 @@ func resume(ctx context.Context, dir string) error {
 			if err != nil {
 				return err
 			}
-			for deadline := time.Now().Add(time.Minute); ; {
-				info, err := rt.GetRun(ctx, "resume", "")
-				if err == nil && info.Status == perdure.Suspended && reached.After(start) {
-					break
-				}
-				if time.Now().After(deadline) {
-					return errors.New("the run does not go on")
-				}
-				time.Sleep(10 * time.Millisecond)
+			select {
+			case at := <-reached:
+				resumes = append(resumes, float64(at.Sub(start))/n)
+			case <-time.After(time.Minute):
+				err = errors.New("the run does not go on")
 			}
-			resumes = append(resumes, float64(reached.Sub(start))/n)
 			stop()
+			if err != nil {
+				return err
+			}
 		}
 		fmt.Printf("resume of a run with %d finished steps: %.1f µs a step, of which reading the entries is %.1f µs\n", n, median(resumes)/1e3, median(reads)/1e3)
 		atMost("time to resume ÷ time to read the entries", median(resumes)/median(reads), 2)

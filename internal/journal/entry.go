@@ -70,6 +70,17 @@ var open = map[Kind]bool{
 	Signal: true, Cancel: true, Paused: true, Resumed: true, Retried: true, Metadata: true, Nudge: true,
 }
 
+// kinds are the kinds that are known, by their JSON.
+var kinds = func() map[string]Kind {
+	byJSON := map[string]Kind{}
+	for _, set := range []map[Kind]bool{workers, open} {
+		for k := range set {
+			byJSON[`"`+string(k)+`"`] = k
+		}
+	}
+	return byJSON
+}()
+
 // Known reports whether this binary knows the kind.
 func (k Kind) Known() bool { return workers[k] || open[k] }
 
@@ -217,9 +228,12 @@ func (e *Entry) header(b []byte) (int, error) {
 				return 0, fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, format, Format)
 			}
 		case `"k"`:
-			var kind string
-			kind, err = text(value)
-			e.Kind = Kind(kind)
+			var known bool
+			if e.Kind, known = kinds[string(value)]; !known {
+				var kind string
+				kind, err = text(value)
+				e.Kind = Kind(kind)
+			}
 		case `"id"`:
 			e.ID, err = text(value)
 		case `"t"`:

@@ -53,7 +53,7 @@ type Frame struct {
 }
 
 // Frame returns a frame at the root.
-func (t *Tree) Frame() *Frame { return &Frame{tree: t, seen: map[string]bool{}} }
+func (t *Tree) Frame() *Frame { return &Frame{tree: t} }
 
 // Path returns the path of the frame as entries have it.
 func (f *Frame) Path() string { return f.path }
@@ -102,14 +102,14 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	if f.seen[name] {
 		return Visit{}, fmt.Errorf("%w: %q", ErrDuplicate, name)
 	}
-	f.seen[name] = true
+	f.see(name)
 	node := f.Node()
 	v := Visit{Path: Join(f.path, name, 0)}
 	if node != nil {
 		v.Node = node.Child(name)
 		if v.Node == nil && opt.Renamed != "" {
 			if old := node.Child(opt.Renamed); old != nil && !f.seen[opt.Renamed] {
-				f.seen[opt.Renamed] = true
+				f.see(opt.Renamed)
 				v.Node, v.Path = old, Join(f.path, old.Name, old.Group)
 			}
 		}
@@ -144,7 +144,7 @@ func fits(n *Node, verb Verb, input string) string {
 
 // Enter returns a frame for the body of a child that was visited.
 func (f *Frame) Enter(v Visit) *Frame {
-	return &Frame{tree: f.tree, path: v.Path, seen: map[string]bool{}}
+	return &Frame{tree: f.tree, path: v.Path}
 }
 
 // EnterScope is Enter for a scope. Nothing is recorded of a scope itself, so
@@ -184,8 +184,8 @@ func (f *Frame) Branch(name string, group int) (*Frame, error) {
 	if f.seen[name] {
 		return nil, fmt.Errorf("%w: %q", ErrDuplicate, name)
 	}
-	f.seen[name] = true
-	inner := &Frame{tree: f.tree, path: Join(f.path, name, group), seen: map[string]bool{}, branch: true}
+	f.see(name)
+	inner := &Frame{tree: f.tree, path: Join(f.path, name, group), branch: true}
 	var recorded *Node
 	if node := f.Node(); node != nil {
 		recorded = node.Child(name)
@@ -221,7 +221,14 @@ func (f *Frame) Wait(branches []string) string {
 }
 
 // Drop marks a child as visited that the code no longer has.
-func (f *Frame) Drop(name string) { f.seen[name] = true }
+func (f *Frame) Drop(name string) { f.see(name) }
+
+func (f *Frame) see(name string) {
+	if f.seen == nil {
+		f.seen = map[string]bool{}
+	}
+	f.seen[name] = true
+}
 
 // Leave judges the return of the frame.
 func (f *Frame) Leave() string { return f.missed("return") }

@@ -64,12 +64,28 @@ type Node struct {
 
 // Tree is the memory of one run.
 type Tree struct {
-	Root  *Node
-	bySeq map[uint64]*Node // outcomes, for those that refer to them
+	Root     *Node
+	outcomes []outcome // in the order of the journal, for those that refer to them
+}
+
+type outcome struct {
+	seq  uint64
+	node *Node
+}
+
+// outcomeAt returns the node whose outcome an entry is, nil if there is none.
+func (t *Tree) outcomeAt(seq uint64) *Node {
+	i, ok := slices.BinarySearchFunc(t.outcomes, seq, func(o outcome, seq uint64) int {
+		return cmp.Compare(o.seq, seq)
+	})
+	if !ok {
+		return nil
+	}
+	return t.outcomes[i].node
 }
 
 // New returns the tree of a run that has recorded nothing.
-func New() *Tree { return &Tree{Root: &Node{}, bySeq: map[uint64]*Node{}} }
+func New() *Tree { return &Tree{Root: &Node{}} }
 
 // Child returns the child with a name, if anything is recorded at or below it.
 func (n *Node) Child(name string) *Node {
@@ -263,11 +279,14 @@ func (t *Tree) Apply(e journal.Entry) error {
 
 func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
 	n.Done, n.Seq, n.Time, n.Value, n.Ref = true, e.Seq, e.Time, b.Value, b.Ref
-	t.bySeq[e.Seq] = n
+	t.outcomes = append(t.outcomes, outcome{e.Seq, n})
 	if n.Verb == Receive || n.Verb == Take {
 		return // their Ref is what they took
 	}
-	if from := t.bySeq[n.Ref]; from != nil && from != n {
+	if n.Ref == 0 {
+		return
+	}
+	if from := t.outcomeAt(n.Ref); from != nil && from != n {
 		n.Value = from.Value
 		n.Ref = from.holds()
 	}
