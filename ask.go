@@ -86,8 +86,8 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := p.open(f, func() draft {
-			return draft{kind: journal.Asked, path: v.Path, body: b}
+		if err := p.open(f, func() line {
+			return line{kind: journal.Asked, path: v.Path, body: b}
 		}); err != nil {
 			return nil, nil, err
 		}
@@ -120,8 +120,7 @@ func (p *pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 			if n.Done || w == nil {
 				return batch{}
 			}
-			l := over(p.thread, p.run, path, w)
-			return batch{drafts: []draft{{kind: l.kind, path: l.path, body: l.body}}}
+			return batch{lines: []line{over(p.thread, p.run, path, w)}}
 		})
 	}
 	if n.Due != 0 && time.Now().UnixMicro() >= n.Due {

@@ -285,8 +285,8 @@ func (p *pass) finish(out json.RawMessage, err error) {
 			end.Status, end.Unknown = string(Cancelled), unknown(p.run)
 		}
 		return batch{
-			drafts: []draft{{kind: journal.Ended, body: end}},
-			then:   func([]journal.Entry) { p.seal(errEnded) },
+			lines: []line{{kind: journal.Ended, body: end}},
+			then:  func() { p.seal(errEnded) },
 		}
 	})
 	if err != nil && p.sealedErr() == nil {
@@ -307,8 +307,8 @@ func (p *pass) drain() {
 func (p *pass) release() {
 	_ = p.commit(func() batch {
 		return batch{
-			drafts: []draft{{kind: journal.Released}},
-			then:   func([]journal.Entry) { p.seal(fmt.Errorf("%w: the worker stopped", ErrFenced)) },
+			lines: []line{{kind: journal.Released}},
+			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", ErrFenced)) },
 		}
 	})
 }

@@ -140,7 +140,7 @@ func (p *pass) problem(name string, err error) {
 	if len(p.problems) >= 4 {
 		return
 	}
-	p.problems = append(p.problems, draft{kind: journal.Problem, body: journal.Body{Name: name, Fail: failure(err)}})
+	p.problems = append(p.problems, line{kind: journal.Problem, body: journal.Body{Name: name, Fail: failure(err)}})
 }
 
 // dump returns the state of a dep if it is another than the last one.
@@ -266,7 +266,7 @@ func (p *pass) saveInside(f *frame) {
 		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps && p.concerns(v, f) })
 		if len(dumps) > 0 {
 			_ = p.commitLocked(func() batch {
-				return batch{drafts: []draft{{kind: journal.Dumped, body: journal.Body{Deps: dumps}}}}
+				return batch{lines: []line{{kind: journal.Dumped, body: journal.Body{Deps: dumps}}}}
 			})
 		}
 	}

@@ -90,8 +90,8 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Guards:    p.key(s.path),
 		Want:      s.want,
 	}
-	if err := p.open(s.frame, func() draft {
-		return draft{kind: journal.Asked, path: s.path, body: journal.Body{Ask: &q}}
+	if err := p.open(s.frame, func() line {
+		return line{kind: journal.Asked, path: s.path, body: journal.Body{Ask: &q}}
 	}); err != nil {
 		return false, err
 	}

@@ -146,16 +146,16 @@ func (p *pass) settle() {
 // suspension adds the entry that suspends the run to a batch, or the one that
 // hands it over if the worker is about to stop.
 func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
-	d := draft{kind: journal.Suspended, body: journal.Body{Deps: dumps}}
+	d := line{kind: journal.Suspended, body: journal.Body{Deps: dumps}}
 	if p.draining {
 		d.kind = journal.Released
 	}
 	first := b.then
 	return batch{
-		drafts: append(b.drafts, d),
-		then: func(entries []journal.Entry) {
+		lines: append(b.lines, d),
+		then: func() {
 			if first != nil {
-				first(entries)
+				first()
 			}
 			p.seal(ErrSuspended)
 		},
@@ -164,7 +164,7 @@ func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
 
 // open appends the entry with which a verb begins to wait. If nothing else is
 // active, the same append suspends the run.
-func (p *pass) open(f *frame, build func() draft) error {
+func (p *pass) open(f *frame, build func() line) error {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
@@ -175,7 +175,7 @@ func (p *pass) open(f *frame, build func() draft) error {
 		dumps = p.dumps()
 	}
 	return p.commitLocked(func() batch {
-		b := batch{drafts: []draft{build()}}
+		b := batch{lines: []line{build()}}
 		// What was absorbed between may have woken another.
 		if alone && p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)

@@ -43,7 +43,7 @@ type pass struct {
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
 	leaves    map[*frame]*leafWatch // steps that run
 	resumable bool                  // there are deps to be saved inside them
-	problems  []draft               // to be recorded with the next commit
+	problems  []line                // to be recorded with the next commit
 
 	deps depSet
 }
@@ -55,18 +55,11 @@ type turn chan struct{}
 func (t turn) Lock()   { t <- struct{}{} }
 func (t turn) Unlock() { <-t }
 
-// draft is an entry to be.
-type draft struct {
-	kind journal.Kind
-	path string
-	body journal.Body
-}
-
 // batch is what one commit appends. It is built under mu, again for each try,
 // and then is called under mu when the entries are in the journal.
 type batch struct {
-	drafts []draft
-	then   func([]journal.Entry)
+	lines []line
+	then  func()
 }
 
 // commit appends what build returns behind the entries seen so far. Entries
@@ -86,15 +79,15 @@ func (p *pass) commitLocked(build func() batch) error {
 			return p.sealed
 		}
 		b := build()
-		if len(b.drafts) == 0 {
+		if len(b.lines) == 0 {
 			p.mu.Unlock()
 			return nil
 		}
 		faults := len(p.problems)
-		b.drafts = append(p.problems[:faults:faults], b.drafts...)
-		entries, lines, err := p.write(b.drafts)
+		b.lines = append(p.problems[:faults:faults], b.lines...)
+		entries, data, err := p.write(b.lines)
 		head := p.thread.Seq
-		flows := p.letsGo(b.drafts)
+		flows := p.letsGo(b.lines)
 		p.mu.Unlock()
 		if err != nil {
 			return err
@@ -104,17 +97,17 @@ func (p *pass) commitLocked(build func() batch) error {
 				return p.lose(err)
 			}
 		}
-		_, err = store.AppendOnce(p.io, p.rt.store, journalOf(p.name), head, lines...)
+		_, err = store.AppendOnce(p.io, p.rt.store, journalOf(p.name), head, data...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
 			p.problems = p.problems[faults:]
 			p.apply(entries)
-			for _, d := range b.drafts {
+			for _, d := range b.lines {
 				p.deps.saved(d.body.Deps)
 			}
 			if b.then != nil {
-				b.then(entries)
+				b.then()
 			}
 			p.mu.Unlock()
 			p.rt.observe(p, entries)
@@ -131,25 +124,16 @@ func (p *pass) commitLocked(build func() batch) error {
 	}
 }
 
-// write encodes drafts behind the head.
-func (p *pass) write(drafts []draft) ([]journal.Entry, [][]byte, error) {
-	entries := make([]journal.Entry, len(drafts))
-	lines := make([][]byte, len(drafts))
-	prev, now := p.thread.Head, time.Now().UnixMicro()
-	for i, d := range drafts {
-		body, err := d.body.Encode()
-		if err != nil {
-			return nil, nil, fmt.Errorf("perdure: %s at %s: %w", d.kind, d.path, err)
+// write encodes lines of the run behind the head. What any node may write
+// carries no epoch.
+func (p *pass) write(lines []line) ([]journal.Entry, [][]byte, error) {
+	for i := range lines {
+		lines[i].run = p.run.N
+		if !lines[i].kind.Open() {
+			lines[i].epoch = p.epoch
 		}
-		entries[i] = journal.Entry{Seq: p.thread.Seq + uint64(i) + 1, Kind: d.kind, ID: journal.NewID(), Time: now,
-			Run: p.run.N, Epoch: p.epoch, Path: d.path, Body: body}
-		if d.kind.Open() {
-			entries[i].Epoch = 0
-		}
-		lines[i] = entries[i].Encode(prev)
-		prev = entries[i].Hash
 	}
-	return entries, lines, nil
+	return writeLines(p.thread, lines)
 }
 
 // apply folds entries that are in the journal. mu is held.
@@ -240,10 +224,10 @@ func (p *pass) seal(why error) {
 	}
 }
 
-// letsGo returns the flows of runs that may go on after drafts that end or
+// letsGo returns the flows of runs that may go on after lines that end or
 // suspend this one, so that they can be announced before.
-func (p *pass) letsGo(drafts []draft) []string {
-	for _, d := range drafts {
+func (p *pass) letsGo(lines []line) []string {
+	for _, d := range lines {
 		switch d.kind {
 		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
 			flows := otherFlows(p.thread, p.run)
@@ -289,8 +273,8 @@ func (p *pass) letGo() {
 func (p *pass) block(diff string) error {
 	err := p.commit(func() batch {
 		return batch{
-			drafts: []draft{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
-			then:   func([]journal.Entry) { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
+			lines: []line{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
+			then:  func() { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
 		}
 	})
 	if err != nil {

@@ -135,7 +135,7 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 				if !n.Timer {
 					return batch{}
 				}
-				return batch{drafts: []draft{{kind: journal.Fired, path: s.path}}}
+				return batch{lines: []line{{kind: journal.Fired, path: s.path}}}
 			})
 		}
 		if time.Now().UnixMicro() >= n.Due {
@@ -294,8 +294,8 @@ func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame
 	}
 	return p.commitLocked(func() batch {
 		return batch{
-			drafts: []draft{{kind: kind, path: path, body: *b}},
-			then:   func([]journal.Entry) { delete(p.spending, of) },
+			lines: []line{{kind: kind, path: path, body: *b}},
+			then:  func() { delete(p.spending, of) },
 		}
 	})
 }

@@ -24,8 +24,8 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 			return err
 		}
 		due := time.Now().Add(d).UnixMicro()
-		if err := p.open(f, func() draft {
-			return draft{kind: journal.Timer, path: v.Path, body: journal.Body{Due: due}}
+		if err := p.open(f, func() line {
+			return line{kind: journal.Timer, path: v.Path, body: journal.Body{Due: due}}
 		}); err != nil {
 			return err
 		}
@@ -88,11 +88,11 @@ func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) err
 	return p.commitLocked(func() batch {
 		for _, s := range p.thread.Signals {
 			if s.Name == signal {
-				return batch{drafts: []draft{{kind: journal.Received, path: path,
+				return batch{lines: []line{{kind: journal.Received, path: path,
 					body: journal.Body{Name: signal, Ref: s.Seq, Value: s.Value}}}}
 			}
 		}
-		b := batch{drafts: []draft{{kind: journal.Waiting, path: path, body: journal.Body{Name: signal, Due: due}}}}
+		b := batch{lines: []line{{kind: journal.Waiting, path: path, body: journal.Body{Name: signal, Due: due}}}}
 		if p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)
 		}
@@ -129,7 +129,7 @@ func take(ctx context.Context, name string) ([]byte, bool, error) {
 			if len(p.thread.Inbox) > 0 {
 				b.Ref, b.Value = p.thread.Inbox[0].N, p.thread.Inbox[0].Input
 			}
-			return batch{drafts: []draft{{kind: journal.Took, path: v.Path, body: b}}}
+			return batch{lines: []line{{kind: journal.Took, path: v.Path, body: b}}}
 		}); err != nil {
 			return nil, false, err
 		}
