@@ -19,26 +19,27 @@ type Question struct {
 	Data      any             // what the person needs to see
 	Schema    json.RawMessage // JSON Schema of the answer's value; needs Options.Validator
 	Decisions []string        // the decisions that are allowed; an answer names one of them
-	Guards    string          // hash of the call that the answer allows
-	Who       []string        // who may answer; empty: anyone who may reach the runtime
-	Expires   time.Duration   // after which the ask is over; 0: never
+	Guards    string          // hash of the call that the answer allows; kept and shown, not checked here
+	Who       []string        // who may answer, by the answer's By; empty: anyone
+	Expires   time.Duration   // after which the ask is over, counted from when it is asked; 0: never
 	Default   *Answer         // the answer then; nil: ErrExpired
 }
 
 // Answer is the answer of an ask. Value is JSON, or anything that encodes to
 // it when the answer is given.
 type Answer struct {
-	Decision string    `json:"decision,omitempty"`
-	Value    any       `json:"value,omitempty"`
-	Message  string    `json:"message,omitempty"`
-	By       string    `json:"by,omitempty"`
-	Expired  bool      `json:"expired,omitempty"` // nobody answered: it is the default
-	Time     time.Time `json:"time,omitzero"`     // set by the runtime
+	Decision string    `json:"decision,omitempty"` // one of the question's Decisions, "" if it has none
+	Value    any       `json:"value,omitempty"`    // what Ask returns
+	Message  string    `json:"message,omitempty"`  // a remark to it
+	By       string    `json:"by,omitempty"`       // who gave it, as the caller says
+	Expired  bool      `json:"expired,omitempty"`  // nobody answered: it is the default; set by the runtime
+	Time     time.Time `json:"time,omitzero"`      // set by the runtime
 }
 
 // Ask suspends the run until the question is answered, and returns the
-// answer's value. Ask[Answer] returns the whole answer, with the decision and
-// who took it; its Value is a json.RawMessage then.
+// answer's value. The value has to fit T: Runtime.Answer refuses one that is of
+// another kind of JSON. Ask[Answer] returns the whole answer, with the decision
+// and who took it; its Value is a json.RawMessage then.
 //
 // The question is recorded when it is asked; another one in the same place
 // later changes nothing. Without an answer in time Ask returns the default, or
@@ -62,7 +63,11 @@ func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 		}
 		return any(a).(T), nil
 	}
-	return decode[T](raw)
+	v, err := decode[T](raw)
+	if err != nil {
+		return v, fmt.Errorf("ask %q: %w", name, err)
+	}
+	return v, nil
 }
 
 func ask(ctx context.Context, name string, q Question, want string) (*tree.Node, json.RawMessage, error) {

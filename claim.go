@@ -29,11 +29,11 @@ func (w *worker) look(h due.Hint) error {
 		return err
 	}
 	for {
-		run, _ := o.thread.Next(time.Now().UnixMicro(), w.version)
+		run, _ := o.thread.Next(time.Now().UnixMicro(), w.fits)
 		if _, mine := w.flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			return w.settle(o, h)
 		}
-		if free, err := w.free(o, run); err != nil || !free {
+		if free, err := w.free(o, run, h); err != nil || !free {
 			return err
 		}
 		p, err := w.claim(o, run)
@@ -46,20 +46,23 @@ func (w *worker) look(h due.Hint) error {
 			}
 			continue
 		}
-		w.summarise(w.io, o)
+		_ = w.summarise(w.io, o)
 		w.execute(p)
 		if err := p.sealedErr(); errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt) {
 			w.log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
-			w.later(h.Thread, 50*time.Millisecond)
+			w.later(h, w.lost(h.Thread))
+			if useless(err) {
+				return err
+			}
 			return nil
 		}
-		w.summarise(w.io, o)
+		w.found(h.Thread)
 		if found, ok, err := due.Get(w.io, w.store, h.Flow, h.Thread); err != nil {
 			return err
 		} else if ok {
 			h = found
 		}
-		if next, _ := o.thread.Next(time.Now().UnixMicro(), w.version); next == nil {
+		if next, _ := o.thread.Next(time.Now().UnixMicro(), w.fits); next == nil {
 			return w.settle(o, h)
 		}
 		// The pass has kept the thread up to date, but not the trees of others.
@@ -67,6 +70,13 @@ func (w *worker) look(h due.Hint) error {
 			return err
 		}
 	}
+}
+
+// fits reports whether the worker may try a blocked run: it has the flow, in a
+// version that the run was not blocked by.
+func (w *worker) fits(run *journal.Run) bool {
+	_, has := w.flows[run.Flow]
+	return has && !run.Misfits[w.version]
 }
 
 func flowOf(run *journal.Run) string {
@@ -80,7 +90,7 @@ func flowOf(run *journal.Run) string {
 func (w *worker) settle(o *opened, h due.Hint) error {
 	if w.stopped() || o.thread.Foreign != "" {
 		// Left as it is: another worker, or another version, will see to it.
-		w.later(h.Thread, blockedAgain)
+		w.later(h, blockedAgain)
 		return nil
 	}
 	var next int64
@@ -97,14 +107,26 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		case journal.StatusSuspended:
 			soon(run.Due())
 		case journal.StatusBlocked:
-			soon(time.Now().Add(blockedAgain).UnixMicro())
+			// The hint stays for workers with other code, which look at once.
+			w.later(h, blockedAgain)
+			return nil
 		case journal.StatusRunning:
-			w.later(h.Thread, w.opts.Lease/4)
+			w.later(h, w.opts.Lease/4)
 			return nil
 		}
 	}
-	if o.thread.Seq < h.Seq {
+	switch {
+	case o.thread.Seq < h.Seq:
 		return w.ahead(o, h)
+	case next != 0 && next <= time.Now().UnixMicro():
+		// Another run is first, of a flow that this worker does not have. Its
+		// end or suspension announces the others.
+		w.later(h, w.opts.Lease/4)
+		return nil
+	}
+	// The summary is right before the hint is gone, also after a crash.
+	if err := w.summarise(w.io, o); err != nil {
+		return err
 	}
 	return due.Settle(w.io, w.store, h, o.thread.Seq, next)
 }
@@ -120,8 +142,13 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 		w.early[h.Thread] = first
 	}
 	w.mu.Unlock()
-	if waited := time.Since(first.since); waited < w.opts.Lease {
-		w.later(h.Thread, min(w.opts.Lease, max(waited, 10*time.Millisecond)))
+	switch waited := time.Since(first.since); {
+	case waited < w.opts.Lease:
+		w.later(h, min(w.opts.Lease, max(waited, 10*time.Millisecond)))
+		return nil
+	case o.thread.Seq == 0:
+		// Nothing was ever written: whoever starts the thread announces it.
+		w.later(h, blockedAgain)
 		return nil
 	}
 	w.mu.Lock()
@@ -129,10 +156,6 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 	w.mu.Unlock()
 	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
 		if t.Seq >= h.Seq {
-			return nil, nil, errNothing
-		}
-		if t.Seq == 0 {
-			// Nothing was ever written: whoever starts the thread announces it.
 			return nil, nil, errNothing
 		}
 		return []line{{kind: journal.Nudge}}, nil, nil
@@ -148,7 +171,7 @@ type earlyHint struct {
 
 // free reports whether a run may be claimed: nobody holds it, or its worker is
 // dead.
-func (w *worker) free(o *opened, run *journal.Run) (bool, error) {
+func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 	holder := o.thread.Worker
 	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {
 		return true, nil
@@ -164,7 +187,7 @@ func (w *worker) free(o *opened, run *journal.Run) (bool, error) {
 			return false, err
 		}
 	}
-	w.later(o.name, max(time.Millisecond, min(retry, w.opts.Lease/4)))
+	w.later(h, max(time.Millisecond, min(retry, w.opts.Lease/4)))
 	return false, nil
 }
 
@@ -200,9 +223,17 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 // dueLines returns what is to be appended about waits whose time is over.
 func dueLines(t *journal.Thread, run *journal.Run, now int64) []line {
 	var lines []line
+	size := 0 // of defaults, which may be large: the rest comes later
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		if w := run.Waits[path]; w.Due != 0 && w.Due <= now && len(lines) < 32 {
-			lines = append(lines, over(t, run, path, w))
+			l := over(t, run, path, w)
+			if l.body.Answer != nil {
+				size += len(l.body.Answer.Value.JSON) + len(l.body.Answer.Message)
+			}
+			if size > 128<<10 && len(lines) > 0 {
+				break
+			}
+			lines = append(lines, l)
 		}
 	}
 	return lines

@@ -4,8 +4,31 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
+
+// recordTimeouts makes it a fact that frames around a cleanup ran into their
+// timeouts, before something is recorded because of it: a new pass begins with
+// fresh clocks.
+func (f *frame) recordTimeouts() error {
+	p := f.pass
+	for g := f; g != nil; g = g.parent {
+		path := g.memo.Path()
+		p.mu.Lock()
+		n := p.tree.At(path)
+		over := g.timedOut && p.sealed == nil && (n == nil || !n.TimedOut)
+		p.mu.Unlock()
+		if !over {
+			continue
+		}
+		b := journal.Body{Name: journal.TimeOver, Fail: failure(ErrTimeout)}
+		if err := p.record(path, journal.Problem, &b, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Cleanup is a step on the way out: flow code calls it when it leaves with an
 // error, usually in a defer, which gives the order. It also runs when the run
@@ -29,6 +52,9 @@ func Cleanup(ctx context.Context, name string, fn func(context.Context) error) e
 	defer cancel(nil)
 	stop := context.AfterFunc(f.pass.ctx, func() { cancel(f.pass.sealedErr()) })
 	defer stop()
+	if err := f.recordTimeouts(); err != nil {
+		return err
+	}
 	f.pass.mu.Lock()
 	was := f.cleaning
 	f.cleaning = true

@@ -17,7 +17,7 @@ import (
 
 // AskAnswer is an answer to the ask with an id.
 type AskAnswer struct {
-	Ask string `json:"ask"`
+	Ask string `json:"ask"` // its id, as AskInfo and Event have it
 	Answer
 }
 
@@ -76,7 +76,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
 				continue
 			case ask.Answer != nil && !ask.Expired:
-				return nil, nil, fmt.Errorf("%w: ask %s, answered by %q at %s", ErrAnswered, a.Ask, ask.Answer.By, stamp(ask.AnswerAt).Format(time.RFC3339))
+				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", ErrAnswered, a.Ask, by(ask.Answer.By), stamp(ask.AnswerAt).Format(time.RFC3339))
 			case !ask.Open():
 				return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
 			}
@@ -91,12 +91,13 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		return lines, flows, nil
 	})
 	if err == nil {
-		r.summarise(ctx, o)
+		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return err
 }
 
-// Progress adds news to an open ask, for those who watch it.
+// Progress adds news to an open ask, for those who watch it: an event of kind
+// "progress". The run does not see it.
 func (r *Runtime) Progress(ctx context.Context, ask string, v any) error {
 	name, _, err := r.splitAsk(ask)
 	if err != nil {
@@ -105,6 +106,14 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any) error {
 	raw, err := encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("progress of ask %s: %w", ask, err)
+	}
+	// A large value is kept before it is recorded, so the ask has to be there.
+	o, err := r.read(ctx, name)
+	if err != nil {
+		return err
+	}
+	if _, err := findAsk(o.thread, ask); err != nil {
+		return err
 	}
 	value, err := r.value(ctx, name, raw)
 	if err != nil {
@@ -247,7 +256,8 @@ type Note struct{ By, Reason string }
 // not begun, or is blocked or quarantined, ends without running code.
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
-		if run.Cancelled {
+		stuck := run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
+		if run.Cancelled && !stuck {
 			return nil, nil, errNothing
 		}
 		if run.Status.Final() {
@@ -328,7 +338,7 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n Note, decid
 		return decide(t, found)
 	})
 	if err == nil {
-		r.summarise(ctx, o)
+		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return err
 }
@@ -362,7 +372,7 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 		return []line{{kind: journal.Metadata, body: journal.Body{Title: title, Meta: metadata}}}, nil, nil
 	})
 	if err == nil {
-		r.summarise(ctx, o)
+		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return err
 }
@@ -375,4 +385,11 @@ func unknown(run *journal.Run) []string {
 	}
 	slices.Sort(paths)
 	return paths
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return fmt.Sprintf(" by %q", who)
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Resumable is a dep whose state outlives the pass. Dump returns the state as
@@ -96,9 +97,10 @@ func (d *Dep[T]) Get(ctx context.Context) (T, error) {
 
 // depSet holds the deps of a pass.
 type depSet struct {
-	mu   sync.Mutex
-	list []*depValue // in the order in which they were made
-	byID map[string]*depValue
+	mu     sync.Mutex
+	list   []*depValue    // in the order in which they were made
+	making sync.WaitGroup // factories under way
+	byID   map[string]*depValue
 }
 
 // depValue is one value of a dep.
@@ -107,6 +109,7 @@ type depValue struct {
 	spec  *depSpec
 	users []*branchRef
 	held  map[*frame]bool // steps under way that got it
+	waits *depValue       // that its factory waits for
 	ready chan struct{}
 	value any
 	err   error
@@ -152,8 +155,8 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 	if err != nil {
 		return nil, err
 	}
-	if spec.key == "" || len(spec.key) > 200 || strings.Contains(spec.key, "@") {
-		return nil, fmt.Errorf("%w: the key is empty, too long or contains @ (made at %s)", ErrName, spec.where)
+	if spec.key == "" || len(spec.key) > 200 || strings.Contains(spec.key, "@") || !utf8.ValidString(spec.key) {
+		return nil, fmt.Errorf("%w: the key is empty, or not up to 200 bytes of UTF-8 without @ (made at %s)", ErrName, spec.where)
 	}
 	id := spec.key
 	if spec.perNode {
@@ -180,14 +183,30 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 		return nil, err
 	}
 	if first {
-		p.makeDep(context.WithValue(ctx, makingKey{}, &making{id, chain}), v, make)
-		close(v.ready)
+		// It is made for the pass, not for the step that happens to need it
+		// first: it outlives that step's context, which only ends the wait.
+		life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+		context.AfterFunc(p.ctx, func() { end(p.sealedErr()) })
+		p.deps.making.Go(func() {
+			defer close(v.ready)
+			p.makeDep(context.WithValue(life, makingKey{}, &making{id, chain}), v, make)
+		})
+	}
+	select {
+	case <-v.ready: // also if the context has ended
+		return v.value, v.err
+	default:
+	}
+	if chain != nil && p.deps.circle(chain, v) {
+		return nil, fmt.Errorf("its factory needs itself, by way of others (made at %s)", spec.where)
 	}
 	select {
 	case <-v.ready:
 		return v.value, v.err
 	case <-ctx.Done():
 		return nil, p.cause(ctx)
+	case <-p.ctx.Done():
+		return nil, p.sealedErr()
 	}
 }
 
@@ -223,6 +242,24 @@ func (s *depSet) join(id string, spec *depSpec, f *frame) (*depValue, bool, erro
 	return v, false, nil
 }
 
+// circle notes that the factory of the innermost dep of a chain waits for v,
+// and reports whether v's own factory waits for one of the chain.
+func (s *depSet) circle(chain *making, v *depValue) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := v; w != nil; w = w.waits {
+		for m := chain; m != nil; m = m.outer {
+			if w == s.byID[m.id] {
+				return true
+			}
+		}
+	}
+	if own := s.byID[chain.id]; own != nil {
+		own.waits = v
+	}
+	return false
+}
+
 // hold remembers that a step uses the dep.
 func (v *depValue) hold(f *frame) {
 	if f.step {
@@ -244,6 +281,14 @@ func (s *depSet) letGo(f *frame) {
 
 // makeDep calls the factory, and loads the newest state if there is any.
 func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Context) (any, error)) {
+	v.err = errors.New("its factory left by runtime.Goexit")
+	defer func() {
+		if v.err != nil { // the next Get makes it anew
+			p.deps.mu.Lock()
+			delete(p.deps.byID, v.id)
+			p.deps.mu.Unlock()
+		}
+	}()
 	value, err := invoke(ctx, make)
 	if err != nil {
 		v.err = err
@@ -257,10 +302,10 @@ func (p *pass) makeDep(ctx context.Context, v *depValue, make func(context.Conte
 		}
 	}
 	if resumable && p.rt.opts.Development {
-		v.inside, _ = invoke(ctx, r.Dump)
+		v.inside, _ = p.look(r)
 	}
 	p.deps.mu.Lock()
-	v.value = value
+	v.value, v.err = value, nil
 	p.deps.list = append(p.deps.list, v)
 	p.deps.mu.Unlock()
 	if resumable {
@@ -301,6 +346,7 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 
 // closeDeps closes what the pass made, the newest first.
 func (p *pass) closeDeps() {
+	p.deps.making.Wait() // their context has ended
 	p.deps.mu.Lock()
 	list := p.deps.list
 	p.deps.mu.Unlock()

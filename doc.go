@@ -1,13 +1,14 @@
-// Package perdure is a durable runtime for AI agents: it writes every step of
-// an agent's turn down before acting on it, so that any process can go on
-// where another stopped.
+// Package perdure is a durable runtime for AI agents: it writes down what came
+// of each step of an agent's turn before the next one begins, so that any
+// process can go on where another stopped.
 //
 // # A first program
 //
 // A flow is a Go function. What it does to the world it does in steps; what it
 // needs from a person it asks. This one survives kill -9 at any point: start
-// the program again and it goes on where it was, and the step that is done is
-// not done twice.
+// the program again and it goes on where it was. A step that is done is not
+// done again, and a question that is open is still open. It is
+// examples/approval of this module, where go run tries it.
 //
 //	package main
 //
@@ -22,43 +23,68 @@
 //
 //	func refund(ctx context.Context, order string) (string, error) {
 //		amount, err := perdure.Step(ctx, "look-up", func(ctx context.Context) (int, error) {
-//			return 40, nil // ask the shop, with perdure.Key(ctx) as idempotency key
+//			fmt.Println("looking up order", order)
+//			return 42, nil
 //		})
 //		if err != nil {
 //			return "", err
 //		}
-//		ok, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: fmt.Sprintf("Refund %d € for %s?", amount, order)})
+//		ok, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: fmt.Sprintf("Refund %d € for order %s?", amount, order)})
 //		if err != nil || !ok {
 //			return "not refunded", err
 //		}
 //		return perdure.Step(ctx, "pay", func(ctx context.Context) (string, error) {
-//			return "refunded", nil
+//			fmt.Println("paying under the key", perdure.Key(ctx)) // the same key if the step runs again
+//			return fmt.Sprintf("refunded %d €", amount), nil
 //		})
 //	}
 //
 //	func main() {
 //		ctx := context.Background()
-//		rt, err := perdure.Open(ctx, "sqlite:refund.db", perdure.NewFlow("refund", refund))
+//		rt := must(perdure.Open(ctx, "sqlite:approval.db", perdure.NewFlow("refund", refund)))
+//		go func() { log.Fatal(rt.Work(ctx)) }() // executes runs
+//		run := must(rt.Start(ctx, perdure.StartRequest{Flow: "refund", Input: "A-17", Key: "refund A-17"}))
+//		run = must(rt.Wait(ctx, run.Thread, run.ID)) // until it asks or ends
+//		for len(run.Asks) > 0 {
+//			var yes bool
+//			fmt.Print(run.Asks[0].Prompt, " (true/false) ")
+//			must(fmt.Scanln(&yes))
+//			if err := rt.Answer(ctx, perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: yes}}); err != nil {
+//				log.Fatal(err)
+//			}
+//			run = must(rt.Wait(ctx, run.Thread, run.ID))
+//		}
+//		fmt.Println(must(perdure.Output[string](run)))
+//	}
+//
+//	func must[T any](v T, err error) T {
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		go rt.Work(ctx)
-//		run, err := rt.Start(ctx, perdure.StartRequest{Flow: "refund", Input: "A-17", Key: "refund A-17"})
-//		for err == nil {
-//			if run, err = rt.Wait(ctx, run.Thread, run.ID); err != nil || run.Status != perdure.Suspended {
-//				break
-//			}
-//			var yes bool
-//			fmt.Print(run.Asks[0].Prompt, " (true/false) ")
-//			fmt.Scan(&yes)
-//			err = rt.Answer(ctx, perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: yes}})
-//		}
-//		fmt.Println(run.Status, string(run.Output), err)
+//		return v
 //	}
 //
-// Open keeps everything in one SQLite file. Work executes runs in this
-// process; other processes on the same store may do so too, or answer, or
-// watch. Start with a Key can be repeated: it returns the same run.
+// Open keeps everything in one SQLite file. Start queues a run of the flow, on
+// a new thread, and returns at once; with a Key it can be repeated and returns
+// the same run. Work executes runs in this process; other processes on the same
+// store may do so too, or answer, or watch. Without a process that works, runs
+// stay queued and Wait waits. Wait returns when the run has ended or cannot go
+// on without the outside. What a process was doing when it was killed is taken
+// over by another one, or by the same program started again, when its lease is
+// over: 3 seconds, see [Options].
+//
+// # Words
+//
+// A thread is a conversation or a task, and lasts; what happens on it stands in
+// its journal, in order. A run is one turn on a thread: a flow at work on one
+// input, until its output. A pass is one call of the flow, in one process, until
+// the run waits, ends or is cut off; a run takes as many as it needs.
+//
+// The functions by which a flow acts, [Step], [Scope], [Ask], [Receive],
+// [Sleep], [Take], [Emit], [Plan] and [Cleanup], are its verbs. The run, each
+// step, scope and branch of a [Group] calls a function, and that call is a
+// frame. A verb belongs to the frame whose context it is given, so code inside a
+// step uses the context of the step's function, not the one around it.
 //
 // # How a run goes on
 //
@@ -75,13 +101,17 @@
 //
 // A flow that no longer fits its journal is not guessed at: the run is blocked
 // with a diff, before anything runs. Appending steps is always safe; [Added],
-// [Dropped] and [Renamed] say what else was changed.
+// [Dropped] and [Renamed] say what else was changed. When code that fits is
+// deployed, Retry lets the run go on at once; without it a worker with other
+// code tries it by itself, about every half minute.
 //
 // # Steps
 //
-// What a step returns is what was recorded: its result as JSON carries it, and
-// its error as a [*StepError] that matches by code. A step may be retried, and
-// limited in time:
+// What a step returns is what was recorded: its result as encoding/json carries
+// it, without unexported fields, and its error as a [*StepError]. That one keeps
+// the message, and errors.Is matches it by code only: an error that the flow
+// wants to recognise is made with [Coded]. A step may be retried, and limited in
+// time:
 //
 //	page, err := perdure.Step(ctx, "fetch", func(ctx context.Context) (string, error) {
 //		return fetch(ctx, "https://example.com", perdure.Key(ctx))
@@ -91,18 +121,20 @@
 //	}
 //	fmt.Println(page)
 //
-// A step is at least once: a crash between what it did and its entry makes it
-// run again, with the same [Key]. [AtMostOnce] turns that round: the step is
+// A step happens at least once: a crash between what it did and its entry in the
+// journal makes it run again, with the same [Key]. [AtMostOnce] turns that round: the step is
 // never started again unless it is certain that it did not happen, and if
 // nobody knows, a person is asked.
 //
-// A step whose function calls verbs is a composite. Its function is flow code;
-// trying it again repeats only what failed last inside it.
+// A step whose function calls no verbs is a leaf. One whose function does is a
+// composite: its function is flow code, and trying it again repeats only what
+// failed last inside it.
 //
 // # At the same time
 //
-// A frame has one verb in progress. A [Group] has branches, each a frame of its
-// own; one that waits does not hold up the others:
+// A frame has one verb in progress, so plain goroutines that call verbs get
+// [ErrConcurrent]. A [Group] has branches, each a frame of its own; one that
+// waits does not hold up the others:
 //
 //	g := perdure.NewGroup(ctx)
 //	for i, q := range []string{"cost", "risk"} {
@@ -127,7 +159,7 @@
 // # State and deps
 //
 // [State], [Counter] and [List] are the thread's own values, which live on from
-// run to run. They are read anywhere and written in steps that call no verbs:
+// run to run. They are read anywhere in a run and written in leaf steps:
 //
 //	var notes = perdure.NewList[string]("notes")
 //	_, err := perdure.Step(ctx, "note", func(ctx context.Context) (bool, error) {
@@ -137,14 +169,14 @@
 //		return err
 //	}
 //
-// A [Dep] is an object that a pass needs, such as a client. If it is
-// [Resumable], its own state is kept in the journal too.
+// A [Dep] is an object that flows and steps use, such as a client. It is made
+// once a pass. If it is [Resumable], its own state is kept in the journal too.
 //
 // # From outside
 //
-// A [Runtime] starts and controls threads: Start, Wait, Answer, Signal, Pause,
-// Resume, Cancel, Retry. Get tells everything about a thread, Events its
-// journal, live, and StateAt how it was at any earlier point:
+// A [Runtime] starts and controls runs: Start, Wait, Answer, Signal, Pause,
+// Resume, Cancel, Retry. Get tells everything about a thread, StateAt how it was
+// at any earlier point, and Events its journal, live:
 //
 //	for e, err := range rt.Events(ctx, "thread-1", perdure.EventOptions{}) {
 //		if err != nil {

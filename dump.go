@@ -197,6 +197,9 @@ func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
 	case !json.Valid(res.raw) || !utf8.Valid(res.raw):
 		return nil, fmt.Errorf("%w: Dump did not return JSON", ErrNotJSON)
 	}
+	if err := checkDepth(res.raw); err != nil {
+		return nil, err
+	}
 	if bytes.Equal(res.raw, v.last) {
 		v.version, v.seen = res.version, versioned
 		return nil, nil
@@ -302,7 +305,7 @@ func (p *pass) checkOutside(where string) {
 		if !ok || v.busy {
 			continue
 		}
-		raw, err := invoke(p.io, r.Dump)
+		raw, err := p.look(r)
 		if err == nil && v.inside != nil && !bytes.Equal(raw, v.inside) {
 			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", ErrDep, v.id, where))
 		}
@@ -321,7 +324,28 @@ func (p *pass) settledInside() {
 	p.deps.mu.Unlock()
 	for _, v := range list {
 		if r, ok := v.value.(Resumable); ok && !v.busy {
-			v.inside, _ = invoke(p.io, r.Dump)
+			v.inside, _ = p.look(r)
 		}
+	}
+}
+
+// look returns a dump for comparison, or an error if that takes too long.
+func (p *pass) look(r Resumable) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(p.io, DumpTimeout)
+	defer cancel()
+	type result struct {
+		raw json.RawMessage
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		raw, err := invoke(ctx, r.Dump)
+		done <- result{raw, err}
+	}()
+	select {
+	case res := <-done:
+		return res.raw, res.err
+	case <-ctx.Done():
+		return nil, ErrTimeout
 	}
 }

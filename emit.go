@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -124,16 +125,15 @@ func Now(ctx context.Context) time.Time {
 // recorded with the outcome of the step, also of one that fails. Over budget
 // it returns ErrBudget; what was spent counts all the same.
 func Spend(ctx context.Context, unit string, n int64) error {
-	if unit == "" || n < 0 {
-		return fmt.Errorf("%w: spend %d of %q", ErrOption, n, unit)
+	if unit == "" || len(unit) > 200 || !utf8.ValidString(unit) || n < 0 {
+		return fmt.Errorf("%w: spend %d of %.40q", ErrOption, n, unit)
 	}
-	f, err := change(ctx, "Spend")
-	if err != nil {
-		return err
-	}
+	return change(ctx, "Spend", func(f *frame) error { return f.spend(unit, n) })
+}
+
+// spend counts against the budget. mu is held.
+func (f *frame) spend(unit string, n int64) error {
 	p := f.pass
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if f.pending.spend == nil {
 		f.pending.spend = map[string]int64{}
 	}
@@ -150,25 +150,25 @@ func Spend(ctx context.Context, unit string, n int64) error {
 	return nil
 }
 
-// change returns the frame of a leaf step that is about to change something.
-func change(ctx context.Context, what string) (*frame, error) {
+// change lets a leaf step change something, unless it is over.
+func change(ctx context.Context, what string, do func(*frame) error) error {
 	f, err := inside(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p := f.pass
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case f.done:
-		return nil, fmt.Errorf("%w: %s after the step %s returned", ErrNoRun, what, f.path())
+		return fmt.Errorf("%w: %s after the step %s returned", ErrNoRun, what, f.path())
 	case p.sealed != nil:
-		return nil, p.sealed
+		return p.sealed
 	case !f.step:
-		return nil, fmt.Errorf("%w: %s at %s/", ErrNoLeaf, what, f.path())
+		return fmt.Errorf("%w: %s at %s/", ErrNoLeaf, what, f.path())
 	case f.verbs:
-		return nil, fmt.Errorf("%w: %s in %s, which called a verb", ErrComposite, what, f.path())
+		return fmt.Errorf("%w: %s in %s, which called a verb", ErrComposite, what, f.path())
 	}
 	f.leaf = true
-	return f, nil
+	return do(f)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ var (
 	// ErrConcurrent: the frame has a verb in progress. Use a Group for what
 	// runs at the same time, and inside a step the context that it was given.
 	ErrConcurrent = errors.New("perdure: the frame has a verb in progress; use a Group to do things at the same time")
-	// ErrName: a name is empty, odd, or taken in its frame.
+	// ErrName: a name is empty, over 200 bytes, not printable, has / or | in it
+	// or # or a space at its ends, or is taken in its frame.
 	ErrName = errors.New("perdure: bad name")
 	// ErrComposite: a step both called verbs and changed state, spent, or
 	// changed deps. Put the change into a step of its own.
@@ -32,9 +34,11 @@ var (
 	ErrSuspended = errors.New("perdure: the run is suspended")
 	// ErrCancelled: the run was cancelled.
 	ErrCancelled = Coded("cancelled", errors.New("perdure: the run was cancelled"))
-	// ErrFenced: another worker took the run over, or the worker lost the store.
+	// ErrFenced: another worker took the run over, or this one lost the store or
+	// was stopped. Return it; the flow is called again elsewhere.
 	ErrFenced = errors.New("perdure: the run is no longer this worker's")
-	// ErrBlocked: the code no longer fits what the run has recorded.
+	// ErrBlocked: the code no longer fits what the run has recorded. Mark the
+	// change with Added, Dropped or Renamed, or run the older code.
 	ErrBlocked = errors.New("perdure: the flow diverged from what the run has recorded")
 	// ErrTimeout: a step or a Receive took longer than it may.
 	ErrTimeout = Coded("timeout", errors.New("perdure: timed out"))
@@ -44,11 +48,14 @@ var (
 	ErrBudget = Coded("budget", errors.New("perdure: over budget"))
 	// ErrPanic: user code panicked.
 	ErrPanic = Coded("panic", errors.New("perdure: panic"))
-	// ErrNotJSON: JSON cannot carry a value exactly.
+	// ErrNotJSON: JSON cannot carry a value: it cannot be encoded, or would be
+	// read back as something else. What encoding/json leaves out, such as
+	// unexported fields, is left out without an error.
 	ErrNotJSON = Coded("not-json", errors.New("perdure: JSON cannot carry the value exactly"))
 	// ErrOption: the options of a verb contradict each other.
 	ErrOption = Coded("option", errors.New("perdure: bad option"))
-	// ErrDep: a dep could not be used as it was asked to.
+	// ErrDep: a dep could not be made, loaded or shared, or was changed outside
+	// a leaf step; the error says which.
 	ErrDep = Coded("dep", errors.New("perdure: dep"))
 	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened.
 	ErrUnknownOutcome = Coded("unknown-outcome", errors.New("perdure: unknown outcome"))
@@ -58,7 +65,7 @@ var (
 
 // Errors of the runtime.
 var (
-	// ErrNoFlow: no flow of that name is registered.
+	// ErrNoFlow: the runtime was opened without a flow of that name.
 	ErrNoFlow = errors.New("perdure: unknown flow")
 	// ErrNoThread: there is no such thread.
 	ErrNoThread = errors.New("perdure: unknown thread")
@@ -78,7 +85,7 @@ var (
 	ErrBusy = errors.New("perdure: the thread is busy")
 	// ErrQueueFull: too many inputs wait on the thread.
 	ErrQueueFull = errors.New("perdure: the thread's queue is full")
-	// ErrKeyReused: the idempotency key was used with another input.
+	// ErrKeyReused: the idempotency key was used with another flow or input.
 	ErrKeyReused = errors.New("perdure: the idempotency key was used for something else")
 	// ErrNothingToDo: the run is not in a state in which that means something.
 	ErrNothingToDo = errors.New("perdure: nothing to do")
@@ -97,7 +104,7 @@ var (
 // that carries the same one, and nothing else.
 //
 //	var ErrSoldOut = perdure.Coded("sold-out", errors.New("sold out"))
-func Coded(code string, err error) error { return &coded{code, err} }
+func Coded(code string, err error) error { return &coded{clip(code, maxCode), orNil(err)} }
 
 type coded struct {
 	code string
@@ -113,7 +120,7 @@ func (c *coded) Is(target error) bool {
 	return ok && t.code == c.code
 }
 
-// StepError is the failure of a step, as it is recorded.
+// StepError is the failure of a step, an ask or a receive, as it is recorded.
 type StepError struct {
 	Path    string // of the step
 	Attempt int    // the attempt that was the last
@@ -141,17 +148,18 @@ func (r *recorded) Is(target error) bool {
 	return ok && slices.Contains(r.fail.Codes, t.code)
 }
 
-// Stack returns the stack of the panic that failed a step, "" if it was none.
+// Stack returns the stack of the panic that failed a step or a run, given the
+// error that Step returned or the run's Err. It is "" if there was none.
 func Stack(err error) string {
-	var r *recorded
-	if errors.As(err, &r) {
-		return r.fail.Stack
+	if err == nil {
+		return ""
 	}
-	return ""
+	return failure(err).Stack
 }
 
 const (
 	maxMessage = 16 << 10
+	maxCode    = 200
 	maxStack   = 8 << 10
 )
 
@@ -210,6 +218,22 @@ func clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + " …"
 }
 
+// sound returns an error of user code if its methods can be called. One that
+// panics, such as a nil pointer in an error, is a panic of that code.
+func sound(err error) (safe error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			safe = &panicked{value: fmt.Sprintf("an error of type %T cannot be read: %v", err, r), stack: string(debug.Stack())}
+		}
+	}()
+	_ = failure(err)
+	_ = errors.Is(err, ErrCancelled)
+	return err
+}
+
 // panicked is a panic of user code.
 type panicked struct {
 	value any
@@ -229,12 +253,21 @@ func (p *panicked) Unwrap() error {
 // step does not try again what its inner step called permanent.
 const codePermanent = "permanent"
 
-// Permanent marks an error after which a step is not tried again.
-func Permanent(err error) error { return &marked{err: err, permanent: true} }
+// Permanent marks an error after which a step is not tried again, whatever its
+// [Retry] says.
+func Permanent(err error) error { return &marked{err: orNil(err), permanent: true} }
 
 // NotDone marks an error of an at-most-once step as certain: the effect did
 // not happen and will not, so the step may be tried again.
-func NotDone(err error) error { return &marked{err: err, notDone: true} }
+func NotDone(err error) error { return &marked{err: orNil(err), notDone: true} }
+
+// orNil lets a mark stand for itself where there is nothing to mark.
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("perdure: no error was given")
+	}
+	return err
+}
 
 type marked struct {
 	err                error
@@ -250,22 +283,24 @@ func isPermanent(err error) bool {
 			return true
 		}
 	}
-	var r *recorded
-	if errors.As(err, &r) && slices.Contains(r.fail.Codes, codePermanent) {
-		return true
-	}
-	return hasMark(err, func(m *marked) bool { return m.permanent })
+	return slices.Contains(failure(err).Codes, codePermanent)
 }
 
-func isNotDone(err error) bool { return hasMark(err, func(m *marked) bool { return m.notDone }) }
-
-func hasMark(err error, is func(*marked) bool) bool {
-	var m *marked
-	for errors.As(err, &m) {
-		if is(m) {
-			return true
+// isNotDone reports whether an error says that nothing happened. Of several
+// that are joined, all have to say so.
+func isNotDone(err error) bool {
+	switch e := err.(type) {
+	case *marked:
+		return e.notDone || isNotDone(e.err)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if err != nil && !isNotDone(err) {
+				return false
+			}
 		}
-		err, m = m.err, nil
+		return len(e.Unwrap()) > 0
+	case interface{ Unwrap() error }:
+		return isNotDone(e.Unwrap())
 	}
 	return false
 }

@@ -13,14 +13,27 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Event is a journal entry as the outside sees it. Its id is Seq.
+// Event is a journal entry as the outside sees it. Its id is Seq. The kinds:
+//
+//   - of a thread: created, metadata, signal, nudge (says nothing)
+//   - of a run: queued, claimed (a worker began a pass), suspended, released (the
+//     worker let go), blocked, quarantined, ended
+//   - of a step: step (its outcome), attempt (failed, and tried again), intent
+//     (an at-most-once step is about to start)
+//   - of other verbs: asked, timer, waiting, received, took, emitted, planned
+//   - of what is waited for: answered, expired, progress, fired (a time is over)
+//   - by a person: cancel, paused, resumed, retried
+//   - dumped (deps were saved inside a step), problem (something went wrong that
+//     stops nothing)
+//
+// Later versions may add some.
 type Event struct {
 	Thread   string          `json:"thread"`
-	Seq      uint64          `json:"seq"`
+	Seq      uint64          `json:"seq"` // dense from 1 in its thread
 	Kind     string          `json:"kind"`
 	Time     time.Time       `json:"time"`
-	Run      string          `json:"run,omitempty"`
-	Path     string          `json:"path,omitempty"`
+	Run      string          `json:"run,omitempty"`      // id
+	Path     string          `json:"path,omitempty"`     // of the verb
 	Name     string          `json:"name,omitempty"`     // of a signal, dep or flow
 	Attempt  int             `json:"attempt,omitempty"`  // of a failed attempt
 	Value    json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
@@ -63,6 +76,9 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			if !f.more(ctx, o, yield) {
 				return
 			}
+		}
+		if ctx.Err() == nil {
+			yield(Event{}, store.ErrClosed)
 		}
 	}
 }
@@ -208,8 +224,18 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 // suspended with an open ask or waits for a signal, or it is paused, blocked
 // or quarantined. A run that only waits for a timer is waited for. The run ""
 // is the newest one. Input that steered a run stands for that run.
+//
+// Waiting executes nothing: if no process works on the run's flow, only the
+// context ends it. A run that failed is no error of Wait, see [Output].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
-	return r.wait(ctx, thread, run, stands)
+	return r.wait(ctx, thread, run, func(run *journal.Run) bool {
+		// Other code blocked it, and a worker of this one is about to look.
+		_, has := r.flows[run.Flow]
+		if run.Status == Blocked && !run.Misfits[r.version] && has && r.workers.Load() > 0 {
+			return false
+		}
+		return stands(run)
+	})
 }
 
 // WaitEnd waits until a run has ended, whatever it waits for meanwhile.
@@ -258,7 +284,15 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+		found, pickErr := pick(o.thread, run)
+		if pickErr != nil {
+			return nil, context.Cause(ctx)
+		}
+		hint := ""
+		if (found.Status == Queued || found.Wake) && r.pass(name) == nil {
+			hint = fmt.Sprintf("; it goes on when a process calls Work with the flow %q", found.Flow)
+		}
+		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
 	}
 	return nil, store.ErrClosed
 }

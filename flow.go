@@ -20,6 +20,9 @@ type Flow struct {
 // for one run: all that it does to the world belongs into steps, and all that
 // it decides follows from its input and from what verbs return.
 func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)) Flow {
+	if fn == nil {
+		return Flow{name: name}
+	}
 	return Flow{
 		name: name,
 		in:   reflect.TypeFor[In](),
@@ -42,7 +45,7 @@ func (f Flow) Name() string { return f.name }
 
 func (f Flow) check() error {
 	if f.fn == nil {
-		return fmt.Errorf("%w: a flow that NewFlow did not make", ErrInvalid)
+		return fmt.Errorf("%w: flow %q has no function; make it with NewFlow", ErrInvalid, f.name)
 	}
 	if err := tree.CheckName(f.name); err != nil {
 		return fmt.Errorf("%w: flow: %w", ErrName, err)

@@ -28,6 +28,7 @@ type frame struct {
 	cut      bool // a verb below it was refused because of a cancel
 	cleaning bool // it is a cleanup, or below one
 	limit    *stopwatch
+	timedOut bool       // the limit is over
 	group    *Group     // open
 	branch   *branchRef // that it stands in, nil for none
 	offset   int64      // of its deltas
@@ -71,6 +72,8 @@ func (f *frame) begin(verb tree.Verb, name string) error {
 	switch {
 	case f.done:
 		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", ErrNoRun, verb, at(name))
+	case f.busy.verb == "group with branch":
+		return fmt.Errorf("%w: %s while the group with branch %s is open; call its Wait first, and inside a branch use the context that its function was given", ErrConcurrent, at(name), at(f.busy.name))
 	case f.busy.verb != "":
 		return fmt.Errorf("%w: %s while %s %s is not done; inside a step or scope use the context that its function was given", ErrConcurrent, at(name), f.busy.verb, at(f.busy.name))
 	case f.pass.sealed != nil:
@@ -125,7 +128,7 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 	v, err := f.memo.Visit(name, verb, opt)
 	p.mu.Unlock()
 	if err != nil {
-		return v, fmt.Errorf("%w: %s: %w", ErrName, f.path(), err)
+		return v, fmt.Errorf("%w: %s/%s: %w", ErrName, f.path(), name, err)
 	}
 	// A new verb in a new branch may stand before what is recorded behind the
 	// group, or beside branches that are still to be started: Wait tells.
@@ -134,6 +137,8 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 		case <-b.group.judged:
 		case <-ctx.Done():
 			return v, p.cutCause(ctx, f)
+		case <-p.ctx.Done():
+			return v, p.sealedErr()
 		}
 		p.mu.Lock()
 		v.Diff, v.Held = f.memo.Judge(verb, name)
@@ -187,12 +192,18 @@ func (f *frame) left(returned error) error {
 	if g != nil {
 		g.abandon()
 	}
+	text := ""
+	if returned != nil {
+		text = ", with the error: " + clip(returned.Error(), 1000)
+	}
 	p.mu.Lock()
 	f.done = true
 	sealed, cut := p.sealed, p.run.Cancelled
 	diff := ""
 	if sealed == nil && !cut && !interrupted(returned) {
-		diff = f.memo.Leave()
+		if diff = f.memo.Leave(); diff != "" {
+			diff += text
+		}
 	}
 	p.mu.Unlock()
 	switch {

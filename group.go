@@ -40,7 +40,8 @@ type branch struct {
 	err   error
 }
 
-// NewGroup returns a group in the frame of ctx.
+// NewGroup returns a group in the frame of ctx. Its Wait has to be called; a
+// frame that returns without it cancels the branches.
 func NewGroup(ctx context.Context) *Group {
 	g := &Group{woken: make(chan struct{}), judged: make(chan struct{})}
 	g.frame, g.err = inside(ctx)
@@ -48,7 +49,8 @@ func NewGroup(ctx context.Context) *Group {
 	return g
 }
 
-// Go starts a branch. What is wrong with its name is reported by Wait.
+// Go starts a branch. Its verbs take the context that fn is given. What is wrong
+// with its name is reported by Wait.
 func (g *Group) Go(name string, fn func(context.Context) error) {
 	if g.err != nil {
 		return
@@ -74,7 +76,7 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 	}
 	memo, err := f.memo.Branch(name, g.number)
 	if err != nil {
-		g.err = fmt.Errorf("%w: %s: %w", ErrName, f.path(), err)
+		g.err = fmt.Errorf("%w: branch %s/%s: %w", ErrName, f.path(), name, err)
 		p.mu.Unlock()
 		return
 	}
@@ -113,7 +115,7 @@ func (g *Group) run(b *branch, fn func(context.Context) error) {
 		p.mu.Unlock()
 		p.settle()
 	}()
-	b.err = fn(b.frame.with(g.ctx))
+	b.err = sound(fn(b.frame.with(g.ctx)))
 	exited = false
 }
 

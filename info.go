@@ -39,10 +39,10 @@ type Thread struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`
-	Seq      uint64            `json:"seq"` // of its last entry
-	Status   Status            `json:"status"`
+	Seq      uint64            `json:"seq"`    // of its last entry
+	Status   Status            `json:"status"` // of the oldest run that has not ended, else of the newest
 	Spent    map[string]int64  `json:"spent,omitempty"`
-	Runs     []*Run            `json:"runs,omitempty"`
+	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 }
 
@@ -57,24 +57,24 @@ type Run struct {
 	Started  time.Time        `json:"started,omitzero"`
 	Ended    time.Time        `json:"ended,omitzero"`
 	Output   json.RawMessage  `json:"output,omitempty"`
-	Err      error            `json:"-"` // why it failed, as recorded
-	Error    string           `json:"error,omitempty"`
-	Steps    int              `json:"steps"` // outcomes recorded so far
-	Last     string           `json:"last,omitempty"`
+	Err      error            `json:"-"`               // why it failed, as recorded
+	Error    string           `json:"error,omitempty"` // the same as text
+	Steps    int              `json:"steps"`           // outcomes recorded so far
+	Last     string           `json:"last,omitempty"`  // path of the newest of them
 	Plan     []PlanStep       `json:"plan,omitempty"`
 	Waits    []Wait           `json:"waits,omitempty"`
-	Asks     []AskInfo        `json:"asks,omitempty"` // that are open
-	Resumes  int              `json:"resumes"`        // how often it went on after its first pass
-	Retries  int              `json:"retries"`
+	Asks     []AskInfo        `json:"asks,omitempty"`     // that are open
+	Resumes  int              `json:"resumes"`            // how often it went on after its first pass
+	Retries  int              `json:"retries"`            // by a person
 	Paused   time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
 	Since    time.Time        `json:"suspended,omitzero"` // since when it waits
-	Errors   []ErrorNote      `json:"errors,omitempty"`   // everything that went wrong, also what was tried again
+	Errors   []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, also what was tried again or handled
 	Spent    map[string]int64 `json:"spent,omitempty"`
 	Budget   map[string]int64 `json:"budget,omitempty"`
-	Unknown  []string         `json:"unknown,omitempty"` // at-most-once steps whose outcome nobody knows
-	Diff     string           `json:"diff,omitempty"`    // why it is blocked
-	Version  string           `json:"version,omitempty"` // of the code that ran it last
-	Steering bool             `json:"steering,omitempty"`
+	Unknown  []string         `json:"unknown,omitempty"`  // at-most-once steps whose outcome nobody knows
+	Diff     string           `json:"diff,omitempty"`     // why it is blocked
+	Version  string           `json:"version,omitempty"`  // of the code that ran it last
+	Steering bool             `json:"steering,omitempty"` // it is no run yet, but input for Take, see Steer
 }
 
 // PlanStep is a step that Plan announced.
@@ -88,14 +88,14 @@ type Wait struct {
 	Kind   string    `json:"kind"` // "ask", "timer", "signal" or "retry"
 	Path   string    `json:"path"`
 	Since  time.Time `json:"since"`
-	Due    time.Time `json:"due,omitzero"`
-	Ask    string    `json:"ask,omitempty"`
-	Signal string    `json:"signal,omitempty"`
+	Due    time.Time `json:"due,omitzero"`     // when it ends by itself; zero: never
+	Ask    string    `json:"ask,omitempty"`    // id
+	Signal string    `json:"signal,omitempty"` // name
 }
 
-// AskInfo is an ask as the outside sees it.
+// AskInfo is an ask as the outside sees it: see [Question].
 type AskInfo struct {
-	ID        string          `json:"id"`
+	ID        string          `json:"id"` // for AskAnswer
 	Thread    string          `json:"thread"`
 	Run       string          `json:"run"`
 	Path      string          `json:"path"`
@@ -272,7 +272,10 @@ func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskIn
 		Who: q.Who, Asked: stamp(a.Time), Expires: stamp(a.Due), Progress: len(a.Progress)}, err
 }
 
-// Output returns what a run returned.
+// Output returns what a run that succeeded returned. For any other run it is an
+// error which says why there is no output: one that failed wraps the run's Err,
+// a cancelled one matches ErrCancelled, a blocked one ErrBlocked with the diff,
+// and one that has not ended ErrNothingToDo.
 func Output[T any](run *Run) (T, error) {
 	var zero T
 	switch run.Status {
@@ -285,7 +288,7 @@ func Output[T any](run *Run) (T, error) {
 	case Blocked:
 		return zero, fmt.Errorf("run %s: %w: %s", run.ID, ErrBlocked, run.Diff)
 	}
-	return zero, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
+	return zero, fmt.Errorf("%w: run %s has no output, it is %s", ErrNothingToDo, run.ID, run.Status)
 }
 
 // factPrefix is where facts stand in the state.

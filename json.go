@@ -24,6 +24,9 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrNotJSON, err)
 	}
+	if err := checkDepth(first); err != nil {
+		return nil, err
+	}
 	exact := exactType(t)
 	if !exact && !utf8.Valid(first) {
 		return nil, fmt.Errorf("%w: it holds invalid UTF-8", ErrNotJSON)
@@ -42,6 +45,30 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 		}
 	}
 	return first, nil
+}
+
+// maxDepth is how deep a value may be nested. Readers of JSON give up at some
+// depth, and an entry that cannot be read is damage.
+const maxDepth = 1000
+
+func checkDepth(raw []byte) error {
+	depth, text := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("%w: it is nested more than %d deep", ErrNotJSON, maxDepth)
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return nil
 }
 
 // sameJSON reports whether two texts are the same value: the order of keys and
@@ -130,8 +157,12 @@ func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 		return isExact(t.Key(), inside) && isExact(t.Elem(), inside)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if f := t.Field(i); (f.IsExported() || f.Anonymous) && !isExact(f.Type, inside) {
+			f := t.Field(i)
+			if (f.IsExported() || f.Anonymous) && !isExact(f.Type, inside) {
 				return false
+			}
+			if f.Anonymous && !f.IsExported() && f.Type.Kind() == reflect.Pointer {
+				return false // it is written, and cannot be read back
 			}
 		}
 		return true
@@ -169,7 +200,7 @@ func decode[T any](raw json.RawMessage) (T, error) {
 	return v, nil
 }
 
-var longNumber = regexp.MustCompile(`[0-9]{16}`)
+var longNumber = regexp.MustCompile(`[0-9][0-9.]{15}|[0-9][eE]`)
 
 // fitsExactly returns ErrNotJSON if a number would change when raw is read
 // into a t: one that a float64 does not hold, where an any is to take it.
@@ -216,7 +247,7 @@ func inexact(v reflect.Value, depth int) (json.Number, bool) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
+			if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
 				if n, found := inexact(v.Field(i), depth+1); found {
 					return n, true
 				}
@@ -279,7 +310,7 @@ func badText(v reflect.Value, depth int) bool {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() && badText(v.Field(i), depth+1) {
+			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && badText(v.Field(i), depth+1) {
 				return true
 			}
 		}

@@ -27,7 +27,7 @@ type summary struct {
 }
 
 // summarise brings a thread's summary up to date, as far as it can.
-func (c *core) summarise(ctx context.Context, o *opened) {
+func (c *core) summarise(ctx context.Context, o *opened) error {
 	t := o.thread
 	s := summary{ID: t.ID, User: t.User, Title: t.Title, Status: threadStatus(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
 	if run := t.Busy(); run != nil {
@@ -47,9 +47,13 @@ func (c *core) summarise(ctx context.Context, o *opened) {
 		}
 		return json.Marshal(s)
 	})
-	if err != nil && !errors.Is(err, errNothing) {
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	if err != nil {
 		c.log.Debug("writing a summary", "thread", t.ID, "error", err)
 	}
+	return err
 }
 
 // ListOptions choose threads.
@@ -93,8 +97,15 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if err := json.Unmarshal(cell.Value, &s); err != nil {
 				s.ID = "?"
 			}
-			if s.Seq == 0 && !r.begun(ctx, cell.Key) {
-				continue // its first entry was never written
+			if s.Seq == 0 {
+				begun, err := r.begun(ctx, cell.Key)
+				if err != nil {
+					yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
+					return
+				}
+				if !begun {
+					continue // its first entry was never written
+				}
 			}
 			if o.User != "" && s.User != o.User || o.Flow != "" && s.Flow != o.Flow || o.Status != "" && s.Status != o.Status {
 				continue
@@ -112,9 +123,12 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 }
 
 // begun reports whether a journal has an entry.
-func (c *core) begun(ctx context.Context, journal string) bool {
+func (c *core) begun(ctx context.Context, journal string) (bool, error) {
 	for _, err := range c.store.Read(ctx, journal, 0) {
-		return err == nil
+		if err != nil && !errors.Is(err, store.ErrDropped) {
+			return false, err
+		}
+		return err == nil, nil
 	}
-	return false
+	return false, nil
 }

@@ -30,37 +30,48 @@ func wanted(q *journal.Question, decision string) string {
 }
 
 // intend records that the function is about to start, and makes sure that the
-// worker may still believe that the run is its own.
-func (s *step) intend() error {
+// worker may still believe that the run is its own. It returns false if a
+// cancel or pause came first.
+func (s *step) intend() (bool, error) {
 	p := s.frame.pass
 	if err := p.worker.awaitLease(p.ctx); err != nil {
-		return p.lose(err)
+		return false, p.lose(err)
 	}
-	b := journal.Body{Input: s.input, Due: time.Now().Add(s.timeout).UnixMicro()}
-	if err := p.record(s.path, journal.Intent, &b, nil); err != nil {
-		return err
+	intended := false
+	err := p.commit(func() batch {
+		if (p.run.Cancelled || p.run.PausedAt != 0 || p.draining) && !s.frame.cleaning {
+			return batch{}
+		}
+		return batch{
+			lines: []line{{kind: journal.Intent, path: s.path,
+				body: journal.Body{Input: s.input, Due: time.Now().Add(s.timeout).UnixMicro()}}},
+			then: func() { intended = true },
+		}
+	})
+	if err == nil && intended && !p.worker.leaseValid() {
+		err = p.lose(errors.New("the lease ran out before an at-most-once step could start"))
 	}
-	if !p.worker.leaseValid() {
-		return p.lose(errors.New("the lease ran out before an at-most-once step could start"))
-	}
-	return nil
+	return intended, err
 }
 
 // decide finds out what became of a start whose outcome is not recorded. It
 // returns true if the step has its outcome then.
 func (s *step) decide(ctx context.Context) (bool, error) {
 	p := s.frame.pass
-	n := p.node(s.path)
+	p.mu.Lock()
+	n := p.tree.At(s.path)
+	answer, open := n.Answer, n.Open != 0
+	p.mu.Unlock()
 	switch {
-	case n.Answer != nil:
-		return s.decided(n)
-	case n.Open != 0:
+	case answer != nil:
+		return s.decided(n, answer)
+	case open:
 		return false, s.await(ctx, n)
 	}
-	if !s.returned {
+	if s.returned == nil {
 		// The worker before this one may still be inside the function, up to
 		// its timeout.
-		if err := s.sitOut(ctx); err != nil {
+		if err := s.sitOut(ctx, max(s.timeout, n.Limit)); err != nil {
 			return false, err
 		}
 	}
@@ -74,6 +85,14 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 			return false, p.sealedErr()
 		case err == nil && outcome == OutcomeDone:
 			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: journal.Value{JSON: raw}}, nil)
+		case err == nil && outcome == OutcomeNotDone && s.returned != nil:
+			// It failed, and is known to have had no effect: as if it had said
+			// NotDone itself.
+			policy := RetryPolicy{Attempts: 10}
+			if s.retry != nil {
+				policy = *s.retry
+			}
+			return s.failed(n.Attempts+1, s.returned, policy, nil)
 		case err == nil && outcome == OutcomeNotDone:
 			return false, s.notDone(n)
 		case err != nil:
@@ -98,10 +117,11 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// sitOut waits until the step's timeout after this worker's claim.
-func (s *step) sitOut(ctx context.Context) error {
+// sitOut waits until the timeout, the step's or the one that was recorded with
+// its start, after this worker's claim.
+func (s *step) sitOut(ctx context.Context, limit time.Duration) error {
 	p := s.frame.pass
-	wait := s.timeout - time.Since(p.born)
+	wait := limit - time.Since(p.born)
 	if wait <= 0 {
 		return nil
 	}
@@ -112,6 +132,8 @@ func (s *step) sitOut(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return p.cutCause(ctx, s.frame)
+	case <-p.ctx.Done():
+		return p.sealedErr()
 	}
 }
 
@@ -125,24 +147,24 @@ func (s *step) await(ctx context.Context, n *tree.Node) error {
 }
 
 // decided acts on the answer of a person.
-func (s *step) decided(n *tree.Node) (bool, error) {
+func (s *step) decided(n *tree.Node, answer *journal.Answer) (bool, error) {
 	p := s.frame.pass
-	switch n.Answer.Decision {
+	switch answer.Decision {
 	case DecisionDone:
-		return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: n.Answer.Value}, nil)
+		return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: answer.Value}, nil)
 	case DecisionNotDone:
 		return false, s.notDone(n)
 	}
 	err := fmt.Errorf("%w of an at-most-once step; it was decided to let it fail", ErrUnknownOutcome)
-	if n.Answer.Message != "" {
-		err = fmt.Errorf("%w: %s", err, n.Answer.Message)
+	if answer.Message != "" {
+		err = fmt.Errorf("%w: %s", err, answer.Message)
 	}
 	return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Fail: failure(err)}, nil)
 }
 
 // notDone records that an earlier start had no effect.
 func (s *step) notDone(n *tree.Node) error {
-	s.returned = false
+	s.returned = nil
 	b := journal.Body{Attempt: n.Attempts, NotDone: true, Fail: failure(errors.New("an earlier start had no effect"))}
 	return s.frame.pass.record(s.path, journal.Attempt, &b, nil)
 }

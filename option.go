@@ -58,7 +58,7 @@ func (r RetryPolicy) delay(attempt int, key string) time.Duration {
 
 // Retry tries a failed step again. Errors marked [Permanent], and those that
 // cannot get better (ErrNotJSON, ErrComposite, ErrOption, ErrBudget), end it.
-// Waits over a few seconds are durable timers: the run is suspended.
+// Waits over 2 seconds are durable timers: the run is suspended.
 //
 // A new attempt of a composite step voids only its failed tail: what succeeded
 // inside it is not done again. Once a Cleanup has run inside it, it is not
@@ -111,6 +111,8 @@ const (
 // of an earlier start, for example by asking the service with [Key]. It is
 // called no earlier than the step's Timeout after the worker took the run
 // over, and may be called several times. Its error leaves the outcome unknown.
+// A function that failed and had no effect is tried again as [Retry] says, ten
+// times without one.
 func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 	return func(o *stepOptions) {
 		o.reconcile = func(ctx context.Context) (json.RawMessage, Outcome, error) {
@@ -136,7 +138,8 @@ func Added() StepOption {
 }
 
 // Dropped says that the steps with these names were removed from the frame, so
-// that a run that has recorded them is not blocked.
+// that a run that has recorded them is not blocked. Call it where they stood,
+// before the next verb. It is no verb itself.
 func Dropped(ctx context.Context, names ...string) error {
 	f, err := inside(ctx)
 	if err != nil {
@@ -166,13 +169,10 @@ func (o *stepOptions) check() error {
 	return nil
 }
 
-// attempts returns how many attempts the step has.
-func (o *stepOptions) attempts() int {
-	switch {
-	case o.retry == nil:
-		return 1
-	case o.retry.Attempts == 0:
-		return 3
+// policy returns how often the step is tried: once if nothing is said.
+func (o *stepOptions) policy() RetryPolicy {
+	if o.retry == nil {
+		return RetryPolicy{Attempts: 1}
 	}
-	return o.retry.Attempts
+	return *o.retry
 }

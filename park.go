@@ -60,6 +60,8 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 			}
 		case <-ctx.Done():
 			return p.leave(w, p.cause(ctx))
+		case <-p.ctx.Done(): // sealed, which a context of the code's own may not tell
+			return p.leave(w, p.sealedErr())
 		}
 	}
 }

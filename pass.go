@@ -112,6 +112,12 @@ func (p *pass) commitLocked(build func() batch) error {
 			p.mu.Unlock()
 			p.rt.observe(p, entries)
 			return nil
+		case errors.Is(err, store.ErrTooLarge) && faults > 0:
+			// What was only to be noted must not be in the way.
+			p.rt.log.Error("problems too large to be recorded", "thread", p.name)
+			p.mu.Lock()
+			p.problems = p.problems[faults:]
+			p.mu.Unlock()
 		case errors.Is(err, store.ErrTooLarge):
 			return fmt.Errorf("%w: %w", ErrTooLarge, err)
 		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:
@@ -271,11 +277,16 @@ func (p *pass) letGo() {
 
 // block stops the run because the code does not fit what is recorded.
 func (p *pass) block(diff string) error {
+	diff = clip(diff, maxMessage)
 	err := p.commit(func() batch {
-		return batch{
+		b := batch{
 			lines: []line{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
 			then:  func() { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
 		}
+		if p.run.Cancelled { // then no code of it has to run any more
+			b.lines = append(b.lines, line{kind: journal.Ended, body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
+		}
+		return b
 	})
 	if err != nil {
 		return err

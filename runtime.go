@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
@@ -20,10 +21,12 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Options of a runtime. The zero value is good.
+// Options of a runtime. The zero value is good. They are given to [New]; [Open]
+// uses the zero value.
 type Options struct {
-	// Version names the code, so that a run that does not fit it is left to
-	// other code. The default is a hash of the executable.
+	// Version names the code. A run that is blocked because it does not fit
+	// code of this version is left alone by it, and tried by code of any
+	// other. The default is a hash of the executable.
 	Version string
 	// Validator checks answers against the JSON Schema of their question.
 	Validator Validator
@@ -34,7 +37,7 @@ type Options struct {
 	// Concurrency is how many runs a worker executes at a time; 0 is 64.
 	Concurrency int
 	// Lease is how long a worker may be silent before others take its runs
-	// over; 0 is 3 s.
+	// over, and so how long the runs of a killed process rest; 0 is 3 s.
 	Lease time.Duration
 	// Grace is how long Work lets running steps go on when it is stopped; 0
 	// is 10 s.
@@ -70,8 +73,9 @@ type core struct {
 	salt    []byte
 	own     bool // the store was opened here
 
-	mu     sync.Mutex
-	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
+	workers atomic.Int32 // in this process
+	mu      sync.Mutex
+	passes  map[string]chan struct{} // by thread: closed when the pass in this process is over
 }
 
 // executing notes that a pass of a thread runs in this process, until over is
@@ -99,8 +103,10 @@ func (c *core) pass(name string) <-chan struct{} {
 	return c.passes[name]
 }
 
-// Open opens the store of a URL and returns a runtime with the flows. The
-// driver of the URL's scheme has to be imported.
+// Open opens the store of a URL and returns a runtime with the flows and the
+// zero [Options]. The driver of the URL's scheme has to be imported: sqlite:FILE
+// is that of package store/sqlitestore, file:DIR of store/filestore, and memory:
+// of store/memstore.
 func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 	s, err := store.Open(ctx, url)
 	if err != nil {
@@ -115,10 +121,13 @@ func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 }
 
 // New returns a runtime on a store. Its error names everything that is wrong
-// with the flows and options.
+// with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
 	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, passes: map[string]chan struct{}{}}
 	var errs []error
+	if s == nil {
+		errs = append(errs, fmt.Errorf("%w: no store", ErrInvalid))
+	}
 	for _, f := range flows {
 		if err := f.check(); err != nil {
 			errs = append(errs, err)
@@ -186,7 +195,7 @@ func (r *Runtime) Tenant(tenant string) *Runtime {
 // Flows returns the names of the flows, in order.
 func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.flows)) }
 
-// Close closes the store if Open opened it.
+// Close closes the store if Open opened it. Let Work return first.
 func (r *Runtime) Close() error {
 	if r.own {
 		return r.store.Close()
@@ -198,7 +207,7 @@ func (r *Runtime) Close() error {
 // seq says so.
 func (c *core) announce(ctx context.Context, name string, seq uint64, flows ...string) error {
 	slices.Sort(flows)
-	now := time.Now().UnixMicro()
+	const now = 1 // by any clock
 	for _, flow := range slices.Compact(flows) {
 		if err := due.Announce(ctx, c.store, flow, name, seq, now); err != nil {
 			return fmt.Errorf("perdure: announcing work: %w", err)
@@ -229,8 +238,33 @@ func (c *core) stepStarted(ctx context.Context, f *frame) (context.Context, func
 		return ctx, func(error) {}
 	}
 	p := f.pass
-	return c.opts.Observer.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
-		Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
+	over := func(error) {}
+	_, err := invoke(ctx, func(context.Context) (bool, error) {
+		inner, ended := c.opts.Observer.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
+			Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
+		if inner != nil {
+			ctx = inner
+		}
+		if ended != nil {
+			over = ended
+		}
+		return true, nil
+	})
+	c.observerFailed(err)
+	return ctx, func(outcome error) {
+		_, err := invoke(ctx, func(context.Context) (bool, error) {
+			over(outcome)
+			return true, nil
+		})
+		c.observerFailed(err)
+	}
+}
+
+// observerFailed logs that an observer panicked, which is no failure of a run.
+func (c *core) observerFailed(err error) {
+	if err != nil {
+		c.log.Error("the observer", "error", err)
+	}
 }
 
 func (c *core) observe(p *pass, entries []journal.Entry) {
@@ -240,7 +274,11 @@ func (c *core) observe(p *pass, entries []journal.Entry) {
 	for _, e := range entries {
 		if ev, err := c.event(context.Background(), p.name, p.run.ID, e, false); err == nil {
 			ev.Thread = p.thread.ID
-			c.opts.Observer.Committed(ev)
+			_, err := invoke(p.ctx, func(context.Context) (bool, error) {
+				c.opts.Observer.Committed(ev)
+				return true, nil
+			})
+			c.observerFailed(err)
 		}
 	}
 }

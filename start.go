@@ -30,17 +30,17 @@ const (
 
 // StartRequest asks for a run.
 type StartRequest struct {
-	Flow     string
-	Input    any
-	Thread   string            // its id; "": a new thread with a generated one
+	Flow     string            // the name of a flow that this runtime has
+	Input    any               // what the flow takes, or anything with the same JSON
+	Thread   string            // its id, made on first use; "": a new thread with a generated one
 	Title    string            // of a new thread
 	User     string            // who owns a new thread
 	Metadata map[string]string // of a new thread
 	Key      string            // idempotency key: the same key gives the same run
-	Policy   Policy
-	Budget   map[string]int64 // by unit, see Spend
-	Trace    string           // trace context, kept in the journal for the Observer
-	By       string           // who asked for it
+	Policy   Policy            // what becomes of it if the thread is busy; "" is Enqueue
+	Budget   map[string]int64  // by unit, see Spend
+	Trace    string            // trace context, kept in the journal for the Observer
+	By       string            // who asked for it
 }
 
 // BusyError says which run keeps a thread busy. It matches ErrBusy.
@@ -55,7 +55,8 @@ func (e *BusyError) Error() string {
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
 // Start queues a run and returns at once. A worker executes it, here or
-// elsewhere.
+// elsewhere: see Work. If the thread has a run that has not ended, the request's
+// Policy decides.
 //
 // With a Key it can be repeated: the run, and the thread where none is named,
 // follow from it. The same key with another flow or input is ErrKeyReused.
@@ -94,7 +95,7 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.summarise(ctx, o)
+	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
 	return r.runInfo(ctx, o, o.thread.RunByID(runID))
 }
 
@@ -147,7 +148,7 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	switch or(q.Policy, Enqueue) {
 	case Enqueue, Reject, Interrupt, Steer, Beside:
 	default:
-		return nil, fmt.Errorf("%w: policy %q", ErrInvalid, q.Policy)
+		return nil, fmt.Errorf("%w: policy %q; there are %q, %q, %q, %q and %q", ErrInvalid, q.Policy, Enqueue, Reject, Interrupt, Steer, Beside)
 	}
 	if q.Thread != "" {
 		if err := checkThreadID(q.Thread); err != nil {
@@ -157,6 +158,11 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	if err := errors.Join(checkText("the title", q.Title, 1000), checkText("the user", q.User, 500), checkText("the key", q.Key, 500),
 		checkText("the trace", q.Trace, 1000), checkText("who asks", q.By, 500), checkMetadata(q.Metadata)); err != nil {
 		return nil, err
+	}
+	for unit, n := range q.Budget {
+		if err := checkText("the unit of a budget", unit, 200); err != nil || unit == "" || n < 0 {
+			return nil, fmt.Errorf("%w: a budget of %d %.40q", ErrInvalid, n, unit)
+		}
 	}
 	in, err := encode(q.Input, reflect.TypeOf(q.Input))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
 )
@@ -59,7 +60,8 @@ func (v *view) apply(changes []journal.Change) {
 //	var tone = perdure.NewState[string]("tone")
 type State[T any] struct{ key string }
 
-// NewState returns the state of a key.
+// NewState returns the state of a key. A key is one of State, Counter or List
+// throughout.
 func NewState[T any](key string) State[T] { return State[T]{key} }
 
 // Get returns the value, the zero T if there is none.
@@ -143,8 +145,8 @@ func (l List[T]) Append(ctx context.Context, values ...T) error {
 }
 
 func checkKey(key string) error {
-	if key == "" || len(key) > 500 {
-		return fmt.Errorf("%w: the state key %.40q has %d bytes, not 1 to 500", ErrName, key, len(key))
+	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
+		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", ErrName, key)
 	}
 	return nil
 }
@@ -153,15 +155,11 @@ func writeState(ctx context.Context, c journal.Change) error {
 	if err := checkKey(c.Key); err != nil {
 		return err
 	}
-	f, err := change(ctx, fmt.Sprintf("state %q", c.Key))
-	if err != nil {
-		return err
-	}
-	f.pass.mu.Lock()
-	defer f.pass.mu.Unlock()
-	f.pending.changes = append(f.pending.changes, c)
-	f.view.apply([]journal.Change{c}) // a leaf has a view of its own
-	return nil
+	return change(ctx, fmt.Sprintf("state %q", c.Key), func(f *frame) error {
+		f.pending.changes = append(f.pending.changes, c)
+		f.view.apply([]journal.Change{c}) // a leaf has a view of its own
+		return nil
+	})
 }
 
 func readState(ctx context.Context, key string) (json.RawMessage, bool, error) {

@@ -30,7 +30,11 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		var zero T
 		return zero, err
 	}
-	return decode[T](raw)
+	v, err := decode[T](raw)
+	if err != nil {
+		return v, fmt.Errorf("step %q: %w", name, err)
+	}
+	return v, nil
 }
 
 // body makes the function of a step return what is recorded.
@@ -54,7 +58,7 @@ type step struct {
 	visit tree.Visit
 	fn    func(context.Context) (json.RawMessage, error)
 
-	returned bool // an at-most-once function of this pass is over
+	returned error // with which an at-most-once function of this pass ended
 }
 
 func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
@@ -109,8 +113,10 @@ func (s *step) run(ctx context.Context) error {
 			return err
 		}
 		if s.once {
-			if err := s.intend(); err != nil {
+			if intended, err := s.intend(); err != nil {
 				return err
+			} else if !intended {
+				continue
 			}
 		}
 		done, err := s.attempt(ctx, attempt)
@@ -150,6 +156,8 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 		return nil
 	case <-ctx.Done():
 		return p.cutCause(ctx, s.frame)
+	case <-p.ctx.Done():
+		return p.sealedErr()
 	}
 }
 
@@ -166,7 +174,16 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		limited, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		ctx = limited
-		w := &stopwatch{left: s.timeout, over: func() { cancel(ErrTimeout) }}
+		over := func() {
+			p.mu.Lock()
+			inner.timedOut = true
+			p.mu.Unlock()
+			cancel(fmt.Errorf("%w: step %s after %v", ErrTimeout, inner.path(), s.timeout))
+		}
+		w := &stopwatch{left: s.timeout, over: over}
+		if n := p.node(s.path); n != nil && n.TimedOut {
+			over() // in an earlier pass, which cleaned up already
+		}
 		p.mu.Lock()
 		inner.limit = w
 		w.shift(+1)
@@ -181,15 +198,28 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	}
 	ctx, observed := p.rt.stepStarted(ctx, inner)
 	over := p.watchLeaf(inner)
+	exited := true
+	defer func() {
+		p.deps.letGo(inner)
+		if exited { // by runtime.Goexit: the frame is over all the same
+			over()
+			_ = inner.left(ErrFenced)
+		}
+	}()
 	raw, err := invoke(inner.with(ctx), s.fn)
+	exited = false
 	over()
-	defer p.deps.letGo(inner)
 	if stop := inner.left(err); stop != nil {
 		observed(stop)
 		return false, stop
 	}
 	observed(err)
 	if stop := s.stopped(inner, err); stop != nil {
+		if !inner.verbs {
+			p.order.Lock()
+			p.settledInside() // what it changed is void, and was not outside of it
+			p.order.Unlock()
+		}
 		if err != nil && errors.Is(stop, ErrCancelled) {
 			s.leftover(inner, err)
 		}
@@ -252,21 +282,31 @@ func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
 func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) {
 	p := s.frame.pass
 	if cause := context.Cause(ctx); errors.Is(cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
-		err = fmt.Errorf("%w after %v: %w", ErrTimeout, s.timeout, err)
+		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	notDone := isNotDone(err)
 	if s.once && !notDone {
 		// The intent stands: the next round decides what became of it.
-		s.returned = true
+		s.returned = err
 		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: failure(err), Spend: inner.pending.spend}, inner)
 	}
-	b := journal.Body{Input: s.input, Verb: s.verbName(), Fail: failure(err), NotDone: s.once, Spend: inner.pending.spend}
-	again := inner.attempt < s.attempts() && !isPermanent(err) && !p.cleaned(s.path)
-	if !again {
+	return s.failed(inner.attempt, err, s.policy(), inner)
+}
+
+// failed records a failed attempt, and when the next one is due if there is
+// one.
+func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) (bool, error) {
+	p := s.frame.pass
+	b := journal.Body{Input: s.input, Verb: s.verbName(), Fail: failure(err), NotDone: s.once}
+	if inner != nil {
+		b.Spend = inner.pending.spend
+	}
+	s.returned = nil
+	if attempt >= or(policy.Attempts, 3) || isPermanent(err) || p.cleaned(s.path) {
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
-	b.Attempt = inner.attempt
-	wait := s.retry.delay(inner.attempt, p.key(s.path))
+	b.Attempt = attempt
+	wait := policy.delay(attempt, p.key(s.path))
 	b.Due, b.Timer = time.Now().Add(wait).UnixMicro(), wait > shortWait
 	return false, p.record(s.path, journal.Attempt, &b, inner)
 }
@@ -325,5 +365,6 @@ func invoke[T any](ctx context.Context, fn func(context.Context) (T, error)) (v 
 			err = &panicked{value: r, stack: string(debug.Stack())}
 		}
 	}()
-	return fn(ctx)
+	v, err = fn(ctx)
+	return v, sound(err)
 }

@@ -100,8 +100,9 @@ func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) err
 	})
 }
 
-// Take returns the next input that was queued for the run to steer it, and
-// whether there was one. Both are recorded.
+// Take returns the next input that was started with the policy [Steer] while
+// this run was active, and whether there was one. It does not wait. Both are
+// recorded.
 func Take[T any](ctx context.Context, name string) (T, bool, error) {
 	var zero T
 	raw, ok, err := take(ctx, name)

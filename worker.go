@@ -26,9 +26,20 @@ type worker struct {
 	mu       sync.Mutex
 	busy     map[string]bool      // threads that are looked at or executed
 	passes   map[*pass]bool       // under way
-	again    map[string]time.Time // when to look again at what another worker holds, or what failed here
+	again    map[string]lookAgain // at what another worker holds, or what failed here
 	early    map[string]earlyHint // hints that are ahead of their journal
+	losses   map[string]int       // runs that were lost here, in a row
+	passed   map[string]bool      // busy threads whose hints the last scan passed over
+	cut      bool                 // the last scan found no free slot
+	fatal    chan error           // why the worker cannot go on
 	stopping bool
+}
+
+func newWorker(c *core, io context.Context) *worker {
+	return &worker{core: c, id: newRunID(), io: io, others: lease.NewWatcher(c.store), wake: make(chan struct{}, 1),
+		slots: make(chan struct{}, c.opts.Concurrency), busy: map[string]bool{}, passes: map[*pass]bool{},
+		again: map[string]lookAgain{}, early: map[string]earlyHint{}, losses: map[string]int{}, passed: map[string]bool{},
+		fatal: make(chan error, 1)}
 }
 
 // Work executes runs that are due, of the flows that the runtime has, until
@@ -38,12 +49,21 @@ type worker struct {
 func (r *Runtime) Work(ctx context.Context) error {
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()
-	w := &worker{core: r.core, id: newRunID(), io: io, others: lease.NewWatcher(r.store), wake: make(chan struct{}, 1),
-		slots: make(chan struct{}, r.opts.Concurrency), busy: map[string]bool{}, passes: map[*pass]bool{}, again: map[string]time.Time{}, early: map[string]earlyHint{}}
+	r.workers.Add(1)
+	defer r.workers.Add(-1)
+	w := newWorker(r.core, io)
+	// The lease lives as long as the worker; only taking it ends with ctx.
+	holding, giveUp := context.WithCancel(io)
+	defer giveUp()
+	waiting := context.AfterFunc(ctx, giveUp)
 	var err error
-	if w.lease, err = lease.Hold(io, r.store, w.id, r.opts.Lease); err != nil {
+	if w.lease, err = lease.Hold(holding, r.store, w.id, r.opts.Lease); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return fmt.Errorf("perdure: starting a worker: %w", err)
 	}
+	waiting()
 	watching, stopWatching := context.WithCancel(io)
 	defer stopWatching()
 	for flow := range r.flows {
@@ -55,9 +75,8 @@ func (r *Runtime) Work(ctx context.Context) error {
 		}()
 	}
 	err = w.loop(ctx)
-	w.drain()
-	w.running.Wait()
-	release, cancel := context.WithTimeout(io, time.Second)
+	w.drain(gone)
+	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
 	defer cancel()
 	if releaseErr := w.lease.Release(release); err == nil && releaseErr != nil && !errors.Is(releaseErr, store.ErrClosed) {
 		w.log.Warn("releasing a lease", "error", releaseErr)
@@ -77,10 +96,19 @@ func (w *worker) poke() {
 func (w *worker) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	health := time.NewTicker(w.opts.Lease)
+	defer health.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case err := <-w.fatal:
+			return fmt.Errorf("perdure: worker %s: %w", w.id, err)
+		case <-health.C:
+			if err := w.lease.Err(); useless(err) {
+				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
+			}
+			continue
 		case <-w.lease.Lost():
 			return fmt.Errorf("%w: the lease of worker %s: %w", ErrFenced, w.id, w.lease.Err())
 		case <-w.wake:
@@ -88,7 +116,7 @@ func (w *worker) loop(ctx context.Context) error {
 		}
 		wait, err := w.scan(ctx)
 		if err != nil && ctx.Err() == nil {
-			if errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned) {
+			if useless(err) {
 				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 			}
 			w.log.Warn("looking for due work", "error", err)
@@ -97,36 +125,57 @@ func (w *worker) loop(ctx context.Context) error {
 	}
 }
 
+// useless reports whether a store's handle has to be opened anew.
+func useless(err error) bool {
+	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
+}
+
 // scan starts what is due and returns when to look again at the latest.
 func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 	const longest = time.Minute
 	wait := longest
 	now := time.Now()
+	met := map[string]bool{}
+	w.mu.Lock()
+	w.cut = false
+	w.mu.Unlock()
 	for flow := range w.flows {
 		for h, err := range due.List(ctx, w.store, flow) {
 			if err != nil {
 				return w.opts.Lease / 4, err
 			}
 			at := time.UnixMicro(h.Due)
+			met[h.Thread] = true
 			w.mu.Lock()
 			if later, ok := w.again[h.Thread]; ok {
-				if now.Before(later) {
-					at = later
+				if now.Before(later.at) && h.Seq == later.seq {
+					at = later.at
 				} else {
 					delete(w.again, h.Thread)
 				}
 			}
 			busy := w.busy[h.Thread]
+			if busy {
+				w.passed[h.Thread] = true
+			}
 			w.mu.Unlock()
 			switch {
 			case at.After(now):
 				wait = min(wait, at.Sub(now))
 			case busy:
 			case !w.take(h):
-				return longest, nil // all slots are taken; the one that is freed pokes
+				w.mu.Lock()
+				w.cut = true // the slot that is freed pokes
+				w.mu.Unlock()
+				return longest, nil
 			}
 		}
 	}
+	w.mu.Lock()
+	forget(w.again, met)
+	forget(w.early, met)
+	forget(w.losses, met)
+	w.mu.Unlock()
 	return max(wait, time.Millisecond), nil
 }
 
@@ -142,29 +191,76 @@ func (w *worker) take(h due.Hint) bool {
 	w.mu.Unlock()
 	w.running.Go(func() {
 		defer func() {
-			w.mu.Lock()
-			delete(w.busy, h.Thread)
-			w.mu.Unlock()
 			<-w.slots
-			w.poke()
+			w.mu.Lock()
+			_, again := w.again[h.Thread]
+			again = again || w.cut || w.passed[h.Thread]
+			delete(w.busy, h.Thread)
+			delete(w.passed, h.Thread)
+			w.mu.Unlock()
+			if again {
+				w.poke()
+			}
 		}()
 		if err := w.look(h); err != nil {
 			w.log.Warn("looking at a thread", "thread", h.Thread, "error", err)
-			w.later(h.Thread, time.Second)
+			wait := time.Second
+			if errors.Is(err, ErrCorrupt) {
+				wait = blockedAgain
+			}
+			w.later(h, wait)
+			if useless(err) {
+				select {
+				case w.fatal <- err:
+				default:
+				}
+			}
 		}
 	})
 	return true
 }
 
-// later keeps the worker from looking at a thread for a while.
-func (w *worker) later(thread string, wait time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.again[thread] = time.Now().Add(wait)
+// forget removes what is kept about threads that have no hint any more.
+func forget[T any](kept map[string]T, met map[string]bool) {
+	for thread := range kept {
+		if !met[thread] {
+			delete(kept, thread)
+		}
+	}
 }
 
-// drain hands over what the worker executes.
-func (w *worker) drain() {
+// lost returns how long to leave a thread alone whose run was lost here, the
+// longer the more often.
+func (w *worker) lost(thread string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.losses[thread]++
+	return min(50*time.Millisecond<<min(w.losses[thread], 10), blockedAgain)
+}
+
+func (w *worker) found(thread string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.losses, thread)
+}
+
+// lookAgain is when to look at a thread again whose hint has not changed.
+type lookAgain struct {
+	at  time.Time
+	seq uint64
+}
+
+// later keeps the worker from looking at a thread for a while, unless there is
+// a newer hint.
+func (w *worker) later(h due.Hint, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.again[h.Thread] = lookAgain{time.Now().Add(wait), h.Seq}
+}
+
+// drain hands over what the worker executes. What cannot even be released,
+// because the store does not answer, is given up.
+func (w *worker) drain(giveUp func()) {
 	w.mu.Lock()
 	w.stopping = true
 	for p := range w.passes {
@@ -184,9 +280,23 @@ func (w *worker) drain() {
 	case <-grace.C:
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	for p := range w.passes {
 		go p.release()
+	}
+	w.mu.Unlock()
+	grace.Reset(w.opts.Lease)
+	select {
+	case <-done:
+		return
+	case <-grace.C:
+		giveUp()
+	}
+	grace.Reset(time.Second)
+	select {
+	case <-done:
+	case <-grace.C:
+		// Their runs are released or lost, and nothing that they do counts.
+		w.log.Warn("the worker leaves steps behind that do not heed their context")
 	}
 }
 

@@ -242,9 +242,9 @@ func (r *result) faults(want *result) []string {
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		got, undisturbed := tallyOf(r.effects, label), tallyOf(want.effects, label)
 		switch {
-		case got.once || undisturbed.once:
 		case got.n < undisturbed.n:
 			add("the effect %s happened %d times, undisturbed %d times: it was lost", label, got.n, undisturbed.n)
+		case got.once || undisturbed.once:
 		case got.n > undisturbed.n+got.lost:
 			why := "although the outcome of its step was recorded, or its step is a composite"
 			if got.loose {

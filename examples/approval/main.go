@@ -3,8 +3,14 @@
 //	go run ./examples/approval
 //
 // Kill it whenever you like, also with kill -9, and start it again: it goes on
-// where it was. What is done is not done again, and a question that is open is
-// still open. All that it knows is in approval.db.
+// where it was. A step that is done is not done again, and a question that is
+// open is still open. After a kill in the middle of a step it first waits until
+// the lease of the dead process is over, 3 seconds. All that it knows is in
+// approval.db, in the folder where it is started; remove approval.db* to begin
+// anew.
+//
+// It is the first program of the documentation of package perdure, slowed down
+// so that there is time to kill it.
 package main
 
 import (
@@ -17,58 +23,47 @@ import (
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
-// refund is the flow: an order comes in, a receipt goes out. Whatever it does
-// to the world, it does in steps.
 func refund(ctx context.Context, order string) (string, error) {
-	price, err := perdure.Step(ctx, "look-up", func(ctx context.Context) (int, error) {
+	amount, err := perdure.Step(ctx, "look-up", func(ctx context.Context) (int, error) {
 		fmt.Println("looking up order", order)
-		time.Sleep(time.Second) // so that there is time to kill it
+		time.Sleep(time.Second)
 		return 42, nil
 	})
 	if err != nil {
 		return "", err
 	}
-	yes, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: fmt.Sprintf("Refund %d € for order %s?", price, order)})
-	if err != nil || !yes {
-		return "no refund", err
+	ok, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: fmt.Sprintf("Refund %d € for order %s?", amount, order)})
+	if err != nil || !ok {
+		return "not refunded", err
 	}
-	return perdure.Step(ctx, "refund", func(ctx context.Context) (string, error) {
-		fmt.Println("refunding under the key", perdure.Key(ctx)) // by which the bank knows a repetition
+	return perdure.Step(ctx, "pay", func(ctx context.Context) (string, error) {
+		fmt.Println("paying under the key", perdure.Key(ctx)) // the same key if the step runs again
 		time.Sleep(time.Second)
-		return fmt.Sprintf("refunded %d €", price), nil
+		return fmt.Sprintf("refunded %d €", amount), nil
 	})
 }
 
 func main() {
 	ctx := context.Background()
-	rt, err := perdure.Open(ctx, "sqlite:approval.db", perdure.NewFlow("refund", refund))
-	if err != nil {
-		log.Fatal(err)
+	rt := must(perdure.Open(ctx, "sqlite:approval.db", perdure.NewFlow("refund", refund)))
+	go func() { log.Fatal(rt.Work(ctx)) }() // executes runs
+	run := must(rt.Start(ctx, perdure.StartRequest{Flow: "refund", Input: "A-17", Key: "refund A-17"}))
+	run = must(rt.Wait(ctx, run.Thread, run.ID)) // until it asks or ends
+	for len(run.Asks) > 0 {
+		var yes bool
+		fmt.Print(run.Asks[0].Prompt, " (true/false) ")
+		must(fmt.Scanln(&yes))
+		if err := rt.Answer(ctx, perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: yes}}); err != nil {
+			log.Fatal(err)
+		}
+		run = must(rt.Wait(ctx, run.Thread, run.ID))
 	}
-	go func() { log.Fatal(rt.Work(ctx)) }()
-	receipt, err := attend(ctx, rt)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(receipt)
+	fmt.Println(must(perdure.Output[string](run)))
 }
 
-// attend starts the run and answers what it asks until it ends. The key makes
-// it the same run however often the program is started.
-func attend(ctx context.Context, rt *perdure.Runtime) (string, error) {
-	run, err := rt.Start(ctx, perdure.StartRequest{Flow: "refund", Input: "A-7", Key: "order A-7"})
-	for err == nil {
-		if run, err = rt.Wait(ctx, run.Thread, run.ID); err != nil {
-			break
-		}
-		if run.Status != perdure.Suspended {
-			return perdure.Output[string](run)
-		}
-		var reply string
-		fmt.Print(run.Asks[0].Prompt, " [y/n] ")
-		if _, err = fmt.Scanln(&reply); err == nil {
-			err = rt.Answer(ctx, perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: reply == "y"}})
-		}
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
 	}
-	return "", err
+	return v
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -73,7 +75,7 @@ func TestSurvivesKills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only a hanging program takes that long
 	defer cancel()
 	dir := t.TempDir()
-	const lookUp, question, refunding, receipt = "looking up order A-7\n", "Refund 42 € for order A-7? [y/n] ", "refunding under the key ", "refunded 42 €\n"
+	const lookUp, question, paying, receipt = "looking up order A-17\n", "Refund 42 € for order A-17? (true/false) ", "paying under the key ", "refunded 42 €\n"
 
 	p := start(ctx, t, exe, dir)
 	p.says(lookUp)
@@ -86,8 +88,15 @@ func TestSurvivesKills(t *testing.T) {
 
 	p = start(ctx, t, exe, dir)
 	p.says(question)
-	fmt.Fprintln(p.stdin, "y")
-	p.says(refunding)
+	fmt.Fprintln(p.stdin, "perhaps") // is no answer: the program gives up, the question stays
+	if err := p.cmd.Wait(); err == nil {
+		t.Error("it took a reply that is neither true nor false")
+	}
+
+	p = start(ctx, t, exe, dir)
+	p.says(question)
+	fmt.Fprintln(p.stdin, "true")
+	p.says(paying)
 	key, err := p.out.ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +104,7 @@ func TestSurvivesKills(t *testing.T) {
 	p.kill()
 
 	p = start(ctx, t, exe, dir)
-	p.says(refunding + key + receipt) // the answer is kept, and so is the key
+	p.says(paying + key + receipt) // the answer is kept, and so is the key
 	p.ends()
 
 	p = start(ctx, t, exe, dir)
@@ -112,5 +121,29 @@ func (p *program) ends() {
 	}
 	if err := p.cmd.Wait(); err != nil {
 		p.t.Error(err)
+	}
+}
+
+// TestIsTheTutorial holds that this program is the one of the package comment.
+func TestIsTheTutorial(t *testing.T) {
+	own, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join("..", "..", "doc.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(own), "\npackage main\n")
+	program = strings.NewReplacer("\t\ttime.Sleep(time.Second)\n", "", "\t\"time\"\n", "").Replace("package main\n" + program)
+	var comment strings.Builder
+	for line := range strings.Lines(program) {
+		if line != "\n" {
+			line = "\t" + line
+		}
+		comment.WriteString(strings.TrimSuffix("//"+line, "\n") + "\n")
+	}
+	if !strings.Contains(string(doc), comment.String()) {
+		t.Errorf("doc.go does not hold this program without its sleeps:\n%s", comment.String())
 	}
 }

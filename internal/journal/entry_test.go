@@ -151,7 +151,7 @@ func TestUnknownKindMakesTheThreadForeignAndTheChainGoesOn(t *testing.T) {
 	if th.Seq != 4 || th.Title != "still read" {
 		t.Errorf("at %d the title is %q", th.Seq, th.Title)
 	}
-	if r, due := th.Next(1<<60, "v1"); r != nil || due != 0 {
+	if r, due := th.Next(1<<60, fitsV1); r != nil || due != 0 {
 		t.Errorf("a foreign thread has something to run: %v, %d", r, due)
 	}
 	if Kind("erased").Known() || Kind("erased").Open() || !Step.Known() || Step.Open() || !Nudge.Open() {

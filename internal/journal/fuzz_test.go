@@ -82,7 +82,7 @@ func script(t *testing.T, text string) (*Thread, int) {
 
 // ask asks a thread everything.
 func ask(th *Thread) {
-	th.Next(th.Time, "v1")
+	th.Next(th.Time, fitsV1)
 	th.Receiver("m")
 	th.Active()
 	th.Heard("k")

@@ -207,7 +207,7 @@ func tell(t *Thread) string {
 	if t.Worker != "" {
 		say("; held by %s", t.Worker)
 	}
-	switch r, due := t.Next(t.Time, "v1"); {
+	switch r, due := t.Next(t.Time, fitsV1); {
 	case r != nil:
 		say("; next %s", r.ID)
 	case due != 0:
@@ -230,3 +230,6 @@ func show(i Item) string {
 	}
 	return strings.Join(parts, "")
 }
+
+// fitsV1 lets code of version v1 try a blocked run once.
+func fitsV1(r *Run) bool { return !r.Misfits["v1"] }

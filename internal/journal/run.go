@@ -59,7 +59,8 @@ type Run struct {
 	Fail      *Failure
 	Unknown   []string
 	Diff      string
-	Version   string // fingerprint of the code that claimed it last
+	Version   string          // fingerprint of the code that claimed it last
+	Misfits   map[string]bool // versions that it was blocked by since the last retry
 	Cancelled bool
 	Taken     uint64 // the run that took this input to be steered by it
 	Wake      bool   // something happened that it waited for
@@ -155,6 +156,11 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Claimed:
 		if !r.Begun() {
 			r.Start, r.Started = e.Seq, e.Time
+			for _, old := range t.Runs {
+				if old.Status.Final() { // it can no longer be retried
+					old.BaseState, old.BaseDeps, old.Dumps = nil, nil, nil
+				}
+			}
 			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
 		}
 		if r.silent {
@@ -164,7 +170,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 		r.silent = true
 		r.Claims++
-		r.Status, r.SuspendedAt, r.Version = StatusRunning, 0, b.Version
+		r.Status, r.SuspendedAt, r.Version, r.Diff = StatusRunning, 0, b.Version, ""
 		t.Epoch, t.Worker = e.Epoch, b.Worker
 	case Suspended:
 		t.Worker, r.Wake, r.SuspendedAt, r.Status = "", false, e.Time, StatusSuspended
@@ -174,7 +180,11 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Released:
 		t.Worker = ""
 	case Blocked:
-		t.Worker, r.Status, r.Diff, r.Version = "", StatusBlocked, b.Diff, b.Version
+		t.Worker, r.Status, r.Diff, r.Version, r.Wake = "", StatusBlocked, b.Diff, b.Version, false
+		if r.Misfits == nil {
+			r.Misfits = map[string]bool{}
+		}
+		r.Misfits[b.Version] = true
 	case Quarantined:
 		t.Worker, r.Status, r.Fail = "", StatusQuarantined, b.Fail
 	case Ended:
@@ -260,9 +270,13 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 	case Retried:
 		r.Retries++
+		r.Misfits = nil
 		r.Wake, r.Deaths, r.Fail, r.Diff, r.Ended, r.Status = true, 0, nil, "", 0, StatusQueued
 	}
 }
+
+// TimeOver is the name of the problem that an attempt ran into its timeout.
+const TimeOver = "timeout"
 
 // VerbCleanup marks the step entries of cleanups.
 const VerbCleanup = "cleanup"

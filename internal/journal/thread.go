@@ -266,9 +266,10 @@ func (t *Thread) Busy() *Run {
 	return nil
 }
 
-// Next returns the run to execute at a time by code of some version, if there
-// is one, and otherwise when a timer makes one due, 0 for never.
-func (t *Thread) Next(now int64, version string) (*Run, int64) {
+// Next returns the run to execute at a time, if there is one, and otherwise
+// when a timer makes one due, 0 for never. Fits tells whether the code at hand
+// may try a blocked run.
+func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
 	if t.Foreign != "" {
 		return nil, 0
 	}
@@ -284,8 +285,8 @@ func (t *Thread) Next(now int64, version string) (*Run, int64) {
 		case r.Status.Final():
 		case r.Begun():
 			active = true
-			if r.Status == StatusBlocked && r.Version != version {
-				return r, now // other code may fit
+			if r.Status == StatusBlocked && !r.Cancelled && fits(r) {
+				return r, now
 			}
 			if r.Status != StatusSuspended && r.Status != StatusQueued && !r.Cancelled {
 				continue

@@ -92,7 +92,7 @@ func TestRunSeesTheStateAtItsStart(t *testing.T) {
 	state := func(m map[string]Item) string { return show(m["x"]) + " " + show(m["l"]) }
 	dep := func(m map[string]Value) string { return string(m["d"].JSON) + string(m["e"].JSON) }
 	for _, tc := range []struct{ run, state, deps, seen string }{
-		{"a", ` `, ``, `"a2"`}, // it failed: it may be retried from where it began
+		{"a", ` `, ``, ``}, // it failed, and cannot be retried since c has begun
 		{"b", `"a1" +"a1"`, `"a1"`, `"b1""b1"`},
 		{"c", `"b1" +"a1"+"b1"+"a2"`, `"a2""b1"`, `"a2""b1"`},
 	} {

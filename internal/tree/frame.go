@@ -251,10 +251,30 @@ func (f *Frame) missed(reached string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "in %s:\n", at)
+	const most = 10 // of each kind are shown: a diff has to fit an entry
+	visited, missed := 0, 0
+	for _, c := range node.children {
+		if f.seen[c.Name] {
+			visited++
+		}
+	}
 	for _, c := range node.children {
 		mark := " "
-		if !f.seen[c.Name] {
-			mark = "-"
+		if f.seen[c.Name] {
+			if visited--; visited >= most {
+				if visited == most {
+					b.WriteString("  …\n")
+				}
+				continue
+			}
+		} else if mark = "-"; missed >= most {
+			if missed == most {
+				b.WriteString("- …\n")
+			}
+			missed++
+			continue
+		} else {
+			missed++
 		}
 		verb := c.Verb
 		if verb == None {

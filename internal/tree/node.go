@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/journal"
 )
@@ -47,12 +48,14 @@ type Node struct {
 	Seq      uint64 // of its outcome
 	Time     int64  // of its outcome
 	State    []journal.Change
-	Attempts int    // that failed and were recorded
-	Due      int64  // when it, or its next attempt, is due
-	Timer    bool   // its next attempt waits for a durable timer
-	Input    string // digest of its arguments
-	Intent   bool   // it may have been started and its outcome is not known
-	Open     uint64 // sequence of the entry since which it waits, 0 if it does not
+	Attempts int           // that failed and were recorded
+	Due      int64         // when it, or its next attempt, is due
+	Timer    bool          // its next attempt waits for a durable timer
+	Input    string        // digest of its arguments
+	Intent   bool          // it may have been started and its outcome is not known
+	Limit    time.Duration // how long a start that was recorded may take
+	TimedOut bool          // its attempt ran into its timeout, and cleaned up
+	Open     uint64        // sequence of the entry since which it waits, 0 if it does not
 	AskID    string
 	first    uint64 // sequence of the first entry at or below it
 	parent   *Node
@@ -190,7 +193,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 	case journal.Ended:
 		forgetWaits(t.Root)
 		return nil
-	case journal.Progress, journal.Dumped, journal.Problem, journal.Cancel:
+	case journal.Progress, journal.Dumped, journal.Cancel:
 		return nil
 	}
 	if e.Path == "" {
@@ -199,6 +202,13 @@ func (t *Tree) Apply(e journal.Entry) error {
 	b, err := e.Read()
 	if err != nil {
 		return fmt.Errorf("the body of entry %d: %w", e.Seq, err)
+	}
+	if e.Kind == journal.Problem {
+		// All that a problem means for the run is that time was over.
+		if b.Name == journal.TimeOver {
+			t.node(e.Path, e.Seq).TimedOut = true
+		}
+		return nil
 	}
 	n := t.node(e.Path, e.Seq)
 	if b.Input != "" {
@@ -224,7 +234,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		}
 		t.done(n, e, b)
 	case journal.Attempt:
-		n.Verb, n.Attempts, n.Due, n.Timer = Step, b.Attempt, b.Due, b.Timer
+		n.Verb, n.Attempts, n.Due, n.Timer, n.TimedOut = Step, b.Attempt, b.Due, b.Timer, false
 		if b.Verb != "" {
 			n.Verb = Verb(b.Verb)
 		}
@@ -234,6 +244,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		voidTail(n)
 	case journal.Intent:
 		n.Verb, n.Intent, n.Open, n.AskID, n.Answer = Step, true, 0, "", nil
+		n.Limit = time.Duration(max(0, b.Due-e.Time)) * time.Microsecond
 	case journal.Asked:
 		if n.Verb == None {
 			n.Verb = Ask
@@ -374,6 +385,7 @@ func (n *Node) prune(c *Node) {
 // void forgets the outcome of a node. What is recorded below it stays, and so
 // does an effect of which nobody knows whether it happened.
 func (n *Node) void() {
+	n.TimedOut = false
 	n.Done, n.Fail, n.Attempts, n.Due, n.Timer, n.Answer, n.AskID, n.Open = false, nil, 0, 0, false, nil, "", 0
 	if len(n.children) == 0 && !n.Intent {
 		n.parent.remove(n)
