@@ -19,13 +19,13 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// reviewPassNil is an error whose nil pointer panics.
-type reviewPassNil struct{ text string }
+// edgePassNil is an error whose nil pointer panics.
+type edgePassNil struct{ text string }
 
-func (e *reviewPassNil) Error() string { return e.text }
+func (e *edgePassNil) Error() string { return e.text }
 
 // A waiter whose context does not end must hear of the seal all the same.
-func TestReviewPassDetachedWaiterHearsOfTheSeal(t *testing.T) {
+func TestEdgePassDetachedWaiterHearsOfTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (string, error) {
 			g := perdure.NewGroup(ctx)
@@ -44,7 +44,7 @@ func TestReviewPassDetachedWaiterHearsOfTheSeal(t *testing.T) {
 	})
 }
 
-func TestReviewPassReconcileNotDoneHasAnEnd(t *testing.T) {
+func TestEdgePassReconcileNotDoneHasAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
@@ -69,18 +69,18 @@ func TestReviewPassReconcileNotDoneHasAnEnd(t *testing.T) {
 	})
 }
 
-func TestReviewPassErrorThatPanics(t *testing.T) {
+func TestEdgePassErrorThatPanics(t *testing.T) {
 	for what, fn := range map[string]func(context.Context) error{
 		"step": func(ctx context.Context) error {
-			_, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 0, (*reviewPassNil)(nil) })
+			_, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 0, (*edgePassNil)(nil) })
 			return err
 		},
 		"branch": func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
-			g.Go("b", func(context.Context) error { return (*reviewPassNil)(nil) })
+			g.Go("b", func(context.Context) error { return (*edgePassNil)(nil) })
 			return g.Wait()
 		},
-		"flow": func(ctx context.Context) error { return (*reviewPassNil)(nil) },
+		"flow": func(ctx context.Context) error { return (*edgePassNil)(nil) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestReviewPassErrorThatPanics(t *testing.T) {
 }
 
 // What a change returned nil for is committed, also beside the step's return.
-func TestReviewPassLateChangesAreCommittedOrRefused(t *testing.T) {
+func TestEdgePassLateChangesAreCommittedOrRefused(t *testing.T) {
 	count := perdure.NewCounter("n")
 	var mu sync.Mutex
 	said := int64(0)
@@ -131,7 +131,7 @@ func TestReviewPassLateChangesAreCommittedOrRefused(t *testing.T) {
 }
 
 // A function that leaves by Goexit takes the branches of its frame along.
-func TestReviewPassGoexitAwaitsBranches(t *testing.T) {
+func TestEdgePassGoexitAwaitsBranches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, over, early := false, false, false
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
@@ -174,7 +174,7 @@ func TestReviewPassGoexitAwaitsBranches(t *testing.T) {
 }
 
 // A factory that leaves by Goexit fails the dep for everyone.
-func TestReviewPassGoexitInAFactory(t *testing.T) {
+func TestEdgePassGoexitInAFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dep := perdure.NewDep("d", func(context.Context) (int, error) {
 			time.Sleep(time.Second)
@@ -201,7 +201,7 @@ func TestReviewPassGoexitInAFactory(t *testing.T) {
 	})
 }
 
-func TestReviewPassTimeoutOfTheOuterStepIsNamed(t *testing.T) {
+func TestEdgePassTimeoutOfTheOuterStepIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 			return perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) {
@@ -220,7 +220,7 @@ func TestReviewPassTimeoutOfTheOuterStepIsNamed(t *testing.T) {
 }
 
 // Work returns a while after its context ended, also if the store is gone.
-func TestReviewPassWorkEndsWithoutAStore(t *testing.T) {
+func TestEdgePassWorkEndsWithoutAStore(t *testing.T) {
 	for what, hit := range map[string]func(store.Op) bool{
 		"all calls": func(store.Op) bool { return true },
 		"appends":   func(op store.Op) bool { return op == store.OpAppend },
@@ -264,9 +264,9 @@ func TestReviewPassWorkEndsWithoutAStore(t *testing.T) {
 	}
 }
 
-type reviewPassObserver struct{ on string }
+type edgePassObserver struct{ on string }
 
-func (o reviewPassObserver) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
+func (o edgePassObserver) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
 	if o.on == "started" {
 		panic("observer")
 	}
@@ -277,18 +277,18 @@ func (o reviewPassObserver) StepStarted(ctx context.Context, s perdure.StepInfo)
 	}
 }
 
-func (o reviewPassObserver) Committed(e perdure.Event) {
+func (o edgePassObserver) Committed(e perdure.Event) {
 	if o.on == e.Kind {
 		panic("observer")
 	}
 }
 
 // An observer that panics changes nothing.
-func TestReviewPassObserverPanics(t *testing.T) {
+func TestEdgePassObserverPanics(t *testing.T) {
 	for _, on := range []string{"started", "ended", "step", "claimed", "suspended"} {
 		t.Run(on, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := newKit(t, nil, perdure.Options{Observer: reviewPassObserver{on}}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+				k := newKit(t, nil, perdure.Options{Observer: edgePassObserver{on}}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 					n, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 1, nil })
 					if err != nil {
 						return 0, err
@@ -303,13 +303,13 @@ func TestReviewPassObserverPanics(t *testing.T) {
 	}
 }
 
-// reviewPassStore calls before each append.
-type reviewPassStore struct {
+// edgePassStore calls before each append.
+type edgePassStore struct {
 	store.Store
 	before func(data []byte)
 }
 
-func (s *reviewPassStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+func (s *edgePassStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	for _, e := range entries {
 		s.before(e)
 	}
@@ -317,14 +317,14 @@ func (s *reviewPassStore) Append(ctx context.Context, journal string, after uint
 }
 
 // A cancel that is in the journal before the intent lets nothing start.
-func TestReviewPassCancelBeforeTheIntent(t *testing.T) {
+func TestEdgePassCancelBeforeTheIntent(t *testing.T) {
 	for _, what := range []string{"cancel", "pause"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ran := 0
 				once := false
 				var k *kit
-				s := &reviewPassStore{Store: memstore.New()}
+				s := &edgePassStore{Store: memstore.New()}
 				s.before = func(data []byte) {
 					if strings.Contains(string(data), `"intent"`) && !once {
 						once = true
@@ -348,6 +348,7 @@ func TestReviewPassCancelBeforeTheIntent(t *testing.T) {
 				}))
 				k.start("t", "f", 1)
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if !once || ran != 0 {
 					t.Errorf("hook %v, ran %d\n%s", once, ran, k.trace("t"))
 				}
@@ -356,10 +357,10 @@ func TestReviewPassCancelBeforeTheIntent(t *testing.T) {
 	}
 }
 
-// reviewPassStuck cannot be dumped while its lock is held.
-type reviewPassStuck struct{ lock, freed chan struct{} }
+// edgePassStuck cannot be dumped while its lock is held.
+type edgePassStuck struct{ lock, freed chan struct{} }
 
-func (d *reviewPassStuck) Dump(context.Context) (json.RawMessage, error) {
+func (d *edgePassStuck) Dump(context.Context) (json.RawMessage, error) {
 	select {
 	case d.lock <- struct{}{}:
 		<-d.lock
@@ -368,14 +369,14 @@ func (d *reviewPassStuck) Dump(context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{}`), nil
 }
 
-func (d *reviewPassStuck) Load(context.Context, json.RawMessage) error { return nil }
+func (d *edgePassStuck) Load(context.Context, json.RawMessage) error { return nil }
 
 // In development too a dump that blocks does not stop the run.
-func TestReviewPassBlockedDumpInDevelopment(t *testing.T) {
+func TestEdgePassBlockedDumpInDevelopment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := make(chan struct{})
-		dep := perdure.NewDep("d", func(context.Context) (*reviewPassStuck, error) {
-			return &reviewPassStuck{make(chan struct{}, 1), freed}, nil
+		dep := perdure.NewDep("d", func(context.Context) (*edgePassStuck, error) {
+			return &edgePassStuck{make(chan struct{}, 1), freed}, nil
 		})
 		k := newKit(t, nil, perdure.Options{Development: true}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 			d, err := dep.Get(ctx)
@@ -398,7 +399,7 @@ func TestReviewPassBlockedDumpInDevelopment(t *testing.T) {
 }
 
 // A cleanup after a timeout goes on in the next pass.
-func TestReviewPassCleanupAfterATimeoutIsResumed(t *testing.T) {
+func TestEdgePassCleanupAfterATimeoutIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 			return perdure.Step(ctx, "c", func(ctx context.Context) (n int, err error) {

@@ -16,23 +16,23 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-type reviewStateInner struct{ S string }
-type reviewStateEmbed struct{ reviewStateInner }
-type reviewStateEmbedPtr struct{ *reviewStateInner }
+type edgeStateInner struct{ S string }
+type edgeStateEmbed struct{ edgeStateInner }
+type edgeStateEmbedPtr struct{ *edgeStateInner }
 
-func TestReviewStateEmbeddedBadText(t *testing.T) {
+func TestEdgeStateEmbeddedBadText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-			v, err := perdure.Step(ctx, "a", func(ctx context.Context) (reviewStateEmbed, error) {
-				return reviewStateEmbed{reviewStateInner{"a\xff"}}, nil
+			v, err := perdure.Step(ctx, "a", func(ctx context.Context) (edgeStateEmbed, error) {
+				return edgeStateEmbed{edgeStateInner{"a\xff"}}, nil
 			})
 			if !errors.Is(err, perdure.ErrNotJSON) {
 				t.Errorf("invalid UTF-8 in an embedded struct: %q, %v", v.S, err)
 			}
 			var calls int
-			w, err := perdure.Step(ctx, "b", func(ctx context.Context) (reviewStateEmbedPtr, error) {
+			w, err := perdure.Step(ctx, "b", func(ctx context.Context) (edgeStateEmbedPtr, error) {
 				calls++
-				return reviewStateEmbedPtr{&reviewStateInner{"a"}}, nil
+				return edgeStateEmbedPtr{&edgeStateInner{"a"}}, nil
 			})
 			if !errors.Is(err, perdure.ErrNotJSON) {
 				t.Errorf("embedded pointer: %+v, %v", w, err)
@@ -44,29 +44,29 @@ func TestReviewStateEmbeddedBadText(t *testing.T) {
 	})
 }
 
-type reviewStateNest []reviewStateNest
+type edgeStateNest []edgeStateNest
 
-func reviewStateDeep(n int) reviewStateNest {
-	v := reviewStateNest{}
+func edgeStateDeep(n int) edgeStateNest {
+	v := edgeStateNest{}
 	for range n - 1 {
-		v = reviewStateNest{v}
+		v = edgeStateNest{v}
 	}
 	return v
 }
 
-func TestReviewStateDeep(t *testing.T) {
+func TestEdgeStateDeep(t *testing.T) {
 	for _, depth := range []int{9998, 10001} {
 		synctest.Test(t, func(t *testing.T) {
-			state := perdure.NewState[reviewStateNest]("deep")
+			state := perdure.NewState[edgeStateNest]("deep")
 			k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 				_, err := perdure.Step(ctx, "set", func(ctx context.Context) (string, error) {
-					return "", state.Set(ctx, reviewStateDeep(depth))
+					return "", state.Set(ctx, edgeStateDeep(depth))
 				})
 				if !errors.Is(err, perdure.ErrNotJSON) {
 					t.Errorf("state nested %d deep: %v", depth, err)
 				}
-				_, err = perdure.Step(ctx, "a", func(ctx context.Context) (reviewStateNest, error) {
-					return reviewStateDeep(depth), nil
+				_, err = perdure.Step(ctx, "a", func(ctx context.Context) (edgeStateNest, error) {
+					return edgeStateDeep(depth), nil
 				})
 				if !errors.Is(err, perdure.ErrNotJSON) {
 					t.Errorf("a result nested %d deep: %v", depth, err)
@@ -82,16 +82,16 @@ func TestReviewStateDeep(t *testing.T) {
 	}
 }
 
-type reviewStateDeepDep struct{ depth int }
+type edgeStateDeepDep struct{ depth int }
 
-func (d *reviewStateDeepDep) Dump(context.Context) (json.RawMessage, error) {
+func (d *edgeStateDeepDep) Dump(context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{"a":` + strings.Repeat("[", d.depth) + strings.Repeat("]", d.depth) + "}"), nil
 }
-func (d *reviewStateDeepDep) Load(context.Context, json.RawMessage) error { return nil }
+func (d *edgeStateDeepDep) Load(context.Context, json.RawMessage) error { return nil }
 
-func TestReviewStateDeepDump(t *testing.T) {
+func TestEdgeStateDeepDump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dep := perdure.NewDep("deep", func(context.Context) (*reviewStateDeepDep, error) { return &reviewStateDeepDep{9998}, nil })
+		dep := perdure.NewDep("deep", func(context.Context) (*edgeStateDeepDep, error) { return &edgeStateDeepDep{9998}, nil })
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			_, err := dep.Get(ctx)
 			return "ok", err
@@ -106,15 +106,15 @@ func TestReviewStateDeepDump(t *testing.T) {
 	})
 }
 
-type reviewStateErr struct{ msg string }
+type edgeStateErr struct{ msg string }
 
-func (e *reviewStateErr) Error() string { return e.msg }
+func (e *edgeStateErr) Error() string { return e.msg }
 
-func TestReviewStateTypedNilStep(t *testing.T) {
+func TestEdgeStateTypedNilStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			_, err := perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
-				var e *reviewStateErr
+				var e *edgeStateErr
 				return "", e
 			})
 			var s *perdure.StepError
@@ -131,10 +131,10 @@ func TestReviewStateTypedNilStep(t *testing.T) {
 	})
 }
 
-func TestReviewStateTypedNilFlow(t *testing.T) {
+func TestEdgeStateTypedNilFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-			var e *reviewStateErr
+			var e *edgeStateErr
 			return "", e
 		}))
 		k.start("t", "f", "")
@@ -142,7 +142,7 @@ func TestReviewStateTypedNilFlow(t *testing.T) {
 	})
 }
 
-func TestReviewStateBadKeys(t *testing.T) {
+func TestEdgeStateBadKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := perdure.NewState[string]("a\xff")
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -169,7 +169,7 @@ func TestReviewStateBadKeys(t *testing.T) {
 	})
 }
 
-func TestReviewStateFactoryAgain(t *testing.T) {
+func TestEdgeStateFactoryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		dep := perdure.NewDep("db", func(ctx context.Context) (int, error) {
@@ -188,7 +188,7 @@ func TestReviewStateFactoryAgain(t *testing.T) {
 	})
 }
 
-func TestReviewStateFactoryContext(t *testing.T) {
+func TestEdgeStateFactoryContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dep := perdure.NewDep("db", func(ctx context.Context) (context.Context, error) { return ctx, nil })
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -212,7 +212,7 @@ func TestReviewStateFactoryContext(t *testing.T) {
 	})
 }
 
-func TestReviewStatePermanentBranch(t *testing.T) {
+func TestEdgeStatePermanentBranch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -240,7 +240,7 @@ func TestReviewStatePermanentBranch(t *testing.T) {
 	})
 }
 
-func TestReviewStateCircle(t *testing.T) {
+func TestEdgeStateCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a, b *perdure.Dep[int]
 		a = perdure.NewDep("a", func(ctx context.Context) (int, error) {
@@ -269,7 +269,7 @@ func TestReviewStateCircle(t *testing.T) {
 	})
 }
 
-func TestReviewStateHugeCode(t *testing.T) {
+func TestEdgeStateHugeCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			return "", perdure.Coded(strings.Repeat("x", 400<<10), errors.New("no"))
@@ -284,9 +284,9 @@ func TestReviewStateHugeCode(t *testing.T) {
 	})
 }
 
-func TestReviewStateCancelledDev(t *testing.T) {
+func TestEdgeStateCancelledDev(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		type counter = reviewStateCounter
+		type counter = edgeStateCounter
 		dep := perdure.NewDep("d", func(ctx context.Context) (*counter, error) { return &counter{}, nil })
 		k := newKit(t, nil, perdure.Options{Development: true}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			defer perdure.Cleanup(ctx, "undo", func(ctx context.Context) error { _, err := dep.Get(ctx); return err })
@@ -312,19 +312,19 @@ func TestReviewStateCancelledDev(t *testing.T) {
 	})
 }
 
-type reviewStateCounter struct{ n atomic.Int64 }
+type edgeStateCounter struct{ n atomic.Int64 }
 
-func (d *reviewStateCounter) Dump(context.Context) (json.RawMessage, error) {
+func (d *edgeStateCounter) Dump(context.Context) (json.RawMessage, error) {
 	return json.Marshal(map[string]int64{"n": d.n.Load()})
 }
-func (d *reviewStateCounter) Load(_ context.Context, raw json.RawMessage) error {
+func (d *edgeStateCounter) Load(_ context.Context, raw json.RawMessage) error {
 	var v map[string]int64
 	err := json.Unmarshal(raw, &v)
 	d.n.Store(v["n"])
 	return err
 }
 
-func TestReviewStateLongDiff(t *testing.T) {
+func TestEdgeStateLongDiff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const steps = 3000
 		long := strings.Repeat("n", 100)
@@ -356,21 +356,21 @@ func TestReviewStateLongDiff(t *testing.T) {
 	})
 }
 
-type reviewStateLoud struct {
-	reviewStateCounter
+type edgeStateLoud struct {
+	edgeStateCounter
 	k int
 }
 
-func (d *reviewStateLoud) Dump(context.Context) (json.RawMessage, error) {
+func (d *edgeStateLoud) Dump(context.Context) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%d %s", d.n.Load(), strings.Repeat("\x01", 16<<10))
 }
 
 // Problems together with a step are more than one append takes.
-func TestReviewStateManyProblems(t *testing.T) {
+func TestEdgeStateManyProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var deps []*perdure.Dep[*reviewStateLoud]
+		var deps []*perdure.Dep[*edgeStateLoud]
 		for i := range 4 {
-			deps = append(deps, perdure.NewDep(fmt.Sprint("d", i), func(ctx context.Context) (*reviewStateLoud, error) { return &reviewStateLoud{k: i}, nil }))
+			deps = append(deps, perdure.NewDep(fmt.Sprint("d", i), func(ctx context.Context) (*edgeStateLoud, error) { return &edgeStateLoud{k: i}, nil }))
 		}
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
@@ -391,7 +391,7 @@ func TestReviewStateManyProblems(t *testing.T) {
 	})
 }
 
-func TestReviewStateNumbers(t *testing.T) {
+func TestEdgeStateNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, in any) (any, error) { return in, nil }))
 		for _, n := range []string{"999999999999999.99", "0.12345678901234567890123", "9007199254740993", "1e400", "1e-400"} {
@@ -402,7 +402,7 @@ func TestReviewStateNumbers(t *testing.T) {
 	})
 }
 
-func TestReviewStateGetCancelled(t *testing.T) {
+func TestEdgeStateGetCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dep := perdure.NewDep("d", func(ctx context.Context) (int, error) { return 1, nil })
 		fails := 0
@@ -429,7 +429,7 @@ func TestReviewStateGetCancelled(t *testing.T) {
 	})
 }
 
-func TestReviewStateDefaults(t *testing.T) {
+func TestEdgeStateDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (int, error) {
 			g := perdure.NewGroup(ctx)
@@ -451,7 +451,7 @@ func TestReviewStateDefaults(t *testing.T) {
 }
 
 // What a flow reads is the same however often it is resumed.
-func TestReviewStateViews(t *testing.T) {
+func TestEdgeStateViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := perdure.NewList[string]("log")
 		count := perdure.NewCounter("count")

@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func reviewWorkerAsk(name string, before ...string) perdure.Flow {
+func edgeWorkerAsk(name string, before ...string) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, in string) (string, error) {
 		for _, s := range before {
 			if _, err := perdure.Step(ctx, s, func(context.Context) (string, error) { return s, nil }); err != nil {
@@ -28,7 +28,7 @@ func reviewWorkerAsk(name string, before ...string) perdure.Flow {
 	})
 }
 
-func reviewWorkerRuntime(t *testing.T, s store.Store, o perdure.Options, flows ...perdure.Flow) *perdure.Runtime {
+func edgeWorkerRuntime(t *testing.T, s store.Store, o perdure.Options, flows ...perdure.Flow) *perdure.Runtime {
 	t.Helper()
 	if o.Version == "" {
 		o.Version = "test"
@@ -40,17 +40,17 @@ func reviewWorkerRuntime(t *testing.T, s store.Store, o perdure.Options, flows .
 	return rt
 }
 
-func TestReviewWorkerCancelledRunThatDiverges(t *testing.T) {
+func TestEdgeWorkerCancelledRunThatDiverges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		k := newKit(t, s, perdure.Options{Version: "v1"}, reviewWorkerAsk("f", "a"))
+		k := newKit(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("f", "a"))
 		k.start("t", "f", "")
 		k.wait("t", perdure.Suspended)
 		k.stop()
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		k2 := newKit(t, s, perdure.Options{Version: "v2"}, reviewWorkerAsk("f", "b"))
+		k2 := newKit(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("f", "b"))
 		time.Sleep(time.Second)
 		info, err := k2.GetRun(t.Context(), "t", "")
 		if err != nil {
@@ -62,7 +62,7 @@ func TestReviewWorkerCancelledRunThatDiverges(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerStopsWhileTheStoreIsDown(t *testing.T) {
+func TestEdgeWorkerStopsWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault {
@@ -74,7 +74,7 @@ func TestReviewWorkerStopsWhileTheStoreIsDown(t *testing.T) {
 		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
 			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) { time.Sleep(5 * time.Second); return "x", nil })
 		})
-		rt := reviewWorkerRuntime(t, s, perdure.Options{}, f)
+		rt := edgeWorkerRuntime(t, s, perdure.Options{}, f)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- rt.Work(ctx) }()
@@ -96,7 +96,7 @@ func TestReviewWorkerStopsWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerStartsWhileTheStoreIsDown(t *testing.T) {
+func TestEdgeWorkerStartsWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault {
@@ -105,7 +105,7 @@ func TestReviewWorkerStartsWhileTheStoreIsDown(t *testing.T) {
 			}
 			return faulty.None
 		})
-		rt := reviewWorkerRuntime(t, s, perdure.Options{}, reviewWorkerAsk("f"))
+		rt := edgeWorkerRuntime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
 		down.Store(true)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -123,7 +123,7 @@ func TestReviewWorkerStartsWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-func reviewWorkerSleep(name string, d time.Duration) perdure.Flow {
+func edgeWorkerSleep(name string, d time.Duration) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, in string) (string, error) {
 		return "done", perdure.Sleep(ctx, "s", d)
 	})
@@ -131,10 +131,10 @@ func reviewWorkerSleep(name string, d time.Duration) perdure.Flow {
 
 // A due timer behind a run whose flow this worker lacks is no reason to look
 // all the time.
-func TestReviewWorkerForeignFlowAhead(t *testing.T) {
+func TestEdgeWorkerForeignFlowAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		a, b := reviewWorkerAsk("a"), reviewWorkerSleep("b", time.Minute)
+		a, b := edgeWorkerAsk("a"), edgeWorkerSleep("b", time.Minute)
 		both := newKit(t, s, perdure.Options{}, a, b)
 		both.start("t", "a", "")
 		run := both.wait("t", perdure.Suspended)
@@ -144,15 +144,15 @@ func TestReviewWorkerForeignFlowAhead(t *testing.T) {
 		time.Sleep(time.Second)
 		both.stop()
 		both.answer(run, "/q", perdure.Answer{Value: "x"})
-		if n := reviewWorkerCalls(t, s, 2*time.Minute, b); n > 1000 {
+		if n := edgeWorkerCalls(t, s, 2*time.Minute, b); n > 1000 {
 			t.Errorf("at least %d calls of the store in two quiet minutes", n)
 		}
 	})
 }
 
-// reviewWorkerCalls counts the calls of a worker for some time; a hot loop is
+// edgeWorkerCalls counts the calls of a worker for some time; a hot loop is
 // cut off, since it would keep virtual time from going on.
-func reviewWorkerCalls(t *testing.T, s store.Store, d time.Duration, flows ...perdure.Flow) int64 {
+func edgeWorkerCalls(t *testing.T, s store.Store, d time.Duration, flows ...perdure.Flow) int64 {
 	var n atomic.Int64
 	limited := faulty.New(s, func(faulty.Call) faulty.Fault {
 		if n.Add(1) > 3000 {
@@ -160,26 +160,26 @@ func reviewWorkerCalls(t *testing.T, s store.Store, d time.Duration, flows ...pe
 		}
 		return faulty.None
 	})
-	rt := reviewWorkerRuntime(t, limited, perdure.Options{}, flows...)
+	rt := edgeWorkerRuntime(t, limited, perdure.Options{}, flows...)
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	_ = rt.Work(ctx)
 	return n.Load()
 }
 
-func TestReviewWorkerBlockedFlowOfAnother(t *testing.T) {
+func TestEdgeWorkerBlockedFlowOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		k1 := newKit(t, s, perdure.Options{Version: "v1"}, reviewWorkerAsk("a", "x"), reviewWorkerAsk("b"))
+		k1 := newKit(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("a", "x"), edgeWorkerAsk("b"))
 		run := k1.start("t", "a", "")
 		run = k1.wait("t", perdure.Suspended)
 		k1.stop()
 		k1.answer(run, "/q", perdure.Answer{Value: "x"})
-		k2 := newKit(t, s, perdure.Options{Version: "v2"}, reviewWorkerAsk("a", "y"))
+		k2 := newKit(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("a", "y"))
 		time.Sleep(time.Second)
 		k2.wait("t", perdure.Blocked)
 		k2.stop()
-		k3 := newKit(t, s, perdure.Options{Version: "v3"}, reviewWorkerAsk("b"))
+		k3 := newKit(t, s, perdure.Options{Version: "v3"}, edgeWorkerAsk("b"))
 		beside, err := k3.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "b", Input: "", Policy: perdure.Beside})
 		if err != nil {
 			t.Fatal(err)
@@ -195,16 +195,16 @@ func TestReviewWorkerBlockedFlowOfAnother(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerVersionsPingPong(t *testing.T) {
+func TestEdgeWorkerVersionsPingPong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		k1 := newKit(t, s, perdure.Options{Version: "v1"}, reviewWorkerAsk("a", "x"))
+		k1 := newKit(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("a", "x"))
 		run := k1.start("t", "a", "")
 		run = k1.wait("t", perdure.Suspended)
 		k1.stop()
 		k1.answer(run, "/q", perdure.Answer{Value: "x"})
-		k2 := newKit(t, s, perdure.Options{Version: "v2"}, reviewWorkerAsk("a", "y"))
-		newKit(t, s, perdure.Options{Version: "v3"}, reviewWorkerAsk("a", "z"))
+		k2 := newKit(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("a", "y"))
+		newKit(t, s, perdure.Options{Version: "v3"}, edgeWorkerAsk("a", "z"))
 		time.Sleep(time.Hour)
 		th, err := k2.Get(t.Context(), "t")
 		if err != nil {
@@ -216,7 +216,7 @@ func TestReviewWorkerVersionsPingPong(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerListAfterALostSummary(t *testing.T) {
+func TestEdgeWorkerListAfterALostSummary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) { return in, nil })
 		// the n-th write of the summary is lost
@@ -249,7 +249,7 @@ func TestReviewWorkerListAfterALostSummary(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerListFailsLoudly(t *testing.T) {
+func TestEdgeWorkerListFailsLoudly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bad atomic.Bool
 		s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
@@ -261,7 +261,7 @@ func TestReviewWorkerListFailsLoudly(t *testing.T) {
 			}
 			return faulty.None
 		})
-		rt := reviewWorkerRuntime(t, s, perdure.Options{}, reviewWorkerAsk("f"))
+		rt := edgeWorkerRuntime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
 		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
 			t.Fatal(err)
 		}
@@ -279,10 +279,10 @@ func TestReviewWorkerListFailsLoudly(t *testing.T) {
 
 // A start that was cut off before its first entry leaves a hint, which costs
 // next to nothing.
-func TestReviewWorkerOrphanHint(t *testing.T) {
+func TestEdgeWorkerOrphanHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		f := reviewWorkerAsk("f")
+		f := edgeWorkerAsk("f")
 		for _, id := range []string{"1", "2", "3", "4", "5"} {
 			cut := faulty.New(s, func(c faulty.Call) faulty.Fault {
 				if c.Op == store.OpAppend {
@@ -290,22 +290,22 @@ func TestReviewWorkerOrphanHint(t *testing.T) {
 				}
 				return faulty.None
 			})
-			rt := reviewWorkerRuntime(t, cut, perdure.Options{}, f)
+			rt := edgeWorkerRuntime(t, cut, perdure.Options{}, f)
 			if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: id, Flow: "f", Input: ""}); err == nil {
 				t.Fatal("no error")
 			}
 		}
-		if n := reviewWorkerCalls(t, s, 2*time.Minute, f); n > 1000 { // renewals are 160
+		if n := edgeWorkerCalls(t, s, 2*time.Minute, f); n > 1000 { // renewals are 160
 			t.Errorf("at least %d calls of the store in two minutes for five starts that were cut off", n)
 		}
 	})
 }
 
-func TestReviewWorkerPoisoned(t *testing.T) {
+func TestEdgeWorkerPoisoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bad atomic.Bool
-		ps := &reviewWorkerPoison{Store: memstore.New(), bad: &bad}
-		rt := reviewWorkerRuntime(t, ps, perdure.Options{}, reviewWorkerAsk("f"))
+		ps := &edgeWorkerPoison{Store: memstore.New(), bad: &bad}
+		rt := edgeWorkerRuntime(t, ps, perdure.Options{}, edgeWorkerAsk("f"))
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		done := make(chan error, 1)
@@ -326,24 +326,24 @@ func TestReviewWorkerPoisoned(t *testing.T) {
 	})
 }
 
-type reviewWorkerPoison struct {
+type edgeWorkerPoison struct {
 	store.Store
 	bad *atomic.Bool
 }
 
-func (p *reviewWorkerPoison) Append(ctx context.Context, j string, after uint64, e ...[]byte) (uint64, error) {
+func (p *edgeWorkerPoison) Append(ctx context.Context, j string, after uint64, e ...[]byte) (uint64, error) {
 	if p.bad.Load() {
 		return 0, store.ErrPoisoned
 	}
 	return p.Store.Append(ctx, j, after, e...)
 }
-func (p *reviewWorkerPoison) Put(ctx context.Context, k string, v []byte, prev store.Version) (store.Version, error) {
+func (p *edgeWorkerPoison) Put(ctx context.Context, k string, v []byte, prev store.Version) (store.Version, error) {
 	if p.bad.Load() {
 		return "", store.ErrPoisoned
 	}
 	return p.Store.Put(ctx, k, v, prev)
 }
-func (p *reviewWorkerPoison) Delete(ctx context.Context, k string, prev store.Version) error {
+func (p *edgeWorkerPoison) Delete(ctx context.Context, k string, prev store.Version) error {
 	if p.bad.Load() {
 		return store.ErrPoisoned
 	}
@@ -351,10 +351,10 @@ func (p *reviewWorkerPoison) Delete(ctx context.Context, k string, prev store.Ve
 }
 
 // A cancelled run whose input is gone ends, and is not claimed again and again.
-func TestReviewWorkerCancelledRunWithLostInput(t *testing.T) {
+func TestEdgeWorkerCancelledRunWithLostInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		f := reviewWorkerAsk("f", "a")
+		f := edgeWorkerAsk("f", "a")
 		k := newKit(t, s, perdure.Options{}, f)
 		k.start("t", "f", strings.Repeat("x", 100<<10))
 		k.wait("t", perdure.Suspended)
@@ -365,7 +365,7 @@ func TestReviewWorkerCancelledRunWithLostInput(t *testing.T) {
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		n := reviewWorkerCalls(t, s, time.Minute, f)
+		n := edgeWorkerCalls(t, s, time.Minute, f)
 		run, err := k.GetRun(t.Context(), "t", "")
 		if err != nil || run.Status != perdure.Cancelled || n > 1000 {
 			t.Errorf("after %d calls the run is %s, claimed again %d times (%v)", n, run.Status, run.Resumes, err)
@@ -374,7 +374,7 @@ func TestReviewWorkerCancelledRunWithLostInput(t *testing.T) {
 }
 
 // Work returns soon after the grace, although a step does not stop.
-func TestReviewWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
+func TestEdgeWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
 			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) { time.Sleep(5 * time.Hour); return "x", nil })
@@ -391,10 +391,10 @@ func TestReviewWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerEventsOfAClosedStore(t *testing.T) {
+func TestEdgeWorkerEventsOfAClosedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := reviewWorkerRuntime(t, s, perdure.Options{}, reviewWorkerAsk("f"))
+		rt := edgeWorkerRuntime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
 		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
 			t.Fatal(err)
 		}
@@ -409,10 +409,10 @@ func TestReviewWorkerEventsOfAClosedStore(t *testing.T) {
 	})
 }
 
-func TestReviewWorkerProgressOfNoAskKeepsNothing(t *testing.T) {
+func TestEdgeWorkerProgressOfNoAskKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := reviewWorkerRuntime(t, s, perdure.Options{}, reviewWorkerAsk("f"))
+		rt := edgeWorkerRuntime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
 		for _, id := range []string{"made.up", "../x.y", "a/b.c"} {
 			if err := rt.Progress(t.Context(), id, strings.Repeat("x", 100<<10)); err == nil {
 				t.Error("no error")
@@ -425,13 +425,13 @@ func TestReviewWorkerProgressOfNoAskKeepsNothing(t *testing.T) {
 }
 
 // random faults on every handle, workers that come and go, flows on some of them only.
-func TestReviewWorkerStress(t *testing.T) {
+func TestEdgeWorkerStress(t *testing.T) {
 	for seed := range uint64(4) {
-		synctest.Test(t, func(t *testing.T) { reviewWorkerStress(t, seed) })
+		synctest.Test(t, func(t *testing.T) { edgeWorkerStress(t, seed) })
 	}
 }
 
-func reviewWorkerStress(t *testing.T, seed uint64) {
+func edgeWorkerStress(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	inner := memstore.New()
 	var mu sync.Mutex
