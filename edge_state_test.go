@@ -121,7 +121,7 @@ func TestEdgeStateTypedNilStep(t *testing.T) {
 			if !errors.As(err, &s) {
 				t.Errorf("%v", err)
 			}
-			_, err = perdure.Step(ctx, "b", func(ctx context.Context) (string, error) {
+			_, _ = perdure.Step(ctx, "b", func(ctx context.Context) (string, error) {
 				return "", perdure.Permanent(nil)
 			})
 			return "", nil
@@ -146,13 +146,13 @@ func TestEdgeStateBadKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := perdure.NewState[string]("a\xff")
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-			_, err := perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
+			_, _ = perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
 				if err := state.Set(ctx, "x"); !errors.Is(err, perdure.ErrName) {
 					t.Errorf("set: %v", err)
 				}
 				return "", perdure.Spend(ctx, "b\xff", 5)
 			})
-			_, err = perdure.Step(ctx, "b", func(ctx context.Context) (string, error) {
+			_, err := perdure.Step(ctx, "b", func(ctx context.Context) (string, error) {
 				return "", perdure.Spend(ctx, "b\xff", 6)
 			})
 			if err == nil {

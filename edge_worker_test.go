@@ -171,8 +171,8 @@ func TestEdgeWorkerBlockedFlowOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		k1 := newKit(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("a", "x"), edgeWorkerAsk("b"))
-		run := k1.start("t", "a", "")
-		run = k1.wait("t", perdure.Suspended)
+		k1.start("t", "a", "")
+		run := k1.wait("t", perdure.Suspended)
 		k1.stop()
 		k1.answer(run, "/q", perdure.Answer{Value: "x"})
 		k2 := newKit(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("a", "y"))
@@ -199,8 +199,8 @@ func TestEdgeWorkerVersionsPingPong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		k1 := newKit(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("a", "x"))
-		run := k1.start("t", "a", "")
-		run = k1.wait("t", perdure.Suspended)
+		k1.start("t", "a", "")
+		run := k1.wait("t", perdure.Suspended)
 		k1.stop()
 		k1.answer(run, "/q", perdure.Answer{Value: "x"})
 		k2 := newKit(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("a", "y"))

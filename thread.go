@@ -30,7 +30,7 @@ func (c *core) read(ctx context.Context, name string) (*opened, error) {
 
 // readMore folds what was appended since, up to a sequence if that is not 0.
 func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
-	for line, err := range readAhead(c.store.Read(ctx, journalOf(o.name), o.thread.Seq)) {
+	for line, err := range c.readAhead(ctx, journalOf(o.name), o.thread.Seq) {
 		if err != nil {
 			var bad *store.CorruptError
 			if errors.As(err, &bad) {
@@ -56,46 +56,52 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 	return nil
 }
 
-// readAhead lets the store read on while what it has read is folded, once a
-// journal turns out to be long.
-func readAhead(lines iter.Seq2[store.Entry, error]) iter.Seq2[store.Entry, error] {
+// readAhead reads a journal, and lets the store read on while what it has read
+// is folded once the journal turns out to be long.
+func (c *core) readAhead(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	const long, batch = 512, 128
 	type item struct {
 		line store.Entry
 		err  error
 	}
 	return func(yield func(store.Entry, error) bool) {
-		next, stop := iter.Pull2(lines)
-		defer stop()
-		for range long {
-			line, err, ok := next()
-			if !ok || !yield(line, err) {
+		n := 0
+		for line, err := range c.store.Read(ctx, journal, after) {
+			if !yield(line, err) || err != nil {
 				return
 			}
+			after = line.Seq
+			if n++; n == long {
+				break
+			}
+		}
+		if n < long {
+			return
 		}
 		batches, quit := make(chan []item, 4), make(chan struct{})
-		go func() {
-			defer close(batches)
-			for more := true; more; {
-				list := make([]item, 0, batch)
-				for len(list) < batch && more {
-					var it item
-					if it.line, it.err, more = next(); more {
-						list = append(list, it)
-					}
-				}
-				select {
-				case batches <- list:
-				case <-quit:
-					return
-				}
-			}
-		}()
-		// The reader must be done before stop.
-		defer func() {
+		defer func() { // the reader is done before this returns
 			close(quit)
 			for range batches {
 			}
+		}()
+		go func() {
+			defer close(batches)
+			list := make([]item, 0, batch)
+			send := func() bool {
+				select {
+				case batches <- list:
+					list = make([]item, 0, batch)
+					return true
+				case <-quit:
+					return false
+				}
+			}
+			for line, err := range c.store.Read(ctx, journal, after) {
+				if list = append(list, item{line, err}); len(list) == batch && !send() {
+					return
+				}
+			}
+			send()
 		}()
 		for list := range batches {
 			for _, it := range list {
