@@ -3,6 +3,8 @@ package perduretest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +103,8 @@ type sweep struct {
 	want     *result
 	runs     int
 	crashes  int
-	over     bool // MaxRuns is reached
+	over     bool            // MaxRuns is reached
+	classes  map[string]bool // of writes that were seen
 	failures []string
 }
 
@@ -155,36 +158,46 @@ func (s *sweep) run() {
 }
 
 // cuts cuts every write of the flow, and of each recovery if there are pairs.
+// Writes of a class that shows only in a cut run are cut too.
 func (s *sweep) cuts(before ...cut) {
-	for n := 1; ; n++ {
-		reached := false
-		for _, fault := range []faulty.Fault{faulty.CrashBefore, faulty.CrashAfter} {
-			if s.over || len(s.failures) >= maxFailures {
-				return
-			}
-			if s.runs >= s.MaxRuns {
-				s.over = true
-				s.failf("the flow was run %d times and not all cuts are done; raise MaxRuns, or cut a smaller flow", s.runs)
-				return
-			}
-			all := append(before[:len(before):len(before)], cut{n, fault})
-			got := s.play(all...)
-			if len(got.crashes) < len(all) {
-				continue
-			}
-			reached = true
-			s.crashes++
-			if !s.judge(got.where(), got) {
-				continue
-			}
-			if s.Pairs && len(before) == 0 {
-				s.cuts(all...)
-			}
-		}
-		if !reached {
+	done := map[string]bool{}
+	for {
+		left := slices.DeleteFunc(slices.Sorted(maps.Keys(s.classes)), func(class string) bool { return done[class] })
+		if len(left) == 0 {
 			return
 		}
+		done[left[0]] = true
+		for n := 1; s.cut(left[0], n, before); n++ {
+		}
 	}
+}
+
+// cut cuts the n-th write of a class, and reports whether there was one.
+func (s *sweep) cut(class string, n int, before []cut) (reached bool) {
+	for _, fault := range []faulty.Fault{faulty.CrashBefore, faulty.CrashAfter} {
+		if s.over || len(s.failures) >= maxFailures {
+			return false
+		}
+		if s.runs >= s.MaxRuns {
+			s.over = true
+			s.failf("the flow was run %d times and not all cuts are done; raise MaxRuns, or cut a smaller flow", s.runs)
+			return false
+		}
+		all := append(before[:len(before):len(before)], cut{class, n, fault})
+		got := s.play(all...)
+		if len(got.crashes) < len(all) {
+			continue
+		}
+		reached = true
+		s.crashes++
+		if !s.judge(got.where(), got) {
+			continue
+		}
+		if s.Pairs && len(before) == 0 {
+			s.cuts(all...)
+		}
+	}
+	return reached
 }
 
 // judge compares a run with the undisturbed one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +16,18 @@ import (
 
 // cut says at which write a life ends, and how. The zero cut is none.
 type cut struct {
-	n     int // among the writes, from 1, renewals of leases left out
+	class string // of writes, see classOf
+	n     int    // among those, from 1, renewals of leases left out
 	fault faulty.Fault
+}
+
+// classOf names what a write is: the call, and the first part of the name. A
+// worker and those who call the runtime write at the same time, so the number
+// of a write among all of them differs from run to run; within a class it does
+// not, or hardly.
+func classOf(c faulty.Call) string {
+	what, _, _ := strings.Cut(c.Name, "/")
+	return string(c.Op) + " " + what
 }
 
 // life is a runtime and its worker on a handle of a store, from its start to
@@ -29,14 +40,15 @@ type life struct {
 	worked chan error // nil if there is no worker
 
 	cut    cut
-	writes int             // that count for the cut
+	mu     sync.Mutex
+	writes map[string]int  // that count for cuts, by class
 	leases map[string]bool // that were written; guarded by the handle, which asks about one call at a time
 	at     faulty.Call     // where the cut was
 }
 
 // begin starts a runtime and its worker. After an error the life is over.
 func begin(ctx context.Context, s store.Store, c cut, o perdure.Options, flows []perdure.Flow) (*life, error) {
-	l := &life{cut: c, leases: map[string]bool{}, cancel: func() {}}
+	l := &life{cut: c, leases: map[string]bool{}, writes: map[string]int{}, cancel: func() {}}
 	l.handle = faulty.New(s, l.plan)
 	rt, err := perdure.New(ctx, l.handle, o, flows...)
 	if err != nil {
@@ -66,12 +78,15 @@ func (l *life) plan(c faulty.Call) faulty.Fault {
 			return faulty.None
 		}
 	}
-	l.writes++
-	if l.writes != l.cut.n {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	class := classOf(c)
+	l.writes[class]++
+	if class != l.cut.class || l.writes[class] != l.cut.n {
 		return faulty.None
 	}
 	l.at = c
-	l.at.W = l.writes
+	l.at.W = l.writes[class]
 	return l.cut.fault
 }
 

@@ -67,6 +67,14 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 		synctest.Wait() // for what the worker still has to tidy up
 	}
 	stopErr := l.stop()
+	if s.classes == nil {
+		s.classes = map[string]bool{}
+	}
+	l.mu.Lock()
+	for class := range l.writes {
+		s.classes[class] = true
+	}
+	l.mu.Unlock()
 	if l.handle.Crashed() {
 		r.crashes = append(r.crashes, fmt.Sprintf("%s %s", c.fault, l.at))
 		return false
