@@ -28,9 +28,9 @@ import (
 // kill -9 does, and starts it again until the flows end. Then their results
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
-	kills := 100
+	kills := 300
 	if os.Getenv("PERDURE_TORTURE") != "" {
-		kills = 400
+		kills = 1000
 	}
 	for _, scheme := range []string{"sqlite", "file"} {
 		t.Run(scheme, func(t *testing.T) {
