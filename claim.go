@@ -94,6 +94,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		return nil
 	}
 	var next int64
+	blocked := false
 	soon := func(at int64) {
 		if at != 0 && (next == 0 || at < next) {
 			next = at
@@ -107,9 +108,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		case journal.StatusSuspended:
 			soon(run.Due())
 		case journal.StatusBlocked:
-			// The hint stays for workers with other code, which look at once.
-			w.later(h, blockedAgain)
-			return nil
+			blocked = true
 		case journal.StatusRunning:
 			w.later(h, w.opts.Lease/4)
 			return nil
@@ -123,6 +122,14 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		// end or suspension announces the others.
 		w.later(h, w.opts.Lease/4)
 		return nil
+	case blocked:
+		// The hint stays for workers with other code, which look at once.
+		wait := blockedAgain
+		if next != 0 {
+			wait = min(wait, time.Until(time.UnixMicro(next)))
+		}
+		w.later(h, wait)
+		return w.summarise(w.io, o)
 	}
 	// The summary is right before the hint is gone, also after a crash.
 	if err := w.summarise(w.io, o); err != nil {
