@@ -314,6 +314,9 @@ func (n *Node) holds() uint64 {
 // Changes returns the changes of the state at and below the nodes, in the
 // order of the journal.
 func Changes(nodes ...*Node) []journal.Change {
+	if !slices.ContainsFunc(nodes, func(n *Node) bool { return n != nil && n.changes }) {
+		return nil
+	}
 	var leaves []*Node
 	var walk func(*Node)
 	walk = func(n *Node) {
