@@ -113,7 +113,9 @@ func TestEdgePassLateChangesAreCommittedOrRefused(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(50 * time.Microsecond)
+				for range 100 { // let the others be in the middle of a change
+					runtime.Gosched()
+				}
 				return 0, nil
 			})
 			if err != nil {

@@ -173,11 +173,15 @@ func (p *pass) absorb() error {
 		p.mu.Unlock()
 		tail, err := store.ReadAll(p.io, p.rt.store, journalOf(p.name), after)
 		if err != nil {
-			if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) || p.io.Err() != nil || errors.Is(err, store.ErrPoisoned) || errors.Is(err, store.ErrClosed) {
+			if useless(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
 				return p.lose(err)
 			}
 			p.rt.log.Warn("reading a tail", "thread", p.name, "error", err)
-			time.Sleep(10 * time.Millisecond)
+			select {
+			case <-p.io.Done():
+				return p.lose(err)
+			case <-time.After(10 * time.Millisecond):
+			}
 			continue
 		}
 		p.mu.Lock()
