@@ -208,7 +208,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := store.AppendOnce(w.io, w.store, journalOf(o.name), t.Seq, data...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+	if err := w.append(w.io, o.name, t, data); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {
 		return nil, err

@@ -69,6 +69,10 @@ var (
 	ErrNoFlow = errors.New("perdure: unknown flow")
 	// ErrNoThread: there is no such thread.
 	ErrNoThread = errors.New("perdure: unknown thread")
+	// ErrErased: the thread was erased, or is about to be.
+	ErrErased = errors.New("perdure: the thread was erased")
+	// ErrExists: there is a thread with that id.
+	ErrExists = errors.New("perdure: the thread exists")
 	// ErrRunNotFound: the thread has no such run.
 	ErrRunNotFound = errors.New("perdure: unknown run")
 	// ErrNoAsk: there is no such ask.

@@ -95,7 +95,7 @@ type follower struct {
 
 // more yields what was appended since, and reports whether to go on.
 func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, error) bool) bool {
-	for line, err := range f.store.Read(ctx, journalOf(f.name), f.seq) {
+	for line, err := range f.entries(ctx, f.name, f.seq) {
 		if ctx.Err() != nil {
 			return false
 		}
@@ -130,12 +130,12 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 		return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 	}
 	f.seq, f.head = e.Seq, e.Hash
-	if e.Kind == journal.Queued || e.Kind == journal.Created {
+	if e.Kind == journal.Queued || e.Kind == journal.Created || e.Kind == journal.Forked {
 		b, err := e.Read()
 		if err != nil {
 			return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 		}
-		if e.Kind == journal.Created {
+		if e.Kind != journal.Queued {
 			f.thread = b.Thread
 		} else {
 			f.runs[e.Seq] = b.ID

@@ -239,7 +239,7 @@ func (r *Runtime) output(ctx context.Context, o *opened, run *journal.Run) (json
 	if run.Ref == 0 {
 		return r.load(ctx, o.name, run.Output)
 	}
-	for line, err := range r.store.Read(ctx, journalOf(o.name), run.Ref-1) {
+	for line, err := range r.entries(ctx, o.name, run.Ref-1) {
 		if err != nil {
 			return nil, err
 		}

@@ -31,6 +31,9 @@ func journalOf(name string) string { return "thread/" + name }
 
 func blobsOf(name string) string { return "blob/" + name + "/" }
 
+// incarnationSize is the length of what newIncarnation returns.
+const incarnationSize = 32
+
 // newIncarnation returns a random name part that sorts by time.
 func newIncarnation(now time.Time) string {
 	var b [20]byte
@@ -130,14 +133,6 @@ func (c *core) blob(ctx context.Context, name string, raw json.RawMessage) (jour
 		return journal.Value{}, fmt.Errorf("perdure: keeping a value of %d bytes: %w", len(raw), err)
 	}
 	return journal.Value{Blob: &ref}, nil
-}
-
-// load returns the JSON of a value, nil if there is none.
-func (c *core) load(ctx context.Context, name string, v journal.Value) (json.RawMessage, error) {
-	if v.Blob == nil {
-		return v.JSON, nil
-	}
-	return blob.Bytes(ctx, c.store, blobsOf(name), *v.Blob)
 }
 
 // load returns the JSON of a recorded value. A store that fails is no outcome

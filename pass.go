@@ -97,7 +97,7 @@ func (p *pass) commitLocked(build func() batch) error {
 				return p.lose(err)
 			}
 		}
-		_, err = store.AppendOnce(p.io, p.rt.store, journalOf(p.name), head, data...)
+		_, err = store.AppendOnce(p.io, p.rt.store, journalOf(p.name), head-p.thread.Base, data...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
@@ -171,7 +171,7 @@ func (p *pass) absorb() error {
 		p.mu.Lock()
 		after := p.thread.Seq
 		p.mu.Unlock()
-		tail, err := store.ReadAll(p.io, p.rt.store, journalOf(p.name), after)
+		tail, err := store.ReadAll(p.io, p.rt.store, journalOf(p.name), after-p.thread.Base)
 		if err != nil {
 			if useless(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
 				return p.lose(err)
@@ -189,11 +189,11 @@ func (p *pass) absorb() error {
 		var news []journal.Entry
 		prev := p.thread.Head
 		for _, line := range tail {
-			e, err := journal.Decode(prev, line.Seq, line.Data)
+			e, err := journal.Decode(prev, line.Seq+p.thread.Base, line.Data)
 			if err != nil || !e.Kind.Open() {
 				p.apply(news)
 				err = p.fence(e, err)
-				if e.Kind != journal.Claimed {
+				if e.Kind != journal.Claimed && e.Kind != journal.Erased {
 					go p.letGo()
 				}
 				return err
@@ -266,14 +266,14 @@ func otherFlows(t *journal.Thread, but *journal.Run) []string {
 func (p *pass) letGo() {
 	for range 5 {
 		o, err := p.rt.read(p.io, p.name)
-		if err != nil || o.thread.Epoch != p.epoch || o.thread.Worker != p.worker.id {
+		if err != nil || o.thread.Epoch != p.epoch || o.thread.Worker != p.worker.id || o.thread.Erased {
 			return
 		}
 		_, data, err := writeLines(o.thread, []line{{kind: journal.Released, run: p.run.N, epoch: p.epoch}})
 		if err != nil {
 			return
 		}
-		if _, err := store.AppendOnce(p.io, p.rt.store, journalOf(p.name), o.thread.Seq, data...); !errors.Is(err, store.ErrConflict) {
+		if err := p.rt.append(p.io, p.name, o.thread, data); !errors.Is(err, store.ErrConflict) {
 			return
 		}
 	}

@@ -76,6 +76,7 @@ type core struct {
 	workers atomic.Int32 // in this process
 	mu      sync.Mutex
 	passes  map[string]chan struct{} // by thread: closed when the pass in this process is over
+	roots   map[string]root          // of forks
 }
 
 // executing notes that a pass of a thread runs in this process, until over is
@@ -123,7 +124,7 @@ func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 // New returns a runtime on a store. Its error names everything that is wrong
 // with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
-	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, passes: map[string]chan struct{}{}}
+	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, passes: map[string]chan struct{}{}, roots: map[string]root{}}
 	var errs []error
 	if s == nil {
 		errs = append(errs, fmt.Errorf("%w: no store", ErrInvalid))

@@ -30,7 +30,10 @@ func (c *core) read(ctx context.Context, name string) (*opened, error) {
 
 // readMore folds what was appended since, up to a sequence if that is not 0.
 func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
-	for line, err := range c.readAhead(ctx, journalOf(o.name), o.thread.Seq) {
+	if err := c.place(ctx, o); err != nil {
+		return err
+	}
+	for line, err := range c.entries(ctx, o.name, o.thread.Seq) {
 		if err != nil {
 			var bad *store.CorruptError
 			if errors.As(err, &bad) {
@@ -41,15 +44,21 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 		if upto != 0 && line.Seq > upto {
 			return nil
 		}
-		e, err := o.thread.Read(line.Seq, line.Data)
+		e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)
 		if errors.Is(err, journal.ErrNewer) {
 			o.thread.Foreign = fmt.Sprintf("entry %d is %v", line.Seq, err)
 			return nil
 		}
+		if err == nil && line.Seq != o.thread.Seq+1 {
+			err = fmt.Errorf("it follows entry %d", o.thread.Seq)
+		}
 		if err == nil {
-			err = o.grow(e)
+			err = c.fold(ctx, o, e)
 		}
 		if err != nil {
+			if reading := (*readError)(nil); errors.As(err, &reading) {
+				return reading.error
+			}
 			return fmt.Errorf("%w: thread %s, entry %d: %w; the thread is good up to entry %d", ErrCorrupt, o.thread.ID, line.Seq, err, line.Seq-1)
 		}
 	}
@@ -113,11 +122,41 @@ func (c *core) readAhead(ctx context.Context, journal string, after uint64) iter
 	}
 }
 
+// fold adds an entry to a thread and its trees.
+func (c *core) fold(ctx context.Context, o *opened, e journal.Entry) error {
+	if e.Kind != journal.Rewound {
+		return errors.Join(o.thread.Apply(e), o.grow(e))
+	}
+	b, err := e.Read()
+	if err != nil {
+		return fmt.Errorf("its body: %w", err)
+	}
+	past := emptyThread(o.name)
+	if err := c.readMore(ctx, past, b.At); err != nil {
+		return &readError{err}
+	}
+	o.trees = past.trees
+	return o.thread.Rewind(e, past.thread)
+}
+
+// readError is an error of reading on the way of folding, which says nothing
+// about the entry that is folded.
+type readError struct{ error }
+
+func (e *readError) Unwrap() error { return e.error }
+
 // grow keeps the trees of runs that may be executed.
 func (o *opened) grow(e journal.Entry) error {
 	if e.Kind == journal.Queued {
 		o.trees[e.Seq] = tree.New()
 		return nil
+	}
+	if e.Kind == journal.Forked {
+		b, err := e.Read()
+		for _, t := range o.trees {
+			t.Fork(b.State)
+		}
+		return err
 	}
 	t := o.trees[e.Run]
 	if t == nil {
@@ -169,10 +208,10 @@ func (c *core) change(ctx context.Context, name string, decide func(*journal.Thr
 		if err := c.announce(ctx, name, t.Seq+1, flows...); err != nil {
 			return o, nil, err
 		}
-		_, err = store.AppendOnce(ctx, c.store, journalOf(name), t.Seq, data...)
+		err = c.append(ctx, name, t, data)
 		if err == nil {
 			for _, e := range entries {
-				if err := errors.Join(t.Apply(e), o.grow(e)); err != nil {
+				if err := c.fold(ctx, o, e); err != nil {
 					return o, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 				}
 			}

@@ -89,6 +89,18 @@ type Answer struct {
 	Value    Value  `json:"value,omitzero"`
 }
 
+// Origin says where a thread comes from: the parent of a child, or what a fork
+// was forked from.
+type Origin struct {
+	Name   string `json:"name,omitempty"`   // of the other thread in the store
+	Thread string `json:"thread,omitempty"` // its id
+	Head   string `json:"head,omitempty"`   // fork: hash of the entry behind which it begins
+	Run    uint64 `json:"run,omitempty"`    // child: the run that spawned it
+	RunID  string `json:"runid,omitempty"`
+	Path   string `json:"path,omitempty"`  // child: of the Spawn
+	Depth  int    `json:"depth,omitempty"` // child: how many are above it
+}
+
 // Body is what an entry says. Which fields a kind uses is written at them.
 type Body struct {
 	// Thread, Tenant, User: created. Title, Meta: created, metadata.
@@ -97,6 +109,13 @@ type Body struct {
 	User   string            `json:"user,omitempty"`
 	Title  *string           `json:"title,omitempty"`
 	Meta   map[string]string `json:"meta,omitempty"`
+
+	// From: created of a child, forked. At: forked and rewound, a sequence.
+	From *Origin `json:"from,omitempty"`
+	At   uint64  `json:"at,omitempty"`
+
+	// Child: spawned, the id of its thread.
+	Child string `json:"child,omitempty"`
 
 	// A queued input. Key is the digest of what an idempotent start was given.
 	ID     string           `json:"id,omitempty"`
@@ -167,6 +186,12 @@ func (b *Body) check(k Kind) error {
 		return errors.New("an answer that says nothing")
 	case (k == Attempt || k == Problem) && b.Fail == nil:
 		return errors.New("a failure that says nothing")
+	case k == Forked && b.From == nil:
+		return errors.New("a fork of nothing")
+	case k == Rewound && b.At == 0:
+		return errors.New("a rewind to nowhere")
+	case k == Spawned && (b.Child == "" || b.Flow == ""):
+		return errors.New("a child without a name")
 	case k == Ended && !Status(b.Status).Final():
 		return fmt.Errorf("an end with the status %q", b.Status)
 	}

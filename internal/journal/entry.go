@@ -33,6 +33,7 @@ const (
 	Took        Kind = "took"        // a queued input was taken, or there was none
 	Emitted     Kind = "emitted"     // an event of the flow's own
 	Planned     Kind = "planned"     // the names of what will come
+	Spawned     Kind = "spawned"     // a child is about to be started
 	Dumped      Kind = "dumped"      // deps saved while a leaf runs
 	Problem     Kind = "problem"     // something went wrong that stops nothing
 	Suspended   Kind = "suspended"   // every frame waits; the worker let go
@@ -59,9 +60,19 @@ const (
 	Nudge    Kind = "nudge" // nothing, but a late writer conflicts with it
 )
 
+// The kinds that fence: whoever meets one behind what it has read must begin
+// again with the whole thread.
+const (
+	Forked  Kind = "forked"  // a fork begins behind an entry of another thread
+	Rewound Kind = "rewound" // the thread is again as it was at an earlier sequence
+	Erased  Kind = "erased"  // the thread is about to be dropped
+)
+
+var fences = map[Kind]bool{Forked: true, Rewound: true, Erased: true}
+
 var workers = map[Kind]bool{
 	Claimed: true, Step: true, Attempt: true, Intent: true, Asked: true, Timer: true,
-	Waiting: true, Received: true, Took: true, Emitted: true, Planned: true, Dumped: true,
+	Waiting: true, Received: true, Took: true, Emitted: true, Planned: true, Spawned: true, Dumped: true,
 	Problem: true, Suspended: true, Released: true, Blocked: true, Quarantined: true, Ended: true,
 }
 
@@ -73,7 +84,7 @@ var open = map[Kind]bool{
 // kinds are the kinds that are known, by their JSON.
 var kinds = func() map[string]Kind {
 	byJSON := map[string]Kind{}
-	for _, set := range []map[Kind]bool{workers, open} {
+	for _, set := range []map[Kind]bool{workers, open, fences} {
 		for k := range set {
 			byJSON[`"`+string(k)+`"`] = k
 		}
@@ -82,7 +93,7 @@ var kinds = func() map[string]Kind {
 }()
 
 // Known reports whether this binary knows the kind.
-func (k Kind) Known() bool { return workers[k] || open[k] }
+func (k Kind) Known() bool { return workers[k] || open[k] || fences[k] }
 
 // Open reports whether any node may write the kind, so that the worker of the
 // run absorbs it instead of being fenced by it.
@@ -191,6 +202,25 @@ func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	if e.Hash != chain(prev, rest[:header], e.Body) {
 		return e, errors.New("its hash does not follow from its bytes and the entry before it")
 	}
+	return e, nil
+}
+
+// Peek reads an entry without checking its hash, for one whose place in the
+// chain is not known yet.
+func Peek(seq uint64, data []byte) (Entry, error) {
+	e := Entry{Seq: seq}
+	header, err := e.header(data)
+	if err != nil {
+		return e, err
+	}
+	if len(data) < header+tailSize {
+		return e, errors.New("it is not a whole entry")
+	}
+	tail := data[len(data)-tailSize:]
+	if n, err := base64.RawURLEncoding.Strict().Decode(e.Hash[:], tail[len(hashMark):len(hashMark)+hashSize]); err != nil || n != len(e.Hash) {
+		return e, errors.New("its hash is no base64 of 32 bytes")
+	}
+	e.Body = json.RawMessage(data[header : len(data)-tailSize])
 	return e, nil
 }
 

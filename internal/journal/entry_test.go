@@ -23,7 +23,7 @@ func TestEveryKindIsInTheGoldenJournal(t *testing.T) {
 		}
 		prev, seen[e.Kind] = e.Hash, true
 	}
-	for _, kinds := range []map[Kind]bool{workers, open} {
+	for _, kinds := range []map[Kind]bool{workers, open, {Forked: true, Erased: true}} {
 		for k := range kinds {
 			if !seen[k] {
 				t.Errorf("no entry of kind %s", k)
@@ -142,10 +142,10 @@ func TestUnknownKindMakesTheThreadForeignAndTheChainGoesOn(t *testing.T) {
 	w := &writer{}
 	w.add(Created, 0, "", `{"thread":"t"}`)
 	w.add(Queued, 0, "", `{"id":"one","flow":"f"}`)
-	w.add("erased", 0, "", `[not even an object`)
+	w.add("archived", 0, "", `[not even an object`)
 	w.add(Metadata, 0, "", `{"title":"still read"}`)
 	th := mustFold(t, w.lines)
-	if !strings.Contains(th.Foreign, `entry 3`) || !strings.Contains(th.Foreign, `"erased"`) {
+	if !strings.Contains(th.Foreign, `entry 3`) || !strings.Contains(th.Foreign, `"archived"`) {
 		t.Errorf("foreign: %q, want the entry and its kind", th.Foreign)
 	}
 	if th.Seq != 4 || th.Title != "still read" {
@@ -154,7 +154,7 @@ func TestUnknownKindMakesTheThreadForeignAndTheChainGoesOn(t *testing.T) {
 	if r, due := th.Next(1<<60, fitsV1); r != nil || due != 0 {
 		t.Errorf("a foreign thread has something to run: %v, %d", r, due)
 	}
-	if Kind("erased").Known() || Kind("erased").Open() || !Step.Known() || Step.Open() || !Nudge.Open() {
+	if Kind("archived").Known() || Erased.Open() || !Step.Known() || Step.Open() || !Nudge.Open() {
 		t.Error("Known or Open is wrong")
 	}
 }

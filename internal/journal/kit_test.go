@@ -126,6 +126,14 @@ func everyKind() *writer {
 	w.add(Claimed, 2, "", `{"worker":"w4","version":"v1"}`)
 	w.add(Step, 2, "/undo", `{"verb":"cleanup","fail":{"msg":"cannot"}}`)
 	w.add(Ended, 2, "", `{"fail":{"codes":["cancelled"],"msg":"cancelled"},"status":"cancelled","unknown":["/pay"]}`)
+	w.add(Queued, 0, "", `{"id":"two","flow":"triage","res":["again"]}`)
+	w.add(Claimed, 45, "", `{"worker":"w4","version":"v1"}`)
+	w.add(Spawned, 45, "/check", `{"child":"c1","flow":"check","budget":{"tokens":5},"res":[7]}`)
+	w.add(Waiting, 45, "/checked", `{"name":"#child-c1"}`)
+	w.add(Suspended, 45, "", `{}`)
+	w.add(Forked, 0, "", `{"thread":"t-2","tenant":"acme","from":{"name":"a.b","thread":"t-1","head":"h"},"at":49,"state":[{"k":"tone","set":["brisk"]}]}`)
+	w.add(Resumed, 45, "", `{"by":"ann"}`)
+	w.add(Erased, 0, "", `{"by":"ann"}`)
 	return w
 }
 

@@ -79,6 +79,7 @@ type Run struct {
 	Intents  map[string]bool  // at-most-once steps under way
 	Errors   []Note
 	Cleaning bool // a cleanup has started
+	Children []*Child
 	Spent    map[string]int64
 
 	BaseState map[string]Item
@@ -223,8 +224,14 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		r.wait(e, Wait{Due: b.Due})
 	case Waiting:
 		r.wait(e, Wait{Due: b.Due, Signal: b.Name})
+		if c := r.Child(b.Name); c != nil {
+			c.Joined = false // it is awaited again
+		}
+	case Spawned:
+		r.Children = append(r.Children, &Child{ID: b.Child, Path: e.Path, Seq: e.Seq, Flow: b.Flow, Input: b.Value, Budget: b.Budget})
 	case Received:
 		t.Signals = removeSignal(t.Signals, b.Ref)
+		r.joined(e, b)
 	case Took:
 		for i, in := range t.Inbox {
 			if in.N == b.Ref {
@@ -242,6 +249,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 	case Fired, Signal:
 		t.heard(b.Key)
+		r.joined(e, b)
 		delete(r.Waits, e.Path)
 		r.Wake = true
 	case Progress:
@@ -284,6 +292,9 @@ const VerbCleanup = "cleanup"
 // end ends a run, closes what it waited for, and queues what it left over.
 func (t *Thread) end(r *Run, e Entry, b *Body) {
 	t.settled(r, "")
+	for _, c := range r.Children {
+		c.Stale = c.Stale || !c.Joined // it was cancelled before this entry
+	}
 	for _, a := range t.Asks {
 		if a.Run == r && a.Open() {
 			a.Closed = true

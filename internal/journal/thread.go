@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +31,12 @@ type Thread struct {
 	Signals []Pending       // that arrived before their receiver
 	Asks    map[string]*Ask // by id, open and closed
 
+	Base    uint64  // entries up to it are those of what it was forked from
+	Fork    *Origin // what it was forked from, nil if it is no fork
+	Parent  *Origin // who spawned it, nil if it is no child
+	Rewinds int
+	Erased  bool
+
 	Foreign string // why this binary must leave the thread alone, if it must
 	shared  bool   // State and Deps are some run's base
 	byID    map[string]*Run
@@ -41,6 +48,8 @@ type Pending struct {
 	Seq   uint64
 	Name  string
 	Value Value
+	Fail  *Failure         // of a child
+	Spend map[string]int64 // by a child
 }
 
 // Ask is a question of a run.
@@ -134,6 +143,9 @@ func (t *Thread) Apply(e Entry) error {
 	case e.Epoch != 0 && e.Kind != Claimed && e.Epoch != t.Epoch:
 		return fmt.Errorf("an entry of epoch %d follows the claim of epoch %d", e.Epoch, t.Epoch)
 	}
+	if e.Kind == Rewound {
+		return errors.New("a rewind needs the thread as it was: see Rewind")
+	}
 	if e.Run == 0 {
 		t.applyThread(e, &body)
 	} else if r := t.Run(e.Run); r == nil {
@@ -152,7 +164,7 @@ func (t *Thread) advance(e Entry) {
 func (t *Thread) applyThread(e Entry, b *Body) {
 	switch e.Kind {
 	case Created:
-		t.ID, t.Tenant, t.User, t.Created = b.Thread, b.Tenant, b.User, e.Time
+		t.ID, t.Tenant, t.User, t.Created, t.Parent = b.Thread, b.Tenant, b.User, e.Time, b.From
 		fallthrough
 	case Metadata:
 		if b.Title != nil {
@@ -179,7 +191,11 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 		}
 	case Signal:
 		t.heard(b.Key)
-		t.Signals = append(t.Signals, Pending{Seq: e.Seq, Name: b.Name, Value: b.Value})
+		t.Signals = append(t.Signals, Pending{Seq: e.Seq, Name: b.Name, Value: b.Value, Fail: b.Fail, Spend: b.Spend})
+	case Forked:
+		t.fork(e, b)
+	case Erased:
+		t.Erased = true
 	}
 }
 

@@ -35,11 +35,11 @@ func TestFoldOfEveryKind(t *testing.T) {
 		what      string
 		got, want any
 	}{
-		{"thread", []string{th.ID, th.Tenant, th.User, th.Title}, []string{"t-1", "acme", "ann", "Refund of 7"}},
+		{"thread", []string{th.ID, th.Tenant, th.User, th.Title}, []string{"t-2", "acme", "ann", "Refund of 7"}},
 		{"metadata", th.Meta, map[string]string{"b": "2"}},
 		{"created", th.Created, int64(10)},
-		{"time", th.Time, int64(440)},
-		{"epoch", th.Epoch, uint64(6)},
+		{"time", th.Time, int64(520)},
+		{"epoch", th.Epoch, uint64(7)},
 		{"run by number", th.Run(2), run},
 		{"no run by number", th.Run(3), (*Run)(nil)},
 		{"flow", []string{run.Flow, run.Policy, run.Key, run.Trace, run.By}, []string{"triage", "enqueue", "k", "00-1-1-00", "ann"}},
@@ -60,7 +60,10 @@ func TestFoldOfEveryKind(t *testing.T) {
 		{"steering that was taken", th.RunByID("more").Taken, uint64(2)},
 		{"key of a signal", []bool{th.Heard("s1"), th.Heard("s2"), th.Heard("")}, []bool{true, false, false}},
 		{"dep", th.Deps["cart"].Blob.Size, int64(70000)},
-		{"busy", []*Run{th.Busy(), th.Active()}, []*Run{nil, nil}},
+		{"busy", []*Run{th.Busy(), th.Active()}, []*Run{th.RunByID("two"), th.RunByID("two")}},
+		{"fork", []any{th.Fork.Thread, th.Parent, th.Erased}, []any{"t-1", (*Origin)(nil), true}},
+		{"what a fork's run waits for", []any{len(th.RunByID("two").Waits), th.RunByID("two").Children[0].Stale}, []any{0, true}},
+		{"state", string(th.State["tone"].Base.JSON), `"brisk"`},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", c.what, c.got, c.want)

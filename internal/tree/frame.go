@@ -104,13 +104,13 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	}
 	f.see(name)
 	node := f.Node()
-	v := Visit{Path: Join(f.path, name, 0)}
+	v := Visit{Path: Below(f.path, name, 0)}
 	if node != nil {
 		v.Node = node.Child(name)
 		if v.Node == nil && opt.Renamed != "" {
 			if old := node.Child(opt.Renamed); old != nil && !f.seen[opt.Renamed] {
 				f.see(opt.Renamed)
-				v.Node, v.Path = old, Join(f.path, old.Name, old.Group)
+				v.Node, v.Path = old, Below(f.path, old.Name, old.Group)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (f *Frame) EnterScope(v Visit) *Frame {
 // itself. Held means that they belong to a frame around a branch: its group
 // decides at Wait, when all its branches are known.
 func (f *Frame) Judge(verb Verb, name string) (diff string, held bool) {
-	at := Names(Join(f.path, name, 0))
+	at := Names(Below(f.path, name, 0))
 	for ; f != nil; f = f.outer {
 		reached := strings.TrimPrefix(at, Names(f.path)+"/")
 		if diff := f.missed(fmt.Sprintf("%s %q", verb, reached)); diff != "" {
@@ -185,13 +185,13 @@ func (f *Frame) Branch(name string, group int) (*Frame, error) {
 		return nil, fmt.Errorf("%w: %q", ErrDuplicate, name)
 	}
 	f.see(name)
-	inner := &Frame{tree: f.tree, path: Join(f.path, name, group), branch: true}
+	inner := &Frame{tree: f.tree, path: Below(f.path, name, group), branch: true}
 	var recorded *Node
 	if node := f.Node(); node != nil {
 		recorded = node.Child(name)
 	}
 	if recorded != nil {
-		inner.path = Join(f.path, name, recorded.Group)
+		inner.path = Below(f.path, name, recorded.Group)
 	} else {
 		inner.outer = f
 	}

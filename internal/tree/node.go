@@ -28,6 +28,8 @@ const (
 	Plan    Verb = "plan"
 	Scope   Verb = "scope"
 	Branch  Verb = "branch"
+	Spawn   Verb = "spawn"
+	Join    Verb = "join"
 )
 
 // frames are the verbs that other nodes can stand below of.
@@ -136,9 +138,9 @@ func (n *Node) Path() string {
 	return n.parent.Path() + "/" + n.Name
 }
 
-// Join returns the path of a child as entries have it: a branch carries the
+// Below returns the path of a child as entries have it: a branch carries the
 // number of its group.
-func Join(path, name string, group int) string {
+func Below(path, name string, group int) string {
 	if group > 0 {
 		return path + "/" + strconv.Itoa(group) + "|" + name
 	}
@@ -262,7 +264,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 	case journal.Timer:
 		n.Verb, n.Open, n.Due = Sleep, e.Seq, b.Due
 	case journal.Waiting:
-		n.Verb, n.Open, n.Due = Receive, e.Seq, b.Due
+		n.Verb, n.Open, n.Due = receiver(b.Name), e.Seq, b.Due
 	case journal.Fired, journal.Signal:
 		if n.Timer {
 			n.Timer, n.Due = false, 0
@@ -273,7 +275,10 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Open, n.Fail = 0, b.Fail
 		t.done(n, e, b)
 	case journal.Received:
-		n.Verb = Receive
+		n.Verb, n.Fail = receiver(b.Name), b.Fail
+		t.done(n, e, b)
+	case journal.Spawned:
+		n.Verb = Spawn
 		t.done(n, e, b)
 	case journal.Took:
 		n.Verb = Take
@@ -288,10 +293,21 @@ func (t *Tree) Apply(e journal.Entry) error {
 	return nil
 }
 
+// receiver is the verb that waits for a signal.
+func receiver(signal string) Verb {
+	if journal.IsChildSignal(signal) {
+		return Join
+	}
+	return Receive
+}
+
+// took reports whether the node is of a verb that takes what is there.
+func (n *Node) took() bool { return n.Verb == Receive || n.Verb == Take || n.Verb == Join }
+
 func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
 	n.Done, n.Seq, n.Time, n.Value, n.Ref = true, e.Seq, e.Time, b.Value, b.Ref
 	t.outcomes = append(t.outcomes, outcome{e.Seq, n})
-	if n.Verb == Receive || n.Verb == Take {
+	if n.took() {
 		return // their Ref is what they took
 	}
 	if n.Ref == 0 {
@@ -305,7 +321,7 @@ func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
 
 // holds returns the entry that holds the value of an outcome.
 func (n *Node) holds() uint64 {
-	if n.Ref == 0 || n.Verb == Receive || n.Verb == Take {
+	if n.Ref == 0 || n.took() {
 		return n.Seq
 	}
 	return n.Ref

@@ -38,7 +38,7 @@ func TestPathsOfEntriesAndNames(t *testing.T) {
 		{"/a/1|b", "c", 0, "/a/1|b/c", "/a/b/c"},
 		{"", "1", 3, "/3|1", "/1"},
 	} {
-		path := Join(c.parent, c.name, c.group)
+		path := Below(c.parent, c.name, c.group)
 		if path != c.path || Names(path) != c.names {
 			t.Errorf("%s below %q in group %d has the path %s and the names %s; want %s, %s", c.name, c.parent, c.group, path, Names(path), c.path, c.names)
 		}

@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// Child is a thread that a run has spawned.
+type Child struct {
+	ID     string // of the thread
+	Path   string // of the Spawn
+	Seq    uint64
+	Flow   string
+	Input  Value
+	Budget map[string]int64
+
+	Joined  bool   // its end is known to the run
+	End     uint64 // the entry that told it
+	Failed  bool   // it did not succeed
+	Retries int    // of the run when its end was told
+	Stale   bool   // it is not this run's any more: the next Spawn there makes another
+}
+
+// childMark begins the names of the signals that tell the ends of children. No
+// name that a user gives begins with it.
+const childMark = "#child-"
+
+// ChildSignal returns the name of the signal that tells the end of a child.
+func ChildSignal(id string) string { return childMark + id }
+
+// IsChildSignal reports whether a signal tells the end of a child.
+func IsChildSignal(name string) bool { return strings.HasPrefix(name, childMark) }
+
+// Child returns the child whose end is told by a signal, nil if there is none.
+func (r *Run) Child(signal string) *Child {
+	if !IsChildSignal(signal) {
+		return nil
+	}
+	for _, c := range r.Children {
+		if ChildSignal(c.ID) == signal {
+			return c
+		}
+	}
+	return nil
+}
+
+// ChildAt returns the newest child that was spawned at a path, nil if there is
+// none, and how many were.
+func (r *Run) ChildAt(path string) (newest *Child, n int) {
+	for _, c := range r.Children {
+		if c.Path == path {
+			newest = c
+			n++
+		}
+	}
+	return newest, n
+}
+
+// OpenChildren returns the children whose end the run does not know.
+func (r *Run) OpenChildren() []*Child {
+	var open []*Child
+	for _, c := range r.Children {
+		if !c.Joined && !c.Stale {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// joined notes that the run knows the end of a child.
+func (r *Run) joined(e Entry, b *Body) {
+	if c := r.Child(b.Name); c != nil {
+		c.Joined, c.End, c.Failed, c.Retries = true, e.Seq, b.Fail != nil, r.Retries
+	}
+}
+
+// fork makes the thread a fork of what it was so far: what was active is
+// paused, nobody holds it, and its unfinished children are the other's.
+func (t *Thread) fork(e Entry, b *Body) {
+	t.Fork, t.Parent, t.Worker = b.From, nil, ""
+	t.ID, t.Tenant = b.Thread, b.Tenant
+	if b.Title != nil {
+		t.Title = *b.Title
+	}
+	var signals []Pending
+	for _, s := range t.Signals {
+		if !IsChildSignal(s.Name) {
+			signals = append(signals, s)
+		}
+	}
+	t.Signals = signals
+	for _, r := range t.Runs {
+		if r.Status.Final() {
+			continue
+		}
+		if r.N == b.Ref && !b.Value.IsZero() {
+			r.Input = b.Value
+		}
+		r.pause(e.Time)
+		for _, c := range r.Children {
+			c.Stale = c.Stale || !c.Joined
+		}
+		for path, w := range r.Waits {
+			if IsChildSignal(w.Signal) {
+				delete(r.Waits, path)
+				r.Wake = true
+			}
+		}
+	}
+	if len(b.State) > 0 {
+		t.own()
+	}
+	for _, c := range b.State {
+		c.Apply(t.State)
+	}
+}
+
+// pause stops a run in a fork, whatever its worker was at in the thread that
+// it comes from.
+func (r *Run) pause(now int64) {
+	r.PausedAt, r.silent, r.Deaths = now, false, 0
+	switch r.Status {
+	case StatusRunning:
+		r.Wake = true
+		fallthrough
+	case StatusSuspended, StatusQueued:
+		r.Status = StatusPaused
+	}
+}
+
+// Rewind folds the entry that takes the thread back to what it was at an
+// earlier sequence. What was spent stays spent, and what people call the thread
+// stays as it is.
+func (t *Thread) Rewind(e Entry, past *Thread) error {
+	body, err := e.Read()
+	if err != nil {
+		return fmt.Errorf("its body: %w", err)
+	}
+	if body.At != past.Seq || e.Seq != t.Seq+1 {
+		return fmt.Errorf("a rewind to %d meets the thread at %d", body.At, past.Seq)
+	}
+	now := *t
+	*t = *past
+	t.ID, t.Tenant, t.User, t.Title, t.Meta, t.Created = now.ID, now.Tenant, now.User, now.Title, now.Meta, now.Created
+	t.Base, t.Fork, t.Parent, t.Epoch, t.Worker = now.Base, now.Fork, now.Parent, now.Epoch, ""
+	t.Spent, t.Time, t.Rewinds = maps.Clone(now.Spent), now.Time, now.Rewinds+1
+	t.advance(e)
+	return nil
+}

@@ -1,0 +1,40 @@
+package tree
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// Fork makes the tree that of a fork: what waited for children of the other
+// thread is forgotten, and changes of the state are made as if the newest
+// outcome had made them, so that code which has passed it sees them and code
+// before it does not.
+func (t *Tree) Fork(changes []journal.Change) {
+	forgetJoins(t.Root)
+	if len(changes) == 0 {
+		return
+	}
+	n := t.Root
+	for _, o := range slices.Backward(t.outcomes) {
+		if o.node.Done && o.node.Seq == o.seq {
+			n = o.node
+			break
+		}
+	}
+	n.State = append(n.State[:len(n.State):len(n.State)], changes...)
+	for up := n; up != nil && !up.changes; up = up.parent {
+		up.changes = true
+	}
+}
+
+// forgetJoins forgets the joins that wait.
+func forgetJoins(n *Node) {
+	for _, c := range slices.Clone(n.children) {
+		forgetJoins(c)
+		if c.Verb == Join && c.Open != 0 {
+			n.remove(c)
+		}
+		n.prune(c)
+	}
+}

@@ -1,0 +1,139 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// A fork's journal begins behind an entry of another thread's, its parent:
+// the thread's sequence is base + the journal's. Whether a thread is a fork is
+// told by its name, see names.go; where it begins, by its first entry.
+
+// root is where a fork begins.
+type root struct {
+	parent string // name of the thread that it was forked from, "" for none
+	base   uint64 // the last sequence that it shares with it
+}
+
+// rootOf returns where a thread begins. A fork whose first entry is not there
+// yet begins nowhere.
+func (c *core) rootOf(ctx context.Context, name string) (root, error) {
+	if !isFork(name) {
+		return root{}, nil
+	}
+	c.mu.Lock()
+	known, ok := c.roots[name]
+	c.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	for line, err := range c.store.Read(ctx, journalOf(name), 0) {
+		if err != nil {
+			return root{}, err
+		}
+		e, err := journal.Peek(line.Seq, line.Data)
+		var b journal.Body
+		if err == nil {
+			b, err = e.Read()
+		}
+		if err == nil && (e.Kind != journal.Forked || b.From == nil || b.At == 0) {
+			err = fmt.Errorf("the first entry of a fork is %q", e.Kind)
+		}
+		if err != nil {
+			return root{}, fmt.Errorf("%w: thread %s, where it was forked: %w", ErrCorrupt, name, err)
+		}
+		r := root{parent: b.From.Name, base: b.At}
+		c.mu.Lock()
+		if len(c.roots) > 10_000 {
+			clear(c.roots)
+		}
+		c.roots[name] = r
+		c.mu.Unlock()
+		return r, nil
+	}
+	return root{}, nil
+}
+
+// place makes a thread know which of its entries are in its own journal.
+func (c *core) place(ctx context.Context, o *opened) error {
+	if o.thread.Base != 0 || !isFork(o.name) {
+		return nil
+	}
+	r, err := c.rootOf(ctx, o.name)
+	o.thread.Base = r.base
+	return err
+}
+
+// entries reads a thread behind a sequence: what it shares with its parent,
+// and then its own journal.
+func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		r, err := c.rootOf(ctx, name)
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		if after < r.base {
+			for line, err := range c.entries(ctx, r.parent, after) {
+				if err == nil && line.Seq > r.base {
+					break
+				}
+				if !yield(line, err) || err != nil {
+					return
+				}
+				after = line.Seq
+			}
+			if after < r.base {
+				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked behind entry %d of %s, which ends at %d", ErrCorrupt, name, r.base, r.parent, after))
+				return
+			}
+		}
+		for line, err := range c.readAhead(ctx, journalOf(name), after-r.base) {
+			line.Seq += r.base
+			if !yield(line, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// append adds entries behind those that a thread has folded.
+func (c *core) append(ctx context.Context, name string, t *journal.Thread, data [][]byte) error {
+	_, err := store.AppendOnce(ctx, c.store, journalOf(name), t.Seq-t.Base, data...)
+	return err
+}
+
+// load returns the JSON of a value, nil if there is none. A value that a fork
+// shares with its parent is among the parent's blobs.
+func (c *core) load(ctx context.Context, name string, v journal.Value) ([]byte, error) {
+	if v.Blob == nil {
+		return v.JSON, nil
+	}
+	for {
+		raw, err := blob.Bytes(ctx, c.store, blobsOf(name), *v.Blob)
+		if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) || !isFork(name) {
+			return raw, err
+		}
+		r, rootErr := c.rootOf(ctx, name)
+		if rootErr != nil || r.parent == "" {
+			return nil, errors.Join(err, rootErr)
+		}
+		name = r.parent
+	}
+}
+
+// forkMark stands in the names of forks.
+const forkMark = "f"
+
+// isFork reports whether a name is that of a fork.
+func isFork(name string) bool {
+	_, incarnation, _ := strings.Cut(name, ".")
+	return len(incarnation) == incarnationSize+len(forkMark)
+}

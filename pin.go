@@ -1,0 +1,65 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Forks and children pin the thread that they come from: it is not erased
+// without them. A pin is a cell of its own, written before the first entry of
+// what pins. Beside them each thread has a gate, a cell which every pin moves,
+// and which an erase closes by the version that it saw before it looked at the
+// pins: so either the erase sees the pin, or the pin finds the gate closed.
+
+// closedGate is what the gate of a thread holds that is being erased.
+const closedGate = "erased"
+
+func pinsOf(name string) string { return "pin/" + name + "/" }
+
+func gateOf(name string) string { return "gate/" + name }
+
+// pin notes that a thread depends on another. ErrErased means that the other is
+// being erased.
+func (c *core) pin(ctx context.Context, name, by string) error {
+	if _, err := c.ensure(ctx, pinsOf(name)+by, []byte("{}")); err != nil {
+		return fmt.Errorf("perdure: pinning a thread: %w", err)
+	}
+	_, err := store.Update(ctx, c.store, gateOf(name), func(old store.Cell) ([]byte, error) {
+		if string(old.Value) == closedGate {
+			return nil, fmt.Errorf("%w: %s", ErrErased, name)
+		}
+		return []byte(by), nil
+	})
+	if errors.Is(err, ErrErased) {
+		return errors.Join(err, c.unpin(ctx, name, by))
+	}
+	return err
+}
+
+// unpin takes a pin away.
+func (c *core) unpin(ctx context.Context, name, by string) error {
+	cell, err := c.store.Get(ctx, pinsOf(name)+by)
+	if err == nil {
+		err = c.store.Delete(ctx, cell.Key, cell.Version)
+	}
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// pins returns the names of the threads that pin one.
+func (c *core) pins(ctx context.Context, name string) ([]string, error) {
+	var names []string
+	for cell, err := range c.store.List(ctx, pinsOf(name), "") {
+		if err != nil {
+			return nil, fmt.Errorf("perdure: listing forks and children: %w", err)
+		}
+		names = append(names, strings.TrimPrefix(cell.Key, pinsOf(name)))
+	}
+	return names, nil
+}
