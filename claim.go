@@ -135,7 +135,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 	if err := w.summarise(w.io, o); err != nil {
 		return err
 	}
-	return due.Settle(w.io, w.store, h, o.thread.Seq, next)
+	return due.Settle(w.io, w.store, h, o.thread.Seq, next, time.Now().UnixMicro())
 }
 
 // ahead deals with a hint whose fact is not in the journal yet: its writer is

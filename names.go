@@ -20,10 +20,10 @@ import (
 )
 
 // A thread's name in the store is <tenant>.<incarnation>: a keyed hash of the
-// tenant and a random part that begins with the time of creation. The journal
-// and the summary cell are called after it, so both sort by creation; a cell
-// under a keyed hash of tenant and thread id leads to it. No user text is in
-// any name.
+// tenant, and a random part that begins with the time of creation and ends with
+// a keyed hash of the owner. The journal and the summary cell are called after
+// it, so both sort by creation, and due work is kept by owner; a cell under a
+// keyed hash of tenant and thread id leads to it. No user text is in any name.
 
 var base32Lower = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
@@ -32,14 +32,21 @@ func journalOf(name string) string { return "thread/" + name }
 func blobsOf(name string) string { return "blob/" + name + "/" }
 
 // incarnationSize is the length of what newIncarnation returns.
-const incarnationSize = 32
+const incarnationSize = 40
 
-// newIncarnation returns a random name part that sorts by time.
-func newIncarnation(now time.Time) string {
+// newIncarnation returns a random name part that sorts by time and ends with
+// the hash of an owner, see ownerPart.
+func newIncarnation(now time.Time, owner string) string {
 	var b [20]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMicro())<<8)
 	rand.Read(b[7:])
-	return base32Lower.EncodeToString(b[:])
+	return base32Lower.EncodeToString(b[:]) + owner
+}
+
+// ownerPart is what the names of a user's threads end with: 8 characters, by
+// which package due tells owners apart.
+func (r *Runtime) ownerPart(user string) string {
+	return base32Lower.EncodeToString(r.hash("owner", r.tenant, user)[:5])
 }
 
 func newRunID() string {

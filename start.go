@@ -203,7 +203,7 @@ func checkMetadata(metadata map[string]string) error {
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
 	now := time.Now()
-	name, err := r.ensure(ctx, r.idCell(q.Thread), []byte(r.part+"."+newIncarnation(now)))
+	name, err := r.ensure(ctx, r.idCell(q.Thread), []byte(r.part+"."+newIncarnation(now, r.ownerPart(q.User))))
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type worker struct {
 	losses   map[string]int       // runs that were lost here, in a row
 	passed   map[string]bool      // busy threads whose hints the last scan passed over
 	cut      bool                 // the last scan found no free slot
+	ringAt   time.Time            // when alarms are rung; of the scan alone
 	fatal    chan error           // why the worker cannot go on
 	stopping bool
 }
@@ -139,8 +141,13 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 	w.mu.Lock()
 	w.cut = false
 	w.mu.Unlock()
+	ring, err := w.ring(ctx, now)
+	if err != nil {
+		return w.opts.Lease / 4, err
+	}
+	wait = min(wait, ring)
 	for flow := range w.flows {
-		for h, err := range due.List(ctx, w.store, flow) {
+		for h, err := range w.hints(ctx, flow) {
 			if err != nil {
 				return w.opts.Lease / 4, err
 			}
@@ -177,6 +184,46 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 	forget(w.losses, met)
 	w.mu.Unlock()
 	return max(wait, time.Millisecond), nil
+}
+
+// hints yields the hints of a flow.
+func (w *worker) hints(ctx context.Context, flow string) iter.Seq2[due.Hint, error] {
+	const size = 256
+	return func(yield func(due.Hint, error) bool) {
+		for after, more := "", true; more; {
+			hints, last, behind, err := due.Page(ctx, w.store, flow, after, size)
+			if err != nil {
+				yield(due.Hint{}, err)
+				return
+			}
+			for _, h := range hints {
+				if !yield(h, nil) {
+					return
+				}
+			}
+			after, more = last, behind
+		}
+	}
+}
+
+// ring rings the alarms whose time has come, and returns when to do so again.
+func (w *worker) ring(ctx context.Context, now time.Time) (time.Duration, error) {
+	const most = 1000 // a scan takes what has rung before it goes on
+	if wait := w.ringAt.Sub(now); wait > 0 {
+		return wait, nil
+	}
+	wait := due.Near
+	for flow := range w.flows {
+		_, next, err := due.Ring(ctx, w.store, flow, now.UnixMicro(), most)
+		if err != nil {
+			return 0, err
+		}
+		if next != 0 {
+			wait = min(wait, time.UnixMicro(next).Sub(now))
+		}
+	}
+	w.ringAt = now.Add(wait)
+	return wait, nil
 }
 
 // take looks at a thread in a slot of its own, if one is free.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"net/url"
 	"strings"
 
@@ -32,8 +31,29 @@ type Hint struct {
 
 	// Err is not nil if the cell holds something else than this package
 	// writes, for example a newer version's. Seq and Due are 0 then, which is
-	// due now, and neither Announce nor Settle touches the cell.
+	// due now, and neither Announce nor Settle touches the cell. Where its
+	// key is not one of this package, Thread is what follows the prefix.
 	Err error
+
+	owner string // as the key has it
+}
+
+// ownerSize is how many bytes at the end of a thread's name are its owner's.
+const ownerSize = 8
+
+// Owner returns whom a thread belongs to: the last 8 bytes of its name, or all
+// of a name that is shorter. Hints are ordered by it, so that a reader can give
+// each owner a turn, see Page and NextOwner.
+func Owner(thread string) string { return thread[max(0, len(thread)-ownerSize):] }
+
+// Owner returns whom the hint's thread belongs to. Of a key that is not one of
+// this package it is the part where the owner should be, so that NextOwner
+// leads on in any case.
+func (h Hint) Owner() string {
+	if h.owner != "" {
+		return h.owner
+	}
+	return Owner(h.Thread)
 }
 
 // value is what a hint's cell holds.
@@ -56,24 +76,31 @@ func Prefix(flow string) string {
 
 // keyOf returns the key of a thread's hint.
 func keyOf(flow, thread string) (string, error) {
-	key := Prefix(flow) + thread
 	if thread == "" || strings.Contains(thread, "/") {
 		return "", fmt.Errorf("due: thread %q of flow %q: %w: a thread's name is not empty and holds no slash", thread, flow, store.ErrInvalid)
 	}
-	return key, store.CheckName("cell", key)
+	// An alarm's key is the longer one, and who has a hint may need it.
+	return Prefix(flow) + Owner(thread) + "/" + thread, store.CheckName("cell", alarmKey(flow, thread, 0))
 }
 
 // parse returns the hint that a cell below the flow's prefix holds.
 func parse(flow string, cell store.Cell) Hint {
-	h := Hint{Flow: flow, Thread: strings.TrimPrefix(cell.Key, Prefix(flow)), Version: cell.Version}
+	rest := strings.TrimPrefix(cell.Key, Prefix(flow))
+	owner, thread, ok := strings.Cut(rest, "/")
+	h := Hint{Flow: flow, Thread: rest, Version: cell.Version, owner: owner}
+	if ok && thread != "" && owner == Owner(thread) {
+		h.Thread = thread
+	}
 	var v value
 	err := json.Unmarshal(cell.Value, &v)
 	if err == nil && !bytes.Equal(v.encode(), cell.Value) {
 		// A field more or less would be lost by writing the hint again.
 		err = errors.New("it has an unknown shape")
 	}
-	if err == nil {
-		_, err = keyOf(flow, h.Thread)
+	if key, keyErr := keyOf(flow, h.Thread); err == nil && keyErr != nil {
+		err = keyErr
+	} else if err == nil && key != cell.Key {
+		err = errors.New("its key does not begin with its owner")
 	}
 	if err != nil {
 		h.Err = fmt.Errorf("%w: cell %q: %w; a newer version may have written it, else delete it and rebuild the hints", ErrUnreadable, cell.Key, err)
@@ -97,22 +124,4 @@ func Get(ctx context.Context, s store.Store, flow, thread string) (Hint, bool, e
 		return Hint{}, false, fmt.Errorf("due: hint of %q: %w", thread, err)
 	}
 	return parse(flow, cell), true, nil
-}
-
-// List yields the hints of a flow, whenever they are due, ordered by thread.
-// An error is the last thing yielded; a hint that cannot be read is not one,
-// see Hint.Err. A hint that is written during the loop may be left out, but
-// not by a loop that starts afterwards. The body of the loop may call Settle.
-func List(ctx context.Context, s store.Store, flow string) iter.Seq2[Hint, error] {
-	return func(yield func(Hint, error) bool) {
-		for cell, err := range s.List(ctx, Prefix(flow), "") {
-			if err != nil {
-				yield(Hint{}, fmt.Errorf("due: hints of flow %q: %w", flow, err))
-				return
-			}
-			if !yield(parse(flow, cell), nil) {
-				return
-			}
-		}
-	}
 }

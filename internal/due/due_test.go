@@ -3,15 +3,12 @@ package due
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
@@ -27,7 +24,7 @@ func mustAnnounce(t testing.TB, s store.Store, seq uint64, due int64) {
 
 func mustSettle(t testing.TB, s store.Store, h Hint, head uint64, next int64) {
 	t.Helper()
-	if err := Settle(t.Context(), s, h, head, next); err != nil {
+	if err := Settle(t.Context(), s, h, head, next, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -148,7 +145,7 @@ func TestSettleLeavesWhatWasWrittenSince(t *testing.T) {
 }
 
 func TestUnreadableHintsStay(t *testing.T) {
-	const key = "due/flow/thread"
+	const key = "due/flow/thread/thread"
 	for _, bytes := range []string{
 		"", "null", "{}", "[5,100]", "garbage", "\x00\xff", `{"s":5}`, `{"d":100}`, `{"s":5,"d":100,"x":1}`, `{"s":5,"d":100}{}`,
 		`{"s":-5,"d":100}`, `{"s":5,"d":1e99}`, `{"s":"5","d":100}`, `{"S":5,"D":100}`, `{"s":4,"s":5,"d":100}`,
@@ -173,30 +170,6 @@ func TestUnreadableHintsStay(t *testing.T) {
 	}
 }
 
-func TestListGoesOnBehindAnUnreadableHint(t *testing.T) {
-	ctx, s := t.Context(), memstore.New()
-	for _, key := range []string{"due/flow/b", "due/flow/c/d", "due/flow/"} {
-		if _, err := s.Put(ctx, key, []byte(`{"s":1,"d":1,"new":true}`), ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, thread := range []string{"a", "z"} {
-		if err := Announce(ctx, s, "flow", thread, 5, 100); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	for h, err := range List(ctx, s, "flow") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, fmt.Sprintf("%s %d %d %v", h.Thread, h.Seq, h.Due, h.Err != nil))
-	}
-	if diff := cmp.Diff([]string{" 0 0 true", "a 5 100 false", "b 0 0 true", "c/d 0 0 true", "z 5 100 false"}, got); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
-	}
-}
-
 func TestFlowsDoNotMix(t *testing.T) {
 	ctx, s := t.Context(), memstore.New()
 	flows := []string{"", "a", "A", "a/b", "a/", "/a", "a%2Fb", "a%252Fb", "a b", "a+b", "..", "a/..", "é", "\xff", "a\x00"}
@@ -206,12 +179,9 @@ func TestFlowsDoNotMix(t *testing.T) {
 		}
 	}
 	for i, flow := range flows {
-		var got []Hint
-		for h, err := range List(ctx, s, flow) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, h)
+		got, _, _, err := Page(ctx, s, flow, "", 9)
+		if err != nil {
+			t.Fatal(err)
 		}
 		if len(got) != 1 || got[0].Seq != uint64(i+1) || got[0].Flow != flow || got[0].Thread != "thread" || got[0].Err != nil {
 			t.Errorf("flow %q has the hints %+v, want its own only", flow, got)
@@ -220,8 +190,8 @@ func TestFlowsDoNotMix(t *testing.T) {
 			t.Errorf("flow %q: Get = %+v, %v, %v", flow, h, ok, err)
 		}
 		for j, other := range flows {
-			if i != j && strings.HasPrefix(Prefix(other), Prefix(flow)) {
-				t.Errorf("the hints of %q are below those of %q", other, flow)
+			if i != j && (strings.HasPrefix(Prefix(other), Prefix(flow)) || strings.HasPrefix(alarmPrefix(other), alarmPrefix(flow))) {
+				t.Errorf("the hints or alarms of %q are below those of %q", other, flow)
 			}
 		}
 	}
@@ -229,13 +199,19 @@ func TestFlowsDoNotMix(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	ctx, s := t.Context(), faulty.New(memstore.New(), nil)
+	_, _, _, pageErr := Page(ctx, s, "flow", "", 0)
+	_, _, ringErr := Ring(ctx, s, "flow", 1, 0)
 	for name, err := range map[string]error{
 		"no thread":      Announce(ctx, s, "flow", "", 1, 1),
 		"a nested one":   Announce(ctx, s, "flow", "a/b", 1, 1),
 		"too long":       Announce(ctx, s, "flow", strings.Repeat("x", store.MaxName), 1, 1),
 		"no sequence":    Announce(ctx, s, "flow", "thread", 0, 1),
-		"no version":     Settle(ctx, s, Hint{Flow: "flow", Thread: "thread"}, 1, 1),
-		"settle nothing": Settle(ctx, s, Hint{Version: "1"}, 1, 0),
+		"too long later": Announce(ctx, s, "flow", strings.Repeat("x", store.MaxName-len("alarm/flow/0123456789abcdef/")+1), 1, 1),
+		"no version":     Settle(ctx, s, Hint{Flow: "flow", Thread: "thread"}, 1, 1, 0),
+		"settle nothing": Settle(ctx, s, Hint{Version: "1"}, 1, 0, 0),
+		"forget nothing": Forget(ctx, s, "flow", ""),
+		"an empty page":  pageErr,
+		"ring nothing":   ringErr,
 	} {
 		if !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
@@ -279,9 +255,9 @@ func TestCrashLeavesAHint(t *testing.T) {
 			s := faulty.New(inner, plan)
 			if err := Announce(t.Context(), s, "flow", "thread", 6, 50); err == nil {
 				h := want(t, inner, 6, 50)
-				_ = Settle(t.Context(), s, h, 5, 0)
+				_ = Settle(t.Context(), s, h, 5, 0, 0)
 				want(t, inner, 6, 50)
-				_ = Settle(t.Context(), s, h, 6, 300)
+				_ = Settle(t.Context(), s, h, 6, 300, 0)
 			}
 			h := get(t, inner)
 			if h == nil || h.Err != nil || !slices.Contains([]Hint{{Seq: 5, Due: 100}, {Seq: 6, Due: 50}, {Seq: 6, Due: 300}}, Hint{Seq: h.Seq, Due: h.Due}) {
@@ -307,7 +283,7 @@ func TestEndsWithItsContext(t *testing.T) {
 			}
 			cancel()
 			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-			if err := Settle(ctx, s, h, 6, 0); !errors.Is(err, context.DeadlineExceeded) {
+			if err := Settle(ctx, s, h, 6, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: Settle: %v, want the end of its context", name, err)
 			}
 			cancel()
@@ -322,15 +298,16 @@ func TestHopelessErrorsAreReturned(t *testing.T) {
 	h := want(t, s, 5, 100)
 	s.Close()
 	_, _, getErr := Get(ctx, s, "flow", "thread")
-	var listErr error
-	for _, err := range List(ctx, s, "flow") {
-		listErr = err
-	}
+	_, _, _, pageErr := Page(ctx, s, "flow", "", 1)
+	_, _, ringErr := Ring(ctx, s, "flow", 1, 1)
 	for name, err := range map[string]error{
 		"Announce": Announce(ctx, s, "flow", "thread", 6, 1),
-		"Settle":   Settle(ctx, s, h, 6, 0),
+		"Settle":   Settle(ctx, s, h, 6, 0, 0),
+		"an alarm": Settle(ctx, s, h, 6, 1<<62, 0),
+		"Forget":   Forget(ctx, s, "flow", "thread"),
 		"Get":      getErr,
-		"List":     listErr,
+		"Page":     pageErr,
+		"Ring":     ringErr,
 	} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s: %v, want ErrClosed", name, err)

@@ -115,10 +115,11 @@ func (w *world) write(ctx context.Context, name string, due int64, dies bool) er
 // It returns whether there was a hint at all. Only a hint makes it read.
 func (w *world) look(ctx context.Context, reader string, nudge bool) (bool, error) {
 	hints := false
-	for h, err := range List(ctx, w.s, "flow") {
-		if err != nil {
-			return false, err
-		}
+	page, _, _, err := Page(ctx, w.s, "flow", "", 9)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range page {
 		hints = true
 		now := time.Now().UnixMicro()
 		if h.Due > now {
@@ -136,7 +137,7 @@ func (w *world) look(ctx context.Context, reader string, nudge bool) (bool, erro
 			}
 			continue
 		}
-		if err := Settle(ctx, w.s, h, head, w.handle(entries, now)); err != nil {
+		if err := Settle(ctx, w.s, h, head, w.handle(entries, now), now); err != nil {
 			return false, err
 		}
 	}

@@ -18,50 +18,62 @@ import (
 // left open by the store, until ctx ends. After an error the hint may or may
 // not be written, and the fact must not be appended.
 func Announce(ctx context.Context, s store.Store, flow, thread string, seq uint64, due int64) error {
+	_, err := announce(ctx, s, flow, thread, value{Seq: seq, Due: due}, false)
+	return err
+}
+
+// announce is Announce. Afresh says to write the hint also where nothing
+// changes, so that who saw it before cannot settle it. It reports whether the
+// hint is now as it should be; one that cannot be read is left as it is.
+func announce(ctx context.Context, s store.Store, flow, thread string, given value, afresh bool) (ok bool, err error) {
 	key, err := keyOf(flow, thread)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if seq == 0 {
-		return fmt.Errorf("due: announce %q: %w: sequences begin at 1", thread, store.ErrInvalid)
+	if given.Seq == 0 {
+		return false, fmt.Errorf("due: announce %q: %w: sequences begin at 1", thread, store.ErrInvalid)
 	}
 	err = retry(ctx, func() error {
 		old, err := s.Get(ctx, key)
-		merged := value{Seq: seq, Due: due}
+		merged := given
 		if err == nil {
 			h := parse(flow, old)
-			if h.Err != nil {
+			if ok = h.Err == nil; !ok {
 				return nil // due now for every reader, and none removes it
 			}
-			merged = value{Seq: max(h.Seq, seq), Due: min(h.Due, due)}
-			if merged == (value{Seq: h.Seq, Due: h.Due}) {
+			merged = value{Seq: max(h.Seq, given.Seq), Due: min(h.Due, given.Due)}
+			if !afresh && merged == (value{Seq: h.Seq, Due: h.Due}) {
 				return nil
 			}
 		} else if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		_, err = s.Put(ctx, key, merged.encode(), old.Version)
+		ok = err == nil
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("due: announce %q at %d: %w", thread, seq, err)
+		return false, fmt.Errorf("due: announce %q at %d: %w", thread, given.Seq, err)
 	}
-	return nil
+	return ok, nil
 }
 
 // Settle is called by a reader that has folded the thread's journal up to
-// sequence head and found that the thread is next due at a time, in
-// microseconds since 1970, or not at all if next is 0. It postpones the hint to
-// that time or removes it.
+// sequence head and found, at time now, that the thread is next due at a time,
+// or not at all if next is 0. Times are in microseconds since 1970. It
+// postpones the hint to the next time, or, where that is more than Near from
+// now, sets an alarm and removes the hint; without a next time it only removes
+// the hint.
 //
 // It leaves the hint as it is, and returns nil, if the journal has not reached
 // the hint's sequence, if the hint was written since h was read, and if it
 // cannot be read. After an error the hint may or may not be settled.
-func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next int64) error {
+func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next, now int64) error {
 	if h.Err != nil || head < h.Seq {
 		return nil
 	}
-	if next != 0 && next == h.Due {
+	far := isFar(next, now)
+	if next != 0 && next == h.Due && !far {
 		return nil
 	}
 	key, err := keyOf(h.Flow, h.Thread)
@@ -71,9 +83,14 @@ func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next int64)
 	if err != nil {
 		return err
 	}
+	if far {
+		if err := setAlarm(ctx, s, h.Flow, h.Thread, next); err != nil {
+			return err
+		}
+	}
 	err = retry(ctx, func() error {
 		var err error
-		if next == 0 {
+		if next == 0 || far {
 			err = s.Delete(ctx, key, h.Version)
 		} else {
 			_, err = s.Put(ctx, key, value{Seq: h.Seq, Due: next}.encode(), h.Version)
@@ -95,6 +112,29 @@ func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next int64)
 	})
 	if err != nil {
 		return fmt.Errorf("due: settle %q at %d: %w", h.Thread, head, err)
+	}
+	return nil
+}
+
+// Forget removes the hint of a thread that is no more, whatever the hint says,
+// and repeats that until there is none. Alarms of the thread are not found by
+// its name: each makes one more look when it rings.
+func Forget(ctx context.Context, s store.Store, flow, thread string) error {
+	key, err := keyOf(flow, thread)
+	if err != nil {
+		return err
+	}
+	err = retry(ctx, func() error {
+		cell, err := s.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return s.Delete(ctx, key, cell.Version)
+	})
+	if err != nil {
+		return fmt.Errorf("due: forget %q: %w", thread, err)
 	}
 	return nil
 }

@@ -1,0 +1,117 @@
+package due
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Near is how far ahead a hint may lie. Settle makes an alarm of what is
+// later, so that a flow whose alarms are rung at least this often is looked at
+// in time, whoever sets them.
+const Near = 10 * time.Second
+
+// isFar reports whether next is more than Near behind now.
+func isFar(next, now int64) bool {
+	return next > 0 && next > now && uint64(next)-uint64(now) > uint64(Near.Microseconds())
+}
+
+// alarmPrefix returns what the keys of a flow's alarms begin with.
+func alarmPrefix(flow string) string { return "alarm/" + url.PathEscape(flow) + "/" }
+
+// alarmKey returns the key of an alarm. Keys sort by time, which is positive.
+func alarmKey(flow, thread string, due int64) string {
+	return fmt.Sprintf("%s%016x/%s", alarmPrefix(flow), uint64(due), thread)
+}
+
+// parseAlarm returns what the key of an alarm of the flow says, and whether it
+// can be read.
+func parseAlarm(flow, key string) (due int64, thread string, ok bool) {
+	digits, thread, _ := strings.Cut(strings.TrimPrefix(key, alarmPrefix(flow)), "/")
+	due, err := strconv.ParseInt(digits, 16, 64)
+	if err != nil || due <= 0 || alarmKey(flow, thread, due) != key {
+		return 0, "", false
+	}
+	_, err = keyOf(flow, thread)
+	return due, thread, err == nil
+}
+
+// setAlarm writes an alarm. One that is there is written again: a Ring that
+// saw it before must not delete it, since the hint for which that Ring made a
+// look may be the one that is about to be removed.
+func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64) error {
+	key := alarmKey(flow, thread, due)
+	var old store.Cell
+	err := retry(ctx, func() error {
+		data := old.Value
+		if old.Version == "" {
+			data = []byte("{}")
+		}
+		_, err := s.Put(ctx, key, data, old.Version)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		var getErr error
+		if old, getErr = s.Get(ctx, key); getErr != nil && !errors.Is(getErr, store.ErrNotFound) {
+			return getErr
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("due: alarm of %q at %d: %w", thread, due, err)
+	}
+	return nil
+}
+
+// Ring makes the threads of a flow due whose alarms are not later than now, in
+// microseconds since 1970: at most limit, the earliest first. Each gets a hint
+// before its alarm is removed. Next is the time of the first alarm that it left,
+// which is later than now unless limit was reached; 0 if there is none.
+//
+// An alarm that cannot be read is left alone, and so is one of a thread whose
+// hint cannot be read, which is due as it is. After an error some may have
+// rung, and all others still will.
+func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int) (rung int, next int64, err error) {
+	if limit < 1 {
+		return 0, 0, fmt.Errorf("due: ring %d alarms: %w: it rings at least one", limit, store.ErrInvalid)
+	}
+	for cell, err := range s.List(ctx, alarmPrefix(flow), "") {
+		if err != nil {
+			return rung, 0, fmt.Errorf("due: alarms of flow %q: %w", flow, err)
+		}
+		due, thread, ok := parseAlarm(flow, cell.Key)
+		if !ok {
+			continue
+		}
+		if due > now || rung == limit {
+			return rung, due, nil
+		}
+		// A reader may be about to remove the hint for this very alarm: so
+		// the hint is written in any case, and the reader's version is old.
+		ok, err := announce(ctx, s, flow, thread, value{Seq: 1, Due: 1}, true)
+		if err != nil {
+			return rung, 0, fmt.Errorf("due: ring: %w", err)
+		}
+		if !ok {
+			continue
+		}
+		err = retry(ctx, func() error {
+			err := s.Delete(ctx, cell.Key, cell.Version)
+			if errors.Is(err, store.ErrConflict) {
+				return nil // rung by another, or set again
+			}
+			return err
+		})
+		if err != nil {
+			return rung, 0, fmt.Errorf("due: removing the alarm of %q: %w", thread, err)
+		}
+		rung++
+	}
+	return rung, 0, nil
+}
