@@ -47,7 +47,8 @@
 //   - A cancelled context leaves no half write.
 //   - A full disk or a failing sync is an error, never a success, and poisons
 //     the handle of a driver that writes to a disk itself: every later write
-//     on it is ErrPoisoned, also when the disk has recovered.
+//     on it is ErrPoisoned, also when the disk has recovered. [Reopen] opens
+//     a new one then.
 //   - A closed store answers ErrClosed.
 //   - Damage is ErrCorrupt with its place, never a silently shorter journal,
 //     and does not spread to other journals or cells.

@@ -41,6 +41,10 @@ var (
 	// the store again, which recovers all that was acknowledged.
 	ErrPoisoned = errors.New("store: poisoned by a failed write")
 
+	// ErrUnavailable: the engine failed and is opened again, see Reopen. The
+	// call may have happened; try again.
+	ErrUnavailable = errors.New("store: unavailable")
+
 	// ErrFull: there is no space left for a write.
 	ErrFull = errors.New("store: no space left")
 

@@ -111,12 +111,13 @@ func ReadAll(ctx context.Context, s Store, journal string, after uint64) ([]Entr
 // no other writer came between. Change gets the current cell, whose Version
 // is "" if there is none, and returns the new value, or an error to stop.
 //
-// Where the store leaves the outcome of a Put open, Update returns that
-// error: the change may or may not have happened, and a caller whose change
-// can safely be made twice calls Update again.
+// What a store answers that is being opened again is repeated, until ctx ends.
+// Where the outcome of a Put is open nevertheless, Update returns that error:
+// the change may or may not have happened, and a caller whose change can
+// safely be made twice calls Update again.
 func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]byte, error)) (Cell, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		old, err := s.Get(ctx, key)
+		old, err := getAgain(ctx, s, key)
 		if errors.Is(err, ErrNotFound) {
 			old = Cell{Key: key}
 		} else if err != nil {
@@ -126,7 +127,7 @@ func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]b
 		if err != nil {
 			return Cell{}, err
 		}
-		version, err := s.Put(ctx, key, value, old.Version)
+		version, err := putAgain(ctx, s, key, value, old.Version)
 		if err == nil {
 			return Cell{Key: key, Value: value, Version: version}, nil
 		}
@@ -136,6 +137,49 @@ func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]b
 		select {
 		case <-ctx.Done():
 			return Cell{}, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// getAgain is Get, repeated while the store is unavailable.
+func getAgain(ctx context.Context, s Store, key string) (Cell, error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		cell, err := s.Get(ctx, key)
+		if !errors.Is(err, ErrUnavailable) {
+			return cell, err
+		}
+		select {
+		case <-ctx.Done():
+			return Cell{}, errors.Join(ctx.Err(), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// putAgain is Put, repeated while the store is unavailable. If another version
+// is there then, an earlier try may have written it, or what it replaced: that
+// is not a conflict but the open outcome of that try.
+func putAgain(ctx context.Context, s Store, key string, value []byte, prev Version) (Version, error) {
+	var open error
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		version, err := s.Put(ctx, key, value, prev)
+		switch {
+		case errors.Is(err, ErrUnavailable):
+			open = err
+		case open == nil, err == nil:
+			return version, err
+		case errors.Is(err, ErrConflict):
+			cell, getErr := getAgain(ctx, s, key)
+			if getErr != nil && !errors.Is(getErr, ErrNotFound) || cell.Version != prev {
+				return "", open
+			}
+		default:
+			return "", errors.Join(open, err)
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.Join(ctx.Err(), open)
 		case <-time.After(pause):
 		}
 	}

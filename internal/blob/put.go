@@ -76,19 +76,24 @@ const mostEmpty = 100
 // putCell writes a cell that is named by its content, if it is not there.
 func putCell(ctx context.Context, s store.Store, key string, value []byte) error {
 	errThere := errors.New("it is there")
-	_, err := store.Update(ctx, s, key, func(old store.Cell) ([]byte, error) {
+	for {
+		_, err := store.Update(ctx, s, key, func(old store.Cell) ([]byte, error) {
+			switch {
+			case old.Version == "":
+				return value, nil
+			case bytes.Equal(old.Value, value):
+				return nil, errThere
+			}
+			return nil, damaged(key, "its bytes do not match its hash")
+		})
 		switch {
-		case old.Version == "":
-			return value, nil
-		case bytes.Equal(old.Value, value):
-			return nil, errThere
+		case errors.Is(err, errThere):
+			return nil
+		case errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil:
+			continue // it may have happened: the next look tells
 		}
-		return nil, damaged(key, "its bytes do not match its hash")
-	})
-	if errors.Is(err, errThere) {
-		return nil
+		return err
 	}
-	return err
 }
 
 func damaged(key, reason string) error {

@@ -1,0 +1,276 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Reopen returns a store that opens its engine by open, and opens it again
+// when a call answered ErrPoisoned, so that a program goes on when a full disk
+// has space again. Ctx is for the first opening; its error is returned.
+//
+// The call that met the failure answers ErrUnavailable and may have happened.
+// The next call opens the engine again, and others wait for that, each until
+// its own context ends. Where it cannot be opened, and for a moment after each
+// try (100 ms, growing to 1 s until a write succeeds), writes answer
+// ErrUnavailable at once and have not happened; reads are answered by the old
+// handle as far as it can. An ErrUnavailable matches what caused it, such as
+// ErrFull, but none of the errors that say something about the call.
+//
+// The old handle is closed when the last call that uses it has returned, after
+// the new one was opened: the engine has to allow two handles in a process.
+// Loops over Watch and Listen go on on the new handle, and each Watch yields
+// once then. What Unwrap returns lasts until the next opening.
+//
+// It is for engines that keep what they hold: a memory that is opened again
+// is empty.
+func Reopen(ctx context.Context, open func(context.Context) (Store, error)) (Store, error) {
+	s, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &reopener{open: open, now: newHandle(s), old: map[*handle]bool{}, pause: reopenLeast}
+	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if _, ok := As[Caster](s); ok {
+		return castReopener{r}, nil
+	}
+	return r, nil
+}
+
+// The time from one opening to the next.
+const (
+	reopenLeast = 100 * time.Millisecond
+	reopenMost  = time.Second
+)
+
+// reopener is what Reopen returns.
+type reopener struct {
+	open func(context.Context) (Store, error)
+	ctx  context.Context // for opening again: ends with Close
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	now     *handle          // the newest
+	old     map[*handle]bool // the replaced ones that are not closed yet
+	opening chan struct{}    // closed when the opening under way is over, nil if none is
+	failed  error            // of the last opening
+	next    time.Time        // not before it is the engine opened again
+	pause   time.Duration    // from the next opening to the one after it
+}
+
+var (
+	_ Store   = (*reopener)(nil)
+	_ Wrapper = (*reopener)(nil)
+	_ Watcher = (*reopener)(nil)
+	_ Durable = (*reopener)(nil)
+	_ Caster  = castReopener{}
+)
+
+// handle is one opening of the engine.
+type handle struct {
+	Store
+	close  func() error // of the store, once; all callers wait for it
+	users  int          // calls and loops under way
+	poison error        // why it has to be replaced
+	over   context.Context
+	end    context.CancelFunc // ends over, when it is replaced or closed
+}
+
+func newHandle(s Store) *handle {
+	h := &handle{Store: s, close: sync.OnceValue(s.Close)}
+	h.over, h.end = context.WithCancel(context.Background())
+	return h
+}
+
+// take returns the handle for a call, which leaves it at its end.
+func (r *reopener) take(ctx context.Context, writes bool) (*handle, error) {
+	for tried := false; ; tried = true {
+		r.mu.Lock()
+		opening, err := r.choose(writes, tried)
+		if opening == nil {
+			defer r.mu.Unlock()
+			if err != nil {
+				return nil, err
+			}
+			r.now.users++
+			return r.now, nil
+		}
+		r.mu.Unlock()
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// choose says whether a call may use the newest handle, or has to wait for an
+// opening, which it starts if it is time. It has the lock.
+func (r *reopener) choose(writes, tried bool) (opening <-chan struct{}, err error) {
+	switch wait := time.Until(r.next); {
+	case r.closed:
+		return nil, ErrClosed
+	case r.now.poison == nil:
+		return nil, nil
+	case r.opening != nil:
+		return r.opening, nil
+	case wait <= 0 && !tried:
+		r.opening = make(chan struct{})
+		go r.reopen(r.opening)
+		return r.opening, nil
+	case !writes:
+		return nil, nil // what a poisoned handle still shows is true
+	case r.failed != nil:
+		return nil, &unavailable{"nothing was written, since it cannot be opened again; try again later", r.failed}
+	default:
+		return nil, &unavailable{fmt.Sprintf("nothing was written; it is opened again in %v", max(wait, 0).Round(time.Millisecond)), r.now.poison}
+	}
+}
+
+// reopen opens the engine once and replaces the newest handle.
+func (r *reopener) reopen(over chan struct{}) {
+	s, err := r.open(r.ctx)
+	r.mu.Lock()
+	replaced, idle, late := r.now, false, err == nil && r.closed
+	if err == nil && !late {
+		r.now = newHandle(s)
+		r.old[replaced] = true
+		idle = replaced.users == 0
+		replaced.end()
+	}
+	r.failed, r.opening = err, nil
+	r.next = time.Now().Add(r.pause)
+	r.pause = min(2*r.pause, reopenMost)
+	r.mu.Unlock()
+	if late {
+		_ = s.Close() // nobody has used it
+	}
+	close(over)
+	if idle {
+		r.discard(replaced)
+	}
+}
+
+// discard closes a handle that was replaced. What it could not write it cannot
+// tell now either, so its error says nothing.
+func (r *reopener) discard(h *handle) {
+	_ = h.close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.old, h)
+}
+
+// met notes how a call went, and returns its error as the caller gets it.
+func (r *reopener) met(h *handle, wrote bool, err error) error {
+	bad := errors.Is(err, ErrPoisoned)
+	if !bad && (!wrote || err != nil) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !bad {
+		if h == r.now {
+			r.pause = reopenLeast
+		}
+		return nil
+	}
+	if h.poison == nil {
+		h.poison = err
+	}
+	return &unavailable{"the call may have happened; the store is opened again, try again", err}
+}
+
+// leave ends the use of a handle.
+func (r *reopener) leave(h *handle) {
+	r.mu.Lock()
+	h.users--
+	idle := h.users == 0 && r.old[h]
+	r.mu.Unlock()
+	if idle {
+		r.discard(h)
+	}
+}
+
+// unavailable is an ErrUnavailable.
+type unavailable struct {
+	what  string
+	cause error
+}
+
+func (e *unavailable) Error() string {
+	return fmt.Sprintf("%v: %s: %v", ErrUnavailable, e.what, e.cause)
+}
+
+// aboutCalls are the errors by which a caller decides that a call is not to be
+// repeated, or what became of it. The failure of a handle says no such thing.
+var aboutCalls = []error{
+	ErrConflict, ErrNotFound, ErrDropped, ErrTooLarge, ErrInvalid, ErrClosed,
+	ErrUnknown, ErrCorrupt, ErrPoisoned, ErrNewer, ErrKey,
+}
+
+// Is makes it match ErrUnavailable and, but for aboutCalls, what its cause does.
+// There is no Unwrap, which would show those too.
+func (e *unavailable) Is(target error) bool {
+	return target == ErrUnavailable || !slices.Contains(aboutCalls, target) && errors.Is(e.cause, target)
+}
+
+// reopenCall makes a call on the handle.
+func reopenCall[T any](ctx context.Context, r *reopener, writes bool, call func(Store) (T, error)) (T, error) {
+	h, err := r.take(ctx, writes)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	defer r.leave(h)
+	v, err := call(h.Store)
+	return v, r.met(h, writes, err)
+}
+
+// reopenLoop loops over what the handle yields that is there when the loop begins.
+func reopenLoop[T any](ctx context.Context, r *reopener, items func(Store) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		h, err := r.take(ctx, false)
+		if err != nil {
+			var zero T
+			yield(zero, err)
+			return
+		}
+		defer r.leave(h)
+		for v, err := range items(h.Store) {
+			if !yield(v, r.met(h, false, err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// follow calls listen with the newest handle, and again each time that it was
+// replaced, until it returns false, ctx ends or the store is closed. The
+// context that it gives ends with the handle.
+func (r *reopener) follow(ctx context.Context, listen func(context.Context, Store) bool) {
+	for more := true; more; {
+		r.mu.Lock()
+		h, closed := r.now, r.closed
+		if !closed {
+			h.users++
+		}
+		r.mu.Unlock()
+		if closed {
+			return
+		}
+		func() {
+			defer r.leave(h)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(h.over, cancel)()
+			more = listen(ctx, h.Store)
+		}()
+		more = more && ctx.Err() == nil && h.over.Err() != nil
+	}
+}

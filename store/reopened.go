@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"iter"
+)
+
+// Append implements Store.
+func (r *reopener) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	return reopenCall(ctx, r, true, func(s Store) (uint64, error) { return s.Append(ctx, journal, after, entries...) })
+}
+
+// Read implements Store.
+func (r *reopener) Read(ctx context.Context, journal string, after uint64) iter.Seq2[Entry, error] {
+	return reopenLoop(ctx, r, func(s Store) iter.Seq2[Entry, error] { return s.Read(ctx, journal, after) })
+}
+
+// Journals implements Store.
+func (r *reopener) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
+	return reopenLoop(ctx, r, func(s Store) iter.Seq2[string, error] { return s.Journals(ctx, after) })
+}
+
+// Drop implements Store.
+func (r *reopener) Drop(ctx context.Context, journal string) error {
+	_, err := reopenCall(ctx, r, true, func(s Store) (struct{}, error) { return struct{}{}, s.Drop(ctx, journal) })
+	return err
+}
+
+// Get implements Store.
+func (r *reopener) Get(ctx context.Context, key string) (Cell, error) {
+	return reopenCall(ctx, r, false, func(s Store) (Cell, error) { return s.Get(ctx, key) })
+}
+
+// Put implements Store.
+func (r *reopener) Put(ctx context.Context, key string, value []byte, prev Version) (Version, error) {
+	return reopenCall(ctx, r, true, func(s Store) (Version, error) { return s.Put(ctx, key, value, prev) })
+}
+
+// Delete implements Store.
+func (r *reopener) Delete(ctx context.Context, key string, prev Version) error {
+	_, err := reopenCall(ctx, r, true, func(s Store) (struct{}, error) { return struct{}{}, s.Delete(ctx, key, prev) })
+	return err
+}
+
+// List implements Store.
+func (r *reopener) List(ctx context.Context, prefix, after string) iter.Seq2[Cell, error] {
+	return reopenLoop(ctx, r, func(s Store) iter.Seq2[Cell, error] { return s.List(ctx, prefix, after) })
+}
+
+// Close implements Store. It waits for an opening that is under way, whose
+// context it ends.
+func (r *reopener) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.stop()
+	now, opening := r.now, r.opening
+	old := make([]*handle, 0, len(r.old))
+	for h := range r.old {
+		old = append(old, h)
+	}
+	r.mu.Unlock()
+	if opening != nil {
+		<-opening
+	}
+	for _, h := range old {
+		_ = h.close() // see discard
+	}
+	now.end()
+	return now.close()
+}
+
+// Unwrap implements Wrapper.
+func (r *reopener) Unwrap() Store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now.Store
+}
+
+// Durability implements Durable.
+func (r *reopener) Durability() Durability { return DurabilityOf(r.Unwrap()) }
+
+// Watch implements Watcher, by looking now and then where the engine does not.
+func (r *reopener) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		r.follow(ctx, func(ctx context.Context, s Store) bool {
+			for range Watch(ctx, s, prefix) {
+				if !yield(struct{}{}) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// castReopener is a reopener whose engine carries messages.
+type castReopener struct{ *reopener }
+
+// Cast implements Caster.
+func (r castReopener) Cast(ctx context.Context, topic string, message []byte) error {
+	_, err := reopenCall(ctx, r.reopener, false, func(s Store) (struct{}, error) {
+		return struct{}{}, Cast(ctx, s, topic, message)
+	})
+	return err
+}
+
+// Listen implements Caster.
+func (r castReopener) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		r.follow(ctx, func(ctx context.Context, s Store) bool {
+			for m := range Listen(ctx, s, topic) {
+				if !yield(m) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
