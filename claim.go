@@ -283,6 +283,7 @@ func (w *worker) execute(p *pass) {
 func (p *pass) flow(f Flow) {
 	root := &frame{pass: p, memo: p.tree.Frame(), now: p.run.Created, attempt: 1,
 		view: &view{base: p.run.BaseState}}
+	root.view.apply(p.tree.Root.State) // edited in a fork before anything was recorded
 	if p.run.Cancelled {
 		p.cancel(ErrCancelled)
 	}

@@ -48,7 +48,7 @@ func ExampleRuntime_Diff() {
 	noErr(err)
 	node.do("match", "game", "bob")
 
-	diff, err := node.Diff(ctx, "match", then.Seq, 0)
+	diff, err := node.Diff(ctx, perdure.Point{Thread: "match", Seq: then.Seq}, perdure.Point{Thread: "match"})
 	noErr(err)
 	for _, k := range diff.State {
 		fmt.Printf("%s: %s -> %s\n", k.Key, k.Before, k.After)

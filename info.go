@@ -213,7 +213,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	}
 	done := o.trees[run.N]
 	for _, name := range run.Plan {
-		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || planDone(done, name)})
+		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || run.Reached[name] || planDone(done, name)})
 	}
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]

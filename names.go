@@ -49,6 +49,11 @@ func (r *Runtime) ownerPart(user string) string {
 	return base32Lower.EncodeToString(r.hash("owner", r.tenant, user)[:5])
 }
 
+// newName returns a name for a new thread of a user.
+func (r *Runtime) newName(now time.Time, mark, user string) string {
+	return r.part + "." + newIncarnation(now, mark+r.ownerPart(user))
+}
+
 func newRunID() string {
 	var b [15]byte
 	rand.Read(b[:])
@@ -168,9 +173,17 @@ func (p *pass) patient(read func() (json.RawMessage, error)) (json.RawMessage, e
 	}
 }
 
+// fit makes a body small enough for an entry.
+func (p *pass) fit(b *journal.Body) error {
+	if err := p.rt.fit(p.io, p.name, b); err != nil {
+		return p.lose(err)
+	}
+	return nil
+}
+
 // fit makes a body small enough for an entry: values that are too large, and
 // then the largest ones, become blobs.
-func (p *pass) fit(b *journal.Body) error {
+func (c *core) fit(ctx context.Context, name string, b *journal.Body) error {
 	const room = 160 << 10
 	values := []*journal.Value{&b.Value}
 	for i := range b.State {
@@ -193,9 +206,9 @@ func (p *pass) fit(b *journal.Body) error {
 		if len(largest.JSON) <= blob.Inline && (total <= room || len(largest.JSON) < 256) {
 			return nil
 		}
-		kept, err := p.rt.blob(p.io, p.name, largest.JSON)
+		kept, err := c.blob(ctx, name, largest.JSON)
 		if err != nil {
-			return p.lose(err)
+			return err
 		}
 		*largest = kept
 	}

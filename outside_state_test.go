@@ -452,7 +452,7 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		k.answer(run, "/a/ask", perdure.Answer{Value: "x"})
 		k.signal("t", "go", "end", "")
 		k.wait("t", perdure.Succeeded)
-		d, err := k.Diff(t.Context(), "t", before.Seq, 0)
+		d, err := k.Diff(t.Context(), perdure.Point{Thread: "t", Seq: before.Seq}, perdure.Point{Thread: "t", Seq: 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -467,7 +467,7 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		if want := []perdure.KeyDiff{{Key: "liked", After: json.RawMessage(`"end"`)}}; cmp.Diff(want, d.Facts) != "" || len(d.State) != 0 {
 			t.Errorf("facts %v, state %v", d.Facts, d.State)
 		}
-		d, err = k.Diff(t.Context(), "t", 1, before.Seq)
+		d, err = k.Diff(t.Context(), perdure.Point{Thread: "t", Seq: 1}, perdure.Point{Thread: "t", Seq: before.Seq})
 		if err != nil || len(d.Opened) != 1 || len(d.Closed) != 0 || len(d.Runs) != 1 || d.Runs[0].Before != "" {
 			t.Errorf("from the beginning: %+v, %v", d, err)
 		}
@@ -478,11 +478,11 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		if !slices.Equal(keys, []string{"count", "notes", "tone"}) {
 			t.Errorf("changed keys: %v", keys)
 		}
-		if d, err = k.Diff(t.Context(), "t", 5, 5); err != nil || len(d.Events)+len(d.State)+len(d.Runs) != 0 {
+		if d, err = k.Diff(t.Context(), perdure.Point{Thread: "t", Seq: 5}, perdure.Point{Thread: "t", Seq: 5}); err != nil || len(d.Events)+len(d.State)+len(d.Runs) != 0 {
 			t.Errorf("of the same: %+v, %v", d, err)
 		}
 		for _, c := range [][2]uint64{{0, 3}, {5, 4}, {1, 1000}, {1000, 0}} {
-			_, err = k.Diff(t.Context(), "t", c[0], c[1])
+			_, err = k.Diff(t.Context(), perdure.Point{Thread: "t", Seq: c[0]}, perdure.Point{Thread: "t", Seq: c[1]})
 			wantErr(t, fmt.Sprint(c), err, perdure.ErrInvalid)
 		}
 	})

@@ -141,8 +141,7 @@ func (r *Runtime) queue(t *journal.Thread, q StartRequest, b journal.Body) ([]li
 
 // checkStart returns the JSON of a request's input.
 func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
-	f, ok := r.flows[q.Flow]
-	if !ok {
+	if _, ok := r.flows[q.Flow]; !ok {
 		return nil, fmt.Errorf("%w: %q; this runtime has %q", ErrNoFlow, q.Flow, r.Flows())
 	}
 	switch or(q.Policy, Enqueue) {
@@ -164,15 +163,25 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%w: a budget of %d %.40q", ErrInvalid, n, unit)
 		}
 	}
-	in, err := encode(q.Input, reflect.TypeOf(q.Input))
+	return r.checkInput(q.Flow, q.Input)
+}
+
+// checkInput returns the JSON of an input, if the flow takes it. What a flow
+// takes that this runtime does not have, its worker finds out.
+func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
+	in, err := encode(input, reflect.TypeOf(input))
 	if err != nil {
-		return nil, fmt.Errorf("the input of flow %s: %w", q.Flow, err)
+		return nil, fmt.Errorf("the input of flow %s: %w", flow, err)
+	}
+	f, ok := c.flows[flow]
+	if !ok {
+		return in, nil
 	}
 	if err := json.Unmarshal(in, reflect.New(f.in).Interface()); err != nil {
-		return nil, fmt.Errorf("%w: flow %s takes %s: %w", ErrInvalid, q.Flow, f.in, err)
+		return nil, fmt.Errorf("%w: flow %s takes %s: %w", ErrInvalid, flow, f.in, err)
 	}
 	if err := fitsExactly(in, f.in); err != nil {
-		return nil, fmt.Errorf("the input of flow %s: %w", q.Flow, err)
+		return nil, fmt.Errorf("the input of flow %s: %w", flow, err)
 	}
 	return in, nil
 }
@@ -203,7 +212,7 @@ func checkMetadata(metadata map[string]string) error {
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
 	now := time.Now()
-	name, err := r.ensure(ctx, r.idCell(q.Thread), []byte(r.part+"."+newIncarnation(now, r.ownerPart(q.User))))
+	name, err := r.name(ctx, q.Thread, r.newName(now, "", q.User), false)
 	if err != nil {
 		return "", err
 	}
@@ -212,8 +221,8 @@ func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = r.ensure(ctx, journalOf(string(name)), value)
-	return string(name), err
+	_, err = r.ensure(ctx, journalOf(name), value)
+	return name, err
 }
 
 // ensure returns what a cell holds, which is fresh if it was not there.

@@ -18,14 +18,29 @@ type opened struct {
 	name   string
 	thread *journal.Thread
 	trees  map[uint64]*tree.Tree
+
+	snapshot uint64 // sequence of the snapshot from which it was read, 0 for none
+	lacks    bool   // the snapshot does not have what an entry behind it needs
 }
 
 // read folds a journal. Beside ErrCorrupt it returns the thread up to the last
 // good entry. What a newer version wrote is not an error here: the thread says
 // that it is foreign.
 func (c *core) read(ctx context.Context, name string) (*opened, error) {
-	o := &opened{name: name, thread: journal.NewThread(), trees: map[uint64]*tree.Tree{}}
-	return o, c.readMore(ctx, o, 0)
+	return c.readAt(ctx, name, 0)
+}
+
+// readAt folds a journal up to a sequence, if that is not 0.
+func (c *core) readAt(ctx context.Context, name string, upto uint64) (*opened, error) {
+	if o := c.restored(ctx, name, upto); o != nil {
+		err := c.readMore(ctx, o, upto)
+		if !o.lacks && !errors.Is(err, ErrCorrupt) {
+			return o, err
+		}
+		// What the journal says without the snapshot is what counts.
+	}
+	o := emptyThread(name)
+	return o, c.readMore(ctx, o, upto)
 }
 
 // readMore folds what was appended since, up to a sequence if that is not 0.
@@ -160,6 +175,7 @@ func (o *opened) grow(e journal.Entry) error {
 	}
 	t := o.trees[e.Run]
 	if t == nil {
+		o.lacks = o.lacks || o.snapshot > 0 && e.Kind == journal.Retried
 		return nil
 	}
 	if r := o.thread.Run(e.Run); r != nil && (r.Status == journal.StatusSucceeded || r.Status == journal.StatusCancelled) {
@@ -262,6 +278,7 @@ func (r *Runtime) changeThread(ctx context.Context, id string, decide func(*jour
 	})
 }
 
+// emptyThread returns a thread of which nothing was read yet.
 func emptyThread(name string) *opened {
 	return &opened{name: name, thread: journal.NewThread(), trees: map[uint64]*tree.Tree{}}
 }

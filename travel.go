@@ -9,6 +9,9 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
 )
 
 // Checkpoint is a thread as it was at a sequence.
@@ -29,8 +32,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	if err != nil {
 		return nil, err
 	}
-	o := emptyThread(name)
-	err = r.readMore(ctx, o, seq)
+	o, err := r.readAt(ctx, name, seq)
 	t := o.thread
 	switch {
 	case err != nil && !(errors.Is(err, ErrCorrupt) && seq != 0 && t.Seq >= seq):
@@ -69,17 +71,25 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	return c, nil
 }
 
-// Difference is what changed between two checkpoints.
+// Point is a thread at a sequence, 0 for now.
+type Point struct {
+	Thread string `json:"thread"`
+	Seq    uint64 `json:"seq"`
+}
+
+// Difference is what changed from one point to another.
 type Difference struct {
-	From   uint64     `json:"from"`
-	To     uint64     `json:"to"`
+	From   Point      `json:"from"`
+	To     Point      `json:"to"`
+	Common uint64     `json:"common"` // the last sequence that both share
 	State  []KeyDiff  `json:"state,omitempty"`
 	Facts  []KeyDiff  `json:"facts,omitempty"`
 	Deps   []KeyDiff  `json:"deps,omitempty"`
 	Runs   []RunDiff  `json:"runs,omitempty"`
 	Opened []AskInfo  `json:"opened,omitempty"` // asks
 	Closed []AskInfo  `json:"closed,omitempty"`
-	Events []EventRef `json:"events,omitempty"` // what happened between
+	Events []EventRef `json:"events,omitempty"` // what happened behind the common sequence on the way to To
+	Left   []EventRef `json:"left,omitempty"`   // and on the way to From, if that is another branch
 }
 
 // KeyDiff is one key that changed; a missing side is nil.
@@ -104,20 +114,32 @@ type EventRef struct {
 	Path string `json:"path,omitempty"`
 }
 
-// Diff returns what changed in a thread between two sequences.
-func (r *Runtime) Diff(ctx context.Context, thread string, from, to uint64) (*Difference, error) {
-	if from == 0 || to != 0 && to < from {
-		return nil, fmt.Errorf("%w: from %d to %d", ErrInvalid, from, to)
+// Diff returns what changed from one point to another: of the same thread, or
+// of two branches, such as a thread and its fork. The asks that are open in both
+// of two branches count as opened and closed, since their ids differ.
+func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error) {
+	if from.Thread == to.Thread && (from.Seq == 0 || to.Seq != 0 && to.Seq < from.Seq) {
+		return nil, fmt.Errorf("%w: from %d to %d", ErrInvalid, from.Seq, to.Seq)
 	}
-	a, err := r.StateAt(ctx, thread, from)
+	a, err := r.StateAt(ctx, from.Thread, from.Seq)
 	if err != nil {
 		return nil, err
 	}
-	b, err := r.StateAt(ctx, thread, to)
+	b, err := r.StateAt(ctx, to.Thread, to.Seq)
 	if err != nil {
 		return nil, err
 	}
-	d := &Difference{From: a.Seq, To: b.Seq, State: diffKeys(a.State, b.State), Facts: diffKeys(a.Facts, b.Facts), Deps: diffKeys(a.Deps, b.Deps)}
+	from.Seq, to.Seq = a.Seq, b.Seq
+	d := &Difference{From: from, To: to, State: diffKeys(a.State, b.State), Facts: diffKeys(a.Facts, b.Facts), Deps: diffKeys(a.Deps, b.Deps)}
+	if d.Common, err = r.common(ctx, from, to); err != nil {
+		return nil, err
+	}
+	if d.Left, err = r.refs(ctx, from, d.Common); err != nil {
+		return nil, err
+	}
+	if d.Events, err = r.refs(ctx, to, d.Common); err != nil {
+		return nil, err
+	}
 	before := map[string]*Run{}
 	for _, run := range a.Thread.Runs {
 		before[run.ID] = run
@@ -132,16 +154,56 @@ func (r *Runtime) Diff(ctx context.Context, thread string, from, to uint64) (*Di
 		}
 	}
 	d.Opened, d.Closed = missing(b.Asks, a.Asks), missing(a.Asks, b.Asks)
-	for e, err := range r.Events(ctx, thread, EventOptions{After: a.Seq, Replay: true}) {
+	return d, nil
+}
+
+// common returns the last sequence that two points share, 0 if none.
+func (r *Runtime) common(ctx context.Context, a, b Point) (uint64, error) {
+	reach := map[string]uint64{} // by name, how far a's past goes in it
+	for i, p := range []Point{a, b} {
+		name, err := r.find(ctx, p.Thread)
+		for seq := p.Seq; name != "" && err == nil; {
+			if upto, shared := reach[name]; i == 1 && shared {
+				return min(upto, seq), nil
+			} else if i == 0 {
+				reach[name] = seq
+			}
+			var at root
+			if at, err = r.rootOf(ctx, name); err == nil {
+				name, seq = at.parent, min(seq, at.base)
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// refs names the events behind a sequence up to a point.
+func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, error) {
+	if p.Seq <= after {
+		return nil, nil
+	}
+	name, err := r.find(ctx, p.Thread)
+	if err != nil {
+		return nil, err
+	}
+	var list []EventRef
+	for line, err := range r.entries(ctx, name, after) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Seq > b.Seq {
+		if line.Seq > p.Seq {
 			break
 		}
-		d.Events = append(d.Events, EventRef{Seq: e.Seq, Kind: e.Kind, Path: e.Path})
+		e, err := journal.Peek(line.Seq, line.Data)
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		}
+		list = append(list, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
 	}
-	return d, nil
+	return list, nil
 }
 
 func diffKeys(a, b map[string]json.RawMessage) []KeyDiff {

@@ -75,6 +75,7 @@ type Run struct {
 	Steps    int    // outcomes so far
 	Last     string // path of the newest one
 	Plan     []string
+	Reached  map[string]bool  // names of the plan whose steps at the top have succeeded
 	Waits    map[string]*Wait // by path
 	Intents  map[string]bool  // at-most-once steps under way
 	Errors   []Note
@@ -195,6 +196,12 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		r.Last = e.Path
 		if b.Fail == nil || b.NotDone {
 			delete(r.Intents, e.Path)
+		}
+		if name := strings.TrimPrefix(e.Path, "/"); b.Fail == nil && slices.Contains(r.Plan, name) {
+			if r.Reached == nil {
+				r.Reached = map[string]bool{}
+			}
+			r.Reached[name] = true
 		}
 		t.settled(r, e.Path)
 		if b.Verb == VerbCleanup {

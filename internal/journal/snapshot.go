@@ -123,6 +123,11 @@ func (t *Thread) code(c *codec) {
 		field(c, "spent", &t.Spent, dict(num[int64]))
 		field(c, "signals", &t.Signals, list(codePending))
 		t.codeAsks(c)
+		field(c, "base", &t.Base, num)
+		field(c, "fork", &t.Fork, maybe(codeOrigin))
+		field(c, "parent", &t.Parent, maybe(codeOrigin))
+		field(c, "rewinds", &t.Rewinds, num)
+		field(c, "erased", &t.Erased, yes)
 		field(c, "shared", &t.shared, yes)
 		field(c, "keys", &t.keys, set)
 	})
@@ -164,6 +169,8 @@ func codeRun(c *codec, r, before *Run) {
 	again(c, "steps", &r.Steps, before.Steps, num)
 	again(c, "last", &r.Last, before.Last, str)
 	again(c, "plan", &r.Plan, before.Plan, list(str[string]))
+	field(c, "reached", &r.Reached, set)
+	field(c, "children", &r.Children, list(maybe(codeChild)))
 	field(c, "waits", &r.Waits, dict(maybe(codeWait)))
 	field(c, "intents", &r.Intents, set)
 	field(c, "errors", &r.Errors, list(codeNote))
@@ -239,11 +246,41 @@ func codeWait(c *codec, w *Wait) {
 	})
 }
 
+func codeOrigin(c *codec, o *Origin) {
+	c.object(func() {
+		field(c, "name", &o.Name, str)
+		field(c, "thread", &o.Thread, str)
+		field(c, "head", &o.Head, str)
+		field(c, "run", &o.Run, num)
+		field(c, "runid", &o.RunID, str)
+		field(c, "path", &o.Path, str)
+		field(c, "depth", &o.Depth, num)
+	})
+}
+
+func codeChild(c *codec, k *Child) {
+	c.object(func() {
+		field(c, "id", &k.ID, str)
+		field(c, "path", &k.Path, str)
+		field(c, "seq", &k.Seq, num)
+		field(c, "flow", &k.Flow, str)
+		field(c, "input", &k.Input, value)
+		field(c, "budget", &k.Budget, dict(num[int64]))
+		field(c, "joined", &k.Joined, yes)
+		field(c, "end", &k.End, num)
+		field(c, "failed", &k.Failed, yes)
+		field(c, "retries", &k.Retries, num)
+		field(c, "stale", &k.Stale, yes)
+	})
+}
+
 func codePending(c *codec, p *Pending) {
 	c.object(func() {
 		field(c, "seq", &p.Seq, num)
 		field(c, "name", &p.Name, str)
 		field(c, "value", &p.Value, value)
+		field(c, "fail", &p.Fail, maybe(codeFailure))
+		field(c, "spend", &p.Spend, dict(num[int64]))
 	})
 }
 

@@ -78,6 +78,8 @@ func inner(data []byte) string {
 // some that was not, signals, asks, notes, state and deps.
 func rich() *writer {
 	w := everyKind()
+	w.add(Claimed, 45, "", `{"worker":"w5","version":"v1"}`)
+	w.add(Ended, 45, "", `{"status":"succeeded"}`)
 	w.add(Queued, 0, "", `{"id":"bad","flow":"triage","budget":{"tokens":0},"res":{"hash":"00","size":70000}}`)
 	w.add(Claimed, w.seq, "", `{"worker":"w5","version":"v1"}`)
 	run := w.seq - 1

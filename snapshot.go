@@ -1,0 +1,122 @@
+package perdure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// A snapshot is a cache of a folded journal, taken where no run is active, so
+// that reading a thread reads the entries of its newest run. It is a cell, or a
+// cell that leads to a blob. It is never the truth: one that is missing,
+// damaged or does not fit the journal is passed over, and written again.
+
+func snapshotOf(name string) string { return "snapshot/" + name }
+
+// The first byte of the cell says what follows.
+const (
+	snapshotHere = 'h'
+	snapshotBlob = 'b'
+)
+
+// minSnapshot is how many entries a thread has at least behind its last
+// snapshot when the next one is taken, and snapshotShare how many bytes of it
+// each of them is worth: fewer than an entry has, so that snapshots together
+// are smaller than the journal.
+const (
+	minSnapshot   = 64
+	snapshotShare = 128
+)
+
+// restored returns a thread as of its snapshot, nil if there is none that is
+// good or if it is beyond a sequence that is not 0.
+func (c *core) restored(ctx context.Context, name string, upto uint64) *opened {
+	cell, err := c.store.Get(ctx, snapshotOf(name))
+	if err != nil || len(cell.Value) == 0 {
+		return nil
+	}
+	data := cell.Value[1:]
+	if cell.Value[0] == snapshotBlob {
+		var at snapshotRef
+		if json.Unmarshal(data, &at) != nil {
+			return nil
+		}
+		if data, err = blob.Bytes(ctx, c.store, fmt.Sprintf("%s/%d/", snapshotOf(name), at.Seq), at.Ref); err != nil {
+			return nil
+		}
+	}
+	t, err := journal.Restore(data)
+	if err != nil || upto != 0 && t.Seq > upto {
+		return nil
+	}
+	o := &opened{name: name, thread: t, trees: map[uint64]*tree.Tree{}, snapshot: t.Seq}
+	for _, r := range t.Runs {
+		if r.Status == journal.StatusQueued || r.Status == journal.StatusPaused {
+			o.trees[r.N] = tree.New() // nothing is recorded before it begins
+		}
+	}
+	for _, r := range t.Inbox {
+		o.trees[r.N] = tree.New()
+	}
+	return o
+}
+
+// snapshot takes a snapshot of a thread, if it is time for one. It is a cache:
+// what goes wrong leaves the old one or none.
+func (c *core) snapshot(ctx context.Context, o *opened) {
+	t := o.thread
+	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot+minSnapshot {
+		return
+	}
+	data, err := t.Snapshot()
+	if err != nil || uint64(len(data)) > (t.Seq-o.snapshot)*snapshotShare {
+		return
+	}
+	value := append([]byte{snapshotHere}, data...)
+	place := fmt.Sprintf("%s/%d/", snapshotOf(o.name), t.Seq)
+	if len(data) > blob.Inline {
+		ref, err := blob.Put(ctx, c.store, place, bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		raw, err := json.Marshal(snapshotRef{t.Seq, ref})
+		if err != nil {
+			return
+		}
+		value = append([]byte{snapshotBlob}, raw...)
+	}
+	_, err = store.Update(ctx, c.store, snapshotOf(o.name), func(store.Cell) ([]byte, error) { return value, nil })
+	if err != nil {
+		c.log.Debug("writing a snapshot", "thread", t.ID, "error", err)
+		return
+	}
+	o.snapshot = t.Seq
+	if begun, err := c.begun(ctx, journalOf(o.name)); err == nil && !begun { // it was erased meanwhile
+		_ = c.forgetSnapshot(ctx, o.name)
+		return
+	}
+	for cell, err := range c.store.List(ctx, snapshotOf(o.name)+"/", "") {
+		if err == nil && !strings.HasPrefix(cell.Key, place) {
+			_ = c.store.Delete(ctx, cell.Key, cell.Version) // of an older one; who reads it reads the journal instead
+		}
+	}
+}
+
+// forgetSnapshot removes the snapshot of a thread.
+func (c *core) forgetSnapshot(ctx context.Context, name string) error {
+	return errors.Join(c.remove(ctx, snapshotOf(name), nil), store.DeletePrefix(ctx, c.store, snapshotOf(name)+"/"))
+}
+
+// snapshotRef leads to a snapshot that is a blob.
+type snapshotRef struct {
+	Seq uint64
+	Ref blob.Ref
+}
