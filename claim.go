@@ -131,6 +131,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		w.later(h, wait)
 		return w.summarise(w.io, o)
 	}
+	w.snapshot(w.io, o)
 	// The summary is right before the hint is gone, also after a crash.
 	if err := w.summarise(w.io, o); err != nil {
 		return err

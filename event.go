@@ -248,10 +248,16 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	if err != nil {
 		return nil, err
 	}
-	o := emptyThread(name)
+	o := r.restored(ctx, name, 0)
+	if o == nil {
+		o = emptyThread(name)
+	}
 	for range store.Watch(ctx, r.store, journalOf(name)) {
 		for {
-			if err := r.readMore(ctx, o, 0); err != nil {
+			if err := r.readMore(ctx, o, 0); o.lacks || errors.Is(err, ErrCorrupt) && o.snapshot > 0 {
+				o = emptyThread(name)
+				continue
+			} else if err != nil {
 				return nil, err
 			}
 			found, err := pick(o.thread, run)
