@@ -47,20 +47,19 @@ func parseAlarm(flow, key string) (due int64, thread string, ok bool) {
 // look may be the one that is about to be removed.
 func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64) error {
 	key := alarmKey(flow, thread, due)
-	var old store.Cell
 	err := retry(ctx, func() error {
-		data := old.Value
-		if old.Version == "" {
-			data = []byte("{}")
-		}
-		_, err := s.Put(ctx, key, data, old.Version)
+		_, err := s.Put(ctx, key, []byte("{}"), "")
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
-		var getErr error
-		if old, getErr = s.Get(ctx, key); getErr != nil && !errors.Is(getErr, store.ErrNotFound) {
+		old, getErr := s.Get(ctx, key)
+		switch {
+		case errors.Is(getErr, store.ErrNotFound):
+			return err
+		case getErr != nil:
 			return getErr
 		}
+		_, err = s.Put(ctx, key, old.Value, old.Version)
 		return err
 	})
 	if err != nil {
