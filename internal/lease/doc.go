@@ -22,6 +22,9 @@
 // judged. Once it has returned nil, the holder has stopped believing in its
 // lease, and no renewal of it succeeds any more.
 //
+// [Watcher.Roster] does both for all workers at once, and says who is left and
+// who went since it was last asked.
+//
 // # Limits
 //
 // A lease decides who tries, not who wins: a worker can be stopped between its

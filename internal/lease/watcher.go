@@ -21,6 +21,9 @@ type Watcher struct {
 	mu    sync.Mutex
 	seen  map[string]sight
 	swept time.Time
+
+	listing chan struct{}   // holds one while Roster is at it
+	roster  map[string]bool // ids that Roster has not yet reported as dead; its own
 }
 
 // sight is what a watcher knows of one lease.
@@ -33,7 +36,7 @@ type sight struct {
 
 // NewWatcher returns a watcher that has seen nothing yet.
 func NewWatcher(s store.Store) *Watcher {
-	return &Watcher{s: s, seen: map[string]sight{}}
+	return &Watcher{s: s, seen: map[string]sight{}, listing: make(chan struct{}, 1), roster: map[string]bool{}}
 }
 
 // Dead reports whether the worker called id is dead. One without a lease is,
@@ -65,6 +68,13 @@ func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.
 	case err != nil:
 		return false, 0, fmt.Errorf("lease: worker %q: %w", id, err)
 	}
+	dead, retryIn = w.judge(id, cell, began, ended)
+	return dead, retryIn, nil
+}
+
+// judge notes that the worker's cell was like this at some moment between two
+// times, and does what Dead says with it. The lock is held.
+func (w *Watcher) judge(id string, cell store.Cell, began, ended time.Time) (dead bool, retryIn time.Duration) {
 	at, ok := w.seen[id]
 	if !ok || at.version != cell.Version {
 		at = sight{version: cell.Version, since: ended}
@@ -74,9 +84,9 @@ func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.
 	at.dead = at.dead || began.Sub(at.since) >= patience
 	w.seen[id] = at
 	if at.dead {
-		return true, 0, nil
+		return true, 0
 	}
-	return false, max(0, patience-ended.Sub(at.since)), nil
+	return false, max(0, patience-ended.Sub(at.since))
 }
 
 // sweep forgets the workers that nobody asks for any more. Those without a
