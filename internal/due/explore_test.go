@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -224,16 +225,27 @@ func TestExploredTimersAreNeverLost(t *testing.T) {
 		name string
 		plot plot
 		cfg  explore.Config
+		long bool
 	}{
-		{"writing", (*play).writing, explore.Config{}},
-		{"writing, a crash", (*play).writing, explore.Config{Crashes: 1}},
-		{"waking, crashes", (*play).waking, explore.Config{Crashes: 2}},
-		{"waking, a fault", (*play).waking, explore.Config{Unknowns: 1}},
-		{"meeting, a crash", (*play).meeting, explore.Config{Crashes: 1}},
-		{"meeting, a fault", (*play).meeting, explore.Config{Conflicts: 1}},
-		{"ringing, a crash", (*play).ringing, explore.Config{Crashes: 1}},
+		{"writing", (*play).writing, explore.Config{}, false},
+		{"writing, a crash", (*play).writing, explore.Config{Crashes: 1}, true},
+		{"writing, a fault", (*play).writing, explore.Config{Unknowns: 1}, true},
+		{"waking, a crash", (*play).waking, explore.Config{Crashes: 1}, false},
+		{"waking, crashes", (*play).waking, explore.Config{Crashes: 2}, true},
+		{"waking, a fault", (*play).waking, explore.Config{Unknowns: 1}, true},
+		{"meeting", (*play).meeting, explore.Config{}, false},
+		{"meeting, a crash", (*play).meeting, explore.Config{Crashes: 1}, true},
+		{"meeting, a fault", (*play).meeting, explore.Config{Unknowns: 1}, true},
+		{"meeting, a conflict", (*play).meeting, explore.Config{Conflicts: 1}, true},
+		{"ringing", (*play).ringing, explore.Config{}, false},
+		{"ringing, a crash", (*play).ringing, explore.Config{Crashes: 1}, true},
 	} {
-		t.Run(tc.name, func(t *testing.T) { explore.Run(t, tc.cfg, tc.plot.setup(nil)) })
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.long && os.Getenv("PERDURE_TORTURE") == "" {
+				t.Skip("explored with PERDURE_TORTURE=1 only")
+			}
+			explore.Run(t, tc.cfg, tc.plot.setup(nil))
+		})
 	}
 }
 
