@@ -128,7 +128,7 @@ func (p *pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 			return batch{lines: []line{over(p.thread, p.run, path, w)}}
 		})
 	}
-	if n.Due != 0 && time.Now().UnixMicro() >= n.Due {
+	if n.Due != 0 && wall() >= n.Due {
 		return fire()
 	}
 	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
@@ -210,7 +210,7 @@ func (p *pass) question(k journal.Question, data json.RawMessage, q Question) (b
 		k.Default = &d
 	}
 	if q.Expires > 0 {
-		b.Due = time.Now().Add(q.Expires).UnixMicro()
+		b.Due = clock().Add(q.Expires).UnixMicro()
 	}
 	b.Ask = &k
 	return b, nil

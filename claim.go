@@ -29,12 +29,19 @@ func (w *worker) look(h due.Hint) error {
 		return err
 	}
 	for {
-		run, _ := o.thread.Next(time.Now().UnixMicro(), w.fits)
+		run, _ := o.thread.Next(wall(), w.fits)
 		if _, mine := w.flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			return w.settle(o, h)
 		}
 		if free, err := w.free(o, run, h); err != nil || !free {
 			return err
+		}
+		how, err := w.suspect(o, run, h)
+		if err != nil || how == waits {
+			return err
+		}
+		if how == changed {
+			continue
 		}
 		p, err := w.claim(o, run)
 		if err != nil {
@@ -46,6 +53,7 @@ func (w *worker) look(h due.Hint) error {
 			}
 			continue
 		}
+		p.solo = how == runsAlone
 		_ = w.summarise(w.io, o)
 		w.execute(p)
 		if err := p.sealedErr(); errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt) {
@@ -62,7 +70,7 @@ func (w *worker) look(h due.Hint) error {
 		} else if ok {
 			h = found
 		}
-		if next, _ := o.thread.Next(time.Now().UnixMicro(), w.fits); next == nil {
+		if next, _ := o.thread.Next(wall(), w.fits); next == nil {
 			return w.settle(o, h)
 		}
 		// The pass has kept the thread up to date, but not the trees of others.
@@ -117,7 +125,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 	switch {
 	case o.thread.Seq < h.Seq:
 		return w.ahead(o, h)
-	case next != 0 && next <= time.Now().UnixMicro():
+	case next != 0 && next <= wall():
 		// Another run is first, of a flow that this worker does not have. Its
 		// end or suspension announces the others.
 		w.later(h, w.opts.Lease/4)
@@ -126,7 +134,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		// The hint stays for workers with other code, which look at once.
 		wait := blockedAgain
 		if next != 0 {
-			wait = min(wait, time.Until(time.UnixMicro(next)))
+			wait = min(wait, until(next))
 		}
 		w.later(h, wait)
 		return w.summarise(w.io, o)
@@ -136,7 +144,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 	if err := w.summarise(w.io, o); err != nil {
 		return err
 	}
-	return due.Settle(w.io, w.store, h, o.thread.Seq, next, time.Now().UnixMicro())
+	return due.Settle(w.io, w.store, h, o.thread.Seq, next, wall())
 }
 
 // ahead deals with a hint whose fact is not in the journal yet: its writer is
@@ -184,7 +192,7 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {
 		return true, nil
 	}
-	dead, retry, err := w.others.Dead(w.io, holder)
+	dead, _, err := w.others.Dead(w.io, holder)
 	if err != nil {
 		return false, err
 	}
@@ -195,7 +203,7 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 			return false, err
 		}
 	}
-	w.later(h, max(time.Millisecond, min(retry, w.opts.Lease/4)))
+	w.meanwhile(h)
 	return false, nil
 }
 
@@ -203,7 +211,7 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 // pass, nil if another entry came between.
 func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	t := o.thread
-	lines := dueLines(t, run, time.Now().UnixMicro())
+	lines := dueLines(t, run, wall())
 	entries, data, err := writeLines(t, append(lines, line{kind: journal.Claimed, run: run.N, epoch: t.Epoch + 1,
 		body: journal.Body{Worker: w.id, Version: w.version}}))
 	if err != nil {

@@ -272,8 +272,8 @@ func (sc *scene) is(want perdure.Status) error {
 }
 
 // lean is the store of an actor on which only what decides a race is a step.
-// Summaries, which nobody decides by, signs of life, and the salt, which does
-// not change, are read and written on the store itself. Watching is polling,
+// Summaries and snapshots, which nobody decides by, signs of life, and the salt,
+// which does not change, are read and written on the store itself. Watching is polling,
 // as on a store that cannot tell: a yield comes when time passes, which is when
 // no step is possible; Config.Delays says how often it may come earlier.
 type lean struct {
@@ -289,7 +289,15 @@ func (sc *scene) lean(ctx context.Context, s store.Store) store.Store {
 func (s *lean) Unwrap() store.Store { return s.Store }
 
 func (s *lean) aside(key string) bool {
-	return s.alive.Err() == nil && (strings.HasPrefix(key, "thread/") || key == "perdure/salt")
+	return s.alive.Err() == nil && (strings.HasPrefix(key, "thread/") || strings.HasPrefix(key, "snapshot/") || key == "perdure/salt")
+}
+
+// List of leases is a look at the clock, and no plot has alarms.
+func (s *lean) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	if s.alive.Err() == nil && (prefix == "worker/" || strings.HasPrefix(prefix, "alarm/")) {
+		return s.still.List(ctx, prefix, after)
+	}
+	return s.Store.List(ctx, prefix, after)
 }
 
 func (s *lean) Get(ctx context.Context, key string) (store.Cell, error) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -150,7 +149,7 @@ func (c *core) entryAt(ctx context.Context, name string, at uint64) (uint64, jou
 
 // createFork makes the cells of a fork, or finds those of an earlier try.
 func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (string, summary, error) {
-	now := time.Now()
+	now := clock()
 	s := summary{Status: Paused}
 	if cell, err := r.store.Get(ctx, journalOf(from)); err == nil {
 		_ = json.Unmarshal(cell.Value, &s) // a hint: Get is exact

@@ -48,33 +48,34 @@ type Thread struct {
 
 // Run is what is known about a run.
 type Run struct {
-	Thread   string           `json:"thread"`
-	ID       string           `json:"id"`
-	Seq      uint64           `json:"seq"` // of the entry that queued it
-	Flow     string           `json:"flow"`
-	Status   Status           `json:"status"`
-	Created  time.Time        `json:"created"`
-	Started  time.Time        `json:"started,omitzero"`
-	Ended    time.Time        `json:"ended,omitzero"`
-	Output   json.RawMessage  `json:"output,omitempty"`
-	Err      error            `json:"-"`               // why it failed, as recorded
-	Error    string           `json:"error,omitempty"` // the same as text
-	Steps    int              `json:"steps"`           // outcomes recorded so far
-	Last     string           `json:"last,omitempty"`  // path of the newest of them
-	Plan     []PlanStep       `json:"plan,omitempty"`
-	Waits    []Wait           `json:"waits,omitempty"`
-	Asks     []AskInfo        `json:"asks,omitempty"`     // that are open
-	Resumes  int              `json:"resumes"`            // how often it went on after its first pass
-	Retries  int              `json:"retries"`            // by a person
-	Paused   time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
-	Since    time.Time        `json:"suspended,omitzero"` // since when it waits
-	Errors   []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, also what was tried again or handled
-	Spent    map[string]int64 `json:"spent,omitempty"`
-	Budget   map[string]int64 `json:"budget,omitempty"`
-	Unknown  []string         `json:"unknown,omitempty"`  // at-most-once steps whose outcome nobody knows
-	Diff     string           `json:"diff,omitempty"`     // why it is blocked
-	Version  string           `json:"version,omitempty"`  // of the code that ran it last
-	Steering bool             `json:"steering,omitempty"` // it is no run yet, but input for Take, see Steer
+	Thread     string           `json:"thread"`
+	ID         string           `json:"id"`
+	Seq        uint64           `json:"seq"` // of the entry that queued it
+	Flow       string           `json:"flow"`
+	Status     Status           `json:"status"`
+	Created    time.Time        `json:"created"`
+	Started    time.Time        `json:"started,omitzero"`
+	Ended      time.Time        `json:"ended,omitzero"`
+	Output     json.RawMessage  `json:"output,omitempty"`
+	Err        error            `json:"-"`               // why it failed, as recorded
+	Error      string           `json:"error,omitempty"` // the same as text
+	Steps      int              `json:"steps"`           // outcomes recorded so far
+	Last       string           `json:"last,omitempty"`  // path of the newest of them
+	Plan       []PlanStep       `json:"plan,omitempty"`
+	Waits      []Wait           `json:"waits,omitempty"`
+	Asks       []AskInfo        `json:"asks,omitempty"`     // that are open
+	Resumes    int              `json:"resumes"`            // how often it went on after its first pass
+	Retries    int              `json:"retries"`            // by a person
+	Paused     time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
+	Since      time.Time        `json:"suspended,omitzero"` // since when it waits
+	Errors     []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, also what was tried again or handled
+	Spent      map[string]int64 `json:"spent,omitempty"`
+	Budget     map[string]int64 `json:"budget,omitempty"`
+	Unknown    []string         `json:"unknown,omitempty"`     // at-most-once steps whose outcome nobody knows
+	Diff       string           `json:"diff,omitempty"`        // why it is blocked
+	Version    string           `json:"version,omitempty"`     // of the code that ran it last
+	PostMortem *PostMortem      `json:"post_mortem,omitempty"` // of a run that was quarantined
+	Steering   bool             `json:"steering,omitempty"`    // it is no run yet, but input for Take, see Steer
 }
 
 // PlanStep is a step that Plan announced.
@@ -210,6 +211,12 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	}
 	for _, e := range run.Errors {
 		info.Errors = append(info.Errors, ErrorNote{Seq: e.Seq, Time: stamp(e.Time), Path: tree.Names(e.Path), Error: e.Fail.Msg, Stack: e.Fail.Stack})
+	}
+	if run.PostMortem.JSON != nil {
+		info.PostMortem = new(PostMortem)
+		if json.Unmarshal(run.PostMortem.JSON, info.PostMortem) != nil {
+			info.PostMortem = nil
+		}
 	}
 	done := o.trees[run.N]
 	for _, name := range run.Plan {

@@ -44,7 +44,7 @@ func (s *step) intend() (bool, error) {
 		}
 		return batch{
 			lines: []line{{kind: journal.Intent, path: s.path,
-				body: journal.Body{Input: s.input, Due: time.Now().Add(s.timeout).UnixMicro()}}},
+				body: journal.Body{Input: s.input, Due: clock().Add(s.timeout).UnixMicro()}}},
 			then: func() { intended = true },
 		}
 	})

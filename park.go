@@ -45,7 +45,7 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 
 	var due <-chan time.Time
 	if w.due != 0 {
-		t := time.NewTimer(time.Until(time.UnixMicro(w.due)))
+		t := time.NewTimer(until(w.due))
 		defer t.Stop()
 		due = t.C
 	}

@@ -38,6 +38,7 @@ type pass struct {
 	active   int // threads of control that do not wait
 	waiters  map[*waiter]bool
 	draining bool  // the worker is to hand over
+	solo     bool  // it is a suspect that runs alone
 	sealed   error // why nothing is written or started any more
 
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
@@ -103,6 +104,8 @@ func (p *pass) commitLocked(build func() batch) error {
 			p.mu.Lock()
 			p.problems = p.problems[faults:]
 			p.apply(entries)
+			alone := p.solo
+			p.solo = false // it got on: it is no suspect any more
 			for _, d := range b.lines {
 				p.deps.saved(d.body.Deps)
 			}
@@ -110,6 +113,9 @@ func (p *pass) commitLocked(build func() batch) error {
 				b.then()
 			}
 			p.mu.Unlock()
+			if alone {
+				p.worker.together(p.name)
+			}
 			p.rt.observe(p, entries)
 			return nil
 		case errors.Is(err, store.ErrTooLarge) && faults > 0:
@@ -270,7 +276,7 @@ func (p *pass) letGo() {
 			return
 		}
 		_, data, err := writeLines(o.thread, []line{{kind: journal.Released, run: p.run.N, epoch: p.epoch}})
-		if err != nil {
+		if err != nil || p.rt.announce(p.io, p.name, o.thread.Seq+1, p.run.Flow) != nil {
 			return
 		}
 		if err := p.rt.append(p.io, p.name, o.thread, data); !errors.Is(err, store.ErrConflict) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -211,7 +210,7 @@ func checkMetadata(metadata map[string]string) error {
 // create makes the cells of a thread that is new, or was left half made, and
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
-	now := time.Now()
+	now := clock()
 	name, err := r.name(ctx, q.Thread, r.newName(now, "", q.User), false)
 	if err != nil {
 		return "", err

@@ -144,12 +144,12 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 				return batch{lines: []line{{kind: journal.Fired, path: s.path}}}
 			})
 		}
-		if time.Now().UnixMicro() >= n.Due {
+		if wall() >= n.Due {
 			return fire()
 		}
 		return p.park(ctx, &waiter{frame: s.frame, due: n.Due, fire: fire, ready: func() bool { return !n.Timer }})
 	}
-	t := time.NewTimer(time.Until(time.UnixMicro(n.Due)))
+	t := time.NewTimer(until(n.Due))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -307,7 +307,7 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 	}
 	b.Attempt = attempt
 	wait := policy.delay(attempt, p.key(s.path))
-	b.Due, b.Timer = time.Now().Add(wait).UnixMicro(), wait > shortWait
+	b.Due, b.Timer = clock().Add(wait).UnixMicro(), wait > shortWait
 	return false, p.record(s.path, journal.Attempt, &b, inner)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -250,7 +249,7 @@ func (c *core) change(ctx context.Context, name string, decide func(*journal.Thr
 func writeLines(t *journal.Thread, lines []line) ([]journal.Entry, [][]byte, error) {
 	entries := make([]journal.Entry, len(lines))
 	data := make([][]byte, len(lines))
-	prev, now := t.Head, time.Now().UnixMicro()
+	prev, now := t.Head, wall()
 	for i, l := range lines {
 		body, err := l.body.Encode()
 		if err != nil {

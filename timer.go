@@ -23,7 +23,7 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 		if err := p.gate(ctx, f); err != nil {
 			return err
 		}
-		due := time.Now().Add(d).UnixMicro()
+		due := clock().Add(d).UnixMicro()
 		if err := p.open(f, func() line {
 			return line{kind: journal.Timer, path: v.Path, body: journal.Body{Due: due}}
 		}); err != nil {
@@ -80,7 +80,7 @@ func receive(ctx context.Context, name, signal string, timeout time.Duration) ([
 func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) error {
 	var due int64
 	if timeout > 0 {
-		due = time.Now().Add(timeout).UnixMicro()
+		due = clock().Add(timeout).UnixMicro()
 	}
 	p.order.Lock()
 	defer p.order.Unlock()

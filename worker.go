@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -21,8 +20,12 @@ type worker struct {
 	lease   *lease.Lease
 	others  *lease.Watcher
 	wake    chan struct{}
-	slots   chan struct{}
 	running sync.WaitGroup
+
+	// Of the loop alone.
+	queue    queue
+	cursors  map[string]string // by flow: how far its hints were read
+	nextRing time.Time         // when alarms are due
 
 	mu       sync.Mutex
 	busy     map[string]bool      // threads that are looked at or executed
@@ -30,7 +33,11 @@ type worker struct {
 	again    map[string]lookAgain // at what another worker holds, or what failed here
 	early    map[string]earlyHint // hints that are ahead of their journal
 	losses   map[string]int       // runs that were lost here, in a row
-	passed   map[string]bool      // busy threads whose hints the last scan passed over
+	passed   map[string]bool      // busy threads whose hints were passed over
+	active   int                  // threads that are looked at or executed
+	peers    int                  // workers that are alive
+	suspects map[string]waiting   // threads that are to be run alone
+	solo     string               // the suspect that runs: nothing else does
 	cut      bool                 // the last scan found no free slot
 	ringAt   time.Time            // when alarms are rung; of the scan alone
 	fatal    chan error           // why the worker cannot go on
@@ -39,7 +46,7 @@ type worker struct {
 
 func newWorker(c *core, io context.Context) *worker {
 	return &worker{core: c, id: newRunID(), io: io, others: lease.NewWatcher(c.store), wake: make(chan struct{}, 1),
-		slots: make(chan struct{}, c.opts.Concurrency), busy: map[string]bool{}, passes: map[*pass]bool{},
+		cursors: map[string]string{}, suspects: map[string]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
 		again: map[string]lookAgain{}, early: map[string]earlyHint{}, losses: map[string]int{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
 }
@@ -76,6 +83,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 			w.poke() // the store was closed: the next scan says so
 		}()
 	}
+	go w.watchOthers(watching)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
@@ -84,6 +92,21 @@ func (r *Runtime) Work(ctx context.Context) error {
 		w.log.Warn("releasing a lease", "error", releaseErr)
 	}
 	return err
+}
+
+// watchOthers looks who else works, as often as leases are renewed, and now and
+// then for threads whose hints were lost.
+func (w *worker) watchOthers(ctx context.Context) {
+	tick := time.NewTicker(w.opts.Lease / 4)
+	defer tick.Stop()
+	for {
+		w.muster(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // poke makes the worker look for due work.
@@ -132,116 +155,39 @@ func useless(err error) bool {
 	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
 }
 
-// scan starts what is due and returns when to look again at the latest.
-func (w *worker) scan(ctx context.Context) (time.Duration, error) {
-	const longest = time.Minute
-	wait := longest
-	now := time.Now()
-	met := map[string]bool{}
+// room returns how many threads the worker may take more.
+func (w *worker) room() int {
 	w.mu.Lock()
-	w.cut = false
-	w.mu.Unlock()
-	ring, err := w.ring(ctx, now)
-	if err != nil {
-		return w.opts.Lease / 4, err
+	defer w.mu.Unlock()
+	if w.solo != "" {
+		return 0
 	}
-	wait = min(wait, ring)
-	for flow := range w.flows {
-		for h, err := range w.hints(ctx, flow) {
-			if err != nil {
-				return w.opts.Lease / 4, err
-			}
-			at := time.UnixMicro(h.Due)
-			met[h.Thread] = true
-			w.mu.Lock()
-			if later, ok := w.again[h.Thread]; ok {
-				if now.Before(later.at) && h.Seq == later.seq {
-					at = later.at
-				} else {
-					delete(w.again, h.Thread)
-				}
-			}
-			busy := w.busy[h.Thread]
-			if busy {
-				w.passed[h.Thread] = true
-			}
-			w.mu.Unlock()
-			switch {
-			case at.After(now):
-				wait = min(wait, at.Sub(now))
-			case busy:
-			case !w.take(h):
-				w.mu.Lock()
-				w.cut = true // the slot that is freed pokes
-				w.mu.Unlock()
-				return longest, nil
-			}
-		}
-	}
-	w.mu.Lock()
-	forget(w.again, met)
-	forget(w.early, met)
-	forget(w.losses, met)
-	w.mu.Unlock()
-	return max(wait, time.Millisecond), nil
+	return w.opts.Concurrency - w.active
 }
 
-// hints yields the hints of a flow.
-func (w *worker) hints(ctx context.Context, flow string) iter.Seq2[due.Hint, error] {
-	const size = 256
-	return func(yield func(due.Hint, error) bool) {
-		for after, more := "", true; more; {
-			hints, last, behind, err := due.Page(ctx, w.store, flow, after, size)
-			if err != nil {
-				yield(due.Hint{}, err)
-				return
-			}
-			for _, h := range hints {
-				if !yield(h, nil) {
-					return
-				}
-			}
-			after, more = last, behind
-		}
-	}
-}
-
-// ring rings the alarms whose time has come, and returns when to do so again.
-func (w *worker) ring(ctx context.Context, now time.Time) (time.Duration, error) {
-	const most = 1000 // a scan takes what has rung before it goes on
-	if wait := w.ringAt.Sub(now); wait > 0 {
-		return wait, nil
-	}
-	wait := due.Near
-	for flow := range w.flows {
-		_, next, err := due.Ring(ctx, w.store, flow, now.UnixMicro(), most)
-		if err != nil {
-			return 0, err
-		}
-		if next != 0 {
-			wait = min(wait, time.UnixMicro(next).Sub(now))
-		}
-	}
-	w.ringAt = now.Add(wait)
-	return wait, nil
-}
-
-// take looks at a thread in a slot of its own, if one is free.
+// take looks at a thread, in a slot of its own. It reports whether the thread
+// is seen to.
 func (w *worker) take(h due.Hint) bool {
-	select {
-	case w.slots <- struct{}{}:
-	default:
+	w.mu.Lock()
+	if w.busy[h.Thread] {
+		w.passed[h.Thread] = true
+		w.mu.Unlock()
+		return true
+	}
+	if _, suspect := w.suspects[h.Thread]; !suspect && w.reserved() {
+		w.mu.Unlock()
 		return false
 	}
-	w.mu.Lock()
+	w.active++
 	w.busy[h.Thread] = true
 	w.mu.Unlock()
 	w.running.Go(func() {
 		defer func() {
-			<-w.slots
+			w.together(h.Thread)
 			w.mu.Lock()
+			w.active--
 			_, again := w.again[h.Thread]
-			again = again || w.cut || w.passed[h.Thread]
+			again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
 			delete(w.busy, h.Thread)
 			delete(w.passed, h.Thread)
 			w.mu.Unlock()
@@ -267,15 +213,6 @@ func (w *worker) take(h due.Hint) bool {
 	return true
 }
 
-// forget removes what is kept about threads that have no hint any more.
-func forget[T any](kept map[string]T, met map[string]bool) {
-	for thread := range kept {
-		if !met[thread] {
-			delete(kept, thread)
-		}
-	}
-}
-
 // lost returns how long to leave a thread alone whose run was lost here, the
 // longer the more often.
 func (w *worker) lost(thread string) time.Duration {
@@ -289,20 +226,6 @@ func (w *worker) found(thread string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.losses, thread)
-}
-
-// lookAgain is when to look at a thread again whose hint has not changed.
-type lookAgain struct {
-	at  time.Time
-	seq uint64
-}
-
-// later keeps the worker from looking at a thread for a while, unless there is
-// a newer hint.
-func (w *worker) later(h due.Hint, wait time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.again[h.Thread] = lookAgain{time.Now().Add(wait), h.Seq}
 }
 
 // drain hands over what the worker executes. What cannot even be released,

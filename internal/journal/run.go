@@ -71,6 +71,7 @@ type Run struct {
 	PausedAt    int64 // 0 unless it is, or is to be, paused
 	SuspendedAt int64 // 0 unless it waits
 	silent      bool  // nothing was heard since the last claim
+	PostMortem  Value // of the quarantine
 
 	Steps    int    // outcomes so far
 	Last     string // path of the newest one
@@ -110,6 +111,15 @@ func (r *Run) Due() int64 {
 		}
 	}
 	return due
+}
+
+// Lost returns how many claims in a row were followed by nothing, if the run
+// were claimed now.
+func (r *Run) Lost() int {
+	if !r.silent {
+		return 0
+	}
+	return r.Deaths + 1
 }
 
 // Resumes returns how often the run went on after it had begun.
@@ -188,7 +198,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 		r.Misfits[b.Version] = true
 	case Quarantined:
-		t.Worker, r.Status, r.Fail = "", StatusQuarantined, b.Fail
+		t.Worker, r.Status, r.Fail, r.PostMortem = "", StatusQuarantined, b.Fail, b.Value
 	case Ended:
 		t.end(r, e, b)
 	case Step:

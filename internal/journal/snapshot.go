@@ -163,6 +163,7 @@ func codeRun(c *codec, r, before *Run) {
 	again(c, "claims", &r.Claims, before.Claims, num)
 	field(c, "deaths", &r.Deaths, num)
 	field(c, "retries", &r.Retries, num)
+	field(c, "postmortem", &r.PostMortem, value)
 	field(c, "paused", &r.PausedAt, num)
 	field(c, "suspended", &r.SuspendedAt, num)
 	again(c, "silent", &r.silent, before.silent, yes)

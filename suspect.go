@@ -1,0 +1,145 @@
+package perdure
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// A run whose claim was followed by nothing has killed its worker, or was there
+// when another did. After some such deaths in a row it is a suspect, which runs
+// alone, so that it takes no innocents along; after more it is quarantined.
+const (
+	suspectAfter    = 2
+	quarantineAfter = 5
+
+	// patience is how long a suspect waits for a worker to be idle before that
+	// worker begins nothing else.
+	patience = 5 * time.Second
+)
+
+// verdict says what is done with a run that is due.
+type verdict int
+
+const (
+	runs      verdict = iota // beside others
+	runsAlone                // nothing else runs in this worker until it got on
+	waits                    // until the worker is idle
+	changed                  // look again what is due
+)
+
+// suspect judges a run that is about to be claimed and may be poison. It is
+// quarantined if it has killed too many workers.
+func (w *worker) suspect(o *opened, run *journal.Run, h due.Hint) (verdict, error) {
+	switch lost := run.Lost(); {
+	case lost < suspectAfter:
+		return runs, nil
+	case lost >= quarantineAfter:
+		return changed, w.quarantine(o, run)
+	}
+	w.mu.Lock()
+	if w.active == 1 && (w.solo == "" || w.solo == h.Thread) {
+		w.solo = h.Thread
+		delete(w.suspects, h.Thread)
+		w.mu.Unlock()
+		return runsAlone, nil
+	}
+	s := w.suspects[h.Thread]
+	if s.seen = time.Now(); s.since.IsZero() {
+		s.since = s.seen
+	}
+	w.suspects[h.Thread] = s
+	w.mu.Unlock()
+	w.later(h, 50*time.Millisecond)
+	return waits, nil
+}
+
+// waiting is since when a suspect waits for the worker to be idle, and when it
+// was last seen to.
+type waiting struct{ since, seen time.Time }
+
+// reserved reports whether a suspect has waited so long that nothing else is to
+// begin before it. mu is held.
+func (w *worker) reserved() bool {
+	for thread, s := range w.suspects {
+		if time.Since(s.seen) > time.Second {
+			delete(w.suspects, thread) // another saw to it
+		} else if time.Since(s.since) >= patience {
+			return true
+		}
+	}
+	return false
+}
+
+// together lets the worker take other threads again.
+func (w *worker) together(thread string) {
+	w.mu.Lock()
+	alone := w.solo == thread
+	if alone {
+		w.solo = ""
+	}
+	w.mu.Unlock()
+	if alone {
+		w.poke()
+	}
+}
+
+// PostMortem is what is known about a run that was quarantined.
+type PostMortem struct {
+	Deaths  int         `json:"deaths"`            // in a row
+	Workers []string    `json:"workers,omitempty"` // that died, newest last
+	Errors  []ErrorNote `json:"errors,omitempty"`  // the newest that were recorded
+	Events  []EventRef  `json:"events,omitempty"`  // the last ones
+}
+
+// quarantine stops a run until a person retries or cancels it.
+func (w *worker) quarantine(o *opened, run *journal.Run) error {
+	m := PostMortem{Deaths: run.Lost()}
+	var after uint64
+	if o.thread.Seq > 20 {
+		after = o.thread.Seq - 20
+	}
+	for line, err := range w.entries(w.io, o.name, after) {
+		if err != nil {
+			return err
+		}
+		e, err := journal.Peek(line.Seq, line.Data)
+		if err != nil {
+			break
+		}
+		m.Events = append(m.Events, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
+		if b, err := e.Read(); err == nil && e.Kind == journal.Claimed && e.Run == run.N {
+			m.Workers = append(m.Workers, b.Worker)
+		}
+	}
+	fail := &journal.Failure{Codes: []string{"poison"}, Msg: fmt.Sprintf("%d workers in a row were gone while they ran it, and it recorded nothing meanwhile", m.Deaths)}
+	for _, n := range run.Errors[max(0, len(run.Errors)-5):] {
+		m.Errors = append(m.Errors, ErrorNote{Seq: n.Seq, Time: stamp(n.Time), Path: tree.Names(n.Path), Error: clip(n.Fail.Msg, 1000), Stack: clip(n.Fail.Stack, 2000)})
+		fail.Stack = n.Fail.Stack
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	seq, epoch := o.thread.Seq, o.thread.Epoch
+	fresh, _, err := w.change(w.io, o.name, func(t *journal.Thread) ([]line, []string, error) {
+		if t.Epoch != epoch || t.Seq < seq {
+			return nil, nil, errNothing // another has claimed it
+		}
+		found := t.Run(run.N)
+		if found == nil || found.Lost() < quarantineAfter {
+			return nil, nil, errNothing
+		}
+		return []line{{kind: journal.Quarantined, run: run.N, body: journal.Body{Fail: fail, Value: journal.Value{JSON: raw}}}}, otherFlows(t, found), nil
+	})
+	if err == nil {
+		*o = *fresh
+		w.log.Error("a run was quarantined", "thread", o.thread.ID, "run", run.ID, "workers", slices.Clip(m.Workers))
+	}
+	return err
+}
