@@ -1,0 +1,255 @@
+package journal
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// author draws entries that a thread could hold next, or nearly so.
+type author struct {
+	*rapid.T
+	w  writer
+	th *Thread
+}
+
+func (a *author) of(what string, choices ...string) string {
+	return rapid.SampledFrom(choices).Draw(a.T, what)
+}
+
+// maybe returns a part of a body, or nothing.
+func (a *author) maybe(part string) string {
+	if rapid.Bool().Draw(a.T, part) {
+		return part
+	}
+	return ""
+}
+
+// body joins the fields that are there.
+func body(fields ...string) string {
+	return "{" + strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == "" }), ",") + "}"
+}
+
+func (a *author) value() string {
+	return a.of("value", `[1]`, `[null]`, `[]`, `["<é>"]`, `[ {"a": 1} ]`, `[9007199254740993]`, `{"hash":"ab","size":70000}`)
+}
+
+// commit is what a step changes.
+func (a *author) commit() []string {
+	key := a.of("key", "x", "y", "z")
+	change := a.of("change", `"add":3`, `"del":true`, `"set":`+a.value(), `"app":[`+a.value()+`,`+a.value()+`]`)
+	return []string{
+		a.maybe(`"state":[{"k":"` + key + `",` + change + `},{"k":"n","add":1}]`),
+		a.maybe(`"deps":{"` + key + `":` + a.value() + `}`),
+		a.maybe(`"spend":{"tokens":5}`),
+	}
+}
+
+const failure = `"fail":{"codes":["c"],"msg":"m","stack":"s"}`
+
+// write draws one entry, and keeps it if the thread takes it.
+func (a *author) write() {
+	active, run := a.th.Active(), uint64(0)
+	kind := Kind(a.of("kind", string(Queued), string(Queued), string(Signal), string(Metadata), string(Cancel), string(Paused), string(Resumed), string(Retried)))
+	switch {
+	case active == nil && rapid.Bool().Draw(a.T, "begin"):
+		kind = Claimed
+	case active != nil && len(a.th.Inbox) > 0 && rapid.Bool().Draw(a.T, "take"):
+		kind = Took
+	case active != nil && rapid.IntRange(0, 4).Draw(a.T, "end") == 0:
+		kind = Ended
+	case active != nil && rapid.IntRange(0, 3).Draw(a.T, "any") > 0:
+		kind = rapid.SampledFrom(slices.Sorted(maps.Values(kinds))).Draw(a.T, "any kind")
+	}
+	if active != nil && (!kind.Open() || rapid.Bool().Draw(a.T, "of the active run")) {
+		run = active.N
+	} else if len(a.th.Runs) > 0 {
+		run = rapid.SampledFrom(a.th.Runs).Draw(a.T, "run").N
+	}
+	path := a.of("path", "/a", "/a/b", "/c", "/\"\n")
+	if kind == Queued || kind == Metadata || kind == Created || kind == Nudge || kind == Signal && rapid.Bool().Draw(a.T, "early") {
+		run, path = 0, ""
+	}
+	before := a.w
+	e := a.w.next(kind, run, path, a.body(kind))
+	a.w.put(e)
+	if _, err := a.th.Read(e.Seq, a.w.lines[len(a.w.lines)-1]); err != nil {
+		a.w = before
+	}
+}
+
+func (a *author) body(kind Kind) string {
+	due := a.maybe(fmt.Sprintf(`"due":%d`, a.w.seq*10+50))
+	res := a.maybe(`"res":` + a.value())
+	asks := []string{"none"}
+	for _, id := range slices.Sorted(maps.Keys(a.th.Asks)) {
+		asks = append(asks, id, id)
+	}
+	switch kind {
+	case Queued:
+		id := fmt.Sprintf("r%d", a.w.seq)
+		if len(a.th.Runs) > 0 && rapid.IntRange(0, 9).Draw(a.T, "id twice") == 0 {
+			id = a.th.Runs[0].ID
+		}
+		return body(`"id":"`+id+`"`, a.maybe(`"flow":"f"`), a.maybe(`"key":"k"`), a.maybe(`"budget":{"tokens":0}`), a.maybe(`"by":"ann"`),
+			`"policy":"`+a.of("policy", PolicyEnqueue, PolicySteer, PolicySteer, PolicyBeside)+`"`, res)
+	case Created, Metadata:
+		return a.of("meta", `{"thread":"t","title":"T"}`, `{"meta":{"a":"1","b":"2"}}`, `{"meta":{"a":""}}`, `{"title":""}`)
+	case Claimed:
+		return a.of("claim", `{"worker":"w","version":"v1"}`, `{"worker":"v","version":"v2"}`)
+	case Blocked:
+		return a.of("block", `{"version":"v1","diff":"d"}`, `{"version":"v2","diff":"d"}`)
+	case Step, Dumped, Suspended:
+		return body(append(a.commit(), a.maybe(failure), a.maybe(`"verb":"cleanup"`), a.maybe(`"notdone":true`), res)...)
+	case Attempt, Problem, Quarantined:
+		return body(failure, due, a.maybe(`"timer":true`))
+	case Asked:
+		return body(`"ask":{"prompt":"?","schema":{ },"decisions":["a"],"who":["b"],"data":`+a.value()+`,"default":{}}`, due)
+	case Answered, Expired, Progress:
+		return body(`"of":"`+a.of("ask", asks...)+`"`, `"answer":{`+a.maybe(`"by":"ann"`)+`}`, res)
+	case Waiting, Signal:
+		return body(`"name":"`+a.of("name", "m", "n")+`"`, `"key":"`+a.of("signal key", "", "s1", "s2", "s3")+`"`, due, res)
+	case Received:
+		if len(a.th.Signals) > 0 {
+			return fmt.Sprintf(`{"ref":%d}`, rapid.SampledFrom(a.th.Signals).Draw(a.T, "signal").Seq)
+		}
+	case Took:
+		if len(a.th.Inbox) > 0 {
+			return fmt.Sprintf(`{"ref":%d}`, rapid.SampledFrom(a.th.Inbox).Draw(a.T, "input").N)
+		}
+	case Timer:
+		return body(due)
+	case Planned:
+		return `{"plan":["a","b"]}`
+	case Ended:
+		status := a.of("status", string(StatusSucceeded), string(StatusFailed), string(StatusCancelled))
+		return body(append(a.commit(), `"status":"`+status+`"`, a.maybe(failure), a.maybe(`"unknown":["/a"]`), res)...)
+	}
+	return `{}`
+}
+
+// TestSnapshotsGoOnLikeTheirThreads: whatever a journal says, a thread that is
+// restored at any boundary and reads the rest is as one that read it all.
+func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
+	// The same journals every time, so that all that is to be met is met. Flags
+	// given by hand win.
+	for name, value := range map[string]string{"rapid.seed": "1", "rapid.nofailfile": "true"} {
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			if err := flag.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { flag.Set(name, f.DefValue) })
+		}
+	}
+	met := map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		a := &author{T: rt, th: NewThread()}
+		for range rapid.IntRange(1, 60).Draw(rt, "entries") {
+			a.write()
+		}
+		lines := a.w.lines
+		for k := range len(lines) + 1 {
+			th := mustFold(t, lines[:k])
+			data, err := th.Snapshot()
+			if (err == nil) != (th.Active() == nil) {
+				rt.Fatalf("behind %d entries, %s: error %v", k, tell(th), err)
+			}
+			if err != nil {
+				continue
+			}
+			over := ended(th)
+			look(met, th, lines[k:])
+			got, err := Restore(data)
+			if err != nil {
+				rt.Fatalf("behind %d entries: %v\n%s", k, err, data)
+			}
+			for i, line := range lines[k:] {
+				seq := uint64(k+i) + 1
+				if _, err := th.Read(seq, line); err != nil {
+					rt.Fatalf("entry %d: %v", seq, err)
+				}
+				if _, err := got.Read(seq, line); err != nil {
+					rt.Fatalf("restored at %d, entry %d: %v", k, seq, err)
+				}
+				if a, b := answers(th), answers(got); a != b {
+					rt.Fatalf("restored at %d, behind entry %d\n got %s\nwant %s\nsnapshot %s", k, seq, b, a, data)
+				}
+			}
+			a, errA := th.Snapshot()
+			b, errB := got.Snapshot()
+			if !bytes.Equal(a, b) || (errA == nil) != (errB == nil) {
+				rt.Fatalf("restored at %d, snapshot at the end\n got %s, %v\nwant %s, %v", k, b, errB, a, errA)
+			}
+			if d := differ(bare(th, over), bare(got, over)); d != "" {
+				rt.Fatalf("restored at %d, at the end (-want +got):\n%s", k, d)
+			}
+		}
+	})
+	for _, what := range []string{"queued", "inbox", "taken", "signals", "asks", "failed", "retried", "shared", "id twice", "tail", "paused", "rest"} {
+		if met[what] < 20 {
+			t.Errorf("%q was met %d times only: the journals say too little", what, met[what])
+		}
+	}
+	t.Log(met)
+}
+
+// answers is what a thread answers to those who ask.
+func answers(th *Thread) string {
+	var b strings.Builder
+	b.WriteString(tell(th))
+	for _, name := range []string{"m", "n"} {
+		r, path := th.Receiver(name)
+		fmt.Fprint(&b, "; ", name, " goes to ", id(r), path)
+	}
+	fmt.Fprint(&b, "; ", id(th.Active()), id(th.Busy()), th.Heard("s1"), th.Heard("s2"), th.Heard("s3"), th.Seq, th.Time, th.Epoch, th.Head)
+	for _, p := range th.placed() {
+		fmt.Fprint(&b, "; ", p.in, p.run.N, id(th.RunByID(p.run.ID)), id(th.Run(p.run.N)), p.run.Taken, p.run.Due(), p.run.Resumes())
+	}
+	return b.String()
+}
+
+func id(r *Run) string {
+	if r == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s@%d", r.ID, r.N)
+}
+
+// look counts what a snapshot meets.
+func look(met map[string]int, th *Thread, rest [][]byte) {
+	count := func(what string, is bool) {
+		if is {
+			met[what]++
+		}
+	}
+	tail := false
+	for _, item := range th.State {
+		tail = tail || item.Tail != nil
+	}
+	failed, paused, twice, taken := false, false, false, false
+	for _, p := range th.placed() {
+		failed = failed || p.run.Status == StatusFailed && p.run.BaseState != nil
+		paused = paused || p.run.Status == StatusPaused
+		twice = twice || th.RunByID(p.run.ID) != p.run
+		taken = taken || p.in == inTaken
+	}
+	retried := slices.ContainsFunc(rest, func(line []byte) bool { return bytes.Contains(line, []byte(`"k":"retried"`)) })
+	count("queued", th.Busy() != nil)
+	count("inbox", len(th.Inbox) > 0)
+	count("taken", taken)
+	count("signals", len(th.Signals) > 0)
+	count("asks", len(th.Asks) > 0)
+	count("failed", failed)
+	count("retried", failed && retried)
+	count("shared", th.shared)
+	count("id twice", twice)
+	count("tail", tail)
+	count("paused", paused)
+	count("rest", len(rest) > 10)
+}
