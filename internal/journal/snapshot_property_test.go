@@ -253,3 +253,56 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 	count("paused", paused)
 	count("rest", len(rest) > 10)
 }
+
+// FuzzRestore: any bytes, also with a hash that fits, are an error, or a thread
+// that is written as the same bytes and takes any question.
+func FuzzRestore(f *testing.F) {
+	lines := rich().lines
+	for k := range len(lines) + 1 {
+		th, _, err := fold(lines[:k])
+		if err != nil {
+			f.Fatal(err)
+		}
+		if data, err := th.Snapshot(); err == nil {
+			f.Add(data)
+			f.Add([]byte(inner(data)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, data := range [][]byte{data, resum(string(data))} {
+			th, err := Restore(data)
+			if err != nil {
+				continue
+			}
+			again, err := th.Snapshot()
+			if err != nil || !bytes.Equal(again, data) {
+				t.Errorf("read:    %s\nwritten: %s, %v", data, again, err)
+			}
+			ask(th)
+			for _, line := range []string{`{"id":"a","policy":"steer"}`, `{"id":"b"}`} {
+				e := Entry{Seq: th.Seq + 1, Kind: Queued, ID: "i", Body: []byte(line)}
+				if _, err := th.Read(e.Seq, e.Encode(th.Head)); err != nil {
+					t.Errorf("it does not go on: %v", err)
+				}
+			}
+			ask(th)
+		}
+	})
+}
+
+// TestSnapshotFitsItsJournalOnly: the entry that follows proves it.
+func TestSnapshotFitsItsJournalOnly(t *testing.T) {
+	w, other := rich(), &writer{}
+	for range w.lines {
+		other.add(Nudge, 0, "", `{}`)
+	}
+	data := mustSnapshot(t, mustFold(t, other.lines))
+	next := w.add(Nudge, 0, "", `{}`)
+	if _, err := mustRestore(t, data).Read(next.Seq, w.lines[next.Seq-1]); err == nil {
+		t.Error("a snapshot of another journal goes on with this one")
+	}
+	mine := mustSnapshot(t, mustFold(t, w.lines[:next.Seq-1]))
+	if _, err := mustRestore(t, mine).Read(next.Seq, w.lines[next.Seq-1]); err != nil {
+		t.Errorf("a snapshot of this journal does not go on with it: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -282,7 +283,7 @@ func TestSnapshotKnowsEveryField(t *testing.T) {
 		r := &Run{}
 		f.fill(reflect.ValueOf(r).Elem())
 		if r.Status = status; !status.Final() {
-			r.Start, r.Dumps = 0, map[string]Value{"d": {JSON: []byte("1")}}
+			r.Start, r.Dumps = 0, map[string]Value{"0": {JSON: []byte("1")}}
 		}
 		th.byID[r.ID] = r
 		return r
@@ -295,13 +296,23 @@ func TestSnapshotKnowsEveryField(t *testing.T) {
 		f.fill(reflect.ValueOf(a).Elem())
 		a.Run, th.Asks[a.ID] = r, a
 	}
-	got := mustRestore(t, mustSnapshot(t, th))
-	if d := differ(th, got); d != "" {
+	data := mustSnapshot(t, th)
+	if d := differ(th, mustRestore(t, data)); d != "" {
 		t.Errorf("the snapshot loses fields (-was +is); give them a line in snapshot.go:\n%s", d)
 	}
 	for at := range f.skip {
 		if !f.met[at] {
 			t.Errorf("there is no field %s to leave out any more", at)
+		}
+	}
+	// The shape, which tells apart what binaries know, has them all too.
+	sample := codec{mode: naming}
+	if NewThread().code(&sample); sample.err != nil || !json.Valid(sample.data) {
+		t.Fatalf("the sample is %s, %v", sample.data, sample.err)
+	}
+	for _, key := range regexp.MustCompile(`"[a-z]+":`).FindAll(data, -1) {
+		if name := string(key); !bytes.Contains(sample.data, key) && !strings.Contains(snapshotHead()+threadMark, name) {
+			t.Errorf("the field %s is not in the sample %s", name, sample.data)
 		}
 	}
 }
