@@ -257,7 +257,7 @@ type Note struct{ By, Reason string }
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		stuck := run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
-		if run.Cancelled && !stuck {
+		if run.Cancelled && !stuck && !run.Held {
 			return nil, nil, errNothing
 		}
 		if run.Status.Final() {

@@ -98,14 +98,36 @@ func Key(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
+	if f.key != "" {
+		return f.key
+	}
 	return f.pass.key(f.memo.Path())
 }
 
 // key derives the key of a path. The name of the thread is random, so keys
 // cannot be guessed and a fork has others.
-func (p *pass) key(path string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", p.name, p.run.N, tree.Names(path)))
+func (p *pass) key(path string) string { return keyIn(p.name, p.run.N, path) }
+
+func keyIn(name string, run uint64, path string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", name, run, tree.Names(path)))
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}
+
+// keyAt is the key that a path had in the thread that wrote an entry: in a fork
+// that may be one which it comes from.
+func (p *pass) keyAt(path string, seq uint64) (string, error) {
+	name := p.name
+	for isFork(name) {
+		r, err := p.rt.rootOf(p.io, name)
+		if err != nil {
+			return "", p.lose(err)
+		}
+		if seq > r.base {
+			break
+		}
+		name = r.parent
+	}
+	return keyIn(name, p.run.N, path), nil
 }
 
 // Now returns the time, stable in replay: that of the newest outcome behind

@@ -67,7 +67,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			yield(Event{}, err)
 			return
 		}
-		f := &follower{core: r.core, name: name, runs: map[uint64]string{}}
+		f := &follower{core: r.core, name: name, thread: thread, runs: map[uint64]string{}}
 		if o.Replay {
 			f.more(ctx, o, yield)
 			return
@@ -87,7 +87,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 type follower struct {
 	*core
 	name   string
-	thread string
+	thread string // its id, also for what a fork shares
 	seq    uint64
 	head   journal.Hash
 	runs   map[uint64]string // ids by number
@@ -130,16 +130,12 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 		return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 	}
 	f.seq, f.head = e.Seq, e.Hash
-	if e.Kind == journal.Queued || e.Kind == journal.Created || e.Kind == journal.Forked {
+	if e.Kind == journal.Queued {
 		b, err := e.Read()
 		if err != nil {
 			return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 		}
-		if e.Kind != journal.Queued {
-			f.thread = b.Thread
-		} else {
-			f.runs[e.Seq] = b.ID
-		}
+		f.runs[e.Seq] = b.ID
 	}
 	if !wanted {
 		return Event{}, nil
@@ -231,7 +227,7 @@ func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 	return r.wait(ctx, thread, run, func(run *journal.Run) bool {
 		// Other code blocked it, and a worker of this one is about to look.
 		_, has := r.flows[run.Flow]
-		if run.Status == Blocked && !run.Misfits[r.version] && has && r.workers.Load() > 0 {
+		if run.Status == Blocked && !run.Held && !run.Misfits[r.version] && has && r.workers.Load() > 0 {
 			return false
 		}
 		return stands(run)
@@ -307,7 +303,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 func stands(run *journal.Run) bool {
 	switch run.Status {
 	case Paused, Blocked, Quarantined:
-		return !run.Cancelled
+		return !run.Cancelled || run.Held
 	case Suspended:
 		if run.Wake {
 			return false

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,6 +66,11 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.At == 0 && q.As != "" {
+		if q.At, err = r.forkedAt(ctx, from, q.As); err != nil {
+			return nil, err
+		}
+	}
 	if q.At, err = r.checkPoint(ctx, q.Thread, from, q.At); err != nil {
 		return nil, err
 	}
@@ -78,23 +84,42 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err := checkThreadID(q.As); err != nil {
 		return nil, err
 	}
-	name, s, err := r.createFork(ctx, from, q)
+	for range 10 {
+		var name string
+		if name, err = r.createFork(ctx, from, q); err == nil {
+			err = r.beginFork(ctx, from, name, q, edits)
+		}
+		if !errors.Is(err, store.ErrDropped) || name == "" {
+			break
+		}
+		// Half made it was given up for a Start, or never quite.
+		if err := r.abandon(ctx, q.As, name); err != nil {
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.beginFork(ctx, from, name, q, edits); err != nil {
-		return nil, err
-	}
-	_, _ = store.Update(ctx, r.store, journalOf(name), func(old store.Cell) ([]byte, error) {
-		if old.Version == "" {
-			return nil, errNothing
-		}
-		s.Seq = q.At + 1
-		return json.Marshal(s)
-	})
 	f := &Fork{Thread: q.As, From: q.Thread, At: q.At}
 	f.Outside, f.More, err = r.outside(ctx, from, q.At)
 	return f, err
+}
+
+// forkedAt returns where a fork that is there begins, 0 if it is none of that
+// thread: what is repeated without a point means the same one.
+func (r *Runtime) forkedAt(ctx context.Context, from, as string) (uint64, error) {
+	name, err := r.find(ctx, as)
+	if errors.Is(err, ErrNoThread) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	at, err := r.rootOf(ctx, name)
+	if err != nil && !errors.Is(err, store.ErrDropped) || at.parent != from {
+		return 0, err
+	}
+	return at.base, nil
 }
 
 // checkPoint returns the sequence at which a thread is forked.
@@ -111,65 +136,39 @@ func (r *Runtime) checkPoint(ctx context.Context, thread, name string, at uint64
 	return last, nil
 }
 
-// entryAt returns the sequence and hash of the entry at a sequence, of the last
-// one if that is 0 or beyond it. It reads no more than it must.
-func (c *core) entryAt(ctx context.Context, name string, at uint64) (uint64, journal.Hash, error) {
-	after := at
-	if at > 0 {
-		after = at - 1
-	} else if cell, err := c.store.Get(ctx, journalOf(name)); err == nil {
-		var s summary
-		if json.Unmarshal(cell.Value, &s) == nil && s.Seq > 0 {
-			after = s.Seq - 1
-		}
-	}
-	var last journal.Entry
-	for line, err := range c.entries(ctx, name, after) {
-		if err != nil {
-			if errors.Is(err, store.ErrDropped) {
-				err = fmt.Errorf("%w: %w", ErrErased, err)
-			}
-			return 0, last.Hash, err
-		}
-		if last, err = journal.Peek(line.Seq, line.Data); err != nil {
-			return 0, last.Hash, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
-		}
-		if last.Kind == journal.Erased {
-			return 0, last.Hash, ErrErased
-		}
-		if at > 0 {
-			break
-		}
-	}
-	if last.Seq == 0 && after > 0 { // beyond the end: where is that?
-		return c.entryAt(ctx, name, 0)
-	}
-	return last.Seq, last.Hash, nil
-}
-
 // createFork makes the cells of a fork, or finds those of an earlier try.
-func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (string, summary, error) {
+func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
 	now := clock()
 	s := summary{Status: Paused}
 	if cell, err := r.store.Get(ctx, journalOf(from)); err == nil {
 		_ = json.Unmarshal(cell.Value, &s) // a hint: Get is exact
 	}
+	// What it says of the other thread as it is now is not what the fork is;
+	// whoever lists it finds out.
 	s.ID, s.Title, s.Created, s.Updated, s.Seq = q.As, or(q.Title, s.Title), now.UnixMicro(), now.UnixMicro(), 0
+	s.From, s.Rough = from, true
 	if !s.Status.Final() {
 		s.Status = Paused
 	}
 	name, err := r.name(ctx, q.As, r.newName(now, forkMark, s.User), true)
 	if err != nil {
-		return "", s, err
+		return "", err
+	}
+	// A fork of another thread must not become a pin of this one.
+	if at, err := r.rootOf(ctx, name); err != nil || at.parent != "" && at.parent != from {
+		if err == nil {
+			err = fmt.Errorf("%w: %q is a fork of another thread", ErrExists, q.As)
+		}
+		return name, err
 	}
 	value, err := json.Marshal(s)
 	if err != nil {
-		return "", s, err
+		return name, err
 	}
 	if _, err := r.ensure(ctx, journalOf(name), value); err != nil {
-		return "", s, err
+		return name, err
 	}
-	return name, s, r.pin(ctx, from, name)
+	return name, r.pin(ctx, from, name)
 }
 
 // beginFork appends the first entry of a fork, unless it is there.
@@ -179,8 +178,11 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 	if err == nil && at != q.At {
 		err = fmt.Errorf("%w: thread %s ends at %d", ErrInvalid, q.Thread, at)
 	}
-	if err != nil {
+	if errors.Is(err, ErrErased) {
 		return errors.Join(err, r.unpin(ctx, from, name))
+	}
+	if err != nil {
+		return err
 	}
 	if err := r.fit(ctx, name, &edits); err != nil {
 		return err
@@ -192,21 +194,35 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 		b.Title = &q.Title
 	}
 	t := &journal.Thread{Seq: q.At, Head: head, Base: q.At}
-	_, data, err := writeLines(t, []line{{kind: journal.Forked, body: b}})
+	entries, data, err := writeLines(t, []line{{kind: journal.Forked, body: b}})
 	if err != nil {
 		return err
 	}
-	if err := r.append(ctx, name, t, data); err == nil || !errors.Is(err, store.ErrConflict) {
-		if errors.Is(err, store.ErrTooLarge) {
-			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+	switch err := r.append(ctx, name, t, data); {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrTooLarge):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case !errors.Is(err, store.ErrConflict):
+		return err
+	}
+	for line, err := range r.store.Read(ctx, journalOf(name), 0) {
+		if err != nil {
+			return err
+		}
+		e, err := journal.Peek(line.Seq, line.Data)
+		if err != nil {
+			return fmt.Errorf("%w: thread %s, entry %d: %w", ErrCorrupt, q.As, line.Seq, err)
+		}
+		if !bytes.Equal(e.Body, entries[0].Body) {
+			err = fmt.Errorf("%w: %q is another fork", ErrExists, q.As)
+			if made, readErr := e.Read(); readErr == nil && made.From != nil && made.From.Name != from {
+				err = errors.Join(err, r.unpin(ctx, from, name))
+			}
 		}
 		return err
 	}
-	root, err := r.rootOf(ctx, name)
-	if err == nil && (root.parent != from || root.base != q.At) {
-		err = fmt.Errorf("%w: %q is another fork", ErrExists, q.As)
-	}
-	return err
+	return fmt.Errorf("%w: %q", ErrBusy, q.As) // refused although nothing is there
 }
 
 // edits returns what a fork changes, checked against the thread as it was.
@@ -246,23 +262,12 @@ func (r *Runtime) edits(ctx context.Context, from string, q ForkRequest) (b jour
 		if err != nil {
 			return b, fmt.Errorf("state %q: %w", key, err)
 		}
-		b.State = append(b.State, edit(key, o.thread.State[key], raw)...)
+		if o.thread.State[key].Tail != nil && kindOfJSON(raw) != "array" {
+			return b, fmt.Errorf("%w: state %q is a list, which cannot be %.40s", ErrInvalid, key, raw)
+		}
+		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})
 	}
 	return b, nil
-}
-
-// edit returns the changes that make a key hold a value. A list stays one, to
-// which more can be appended.
-func edit(key string, old journal.Item, raw json.RawMessage) []journal.Change {
-	var list []json.RawMessage
-	if old.Tail == nil || json.Unmarshal(raw, &list) != nil {
-		return []journal.Change{{Key: key, Set: &journal.Value{JSON: raw}}}
-	}
-	changes := []journal.Change{{Key: key, Delete: true}}
-	for _, v := range list {
-		changes = append(changes, journal.Change{Key: key, Append: []journal.Value{{JSON: v}}})
-	}
-	return changes
 }
 
 // maxOutside is how many effects a fork or rewind lists, and how many entries it
@@ -298,52 +303,4 @@ func (c *core) outside(ctx context.Context, name string, after uint64) (list []E
 		list = append(list, Effect{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
 	}
 	return list, false, nil
-}
-
-// name returns the name of a thread id, which is fresh if the id leads nowhere.
-// A name of the other kind under which nothing was ever written is given up,
-// and its late writer finds it dropped. A fork does not take the id of a thread
-// that is there: ErrExists.
-func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string, error) {
-	for range 10 {
-		held, err := r.ensure(ctx, r.idCell(id), []byte(fresh))
-		if err != nil || string(held) == fresh || isFork(string(held)) == fork {
-			return string(held), err
-		}
-		switch begun, err := r.begun(ctx, journalOf(string(held))); {
-		case err != nil:
-			return "", err
-		case begun && fork:
-			return "", fmt.Errorf("%w: %q", ErrExists, id)
-		case begun:
-			return string(held), nil
-		}
-		if err := r.abandon(ctx, id, string(held)); err != nil {
-			return "", err
-		}
-	}
-	return "", fmt.Errorf("%w: %q is made and given up again and again", ErrBusy, id)
-}
-
-// abandon gives up a name under which nothing was written.
-func (r *Runtime) abandon(ctx context.Context, id, name string) error {
-	if err := r.store.Drop(ctx, journalOf(name)); err != nil {
-		return err
-	}
-	if err := r.remove(ctx, journalOf(name), nil); err != nil {
-		return err
-	}
-	return r.remove(ctx, r.idCell(id), []byte(name))
-}
-
-// remove deletes a cell, if it holds a value in case that is not nil.
-func (c *core) remove(ctx context.Context, key string, value []byte) error {
-	cell, err := c.store.Get(ctx, key)
-	if err == nil && (value == nil || string(cell.Value) == string(value)) {
-		err = c.store.Delete(ctx, key, cell.Version)
-	}
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
-		return nil
-	}
-	return err
 }

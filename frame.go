@@ -32,6 +32,7 @@ type frame struct {
 	group    *Group     // open
 	branch   *branchRef // that it stands in, nil for none
 	offset   int64      // of its deltas
+	key      string     // what Key returns, "" for that of its path
 }
 
 type frameKey struct{}

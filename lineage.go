@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -102,6 +103,71 @@ func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2
 			}
 		}
 	}
+}
+
+// entryAt returns the sequence and hash of the entry at a sequence, of the last
+// one if that is 0 or beyond it; 0 if there is none. It reads no more than it
+// must, and so notices damage of that entry, but not of those before it.
+func (c *core) entryAt(ctx context.Context, name string, at uint64) (uint64, journal.Hash, error) {
+	from := at
+	if at == 0 {
+		from = c.reached(ctx, name)
+	}
+	last, err := c.lastUpTo(ctx, name, max(from, 2)-2, at)
+	if err == nil && last.Seq == 0 && from > 2 { // beyond the end: where is that?
+		last, err = c.lastUpTo(ctx, name, 0, 0)
+	}
+	switch {
+	case errors.Is(err, store.ErrDropped):
+		err = fmt.Errorf("%w: %w", ErrErased, err)
+	case err == nil && last.Kind == journal.Erased:
+		err = fmt.Errorf("%w: entry %d says so", ErrErased, last.Seq)
+	case errors.Is(err, ErrCorrupt):
+		// Where the thread is good up to is worth reading it.
+		if _, readErr := c.readAt(ctx, name, at); errors.Is(readErr, ErrCorrupt) {
+			err = readErr
+		}
+	}
+	return last.Seq, last.Hash, err
+}
+
+// lastUpTo returns the last entry behind a sequence, up to another if that is
+// not 0. Each has to follow from the one before.
+func (c *core) lastUpTo(ctx context.Context, name string, after, upto uint64) (last journal.Entry, err error) {
+	for line, err := range c.entries(ctx, name, after) {
+		if err != nil {
+			if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
+				err = fmt.Errorf("%w: entry behind %d: %w", ErrCorrupt, max(last.Seq, after), err)
+			}
+			return last, err
+		}
+		e, err := journal.Peek(line.Seq, line.Data)
+		if err == nil && (last.Seq > 0 || after == 0) {
+			e, err = journal.Decode(last.Hash, line.Seq, line.Data)
+		}
+		switch {
+		case errors.Is(err, journal.ErrNewer):
+			return last, fmt.Errorf("%w: entry %d: %w", ErrNewer, line.Seq, err)
+		case err != nil:
+			return last, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		}
+		last = e
+		if upto > 0 && line.Seq >= upto {
+			break
+		}
+	}
+	return last, nil
+}
+
+// reached returns a sequence that a thread has, near its end if its summary is
+// not old.
+func (c *core) reached(ctx context.Context, name string) uint64 {
+	at, _ := c.rootOf(ctx, name)
+	var s summary
+	if cell, err := c.store.Get(ctx, journalOf(name)); err == nil {
+		_ = json.Unmarshal(cell.Value, &s)
+	}
+	return max(at.base, s.Seq)
 }
 
 // append adds entries behind those that a thread has folded.

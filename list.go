@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
 
@@ -24,11 +25,12 @@ type summary struct {
 	Updated int64  `json:"updated,omitempty"`
 	Seq     uint64 `json:"seq,omitempty"`
 	Asks    int    `json:"asks,omitempty"`
+	From    string `json:"from,omitempty"`  // of a fork that is being made: the name of the thread that it pins
+	Rough   bool   `json:"rough,omitempty"` // nobody has read the fork yet
 }
 
-// summarise brings a thread's summary up to date, as far as it can.
-func (c *core) summarise(ctx context.Context, o *opened) error {
-	t := o.thread
+// summaryOf returns the summary of a thread.
+func summaryOf(t *journal.Thread) summary {
 	s := summary{ID: t.ID, User: t.User, Title: t.Title, Status: threadStatus(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
 	if run := t.Busy(); run != nil {
 		s.Flow = run.Flow
@@ -40,9 +42,15 @@ func (c *core) summarise(ctx context.Context, o *opened) error {
 			s.Asks++
 		}
 	}
+	return s
+}
+
+// summarise brings a thread's summary up to date, as far as it can.
+func (c *core) summarise(ctx context.Context, o *opened) error {
+	s := summaryOf(o.thread)
 	_, err := store.Update(ctx, c.store, journalOf(o.name), func(old store.Cell) ([]byte, error) {
 		var was summary
-		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq {
+		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq && !was.Rough {
 			return nil, errNothing
 		}
 		return json.Marshal(s)
@@ -51,7 +59,7 @@ func (c *core) summarise(ctx context.Context, o *opened) error {
 		return nil
 	}
 	if err != nil {
-		c.log.Debug("writing a summary", "thread", t.ID, "error", err)
+		c.log.Debug("writing a summary", "thread", s.ID, "error", err)
 	}
 	return err
 }
@@ -107,6 +115,9 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 					continue // its first entry was never written
 				}
 			}
+			if s.Rough {
+				s = r.refined(ctx, strings.TrimPrefix(cell.Key, journalOf("")), s)
+			}
 			if o.User != "" && s.User != o.User || o.Flow != "" && s.Flow != o.Flow || o.Status != "" && s.Status != o.Status {
 				continue
 			}
@@ -120,6 +131,16 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			}
 		}
 	}
+}
+
+// refined returns the summary of a fork that nobody has read yet.
+func (c *core) refined(ctx context.Context, name string, s summary) summary {
+	o, err := c.read(ctx, name)
+	if err != nil || o.thread.Seq == 0 {
+		return s
+	}
+	_ = c.summarise(ctx, o) // the next one who lists it reads it again
+	return summaryOf(o.thread)
 }
 
 // begun reports whether a journal has an entry.

@@ -78,8 +78,12 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 	if err := p.gate(ctx, s.frame); err != nil {
 		return false, err
 	}
+	key, err := p.keyAt(s.path, n.Started)
+	if err != nil {
+		return false, err
+	}
 	if s.reconcile != nil {
-		raw, outcome, err := s.reconciled(ctx)
+		raw, outcome, err := s.reconciled(ctx, key)
 		switch {
 		case p.sealedErr() != nil:
 			return false, p.sealedErr()
@@ -106,7 +110,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Kind:      KindOutcome,
 		Prompt:    fmt.Sprintf("Nobody knows whether step %s happened. Did it?", tree.Names(s.path)),
 		Decisions: []string{DecisionDone, DecisionNotDone, DecisionFail},
-		Guards:    p.key(s.path),
+		Guards:    key,
 		Want:      s.want,
 	}
 	if err := p.open(s.frame, func() line {
@@ -169,14 +173,15 @@ func (s *step) notDone(n *tree.Node) error {
 	return s.frame.pass.record(s.path, journal.Attempt, &b, nil)
 }
 
-// reconciled calls the step's Reconcile function as a leaf of its own.
-func (s *step) reconciled(ctx context.Context) (json.RawMessage, Outcome, error) {
+// reconciled calls the step's Reconcile function as a leaf of its own, with the
+// key under which the start was made.
+func (s *step) reconciled(ctx context.Context, key string) (json.RawMessage, Outcome, error) {
 	type found struct {
 		raw     json.RawMessage
 		outcome Outcome
 	}
 	inner := s.frame.child(s.frame.memo.Enter(s.visit))
-	inner.once = true // it may look, and change nothing
+	inner.once, inner.key = true, key // it may look, and change nothing
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 	defer cancel()
 	got, err := invoke(inner.with(ctx), func(ctx context.Context) (found, error) {

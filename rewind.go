@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/internal/journal"
 )
@@ -83,4 +84,43 @@ func (c *core) boundary(ctx context.Context, name string, before uint64) uint64 
 		}
 	}
 	return newest
+}
+
+// rewind is a rewind that was folded: its entry, where it leads, and what it
+// kept of the thread.
+type rewind struct {
+	entry journal.Entry
+	to    uint64
+	kept  *journal.Thread
+}
+
+// past returns a thread as it was at an earlier sequence. Of the rewinds before
+// that it follows the ones that count, each by what is known of it, so that
+// rewinds of rewinds cost no more than reading does.
+func (c *core) past(ctx context.Context, o *opened, to uint64) (*opened, error) {
+	past := emptyThread(o.name)
+	if len(o.rewinds) != o.thread.Rewinds { // some are behind a snapshot
+		return past, c.readMore(ctx, past, to)
+	}
+	var way []rewind
+	at := to
+	for i, w := range slices.Backward(o.rewinds) {
+		if w.entry.Seq <= at {
+			if len(way) == 0 {
+				past.rewinds = slices.Clone(o.rewinds[:i+1])
+			}
+			way, at = append(way, w), w.to
+		}
+	}
+	for _, w := range slices.Backward(way) {
+		if err := c.readMore(ctx, past, w.to); err != nil {
+			return past, err
+		}
+		t := w.kept.Kept()
+		if err := t.Rewind(w.entry, past.thread); err != nil {
+			return past, err
+		}
+		past.thread = t
+	}
+	return past, c.readMore(ctx, past, to)
 }

@@ -37,8 +37,30 @@ const (
 )
 
 // restored returns a thread as of its snapshot, nil if there is none that is
-// good or if it is beyond a sequence that is not 0.
+// good or if it is beyond a sequence that is not 0. A fork that has none begins
+// with one of what it shares.
 func (c *core) restored(ctx context.Context, name string, upto uint64) *opened {
+	for of := name; ; {
+		if t := c.cached(ctx, of, upto); t != nil {
+			if of != name {
+				t.Base = 0 // that of the other
+			}
+			return c.reopened(name, t)
+		}
+		at, err := c.rootOf(ctx, of)
+		if err != nil || at.parent == "" {
+			return nil
+		}
+		of = at.parent
+		if upto == 0 || upto > at.base {
+			upto = at.base
+		}
+	}
+}
+
+// cached returns the thread of a snapshot that fits the journal and is not
+// beyond a sequence that is not 0, nil if there is none.
+func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Thread {
 	cell, err := c.store.Get(ctx, snapshotOf(name))
 	if err != nil || len(cell.Value) == 0 {
 		return nil
@@ -54,9 +76,23 @@ func (c *core) restored(ctx context.Context, name string, upto uint64) *opened {
 		}
 	}
 	t, err := journal.Restore(data)
-	if err != nil || upto != 0 && t.Seq > upto {
+	if err != nil || t.Seq == 0 || upto != 0 && t.Seq > upto {
 		return nil
 	}
+	for line, err := range c.entries(ctx, name, t.Seq-1) {
+		if err != nil {
+			return nil
+		}
+		if e, err := journal.Peek(line.Seq, line.Data); err == nil && e.Seq == t.Seq && e.Hash == t.Head {
+			return t
+		}
+		return nil
+	}
+	return nil
+}
+
+// reopened returns a thread with the trees of the runs that have not begun.
+func (c *core) reopened(name string, t *journal.Thread) *opened {
 	o := &opened{name: name, thread: t, trees: map[uint64]*tree.Tree{}, snapshot: t.Seq}
 	for _, r := range t.Runs {
 		if r.Status == journal.StatusQueued || r.Status == journal.StatusPaused {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -71,9 +72,6 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 			q.Thread = base32Lower.EncodeToString(r.hash("thread of key", r.tenant, q.Key)[:15])
 		}
 	}
-	if q.Key != "" {
-		runID = base32Lower.EncodeToString(r.hash("run", r.tenant, q.Thread, q.Key)[:15])
-	}
 	name, err := r.create(ctx, q)
 	if err != nil {
 		return nil, err
@@ -89,6 +87,10 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
 	}
 	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		if q.Key != "" {
+			runID = r.runOf(t, q)
+			b.ID = runID
+		}
 		return r.queue(t, q, b)
 	})
 	if err != nil {
@@ -96,6 +98,23 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	}
 	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
 	return r.runInfo(ctx, o, o.thread.RunByID(runID))
+}
+
+// runOf returns the id of the run that a key stands for: one that is there, or
+// a new one. After a rewind which took the run of a key back the key stands for
+// another run.
+func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
+	texts := []string{"run", r.tenant, q.Thread, q.Key}
+	for n := range t.Rewinds + 1 {
+		if n > 0 {
+			texts = append(texts[:4], strconv.Itoa(n))
+		}
+		id = base32Lower.EncodeToString(r.hash(texts...)[:15])
+		if t.RunByID(id) != nil {
+			break
+		}
+	}
+	return id
 }
 
 // queue decides what a start appends.

@@ -18,8 +18,9 @@ type opened struct {
 	thread *journal.Thread
 	trees  map[uint64]*tree.Tree
 
-	snapshot uint64 // sequence of the snapshot from which it was read, 0 for none
-	lacks    bool   // the snapshot does not have what an entry behind it needs
+	rewinds  []rewind // that were folded, oldest first
+	snapshot uint64   // sequence of the snapshot from which it was read, 0 for none
+	lacks    bool     // the snapshot does not have what an entry behind it needs
 }
 
 // read folds a journal. Beside ErrCorrupt it returns the thread up to the last
@@ -51,7 +52,7 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 		if err != nil {
 			var bad *store.CorruptError
 			if errors.As(err, &bad) {
-				return fmt.Errorf("%w: thread %s, good up to entry %d: %w", ErrCorrupt, o.thread.ID, o.thread.Seq, err)
+				return fmt.Errorf("%w: thread %s, good up to entry %d, where it can be forked: %w", ErrCorrupt, o.thread.ID, o.thread.Seq, err)
 			}
 			return err
 		}
@@ -73,7 +74,7 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 			if reading := (*readError)(nil); errors.As(err, &reading) {
 				return reading.error
 			}
-			return fmt.Errorf("%w: thread %s, entry %d: %w; the thread is good up to entry %d", ErrCorrupt, o.thread.ID, line.Seq, err, line.Seq-1)
+			return fmt.Errorf("%w: thread %s, entry %d: %w; the thread is good up to entry %d, where it can be forked", ErrCorrupt, o.thread.ID, line.Seq, err, line.Seq-1)
 		}
 	}
 	return nil
@@ -145,12 +146,16 @@ func (c *core) fold(ctx context.Context, o *opened, e journal.Entry) error {
 	if err != nil {
 		return fmt.Errorf("its body: %w", err)
 	}
-	past := emptyThread(o.name)
-	if err := c.readMore(ctx, past, b.At); err != nil {
+	past, err := c.past(ctx, o, b.At)
+	if err != nil {
 		return &readError{err}
 	}
-	o.trees = past.trees
-	return o.thread.Rewind(e, past.thread)
+	kept := o.thread.Kept()
+	if err := o.thread.Rewind(e, past.thread); err != nil {
+		return err
+	}
+	o.trees, o.rewinds = past.trees, append(o.rewinds, rewind{e, b.At, kept})
+	return nil
 }
 
 // readError is an error of reading on the way of folding, which says nothing
@@ -167,8 +172,10 @@ func (o *opened) grow(e journal.Entry) error {
 	}
 	if e.Kind == journal.Forked {
 		b, err := e.Read()
-		for _, t := range o.trees {
-			t.Fork(b.State)
+		for n, t := range o.trees {
+			if r := o.thread.Run(n); r != nil && r.Begun() {
+				t.Fork(b.State)
+			} // what has not begun finds the changes in the thread's state
 		}
 		return err
 	}

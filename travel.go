@@ -42,6 +42,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	case seq > t.Seq:
 		return nil, fmt.Errorf("%w: thread %s ends at %d, there is no %d", ErrInvalid, thread, t.Seq, seq)
 	}
+	t.ID = thread // also of what a fork shares
 	c := &Checkpoint{Seq: t.Seq, Time: stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
 	if c.Thread, err = r.threadInfo(ctx, o); err != nil {
 		return nil, err
@@ -103,8 +104,8 @@ type KeyDiff struct {
 type RunDiff struct {
 	Run    string `json:"run"`
 	Before Status `json:"before,omitempty"`
-	After  Status `json:"after"`
-	Steps  int    `json:"steps"` // outcomes that were added
+	After  Status `json:"after,omitempty"` // "": it is not there
+	Steps  int    `json:"steps"`           // outcomes that were added; negative: that are not there
 }
 
 // EventRef names an event.
@@ -151,6 +152,12 @@ func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error)
 		}
 		if old.Status != run.Status || old.Steps != run.Steps {
 			d.Runs = append(d.Runs, RunDiff{Run: run.ID, Before: old.Status, After: run.Status, Steps: run.Steps - old.Steps})
+		}
+		delete(before, run.ID)
+	}
+	for _, run := range a.Thread.Runs {
+		if before[run.ID] != nil {
+			d.Runs = append(d.Runs, RunDiff{Run: run.ID, Before: run.Status, Steps: -run.Steps})
 		}
 	}
 	d.Opened, d.Closed = missing(b.Asks, a.Asks), missing(a.Asks, b.Asks)

@@ -79,7 +79,7 @@ func (r *Run) joined(e Entry, b *Body) {
 // paused, nobody holds it, and its unfinished children are the other's.
 func (t *Thread) fork(e Entry, b *Body) {
 	t.Fork, t.Parent, t.Worker = b.From, nil, ""
-	t.ID, t.Tenant = b.Thread, b.Tenant
+	t.ID, t.Tenant, t.Created = b.Thread, b.Tenant, e.Time
 	if b.Title != nil {
 		t.Title = *b.Title
 	}
@@ -119,7 +119,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 // pause stops a run in a fork, whatever its worker was at in the thread that
 // it comes from.
 func (r *Run) pause(now int64) {
-	r.PausedAt, r.silent, r.Deaths = now, false, 0
+	r.PausedAt, r.Held, r.silent, r.Deaths = now, true, false, 0
 	switch r.Status {
 	case StatusRunning:
 		r.Wake = true
@@ -127,6 +127,19 @@ func (r *Run) pause(now int64) {
 	case StatusSuspended, StatusQueued:
 		r.Status = StatusPaused
 	}
+}
+
+// Kept returns what a rewind keeps of the thread as it is now: where it stands,
+// whose it is, what people call it, and what it has spent.
+func (t *Thread) Kept() *Thread {
+	k := &Thread{Seq: t.Seq, Time: t.Time, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
+		Created: t.Created, Base: t.Base, Fork: t.Fork, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
+	for _, r := range t.Runs {
+		if r.Status == StatusFailed { // it may have spent more in a retry that is taken back
+			k.Runs = append(k.Runs, &Run{N: r.N, Status: r.Status, Spent: maps.Clone(r.Spent)})
+		}
+	}
+	return k
 }
 
 // Rewind folds the entry that takes the thread back to what it was at an
@@ -140,11 +153,16 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 	if body.At != past.Seq || e.Seq != t.Seq+1 {
 		return fmt.Errorf("a rewind to %d meets the thread at %d", body.At, past.Seq)
 	}
-	now := *t
+	now := t.Kept()
 	*t = *past
 	t.ID, t.Tenant, t.User, t.Title, t.Meta, t.Created = now.ID, now.Tenant, now.User, now.Title, now.Meta, now.Created
 	t.Base, t.Fork, t.Parent, t.Epoch, t.Worker = now.Base, now.Fork, now.Parent, now.Epoch, ""
-	t.Spent, t.Time, t.Rewinds = maps.Clone(now.Spent), now.Time, now.Rewinds+1
+	t.Spent, t.Time, t.Rewinds = now.Spent, now.Time, now.Rewinds+1
+	for _, was := range now.Runs {
+		if r := t.Run(was.N); r != nil {
+			r.Spent = was.Spent
+		}
+	}
 	t.advance(e)
 	return nil
 }

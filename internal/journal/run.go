@@ -69,6 +69,7 @@ type Run struct {
 	Deaths      int // claims in a row without a sign of life
 	Retries     int
 	PausedAt    int64 // 0 unless it is, or is to be, paused
+	Held        bool  // a fork begins with it: nothing goes on before a person says so
 	SuspendedAt int64 // 0 unless it waits
 	silent      bool  // nothing was heard since the last claim
 	PostMortem  Value // of the quarantine
@@ -276,7 +277,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Planned:
 		r.Plan = b.Plan
 	case Cancel:
-		r.Cancelled, r.Wake = true, true
+		r.Cancelled, r.Wake, r.Held = true, true, false
 		if !r.Begun() {
 			t.end(r, e, &Body{Status: string(StatusCancelled)})
 		}
@@ -286,7 +287,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			r.Status = StatusPaused
 		}
 	case Resumed:
-		r.PausedAt, r.Wake = 0, true
+		r.PausedAt, r.Wake, r.Held = 0, true, false
 		if r.Status == StatusPaused {
 			r.Status = StatusSuspended
 			if !r.Begun() {
@@ -295,6 +296,9 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 	case Retried:
 		r.Retries++
+		if r.Held {
+			r.PausedAt, r.Held = 0, false
+		}
 		r.Misfits = nil
 		r.Wake, r.Deaths, r.Fail, r.Diff, r.Ended, r.Status = true, 0, nil, "", 0, StatusQueued
 	}

@@ -165,6 +165,7 @@ func codeRun(c *codec, r, before *Run) {
 	field(c, "retries", &r.Retries, num)
 	field(c, "postmortem", &r.PostMortem, value)
 	field(c, "paused", &r.PausedAt, num)
+	field(c, "held", &r.Held, yes)
 	field(c, "suspended", &r.SuspendedAt, num)
 	again(c, "silent", &r.silent, before.silent, yes)
 	again(c, "steps", &r.Steps, before.Steps, num)

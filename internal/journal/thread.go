@@ -301,6 +301,9 @@ func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
 		case r.Status.Final():
 		case r.Begun():
 			active = true
+			if r.Held {
+				continue
+			}
 			if r.Status == StatusBlocked && !r.Cancelled && fits(r) {
 				return r, now
 			}

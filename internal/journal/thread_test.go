@@ -37,7 +37,7 @@ func TestFoldOfEveryKind(t *testing.T) {
 	}{
 		{"thread", []string{th.ID, th.Tenant, th.User, th.Title}, []string{"t-2", "acme", "ann", "Refund of 7"}},
 		{"metadata", th.Meta, map[string]string{"b": "2"}},
-		{"created", th.Created, int64(10)},
+		{"created", th.Created, int64(500)},
 		{"time", th.Time, int64(520)},
 		{"epoch", th.Epoch, uint64(7)},
 		{"run by number", th.Run(2), run},

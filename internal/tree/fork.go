@@ -12,9 +12,20 @@ import (
 // before it does not.
 func (t *Tree) Fork(changes []journal.Change) {
 	forgetJoins(t.Root)
-	if len(changes) == 0 {
-		return
+	if len(changes) > 0 {
+		t.edits = append(t.edits, edit{t.anchor(changes), changes})
 	}
+}
+
+// edit is what a fork changed, and the node whose outcome it counts to.
+type edit struct {
+	at      *Node
+	changes []journal.Change
+}
+
+// anchor adds changes to those of the newest outcome, or of the root if there
+// is none, and returns its node.
+func (t *Tree) anchor(changes []journal.Change) *Node {
 	n := t.Root
 	for _, o := range slices.Backward(t.outcomes) {
 		if o.node.Done && o.node.Seq == o.seq {
@@ -25,6 +36,18 @@ func (t *Tree) Fork(changes []journal.Change) {
 	n.State = append(n.State[:len(n.State):len(n.State)], changes...)
 	for up := n; up != nil && !up.changes; up = up.parent {
 		up.changes = true
+	}
+	return n
+}
+
+// keepEdits moves what forks changed to the newest outcome that is left, where
+// the one that it counted to was made void.
+func (t *Tree) keepEdits() {
+	for i, e := range t.edits {
+		if e.at != t.Root && !e.at.Done {
+			e.at.State = nil
+			t.edits[i].at = t.anchor(e.changes)
+		}
 	}
 }
 

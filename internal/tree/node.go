@@ -55,6 +55,7 @@ type Node struct {
 	Timer    bool          // its next attempt waits for a durable timer
 	Input    string        // digest of its arguments
 	Intent   bool          // it may have been started and its outcome is not known
+	Started  uint64        // the entry of that start
 	Limit    time.Duration // how long a start that was recorded may take
 	TimedOut bool          // its attempt ran into its timeout, and cleaned up
 	Open     uint64        // sequence of the entry since which it waits, 0 if it does not
@@ -71,6 +72,7 @@ type Node struct {
 type Tree struct {
 	Root     *Node
 	outcomes []outcome // in the order of the journal, for those that refer to them
+	edits    []edit    // by forks, in their order
 }
 
 type outcome struct {
@@ -191,6 +193,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 	switch e.Kind {
 	case journal.Retried:
 		voidTail(t.Root)
+		t.keepEdits()
 		return nil
 	case journal.Ended:
 		forgetWaits(t.Root)
@@ -244,8 +247,10 @@ func (t *Tree) Apply(e journal.Entry) error {
 			n.Intent = false
 		}
 		voidTail(n)
+		t.keepEdits()
 	case journal.Intent:
 		n.Verb, n.Intent, n.Open, n.AskID, n.Answer = Step, true, 0, "", nil
+		n.Started = e.Seq
 		n.Limit = time.Duration(max(0, b.Due-e.Time)) * time.Microsecond
 	case journal.Asked:
 		if n.Verb == None {

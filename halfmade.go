@@ -1,0 +1,69 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/store"
+)
+
+// A thread that is being made has cells before its first entry. Whoever comes
+// upon what was left half made completes it, or gives it up.
+
+// name returns the name of a thread id, which is fresh if the id leads nowhere.
+// A name of the other kind under which nothing was ever written is given up,
+// and its late writer finds it dropped. A fork does not take the id of a thread
+// that is there: ErrExists.
+func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string, error) {
+	for range 10 {
+		held, err := r.ensure(ctx, r.idCell(id), []byte(fresh))
+		if err != nil || string(held) == fresh || isFork(string(held)) == fork {
+			return string(held), err
+		}
+		switch begun, err := r.begun(ctx, journalOf(string(held))); {
+		case err != nil:
+			return "", err
+		case begun && fork:
+			return "", fmt.Errorf("%w: %q", ErrExists, id)
+		case begun:
+			return string(held), nil
+		}
+		if err := r.abandon(ctx, id, string(held)); err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("%w: %q is made and given up again and again", ErrBusy, id)
+}
+
+// abandon gives up a name under which nothing was written. It can be repeated.
+func (r *Runtime) abandon(ctx context.Context, id, name string) error {
+	if err := r.store.Drop(ctx, journalOf(name)); err != nil {
+		return err
+	}
+	if cell, err := r.store.Get(ctx, journalOf(name)); err == nil {
+		var s summary
+		if json.Unmarshal(cell.Value, &s) == nil && s.From != "" {
+			if err := r.unpin(ctx, s.From, name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.remove(ctx, journalOf(name), nil); err != nil {
+		return err
+	}
+	return r.remove(ctx, r.idCell(id), []byte(name))
+}
+
+// remove deletes a cell, if it holds a value in case that is not nil.
+func (c *core) remove(ctx context.Context, key string, value []byte) error {
+	cell, err := c.store.Get(ctx, key)
+	if err == nil && (value == nil || string(cell.Value) == string(value)) {
+		err = c.store.Delete(ctx, key, cell.Version)
+	}
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	return err
+}
