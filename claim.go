@@ -19,8 +19,17 @@ import (
 // have come back.
 const blockedAgain = 30 * time.Second
 
-// look executes what is due on a thread, and then settles the hint.
+// look executes what is due on a thread, and then settles the hint. On an
+// erased thread nothing is: the hint goes, and what a pass has written for it.
 func (w *worker) look(h due.Hint) error {
+	err := w.late(w.io, h.Thread, w.lookAt(h), h.Flow)
+	if errors.Is(err, ErrErased) {
+		return nil
+	}
+	return err
+}
+
+func (w *worker) lookAt(h due.Hint) error {
 	if h.Err != nil {
 		return h.Err
 	}
@@ -58,6 +67,9 @@ func (w *worker) look(h due.Hint) error {
 		w.execute(p)
 		if err := p.sealedErr(); errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt) {
 			w.log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
+			if errors.Is(err, ErrErased) {
+				return err
+			}
 			w.later(h, w.lost(h.Thread))
 			if useless(err) {
 				return err

@@ -235,7 +235,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err != nil {
 		return err
 	}
-	_, _, err = r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+	_, _, err = r.changeNamed(ctx, in, thread, func(t *journal.Thread) ([]line, []string, error) {
 		if o.Key != "" && t.Heard(o.Key) {
 			return nil, nil, errNothing
 		}

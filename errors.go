@@ -71,6 +71,8 @@ var (
 	ErrNoThread = errors.New("perdure: unknown thread")
 	// ErrErased: the thread was erased, or is about to be.
 	ErrErased = errors.New("perdure: the thread was erased")
+	// ErrPinned: forks or children depend on the thread; see PinnedError.
+	ErrPinned = errors.New("perdure: other threads depend on the thread")
 	// ErrExists: there is a thread with that id.
 	ErrExists = errors.New("perdure: the thread exists")
 	// ErrRunNotFound: the thread has no such run.

@@ -59,11 +59,16 @@ type EventOptions struct {
 
 // Events yields the events of a thread in order, each once: those that are
 // there, and then the new ones as they are appended by any process, until the
-// context ends. An error is the last thing it yields.
+// context ends. An error is the last thing it yields: ErrErased if the thread
+// is erased meanwhile.
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		name, err := r.find(ctx, thread)
 		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		if err := r.checkErased(ctx, name); err != nil {
 			yield(Event{}, err)
 			return
 		}
@@ -130,6 +135,9 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 		return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 	}
 	f.seq, f.head = e.Seq, e.Hash
+	if e.Kind == journal.Erased {
+		return Event{}, &erasedError{thread: f.thread}
+	}
 	if e.Kind == journal.Queued {
 		b, err := e.Read()
 		if err != nil {

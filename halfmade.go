@@ -3,10 +3,7 @@ package perdure
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-
-	"github.com/perdure/perdure/store"
 )
 
 // A thread that is being made has cells before its first entry. Whoever comes
@@ -50,20 +47,8 @@ func (r *Runtime) abandon(ctx context.Context, id, name string) error {
 			}
 		}
 	}
-	if err := r.remove(ctx, journalOf(name), nil); err != nil {
+	if err := r.remove(ctx, journalOf(name), ""); err != nil {
 		return err
 	}
-	return r.remove(ctx, r.idCell(id), []byte(name))
-}
-
-// remove deletes a cell, if it holds a value in case that is not nil.
-func (c *core) remove(ctx context.Context, key string, value []byte) error {
-	cell, err := c.store.Get(ctx, key)
-	if err == nil && (value == nil || string(cell.Value) == string(value)) {
-		err = c.store.Delete(ctx, key, cell.Version)
-	}
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
-		return nil
-	}
-	return err
+	return r.remove(ctx, r.idCell(id), name)
 }

@@ -37,12 +37,15 @@ func (c *core) rootOf(ctx context.Context, name string) (root, error) {
 	}
 	for line, err := range c.store.Read(ctx, journalOf(name), 0) {
 		if err != nil {
-			return root{}, err
+			return root{}, ifDropped(name, err)
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		var b journal.Body
 		if err == nil {
 			b, err = e.Read()
+		}
+		if err == nil && e.Kind == journal.Erased {
+			return root{}, &erasedError{thread: name} // before it began
 		}
 		if err == nil && (e.Kind != journal.Forked || b.From == nil || b.At == 0) {
 			err = fmt.Errorf("the first entry of a fork is %q", e.Kind)
@@ -86,6 +89,9 @@ func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2
 				if err == nil && line.Seq > r.base {
 					break
 				}
+				if errors.Is(err, ErrErased) { // it is not this thread that was
+					err = fmt.Errorf("%w: thread %s, what it was forked from: %v", ErrCorrupt, name, err)
+				}
 				if !yield(line, err) || err != nil {
 					return
 				}
@@ -98,7 +104,7 @@ func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2
 		}
 		for line, err := range c.readAhead(ctx, journalOf(name), after-r.base) {
 			line.Seq += r.base
-			if !yield(line, err) || err != nil {
+			if !yield(line, ifDropped(name, err)) || err != nil {
 				return
 			}
 		}
@@ -173,7 +179,7 @@ func (c *core) reached(ctx context.Context, name string) uint64 {
 // append adds entries behind those that a thread has folded.
 func (c *core) append(ctx context.Context, name string, t *journal.Thread, data [][]byte) error {
 	_, err := store.AppendOnce(ctx, c.store, journalOf(name), t.Seq-t.Base, data...)
-	return err
+	return ifDropped(name, err)
 }
 
 // load returns the JSON of a value, nil if there is none. A value that a fork

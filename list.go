@@ -45,11 +45,15 @@ func summaryOf(t *journal.Thread) summary {
 	return s
 }
 
-// summarise brings a thread's summary up to date, as far as it can.
+// summarise brings a thread's summary up to date, as far as it can. Where there
+// is none it makes none: the thread was erased.
 func (c *core) summarise(ctx context.Context, o *opened) error {
 	s := summaryOf(o.thread)
 	_, err := store.Update(ctx, c.store, journalOf(o.name), func(old store.Cell) ([]byte, error) {
 		var was summary
+		if old.Version == "" {
+			return nil, errNothing
+		}
 		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq && !was.Rough {
 			return nil, errNothing
 		}
@@ -107,6 +111,11 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			}
 			if s.Seq == 0 {
 				begun, err := r.begun(ctx, cell.Key)
+				if errors.Is(err, store.ErrDropped) {
+					// Of a start that came too late for its thread and died.
+					_ = r.store.Delete(ctx, cell.Key, cell.Version)
+					continue
+				}
 				if err != nil {
 					yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
 					return
@@ -146,10 +155,7 @@ func (c *core) refined(ctx context.Context, name string, s summary) summary {
 // begun reports whether a journal has an entry.
 func (c *core) begun(ctx context.Context, journal string) (bool, error) {
 	for _, err := range c.store.Read(ctx, journal, 0) {
-		if err != nil && !errors.Is(err, store.ErrDropped) {
-			return false, err
-		}
-		return err == nil, nil
+		return err == nil, err
 	}
 	return false, nil
 }

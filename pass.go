@@ -214,7 +214,9 @@ func (p *pass) absorb() error {
 
 // fence seals the pass because of an entry that this worker cannot absorb.
 func (p *pass) fence(e journal.Entry, err error) error {
-	if err == nil {
+	if err == nil && e.Kind == journal.Erased {
+		err = fmt.Errorf("%w: %w", ErrFenced, &erasedError{thread: p.thread.ID})
+	} else if err == nil {
 		err = fmt.Errorf("%w: entry %d is %s", ErrFenced, e.Seq, e.Kind)
 	} else {
 		err = fmt.Errorf("%w: entry %d: %w", ErrFenced, e.Seq, err)
@@ -227,7 +229,7 @@ func (p *pass) fence(e journal.Entry, err error) error {
 func (p *pass) lose(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seal(fmt.Errorf("%w: the store failed: %w", ErrFenced, err))
+	p.seal(fmt.Errorf("%w: the store failed: %w", ErrFenced, ifDropped(p.name, err)))
 	return p.sealed
 }
 

@@ -15,8 +15,10 @@ import (
 // and which an erase closes by the version that it saw before it looked at the
 // pins: so either the erase sees the pin, or the pin finds the gate closed.
 
-// closedGate is what the gate of a thread holds that is being erased.
+// closedGate is what the gate of a thread begins with that is being erased.
 const closedGate = "erased"
+
+func isClosed(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), closedGate) }
 
 func pinsOf(name string) string { return "pin/" + name + "/" }
 
@@ -28,12 +30,23 @@ func (c *core) pin(ctx context.Context, name, by string) error {
 	if _, err := c.ensure(ctx, pinsOf(name)+by, []byte("{}")); err != nil {
 		return fmt.Errorf("perdure: pinning a thread: %w", err)
 	}
-	_, err := store.Update(ctx, c.store, gateOf(name), func(old store.Cell) ([]byte, error) {
-		if string(old.Value) == closedGate {
-			return nil, fmt.Errorf("%w: %s", ErrErased, name)
+	gate, err := store.Update(ctx, c.store, gateOf(name), func(old store.Cell) ([]byte, error) {
+		if isClosed(old) {
+			return nil, &erasedError{thread: name}
 		}
 		return []byte(by), nil
 	})
+	if err == nil {
+		// The gate of a thread that was erased is gone, and then this is a new
+		// one: but it went behind the journal.
+		var gone bool
+		if gone, err = c.dropped(ctx, name); gone {
+			err = &erasedError{thread: name}
+			if deleted := c.store.Delete(ctx, gate.Key, gate.Version); !errors.Is(deleted, store.ErrConflict) {
+				err = errors.Join(err, deleted)
+			}
+		}
+	}
 	if errors.Is(err, ErrErased) {
 		return errors.Join(err, c.unpin(ctx, name, by))
 	}

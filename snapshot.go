@@ -148,7 +148,7 @@ func (c *core) snapshot(ctx context.Context, o *opened) {
 
 // forgetSnapshot removes the snapshot of a thread.
 func (c *core) forgetSnapshot(ctx context.Context, name string) error {
-	return errors.Join(c.remove(ctx, snapshotOf(name), nil), store.DeletePrefix(ctx, c.store, snapshotOf(name)+"/"))
+	return errors.Join(c.remove(ctx, snapshotOf(name), ""), store.DeletePrefix(ctx, c.store, snapshotOf(name)+"/"))
 }
 
 // snapshotRef leads to a snapshot that is a blob.

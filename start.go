@@ -72,10 +72,25 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 			q.Thread = base32Lower.EncodeToString(r.hash("thread of key", r.tenant, q.Key)[:15])
 		}
 	}
-	name, err := r.create(ctx, q)
-	if err != nil {
-		return nil, err
+	for range mostTries {
+		name, nameErr := r.create(ctx, q)
+		if nameErr != nil {
+			return nil, nameErr
+		}
+		var run *Run
+		if run, err = r.start(ctx, name, runID, q, in); !errors.Is(err, ErrErased) {
+			return run, err
+		}
+		// An erase is under way, or was cut off: the new thread comes behind it.
+		if err := r.finishErase(ctx, name, q.Thread); err != nil {
+			return nil, err
+		}
 	}
+	return nil, err
+}
+
+// start queues a run on the thread with a name.
+func (r *Runtime) start(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage) (*Run, error) {
 	value, err := r.value(ctx, name, in)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type opened struct {
 
 // read folds a journal. Beside ErrCorrupt it returns the thread up to the last
 // good entry. What a newer version wrote is not an error here: the thread says
-// that it is foreign.
+// that it is foreign. A thread that was erased is ErrErased.
 func (c *core) read(ctx context.Context, name string) (*opened, error) {
 	return c.readAt(ctx, name, 0)
 }
@@ -76,6 +76,9 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 			}
 			return fmt.Errorf("%w: thread %s, entry %d: %w; the thread is good up to entry %d, where it can be forked", ErrCorrupt, o.thread.ID, line.Seq, err, line.Seq-1)
 		}
+	}
+	if o.thread.Erased {
+		return &erasedError{thread: o.thread.ID}
 	}
 	return nil
 }
@@ -205,8 +208,19 @@ var errNothing = errors.New("nothing to append")
 
 // change appends what decide returns for the thread as it is, again until no
 // other writer came between. Flows are those that then have work. It returns
-// the thread with the entries folded in.
+// the thread with the entries folded in. Where the thread turns out to be
+// erased, nothing is left of what was written for it before.
 func (c *core) change(ctx context.Context, name string, decide func(*journal.Thread) (lines []line, flows []string, err error)) (*opened, []journal.Entry, error) {
+	var announced []string
+	o, entries, err := c.amend(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		lines, flows, err := decide(t)
+		announced = append(announced, flows...)
+		return lines, flows, err
+	})
+	return o, entries, c.late(ctx, name, err, announced...)
+}
+
+func (c *core) amend(ctx context.Context, name string, decide func(*journal.Thread) (lines []line, flows []string, err error)) (*opened, []journal.Entry, error) {
 	o, err := c.read(ctx, name)
 	if err != nil {
 		return o, nil, err
@@ -240,8 +254,6 @@ func (c *core) change(ctx context.Context, name string, decide func(*journal.Thr
 			return o, entries, nil
 		}
 		switch {
-		case errors.Is(err, store.ErrDropped):
-			return o, nil, fmt.Errorf("%w: %w", ErrNoThread, err)
 		case errors.Is(err, store.ErrTooLarge):
 			return o, nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
 		case !errors.Is(err, store.ErrConflict) || ctx.Err() != nil:
@@ -276,6 +288,12 @@ func (r *Runtime) changeThread(ctx context.Context, id string, decide func(*jour
 	if err != nil {
 		return nil, nil, err
 	}
+	return r.changeNamed(ctx, name, id, decide)
+}
+
+// changeNamed is changeThread for those who have found its name, and have
+// written for it.
+func (r *Runtime) changeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]line, []string, error)) (*opened, []journal.Entry, error) {
 	return r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
 		if t.Seq == 0 {
 			return nil, nil, fmt.Errorf("%w: %q", ErrNoThread, id)

@@ -32,6 +32,9 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkErased(ctx, name); err != nil {
+		return nil, err
+	}
 	o, err := r.readAt(ctx, name, seq)
 	t := o.thread
 	switch {

@@ -1,0 +1,292 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// An erase goes through these steps, each of which can be repeated:
+//
+//  1. the gate of the thread is closed, at a moment without forks and children;
+//  2. the entry `erased` fences whoever writes to the thread;
+//  3. hints, snapshot, blobs, pins and what tells of the thread elsewhere go;
+//  4. the journal is dropped, which leaves a tombstone;
+//  5. summary, gate and the cell that leads from the id to the name go.
+//
+// The way from the id goes last, so whoever comes with the id finds what is
+// left to do: an erase that was cut off is finished by another, or by a start.
+
+// EraseOptions of an erase.
+type EraseOptions struct {
+	Note
+	Dependents bool // forks and children are erased too
+}
+
+// PinnedError names the forks and children that keep a thread from being
+// erased. It matches ErrPinned.
+type PinnedError struct {
+	Thread string
+	By     []string // ids of threads
+}
+
+// Error names them.
+func (e *PinnedError) Error() string {
+	return fmt.Sprintf("%v: thread %s by %s", ErrPinned, e.Thread, strings.Join(e.By, ", "))
+}
+
+// Unwrap makes errors.Is(err, ErrPinned) true.
+func (e *PinnedError) Unwrap() error { return ErrPinned }
+
+// Erase removes a thread and all that was kept of it, whatever it is at. What is
+// left is a tombstone under a random name, without anything that was given by
+// anyone. Its id can be used again, for a new thread. While other threads depend
+// on it, it is refused with a [PinnedError] that names them.
+//
+// After an error call it again: it goes on where it was cut off. ErrNoThread
+// says that there is nothing left to erase.
+func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) error {
+	if err := errors.Join(checkText("the reason", o.Reason, 16<<10), checkText("who asks", o.By, 500)); err != nil {
+		return err
+	}
+	name, err := r.find(ctx, thread)
+	if err != nil {
+		return err
+	}
+	return r.erase(ctx, name, thread, o)
+}
+
+// erase erases the thread with a name and an id.
+func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions) error {
+	e := eraser{Runtime: r, EraseOptions: o}
+	err := e.thread(ctx, name, r.idCell(id))
+	if err == nil {
+		err = e.last(ctx, name, gateOf(name), r.idCell(id))
+	}
+	if err != nil {
+		return fmt.Errorf("perdure: erasing thread %s: %w", id, err)
+	}
+	return nil
+}
+
+// finishErase goes on with an erase that was begun.
+func (r *Runtime) finishErase(ctx context.Context, name, id string) error {
+	if gone, err := r.erased(ctx, name); err != nil || !gone {
+		return errors.Join(err, fmt.Errorf("%w: thread %s is not erased", ErrBusy, id))
+	}
+	return r.erase(ctx, name, id, EraseOptions{})
+}
+
+// eraser erases a thread and, if it may, what depends on it.
+type eraser struct {
+	*Runtime
+	EraseOptions
+	depth int
+}
+
+// The bounds of an eraser.
+const (
+	mostDepth = 1000 // of forks of forks and children of children
+	mostTries = 100  // while others keep forking and spawning
+)
+
+// thread erases all of a thread but its gate and the cell that leads to it.
+func (e *eraser) thread(ctx context.Context, name, idCell string) error {
+	o, err := e.read(ctx, name)
+	switch {
+	case errors.Is(err, ErrErased):
+	case err != nil && !errors.Is(err, ErrCorrupt):
+		return err
+	case o.thread.Foreign != "":
+		return fmt.Errorf("%w: it is left alone: %s", ErrNewer, o.thread.Foreign)
+	default:
+		if err := e.close(ctx, o, idCell); err != nil {
+			return err
+		}
+	}
+	if o, err = e.fence(ctx, name); err != nil {
+		return err
+	}
+	if o != nil {
+		if err := e.clear(ctx, name, o.thread); err != nil {
+			return err
+		}
+		if err := e.store.Drop(ctx, journalOf(name)); err != nil {
+			return err
+		}
+	}
+	// Again, for those who were late: from now on a writer finds the tombstone.
+	if err := e.sweep(ctx, name); err != nil {
+		return err
+	}
+	return e.remove(ctx, journalOf(name), "")
+}
+
+// last removes the last two cells of a thread. As long as the second is there,
+// it leads those who come again to what is left to do.
+func (e *eraser) last(ctx context.Context, name, first, second string) error {
+	for _, key := range []string{first, second} {
+		only := ""
+		if key != gateOf(name) {
+			only = name // the id may be another thread's by now
+		}
+		if err := e.remove(ctx, key, only); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the gate of a thread, behind which nothing can depend on it. The
+// gate then keeps the key of the cell that leads to the thread.
+func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
+	key := gateOf(o.name)
+	for range mostTries {
+		gate, err := e.store.Get(ctx, key)
+		if err == nil && isClosed(gate) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if gone, err := e.dropped(ctx, o.name); gone || err != nil {
+			return err // by another, and the gate went with it
+		}
+		if err := e.dependents(ctx, o); err != nil {
+			return err
+		}
+		_, err = e.store.Put(ctx, key, []byte(closedGate+" "+idCell), gate.Version)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: it is forked, or spawns children, all the time", ErrPinned)
+}
+
+// dependents sees to what depends on a thread. What lives is in the way, or is
+// erased if it may be; what never began, or is half erased, is erased.
+func (e *eraser) dependents(ctx context.Context, o *opened) error {
+	pins, err := e.pins(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(pins))
+	var alive []string
+	for i, by := range pins {
+		dependent, readErr := e.read(ctx, by)
+		t := dependent.thread
+		if readErr != nil && !errors.Is(readErr, ErrErased) && !errors.Is(readErr, ErrCorrupt) {
+			return readErr
+		}
+		if ids[i] = t.ID; t.ID == "" {
+			if ids[i], err = e.listed(ctx, by); err != nil {
+				return err
+			}
+		}
+		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, ErrErased) {
+			alive = append(alive, or(ids[i], by))
+		}
+	}
+	if len(alive) > 0 && !e.Dependents {
+		slices.Sort(alive)
+		return &PinnedError{Thread: or(o.thread.ID, o.name), By: alive}
+	}
+	if e.depth >= mostDepth {
+		return fmt.Errorf("%w: more than %d threads depend on each other; erase the last ones first", ErrInvalid, mostDepth)
+	}
+	for i, by := range pins {
+		if err := e.dependent(ctx, by, ids[i]); err != nil {
+			return fmt.Errorf("erasing thread %s, which depends on it: %w", or(ids[i], by), err)
+		}
+		if err := e.unpin(ctx, o.name, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dependent erases a thread that depends on the one that is being erased. Its
+// pin leads to it until it is gone, so its gate may go behind the way from the
+// id, which is known from the gate when nothing else is left.
+func (e *eraser) dependent(ctx context.Context, name, id string) error {
+	inner := eraser{Runtime: e.Runtime, EraseOptions: e.EraseOptions, depth: e.depth + 1}
+	idCell := ""
+	if id != "" {
+		idCell = e.idCell(id)
+	}
+	if err := inner.thread(ctx, name, idCell); err != nil {
+		return err
+	}
+	if gate, err := e.store.Get(ctx, gateOf(name)); err == nil {
+		_, idCell, _ = strings.Cut(string(gate.Value), " ")
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if idCell == "" {
+		return e.remove(ctx, gateOf(name), "")
+	}
+	return e.last(ctx, name, idCell, gateOf(name))
+}
+
+// fence appends the entry that nobody writes behind. It returns the thread, or
+// nil if its journal is gone already.
+func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
+	o, _, err := e.amend(ctx, name, func(*journal.Thread) ([]line, []string, error) {
+		return []line{{kind: journal.Erased, body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, nil
+	})
+	switch {
+	case errors.Is(err, store.ErrDropped):
+		return nil, nil
+	case err == nil, errors.Is(err, ErrErased):
+	case errors.Is(err, ErrCorrupt):
+		// Nobody writes behind what nobody can read: Drop is fence enough.
+	default:
+		return nil, err
+	}
+	return o, e.tellErased(ctx, o)
+}
+
+// tellErased tells the parent of a child that its end will never come.
+func (r *Runtime) tellErased(_ context.Context, o *opened) error {
+	if o.thread.Parent == nil {
+		return nil
+	}
+	return nil
+}
+
+// clear removes what is known about a thread only as long as its journal can be
+// read: its hints, and its own pin.
+func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) error {
+	if err := e.sweep(ctx, name, flowsOf(t)...); err != nil {
+		return err
+	}
+	if err := store.DeletePrefix(ctx, e.store, pinsOf(name)); err != nil {
+		return err
+	}
+	if e.depth > 0 {
+		return nil // the pin leads to what is left to do
+	}
+	for _, from := range []*journal.Origin{t.Fork, t.Parent} {
+		if from != nil && from.Name != "" {
+			if err := e.unpin(ctx, from.Name, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flowsOf returns the flows of all runs of a thread, each once.
+func flowsOf(t *journal.Thread) []string {
+	var flows []string
+	for _, run := range slices.Concat(t.Runs, t.Inbox) {
+		flows = append(flows, run.Flow)
+	}
+	slices.Sort(flows)
+	return slices.Compact(flows)
+}
