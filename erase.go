@@ -15,9 +15,9 @@ import (
 //
 //  1. the gate of the thread is closed, at a moment without forks and children;
 //  2. the entry `erased` fences whoever writes to the thread;
-//  3. hints, snapshot, blobs, pins and what tells of the thread elsewhere go;
+//  3. hints, snapshot, blobs, summary and pins go;
 //  4. the journal is dropped, which leaves a tombstone;
-//  5. summary, gate and the cell that leads from the id to the name go.
+//  5. the gate and the cell that leads from the id to the name go.
 //
 // The way from the id goes last, so whoever comes with the id finds what is
 // left to do: an erase that was cut off is finished by another, or by a start.
@@ -259,10 +259,14 @@ func (r *Runtime) tellErased(_ context.Context, o *opened) error {
 	return nil
 }
 
-// clear removes what is known about a thread only as long as its journal can be
-// read: its hints, and its own pin.
+// clear removes the cells of a thread. It comes before the journal is dropped:
+// hints and the thread's own pin are known from its entries, and when Drop
+// returns a store keeps no byte of what was deleted before.
 func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) error {
 	if err := e.sweep(ctx, name, flowsOf(t)...); err != nil {
+		return err
+	}
+	if err := e.remove(ctx, journalOf(name), ""); err != nil {
 		return err
 	}
 	if err := store.DeletePrefix(ctx, e.store, pinsOf(name)); err != nil {

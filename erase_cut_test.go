@@ -1,0 +1,116 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// dieErasing erases with a store that dies at a call, and reports whether that
+// failed.
+func dieErasing(t *testing.T, s store.Store, plan faulty.Plan, thread string, o perdure.EraseOptions) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	dying := faulty.New(s, plan)
+	dying.OnCrash(cancel)
+	rt, err := perdure.New(ctx, dying, perdure.Options{Version: "test"}, eraseFlows()...)
+	if err == nil {
+		err = rt.Erase(ctx, thread, o)
+	}
+	return err != nil
+}
+
+// An erase that dies anywhere is finished by another one.
+func TestAnEraseThatWasCutOffIsFinishedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cuts := 0
+		for at, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
+			s := memstore.New()
+			rt := family(t, s)
+			if dieErasing(t, s, plan, "p", perdure.EraseOptions{Dependents: true}) {
+				cuts++
+			}
+			if err := rt.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}); err != nil && !errors.Is(err, perdure.ErrNoThread) {
+				t.Errorf("%s: %v", at, err)
+			}
+			if left := leftovers(t, s); len(left) > 0 {
+				t.Errorf("%s: left behind:\n%s", at, strings.Join(left, "\n"))
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		if cuts < 100 {
+			t.Errorf("the sweep made only %d cuts", cuts)
+		}
+	})
+}
+
+// An erase that dies anywhere, while a worker is at the thread, is finished by a
+// start: the thread is then the old one with a run more, or a new one.
+func TestAnEraseThatWasCutOffIsFinishedByAStart(t *testing.T) {
+	for _, flow := range []string{"work", "ask", "nobody has"} {
+		bubble(t, flow, func(t *testing.T) {
+			seen := map[bool]int{}
+			for at, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
+				s := memstore.New()
+				k := newKit(t, s, perdure.Options{}, eraseFlows()...)
+				other := k.Runtime
+				if flow == "nobody has" {
+					var err error
+					if other, err = perdure.New(t.Context(), s, perdure.Options{Version: "test"}, echoFlow(flow)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := other.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: flow, Input: large, Title: "old"}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				old := journalsOf(t, s)[0]
+				dieErasing(t, s, plan, "t", perdure.EraseOptions{})
+				fenced := false
+				if _, err := k.Get(t.Context(), "t"); errors.Is(err, perdure.ErrNoThread) {
+					fenced = true
+				} else if err != nil {
+					t.Fatalf("%s: %v", at, err)
+				}
+				seen[fenced]++
+				k.begin(perdure.StartRequest{Thread: "t", Flow: "echo", Input: "new", Title: "new", Policy: perdure.Interrupt})
+				thread, err := k.Get(t.Context(), "t")
+				if err != nil {
+					t.Fatalf("%s: %v", at, err)
+				}
+				if isNew := len(thread.Runs) == 1 && thread.Title == "new"; isNew != fenced || !isNew && len(thread.Runs) != 2 {
+					t.Errorf("%s: fenced %v, and then the thread has %d runs and title %q", at, fenced, len(thread.Runs), thread.Title)
+				}
+				time.Sleep(5 * time.Minute)
+				for _, left := range leftovers(t, s) {
+					if fenced && strings.Contains(left, strings.TrimPrefix(old, "thread/")) {
+						t.Errorf("%s: left behind: %s", at, left)
+					}
+				}
+				wantErr(t, "Erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), nil)
+				time.Sleep(5 * time.Minute)
+				k.stop()
+				if left := leftovers(t, s); len(left) > 0 {
+					t.Errorf("%s: left behind in the end:\n%s", at, strings.Join(left, "\n"))
+				}
+				if t.Failed() {
+					return
+				}
+			}
+			if seen[true] == 0 || seen[false] == 0 {
+				t.Errorf("how often the cut came before and behind the fence: %v", seen)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package perdure
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// Halfway makes the cells of a thread and pins another by it, as a fork or a
+// child does before its first entry. It returns what writes that entry.
+func Halfway(ctx context.Context, r *Runtime, id, of string, fork bool) (begin func(context.Context) error, err error) {
+	parent, err := r.open(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	name := r.part + "." + newIncarnation(time.Now(), r.ownerPart(""))
+	if fork {
+		name += forkMark
+	}
+	if _, err := r.ensure(ctx, r.idCell(id), []byte(name)); err != nil {
+		return nil, err
+	}
+	if name, err = r.create(ctx, StartRequest{Thread: id}); err != nil {
+		return nil, err
+	}
+	if err := r.pin(ctx, parent.name, name); err != nil {
+		return nil, err
+	}
+	from := &journal.Origin{Name: parent.name, Thread: of}
+	lines := []line{
+		{kind: journal.Created, body: journal.Body{Thread: id, From: from}},
+		{kind: journal.Queued, body: journal.Body{ID: id + "-run", Flow: "nobody's", Policy: string(Enqueue), Value: journal.Value{JSON: []byte(`"in"`)}}},
+	}
+	if fork {
+		lines = []line{{kind: journal.Forked, body: journal.Body{Thread: id, From: from, At: parent.thread.Seq}}}
+	}
+	return func(ctx context.Context) error {
+		if _, err := r.blob(ctx, name, []byte(`"late"`)); err != nil {
+			return err
+		}
+		if !fork {
+			_, _, err := r.change(ctx, name, func(*journal.Thread) ([]line, []string, error) { return lines, []string{"nobody's"}, nil })
+			return err
+		}
+		past := emptyThread(parent.name)
+		if err := r.readMore(ctx, past, parent.thread.Seq); err != nil {
+			return r.late(ctx, name, err)
+		}
+		past.thread.Base = past.thread.Seq
+		_, data, err := writeLines(past.thread, lines)
+		if err == nil {
+			err = r.late(ctx, name, r.append(ctx, name, past.thread, data))
+		}
+		return err
+	}, nil
+}
