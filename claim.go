@@ -113,6 +113,10 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		w.later(h, blockedAgain)
 		return nil
 	}
+	// The hint stays until the parent knows of the end.
+	if err := w.tell(w.io, o); err != nil {
+		return err
+	}
 	var next int64
 	blocked := false
 	soon := func(at int64) {
@@ -333,6 +337,9 @@ func (p *pass) finish(out json.RawMessage, err error) {
 		b.Value = journal.Value{}
 	}
 	p.checkOutside("the end")
+	if p.cancelChildren() != nil { // it has sealed the pass
+		return
+	}
 	p.order.Lock()
 	defer p.order.Unlock()
 	b.Deps = p.dumps()

@@ -223,6 +223,9 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err := errors.Join(checkText("the key", o.Key, 500), checkText("who sends", o.By, 500)); err != nil {
 		return err
 	}
+	if journal.IsChildSignal(o.Key) {
+		return fmt.Errorf("%w: the key %q is kept for the ends of children", ErrInvalid, o.Key)
+	}
 	raw, err := encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
@@ -263,18 +266,29 @@ func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error 
 		if run.Status.Final() {
 			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
 		}
-		lines, flows := cancelLines(run, n.By, n.Reason)
-		return lines, append(flows, otherFlows(t, run)...), nil // its end may let them go on
+		lines, flows, err := r.cancelLines(ctx, t, run, n)
+		return lines, append(flows, otherFlows(t, run)...), err // its end may let them go on
 	})
 }
 
-func cancelLines(run *journal.Run, by, reason string) ([]line, []string) {
-	lines := []line{{kind: journal.Cancel, run: run.N, body: journal.Body{By: by, Reason: reason}}}
+// cancelLines returns what cancels a run. One that is stuck ends with it, and
+// its children are cancelled first.
+func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n Note) ([]line, []string, error) {
+	lines := []line{{kind: journal.Cancel, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}
 	if run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined {
+		if open := run.OpenChildren(); len(open) > 0 {
+			name, err := r.find(ctx, t.ID)
+			if err == nil {
+				err = r.cancelChildren(ctx, name, t, run, open)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+		}
 		lines = append(lines, line{kind: journal.Ended, run: run.N,
 			body: journal.Body{Status: string(journal.StatusCancelled), Unknown: unknown(run)}})
 	}
-	return lines, []string{run.Flow}
+	return lines, []string{run.Flow}, nil
 }
 
 // Pause stops a run before its next step, until Resume.
@@ -305,22 +319,26 @@ func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error 
 // once a cleanup has run or a later run has begun: start anew then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
-		switch run.Status {
-		case journal.StatusBlocked, journal.StatusQuarantined:
-		case journal.StatusFailed:
-			if run.Cleaning {
-				return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", ErrNothingToDo, run.ID)
-			}
-			for _, later := range t.Runs {
-				if later.Start > run.Start && later.Begun() {
-					return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", ErrNothingToDo, later.ID, run.ID)
-				}
-			}
-		default:
-			return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", ErrNothingToDo, run.ID, run.Status)
-		}
-		return []line{{kind: journal.Retried, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+		return retryLines(t, run, n)
 	})
+}
+
+func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]line, []string, error) {
+	switch run.Status {
+	case journal.StatusBlocked, journal.StatusQuarantined:
+	case journal.StatusFailed:
+		if run.Cleaning {
+			return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", ErrNothingToDo, run.ID)
+		}
+		for _, later := range t.Runs {
+			if later.Start > run.Start && later.Begun() {
+				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", ErrNothingToDo, later.ID, run.ID)
+			}
+		}
+	default:
+		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", ErrNothingToDo, run.ID, run.Status)
+	}
+	return []line{{kind: journal.Retried, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 }
 
 func (r *Runtime) control(ctx context.Context, thread, run string, n Note, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
@@ -339,6 +357,7 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n Note, decid
 	})
 	if err == nil {
 		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = r.tell(ctx, o)      // of its end, which a worker does too, if there is one
 	}
 	return err
 }

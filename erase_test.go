@@ -153,7 +153,7 @@ func TestAHalfErasedThreadShowsNothing(t *testing.T) {
 		_, calls["GetRun"] = k.GetRun(t.Context(), "t", "")
 		_, calls["Wait"] = k.Wait(t.Context(), "t", "")
 		_, calls["StateAt"] = k.StateAt(t.Context(), "t", 2)
-		_, calls["Diff"] = k.Diff(t.Context(), "t", 1, 2)
+		_, calls["Diff"] = k.Diff(t.Context(), perdure.Point{Thread: "t", Seq: 1}, perdure.Point{Thread: "t", Seq: 2})
 		for e, err := range k.Events(t.Context(), "t", perdure.EventOptions{}) {
 			if calls["Events"] = err; err == nil {
 				t.Errorf("an event of an erased thread: %+v", e)

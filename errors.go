@@ -59,6 +59,11 @@ var (
 	ErrDep = Coded("dep", errors.New("perdure: dep"))
 	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened.
 	ErrUnknownOutcome = Coded("unknown-outcome", errors.New("perdure: unknown outcome"))
+	// ErrChild: a child did not succeed. The error matches the child's own codes
+	// too.
+	ErrChild = Coded("child", errors.New("perdure: the child failed"))
+	// ErrChildCancelled: a child was cancelled.
+	ErrChildCancelled = Coded("child-cancelled", errors.New("perdure: the child was cancelled"))
 	// ErrTooLarge: a value is over the limit.
 	ErrTooLarge = Coded("too-large", errors.New("perdure: too large"))
 )

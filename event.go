@@ -20,7 +20,8 @@ import (
 //     worker let go), blocked, quarantined, ended
 //   - of a step: step (its outcome), attempt (failed, and tried again), intent
 //     (an at-most-once step is about to start)
-//   - of other verbs: asked, timer, waiting, received, took, emitted, planned
+//   - of other verbs: asked, timer, waiting, received, took, emitted, planned,
+//     spawned (a child is about to be started; its end is a signal)
 //   - of what is waited for: answered, expired, progress, fired (a time is over)
 //   - by a person: cancel, paused, resumed, retried
 //   - dumped (deps were saved inside a step), problem (something went wrong that
@@ -39,7 +40,8 @@ type Event struct {
 	Value    json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
 	ValueOf  uint64          `json:"value_of,omitempty"` // the event that holds the value, where it is another's
 	Error    string          `json:"error,omitempty"`
-	Ask      string          `json:"ask,omitempty"` // id
+	Ask      string          `json:"ask,omitempty"`   // id
+	Child    string          `json:"child,omitempty"` // id of its thread
 	Decision string          `json:"decision,omitempty"`
 	By       string          `json:"by,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
@@ -171,6 +173,9 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	ev.Name, ev.Attempt, ev.By, ev.Reason, ev.Status = b.Name, b.Attempt, b.By, b.Reason, Status(b.Status)
 	if e.Kind == journal.Step || e.Kind == journal.Ended {
 		ev.ValueOf = b.Ref
+	}
+	if ev.Child = b.Child; journal.IsChildSignal(b.Name) {
+		ev.Name, ev.Child = "", journal.ChildOf(b.Name)
 	}
 	ev.Due, ev.Plan, ev.Diff, ev.Worker = stamp(b.Due), b.Plan, b.Diff, b.Worker
 	if b.Flow != "" {
@@ -317,7 +322,7 @@ func stands(run *journal.Run) bool {
 			return false
 		}
 		for _, w := range run.Waits {
-			if w.Kind == journal.Asked || w.Kind == journal.Waiting {
+			if w.Kind == journal.Asked || w.Kind == journal.Waiting && !journal.IsChildSignal(w.Signal) {
 				return true
 			}
 		}

@@ -43,7 +43,15 @@ type Thread struct {
 	Status   Status            `json:"status"` // of the oldest run that has not ended, else of the newest
 	Spent    map[string]int64  `json:"spent,omitempty"`
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
+	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
+}
+
+// ParentInfo says who spawned a child.
+type ParentInfo struct {
+	Thread string `json:"thread"`
+	Run    string `json:"run"`
+	Path   string `json:"path"` // of the Spawn
 }
 
 // Run is what is known about a run.
@@ -64,6 +72,7 @@ type Run struct {
 	Plan       []PlanStep       `json:"plan,omitempty"`
 	Waits      []Wait           `json:"waits,omitempty"`
 	Asks       []AskInfo        `json:"asks,omitempty"`     // that are open
+	Children   []ChildInfo      `json:"children,omitempty"` // in the order of their Spawn
 	Resumes    int              `json:"resumes"`            // how often it went on after its first pass
 	Retries    int              `json:"retries"`            // by a person
 	Paused     time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
@@ -78,6 +87,14 @@ type Run struct {
 	Steering   bool             `json:"steering,omitempty"`    // it is no run yet, but input for Take, see Steer
 }
 
+// ChildInfo is a child of a run, see [Spawn].
+type ChildInfo struct {
+	Path   string `json:"path"`   // of the Spawn
+	Thread string `json:"thread"` // its id
+	Flow   string `json:"flow"`
+	Joined bool   `json:"joined"` // its end is known to the run
+}
+
 // PlanStep is a step that Plan announced.
 type PlanStep struct {
 	Name string `json:"name"`
@@ -86,12 +103,13 @@ type PlanStep struct {
 
 // Wait is something that a run waits for.
 type Wait struct {
-	Kind   string    `json:"kind"` // "ask", "timer", "signal" or "retry"
+	Kind   string    `json:"kind"` // "ask", "timer", "signal", "child" or "retry"
 	Path   string    `json:"path"`
 	Since  time.Time `json:"since"`
 	Due    time.Time `json:"due,omitzero"`     // when it ends by itself; zero: never
 	Ask    string    `json:"ask,omitempty"`    // id
 	Signal string    `json:"signal,omitempty"` // name
+	Child  string    `json:"child,omitempty"`  // id of its thread
 }
 
 // AskInfo is an ask as the outside sees it: see [Question].
@@ -174,6 +192,9 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
 		Created: stamp(t.Created), Updated: stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
 		Status: threadStatus(t)}
+	if from := t.Parent; from != nil {
+		info.Parent = &ParentInfo{Thread: from.Thread, Run: from.RunID, Path: tree.Names(from.Path)}
+	}
 	var errs []error
 	for _, run := range slices.Concat(t.Runs, t.Inbox) {
 		ri, err := r.runInfo(ctx, o, run)
@@ -218,6 +239,9 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 			info.PostMortem = nil
 		}
 	}
+	for _, c := range run.Children {
+		info.Children = append(info.Children, ChildInfo{Path: tree.Names(c.Path), Thread: c.ID, Flow: c.Flow, Joined: c.Joined})
+	}
 	done := o.trees[run.N]
 	for _, name := range run.Plan {
 		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || run.Reached[name] || planDone(done, name)})
@@ -225,6 +249,9 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]
 		wait := Wait{Kind: waitKinds[w.Kind], Path: tree.Names(path), Since: stamp(w.Since), Due: stamp(w.Due), Signal: w.Signal}
+		if child := run.Child(w.Signal); child != nil {
+			wait.Kind, wait.Child, wait.Signal = "child", child.ID, ""
+		}
 		if ask := o.thread.Asks[w.Ask]; ask != nil && ask.Open() {
 			wait.Ask = askID(o.name, ask.ID)
 			ai, err := r.askInfo(ctx, o, ask)
@@ -246,21 +273,30 @@ func (r *Runtime) output(ctx context.Context, o *opened, run *journal.Run) (json
 	if run.Ref == 0 {
 		return r.load(ctx, o.name, run.Output)
 	}
-	for line, err := range r.entries(ctx, o.name, run.Ref-1) {
+	b, err := r.entry(ctx, o.name, run.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return r.load(ctx, o.name, b.Value)
+}
+
+// entry returns what one entry of a thread says.
+func (c *core) entry(ctx context.Context, name string, seq uint64) (journal.Body, error) {
+	for line, err := range c.entries(ctx, name, seq-1) {
 		if err != nil {
-			return nil, err
+			return journal.Body{}, err
 		}
 		var e struct{ B json.RawMessage }
 		if err := json.Unmarshal(line.Data, &e); err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			return journal.Body{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 		}
 		b, err := (&journal.Entry{Body: e.B}).Read()
 		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			err = fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 		}
-		return r.load(ctx, o.name, b.Value)
+		return b, err
 	}
-	return nil, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, run.Ref)
+	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq)
 }
 
 func planDone(t *tree.Tree, name string) bool {

@@ -27,11 +27,15 @@ type summary struct {
 	Asks    int    `json:"asks,omitempty"`
 	From    string `json:"from,omitempty"`  // of a fork that is being made: the name of the thread that it pins
 	Rough   bool   `json:"rough,omitempty"` // nobody has read the fork yet
+	Parent  string `json:"parent,omitempty"`
 }
 
 // summaryOf returns the summary of a thread.
 func summaryOf(t *journal.Thread) summary {
 	s := summary{ID: t.ID, User: t.User, Title: t.Title, Status: threadStatus(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
+	if t.Parent != nil {
+		s.Parent = t.Parent.Thread
+	}
 	if run := t.Busy(); run != nil {
 		s.Flow = run.Flow
 	} else if n := len(t.Runs); n > 0 {
@@ -85,7 +89,8 @@ type Summary struct {
 	Title   string    `json:"title,omitempty"`
 	Flow    string    `json:"flow,omitempty"`
 	Status  Status    `json:"status"`
-	Asks    int       `json:"asks,omitempty"` // open ones
+	Asks    int       `json:"asks,omitempty"`   // open ones
+	Parent  string    `json:"parent,omitempty"` // of a child: the thread that spawned it
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 	Cursor  string    `json:"cursor"`
@@ -130,7 +135,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if o.User != "" && s.User != o.User || o.Flow != "" && s.Flow != o.Flow || o.Status != "" && s.Status != o.Status {
 				continue
 			}
-			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: or(s.Status, Queued), Asks: s.Asks,
+			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: or(s.Status, Queued), Asks: s.Asks, Parent: s.Parent,
 				Created: stamp(s.Created), Updated: stamp(max(s.Updated, s.Created)), Cursor: strings.TrimPrefix(cell.Key, prefix)}
 			if !yield(item, nil) {
 				return

@@ -290,18 +290,29 @@ func (p *pass) letGo() {
 // block stops the run because the code does not fit what is recorded.
 func (p *pass) block(diff string) error {
 	diff = clip(diff, maxMessage)
-	err := p.commit(func() batch {
-		b := batch{
-			lines: []line{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
-			then:  func() { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
+	for done := false; !done; {
+		over := p.cancelled() // then no code of it has to run any more, and it ends
+		if over {
+			if err := p.cancelChildren(); err != nil {
+				return err
+			}
 		}
-		if p.run.Cancelled { // then no code of it has to run any more
-			b.lines = append(b.lines, line{kind: journal.Ended, body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
+		err := p.commit(func() batch {
+			if done = over == p.run.Cancelled; !done {
+				return batch{}
+			}
+			b := batch{
+				lines: []line{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
+				then:  func() { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
+			}
+			if over {
+				b.lines = append(b.lines, line{kind: journal.Ended, body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
+			}
+			return b
+		})
+		if err != nil {
+			return err
 		}
-		return b
-	})
-	if err != nil {
-		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -331,6 +342,12 @@ func (p *pass) watch() {
 			p.rt.log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
 		}
 	}
+}
+
+func (p *pass) cancelled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run.Cancelled
 }
 
 func (p *pass) head() uint64 {

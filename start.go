@@ -106,12 +106,15 @@ func (r *Runtime) start(ctx context.Context, name, runID string, q StartRequest,
 			runID = r.runOf(t, q)
 			b.ID = runID
 		}
-		return r.queue(t, q, b)
+		return r.queue(ctx, t, q, b)
 	})
 	if err != nil {
 		return nil, err
 	}
 	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+	if q.Policy == Interrupt {
+		_ = r.tell(ctx, o) // of the end of what was stuck, as a worker does
+	}
 	return r.runInfo(ctx, o, o.thread.RunByID(runID))
 }
 
@@ -133,7 +136,7 @@ func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
 }
 
 // queue decides what a start appends.
-func (r *Runtime) queue(t *journal.Thread, q StartRequest, b journal.Body) ([]line, []string, error) {
+func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q StartRequest, b journal.Body) ([]line, []string, error) {
 	if old := t.RunByID(b.ID); old != nil {
 		if old.Key != b.Key {
 			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", ErrKeyReused, q.Key, old.ID, old.Flow)
@@ -163,7 +166,10 @@ func (r *Runtime) queue(t *journal.Thread, q StartRequest, b journal.Body) ([]li
 	if q.Policy == Interrupt {
 		for _, run := range t.Runs {
 			if run.Begun() && !run.Status.Final() {
-				more, flow := cancelLines(run, q.By, "interrupted by a new input")
+				more, flow, err := r.cancelLines(ctx, t, run, Note{By: q.By, Reason: "interrupted by a new input"})
+				if err != nil {
+					return nil, nil, err
+				}
 				lines, flows = append(lines, more...), append(flows, flow...)
 			}
 		}
@@ -244,13 +250,18 @@ func checkMetadata(metadata map[string]string) error {
 // create makes the cells of a thread that is new, or was left half made, and
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
+	return r.createAs(ctx, summary{ID: q.Thread, User: q.User, Title: q.Title})
+}
+
+func (r *Runtime) createAs(ctx context.Context, s summary) (string, error) {
 	now := clock()
-	name, err := r.name(ctx, q.Thread, r.newName(now, "", q.User), false)
+	name, err := r.name(ctx, s.ID, r.newName(now, "", s.User), false)
 	if err != nil {
 		return "", err
 	}
 	// The summary comes before the first entry, so that lists are complete.
-	value, err := json.Marshal(summary{ID: q.Thread, User: q.User, Title: q.Title, Created: now.UnixMicro()})
+	s.Created = now.UnixMicro()
+	value, err := json.Marshal(s)
 	if err != nil {
 		return "", err
 	}

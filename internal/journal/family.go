@@ -15,11 +15,12 @@ type Child struct {
 	Input  Value
 	Budget map[string]int64
 
-	Joined  bool   // its end is known to the run
-	End     uint64 // the entry that told it
-	Failed  bool   // it did not succeed
-	Retries int    // of the run when its end was told
-	Stale   bool   // it is not this run's any more: the next Spawn there makes another
+	Joined  bool             // its end is known to the run
+	End     uint64           // the entry that told it
+	Failed  bool             // it did not succeed
+	Retries int              // of the run when its end was told
+	Stale   bool             // it is not this run's any more: the next Spawn there makes another
+	Spent   map[string]int64 // by it, as told so far
 }
 
 // childMark begins the names of the signals that tell the ends of children. No
@@ -31,6 +32,9 @@ func ChildSignal(id string) string { return childMark + id }
 
 // IsChildSignal reports whether a signal tells the end of a child.
 func IsChildSignal(name string) bool { return strings.HasPrefix(name, childMark) }
+
+// ChildOf returns the id of the child whose end a signal tells.
+func ChildOf(signal string) string { return strings.TrimPrefix(signal, childMark) }
 
 // Child returns the child whose end is told by a signal, nil if there is none.
 func (r *Run) Child(signal string) *Child {
@@ -72,6 +76,12 @@ func (r *Run) OpenChildren() []*Child {
 func (r *Run) joined(e Entry, b *Body) {
 	if c := r.Child(b.Name); c != nil {
 		c.Joined, c.End, c.Failed, c.Retries = true, e.Seq, b.Fail != nil, r.Retries
+		for unit, n := range b.Spend {
+			if c.Spent == nil {
+				c.Spent = map[string]int64{}
+			}
+			c.Spent[unit] = Sum(c.Spent[unit], n)
+		}
 	}
 }
 

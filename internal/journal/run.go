@@ -250,6 +250,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Received:
 		t.Signals = removeSignal(t.Signals, b.Ref)
 		r.joined(e, b)
+		delete(r.Waits, e.Path) // a join whose child's end another one was told
 	case Took:
 		for i, in := range t.Inbox {
 			if in.N == b.Ref {
@@ -268,8 +269,10 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Fired, Signal:
 		t.heard(b.Key)
 		r.joined(e, b)
-		delete(r.Waits, e.Path)
-		r.Wake = true
+		if e.Path != "" { // the end of a child that nobody waits for has none
+			delete(r.Waits, e.Path)
+			r.Wake = true
+		}
 	case Progress:
 		if a := t.Asks[b.Of]; a != nil {
 			a.Progress = append(a.Progress, Note{Seq: e.Seq, Time: e.Time, Value: b.Value})

@@ -280,7 +280,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Open, n.Fail = 0, b.Fail
 		t.done(n, e, b)
 	case journal.Received:
-		n.Verb, n.Fail = receiver(b.Name), b.Fail
+		n.Verb, n.Fail, n.Open = receiver(b.Name), b.Fail, 0
 		t.done(n, e, b)
 	case journal.Spawned:
 		n.Verb = Spawn

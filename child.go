@@ -1,0 +1,276 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// A parent and its child are two journals, and nothing is appended to both at
+// once. What is to happen in the other one follows from an entry that is there
+// already: the parent's `spawned` says that the child is to be started, and the
+// child's `ended` that the parent is to be told. Both can be repeated, and
+// whoever comes next does so: the first on the way to the next entry of the
+// parent, the second before the child's hint is settled.
+
+// childRun returns the id of the run that a Spawn queued.
+func (c *core) childRun(child string) string {
+	return base32Lower.EncodeToString(c.hash("run of child", child)[:15])
+}
+
+// startChild makes sure that a child's thread exists and that its run is
+// queued, and returns the thread's name.
+func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, error) {
+	// What a Spawn writes first is read first: most often it is all there.
+	if name, err := r.find(ctx, child.ID); err == nil {
+		begun, err := r.begun(ctx, journalOf(name))
+		if begun || err != nil {
+			return name, err
+		}
+	} else if !errors.Is(err, ErrNoThread) {
+		return "", err
+	}
+	name, lines, err := r.childLines(ctx, parent, t, run, child)
+	if err != nil {
+		return "", err
+	}
+	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		if t.Seq != 0 {
+			return nil, nil, errNothing
+		}
+		return lines, []string{child.Flow}, nil
+	})
+	if errors.Is(err, store.ErrDropped) || errors.Is(err, ErrNoThread) {
+		return name, nil // it was started, and erased
+	}
+	if err == nil {
+		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+	}
+	return name, err
+}
+
+// childLines makes the cells of a child's thread, and returns its first
+// entries.
+func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []line, error) {
+	name, err := r.createAs(ctx, summary{ID: child.ID, User: t.User, Parent: t.ID})
+	if err != nil {
+		return "", nil, err
+	}
+	if err := r.pin(ctx, parent, name); err != nil {
+		return "", nil, err
+	}
+	in, err := r.load(ctx, parent, child.Input)
+	if err != nil {
+		return "", nil, err
+	}
+	value, err := r.value(ctx, name, in)
+	if err != nil {
+		return "", nil, err
+	}
+	from := &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: depth(t) + 1}
+	return name, []line{
+		{kind: journal.Created, body: journal.Body{Thread: child.ID, Tenant: r.tenant, User: t.User, From: from}},
+		{kind: journal.Queued, body: journal.Body{ID: r.childRun(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
+			Budget: child.Budget, Trace: run.Trace, Value: value}},
+	}, nil
+}
+
+// cancelChildren gives the children whose end a run does not know their cancel, and
+// starts the one that was not started: a worker that was about to start it finds
+// it cancelled. A child that has ended by itself tells its end instead.
+func (r *Runtime) cancelChildren(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, open []*journal.Child) error {
+	for _, child := range open {
+		if err := r.cancelChild(ctx, parent, t, run, child); err != nil {
+			return fmt.Errorf("child %s: %w", child.ID, err)
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) error {
+	name, err := r.find(ctx, child.ID)
+	begun := false
+	if err == nil {
+		begun, err = r.begun(ctx, journalOf(name))
+	}
+	if err != nil && !errors.Is(err, ErrNoThread) {
+		return err
+	}
+	var first []line
+	if !begun {
+		if name, first, err = r.childLines(ctx, parent, t, run, child); err != nil {
+			return err
+		}
+	}
+	note := Note{Reason: "its parent has ended"}
+	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		own := t.RunByID(r.childRun(child.ID))
+		switch {
+		case t.Seq == 0:
+			return append(first[:2:2], line{kind: journal.Cancel, run: 2, body: journal.Body{Reason: note.Reason}}), nil, nil
+		case own == nil || own.Status.Final() || own.Cancelled && !stuck(own):
+			return nil, nil, errNothing
+		}
+		lines, flows, err := r.cancelLines(ctx, t, own, note)
+		return lines, append(flows, otherFlows(t, own)...), err
+	})
+	switch {
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrNoThread), errors.Is(err, store.ErrDropped):
+		r.log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
+		return nil // and nobody can execute it
+	case err != nil:
+		return err
+	}
+	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+	if own := o.thread.RunByID(r.childRun(child.ID)); own != nil && own.Status.Final() && own.Status != Cancelled {
+		return r.tell(ctx, o) // its result is good for a retry of the parent
+	}
+	return nil
+}
+
+func stuck(run *journal.Run) bool {
+	return run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
+}
+
+// endKey is the key of the signal that tells an end of a child. One that was
+// retried has several.
+func endKey(child string, end uint64) string {
+	return journal.ChildSignal(child) + "@" + strconv.FormatUint(end, 10)
+}
+
+// retryChild retries a child that failed, if that is possible. It reports
+// whether the child has, or will have, an end that the parent has not heard of.
+func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
+	name, err := r.find(ctx, child.ID)
+	if errors.Is(err, ErrNoThread) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	again := false
+	_, _, err = r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		again = false
+		own := t.RunByID(r.childRun(child.ID))
+		if own == nil || t.Parent == nil || t.Parent.Name != parent { // a fork's: the end is told to the other
+			return nil, nil, errNothing
+		}
+		if again = !own.Status.Final() || !heard(endKey(child.ID, own.EndSeq)); again {
+			return nil, nil, errNothing
+		}
+		lines, flows, err := retryLines(t, own, Note{Reason: "its parent was retried"})
+		if errors.Is(err, ErrNothingToDo) {
+			return nil, nil, errNothing
+		}
+		again = err == nil
+		return lines, flows, err
+	})
+	if errors.Is(err, ErrNoThread) || errors.Is(err, store.ErrDropped) {
+		return false, nil
+	}
+	return again, err
+}
+
+// tell tells the parent of a child the end of the run that it spawned, by a
+// signal in the parent's journal. It does nothing if the thread is no child, if
+// the run has not ended, and if the parent does not need to know any more.
+func (c *core) tell(ctx context.Context, o *opened) error {
+	from := o.thread.Parent
+	if from == nil || o.thread.Foreign != "" {
+		return nil
+	}
+	run := o.thread.RunByID(c.childRun(o.thread.ID))
+	if run == nil || !run.Status.Final() {
+		return nil
+	}
+	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: endKey(o.thread.ID, run.EndSeq)}
+	known := false // the body is whole
+	return c.tellParent(ctx, from, &b, func() error {
+		if known {
+			return nil
+		}
+		known = true
+		return c.outcome(ctx, o, run, &b)
+	}, run.Spent)
+}
+
+// outcome fills in what the parent is told of a child's end.
+func (c *core) outcome(ctx context.Context, o *opened, run *journal.Run, b *journal.Body) error {
+	switch run.Status {
+	case journal.StatusCancelled:
+		b.Fail = childFailure(journal.Failure{Msg: ErrChildCancelled.Error(), Codes: failure(ErrChildCancelled).Codes})
+		return nil
+	case journal.StatusFailed:
+		b.Fail = childFailure(*run.Fail)
+		b.Fail.Msg = clip(ErrChild.Error()+": "+run.Fail.Msg, maxMessage)
+		return nil
+	}
+	raw, err := (&Runtime{core: c}).output(ctx, o, run)
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
+		b.Fail = childFailure(journal.Failure{Msg: clip("perdure: the output of the child cannot be read: "+err.Error(), maxMessage)})
+		return nil
+	}
+	if err == nil {
+		b.Value, err = c.value(ctx, o.thread.Parent.Name, raw)
+	}
+	return err
+}
+
+// childFailure is a child's failure as its parent sees it.
+func childFailure(fail journal.Failure) *journal.Failure {
+	fail.Codes = slices.Clone(fail.Codes)
+	addCodes(&fail, failure(ErrChild).Codes...)
+	return &fail
+}
+
+// tellParent appends the end of a child to its parent's journal, addressed to
+// the run that spawned it and to a Join if one waits. Spent is what the child
+// has spent in all.
+func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, spent map[string]int64) error {
+	_, _, err := c.change(ctx, from.Name, func(t *journal.Thread) ([]line, []string, error) {
+		run := t.Run(from.Run)
+		if run == nil || run.ID != from.RunID || run.Status.Final() || t.Erased || t.Heard(b.Key) {
+			return nil, nil, errNothing
+		}
+		child := run.Child(b.Name)
+		if child == nil || child.Stale && !child.Joined {
+			return nil, nil, errNothing
+		}
+		if err := fill(); err != nil {
+			return nil, nil, err
+		}
+		b.Spend = nil
+		for unit, n := range spent {
+			if n -= child.Spent[unit]; n > 0 {
+				if b.Spend == nil {
+					b.Spend = map[string]int64{}
+				}
+				b.Spend[unit] = n
+			}
+		}
+		l := line{kind: journal.Signal, run: run.N, body: *b}
+		oldest := uint64(0)
+		for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
+			if w := run.Waits[path]; w.Signal == b.Name && (oldest == 0 || w.Seq < oldest) {
+				l.path, oldest = path, w.Seq
+			}
+		}
+		if oldest == 0 {
+			return []line{l}, nil, nil
+		}
+		return []line{l}, []string{run.Flow}, nil
+	})
+	if errors.Is(err, ErrNoThread) || errors.Is(err, store.ErrDropped) {
+		return nil // it was erased
+	}
+	if err != nil {
+		return fmt.Errorf("telling the end of a child to its parent, thread %s: %w", from.Thread, err)
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perdure/perdure"
+)
+
+func TestParentAndChildShowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
+		first, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "ann", Trace: "trace-7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.rest()
+		id := k.child("p", 0)
+		parent, err := k.GetRun(t.Context(), "p", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, err := k.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]perdure.ChildInfo{{Path: "/child", Thread: id, Flow: "asking"}}, parent.Children); d != "" {
+			t.Error(d)
+		}
+		if d := cmp.Diff(&perdure.ParentInfo{Thread: "p", Run: first.ID, Path: "/child"}, child.Parent); d != "" || child.User != "ann" {
+			t.Error(child.User, d)
+		}
+		parents := map[string]string{}
+		for s, err := range k.List(t.Context(), perdure.ListOptions{User: "ann"}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			parents[s.ID] = s.Parent
+		}
+		if d := cmp.Diff(map[string]string{"p": "", id: "p"}, parents); d != "" {
+			t.Error(d)
+		}
+		k.answer(k.wait(id, perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
+		if run := k.wait("p", perdure.Succeeded); !run.Children[0].Joined {
+			t.Error("the child is not joined")
+		}
+		var told []string
+		for e, err := range k.Events(t.Context(), "p", perdure.EventOptions{Replay: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Child != "" {
+				told = append(told, fmt.Sprint(e.Kind, " ", e.Name, " ", e.Child == id))
+			}
+		}
+		if d := cmp.Diff([]string{"spawned asking true", "waiting  true", "signal  true"}, told); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestJoinOfWhatIsNoChildOfTheRunIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var other *perdure.Child
+		k := newKit(t, nil, perdure.Options{}, double,
+			perdure.NewFlow("one", func(ctx context.Context, _ string) (_ string, err error) {
+				other, err = perdure.Spawn(ctx, "child", "double", 1)
+				return other.Thread(), err
+			}),
+			perdure.NewFlow("two", func(ctx context.Context, _ string) (string, error) {
+				if _, err := perdure.Join[int](ctx, "nothing", nil); !errors.Is(err, perdure.ErrInvalid) {
+					t.Errorf("nil: %v", err)
+				}
+				if _, err := perdure.Join[int](ctx, "other", other); !errors.Is(err, perdure.ErrInvalid) {
+					t.Errorf("another's: %v", err)
+				}
+				if _, err := perdure.Spawn(ctx, "text", "double", "text"); !errors.Is(err, perdure.ErrInvalid) {
+					t.Errorf("an input that the flow does not take: %v", err)
+				}
+				if _, err := perdure.Spawn(ctx, "chan", "unknown", make(chan int)); !errors.Is(err, perdure.ErrNotJSON) {
+					t.Errorf("an input that is no JSON: %v", err)
+				}
+				if _, err := perdure.Spawn(ctx, "named", "a/b", 1); !errors.Is(err, perdure.ErrName) {
+					t.Errorf("a bad name: %v", err)
+				}
+				return "", nil
+			}))
+		k.start("a", "one", "")
+		k.wait("a", perdure.Succeeded)
+		k.start("b", "two", "")
+		k.wait("b", perdure.Succeeded)
+		if _, err := perdure.Spawn(t.Context(), "c", "double", 1); !errors.Is(err, perdure.ErrNoRun) {
+			t.Error(err)
+		}
+		if _, err := perdure.Join[int](t.Context(), "c", other); !errors.Is(err, perdure.ErrNoRun) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNobodyForgesTheEndOfAChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
+		k.start("p", "parent", "")
+		k.rest()
+		child := k.child("p", 0)
+		if err := k.Signal(t.Context(), "p", "#child-"+child, "forged", perdure.SignalOptions{}); !errors.Is(err, perdure.ErrName) {
+			t.Errorf("its signal: %v", err)
+		}
+		// A key that was heard would keep the real end from being told.
+		for seq := range 20 {
+			if err := k.Signal(t.Context(), "p", "other", "", perdure.SignalOptions{Key: fmt.Sprintf("#child-%s@%d", child, seq)}); !errors.Is(err, perdure.ErrInvalid) {
+				t.Fatalf("its key: %v", err)
+			}
+		}
+		k.answer(k.wait(child, perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
+		if got, err := perdure.Output[string](k.wait("p", perdure.Succeeded)); err != nil || got != "yes" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+func TestAChildMayBeJoinedMoreThanOnce(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKit(t, nil, perdure.Options{}, asking, perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+				c, err := perdure.Spawn(ctx, "child", "asking", "well?")
+				if err != nil {
+					return "", err
+				}
+				var got [3]string
+				if together {
+					g := perdure.NewGroup(ctx)
+					for i := range got {
+						g.Go(fmt.Sprint("branch-", i), func(ctx context.Context) (err error) {
+							got[i], err = perdure.Join[string](ctx, "join", c)
+							return err
+						})
+					}
+					err = g.Wait()
+				} else {
+					for i := range got {
+						if got[i], err = perdure.Join[string](ctx, fmt.Sprint("join-", i), c); err != nil {
+							break
+						}
+					}
+				}
+				return fmt.Sprint(got), err
+			}))
+			k.start("p", "parent", "")
+			k.rest()
+			k.answer(k.wait(k.child("p", 0), perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
+			if got, err := perdure.Output[string](k.wait("p", perdure.Succeeded)); err != nil || got != "[yes yes yes]" {
+				t.Errorf("%q, %v\n%s", got, err, k.trace("p"))
+			}
+		})
+	}
+}
+
+func TestAnEndThatComesBeforeItsJoinIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, double, perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+			c, err := perdure.Spawn(ctx, "child", "double", 4)
+			if err != nil {
+				return 0, err
+			}
+			if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+				return 0, err
+			}
+			return perdure.Join[int](ctx, "join", c)
+		}))
+		k.start("p", "parent", "")
+		k.rest()
+		run := k.wait("p", perdure.Suspended)
+		if !run.Children[0].Joined || run.Spent["cents"] != 4 {
+			t.Errorf("%+v, spent %v", run.Children, run.Spent)
+		}
+		k.answer(run, "/ask", perdure.Answer{Value: "yes"})
+		if got, err := perdure.Output[int](k.wait("p", perdure.Succeeded)); err != nil || got != 8 {
+			t.Errorf("%d, %v\n%s", got, err, k.trace("p"))
+		}
+	})
+}
+
+func TestALaterEndOfARetriedChildIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("flaky", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Step(ctx, "try", func(context.Context) (string, error) {
+				if calls++; calls == 1 {
+					return "", errTorn
+				}
+				return "mended", nil
+			})
+		}), perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+			c, err := perdure.Spawn(ctx, "child", "flaky", "")
+			if err != nil {
+				return "", err
+			}
+			_, first := perdure.Join[string](ctx, "join", c)
+			if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+				return "", err
+			}
+			second, err := perdure.Join[string](ctx, "again", c)
+			return fmt.Sprint(errors.Is(first, errTorn), " ", second), err
+		}))
+		k.start("p", "parent", "")
+		run := k.wait("p", perdure.Suspended)
+		child := k.child("p", 0)
+		if err := k.Retry(t.Context(), child, "", perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		k.wait(child, perdure.Succeeded)
+		k.rest()
+		k.answer(run, "/ask", perdure.Answer{Value: "yes"})
+		if got, err := perdure.Output[string](k.wait("p", perdure.Succeeded)); err != nil || got != "true mended" {
+			t.Errorf("%q, %v\n%s", got, err, k.trace("p"))
+		}
+	})
+}
