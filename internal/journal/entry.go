@@ -133,7 +133,11 @@ const (
 
 // chain returns the hash of an entry behind one with hash prev.
 func chain(prev Hash, header, body []byte) (h Hash) {
-	sum := sha256.Sum256(body)
+	return link(prev, header, sha256.Sum256(body))
+}
+
+// link is chain for a body of which only the SHA-256 is known.
+func link(prev Hash, header []byte, sum Hash) (h Hash) {
 	d := sha256.New()
 	d.Write(prev[:])
 	d.Write(header)

@@ -1,0 +1,253 @@
+package perdure_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+)
+
+// auditTally is a resumable dep.
+type auditTally struct{ n atomic.Int64 }
+
+func (c *auditTally) Dump(context.Context) (json.RawMessage, error) {
+	return json.RawMessage(fmt.Sprintf(`{"n": %d}`, c.n.Load())), nil
+}
+
+func (c *auditTally) Load(_ context.Context, raw json.RawMessage) error {
+	var s struct{ N int64 }
+	err := json.Unmarshal(raw, &s)
+	c.n.Store(s.N)
+	return err
+}
+
+// ran counts the step functions that are called, so that a replay can be seen
+// to call none.
+type ran struct {
+	n     atomic.Int64
+	tries sync.Map // by key of a step
+}
+
+// attempt returns how often a step was tried.
+func (r *ran) attempt(ctx context.Context) int64 {
+	n, _ := r.tries.LoadOrStore(perdure.Key(ctx), new(atomic.Int64))
+	return n.(*atomic.Int64).Add(1)
+}
+
+func (r *ran) step(ctx context.Context, name, result string, opts ...perdure.StepOption) (string, error) {
+	return perdure.Step(ctx, name, func(context.Context) (string, error) {
+		r.n.Add(1)
+		return result, nil
+	}, opts...)
+}
+
+var (
+	auditMood  = perdure.NewState[string]("mood")
+	auditCount = perdure.NewCounter("count")
+	auditNotes = perdure.NewList[string]("notes")
+)
+
+// auditFlow uses every verb. It waits for an ask at /ok.
+func auditFlow(r *ran) perdure.Flow {
+	dep := perdure.NewDep("tally", func(context.Context) (*auditTally, error) { return new(auditTally), nil })
+	return perdure.NewFlow("audit", func(ctx context.Context, in string) (out string, err error) {
+		if err := perdure.Plan(ctx, "first", "group", "ok"); err != nil {
+			return "", err
+		}
+		if _, err := r.step(ctx, "first", "one", perdure.Input(in)); err != nil {
+			return "", err
+		}
+		if _, err := r.step(ctx, "large", strings.Repeat("large ", 20_000)); err != nil {
+			return "", err
+		}
+		if _, err := perdure.Step(ctx, "state", func(ctx context.Context) (bool, error) {
+			r.n.Add(1)
+			d, err := dep.Get(ctx)
+			if err != nil {
+				return false, err
+			}
+			d.n.Add(1)
+			return true, errors.Join(auditMood.Set(ctx, "glad"), auditCount.Add(ctx, 2), auditNotes.Append(ctx, "a", strings.Repeat("b", 70_000)),
+				perdure.Spend(ctx, "tokens", 7))
+		}); err != nil {
+			return "", err
+		}
+		if _, err := r.step(ctx, "pay", "paid", perdure.AtMostOnce(), perdure.Timeout(time.Minute)); err != nil {
+			return "", err
+		}
+		if _, err := perdure.Step(ctx, "flaky", func(ctx context.Context) (int64, error) {
+			r.n.Add(1)
+			n := r.attempt(ctx)
+			if n < 3 {
+				return 0, errors.New("not yet")
+			}
+			return n, nil
+		}, perdure.Retry(perdure.RetryPolicy{Wait: 5 * time.Second})); err != nil {
+			return "", err
+		}
+		if _, err := perdure.Step(ctx, "nested", func(ctx context.Context) (string, error) {
+			return perdure.Scope(ctx, "scope", func(ctx context.Context) (string, error) { return r.step(ctx, "inner", strings.Repeat("inner ", 20)) })
+		}); err != nil {
+			return "", err
+		}
+		_, handled := perdure.Step(ctx, "fails", func(context.Context) (bool, error) {
+			r.n.Add(1)
+			return false, perdure.Coded("odd", errors.New("odd"))
+		})
+		if handled == nil {
+			return "", errors.New("a failure was forgotten")
+		}
+		_ = perdure.Cleanup(ctx, "tidy", func(context.Context) error { r.n.Add(1); return nil })
+		if err := perdure.Sleep(ctx, "nap", time.Hour); err != nil {
+			return "", err
+		}
+		g := perdure.NewGroup(ctx)
+		for i, name := range []string{"left", "right"} {
+			g.Go(name, func(ctx context.Context) error {
+				if _, err := r.step(ctx, "work", name); err != nil {
+					return err
+				}
+				return perdure.Sleep(ctx, "wait", time.Duration(i+1)*time.Minute)
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return "", err
+		}
+		if _, err := perdure.Receive[string](ctx, "signal", "go", time.Hour); err != nil {
+			return "", err
+		}
+		if _, err := perdure.Receive[string](ctx, "none", "never", time.Minute); !errors.Is(err, perdure.ErrTimeout) {
+			return "", err
+		}
+		taken, _, err := perdure.Take[string](ctx, "take")
+		if err != nil {
+			return "", err
+		}
+		if err := perdure.Emit(ctx, "news", map[string]string{"taken": taken}); err != nil {
+			return "", err
+		}
+		mood, err := auditMood.Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		ok, err := perdure.Ask[string](ctx, "ok", perdure.Question{Prompt: "Go on?", Data: strings.Repeat("d", 70_000)})
+		if err != nil {
+			return "", err
+		}
+		return r.step(ctx, "last", mood+" "+ok+" "+perdure.Now(ctx).Format(time.RFC3339))
+	})
+}
+
+// playAudit runs the flow on a thread up to its ask.
+func playAudit(k *kit, thread string) *perdure.Run {
+	k.t.Helper()
+	k.start(thread, "audit", "hello")
+	time.Sleep(30 * time.Minute)
+	if err := k.Signal(k.t.Context(), thread, "go", "now", perdure.SignalOptions{Key: "k"}); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := k.SetMetadata(k.t.Context(), thread, nil, map[string]string{"colour": "blue"}); err != nil {
+		k.t.Fatal(err)
+	}
+	time.Sleep(time.Hour)
+	return k.waitRun(thread, "", perdure.Suspended)
+}
+
+// exported returns the export of a thread.
+func (k *kit) exported(thread string, o perdure.ExportOptions) []byte {
+	k.t.Helper()
+	var buf bytes.Buffer
+	if err := k.Export(k.t.Context(), thread, &buf, o); err != nil {
+		k.t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// verified expects a thread to be good.
+func (k *kit) verified(thread string) *perdure.Verification {
+	k.t.Helper()
+	v, err := k.Verify(k.t.Context(), thread)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if !v.OK() {
+		k.t.Fatalf("thread %s: %s", thread, v.Problem)
+	}
+	return v
+}
+
+func verifyFile(t *testing.T, file []byte) *perdure.Verification {
+	t.Helper()
+	v, err := perdure.VerifyExport(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// importFile imports a file, which has to work.
+func (k *kit) importFile(file []byte, as string) {
+	k.t.Helper()
+	id, err := k.Import(k.t.Context(), bytes.NewReader(file), perdure.ImportOptions{As: as})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if as != "" && id != as {
+		k.t.Errorf("the new thread is called %q, not %q", id, as)
+	}
+}
+
+// entriesOf returns the lines of an export that are entries.
+func entriesOf(file []byte) [][]byte {
+	var list [][]byte
+	for line := range bytes.Lines(file) {
+		if bytes.HasPrefix(line, []byte(`{"v":`)) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// holdings returns all that a store holds but leases and hints.
+func holdings(t *testing.T, s store.Store) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for cell, err := range s.List(context.Background(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(cell.Key, "lease/") && !strings.HasPrefix(cell.Key, "due/") {
+			all[cell.Key] = string(cell.Value)
+		}
+	}
+	for name, err := range s.Journals(context.Background(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := store.ReadAll(context.Background(), s, name, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all["journal "+name] = fmt.Sprint(len(lines))
+	}
+	return all
+}
+
+// cutReader returns a reader that fails behind some bytes.
+func cutReader(file []byte, at int, err error) io.Reader {
+	return io.MultiReader(bytes.NewReader(file[:at]), errReader{err})
+}
+
+type errReader struct{ err error }
+
+func (r errReader) Read([]byte) (int, error) { return 0, r.err }

@@ -1,0 +1,215 @@
+package perdure
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// ExportOptions say what an export holds.
+type ExportOptions struct {
+	// Redact leaves out what entries say, and large values. What stays: the
+	// thread's id and tenant, and of each entry its kind, time, run, path and
+	// the SHA-256 of what it says. It can be verified, but neither imported nor
+	// replayed. Who guesses what a short entry says can tell by the hash that
+	// the guess is right.
+	Redact bool
+}
+
+// exportFormat is the number of the format of exports.
+const exportFormat = 1
+
+// exportHead is the first line of an export.
+type exportHead struct {
+	Perdure  string `json:"perdure"` // "export"
+	Format   int    `json:"v"`
+	Thread   string `json:"thread"`
+	Tenant   string `json:"tenant"`
+	Name     string `json:"name,omitempty"` // in the store, of which keys are made
+	Entries  uint64 `json:"entries"`
+	Head     string `json:"head"` // hash of the last entry
+	Redacted bool   `json:"redacted"`
+}
+
+// exportBlob is the line before the chunks of a blob.
+type exportBlob struct {
+	Hash  string `json:"blob"`
+	Size  int64  `json:"size"`
+	Chunk int64  `json:"chunk"` // size of all chunks but the last
+}
+
+// exportEnd is the last line.
+type exportEnd struct {
+	End     string `json:"end"` // "export"
+	Entries uint64 `json:"entries"`
+	Blobs   int    `json:"blobs"`
+	Sum     string `json:"sha256"` // of all lines before it, with their line breaks
+}
+
+// The lines of a blob's chunks.
+const (
+	chunkMark = `{"data":"`
+	chunkTail = `"}`
+)
+
+// Export writes a thread as one file of JSON lines: see docs/export.md. It
+// holds the entries up to now, byte by byte, and all large values that they
+// refer to; that of a fork also what it shares with its parent. [VerifyExport]
+// checks it without a store, Import makes a thread of it, and [Replay] runs
+// today's code against it.
+//
+// It streams. After an error the file is not whole, which VerifyExport finds.
+// A damaged thread is ErrCorrupt: export a fork of its good part.
+func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o ExportOptions) error {
+	opened, err := r.open(ctx, thread)
+	if err != nil {
+		return err
+	}
+	t := opened.thread
+	switch {
+	case t.Foreign != "":
+		return fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, t.Foreign)
+	case t.Erased:
+		return fmt.Errorf("%w: %q", ErrErased, thread)
+	}
+	x := &exporter{core: r.core, name: opened.name, redact: o.Redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
+	head := exportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.name, Entries: t.Seq, Head: t.Head.String(), Redacted: o.Redact}
+	if o.Redact {
+		head.Name = ""
+	}
+	if err := x.write(ctx, head); err != nil {
+		return fmt.Errorf("perdure: exporting thread %s behind entry %d: %w", thread, x.seq, err)
+	}
+	return nil
+}
+
+// exporter writes one export.
+type exporter struct {
+	*core
+	name   string
+	redact bool
+	w      *bufio.Writer
+	sum    hash.Hash
+	blobs  map[string]bool // that were written
+	seq    uint64
+	hash   journal.Hash
+}
+
+func (x *exporter) write(ctx context.Context, head exportHead) error {
+	if err := x.object(head); err != nil {
+		return err
+	}
+	for line, err := range x.entries(ctx, x.name, 0) {
+		if err != nil {
+			return err
+		}
+		if line.Seq > head.Entries {
+			break // it came meanwhile
+		}
+		if err := x.entry(ctx, line); err != nil {
+			return err
+		}
+	}
+	if x.seq != head.Entries || x.hash.String() != head.Head {
+		return fmt.Errorf("%w: it ends at entry %d with the hash %s, where a moment ago it ended at %d with %s", ErrCorrupt, x.seq, x.hash, head.Entries, head.Head)
+	}
+	if err := x.object(exportEnd{End: "export", Entries: x.seq, Blobs: len(x.blobs), Sum: sumText(x.sum)}); err != nil {
+		return err
+	}
+	return x.w.Flush()
+}
+
+func sumText(h hash.Hash) string { return base64.RawURLEncoding.EncodeToString(h.Sum(nil)) }
+
+// entry writes an entry, behind the blobs that no entry before it refers to.
+func (x *exporter) entry(ctx context.Context, line store.Entry) error {
+	e, err := journal.Decode(x.hash, line.Seq, line.Data)
+	if err == nil && line.Seq != x.seq+1 {
+		err = fmt.Errorf("it follows entry %d", x.seq)
+	}
+	if err == nil && bytes.IndexByte(line.Data, '\n') >= 0 {
+		err = fmt.Errorf("it holds a line break")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+	}
+	x.seq, x.hash = e.Seq, e.Hash
+	if x.redact {
+		short, err := journal.Redact(line.Data)
+		if err != nil {
+			return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		}
+		return x.line(short)
+	}
+	b, err := e.Read()
+	if err != nil {
+		return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+	}
+	for _, ref := range b.Refs() {
+		if x.blobs[ref.Hash] {
+			continue
+		}
+		x.blobs[ref.Hash] = true
+		if err := x.blob(ctx, ref); err != nil {
+			return fmt.Errorf("a value of entry %d: %w", line.Seq, err)
+		}
+	}
+	return x.line(line.Data)
+}
+
+// blob writes a blob, chunk by chunk.
+func (x *exporter) blob(ctx context.Context, ref blob.Ref) error {
+	name := x.name
+	if isFork(name) {
+		var err error
+		if name, err = x.blobHome(ctx, name, ref); err != nil {
+			return err
+		}
+	}
+	size, chunks, err := blob.Chunks(ctx, x.store, blobsOf(name), ref)
+	if err == nil {
+		err = x.object(exportBlob{Hash: ref.Hash, Size: ref.Size, Chunk: size})
+	}
+	if err != nil {
+		return err
+	}
+	var text []byte
+	for chunk, err := range chunks {
+		if err != nil {
+			return err
+		}
+		text = append(text[:0], chunkMark...)
+		text = base64.StdEncoding.AppendEncode(text, chunk)
+		if err := x.line(append(text, chunkTail...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object writes a line that is not an entry.
+func (x *exporter) object(v any) error {
+	raw, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	return x.line(raw)
+}
+
+func (x *exporter) line(b []byte) error {
+	x.sum.Write(b)
+	x.sum.Write([]byte{'\n'})
+	if _, err := x.w.Write(b); err != nil {
+		return err
+	}
+	return x.w.WriteByte('\n')
+}

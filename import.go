@@ -1,0 +1,220 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// ImportOptions say what becomes of an export.
+type ImportOptions struct {
+	As string // the id of the new thread; "": the one that it had
+}
+
+// importCell marks what belongs to an import that is not done. It is the first
+// thing that an import writes and the last that it deletes.
+func importCell(name string) string { return "import/" + name }
+
+// Import makes a thread of an export and returns its id. The entries keep their
+// exact bytes and their chain; behind them stands an entry which says where
+// they come from. The thread is as a fork is: runs that were active are paused,
+// so that nothing goes on here by itself, open asks have new ids, children that
+// were not finished are spawned anew, and Keys are others.
+//
+// The whole file is checked on the way, and nothing of the thread is seen
+// before all of it is there: damage is ErrCorrupt, and what was written is
+// dropped. An id that is taken is ErrExists. A redacted export is ErrInvalid.
+func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (string, error) {
+	if o.As != "" {
+		if err := checkThreadID(o.As); err != nil {
+			return "", err
+		}
+	}
+	im := &importer{Runtime: r, as: o.As, name: r.part + "." + newIncarnation(time.Now())}
+	err := im.all(ctx, rd)
+	if err == nil {
+		return im.as, nil
+	}
+	if im.begun && !im.open {
+		// Also if the context has ended.
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		err = errors.Join(err, im.drop(clean))
+	}
+	return "", fmt.Errorf("perdure: importing thread %q: %w", im.as, err)
+}
+
+// importer is one import.
+type importer struct {
+	*Runtime
+	as, name string
+	begun    bool // something may have been written
+	open     bool // it may be done, or not: what is written must stay
+
+	seq   uint64   // of the entries that are written
+	batch [][]byte // those that are not yet
+	size  int      // of the batch
+}
+
+func (im *importer) all(ctx context.Context, rd io.Reader) error {
+	v, err := unpack(ctx, rd, taker{
+		head: func(h exportHead) error { return im.begin(ctx, h) },
+		blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
+			return blob.NewCopy(im.store, blobsOf(im.name), ref, chunk)
+		},
+		entry: func(_ journal.Entry, data []byte) error { return im.entry(ctx, data) },
+	})
+	if err == nil {
+		err = im.flush(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if !v.OK() {
+		return fmt.Errorf("%w: %s", ErrCorrupt, v.Problem)
+	}
+	opened, err := im.fork(ctx, v)
+	if err != nil {
+		return err
+	}
+	return im.show(ctx, opened)
+}
+
+// begin looks at the first line.
+func (im *importer) begin(ctx context.Context, h exportHead) error {
+	im.as = or(im.as, h.Thread)
+	if h.Redacted {
+		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", ErrInvalid)
+	}
+	if err := checkThreadID(im.as); err != nil {
+		return err
+	}
+	switch _, err := im.find(ctx, im.as); {
+	case err == nil:
+		return fmt.Errorf("%w: %q", ErrExists, im.as)
+	case !errors.Is(err, ErrNoThread):
+		return err
+	}
+	im.begun = true
+	_, err := im.ensure(ctx, importCell(im.name), []byte("{}"))
+	return err
+}
+
+func (im *importer) entry(ctx context.Context, data []byte) error {
+	if len(im.batch) == store.MaxBatch || im.size+len(data) > store.MaxEntry {
+		if err := im.flush(ctx); err != nil {
+			return err
+		}
+	}
+	im.batch, im.size = append(im.batch, data), im.size+len(data)
+	return nil
+}
+
+// flush appends the entries that are not yet.
+func (im *importer) flush(ctx context.Context) error {
+	if len(im.batch) == 0 {
+		return nil
+	}
+	last, err := store.AppendOnce(ctx, im.store, journalOf(im.name), im.seq, im.batch...)
+	if err != nil {
+		return err
+	}
+	im.seq, im.batch, im.size = last, im.batch[:0], 0
+	return nil
+}
+
+// fork checks what the entries mean, and appends that the thread goes on here
+// under another name.
+func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) {
+	o, _, err := im.change(ctx, im.name, func(t *journal.Thread) ([]line, []string, error) {
+		switch {
+		case t.Erased:
+			return nil, nil, fmt.Errorf("%w: %q", ErrErased, t.ID)
+		case t.Seq != v.Good || t.Head.String() != v.Head:
+			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", ErrCorrupt, v.Good, t.Seq)
+		}
+		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq,
+			From: &journal.Origin{Thread: t.ID, Head: v.Head}}}}, nil, nil
+	})
+	return o, err
+}
+
+// show makes the thread known.
+func (im *importer) show(ctx context.Context, o *opened) error {
+	t := o.thread
+	value, err := marshal(summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
+	if err == nil {
+		_, err = im.ensure(ctx, journalOf(im.name), value)
+	}
+	if err == nil {
+		err = im.summarise(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	held, err := im.ensure(ctx, im.idCell(im.as), []byte(im.name))
+	if err != nil {
+		im.open = true
+		return err
+	}
+	if string(held) != im.name {
+		return fmt.Errorf("%w: %q", ErrExists, im.as)
+	}
+	// It is there now. What was cancelled is not paused: a worker ends it.
+	im.open = true
+	_, _, err = im.change(ctx, im.name, func(t *journal.Thread) ([]line, []string, error) {
+		var flows []string
+		for _, run := range t.Runs {
+			if run.Cancelled && !run.Status.Final() {
+				flows = append(flows, run.Flow)
+			}
+		}
+		if len(flows) == 0 {
+			return nil, nil, errNothing
+		}
+		return []line{{kind: journal.Nudge}}, flows, nil
+	})
+	if err == nil {
+		err = im.removeCell(ctx, importCell(im.name))
+	}
+	if err != nil {
+		im.log.Warn("tidying up behind an import", "thread", im.as, "error", err)
+	}
+	return nil
+}
+
+// drop removes what was written.
+func (im *importer) drop(ctx context.Context) error {
+	err := im.store.Drop(ctx, journalOf(im.name))
+	if err == nil {
+		err = blob.Delete(ctx, im.store, blobsOf(im.name))
+	}
+	if err == nil {
+		err = im.removeCell(ctx, journalOf(im.name))
+	}
+	if err == nil {
+		err = im.removeCell(ctx, importCell(im.name))
+	}
+	if err != nil {
+		return fmt.Errorf("dropping what was written: %w", err)
+	}
+	return nil
+}
+
+// removeCell deletes a cell, if it is there.
+func (c *core) removeCell(ctx context.Context, key string) error {
+	cell, err := c.store.Get(ctx, key)
+	if err == nil {
+		err = c.store.Delete(ctx, key, cell.Version)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package blob
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Chunks returns the size of the chunks of a blob, all but its last, and the
+// chunks as they are kept, each checked against its hash. Errors are those of
+// [Open].
+func Chunks(ctx context.Context, s store.Store, prefix string, ref Ref) (int64, iter.Seq2[[]byte, error], error) {
+	r, err := open(ctx, s, prefix, ref)
+	if err != nil {
+		return 0, nil, err
+	}
+	return r.manifest.chunk, func(yield func([]byte, error) bool) {
+		r.next = 0
+		for {
+			chunk, err := r.loadChunk()
+			if err == io.EOF || !yield(chunk, err) || err != nil {
+				return
+			}
+		}
+	}, nil
+}
+
+// Copy takes a blob over chunk by chunk, so that it has the same ref here. It
+// is checked on the way, and there only once Close has returned nil.
+type Copy struct {
+	store    store.Store // nil: nothing is kept, it is only checked
+	prefix   string
+	ref      Ref
+	manifest manifest
+	taken    int64
+}
+
+// NewCopy begins the copy of a blob that is cut into chunks of a size. Without
+// a store the blob is only checked.
+func NewCopy(s store.Store, prefix string, ref Ref, chunk int64) (*Copy, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
+	if chunk < minChunk || chunk > store.MaxEntry {
+		return nil, fmt.Errorf("%w: blob: %s is cut into chunks of %d bytes; they have %d to %d", store.ErrInvalid, ref.Hash, chunk, minChunk, store.MaxEntry)
+	}
+	if s != nil {
+		if err := checkPrefix(prefix); err != nil {
+			return nil, err
+		}
+	}
+	return &Copy{store: s, prefix: prefix, ref: ref, manifest: manifest{size: ref.Size, chunk: chunk}}, nil
+}
+
+// minChunk keeps the manifest of the largest blob within a cell.
+const minChunk = 160 << 10
+
+// Done reports whether all chunks were taken.
+func (c *Copy) Done() bool { return c.taken == c.ref.Size }
+
+// Add takes the next chunk.
+func (c *Copy) Add(ctx context.Context, chunk []byte) error {
+	i := len(c.manifest.hashes)
+	if c.Done() || int64(len(chunk)) != c.manifest.length(i) {
+		return fmt.Errorf("%w: blob: chunk %d of %s has %d bytes", store.ErrCorrupt, i+1, c.ref.Hash, len(chunk))
+	}
+	h := hashOf(chunk)
+	if c.store != nil {
+		if err := putCell(ctx, c.store, chunkKey(c.prefix, h), chunk); err != nil {
+			return fmt.Errorf("blob: put chunk %d: %w", i+1, err)
+		}
+	}
+	c.manifest.hashes = append(c.manifest.hashes, h)
+	c.taken += int64(len(chunk))
+	return nil
+}
+
+// Close checks the whole and makes the blob known.
+func (c *Copy) Close(ctx context.Context) error {
+	if !c.Done() {
+		return fmt.Errorf("%w: blob: %s ends at byte %d of %d", store.ErrCorrupt, c.ref.Hash, c.taken, c.ref.Size)
+	}
+	data := c.manifest.encode()
+	if h := hashOf(data); h != c.ref.Hash {
+		return fmt.Errorf("%w: blob: its bytes have the hash %s, not %s", store.ErrCorrupt, h, c.ref.Hash)
+	}
+	if c.store == nil {
+		return nil
+	}
+	if err := putCell(ctx, c.store, manifestKey(c.prefix, c.ref.Hash), data); err != nil {
+		return fmt.Errorf("blob: put the manifest of %d chunks: %w", len(c.manifest.hashes), err)
+	}
+	return nil
+}

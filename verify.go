@@ -1,0 +1,205 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Verification is what came of checking a thread or an export of one.
+type Verification struct {
+	Thread   string `json:"thread"`
+	Tenant   string `json:"tenant,omitempty"`
+	Entries  uint64 `json:"entries"`            // that are there, also those behind the damage
+	Good     uint64 `json:"good"`               // the last one that is good, and so are all before it
+	Head     string `json:"head"`               // the hash of that one, which stands for all up to it
+	Blobs    int    `json:"blobs"`              // that were checked: the large values of the good entries
+	Bytes    int64  `json:"bytes"`              // of the good entries and their blobs
+	Redacted bool   `json:"redacted,omitempty"` // of an export: it holds hashes in place of what entries say
+	Problem  string `json:"problem,omitempty"`  // the first thing that is wrong, and where; "" if all is good
+}
+
+// OK reports whether all is good.
+func (v *Verification) OK() bool { return v.Problem == "" }
+
+// bad notes the first problem.
+func (v *Verification) bad(format string, args ...any) {
+	if v.Problem == "" {
+		v.Problem = fmt.Sprintf(format, args...)
+	}
+}
+
+// took notes a good entry.
+func (v *Verification) took(e journal.Entry, size int) {
+	v.Good, v.Head = e.Seq, e.Hash.String()
+	v.Bytes += int64(size)
+}
+
+// Verify reads a thread from its first entry and checks all of it: that each
+// entry is as it was written and stands where it was written, that it makes
+// sense behind those before it, and that each large value that it refers to is
+// there and has its hash. Damage is no error: the result says what is wrong and
+// up to where the thread is good. Fork at Good goes on from there.
+//
+// A tail that is gone is found if the store says so, or if the thread's summary
+// has seen it. Whoever can rewrite the whole journal, with all its hashes, is
+// found out by comparing Head with one that was kept elsewhere.
+func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, error) {
+	name, err := r.find(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	seen := r.seen(ctx, name) // before the journal, which then reaches it
+	v := &Verification{Thread: thread, Tenant: r.tenant}
+	o := emptyThread(name)
+	if err := r.verify(ctx, o, v); err != nil {
+		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)
+	}
+	t := o.thread
+	switch {
+	case t.Erased:
+		return nil, fmt.Errorf("%w: %q", ErrErased, thread)
+	case v.Entries == 0 && v.OK() && seen == 0:
+		return nil, fmt.Errorf("%w: %q", ErrNoThread, thread)
+	case v.Entries < seen:
+		v.bad("the journal ends at entry %d, and entry %d was there once: its tail is missing", v.Entries, seen)
+	case v.OK() && t.ID != thread:
+		v.bad("the id leads to the thread %q", t.ID)
+	}
+	if !v.OK() && v.Good > 0 {
+		v.Problem += fmt.Sprintf("; the thread is good up to entry %d, and Fork there goes on from it", v.Good)
+	}
+	return v, nil
+}
+
+// verify folds a thread as far as it is good. Its error says that something
+// could not be read.
+func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
+	if err := c.place(ctx, o); errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
+		v.bad("where the thread was forked is not known: %v", err)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	blobs := map[string]bool{}
+	for line, err := range c.entries(ctx, o.name, 0) {
+		if errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
+			v.bad("behind entry %d: %v", v.Good, err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if v.Entries++; !v.OK() {
+			continue
+		}
+		e, refs, err := c.verifyEntry(ctx, o, line)
+		if reading := (*readError)(nil); errors.As(err, &reading) {
+			return reading.error
+		}
+		if err != nil {
+			v.bad("entry %d: %v", line.Seq, err)
+			if o.thread.Base != 0 && line.Seq == o.thread.Base+1 {
+				// Its own first entry says where a fork begins.
+				v.Problem += "; so it is not certain behind which entry it was forked: fork that thread again"
+				v.Good, v.Head = 0, ""
+			}
+			continue
+		}
+		for _, ref := range refs {
+			if blobs[ref.Hash] {
+				continue
+			}
+			if _, err := c.blobHome(ctx, o.name, ref); damagedBlob(err) {
+				v.bad("entry %d: the value of %d bytes that it refers to: %v", line.Seq, ref.Size, err)
+				break
+			} else if err != nil {
+				return err
+			}
+			blobs[ref.Hash] = true
+			v.Blobs++
+			v.Bytes += ref.Size
+		}
+		if v.OK() {
+			v.took(e, len(line.Data))
+		}
+	}
+	return nil
+}
+
+// verifyEntry checks the next entry of a thread and folds it.
+func (c *core) verifyEntry(ctx context.Context, o *opened, line store.Entry) (journal.Entry, []blob.Ref, error) {
+	e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)
+	if errors.Is(err, journal.ErrNewer) {
+		return e, nil, fmt.Errorf("it cannot be checked here: it is %w, or damaged", err)
+	}
+	if err == nil && line.Seq != o.thread.Seq+1 {
+		err = fmt.Errorf("it follows entry %d", o.thread.Seq)
+	}
+	if err != nil {
+		return e, nil, err
+	}
+	b, err := e.Read()
+	if err != nil && e.Kind.Known() {
+		return e, nil, fmt.Errorf("its body: %w", err)
+	}
+	if e.Kind == journal.Forked && b.From != nil && (b.At != o.thread.Seq || b.From.Head != "" && b.From.Head != o.thread.Head.String()) {
+		return e, nil, fmt.Errorf("it says that the thread was forked behind entry %d with the hash %s", b.At, b.From.Head)
+	}
+	return e, b.Refs(), c.fold(ctx, o, e)
+}
+
+// seen returns the last entry that the summary of a thread tells of, 0 if it
+// tells nothing.
+func (c *core) seen(ctx context.Context, name string) uint64 {
+	var s summary
+	if cell, err := c.store.Get(ctx, journalOf(name)); err != nil || json.Unmarshal(cell.Value, &s) != nil {
+		return 0
+	}
+	return s.Seq
+}
+
+// blobHome reads a blob to its end, and returns the name of the thread that
+// holds it: a fork shares those of its parents.
+func (c *core) blobHome(ctx context.Context, name string, ref blob.Ref) (string, error) {
+	for {
+		err := c.readBlob(ctx, name, ref)
+		if err == nil || !isFork(name) || !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
+			return name, err
+		}
+		r, rootErr := c.rootOf(ctx, name)
+		if rootErr != nil || r.parent == "" {
+			return name, errors.Join(err, rootErr)
+		}
+		name = r.parent
+	}
+}
+
+func (c *core) readBlob(ctx context.Context, name string, ref blob.Ref) error {
+	_, chunks, err := blob.Chunks(ctx, c.store, blobsOf(name), ref)
+	if err != nil {
+		return err
+	}
+	for _, err := range chunks {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// damagedBlob reports whether an error means that a blob is not what an entry
+// says, rather than that it could not be read now.
+func damagedBlob(err error) bool {
+	for _, damage := range []error{store.ErrNotFound, store.ErrCorrupt, store.ErrInvalid, store.ErrTooLarge} {
+		if errors.Is(err, damage) {
+			return true
+		}
+	}
+	return false
+}
