@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
@@ -36,7 +35,7 @@ func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (st
 			return "", err
 		}
 	}
-	im := &importer{Runtime: r, as: o.As, name: r.part + "." + newIncarnation(time.Now())}
+	im := &importer{Runtime: r, as: o.As, name: r.newName(clock(), "", "")}
 	err := im.all(ctx, rd)
 	if err == nil {
 		return im.as, nil
