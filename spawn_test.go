@@ -63,7 +63,9 @@ func (k *kit) child(thread string, n int) string {
 
 func TestJoinReturnsWhatTheChildReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newKit(t, nil, perdure.Options{}, double, spawnJoin[int]("double", 21))
+		k := newKit(t, nil, perdure.Options{}, spawnJoin[int]("slow", 21), perdure.NewFlow("slow", func(ctx context.Context, n int) (int, error) {
+			return n + n, perdure.Sleep(ctx, "nap", time.Minute)
+		}))
 		k.start("p", "parent", "")
 		run := k.wait("p", perdure.Succeeded)
 		if got, err := perdure.Output[int](run); err != nil || got != 42 {

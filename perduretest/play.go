@@ -124,6 +124,31 @@ func (s *sweep) drive(ctx context.Context, rt *perdure.Runtime, lease time.Durat
 			stuck[run.ID] = !moved
 		}
 	}
+	for _, q := range s.Start {
+		if err := family(ctx, rt, q.Thread); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// family waits until the children of a thread cannot go on by themselves: what
+// a parent cancels may end after it.
+func family(ctx context.Context, rt *perdure.Runtime, thread string) error {
+	t, err := rt.Get(ctx, thread)
+	if err != nil {
+		return err
+	}
+	for _, run := range t.Runs {
+		for _, child := range run.Children {
+			if _, err := rt.Wait(ctx, child.Thread, ""); err != nil {
+				return fmt.Errorf("waiting for the child at %s of thread %s: %w", child.Path, thread, err)
+			}
+			if err := family(ctx, rt, child.Thread); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -55,12 +55,12 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 	for _, rec := range all {
 		byID[rec.thread.ID] = rec
 		r.appends += len(rec.entries)
-		fmt.Fprintf(&trace, "thread %s\n%s", rec.thread.ID, rec)
+		fmt.Fprintf(&trace, "thread %s\n%s", rec.label, rec)
 		outcome.WriteString(same(rec.names.replace(rec.outcome(ctx, s))))
 		r.keep(ctx, s, rec, same)
 		for _, run := range rec.thread.Runs {
 			if w.Want != "" && run.Status != w.Want {
-				r.problems = append(r.problems, fmt.Sprintf("a run of flow %s on thread %s is %s, want %s", run.Flow, rec.thread.ID, run.Status, w.Want))
+				r.problems = append(r.problems, fmt.Sprintf("a run of flow %s on thread %s is %s, want %s", run.Flow, rec.label, run.Status, w.Want))
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 		if e.of != nil {
 			label = fmt.Sprintf("%s at %s", e.name, e.of.Path)
 			if rec := byID[e.of.Thread]; rec != nil {
-				label += " of " + rec.names.replace(e.of.Run) + " of thread " + e.of.Thread
+				label += " of " + rec.names.replace(e.of.Run) + " of thread " + rec.label
 			}
 		}
 		t := r.effects[label]
@@ -94,7 +94,7 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 func (rec *recording) outcome(ctx context.Context, s store.Store) string {
 	var b strings.Builder
 	t := rec.thread
-	fmt.Fprintf(&b, "thread %s%s%s\n", t.ID, list(" titled", t.Title), list(" with", t.Meta))
+	fmt.Fprintf(&b, "thread %s%s%s\n", rec.label, list(" titled", t.Title), list(" with", t.Meta))
 	value := func(v journal.Value) string { return rec.value(ctx, s, v, 0) }
 	for _, run := range slices.Concat(t.Runs, t.Inbox) {
 		fmt.Fprintf(&b, "  %s of flow %s: %s %s", run.ID, run.Flow, run.Status, rec.value(ctx, s, run.Output, run.Ref))
@@ -194,10 +194,13 @@ func (r *result) keep(ctx context.Context, s store.Store, rec *recording, same f
 		// What is left has one form, wherever its value stands.
 		b.Ref, b.Due, b.Deps, b.Value, b.Name, b.Of = 0, 0, nil, journal.Value{}, "", ""
 		if e.Kind == journal.Signal || e.Kind == journal.Received {
-			b.By = "" // who sent it stands in the entry of the signal, whichever that is
+			b.By, b.Spend = "", nil // stand in the entry of the signal, whichever that is
+		}
+		if rec.thread.Parent != nil || e.Kind == journal.Spawned {
+			b.Budget = nil // what was left of the parent's at that moment
 		}
 		rest := rec.body(e, b)
-		where := fmt.Sprintf("%s %s %s", rec.thread.ID, rec.names.small("run", fmt.Sprint(e.Run)), tree.Names(e.Path))
+		where := fmt.Sprintf("%s %s %s", rec.label, rec.names.small("run", fmt.Sprint(e.Run)), tree.Names(e.Path))
 		line := same(rec.names.replace(fmt.Sprintf("%s %s %s", kind, text, rest)))
 		lines := r.events[where]
 		if e.Kind == journal.Progress && slices.Contains(lines, line) {

@@ -27,6 +27,7 @@ type recording struct {
 	entries []journal.Entry
 	bodies  []journal.Body
 	names   *names
+	label   string // the thread's id, or of a child its place below that of its parent
 }
 
 // Trace returns a thread's journal for people, one entry a line: its sequence,
@@ -70,10 +71,50 @@ func recordings(ctx context.Context, s store.Store) ([]*recording, error) {
 			all = append(all, r)
 		}
 	}
+	nameChildren(all)
 	slices.SortFunc(all, func(a, b *recording) int {
-		return cmp.Or(cmp.Compare(a.thread.ID, b.thread.ID), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.label, b.label), cmp.Compare(a.name, b.name))
 	})
 	return all, nil
+}
+
+// nameChildren gives children, whose ids differ from run to run, labels that
+// do not.
+func nameChildren(all []*recording) {
+	byID := map[string]*recording{}
+	for _, r := range all {
+		byID[r.thread.ID], r.label = r, r.thread.ID
+	}
+	var name func(r *recording)
+	name = func(r *recording) {
+		number := map[string]int{}
+		var below []*recording
+		for _, run := range r.thread.Runs {
+			for _, c := range run.Children {
+				path := tree.Names(c.Path)
+				number[path]++
+				label := r.label + ":" + path
+				if number[path] > 1 {
+					label += fmt.Sprint("#", number[path])
+				}
+				r.names.pairs = append(r.names.pairs, c.ID, label)
+				if child := byID[c.ID]; child != nil {
+					child.label = label
+					below = append(below, child)
+				}
+			}
+		}
+		for _, child := range below { // their first entry names the parent
+			child.names.pairs = append(child.names.pairs, r.names.pairs...)
+			name(child)
+		}
+		r.names.replacer = strings.NewReplacer(r.names.pairs...)
+	}
+	for _, r := range all {
+		if r.thread.Parent == nil {
+			name(r)
+		}
+	}
 }
 
 func record(ctx context.Context, s store.Store, name string) (*recording, error) {

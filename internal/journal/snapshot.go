@@ -273,6 +273,7 @@ func codeChild(c *codec, k *Child) {
 		field(c, "failed", &k.Failed, yes)
 		field(c, "retries", &k.Retries, num)
 		field(c, "stale", &k.Stale, yes)
+		field(c, "spent", &k.Spent, dict(num[int64]))
 	})
 }
 
