@@ -81,10 +81,11 @@
 // the run waits, ends or is cut off; a run takes as many as it needs.
 //
 // The functions by which a flow acts, [Step], [Scope], [Ask], [Receive],
-// [Sleep], [Take], [Emit], [Plan] and [Cleanup], are its verbs. The run, each
-// step, scope and branch of a [Group] calls a function, and that call is a
-// frame. A verb belongs to the frame whose context it is given, so code inside a
-// step uses the context of the step's function, not the one around it.
+// [Sleep], [Take], [Emit], [Plan], [Spawn], [Join] and [Cleanup], are its verbs.
+// The run, each step, scope and branch of a [Group] calls a function, and that
+// call is a frame. A verb belongs to the frame whose context it is given, so
+// code inside a step uses the context of the step's function, not the one
+// around it.
 //
 // # How a run goes on
 //
@@ -149,7 +150,8 @@
 //
 // # Waiting
 //
-// [Ask] waits for a person, [Receive] for a signal, [Sleep] for a time. When
+// [Ask] waits for a person, [Receive] for a signal, [Sleep] for a time, and
+// [Join] for a child, a run on a thread of its own that [Spawn] started. When
 // nothing else is left to do the run is suspended: the verbs return
 // [ErrSuspended], the flow returns it, and nothing of the run is in memory
 // until it goes on. Return errors of verbs; do not swallow them. Swallowing
