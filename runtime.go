@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,8 +109,12 @@ func (c *core) pass(name string) <-chan struct{} {
 // zero [Options]. The driver of the URL's scheme has to be imported: sqlite:FILE
 // is that of package store/sqlitestore, file:DIR of store/filestore, and memory:
 // of store/memstore.
+//
+// When a disk is full or a sync fails, the store is opened again, and the
+// runtime goes on when that is over; see [store.Reopen], with which a program
+// that calls New does the same.
 func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
-	s, err := store.Open(ctx, url)
+	s, err := openAgain(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +124,15 @@ func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 	}
 	r.own = true
 	return r, nil
+}
+
+// openAgain opens a store that is opened again when its disk fails it. A memory
+// does not fail, and would be empty.
+func openAgain(ctx context.Context, url string) (store.Store, error) {
+	if strings.HasPrefix(url, "memory:") {
+		return store.Open(ctx, url)
+	}
+	return store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return store.Open(ctx, url) })
 }
 
 // New returns a runtime on a store. Its error names everything that is wrong

@@ -150,7 +150,8 @@ func (w *worker) loop(ctx context.Context) error {
 	}
 }
 
-// useless reports whether a store's handle has to be opened anew.
+// useless reports whether a store's handle has to be opened anew. One that is
+// unavailable does that itself.
 func useless(err error) bool {
 	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
 }

@@ -193,6 +193,9 @@ func (e *engine) repair(j *journal, found *finding) error {
 		return nil
 	}
 	if err := e.writable(); err != nil {
+		if t.seq == found.head.seq && e.poisoned() != nil {
+			return nil // readers do not see what is torn, and nobody appends behind it
+		}
 		return err
 	}
 	f, err := e.files.get(j)
