@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,9 +67,9 @@ func openAgain(t *testing.T, n int, fault faulty.Fault) {
 	url := fmt.Sprintf("mortal:%d %s", n, fault)
 	keeper := memstore.Open(url)
 	defer keeper.Close()
-	opens := 0
+	var opens atomic.Int32
 	mortal.Store(url, func(context.Context) (store.Store, error) {
-		if opens++; opens == 1 { // the first lives, since New does not try again
+		if opens.Add(1) == 1 { // the first lives, since New does not try again
 			return faulty.New(memstore.Open(url), faulty.At(n+10, fault)), nil
 		}
 		return faulty.New(memstore.Open(url), faulty.At(n, fault)), nil
@@ -145,7 +146,7 @@ func openAgain(t *testing.T, n int, fault faulty.Fault) {
 		t.Error("Work ended meanwhile")
 	default:
 	}
-	if opens < 2 {
-		t.Errorf("the store was opened %d times, so the test shows nothing", opens)
+	if n := opens.Load(); n < 2 {
+		t.Errorf("the store was opened %d times, so the test shows nothing", n)
 	}
 }
