@@ -28,6 +28,9 @@ func (p *pass) dumps() map[string]journal.Value {
 }
 
 func (p *pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
+	if p.replay != nil {
+		return nil
+	}
 	p.deps.mu.Lock()
 	list := append([]*depValue(nil), p.deps.list...)
 	p.deps.mu.Unlock()

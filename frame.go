@@ -27,6 +27,7 @@ type frame struct {
 	done     bool
 	cut      bool // a verb below it was refused because of a cancel
 	cleaning bool // it is a cleanup, or below one
+	past     bool // in a replay: it is below a step that is done
 	limit    *stopwatch
 	timedOut bool       // the limit is over
 	group    *Group     // open
@@ -48,7 +49,7 @@ func inside(ctx context.Context) (*frame, error) {
 
 // child returns a frame below f.
 func (f *frame) child(memo *tree.Frame) *frame {
-	return &frame{pass: f.pass, parent: f, memo: memo, view: f.view, now: f.now, cleaning: f.cleaning, branch: f.branch}
+	return &frame{pass: f.pass, parent: f, memo: memo, view: f.view, now: f.now, cleaning: f.cleaning, past: f.past, branch: f.branch}
 }
 
 func (f *frame) with(ctx context.Context) context.Context {

@@ -60,7 +60,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		of  string // packages below the root
 		may string // what else than the standard library they may need, their own folder aside
 	}{
-		{`\.`, `PERDURE/(store|internal/.*)`},
+		{`\.`, `PERDURE/(store(/memstore)?|internal/.*)`},
 		{`\./store`, ``},
 		{`\./store/(mem|file|kv)store`, `PERDURE/store`},
 		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},

@@ -16,6 +16,7 @@ type waiter struct {
 	err   error        // why it was woken, if not because it is ready
 	due   int64        // when fire is called, 0 for never
 	fire  func() error // appends that its time is over
+	end   *recordEnd   // in a replay: what it is that it waits for in vain
 }
 
 // park lets the frame wait until ready. If nothing else is active the run is
@@ -203,6 +204,9 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 		case ctx.Err() != nil:
 			p.mu.Unlock()
 			return p.cause(ctx)
+		case p.replay != nil:
+			p.mu.Unlock()
+			return p.recordEnds(ctx, f, false)
 		case !held || f.cleaning:
 			p.mu.Unlock()
 			return nil

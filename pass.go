@@ -47,6 +47,8 @@ type pass struct {
 	problems  []line                // to be recorded with the next commit
 
 	deps depSet
+
+	replay *replay // nil unless the pass only follows what is recorded
 }
 
 // turn is a lock for those who call the store while they hold it. Waiting for
@@ -83,6 +85,11 @@ func (p *pass) commitLocked(build func() batch) error {
 		if len(b.lines) == 0 {
 			p.mu.Unlock()
 			return nil
+		}
+		if p.replay != nil {
+			defer p.mu.Unlock()
+			p.replay.stop(p, b)
+			return p.sealed
 		}
 		faults := len(p.problems)
 		b.lines = append(p.problems[:faults:faults], b.lines...)

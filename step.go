@@ -76,6 +76,9 @@ func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(cont
 	defer f.finish()
 	s.frame, s.visit, s.path = f, v, v.Path
 	if n := v.Node; n != nil && n.Done {
+		if err := s.follow(ctx, n); err != nil {
+			return nil, err
+		}
 		return f.result(n)
 	}
 	if err := s.run(ctx); err != nil {
@@ -101,10 +104,16 @@ func (s *step) run(ctx context.Context) error {
 			if !s.once {
 				return p.block(fmt.Sprintf("at %s:\n- recorded: the start of an at-most-once step\n+ the code: a step that is not AtMostOnce", tree.Names(s.path)))
 			}
+			if p.replay != nil {
+				return p.recordEnds(ctx, s.frame, false)
+			}
 			if done, err := s.decide(ctx); done || err != nil {
 				return err
 			}
 			continue
+		}
+		if p.replay != nil {
+			return s.followOn(ctx, n, attempt)
 		}
 		if err := s.backoff(ctx, n); err != nil {
 			return err
@@ -224,6 +233,9 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 			s.leftover(inner, err)
 		}
 		return false, stop
+	}
+	if p.replay != nil {
+		return false, p.recordEnds(ctx, s.frame, false)
 	}
 	if err == nil {
 		switch stop, stopErr := s.succeed(inner, raw); {

@@ -64,4 +64,14 @@
 //
 // [Golden] compares a thread's journal, made readable by [Trace], with a file
 // in testdata, so that a change of what a flow records does not go unnoticed.
+//
+// # Yesterday's runs
+//
+// [Replay] runs today's code against a thread that was exported, from
+// production for example, without calling a step function: so a change that
+// would block runs which are under way fails a test first.
+//
+//	func TestOrdersOfLastWeek(t *testing.T) {
+//		perduretest.Replay(t, "testdata/order-4711.jsonl", order)
+//	}
 package perduretest

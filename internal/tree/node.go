@@ -132,6 +132,9 @@ func (n *Node) remove(c *Node) {
 	delete(n.index, c.Name)
 }
 
+// Composite reports whether something is recorded below the node.
+func (n *Node) Composite() bool { return len(n.children) > 0 }
+
 // Path returns the path of the node, of names only.
 func (n *Node) Path() string {
 	if n.parent == nil {

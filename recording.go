@@ -1,0 +1,118 @@
+package perdure
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// recording is a thread as an export tells it, with what its runs recorded,
+// also those that have ended.
+type recording struct {
+	thread *journal.Thread
+	runs   map[uint64]*runRecording
+}
+
+// runRecording is what one run recorded.
+type runRecording struct {
+	entries []journal.Entry // its own, and those that made the thread a fork
+	bodies  []journal.Body
+	begun   bool
+	state   map[string]journal.Item // at its start
+	deps    map[string]journal.Value
+	cancel  int // of its entries, the first that cancels it, -1 for none
+	end     int // the last that ends it, -1 for none
+}
+
+// record folds entries, from the first one on.
+func record(entries []journal.Entry) (*recording, error) {
+	r := &recording{thread: journal.NewThread(), runs: map[uint64]*runRecording{}}
+	for i, e := range entries {
+		if err := r.add(entries[:i], e); err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *recording) add(before []journal.Entry, e journal.Entry) error {
+	b, err := e.Read()
+	if err != nil && e.Kind.Known() {
+		return err
+	}
+	if e.Kind == journal.Rewound {
+		if b.At > uint64(len(before)) {
+			return fmt.Errorf("a rewind to %d", b.At)
+		}
+		past, err := record(before[:b.At])
+		if err != nil {
+			return err
+		}
+		r.runs = past.runs
+		return r.thread.Rewind(e, past.thread)
+	}
+	if err := r.thread.Apply(e); err != nil {
+		return err
+	}
+	switch e.Kind {
+	case journal.Queued:
+		r.runs[e.Seq] = &runRecording{cancel: -1, end: -1}
+	case journal.Forked:
+		for n, run := range r.runs {
+			if at := r.thread.Run(n); at != nil && at.Status != Succeeded && at.Status != Cancelled {
+				run.add(e, b)
+			}
+		}
+	}
+	run, at := r.runs[e.Run], r.thread.Run(e.Run)
+	if run == nil || at == nil {
+		return nil
+	}
+	if e.Kind == journal.Claimed && !run.begun {
+		// The fold never changes them: it makes others.
+		run.begun, run.state, run.deps = true, at.BaseState, at.BaseDeps
+	}
+	run.add(e, b)
+	return nil
+}
+
+func (r *runRecording) add(e journal.Entry, b journal.Body) {
+	switch {
+	case e.Kind == journal.Ended:
+		r.end = len(r.entries)
+	case e.Kind == journal.Retried:
+		r.end = -1
+	case e.Kind == journal.Cancel && r.cancel < 0 && r.end < 0:
+		r.cancel = len(r.entries)
+	}
+	r.entries, r.bodies = append(r.entries, e), append(r.bodies, b)
+}
+
+// length is how many entries a replay follows. A run that was cancelled is
+// followed up to there, since its code then takes its way out past what is
+// recorded.
+func (r *runRecording) length() int {
+	switch {
+	case r.cancel >= 0:
+		return r.cancel
+	case r.end >= 0:
+		return r.end
+	}
+	return len(r.entries)
+}
+
+// tree returns the tree of the run, and the newest dumps of its deps.
+func (r *runRecording) tree() (*tree.Tree, map[string]journal.Value, error) {
+	t, dumps := tree.New(), map[string]journal.Value{}
+	for i, e := range r.entries[:r.length()] {
+		if e.Kind == journal.Forked {
+			t.Fork(r.bodies[i].State)
+		} else if err := t.Apply(e); err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(dumps, r.bodies[i].Deps)
+	}
+	return t, dumps, nil
+}
