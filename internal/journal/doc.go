@@ -14,5 +14,7 @@
 // and in bodies; the bytes in the store keep them.
 //
 // [Thread] folds entries, one after the other, into everything that is asked
-// about a thread. Any prefix of a journal is a thread.
+// about a thread. Any prefix of a journal is a thread. [Thread.Snapshot] keeps
+// the fold of one that ends between runs, so that [Restore] saves folding it
+// again; it is a cache and may be lost at any time.
 package journal
