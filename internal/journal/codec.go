@@ -226,3 +226,18 @@ func maybe[T any](code func(*codec, *T)) func(*codec, **T) {
 		code(c, *v)
 	}
 }
+
+// always is a pointer to whatever code is for that is never nil.
+func always[T any](code func(*codec, *T)) func(*codec, **T) {
+	return func(c *codec, v **T) {
+		switch {
+		case *v != nil:
+		case c.mode == writing:
+			c.fail("there is nothing where something must be")
+			return
+		default:
+			*v = new(T)
+		}
+		code(c, *v)
+	}
+}

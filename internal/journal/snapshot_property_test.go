@@ -56,7 +56,7 @@ const failure = `"fail":{"codes":["c"],"msg":"m","stack":"s"}`
 // write draws one entry, and keeps it if the thread takes it.
 func (a *author) write() {
 	active, run := a.th.Active(), uint64(0)
-	kind := Kind(a.of("kind", string(Queued), string(Queued), string(Signal), string(Metadata), string(Cancel), string(Paused), string(Resumed), string(Retried)))
+	kind := Kind(a.of("kind", string(Queued), string(Queued), string(Signal), string(Metadata), string(Cancel), string(Paused), string(Resumed), string(Retried), string(Forked)))
 	switch {
 	case active == nil && rapid.Bool().Draw(a.T, "begin"):
 		kind = Claimed
@@ -73,7 +73,7 @@ func (a *author) write() {
 		run = rapid.SampledFrom(a.th.Runs).Draw(a.T, "run").N
 	}
 	path := a.of("path", "/a", "/a/b", "/c", "/\"\n")
-	if kind == Queued || kind == Metadata || kind == Created || kind == Nudge || kind == Signal && rapid.Bool().Draw(a.T, "early") {
+	if kind == Queued || kind == Metadata || kind == Created || kind == Nudge || fences[kind] || kind == Signal && rapid.Bool().Draw(a.T, "early") {
 		run, path = 0, ""
 	}
 	before := a.w
@@ -114,10 +114,11 @@ func (a *author) body(kind Kind) string {
 	case Answered, Expired, Progress:
 		return body(`"of":"`+a.of("ask", asks...)+`"`, `"answer":{`+a.maybe(`"by":"ann"`)+`}`, res)
 	case Waiting, Signal:
-		return body(`"name":"`+a.of("name", "m", "n")+`"`, `"key":"`+a.of("signal key", "", "s1", "s2", "s3")+`"`, due, res)
+		return body(`"name":"`+a.of("name", "m", "n", ChildSignal("c"))+`"`, `"key":"`+a.of("signal key", "", "s1", "s2", "s3")+`"`, due, a.maybe(failure), a.maybe(`"spend":{"tokens":2}`), res)
 	case Received:
 		if len(a.th.Signals) > 0 {
-			return fmt.Sprintf(`{"ref":%d}`, rapid.SampledFrom(a.th.Signals).Draw(a.T, "signal").Seq)
+			signal := rapid.SampledFrom(a.th.Signals).Draw(a.T, "signal")
+			return fmt.Sprintf(`{"ref":%d,"name":%q}`, signal.Seq, signal.Name)
 		}
 	case Took:
 		if len(a.th.Inbox) > 0 {
@@ -125,6 +126,10 @@ func (a *author) body(kind Kind) string {
 		}
 	case Timer:
 		return body(due)
+	case Spawned:
+		return body(`"child":"c"`, `"flow":"f"`, a.maybe(`"budget":{"tokens":1}`), res)
+	case Forked:
+		return body(`"from":{"name":"n","thread":"t","head":"h"}`, `"thread":"f"`, a.maybe(`"state":[{"k":"x","add":1}]`))
 	case Planned:
 		return `{"plan":["a","b"]}`
 	case Ended:
@@ -191,7 +196,7 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 			}
 		}
 	})
-	for _, what := range []string{"queued", "inbox", "taken", "signals", "asks", "failed", "retried", "shared", "id twice", "tail", "paused", "rest"} {
+	for _, what := range []string{"queued", "inbox", "taken", "signals", "asks", "failed", "retried", "shared", "id twice", "tail", "paused", "children", "forks", "rest"} {
 		if met[what] < 10 {
 			t.Errorf("%q was met %d times only: the journals say too little", what, met[what])
 		}
@@ -232,12 +237,13 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 	for _, item := range th.State {
 		tail = tail || item.Tail != nil
 	}
-	failed, paused, twice, taken := false, false, false, false
+	failed, paused, twice, taken, children := false, false, false, false, false
 	for _, p := range th.placed() {
 		failed = failed || p.run.Status == StatusFailed && p.run.BaseState != nil
 		paused = paused || p.run.Status == StatusPaused
 		twice = twice || th.RunByID(p.run.ID) != p.run
 		taken = taken || p.in == inTaken
+		children = children || len(p.run.Children) > 0
 	}
 	retried := slices.ContainsFunc(rest, func(line []byte) bool { return bytes.Contains(line, []byte(`"k":"retried"`)) })
 	count("queued", th.Busy() != nil)
@@ -251,6 +257,8 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 	count("id twice", twice)
 	count("tail", tail)
 	count("paused", paused)
+	count("children", children)
+	count("forks", th.Fork != nil)
 	count("rest", len(rest) > 10)
 }
 

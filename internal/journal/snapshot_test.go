@@ -176,6 +176,7 @@ func TestNoSnapshotOfAnInconsistentThread(t *testing.T) {
 	for name, spoil := range map[string]func(th *Thread){
 		"runs out of order":      func(th *Thread) { slices.Reverse(th.Runs) },
 		"a run twice":            func(th *Thread) { th.Runs = append(th.Runs, th.Runs[0]) },
+		"a wait for nothing":     func(th *Thread) { th.Runs[0].Waits = map[string]*Wait{"/a": nil} },
 		"steering twice":         func(th *Thread) { th.Inbox = append(th.Inbox, th.Inbox[0]) },
 		"a run without its id":   func(th *Thread) { delete(th.byID, th.Runs[0].ID) },
 		"a run under another id": func(th *Thread) { th.byID["other"] = th.Runs[0] },
@@ -253,6 +254,7 @@ func TestOnlyOneFormIsRead(t *testing.T) {
 		`{"meta":{}}`, `{"meta":{"b":"","a":""}}`, `{"meta":{"a":"","a":""}}`, `{"meta":{"a":1}}`, `{"keys":["b","a"]}`, `{"keys":["a","a"]}`, `{"keys":["a",]}`, `{"shared":false}`,
 		`{"state":{"k":[]}}`, `{"state":{"k":[[ 1]]}}`, `{"state":{"k":[[1 2]]}}`, `{"state":{"k":[[1]}]}`, `{"state":{"k":[[]`, `{"deps":{"k":null}}`, `{"deps":{"k":{"size":0}}}`,
 		`{"seq":9,"runs":[{}]}`, `{"seq":9,"runs":[{"n":2},{"n":2}]}`, `{"seq":9,"runs":[{"n":2},{"n":1}]}`, `{"seq":9,"runs":[{"n":10}]}`, `{"seq":9,"runs":[{"n":1,"in":"x"}]}`,
+		`{"seq":9,"runs":[{"n":1,"waits":{"/a":null}}]}`, `{"seq":9,"runs":[{"n":1,"children":[null]}]}`,
 		`{"seq":9,"runs":[{"n":1,"start":2}]}`, `{"seq":9,"runs":[{"n":1,"flow":"a"},{"n":2,"flow":"a"}]}`, `{"seq":9,"runs":[{"n":1,"id":"a","in":"taken"},{"n":2,"id":"a"}]}`,
 		`{"seq":9,"runs":[{"n":1}],"asks":[{"id":"a","run":2,"seq":3}]}`, `{"seq":9,"runs":[{"n":1}],"asks":[{"id":"a","run":1,"seq":10}]}`,
 		`{"seq":9,"runs":[{"n":1}],"asks":[{"id":"a","run":1,"seq":2},{"id":"a","run":1,"seq":3}]}`, `{"seq":9,"runs":[{"n":1}],"asks":[{"id":"a","run":1,"seq":3},{"id":"b","run":1,"seq":3}]}`,
