@@ -94,17 +94,17 @@ func (r *Runtime) Work(ctx context.Context) error {
 	return err
 }
 
-// watchOthers looks who else works, as often as leases are renewed, and now and
-// then for threads whose hints were lost.
+// watchOthers looks who else works, about as often as leases are renewed. That it
+// is not exactly as often keeps workers of one process from falling into step.
 func (w *worker) watchOthers(ctx context.Context) {
-	tick := time.NewTicker(w.opts.Lease / 4)
+	tick := time.NewTicker(w.opts.Lease * 10 / 37)
 	defer tick.Stop()
 	for {
-		w.muster(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			w.muster(ctx)
 		}
 	}
 }
