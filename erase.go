@@ -58,12 +58,13 @@ func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) erro
 	if err != nil {
 		return err
 	}
-	return r.erase(ctx, name, thread, o)
+	return r.erase(ctx, name, thread, o, false)
 }
 
-// erase erases the thread with a name and an id.
-func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions) error {
-	e := eraser{Runtime: r, EraseOptions: o}
+// erase erases the thread with a name and an id. Finishing is for those who
+// have not been told to, but found that it is erased.
+func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions, finishing bool) error {
+	e := eraser{Runtime: r, EraseOptions: o, finishing: finishing}
 	err := e.thread(ctx, name, r.idCell(id))
 	if err == nil {
 		err = e.last(ctx, name, gateOf(name), r.idCell(id))
@@ -74,19 +75,12 @@ func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions) er
 	return nil
 }
 
-// finishErase goes on with an erase that was begun.
-func (r *Runtime) finishErase(ctx context.Context, name, id string) error {
-	if gone, err := r.erased(ctx, name); err != nil || !gone {
-		return errors.Join(err, fmt.Errorf("%w: thread %s is not erased", ErrBusy, id))
-	}
-	return r.erase(ctx, name, id, EraseOptions{})
-}
-
 // eraser erases a thread and, if it may, what depends on it.
 type eraser struct {
 	*Runtime
 	EraseOptions
-	depth int
+	depth     int
+	finishing bool
 }
 
 // The bounds of an eraser.
@@ -104,6 +98,8 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		return err
 	case o.thread.Foreign != "":
 		return fmt.Errorf("%w: it is left alone: %s", ErrNewer, o.thread.Foreign)
+	case e.finishing:
+		return fmt.Errorf("%w: it is not erased", ErrInvalid)
 	default:
 		if err := e.close(ctx, o, idCell); err != nil {
 			return err
@@ -151,11 +147,14 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 		if err == nil && isClosed(gate) {
 			return nil
 		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
+		if errors.Is(err, store.ErrNotFound) {
+			var gone bool
+			if gone, err = e.dropped(ctx, o.name); gone {
+				return nil // by another, and the gate went with it
+			}
 		}
-		if gone, err := e.dropped(ctx, o.name); gone || err != nil {
-			return err // by another, and the gate went with it
+		if err != nil {
+			return err
 		}
 		if err := e.dependents(ctx, o); err != nil {
 			return err

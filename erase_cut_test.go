@@ -114,3 +114,56 @@ func TestAnEraseThatWasCutOffIsFinishedByAStart(t *testing.T) {
 		})
 	}
 }
+
+// What a start that died anywhere has left is erased too, and what it left of a
+// thread that was erased meanwhile goes by the next list and the next look.
+func TestEraseRemovesWhatADeadStartLeft(t *testing.T) {
+	for _, erasedFirst := range []bool{false, true} {
+		bubble(t, map[bool]string{false: "of a new thread", true: "of an erased one"}[erasedFirst], func(t *testing.T) {
+			for at, plan := range faulty.Sweep(faulty.CrashBefore, faulty.CrashAfter) {
+				s := memstore.New()
+				k := newKit(t, s, perdure.Options{}, eraseFlows()...)
+				if erasedFirst {
+					k.start("t", "ask", large)
+					k.wait("t", perdure.Suspended)
+					erasing(t, s)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				dying := faulty.New(s, plan)
+				dying.OnCrash(cancel)
+				rt, err := perdure.New(ctx, dying, perdure.Options{Version: "test"}, eraseFlows()...)
+				if err == nil {
+					_, _ = rt.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "echo", Input: large, User: "ann", Title: "new"})
+				}
+				cancel()
+				if err := k.Erase(t.Context(), "t", perdure.EraseOptions{}); err != nil && !errors.Is(err, perdure.ErrNoThread) {
+					t.Errorf("%s: %v", at, err)
+				}
+				time.Sleep(5 * time.Minute)
+				k.stop()
+				if left := leftovers(t, s); len(left) > 0 {
+					t.Errorf("%s: left behind:\n%s", at, strings.Join(left, "\n"))
+				}
+			}
+		})
+	}
+}
+
+// A start that found a thread, was held up until the thread was erased, and
+// died then, leaves a summary which no list shows and the next one removes.
+func TestTheSummaryOfALateDeadStartGoesByTheNextList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, eraseFlows()...)
+		k.start("t", "echo", "in")
+		k.wait("t", perdure.Succeeded)
+		key := journalsOf(t, k.store)[0]
+		wantErr(t, "Erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), nil)
+		if _, err := k.store.Put(t.Context(), key, []byte(`{"id":"t","created":1}`), ""); err != nil {
+			t.Fatal(err)
+		}
+		for s, err := range k.List(t.Context(), perdure.ListOptions{}) {
+			t.Errorf("listed: %+v, %v", s, err)
+		}
+		wantNothing(t, k.store)
+	})
+}

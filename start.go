@@ -82,7 +82,7 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 			return run, err
 		}
 		// An erase is under way, or was cut off: the new thread comes behind it.
-		if err := r.finishErase(ctx, name, q.Thread); err != nil {
+		if err := r.erase(ctx, name, q.Thread, EraseOptions{}, true); err != nil {
 			return nil, err
 		}
 	}

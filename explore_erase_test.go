@@ -1,0 +1,250 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/explore"
+	"github.com/perdure/perdure/store"
+)
+
+// appended is the store of an actor that notes where its last entries went.
+type appended struct {
+	store.Store
+	journal *string
+}
+
+func (s appended) Unwrap() store.Store { return s.Store }
+
+func (s appended) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	last, err := s.Store.Append(ctx, journal, after, entries...)
+	if err == nil {
+		*s.journal = journal
+	}
+	return last, err
+}
+
+// journals returns the names of the threads' journals.
+func (sc *scene) journals() []string { return journalsOf(sc.t, sc.w.Store()) }
+
+// old makes thread "t" with a run in its queue, and returns its journal.
+func (sc *scene) old() string {
+	sc.open(exploredEcho)
+	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: "old", Title: "old"})
+	sc.must(err)
+	return sc.journals()[0]
+}
+
+// without returns an error unless the store holds nothing of a thread.
+func (sc *scene) without(journal string) error {
+	name := strings.TrimPrefix(journal, "thread/")
+	// A start that came too late and died leaves its summary to the next list.
+	for s, err := range sc.rt.List(context.Background(), perdure.ListOptions{}) {
+		if err != nil || s.Title == "old" {
+			return fmt.Errorf("listed: %+v, %w", s, err)
+		}
+	}
+	for _, left := range leftovers(sc.t, sc.w.Store()) {
+		if strings.Contains(left, name) {
+			return fmt.Errorf("left behind: %s", left)
+		}
+	}
+	for cell, err := range sc.w.Store().List(context.Background(), "id/", "") {
+		if err != nil || string(cell.Value) == name {
+			return fmt.Errorf("an id leads to what was erased, %v", err)
+		}
+	}
+	return nil
+}
+
+// eraseOrStart is an erase that meets a start. Each may die; then it is made
+// again, by a reliable actor.
+func (sc *scene) eraseOrStart() func() (string, error) {
+	old := sc.old()
+	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{})
+	})
+	var went string
+	starter := sc.w.Actor("starter", func(ctx context.Context, s store.Store) error {
+		rt, err := sc.runtime(ctx, appended{flawed(sc.flaw.outside, sc.lean(ctx, s)), &went})
+		if err == nil {
+			_, err = rt.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "echo", Input: "new", Title: "new", Key: "k"})
+		}
+		return err
+	})
+	return sc.restarted(old, eraser, starter, &went)
+}
+
+// restarted starts thread "t" when all others are done or dead, and judges what
+// it is then. A starter before that put its entries into the journal that went
+// tells.
+func (sc *scene) restarted(old string, eraser, starter *explore.Actor, went *string) func() (string, error) {
+	again := sc.outside("starts again", func(ctx context.Context, rt *perdure.Runtime) error {
+		_, err := rt.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "echo", Input: "new", Title: "new", Key: "k"})
+		return err
+	}).Reliable().After(eraser)
+	if starter != nil {
+		again.After(starter)
+	}
+	cutOff := func(a *explore.Actor) bool { return a.Killed() || errors.Is(a.Err(), explore.ErrUnknown) }
+	return func() (string, error) {
+		if again.Err() != nil {
+			return "", again.Err()
+		}
+		if starter != nil && !cutOff(starter) && starter.Err() != nil {
+			return "", fmt.Errorf("the start: %w", starter.Err())
+		}
+		if !cutOff(eraser) && eraser.Err() != nil {
+			return "", fmt.Errorf("the erase: %w", eraser.Err())
+		}
+		thread, err := sc.rt.Get(context.Background(), "t")
+		if err != nil {
+			return "", fmt.Errorf("the start that came last is lost: %w", err)
+		}
+		if cutOff(eraser) && slices.Contains(sc.journals(), old) {
+			// It died before its entry: the thread is the old one.
+			if thread.Title != "old" || len(thread.Runs) != 2 || len(sc.journals()) != 1 {
+				return "", fmt.Errorf("an erase that did not happen left %q with %d runs", thread.Title, len(thread.Runs))
+			}
+			return "not erased", nil
+		}
+		if thread.Title != "new" || len(thread.Runs) != 1 || thread.Seq != 2 {
+			return "", fmt.Errorf("old and new meet: %q with %d runs", thread.Title, len(thread.Runs))
+		}
+		// The worker also sees to hints of who came too late and died.
+		if run, err := sc.workOn("t"); err != nil || run.Status != perdure.Succeeded || string(run.Output) != `"new"` {
+			return "", fmt.Errorf("the new run: %+v, %w", run, err)
+		}
+		if err := sc.without(old); err != nil {
+			return "", err
+		}
+		if went != nil && *went == old {
+			return "started, then erased", nil
+		}
+		return "erased, then started", nil
+	}
+}
+
+func TestExploredEraseAndStartDoNotMix(t *testing.T) {
+	exploreAll(t, explore.Config{}, (*scene).eraseOrStart, "started, then erased", "erased, then started")
+	if exploreTorture {
+		exploreAll(t, explore.Config{Crashes: 1}, (*scene).eraseOrStart, "started, then erased", "erased, then started", "not erased")
+	}
+}
+
+// eraseCutOff is an erase that may die anywhere, and then a start.
+func (sc *scene) eraseCutOff() func() (string, error) {
+	old := sc.old()
+	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{})
+	})
+	return sc.restarted(old, eraser, nil, nil)
+}
+
+func TestExploredEraseThatDiesIsFinishedByAStart(t *testing.T) {
+	exploreAll(t, explore.Config{Crashes: 1}, (*scene).eraseCutOff, "erased, then started", "not erased")
+	exploreAll(t, explore.Config{Unknowns: 1, Conflicts: 1}, (*scene).eraseCutOff, "erased, then started", "not erased")
+}
+
+// eraseOrSpawn is an erase that meets the birth of a child.
+func (sc *scene) eraseOrSpawn() func() (string, error) {
+	old := sc.old()
+	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{})
+	})
+	spawner := sc.outside("spawner", func(ctx context.Context, rt *perdure.Runtime) error {
+		begin, err := perdure.Halfway(ctx, rt, "child", "t", false)
+		if err != nil {
+			return err
+		}
+		return begin(ctx)
+	})
+	again := sc.outside("erases again", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{})
+	}).Reliable().After(eraser, spawner)
+	return func() (string, error) {
+		_, childErr := sc.rt.Get(context.Background(), "child")
+		_, parentErr := sc.rt.Get(context.Background(), "t")
+		switch {
+		case childErr == nil && parentErr == nil && errors.Is(again.Err(), perdure.ErrPinned):
+			return "pinned", nil
+		case childErr == nil:
+			return "", fmt.Errorf("a child lives without its parent: %w, %w", parentErr, again.Err())
+		case !errors.Is(childErr, perdure.ErrNoThread) || !errors.Is(parentErr, perdure.ErrNoThread):
+			return "", fmt.Errorf("%w, %w", childErr, parentErr)
+		}
+		return "erased", sc.without(old)
+	}
+}
+
+func TestExploredEraseOrChildWins(t *testing.T) {
+	exploreAll(t, explore.Config{}, (*scene).eraseOrSpawn, "erased", "pinned")
+}
+
+// openGate does not close gates.
+type openGate struct{ store.Store }
+
+func (s openGate) Unwrap() store.Store { return s.Store }
+
+func (s openGate) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if strings.HasPrefix(key, "gate/") && strings.HasPrefix(string(value), "erased") {
+		return "closed", nil
+	}
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+// idFirst removes the way from the id before all else.
+type idFirst struct{ store.Store }
+
+func (s idFirst) Unwrap() store.Store { return s.Store }
+
+func (s idFirst) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if _, id, ok := strings.Cut(string(value), "erased "); ok && strings.HasPrefix(key, "gate/") {
+		cell, err := s.Get(ctx, id)
+		if err == nil {
+			err = s.Delete(ctx, id, cell.Version)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+// noTombstone lets a dropped journal look like one that never was.
+type noTombstone struct{ store.Store }
+
+func (s noTombstone) Unwrap() store.Store { return s.Store }
+
+func (s noTombstone) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range s.Store.Read(ctx, journal, after) {
+			if errors.Is(err, store.ErrDropped) || !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestExploredFlawsOfEraseAreFound(t *testing.T) {
+	outside := func(f func(store.Store) store.Store) flaw { return flaw{outside: f} }
+	for _, tc := range []struct {
+		name  string
+		plot  plot
+		cfg   explore.Config
+		flaw  flaw
+		words string
+	}{
+		{"the gate stays open", (*scene).eraseOrSpawn, explore.Config{}, outside(func(s store.Store) store.Store { return openGate{s} }), "lives without its parent"},
+		{"a pin does not look for the tombstone", (*scene).eraseOrSpawn, explore.Config{}, outside(func(s store.Store) store.Store { return noTombstone{s} }), "lives without its parent"},
+		{"the id goes first", (*scene).eraseCutOff, explore.Config{Crashes: 1}, outside(func(s store.Store) store.Store { return idFirst{s} }), "left behind"},
+	} {
+		t.Run(tc.name, func(t *testing.T) { exploreFlawed(t, tc.cfg, tc.plot, tc.flaw, tc.words) })
+	}
+}
