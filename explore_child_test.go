@@ -167,7 +167,35 @@ func (sc *scene) cancellingFamily() func() (string, error) {
 	}
 }
 
+// cancellingParent is a parent that is cancelled while its child is queued.
+func (sc *scene) cancellingParent() func() (string, error) {
+	sc.spawned()
+	sc.undisturbed(exploredParent)
+	boss := sc.outside("boss", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Cancel(ctx, "t", "", perdure.Note{})
+	})
+	sc.workers(boss)
+	return func() (string, error) {
+		run, err := sc.rt.GetRun(context.Background(), "t", "")
+		if err != nil {
+			return "", err
+		}
+		child, err := sc.rt.GetRun(context.Background(), run.Children[0].Thread, "")
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case run.Status == perdure.Cancelled && child.Status == perdure.Cancelled:
+			return "cancelled", nil
+		case boss.Killed() && run.Status == perdure.Suspended && child.Status == perdure.Queued:
+			return "nothing", nil
+		}
+		return "", fmt.Errorf("the run is %s, the child %s, the boss got %w", run.Status, child.Status, boss.Err())
+	}
+}
+
 func TestExploredCancelReachesTheChildOrComesTooLate(t *testing.T) {
+	exploreAll(t, explore.Config{Crashes: 1}, (*scene).cancellingParent, "cancelled", "nothing")
 	if exploreTorture {
 		exploreAll(t, explore.Config{Max: 1_000_000}, (*scene).cancellingFamily, "cancelled, the child cancelled", "cancelled, the child succeeded", "succeeded")
 	}
