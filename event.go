@@ -231,28 +231,30 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 
 // Wait waits until a run has ended, or may not go on without the outside: it is
 // suspended with an open ask or waits for a signal, or it is paused, blocked
-// or quarantined. A run that only waits for a timer is waited for. The run ""
-// is the newest one. Input that steered a run stands for that run.
+// or quarantined, or it waits for a child of which that is true. A run that only
+// waits for a timer is waited for. The run "" is the newest one. Input that
+// steered a run stands for that run.
 //
 // Waiting executes nothing: if no process works on the run's flow, only the
 // context ends it. A run that failed is no error of Wait, see [Output].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
-	return r.wait(ctx, thread, run, func(run *journal.Run) bool {
-		// Other code blocked it, and a worker of this one is about to look.
-		_, has := r.flows[run.Flow]
-		if run.Status == Blocked && !run.Held && !run.Misfits[r.version] && has && r.workers.Load() > 0 {
-			return false
+	f := &family{Runtime: r, known: map[string]*opened{}, pause: 10 * time.Millisecond}
+	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {
+		if r.stands(run) {
+			return true, 0
 		}
-		return stands(run)
+		return f.stand(ctx, run)
 	})
 }
 
 // WaitEnd waits until a run has ended, whatever it waits for meanwhile.
 func (r *Runtime) WaitEnd(ctx context.Context, thread, run string) (*Run, error) {
-	return r.wait(ctx, thread, run, func(run *journal.Run) bool { return run.Status.Final() })
+	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) { return run.Status.Final(), 0 })
 }
 
-func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*journal.Run) bool) (*Run, error) {
+// wait waits until it is enough. That is asked when the thread has changed, and
+// after a time if one is returned.
+func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*journal.Run) (bool, time.Duration)) (*Run, error) {
 	name, err := r.find(ctx, thread)
 	if err != nil {
 		return nil, err
@@ -277,7 +279,8 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 				found = taker // the input became part of that run
 			}
 			run = found.ID
-			if enough(found) {
+			done, again := enough(found)
+			if done {
 				return r.runInfo(ctx, o, found)
 			}
 			if o.thread.Foreign != "" {
@@ -285,7 +288,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
-			pass, pause := r.pass(name), 10*time.Millisecond
+			pass, pause := r.pass(name), max(again, 10*time.Millisecond)
 			if pass != nil {
 				pause = 250 * time.Millisecond
 			}
@@ -294,6 +297,9 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 				continue
 			case <-ctx.Done():
 			case <-time.After(pause):
+				if again > 0 {
+					continue
+				}
 			}
 			break
 		}
@@ -312,8 +318,14 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	return nil, store.ErrClosed
 }
 
-// stands reports whether a run cannot go on by itself.
-func stands(run *journal.Run) bool {
+// stands reports whether a run cannot go on by itself. Whether the children can
+// that it waits for is another question.
+func (r *Runtime) stands(run *journal.Run) bool {
+	// Other code blocked it, and a worker of this one is about to look.
+	_, has := r.flows[run.Flow]
+	if run.Status == Blocked && !run.Held && !run.Misfits[r.version] && has && r.workers.Load() > 0 {
+		return false
+	}
 	switch run.Status {
 	case Paused, Blocked, Quarantined:
 		return !run.Cancelled || run.Held

@@ -173,3 +173,27 @@ func TestCrashEverywhereInARetry(t *testing.T) {
 		Want: perdure.Succeeded,
 	})
 }
+
+// TestCrashEverywhereWhileAChildAsks cuts a parent that waits for a child that
+// waits for a person.
+func TestCrashEverywhereWhileAChildAsks(t *testing.T) {
+	perduretest.CrashEverywhere(t, perduretest.Crash{
+		Flows: []perdure.Flow{asking, spawnJoin[string]("asking", "well?")},
+		Start: []perdure.StartRequest{{Flow: "parent", Input: ""}},
+		Outside: func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error {
+			for _, w := range run.Waits {
+				child, err := rt.GetRun(ctx, w.Child, "")
+				if err != nil {
+					return err
+				}
+				for _, ask := range child.Asks {
+					if err := rt.Answer(ctx, perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: "yes"}}); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		Want: perdure.Succeeded,
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -220,6 +221,29 @@ func TestALaterEndOfARetriedChildIsToldAgain(t *testing.T) {
 		k.answer(run, "/ask", perdure.Answer{Value: "yes"})
 		if got, err := perdure.Output[string](k.wait("p", perdure.Succeeded)); err != nil || got != "true mended" {
 			t.Errorf("%q, %v\n%s", got, err, k.trace("p"))
+		}
+	})
+}
+
+func TestWaitReturnsWhenAChildWaitsForTheOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("middle", ""), perdure.NewFlow("middle", func(ctx context.Context, _ string) (string, error) {
+			if err := perdure.Sleep(ctx, "nap", time.Hour); err != nil {
+				return "", err
+			}
+			c, err := perdure.Spawn(ctx, "child", "asking", "well?")
+			if err != nil {
+				return "", err
+			}
+			return perdure.Join[string](ctx, "join", c)
+		}))
+		k.start("p", "parent", "")
+		run := k.wait("p", perdure.Suspended)
+		middle := k.wait(run.Waits[0].Child, perdure.Suspended)
+		leaf := k.wait(middle.Waits[0].Child, perdure.Suspended)
+		k.answer(leaf, "/ask", perdure.Answer{Value: "yes"})
+		if got, err := perdure.Output[string](k.wait("p", perdure.Succeeded)); err != nil || got != "yes" {
+			t.Errorf("%q, %v", got, err)
 		}
 	})
 }

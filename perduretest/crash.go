@@ -23,8 +23,9 @@ type Crash struct {
 
 	// Outside plays the people and systems around the flow. It is called
 	// whenever a run of a started thread cannot go on by itself: it waits for
-	// an ask or a signal, is paused, blocked or quarantined. It does what is
-	// to be done at this point, judged by the run alone. If it changes
+	// an ask or a signal, is paused, blocked or quarantined, or waits for a
+	// child of which that is true. It does what is to be done at this point,
+	// judged by the run, and its children, alone. If it changes
 	// nothing, the run stays as it is, which is then its outcome. After a
 	// crash it is called again on the new runtime, so what it does must have
 	// one effect when it is repeated: answers have, signals and further

@@ -189,18 +189,37 @@ func (s *sweep) outside(ctx context.Context, rt *perdure.Runtime, run *perdure.R
 	if s.Outside == nil {
 		return false, nil
 	}
-	before, err := rt.Get(ctx, run.Thread)
+	before, err := entries(ctx, rt, run.Thread)
 	if err != nil {
 		return false, err
 	}
 	if err := s.Outside(ctx, rt, run); err != nil {
 		return false, fmt.Errorf("the outside: %w", err)
 	}
-	after, err := rt.Get(ctx, run.Thread)
-	if err != nil {
-		return false, err
+	after, err := entries(ctx, rt, run.Thread)
+	return after != before, err
+}
+
+// entries counts the entries of a thread and of those below it.
+func entries(ctx context.Context, rt *perdure.Runtime, thread string) (uint64, error) {
+	t, err := rt.Get(ctx, thread)
+	if errors.Is(err, perdure.ErrNoThread) {
+		return 0, nil // a child that is about to be started
 	}
-	return after.Seq != before.Seq, nil
+	if err != nil {
+		return 0, err
+	}
+	n := t.Seq
+	for _, run := range t.Runs {
+		for _, child := range run.Children {
+			below, err := entries(ctx, rt, child.Thread)
+			if err != nil {
+				return 0, err
+			}
+			n += below
+		}
+	}
+	return n, nil
 }
 
 // bury notes which steps a crash has left without an outcome.
