@@ -46,7 +46,7 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 		}
 		return lines, []string{child.Flow}, nil
 	})
-	if errors.Is(err, store.ErrDropped) || errors.Is(err, ErrNoThread) {
+	if gone(err) {
 		return name, nil // it was started, and erased
 	}
 	if err == nil {
@@ -121,7 +121,7 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		return lines, append(flows, otherFlows(t, own)...), err
 	})
 	switch {
-	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrNoThread), errors.Is(err, store.ErrDropped):
+	case errors.Is(err, ErrCorrupt), gone(err):
 		r.log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
 		return nil // and nobody can execute it
 	case err != nil:
@@ -171,10 +171,15 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 		again = err == nil
 		return lines, flows, err
 	})
-	if errors.Is(err, ErrNoThread) || errors.Is(err, store.ErrDropped) {
+	if gone(err) {
 		return false, nil
 	}
 	return again, err
+}
+
+// gone reports whether an error says that a thread was erased.
+func gone(err error) bool {
+	return errors.Is(err, ErrErased) || errors.Is(err, ErrNoThread) || errors.Is(err, store.ErrDropped)
 }
 
 // tell tells the parent of a child the end of the run that it spawned, by a
@@ -198,6 +203,24 @@ func (c *core) tell(ctx context.Context, o *opened) error {
 		known = true
 		return c.outcome(ctx, o, run, &b)
 	}, run.Spent)
+}
+
+// tellErased tells the parent of a child which is erased that the end which it
+// has not heard of will never come.
+func (c *core) tellErased(ctx context.Context, o *opened) error {
+	from := o.thread.Parent
+	if from == nil {
+		return nil
+	}
+	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: journal.ChildSignal(o.thread.ID) + "@erased"}
+	var spent map[string]int64
+	if run := o.thread.RunByID(c.childRun(o.thread.ID)); run != nil {
+		if spent = run.Spent; run.Status.Final() {
+			b.Key = endKey(o.thread.ID, run.EndSeq)
+		}
+	}
+	b.Fail = childFailure(*failure(ErrErased))
+	return c.tellParent(ctx, from, &b, func() error { return nil }, spent)
 }
 
 // outcome fills in what the parent is told of a child's end.
@@ -235,7 +258,7 @@ func childFailure(fail journal.Failure) *journal.Failure {
 func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, spent map[string]int64) error {
 	_, _, err := c.change(ctx, from.Name, func(t *journal.Thread) ([]line, []string, error) {
 		run := t.Run(from.Run)
-		if run == nil || run.ID != from.RunID || run.Status.Final() || t.Erased || t.Heard(b.Key) {
+		if run == nil || run.ID != from.RunID || run.Status.Final() || t.Heard(b.Key) {
 			return nil, nil, errNothing
 		}
 		child := run.Child(b.Name)
@@ -266,8 +289,8 @@ func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.
 		}
 		return []line{l}, []string{run.Flow}, nil
 	})
-	if errors.Is(err, ErrNoThread) || errors.Is(err, store.ErrDropped) {
-		return nil // it was erased
+	if gone(err) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("telling the end of a child to its parent, thread %s: %w", from.Thread, err)

@@ -250,14 +250,6 @@ func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
 	return o, e.tellErased(ctx, o)
 }
 
-// tellErased tells the parent of a child that its end will never come.
-func (r *Runtime) tellErased(_ context.Context, o *opened) error {
-	if o.thread.Parent == nil {
-		return nil
-	}
-	return nil
-}
-
 // clear removes the cells of a thread. It comes before the journal is dropped:
 // hints and the thread's own pin are known from its entries, and when Drop
 // returns a store keeps no byte of what was deleted before.

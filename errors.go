@@ -75,7 +75,7 @@ var (
 	// ErrNoThread: there is no such thread.
 	ErrNoThread = errors.New("perdure: unknown thread")
 	// ErrErased: the thread was erased, or is about to be.
-	ErrErased = errors.New("perdure: the thread was erased")
+	ErrErased = Coded("erased", errors.New("perdure: the thread was erased"))
 	// ErrPinned: forks or children depend on the thread; see PinnedError.
 	ErrPinned = errors.New("perdure: other threads depend on the thread")
 	// ErrExists: there is a thread with that id.

@@ -247,3 +247,76 @@ func TestWaitReturnsWhenAChildWaitsForTheOutside(t *testing.T) {
 		}
 	})
 }
+
+func TestAChildThatIsErasedFailsForItsParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Suspended)
+		if err := k.Erase(t.Context(), k.child("p", 0), perdure.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		run := k.wait("p", perdure.Failed)
+		if !errors.Is(run.Err, perdure.ErrErased) || !errors.Is(run.Err, perdure.ErrChild) {
+			t.Error(run.Err)
+		}
+		// A retry finds nothing to be retried, and starts nothing anew.
+		if err := k.Retry(t.Context(), "p", "", perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		if run := k.wait("p", perdure.Failed); !errors.Is(run.Err, perdure.ErrErased) || len(run.Children) != 1 {
+			t.Errorf("%v, %+v", run.Err, run.Children)
+		}
+		if _, err := k.Get(t.Context(), k.child("p", 0)); !errors.Is(err, perdure.ErrNoThread) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnErasedChildThatHadEndedChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, double, perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+			c, err := perdure.Spawn(ctx, "child", "double", 4)
+			if err != nil {
+				return 0, err
+			}
+			if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+				return 0, err
+			}
+			return perdure.Join[int](ctx, "join", c)
+		}))
+		k.start("p", "parent", "")
+		k.rest()
+		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{}); !errors.Is(err, perdure.ErrPinned) {
+			t.Errorf("the parent of a child: %v", err)
+		}
+		if err := k.Erase(t.Context(), k.child("p", 0), perdure.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		k.answer(k.wait("p", perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
+		if got, err := perdure.Output[int](k.wait("p", perdure.Succeeded)); err != nil || got != 8 {
+			t.Errorf("%d, %v\n%s", got, err, k.trace("p"))
+		}
+		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestChildrenAreErasedWithTheirParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Suspended)
+		child := k.child("p", 0)
+		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
+			t.Fatal(err)
+		}
+		k.rest()
+		for _, id := range []string{"p", child} {
+			if _, err := k.Get(t.Context(), id); !errors.Is(err, perdure.ErrNoThread) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	})
+}
