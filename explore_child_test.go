@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/explore"
@@ -30,13 +31,18 @@ var exploredParent = perdure.NewFlow("parent", func(ctx context.Context, _ strin
 
 var exploredChild = perdure.NewFlow("child", func(_ context.Context, in string) (string, error) { return in, nil })
 
+// childLease is that of the child's workers: those of its parent live beside
+// them, and which of two signs of life at one moment comes first is not the
+// explorer's choice.
+const childLease = exploredLease - 30*time.Millisecond
+
 // family declares a worker for the parent and one for the child, each with
 // heirs.
 func (sc *scene) family() {
 	sc.workers()
 	worker := func(name string) *explore.Actor {
 		return sc.w.Actor(name, func(ctx context.Context, s store.Store) error {
-			rt, err := perdure.New(ctx, flawed(sc.flaw.outside, sc.lean(ctx, s)), perdure.Options{Version: "test", Lease: exploredLease}, exploredChild)
+			rt, err := perdure.New(ctx, flawed(sc.flaw.outside, sc.lean(ctx, s)), perdure.Options{Version: "test", Lease: childLease}, exploredChild)
 			if err != nil {
 				return err
 			}
