@@ -10,7 +10,7 @@ import (
 )
 
 // fork forks a thread as it is now, and lets the fork go on.
-func (k *kit) fork(thread, as string) {
+func (k *kit) forkAs(thread, as string) {
 	k.t.Helper()
 	if _, err := k.Fork(k.t.Context(), perdure.ForkRequest{Thread: thread, As: as}); err != nil {
 		k.t.Fatal(err)
@@ -26,7 +26,7 @@ func TestAForkSpawnsAnewTheChildrenThatHadNotEnded(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
 		k.start("p", "parent", "")
 		k.rest()
-		k.fork("p", "f")
+		k.forkAs("p", "f")
 		theirs, ours := k.child("p", 0), k.child("f", 1)
 		if theirs == ours || k.child("f", 0) != theirs {
 			t.Fatalf("the fork has the child %s, the other %s", ours, theirs)
@@ -56,7 +56,7 @@ func TestAForkHasTheEndsOfChildrenThatItsPastHas(t *testing.T) {
 		}))
 		k.start("p", "parent", "")
 		k.rest()
-		k.fork("p", "f")
+		k.forkAs("p", "f")
 		k.answer(k.wait("f", perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
 		run := k.wait("f", perdure.Succeeded)
 		if got, err := perdure.Output[int](run); err != nil || got != 8 || len(run.Children) != 1 {
@@ -70,7 +70,7 @@ func TestAForkDoesNotRetryTheChildOfTheOther(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, double, spawnJoin[int]("double", -1))
 		k.start("p", "parent", "")
 		k.wait("p", perdure.Failed)
-		k.fork("p", "f")
+		k.forkAs("p", "f")
 		if err := k.Retry(t.Context(), "f", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
