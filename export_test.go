@@ -14,14 +14,15 @@ func Halfway(ctx context.Context, r *Runtime, id, of string, fork bool) (begin f
 	if err != nil {
 		return nil, err
 	}
-	name := r.part + "." + newIncarnation(time.Now(), r.ownerPart(""))
+	mark := ""
 	if fork {
-		name += forkMark
+		mark = forkMark
 	}
-	if _, err := r.ensure(ctx, r.idCell(id), []byte(name)); err != nil {
+	name, err := r.name(ctx, id, r.newName(time.Now(), mark, ""), fork)
+	if err != nil {
 		return nil, err
 	}
-	if name, err = r.create(ctx, StartRequest{Thread: id}); err != nil {
+	if _, err := r.ensure(ctx, journalOf(name), []byte(`{"id":"`+id+`"}`)); err != nil {
 		return nil, err
 	}
 	if err := r.pin(ctx, parent.name, name); err != nil {

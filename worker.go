@@ -97,7 +97,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 // watchOthers looks who else works, about as often as leases are renewed. That it
 // is not exactly as often keeps workers of one process from falling into step.
 func (w *worker) watchOthers(ctx context.Context) {
-	tick := time.NewTicker(w.opts.Lease * 10 / 37)
+	tick := time.NewTicker(w.opts.Lease * 7 / 26)
 	defer tick.Stop()
 	for {
 		select {
