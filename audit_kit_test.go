@@ -36,6 +36,15 @@ func (c *auditTally) Load(_ context.Context, raw json.RawMessage) error {
 type ran struct {
 	n     atomic.Int64
 	tries sync.Map // by key of a step
+	small bool     // no value of the flow is large
+}
+
+// long returns a text that is large unless r is small.
+func (r *ran) long(text string) string {
+	if r.small {
+		return text
+	}
+	return strings.Repeat(text, 70_000/len(text)+1)
 }
 
 // attempt returns how often a step was tried.
@@ -67,7 +76,7 @@ func auditFlow(r *ran) perdure.Flow {
 		if _, err := r.step(ctx, "first", "one", perdure.Input(in)); err != nil {
 			return "", err
 		}
-		if _, err := r.step(ctx, "large", strings.Repeat("large ", 20_000)); err != nil {
+		if _, err := r.step(ctx, "large", r.long("large ")); err != nil {
 			return "", err
 		}
 		if _, err := perdure.Step(ctx, "state", func(ctx context.Context) (bool, error) {
@@ -77,7 +86,7 @@ func auditFlow(r *ran) perdure.Flow {
 				return false, err
 			}
 			d.n.Add(1)
-			return true, errors.Join(auditMood.Set(ctx, "glad"), auditCount.Add(ctx, 2), auditNotes.Append(ctx, "a", strings.Repeat("b", 70_000)),
+			return true, errors.Join(auditMood.Set(ctx, "glad"), auditCount.Add(ctx, 2), auditNotes.Append(ctx, "a", r.long("b")),
 				perdure.Spend(ctx, "tokens", 7))
 		}); err != nil {
 			return "", err
@@ -140,7 +149,7 @@ func auditFlow(r *ran) perdure.Flow {
 		if err != nil {
 			return "", err
 		}
-		ok, err := perdure.Ask[string](ctx, "ok", perdure.Question{Prompt: "Go on?", Data: strings.Repeat("d", 70_000)})
+		ok, err := perdure.Ask[string](ctx, "ok", perdure.Question{Prompt: "Go on?", Data: r.long("d")})
 		if err != nil {
 			return "", err
 		}
@@ -153,14 +162,25 @@ func playAudit(k *kit, thread string) *perdure.Run {
 	k.t.Helper()
 	k.start(thread, "audit", "hello")
 	time.Sleep(30 * time.Minute)
-	if err := k.Signal(k.t.Context(), thread, "go", "now", perdure.SignalOptions{Key: "k"}); err != nil {
+	if err := k.Signal(k.t.Context(), thread, "go", "now", perdure.SignalOptions{Key: time.Now().String()}); err != nil {
 		k.t.Fatal(err)
 	}
 	if err := k.SetMetadata(k.t.Context(), thread, nil, map[string]string{"colour": "blue"}); err != nil {
 		k.t.Fatal(err)
 	}
+	k.begin(perdure.StartRequest{Thread: thread, Flow: "audit", Input: "faster", Policy: perdure.Steer})
 	time.Sleep(time.Hour)
-	return k.waitRun(thread, "", perdure.Suspended)
+	info, err := k.Get(k.t.Context(), thread)
+	if err != nil || len(info.Runs) != 1 {
+		k.t.Fatalf("%+v, %v", info, err)
+	}
+	run := k.waitRun(thread, info.Runs[0].ID, perdure.Suspended)
+	if err := errors.Join(k.Progress(k.t.Context(), run.Asks[0].ID, "still thinking"),
+		k.Pause(k.t.Context(), thread, run.ID, perdure.Note{By: "ann"}), k.Resume(k.t.Context(), thread, run.ID, perdure.Note{By: "ann"})); err != nil {
+		k.t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	return k.waitRun(thread, run.ID, perdure.Suspended)
 }
 
 // exported returns the export of a thread.
@@ -226,7 +246,7 @@ func holdings(t *testing.T, s store.Store) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(cell.Key, "lease/") && !strings.HasPrefix(cell.Key, "due/") {
+		if !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "due/") {
 			all[cell.Key] = string(cell.Value)
 		}
 	}

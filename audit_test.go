@@ -21,7 +21,7 @@ func TestVerifyTellsThatAThreadIsGood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.Entries != info.Seq || v.Good != info.Seq || v.Blobs != 3 || v.Bytes < 260_000 || v.Head == "" {
+		if v.Entries != info.Seq || v.Good != info.Seq || v.Blobs != 3 || v.Bytes < 210_000 || v.Head == "" {
 			t.Errorf("%+v of a thread of %d entries", v, info.Seq)
 		}
 		if info.Seq < 40 {

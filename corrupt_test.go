@@ -1,0 +1,246 @@
+package perdure_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// rewritten is a store that shows one journal as a function makes it.
+type rewritten struct {
+	store.Store
+	mu      sync.Mutex
+	journal string
+	lines   [][]byte
+}
+
+func (s *rewritten) Unwrap() store.Store { return s.Store }
+
+// show makes the journal appear as lines, nil for as it is.
+func (s *rewritten) show(lines [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = lines
+}
+
+func (s *rewritten) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	s.mu.Lock()
+	lines := s.lines
+	s.mu.Unlock()
+	if journal != s.journal || lines == nil {
+		return s.Store.Read(ctx, journal, after)
+	}
+	return func(yield func(store.Entry, error) bool) {
+		for i, line := range lines {
+			if seq := uint64(i + 1); seq > after && !yield(store.Entry{Seq: seq, Data: bytes.Clone(line)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// corruptible is a thread "bad" of entries of all kinds, whose journal can be
+// rewritten, and a thread "good" beside it.
+type corruptible struct {
+	*kit
+	shown *rewritten
+	lines [][]byte
+}
+
+func newCorruptible(t *testing.T, r *ran) *corruptible {
+	t.Helper()
+	s := &rewritten{Store: memstore.New()}
+	k := newKit(t, s, perdure.Options{}, auditFlow(r))
+	playAudit(k, "bad")
+	playAudit(k, "good")
+	s.journal = journalsOf(t, s)[0]
+	c := &corruptible{kit: k, shown: s}
+	entries, err := store.ReadAll(t.Context(), s.Store, s.journal, 0)
+	if err != nil || len(entries) < 52 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for _, e := range entries {
+		c.lines = append(c.lines, e.Data)
+	}
+	return c
+}
+
+// found expects that Verify and Get find the first damage at a sequence.
+func (c *corruptible) found(t *testing.T, what string, seq int, lines [][]byte) {
+	t.Helper()
+	c.shown.show(lines)
+	v, err := c.Verify(context.Background(), "bad")
+	if err != nil || v.OK() || v.Good != uint64(seq-1) || !strings.Contains(v.Problem, fmt.Sprintf("entry %d", seq)) {
+		t.Fatalf("%s: %+v, %v; want the damage at entry %d", what, v, err, seq)
+	}
+}
+
+// refused expects that Get tells of the damage at a sequence, and returns what
+// is before it.
+func (c *corruptible) refused(t *testing.T, what string, seq int) {
+	t.Helper()
+	info, err := c.Get(context.Background(), "bad")
+	wantErr(t, what, err, perdure.ErrCorrupt)
+	if info == nil || info.Seq != uint64(seq-1) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("good up to entry %d", seq-1)) {
+		t.Errorf("%s: Get returns %+v, %v", what, info, err)
+	}
+}
+
+// flipped returns lines with one bit of one of them changed.
+func flipped(lines [][]byte, entry, bit int) [][]byte {
+	lines = slices.Clone(lines)
+	lines[entry] = bytes.Clone(lines[entry])
+	lines[entry][bit/8] ^= 1 << (bit % 8)
+	return lines
+}
+
+// sweepBits yields the bits of n bytes: all of them in a torture run, else
+// every 25th, which are all bits of a byte in turn.
+func sweepBits(n int) iter.Seq[int] {
+	step := 25
+	if os.Getenv("PERDURE_TORTURE") != "" {
+		step = 1
+	}
+	return func(yield func(int) bool) {
+		for i := 0; i < n*8 && yield(i); i += step {
+		}
+	}
+}
+
+func TestVerifyFindsAndLocatesEveryFlippedBit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCorruptible(t, &ran{small: true})
+		flips := 0
+		for i, line := range c.lines {
+			for bit := range sweepBits(len(line)) {
+				c.found(t, fmt.Sprintf("bit %d of entry %d", bit, i+1), i+1, flipped(c.lines, i, bit))
+				flips++
+			}
+			c.shown.show(flipped(c.lines, i, 8*(len(line)-60)))
+			c.refused(t, "a flipped bit", i+1)
+		}
+		if flips < 2000 {
+			t.Errorf("only %d bits were flipped", flips)
+		}
+		c.shown.show(nil)
+		c.verified("bad")
+	})
+}
+
+func TestVerifyFindsAndLocatesEveryMovedEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCorruptible(t, &ran{small: true})
+		n := len(c.lines)
+		for i := range n {
+			if i < n-1 { // the last one missing is a cut tail
+				c.found(t, "a missing entry", i+1, slices.Delete(slices.Clone(c.lines), i, i+1))
+				c.refused(t, "a missing entry", i+1)
+				swapped := slices.Clone(c.lines)
+				swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+				c.found(t, "swapped entries", i+1, swapped)
+				c.refused(t, "swapped entries", i+1)
+			}
+			c.found(t, "a doubled entry", i+2, slices.Insert(slices.Clone(c.lines), i, c.lines[i]))
+			c.refused(t, "a doubled entry", i+2)
+			c.found(t, "an entry that is cut", i+1, slices.Replace(slices.Clone(c.lines), i, i+1, c.lines[i][:len(c.lines[i])-1]))
+
+			// A tail that is gone leaves a thread that is good in itself.
+			c.shown.show(c.lines[:i])
+			v, err := c.Verify(t.Context(), "bad")
+			if err != nil || v.OK() || v.Good != uint64(i) || !strings.Contains(v.Problem, "tail is missing") {
+				t.Errorf("a tail cut at %d: %+v, %v", i, v, err)
+			}
+		}
+	})
+}
+
+func TestADamagedThreadStopsAndOthersDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &ran{small: true}
+		c := newCorruptible(t, r)
+		bad, good := c.waitRun("bad", "", perdure.Suspended), c.waitRun("good", "", perdure.Suspended)
+		c.shown.show(flipped(c.lines, 20, 400))
+		wantErr(t, "an answer", c.reply(bad.Asks[0].ID, perdure.Answer{Value: "x"}), perdure.ErrCorrupt)
+		wantErr(t, "an export", c.Export(t.Context(), "bad", new(bytes.Buffer), perdure.ExportOptions{}), perdure.ErrCorrupt)
+		c.verified("good")
+		ran := r.n.Load()
+		c.answer(good, "/ok", perdure.Answer{Value: "fine"})
+		c.waitRun("good", "", perdure.Succeeded)
+		time.Sleep(time.Hour)
+		if n := r.n.Load() - ran; n != 1 {
+			t.Errorf("%d steps ran, want the last one of the good thread", n)
+		}
+		lines, err := store.ReadAll(t.Context(), c.shown.Store, c.shown.journal, 0)
+		if err != nil || len(lines) != len(c.lines) {
+			t.Errorf("of %d entries %d are there, %v", len(c.lines), len(lines), err)
+		}
+	})
+}
+
+func TestVerifyFindsDamagedAndMissingBlobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCorruptible(t, new(ran))
+		whole := c.verified("bad")
+		if whole.Blobs == 0 {
+			t.Fatal("the thread has no blobs")
+		}
+		file := c.exported("bad", perdure.ExportOptions{})
+		_, name, _ := strings.Cut(c.shown.journal, "/")
+		cells := 0
+		for cell, err := range c.shown.Store.List(t.Context(), "blob/"+name+"/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			cells++
+			// Gone, changed, empty.
+			for what, value := range map[string][]byte{"gone": nil, "changed": append(bytes.Clone(cell.Value[1:]), 'x'), "empty": {}} {
+				put := func(value []byte) {
+					now, err := c.shown.Store.Get(t.Context(), cell.Key)
+					if err == nil && value == nil {
+						err = c.shown.Store.Delete(t.Context(), cell.Key, now.Version)
+					} else {
+						_, err = c.shown.Store.Put(t.Context(), cell.Key, value, now.Version)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				put(value)
+				v, err := c.Verify(t.Context(), "bad")
+				if err != nil || v.OK() || v.Good == 0 || v.Good >= whole.Good || !strings.Contains(v.Problem, "the value of") {
+					t.Errorf("a blob's cell is %s: %+v, %v", what, v, err)
+				}
+				var short bytes.Buffer
+				if err := c.Export(t.Context(), "bad", &short, perdure.ExportOptions{}); err == nil {
+					t.Errorf("a blob's cell is %s, and the thread is exported", what)
+				} else if v := verifyFile(t, short.Bytes()); v.OK() {
+					t.Error("an export that failed is verified")
+				}
+				if err := c.Export(t.Context(), "bad", new(bytes.Buffer), perdure.ExportOptions{Redact: true}); err != nil {
+					t.Errorf("the entries are good, and a redacted export is %v", err)
+				}
+				c.verified("good")
+				put(cell.Value)
+			}
+		}
+		if cells == 0 {
+			t.Error("no cell was damaged")
+		}
+		c.verified("bad")
+		if !bytes.Equal(file, c.exported("bad", perdure.ExportOptions{})) {
+			t.Error("the export is another")
+		}
+	})
+}
