@@ -66,9 +66,9 @@ func TestAnInterruptedImportIsNeverSeen(t *testing.T) {
 	}
 }
 
-// TestACancelledRunEndsAfterItsImport: what is cancelled is not paused, and its
-// code takes its way out in the new thread.
-func TestACancelledRunEndsAfterItsImport(t *testing.T) {
+// TestACancelledRunRestsInItsImportToo: its code takes its way out only when a
+// person lets it.
+func TestACancelledRunRestsInItsImportToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, askFlow("f", perdure.Question{}))
 		k.start("t", "f", "")
@@ -80,6 +80,13 @@ func TestACancelledRunEndsAfterItsImport(t *testing.T) {
 		file := k.exported("t", perdure.ExportOptions{})
 		other := newKit(t, nil, perdure.Options{}, askFlow("f", perdure.Question{}))
 		other.importFile(file, "u")
+		time.Sleep(time.Hour)
+		if run, err := other.GetRun(t.Context(), "u", ""); err != nil || run.Status != perdure.Paused {
+			t.Errorf("%+v, %v", run, err)
+		}
+		if err := other.Resume(t.Context(), "u", "", perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		run, err := other.WaitEnd(ctx, "u", "")

@@ -24,7 +24,7 @@ func importCell(name string) string { return "import/" + name }
 // Import makes a thread of an export and returns its id. The entries keep their
 // exact bytes and their chain; behind them stands an entry which says where
 // they come from. The thread is as a fork is: runs that were active are paused,
-// so that nothing goes on here by itself, open asks have new ids, children that
+// so that nothing goes on here before Resume, open asks have new ids, children that
 // were not finished are spawned anew, and Keys are others.
 //
 // The whole file is checked on the way, and nothing of the thread is seen
@@ -36,12 +36,12 @@ func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (st
 			return "", err
 		}
 	}
-	im := &importer{Runtime: r, as: o.As, name: r.newName(clock(), "", "")}
+	im := &importer{Runtime: r, as: o.As}
 	err := im.all(ctx, rd)
 	if err == nil {
 		return im.as, nil
 	}
-	if im.begun && !im.open {
+	if im.name != "" && !im.open {
 		// Also if the context has ended.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -53,9 +53,9 @@ func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (st
 // importer is one import.
 type importer struct {
 	*Runtime
-	as, name string
-	begun    bool // something may have been written
-	open     bool // it may be done, or not: what is written must stay
+	as   string
+	name string // "" before the first entry, which says whose thread it is
+	open bool   // it may be done, or not: what is written must stay
 
 	seq   uint64   // of the entries that are written
 	batch [][]byte // those that are not yet
@@ -66,9 +66,12 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 	v, err := unpack(ctx, rd, taker{
 		head: func(h exportHead) error { return im.begin(ctx, h) },
 		blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
+			if im.name == "" {
+				return nil, fmt.Errorf("%w: a value stands before the first entry", ErrCorrupt)
+			}
 			return blob.NewCopy(im.store, blobsOf(im.name), ref, chunk)
 		},
-		entry: func(_ journal.Entry, data []byte) error { return im.entry(ctx, data) },
+		entry: func(e journal.Entry, data []byte) error { return im.entry(ctx, e, data) },
 	})
 	if err == nil {
 		err = im.flush(ctx)
@@ -101,12 +104,21 @@ func (im *importer) begin(ctx context.Context, h exportHead) error {
 	case !errors.Is(err, ErrNoThread):
 		return err
 	}
-	im.begun = true
-	_, err := im.ensure(ctx, importCell(im.name), []byte("{}"))
-	return err
+	return nil
 }
 
-func (im *importer) entry(ctx context.Context, data []byte) error {
+// entry takes the next entry.
+func (im *importer) entry(ctx context.Context, e journal.Entry, data []byte) error {
+	if im.name == "" {
+		b, err := e.Read()
+		if err != nil {
+			return fmt.Errorf("%w: entry 1: %w", ErrCorrupt, err)
+		}
+		im.name = im.newName(clock(), "", b.User)
+		if _, err := im.ensure(ctx, importCell(im.name), []byte("{}")); err != nil {
+			return err
+		}
+	}
 	if len(im.batch) == store.MaxBatch || im.size+len(data) > store.MaxEntry {
 		if err := im.flush(ctx); err != nil {
 			return err
@@ -166,24 +178,8 @@ func (im *importer) show(ctx context.Context, o *opened) error {
 	if string(held) != im.name {
 		return fmt.Errorf("%w: %q", ErrExists, im.as)
 	}
-	// It is there now. What was cancelled is not paused: a worker ends it.
-	im.open = true
-	_, _, err = im.change(ctx, im.name, func(t *journal.Thread) ([]line, []string, error) {
-		var flows []string
-		for _, run := range t.Runs {
-			if run.Cancelled && !run.Status.Final() {
-				flows = append(flows, run.Flow)
-			}
-		}
-		if len(flows) == 0 {
-			return nil, nil, errNothing
-		}
-		return []line{{kind: journal.Nudge}}, flows, nil
-	})
-	if err == nil {
-		err = im.removeCell(ctx, importCell(im.name))
-	}
-	if err != nil {
+	im.open = true // it is there now
+	if err := im.removeCell(ctx, importCell(im.name)); err != nil {
 		im.log.Warn("tidying up behind an import", "thread", im.as, "error", err)
 	}
 	return nil

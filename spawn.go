@@ -47,6 +47,9 @@ func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
 	child, _ := p.run.ChildAt(v.Path)
 	started := child != nil && child.Joined
 	fresh := child == nil || child.Stale && !child.Joined
+	if p.replay != nil && child != nil && v.Node != nil { // whatever became of it
+		started, fresh = true, false
+	}
 	p.mu.Unlock()
 	if fresh {
 		if err := p.gate(ctx, f); err != nil {
@@ -191,7 +194,7 @@ func (p *pass) childOf(c *Child) (*journal.Child, error) {
 	switch {
 	case c.parent != p.name || c.run != p.run.N || child == nil:
 		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", ErrInvalid, c.id)
-	case child.Stale && !child.Joined:
+	case child.Stale && !child.Joined && p.replay == nil:
 		return nil, fmt.Errorf("%w: child %s was replaced by another; use the one that Spawn returned in this pass", ErrInvalid, c.id)
 	}
 	return child, nil
