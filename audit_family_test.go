@@ -64,7 +64,7 @@ func TestAForkIsVerifiedAndExportedFlat(t *testing.T) {
 				lines = append(lines, e.Data)
 			}
 			s.journal = journal
-			s.show(flipped(lines, want.entry, 8*(len(lines[want.entry])-60)))
+			s.show(flipBit(lines, want.entry, 8*(len(lines[want.entry])-60)))
 			v, err := k.Verify(t.Context(), f.Thread)
 			if err != nil || v.OK() || v.Good != want.good {
 				t.Errorf("%+v, %v; want it to be good up to %d", v, err, want.good)

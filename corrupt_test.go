@@ -98,8 +98,8 @@ func (c *corruptible) refused(t *testing.T, what string, seq int) {
 	}
 }
 
-// flipped returns lines with one bit of one of them changed.
-func flipped(lines [][]byte, entry, bit int) [][]byte {
+// flipBit returns lines with one bit of one of them changed.
+func flipBit(lines [][]byte, entry, bit int) [][]byte {
 	lines = slices.Clone(lines)
 	lines[entry] = bytes.Clone(lines[entry])
 	lines[entry][bit/8] ^= 1 << (bit % 8)
@@ -125,10 +125,10 @@ func TestVerifyFindsAndLocatesEveryFlippedBit(t *testing.T) {
 		flips := 0
 		for i, line := range c.lines {
 			for bit := range sweepBits(len(line)) {
-				c.found(t, fmt.Sprintf("bit %d of entry %d", bit, i+1), i+1, flipped(c.lines, i, bit))
+				c.found(t, fmt.Sprintf("bit %d of entry %d", bit, i+1), i+1, flipBit(c.lines, i, bit))
 				flips++
 			}
-			c.shown.show(flipped(c.lines, i, 8*(len(line)-60)))
+			c.shown.show(flipBit(c.lines, i, 8*(len(line)-60)))
 			c.refused(t, "a flipped bit", i+1)
 		}
 		if flips < 2000 {
@@ -171,7 +171,7 @@ func TestADamagedThreadStopsAndOthersDoNot(t *testing.T) {
 		r := &ran{small: true}
 		c := newCorruptible(t, r)
 		bad, good := c.waitRun("bad", "", perdure.Suspended), c.waitRun("good", "", perdure.Suspended)
-		c.shown.show(flipped(c.lines, 20, 400))
+		c.shown.show(flipBit(c.lines, 20, 400))
 		wantErr(t, "an answer", c.reply(bad.Asks[0].ID, perdure.Answer{Value: "x"}), perdure.ErrCorrupt)
 		wantErr(t, "an export", c.Export(t.Context(), "bad", new(bytes.Buffer), perdure.ExportOptions{}), perdure.ErrCorrupt)
 		c.verified("good")
