@@ -26,7 +26,7 @@ func TestStartAgain(t *testing.T) {
 			first := k.begin(perdure.StartRequest{Thread: "t", Flow: "measured", Input: in, Key: "k", Policy: perdure.Reject,
 				Budget: map[string]int64{"bytes": int64(len(in))}})
 			first = k.waitRun("t", first.ID, perdure.Succeeded)
-			k.fork(perdure.ForkRequest{Thread: "t", As: "a"})
+			k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
 			for _, thread := range []string{"t", "a"} {
 				for range 2 {
 					run, err := k.StartAgain(t.Context(), thread, first.ID, perdure.Note{By: "ann", Reason: "once more"})

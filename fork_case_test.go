@@ -21,8 +21,8 @@ func TestForkAsksAreApart(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, askFlow("f", perdure.Question{Prompt: "?"}))
 		k.start("t", "f", "")
 		old := k.at(k.wait("t", perdure.Suspended), "/ask")
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a"})
-		k.fork(perdure.ForkRequest{Thread: "t", As: "b"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "b"})
 		a, b := k.at(k.wait("a", perdure.Paused), "/ask"), k.at(k.wait("b", perdure.Paused), "/ask")
 		if a.ID == old.ID || b.ID == old.ID || a.ID == b.ID || a.Thread != "a" {
 			t.Fatalf("the asks are %s, %s and %s of %s", old.ID, a.ID, b.ID, a.Thread)
@@ -50,7 +50,7 @@ func TestForkOfForks(t *testing.T) {
 		k.wait("0", perdure.Succeeded)
 		for depth := 1; depth <= 5; depth++ {
 			from, as := fmt.Sprint(depth-1), fmt.Sprint(depth)
-			k.fork(perdure.ForkRequest{Thread: from, As: as})
+			k.forked(perdure.ForkRequest{Thread: from, As: as})
 			k.start(as, "f", as)
 			wantOutput(t, k.wait(as, perdure.Succeeded), as)
 		}
@@ -60,7 +60,7 @@ func TestForkOfForks(t *testing.T) {
 		}
 		for at := uint64(1); at <= last.Seq; at++ {
 			as := fmt.Sprintf("early-%d", at)
-			k.fork(perdure.ForkRequest{Thread: "5", At: at, As: as})
+			k.forked(perdure.ForkRequest{Thread: "5", At: at, As: as})
 			alike(t, as, k.stateAt("5", at), k.stateAt(as, 0))
 			d, err := k.Diff(t.Context(), perdure.Point{Thread: as}, perdure.Point{Thread: "5"})
 			if err != nil || d.Common != at || len(d.Events) != int(last.Seq-at) || len(d.Left) != 1 {
@@ -90,7 +90,7 @@ func TestForkOfEveryStatus(t *testing.T) {
 		}))
 		k.start("t", "f", struct{}{})
 		synctest.Wait()
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
 		k.wait("a", perdure.Paused)
 		time.Sleep(time.Hour)
 		if n.of("s") != 1 {
@@ -109,7 +109,7 @@ func TestForkOfEveryStatus(t *testing.T) {
 		k.start("t", "f", "")
 		k.wait("t", perdure.Suspended)
 		k.start("t", "e", "later")
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
 		th := k.stateAt("a", 0).Thread
 		for _, run := range th.Runs {
 			if run.Status != perdure.Paused {
@@ -137,9 +137,9 @@ func TestForkOfEveryStatus(t *testing.T) {
 				blocked = e.Seq
 			}
 		}
-		good.fork(perdure.ForkRequest{Thread: "t", At: blocked, As: "a"})
-		good.fork(perdure.ForkRequest{Thread: "t", At: blocked, As: "b"})
-		good.fork(perdure.ForkRequest{Thread: "t", At: blocked, As: "c"})
+		good.forked(perdure.ForkRequest{Thread: "t", At: blocked, As: "a"})
+		good.forked(perdure.ForkRequest{Thread: "t", At: blocked, As: "b"})
+		good.forked(perdure.ForkRequest{Thread: "t", At: blocked, As: "c"})
 		time.Sleep(time.Hour)
 		good.wait("a", perdure.Blocked)
 		wantErr(t, "resume", good.Resume(t.Context(), "a", "", perdure.Note{}), nil)
@@ -164,7 +164,7 @@ func TestForkOfEveryStatus(t *testing.T) {
 		}
 		for _, end := range []func(context.Context, string, string, perdure.Note) error{k.Cancel, k.Resume} {
 			o.reset()
-			f := k.fork(perdure.ForkRequest{Thread: "t", At: at})
+			f := k.forked(perdure.ForkRequest{Thread: "t", At: at})
 			time.Sleep(time.Hour)
 			if k.wait(f.Thread, perdure.Paused); len(o.ran) != 0 {
 				t.Fatalf("the fork did %v by itself", o.ran)
@@ -182,8 +182,8 @@ func TestForkOfEveryStatus(t *testing.T) {
 		k.start("t", "wreck", "")
 		k.wait("t", perdure.Failed)
 		o.reset()
-		k.fork(perdure.ForkRequest{Thread: "t", As: "same"})
-		k.fork(perdure.ForkRequest{Thread: "t", As: "calm", State: map[string]any{"tone": "calm"}})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "same"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "calm", State: map[string]any{"tone": "calm"}})
 		for as, want := range map[string]perdure.Status{"same": perdure.Failed, "calm": perdure.Succeeded} {
 			wantErr(t, "retry", k.Retry(t.Context(), as, "", perdure.Note{}), nil)
 			k.wait(as, want)
@@ -202,7 +202,7 @@ func TestForkStartsItsOwnRuns(t *testing.T) {
 			k.start("t", "game", "ann")
 			k.wait("t", perdure.Succeeded)
 		}
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a", Title: "what if"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a", Title: "what if"})
 		first := k.begin(perdure.StartRequest{Thread: "a", Flow: "game", Input: "bob", Key: "k"})
 		k.wait("a", perdure.Succeeded)
 		again := k.begin(perdure.StartRequest{Thread: "a", Flow: "game", Input: "bob", Key: "k"})
@@ -250,14 +250,14 @@ func TestForkInheritsUnknownOutcome(t *testing.T) {
 				intent = e.Seq
 			}
 		}
-		k.fork(perdure.ForkRequest{Thread: "t", At: intent, As: "mid"})
-		k.fork(perdure.ForkRequest{Thread: "mid", At: intent, As: "a"})
+		k.forked(perdure.ForkRequest{Thread: "t", At: intent, As: "mid"})
+		k.forked(perdure.ForkRequest{Thread: "mid", At: intent, As: "a"})
 		wantErr(t, "resume", k.Resume(t.Context(), "a", "", perdure.Note{}), nil)
 		ask := k.at(k.wait("a", perdure.Suspended), "/pay")
 		if ask.Kind != perdure.KindOutcome || ask.Guards != started[0] {
 			t.Errorf("the ask is %q about %s, the start was made under %s", ask.Kind, ask.Guards, started[0])
 		}
-		k.fork(perdure.ForkRequest{Thread: "mid", As: "b"})
+		k.forked(perdure.ForkRequest{Thread: "mid", As: "b"})
 		wantErr(t, "resume", k.Resume(t.Context(), "b", "", perdure.Note{}), nil)
 		k.wait("b", perdure.Succeeded)
 		if asked[0] != started[0] || asked[1] != started[0] || len(started) != 2 || started[1] == started[0] {
@@ -273,7 +273,7 @@ func TestForkRefusals(t *testing.T) {
 		k.wait("t", perdure.Succeeded)
 		k.start("u", "game", "ann")
 		k.wait("u", perdure.Succeeded)
-		k.fork(perdure.ForkRequest{Thread: "u", As: "of-u"})
+		k.forked(perdure.ForkRequest{Thread: "u", As: "of-u"})
 		pins := func() (n int) {
 			for _, err := range k.store.List(t.Context(), "pin/", "") {
 				wantErr(t, "list", err, nil)
@@ -317,13 +317,13 @@ func TestForkIsRepeatable(t *testing.T) {
 		k.start("t", "game", "ann")
 		k.wait("t", perdure.Succeeded)
 		q := perdure.ForkRequest{Thread: "t", As: "a", State: map[string]any{"last": "eve", "big": strings.Repeat("x", 100<<10)}, By: "ann"}
-		first := k.fork(q)
+		first := k.forked(q)
 		k.start("a", "game", "bob")
 		k.wait("a", perdure.Succeeded)
 		k.start("t", "game", "cat") // the end has moved, the fork has not
 		k.wait("t", perdure.Succeeded)
 		now := k.stateAt("a", 0)
-		again := k.fork(q)
+		again := k.forked(q)
 		if again.At != first.At || !cmp.Equal(now.State, k.stateAt("a", 0).State) {
 			t.Errorf("the fork was at %d and is at %d", first.At, again.At)
 		}
@@ -355,7 +355,7 @@ func TestForkIsListedAsItIs(t *testing.T) {
 		k.answer(run, "/ask", perdure.Answer{Value: "x"})
 		k.wait("t", perdure.Succeeded)
 		synctest.Wait()
-		k.fork(perdure.ForkRequest{Thread: "t", At: at, As: "a"})
+		k.forked(perdure.ForkRequest{Thread: "t", At: at, As: "a"})
 		for range 2 {
 			var got []string
 			for s, err := range k.List(t.Context(), perdure.ListOptions{User: "ann", Status: perdure.Paused}) {
@@ -387,7 +387,7 @@ func TestForkOfDamage(t *testing.T) {
 			if want := fmt.Sprintf("good up to entry %d, where it can be forked", bad-1); err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("%v does not say %q", err, want)
 			}
-			f := d.fork(perdure.ForkRequest{Thread: "t", At: bad - 1})
+			f := d.forked(perdure.ForkRequest{Thread: "t", At: bad - 1})
 			alike(t, "the good part", k.stateAt("t", bad-1), d.stateAt(f.Thread, 0))
 			if bad == last {
 				d.start(f.Thread, "game", "bob")

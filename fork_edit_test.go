@@ -57,7 +57,7 @@ func TestForkEditsAreSeenBehindTheNewestOutcome(t *testing.T) {
 				passed++
 			}
 			as := fmt.Sprintf("a%d", e.Seq)
-			k.fork(perdure.ForkRequest{Thread: "t", At: e.Seq, As: as, State: map[string]any{"word": "new"}})
+			k.forked(perdure.ForkRequest{Thread: "t", At: e.Seq, As: as, State: map[string]any{"word": "new"}})
 			if got := string(k.stateAt(as, 0).State["word"]); got != `"new"` {
 				t.Fatalf("the state is %s", got)
 			}
@@ -87,7 +87,7 @@ func TestForkEditsDoNotOutliveLaterWrites(t *testing.T) {
 		k.start("t", "write", "later")
 		k.wait("t", perdure.Suspended)
 		k.start("t", "read", "")
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a", State: map[string]any{"word": "edited"}})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a", State: map[string]any{"word": "edited"}})
 		runs := k.stateAt("a", 0).Thread.Runs
 		for _, run := range runs {
 			wantErr(t, "resume", k.Resume(t.Context(), "a", run.ID, perdure.Note{}), nil)
@@ -118,15 +118,15 @@ func TestForkEdits(t *testing.T) {
 		for i := range long {
 			long[i] = fmt.Sprint("item ", i)
 		}
-		k.fork(perdure.ForkRequest{Thread: "t", As: "same"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "same"})
 		if got := k.stateAt("same", 0).State["list"]; string(got) != string(at.State["list"]) {
 			t.Errorf("the parent's blobs read as %d bytes", len(got))
 		}
-		k.fork(perdure.ForkRequest{Thread: "t", As: "empty", State: map[string]any{"list": []string{}}})
-		k.fork(perdure.ForkRequest{Thread: "t", As: "gone", State: map[string]any{"list": nil}})
-		k.fork(perdure.ForkRequest{Thread: "t", As: "long", State: map[string]any{"list": long, "other": big}})
-		k.fork(perdure.ForkRequest{Thread: "t", As: "input", At: 2, Input: "tiny"})
-		k.fork(perdure.ForkRequest{Thread: "t", As: "large", At: 2, Input: big + "more"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "empty", State: map[string]any{"list": []string{}}})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "gone", State: map[string]any{"list": nil}})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "long", State: map[string]any{"list": long, "other": big}})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "input", At: 2, Input: "tiny"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "large", At: 2, Input: big + "more"})
 		_, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", State: map[string]any{"list": "text"}})
 		wantErr(t, "a list that is text", err, perdure.ErrInvalid)
 		if got := string(k.stateAt("empty", 0).State["list"]); got != "[]" {
@@ -190,7 +190,7 @@ func TestForkDiesAtEveryCall(t *testing.T) {
 					}
 					made := forkedAlready(t, k)
 					if then == "fork" {
-						if k.fork(q); !forkedAlready(t, k) {
+						if k.forked(q); !forkedAlready(t, k) {
 							t.Fatalf("after call %d there is no fork", n)
 						}
 						wantErr(t, "resume", k.Resume(t.Context(), "a", "", perdure.Note{}), nil)

@@ -272,8 +272,8 @@ func (o *odyssey) live(k *kit) {
 	k.wait("t", perdure.Cancelled)
 }
 
-// fork forks a thread.
-func (k *kit) fork(q perdure.ForkRequest) *perdure.Fork {
+// forked forks a thread.
+func (k *kit) forked(q perdure.ForkRequest) *perdure.Fork {
 	k.t.Helper()
 	f, err := k.Fork(k.t.Context(), q)
 	if err != nil {

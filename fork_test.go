@@ -26,7 +26,7 @@ func TestForkAtEverySequence(t *testing.T) {
 		_, used := o.reset()
 		for at := uint64(1); at <= end.Seq; at++ {
 			as := fmt.Sprintf("fork-%d", at)
-			f := k.fork(perdure.ForkRequest{Thread: "t", At: at, As: as})
+			f := k.forked(perdure.ForkRequest{Thread: "t", At: at, As: as})
 			if want := (perdure.Fork{Thread: as, From: "t", At: at}); f.Thread != want.Thread || f.From != want.From || f.At != want.At {
 				t.Fatalf("fork at %d is %+v", at, f)
 			}

@@ -171,7 +171,7 @@ func TestRewindOfRewinds(t *testing.T) {
 				t.Errorf("at %d the list is %s", at, got)
 			}
 		}
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a"})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
 		k.note("a", "mine")
 		k.rewind("a", marks[5])
 		asBefore(k, "a", marks[5])
@@ -183,7 +183,7 @@ func TestRewindInAFork(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, ledger)
 		_, one := k.note("t", "one")
 		_, two := k.note("t", "two")
-		k.fork(perdure.ForkRequest{Thread: "t", As: "a", Title: "fork", State: map[string]any{"list": []string{"edited"}}})
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a", Title: "fork", State: map[string]any{"list": []string{"edited"}}})
 		base := k.stateAt("a", 0).Seq
 		used, _ := k.note("a", "three")
 		k.rewind("a", base)
@@ -199,7 +199,7 @@ func TestRewindInAFork(t *testing.T) {
 		if key, _ := k.note("a", "four"); key == used {
 			t.Error("a key is used twice")
 		}
-		k.fork(perdure.ForkRequest{Thread: "a", As: "b"})
+		k.forked(perdure.ForkRequest{Thread: "a", As: "b"})
 		k.rewind("b", two)
 		asBefore(k, "b", two)
 		if got := string(k.stateAt("t", 0).State["list"]); got != `["one","two"]` {
