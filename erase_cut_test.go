@@ -3,6 +3,7 @@ package perdure_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -165,5 +166,52 @@ func TestTheSummaryOfALateDeadStartGoesByTheNextList(t *testing.T) {
 			t.Errorf("listed: %+v, %v", s, err)
 		}
 		wantNothing(t, k.store)
+	})
+}
+
+// A parent whose child is erased does not wait for it for ever, and does not
+// start it anew, also if the erase dies anywhere and is made again.
+func TestJoinOfAnErasedChildFails(t *testing.T) {
+	kid := askFlow("kid", perdure.Question{Prompt: "?"})
+	parent := perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+		child, err := perdure.Spawn(ctx, "spawn", "kid", "in")
+		if err != nil {
+			return "", err
+		}
+		_, err = perdure.Join[string](ctx, "join", child)
+		if !errors.Is(err, perdure.ErrErased) || !errors.Is(err, perdure.ErrChild) {
+			return "", fmt.Errorf("Join: %w", err)
+		}
+		return "gone", nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		for at, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
+			s := memstore.New()
+			k := newKit(t, s, perdure.Options{}, parent, kid)
+			run := k.start("p", "parent", "in")
+			time.Sleep(time.Second) // until both wait
+			thread, err := k.Get(t.Context(), "p")
+			if err != nil || len(thread.Runs) != 1 || len(thread.Runs[0].Children) != 1 {
+				t.Fatalf("the parent is %+v, %v", thread, err)
+			}
+			child := thread.Runs[0].Children[0].Thread
+			k.waitRun(child, "", perdure.Suspended)
+			dieErasing(t, s, plan, child, perdure.EraseOptions{})
+			if err := k.Erase(t.Context(), child, perdure.EraseOptions{}); err != nil && !errors.Is(err, perdure.ErrNoThread) {
+				t.Fatalf("%s: %v", at, err)
+			}
+			wantOutput(t, k.waitRun("p", run.ID, perdure.Succeeded), "gone")
+			_, err = k.Get(t.Context(), child)
+			wantErr(t, at, err, perdure.ErrNoThread)
+			wantErr(t, at, k.Erase(t.Context(), "p", perdure.EraseOptions{}), nil)
+			time.Sleep(5 * time.Minute)
+			k.stop()
+			if left := leftovers(t, s); len(left) > 0 {
+				t.Errorf("%s: left behind:\n%s", at, strings.Join(left, "\n"))
+			}
+			if t.Failed() {
+				return
+			}
+		}
 	})
 }
