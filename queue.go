@@ -157,14 +157,15 @@ func (w *worker) fill(ctx context.Context) (time.Duration, error) {
 		}
 		wait, whole = min(wait, soon), whole && all
 	}
+	w.mu.Lock()
 	if whole {
-		w.mu.Lock()
 		forget(w.again, met)
 		forget(w.early, met)
 		forget(w.losses, met)
-		w.mu.Unlock()
 	}
-	if w.peers > 1 {
+	crowd := w.peers > 1
+	w.mu.Unlock()
+	if crowd {
 		// So that workers do not all begin with the same thread.
 		for _, list := range w.queue.owners {
 			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })

@@ -39,7 +39,6 @@ type worker struct {
 	suspects map[string]waiting   // threads that are to be run alone
 	solo     string               // the suspect that runs: nothing else does
 	cut      bool                 // the last scan found no free slot
-	ringAt   time.Time            // when alarms are rung; of the scan alone
 	fatal    chan error           // why the worker cannot go on
 	stopping bool
 }
