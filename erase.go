@@ -247,7 +247,10 @@ func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
 	default:
 		return nil, err
 	}
-	return o, e.tellErased(ctx, o)
+	if err := e.tellErased(ctx, o); err != nil && !errors.Is(err, ErrCorrupt) {
+		return nil, err // a parent that is damaged waits for nobody
+	}
+	return o, nil
 }
 
 // clear removes the cells of a thread. It comes before the journal is dropped:

@@ -215,3 +215,21 @@ func TestJoinOfAnErasedChildFails(t *testing.T) {
 		}
 	})
 }
+
+func TestAChildOfADamagedParentCanBeErased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		rt := family(t, s)
+		// The parent's journal is the first of those that a family has.
+		name := journalsOf(t, s)[0]
+		seq, _ := endOf(t, s, name)
+		if _, err := s.Append(t.Context(), name, seq, []byte("damage")); err != nil {
+			t.Fatal(err)
+		}
+		_, err := rt.Get(t.Context(), "p")
+		wantErr(t, "Get", err, perdure.ErrCorrupt)
+		wantErr(t, "Erase", rt.Erase(t.Context(), "child", perdure.EraseOptions{Dependents: true}), nil)
+		wantErr(t, "Erase", rt.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}), nil)
+		wantNothing(t, s)
+	})
+}
