@@ -21,11 +21,10 @@ func TestAnInterruptedImportIsNeverSeen(t *testing.T) {
 		cuts++
 		synctest.Test(t, func(t *testing.T) {
 			inner := memstore.New()
-			shaky, err := perdure.New(t.Context(), inner, perdure.Options{}, auditFlow(new(ran)))
-			if err != nil {
+			if _, err := perdure.New(t.Context(), inner, perdure.Options{}); err != nil { // so that the sweep begins with the import
 				t.Fatal(err)
 			}
-			shaky, err = perdure.New(t.Context(), faulty.New(inner, plan), perdure.Options{}, auditFlow(new(ran)))
+			shaky, err := perdure.New(t.Context(), faulty.New(inner, plan), perdure.Options{}, auditFlow(new(ran)))
 			if err != nil {
 				return // the cut is before the import
 			}
