@@ -15,7 +15,8 @@ import (
 
 // Event is a journal entry as the outside sees it. Its id is Seq. The kinds:
 //
-//   - of a thread: created, metadata, signal, nudge (says nothing)
+//   - of a thread: created, metadata, signal, forked (a fork begins), rewound, erased,
+//     nudge (says nothing)
 //   - of a run: queued, claimed (a worker began a pass), suspended, released (the
 //     worker let go), blocked, quarantined, ended
 //   - of a step: step (its outcome), attempt (failed, and tried again), intent
