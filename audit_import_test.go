@@ -32,7 +32,7 @@ func TestAnInterruptedImportIsNeverSeen(t *testing.T) {
 			_, importErr := shaky.Import(t.Context(), bytes.NewReader(file), perdure.ImportOptions{})
 
 			k := newKit(t, inner, perdure.Options{}, auditFlow(new(ran)))
-			time.Sleep(time.Hour)
+			time.Sleep(time.Minute)
 			info, err := k.Get(t.Context(), "t")
 			switch {
 			case err == nil:
