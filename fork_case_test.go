@@ -424,3 +424,20 @@ func (f *flipped) Read(ctx context.Context, journal string, after uint64) iter.S
 		}
 	}
 }
+
+func TestForkOfAnErasedThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, game)
+		k.start("t", "game", "ann")
+		k.wait("t", perdure.Succeeded)
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
+		wantErr(t, "erasing what was forked", k.Erase(t.Context(), "t", perdure.EraseOptions{}), perdure.ErrPinned)
+		wantErr(t, "erasing the fork", k.Erase(t.Context(), "a", perdure.EraseOptions{}), nil)
+		k.forked(perdure.ForkRequest{Thread: "t", As: "a"}) // its id is free again
+		wantErr(t, "erasing both", k.Erase(t.Context(), "t", perdure.EraseOptions{Dependents: true}), nil)
+		_, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t"})
+		wantErr(t, "forking what was erased", err, perdure.ErrNoThread)
+		_, err = k.Rewind(t.Context(), "t", 1, perdure.Note{})
+		wantErr(t, "rewinding it", err, perdure.ErrNoThread)
+	})
+}
