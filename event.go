@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -75,7 +76,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			yield(Event{}, err)
 			return
 		}
-		f := &follower{core: r.core, name: name, thread: thread, runs: map[uint64]string{}}
+		f := r.follow(ctx, name, thread, o.After)
 		if o.Replay {
 			f.more(ctx, o, yield)
 			return
@@ -99,6 +100,32 @@ type follower struct {
 	seq    uint64
 	head   journal.Hash
 	runs   map[uint64]string // ids by number
+}
+
+// follow returns a follower that begins at the thread's snapshot, if nothing
+// before it is wanted and the next entry shows that it fits.
+func (r *Runtime) follow(ctx context.Context, name, thread string, after uint64) *follower {
+	f := &follower{core: r.core, name: name, thread: thread, runs: map[uint64]string{}}
+	if after < minSnapshot {
+		return f
+	}
+	o := r.restored(ctx, name, after)
+	if o == nil {
+		return f
+	}
+	for line, err := range r.entries(ctx, name, o.thread.Seq) {
+		if err == nil {
+			_, err = journal.Decode(o.thread.Head, line.Seq, line.Data)
+		}
+		if err == nil {
+			f.seq, f.head = o.thread.Seq, o.thread.Head
+			for _, run := range slices.Concat(o.thread.Runs, o.thread.Inbox) {
+				f.runs[run.N] = run.ID
+			}
+		}
+		break
+	}
+	return f
 }
 
 // more yields what was appended since, and reports whether to go on.
