@@ -113,11 +113,14 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		own := t.RunByID(r.childRun(child.ID))
 		switch {
 		case t.Seq == 0:
-			return append(first[:2:2], line{kind: journal.Cancel, run: 2, body: journal.Body{Reason: note.Reason}}), nil, nil
+			return append(first[:2:2], line{kind: journal.Cancel, run: 2, body: journal.Body{Name: journal.ParentEnded, Reason: note.Reason}}), nil, nil
 		case own == nil || own.Status.Final() || own.Cancelled && !stuck(own):
 			return nil, nil, errNothing
 		}
 		lines, flows, err := r.cancelLines(ctx, t, own, note)
+		if err == nil {
+			lines[0].body.Name = journal.ParentEnded
+		}
 		return lines, append(flows, otherFlows(t, own)...), err
 	})
 	switch {
@@ -194,7 +197,7 @@ func (c *core) tell(ctx context.Context, o *opened) error {
 	if run == nil || !run.Status.Final() {
 		return nil
 	}
-	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: endKey(o.thread.ID, run.EndSeq)}
+	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: endKey(o.thread.ID, run.EndSeq), Status: string(run.Status)}
 	known := false // the body is whole
 	return c.tellParent(ctx, from, &b, func() error {
 		if known {
@@ -202,7 +205,7 @@ func (c *core) tell(ctx context.Context, o *opened) error {
 		}
 		known = true
 		return c.outcome(ctx, o, run, &b)
-	}, run.Spent)
+	}, run)
 }
 
 // tellErased tells the parent of a child which is erased that the end which it
@@ -213,14 +216,14 @@ func (c *core) tellErased(ctx context.Context, o *opened) error {
 		return nil
 	}
 	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: journal.ChildSignal(o.thread.ID) + "@erased"}
-	var spent map[string]int64
-	if run := o.thread.RunByID(c.childRun(o.thread.ID)); run != nil {
-		if spent = run.Spent; run.Status.Final() {
-			b.Key = endKey(o.thread.ID, run.EndSeq)
-		}
+	run := o.thread.RunByID(c.childRun(o.thread.ID))
+	if run == nil {
+		run = &journal.Run{}
+	} else if run.Status.Final() {
+		b.Key = endKey(o.thread.ID, run.EndSeq)
 	}
 	b.Fail = childFailure(*failure(ErrErased))
-	return c.tellParent(ctx, from, &b, func() error { return nil }, spent)
+	return c.tellParent(ctx, from, &b, func() error { return nil }, run)
 }
 
 // outcome fills in what the parent is told of a child's end.
@@ -253,23 +256,23 @@ func childFailure(fail journal.Failure) *journal.Failure {
 }
 
 // tellParent appends the end of a child to its parent's journal, addressed to
-// the run that spawned it and to a Join if one waits. Spent is what the child
-// has spent in all.
-func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, spent map[string]int64) error {
+// the run that spawned it and to a Join if one waits. What that very run cancels
+// at its end no Join of it is waiting for any more.
+func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
 	_, _, err := c.change(ctx, from.Name, func(t *journal.Thread) ([]line, []string, error) {
 		run := t.Run(from.Run)
 		if run == nil || run.ID != from.RunID || run.Status.Final() || t.Heard(b.Key) {
 			return nil, nil, errNothing
 		}
 		child := run.Child(b.Name)
-		if child == nil || child.Stale && !child.Joined {
+		if child == nil || child.Stale {
 			return nil, nil, errNothing
 		}
 		if err := fill(); err != nil {
 			return nil, nil, err
 		}
 		b.Spend = nil
-		for unit, n := range spent {
+		for unit, n := range own.Spent {
 			if n -= child.Spent[unit]; n > 0 {
 				if b.Spend == nil {
 					b.Spend = map[string]int64{}
@@ -280,7 +283,7 @@ func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.
 		l := line{kind: journal.Signal, run: run.N, body: *b}
 		oldest := uint64(0)
 		for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
-			if w := run.Waits[path]; w.Signal == b.Name && (oldest == 0 || w.Seq < oldest) {
+			if w := run.Waits[path]; w.Signal == b.Name && !own.Orphan && (oldest == 0 || w.Seq < oldest) {
 				l.path, oldest = path, w.Seq
 			}
 		}

@@ -46,7 +46,7 @@ func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
 	p.mu.Lock()
 	child, _ := p.run.ChildAt(v.Path)
 	started := child != nil && child.Joined
-	fresh := child == nil || child.Stale && !child.Joined
+	fresh := child == nil || child.Stale
 	if p.replay != nil && child != nil && v.Node != nil { // whatever became of it
 		started, fresh = true, false
 	}
@@ -59,7 +59,7 @@ func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
 			return nil, err
 		}
 	}
-	if !started {
+	if fresh || !started {
 		if err := p.startChild(child); err != nil {
 			return nil, err
 		}
@@ -194,7 +194,7 @@ func (p *pass) childOf(c *Child) (*journal.Child, error) {
 	switch {
 	case c.parent != p.name || c.run != p.run.N || child == nil:
 		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", ErrInvalid, c.id)
-	case child.Stale && !child.Joined && p.replay == nil:
+	case child.Stale && p.replay == nil:
 		return nil, fmt.Errorf("%w: child %s was replaced by another; use the one that Spawn returned in this pass", ErrInvalid, c.id)
 	}
 	return child, nil
@@ -211,7 +211,7 @@ func (p *pass) joined(path string, child *journal.Child, end uint64) error {
 			return batch{}
 		}
 		return batch{lines: []line{{kind: journal.Received, path: path,
-			body: journal.Body{Name: journal.ChildSignal(child.ID), Ref: end, Value: e.Value, Fail: e.Fail}}}}
+			body: journal.Body{Name: journal.ChildSignal(child.ID), Status: e.Status, Ref: end, Value: e.Value, Fail: e.Fail}}}}
 	})
 }
 

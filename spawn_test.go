@@ -82,7 +82,7 @@ claimed
 spawned /child 21
 waiting /join
 suspended
-signal /join 42
+signal /join 42 succeeded
 claimed
 ended 42 succeeded
 `, k.trace("p")); d != "" {

@@ -150,7 +150,7 @@ type Body struct {
 	Name    string           `json:"name,omitempty"` // of a signal, dep
 	Plan    []string         `json:"plan,omitempty"`
 
-	// Ended, blocked.
+	// Ended, blocked. Status also: signal and received of a child's end.
 	Status  string   `json:"status,omitempty"`
 	Unknown []string `json:"unknown,omitempty"` // paths of effects of which nobody knows whether they happened
 	Diff    string   `json:"diff,omitempty"`

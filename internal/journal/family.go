@@ -21,6 +21,7 @@ type Child struct {
 	Retries int              // of the run when its end was told
 	Stale   bool             // it is not this run's any more: the next Spawn there makes another
 	Spent   map[string]int64 // by it, as told so far
+	Lost    bool             // the end that was told is a cancel, and no Join was given it
 }
 
 // childMark begins the names of the signals that tell the ends of children. No
@@ -35,6 +36,9 @@ func IsChildSignal(name string) bool { return strings.HasPrefix(name, childMark)
 
 // ChildOf returns the id of the child whose end a signal tells.
 func ChildOf(signal string) string { return strings.TrimPrefix(signal, childMark) }
+
+// ParentEnded is the name of a cancel that the end of a parent gave its child.
+const ParentEnded = "#parent"
 
 // Child returns the child whose end is told by a signal, nil if there is none.
 func (r *Run) Child(signal string) *Child {
@@ -76,6 +80,7 @@ func (r *Run) OpenChildren() []*Child {
 func (r *Run) joined(e Entry, b *Body) {
 	if c := r.Child(b.Name); c != nil {
 		c.Joined, c.End, c.Failed, c.Retries = true, e.Seq, b.Fail != nil, r.Retries
+		c.Lost = e.Path == "" && b.Status == string(StatusCancelled)
 		for unit, n := range b.Spend {
 			if c.Spent == nil {
 				c.Spent = map[string]int64{}

@@ -62,6 +62,7 @@ type Run struct {
 	Version   string          // fingerprint of the code that claimed it last
 	Misfits   map[string]bool // versions that it was blocked by since the last retry
 	Cancelled bool
+	Orphan    bool   // the end of its parent cancelled it
 	Taken     uint64 // the run that took this input to be steered by it
 	Wake      bool   // something happened that it waited for
 
@@ -280,6 +281,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Planned:
 		r.Plan = b.Plan
 	case Cancel:
+		r.Orphan = r.Orphan || b.Name == ParentEnded && !r.Cancelled
 		r.Cancelled, r.Wake, r.Held = true, true, false
 		if !r.Begun() {
 			t.end(r, e, &Body{Status: string(StatusCancelled)})
@@ -317,7 +319,7 @@ const VerbCleanup = "cleanup"
 func (t *Thread) end(r *Run, e Entry, b *Body) {
 	t.settled(r, "")
 	for _, c := range r.Children {
-		c.Stale = c.Stale || !c.Joined // it was cancelled before this entry
+		c.Stale = c.Stale || !c.Joined || c.Lost // it was cancelled before this entry
 	}
 	for _, a := range t.Asks {
 		if a.Run == r && a.Open() {

@@ -158,6 +158,7 @@ func codeRun(c *codec, r, before *Run) {
 	again(c, "version", &r.Version, before.Version, str)
 	field(c, "misfits", &r.Misfits, set)
 	field(c, "cancelled", &r.Cancelled, yes)
+	field(c, "orphan", &r.Orphan, yes)
 	field(c, "taken", &r.Taken, num)
 	field(c, "wake", &r.Wake, yes)
 	again(c, "claims", &r.Claims, before.Claims, num)
@@ -274,6 +275,7 @@ func codeChild(c *codec, k *Child) {
 		field(c, "retries", &k.Retries, num)
 		field(c, "stale", &k.Stale, yes)
 		field(c, "spent", &k.Spent, dict(num[int64]))
+		field(c, "lost", &k.Lost, yes)
 	})
 }
 
