@@ -165,12 +165,15 @@ func TestForkOfEveryStatus(t *testing.T) {
 		for _, end := range []func(context.Context, string, string, perdure.Note) error{k.Cancel, k.Resume} {
 			o.reset()
 			f := k.forked(perdure.ForkRequest{Thread: "t", At: at})
+			held := k.wait(f.Thread, perdure.Paused).ID
+			next := k.start(f.Thread, "echo", "next") // a worker looks at the thread
 			time.Sleep(time.Hour)
-			if k.wait(f.Thread, perdure.Paused); len(o.ran) != 0 {
+			if k.waitRun(f.Thread, held, perdure.Paused); len(o.ran) != 0 {
 				t.Fatalf("the fork did %v by itself", o.ran)
 			}
-			wantErr(t, "ending it", end(t.Context(), f.Thread, "", perdure.Note{}), nil)
-			k.wait(f.Thread, perdure.Cancelled)
+			wantErr(t, "ending it", end(t.Context(), f.Thread, held, perdure.Note{}), nil)
+			k.waitRun(f.Thread, held, perdure.Cancelled)
+			wantOutput(t, k.waitRun(f.Thread, next.ID, perdure.Succeeded), "next")
 			if ran, _ := o.reset(); !cmp.Equal(ran, []string{"/tidy"}) {
 				t.Errorf("the fork did %v", ran)
 			}
