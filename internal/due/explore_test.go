@@ -20,6 +20,7 @@ const (
 	flow, thread, journal = "flow", "thread", "journal"
 
 	morning = 1_700_000_000_000_000
+	soon    = morning + 5_000_000 // near enough for a hint
 	evening = morning + 36_000_000_000
 )
 
@@ -31,14 +32,17 @@ type play struct {
 }
 
 // write announces a fact and appends it.
-func write(at int64) func(context.Context, store.Store) error {
+func write(at int64) func(context.Context, store.Store) error { return writeFor(1, at) }
+
+// writeFor announces for a time.
+func writeFor(when, at int64) func(context.Context, store.Store) error {
 	return func(ctx context.Context, s store.Store) error {
 		for {
 			facts, err := store.ReadAll(ctx, s, journal, 0)
 			if err != nil {
 				return err
 			}
-			if err := due.Announce(ctx, s, flow, thread, uint64(len(facts))+1, 1); err != nil {
+			if err := due.Announce(ctx, s, flow, thread, uint64(len(facts))+1, when); err != nil {
 				return err
 			}
 			_, err = store.AppendOnce(ctx, s, journal, uint64(len(facts)), fmt.Append(nil, at))
@@ -105,10 +109,10 @@ func (p *play) reader(now int64, looks int) func(context.Context, store.Store) e
 }
 
 // judge does, when all is over, what the workers of a restart do: ring and look
-// in the morning and in the evening. Each fact must be met when it is due, and
+// in the morning, soon after, and in the evening. Each fact must be met when it is due, and
 // then nothing is left.
 func (p *play) judge(ctx context.Context, s store.Store) error {
-	for _, now := range []int64{morning, evening} {
+	for _, now := range []int64{morning, soon, evening} {
 		if err := ring(now)(ctx, s); err != nil {
 			return err
 		}
@@ -220,6 +224,33 @@ func (p *play) ringing() {
 	p.actor("other ringer", ring(evening))
 }
 
+// overtaking: a writer announces what another one has gone past, and dies, while
+// a reader looks.
+func (p *play) overtaking() {
+	p.actor("writer of two", func(ctx context.Context, s store.Store) error {
+		if err := write(morning)(ctx, s); err != nil {
+			return err
+		}
+		return write(morning-1)(ctx, s)
+	})
+	p.actor("writer that dies", func(ctx context.Context, s store.Store) error {
+		facts, err := store.ReadAll(ctx, s, journal, 0)
+		if err != nil {
+			return err
+		}
+		return due.Announce(ctx, s, flow, thread, uint64(len(facts))+1, 1)
+	})
+	p.actor("reader", p.reader(morning, 1))
+}
+
+// near: a fact for now and one for soon are announced for their times, while a
+// reader looks.
+func (p *play) near() {
+	p.actor("writer for now", writeFor(morning, morning))
+	p.actor("writer for soon", writeFor(soon, soon))
+	p.actor("reader", p.reader(morning, 2))
+}
+
 func TestExploredTimersAreNeverLost(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -228,6 +259,8 @@ func TestExploredTimersAreNeverLost(t *testing.T) {
 		long bool
 	}{
 		{"writing", (*play).writing, explore.Config{}, false},
+		{"overtaking", (*play).overtaking, explore.Config{}, false},
+		{"near", (*play).near, explore.Config{}, false},
 		{"writing, a crash", (*play).writing, explore.Config{Crashes: 1}, true},
 		{"writing, a fault", (*play).writing, explore.Config{Unknowns: 1}, true},
 		{"waking, a crash", (*play).waking, explore.Config{Crashes: 1}, false},
