@@ -304,7 +304,7 @@ func alike(t *testing.T, what string, a, b *perdure.Checkpoint) {
 	}
 	diff := cmp.Diff(a, b, cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(perdure.Checkpoint{}, "Seq", "Time"),
-		cmpopts.IgnoreFields(perdure.Thread{}, "ID", "Seq", "Created", "Updated", "Status"),
+		cmpopts.IgnoreFields(perdure.Thread{}, "ID", "Seq", "Created", "Updated", "Status", "Fork"),
 		cmpopts.IgnoreFields(perdure.Run{}, "Thread", "Paused", "Err"),
 		cmpopts.IgnoreFields(perdure.Wait{}, "Ask"),
 		cmpopts.IgnoreFields(perdure.AskInfo{}, "ID", "Thread"),

@@ -44,6 +44,7 @@ type Thread struct {
 	Spent    map[string]int64  `json:"spent,omitempty"`
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
 	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
+	Fork     *Point            `json:"fork,omitempty"`    // what it was forked from, or imported, and the last sequence that both share
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 }
 
@@ -194,6 +195,9 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 		Status: threadStatus(t)}
 	if from := t.Parent; from != nil {
 		info.Parent = &ParentInfo{Thread: from.Thread, Run: from.RunID, Path: tree.Names(from.Path)}
+	}
+	if t.Fork != nil {
+		info.Fork = &Point{Thread: t.Fork.Thread, Seq: t.Fork.At}
 	}
 	var errs []error
 	for _, run := range slices.Concat(t.Runs, t.Inbox) {

@@ -94,6 +94,7 @@ type Answer struct {
 type Origin struct {
 	Name   string `json:"name,omitempty"`   // of the other thread in the store
 	Thread string `json:"thread,omitempty"` // its id
+	At     uint64 `json:"at,omitempty"`     // fork: the last sequence that both share
 	Head   string `json:"head,omitempty"`   // fork: hash of the entry behind which it begins
 	Run    uint64 `json:"run,omitempty"`    // child: the run that spawned it
 	RunID  string `json:"runid,omitempty"`

@@ -93,7 +93,9 @@ func (r *Run) joined(e Entry, b *Body) {
 // fork makes the thread a fork of what it was so far: what was active is
 // paused, nobody holds it, and its unfinished children are the other's.
 func (t *Thread) fork(e Entry, b *Body) {
-	t.Fork, t.Parent, t.Worker = b.From, nil, ""
+	from := *b.From
+	from.At = b.At
+	t.Fork, t.Parent, t.Worker = &from, nil, ""
 	t.ID, t.Tenant, t.Created = b.Thread, b.Tenant, e.Time
 	if b.Title != nil {
 		t.Title = *b.Title

@@ -253,6 +253,7 @@ func codeOrigin(c *codec, o *Origin) {
 	c.object(func() {
 		field(c, "name", &o.Name, str)
 		field(c, "thread", &o.Thread, str)
+		field(c, "at", &o.At, num)
 		field(c, "head", &o.Head, str)
 		field(c, "run", &o.Run, num)
 		field(c, "runid", &o.RunID, str)
