@@ -219,7 +219,7 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 			return false, err
 		}
 	}
-	w.meanwhile(h)
+	w.meanwhile(h, holder)
 	return false, nil
 }
 

@@ -251,9 +251,9 @@ func forget[T any](kept map[string]T, met map[string]bool) {
 
 // lookAgain is when to look at a thread again whose hint has not changed.
 type lookAgain struct {
-	at   time.Time
-	seq  uint64
-	held bool // by another worker: also when one of them dies
+	at     time.Time
+	seq    uint64
+	holder string // the worker that holds it, if one does: also when that is gone
 }
 
 // later keeps the worker from looking at a thread for a while, unless there is
@@ -265,17 +265,18 @@ func (w *worker) later(h due.Hint, wait time.Duration) {
 }
 
 // meanwhile leaves a thread to the worker that holds it, until its hint changes
-// or a worker dies.
-func (w *worker) meanwhile(h due.Hint) {
+// or that worker is gone.
+func (w *worker) meanwhile(h due.Hint, holder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again[h.Thread] = lookAgain{at: time.Now().Add(blockedAgain), seq: h.Seq, held: true}
+	w.again[h.Thread] = lookAgain{at: time.Now().Add(blockedAgain), seq: h.Seq, holder: holder}
 }
 
-// muster looks who else works. When one of them is gone, what others hold is
-// looked at again.
+// muster looks who else works. What is held by somebody who is gone is looked at
+// again. Who died since the last time does not tell: another may have buried a
+// holder that this worker met in a journal only.
 func (w *worker) muster(ctx context.Context) {
-	alive, died, err := w.others.Roster(ctx, w.id)
+	alive, _, err := w.others.Roster(ctx, w.id)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Warn("looking for other workers", "error", err)
@@ -285,13 +286,14 @@ func (w *worker) muster(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.peers = len(alive)
-	if len(died) == 0 {
-		return
+	living := map[string]bool{}
+	for _, other := range alive {
+		living[other.ID] = true
 	}
 	for thread, a := range w.again {
-		if a.held {
+		if a.holder != "" && !living[a.holder] {
 			delete(w.again, thread)
+			w.poke()
 		}
 	}
-	w.poke()
 }
