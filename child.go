@@ -260,12 +260,8 @@ func childFailure(fail journal.Failure) *journal.Failure {
 // at its end no Join of it is waiting for any more.
 func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
 	_, _, err := c.change(ctx, from.Name, func(t *journal.Thread) ([]line, []string, error) {
-		run := t.Run(from.Run)
-		if run == nil || run.ID != from.RunID || run.Status.Final() || t.Heard(b.Key) {
-			return nil, nil, errNothing
-		}
-		child := run.Child(b.Name)
-		if child == nil || child.Stale {
+		run, child := awaits(t, from, b.Name, b.Key)
+		if child == nil {
 			return nil, nil, errNothing
 		}
 		if err := fill(); err != nil {

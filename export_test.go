@@ -7,6 +7,20 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
+// SweepEvery sets how often workers look for lost hints, until undo is called.
+func SweepEvery(d time.Duration) (undo func()) {
+	old := sweepEvery
+	sweepEvery = d
+	return func() { sweepEvery = old }
+}
+
+// SetClock sets the wall clock, until undo is called.
+func SetClock(now func() time.Time) (undo func()) {
+	old := clock
+	clock = now
+	return func() { clock = old }
+}
+
 // Halfway makes the cells of a thread and pins another by it, as a fork or a
 // child does before its first entry. It returns what writes that entry.
 func Halfway(ctx context.Context, r *Runtime, id, of string, fork bool) (begin func(context.Context) error, err error) {

@@ -21,6 +21,14 @@ type ImportOptions struct {
 // thing that an import writes and the last that it deletes.
 func importCell(name string) string { return "import/" + name }
 
+// What the cell of an import says. Between an import that is slow and a sweep
+// that takes it for dead, whoever changes it first decides.
+const (
+	importing     = "{}"
+	importWhole   = "whole"    // it is to be shown, by anyone
+	importGivenUp = "given up" // it is to be dropped, by anyone
+)
+
 // Import makes a thread of an export and returns its id. The entries keep their
 // exact bytes and their chain; behind them stands an entry which says where
 // they come from. The thread is as a fork is: runs that were active are paused,
@@ -115,7 +123,7 @@ func (im *importer) entry(ctx context.Context, e journal.Entry, data []byte) err
 			return fmt.Errorf("%w: entry 1: %w", ErrCorrupt, err)
 		}
 		im.name = im.newName(clock(), "", b.User)
-		if _, err := im.ensure(ctx, importCell(im.name), []byte("{}")); err != nil {
+		if _, err := im.ensure(ctx, importCell(im.name), []byte(importing)); err != nil {
 			return err
 		}
 	}
@@ -170,6 +178,10 @@ func (im *importer) show(ctx context.Context, o *opened) error {
 	if err != nil {
 		return err
 	}
+	if err := im.mark(ctx, importWhole); err != nil {
+		im.open = !errors.Is(err, errGivenUp)
+		return err
+	}
 	held, err := im.ensure(ctx, im.idCell(im.as), []byte(im.name))
 	if err != nil {
 		im.open = true
@@ -183,6 +195,32 @@ func (im *importer) show(ctx context.Context, o *opened) error {
 		im.log.Warn("tidying up behind an import", "thread", im.as, "error", err)
 	}
 	return nil
+}
+
+// errGivenUp says that another has decided about an import.
+var errGivenUp = errors.New("perdure: the import was taken for dead")
+
+// mark decides what becomes of an import that is under way.
+func (im *importer) mark(ctx context.Context, what string) error {
+	var err error
+	for range 3 { // to be sure, where an answer was lost
+		_, err = store.Update(ctx, im.store, importCell(im.name), func(old store.Cell) ([]byte, error) {
+			switch string(old.Value) {
+			case what:
+				return nil, errNothing
+			case importing:
+				return []byte(what), nil
+			}
+			return nil, errGivenUp
+		})
+		switch {
+		case err == nil, errors.Is(err, errNothing):
+			return nil
+		case errors.Is(err, errGivenUp):
+			return err
+		}
+	}
+	return err
 }
 
 // drop removes what was written.

@@ -63,7 +63,7 @@ func asBefore(k *kit, thread string, to uint64) {
 	k.t.Helper()
 	diff := cmp.Diff(k.stateAt(thread, to), k.stateAt(thread, 0), cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(perdure.Checkpoint{}, "Seq", "Time"),
-		cmpopts.IgnoreFields(perdure.Thread{}, "Seq", "Updated", "Created", "Spent", "Title", "Metadata"),
+		cmpopts.IgnoreFields(perdure.Thread{}, "Seq", "Updated", "Created", "Spent", "Title", "Metadata", "Fork"),
 		cmpopts.IgnoreFields(perdure.Run{}, "Err"))
 	if diff != "" {
 		k.t.Errorf("thread %s is not what it was at %d:\n%s", thread, to, diff)

@@ -1,0 +1,281 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Rebuilt is what a Rebuild found and did.
+type Rebuilt struct {
+	Threads   int `json:"threads"`   // that are there
+	Hints     int `json:"hints"`     // of due work and of timers that were missing
+	Summaries int `json:"summaries"` // that were missing or behind
+	Damaged   int `json:"damaged"`   // threads that cannot be read to their end
+	Orphans   int `json:"orphans"`   // that no id leads to: half imported or half erased
+}
+
+// Rebuild writes what follows from the journals and was lost: hints of due work
+// and of timers, and the summaries that List shows. It reads the threads of all
+// tenants, finishes erases that were cut off, and drops imports that were, after
+// an hour. What is there stays, so it can be called at any time, beside workers
+// and as often as one likes. Workers do the same now and then, at a gentle pace.
+//
+// Call it after a store was restored from a backup or repaired. Beside an error
+// it returns what it did before.
+func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
+	b := &rebuilder{core: r.core, step: func(string) error { return ctx.Err() }}
+	if err := b.all(ctx, ""); err != nil {
+		return &b.Rebuilt, fmt.Errorf("perdure: rebuilding: %w", err)
+	}
+	return &b.Rebuilt, nil
+}
+
+// rebuilder is one Rebuild.
+type rebuilder struct {
+	*core
+	Rebuilt
+	step   func(after string) error // called behind each thread, with its name
+	parent *opened                  // the one that was read last: its children often stand together
+}
+
+// rebuildPage is how many names are read at a time, so that no loop over the
+// store is open for long.
+const rebuildPage = 256
+
+// all goes through everything, and through the journals behind a name.
+func (b *rebuilder) all(ctx context.Context, after string) error {
+	young, err := b.imports(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.erases(ctx); err != nil {
+		return err
+	}
+	prefix := journalOf("")
+	for {
+		names, more, err := b.page(ctx, prefix, prefix+after)
+		for _, name := range names {
+			after = name
+			if young[name] {
+				b.Orphans++
+			} else if err := b.thread(ctx, name); err != nil {
+				return fmt.Errorf("thread %s: %w", name, err)
+			}
+			if err := b.step(after); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, store.ErrCorrupt) {
+			b.Damaged++
+			b.log.Warn("journals are damaged", "error", err)
+			return nil
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// page returns the names of some threads, and whether there are more.
+func (b *rebuilder) page(ctx context.Context, prefix, after string) (names []string, more bool, err error) {
+	for key, err := range b.store.Journals(ctx, after) {
+		if err != nil {
+			return names, false, err
+		}
+		name, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			break
+		}
+		if len(names) == rebuildPage {
+			return names, true, nil
+		}
+		names = append(names, name)
+	}
+	return names, false, nil
+}
+
+// thread sees to one thread.
+func (b *rebuilder) thread(ctx context.Context, name string) error {
+	s, there, err := b.summary(ctx, name)
+	if err != nil {
+		return err
+	}
+	if done, err := b.finished(ctx, name, s); err != nil {
+		return err
+	} else if done {
+		b.Threads++
+		return nil
+	}
+	o, err := b.read(ctx, name)
+	idCell := ""
+	if o.thread.ID != "" {
+		idCell = (&Runtime{core: b.core, tenant: o.thread.Tenant}).idCell(o.thread.ID)
+	}
+	switch {
+	case errors.Is(err, ErrErased):
+		b.Orphans++
+		return b.finishErase(ctx, name, idCell)
+	case errors.Is(err, ErrCorrupt):
+		b.Damaged++
+		b.log.Warn("a thread is damaged", "thread", name, "error", err)
+	case err != nil:
+		return err
+	}
+	if idCell == "" {
+		b.Threads++ // whose it is, is not known
+		return nil
+	}
+	damaged := err != nil || o.thread.Foreign != ""
+	cell, err := b.store.Get(ctx, idCell)
+	if errors.Is(err, store.ErrNotFound) || err == nil && string(cell.Value) != name {
+		b.Orphans++
+		b.log.Warn("no id leads to a thread", "thread", name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.Threads++
+	// What cannot be read, or is for a newer version, is listed nevertheless.
+	if err := b.list(ctx, o, s, there); err != nil || damaged {
+		return err
+	}
+	return b.remind(ctx, o)
+}
+
+// summary returns the summary of a thread, and whether there is one.
+func (b *rebuilder) summary(ctx context.Context, name string) (s summary, there bool, err error) {
+	cell, err := b.store.Get(ctx, journalOf(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return s, false, nil
+	}
+	if err == nil && json.Unmarshal(cell.Value, &s) != nil {
+		s = summary{}
+	}
+	return s, err == nil, err
+}
+
+// finished reports whether a summary says that nothing is left to do on a
+// thread, and is as new as the journal. A child's end may be left to be told.
+func (b *rebuilder) finished(ctx context.Context, name string, s summary) (bool, error) {
+	if !s.Status.Final() || s.Seq == 0 || s.Rough || s.Parent != "" {
+		return false, nil
+	}
+	last := uint64(0)
+	for line, err := range b.entries(ctx, name, s.Seq-1) {
+		if err != nil {
+			return false, nil // whoever reads it all says what it is
+		}
+		if last = line.Seq; last > s.Seq {
+			break
+		}
+	}
+	return last == s.Seq, nil
+}
+
+// list makes sure that a thread has a summary which is up to date.
+func (b *rebuilder) list(ctx context.Context, o *opened, s summary, there bool) error {
+	if there && s.Seq >= o.thread.Seq && !s.Rough {
+		return nil
+	}
+	if !there {
+		// As Start makes it: if the thread is being erased, the next list
+		// finds it empty and removes it.
+		t := o.thread
+		value, err := json.Marshal(summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
+		if err == nil {
+			_, err = b.ensure(ctx, journalOf(o.name), value)
+		}
+		if err != nil {
+			return err
+		}
+		gone, err := b.erased(ctx, o.name)
+		if gone {
+			return b.remove(ctx, journalOf(o.name), "")
+		}
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+	}
+	b.Summaries++
+	return b.summarise(ctx, o)
+}
+
+// remind makes sure that workers look at a thread when they have to.
+func (b *rebuilder) remind(ctx context.Context, o *opened) error {
+	now := wall()
+	at := dueAt(o.thread, now)
+	if flow, err := b.untold(ctx, o); err != nil {
+		return err
+	} else if flow != "" {
+		at[flow] = 1
+	}
+	for flow, when := range at {
+		wrote, err := due.Remind(ctx, b.store, flow, o.name, o.thread.Seq, when, now)
+		if err != nil {
+			return err
+		}
+		if wrote {
+			b.Hints++
+		}
+	}
+	return nil
+}
+
+// dueAt returns when workers of which flows have to look at a thread; 1 is now.
+func dueAt(t *journal.Thread, now int64) map[string]int64 {
+	at := map[string]int64{}
+	soon := func(flow string, when int64) {
+		if old, ok := at[flow]; !ok || when < old {
+			at[flow] = when
+		}
+	}
+	if run, _ := t.Next(now, func(*journal.Run) bool { return false }); run != nil {
+		soon(run.Flow, 1)
+	}
+	for _, run := range t.Runs {
+		switch {
+		case run.Held:
+		case run.Status == journal.StatusBlocked:
+			soon(run.Flow, 1) // for workers with other code
+		case run.Status == journal.StatusSuspended && run.Due() != 0:
+			soon(run.Flow, run.Due())
+		}
+	}
+	return at
+}
+
+// untold returns the flow of a child whose end its parent does not know, "" if
+// there is none.
+func (b *rebuilder) untold(ctx context.Context, o *opened) (string, error) {
+	from := o.thread.Parent
+	if from == nil {
+		return "", nil
+	}
+	run := o.thread.RunByID(b.childRun(o.thread.ID))
+	if run == nil || !run.Status.Final() {
+		return "", nil
+	}
+	if b.parent == nil || b.parent.name != from.Name {
+		parent, err := b.read(ctx, from.Name)
+		if gone(err) || errors.Is(err, ErrCorrupt) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		b.parent = parent
+	}
+	id := o.thread.ID
+	if _, child := awaits(b.parent.thread, from, journal.ChildSignal(id), endKey(id, run.EndSeq)); child == nil {
+		return "", nil
+	}
+	return run.Flow, nil
+}

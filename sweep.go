@@ -1,0 +1,114 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Workers go through all journals now and then, and write what Rebuild would.
+// So a hint that was lost, for whatever reason, is missed for a while and not
+// for ever. One worker does it at a time: the one that moves a cell. Who finds
+// that it has moved since its last look leaves it to another, so no clock is
+// compared with that of another machine.
+
+const (
+	sweepCell = "perdure/sweep"
+	// sweepPace is how long a sweep rests behind each thread, and sweepSign
+	// how often it shows that it is under way.
+	sweepPace = 5 * time.Millisecond
+	sweepSign = time.Minute
+)
+
+// sweepEvery is how long after a sweep the next one comes; a test may change it.
+var sweepEvery = 10 * time.Minute
+
+// sweepMark is what the cell says.
+type sweepMark struct {
+	After string `json:"after,omitempty"` // how far a sweep got that is under way or was cut off
+}
+
+// sweeper is what sweeps in a worker.
+type sweeper struct {
+	*core
+	seen store.Version // of the cell, when it was last looked at; "" before, which is that of none
+}
+
+// run sweeps until the context ends.
+func (s *sweeper) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sweepEvery + rand.N(sweepEvery/5)):
+		}
+		switch b, err := s.sweep(ctx); {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errNothing):
+		case err != nil:
+			s.log.Warn("looking for lost hints", "error", err)
+		case b.Hints+b.Summaries+b.Damaged > 0:
+			s.log.Warn("looked for lost hints", "threads", b.Threads, "hints", b.Hints, "summaries", b.Summaries, "damaged", b.Damaged, "orphans", b.Orphans)
+		default:
+			s.log.Debug("looked for lost hints", "threads", b.Threads, "orphans", b.Orphans)
+		}
+	}
+}
+
+// sweep does it once, unless another does: errNothing.
+func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
+	cell, err := s.store.Get(ctx, sweepCell)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if cell.Version != s.seen {
+		s.seen = cell.Version
+		return nil, errNothing
+	}
+	var mark sweepMark
+	_ = json.Unmarshal(cell.Value, &mark) // what cannot be read is a sweep from the begin
+	if err := s.show(ctx, mark); err != nil {
+		return nil, err
+	}
+	shown := time.Now()
+	b := &rebuilder{core: s.core}
+	b.step = func(after string) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(sweepPace):
+		}
+		if after == "" || time.Since(shown) < sweepSign {
+			return nil
+		}
+		shown = time.Now()
+		return s.show(ctx, sweepMark{After: after})
+	}
+	if err := b.all(ctx, mark.After); err != nil {
+		return &b.Rebuilt, err
+	}
+	return &b.Rebuilt, s.show(ctx, sweepMark{})
+}
+
+// show moves the cell. If another has, that one sweeps: errNothing.
+func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
+	value, err := json.Marshal(mark)
+	if err != nil {
+		return err
+	}
+	version, err := s.store.Put(ctx, sweepCell, value, s.seen)
+	if errors.Is(err, store.ErrConflict) {
+		return errNothing
+	}
+	if err != nil {
+		return fmt.Errorf("showing a sweep: %w", err)
+	}
+	s.seen = version
+	return nil
+}

@@ -1,0 +1,150 @@
+package perdure
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// What was cut off half way is found by the cells that mark it, when nobody
+// comes with its id.
+
+// importDead is how old an import is that is taken for dead.
+const importDead = time.Hour
+
+// imports sees to imports that were cut off: one that is whole is shown, and
+// any other dropped. It returns the names of those that may be under way.
+func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
+	young := map[string]bool{}
+	err := b.cells(ctx, importCell(""), func(cell store.Cell, name string) error {
+		made, ok := madeAt(name)
+		if !ok || clock().Sub(made) < importDead {
+			young[name] = true
+			return nil
+		}
+		if err := b.finishImport(ctx, name); err != nil {
+			return fmt.Errorf("import %s: %w", name, err)
+		}
+		return nil
+	})
+	return young, err
+}
+
+func (b *rebuilder) finishImport(ctx context.Context, name string) error {
+	im := &importer{Runtime: &Runtime{core: b.core}, name: name}
+	switch err := im.mark(ctx, importGivenUp); {
+	case err == nil:
+		b.Orphans++
+		b.log.Info("an import that was cut off is dropped", "thread", name)
+		return im.drop(ctx)
+	case !errors.Is(err, errGivenUp):
+		return err
+	}
+	// It is whole, or done by now.
+	o, err := b.read(ctx, name)
+	if errors.Is(err, ErrErased) {
+		return im.drop(ctx)
+	}
+	if err != nil || o.thread.Seq == 0 {
+		return ifCorrupt(err)
+	}
+	t := o.thread
+	held, err := b.ensure(ctx, (&Runtime{core: b.core, tenant: t.Tenant}).idCell(t.ID), []byte(name))
+	if err != nil {
+		return err
+	}
+	if string(held) != name {
+		b.Orphans++
+		return im.drop(ctx) // it was imported again since
+	}
+	return im.removeCell(ctx, importCell(name))
+}
+
+// ifCorrupt leaves damage alone, which is told where its thread is read.
+func ifCorrupt(err error) error {
+	if errors.Is(err, ErrCorrupt) {
+		return nil
+	}
+	return err
+}
+
+// erases finishes what was erased, as far as the gates of threads tell it.
+func (b *rebuilder) erases(ctx context.Context) error {
+	return b.cells(ctx, gateOf(""), func(gate store.Cell, name string) error {
+		if !isClosed(gate) {
+			return nil
+		}
+		gone, err := b.erased(ctx, name)
+		if err != nil || !gone {
+			return ifCorrupt(err)
+		}
+		b.Orphans++
+		return b.finishErase(ctx, name, "")
+	})
+}
+
+// finishErase goes on with the erase of a thread whose journal says that it was
+// erased, or is gone. The gate knows which cell leads to it, and goes last here,
+// since it led here; without one it is what the caller knows.
+func (b *rebuilder) finishErase(ctx context.Context, name, idCell string) error {
+	e := eraser{Runtime: &Runtime{core: b.core}, finishing: true}
+	gate, err := b.store.Get(ctx, gateOf(name))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if _, key, _ := strings.Cut(string(gate.Value), " "); isClosed(gate) && key != "" {
+		idCell = key
+	}
+	if err := e.thread(ctx, name, idCell); err != nil {
+		return fmt.Errorf("finishing its erase: %w", err)
+	}
+	if idCell == "" {
+		return b.remove(ctx, gateOf(name), "")
+	}
+	return e.last(ctx, name, idCell, gateOf(name))
+}
+
+// cells calls a function with each cell below a prefix, a page at a time.
+func (b *rebuilder) cells(ctx context.Context, prefix string, see func(cell store.Cell, rest string) error) error {
+	for after := ""; ; {
+		var page []store.Cell
+		for cell, err := range b.store.List(ctx, prefix, after) {
+			if err != nil {
+				return err
+			}
+			if page = append(page, cell); len(page) == rebuildPage {
+				break
+			}
+		}
+		for _, cell := range page {
+			if err := see(cell, strings.TrimPrefix(cell.Key, prefix)); err != nil {
+				return err
+			}
+			after = cell.Key
+		}
+		if len(page) < rebuildPage {
+			return nil
+		}
+		if err := b.step(""); err != nil {
+			return err
+		}
+	}
+}
+
+// madeAt returns when a thread's name was made, which its first part says.
+func madeAt(name string) (time.Time, bool) {
+	_, part, ok := strings.Cut(name, ".")
+	if !ok || len(part) < 16 {
+		return time.Time{}, false
+	}
+	b, err := base32Lower.DecodeString(part[:16])
+	if err != nil {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(b[:8]) >> 8)), true
+}
