@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/explore"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
 
@@ -208,6 +209,72 @@ func TestExploredCancelOrEndWins(t *testing.T) {
 	}
 }
 
+// queuedBehind is a run that ends while another waits behind it, of a flow that
+// another worker has. That worker may look before, and find nothing to do.
+func (sc *scene) queuedBehind() func() (string, error) {
+	sc.open(exploredEcho)
+	sc.start()
+	behind := perdure.NewFlow("behind", func(context.Context, string) (string, error) { return "done", nil })
+	other, err := perdure.New(context.Background(), sc.w.Store(), perdure.Options{Version: "test"}, behind)
+	sc.must(err)
+	_, err = other.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: "behind", Input: "in"})
+	sc.must(err)
+	sc.undisturbed(behind) // it is not its turn
+	sc.workers()
+	return func() (string, error) {
+		sc.undisturbed(behind)
+		return "found", sc.ends("done")
+	}
+}
+
+func TestExploredRunBehindAnotherIsFound(t *testing.T) {
+	exploreAll(t, explore.Config{Crashes: 1}, (*scene).queuedBehind, "found")
+}
+
+// slowly is the store of an actor whose first append is on its way for longer
+// than a worker waits for what was announced.
+type slowly struct {
+	store.Store
+	before bool
+}
+
+func (s *slowly) Unwrap() store.Store { return s.Store }
+
+func (s *slowly) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	if !s.before {
+		s.before = true
+		time.Sleep(2 * exploredLease)
+	}
+	return s.Store.Append(ctx, journal, after, entries...)
+}
+
+// slow is a person whose answer is announced long before it is written, or
+// never is.
+func (sc *scene) slow() func() (string, error) {
+	sc.open(exploredAsk(perdure.Question{Prompt: "?"}))
+	sc.start()
+	ask := sc.work().Asks[0].ID
+	person := sc.w.Actor("person", func(ctx context.Context, s store.Store) error {
+		rt, err := sc.runtime(ctx, &slowly{Store: sc.lean(ctx, s)})
+		if err != nil {
+			return err
+		}
+		return replying(ask, "yes", "")(ctx, rt)
+	})
+	sc.worker("worker").Reliable()
+	return func() (string, error) {
+		for cell, err := range sc.w.Store().List(context.Background(), "due/", "") {
+			return "", fmt.Errorf("hint %s is left, %v", cell.Value, err)
+		}
+		return sc.answered(person)
+	}
+}
+
+func TestExploredSlowWriterMeetsANudge(t *testing.T) {
+	exploreAll(t, explore.Config{MaxTime: 5 * exploredLease}, (*scene).slow, "answered")
+	exploreAll(t, explore.Config{MaxTime: 5 * exploredLease, Crashes: 1}, (*scene).slow, "answered", "unanswered")
+}
+
 // deaf is a store that shows no sign of life of any worker: each takes all
 // others for dead.
 type deaf struct{ store.Store }
@@ -266,4 +333,51 @@ func TestExploredTakeoverFencesTheLiving(t *testing.T) {
 		return sc.claiming()
 	}
 	exploreAll(t, explore.Config{}, plot, "one claim", "takeover")
+}
+
+// upgraded is a run of one step, to whose journal a newer version writes
+// something in the middle.
+func (sc *scene) upgraded() func() (string, error) {
+	sc.open(perdure.NewFlow("work", func(ctx context.Context, _ string) (string, error) {
+		return perdure.Step(ctx, "work", func(ctx context.Context) (string, error) { return "done", explore.Point(ctx, "work") })
+	}))
+	sc.start()
+	name := sc.journals()[0]
+	at := uint64(0)
+	sc.w.Actor("newer", func(ctx context.Context, s store.Store) error {
+		for {
+			last, head := endOf(sc.t, sc.w.Store(), name)
+			e := journal.Entry{Kind: "continued", ID: journal.NewID(), Time: 1}
+			_, err := s.Append(ctx, name, last, e.Encode(head))
+			if !errors.Is(err, store.ErrConflict) {
+				at = last + 1
+				return err
+			}
+		}
+	})
+	sc.worker("worker")
+	return func() (string, error) {
+		lines, err := store.ReadAll(context.Background(), sc.w.Store(), name, at)
+		if err != nil {
+			return "", err
+		}
+		var kinds []string
+		for _, l := range lines {
+			e, err := journal.Peek(l.Seq, l.Data)
+			if err != nil {
+				return "", err
+			}
+			kinds = append(kinds, string(e.Kind))
+		}
+		switch end := strings.Join(kinds, " "); end {
+		case "", "released":
+			return "fenced " + end, nil
+		default:
+			return "", fmt.Errorf("the worker has written %s behind what it does not know", end)
+		}
+	}
+}
+
+func TestExploredUnknownKindFences(t *testing.T) {
+	exploreAll(t, explore.Config{}, (*scene).upgraded, "fenced ", "fenced released")
 }
