@@ -70,13 +70,13 @@ func (w *worker) lookAt(h due.Hint) error {
 			if errors.Is(err, ErrErased) {
 				return err
 			}
-			w.later(h, w.lost(h.Thread))
+			w.later(h, w.lost(h))
 			if useless(err) {
 				return err
 			}
 			return nil
 		}
-		w.found(h.Thread)
+		w.found(h)
 		if found, ok, err := due.Get(w.io, w.store, h.Flow, h.Thread); err != nil {
 			return err
 		} else if ok {
@@ -168,10 +168,10 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 // of the fact, so that a slow writer conflicts and announces it again.
 func (w *worker) ahead(o *opened, h due.Hint) error {
 	w.mu.Lock()
-	first, seen := w.early[h.Thread]
+	first, seen := w.early[of(h)]
 	if !seen || first.seq != h.Seq {
 		first = earlyHint{h.Seq, time.Now()}
-		w.early[h.Thread] = first
+		w.early[of(h)] = first
 	}
 	w.mu.Unlock()
 	switch waited := time.Since(first.since); {
@@ -184,7 +184,7 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 		return nil
 	}
 	w.mu.Lock()
-	delete(w.early, h.Thread)
+	delete(w.early, of(h))
 	w.mu.Unlock()
 	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
 		if t.Seq >= h.Seq {

@@ -71,7 +71,7 @@ func awaits(t *journal.Thread, from *journal.Origin, name, key string) (*journal
 		return nil, nil
 	}
 	child := run.Child(name)
-	if child == nil || child.Stale && !child.Joined {
+	if child == nil || child.Stale {
 		return nil, nil
 	}
 	return run, child

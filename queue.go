@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/store"
 )
 
 // A worker finds due threads by pages of hints. It keeps those that it cannot
@@ -143,7 +144,7 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 // returns how long until one of them is due or to be looked at again.
 func (w *worker) fill(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
-	met := map[string]bool{}
+	met := map[hintOf]bool{}
 	whole := true
 	w.queue.clear()
 	w.queue.found = time.Now()
@@ -177,7 +178,7 @@ func (w *worker) fill(ctx context.Context) (time.Duration, error) {
 // fillFlow reads hints of a flow into the queue, from where it stopped the last
 // time. Of an owner with many it goes on to the next one when it has enough. It
 // reports whether it has read all hints.
-func (w *worker) fillFlow(ctx context.Context, flow string, met map[string]bool) (time.Duration, bool, error) {
+func (w *worker) fillFlow(ctx context.Context, flow string, met map[hintOf]bool) (time.Duration, bool, error) {
 	wait, whole := due.Near, w.cursors[flow] == ""
 	start := w.cursors[flow]
 	cursor, wrapped := start, start == ""
@@ -189,7 +190,7 @@ func (w *worker) fillFlow(ctx context.Context, flow string, met map[string]bool)
 			return 0, false, err
 		}
 		for _, h := range hints {
-			met[h.Thread] = true
+			met[of(h)] = true
 			if soon, take := w.judge(h); !take {
 				wait = min(wait, soon)
 			} else if count[h.Owner()]++; count[h.Owner()] <= enough {
@@ -224,11 +225,11 @@ func (w *worker) fillFlow(ctx context.Context, flow string, met map[string]bool)
 func (w *worker) judge(h due.Hint) (time.Duration, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if later, ok := w.again[h.Thread]; ok {
-		if left := time.Until(later.at); left > 0 && h.Seq == later.seq {
+	if later, ok := w.again[of(h)]; ok {
+		if left := time.Until(later.at); left > 0 && h.Version == later.version {
 			return left, false
 		}
-		delete(w.again, h.Thread)
+		delete(w.again, of(h))
 	}
 	if left := until(h.Due); left > 0 {
 		return left, false
@@ -240,43 +241,49 @@ func (w *worker) judge(h due.Hint) (time.Duration, bool) {
 	return 0, true
 }
 
-// forget removes what is kept about threads that have no hint any more.
-func forget[T any](kept map[string]T, met map[string]bool) {
-	for thread := range kept {
-		if !met[thread] {
-			delete(kept, thread)
+// forget removes what is kept about hints that are no more.
+func forget[T any](kept map[hintOf]T, met map[hintOf]bool) {
+	for hint := range kept {
+		if !met[hint] {
+			delete(kept, hint)
 		}
 	}
 }
 
-// lookAgain is when to look at a thread again whose hint has not changed.
+// hintOf names a hint. A thread has one for each of its flows.
+type hintOf struct{ flow, thread string }
+
+func of(h due.Hint) hintOf { return hintOf{h.Flow, h.Thread} }
+
+// lookAgain is when to look at a thread again whose hint was not written since.
 type lookAgain struct {
-	at     time.Time
-	seq    uint64
-	holder string // the worker that holds it, if one does: also when that is gone
+	at      time.Time
+	version store.Version
+	holder  string // the worker that holds it, if one does: also when that is gone
 }
 
-// later keeps the worker from looking at a thread for a while, unless there is
-// a newer hint.
+// later keeps the worker from looking at a thread for a while, unless its hint
+// is written.
 func (w *worker) later(h due.Hint, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again[h.Thread] = lookAgain{at: time.Now().Add(wait), seq: h.Seq}
+	w.again[of(h)] = lookAgain{at: time.Now().Add(wait), version: h.Version}
 }
 
-// meanwhile leaves a thread to the worker that holds it, until its hint changes
-// or that worker is gone.
+// meanwhile leaves a thread to the worker that holds it, until its hint is
+// written or a worker is gone.
 func (w *worker) meanwhile(h due.Hint, holder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again[h.Thread] = lookAgain{at: time.Now().Add(blockedAgain), seq: h.Seq, holder: holder}
+	w.again[of(h)] = lookAgain{at: time.Now().Add(blockedAgain), version: h.Version, holder: holder}
 }
 
-// muster looks who else works. What is held by somebody who is gone is looked at
-// again. Who died since the last time does not tell: another may have buried a
-// holder that this worker met in a journal only.
+// muster looks who else works. What others hold is looked at again when one of
+// them has died, who may have taken it over from the holder that was met, and
+// when the holder is not among the living: another may have buried one that this
+// worker met in a journal only.
 func (w *worker) muster(ctx context.Context) {
-	alive, _, err := w.others.Roster(ctx, w.id)
+	alive, died, err := w.others.Roster(ctx, w.id)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Warn("looking for other workers", "error", err)
@@ -290,9 +297,9 @@ func (w *worker) muster(ctx context.Context) {
 	for _, other := range alive {
 		living[other.ID] = true
 	}
-	for thread, a := range w.again {
-		if a.holder != "" && !living[a.holder] {
-			delete(w.again, thread)
+	for hint, a := range w.again {
+		if a.holder != "" && (len(died) > 0 || !living[a.holder]) {
+			delete(w.again, hint)
 			w.poke()
 		}
 	}

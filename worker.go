@@ -30,9 +30,9 @@ type worker struct {
 	mu       sync.Mutex
 	busy     map[string]bool      // threads that are looked at or executed
 	passes   map[*pass]bool       // under way
-	again    map[string]lookAgain // at what another worker holds, or what failed here
-	early    map[string]earlyHint // hints that are ahead of their journal
-	losses   map[string]int       // runs that were lost here, in a row
+	again    map[hintOf]lookAgain // at what another worker holds, or what failed here
+	early    map[hintOf]earlyHint // hints that are ahead of their journal
+	losses   map[hintOf]int       // runs that were lost here, in a row
 	passed   map[string]bool      // busy threads whose hints were passed over
 	active   int                  // threads that are looked at or executed
 	peers    int                  // workers that are alive
@@ -46,7 +46,7 @@ type worker struct {
 func newWorker(c *core, io context.Context) *worker {
 	return &worker{core: c, id: newRunID(), io: io, others: lease.NewWatcher(c.store), wake: make(chan struct{}, 1),
 		cursors: map[string]string{}, suspects: map[string]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
-		again: map[string]lookAgain{}, early: map[string]earlyHint{}, losses: map[string]int{}, passed: map[string]bool{},
+		again: map[hintOf]lookAgain{}, early: map[hintOf]earlyHint{}, losses: map[hintOf]int{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
 }
 
@@ -187,7 +187,7 @@ func (w *worker) take(h due.Hint) bool {
 			w.together(h.Thread)
 			w.mu.Lock()
 			w.active--
-			_, again := w.again[h.Thread]
+			_, again := w.again[of(h)]
 			again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
 			delete(w.busy, h.Thread)
 			delete(w.passed, h.Thread)
@@ -216,17 +216,17 @@ func (w *worker) take(h due.Hint) bool {
 
 // lost returns how long to leave a thread alone whose run was lost here, the
 // longer the more often.
-func (w *worker) lost(thread string) time.Duration {
+func (w *worker) lost(h due.Hint) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.losses[thread]++
-	return min(50*time.Millisecond<<min(w.losses[thread], 10), blockedAgain)
+	w.losses[of(h)]++
+	return min(50*time.Millisecond<<min(w.losses[of(h)], 10), blockedAgain)
 }
 
-func (w *worker) found(thread string) {
+func (w *worker) found(h due.Hint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.losses, thread)
+	delete(w.losses, of(h))
 }
 
 // drain hands over what the worker executes. What cannot even be released,
