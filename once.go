@@ -31,7 +31,8 @@ func wanted(q *journal.Question, decision string) string {
 
 // intend records that the function is about to start, and makes sure that the
 // worker may still believe that the run is its own. It returns false if a
-// cancel or pause came first.
+// cancel or pause came first, or if the lease ran out meanwhile: the function has
+// not started then, which is recorded unless another took the run over.
 func (s *step) intend() (bool, error) {
 	p := s.frame.pass
 	if err := p.worker.awaitLease(p.ctx); err != nil {
@@ -49,7 +50,7 @@ func (s *step) intend() (bool, error) {
 		}
 	})
 	if err == nil && intended && !p.worker.leaseValid() {
-		err = p.lose(errors.New("the lease ran out before an at-most-once step could start"))
+		return false, s.notDone(p.node(s.path))
 	}
 	return intended, err
 }

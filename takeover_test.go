@@ -2,11 +2,14 @@ package perdure_test
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/faulty"
 )
 
 // A worker that comes when another has just died may meet the dead one in the
@@ -45,6 +48,38 @@ func TestTakeoverOfAWorkerThatAnotherBuried(t *testing.T) {
 		k.wait("t", perdure.Succeeded)
 		if took := time.Since(buried); took > lease {
 			t.Errorf("the takeover took %v, longer than the lease of %v", took, lease)
+		}
+	})
+}
+
+// A worker whose lease runs out between the intent of an at-most-once step and
+// its start knows that it did not happen, so nobody is asked.
+func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lapse atomic.Bool
+		s := faulty.New(specStore(), func(c faulty.Call) faulty.Fault {
+			if lapse.Load() && strings.HasPrefix(c.Name, "worker/") {
+				return faulty.FailBefore
+			}
+			return faulty.None
+		})
+		intents, ran := 0, 0
+		k := newKit(t, s, perdure.Options{Observer: specCommitted(func(e perdure.Event) {
+			if e.Kind == "intent" {
+				if intents++; intents == 1 {
+					lapse.Store(true)
+					time.Sleep(10 * time.Second)
+					lapse.Store(false)
+				}
+			}
+		})}, specFlow(func(ctx context.Context) error {
+			_, err := perdure.Step(ctx, "pay", func(context.Context) (int, error) { ran++; return 1, nil }, specAtMostOnce()...)
+			return err
+		}))
+		k.start("t", "f", struct{}{})
+		specWait(k, perdure.Succeeded)
+		if intents != 2 || ran != 1 {
+			t.Errorf("%d intents, and it ran %d times", intents, ran)
 		}
 	})
 }
