@@ -24,18 +24,24 @@ type chaosReport struct {
 	heldKills                 int // that cut off at least one claim
 	cut                       int // claims that a kill cut off
 	takeovers                 []time.Duration
+	late                      []time.Duration // takeovers of suspects, which wait for a worker that is idle
 }
 
 func (r *chaosReport) String() string {
-	slices.Sort(r.takeovers)
-	at := func(p int) time.Duration {
-		if len(r.takeovers) == 0 {
-			return 0
-		}
-		return r.takeovers[min(len(r.takeovers)-1, len(r.takeovers)*p/100)].Round(time.Millisecond)
+	return fmt.Sprintf("%d journals with %d entries and %d claims, of which kills cut off %d (by %d kills); takeovers took %s, and those of suspects %s",
+		r.journals, r.entries, r.claims, r.cut, r.heldKills, percentiles(r.takeovers), percentiles(r.late))
+}
+
+// percentiles says what a number of times is like.
+func percentiles(times []time.Duration) string {
+	if len(times) == 0 {
+		return "no time, there was none"
 	}
-	return fmt.Sprintf("%d journals with %d entries and %d claims, of which kills cut off %d (by %d kills); takeovers took %v (p50), %v (p99), %v (max)",
-		r.journals, r.entries, r.claims, r.cut, r.heldKills, at(50), at(99), at(100))
+	slices.Sort(times)
+	at := func(p int) time.Duration {
+		return times[min(len(times)-1, len(times)*p/100)].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("%v (p50), %v (p99), %v (max of %d)", at(50), at(99), at(100), len(times))
 }
 
 // chaosThread is what the journal of a thread tells.
@@ -44,7 +50,8 @@ type chaosThread struct {
 	steps  map[string]int // outcomes by path
 	claims []journal.Entry
 	by     []string // workers of the claims
-	closed []bool   // whether their passes were
+	lost   []int    // how many before it in a row were followed by nothing
+	closed []bool   // whether their passes ended by themselves
 }
 
 // check looks at all that is left of the storm.
@@ -112,6 +119,10 @@ func (x *chaosStorm) read() map[string]*chaosThread {
 		t := &chaosThread{Thread: journal.NewThread(), steps: map[string]int{}}
 		var epoch uint64
 		for _, line := range lines {
+			lost := 0
+			if len(t.Runs) > 0 {
+				lost = t.Runs[0].Lost()
+			}
 			e, err := t.Read(line.Seq, line.Data)
 			if err != nil {
 				x.Fatalf("entry %d of thread %s: %v", line.Seq, t.ID, err)
@@ -127,7 +138,8 @@ func (x *chaosStorm) read() map[string]*chaosThread {
 					x.Errorf("entry %d of thread %s claims epoch %d after %d", e.Seq, t.ID, e.Epoch, epoch)
 				}
 				epoch = e.Epoch
-				t.claims, t.by, t.closed = append(t.claims, e), append(t.by, b.Worker), append(t.closed, false)
+				t.claims, t.by = append(t.claims, e), append(t.by, b.Worker)
+				t.lost, t.closed = append(t.lost, lost), append(t.closed, false)
 			case e.Kind == journal.Quarantined: // by a worker that has not claimed
 			case !e.Kind.Open() && e.Epoch != epoch:
 				x.Errorf("entry %d of thread %s is a %s of epoch %d behind the claim of epoch %d", e.Seq, t.ID, e.Kind, e.Epoch, epoch)
@@ -207,8 +219,12 @@ func (x *chaosStorm) takeovers(threads map[string]*chaosThread) {
 			if took := time.UnixMicro(t.claims[i+1].Time).Sub(shot.at); took > 0 {
 				held[shot.victim] = true
 				x.report.cut++
+				if t.lost[i+1] >= 2 {
+					x.report.late = append(x.report.late, took)
+					continue
+				}
 				x.report.takeovers = append(x.report.takeovers, took)
-				if took > 2*time.Second {
+				if took > 1*time.Second {
 					x.Logf("SLOW thread %s: kill %v of %s, claim %v -> %v (%s) took %v; child %v", t.ID, shot.at.Format("05.000"), t.by[i], time.UnixMicro(c.Time).Format("05.000"), time.UnixMicro(t.claims[i+1].Time).Format("05.000"), t.by[i+1], took, t.Parent != nil)
 				}
 			}

@@ -319,11 +319,11 @@ func (x *chaosStorm) decide(ctx context.Context, in chaosInput, ask perdure.AskI
 	o, err := x.world.became(in.Name, ask.Path, ask.Guards, func(int) (bool, error) {
 		m := x.of(worker)
 		if m == nil {
-			return true, nil // it was killed before it could say its id
+			return false, nil // what it said is not yet read
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.gone() || m.lost > slices.Index(m.workers, worker), nil
+		return m.gone() || slices.Index(m.workers, worker) < m.over, nil
 	})
 	a := perdure.Answer{Decision: perdure.DecisionNotDone}
 	switch {

@@ -83,6 +83,7 @@ type member struct {
 	held    map[string]bool // threads that it has claimed
 	workers []string        // the ids under which it claimed
 	lost    int             // how often it found its lease lost
+	over    int             // of those ids, the first so many will do nothing more
 	started time.Time
 	stopped bool // by SIGSTOP
 	ending  bool // it was told to
@@ -149,6 +150,7 @@ func (m *member) listen(lines *bufio.Scanner) {
 			delete(m.held, w[1])
 		case w[0] == "lost":
 			m.lost++
+			m.over = len(m.workers)
 			clear(m.held)
 		default:
 			m.said = append(m.said, text)
