@@ -7,6 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
+// SweepInterval is how often workers look for lost hints.
+var SweepInterval = sweepEvery
+
+// No test but those of the sweep itself is to be saved by it: a lost hint must
+// be seen.
+func init() { sweepEvery = 100 * 365 * 24 * time.Hour }
+
 // SweepEvery sets how often workers look for lost hints, until undo is called.
 func SweepEvery(d time.Duration) (undo func()) {
 	old := sweepEvery

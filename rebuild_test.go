@@ -1,0 +1,420 @@
+package perdure_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// townFlows are flows that rest in every way. Step is the name of a step, which
+// differs between versions of the code.
+func townFlows(step string) []perdure.Flow {
+	return []perdure.Flow{
+		echoFlow("echo"),
+		askFlow("expires", perdure.Question{Expires: 2 * time.Hour, Default: &perdure.Answer{Value: "late"}}),
+		perdure.NewFlow("fail", func(context.Context, string) (string, error) { return "", errors.New("no") }),
+		perdure.NewFlow("sleep", func(ctx context.Context, d time.Duration) (string, error) {
+			return "slept", perdure.Sleep(ctx, "nap", d)
+		}),
+		perdure.NewFlow("turn", func(ctx context.Context, _ string) (string, error) {
+			if _, err := perdure.Step(ctx, step, func(context.Context) (int, error) { return 1, nil }); err != nil {
+				return "", err
+			}
+			return perdure.Ask[string](ctx, "ask", perdure.Question{})
+		}),
+		perdure.NewFlow("parent", func(ctx context.Context, child string) (string, error) {
+			in := any("")
+			if child == "sleep" {
+				in = time.Second
+			}
+			c, err := perdure.Spawn(ctx, "kid", child, in)
+			if err != nil {
+				return "", err
+			}
+			return perdure.Join[string](ctx, "join", c)
+		}),
+	}
+}
+
+const turn = 4 // among townFlows
+
+// hintsOf returns the keys of hints, alarms and summaries.
+func hintsOf(t *testing.T, s store.Store) []string {
+	t.Helper()
+	var keys []string
+	for _, prefix := range []string{"alarm/", "due/", "thread/"} {
+		for cell, err := range s.List(context.Background(), prefix, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, cell.Key)
+		}
+	}
+	return keys
+}
+
+// loseHints deletes all hints, alarms and summaries.
+func loseHints(t *testing.T, s store.Store) {
+	t.Helper()
+	for _, prefix := range []string{"alarm/", "due/", "thread/"} {
+		if err := store.DeletePrefix(context.Background(), s, prefix); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// town fills a store with threads of every status, and leaves it without a
+// worker.
+func town(t *testing.T, s store.Store) {
+	t.Helper()
+	k := newKit(t, s, perdure.Options{Version: "v1"}, townFlows("a")...)
+	for _, q := range []perdure.StartRequest{
+		{Thread: "done", Flow: "echo", Input: "x"},
+		{Thread: "failed", Flow: "fail", Input: ""},
+		{Thread: "ask", Flow: "turn", Input: ""},
+		{Thread: "queue", Flow: "turn", Input: ""},
+		{Thread: "paused", Flow: "turn", Input: ""},
+		{Thread: "blocked", Flow: "turn", Input: ""},
+		{Thread: "cancelled", Flow: "turn", Input: ""},
+		{Thread: "erased", Flow: "turn", Input: ""},
+		{Thread: "expires", Flow: "expires", Input: ""},
+		{Thread: "far", Flow: "sleep", Input: 3 * time.Hour},
+		{Thread: "parent", Flow: "parent", Input: "turn"},
+	} {
+		k.begin(q)
+	}
+	time.Sleep(time.Second)
+	k.begin(perdure.StartRequest{Thread: "queue", Flow: "echo", Input: "second"})
+	acme := &kit{Runtime: k.Tenant("acme"), t: t, store: s}
+	acme.begin(perdure.StartRequest{Thread: "ask", Flow: "turn", Input: "", User: "ann"})
+	acme.waitRun("ask", "", perdure.Suspended)
+	for _, err := range []error{
+		k.Pause(t.Context(), "paused", "", perdure.Note{}),
+		k.Cancel(t.Context(), "cancelled", "", perdure.Note{}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.waitRun("cancelled", "", perdure.Cancelled)
+	time.Sleep(time.Minute)
+	k.stop()
+
+	k = newKit(t, s, perdure.Options{Version: "v1"}, townFlows("a")...)
+	k.start("near", "sleep", 9*time.Second)
+	k.suspends("near")
+	k.stop()
+
+	// A child whose worker dies between its end and telling it.
+	var mortal *specMortal
+	mortal = newSpecMortal(t, s, perdure.Options{Version: "v1", Observer: specCommitted(func(e perdure.Event) {
+		if e.Kind == "ended" {
+			mortal.die()
+		}
+	})}, townFlows("a")...)
+	mortal.start("untold", "parent", "sleep")
+	specUntil(mortal.kit, "a child ends", mortal.dead.Load)
+	mortal.stop()
+
+	k = newKit(t, s, perdure.Options{Version: "v2"}, townFlows("b")[turn])
+	run, err := k.GetRun(t.Context(), "blocked", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.answer(run, "/ask", perdure.Answer{Value: "unblocked"})
+	k.waitRun("blocked", "", perdure.Blocked)
+	k.stop()
+
+	k = &kit{Runtime: edgeWorkerRuntime(t, s, perdure.Options{}, echoFlow("echo")), t: t, store: s}
+	k.start("fresh", "echo", "y")
+	cut, err := perdure.New(t.Context(), faulty.New(s, func(c faulty.Call) faulty.Fault {
+		if c.Op == store.OpDrop {
+			return faulty.CrashBefore
+		}
+		return faulty.None
+	}), perdure.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Erase(t.Context(), "erased", perdure.EraseOptions{}); err == nil {
+		t.Fatal("the erase was not cut off")
+	}
+}
+
+// suspends waits until the newest run of a thread is suspended.
+func (k *kit) suspends(thread string) {
+	k.t.Helper()
+	specUntil(k, thread+" is suspended", func() bool {
+		run, err := k.GetRun(k.t.Context(), thread, "")
+		return err == nil && run.Status == perdure.Suspended
+	})
+}
+
+// rebuild calls Rebuild, and expects no error.
+func (k *kit) rebuild() perdure.Rebuilt {
+	k.t.Helper()
+	got, err := k.Rebuild(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return *got
+}
+
+// TestRebuildRestoresWhatWasThere loses all hints, alarms and summaries of
+// threads of every status, and gets exactly those back.
+func TestRebuildRestoresWhatWasThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		town(t, s)
+		before, held := hintsOf(t, s), holdings(t, s)
+		idle := &kit{Runtime: edgeWorkerRuntime(t, s, perdure.Options{}), t: t, store: s}
+		loseHints(t, s)
+		got := idle.rebuild()
+		if diff := cmp.Diff(before, hintsOf(t, s)); diff != "" {
+			t.Errorf("the cells (-before +after):\n%s", diff)
+		}
+		want := perdure.Rebuilt{Threads: 16, Orphans: 1}
+		for _, key := range before {
+			if strings.HasPrefix(key, "thread/") {
+				want.Summaries++
+			} else {
+				want.Hints++
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if want.Summaries != want.Threads || want.Hints < 6 {
+			t.Errorf("the town is too small: %+v", want)
+		}
+		after := holdings(t, s)
+		for key := range after {
+			if after[key] != held[key] && !strings.Contains(held[key], `"status":"running"`) { // of the child whose worker died
+				t.Errorf("%s was %s and is %s", key, held[key], after[key])
+			}
+			delete(held, key)
+		}
+		for key := range held {
+			if !strings.HasPrefix(key, "gate/") && !strings.HasPrefix(key, "id/") && !strings.HasPrefix(key, "journal thread/") {
+				t.Errorf("%s is gone", key)
+			}
+		}
+		if len(held) != 3 {
+			t.Errorf("of the erased thread its gate, the way to it and its journal should be gone: %q", held)
+		}
+
+		if got := idle.rebuild(); got != (perdure.Rebuilt{Threads: want.Threads}) {
+			t.Errorf("a second time it did %+v", got)
+		}
+		if diff := cmp.Diff(before, hintsOf(t, s)); diff != "" {
+			t.Errorf("the cells after the second time (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// endsWell lets a worker with the right code see to the town, answers what is
+// asked, and expects everything to end.
+func endsWell(t *testing.T, k *kit) {
+	t.Helper()
+	want := map[string]string{
+		"done": "x", "ask": "yes", "queue": "second", "paused": "yes", "blocked": "unblocked", "expires": "late", "far": "slept",
+		"parent": "yes", "untold": "slept", "near": "slept", "fresh": "y",
+	}
+	if err := k.Resume(t.Context(), "paused", "", perdure.Note{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+	for sum, err := range k.List(t.Context(), perdure.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum.Asks == 0 || sum.ID == "expires" {
+			continue
+		}
+		info, err := k.Get(t.Context(), sum.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.answer(info.Runs[0], "/ask", perdure.Answer{Value: "yes"})
+	}
+	time.Sleep(4 * time.Hour)
+	for id, out := range want {
+		run := k.waitRun(id, "", perdure.Succeeded)
+		wantOutput(t, run, out)
+	}
+	k.waitRun("failed", "", perdure.Failed)
+	k.waitRun("cancelled", "", perdure.Cancelled)
+	_, err := k.Get(t.Context(), "erased")
+	wantErr(t, "the erased thread", err, perdure.ErrNoThread)
+	acme := &kit{Runtime: k.Tenant("acme"), t: t, store: k.store}
+	acme.answer(acme.waitRun("ask", "", perdure.Suspended), "/ask", perdure.Answer{Value: "acme"})
+	wantOutput(t, acme.waitRun("ask", "", perdure.Succeeded), "acme")
+	time.Sleep(time.Minute)
+	for _, key := range hintsOf(t, k.store) {
+		if !strings.HasPrefix(key, "thread/") {
+			t.Errorf("everything has ended, and there is %s", key)
+		}
+	}
+}
+
+// TestEverythingEndsAfterRebuild: what was lost makes no difference.
+func TestEverythingEndsAfterRebuild(t *testing.T) {
+	bubble(t, "by Rebuild", func(t *testing.T) {
+		s := memstore.New()
+		town(t, s)
+		loseHints(t, s)
+		(&kit{Runtime: edgeWorkerRuntime(t, s, perdure.Options{}), t: t, store: s}).rebuild()
+		endsWell(t, newKit(t, s, perdure.Options{Version: "v3"}, townFlows("a")...))
+	})
+	bubble(t, "by a sweep of two workers", func(t *testing.T) {
+		defer perdure.SweepEvery(perdure.SweepInterval)()
+		s := memstore.New()
+		town(t, s)
+		loseHints(t, s)
+		newKit(t, s, perdure.Options{Version: "v3"}, townFlows("a")...)
+		k := newKit(t, s, perdure.Options{Version: "v3"}, townFlows("a")...)
+		time.Sleep(5 * time.Minute)
+		if got := hintsOf(t, s); len(got) != 0 {
+			t.Errorf("a sweep came too early: %q", got)
+		}
+		time.Sleep(10 * time.Minute)
+		endsWell(t, k)
+	})
+}
+
+// TestRebuildThatDiesIsDoneByTheNext crashes it at every call.
+func TestRebuildThatDiesIsDoneByTheNext(t *testing.T) {
+	var before []string
+	cuts := 0
+	for cut, plan := range faulty.Sweep(faulty.CrashBefore, faulty.CrashAfter, faulty.FailBefore, faulty.FailAfter, faulty.Conflict) {
+		cuts++
+		synctest.Test(t, func(t *testing.T) {
+			s := memstore.New()
+			town(t, s)
+			// Names are random: only their number can be compared between towns.
+			now := hintsOf(t, s)
+			if before == nil {
+				before = now
+			}
+			if len(now) != len(before) {
+				t.Fatalf("a town has %d cells, another %d", len(before), len(now))
+			}
+			loseHints(t, s)
+			cutOff, err := perdure.New(t.Context(), faulty.New(s, plan), perdure.Options{})
+			if err != nil {
+				return
+			}
+			_, _ = cutOff.Rebuild(t.Context())
+			k := &kit{Runtime: edgeWorkerRuntime(t, s, perdure.Options{}), t: t, store: s}
+			k.rebuild()
+			if diff := cmp.Diff(now, hintsOf(t, s)); diff != "" {
+				t.Errorf("%s: the cells (-before +after):\n%s", cut, diff)
+			}
+			if got := k.rebuild(); got != (perdure.Rebuilt{Threads: 16}) {
+				t.Errorf("%s: a third time it did %+v", cut, got)
+			}
+		})
+	}
+	if cuts < 100 {
+		t.Errorf("only %d cuts", cuts)
+	}
+}
+
+// TestRebuildDropsDeadImports cuts an import at each write: what is left is
+// shown whole or dropped, an hour later.
+func TestRebuildDropsDeadImports(t *testing.T) {
+	file := recordAudit(t, new(ran), perdure.ExportOptions{})
+	var shown, dropped int
+	for cut, plan := range faulty.Sweep(faulty.CrashBefore, faulty.CrashAfter) {
+		synctest.Test(t, func(t *testing.T) {
+			s := memstore.New()
+			k := &kit{Runtime: edgeWorkerRuntime(t, s, perdure.Options{}), t: t, store: s}
+			before := holdings(t, s)
+			shaky, err := perdure.New(t.Context(), faulty.New(s, plan), perdure.Options{})
+			if err != nil {
+				return
+			}
+			if _, err := shaky.Import(t.Context(), bytes.NewReader(file), perdure.ImportOptions{}); err == nil {
+				return
+			}
+			held := holdings(t, s)
+			if k.rebuild(); !cmp.Equal(held, holdings(t, s)) {
+				t.Errorf("%s: an import that may be under way was touched: %s", cut, cmp.Diff(held, holdings(t, s)))
+			}
+			time.Sleep(time.Hour)
+			k.rebuild()
+			if _, err := k.Get(t.Context(), "t"); err == nil {
+				shown++
+				k.verified("t")
+				for key := range holdings(t, s) {
+					if strings.HasPrefix(key, "import/") {
+						t.Errorf("%s: %s is left", cut, key)
+					}
+				}
+				return
+			}
+			dropped++
+			if diff := cmp.Diff(before, holdings(t, s)); diff != "" {
+				t.Errorf("%s: what is left of the import (-before +after):\n%s", cut, diff)
+			}
+			k.importFile(file, "")
+			k.verified("t")
+		})
+	}
+	if shown == 0 || dropped < 5 {
+		t.Errorf("%d imports were shown and %d dropped", shown, dropped)
+	}
+}
+
+// TestRebuildLeavesDamageAndOrphans: a damaged thread is listed, and one to
+// which no id leads is not.
+func TestRebuildLeavesDamageAndOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		k := newKit(t, s, perdure.Options{}, echoFlow("echo"))
+		for i := range 3 {
+			k.start(fmt.Sprint("t", i), "echo", "")
+			k.waitRun(fmt.Sprint("t", i), "", perdure.Succeeded)
+		}
+		k.stop()
+		names := journalsOf(t, s)
+		if last, _ := endOf(t, s, names[1]); last > 0 {
+			if _, err := s.Append(t.Context(), names[1], last, []byte("garbage")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		loseHints(t, s)
+		for cell, err := range s.List(t.Context(), "id/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if "thread/"+string(cell.Value) == names[2] {
+				if err := s.Delete(t.Context(), cell.Key, cell.Version); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for range 2 {
+			got := k.rebuild()
+			if got.Threads != 2 || got.Damaged != 1 || got.Orphans != 1 || got.Hints != 0 {
+				t.Errorf("%+v", got)
+			}
+			if diff := cmp.Diff(slices.Sorted(slices.Values(names[:2])), hintsOf(t, s)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	})
+}
