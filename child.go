@@ -157,14 +157,15 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 	if err != nil {
 		return false, err
 	}
-	again := false
-	_, _, err = r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
-		again = false
+	again, ended := false, false
+	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		again, ended = false, false
 		own := t.RunByID(r.childRun(child.ID))
 		if own == nil || t.Parent == nil || t.Parent.Name != parent { // a fork's: the end is told to the other
 			return nil, nil, errNothing
 		}
 		if again = !own.Status.Final() || !heard(endKey(child.ID, own.EndSeq)); again {
+			ended = own.Status.Final()
 			return nil, nil, errNothing
 		}
 		lines, flows, err := retryLines(t, own, Note{Reason: "its parent was retried"})
@@ -176,6 +177,11 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 	})
 	if gone(err) {
 		return false, nil
+	}
+	if err == nil && ended {
+		// Whoever saw to that end met a parent that had ended, or that was taken
+		// back since.
+		err = r.tell(ctx, o)
 	}
 	return again, err
 }

@@ -100,7 +100,11 @@ func (p *pass) spawn(path, flow string, in json.RawMessage) (child *journal.Chil
 	}
 	err = p.commit(func() batch {
 		_, earlier := p.run.ChildAt(path)
-		id := base32Lower.EncodeToString(p.rt.hash("child", p.key(path), strconv.Itoa(earlier))[:15])
+		texts := []string{"child", p.key(path), strconv.Itoa(earlier)}
+		if n := p.thread.Rewinds; n > 0 { // the number may be that of one which was taken back
+			texts = append(texts, strconv.Itoa(n))
+		}
+		id := base32Lower.EncodeToString(p.rt.hash(texts...)[:15])
 		var budget map[string]int64
 		for unit, limit := range p.run.Budget {
 			if budget == nil {
@@ -122,7 +126,8 @@ func (p *pass) spawn(path, flow string, in json.RawMessage) (child *journal.Chil
 // failure; one that was cancelled [ErrChildCancelled].
 //
 // When a person retries the run because of a child that failed, the child is
-// retried too.
+// retried too. In a fork another is spawned in its place: the child that failed
+// is the other thread's.
 func Join[T any](ctx context.Context, name string, c *Child) (T, error) {
 	var zero T
 	raw, err := join(ctx, name, c)
@@ -155,7 +160,7 @@ func join(ctx context.Context, name string, c *Child) ([]byte, error) {
 		p.mu.Lock()
 		n := p.tree.At(v.Path)
 		done, waits := n != nil && n.Done, n != nil && n.Open != 0
-		told, end := child.Joined, child.End
+		told, end, other := child.Joined, child.End, child.Other
 		again := told && child.Failed && p.run.Retries > child.Retries
 		p.mu.Unlock()
 		if done {
@@ -163,6 +168,12 @@ func join(ctx context.Context, name string, c *Child) ([]byte, error) {
 		}
 		if err := p.gate(ctx, f); err != nil {
 			return nil, err
+		}
+		if again && other {
+			if child, err = p.replaceChild(child); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if again {
 			if again, err = p.retryChild(child); err != nil {
@@ -191,6 +202,9 @@ func (p *pass) childOf(c *Child) (*journal.Child, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	child := p.run.Child(journal.ChildSignal(c.id))
+	if child != nil && child.Stale && child.Other {
+		child, _ = p.run.ChildAt(child.Path) // what a Join has put in its place
+	}
 	switch {
 	case c.parent != p.name || c.run != p.run.N || child == nil:
 		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", ErrInvalid, c.id)
@@ -284,6 +298,20 @@ func (p *pass) retryChild(child *journal.Child) (bool, error) {
 		return false, p.lose(fmt.Errorf("retrying child %s: %w", child.ID, err))
 	}
 	return again, nil
+}
+
+// replaceChild spawns another child in the place of one that failed, and that
+// is not this thread's to retry.
+func (p *pass) replaceChild(old *journal.Child) (*journal.Child, error) {
+	in, err := p.load(old.Input)
+	if err != nil {
+		return nil, err
+	}
+	child, err := p.spawn(old.Path, old.Flow, in)
+	if err != nil {
+		return nil, err
+	}
+	return child, p.startChild(child)
 }
 
 // runtime returns the runtime of the thread's tenant.

@@ -20,6 +20,7 @@ type Child struct {
 	Failed  bool             // it did not succeed
 	Retries int              // of the run when its end was told
 	Stale   bool             // it is not this run's any more: the next Spawn there makes another
+	Other   bool             // it is a child of the thread that this one was forked from
 	Spent   map[string]int64 // by it, as told so far
 	Lost    bool             // the end that was told is a cancel, and no Join was given it
 }
@@ -107,6 +108,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 		}
 	}
 	t.Signals = signals
+	t.estrange()
 	for _, r := range t.Runs {
 		if r.Status.Final() {
 			continue
@@ -133,6 +135,15 @@ func (t *Thread) fork(e Entry, b *Body) {
 	}
 }
 
+// estrange notes that the children so far are another thread's.
+func (t *Thread) estrange() {
+	for _, r := range t.Runs {
+		for _, c := range r.Children {
+			c.Other = true
+		}
+	}
+}
+
 // pause stops a run in a fork, whatever its worker was at in the thread that
 // it comes from.
 func (r *Run) pause(now int64) {
@@ -152,8 +163,12 @@ func (t *Thread) Kept() *Thread {
 	k := &Thread{Seq: t.Seq, Time: t.Time, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
 		Created: t.Created, Base: t.Base, Fork: t.Fork, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
 	for _, r := range t.Runs {
-		if r.Status == StatusFailed { // it may have spent more in a retry that is taken back
-			k.Runs = append(k.Runs, &Run{N: r.N, Status: r.Status, Spent: maps.Clone(r.Spent)})
+		if r.Status == StatusFailed || r.Retries > 0 { // it may have spent more in a retry that is taken back
+			kept := &Run{N: r.N, Status: r.Status, Retries: r.Retries, Spent: maps.Clone(r.Spent)}
+			for _, c := range r.Children {
+				kept.Children = append(kept.Children, &Child{ID: c.ID, Spent: maps.Clone(c.Spent)})
+			}
+			k.Runs = append(k.Runs, kept)
 		}
 	}
 	return k
@@ -171,6 +186,9 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 		return fmt.Errorf("a rewind to %d meets the thread at %d", body.At, past.Seq)
 	}
 	now := t.Kept()
+	if now.Fork != nil && (past.Fork == nil || *past.Fork != *now.Fork) {
+		past.estrange() // it was not forked yet
+	}
 	*t = *past
 	t.ID, t.Tenant, t.User, t.Title, t.Meta, t.Created = now.ID, now.Tenant, now.User, now.Title, now.Meta, now.Created
 	t.Base, t.Fork, t.Parent, t.Epoch, t.Worker = now.Base, now.Fork, now.Parent, now.Epoch, ""
@@ -178,6 +196,11 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 	for _, was := range now.Runs {
 		if r := t.Run(was.N); r != nil {
 			r.Spent = was.Spent
+			for _, c := range was.Children {
+				if own := r.Child(ChildSignal(c.ID)); own != nil {
+					own.Spent = c.Spent
+				}
+			}
 		}
 	}
 	t.advance(e)

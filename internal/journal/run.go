@@ -247,6 +247,9 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			c.Joined = false // it is awaited again
 		}
 	case Spawned:
+		if old, _ := r.ChildAt(e.Path); old != nil {
+			old.Stale = true
+		}
 		r.Children = append(r.Children, &Child{ID: b.Child, Path: e.Path, Seq: e.Seq, Flow: b.Flow, Input: b.Value, Budget: b.Budget})
 	case Received:
 		t.Signals = removeSignal(t.Signals, b.Ref)

@@ -275,6 +275,7 @@ func codeChild(c *codec, k *Child) {
 		field(c, "failed", &k.Failed, yes)
 		field(c, "retries", &k.Retries, num)
 		field(c, "stale", &k.Stale, yes)
+		field(c, "other", &k.Other, yes)
 		field(c, "spent", &k.Spent, dict(num[int64]))
 		field(c, "lost", &k.Lost, yes)
 	})

@@ -1,0 +1,240 @@
+package perdure_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+)
+
+// revfamShaky is a child that fails until it is mended.
+func revfamShaky(mended *atomic.Bool) perdure.Flow {
+	return perdure.NewFlow("shaky", func(ctx context.Context, n int) (int, error) {
+		return perdure.Step(ctx, "work", func(ctx context.Context) (int, error) {
+			if err := perdure.Spend(ctx, "cents", 3); err != nil {
+				return 0, err
+			}
+			if !mended.Load() {
+				return 0, errTorn
+			}
+			return n + n, nil
+		})
+	})
+}
+
+// revfamRetry retries the newest run of a thread.
+func revfamRetry(k *kit, thread string) {
+	k.t.Helper()
+	if err := k.Retry(k.t.Context(), thread, "", perdure.Note{}); err != nil {
+		k.t.Fatal(err)
+	}
+	k.rest()
+}
+
+// revfamStatus expects the status of the newest run of a thread as it is now.
+func revfamStatus(k *kit, thread string, want perdure.Status) *perdure.Run {
+	k.t.Helper()
+	k.rest()
+	run, err := k.GetRun(k.t.Context(), thread, "")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if run.Status != want {
+		k.t.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.trace(thread))
+	}
+	return run
+}
+
+func TestRevfamAParentRetriedBehindItsChildGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mended atomic.Bool
+		k := newKit(t, nil, perdure.Options{}, revfamShaky(&mended), spawnJoin[int]("shaky", 21))
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Failed)
+		mended.Store(true)
+		child := k.child("p", 0)
+		revfamRetry(k, child) // while the parent stands failed
+		revfamStatus(k, child, perdure.Succeeded)
+		revfamRetry(k, "p")
+		run := revfamStatus(k, "p", perdure.Succeeded)
+		if string(run.Output) != "42" || run.Spent["cents"] != 6 {
+			t.Errorf("%s, spent %v", run.Output, run.Spent)
+		}
+	})
+}
+
+func TestRevfamAParentTakenBackBeforeItsRetryIsRetriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mended atomic.Bool
+		k := newKit(t, nil, perdure.Options{}, revfamShaky(&mended), spawnJoin[int]("shaky", 21))
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Failed)
+		thread, err := k.Get(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mended.Store(true)
+		revfamRetry(k, "p")
+		revfamStatus(k, "p", perdure.Succeeded)
+		if _, err := k.Rewind(t.Context(), "p", thread.Seq, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		revfamStatus(k, "p", perdure.Failed)
+		revfamRetry(k, "p")
+		run := revfamStatus(k, "p", perdure.Succeeded)
+		if string(run.Output) != "42" || run.Spent["cents"] != 6 {
+			t.Errorf("%s, spent %v", run.Output, run.Spent)
+		}
+	})
+}
+
+func TestRevfamAForkRetriesWhatFailedBecauseOfAChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mended atomic.Bool
+		k := newKit(t, nil, perdure.Options{}, revfamShaky(&mended), spawnJoin[int]("shaky", 21))
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Failed)
+		if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "p", As: "f"}); err != nil {
+			t.Fatal(err)
+		}
+		mended.Store(true)
+		revfamRetry(k, "f")
+		run := revfamStatus(k, "f", perdure.Succeeded)
+		if string(run.Output) != "42" {
+			t.Errorf("%s", run.Output)
+		}
+		if run := revfamStatus(k, "p", perdure.Failed); !errors.Is(run.Err, errTorn) {
+			t.Error(run.Err)
+		}
+		revfamStatus(k, k.child("p", 0), perdure.Failed)
+	})
+}
+
+func TestRevfamWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := true
+		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Step(ctx, "s", func(ctx context.Context) (string, error) {
+				if err := perdure.Spend(ctx, "cents", 2); err != nil || fail {
+					return "", perdure.Permanent(errors.Join(errTorn, err))
+				}
+				return "yes", nil
+			})
+		}))
+		if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: "", Budget: map[string]int64{"cents": 5}}); err != nil {
+			t.Fatal(err)
+		}
+		k.wait("t", perdure.Failed)
+		failed, err := k.Get(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail = false
+		for range 2 {
+			revfamRetry(k, "t")
+			if _, err := k.Rewind(t.Context(), "t", failed.Seq, perdure.Note{}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := k.GetRun(t.Context(), "t", ""); err != nil || got.Spent["cents"] < 4 {
+				t.Errorf("%v, %v are spent", err, got.Spent)
+			}
+		}
+		revfamRetry(k, "t")
+		if run := revfamStatus(k, "t", perdure.Failed); !errors.Is(run.Err, perdure.ErrBudget) {
+			t.Errorf("the budget was refunded: %v", run.Err)
+		}
+	})
+}
+
+func TestRevfamAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Bool
+		k := newKit(t, nil, perdure.Options{}, double, perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+			if _, err := perdure.Step(ctx, "first", func(context.Context) (int, error) {
+				if !ready.Load() {
+					return 0, errTorn
+				}
+				return 0, nil
+			}); err != nil {
+				return 0, err
+			}
+			c, err := perdure.Spawn(ctx, "child", "double", 21)
+			if err != nil {
+				return 0, err
+			}
+			return perdure.Join[int](ctx, "join", c)
+		}))
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Failed)
+		failed, err := k.Get(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready.Store(true)
+		revfamRetry(k, "p")
+		revfamStatus(k, "p", perdure.Succeeded)
+		lost := k.child("p", 0)
+		if _, err := k.Rewind(t.Context(), "p", failed.Seq, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		revfamRetry(k, "p")
+		run := revfamStatus(k, "p", perdure.Succeeded)
+		if string(run.Output) != "42" || run.Spent["cents"] != 42 || k.child("p", 0) == lost {
+			t.Errorf("%s, spent %v, child %s after %s", run.Output, run.Spent, k.child("p", 0), lost)
+		}
+	})
+}
+
+// The same in a fork that is taken back to before it was forked, and in an
+// import, whose children may be in another store.
+func TestRevfamARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mended atomic.Bool
+		flows := []perdure.Flow{revfamShaky(&mended), perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+			c, err := perdure.Spawn(ctx, "child", "shaky", 21)
+			if err != nil {
+				return 0, err
+			}
+			one, err := perdure.Join[int](ctx, "join", c)
+			if err != nil {
+				return 0, err
+			}
+			two, err := perdure.Join[int](ctx, "again", c)
+			return one + two, err
+		})}
+		k := newKit(t, nil, perdure.Options{}, flows...)
+		k.start("p", "parent", "")
+		k.wait("p", perdure.Failed)
+		failed, err := k.Get(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file bytes.Buffer
+		if err := k.Export(t.Context(), "p", &file, perdure.ExportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "p", As: "f"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Rewind(t.Context(), "f", failed.Seq, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		mended.Store(true)
+		revfamRetry(k, "f")
+		if run := revfamStatus(k, "f", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
+			t.Errorf("%s, %+v", run.Output, run.Children)
+		}
+		other := newKit(t, nil, perdure.Options{}, flows...)
+		if _, err := other.Import(t.Context(), &file, perdure.ImportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		revfamRetry(other, "p")
+		if run := revfamStatus(other, "p", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
+			t.Errorf("%s, %+v", run.Output, run.Children)
+		}
+	})
+}
