@@ -23,7 +23,7 @@ func leftovers(t *testing.T, s store.Store) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cell.Key != "perdure/salt" && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
+		if cell.Key != "perdure/salt" && cell.Key != "perdure/sweep" && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
 			names = append(names, "cell "+cell.Key)
 		}
 	}

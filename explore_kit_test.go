@@ -151,7 +151,7 @@ func (sc *scene) work() *perdure.Run {
 }
 
 func (sc *scene) workOn(thread string) (*perdure.Run, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	done := make(chan error, 1)
 	go func() { done <- sc.rt.Work(ctx) }()
 	run, err := sc.rt.Wait(ctx, thread, "")
