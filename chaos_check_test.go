@@ -50,7 +50,7 @@ type chaosThread struct {
 	steps  map[string]int // outcomes by path
 	claims []journal.Entry
 	by     []string // workers of the claims
-	lost   []int    // how many before it in a row were followed by nothing
+	lost   []int    // how many in a row, up to this, were followed by nothing
 	closed []bool   // whether their passes ended by themselves
 }
 
@@ -119,10 +119,6 @@ func (x *chaosStorm) read() map[string]*chaosThread {
 		t := &chaosThread{Thread: journal.NewThread(), steps: map[string]int{}}
 		var epoch uint64
 		for _, line := range lines {
-			lost := 0
-			if len(t.Runs) > 0 {
-				lost = t.Runs[0].Lost()
-			}
 			e, err := t.Read(line.Seq, line.Data)
 			if err != nil {
 				x.Fatalf("entry %d of thread %s: %v", line.Seq, t.ID, err)
@@ -139,7 +135,7 @@ func (x *chaosStorm) read() map[string]*chaosThread {
 				}
 				epoch = e.Epoch
 				t.claims, t.by = append(t.claims, e), append(t.by, b.Worker)
-				t.lost, t.closed = append(t.lost, lost), append(t.closed, false)
+				t.lost, t.closed = append(t.lost, 0), append(t.closed, false)
 			case e.Kind == journal.Quarantined: // by a worker that has not claimed
 			case !e.Kind.Open() && e.Epoch != epoch:
 				x.Errorf("entry %d of thread %s is a %s of epoch %d behind the claim of epoch %d", e.Seq, t.ID, e.Kind, e.Epoch, epoch)
@@ -152,6 +148,9 @@ func (x *chaosStorm) read() map[string]*chaosThread {
 				if t.steps[path]++; t.steps[path] > 1 {
 					x.Errorf("entry %d of thread %s is outcome %d of %s", e.Seq, t.ID, t.steps[path], path)
 				}
+			}
+			if n := len(t.lost); n > 0 && !e.Kind.Open() {
+				t.lost[n-1] = t.Runs[0].Lost()
 			}
 		}
 		x.report.claims += len(t.claims)
@@ -219,12 +218,12 @@ func (x *chaosStorm) takeovers(threads map[string]*chaosThread) {
 			if took := time.UnixMicro(t.claims[i+1].Time).Sub(shot.at); took > 0 {
 				held[shot.victim] = true
 				x.report.cut++
-				if t.lost[i+1] >= 2 {
+				if t.lost[i] >= 2 {
 					x.report.late = append(x.report.late, took)
 					continue
 				}
 				x.report.takeovers = append(x.report.takeovers, took)
-				if took > 1*time.Second {
+				if took > 4*time.Second {
 					x.Logf("SLOW thread %s: kill %v of %s, claim %v -> %v (%s) took %v; child %v", t.ID, shot.at.Format("05.000"), t.by[i], time.UnixMicro(c.Time).Format("05.000"), time.UnixMicro(t.claims[i+1].Time).Format("05.000"), t.by[i+1], took, t.Parent != nil)
 				}
 			}
