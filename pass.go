@@ -250,13 +250,14 @@ func (p *pass) seal(why error) {
 }
 
 // letsGo returns the flows of runs that may go on after lines that end or
-// suspend this one, so that they can be announced before.
+// suspend this one, so that they can be announced before. A run that is blocked
+// here is announced to workers with other code, which left it to this one.
 func (p *pass) letsGo(lines []line) []string {
 	for _, d := range lines {
 		switch d.kind {
 		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
 			flows := otherFlows(p.thread, p.run)
-			if len(flows) > 0 || p.draining {
+			if len(flows) > 0 || p.draining || d.kind == journal.Blocked {
 				flows = append(flows, p.run.Flow)
 			}
 			return flows

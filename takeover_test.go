@@ -83,3 +83,38 @@ func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
 		}
 	})
 }
+
+// A worker that has the right code, and looked at a run while one with wrong code
+// held it, goes on as soon as the run is blocked.
+func TestABlockedRunGoesOnAtOnceWhereItsCodeIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, diverge := specStore(), make(chan struct{})
+		flow := func(name string, before func()) perdure.Flow {
+			return specFlow(func(ctx context.Context) error {
+				before()
+				if err := new(specTally).ok(ctx, name); err != nil {
+					return err
+				}
+				return specAsk(ctx, "ask")
+			})
+		}
+		right := flow("right", func() {})
+		k := newKit(t, s, perdure.Options{Version: "right"}, right)
+		k.start("t", "f", struct{}{})
+		run := specWait(k, perdure.Suspended)
+		k.stop()
+		wrong := newKit(t, s, perdure.Options{Version: "wrong"}, flow("wrong", func() { <-diverge }))
+		specYes(wrong, run, "/ask")
+		synctest.Wait() // it holds the run
+		k = newKit(t, s, perdure.Options{Version: "right"}, right)
+		synctest.Wait() // it has looked at it
+		close(diverge)
+		began := time.Now()
+		if run, err := k.WaitEnd(t.Context(), "t", ""); err != nil || run.Status != perdure.Succeeded {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it went on after %v\n%s", took, k.trace("t"))
+		}
+	})
+}
