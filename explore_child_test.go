@@ -142,6 +142,41 @@ func TestExploredChildIsStartedOnce(t *testing.T) {
 	}
 }
 
+// spawningCancelled is a parent that is cancelled when it died somewhere on the
+// way to its child.
+func (sc *scene) spawningCancelled() func() (string, error) {
+	sc.open(exploredParent)
+	sc.start()
+	boss := sc.outside("boss", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Cancel(ctx, "t", "", perdure.Note{})
+	})
+	worker := sc.worker("worker")
+	boss.After(worker)
+	sc.worker("heir").After(boss)
+	return func() (string, error) {
+		if !worker.Killed() {
+			return "with its child", sc.is(perdure.Suspended)
+		}
+		if err := errors.Join(boss.Err(), sc.is(perdure.Cancelled)); err != nil {
+			return "", err
+		}
+		end := "alone"
+		for s, err := range sc.rt.List(context.Background(), perdure.ListOptions{}) {
+			if err != nil || s.ID != "t" && s.Status != perdure.Cancelled {
+				return "", fmt.Errorf("the parent has ended, and child %s is %s, %v", s.ID, s.Status, err)
+			}
+			if s.ID != "t" {
+				end = "with its child"
+			}
+		}
+		return end, nil
+	}
+}
+
+func TestExploredCancelledParentLeavesNoChild(t *testing.T) {
+	exploreAll(t, explore.Config{Crashes: 1}, (*scene).spawningCancelled, "alone", "with its child")
+}
+
 // cancellingFamily is a parent that is cancelled while its child, which it
 // waits for, is executed.
 func (sc *scene) cancellingFamily() func() (string, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/explore"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
 
@@ -34,9 +35,9 @@ func (s appended) Append(ctx context.Context, journal string, after uint64, entr
 func (sc *scene) journals() []string { return journalsOf(sc.t, sc.w.Store()) }
 
 // old makes thread "t" with a run in its queue, and returns its journal.
-func (sc *scene) old() string {
+func (sc *scene) old(input string) string {
 	sc.open(exploredEcho)
-	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: "old", Title: "old"})
+	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: input, Title: "old"})
 	sc.must(err)
 	return sc.journals()[0]
 }
@@ -66,7 +67,7 @@ func (sc *scene) without(journal string) error {
 // eraseOrStart is an erase that meets a start. Each may die; then it is made
 // again, by a reliable actor.
 func (sc *scene) eraseOrStart() func() (string, error) {
-	old := sc.old()
+	old := sc.old("old")
 	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
 		return rt.Erase(ctx, "t", perdure.EraseOptions{})
 	})
@@ -112,7 +113,16 @@ func (sc *scene) restarted(old string, eraser, starter *explore.Actor, went *str
 			if thread.Title != "old" || len(thread.Runs) != 2 || len(sc.journals()) != 1 {
 				return "", fmt.Errorf("an erase that did not happen left %q with %d runs", thread.Title, len(thread.Runs))
 			}
+			if _, err := sc.workOn("t"); err != nil {
+				return "", err
+			}
+			if thread, err = sc.rt.Get(context.Background(), "t"); err != nil || thread.Runs[0].Status != perdure.Succeeded {
+				return "", fmt.Errorf("an erase that did not happen left a run %s, %w", thread.Runs[0].Status, err)
+			}
 			return "not erased", nil
+		}
+		if n := len(sc.journals()); n != 1 {
+			return "", fmt.Errorf("%d threads are there, of which nobody finds but one", n)
 		}
 		if thread.Title != "new" || len(thread.Runs) != 1 || thread.Seq != 2 {
 			return "", fmt.Errorf("old and new meet: %q with %d runs", thread.Title, len(thread.Runs))
@@ -138,9 +148,10 @@ func TestExploredEraseAndStartDoNotMix(t *testing.T) {
 	}
 }
 
-// eraseCutOff is an erase that may die anywhere, and then a start.
+// eraseCutOff is an erase that may die anywhere, and then a start. The thread
+// has a blob, without which it is not whole.
 func (sc *scene) eraseCutOff() func() (string, error) {
-	old := sc.old()
+	old := sc.old(large)
 	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
 		return rt.Erase(ctx, "t", perdure.EraseOptions{})
 	})
@@ -154,17 +165,19 @@ func TestExploredEraseThatDiesIsFinishedByAStart(t *testing.T) {
 
 // eraseOrSpawn is an erase that meets the birth of a child.
 func (sc *scene) eraseOrSpawn() func() (string, error) {
-	old := sc.old()
+	old := sc.old("old")
 	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
 		return rt.Erase(ctx, "t", perdure.EraseOptions{})
 	})
 	spawner := sc.outside("spawner", func(ctx context.Context, rt *perdure.Runtime) error {
-		begin, err := perdure.Halfway(ctx, rt, "child", "t", false)
-		if err != nil {
-			return err
-		}
-		return begin(ctx)
+		return perdure.StartChild(ctx, rt, "child", "t")
 	})
+	return sc.dependent(old, eraser, spawner)
+}
+
+// dependent erases thread "t" again when a child of it was made, or not, and
+// judges which of the two came first.
+func (sc *scene) dependent(old string, eraser, spawner *explore.Actor) func() (string, error) {
 	again := sc.outside("erases again", func(ctx context.Context, rt *perdure.Runtime) error {
 		return rt.Erase(ctx, "t", perdure.EraseOptions{})
 	}).Reliable().After(eraser, spawner)
@@ -185,6 +198,83 @@ func (sc *scene) eraseOrSpawn() func() (string, error) {
 
 func TestExploredEraseOrChildWins(t *testing.T) {
 	exploreAll(t, explore.Config{}, (*scene).eraseOrSpawn, "erased", "pinned")
+}
+
+// logbook is the store of an actor that notes what it appends, where others do.
+type logbook struct {
+	store.Store
+	kinds *[]string
+}
+
+func (s logbook) Unwrap() store.Store { return s.Store }
+
+func (s logbook) Append(ctx context.Context, name string, after uint64, entries ...[]byte) (uint64, error) {
+	last, err := s.Store.Append(ctx, name, after, entries...)
+	for i, data := range entries {
+		if e, peekErr := journal.Peek(after+uint64(i)+1, data); err == nil && peekErr == nil {
+			*s.kinds = append(*s.kinds, string(e.Kind))
+		}
+	}
+	return last, err
+}
+
+// eraseOrWork is an erase that meets a worker in the middle of a run.
+func (sc *scene) eraseOrWork() func() (string, error) {
+	old := sc.old("old")
+	sc.flow = perdure.NewFlow("echo", func(ctx context.Context, in string) (string, error) { return in, explore.Point(ctx, "work") })
+	var kinds []string
+	write := func(s store.Store) store.Store { return logbook{s, &kinds} }
+	sc.flaw.outside, sc.flaw.worker = write, write
+	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{})
+	})
+	sc.worker("worker")
+	return func() (string, error) {
+		if eraser.Err() != nil {
+			return "", eraser.Err()
+		}
+		end := strings.Join(kinds, " ")
+		if !strings.HasSuffix(end, "erased") {
+			return "", fmt.Errorf("what was written behind the erase: %s", end)
+		}
+		return end, sc.without(old)
+	}
+}
+
+func TestExploredEraseFencesAWorker(t *testing.T) {
+	exploreAll(t, explore.Config{}, (*scene).eraseOrWork, "erased", "claimed erased", "claimed ended erased")
+}
+
+// eraseOrTitle is an erase that meets somebody who changes the thread and then
+// its summary.
+func (sc *scene) eraseOrTitle() func() (string, error) {
+	old := sc.old("old")
+	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
+		return rt.Erase(ctx, "t", perdure.EraseOptions{})
+	})
+	editor := sc.w.Actor("editor", func(ctx context.Context, s store.Store) error {
+		rt, err := sc.runtime(ctx, s) // on which summaries are steps
+		if err != nil {
+			return err
+		}
+		title := "old"
+		return rt.SetMetadata(ctx, "t", &title, nil)
+	})
+	return func() (string, error) {
+		switch err := errors.Join(sc.without(old), eraser.Err()); {
+		case err != nil:
+			return "", err
+		case editor.Err() == nil:
+			return "changed, then erased", nil
+		case errors.Is(editor.Err(), perdure.ErrNoThread):
+			return "erased", nil
+		}
+		return "", editor.Err()
+	}
+}
+
+func TestExploredEraseLeavesNoSummary(t *testing.T) {
+	exploreAll(t, explore.Config{}, (*scene).eraseOrTitle, "erased", "changed, then erased")
 }
 
 // openGate does not close gates.

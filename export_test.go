@@ -77,3 +77,15 @@ func Halfway(ctx context.Context, r *Runtime, id, of string, fork bool) (begin f
 		return err
 	}, nil
 }
+
+// StartChild starts a child of the first run of a thread, as a Spawn does when
+// it is recorded.
+func StartChild(ctx context.Context, r *Runtime, id, of string) error {
+	parent, err := r.open(ctx, of)
+	if err != nil {
+		return err
+	}
+	child := &journal.Child{ID: id, Path: "/child", Flow: "nobody's", Input: journal.Value{JSON: []byte(`"in"`)}}
+	_, err = r.startChild(ctx, parent.name, parent.thread, parent.thread.Runs[0], child)
+	return err
+}

@@ -184,7 +184,7 @@ func TestExplorationsFailWithoutAGuard(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("the go tool, which builds the code without its guards, is not there")
 	}
-	guards := map[string][]guard{"./internal/due": dueGuards, ".": kernelGuards}
+	guards := map[string][]guard{"./internal/due": dueGuards, ".": slices.Concat(kernelGuards, familyGuards, eraseGuards)}
 	all := slices.Concat(guards["./internal/due"], guards["."])
 	backups := map[string]bool{}
 	for i, g := range all {
