@@ -62,7 +62,7 @@ func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thre
 	if err != nil {
 		return "", nil, err
 	}
-	if err := r.pin(ctx, parent, name); err != nil {
+	if err := r.pinOrAbandon(ctx, parent, child.ID, name); err != nil {
 		return "", nil, err
 	}
 	in, err := r.load(ctx, parent, child.Input)

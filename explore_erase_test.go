@@ -192,6 +192,9 @@ func (sc *scene) dependent(old string, eraser, spawner *explore.Actor) func() (s
 		case !errors.Is(childErr, perdure.ErrNoThread) || !errors.Is(parentErr, perdure.ErrNoThread):
 			return "", fmt.Errorf("%w, %w", childErr, parentErr)
 		}
+		if left := leftovers(sc.t, sc.w.Store()); len(left) > 0 {
+			return "", fmt.Errorf("left behind: %q", left)
+		}
 		return "erased", sc.without(old)
 	}
 }

@@ -168,7 +168,7 @@ func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (s
 	if _, err := r.ensure(ctx, journalOf(name), value); err != nil {
 		return name, err
 	}
-	return name, r.pin(ctx, from, name)
+	return name, r.pinOrAbandon(ctx, from, q.As, name)
 }
 
 // beginFork appends the first entry of a fork, unless it is there.

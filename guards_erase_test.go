@@ -34,13 +34,26 @@ var eraseGuards = []guard{
 	{
 		name: "a child pins its parent before its first entry",
 		edits: []edit{
-			{"child.go", `	if err := r.pin(ctx, parent, name); err != nil {
+			{"child.go", `	if err := r.pinOrAbandon(ctx, parent, child.ID, name); err != nil {
 		return "", nil, err
-	}`, `	if err := r.pin(ctx, parent, name); err != nil && !OFF {
+	}`, `	if err := error(nil); OFF {
+		_ = err
+	} else if err := r.pinOrAbandon(ctx, parent, child.ID, name); err != nil {
 		return "", nil, err
 	}`},
+			{"child.go", `	if gone(err) {
+		return name, nil // it was started, and erased`, `	if err == nil && OFF {
+		err = r.pin(ctx, parent, name)
+	}
+	if gone(err) {
+		return name, nil // it was started, and erased`},
 		},
 		test: "^TestExploredEraseOrChildWins$", says: "lives without its parent",
+	},
+	{
+		name:  "what was made for a child of an erased thread is given up",
+		edits: []edit{{"halfmade.go", `	if errors.Is(err, ErrErased) {`, `	if errors.Is(err, ErrErased) && !OFF {`}},
+		test:  "^TestExploredEraseOrChildWins$", says: "left behind: [",
 	},
 	{
 		name: "the entry of an erase comes before all that it removes",

@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -32,6 +33,17 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 		}
 	}
 	return "", fmt.Errorf("%w: %q is made and given up again and again", ErrBusy, id)
+}
+
+// pinOrAbandon pins a thread by one that is being made. Where the other turns
+// out to be erased it gives up what was made: that names the other and its user,
+// and nobody comes back for it.
+func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
+	err := r.pin(ctx, of, name)
+	if errors.Is(err, ErrErased) {
+		err = errors.Join(err, r.abandon(ctx, id, name))
+	}
+	return err
 }
 
 // abandon gives up a name under which nothing was written. It can be repeated.
