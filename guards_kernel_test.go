@@ -63,6 +63,29 @@ var kernelGuards = []guard{
 		test: "^TestExploredOneWorkerClaims$", says: "the step ran 2 times",
 	},
 	{
+		name: "a claim keeps to the head that it was decided at",
+		edits: []edit{{"claim.go", `	if err := w.append(w.io, o.name, t, data); `, `	epoch := t.Epoch + 1
+	anywhere := func(err error) error {
+		for errors.Is(err, store.ErrConflict) && OFF {
+			if err := w.readMore(w.io, o, 0); err != nil || run.Status.Final() {
+				return errors.Join(store.ErrConflict, err)
+			}
+			entries, data, err = writeLines(t, []line{{kind: journal.Claimed, run: run.N, epoch: epoch, body: journal.Body{Worker: w.id, Version: w.version}}})
+			if err == nil {
+				err = w.append(w.io, o.name, t, data)
+			}
+		}
+		return err
+	}
+	if err := anywhere(w.append(w.io, o.name, t, data)); `}},
+		with: []string{"a claim of an old epoch does not count"},
+		test: "^TestExploredOneWorkerClaims$", says: "2 claims",
+	},
+	{
+		name:  "a claim of an old epoch does not count",
+		edits: []edit{{"internal/journal/thread.go", `	case e.Kind == Claimed && e.Epoch <= t.Epoch:`, `	case e.Kind == Claimed && e.Epoch <= t.Epoch && !OFF:`}},
+	},
+	{
 		name: "after a conflict a claim is decided again",
 		edits: []edit{{"claim.go", `		if p == nil { // something came between
 			if err := w.readMore(w.io, o, 0); err != nil {
