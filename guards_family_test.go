@@ -57,7 +57,7 @@ var familyGuards = []guard{
 	},
 	{
 		name:  "an end that the parent has heard of is not told again",
-		edits: []edit{{"child.go", `run.Status.Final() || t.Heard(b.Key) {`, `run.Status.Final() || t.Heard(b.Key) && !OFF {`}},
+		edits: []edit{{"family.go", `run.Status.Final() || t.Heard(key) {`, `run.Status.Final() || t.Heard(key) && !OFF {`}},
 		test:  "^TestExploredEndOfAChildIsNeverMissed$", says: "the end is told 2 times",
 	},
 	{
