@@ -219,6 +219,9 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 			return false, err
 		}
 	}
+	if o.thread.Seq < h.Seq {
+		return false, w.ahead(o, h) // what its holder is about to write may set it free
+	}
 	w.meanwhile(h, holder)
 	return false, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 )
 
@@ -85,36 +86,51 @@ func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
 }
 
 // A worker that has the right code, and looked at a run while one with wrong code
-// held it, goes on as soon as the run is blocked.
+// held it, goes on as soon as the run is blocked, also if it looked between the
+// hint of that and the entry.
 func TestABlockedRunGoesOnAtOnceWhereItsCodeIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, diverge := specStore(), make(chan struct{})
-		flow := func(name string, before func()) perdure.Flow {
-			return specFlow(func(ctx context.Context) error {
-				before()
-				if err := new(specTally).ok(ctx, name); err != nil {
-					return err
-				}
-				return specAsk(ctx, "ask")
-			})
+	for name, slow := range map[string]time.Duration{"at once": 0, "slow append": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { blockedGoesOn(t, slow) })
+		})
+	}
+}
+
+func blockedGoesOn(t *testing.T, slow time.Duration) {
+	s, diverge := specStore(), make(chan struct{})
+	flow := func(name string, before func()) perdure.Flow {
+		return specFlow(func(ctx context.Context) error {
+			before()
+			if err := new(specTally).ok(ctx, name); err != nil {
+				return err
+			}
+			return specAsk(ctx, "ask")
+		})
+	}
+	right := flow("right", func() {})
+	k := newKit(t, s, perdure.Options{Version: "right"}, right)
+	k.start("t", "f", struct{}{})
+	run := specWait(k, perdure.Suspended)
+	k.stop()
+	var diverged atomic.Bool
+	delayed := faulty.New(s, func(c faulty.Call) faulty.Fault {
+		if diverged.Load() && c.Op == store.OpAppend {
+			return faulty.Delay(slow)
 		}
-		right := flow("right", func() {})
-		k := newKit(t, s, perdure.Options{Version: "right"}, right)
-		k.start("t", "f", struct{}{})
-		run := specWait(k, perdure.Suspended)
-		k.stop()
-		wrong := newKit(t, s, perdure.Options{Version: "wrong"}, flow("wrong", func() { <-diverge }))
-		specYes(wrong, run, "/ask")
-		synctest.Wait() // it holds the run
-		k = newKit(t, s, perdure.Options{Version: "right"}, right)
-		synctest.Wait() // it has looked at it
-		close(diverge)
-		began := time.Now()
-		if run, err := k.WaitEnd(t.Context(), "t", ""); err != nil || run.Status != perdure.Succeeded {
-			t.Fatalf("%+v, %v", run, err)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it went on after %v\n%s", took, k.trace("t"))
-		}
+		return faulty.None
 	})
+	wrong := newKit(t, delayed, perdure.Options{Version: "wrong"}, flow("wrong", func() { <-diverge }))
+	specYes(wrong, run, "/ask")
+	synctest.Wait() // it holds the run
+	k = newKit(t, s, perdure.Options{Version: "right"}, right)
+	synctest.Wait() // it has looked at it
+	diverged.Store(true)
+	close(diverge)
+	began := time.Now()
+	if run, err := k.WaitEnd(t.Context(), "t", ""); err != nil || run.Status != perdure.Succeeded {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it went on after %v\n%s", took, k.trace("t"))
+	}
 }
