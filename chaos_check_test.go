@@ -223,9 +223,6 @@ func (x *chaosStorm) takeovers(threads map[string]*chaosThread) {
 					continue
 				}
 				x.report.takeovers = append(x.report.takeovers, took)
-				if took > 4*time.Second {
-					x.Logf("SLOW thread %s: kill %v of %s, claim %v -> %v (%s) took %v; child %v", t.ID, shot.at.Format("05.000"), t.by[i], time.UnixMicro(c.Time).Format("05.000"), time.UnixMicro(t.claims[i+1].Time).Format("05.000"), t.by[i+1], took, t.Parent != nil)
-				}
 			}
 		}
 	}

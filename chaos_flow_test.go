@@ -125,7 +125,7 @@ type chaosOutput struct {
 var (
 	chaosCount = perdure.NewCounter("steps")
 	chaosLast  = perdure.NewState[string]("last")
-	chaosDep   = perdure.NewDep("tally", func(context.Context) (*killTally, error) { return new(killTally), nil }, perdure.Shared())
+	chaosDep   = perdure.NewDep("tally", func(context.Context) (*killTally, error) { return new(killTally), nil })
 )
 
 func chaosValue(name, path string) int {
@@ -137,13 +137,21 @@ func chaosValue(name, path string) int {
 // chaosFrame is a place in a flow.
 type chaosFrame struct {
 	chaosWorld
-	ctx  context.Context
-	in   chaosInput
-	path string
+	ctx    context.Context
+	in     chaosInput
+	path   string
+	beside bool // a branch: its steps leave the dep alone, which is exact for one at a time
 }
 
 func (f chaosFrame) below(ctx context.Context, name string) chaosFrame {
 	f.ctx, f.path = ctx, f.path+"/"+name
+	return f
+}
+
+// branch is below, for a branch of a group.
+func (f chaosFrame) branch(ctx context.Context, name string) chaosFrame {
+	f = f.below(ctx, name)
+	f.beside = true
 	return f
 }
 
@@ -154,13 +162,15 @@ func (f chaosFrame) steps(prefix string, n int) (sum int, err error) {
 		path := f.path + "/" + name
 		v, err := perdure.Step(f.ctx, name, func(ctx context.Context) (int, error) {
 			<-time.After(rand.N(15 * time.Millisecond))
-			dep, err := chaosDep.Get(ctx)
-			if err != nil {
-				return 0, err
+			if !f.beside {
+				dep, err := chaosDep.Get(ctx)
+				if err != nil {
+					return 0, err
+				}
+				dep.mu.Lock()
+				dep.N++
+				dep.mu.Unlock()
 			}
-			dep.mu.Lock()
-			dep.N++
-			dep.mu.Unlock()
 			return chaosValue(f.in.Name, path), errors.Join(
 				f.tell(f.in.Name, chaosDid, path, perdure.Key(ctx)),
 				perdure.Spend(ctx, "token", 10),
@@ -223,21 +233,21 @@ func (f chaosFrame) group() (sum, answer int, err error) {
 	var sums [3]int
 	g := perdure.NewGroup(f.ctx)
 	g.Go("left", func(ctx context.Context) (err error) {
-		sums[0], err = f.below(ctx, "left").steps("left", 3)
+		sums[0], err = f.branch(ctx, "left").steps("left", 3)
 		return err
 	})
 	g.Go("right", func(ctx context.Context) (err error) {
 		if answer, err = perdure.Ask[int](ctx, "number", perdure.Question{Prompt: "Which number?"}); err != nil {
 			return err
 		}
-		sums[1], err = f.below(ctx, "right").steps("right", 2)
+		sums[1], err = f.branch(ctx, "right").steps("right", 2)
 		return err
 	})
 	g.Go("nap", func(ctx context.Context) (err error) {
 		if err := perdure.Sleep(ctx, "nap", 30*time.Millisecond); err != nil {
 			return err
 		}
-		sums[2], err = f.below(ctx, "nap").steps("nap", 2)
+		sums[2], err = f.branch(ctx, "nap").steps("nap", 2)
 		return err
 	})
 	err = g.Wait()
@@ -344,7 +354,7 @@ var (
 
 // chaosWant is what a thread returns, whatever happens to its workers.
 func chaosWant(in chaosInput) chaosOutput {
-	want := chaosOutput{Counted: int64(len(chaosPlain)), Tally: len(chaosPlain), Answer: 40 + in.N, News: "sunny"}
+	want := chaosOutput{Counted: int64(len(chaosPlain)), Tally: 9, Answer: 40 + in.N, News: "sunny"}
 	for _, path := range slices.Concat(chaosPlain, chaosOnce) {
 		want.Sum += chaosValue(in.Name, path)
 	}
