@@ -87,9 +87,10 @@ func (x *chaosStorm) String() string {
 		len(x.threads), x.quarantined, x.waited, &x.report)
 }
 
-// enough reports whether there was enough of everything.
+// enough reports whether there was enough of everything, and more than half of
+// the kills, also by the strict count of the journals, of workers with a claim.
 func (x *chaosStorm) enough() bool {
-	return x.kills >= x.quota.kills && 2*x.killsHeld >= x.quota.kills && x.stops >= x.quota.stops && x.terms >= x.quota.terms
+	return x.kills >= x.quota.kills && 20*x.killsHeld >= 11*x.quota.kills && x.stops >= x.quota.stops && x.terms >= x.quota.terms
 }
 
 // storm makes faults until there were enough.
@@ -168,7 +169,7 @@ func (x *chaosStorm) pick() int {
 		if held := len(x.slots[i].holds()) > 0; at < 0 || held && !holds {
 			at, holds = i, held
 		}
-		if holds || x.rng.IntN(4) == 0 {
+		if holds || x.rng.IntN(8) == 0 {
 			break
 		}
 	}
