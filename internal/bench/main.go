@@ -33,12 +33,27 @@ func main() {
 		one    = flag.Int("appends", 1500, "appends of one writer in each round")
 		only   = flag.Bool("kernel", false, "measure the kernel only")
 		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
+		large  = flag.Bool("scale", false, "measure many threads and processes only")
+		worker = flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
 	)
 	flag.Parse()
-	if *only {
+	if *worker != "" {
+		if err := childWorker(*worker); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *only || *large {
 		dir, err := os.MkdirTemp(*dir, "perdure-bench-")
-		if err == nil {
-			err = errors.Join(kernel(context.Background(), dir, *rounds), os.RemoveAll(dir))
+		if err == nil && *only {
+			err = kernel(context.Background(), dir, *rounds)
+		}
+		if err == nil && *large {
+			err = scaleAndProcesses(context.Background(), dir)
+		}
+		if dir != "" {
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -152,7 +167,17 @@ func run(ctx context.Context, dir string, rounds, one, many int) error {
 	if err := printGrowth(ctx, dir); err != nil {
 		return err
 	}
-	return kernel(ctx, dir, rounds)
+	if err := kernel(ctx, dir, rounds); err != nil {
+		return err
+	}
+	return scaleAndProcesses(ctx, dir)
+}
+
+func scaleAndProcesses(ctx context.Context, dir string) error {
+	if err := scale(ctx, dir); err != nil {
+		return err
+	}
+	return processes(ctx, dir)
 }
 
 func print(all []subject, results []result, rounds, one, many int) {
