@@ -49,6 +49,9 @@ func (w *worker) lookAt(h due.Hint) error {
 		if err != nil || how == waits {
 			return err
 		}
+		if how != runsAlone {
+			w.together(h.Thread) // it may have been one before
+		}
 		if how == changed {
 			continue
 		}

@@ -77,7 +77,12 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return w.opts.Lease / 4, err
 	}
-	if w.room() == 0 {
+	if ask, err := w.recall(ctx); err != nil {
+		return w.opts.Lease / 4, err
+	} else {
+		wait = min(wait, ask)
+	}
+	if w.full() || w.closed() {
 		w.mu.Lock()
 		w.cut = true // the slot that is freed pokes
 		w.mu.Unlock()
@@ -93,7 +98,7 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 		wait = min(wait, restful-age)
 	}
 	for {
-		if w.room() == 0 {
+		if w.full() {
 			w.mu.Lock()
 			w.cut = w.queue.size > 0
 			w.mu.Unlock()
@@ -115,6 +120,7 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 		}
 		if !w.take(h) {
 			wait = min(wait, restful)
+			break
 		}
 	}
 	return max(wait, time.Millisecond), nil

@@ -1,6 +1,8 @@
 package perdure
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,8 +21,12 @@ const (
 	quarantineAfter = 5
 
 	// patience is how long a suspect waits for a worker to be idle before that
-	// worker begins nothing else.
+	// worker begins nothing else for as long. If it is not idle by then, others
+	// may begin again, and so on, each time for twice as long: neither waits for
+	// ever.
 	patience = 5 * time.Second
+	// askAfter is when a worker asks again whether a suspect still waits.
+	askAfter = time.Second
 )
 
 // verdict says what is done with a run that is due.
@@ -45,35 +51,86 @@ func (w *worker) suspect(o *opened, run *journal.Run, h due.Hint) (verdict, erro
 	w.mu.Lock()
 	if w.active == 1 && (w.solo == "" || w.solo == h.Thread) {
 		w.solo = h.Thread
-		delete(w.suspects, h.Thread)
+		delete(w.suspects, of(h))
 		w.mu.Unlock()
 		return runsAlone, nil
 	}
-	s := w.suspects[h.Thread]
+	s := w.suspects[of(h)]
 	if s.seen = time.Now(); s.since.IsZero() {
 		s.since = s.seen
 	}
-	w.suspects[h.Thread] = s
+	s.confirmed = true
+	w.suspects[of(h)] = s
 	w.mu.Unlock()
-	w.later(h, 50*time.Millisecond)
+	w.later(h, askAfter)
 	return waits, nil
 }
 
-// waiting is since when a suspect waits for the worker to be idle, and when it
-// was last seen to.
-type waiting struct{ since, seen time.Time }
+// waiting is since when a suspect waits for the worker to be idle, when it was
+// last seen to, and whether it then still was a suspect.
+type waiting struct {
+	since, seen time.Time
+	confirmed   bool
+}
 
-// reserved reports whether a suspect has waited so long that nothing else is to
-// begin before it. mu is held.
+// reserved reports whether it is a suspect's turn, so that nothing else is to
+// begin. mu is held.
 func (w *worker) reserved() bool {
-	for thread, s := range w.suspects {
-		if time.Since(s.seen) > time.Second {
-			delete(w.suspects, thread) // another saw to it
-		} else if time.Since(s.since) >= patience {
-			return true
+	for _, s := range w.suspects {
+		waited := time.Since(s.since)
+		for turn := patience; waited >= turn; turn *= 2 {
+			if waited -= turn; waited < turn {
+				return true
+			}
+			waited -= turn
 		}
 	}
 	return false
+}
+
+func (w *worker) closed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reserved()
+}
+
+// recall takes the suspect that has waited longest if the worker is idle, and
+// otherwise looks whether those who have not been seen for a while still wait.
+// It returns when to do so again.
+func (w *worker) recall(ctx context.Context) (time.Duration, error) {
+	w.mu.Lock()
+	if len(w.suspects) == 0 {
+		w.mu.Unlock()
+		return due.Near, nil
+	}
+	idle := w.active == 0
+	var list []hintOf
+	for hint, s := range w.suspects {
+		if !w.busy[hint.thread] && (idle || time.Since(s.seen) >= askAfter) {
+			list = append(list, hint)
+		}
+	}
+	slices.SortFunc(list, func(a, b hintOf) int {
+		return cmp.Or(w.suspects[a].since.Compare(w.suspects[b].since), cmp.Compare(a.thread, b.thread))
+	})
+	w.mu.Unlock()
+	for _, hint := range list {
+		if w.full() {
+			break
+		}
+		h, there, err := due.Get(ctx, w.store, hint.flow, hint.thread)
+		if err != nil {
+			return 0, err
+		}
+		if there && h.Due <= wall() {
+			w.take(h)
+			continue
+		}
+		w.mu.Lock()
+		delete(w.suspects, hint) // another saw to it
+		w.mu.Unlock()
+	}
+	return askAfter, nil
 }
 
 // together lets the worker take other threads again.

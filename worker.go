@@ -36,7 +36,7 @@ type worker struct {
 	passed   map[string]bool      // busy threads whose hints were passed over
 	active   int                  // threads that are looked at or executed
 	peers    int                  // workers that are alive
-	suspects map[string]waiting   // threads that are to be run alone
+	suspects map[hintOf]waiting   // threads that are to be run alone
 	solo     string               // the suspect that runs: nothing else does
 	cut      bool                 // the last scan found no free slot
 	fatal    chan error           // why the worker cannot go on
@@ -45,7 +45,7 @@ type worker struct {
 
 func newWorker(c *core, io context.Context) *worker {
 	return &worker{core: c, id: newRunID(), io: io, others: lease.NewWatcher(c.store), wake: make(chan struct{}, 1),
-		cursors: map[string]string{}, suspects: map[string]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
+		cursors: map[string]string{}, suspects: map[hintOf]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
 		again: map[hintOf]lookAgain{}, early: map[hintOf]earlyHint{}, losses: map[hintOf]int{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
 }
@@ -156,14 +156,11 @@ func useless(err error) bool {
 	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
 }
 
-// room returns how many threads the worker may take more.
-func (w *worker) room() int {
+// full reports whether the worker can take no thread more.
+func (w *worker) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.solo != "" {
-		return 0
-	}
-	return w.opts.Concurrency - w.active
+	return w.active >= w.opts.Concurrency || w.solo != ""
 }
 
 // take looks at a thread, in a slot of its own. It reports whether the thread
@@ -175,9 +172,17 @@ func (w *worker) take(h due.Hint) bool {
 		w.mu.Unlock()
 		return true
 	}
-	if _, suspect := w.suspects[h.Thread]; !suspect && w.reserved() {
+	s, suspect := w.suspects[of(h)]
+	if w.solo != "" || !suspect && w.reserved() {
 		w.mu.Unlock()
 		return false
+	}
+	if suspect {
+		s.confirmed = false
+		w.suspects[of(h)] = s
+		if w.active == 0 {
+			w.solo = h.Thread // nothing is to begin before it is looked at
+		}
 	}
 	w.active++
 	w.busy[h.Thread] = true
@@ -187,6 +192,9 @@ func (w *worker) take(h due.Hint) bool {
 			w.together(h.Thread)
 			w.mu.Lock()
 			w.active--
+			if s := w.suspects[of(h)]; !s.confirmed {
+				delete(w.suspects, of(h)) // it is none any more, or another's
+			}
 			_, again := w.again[of(h)]
 			again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
 			delete(w.busy, h.Thread)
