@@ -47,7 +47,7 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 		return lines, []string{child.Flow}, nil
 	})
 	if gone(err) {
-		return name, nil // it was started, and erased
+		return name, r.lost(ctx, name, originOf(parent, t, run, child), child)
 	}
 	if err == nil {
 		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
@@ -55,14 +55,28 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 	return name, err
 }
 
+// lost sees to a child that was erased before it was known to be started: what
+// was written for it goes, and its parent does not wait for it.
+func (r *Runtime) lost(ctx context.Context, name string, from *journal.Origin, child *journal.Child) error {
+	if err := r.abandon(ctx, child.ID, name); err != nil && !errors.Is(err, errBegun) {
+		return err
+	}
+	return r.tellErased(ctx, &opened{name: name, thread: &journal.Thread{ID: child.ID, Parent: from}})
+}
+
+// originOf says who spawns a child.
+func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal.Child) *journal.Origin {
+	return &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: depth(t) + 1}
+}
+
 // childLines makes the cells of a child's thread, and returns its first
 // entries.
 func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []line, error) {
-	name, err := r.createAs(ctx, summary{ID: child.ID, User: t.User, Parent: t.ID})
+	// The pin comes before the summary: an erase that does not see it leaves none.
+	name, err := r.createAs(ctx, summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
+		return r.pinOrAbandon(ctx, parent, child.ID, name)
+	})
 	if err != nil {
-		return "", nil, err
-	}
-	if err := r.pinOrAbandon(ctx, parent, child.ID, name); err != nil {
 		return "", nil, err
 	}
 	in, err := r.load(ctx, parent, child.Input)
@@ -73,9 +87,8 @@ func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thre
 	if err != nil {
 		return "", nil, err
 	}
-	from := &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: depth(t) + 1}
 	return name, []line{
-		{kind: journal.Created, body: journal.Body{Thread: child.ID, Tenant: r.tenant, User: t.User, From: from}},
+		{kind: journal.Created, body: journal.Body{Thread: child.ID, Tenant: r.tenant, User: t.User, From: originOf(parent, t, run, child)}},
 		{kind: journal.Queued, body: journal.Body{ID: r.childRun(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
 			Budget: child.Budget, Trace: run.Trace, Value: value}},
 	}, nil
@@ -124,7 +137,12 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		return lines, append(flows, otherFlows(t, own)...), err
 	})
 	switch {
-	case errors.Is(err, ErrCorrupt), gone(err):
+	case gone(err):
+		if err := r.abandon(ctx, child.ID, name); !errors.Is(err, errBegun) {
+			return err
+		}
+		return nil
+	case errors.Is(err, ErrCorrupt):
 		r.log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
 		return nil // and nobody can execute it
 	case err != nil:

@@ -89,12 +89,17 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		if name, err = r.createFork(ctx, from, q); err == nil {
 			err = r.beginFork(ctx, from, name, q, edits)
 		}
-		if !errors.Is(err, store.ErrDropped) || name == "" {
+		if !errors.Is(err, ErrErased) || name == "" {
 			break
 		}
-		// Half made it was given up for a Start, or never quite.
-		if err := r.abandon(ctx, q.As, name); err != nil {
+		// Half made it was given up for a Start, or what it is forked from is
+		// being erased: then nothing of it stays.
+		if err := r.abandon(ctx, q.As, name); err != nil && !errors.Is(err, errBegun) {
 			return nil, err
+		}
+		if gone, goneErr := r.erased(ctx, from); gone || goneErr != nil {
+			err = errors.Join(err, goneErr)
+			break
 		}
 	}
 	if err != nil {
@@ -116,7 +121,10 @@ func (r *Runtime) forkedAt(ctx context.Context, from, as string) (uint64, error)
 		return 0, err
 	}
 	at, err := r.rootOf(ctx, name)
-	if err != nil && !errors.Is(err, store.ErrDropped) || at.parent != from {
+	if gone(err) {
+		return 0, nil // what is left of it is seen to later
+	}
+	if err != nil || at.parent != from {
 		return 0, err
 	}
 	return at.base, nil
@@ -139,18 +147,14 @@ func (r *Runtime) checkPoint(ctx context.Context, thread, name string, at uint64
 // createFork makes the cells of a fork, or finds those of an earlier try.
 func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
 	now := clock()
-	s := summary{Status: Paused}
+	var of summary
 	if cell, err := r.store.Get(ctx, journalOf(from)); err == nil {
-		_ = json.Unmarshal(cell.Value, &s) // a hint: Get is exact
+		_ = json.Unmarshal(cell.Value, &of) // a hint: Get is exact
 	}
-	// What it says of the other thread as it is now is not what the fork is;
-	// whoever lists it finds out.
-	s.ID, s.Title, s.Created, s.Updated, s.Seq = q.As, or(q.Title, s.Title), now.UnixMicro(), now.UnixMicro(), 0
-	s.From, s.Rough = from, true
-	if !s.Status.Final() {
-		s.Status = Paused
-	}
-	name, err := r.name(ctx, q.As, r.newName(now, forkMark, s.User), true)
+	// Whoever lists the fork finds out the rest. Before the pin nothing is written
+	// that the other thread says: it may be erased, and this left behind.
+	s := summary{ID: q.As, Title: q.Title, Status: Paused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
+	name, err := r.name(ctx, q.As, r.newName(now, forkMark, of.User), true)
 	if err != nil {
 		return "", err
 	}
@@ -213,6 +217,9 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 		e, err := journal.Peek(line.Seq, line.Data)
 		if err != nil {
 			return fmt.Errorf("%w: thread %s, entry %d: %w", ErrCorrupt, q.As, line.Seq, err)
+		}
+		if e.Kind == journal.Erased {
+			return &erasedError{thread: q.As} // it was given up before it began
 		}
 		if !bytes.Equal(e.Body, entries[0].Body) {
 			err = fmt.Errorf("%w: %q is another fork", ErrExists, q.As)

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
 )
 
 // A thread that is being made has cells before its first entry. Whoever comes
@@ -20,15 +23,12 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 		if err != nil || string(held) == fresh || isFork(string(held)) == fork {
 			return string(held), err
 		}
-		switch begun, err := r.begun(ctx, journalOf(string(held))); {
-		case err != nil:
-			return "", err
-		case begun && fork:
+		switch err := r.abandon(ctx, id, string(held)); {
+		case errors.Is(err, errBegun) && fork:
 			return "", fmt.Errorf("%w: %q", ErrExists, id)
-		case begun:
+		case errors.Is(err, errBegun):
 			return string(held), nil
-		}
-		if err := r.abandon(ctx, id, string(held)); err != nil {
+		case err != nil:
 			return "", err
 		}
 	}
@@ -41,14 +41,21 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	err := r.pin(ctx, of, name)
 	if errors.Is(err, ErrErased) {
-		err = errors.Join(err, r.abandon(ctx, id, name))
+		if failed := r.abandon(ctx, id, name); !errors.Is(failed, errBegun) {
+			err = errors.Join(err, failed)
+		}
 	}
 	return err
 }
 
-// abandon gives up a name under which nothing was written. It can be repeated.
+// errBegun says that a thread which was to be given up has begun.
+var errBegun = errors.New("perdure: the thread has begun")
+
+// abandon gives up a name under which nothing was written, or what is left of
+// one that was erased, and answers errBegun where there is a thread. It can be
+// repeated.
 func (r *Runtime) abandon(ctx context.Context, id, name string) error {
-	if err := r.store.Drop(ctx, journalOf(name)); err != nil {
+	if err := r.forestall(ctx, name); err != nil {
 		return err
 	}
 	if cell, err := r.store.Get(ctx, journalOf(name)); err == nil {
@@ -59,8 +66,39 @@ func (r *Runtime) abandon(ctx context.Context, id, name string) error {
 			}
 		}
 	}
-	if err := r.remove(ctx, journalOf(name), ""); err != nil {
+	return r.erase(ctx, name, id, EraseOptions{}, true)
+}
+
+// forestall makes `erased` the first entry of a thread, so that whoever is about
+// to begin it does not, and whoever has begun it keeps it.
+func (r *Runtime) forestall(ctx context.Context, name string) error {
+	_, data, err := writeLines(journal.NewThread(), []line{{kind: journal.Erased}})
+	if err != nil {
 		return err
 	}
-	return r.remove(ctx, r.idCell(id), name)
+	for range mostTries {
+		for line, err := range r.store.Read(ctx, journalOf(name), 0) {
+			if errors.Is(err, store.ErrDropped) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if e, err := journal.Peek(line.Seq, line.Data); err == nil && e.Kind == journal.Erased {
+				return nil
+			}
+			if err := r.checkErased(ctx, name); errors.Is(err, ErrErased) {
+				return nil // it is being erased
+			}
+			return errBegun
+		}
+		_, err := store.AppendOnce(ctx, r.store, journalOf(name), 0, data...)
+		if err == nil || errors.Is(err, store.ErrDropped) {
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrBusy, name) // refused although nothing is there
 }

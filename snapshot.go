@@ -135,7 +135,7 @@ func (c *core) snapshot(ctx context.Context, o *opened) {
 		return
 	}
 	o.snapshot = t.Seq
-	if begun, err := c.begun(ctx, journalOf(o.name)); err == nil && !begun { // it was erased meanwhile
+	if gone, err := c.dropped(ctx, o.name); err == nil && gone { // it was erased meanwhile
 		_ = c.forgetSnapshot(ctx, o.name)
 		return
 	}

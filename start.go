@@ -250,12 +250,17 @@ func checkMetadata(metadata map[string]string) error {
 // create makes the cells of a thread that is new, or was left half made, and
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
-	return r.createAs(ctx, summary{ID: q.Thread, User: q.User, Title: q.Title})
+	return r.createAs(ctx, summary{ID: q.Thread, User: q.User, Title: q.Title}, func(string) error { return nil })
 }
 
-func (r *Runtime) createAs(ctx context.Context, s summary) (string, error) {
+// createAs makes the cells of a thread with a summary. What is to be done first
+// is done when its name is known.
+func (r *Runtime) createAs(ctx context.Context, s summary, first func(name string) error) (string, error) {
 	now := clock()
 	name, err := r.name(ctx, s.ID, r.newName(now, "", s.User), false)
+	if err == nil {
+		err = first(name)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,288 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// revfamBetween is a store that calls something before writes: Append with the
+// journal's name, Put and Delete with the cell's key, Drop with the journal's.
+type revfamBetween struct {
+	store.Store
+	before atomic.Pointer[func(op, name, value string)]
+}
+
+func (s *revfamBetween) Unwrap() store.Store { return s.Store }
+
+func (s *revfamBetween) call(op, name, value string) {
+	if f := s.before.Load(); f != nil {
+		(*f)(op, name, value)
+	}
+}
+
+// once calls do ahead of the first write of that kind whose name begins so.
+func (s *revfamBetween) once(op, prefix string, do func()) {
+	f := func(gotOp, name, _ string) {
+		if gotOp == op && strings.HasPrefix(name, prefix) && s.before.Swap(nil) != nil {
+			do()
+		}
+	}
+	s.before.Store(&f)
+}
+
+func (s *revfamBetween) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	s.call("append", journal, "")
+	return s.Store.Append(ctx, journal, after, entries...)
+}
+
+func (s *revfamBetween) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	s.call("put", key, string(value))
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+func (s *revfamBetween) Drop(ctx context.Context, journal string) error {
+	s.call("drop", journal, "")
+	return s.Store.Drop(ctx, journal)
+}
+
+func (s *revfamBetween) Delete(ctx context.Context, key string, prev store.Version) error {
+	s.call("delete", key, "")
+	return s.Store.Delete(ctx, key, prev)
+}
+
+// revfamOther returns a runtime of another process on the same store.
+func revfamOther(t *testing.T, s store.Store, flows ...perdure.Flow) *perdure.Runtime {
+	t.Helper()
+	rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, flows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+func TestRevfamASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		s := &revfamBetween{Store: inner}
+		many := perdure.NewFlow("many", func(ctx context.Context, n int) (int, error) {
+			for i := range n {
+				if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return "canary", nil }); err != nil {
+					return 0, err
+				}
+			}
+			return n, nil
+		})
+		k := newKit(t, s, perdure.Options{}, many)
+		other := revfamOther(t, inner, many)
+		erased := false
+		s.once("put", "snapshot/", func() {
+			erased = true
+			if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
+				t.Errorf("erase: %v", err)
+			}
+		})
+		k.start("t", "many", 200)
+		k.rest()
+		k.rest()
+		if !erased {
+			t.Fatal("no snapshot was taken")
+		}
+		wantNothing(t, inner)
+	})
+}
+
+func TestRevfamAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
+	for _, at := range []string{"pin/", "gate/", "thread/"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := memstore.New()
+				s := &revfamBetween{Store: inner}
+				k := newKit(t, s, perdure.Options{}, echoFlow("echo"))
+				other := revfamOther(t, inner, echoFlow("echo"))
+				k.start("t", "echo", "canary")
+				k.wait("t", perdure.Succeeded)
+				k.rest()
+				met := false
+				s.once("put", at, func() {
+					met = true
+					if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
+						t.Errorf("erase: %v", err)
+					}
+				})
+				if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"}); !errors.Is(err, perdure.ErrErased) {
+					t.Errorf("fork: %v", err)
+				}
+				if !met {
+					t.Fatal("they did not meet")
+				}
+				k.rest()
+				wantNothing(t, inner)
+			})
+		})
+	}
+}
+
+func TestRevfamASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
+	for _, at := range []string{"id/", "thread/", "pin/", "gate/", "due/"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := memstore.New()
+				s := &revfamBetween{Store: inner}
+				flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+					if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+						return 0, err
+					}
+					c, err := perdure.Spawn(ctx, "child", "elsewhere", 4)
+					if err != nil {
+						return 0, err
+					}
+					return perdure.Join[int](ctx, "join", c)
+				})}
+				k := newKit(t, s, perdure.Options{}, flows...)
+				other := revfamOther(t, inner, flows...)
+				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "canary"}); err != nil {
+					t.Fatal(err)
+				}
+				run := k.wait("p", perdure.Suspended)
+				k.rest()
+				met, spawned := false, false
+				before := func(op, name, value string) {
+					if op == "append" && strings.HasPrefix(name, "thread/") {
+						for e, err := range other.Events(context.Background(), "p", perdure.EventOptions{Replay: true}) {
+							spawned = spawned || err == nil && e.Kind == "spawned"
+						}
+					}
+					if !spawned {
+						for e, err := range other.Events(context.Background(), "p", perdure.EventOptions{Replay: true}) {
+							spawned = spawned || err == nil && e.Kind == "spawned"
+						}
+					}
+					if spawned && !met && op == "put" && strings.HasPrefix(name, at) {
+						met = true
+						if err := other.Erase(context.Background(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
+							t.Errorf("erase: %v", err)
+						}
+					}
+				}
+				s.before.Store(&before)
+				k.answer(run, "/ask", perdure.Answer{Value: "yes"})
+				k.rest()
+				s.before.Store(nil)
+				if !met {
+					t.Fatal("they did not meet")
+				}
+				k.rest()
+				wantNothing(t, inner)
+			})
+		})
+	}
+}
+
+func TestRevfamAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		s := &revfamBetween{Store: inner}
+		k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
+		k.start("t", "echo", "one")
+		k.wait("t", perdure.Succeeded)
+		forker := revfamOther(t, s, echoFlow("echo"))
+		starter := &revfamBetween{Store: inner}
+		other := revfamOther(t, starter, echoFlow("echo"))
+		forked := make(chan error, 1)
+		goOn := make(chan struct{})
+		// The fork is about to write its first entry, the start about to give up
+		// what the fork has made so far.
+		s.once("append", "thread/", func() { <-goOn })
+		go func() {
+			_, err := forker.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"})
+			forked <- err
+		}()
+		synctest.Wait()
+		var forkErr error
+		finish := func() {
+			close(goOn)
+			forkErr = <-forked
+		}
+		starter.once("drop", "thread/", finish)
+		_, startErr := other.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two"})
+		thread, err := k.Get(t.Context(), "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := len(thread.Runs)
+		t.Logf("fork: %v, start: %v, %d runs", forkErr, startErr, runs)
+		switch {
+		case startErr != nil:
+			t.Errorf("start: %v", startErr)
+		case forkErr == nil && runs != 2:
+			t.Errorf("the fork was made and is gone: %d runs", runs)
+		case forkErr != nil && (!errors.Is(forkErr, perdure.ErrExists) || runs != 1):
+			t.Errorf("the fork: %v, %d runs", forkErr, runs)
+		}
+	})
+}
+
+func TestRevfamAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		s := &revfamBetween{Store: inner}
+		k := newKit(t, s, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
+		other := revfamOther(t, inner, asking)
+		erased := false
+		before := func(op, name, _ string) {
+			if op != "append" || erased {
+				return
+			}
+			run, err := other.GetRun(context.Background(), "p", "")
+			if err != nil || len(run.Children) == 0 {
+				return
+			}
+			if err := other.Erase(context.Background(), run.Children[0].Thread, perdure.EraseOptions{}); err != nil {
+				t.Errorf("erase: %v", err)
+			}
+			erased = true
+		}
+		s.before.Store(&before)
+		k.start("p", "parent", "")
+		run := revfamStatus(k, "p", perdure.Failed)
+		if !erased || !errors.Is(run.Err, perdure.ErrErased) {
+			t.Errorf("%v: %v", erased, run.Err)
+		}
+	})
+}
+
+// A start that gives up a half-made fork may die at each of its writes, and the
+// next one helps.
+func TestRevfamAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
+	for cut, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
+		synctest.Test(t, func(t *testing.T) {
+			inner := memstore.New()
+			k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
+			k.start("t", "echo", "one")
+			k.wait("t", perdure.Succeeded)
+			k.stop()
+			if _, err := perdure.Halfway(t.Context(), k.Runtime, "f", "t", true); err != nil {
+				t.Fatal(err)
+			}
+			rt, err := perdure.New(t.Context(), faulty.New(inner, plan), perdure.Options{Version: "test"}, echoFlow("echo"))
+			if err == nil {
+				_, _ = rt.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two", Key: "k"})
+			}
+			again := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
+			if _, err := again.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two", Key: "k"}); err != nil {
+				t.Fatalf("%s: %v", cut, err)
+			}
+			again.wait("f", perdure.Succeeded)
+		})
+	}
+}
