@@ -285,7 +285,7 @@ func childFailure(fail journal.Failure) *journal.Failure {
 func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
 	_, _, err := c.change(ctx, from.Name, func(t *journal.Thread) ([]line, []string, error) {
 		run, child := awaits(t, from, b.Name, b.Key)
-		if child == nil {
+		if child == nil || child.Joined && b.Status == "" { // of one that is erased, the end that is known stays
 			return nil, nil, errNothing
 		}
 		if err := fill(); err != nil {

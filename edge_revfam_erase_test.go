@@ -286,3 +286,27 @@ func TestRevfamAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
 		})
 	}
 }
+
+func TestRevfamAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
+		k.start("t", "echo", "one")
+		k.wait("t", perdure.Succeeded)
+		k.rest()
+		begin, err := perdure.Halfway(t.Context(), k.Runtime, "f", "t", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The erase has seen that the fork has not begun, and is about to erase it.
+		s := &revfamBetween{Store: inner}
+		var began error
+		s.once("append", "thread/", func() { began = begin(context.Background()) })
+		eraser := revfamOther(t, s, echoFlow("echo"))
+		err = eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
+		_, forkErr := k.Get(t.Context(), "f")
+		if began != nil || !errors.Is(err, perdure.ErrPinned) || forkErr != nil {
+			t.Errorf("the fork began: %v, erase: %v, and then the fork: %v", began, err, forkErr)
+		}
+	})
+}

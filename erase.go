@@ -156,7 +156,10 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 		if err != nil {
 			return err
 		}
-		if err := e.dependents(ctx, o); err != nil {
+		switch err := e.dependents(ctx, o); {
+		case errors.Is(err, errBegun):
+			continue
+		case err != nil:
 			return err
 		}
 		_, err = e.store.Put(ctx, key, []byte(closedGate+" "+idCell), gate.Version)
@@ -168,14 +171,15 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 }
 
 // dependents sees to what depends on a thread. What lives is in the way, or is
-// erased if it may be; what never began, or is half erased, is erased.
+// erased if it may be; what never began, or is half erased, is erased. It answers
+// errBegun for what began meanwhile.
 func (e *eraser) dependents(ctx context.Context, o *opened) error {
 	pins, err := e.pins(ctx, o.name)
 	if err != nil {
 		return err
 	}
 	ids := make([]string, len(pins))
-	var alive []string
+	var alive, unborn []string
 	for i, by := range pins {
 		dependent, readErr := e.read(ctx, by)
 		t := dependent.thread
@@ -189,6 +193,8 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 		}
 		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, ErrErased) {
 			alive = append(alive, or(ids[i], by))
+		} else if !begun {
+			unborn = append(unborn, by)
 		}
 	}
 	if len(alive) > 0 && !e.Dependents {
@@ -197,6 +203,11 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 	}
 	if e.depth >= mostDepth {
 		return fmt.Errorf("%w: more than %d threads depend on each other; erase the last ones first", ErrInvalid, mostDepth)
+	}
+	for _, by := range unborn {
+		if err := e.forestall(ctx, by); err != nil {
+			return err
+		}
 	}
 	for i, by := range pins {
 		if err := e.dependent(ctx, by, ids[i]); err != nil {
