@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -415,6 +416,41 @@ func TestRebuildLeavesDamageAndOrphans(t *testing.T) {
 			if diff := cmp.Diff(slices.Sorted(slices.Values(names[:2])), hintsOf(t, s)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+		}
+	})
+}
+
+// TestOneWorkerSweeps: two workers do not sweep more often than one does, and
+// when it is gone the other does.
+func TestOneWorkerSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer perdure.SweepEvery(perdure.SweepInterval)()
+		s := memstore.New()
+		var sweeps [2]atomic.Int32
+		var kits []*kit
+		for i := range sweeps {
+			kits = append(kits, newKit(t, faulty.New(s, func(c faulty.Call) faulty.Fault {
+				if c.Op == store.OpJournals {
+					sweeps[i].Add(1)
+				}
+				return faulty.None
+			}), perdure.Options{}, echoFlow("echo")))
+		}
+		time.Sleep(3 * time.Hour)
+		// One every 10 to 12 minutes; where one leaves it to the other, which
+		// comes later, the pause is longer.
+		if n := sweeps[0].Load() + sweeps[1].Load(); n < 8 || n > 18 {
+			t.Errorf("%d sweeps in 3 hours", n)
+		}
+		busy := 0
+		if sweeps[1].Load() > sweeps[0].Load() {
+			busy = 1
+		}
+		kits[busy].stop()
+		sweeps[1-busy].Store(0)
+		time.Sleep(time.Hour)
+		if n := sweeps[1-busy].Load(); n < 4 || n > 6 {
+			t.Errorf("%d sweeps in an hour by the one that is left", n)
 		}
 	})
 }

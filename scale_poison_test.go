@@ -25,6 +25,8 @@ type venom struct {
 func (v *venom) worker(s store.Store, o perdure.Options) *specMortal {
 	id := fmt.Sprint(v.victims.Load())
 	var m *specMortal
+	made := make(chan struct{})
+	defer close(made)
 	poison := perdure.NewFlow("poison", func(ctx context.Context, _ string) (string, error) {
 		if v.cured.Load() {
 			return "cured", nil
@@ -43,6 +45,7 @@ func (v *venom) worker(s store.Store, o perdure.Options) *specMortal {
 			}
 		}
 		v.victims.Add(1)
+		<-made
 		m.die()
 		<-ctx.Done()
 		return "", ctx.Err()
