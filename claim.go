@@ -173,9 +173,10 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 	w.mu.Lock()
 	first, seen := w.early[of(h)]
 	if !seen || first.seq != h.Seq {
-		first = earlyHint{h.Seq, time.Now()}
-		w.early[of(h)] = first
+		first = earlyHint{seq: h.Seq, since: time.Now()}
 	}
+	first.seen = time.Now()
+	w.early[of(h)] = first
 	w.mu.Unlock()
 	switch waited := time.Since(first.since); {
 	case waited < w.opts.Lease:
@@ -200,8 +201,8 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 
 // earlyHint is a hint that was seen before its fact.
 type earlyHint struct {
-	seq   uint64
-	since time.Time
+	seq         uint64
+	since, seen time.Time
 }
 
 // free reports whether a run may be claimed: nobody holds it, or its worker is

@@ -2,7 +2,6 @@ package perdure
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
@@ -14,11 +13,8 @@ import (
 // does not hold up one with few.
 
 const (
-	pageSize = 256 // hints in a page
-	maxPages = 8   // of a flow, read at a time
-
 	// restful is how long what was found is used before the hints are read
-	// again, while there is still something in it.
+	// again, while there is still something in it or hints were left unread.
 	restful = 50 * time.Millisecond
 	// stale is when a hint that was found is read again before it is taken.
 	stale = 200 * time.Millisecond
@@ -122,6 +118,7 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 			wait = min(wait, restful)
 			break
 		}
+		w.had(h)
 	}
 	return max(wait, time.Millisecond), nil
 }
@@ -133,10 +130,11 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 		return min(wait, left), nil
 	}
 	for flow := range w.flows {
-		_, next, err := due.Ring(ctx, w.store, flow, wall(), pageSize)
+		rung, next, err := due.Ring(ctx, w.store, flow, wall(), pageSize)
 		if err != nil {
 			return 0, err
 		}
+		w.news = w.news || rung > 0
 		if next != 0 {
 			wait = min(wait, max(until(next), time.Millisecond))
 		}
@@ -144,86 +142,6 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 	// An alarm that is set meanwhile is further off than that.
 	w.nextRing = time.Now().Add(wait)
 	return wait, nil
-}
-
-// fill reads the hints of all flows into the queue, some of each owner, and
-// returns how long until one of them is due or to be looked at again.
-func (w *worker) fill(ctx context.Context) (time.Duration, error) {
-	wait := due.Near
-	met := map[hintOf]bool{}
-	whole := true
-	w.queue.clear()
-	w.queue.found = time.Now()
-	w.mu.Lock()
-	w.cut = false
-	w.mu.Unlock()
-	for flow := range w.flows {
-		soon, all, err := w.fillFlow(ctx, flow, met)
-		if err != nil {
-			return 0, err
-		}
-		wait, whole = min(wait, soon), whole && all
-	}
-	w.mu.Lock()
-	if whole {
-		forget(w.again, met)
-		forget(w.early, met)
-		forget(w.losses, met)
-	}
-	crowd := w.peers > 1
-	w.mu.Unlock()
-	if crowd {
-		// So that workers do not all begin with the same thread.
-		for _, list := range w.queue.owners {
-			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		}
-	}
-	return wait, nil
-}
-
-// fillFlow reads hints of a flow into the queue, from where it stopped the last
-// time. Of an owner with many it goes on to the next one when it has enough. It
-// reports whether it has read all hints.
-func (w *worker) fillFlow(ctx context.Context, flow string, met map[hintOf]bool) (time.Duration, bool, error) {
-	wait, whole := due.Near, w.cursors[flow] == ""
-	start := w.cursors[flow]
-	cursor, wrapped := start, start == ""
-	enough := 2 * w.opts.Concurrency
-	count := map[string]int{}
-	for range maxPages {
-		hints, last, more, err := due.Page(ctx, w.store, flow, cursor, pageSize)
-		if err != nil {
-			return 0, false, err
-		}
-		for _, h := range hints {
-			met[of(h)] = true
-			if soon, take := w.judge(h); !take {
-				wait = min(wait, soon)
-			} else if count[h.Owner()]++; count[h.Owner()] <= enough {
-				w.queue.add(h)
-			}
-		}
-		cursor = last
-		if n := len(hints); more && n > 0 && count[hints[n-1].Owner()] >= enough {
-			cursor, whole = due.NextOwner(last), false
-		}
-		if !more {
-			cursor = ""
-			if wrapped {
-				break
-			}
-			wrapped = true
-		}
-		if wrapped && start != "" && cursor >= start {
-			break
-		}
-		if w.queue.size >= 4*enough {
-			whole = false
-			break
-		}
-	}
-	w.cursors[flow] = cursor
-	return wait, whole && cursor == "", nil
 }
 
 // judge reports whether a hint is due for this worker now, and otherwise how
@@ -245,15 +163,6 @@ func (w *worker) judge(h due.Hint) (time.Duration, bool) {
 		return due.Near, false
 	}
 	return 0, true
-}
-
-// forget removes what is kept about hints that are no more.
-func forget[T any](kept map[hintOf]T, met map[hintOf]bool) {
-	for hint := range kept {
-		if !met[hint] {
-			delete(kept, hint)
-		}
-	}
 }
 
 // hintOf names a hint. A thread has one for each of its flows.
@@ -282,6 +191,28 @@ func (w *worker) meanwhile(h due.Hint, holder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.again[of(h)] = lookAgain{at: time.Now().Add(blockedAgain), version: h.Version, holder: holder}
+}
+
+// lost returns how long to leave a thread alone whose run was lost here, the
+// longer the more often.
+func (w *worker) lost(h due.Hint) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.losses[of(h)].n + 1
+	w.losses[of(h)] = losses{n, time.Now()}
+	return min(50*time.Millisecond<<min(n, 10), blockedAgain)
+}
+
+// losses is how many runs of a thread were lost here, in a row.
+type losses struct {
+	n    int
+	last time.Time
+}
+
+func (w *worker) found(h due.Hint) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.losses, of(h))
 }
 
 // muster looks who else works. What others hold is looked at again when one of

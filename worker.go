@@ -24,15 +24,17 @@ type worker struct {
 
 	// Of the loop alone.
 	queue    queue
-	cursors  map[string]string // by flow: how far its hints were read
-	nextRing time.Time         // when alarms are due
+	rounds   map[string]*round    // by flow: how far its hints were read
+	turns    map[ownerOf]lastTurn // of owners with many threads
+	news     bool                 // there may be hints that were not read
+	nextRing time.Time            // when alarms are due
 
 	mu       sync.Mutex
 	busy     map[string]bool      // threads that are looked at or executed
 	passes   map[*pass]bool       // under way
 	again    map[hintOf]lookAgain // at what another worker holds, or what failed here
 	early    map[hintOf]earlyHint // hints that are ahead of their journal
-	losses   map[hintOf]int       // runs that were lost here, in a row
+	losses   map[hintOf]losses    // runs that were lost here
 	passed   map[string]bool      // busy threads whose hints were passed over
 	active   int                  // threads that are looked at or executed
 	peers    int                  // workers that are alive
@@ -45,8 +47,8 @@ type worker struct {
 
 func newWorker(c *core, io context.Context) *worker {
 	return &worker{core: c, id: newRunID(), io: io, others: lease.NewWatcher(c.store), wake: make(chan struct{}, 1),
-		cursors: map[string]string{}, suspects: map[hintOf]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
-		again: map[hintOf]lookAgain{}, early: map[hintOf]earlyHint{}, losses: map[hintOf]int{}, passed: map[string]bool{},
+		rounds: map[string]*round{}, turns: map[ownerOf]lastTurn{}, suspects: map[hintOf]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
+		again: map[hintOf]lookAgain{}, early: map[hintOf]earlyHint{}, losses: map[hintOf]losses{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
 }
 
@@ -137,6 +139,7 @@ func (w *worker) loop(ctx context.Context) error {
 		case <-w.lease.Lost():
 			return fmt.Errorf("%w: the lease of worker %s: %w", ErrFenced, w.id, w.lease.Err())
 		case <-w.wake:
+			w.news = true
 		case <-timer.C:
 		}
 		wait, err := w.scan(ctx)
@@ -220,21 +223,6 @@ func (w *worker) take(h due.Hint) bool {
 		}
 	})
 	return true
-}
-
-// lost returns how long to leave a thread alone whose run was lost here, the
-// longer the more often.
-func (w *worker) lost(h due.Hint) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.losses[of(h)]++
-	return min(50*time.Millisecond<<min(w.losses[of(h)], 10), blockedAgain)
-}
-
-func (w *worker) found(h due.Hint) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.losses, of(h))
 }
 
 // drain hands over what the worker executes. What cannot even be released,
