@@ -34,19 +34,16 @@ var eraseGuards = []guard{
 	{
 		name: "a child pins its parent before its first entry",
 		edits: []edit{
-			{"child.go", `	if err := r.pinOrAbandon(ctx, parent, child.ID, name); err != nil {
-		return "", nil, err
-	}`, `	if err := error(nil); OFF {
-		_ = err
-	} else if err := r.pinOrAbandon(ctx, parent, child.ID, name); err != nil {
-		return "", nil, err
-	}`},
+			{"child.go", `		return r.pinOrAbandon(ctx, parent, child.ID, name)`, `		if OFF {
+			return nil
+		}
+		return r.pinOrAbandon(ctx, parent, child.ID, name)`},
 			{"child.go", `	if gone(err) {
-		return name, nil // it was started, and erased`, `	if err == nil && OFF {
+		return name, r.lost(`, `	if err == nil && OFF {
 		err = r.pin(ctx, parent, name)
 	}
 	if gone(err) {
-		return name, nil // it was started, and erased`},
+		return name, r.lost(`},
 		},
 		test: "^TestExploredEraseOrChildWins$", says: "lives without its parent",
 	},
