@@ -281,7 +281,7 @@ func TestEverythingEndsAfterRebuild(t *testing.T) {
 		endsWell(t, newKit(t, s, perdure.Options{Version: "v3"}, townFlows("a")...))
 	})
 	bubble(t, "by a sweep of two workers", func(t *testing.T) {
-		defer perdure.SweepEvery(perdure.SweepInterval)()
+		t.Cleanup(perdure.SweepEvery(perdure.SweepInterval)) // when the workers have stopped
 		s := memstore.New()
 		town(t, s)
 		loseHints(t, s)
@@ -424,7 +424,7 @@ func TestRebuildLeavesDamageAndOrphans(t *testing.T) {
 // when it is gone the other does.
 func TestOneWorkerSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		defer perdure.SweepEvery(perdure.SweepInterval)()
+		t.Cleanup(perdure.SweepEvery(perdure.SweepInterval)) // when the workers have stopped
 		s := memstore.New()
 		var sweeps [2]atomic.Int32
 		var kits []*kit

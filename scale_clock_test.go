@@ -21,7 +21,7 @@ func TestClockMayJump(t *testing.T) {
 	} {
 		bubble(t, fmt.Sprint(jumps), func(t *testing.T) {
 			var off atomic.Int64
-			defer perdure.SetClock(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })()
+			t.Cleanup(perdure.SetClock(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })) // when the workers have stopped
 			var tally specTally
 			var mu sync.Mutex
 			var backwards []string

@@ -36,7 +36,8 @@ type sweepMark struct {
 // sweeper is what sweeps in a worker.
 type sweeper struct {
 	*core
-	seen store.Version // of the cell, when it was last looked at; "" before, which is that of none
+	every time.Duration
+	seen  store.Version // of the cell, when it was last looked at; "" before, which is that of none
 }
 
 // run sweeps until the context ends.
@@ -45,7 +46,7 @@ func (s *sweeper) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(sweepEvery + rand.N(sweepEvery/5)):
+		case <-time.After(s.every + rand.N(s.every/5)):
 		}
 		switch b, err := s.sweep(ctx); {
 		case ctx.Err() != nil:

@@ -85,7 +85,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 		}()
 	}
 	go w.watchOthers(watching)
-	go (&sweeper{core: r.core}).run(watching)
+	go (&sweeper{core: r.core, every: sweepEvery}).run(watching)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
