@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -99,7 +100,7 @@ func (x *chaosStorm) storm() {
 	for i := range x.slots {
 		x.slots[i] = x.hire(crewOrder{Version: "chaos"})
 	}
-	end := time.Now().Add(time.Duration(60+2*(x.quota.kills+x.quota.stops+x.quota.terms)) * time.Second)
+	end := time.Now().Add(time.Minute + 5*crewLease*time.Duration(x.quota.kills+x.quota.stops+x.quota.terms))
 	for !x.enough() {
 		if time.Now().After(end) {
 			x.Fatal("the storm takes too long")
@@ -113,7 +114,7 @@ func (x *chaosStorm) storm() {
 		default:
 			x.kill()
 		}
-		pause := time.After(time.Duration(20+x.rng.IntN(120)) * time.Millisecond)
+		pause := time.After(crewLease/10 + time.Duration(x.rng.Int64N(int64(crewLease/3))))
 		for waiting := true; waiting; {
 			select {
 			case m := <-x.thaws:
@@ -357,6 +358,20 @@ func (x *chaosStorm) starter(ctx context.Context, thread, path string) (starter 
 	return starter, nil
 }
 
+// unfinished says what the threads are at that have not ended.
+func (x *chaosStorm) unfinished() string {
+	var b strings.Builder
+	for _, in := range x.threads {
+		run, err := x.rt.GetRun(x.Context(), in.Name, "")
+		if err != nil {
+			fmt.Fprintf(&b, "\n%s: %v", in.Name, err)
+		} else if !run.Status.Final() {
+			fmt.Fprintf(&b, "\n%s is %s after %s, %d resumes, waits %+v, asks %+v", in.Name, run.Status, run.Last, run.Resumes, run.Waits, run.Asks)
+		}
+	}
+	return b.String()
+}
+
 // calm makes no more faults and lets all threads end.
 func (x *chaosStorm) calm() {
 	for x.stopped > 0 {
@@ -376,7 +391,7 @@ func (x *chaosStorm) calm() {
 		if x.failed != nil {
 			x.Fatal(x.failed)
 		}
-		return x.open == 0, fmt.Sprintf("%d have not", x.open)
+		return x.open == 0, fmt.Sprintf("%d have not: %s", x.open, x.unfinished())
 	})
 	x.await("no hint is left", func() (bool, string) {
 		left := x.cells("due/")

@@ -32,11 +32,11 @@ const (
 	crewMark = "~crew "
 )
 
-const (
-	// crewLease is short, since what a killed process held rests so long.
-	crewLease = 300 * time.Millisecond
-	crewGrace = 5 * time.Second
-)
+// crewLease is short, since what a killed process held rests so long, and long
+// enough for a process of many on few processors.
+const crewLease = crewPace * 500 * time.Millisecond
+
+const crewGrace = 5 * time.Second
 
 // crewSay tells the test something with one write.
 func crewSay(format string, args ...any) {
