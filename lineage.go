@@ -84,6 +84,9 @@ func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2
 			yield(store.Entry{}, err)
 			return
 		}
+		if isFork(name) && r.parent == "" {
+			return // what is written from now on cannot be told without its parent
+		}
 		if after < r.base {
 			for line, err := range c.entries(ctx, r.parent, after) {
 				if err == nil && line.Seq > r.base {

@@ -51,6 +51,10 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 		if t.Seq == to {
 			return nil, nil, fmt.Errorf("%w: thread %s is at %d already", ErrNothingToDo, thread, to)
 		}
+		// A parent that waits for the end of a run which is taken back is told first.
+		if err := r.tell(ctx, &opened{name: name, thread: t}); err != nil && !errors.Is(err, ErrCorrupt) {
+			return nil, nil, err
+		}
 		return []line{{kind: journal.Rewound, body: journal.Body{At: to, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	if err != nil {

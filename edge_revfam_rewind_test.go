@@ -1,0 +1,107 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+func TestRevfamAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		var dying *specMortal
+		hooked := &specHook{Store: inner, before: func(_, lines string) {
+			if strings.Contains(lines, `"k":"ended"`) {
+				dying.die()
+			}
+		}}
+		dying = newSpecMortal(t, hooked, perdure.Options{}, double, spawnJoin[int]("double", 21))
+		dying.start("p", "parent", "")
+		dying.rest()
+		dying.stop()
+		k := &kit{Runtime: revfamOther(t, inner, double, spawnJoin[int]("double", 21)), t: t}
+		child := k.child("p", 0)
+		revfamStatus(k, child, perdure.Succeeded)
+		dead := revfamStatus(k, "p", perdure.Suspended) // nobody has told it
+		if len(dead.Waits) != 1 {
+			t.Fatalf("%+v", dead.Waits)
+		}
+		if _, err := k.Rewind(t.Context(), child, 1, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		alive := newKit(t, inner, perdure.Options{}, double, spawnJoin[int]("double", 21))
+		for range 12 {
+			alive.rest()
+		}
+		if run := revfamStatus(alive, "p", perdure.Succeeded); string(run.Output) != "42" {
+			t.Errorf("%s", run.Output)
+		}
+	})
+}
+
+// revfamReads is a store that calls something behind the n-th read of a journal
+// that finds nothing.
+type revfamReads struct {
+	store.Store
+	n     int
+	empty func()
+}
+
+func (s *revfamReads) Unwrap() store.Store { return s.Store }
+
+func (s *revfamReads) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		n := 0
+		for e, err := range s.Store.Read(ctx, journal, after) {
+			n++
+			if !yield(e, err) {
+				return
+			}
+		}
+		if n > 0 {
+			return
+		}
+		if s.n--; s.n == 0 {
+			s.empty()
+		}
+	}
+}
+
+func TestRevfamAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
+		k.start("t", "echo", "one")
+		k.wait("t", perdure.Succeeded)
+		for n := range 5 {
+			id := strings.Repeat("f", n+1)
+			begin, err := perdure.Halfway(t.Context(), k.Runtime, id, "t", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &revfamReads{Store: inner, n: n + 1}
+			s.empty = func() {
+				if err := begin(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+			rt := revfamOther(t, s, echoFlow("echo"))
+			if _, err := rt.Get(t.Context(), id); err != nil && !errors.Is(err, perdure.ErrNoThread) {
+				t.Error(err)
+			}
+			if s.n > 0 {
+				return // Get reads it less often
+			}
+			if thread, err := rt.Get(t.Context(), id); err != nil || len(thread.Runs) != 1 {
+				t.Errorf("%v: %+v", err, thread)
+			}
+		}
+	})
+}
