@@ -94,6 +94,9 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 	o, err := e.read(ctx, name)
 	switch {
 	case errors.Is(err, ErrErased):
+		if err := e.mark(ctx, name, idCell); err != nil {
+			return err
+		}
 	case err != nil && !errors.Is(err, ErrCorrupt):
 		return err
 	case o.thread.Foreign != "":
@@ -121,6 +124,24 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		return err
 	}
 	return e.remove(ctx, journalOf(name), "")
+}
+
+// mark closes the gate of a thread that is erased already, as one that never
+// began is before its gate was closed: from now on the gate leads to the id.
+func (e *eraser) mark(ctx context.Context, name, idCell string) error {
+	if idCell == "" {
+		return nil
+	}
+	_, err := store.Update(ctx, e.store, gateOf(name), func(gate store.Cell) ([]byte, error) {
+		if isClosed(gate) {
+			return nil, errNothing
+		}
+		return []byte(closedGate + " " + idCell), nil
+	})
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	return err
 }
 
 // last removes the last two cells of a thread. As long as the second is there,

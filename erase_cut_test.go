@@ -3,6 +3,7 @@ package perdure_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"fmt"
 	"strings"
 	"testing"
@@ -220,8 +221,12 @@ func TestAChildOfADamagedParentCanBeErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		rt := family(t, s)
-		// The parent's journal is the first of those that a family has.
-		name := journalsOf(t, s)[0]
+		names := journalsOf(t, s)
+		parent := slices.IndexFunc(names, func(name string) bool {
+			entries, err := store.ReadAll(t.Context(), s, name, 0)
+			return err == nil && strings.Contains(string(entries[0].Data), `"thread":"p"`)
+		})
+		name := names[parent]
 		seq, _ := endOf(t, s, name)
 		if _, err := s.Append(t.Context(), name, seq, []byte("damage")); err != nil {
 			t.Fatal(err)
