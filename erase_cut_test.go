@@ -3,8 +3,8 @@ package perdure_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
