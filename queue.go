@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
@@ -131,7 +132,7 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 	}
 	for flow := range w.flows {
 		rung, next, err := due.Ring(ctx, w.store, flow, wall(), pageSize)
-		if err != nil {
+		if err != nil && !w.damaged(err) {
 			return 0, err
 		}
 		w.news = w.news || rung > 0
@@ -142,6 +143,19 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 	// An alarm that is set meanwhile is further off than that.
 	w.nextRing = time.Now().Add(wait)
 	return wait, nil
+}
+
+// damaged reports whether an error only says that cells of others are damaged,
+// and logs that now and then.
+func (w *worker) damaged(err error) bool {
+	if !errors.Is(err, store.ErrCorrupt) {
+		return false
+	}
+	if now := time.Now(); now.Sub(w.told) > blockedAgain {
+		w.told = now
+		w.log.Error("hints are damaged; others are seen to", "error", err)
+	}
+	return true
 }
 
 // judge reports whether a hint is due for this worker now, and otherwise how

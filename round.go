@@ -125,7 +125,7 @@ func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	count := w.queue.size
 	for page := 0; page < maxPages && r.walking && count < 4*enough; page++ {
 		hints, last, more, err := due.Page(ctx, w.store, flow, r.at, pageSize)
-		if err != nil {
+		if err != nil && !w.damaged(err) {
 			return err
 		}
 		owner := ""

@@ -28,6 +28,7 @@ type worker struct {
 	turns    map[ownerOf]lastTurn // of owners with many threads
 	news     bool                 // there may be hints that were not read
 	nextRing time.Time            // when alarms are due
+	told     time.Time            // when damaged hints were logged
 
 	mu       sync.Mutex
 	busy     map[string]bool      // threads that are looked at or executed

@@ -75,12 +75,18 @@ func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64
 //
 // An alarm that cannot be read is left alone, and so is one of a thread whose
 // hint cannot be read, which is due as it is. After an error some may have
-// rung, and all others still will.
+// rung, and all others still will. Where the store finds cells damaged, the
+// error matches store.ErrCorrupt, and all sound ones have rung.
 func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int) (rung int, next int64, err error) {
 	if limit < 1 {
 		return 0, 0, fmt.Errorf("due: ring %d alarms: %w: it rings at least one", limit, store.ErrInvalid)
 	}
+	var damage error
 	for cell, err := range s.List(ctx, alarmPrefix(flow), "") {
+		if errors.Is(err, store.ErrCorrupt) {
+			damage = errors.Join(damage, err)
+			break
+		}
 		if err != nil {
 			return rung, 0, fmt.Errorf("due: alarms of flow %q: %w", flow, err)
 		}
@@ -89,11 +95,15 @@ func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int)
 			continue
 		}
 		if due > now || rung == limit {
-			return rung, due, nil
+			return rung, due, damage
 		}
 		// A reader may be about to remove the hint for this very alarm: so
 		// the hint is written in any case, and the reader's version is old.
 		ok, err := announce(ctx, s, flow, thread, value{Seq: 1, Due: 1}, true)
+		if errors.Is(err, store.ErrCorrupt) {
+			damage = errors.Join(damage, err)
+			continue
+		}
 		if err != nil {
 			return rung, 0, fmt.Errorf("due: ring: %w", err)
 		}
@@ -112,5 +122,8 @@ func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int)
 		}
 		rung++
 	}
-	return rung, 0, nil
+	if damage != nil {
+		damage = fmt.Errorf("due: alarms of flow %q: %w", flow, damage)
+	}
+	return rung, 0, damage
 }

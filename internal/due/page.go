@@ -2,6 +2,7 @@ package due
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,8 @@ import (
 //
 // A hint that cannot be read is no error, see Hint.Err. A hint that is written
 // during the call may be left out, but not by a call that starts afterwards.
+// Where the store finds cells damaged, the error matches store.ErrCorrupt, and
+// the page holds those that are sound.
 func Page(ctx context.Context, s store.Store, flow, after string, limit int) (hints []Hint, last string, more bool, err error) {
 	if limit < 1 {
 		return nil, after, false, fmt.Errorf("due: a page of %d hints: %w: it has at least one", limit, store.ErrInvalid)
@@ -22,6 +25,9 @@ func Page(ctx context.Context, s store.Store, flow, after string, limit int) (hi
 	prefix := Prefix(flow)
 	last = after
 	for cell, err := range s.List(ctx, prefix, prefix+after) {
+		if errors.Is(err, store.ErrCorrupt) {
+			return hints, last, false, fmt.Errorf("due: hints of flow %q: %w", flow, err)
+		}
 		if err != nil {
 			return nil, after, false, fmt.Errorf("due: hints of flow %q: %w", flow, err)
 		}
