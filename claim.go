@@ -251,7 +251,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 		}
 	}
 	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
-		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{},
+		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
 		spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
@@ -378,7 +378,10 @@ var errEnded = errors.New("perdure: the run has ended")
 func (p *pass) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.draining = true
+	if !p.draining {
+		p.draining = true
+		close(p.drained)
+	}
 }
 
 // release hands the run over although a step is still running.

@@ -37,9 +37,10 @@ type pass struct {
 	epoch    uint64
 	active   int // threads of control that do not wait
 	waiters  map[*waiter]bool
-	draining bool  // the worker is to hand over
-	solo     bool  // it is a suspect that runs alone
-	sealed   error // why nothing is written or started any more
+	draining bool          // the worker is to hand over
+	drained  chan struct{} // closed then
+	solo     bool          // it is a suspect that runs alone
+	sealed   error         // why nothing is written or started any more
 
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
 	leaves    map[*frame]*leafWatch // steps that run

@@ -160,9 +160,15 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 	}
 	t := time.NewTimer(until(n.Due))
 	defer t.Stop()
+	drained := p.drained
+	if s.frame.cleaning {
+		drained = nil // it goes on in any case
+	}
 	select {
 	case <-t.C:
 		return nil
+	case <-drained:
+		return nil // the gate does not let it begin
 	case <-ctx.Done():
 		return p.cutCause(ctx, s.frame)
 	case <-p.ctx.Done():
