@@ -155,30 +155,23 @@ func TestRevfamASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 				}
 				run := k.wait("p", perdure.Suspended)
 				k.rest()
-				met, spawned := false, false
-				before := func(op, name, value string) {
-					if op == "append" && strings.HasPrefix(name, "thread/") {
-						for e, err := range other.Events(context.Background(), "p", perdure.EventOptions{Replay: true}) {
-							spawned = spawned || err == nil && e.Kind == "spawned"
-						}
+				var met atomic.Bool
+				before := func(op, name, _ string) {
+					if op != "put" || !strings.HasPrefix(name, at) || met.Load() {
+						return
 					}
-					if !spawned {
-						for e, err := range other.Events(context.Background(), "p", perdure.EventOptions{Replay: true}) {
-							spawned = spawned || err == nil && e.Kind == "spawned"
-						}
+					if run, err := other.GetRun(context.Background(), "p", ""); err != nil || len(run.Children) == 0 || !met.CompareAndSwap(false, true) {
+						return
 					}
-					if spawned && !met && op == "put" && strings.HasPrefix(name, at) {
-						met = true
-						if err := other.Erase(context.Background(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
-							t.Errorf("erase: %v", err)
-						}
+					if err := other.Erase(context.Background(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
+						t.Errorf("erase: %v", err)
 					}
 				}
 				s.before.Store(&before)
 				k.answer(run, "/ask", perdure.Answer{Value: "yes"})
 				k.rest()
 				s.before.Store(nil)
-				if !met {
+				if !met.Load() {
 					t.Fatal("they did not meet")
 				}
 				k.rest()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
@@ -16,17 +17,20 @@ import (
 func TestRevfamAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
+		flows := []perdure.Flow{spawnJoin[int]("slow", 21), perdure.NewFlow("slow", func(ctx context.Context, n int) (int, error) {
+			return n + n, perdure.Sleep(ctx, "nap", time.Second) // its parent waits by then
+		})}
 		var dying *specMortal
 		hooked := &specHook{Store: inner, before: func(_, lines string) {
 			if strings.Contains(lines, `"k":"ended"`) {
 				dying.die()
 			}
 		}}
-		dying = newSpecMortal(t, hooked, perdure.Options{}, double, spawnJoin[int]("double", 21))
+		dying = newSpecMortal(t, hooked, perdure.Options{}, flows...)
 		dying.start("p", "parent", "")
 		dying.rest()
 		dying.stop()
-		k := &kit{Runtime: revfamOther(t, inner, double, spawnJoin[int]("double", 21)), t: t}
+		k := &kit{Runtime: revfamOther(t, inner, flows...), t: t}
 		child := k.child("p", 0)
 		revfamStatus(k, child, perdure.Succeeded)
 		dead := revfamStatus(k, "p", perdure.Suspended) // nobody has told it
@@ -36,7 +40,7 @@ func TestRevfamAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 		if _, err := k.Rewind(t.Context(), child, 1, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		alive := newKit(t, inner, perdure.Options{}, double, spawnJoin[int]("double", 21))
+		alive := newKit(t, inner, perdure.Options{}, flows...)
 		for range 12 {
 			alive.rest()
 		}
