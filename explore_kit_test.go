@@ -295,9 +295,9 @@ func (s *lean) aside(key string) bool {
 	return s.alive.Err() == nil && (strings.HasPrefix(key, "thread/") || strings.HasPrefix(key, "snapshot/") || key == "perdure/salt")
 }
 
-// List of leases is a look at the clock, and no plot has alarms.
+// List of leases is a look at the clock, and no plot has alarms or snapshots.
 func (s *lean) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
-	if s.alive.Err() == nil && (prefix == "worker/" || strings.HasPrefix(prefix, "alarm/")) {
+	if s.alive.Err() == nil && (prefix == "worker/" || strings.HasPrefix(prefix, "alarm/") || strings.HasPrefix(prefix, "snapshot/")) {
 		return s.still.List(ctx, prefix, after)
 	}
 	return s.Store.List(ctx, prefix, after)
