@@ -9,7 +9,7 @@ help: ## list the targets
 
 .PHONY: test
 test: lint cross ## all checks and all tests, with the race detector
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -timeout 30m ./...
 
 .PHONY: lint
 lint: ## format, vet, staticcheck

@@ -129,7 +129,7 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 // mark closes the gate of a thread that is erased already, as one that never
 // began is before its gate was closed: from now on the gate leads to the id.
 func (e *eraser) mark(ctx context.Context, name, idCell string) error {
-	if idCell == "" {
+	if idCell == "" || e.depth == 0 { // the way from the id goes last anyway
 		return nil
 	}
 	_, err := store.Update(ctx, e.store, gateOf(name), func(gate store.Cell) ([]byte, error) {

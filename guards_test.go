@@ -164,9 +164,9 @@ func mutated(t *testing.T, guards []guard) map[string]string {
 // print and whether they passed.
 func (m mutants) run(t *testing.T, pkg, tests string, off ...string) (string, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", "60s")
+	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", "180s")
 	cmd.Dir = pkg
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PERDURE_") }),
 		"PERDURE_GUARD="+strings.Join(off, ","))
