@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// revworkNap is a flow whose step takes as many seconds as its input says.
-func revworkNap(name string) perdure.Flow {
+// edgeQueueNap is a flow whose step takes as many seconds as its input says.
+func edgeQueueNap(name string) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, seconds int) (string, error) {
 		return perdure.Step(ctx, "nap", func(ctx context.Context) (string, error) {
 			select {
@@ -25,10 +25,10 @@ func revworkNap(name string) perdure.Flow {
 
 // A thread that another worker holds has hints of two flows: that is no reason
 // to look at it all the time.
-func TestRevworkHintsOfTwoFlowsOfOneThread(t *testing.T) {
+func TestEdgeQueueHintsOfTwoFlowsOfOneThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		a, b := revworkNap("a"), revworkNap("b")
+		a, b := edgeQueueNap("a"), edgeQueueNap("b")
 		k := newKit(t, s, perdure.Options{Lease: 3 * time.Second}, a, b)
 		k.start("t", "a", 300)
 		synctest.Wait()
@@ -42,7 +42,7 @@ func TestRevworkHintsOfTwoFlowsOfOneThread(t *testing.T) {
 
 // A worker that saw a thread in another's hands takes it when its timer is due
 // and the other one is busy.
-func TestRevworkTimerOfAThreadThatAnotherHeld(t *testing.T) {
+func TestEdgeQueueTimerOfAThreadThatAnotherHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		doze := perdure.NewFlow("doze", func(ctx context.Context, in string) (string, error) {
@@ -54,7 +54,7 @@ func TestRevworkTimerOfAThreadThatAnotherHeld(t *testing.T) {
 			}
 			return "", perdure.Sleep(ctx, "doze", 2*time.Second)
 		})
-		first := newKit(t, s, perdure.Options{Concurrency: 1}, doze, revworkNap("nap"))
+		first := newKit(t, s, perdure.Options{Concurrency: 1}, doze, edgeQueueNap("nap"))
 		first.start("t", "doze", "")
 		time.Sleep(time.Second) // the first worker executes it
 		newKit(t, s, perdure.Options{Concurrency: 1}, doze)

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/store/seal"
 )
 
-// revworkDamage changes a bit of the only cell below a prefix.
-func revworkDamage(t *testing.T, s store.Store, prefix string) {
+// edgeQueueDamage changes a bit of the only cell below a prefix.
+func edgeQueueDamage(t *testing.T, s store.Store, prefix string) {
 	t.Helper()
 	keys := keysOf(t, s, prefix)
 	if len(keys) != 1 {
@@ -31,7 +31,7 @@ func revworkDamage(t *testing.T, s store.Store, prefix string) {
 }
 
 // A damaged hint or alarm of one thread does not keep a worker from all others.
-func TestRevworkDamagedHintsHarmNoOthers(t *testing.T) {
+func TestEdgeQueueDamagedHintsHarmNoOthers(t *testing.T) {
 	for name, seconds := range map[string]int{"due/": 5, "alarm/": 60} {
 		bubble(t, name, func(t *testing.T) {
 			ring, err := seal.NewRing("k", map[string][]byte{"k": bytes.Repeat([]byte{7}, 32)})
@@ -47,7 +47,7 @@ func TestRevworkDamagedHintsHarmNoOthers(t *testing.T) {
 			k.start("damaged", "doze", seconds)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			revworkDamage(t, inner, name)
+			edgeQueueDamage(t, inner, name)
 			k.start("near", "doze", 2)
 			k.start("far", "doze", 90)
 			for _, c := range []struct {

@@ -15,23 +15,23 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// revfamBetween is a store that calls something before writes: Append with the
+// edgeFamilyBetween is a store that calls something before writes: Append with the
 // journal's name, Put and Delete with the cell's key, Drop with the journal's.
-type revfamBetween struct {
+type edgeFamilyBetween struct {
 	store.Store
 	before atomic.Pointer[func(op, name, value string)]
 }
 
-func (s *revfamBetween) Unwrap() store.Store { return s.Store }
+func (s *edgeFamilyBetween) Unwrap() store.Store { return s.Store }
 
-func (s *revfamBetween) call(op, name, value string) {
+func (s *edgeFamilyBetween) call(op, name, value string) {
 	if f := s.before.Load(); f != nil {
 		(*f)(op, name, value)
 	}
 }
 
 // once calls do ahead of the first write of that kind whose name begins so.
-func (s *revfamBetween) once(op, prefix string, do func()) {
+func (s *edgeFamilyBetween) once(op, prefix string, do func()) {
 	f := func(gotOp, name, _ string) {
 		if gotOp == op && strings.HasPrefix(name, prefix) && s.before.Swap(nil) != nil {
 			do()
@@ -40,28 +40,28 @@ func (s *revfamBetween) once(op, prefix string, do func()) {
 	s.before.Store(&f)
 }
 
-func (s *revfamBetween) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+func (s *edgeFamilyBetween) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	s.call("append", journal, "")
 	return s.Store.Append(ctx, journal, after, entries...)
 }
 
-func (s *revfamBetween) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+func (s *edgeFamilyBetween) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	s.call("put", key, string(value))
 	return s.Store.Put(ctx, key, value, prev)
 }
 
-func (s *revfamBetween) Drop(ctx context.Context, journal string) error {
+func (s *edgeFamilyBetween) Drop(ctx context.Context, journal string) error {
 	s.call("drop", journal, "")
 	return s.Store.Drop(ctx, journal)
 }
 
-func (s *revfamBetween) Delete(ctx context.Context, key string, prev store.Version) error {
+func (s *edgeFamilyBetween) Delete(ctx context.Context, key string, prev store.Version) error {
 	s.call("delete", key, "")
 	return s.Store.Delete(ctx, key, prev)
 }
 
-// revfamOther returns a runtime of another process on the same store.
-func revfamOther(t *testing.T, s store.Store, flows ...perdure.Flow) *perdure.Runtime {
+// edgeFamilyOther returns a runtime of another process on the same store.
+func edgeFamilyOther(t *testing.T, s store.Store, flows ...perdure.Flow) *perdure.Runtime {
 	t.Helper()
 	rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, flows...)
 	if err != nil {
@@ -70,10 +70,10 @@ func revfamOther(t *testing.T, s store.Store, flows ...perdure.Flow) *perdure.Ru
 	return rt
 }
 
-func TestRevfamASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
+func TestEdgeFamilyASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &revfamBetween{Store: inner}
+		s := &edgeFamilyBetween{Store: inner}
 		many := perdure.NewFlow("many", func(ctx context.Context, n int) (int, error) {
 			for i := range n {
 				if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return "canary", nil }); err != nil {
@@ -83,7 +83,7 @@ func TestRevfamASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 			return n, nil
 		})
 		k := newKit(t, s, perdure.Options{}, many)
-		other := revfamOther(t, inner, many)
+		other := edgeFamilyOther(t, inner, many)
 		erased := false
 		s.once("put", "snapshot/", func() {
 			erased = true
@@ -101,14 +101,14 @@ func TestRevfamASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 	})
 }
 
-func TestRevfamAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
+func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"pin/", "gate/", "thread/"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
-				s := &revfamBetween{Store: inner}
+				s := &edgeFamilyBetween{Store: inner}
 				k := newKit(t, s, perdure.Options{}, echoFlow("echo"))
-				other := revfamOther(t, inner, echoFlow("echo"))
+				other := edgeFamilyOther(t, inner, echoFlow("echo"))
 				k.start("t", "echo", "canary")
 				k.wait("t", perdure.Succeeded)
 				k.rest()
@@ -132,12 +132,12 @@ func TestRevfamAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestRevfamASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
+func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"id/", "thread/", "pin/", "gate/", "due/"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
-				s := &revfamBetween{Store: inner}
+				s := &edgeFamilyBetween{Store: inner}
 				flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
 					if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
 						return 0, err
@@ -149,7 +149,7 @@ func TestRevfamASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 					return perdure.Join[int](ctx, "join", c)
 				})}
 				k := newKit(t, s, perdure.Options{}, flows...)
-				other := revfamOther(t, inner, flows...)
+				other := edgeFamilyOther(t, inner, flows...)
 				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "canary"}); err != nil {
 					t.Fatal(err)
 				}
@@ -181,16 +181,16 @@ func TestRevfamASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestRevfamAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
+func TestEdgeFamilyAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &revfamBetween{Store: inner}
+		s := &edgeFamilyBetween{Store: inner}
 		k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
 		k.start("t", "echo", "one")
 		k.wait("t", perdure.Succeeded)
-		forker := revfamOther(t, s, echoFlow("echo"))
-		starter := &revfamBetween{Store: inner}
-		other := revfamOther(t, starter, echoFlow("echo"))
+		forker := edgeFamilyOther(t, s, echoFlow("echo"))
+		starter := &edgeFamilyBetween{Store: inner}
+		other := edgeFamilyOther(t, starter, echoFlow("echo"))
 		forked := make(chan error, 1)
 		goOn := make(chan struct{})
 		// The fork is about to write its first entry, the start about to give up
@@ -225,12 +225,12 @@ func TestRevfamAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 	})
 }
 
-func TestRevfamAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
+func TestEdgeFamilyAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &revfamBetween{Store: inner}
+		s := &edgeFamilyBetween{Store: inner}
 		k := newKit(t, s, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
-		other := revfamOther(t, inner, asking)
+		other := edgeFamilyOther(t, inner, asking)
 		erased := false
 		before := func(op, name, _ string) {
 			if op != "append" || erased {
@@ -247,7 +247,7 @@ func TestRevfamAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 		}
 		s.before.Store(&before)
 		k.start("p", "parent", "")
-		run := revfamStatus(k, "p", perdure.Failed)
+		run := edgeFamilyStatus(k, "p", perdure.Failed)
 		if !erased || !errors.Is(run.Err, perdure.ErrErased) {
 			t.Errorf("%v: %v", erased, run.Err)
 		}
@@ -256,7 +256,7 @@ func TestRevfamAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 
 // A start that gives up a half-made fork may die at each of its writes, and the
 // next one helps.
-func TestRevfamAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
+func TestEdgeFamilyAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
 	for cut, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memstore.New()
@@ -280,7 +280,7 @@ func TestRevfamAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
 	}
 }
 
-func TestRevfamAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
+func TestEdgeFamilyAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
@@ -292,10 +292,10 @@ func TestRevfamAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The erase has seen that the fork has not begun, and is about to erase it.
-		s := &revfamBetween{Store: inner}
+		s := &edgeFamilyBetween{Store: inner}
 		var began error
 		s.once("append", "thread/", func() { began = begin(context.Background()) })
-		eraser := revfamOther(t, s, echoFlow("echo"))
+		eraser := edgeFamilyOther(t, s, echoFlow("echo"))
 		err = eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
 		_, forkErr := k.Get(t.Context(), "f")
 		if began != nil || !errors.Is(err, perdure.ErrPinned) || forkErr != nil {

@@ -14,7 +14,7 @@ import (
 // A parent with a child that has ended, one that has failed and is caught, and
 // one that runs, all large, forked there: the fork, and an import of its export
 // by another store, verify, go on, end alike, and follow their recordings.
-func TestRevfamAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testing.T) {
+func TestEdgeFamilyAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flows := []perdure.Flow{
 			double,
@@ -81,7 +81,7 @@ func TestRevfamAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testin
 			child := run.Children[len(run.Children)-1].Thread
 			own := k.wait(child, perdure.Suspended)
 			k.answer(own, "/ask", perdure.Answer{Value: "yes"})
-			run = revfamStatus(k, thread, perdure.Succeeded)
+			run = edgeFamilyStatus(k, thread, perdure.Succeeded)
 			if got, err := perdure.Output[string](run); err != nil || got != "yes"+strings.Repeat("x", 100_000) {
 				t.Errorf("%s: %.10s of %d, %v", thread, got, len(got), err)
 			}
@@ -100,7 +100,7 @@ func TestRevfamAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testin
 			t.Fatal(err)
 		}
 		finish(other, "i")
-		revfamStatus(k, "p", perdure.Suspended)
+		edgeFamilyStatus(k, "p", perdure.Suspended)
 		// All of it goes.
 		for _, one := range []struct {
 			*kit
@@ -120,7 +120,7 @@ func TestRevfamAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testin
 
 // A tenant cannot fork, rewind, answer or erase what is another's, nor a child
 // of it.
-func TestRevfamTenantsKeepTheirFamilies(t *testing.T) {
+func TestEdgeFamilyTenantsKeepTheirFamilies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, asking, spawnJoin[string]("asking", "well?"))
 		ann, bob := k.Tenant("ann"), k.Tenant("bob")

@@ -13,9 +13,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// revworkCrowd writes hints of so many threads that are not due for an hour, as
+// edgeQueueCrowd writes hints of so many threads that are not due for an hour, as
 // those of blocked runs are not.
-func revworkCrowd(t *testing.T, s store.Store, n int) {
+func edgeQueueCrowd(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	for i := range n {
 		if err := due.Announce(t.Context(), s, "f", fmt.Sprintf("blocked.%016d", i*7919%n), 1, wall()+time.Hour.Microseconds()); err != nil {
@@ -26,12 +26,12 @@ func revworkCrowd(t *testing.T, s store.Store, n int) {
 
 // A thread that becomes due among many that are not is found at once, wherever
 // its hint is.
-func TestRevworkDueThreadAmongManyThatAreNot(t *testing.T) {
+func TestEdgeQueueDueThreadAmongManyThatAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		r := revworkRuntime(t, s, Options{})
-		revworkCrowd(t, s, 5_000)
-		defer revworkWork(t, r)()
+		r := edgeQueueRuntime(t, s, Options{})
+		edgeQueueCrowd(t, s, 5_000)
+		defer edgeQueueWork(t, r)()
 		time.Sleep(time.Minute)
 		for i := range 5 {
 			name := fmt.Sprint("t", i)
@@ -39,7 +39,7 @@ func TestRevworkDueThreadAmongManyThatAreNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
-			if got := revworkStatus(t, r, name); got != Succeeded {
+			if got := edgeQueueStatus(t, r, name); got != Succeeded {
 				t.Errorf("a second after its start the run of thread %s is %s", name, got)
 			}
 		}
@@ -48,7 +48,7 @@ func TestRevworkDueThreadAmongManyThatAreNot(t *testing.T) {
 
 // A timer among many hints is in time, though other pages were read since its
 // hint was.
-func TestRevworkTimersAmongManyHints(t *testing.T) {
+func TestEdgeQueueTimersAmongManyHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		r, err := New(t.Context(), s, Options{Version: "test"}, NewFlow("f", func(ctx context.Context, seconds int) (string, error) {
@@ -57,8 +57,8 @@ func TestRevworkTimersAmongManyHints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		revworkCrowd(t, s, 5_000)
-		defer revworkWork(t, r)()
+		edgeQueueCrowd(t, s, 5_000)
+		defer edgeQueueWork(t, r)()
 		time.Sleep(time.Minute)
 		for i := range 5 {
 			name := fmt.Sprint("t", i)
@@ -68,7 +68,7 @@ func TestRevworkTimersAmongManyHints(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		for i := range 5 {
-			if got := revworkStatus(t, r, fmt.Sprint("t", i)); got != Succeeded {
+			if got := edgeQueueStatus(t, r, fmt.Sprint("t", i)); got != Succeeded {
 				t.Errorf("a second after its timer the run of thread t%d is %s", i, got)
 			}
 		}
@@ -77,7 +77,7 @@ func TestRevworkTimersAmongManyHints(t *testing.T) {
 
 // Threads of one owner that are due again and again do not keep others of that
 // owner from their turn.
-func TestRevworkThreadsOfOneOwnerTakeTurns(t *testing.T) {
+func TestEdgeQueueThreadsOfOneOwnerTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		var mu sync.Mutex
@@ -107,7 +107,7 @@ func TestRevworkThreadsOfOneOwnerTakeTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		stop := revworkWork(t, r)
+		stop := edgeQueueWork(t, r)
 		time.Sleep(threads / 4 * 3 * 100 * time.Millisecond) // for three steps of each
 		stop()
 		mu.Lock()

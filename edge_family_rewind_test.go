@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func TestRevfamAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
+func TestEdgeFamilyAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		flows := []perdure.Flow{spawnJoin[int]("slow", 21), perdure.NewFlow("slow", func(ctx context.Context, n int) (int, error) {
@@ -30,10 +30,10 @@ func TestRevfamAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 		dying.start("p", "parent", "")
 		dying.rest()
 		dying.stop()
-		k := &kit{Runtime: revfamOther(t, inner, flows...), t: t}
+		k := &kit{Runtime: edgeFamilyOther(t, inner, flows...), t: t}
 		child := k.child("p", 0)
-		revfamStatus(k, child, perdure.Succeeded)
-		dead := revfamStatus(k, "p", perdure.Suspended) // nobody has told it
+		edgeFamilyStatus(k, child, perdure.Succeeded)
+		dead := edgeFamilyStatus(k, "p", perdure.Suspended) // nobody has told it
 		if len(dead.Waits) != 1 {
 			t.Fatalf("%+v", dead.Waits)
 		}
@@ -44,23 +44,23 @@ func TestRevfamAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 		for range 12 {
 			alive.rest()
 		}
-		if run := revfamStatus(alive, "p", perdure.Succeeded); string(run.Output) != "42" {
+		if run := edgeFamilyStatus(alive, "p", perdure.Succeeded); string(run.Output) != "42" {
 			t.Errorf("%s", run.Output)
 		}
 	})
 }
 
-// revfamReads is a store that calls something behind the n-th read of a journal
+// edgeFamilyReads is a store that calls something behind the n-th read of a journal
 // that finds nothing.
-type revfamReads struct {
+type edgeFamilyReads struct {
 	store.Store
 	n     int
 	empty func()
 }
 
-func (s *revfamReads) Unwrap() store.Store { return s.Store }
+func (s *edgeFamilyReads) Unwrap() store.Store { return s.Store }
 
-func (s *revfamReads) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+func (s *edgeFamilyReads) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		n := 0
 		for e, err := range s.Store.Read(ctx, journal, after) {
@@ -78,7 +78,7 @@ func (s *revfamReads) Read(ctx context.Context, journal string, after uint64) it
 	}
 }
 
-func TestRevfamAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
+func TestEdgeFamilyAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		k := newKit(t, inner, perdure.Options{}, echoFlow("echo"))
@@ -90,13 +90,13 @@ func TestRevfamAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &revfamReads{Store: inner, n: n + 1}
+			s := &edgeFamilyReads{Store: inner, n: n + 1}
 			s.empty = func() {
 				if err := begin(context.Background()); err != nil {
 					t.Error(err)
 				}
 			}
-			rt := revfamOther(t, s, echoFlow("echo"))
+			rt := edgeFamilyOther(t, s, echoFlow("echo"))
 			if _, err := rt.Get(t.Context(), id); err != nil && !errors.Is(err, perdure.ErrNoThread) {
 				t.Error(err)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// revfamShaky is a child that fails until it is mended.
-func revfamShaky(mended *atomic.Bool) perdure.Flow {
+// edgeFamilyShaky is a child that fails until it is mended.
+func edgeFamilyShaky(mended *atomic.Bool) perdure.Flow {
 	return perdure.NewFlow("shaky", func(ctx context.Context, n int) (int, error) {
 		return perdure.Step(ctx, "work", func(ctx context.Context) (int, error) {
 			if err := perdure.Spend(ctx, "cents", 3); err != nil {
@@ -26,8 +26,8 @@ func revfamShaky(mended *atomic.Bool) perdure.Flow {
 	})
 }
 
-// revfamRetry retries the newest run of a thread.
-func revfamRetry(k *kit, thread string) {
+// edgeFamilyRetry retries the newest run of a thread.
+func edgeFamilyRetry(k *kit, thread string) {
 	k.t.Helper()
 	if err := k.Retry(k.t.Context(), thread, "", perdure.Note{}); err != nil {
 		k.t.Fatal(err)
@@ -35,8 +35,8 @@ func revfamRetry(k *kit, thread string) {
 	k.rest()
 }
 
-// revfamStatus expects the status of the newest run of a thread as it is now.
-func revfamStatus(k *kit, thread string, want perdure.Status) *perdure.Run {
+// edgeFamilyStatus expects the status of the newest run of a thread as it is now.
+func edgeFamilyStatus(k *kit, thread string, want perdure.Status) *perdure.Run {
 	k.t.Helper()
 	k.rest()
 	run, err := k.GetRun(k.t.Context(), thread, "")
@@ -49,28 +49,28 @@ func revfamStatus(k *kit, thread string, want perdure.Status) *perdure.Run {
 	return run
 }
 
-func TestRevfamAParentRetriedBehindItsChildGoesOn(t *testing.T) {
+func TestEdgeFamilyAParentRetriedBehindItsChildGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		k := newKit(t, nil, perdure.Options{}, revfamShaky(&mended), spawnJoin[int]("shaky", 21))
+		k := newKit(t, nil, perdure.Options{}, edgeFamilyShaky(&mended), spawnJoin[int]("shaky", 21))
 		k.start("p", "parent", "")
 		k.wait("p", perdure.Failed)
 		mended.Store(true)
 		child := k.child("p", 0)
-		revfamRetry(k, child) // while the parent stands failed
-		revfamStatus(k, child, perdure.Succeeded)
-		revfamRetry(k, "p")
-		run := revfamStatus(k, "p", perdure.Succeeded)
+		edgeFamilyRetry(k, child) // while the parent stands failed
+		edgeFamilyStatus(k, child, perdure.Succeeded)
+		edgeFamilyRetry(k, "p")
+		run := edgeFamilyStatus(k, "p", perdure.Succeeded)
 		if string(run.Output) != "42" || run.Spent["cents"] != 6 {
 			t.Errorf("%s, spent %v", run.Output, run.Spent)
 		}
 	})
 }
 
-func TestRevfamAParentTakenBackBeforeItsRetryIsRetriedAgain(t *testing.T) {
+func TestEdgeFamilyAParentTakenBackBeforeItsRetryIsRetriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		k := newKit(t, nil, perdure.Options{}, revfamShaky(&mended), spawnJoin[int]("shaky", 21))
+		k := newKit(t, nil, perdure.Options{}, edgeFamilyShaky(&mended), spawnJoin[int]("shaky", 21))
 		k.start("p", "parent", "")
 		k.wait("p", perdure.Failed)
 		thread, err := k.Get(t.Context(), "p")
@@ -78,43 +78,43 @@ func TestRevfamAParentTakenBackBeforeItsRetryIsRetriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		mended.Store(true)
-		revfamRetry(k, "p")
-		revfamStatus(k, "p", perdure.Succeeded)
+		edgeFamilyRetry(k, "p")
+		edgeFamilyStatus(k, "p", perdure.Succeeded)
 		if _, err := k.Rewind(t.Context(), "p", thread.Seq, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		revfamStatus(k, "p", perdure.Failed)
-		revfamRetry(k, "p")
-		run := revfamStatus(k, "p", perdure.Succeeded)
+		edgeFamilyStatus(k, "p", perdure.Failed)
+		edgeFamilyRetry(k, "p")
+		run := edgeFamilyStatus(k, "p", perdure.Succeeded)
 		if string(run.Output) != "42" || run.Spent["cents"] != 6 {
 			t.Errorf("%s, spent %v", run.Output, run.Spent)
 		}
 	})
 }
 
-func TestRevfamAForkRetriesWhatFailedBecauseOfAChild(t *testing.T) {
+func TestEdgeFamilyAForkRetriesWhatFailedBecauseOfAChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		k := newKit(t, nil, perdure.Options{}, revfamShaky(&mended), spawnJoin[int]("shaky", 21))
+		k := newKit(t, nil, perdure.Options{}, edgeFamilyShaky(&mended), spawnJoin[int]("shaky", 21))
 		k.start("p", "parent", "")
 		k.wait("p", perdure.Failed)
 		if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "p", As: "f"}); err != nil {
 			t.Fatal(err)
 		}
 		mended.Store(true)
-		revfamRetry(k, "f")
-		run := revfamStatus(k, "f", perdure.Succeeded)
+		edgeFamilyRetry(k, "f")
+		run := edgeFamilyStatus(k, "f", perdure.Succeeded)
 		if string(run.Output) != "42" {
 			t.Errorf("%s", run.Output)
 		}
-		if run := revfamStatus(k, "p", perdure.Failed); !errors.Is(run.Err, errTorn) {
+		if run := edgeFamilyStatus(k, "p", perdure.Failed); !errors.Is(run.Err, errTorn) {
 			t.Error(run.Err)
 		}
-		revfamStatus(k, k.child("p", 0), perdure.Failed)
+		edgeFamilyStatus(k, k.child("p", 0), perdure.Failed)
 	})
 }
 
-func TestRevfamWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
+func TestEdgeFamilyWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
 		k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -135,7 +135,7 @@ func TestRevfamWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 		}
 		fail = false
 		for range 2 {
-			revfamRetry(k, "t")
+			edgeFamilyRetry(k, "t")
 			if _, err := k.Rewind(t.Context(), "t", failed.Seq, perdure.Note{}); err != nil {
 				t.Fatal(err)
 			}
@@ -143,14 +143,14 @@ func TestRevfamWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 				t.Errorf("%v, %v are spent", err, got.Spent)
 			}
 		}
-		revfamRetry(k, "t")
-		if run := revfamStatus(k, "t", perdure.Failed); !errors.Is(run.Err, perdure.ErrBudget) {
+		edgeFamilyRetry(k, "t")
+		if run := edgeFamilyStatus(k, "t", perdure.Failed); !errors.Is(run.Err, perdure.ErrBudget) {
 			t.Errorf("the budget was refunded: %v", run.Err)
 		}
 	})
 }
 
-func TestRevfamAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) {
+func TestEdgeFamilyAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Bool
 		k := newKit(t, nil, perdure.Options{}, double, perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
@@ -175,14 +175,14 @@ func TestRevfamAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) 
 			t.Fatal(err)
 		}
 		ready.Store(true)
-		revfamRetry(k, "p")
-		revfamStatus(k, "p", perdure.Succeeded)
+		edgeFamilyRetry(k, "p")
+		edgeFamilyStatus(k, "p", perdure.Succeeded)
 		lost := k.child("p", 0)
 		if _, err := k.Rewind(t.Context(), "p", failed.Seq, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		revfamRetry(k, "p")
-		run := revfamStatus(k, "p", perdure.Succeeded)
+		edgeFamilyRetry(k, "p")
+		run := edgeFamilyStatus(k, "p", perdure.Succeeded)
 		if string(run.Output) != "42" || run.Spent["cents"] != 42 || k.child("p", 0) == lost {
 			t.Errorf("%s, spent %v, child %s after %s", run.Output, run.Spent, k.child("p", 0), lost)
 		}
@@ -191,10 +191,10 @@ func TestRevfamAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) 
 
 // The same in a fork that is taken back to before it was forked, and in an
 // import, whose children may be in another store.
-func TestRevfamARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *testing.T) {
+func TestEdgeFamilyARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		flows := []perdure.Flow{revfamShaky(&mended), perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+		flows := []perdure.Flow{edgeFamilyShaky(&mended), perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
 			c, err := perdure.Spawn(ctx, "child", "shaky", 21)
 			if err != nil {
 				return 0, err
@@ -224,16 +224,16 @@ func TestRevfamARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *testing.
 			t.Fatal(err)
 		}
 		mended.Store(true)
-		revfamRetry(k, "f")
-		if run := revfamStatus(k, "f", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
+		edgeFamilyRetry(k, "f")
+		if run := edgeFamilyStatus(k, "f", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
 			t.Errorf("%s, %+v", run.Output, run.Children)
 		}
 		other := newKit(t, nil, perdure.Options{}, flows...)
 		if _, err := other.Import(t.Context(), &file, perdure.ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		revfamRetry(other, "p")
-		if run := revfamStatus(other, "p", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
+		edgeFamilyRetry(other, "p")
+		if run := edgeFamilyStatus(other, "p", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
 			t.Errorf("%s, %+v", run.Output, run.Children)
 		}
 	})
