@@ -1,0 +1,79 @@
+package llm
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// What can go wrong with a request. An [*Error] matches one of them.
+var (
+	// ErrRateLimited: too many requests or tokens. Try again after RetryAfter.
+	ErrRateLimited = errors.New("llm: rate limited")
+	// ErrOverloaded: the provider cannot answer now. Try again.
+	ErrOverloaded = errors.New("llm: overloaded")
+	// ErrInterrupted: the way to the provider failed, or the reply was cut off
+	// or made no sense. Try again.
+	ErrInterrupted = errors.New("llm: interrupted")
+	// ErrTooLong: the conversation does not fit into the model's context.
+	ErrTooLong = errors.New("llm: context too long")
+	// ErrRefused: the provider refuses the request because of what it says.
+	ErrRefused = errors.New("llm: refused")
+	// ErrAuth: the key is missing, wrong, or may not do this; also when the
+	// account has no credit left.
+	ErrAuth = errors.New("llm: not authorised")
+	// ErrInvalid: the provider does not accept the request. The same request
+	// fails again.
+	ErrInvalid = errors.New("llm: invalid request")
+)
+
+// Error is a failure of a provider. It never holds a key.
+type Error struct {
+	Kind       error         // one of the sentinels
+	Provider   string        // "openai", …
+	Status     int           // of HTTP, 0 if there was no answer
+	Code       string        // the provider's own
+	Message    string        // the provider's own, or of the network
+	RetryAfter time.Duration // 0: it did not say
+}
+
+// Error says what failed and what the provider said about it.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Kind.Error())
+	for _, s := range []string{e.Provider, e.Code, e.Message} {
+		if s != "" {
+			b.WriteString(": ")
+			b.WriteString(s)
+		}
+	}
+	return b.String()
+}
+
+// Unwrap makes errors.Is match the sentinel.
+func (e *Error) Unwrap() error { return e.Kind }
+
+// Temporary reports whether the same request may succeed later.
+func Temporary(err error) bool {
+	return errors.Is(err, ErrRateLimited) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrInterrupted)
+}
+
+// RetryAfter returns how long the provider wants to be left alone, 0 if it
+// does not say.
+func RetryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+// Scrub takes secrets out of a text, for errors that quote a request. Secrets
+// of less than 8 bytes stay: they would be found everywhere.
+func Scrub(text string, secrets ...string) string {
+	for _, s := range secrets {
+		if len(s) >= 8 {
+			text = strings.ReplaceAll(text, s, "[secret]")
+		}
+	}
+	return text
+}
