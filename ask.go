@@ -14,15 +14,16 @@ import (
 
 // Question is what an ask asks.
 type Question struct {
-	Kind      string          // what kind of ask it is, for those who list them: "approval", "input", …
-	Prompt    string          // what the person reads
-	Data      any             // what the person needs to see
-	Schema    json.RawMessage // JSON Schema of the answer's value; needs Options.Validator
-	Decisions []string        // the decisions that are allowed; an answer names one of them
-	Guards    string          // hash of the call that the answer allows; kept and shown, not checked here
-	Who       []string        // who may answer, by the answer's By; empty: anyone
-	Expires   time.Duration   // after which the ask is over, counted from when it is asked; 0: never
-	Default   *Answer         // the answer then; nil: ErrExpired
+	Kind      string                     // what kind of ask it is, for those who list them: "approval", "input", …
+	Prompt    string                     // what the person reads
+	Data      any                        // what the person needs to see
+	Schema    json.RawMessage            // JSON Schema of the answer's value; needs Options.Validator
+	Schemas   map[string]json.RawMessage // the same by decision, in place of Schema
+	Decisions []string                   // the decisions that are allowed; an answer names one of them
+	Guards    string                     // hash of the call that the answer allows; kept and shown, not checked here
+	Who       []string                   // who may answer, by the answer's By; empty: anyone
+	Expires   time.Duration              // after which the ask is over, counted from when it is asked; 0: never
+	Default   *Answer                    // the answer then; nil: ErrExpired
 }
 
 // Answer is the answer of an ask. Value is JSON, or anything that encodes to
@@ -157,7 +158,7 @@ const maxQuestion = 64 << 10
 
 // checkQuestion returns what is recorded of a question, and its data.
 func checkQuestion(ctx context.Context, q Question, want string) (*pass, journal.Question, json.RawMessage, error) {
-	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Decisions: q.Decisions,
+	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Schemas: q.Schemas, Decisions: q.Decisions,
 		Guards: q.Guards, Who: q.Who, Want: want}
 	f, err := inside(ctx)
 	if err != nil {
@@ -168,10 +169,16 @@ func checkQuestion(ctx context.Context, q Question, want string) (*pass, journal
 	for _, text := range slices.Concat(q.Decisions, q.Who) {
 		size += len(text)
 	}
+	for decision, schema := range q.Schemas {
+		size += len(decision) + len(schema)
+		if !json.Valid(schema) || !slices.Contains(q.Decisions, decision) {
+			return p, k, nil, fmt.Errorf("%w: the schema of %q is no JSON, or there is no such decision", ErrOption, decision)
+		}
+	}
 	switch {
 	case size > maxQuestion:
 		return p, k, nil, fmt.Errorf("%w: a question has at most %d bytes of text, not %d; put the rest into its Data", ErrTooLarge, maxQuestion, size)
-	case q.Schema != nil && p.rt.opts.Validator == nil:
+	case (q.Schema != nil || q.Schemas != nil) && p.rt.opts.Validator == nil:
 		return p, k, nil, fmt.Errorf("%w: a question with a schema needs Options.Validator", ErrOption)
 	case q.Schema != nil && !json.Valid(q.Schema):
 		return p, k, nil, fmt.Errorf("%w: the schema is no JSON", ErrOption)

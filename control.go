@@ -197,11 +197,15 @@ func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.
 	if want != "" && got != want {
 		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", ErrAnswer, want, or(got, "nothing"))
 	}
-	if q.Schema != nil {
+	schema := q.Schema
+	if s, ok := q.Schemas[a.Decision]; ok {
+		schema = s
+	}
+	if schema != nil {
 		if c.opts.Validator == nil {
 			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", ErrAnswer)
 		}
-		if err := c.opts.Validator.Validate(q.Schema, raw); err != nil {
+		if err := c.opts.Validator.Validate(schema, raw); err != nil {
 			return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/journal"
 )
@@ -280,9 +281,33 @@ func orNil(err error) error {
 	return err
 }
 
+// After marks an error after which a step with [Retry] waits at least d before
+// its next attempt, for example because a service said so. Over 2 seconds it is
+// a durable timer, as with Retry.
+func After(d time.Duration, err error) error { return &marked{err: orNil(err), after: d} }
+
+// retryAfter returns the longest time that an error was marked with.
+func retryAfter(err error) time.Duration {
+	const longest = 24 * time.Hour
+	d := time.Duration(0)
+	if m, ok := err.(*marked); ok {
+		d = m.after
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			d = max(d, retryAfter(err))
+		}
+	case interface{ Unwrap() error }:
+		d = max(d, retryAfter(e.Unwrap()))
+	}
+	return min(d, longest)
+}
+
 type marked struct {
 	err                error
 	permanent, notDone bool
+	after              time.Duration
 }
 
 func (m *marked) Error() string { return m.err.Error() }

@@ -269,7 +269,7 @@ func (r *Runtime) edits(ctx context.Context, from string, q ForkRequest) (b jour
 		if err != nil {
 			return b, fmt.Errorf("state %q: %w", key, err)
 		}
-		if o.thread.State[key].Tail != nil && kindOfJSON(raw) != "array" {
+		if item := o.thread.State[key]; item.Tail != nil && !item.Text && kindOfJSON(raw) != "array" {
 			return b, fmt.Errorf("%w: state %q is a list, which cannot be %.40s", ErrInvalid, key, raw)
 		}
 		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})

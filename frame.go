@@ -231,5 +231,6 @@ func interrupted(err error) bool {
 // leaf is what a leaf step changed so far.
 type leaf struct {
 	changes []journal.Change
+	edits   []edited // those of the changes that are edits of texts
 	spend   map[string]int64
 }

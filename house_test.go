@@ -66,7 +66,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
-		{`\./internal/(blob|due|lease)`, `PERDURE/store`},
+		{`\./internal/(blob|due|host|lease)`, `PERDURE/store`},
 		{`\./internal/journal`, `PERDURE/(store|internal/blob)`},
 		{`\./internal/tree`, `PERDURE/(store|internal/(blob|journal))`},
 		{`\./internal/explore`, `PERDURE/store(/memstore)?`},

@@ -45,7 +45,8 @@ type pass struct {
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
 	leaves    map[*frame]*leafWatch // steps that run
 	resumable bool                  // there are deps to be saved inside them
-	problems  []line                // to be recorded with the next commit
+	problems  []line                // to be recorded with the next commit, if they fit
+	late      []line                // to be recorded with the next commit
 
 	deps depSet
 
@@ -92,8 +93,8 @@ func (p *pass) commitLocked(build func() batch) error {
 			p.replay.stop(p, b)
 			return p.sealed
 		}
-		faults := len(p.problems)
-		b.lines = append(p.problems[:faults:faults], b.lines...)
+		faults, late := len(p.problems), len(p.late)
+		b.lines = slices.Concat(p.problems, p.late, b.lines)
 		entries, data, err := p.write(b.lines)
 		head := p.thread.Seq
 		flows := p.letsGo(b.lines)
@@ -110,7 +111,7 @@ func (p *pass) commitLocked(build func() batch) error {
 		switch {
 		case err == nil:
 			p.mu.Lock()
-			p.problems = p.problems[faults:]
+			p.problems, p.late = p.problems[faults:], p.late[late:]
 			p.apply(entries)
 			alone := p.solo
 			p.solo = false // it got on: it is no suspect any more

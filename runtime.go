@@ -29,7 +29,9 @@ type Options struct {
 	// code of this version is left alone by it, and tried by code of any
 	// other. The default is a hash of the executable.
 	Version string
-	// Validator checks answers against the JSON Schema of their question.
+	// Validator checks answers against the JSON Schema of their question. The
+	// default is the one that was given to [RegisterValidator], as package
+	// agent does.
 	Validator Validator
 	// Observer sees steps and entries, for traces and metrics.
 	Observer Observer
@@ -52,10 +54,16 @@ type Options struct {
 	Development bool
 }
 
-// Validator checks a value against a JSON Schema.
+// Validator checks a value against a JSON Schema. No value at all is nil.
 type Validator interface {
 	Validate(schema, value json.RawMessage) error
 }
+
+var validator Validator
+
+// RegisterValidator sets the default of [Options.Validator]. It is called by
+// the init function of a package that brings one.
+func RegisterValidator(v Validator) { validator = v }
 
 // Runtime starts, runs and controls threads on a store. Many runtimes, in many
 // processes, may share one.
@@ -139,6 +147,9 @@ func openAgain(ctx context.Context, url string) (store.Store, error) {
 // with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
 	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, passes: map[string]chan struct{}{}, roots: map[string]root{}}
+	if c.opts.Validator == nil {
+		c.opts.Validator = validator
+	}
 	var errs []error
 	if s == nil {
 		errs = append(errs, fmt.Errorf("%w: no store", ErrInvalid))

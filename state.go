@@ -144,6 +144,12 @@ func (l List[T]) Append(ctx context.Context, values ...T) error {
 	return writeState(ctx, c)
 }
 
+// AppendResult adds what the step returns to its end, when the step succeeds.
+// It is written once, as the step's result, and has to fit T.
+func (l List[T]) AppendResult(ctx context.Context) error {
+	return writeState(ctx, journal.Change{Key: l.key, Result: true})
+}
+
 func checkKey(key string) error {
 	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
 		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", ErrName, key)
@@ -157,7 +163,9 @@ func writeState(ctx context.Context, c journal.Change) error {
 	}
 	return change(ctx, fmt.Sprintf("state %q", c.Key), func(f *frame) error {
 		f.pending.changes = append(f.pending.changes, c)
-		f.view.apply([]journal.Change{c}) // a leaf has a view of its own
+		if !c.Result { // which is not known yet
+			f.view.apply([]journal.Change{c}) // a leaf has a view of its own
+		}
 		return nil
 	})
 }
@@ -185,6 +193,9 @@ func (c *core) item(ctx context.Context, thread string, item journal.Item) (json
 	base, err := c.load(ctx, thread, item.Base)
 	if err != nil || item.Tail == nil {
 		return base, err
+	}
+	if item.Text {
+		return edit(base, item.Values())
 	}
 	var buf bytes.Buffer
 	buf.WriteByte('[')

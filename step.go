@@ -290,7 +290,10 @@ func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
 	p := s.frame.pass
 	b := journal.Body{Input: s.input, Verb: s.verbName(), Value: journal.Value{JSON: raw},
 		State: inner.pending.changes, Spend: inner.pending.spend}
-	if b.Ref = p.alike(s.path, raw); b.Ref != 0 {
+	if len(b.State) == 0 { // a change may refer to the value
+		b.Ref = p.alike(s.path, raw)
+	}
+	if b.Ref != 0 {
 		b.Value = journal.Value{}
 	}
 	return true, p.record(s.path, journal.Step, &b, inner)
@@ -324,7 +327,7 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
 	b.Attempt = attempt
-	wait := policy.delay(attempt, p.key(s.path))
+	wait := max(policy.delay(attempt, p.key(s.path)), retryAfter(err))
 	b.Due, b.Timer = clock().Add(wait).UnixMicro(), wait > shortWait
 	return false, p.record(s.path, journal.Attempt, &b, inner)
 }
@@ -343,6 +346,10 @@ func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame
 	defer p.order.Unlock()
 	if of != nil && !of.verbs {
 		p.settledInside()
+	}
+	if of != nil && len(of.pending.edits) > 0 && b.Fail == nil {
+		p.rebase(&of.pending)
+		b.State = of.pending.changes
 	}
 	if of != nil && !of.verbs && b.Fail == nil {
 		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.concerns(v, of) })

@@ -125,6 +125,9 @@ func take(ctx context.Context, name string) ([]byte, bool, error) {
 		if err := p.gate(ctx, f); err != nil {
 			return nil, false, err
 		}
+		if p.tookNothing(v.Path) {
+			return nil, false, nil
+		}
 		if err := p.commit(func() batch {
 			b := journal.Body{}
 			if len(p.thread.Inbox) > 0 {
@@ -139,3 +142,20 @@ func take(ctx context.Context, name string) ([]byte, bool, error) {
 	raw, err := f.result(n)
 	return raw, n.Ref != 0, err
 }
+
+// tookNothing notes that there was nothing to take, to be recorded with the next
+// commit: until then nothing durable follows from it, and asking again after a
+// crash does no harm. It returns false if that is not so.
+func (p *pass) tookNothing(path string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sealed != nil || p.replay != nil || len(p.thread.Inbox) > 0 || len(p.late) >= maxLate {
+		return false
+	}
+	p.late = append(p.late, line{kind: journal.Took, path: path})
+	return true
+}
+
+// maxLate is how many entries may wait for the next commit, so that they fit
+// into its append.
+const maxLate = 16

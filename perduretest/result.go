@@ -19,7 +19,7 @@ type result struct {
 	err     error    // why it did not come to an outcome
 	crashes []string // where they were
 	took    time.Duration
-	appends int // entries of the journals
+	appends int // entries of the journals, but those that go along with others
 
 	outcome  string
 	events   map[string][]string // by thread, run and path
@@ -54,7 +54,11 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 	byID := map[string]*recording{}
 	for _, rec := range all {
 		byID[rec.thread.ID] = rec
-		r.appends += len(rec.entries)
+		for _, e := range rec.entries {
+			if e.Kind != journal.Took {
+				r.appends++
+			}
+		}
 		fmt.Fprintf(&trace, "thread %s\n%s", rec.label, rec)
 		outcome.WriteString(same(rec.names.replace(rec.outcome(ctx, s))))
 		r.keep(ctx, s, rec, same)

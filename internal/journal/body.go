@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/perdure/perdure/internal/blob"
 )
@@ -66,19 +67,44 @@ type Change struct {
 	Delete bool    `json:"del,omitempty"`
 	Add    *int64  `json:"add,omitempty"`
 	Append []Value `json:"app,omitempty"`
+	Result bool    `json:"res,omitempty"` // what the step returns is appended
+	Edit   []Edit  `json:"edit,omitempty"`
+}
+
+// Edit is one change of a text: Del bytes at At become Ins.
+type Edit struct {
+	At  int    `json:"at"`
+	Del int    `json:"del,omitempty"`
+	Ins string `json:"ins,omitempty"`
+}
+
+// Changes returns how a body changes the state, with what it refers to in its
+// own value.
+func (b *Body) Changes() []Change {
+	if !slices.ContainsFunc(b.State, func(c Change) bool { return c.Result }) {
+		return b.State
+	}
+	all := slices.Clone(b.State)
+	for i := range all {
+		if all[i].Result {
+			all[i].Append = []Value{b.Value}
+		}
+	}
+	return all
 }
 
 // Question is an ask as it is kept.
 type Question struct {
-	Kind      string          `json:"kind,omitempty"`
-	Prompt    string          `json:"prompt,omitempty"`
-	Schema    json.RawMessage `json:"schema,omitempty"`
-	Decisions []string        `json:"decisions,omitempty"`
-	Guards    string          `json:"guards,omitempty"` // hash of the call that it guards
-	Who       []string        `json:"who,omitempty"`    // who may answer; nobody named: anyone
-	Want      string          `json:"want,omitempty"`   // kind of JSON value that is expected
-	Data      Value           `json:"data,omitzero"`    // what the person needs to see
-	Default   *Answer         `json:"default,omitempty"`
+	Kind      string                     `json:"kind,omitempty"`
+	Prompt    string                     `json:"prompt,omitempty"`
+	Schema    json.RawMessage            `json:"schema,omitempty"`
+	Schemas   map[string]json.RawMessage `json:"schemas,omitempty"` // by decision
+	Decisions []string                   `json:"decisions,omitempty"`
+	Guards    string                     `json:"guards,omitempty"` // hash of the call that it guards
+	Who       []string                   `json:"who,omitempty"`    // who may answer; nobody named: anyone
+	Want      string                     `json:"want,omitempty"`   // kind of JSON value that is expected
+	Data      Value                      `json:"data,omitzero"`    // what the person needs to see
+	Default   *Answer                    `json:"default,omitempty"`
 }
 
 // Answer is the answer of an ask.

@@ -14,7 +14,7 @@ import (
 
 // snapshotFormat is the number of the format of snapshots. Raise it when the
 // same entries get another meaning: snapshots of before are then not used.
-const snapshotFormat = 1
+const snapshotFormat = 2
 
 // A snapshot is
 //
@@ -203,6 +203,7 @@ func codeQuestion(c *codec, q *Question) {
 	field(c, "kind", &q.Kind, str)
 	field(c, "prompt", &q.Prompt, str)
 	field(c, "schema", &q.Schema, raw)
+	field(c, "schemas", &q.Schemas, dict(raw))
 	field(c, "decisions", &q.Decisions, list(str[string]))
 	field(c, "guards", &q.Guards, str)
 	field(c, "who", &q.Who, list(str[string]))
@@ -291,19 +292,20 @@ func codePending(c *codec, p *Pending) {
 	})
 }
 
-// codeItem writes the base first, then what was appended.
+// codeItem writes the base first, then what was appended or edited.
 func codeItem(c *codec, i *Item) {
-	all := append([]Value{i.Base}, i.Values()...)
-	if c.mode == reading {
-		all = nil
+	var tail []Value
+	if c.mode != reading {
+		tail = i.Values()
 	}
-	list(value)(c, &all)
-	if c.mode != reading || c.err != nil {
-		return
+	c.object(func() {
+		field(c, "base", &i.Base, value)
+		field(c, "tail", &tail, list(value))
+		field(c, "text", &i.Text, yes)
+	})
+	if c.mode == reading && c.err == nil {
+		text := i.Text
+		*i, _ = Change{Append: tail}.Next(Item{Base: i.Base})
+		i.Text = text
 	}
-	if len(all) == 0 {
-		c.fail("the item at byte %d has no base", c.at)
-		return
-	}
-	*i, _ = Change{Append: all[1:]}.Next(Item{Base: all[0]})
 }

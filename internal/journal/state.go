@@ -1,16 +1,19 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strconv"
 )
 
 // Item is the value of one key of the state: a value, and what was appended
-// to it. Items are never changed, so views of the state may share them.
+// to it, or the edits of a text. Items are never changed, so views of the state
+// may share them.
 type Item struct {
 	Base Value
 	Tail *Link
+	Text bool // the tail holds edits, a list of Edit a link
 }
 
 // Link is one appended value; the newest comes first.
@@ -65,10 +68,36 @@ func (c Change) Next(old Item) (Item, bool) {
 	case c.Add != nil:
 		return Item{Base: Value{JSON: json.RawMessage(strconv.FormatInt(Sum(old.Number(), *c.Add), 10))}}, true
 	}
+	if len(c.Edit) > 0 {
+		raw, _ := json.Marshal(c.Edit) // numbers and text always encode
+		old.Text, old.Tail = true, &Link{Value: Value{JSON: raw}, Prev: old.Tail}
+		return old, true
+	}
 	for _, v := range c.Append {
 		old.Tail = &Link{Value: v, Prev: old.Tail}
 	}
 	return old, true
+}
+
+// Same reports whether two items hold the same, by what is kept of them.
+func (i Item) Same(j Item) bool {
+	if i.Text != j.Text || !sameValue(i.Base, j.Base) {
+		return false
+	}
+	a, b := i.Tail, j.Tail
+	for ; a != b; a, b = a.Prev, b.Prev {
+		if a == nil || b == nil || !sameValue(a.Value, b.Value) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameValue(a, b Value) bool {
+	if a.Blob != nil && b.Blob != nil {
+		return *a.Blob == *b.Blob
+	}
+	return a.Blob == nil && b.Blob == nil && bytes.Equal(a.JSON, b.JSON)
 }
 
 // Apply makes the change in a map.

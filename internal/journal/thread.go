@@ -243,7 +243,7 @@ func (t *Thread) commit(r *Run, b *Body) {
 	if len(b.State) > 0 || len(b.Deps) > 0 {
 		t.own()
 	}
-	for _, c := range b.State {
+	for _, c := range b.Changes() {
 		Change.Apply(c, t.State)
 	}
 	for key, v := range b.Deps {

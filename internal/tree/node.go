@@ -228,7 +228,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		if b.Verb != "" {
 			n.Verb = Verb(b.Verb)
 		}
-		n.State, n.Fail = b.State, b.Fail
+		n.State, n.Fail = b.Changes(), b.Fail
 		if b.NotDone || b.Fail == nil {
 			n.Intent = false
 		}

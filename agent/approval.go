@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The decisions of a person about a call. Those that an [Approval] allows are
+// all but DecisionAlways, unless it says otherwise.
+const (
+	DecisionApprove = "approve" // the call runs as it is
+	DecisionEdit    = "edit"    // it runs with other arguments, the answer's value
+	DecisionReject  = "reject"  // it does not run; the model reads the answer's message
+	DecisionRespond = "respond" // it does not run; the answer's value is its result
+	DecisionAlways  = "always"  // it runs, and so do later ones that are alike, see [Rule]
+)
+
+var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond, DecisionAlways}
+
+// The kinds of asks that agents open.
+const (
+	KindApproval   = "approval"   // may this call run? Decisions as above
+	KindPending    = "pending"    // the result of a call that goes on elsewhere, see [Pending]
+	KindCredential = "credential" // a tool needs a secret, see [Credential]
+	KindQuestion   = "question"   // the model asks a person, see [AskPerson]
+)
+
+// Approval says which calls of a tool need a person's decision, and whose.
+type Approval struct {
+	If        func(args json.RawMessage) bool // nil: every call does; see ApprovalIf
+	Prompt    string                          // what the person reads; "": made of the tool and its description
+	Decisions []string                        // that are allowed; nil: approve, edit, reject, respond
+	Who       []string                        // who may decide; nil: anyone
+	Expires   time.Duration                   // after which the default is taken; 0: never
+	Default   string                          // DecisionApprove or DecisionReject; "" is reject
+}
+
+// NeedsApproval lets a person decide before each call of the tool.
+func NeedsApproval() ToolOption { return WithApproval(Approval{}) }
+
+// WithApproval lets a person decide as a says.
+func WithApproval(a Approval) ToolOption { return func(t *tool) { t.approval = &a } }
+
+// ApprovalIf lets a person decide on the calls for which fn returns true. Fn
+// looks at its argument only: it is called again on resume. Arguments that
+// cannot be read need approval.
+func ApprovalIf[A any](fn func(args A) bool) ToolOption {
+	return func(t *tool) {
+		a := Approval{}
+		if t.approval != nil {
+			a = *t.approval
+		}
+		a.If = func(raw json.RawMessage) bool {
+			var args A
+			return json.Unmarshal(raw, &args) != nil || fn(args)
+		}
+		t.approval = &a
+	}
+}

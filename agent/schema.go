@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/perdure/perdure"
+)
+
+// schema is a JSON Schema, ready to check values.
+type schema struct {
+	raw      json.RawMessage
+	resolved *jsonschema.Resolved
+}
+
+// schemaOf returns the schema of a Go type.
+func schemaOf(t reflect.Type) (*schema, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("they are a %s; make them a struct, so that each has a name", t)
+	}
+	s, err := jsonschema.ForType(t, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := addRules(t, s, 0); err != nil {
+		return nil, err
+	}
+	return resolve(s)
+}
+
+// parseSchema returns a schema that is given as JSON.
+func parseSchema(raw json.RawMessage) (*schema, error) {
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, fmt.Errorf("the schema: %w", err)
+	}
+	r, err := resolve(s)
+	if err == nil {
+		r.raw = bytes.Clone(raw)
+	}
+	return r, err
+}
+
+func resolve(s *jsonschema.Schema) (*schema, error) {
+	r, err := s.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("the schema: %w", err)
+	}
+	raw, err := json.Marshal(s)
+	return &schema{raw, r}, err
+}
+
+// addRules adds what the tag schema says, in structs inside structs too.
+func addRules(t reflect.Type, s *jsonschema.Schema, depth int) error {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+		if t.Kind() != reflect.Pointer {
+			if s = s.Items; s == nil {
+				return nil
+			}
+		}
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || s == nil || depth > 20 {
+		return nil
+	}
+	var errs []error
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			name = f.Name
+		}
+		p := s.Properties[name]
+		if p == nil || !f.IsExported() {
+			continue
+		}
+		if err := addRule(p, f.Tag.Get("schema")); err != nil {
+			errs = append(errs, fmt.Errorf("field %s: %w", f.Name, err))
+		}
+		errs = append(errs, addRules(f.Type, p, depth+1))
+	}
+	return errors.Join(errs...)
+}
+
+func addRule(s *jsonschema.Schema, tag string) error {
+	for tag != "" {
+		var rule string
+		if strings.HasPrefix(tag, "pattern=") {
+			rule, tag = tag, ""
+		} else {
+			rule, tag, _ = strings.Cut(tag, ",")
+		}
+		key, val, _ := strings.Cut(rule, "=")
+		number, numErr := strconv.ParseFloat(val, 64)
+		switch key {
+		case "enum":
+			for v := range strings.SplitSeq(val, "|") {
+				var e any = v
+				if s.Type == "integer" || s.Type == "number" {
+					n, err := strconv.ParseFloat(v, 64)
+					if err != nil {
+						return fmt.Errorf("schema tag: %q is no number", v)
+					}
+					e = n
+				}
+				s.Enum = append(s.Enum, e)
+			}
+			continue
+		case "pattern":
+			s.Pattern = val
+			continue
+		case "min":
+			s.Minimum = &number
+		case "max":
+			s.Maximum = &number
+		case "minlen", "maxlen":
+			n := int(number)
+			at := map[string]**int{"minlen": &s.MinLength, "maxlen": &s.MaxLength}
+			if s.Type == "array" || s.Items != nil {
+				at = map[string]**int{"minlen": &s.MinItems, "maxlen": &s.MaxItems}
+			}
+			*at[key] = &n
+		default:
+			return fmt.Errorf("schema tag: there is no rule %q; there are enum, min, max, minlen, maxlen and pattern", key)
+		}
+		if numErr != nil {
+			return fmt.Errorf("schema tag: %s=%q is no number", key, val)
+		}
+	}
+	return nil
+}
+
+// check checks JSON against the schema. A nil schema takes everything.
+func (s *schema) check(raw json.RawMessage) error {
+	if s == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return fmt.Errorf("it is no JSON: %w", err)
+	}
+	if d.More() {
+		return errors.New("it is more than one JSON value")
+	}
+	return s.resolved.Validate(v)
+}
+
+// validator checks answers of asks for the runtime.
+type validator struct{}
+
+var _ perdure.Validator = validator{}
+
+func init() { perdure.RegisterValidator(validator{}) }
+
+// Validate checks a value against a JSON Schema.
+func (validator) Validate(raw, value json.RawMessage) error {
+	s, err := parseSchema(raw)
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	return s.check(value)
+}

@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// Tool is something that an agent can do. Make one with [NewTool], or with one
+// of the functions that return built-in ones.
+type Tool struct{ *tool }
+
+type tool struct {
+	name        string
+	description string
+	schema      *schema
+	err         error // what is wrong with it, told when an agent with it runs
+
+	call      func(ctx context.Context, args json.RawMessage) (Output, error)
+	reconcile func(ctx context.Context, args json.RawMessage) (Output, perdure.Outcome, error)
+
+	approval *Approval
+	needs    []Credential
+	timeout  time.Duration
+	retry    *perdure.RetryPolicy
+	once     bool
+	verbs    bool // its function is flow code
+	serial   bool
+	limit    int // bytes of output that the model sees
+}
+
+// Output is what a tool call gives to the model.
+type Output struct {
+	Text  string      `json:"text"`
+	Media []llm.Media `json:"media,omitempty"`
+	Error bool        `json:"error,omitempty"` // Text says what went wrong
+}
+
+// NewTool makes a tool of a function. The model sees the name, the description
+// and a JSON Schema of A, a struct. In A's fields the tag json gives the name
+// and, by omitempty or omitzero, whether it may be left out; the tag jsonschema
+// the description; and the tag schema further rules, joined by commas:
+//
+//	type Order struct {
+//		ID    string `json:"id" jsonschema:"number of the order" schema:"pattern=^[A-Z]-[0-9]+$"`
+//		Count int    `json:"count" schema:"min=1,max=10"`
+//		Speed string `json:"speed,omitempty" schema:"enum=slow|fast"`
+//	}
+//
+// They are: enum=a|b, min=, max= (of numbers), minlen=, maxlen= (of texts and
+// lists), pattern= (the last one, since it may hold commas).
+//
+// A call with other arguments never reaches the function: the model is told
+// what is wrong. What the function returns is encoded as JSON, a string as it
+// is, an [Output] as it says. An error is told to the model, after the tool's
+// retries; [Fatal] makes it fail the run.
+//
+// The function is a step: it is not called again once its result is recorded,
+// can use [perdure.Key], state and deps, and calls no verbs unless the tool
+// says [UsesVerbs].
+func NewTool[A, R any](name, description string, fn func(ctx context.Context, args A) (R, error), opts ...ToolOption) Tool {
+	s, err := schemaOf(reflect.TypeFor[A]())
+	t := &tool{name: name, description: description, schema: s, err: err}
+	t.call = func(ctx context.Context, raw json.RawMessage) (Output, error) {
+		var args A
+		if err := json.Unmarshal(raw, &args); err != nil {
+			return Output{}, perdure.Permanent(fmt.Errorf("agent: the arguments of %s: %w", name, err))
+		}
+		v, err := fn(ctx, args)
+		if err != nil {
+			return Output{}, err
+		}
+		return outputOf(v)
+	}
+	return Tool{t}.With(opts...)
+}
+
+// RawTool makes a tool of a function whose arguments have a schema of their
+// own, such as that of another system.
+func RawTool(name, description string, schema json.RawMessage, fn func(ctx context.Context, args json.RawMessage) (Output, error), opts ...ToolOption) Tool {
+	s, err := parseSchema(schema)
+	return Tool{&tool{name: name, description: description, schema: s, err: err, call: fn}}.With(opts...)
+}
+
+// With returns the tool with more options.
+func (t Tool) With(opts ...ToolOption) Tool {
+	if t.tool == nil {
+		return t
+	}
+	c := *t.tool
+	for _, o := range opts {
+		o(&c)
+	}
+	return Tool{&c}
+}
+
+// Name returns what models call the tool.
+func (t Tool) Name() string { return t.name }
+
+// Description returns what models read about the tool.
+func (t Tool) Description() string { return t.description }
+
+// Schema returns the JSON Schema of its arguments.
+func (t Tool) Schema() json.RawMessage {
+	if t.schema == nil {
+		return nil
+	}
+	return t.schema.raw
+}
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// check returns everything that is wrong with the tool.
+func (t Tool) check() error {
+	if t.tool == nil {
+		return fmt.Errorf("%w: a tool that was not made by NewTool", ErrOption)
+	}
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: tool %q: %w", ErrOption, t.name, fmt.Errorf(format, args...)))
+	}
+	if !toolName.MatchString(t.name) {
+		wrong("its name is not 1 to 64 letters, digits, - and _")
+	}
+	if t.err != nil {
+		wrong("its arguments: %w", t.err)
+	}
+	if t.once && t.timeout <= 0 {
+		wrong("AtMostOnce needs a time, after which a lost start cannot go on")
+	}
+	if t.once && t.verbs {
+		wrong("what is done at most once cannot use verbs; put AtMostOnce on the step inside it")
+	}
+	if t.approval != nil {
+		for _, d := range t.approval.Decisions {
+			if !slices.Contains(allDecisions, d) {
+				wrong("%q is no decision", d)
+			}
+		}
+		if d := t.approval.Default; d != "" && (t.approval.Expires <= 0 || d != DecisionApprove && d != DecisionReject) {
+			wrong("its default is approve or reject, and needs Expires")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// outputOf encodes what a tool's function returned.
+func outputOf(v any) (Output, error) {
+	switch v := v.(type) {
+	case Output:
+		return v, nil
+	case string:
+		return Output{Text: v}, nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return Output{}, perdure.Permanent(fmt.Errorf("agent: the tool's result: %w", err))
+	}
+	return Output{Text: string(raw)}, nil
+}
+
+// A ToolOption changes how a tool is called.
+type ToolOption func(*tool)
+
+// Timeout ends the context of the tool's function after d.
+func Timeout(d time.Duration) ToolOption { return func(t *tool) { t.timeout = d } }
+
+// Retry tries the tool's function again when it fails, before the model is
+// told. Without it a failure is told at once.
+func Retry(p perdure.RetryPolicy) ToolOption { return func(t *tool) { t.retry = &p } }
+
+// AtMostOnce makes sure that the function is never started twice for one call
+// unless it is certain that the first start had no effect; see
+// [perdure.AtMostOnce]. After limit a start that was lost cannot go on.
+func AtMostOnce(limit time.Duration) ToolOption {
+	return func(t *tool) { t.once, t.timeout = true, limit }
+}
+
+// Reconcile gives an at-most-once tool a function that finds out what became of
+// an earlier start; see [perdure.Reconcile].
+func Reconcile[A, R any](fn func(ctx context.Context, args A) (R, perdure.Outcome, error)) ToolOption {
+	return func(t *tool) {
+		t.reconcile = func(ctx context.Context, raw json.RawMessage) (Output, perdure.Outcome, error) {
+			var args A
+			if err := json.Unmarshal(raw, &args); err != nil {
+				return Output{}, perdure.OutcomeUnknown, err
+			}
+			v, outcome, err := fn(ctx, args)
+			if err != nil || outcome != perdure.OutcomeDone {
+				return Output{}, outcome, err
+			}
+			out, err := outputOf(v)
+			return out, outcome, err
+		}
+	}
+}
+
+// UsesVerbs says that the tool's function is flow code: it may call Step, Ask
+// and the other verbs, runs again on resume, and does everything else in steps.
+func UsesVerbs() ToolOption { return func(t *tool) { t.verbs = true } }
+
+// Serial says that calls of the tool in one message run in their order, one
+// after the other with the other serial ones, and see each other's changes of
+// the state. Without it calls run at the same time.
+func Serial() ToolOption { return func(t *tool) { t.serial = true } }
+
+// MaxOutput limits what the model sees of the tool's output, in bytes; the
+// default is 32 KiB. What is longer is shown by its beginning and its end, and,
+// if the agent has files, kept whole in one.
+func MaxOutput(n int) ToolOption { return func(t *tool) { t.limit = n } }

@@ -1,0 +1,48 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/host"
+)
+
+// Place says where in the world of threads code runs.
+type Place struct {
+	Tenant string `json:"tenant,omitempty"`
+	User   string `json:"user,omitempty"` // the thread's owner
+	Thread string `json:"thread"`
+	Run    string `json:"run"`
+	Path   string `json:"path"` // of the frame
+}
+
+// Here returns the place of a context. It can be called anywhere in a run.
+func Here(ctx context.Context) (Place, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return Place{}, err
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	t := f.pass.thread
+	return Place{Tenant: t.Tenant, User: t.User, Thread: t.ID, Run: f.pass.run.ID, Path: f.path()}, nil
+}
+
+func init() {
+	host.FromContext = func(ctx context.Context) (*host.Host, error) {
+		f, err := inside(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return f.pass.runtime().host(), nil
+	}
+	host.FromRuntime = func(r any) *host.Host {
+		if r, ok := r.(*Runtime); ok && r != nil {
+			return r.host()
+		}
+		return nil
+	}
+}
+
+func (r *Runtime) host() *host.Host {
+	return &host.Host{Store: r.store, Tenant: r.tenant, Hash: r.hash}
+}

@@ -1,0 +1,25 @@
+// Package host lets packages of this module that build on the kernel use the
+// store behind a runtime, for what threads share: memory, rules, credentials.
+// The kernel fills in its functions; users of the module cannot reach it.
+package host
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Host is the store behind a runtime, as one tenant's threads see it.
+type Host struct {
+	Store  store.Store
+	Tenant string
+	Hash   func(texts ...string) []byte // keyed, so that names of cells tell nothing
+}
+
+// FromContext returns the host of the run that a context belongs to. The kernel
+// sets it.
+var FromContext func(ctx context.Context) (*Host, error)
+
+// FromRuntime returns the host of a *perdure.Runtime, nil for anything else.
+// The kernel sets it.
+var FromRuntime func(runtime any) *Host
