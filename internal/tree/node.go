@@ -291,6 +291,9 @@ func (t *Tree) Apply(e journal.Entry) error {
 	case journal.Took:
 		n.Verb = Take
 		t.done(n, e, b)
+		if b.Ref == 0 {
+			n.Time = 0 // it was found before it was recorded, with another entry
+		}
 	case journal.Emitted:
 		n.Verb = Emit
 		t.done(n, e, b)
