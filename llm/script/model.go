@@ -1,0 +1,161 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/perdure/perdure/llm"
+)
+
+// kept is how many requests a Model remembers, so that one that serves for
+// days does not grow.
+const kept = 256
+
+// Model is an llm.Model that follows a script. It is safe for concurrent use.
+type Model struct {
+	name  string // that replies say
+	file  string // for errors
+	rules []*rule
+
+	mu       sync.Mutex
+	count    int
+	requests []llm.Request
+}
+
+var _ llm.Model = (*Model)(nil)
+
+// Load reads a script from a file.
+func Load(path string) (*Model, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("script: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Must returns the model, and panics if there is an error.
+func Must(m *Model, err error) *Model {
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// New returns a model that gives the replies, for tests in Go. A reply with a
+// When is given if that holds. The replies without one are given in turn: the
+// first of them if the request holds no message of an assistant, the second if
+// it holds one, and so on. The first reply that fits is given. Texts are given
+// as they are: they are not templates.
+func New(replies ...Reply) *Model {
+	m := &Model{name: "script", file: "script.New"}
+	turn := 0
+	for i, reply := range replies {
+		r := &rule{name: fmt.Sprintf("reply %d", i), times: int64(reply.Times)}
+		if when := reply.When; when != nil {
+			r.when = func(v *view, _ *values) bool { return when(v.r) }
+		} else {
+			n := turn
+			turn++
+			r.when = func(v *view, _ *values) bool { return v.replies == n }
+		}
+		r.reply = func(*values) (Reply, error) { return reply, nil }
+		m.rules = append(m.rules, r)
+	}
+	return m
+}
+
+// Generate gives the reply of the first rule that fits the request.
+func (m *Model) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
+	return func(yield func(llm.Delta, error) bool) {
+		m.note(r)
+		if err := ctx.Err(); err != nil {
+			yield(llm.Delta{}, err)
+			return
+		}
+		v := look(r)
+		reply, err := m.choose(v)
+		if err != nil {
+			yield(llm.Delta{}, err)
+			return
+		}
+		reply.play(ctx, m.name, r, yield)
+	}
+}
+
+// choose finds the rule that fits and fills in its reply.
+func (m *Model) choose(v *view) (Reply, error) {
+	for _, rule := range m.rules {
+		vals := &values{view: v}
+		if !rule.when(v, vals) || !rule.take() {
+			continue
+		}
+		reply, err := rule.reply(vals)
+		if err != nil {
+			return Reply{}, invalid("%s: %s: %v", m.file, rule.name, err)
+		}
+		return reply, nil
+	}
+	names := make([]string, len(m.rules))
+	for i, rule := range m.rules {
+		names[i] = rule.name
+	}
+	return Reply{}, invalid("%s: no rule fits the request (%s); the rules are: %s. Add one, or a default",
+		m.file, v, strings.Join(names, ", "))
+}
+
+func invalid(format string, args ...any) error {
+	return &llm.Error{Kind: llm.ErrInvalid, Provider: "script", Message: fmt.Sprintf(format, args...)}
+}
+
+// note remembers a request. It copies what callers reuse, the lists, and shares
+// what they do not write to.
+func (m *Model) note(r *llm.Request) {
+	c := *r
+	c.Messages = slices.Clone(r.Messages)
+	n := 0
+	for _, msg := range r.Messages {
+		n += len(msg.Parts)
+	}
+	parts := make([]llm.Part, 0, n)
+	for i, msg := range r.Messages {
+		from := len(parts)
+		parts = append(parts, msg.Parts...)
+		c.Messages[i].Parts = slices.Clip(parts[from:])
+	}
+	c.Tools = slices.Clone(r.Tools)
+	c.Stop = slices.Clone(r.Stop)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count++
+	if len(m.requests) == kept {
+		m.requests = append(m.requests[:0], m.requests[1:]...)
+	}
+	m.requests = append(m.requests, c)
+}
+
+// Requests returns the requests that the model got in this process, oldest
+// first: the last 256 of them. Parts that are pointers are shared with the
+// request and not to be written to.
+func (m *Model) Requests() []llm.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := slices.Clone(m.requests)
+	for i := range list {
+		list[i].Messages = slices.Clone(list[i].Messages)
+		list[i].Tools = slices.Clone(list[i].Tools)
+	}
+	return list
+}
+
+// Count returns how many requests the model got in this process.
+func (m *Model) Count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count
+}
