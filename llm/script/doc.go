@@ -25,7 +25,7 @@
 //	    reasoning: I need the order first.
 //	    text: Let me look at {{.Match "order"}}.
 //	    chunks: 4
-//	    delay: 50ms
+//	    delay: 5ms
 //	    calls:
 //	      - name: lookup
 //	        args: {order: '{{.Match "order"}}', full: true}
