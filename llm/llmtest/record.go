@@ -50,7 +50,7 @@ func (rec *Recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	out := r.Clone(r.Context())
-	out.Body = nil
+	out.Body, out.ContentLength = nil, int64(len(data))
 	if len(data) > 0 {
 		out.Body = io.NopCloser(bytes.NewReader(data))
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }

@@ -22,7 +22,7 @@ var secretHeaders = []string{
 
 // known is what keys and accounts of providers look like, for those that come
 // back in the text of an error.
-var known = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{16,}|org-[A-Za-z0-9]{8,}|proj_[A-Za-z0-9]{8,}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|gsk_[A-Za-z0-9]{16,}|xai-[A-Za-z0-9]{16,})`)
+var known = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{16,}|org-[A-Za-z0-9]{16,}|proj_[A-Za-z0-9]{16,}|projects/[0-9]{6,}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|gsk_[A-Za-z0-9]{16,}|xai-[A-Za-z0-9]{16,})`)
 
 // secrets collects what is not to be written.
 type secrets struct {

@@ -145,7 +145,7 @@ func TestNoSecretIsInTheFile(t *testing.T) {
 	for _, n := range names {
 		canary[n] = "CANARY-" + n + "-0123456789"
 	}
-	openaiKey, openaiOrg := "sk-proj-CANARYabcdefghijklmnop", "org-CANARYabcdef123"
+	openaiKey, openaiOrg := "sk-proj-CANARYabcdefghijklmnop", "org-CANARYabcdef1234567890"
 	all := ""
 	for _, c := range canary {
 		all += c + " " + url.QueryEscape(c) + " "

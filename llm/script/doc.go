@@ -67,7 +67,8 @@
 //	turn     how many messages of an assistant the request holds since the last
 //	         one of a user: 0 is the first reply to what the user said. 2+ is
 //	         two or more
-//	replies  how many messages of an assistant the request holds in all
+//	replies  how many messages of an assistant the request holds in all; where a
+//	         history is shortened, they are fewer
 //	has      a tool of this name is offered
 //
 // A text that is given for last and system is contained in it. A mapping says

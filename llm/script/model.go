@@ -115,6 +115,18 @@ func invalid(format string, args ...any) error {
 // note remembers a request. It copies what callers reuse, the lists, and shares
 // what they do not write to.
 func (m *Model) note(r *llm.Request) {
+	c := clone(r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count++
+	if len(m.requests) == kept {
+		m.requests = append(m.requests[:0], m.requests[1:]...)
+	}
+	m.requests = append(m.requests, c)
+}
+
+// clone copies the lists of a request.
+func clone(r *llm.Request) llm.Request {
 	c := *r
 	c.Messages = slices.Clone(r.Messages)
 	n := 0
@@ -129,26 +141,18 @@ func (m *Model) note(r *llm.Request) {
 	}
 	c.Tools = slices.Clone(r.Tools)
 	c.Stop = slices.Clone(r.Stop)
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.count++
-	if len(m.requests) == kept {
-		m.requests = append(m.requests[:0], m.requests[1:]...)
-	}
-	m.requests = append(m.requests, c)
+	return c
 }
 
 // Requests returns the requests that the model got in this process, oldest
-// first: the last 256 of them. Parts that are pointers are shared with the
+// first: the last 256 of them. What parts point to is shared with the
 // request and not to be written to.
 func (m *Model) Requests() []llm.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := slices.Clone(m.requests)
 	for i := range list {
-		list[i].Messages = slices.Clone(list[i].Messages)
-		list[i].Tools = slices.Clone(list[i].Tools)
+		list[i] = clone(&list[i])
 	}
 	return list
 }

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"fmt"
 	"regexp"
 
 	"github.com/perdure/perdure/llm"
@@ -62,7 +61,7 @@ func (p *parser) reply(n *yaml.Node, f map[string]*yaml.Node, groups *regexp.Reg
 		}
 	}
 	if n := f["error"]; n != nil {
-		y.Err, y.After = p.failure(n)
+		y.After, y.Err = p.failure(n)
 		if f["stop"] != nil {
 			p.errorf(f["stop"], "a reply that ends with an error has no stop; take one of them out")
 		}
@@ -134,19 +133,20 @@ var kinds = []struct {
 	{"invalid", llm.ErrInvalid},
 }
 
-// failure reads an error: its kind alone, or with more about it.
-func (p *parser) failure(n *yaml.Node) (error, int) {
-	e := &llm.Error{Provider: "script", Message: "as the script says"}
+// failure reads an error, its kind alone or with more about it, and after how
+// many pieces it comes.
+func (p *parser) failure(n *yaml.Node) (int, error) {
+	e := &llm.Error{Kind: llm.ErrInvalid, Provider: "script", Message: "as the script says"}
 	after := 0
 	kind := n
 	if n.Kind != yaml.ScalarNode {
 		f := p.fields(n, "error", "kind", "message", "code", "status", "retry_after", "after")
 		if f == nil {
-			return e, 0
+			return 0, e
 		}
 		if kind = f["kind"]; kind == nil {
 			p.errorf(n, "the error has no kind; write kind: %s", kinds[0].name)
-			return e, 0
+			return 0, e
 		}
 		if n := f["message"]; n != nil {
 			e.Message, _ = p.str(n, "message")
@@ -174,8 +174,5 @@ func (p *parser) failure(n *yaml.Node) (error, int) {
 			e.Kind = k.err
 		}
 	}
-	if e.Kind == nil {
-		e.Kind = fmt.Errorf("unknown") // told above
-	}
-	return e, after
+	return after, e
 }

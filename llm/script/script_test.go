@@ -10,9 +10,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/llm"
+	"pgregory.net/rapid"
 )
 
 func load(t *testing.T, text string) *Model {
@@ -351,7 +353,7 @@ func TestRequestsAreRememberedAsTheyWere(t *testing.T) {
 	if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" {
 		t.Error(diff)
 	}
-	m.Requests()[0].Messages[0] = llm.User("mine")
+	m.Requests()[0].Messages[0].Parts[0].Text = "mine"
 	if first := m.Requests()[0]; Last(&first) != "one" {
 		t.Error("whoever lists requests changes them")
 	}
@@ -372,4 +374,36 @@ func TestRequestsAreRememberedAsTheyWere(t *testing.T) {
 	if m.Count() != 2+4*kept || len(m.Requests()) != kept {
 		t.Errorf("%d requests, %d kept", m.Count(), len(m.Requests()))
 	}
+}
+
+func TestWhatAScriptSaysAboutUsageAndStopIsGiven(t *testing.T) {
+	for _, stop := range []llm.Stop{llm.StopEnd, llm.StopCalls, llm.StopLength, llm.StopRefused, llm.StopOther} {
+		m := load(t, fmt.Sprintf("default: {stop: %s, usage: {input: 9, output: 8, cache_read: 3, cache_write: 2, reasoning: 1}}", stop))
+		want := &llm.Reply{
+			Message: llm.Message{Role: llm.RoleAssistant}, Model: "script", ID: "reply-1", Stop: stop,
+			Usage: llm.Usage{Input: 9, Output: 8, CacheRead: 3, CacheWrite: 2, Reasoning: 1},
+		}
+		if diff := cmp.Diff(want, ask(t, m, user("x"))); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestTextsAreCutIntoPiecesOfAboutTheSameLength(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, n := rapid.String().Draw(t, "s"), rapid.IntRange(0, 20).Draw(t, "n")
+		pieces := cut(s, n)
+		if strings.Join(pieces, "") != s {
+			t.Fatalf("%q becomes %q", s, pieces)
+		}
+		runes := utf8.RuneCountInString(s)
+		if want := max(1, min(n, runes)); len(pieces) != want {
+			t.Fatalf("%d pieces, want %d", len(pieces), want)
+		}
+		for _, p := range pieces {
+			if c := utf8.RuneCountInString(p); c < runes/len(pieces) || c > runes/len(pieces)+1 || !utf8.ValidString(p) {
+				t.Fatalf("the piece %q of %q", p, pieces)
+			}
+		}
+	})
 }
