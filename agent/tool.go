@@ -34,7 +34,8 @@ type tool struct {
 	once     bool
 	verbs    bool // its function is flow code
 	serial   bool
-	limit    int // bytes of output that the model sees
+	agent    Agent // that it calls, for checks
+	limit    int   // bytes of output that the model sees
 }
 
 // Output is what a tool call gives to the model.

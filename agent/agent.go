@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// Agent does a task that it is given in words. [New] makes one of a model;
+// [Sequential], [Loop], [Parallel] and [Func] make one of other agents and of
+// code. An agent is used inside a flow, with [Run], as a tool of another, with
+// [AsTool], or is a flow itself, by [NewFlow].
+type Agent interface {
+	// Name returns its name, which is that of its step.
+	Name() string
+
+	description() string
+	check(*names) error
+	run(ctx context.Context, step string, v visit) (*Result, error)
+}
+
+// visit is how an agent is called.
+type visit struct {
+	in      Content
+	before  []Record         // what was said in the conversation that it takes over
+	alone   bool             // it sees nothing of the thread but its input
+	family  map[string]Agent // to whom it may hand over, besides its own
+	chained bool             // whoever calls it does the handing over
+}
+
+// Result is what came of an agent.
+type Result struct {
+	Agent    string          `json:"agent"` // who said it
+	Text     string          `json:"text"`
+	Value    json.RawMessage `json:"value,omitempty"` // of an agent with an output schema
+	Escalate bool            `json:"escalate,omitempty"`
+	Turns    int             `json:"turns,omitempty"`
+	Usage    llm.Usage       `json:"usage,omitzero"`
+	Transfer string          `json:"transfer,omitempty"` // it hands over to this agent
+	Stop     llm.Stop        `json:"stop,omitempty"`     // why its last reply ended
+}
+
+// Run lets an agent do a task and returns what it says. It is a step of the
+// flow, with the agent's name: to run an agent twice in one frame, put each
+// into a [perdure.Scope].
+func Run[I Input](ctx context.Context, a Agent, in I) (string, error) {
+	r, err := Do(ctx, a, in)
+	if err != nil {
+		return "", err
+	}
+	return r.Text, nil
+}
+
+// RunTo is Run for an agent with an output schema: it returns the output.
+func RunTo[T any, I Input](ctx context.Context, a Agent, in I) (T, error) {
+	var v T
+	r, err := Do(ctx, a, in)
+	if err != nil {
+		return v, err
+	}
+	if r.Value == nil {
+		return v, fmt.Errorf("%w: agent %q has no Output, so there is nothing to decode", ErrOption, a.Name())
+	}
+	if err := json.Unmarshal(r.Value, &v); err != nil {
+		return v, fmt.Errorf("agent: the output of %q: %w", a.Name(), err)
+	}
+	return v, nil
+}
+
+// Do is Run with everything that is known about the result.
+func Do[I Input](ctx context.Context, a Agent, in I) (*Result, error) {
+	if err := Check(a); err != nil {
+		return nil, perdure.Permanent(err)
+	}
+	c := contentOf(in)
+	if err := c.check(); err != nil {
+		return nil, perdure.Permanent(err)
+	}
+	return a.run(ctx, a.Name(), visit{in: c})
+}
+
+// NewFlow makes a flow of an agent. Its input is a [Content], its output the
+// agent's text, or its value if it has an output schema.
+func NewFlow(name string, a Agent) perdure.Flow {
+	return perdure.NewFlow(name, func(ctx context.Context, in Content) (json.RawMessage, error) {
+		r, err := Do(ctx, a, in)
+		if err != nil {
+			return nil, err
+		}
+		if r.Value != nil {
+			return r.Value, nil
+		}
+		return json.Marshal(r.Text)
+	})
+}
+
+// Check returns everything that is wrong with an agent and those below it. Run
+// does the same; call it in a test, or when a program starts.
+func Check(a Agent) error {
+	if a == nil {
+		return fmt.Errorf("%w: no agent", ErrOption)
+	}
+	return a.check(&names{agents: map[string]Agent{}})
+}
+
+// names finds agents that share a name.
+type names struct{ agents map[string]Agent }
+
+// see notes an agent and reports whether it is new.
+func (n *names) see(a Agent) (bool, error) {
+	old, seen := n.agents[a.Name()]
+	if seen && old != a {
+		return false, fmt.Errorf("%w: two agents are called %q", ErrOption, a.Name())
+	}
+	n.agents[a.Name()] = a
+	return !seen, nil
+}
+
+// composite runs the code of an agent as a step that holds the steps inside it.
+func composite(ctx context.Context, step string, fn func(ctx context.Context) (*Result, error)) (*Result, error) {
+	r, err := perdure.Step(ctx, step, func(ctx context.Context) (Result, error) {
+		r, err := fn(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		return *r, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// outcome reports whether an error is what a recorded step came to, and not
+// that the run waits, ends or is another's.
+func outcome(err error) (*perdure.StepError, bool) {
+	for _, own := range []error{perdure.ErrSuspended, perdure.ErrFenced, perdure.ErrBlocked, perdure.ErrCancelled} {
+		if errors.Is(err, own) {
+			return nil, false
+		}
+	}
+	return errors.AsType[*perdure.StepError](err)
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+type request struct {
+	Request string `json:"request" jsonschema:"what is to be done, with everything that has to be known for it"`
+}
+
+// AsTool makes an agent a tool of others. It works in a context of its own: it
+// sees the request and nothing of the conversation, and only what it says in
+// the end comes back. What it asks people is asked as usual.
+func AsTool(a Agent, opts ...ToolOption) Tool {
+	about := a.description()
+	if about == "" {
+		about = "Lets " + a.Name() + " do something."
+	}
+	t := NewTool(a.Name(), about, func(ctx context.Context, r request) (string, error) {
+		res, err := a.run(ctx, a.Name(), visit{in: Content{llm.User(r.Request)}, alone: true})
+		if err != nil {
+			return "", err
+		}
+		return res.Text, nil
+	}, append([]ToolOption{UsesVerbs()}, opts...)...)
+	t.agent = a
+	return t
+}
+
+type task struct {
+	Agent string `json:"agent" jsonschema:"who is to do it"`
+	Task  string `json:"task" jsonschema:"what is to be done, with everything that has to be known for it"`
+}
+
+// Delegate is a tool by which a model gives tasks to agents, each in a context
+// of its own, several at the same time if it calls it several times.
+func Delegate(agents ...Agent) Tool {
+	by := map[string]Agent{}
+	var about strings.Builder
+	about.WriteString("Lets another agent do a task in a context of its own. The agents are:")
+	var enum []string
+	for _, a := range agents {
+		by[a.Name()] = a
+		enum = append(enum, a.Name())
+		fmt.Fprintf(&about, "\n- %s: %s", a.Name(), a.description())
+	}
+	slices.Sort(enum)
+	t := NewTool("delegate", about.String(), func(ctx context.Context, t task) (string, error) {
+		a := by[t.Agent]
+		if a == nil {
+			return "", perdure.Permanent(fmt.Errorf("there is no agent %q; there are: %s", t.Agent, strings.Join(enum, ", ")))
+		}
+		res, err := a.run(ctx, a.Name(), visit{in: Content{llm.User(t.Task)}, alone: true})
+		if err != nil {
+			return "", err
+		}
+		return res.Text, nil
+	}, UsesVerbs())
+	t.agent = &group{name: "delegate", children: agents}
+	return t
+}
+
+type question struct {
+	Question string   `json:"question" jsonschema:"what the person is asked"`
+	Choices  []string `json:"choices,omitempty" jsonschema:"answers to choose from, if there are only some"`
+}
+
+// AskPerson is a tool by which a model asks a person. The run waits for the
+// answer, an ask of kind [KindQuestion], as long as it takes; who may answer can
+// be given.
+func AskPerson(who ...string) Tool {
+	return NewTool("ask_person", "Asks a person and waits for the answer. Use it when you cannot go on without one.",
+		func(ctx context.Context, q question) (string, error) {
+			ask := perdure.Question{Kind: KindQuestion, Prompt: q.Question, Who: who, Schema: json.RawMessage(`{"type":"string"}`)}
+			if len(q.Choices) > 0 {
+				raw, err := json.Marshal(map[string]any{"type": "string", "enum": q.Choices})
+				if err != nil {
+					return "", err
+				}
+				ask.Schema, ask.Data = raw, map[string]any{"choices": q.Choices}
+			}
+			return perdure.Ask[string](ctx, "person", ask)
+		}, UsesVerbs())
+}

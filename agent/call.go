@@ -1,0 +1,421 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// calls makes the calls of one message, each durable on its own: at the same
+// time, but for serial ones, which come one after the other in their order.
+// Calls whose credentials are missing wait for those, and no other call does.
+func (s *session) calls(ctx context.Context, calls []llm.Call) error {
+	results := make([]*Record, len(calls))
+	missing, err := s.missing(ctx, calls)
+	if err != nil {
+		return err
+	}
+	waits := func(c llm.Call) bool {
+		return slices.ContainsFunc(s.tools[c.Name].wants(), func(n Credential) bool { return missing[n.Name] })
+	}
+	refused := map[string]string{}
+	if err := s.round(ctx, calls, results, func(c llm.Call) bool { return !waits(c) }, missing, refused); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		for i, c := range calls {
+			for _, need := range s.tools[c.Name].wants() {
+				if why, no := refused[need.Name]; no && results[i] == nil {
+					r, err := s.unserved(ctx, i, c, "The call was not made: "+why)
+					if err != nil {
+						return err
+					}
+					results[i] = &r
+				}
+			}
+		}
+		if err := s.round(ctx, calls, results, waits, nil, nil); err != nil {
+			return err
+		}
+	}
+	for _, r := range results {
+		s.add(*r)
+	}
+	for i, c := range calls {
+		if h := results[i].Rejected; h != "" && s.rejected[h] >= maxRejections {
+			return perdure.Permanent(fmt.Errorf("%w: %s with %s was rejected %d times, the last time by %q: %.300s", ErrRejected,
+				c.Name, shorten(c.Args, 300), s.rejected[h], results[i].By, results[i].Message.Parts[0].Result.Text))
+		}
+	}
+	return nil
+}
+
+// maxRejections is how often the same call may be rejected before the run ends.
+const maxRejections = 3
+
+// round makes those calls that which chooses and that have no result yet, and
+// asks for the credentials that are missing.
+func (s *session) round(ctx context.Context, calls []llm.Call, results []*Record, which func(llm.Call) bool, missing map[string]bool, refused map[string]string) error {
+	g := perdure.NewGroup(ctx)
+	var serial []int
+	one := func(ctx context.Context, i int) error {
+		r, err := s.call(ctx, calls[i])
+		if err == nil {
+			results[i] = &r
+		}
+		return err
+	}
+	for i, c := range calls {
+		switch {
+		case results[i] != nil || !which(c):
+		case s.tools[c.Name].tool != nil && s.tools[c.Name].serial:
+			serial = append(serial, i)
+		default:
+			g.Go(callName(i, c), func(ctx context.Context) error { return one(ctx, i) })
+		}
+	}
+	if len(serial) > 0 {
+		g.Go("serial", func(ctx context.Context) error {
+			for _, i := range serial {
+				if _, err := perdure.Scope(ctx, callName(i, calls[i]), func(ctx context.Context) (bool, error) { return true, one(ctx, i) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	answers := make([]string, len(missing))
+	for k, name := range slices.Sorted(maps.Keys(missing)) {
+		g.Go("credential-"+frameName(name), func(ctx context.Context) (err error) {
+			answers[k], err = s.askCredential(ctx, calls, name)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for k, name := range slices.Sorted(maps.Keys(missing)) {
+		if answers[k] != "" {
+			refused[name] = answers[k]
+		}
+	}
+	return nil
+}
+
+// callName names the frame of a call.
+func callName(i int, c llm.Call) string { return fmt.Sprintf("%d-%s", i, frameName(c.Name)) }
+
+// frameName makes a text of a model or user one that can name a frame.
+func frameName(s string) string {
+	out := []byte(shorten(s, 60))
+	for i, c := range out {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-') {
+			out[i] = '_'
+		}
+	}
+	return string(out)
+}
+
+// wants returns the credentials that a tool needs.
+func (t Tool) wants() []Credential {
+	if t.tool == nil {
+		return nil
+	}
+	return t.needs
+}
+
+// call makes one call: it is checked, decided on if need be, run, and has
+// exactly one result.
+func (s *session) call(ctx context.Context, c llm.Call) (Record, error) {
+	if c.Name == transferTool.name {
+		return s.transferCall(ctx, c)
+	}
+	t, there := s.tools[c.Name]
+	if !there {
+		return s.conclude(ctx, c, Record{Mistake: true}, Output{Error: true,
+			Text: fmt.Sprintf("There is no tool %q. The tools are: %s.", c.Name, strings.Join(slices.Sorted(maps.Keys(s.tools)), ", "))})
+	}
+	args, err := t.arguments(c.Args)
+	if err != nil {
+		return s.conclude(ctx, c, Record{Mistake: true}, Output{Error: true,
+			Text: fmt.Sprintf("The arguments of %s are wrong: %v. Call it again with arguments that fit its schema.", c.Name, err)})
+	}
+	d, err := s.decide(ctx, t, c, args)
+	if err != nil {
+		return Record{}, err
+	}
+	if d.out != nil {
+		return s.conclude(ctx, c, d.record, *d.out)
+	}
+	return s.perform(ctx, t, c, d)
+}
+
+// arguments returns the arguments of a call in one form, if they fit.
+func (t Tool) arguments(text string) (json.RawMessage, error) {
+	if strings.TrimSpace(text) == "" {
+		text = "{}"
+	}
+	raw, err := canonical(json.RawMessage(text))
+	if err != nil {
+		return nil, err
+	}
+	return raw, t.schema.check(raw)
+}
+
+// canonical returns JSON in one form: sorted keys, each once, numbers as they
+// are written.
+func canonical(raw json.RawMessage) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("they are no JSON: %w", err)
+	}
+	if d.More() {
+		return nil, errors.New("they are more than one JSON value")
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// perform runs the tool and records its result.
+func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (Record, error) {
+	call := ToolCall{Agent: s.name, Tool: t.name, ID: c.ID, Args: d.args}
+	var opts []perdure.StepOption
+	if t.timeout > 0 {
+		opts = append(opts, perdure.Timeout(t.timeout))
+	}
+	if t.retry != nil {
+		opts = append(opts, perdure.Retry(*t.retry))
+	}
+	if t.once {
+		opts = append(opts, perdure.AtMostOnce())
+	}
+	if t.reconcile != nil {
+		opts = append(opts, perdure.Reconcile(func(ctx context.Context) (ran, perdure.Outcome, error) {
+			out, found, err := t.reconcile(ctx, d.args)
+			return ran{s.resultRecord(c, d.record, out)}, found, err
+		}))
+	}
+	// The result of a plain function is a record of the transcript. That of
+	// flow code, of what was found out or decided about an at-most-once step,
+	// and of what goes on elsewhere becomes one in a step of its own.
+	plain := !t.verbs && !t.once
+	r, err := perdure.Step(ctx, "run", func(ctx context.Context) (ran, error) {
+		begin := time.Now()
+		news := new(callNews)
+		out, err := s.invoke(context.WithValue(ctx, newsKey{}, news), t, call)
+		ref, pending := pendingRef(err)
+		if err != nil && !pending {
+			return ran{}, err
+		}
+		rec := d.record
+		rec.Pending, rec.Escalate, rec.Progress = ref, news.escalate, news.progress
+		rec.Took = time.Since(begin).Milliseconds()
+		if pending || !plain {
+			out.Text = clean(cutOff(out.Text, maxKept))
+			return ran{s.resultRecord(c, rec, out)}, nil
+		}
+		rec, err = s.finish(ctx, t, c, rec, out)
+		return ran{rec}, err
+	}, opts...)
+	switch {
+	case err != nil:
+		return s.failed(ctx, c, d, err)
+	case r.Pending != "":
+		return s.pend(ctx, t, c, d, r.Pending)
+	case plain:
+		return r.Record, nil
+	}
+	res := r.Message.Parts[0].Result
+	return s.conclude(ctx, c, r.Record, Output{Text: res.Text, Media: res.Media, Error: res.Error})
+}
+
+// ran is what the step of a tool comes to. Where a person says what came of an
+// at-most-once call, it is any value.
+type ran struct{ Record }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *ran) UnmarshalJSON(raw []byte) error {
+	if err := json.Unmarshal(raw, &r.Record); err == nil && len(r.Message.Parts) == 1 && r.Message.Parts[0].Result != nil {
+		return nil
+	}
+	out := responseOf(raw)
+	r.Record = Record{Message: llm.Message{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Text: out.Text}}}}}
+	return nil
+}
+
+// finish makes an output the result of a call, in the step that it is called
+// in.
+func (s *session) finish(ctx context.Context, t Tool, c llm.Call, r Record, out Output) (Record, error) {
+	out, file, err := s.fit(ctx, t, c, out)
+	if err != nil {
+		return r, err
+	}
+	r.File = file
+	r = s.stamp(ctx, s.resultRecord(c, r, out))
+	if r.Message, err = keepMedia(ctx, r.Message); err != nil {
+		return r, err
+	}
+	return r, transcript.AppendResult(ctx)
+}
+
+// failed makes the failure of a tool the result of its call, unless it is to
+// fail the run.
+func (s *session) failed(ctx context.Context, c llm.Call, d decision, err error) (Record, error) {
+	e, ok := outcome(err)
+	if !ok {
+		return Record{}, err
+	}
+	for _, own := range []error{ErrFatal, ErrOption, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption} {
+		if errors.Is(err, own) {
+			return Record{}, err
+		}
+	}
+	return s.conclude(ctx, c, d.record, Output{Error: true, Text: fmt.Sprintf("%s failed: %v", c.Name, e.Err)})
+}
+
+// invoke calls the tool's function, with the callbacks around it.
+func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output, err error) {
+	if before := s.Callbacks.BeforeTool; before != nil && !t.verbs {
+		if o, err := before(ctx, call); err != nil || o != nil {
+			if o == nil {
+				o = new(Output)
+			}
+			return *o, err
+		}
+	}
+	if out, err = t.call(ctx, call.Args); err != nil {
+		return out, err
+	}
+	if after := s.Callbacks.AfterTool; after != nil && !t.verbs {
+		err = after(ctx, call, &out)
+	}
+	return out, err
+}
+
+// conclude records a result in a step of its own.
+func (s *session) conclude(ctx context.Context, c llm.Call, r Record, out Output) (Record, error) {
+	return perdure.Step(ctx, "result", func(ctx context.Context) (Record, error) {
+		return s.finish(ctx, s.tools[c.Name], c, r, out)
+	})
+}
+
+// unserved records the result of a call that is not made.
+func (s *session) unserved(ctx context.Context, i int, c llm.Call, why string) (Record, error) {
+	return perdure.Scope(ctx, "refused-"+callName(i, c), func(ctx context.Context) (Record, error) {
+		return s.conclude(ctx, c, Record{}, Output{Text: why, Error: true})
+	})
+}
+
+// resultRecord makes the record of a call's result.
+func (s *session) resultRecord(c llm.Call, r Record, out Output) Record {
+	r.Message = llm.Message{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{
+		Call: c.ID, Name: c.Name, Text: out.Text, Media: out.Media, Error: out.Error}}}}
+	return r
+}
+
+// pend waits for the result of a call that goes on elsewhere.
+func (s *session) pend(ctx context.Context, t Tool, c llm.Call, d decision, ref string) (Record, error) {
+	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
+		Kind:   KindPending,
+		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result.", t.name, ref),
+		Data:   map[string]any{"agent": s.name, "tool": t.name, "call": c.ID, "args": d.args, "ref": ref},
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	raw, _ := a.Value.(json.RawMessage)
+	rec := d.record
+	rec.By = a.By
+	return s.conclude(ctx, c, rec, responseOf(raw))
+}
+
+// maxKept is how much of a tool's output is kept at all.
+const maxKept = 4 << 20
+
+// fit makes an output one that a model can read: valid, and not too long. The
+// whole of a long one goes into a file, if the agent has files.
+func (s *session) fit(ctx context.Context, t Tool, c llm.Call, out Output) (Output, string, error) {
+	limit := 32 << 10
+	if t.tool != nil && t.limit > 0 {
+		limit = t.limit
+	}
+	whole := len(out.Text)
+	out.Text = clean(cutOff(out.Text, maxKept))
+	if len(out.Text) <= limit {
+		return out, "", nil
+	}
+	note := fmt.Sprintf("[The output has %d bytes, of which this is the beginning and the end.", whole)
+	file := ""
+	if s.Files != nil {
+		file = fmt.Sprintf("/outputs/%s-%s.txt", frameName(c.Name), frameName(c.ID))
+		if err := s.Files.Write(ctx, file, out.Text); err != nil {
+			return out, "", err
+		}
+		note += fmt.Sprintf(" The file %s has the first %d bytes of it; read it with read_file.", file, len(out.Text))
+	}
+	out.Text = note + "]\n" + shorten(out.Text, limit)
+	return out, file, nil
+}
+
+func cutOff(s string, limit int) string {
+	if len(s) > limit {
+		return strings.ToValidUTF8(s[:limit], "")
+	}
+	return s
+}
+
+type newsKey struct{}
+
+// callNews is what a tool's function tells beside its result.
+type callNews struct {
+	escalate bool
+	progress []json.RawMessage
+}
+
+// maxProgress is how much of its progress is kept with a call's result.
+const maxProgress = 20
+
+// Progress tells how a tool gets on: at once to those who watch, as a
+// [perdure.Delta], and the last 20 with the call's result. It is for tools'
+// functions that use no verbs; those that do call [perdure.Emit].
+func Progress(ctx context.Context, v any) {
+	perdure.Delta(ctx, v)
+	news, _ := ctx.Value(newsKey{}).(*callNews)
+	raw, err := json.Marshal(v)
+	if news == nil || err != nil || len(raw) > 4<<10 {
+		return
+	}
+	news.progress = append(news.progress, raw)
+	if len(news.progress) > maxProgress {
+		news.progress = news.progress[1:]
+	}
+}
+
+// Escalate ends the [Loop] around the agent, after the child that is running.
+// It is called by a tool's function or a [Func].
+func Escalate(ctx context.Context) {
+	if news, _ := ctx.Value(newsKey{}).(*callNews); news != nil {
+		news.escalate = true
+	}
+}
+
+// ExitLoop is a tool by which a model ends the [Loop] around it.
+var ExitLoop = NewTool("exit_loop", "Ends the loop that you are in. Call it when nothing is left to be improved.",
+	func(ctx context.Context, _ struct{}) (string, error) {
+		Escalate(ctx)
+		return "The loop ends when you are done.", nil
+	})

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// Context says what happens when a conversation grows too long for the model.
+// What is left out stays in the journal and in the transcript; only the model
+// no longer sees it.
+type Context struct {
+	// Strategy is what is done; "" is nothing, and a conversation that is too
+	// long ends the agent with ErrTooLong.
+	Strategy Strategy
+	// MaxTokens is how long the conversation may be, as estimated from what the
+	// provider counted last; 0: until the provider says that it is too long.
+	MaxTokens int64
+	// Keep is how many of the newest messages stay as they are; 0 is 20. A call
+	// is never parted from its results.
+	Keep int
+	// Model writes the summaries; nil is the agent's own.
+	Model llm.Model
+	// Prompt tells it how; "" is a good one.
+	Prompt string
+}
+
+// Strategy is a way to make a conversation shorter.
+type Strategy string
+
+// The strategies.
+const (
+	Trim      Strategy = "trim"      // the oldest messages are left out, but for the task
+	Summarise Strategy = "summarise" // the oldest messages become a summary
+)
+
+const summaryPrompt = "Summarise this conversation for yourself, so that you can go on with the task without it: the task, what was found out and decided, with names, numbers and places exactly as they are, what was done, and what is left to do. Write nothing else."
+
+// compact records what stands for the oldest messages from now on.
+func (s *session) compact(ctx context.Context, step string) error {
+	seen := current(s.records, s.name)
+	cut := s.cut(seen)
+	if cut == 0 {
+		return perdure.Permanent(fmt.Errorf("%w: agent %q has nothing left to leave out", ErrTooLong, s.name))
+	}
+	summary := &Summary{Count: cut}
+	if cut < len(seen) {
+		summary.Before = seen[cut].ID
+	}
+	policy := perdure.RetryPolicy{Attempts: 8, Wait: time.Second}
+	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
+		if s.Context.Strategy == Trim {
+			return Record{Message: llm.User(s.trimmed(seen[:cut])), Summary: summary}, nil
+		}
+		return s.summarise(ctx, seen[:cut], summary)
+	}, perdure.Retry(policy))
+}
+
+// cut returns how many of the oldest messages can be left out: no results
+// without their calls may begin what stays.
+func (s *session) cut(seen []Record) int {
+	keep := s.Context.Keep
+	if keep == 0 {
+		keep = 20
+	}
+	at := max(0, len(seen)-keep)
+	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
+		at++
+	}
+	if at == 1 && seen[0].Summary != nil {
+		return 0 // only what stands for others already
+	}
+	return at
+}
+
+// trimmed is what stands for messages that are left out.
+func (s *session) trimmed(old []Record) string {
+	task := ""
+	for _, r := range old {
+		if r.Message.Role != llm.RoleUser {
+			continue
+		}
+		if task = r.Message.Text(); task != "" {
+			break
+		}
+	}
+	if rest, ok := strings.CutPrefix(task, trimmedPrefix); ok {
+		_, task, _ = strings.Cut(rest, "\n")
+	}
+	return fmt.Sprintf("%s%d earlier messages are left out. The conversation began with:\n%s", trimmedPrefix, len(old), shorten(task, 4<<10))
+}
+
+const trimmedPrefix = "[Note] "
+
+// summarise asks a model for a summary. It is a step.
+func (s *session) summarise(ctx context.Context, old []Record, summary *Summary) (Record, error) {
+	begin := time.Now()
+	model, prompt := s.Context.Model, s.Context.Prompt
+	if model == nil {
+		model = s.model
+	}
+	if prompt == "" {
+		prompt = summaryPrompt
+	}
+	var b strings.Builder
+	for _, r := range old {
+		for _, p := range r.Message.Parts {
+			switch {
+			case p.Call != nil:
+				fmt.Fprintf(&b, "[%s calls %s] %s\n", r.Agent, p.Call.Name, shorten(p.Call.Args, 2<<10))
+			case p.Result != nil:
+				fmt.Fprintf(&b, "[result of %s] %s\n", p.Result.Name, shorten(p.Result.Text, 4<<10))
+			case p.Text != "":
+				fmt.Fprintf(&b, "[%s] %s\n", r.Message.Role, shorten(p.Text, 8<<10))
+			}
+		}
+	}
+	reply, err := llm.Collect(model.Generate(ctx, &llm.Request{System: prompt, Messages: []llm.Message{llm.User(b.String())}}))
+	if err != nil {
+		return Record{}, modelError(err)
+	}
+	text := clean(strings.TrimSpace(reply.Message.Text()))
+	if text == "" {
+		return Record{}, modelError(fmt.Errorf("%w: the summary is empty", llm.ErrInterrupted))
+	}
+	r := Record{Message: llm.User("[Summary of the conversation so far]\n" + text), Summary: summary,
+		Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
+	_, err = spend(ctx, reply.Usage, r.Cost)
+	return r, err
+}
+
+// estimate returns about how many tokens the conversation has: what the
+// provider counted last, and a quarter of the bytes that came since.
+func (s *session) estimate() int64 {
+	seen := current(s.records, s.name)
+	total := int64(0)
+	for i := len(seen) - 1; i >= 0; i-- {
+		r := seen[i]
+		if r.Usage != nil && r.Summary == nil && r.Usage.Total() > 0 && (seen[0].Summary == nil || newer(s.records, r.ID, seen[0].ID)) {
+			return total + r.Usage.Total()
+		}
+		for _, p := range r.Message.Parts {
+			total += int64(len(p.Text)) / 4
+			if p.Call != nil {
+				total += int64(len(p.Call.Args)) / 4
+			}
+			if p.Result != nil {
+				total += int64(len(p.Result.Text)) / 4
+			}
+		}
+	}
+	return total
+}
+
+// newer reports whether one record comes behind another.
+func newer(records []Record, id, than string) bool {
+	for _, r := range records {
+		switch r.ID {
+		case id:
+			return false
+		case than:
+			return true
+		}
+	}
+	return false
+}
+
+// shorten shows the beginning and the end of a long text.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	head, tail := text[:limit*2/3], text[len(text)-limit/3:]
+	head, tail = strings.ToValidUTF8(head, ""), strings.ToValidUTF8(tail, "")
+	return head + fmt.Sprintf("\n[… %d bytes are left out …]\n", len(text)-len(head)-len(tail)) + tail
+}

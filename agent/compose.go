@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// group is an agent that is made of others.
+type group struct {
+	name     string
+	about    string
+	children []Agent
+	err      error
+	body     func(ctx context.Context, g *group, v visit) (*Result, error)
+}
+
+func newGroup(name, about string, children []Agent, body func(context.Context, *group, visit) (*Result, error)) *group {
+	g := &group{name: name, about: about, children: children, body: body}
+	var errs []error
+	if !toolName.MatchString(name) {
+		errs = append(errs, fmt.Errorf("%w: agent %q: its name is not 1 to 64 letters, digits, - and _", ErrOption, name))
+	}
+	seen := map[string]bool{}
+	for _, c := range children {
+		switch {
+		case c == nil:
+			errs = append(errs, fmt.Errorf("%w: agent %q has a child that is nil", ErrOption, name))
+		case seen[c.Name()]:
+			errs = append(errs, fmt.Errorf("%w: agent %q has the child %q twice", ErrOption, name, c.Name()))
+		default:
+			seen[c.Name()] = true
+		}
+	}
+	if len(children) == 0 {
+		errs = append(errs, fmt.Errorf("%w: agent %q has no children", ErrOption, name))
+	}
+	g.err = errors.Join(errs...)
+	return g
+}
+
+func (g *group) Name() string        { return g.name }
+func (g *group) description() string { return g.about }
+
+func (g *group) check(n *names) error {
+	if fresh, err := n.see(g); err != nil || !fresh {
+		return err
+	}
+	errs := []error{g.err}
+	for _, c := range g.children {
+		if c != nil {
+			errs = append(errs, c.check(n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *group) run(ctx context.Context, step string, v visit) (*Result, error) {
+	return composite(ctx, step, func(ctx context.Context) (*Result, error) {
+		v.family, v.chained = nil, false
+		if v.before != nil && len(v.in) == 0 { // it takes over a conversation
+			v.in, v.before = Content{llm.User(lastSaid(v.before))}, nil
+		}
+		r, err := g.body(ctx, g, v)
+		if err == nil {
+			r.Agent = g.name
+		}
+		return r, err
+	})
+}
+
+// lastSaid returns what a user said last.
+func lastSaid(records []Record) string {
+	for i := len(records) - 1; i >= 0; i-- {
+		if m := records[i].Message; m.Role == llm.RoleUser && m.Text() != "" {
+			return m.Text()
+		}
+	}
+	return ""
+}
+
+// inTurn runs the children one after the other: the first is given the input,
+// each next one what the one before it said. It stops behind one that
+// escalates, if it is to.
+func (g *group) inTurn(ctx context.Context, v visit, total *Result, stop bool) error {
+	for _, c := range g.children {
+		r, err := c.run(ctx, c.Name(), visit{in: v.in, alone: v.alone})
+		if err != nil {
+			return err
+		}
+		total.Text, total.Value, total.Stop = r.Text, r.Value, r.Stop
+		total.Usage, total.Turns = total.Usage.Add(r.Usage), total.Turns+r.Turns
+		total.Escalate = total.Escalate || r.Escalate
+		if r.Text != "" {
+			v.in = Content{llm.User(r.Text)}
+		}
+		if stop && r.Escalate {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Sequential runs agents one after the other. The first is given the input,
+// each next one what the one before it said; what the last one says is the
+// result.
+func Sequential(name string, children ...Agent) Agent {
+	return newGroup(name, "Runs agents one after the other.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
+		total := new(Result)
+		return total, g.inTurn(ctx, v, total, false)
+	})
+}
+
+// Loop runs agents one after the other, and again, at most max times. A child
+// that escalates, by [Escalate] or the tool [ExitLoop], ends it: no further
+// child runs.
+func Loop(name string, max int, children ...Agent) Agent {
+	g := newGroup(name, "Runs agents again and again.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
+		total := new(Result)
+		for i := range max {
+			_, err := perdure.Scope(ctx, fmt.Sprintf("round-%d", i+1), func(ctx context.Context) (bool, error) {
+				return true, g.inTurn(ctx, v, total, true)
+			})
+			if err != nil {
+				return nil, err
+			}
+			if total.Escalate {
+				total.Escalate = false // it is for this loop
+				break
+			}
+			if total.Text != "" {
+				v.in = Content{llm.User(total.Text)}
+			}
+		}
+		return total, nil
+	})
+	if max <= 0 {
+		g.err = errors.Join(g.err, fmt.Errorf("%w: agent %q: a loop runs at least once, not %d times", ErrOption, name, max))
+	}
+	return g
+}
+
+// Parallel runs agents at the same time, each with the same input. Its value
+// has what each of them said, by name. One that waits does not hold up the
+// others, and one that fails does not lose what they did: the result is its
+// error once all are done, and a retry runs only what failed.
+func Parallel(name string, children ...Agent) Agent {
+	return newGroup(name, "Runs agents at the same time.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
+		results := make([]*Result, len(g.children))
+		branches := perdure.NewGroup(ctx)
+		for i, c := range g.children {
+			branches.Go("branch-"+c.Name(), func(ctx context.Context) (err error) {
+				results[i], err = c.run(ctx, c.Name(), visit{in: v.in, alone: v.alone})
+				return err
+			})
+		}
+		if err := branches.Wait(); err != nil {
+			return nil, err
+		}
+		total := new(Result)
+		said := map[string]any{}
+		var b strings.Builder
+		for i, r := range results {
+			total.Usage, total.Turns, total.Escalate = total.Usage.Add(r.Usage), total.Turns+r.Turns, total.Escalate || r.Escalate
+			fmt.Fprintf(&b, "[%s] %s\n", g.children[i].Name(), r.Text)
+			said[g.children[i].Name()] = r.Text
+			if r.Value != nil {
+				said[g.children[i].Name()] = r.Value
+			}
+		}
+		var err error
+		total.Text = strings.TrimSuffix(b.String(), "\n")
+		total.Value, err = json.Marshal(said)
+		return total, err
+	})
+}
+
+// Func makes an agent of a function. The function is flow code: it may call
+// verbs and run other agents, does everything else in steps, and can
+// [Escalate].
+func Func(name string, fn func(ctx context.Context, in Content) (string, error)) Agent {
+	return &function{name: name, fn: fn}
+}
+
+type function struct {
+	name string
+	fn   func(ctx context.Context, in Content) (string, error)
+}
+
+func (f *function) Name() string        { return f.name }
+func (f *function) description() string { return "" }
+
+func (f *function) check(n *names) error {
+	if _, err := n.see(f); err != nil {
+		return err
+	}
+	if !toolName.MatchString(f.name) || f.fn == nil {
+		return fmt.Errorf("%w: agent %q: it needs a function, and a name of 1 to 64 letters, digits, - and _", ErrOption, f.name)
+	}
+	return nil
+}
+
+func (f *function) run(ctx context.Context, step string, v visit) (*Result, error) {
+	return composite(ctx, step, func(ctx context.Context) (*Result, error) {
+		if v.before != nil && len(v.in) == 0 {
+			v.in = Content{llm.User(lastSaid(v.before))}
+		}
+		news := new(callNews)
+		text, err := f.fn(context.WithValue(ctx, newsKey{}, news), v.in)
+		return &Result{Agent: f.name, Text: text, Escalate: news.escalate}, err
+	})
+}

@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/perdure/perdure/llm"
+)
+
+// Input is what an agent can be given: a text, parts, or messages.
+type Input interface {
+	string | []llm.Part | []llm.Message | Content
+}
+
+// Content is what an agent is given, as the input of a flow: in JSON a text, a
+// list of parts, a message, or a list of messages.
+type Content []llm.Message
+
+// contentOf makes content of an input.
+func contentOf[I Input](in I) Content {
+	switch in := any(in).(type) {
+	case string:
+		return Content{llm.User(in)}
+	case []llm.Part:
+		return Content{{Role: llm.RoleUser, Parts: in}}
+	case []llm.Message:
+		return in
+	case Content:
+		return in
+	}
+	return nil
+}
+
+// Text returns the texts of its messages, joined by newlines.
+func (c Content) Text() string {
+	var b bytes.Buffer
+	for _, m := range c {
+		if t := m.Text(); t != "" {
+			if b.Len() > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(t)
+		}
+	}
+	return b.String()
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c Content) MarshalJSON() ([]byte, error) {
+	if len(c) == 1 && c[0].Role == llm.RoleUser && len(c[0].Parts) == 1 {
+		if p := c[0].Parts[0]; p == llm.Text(p.Text) {
+			return json.Marshal(p.Text)
+		}
+	}
+	return json.Marshal([]llm.Message(c))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Content) UnmarshalJSON(raw []byte) error {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		*c = nil
+		return nil
+	}
+	strict := func(v any) error {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		return d.Decode(v)
+	}
+	switch raw[0] {
+	case '"':
+		var text string
+		err := json.Unmarshal(raw, &text)
+		*c = Content{llm.User(text)}
+		return err
+	case '{':
+		var m llm.Message
+		if err := strict(&m); err != nil {
+			return fmt.Errorf("agent: the input is no message: %w", err)
+		}
+		*c = Content{m}
+		return c.check()
+	case '[':
+		var first []struct{ Role *string }
+		var messages []llm.Message
+		if json.Unmarshal(raw, &first) == nil && len(first) > 0 && first[0].Role != nil {
+			if err := strict(&messages); err != nil {
+				return fmt.Errorf("agent: the input is no list of messages: %w", err)
+			}
+			*c = messages
+			return c.check()
+		}
+		var parts []llm.Part
+		if err := strict(&parts); err != nil {
+			return fmt.Errorf("agent: the input is no list of parts: %w", err)
+		}
+		*c = Content{{Role: llm.RoleUser, Parts: parts}}
+		return c.check()
+	}
+	return fmt.Errorf("agent: the input is a text, a list of parts, or messages, not %.40s", raw)
+}
+
+// check refuses roles and parts that only the runtime writes: a caller speaks
+// for the user, and may tell what was said before.
+func (c Content) check() error {
+	for i, m := range c {
+		if m.Role != llm.RoleUser && m.Role != llm.RoleAssistant {
+			return fmt.Errorf("agent: message %d of the input has the role %q; user and assistant can be given", i, m.Role)
+		}
+		for j, p := range m.Parts {
+			if p.Call != nil || p.Result != nil {
+				return fmt.Errorf("agent: part %d of message %d is of a tool call, which an input cannot have", j, i)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// decision is what is to happen with a call.
+type decision struct {
+	args   json.RawMessage // with which it runs
+	record Record          // what is known about the decision
+	out    *Output         // its result, if it does not run
+}
+
+// decide lets a person decide on a call, if the tool says so. The ask carries
+// the hash of exactly this call: its place, tool and arguments.
+func (s *session) decide(ctx context.Context, t Tool, c llm.Call, args json.RawMessage) (decision, error) {
+	d := decision{args: args}
+	a := t.approval
+	if a == nil || a.If != nil && !a.If(args) {
+		return d, nil
+	}
+	same := callHash(t.name, args)
+	allowed := a.Decisions
+	if allowed == nil {
+		allowed = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond}
+	}
+	if slices.Contains(allowed, DecisionAlways) {
+		if ruled, err := s.rule(ctx, t, args, &d); err != nil || ruled {
+			return d, err
+		}
+	}
+	here, err := perdure.Here(ctx)
+	if err != nil {
+		return d, err
+	}
+	q := perdure.Question{
+		Kind: KindApproval, Prompt: a.Prompt, Decisions: allowed, Who: a.Who, Expires: a.Expires,
+		Guards:  callHash(here.Path, c.ID, same),
+		Data:    map[string]any{"agent": s.name, "tool": t.name, "description": t.description, "call": c.ID, "args": args},
+		Schemas: map[string]json.RawMessage{},
+	}
+	if q.Prompt == "" {
+		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.name, t.name, t.description)
+	}
+	for _, decision := range allowed {
+		switch decision {
+		case DecisionEdit:
+			q.Schemas[decision] = t.schema.raw
+		case DecisionAlways:
+			q.Schemas[decision] = json.RawMessage(`{"type":["object","null"]}`)
+		case DecisionApprove, DecisionReject:
+			q.Schemas[decision] = json.RawMessage(`{"type":"null"}`)
+		}
+	}
+	if a.Expires > 0 {
+		q.Default = &perdure.Answer{Decision: DecisionReject, Message: "Nobody decided in time."}
+		if a.Default == DecisionApprove {
+			q.Default = &perdure.Answer{Decision: DecisionApprove}
+		}
+		if !slices.Contains(allowed, q.Default.Decision) {
+			q.Decisions = append(slices.Clone(allowed), q.Default.Decision)
+		}
+	}
+	// The name holds the hash, so that an answer can never be that of another
+	// call in the same place.
+	answer, err := perdure.Ask[perdure.Answer](ctx, "approve-"+same[:12], q)
+	if err != nil {
+		return d, err
+	}
+	return s.decided(ctx, t, same, answer, d)
+}
+
+// decided follows a person's decision.
+func (s *session) decided(ctx context.Context, t Tool, same string, answer perdure.Answer, d decision) (decision, error) {
+	value, _ := answer.Value.(json.RawMessage)
+	d.record.Decision, d.record.By = answer.Decision, answer.By
+	switch answer.Decision {
+	case DecisionApprove:
+	case DecisionAlways:
+		_, err := perdure.Step(ctx, "allow", func(ctx context.Context) (bool, error) {
+			return true, makeRule(ctx, Rule{Tool: t.name, Args: value, Who: t.approval.Who, By: answer.By})
+		})
+		return d, err
+	case DecisionEdit:
+		args, err := t.arguments(string(value))
+		if err != nil {
+			d.out = &Output{Error: true, Text: fmt.Sprintf("The call was not made: %s edited its arguments, and they are wrong: %v.", who(answer.By), err)}
+			return d, nil
+		}
+		d.args, d.record.Args = args, args
+	case DecisionReject:
+		d.record.Rejected = same
+		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))
+		if answer.Message != "" {
+			text = fmt.Sprintf("The call was rejected by %s and was not made: %s", who(answer.By), clean(answer.Message))
+		}
+		d.out = &Output{Error: true, Text: text + "\nDo not make the same call again."}
+	case DecisionRespond:
+		out := responseOf(value)
+		d.out = &out
+	default:
+		return d, perdure.Permanent(fmt.Errorf("%w: the decision %q on %s", ErrOption, answer.Decision, t.name))
+	}
+	return d, nil
+}
+
+func who(by string) string {
+	if by == "" {
+		return "a person"
+	}
+	return by
+}
+
+// rule looks whether a rule allows the call; each use is an event.
+func (s *session) rule(ctx context.Context, t Tool, args json.RawMessage, d *decision) (bool, error) {
+	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, t.name, args) })
+	if err != nil || r == nil {
+		return false, err
+	}
+	d.record.Decision, d.record.By = DecisionAlways, r.By
+	return true, perdure.Emit(ctx, "rule-used", map[string]any{"rule": r.ID, "tool": t.name, "args": args, "by": r.By})
+}
+
+// callHash returns a hash of texts that tells them apart.
+func callHash(texts ...any) string {
+	h := sha256.New()
+	for _, t := range texts {
+		s := fmt.Sprintf("%s", t)
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// missing returns the credentials that calls need and that are not there.
+func (s *session) missing(ctx context.Context, calls []llm.Call) (map[string]bool, error) {
+	needs := map[string]bool{}
+	for _, c := range calls {
+		for _, n := range s.tools[c.Name].wants() {
+			needs[n.Name] = true
+		}
+	}
+	if len(needs) == 0 {
+		return nil, nil
+	}
+	return perdure.Step(ctx, "credentials", func(ctx context.Context) (map[string]bool, error) {
+		missing := map[string]bool{}
+		for name := range needs {
+			there, err := hasCredential(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				missing[name] = true
+			}
+		}
+		return missing, nil
+	})
+}
+
+// askCredential asks for a credential, once for all calls that need it. It
+// returns why there is none, "" if it is there.
+func (s *session) askCredential(ctx context.Context, calls []llm.Call, name string) (string, error) {
+	need, tools := Credential{Name: name}, []string{}
+	for _, c := range calls {
+		for _, n := range s.tools[c.Name].wants() {
+			if n.Name == name {
+				need = n
+				tools = append(tools, c.Name)
+			}
+		}
+	}
+	prompt := need.Prompt
+	if prompt == "" {
+		prompt = fmt.Sprintf("%s needs the credential %q.", s.name, name)
+	}
+	a, err := perdure.Ask[perdure.Answer](ctx, "provide", perdure.Question{
+		Kind: KindCredential, Prompt: prompt, Who: need.Who,
+		Decisions: []string{decisionProvided, decisionRefused},
+		Schema:    json.RawMessage(`{"type":"null"}`), // the secret itself never comes this way
+		Data:      map[string]any{"credential": name, "agent": s.name, "tools": slices.Compact(tools)},
+	})
+	if err != nil || a.Decision == decisionProvided {
+		return "", err
+	}
+	return fmt.Sprintf("%s refused to give the credential %q. %s", who(a.By), name, clean(a.Message)), nil
+}
+
+// The decisions of an ask for a credential.
+const (
+	decisionProvided = "provided"
+	decisionRefused  = "refused"
+)

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// inlineMedia is the size up to which media stay in their message.
+const inlineMedia = 2 << 10
+
+// blobKey returns the key of the state that holds the bytes of media. They are
+// part of the thread: they fork, rewind, export and are erased with it.
+func blobKey(blob string) string { return "blob/" + blob }
+
+// keepMedia moves the bytes of a message's media into the thread's state, once
+// for equal bytes. It is called in a step.
+func keepMedia(ctx context.Context, m llm.Message) (llm.Message, error) {
+	m.Parts = slices.Clone(m.Parts)
+	for i, p := range m.Parts {
+		switch {
+		case p.Media != nil:
+			kept, err := keepMedium(ctx, *p.Media)
+			if err != nil {
+				return m, err
+			}
+			m.Parts[i].Media = &kept
+		case p.Result != nil && len(p.Result.Media) > 0:
+			r := *p.Result
+			r.Media = slices.Clone(r.Media)
+			for j, medium := range r.Media {
+				kept, err := keepMedium(ctx, medium)
+				if err != nil {
+					return m, err
+				}
+				r.Media[j] = kept
+			}
+			m.Parts[i].Result = &r
+		}
+	}
+	return m, nil
+}
+
+func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
+	if len(m.Data) <= inlineMedia {
+		return m, nil
+	}
+	sum := sha256.Sum256(m.Data)
+	m.Blob = hex.EncodeToString(sum[:])
+	state := perdure.NewState[[]byte](blobKey(m.Blob))
+	if _, there, err := state.Lookup(ctx); err != nil || there {
+		m.Data = nil
+		return m, err
+	}
+	data := m.Data
+	m.Data = nil
+	return m, state.Set(ctx, data)
+}
+
+// bringMedia puts the bytes of media back, for a model. The messages that it is
+// given stay as they are.
+func bringMedia(ctx context.Context, messages []llm.Message) ([]llm.Message, error) {
+	out := slices.Clone(messages)
+	bring := func(m llm.Media) (llm.Media, error) {
+		if m.Blob == "" {
+			return m, nil
+		}
+		data, there, err := perdure.NewState[[]byte](blobKey(m.Blob)).Lookup(ctx)
+		if err == nil && !there {
+			err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, m.Blob))
+		}
+		m.Data, m.Blob = data, ""
+		return m, err
+	}
+	for i, m := range out {
+		if !slices.ContainsFunc(m.Parts, func(p llm.Part) bool { return p.Media != nil || p.Result != nil && len(p.Result.Media) > 0 }) {
+			continue
+		}
+		out[i].Parts = slices.Clone(m.Parts)
+		for j, p := range m.Parts {
+			switch {
+			case p.Media != nil:
+				b, err := bring(*p.Media)
+				if err != nil {
+					return nil, err
+				}
+				out[i].Parts[j].Media = &b
+			case p.Result != nil:
+				r := *p.Result
+				r.Media = slices.Clone(r.Media)
+				for k := range r.Media {
+					b, err := bring(r.Media[k])
+					if err != nil {
+						return nil, err
+					}
+					r.Media[k] = b
+				}
+				out[i].Parts[j].Result = &r
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// Options of an agent that is made of a model. The zero value is good.
+type Options struct {
+	// Description says to other agents and to models what this one is for.
+	Description string
+	// Instruction tells the model its task. {key} becomes the value of that
+	// key of the state, which has to be there; {key?} nothing if it is not.
+	Instruction string
+	// Tools that the model may call.
+	Tools []Tool
+	// Files gives the agent files, the tools for them, and a place for large
+	// outputs; see [StateFiles].
+	Files Files
+	// Transfer are agents that the model may hand the conversation over to.
+	// They may hand it back, and to each other.
+	Transfer []Agent
+	// Output asks for JSON in place of free text; see [OutputOf].
+	Output *OutputSchema
+	// OutputKey is a key of the state that gets what the agent says.
+	OutputKey string
+	// History says what the agent sees of what was said on the thread before.
+	History History
+	// Context says what happens when the conversation grows too long.
+	Context Context
+	// Limits end the agent with ErrLimit.
+	Limits Limits
+	// Price is what tokens cost, for Limits.Cost and the run's budget.
+	Price Price
+	// Retry says how often the model is asked again when it is overloaded or
+	// cannot be reached; the default is 8 attempts, up to a minute apart. A
+	// provider that says when to come back is obeyed.
+	Retry *perdure.RetryPolicy
+	// ReplyTimeout limits one request to the model; 0 is 10 minutes.
+	ReplyTimeout time.Duration
+	// Callbacks see and change what happens.
+	Callbacks Callbacks
+	// Effort, MaxTokens, Temperature and Choice are passed on to the model.
+	Effort      llm.Effort
+	MaxTokens   int64
+	Temperature *float64
+	Choice      llm.Choice
+}
+
+// History says what an agent sees of what was said before it was called.
+type History string
+
+// The histories.
+const (
+	HistoryOwn    History = ""       // its own conversation on the thread, over all runs
+	HistoryThread History = "thread" // all that users and agents said on the thread
+	HistoryNone   History = "none"   // nothing
+)
+
+// Limits of an agent, 0 for none but where it says otherwise. They are counted
+// from what is recorded, so that a resume does not begin anew.
+type Limits struct {
+	Turns    int           // requests to the model; 0 is 100
+	Tokens   int64         // of all requests and replies
+	Cost     int64         // in millionths of the currency of Price
+	Time     time.Duration // of work: replies and calls, without waiting for people
+	Mistakes int           // turns in a row with a mistake of the model; 0 is 3
+}
+
+// Price is what a million tokens cost, in millionths of a currency: 3 dollars
+// are 3_000_000.
+type Price struct{ Input, Output, CacheRead, CacheWrite int64 }
+
+// cost returns what usage costs, in millionths.
+func (p Price) cost(u llm.Usage) int64 {
+	plain := u.Input - u.CacheRead - u.CacheWrite
+	return (plain*p.Input + u.CacheRead*p.CacheRead + u.CacheWrite*p.CacheWrite + u.Output*p.Output) / 1_000_000
+}
+
+// OutputSchema is the JSON that an agent is to say.
+type OutputSchema struct {
+	schema *schema
+	err    error
+}
+
+// OutputOf returns the schema of a Go type, a struct with the tags of
+// [NewTool].
+func OutputOf[T any]() *OutputSchema {
+	s, err := schemaOf(reflect.TypeFor[T]())
+	return &OutputSchema{s, err}
+}
+
+// OutputJSON returns a schema that is given as JSON.
+func OutputJSON(raw json.RawMessage) *OutputSchema {
+	s, err := parseSchema(raw)
+	return &OutputSchema{s, err}
+}
+
+// Callbacks are called around what an agent does. Each runs inside a step: once
+// that is recorded it is not called again, on resume neither. They call no
+// verbs; they can use state, deps and [perdure.Key].
+type Callbacks struct {
+	// BeforeAgent may return a result, and then the agent does nothing.
+	BeforeAgent func(ctx context.Context, in Content) (*Result, error)
+	// AfterAgent may change the result.
+	AfterAgent func(ctx context.Context, r *Result) error
+	// BeforeModel may change the request, or return a reply in its place.
+	BeforeModel func(ctx context.Context, r *llm.Request) (*llm.Reply, error)
+	// AfterModel may change the reply, before it is recorded.
+	AfterModel func(ctx context.Context, r *llm.Reply) error
+	// BeforeTool may return an output, and then the tool is not called.
+	BeforeTool func(ctx context.Context, c ToolCall) (*Output, error)
+	// AfterTool may change the output, before it is recorded.
+	AfterTool func(ctx context.Context, c ToolCall, out *Output) error
+}
+
+// ToolCall is a call as callbacks see it: checked, and approved if need be.
+type ToolCall struct {
+	Agent string          `json:"agent"`
+	Tool  string          `json:"tool"`
+	ID    string          `json:"id"`
+	Args  json.RawMessage `json:"args"`
+}
+
+// modelAgent is an agent that is made of a model.
+type modelAgent struct {
+	name  string
+	model llm.Model
+	Options
+	tools map[string]Tool
+	order []Tool
+	err   error
+}
+
+// New makes an agent of a model. What is wrong with the options is told when
+// it runs, and by [Check].
+func New(name string, model llm.Model, o Options) Agent {
+	a := &modelAgent{name: name, model: model, Options: o, tools: map[string]Tool{}}
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: agent %q: %w", ErrOption, name, fmt.Errorf(format, args...)))
+	}
+	if !toolName.MatchString(name) {
+		wrong("its name is not 1 to 64 letters, digits, - and _")
+	}
+	if model == nil {
+		wrong("it has no model")
+	}
+	a.order = append(a.order, o.Tools...)
+	if o.Files != nil {
+		a.order = append(a.order, FileTools(o.Files)...)
+	}
+	if len(o.Transfer) > 0 {
+		a.order = append(a.order, transferTool)
+	}
+	for _, t := range a.order {
+		if err := t.check(); err != nil {
+			wrong("%w", err)
+			continue
+		}
+		if _, twice := a.tools[t.name]; twice {
+			wrong("two tools are called %q", t.name)
+		}
+		a.tools[t.name] = t
+	}
+	if o.Output != nil && o.Output.err != nil {
+		wrong("its output: %w", o.Output.err)
+	}
+	if o.Limits.Turns < 0 || o.Limits.Tokens < 0 || o.Limits.Cost < 0 || o.Limits.Time < 0 || o.Limits.Mistakes < 0 || o.Context.MaxTokens < 0 || o.Context.Keep < 0 {
+		wrong("a negative limit")
+	}
+	if _, err := fillIn(o.Instruction, func(string) (string, bool, error) { return "", true, nil }); err != nil {
+		wrong("its instruction: %w", err)
+	}
+	a.err = errors.Join(errs...)
+	return a
+}
+
+func (a *modelAgent) Name() string        { return a.name }
+func (a *modelAgent) description() string { return a.Description }
+
+func (a *modelAgent) check(n *names) error {
+	if fresh, err := n.see(a); err != nil || !fresh {
+		return err
+	}
+	errs := []error{a.err}
+	for _, t := range a.Transfer {
+		if t == nil {
+			errs = append(errs, fmt.Errorf("%w: agent %q hands over to nil", ErrOption, a.name))
+			continue
+		}
+		errs = append(errs, t.check(n))
+	}
+	for _, t := range a.order {
+		if t.tool != nil && t.agent != nil {
+			errs = append(errs, t.agent.check(n))
+		}
+	}
+	return errors.Join(errs...)
+}

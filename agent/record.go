@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// Record is one message of a thread's transcript, with who wrote it and what it
+// cost. It is the recorded result of the step that it comes from.
+type Record struct {
+	ID      string      `json:"id"`    // the run and the path of the step that it comes from
+	Agent   string      `json:"agent"` // in whose conversation it stands
+	Message llm.Message `json:"message"`
+
+	// Of a reply.
+	Usage *llm.Usage `json:"usage,omitempty"`
+	Cost  int64      `json:"cost,omitempty"` // in millionths, see [Price]
+	Stop  llm.Stop   `json:"stop,omitempty"`
+	Model string     `json:"model,omitempty"`
+	Over  bool       `json:"over,omitempty"` // the run's budget is used up with it
+
+	// Of the result of a call.
+	Args     json.RawMessage   `json:"args,omitempty"`     // with which it ran, if a person edited them
+	Decision string            `json:"decision,omitempty"` // of a person
+	By       string            `json:"by,omitempty"`       // who decided
+	Rejected string            `json:"rejected,omitempty"` // hash of the call that was rejected
+	Mistake  bool              `json:"mistake,omitempty"`  // the call could not be made as it was
+	Pending  string            `json:"pending,omitempty"`  // it goes on elsewhere under this ref
+	File     string            `json:"file,omitempty"`     // where the whole output is
+	Progress []json.RawMessage `json:"progress,omitempty"` // what the tool told on the way
+	Escalate bool              `json:"escalate,omitempty"` // see [Escalate]
+	Transfer string            `json:"transfer,omitempty"` // to this agent
+
+	// Of a reply or a result: how long it took, in milliseconds.
+	Took int64 `json:"took,omitempty"`
+
+	Summary *Summary `json:"summary,omitempty"` // it stands for earlier ones
+}
+
+// Summary says which records a record stands for.
+type Summary struct {
+	Before string `json:"before"` // id of the first record of the agent that it does not stand for; "": it stands for all
+	Count  int    `json:"count"`  // of records
+}
+
+// transcriptKey is the key of the state under which a thread has its transcript.
+const transcriptKey = "messages"
+
+var transcript = perdure.NewList[Record](transcriptKey)
+
+// Transcript returns all that was said on the thread so far, in the order of
+// the journal.
+func Transcript(state map[string]json.RawMessage) ([]Record, error) {
+	raw, ok := state[transcriptKey]
+	if !ok {
+		return nil, nil
+	}
+	var list []Record
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("agent: the transcript: %w", err)
+	}
+	return list, nil
+}
+
+// conversation makes messages for a model out of records, as an agent sees
+// them: its own as they are, what others said as a text with their name. Calls
+// that have no result, since the run was stopped, get one that says so, and
+// results without a call are left out, so that providers accept it.
+func conversation(records []Record, me string) []llm.Message {
+	var out []llm.Message
+	for i, r := range current(records, me) {
+		_ = i
+		m := r.Message
+		switch {
+		case r.Agent == me || m.Role == llm.RoleUser:
+			out = append(out, m)
+		case m.Role == llm.RoleAssistant:
+			if text := m.Text(); text != "" {
+				out = append(out, llm.User(fmt.Sprintf("[%s] %s", r.Agent, text)))
+			}
+		}
+	}
+	return repair(out)
+}
+
+// current leaves out what a later summary stands for, and puts the summary
+// there.
+func current(records []Record, me string) []Record {
+	last := -1
+	for i, r := range records {
+		if r.Summary != nil && r.Agent == me {
+			last = i
+		}
+	}
+	var out []Record
+	if last >= 0 {
+		out = append(out, records[last])
+	}
+	kept := last < 0
+	for i, r := range records {
+		if last >= 0 && (r.ID == records[last].Summary.Before || i > last) {
+			kept = true
+		}
+		if kept && r.Summary == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// noResult is what a model reads about a call that was cut off.
+const noResult = "There is no result: the run was stopped before this call was finished. It may have happened, or not."
+
+// repair puts the results of each message's calls behind it, one for each call,
+// in their order.
+func repair(messages []llm.Message) []llm.Message {
+	var out []llm.Message
+	for i := 0; i < len(messages); i++ {
+		m := messages[i]
+		if m.Role == llm.RoleTool {
+			continue // without its call
+		}
+		out = append(out, m)
+		calls := m.Calls()
+		if m.Role != llm.RoleAssistant || len(calls) == 0 {
+			continue
+		}
+		results := map[string]llm.Part{}
+		j := i + 1
+		var between []llm.Message
+		for ; j < len(messages) && messages[j].Role != llm.RoleAssistant; j++ {
+			if messages[j].Role != llm.RoleTool {
+				between = append(between, messages[j])
+				continue
+			}
+			for _, p := range messages[j].Parts {
+				if _, twice := results[resultOf(p)]; p.Result != nil && !twice {
+					results[p.Result.Call] = p
+				}
+			}
+		}
+		answer := llm.Message{Role: llm.RoleTool}
+		for _, c := range calls {
+			p, ok := results[c.ID]
+			if !ok {
+				p = llm.Part{Result: &llm.Result{Call: c.ID, Name: c.Name, Text: noResult, Error: true}}
+			}
+			answer.Parts = append(answer.Parts, p)
+		}
+		out = append(append(out, answer), between...)
+		i = j - 1
+	}
+	return out
+}
+
+func resultOf(p llm.Part) string {
+	if p.Result == nil {
+		return ""
+	}
+	return p.Result.Call
+}
+
+// ownCalls gives the calls of a message ids that are unique in it, where the
+// model did not.
+func ownCalls(m *llm.Message) {
+	seen := map[string]bool{}
+	n := 0
+	for i := range m.Parts {
+		c := m.Parts[i].Call
+		if c == nil {
+			continue
+		}
+		for c.ID == "" || seen[c.ID] {
+			n++
+			c.ID = fmt.Sprintf("call_%d", n)
+		}
+		seen[c.ID] = true
+	}
+}
+
+// clean makes a text one that JSON and providers take.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// reply asks the model. The reply is recorded before anything acts on it. A
+// conversation that turns out too long is made shorter, once, as the policy
+// says.
+func (s *session) reply(ctx context.Context) (Record, error) {
+	err := s.ask(ctx, "reply")
+	if _, done := outcome(err); done && errors.Is(err, ErrTooLong) && s.Context.Strategy != "" {
+		if err := s.compact(ctx, "compact-again"); err != nil {
+			return Record{}, err
+		}
+		err = s.ask(ctx, "reply-again")
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return s.records[len(s.records)-1], nil
+}
+
+func (s *session) ask(ctx context.Context, step string) error {
+	policy := perdure.RetryPolicy{Attempts: 8, Wait: time.Second}
+	if s.Retry != nil {
+		policy = *s.Retry
+	}
+	limit := s.ReplyTimeout
+	if limit == 0 {
+		limit = 10 * time.Minute
+	}
+	return s.write(ctx, step, s.generate, perdure.Retry(policy), perdure.Timeout(limit))
+}
+
+// generate is the step in which the model is asked.
+func (s *session) generate(ctx context.Context) (Record, error) {
+	begin := time.Now()
+	req, err := s.request(ctx)
+	if err != nil {
+		return Record{}, err
+	}
+	reply, err := s.answer(ctx, req)
+	if err != nil {
+		return Record{}, err
+	}
+	if after := s.Callbacks.AfterModel; after != nil {
+		if err := after(ctx, reply); err != nil {
+			return Record{}, err
+		}
+	}
+	for i := range reply.Message.Parts {
+		p := &reply.Message.Parts[i]
+		p.Text = clean(p.Text)
+		if p.Call != nil {
+			p.Call.ID, p.Call.Name, p.Call.Args = clean(p.Call.ID), clean(p.Call.Name), clean(p.Call.Args)
+		}
+	}
+	ownCalls(&reply.Message)
+	kept, err := keepMedia(ctx, reply.Message)
+	if err != nil {
+		return Record{}, err
+	}
+	r := Record{Message: kept, Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Stop: reply.Stop, Model: reply.Model}
+	r.Took = time.Since(begin).Milliseconds()
+	if r.Over, err = spend(ctx, reply.Usage, r.Cost); err != nil {
+		return r, err
+	}
+	if len(r.Message.Calls()) > 0 || r.Stop == llm.StopRefused {
+		return r, nil
+	}
+	text := r.Message.Text()
+	if s.Output == nil {
+		return r, s.put(ctx, text)
+	}
+	v, err := s.value(text)
+	if r.Mistake = err != nil; r.Mistake {
+		return r, nil
+	}
+	return r, s.put(ctx, v)
+}
+
+// put writes the agent's output into the state.
+func (s *session) put(ctx context.Context, v any) error {
+	if s.OutputKey == "" {
+		return nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return perdure.NewState[json.RawMessage](s.OutputKey).Set(ctx, raw)
+}
+
+// spend counts a reply against the run's budget. One that uses it up is
+// recorded all the same, since it is paid for.
+func spend(ctx context.Context, u llm.Usage, cost int64) (over bool, err error) {
+	for unit, n := range map[string]int64{"tokens": u.Total(), "cost": cost} {
+		if n == 0 {
+			continue
+		}
+		switch err := perdure.Spend(ctx, unit, n); {
+		case errors.Is(err, perdure.ErrBudget):
+			over = true
+		case err != nil:
+			return over, err
+		}
+	}
+	return over, nil
+}
+
+// answer gets a reply from a callback or from the model, and shows it on the
+// way.
+func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, error) {
+	if before := s.Callbacks.BeforeModel; before != nil {
+		if r, err := before(ctx, req); err != nil || r != nil {
+			return r, err
+		}
+	}
+	var fold llm.Fold
+	for d, err := range s.model.Generate(ctx, req) {
+		if err == nil {
+			err = fold.Add(d)
+		}
+		if err != nil {
+			return nil, modelError(err)
+		}
+		perdure.Delta(ctx, d)
+	}
+	r, err := fold.Reply()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, modelError(err)
+	}
+	return r, nil
+}
+
+// request puts together what the model is asked.
+func (s *session) request(ctx context.Context) (*llm.Request, error) {
+	system, err := s.instruction(ctx)
+	if err != nil {
+		return nil, perdure.Permanent(err)
+	}
+	req := &llm.Request{System: system, Choice: s.Choice, MaxTokens: s.MaxTokens, Temperature: s.Temperature, Effort: s.Effort}
+	reach := s.reachable()
+	for _, t := range s.order {
+		if t.tool == transferTool.tool && len(reach) == 0 {
+			continue
+		}
+		req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.raw})
+	}
+	if len(reach) > 0 {
+		if !slices.ContainsFunc(s.order, func(t Tool) bool { return t.tool == transferTool.tool }) {
+			t := transferTool
+			req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.raw})
+		}
+		var b strings.Builder
+		b.WriteString("You can hand the conversation over to one of these agents with " + transferTool.name + ":")
+		for _, name := range slices.Sorted(maps.Keys(reach)) {
+			fmt.Fprintf(&b, "\n- %s: %s", name, reach[name].description())
+		}
+		req.System = strings.TrimSpace(req.System + "\n\n" + b.String())
+	}
+	if s.Output != nil {
+		req.Output = &llm.Output{Name: s.name, Schema: s.Output.schema.raw}
+	}
+	req.Messages, err = bringMedia(ctx, conversation(s.records, s.name))
+	return req, err
+}
+
+// unfence takes JSON out of a fence of Markdown, in which models like to put it.
+func unfence(text string) string {
+	text = strings.TrimSpace(text)
+	if rest, ok := strings.CutPrefix(text, "```"); ok {
+		if _, body, ok := strings.Cut(rest, "\n"); ok {
+			if body, ok = strings.CutSuffix(strings.TrimSpace(body), "```"); ok {
+				return strings.TrimSpace(body)
+			}
+		}
+	}
+	return text
+}

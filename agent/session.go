@@ -1,0 +1,281 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
+)
+
+// session is one call of an agent, as far as it has come. All of it follows
+// from what is recorded.
+type session struct {
+	*modelAgent
+	visit
+	records []Record // that it sees, the newest last
+
+	turns    int
+	usage    llm.Usage
+	cost     int64
+	took     time.Duration
+	mistakes int            // turns in a row
+	rejected map[string]int // by the call's hash
+	escalate bool
+	transfer string
+	last     Record
+}
+
+// run is the agent's step: turns until it has said something.
+func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, error) {
+	return composite(ctx, step, func(ctx context.Context) (*Result, error) {
+		if before := a.Callbacks.BeforeAgent; before != nil {
+			r, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Result, error) { return before(ctx, v.in) })
+			if err != nil || r != nil {
+				return r, err
+			}
+		}
+		s, err := a.begin(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		for done := false; !done; {
+			s.turns++
+			done, err = perdure.Scope(ctx, fmt.Sprintf("turn-%d", s.turns), s.turn)
+			if err != nil {
+				return nil, err
+			}
+		}
+		r := s.result()
+		if r.Transfer != "" && !v.chained {
+			if r, err = s.handOver(ctx, r); err != nil {
+				return nil, err
+			}
+		}
+		after := a.Callbacks.AfterAgent
+		if after == nil {
+			return r, nil
+		}
+		changed, err := perdure.Step(ctx, "after", func(ctx context.Context) (Result, error) {
+			changed := *r
+			return changed, after(ctx, &changed)
+		})
+		return &changed, err
+	})
+}
+
+// begin records what the agent is given, and collects what it sees.
+func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
+	s := &session{modelAgent: a, visit: v, rejected: map[string]int{}, records: v.before}
+	if v.before == nil && !v.alone && a.History != HistoryNone {
+		all, err := transcript.Get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
+			if r.Agent == a.name || a.History == HistoryThread {
+				s.records = append(s.records, r)
+			}
+		}
+	}
+	for i, m := range v.in {
+		step := "input"
+		if i > 0 {
+			step = fmt.Sprintf("input-%d", i+1)
+		}
+		if err := s.hear(ctx, step, m); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// hear records a message that comes from outside.
+func (s *session) hear(ctx context.Context, step string, m llm.Message) error {
+	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
+		kept, err := keepMedia(ctx, m)
+		return Record{Message: kept}, err
+	})
+}
+
+// write is a step whose result is a record of the transcript.
+func (s *session) write(ctx context.Context, step string, fn func(ctx context.Context) (Record, error), opts ...perdure.StepOption) error {
+	r, err := perdure.Step(ctx, step, func(ctx context.Context) (Record, error) {
+		r, err := fn(ctx)
+		if err != nil {
+			return r, err
+		}
+		return s.stamp(ctx, r), transcript.AppendResult(ctx)
+	}, opts...)
+	if err == nil {
+		s.add(r)
+	}
+	return err
+}
+
+// stamp says in a record whose it is.
+func (s *session) stamp(ctx context.Context, r Record) Record {
+	here, _ := perdure.Here(ctx) // it is a step's
+	r.ID, r.Agent = here.Run+here.Path, s.name
+	return r
+}
+
+// add counts a record.
+func (s *session) add(r Record) {
+	s.records = append(s.records, r)
+	s.took += time.Duration(r.Took) * time.Millisecond
+	s.cost += r.Cost
+	if r.Usage != nil {
+		s.usage = s.usage.Add(*r.Usage)
+	}
+	if r.Rejected != "" {
+		s.rejected[r.Rejected]++
+	}
+	s.escalate = s.escalate || r.Escalate
+	if r.Transfer != "" {
+		s.transfer = r.Transfer
+	}
+}
+
+// limits ends the agent before it asks the model more than it may.
+func (s *session) limits() error {
+	l := s.Limits
+	over := func(what string, used, limit any) error {
+		return perdure.Permanent(fmt.Errorf("%w: agent %q has used %v of %v %s", ErrLimit, s.name, used, limit, what))
+	}
+	if l.Turns == 0 {
+		l.Turns = 100
+	}
+	switch {
+	case s.turns > l.Turns:
+		return over("turns", s.turns-1, l.Turns)
+	case l.Tokens > 0 && s.usage.Total() >= l.Tokens:
+		return over("tokens", s.usage.Total(), l.Tokens)
+	case l.Cost > 0 && s.cost >= l.Cost:
+		return over("millionths of its cost", s.cost, l.Cost)
+	case l.Time > 0 && s.took >= l.Time:
+		return over("of its time", s.took, l.Time)
+	}
+	return nil
+}
+
+// turn asks the model once and does what it says. It returns true if the agent
+// is done.
+func (s *session) turn(ctx context.Context) (bool, error) {
+	if err := s.limits(); err != nil {
+		return false, err
+	}
+	if err := s.steer(ctx); err != nil {
+		return false, err
+	}
+	if s.Context.MaxTokens > 0 && s.estimate() > s.Context.MaxTokens {
+		if err := s.compact(ctx, "compact"); err != nil {
+			return false, err
+		}
+	}
+	r, err := s.reply(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.last = r
+	switch {
+	case r.Stop == llm.StopRefused:
+		return false, perdure.Permanent(fmt.Errorf("%w: %.200s", ErrRefused, r.Message.Text()))
+	case r.Over:
+		return false, fmt.Errorf("%w: agent %q, with its reply in turn %d", perdure.ErrBudget, s.name, s.turns)
+	}
+	calls := r.Message.Calls()
+	before := len(s.records)
+	switch {
+	case len(calls) > 0:
+		if err := s.calls(ctx, calls); err != nil {
+			return false, err
+		}
+	case !r.Mistake:
+		return true, nil
+	default:
+		_, err := s.value(r.Message.Text())
+		if err := s.hear(ctx, "correct", llm.User(fmt.Sprintf("Your answer does not fit the JSON Schema that it has to: %v. Answer again, with JSON only.", err))); err != nil {
+			return false, err
+		}
+	}
+	return s.transfer != "", s.count(r, s.records[before:])
+}
+
+// count counts turns in a row with a mistake.
+func (s *session) count(reply Record, results []Record) error {
+	mistake := reply.Mistake
+	for _, r := range results {
+		mistake = mistake || r.Mistake
+	}
+	if !mistake {
+		s.mistakes = 0
+		return nil
+	}
+	s.mistakes++
+	limit := s.Limits.Mistakes
+	if limit == 0 {
+		limit = 3
+	}
+	if s.mistakes < limit {
+		return nil
+	}
+	why := reply.Message.Text()
+	for _, r := range results {
+		if r.Mistake {
+			why = r.Message.Parts[0].Result.Text
+		}
+	}
+	return perdure.Permanent(fmt.Errorf("%w: agent %q, in %d turns in a row; the last one: %.300s", ErrMistakes, s.name, s.mistakes, why))
+}
+
+// steer takes what a user said while the agent was busy.
+func (s *session) steer(ctx context.Context) error {
+	if s.alone {
+		return nil // it is for the one who talks with the user
+	}
+	for i := range 100 {
+		in, ok, err := perdure.Take[Content](ctx, fmt.Sprintf("steer-%d", i+1))
+		if err != nil || !ok {
+			return err
+		}
+		for j, m := range in {
+			if err := s.hear(ctx, fmt.Sprintf("heard-%d-%d", i+1, j+1), m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// result returns what the agent has come to.
+func (s *session) result() *Result {
+	r := &Result{Agent: s.name, Text: s.last.Message.Text(), Escalate: s.escalate, Turns: s.turns, Usage: s.usage, Transfer: s.transfer, Stop: s.last.Stop}
+	if s.Output != nil && s.transfer == "" {
+		r.Value, _ = s.value(r.Text) // it was checked when it was recorded
+	}
+	return r
+}
+
+// reachable returns the agents that this one may hand over to.
+func (s *session) reachable() map[string]Agent {
+	all := map[string]Agent{}
+	maps.Copy(all, s.family)
+	for _, a := range s.Transfer {
+		all[a.Name()] = a
+	}
+	delete(all, s.name)
+	return all
+}
+
+// value returns the JSON in a text, if it fits the output's schema.
+func (s *session) value(text string) (json.RawMessage, error) {
+	raw := json.RawMessage(unfence(text))
+	if err := s.Output.schema.check(raw); err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
