@@ -72,8 +72,7 @@ func Transcript(state map[string]json.RawMessage) ([]Record, error) {
 // results without a call are left out, so that providers accept it.
 func conversation(records []Record, me string) []llm.Message {
 	var out []llm.Message
-	for i, r := range current(records, me) {
-		_ = i
+	for _, r := range current(records, me) {
 		m := r.Message
 		switch {
 		case r.Agent == me || m.Role == llm.RoleUser:

@@ -176,7 +176,10 @@ func (s *session) request(ctx context.Context) (*llm.Request, error) {
 	if s.Output != nil {
 		req.Output = &llm.Output{Name: s.name, Schema: s.Output.schema.raw}
 	}
-	req.Messages, err = bringMedia(ctx, conversation(s.records, s.name))
+	if s.talk == nil {
+		s.talk = conversation(s.records, s.name)
+	}
+	req.Messages, err = bringMedia(ctx, s.talk)
 	return req, err
 }
 

@@ -16,7 +16,8 @@ import (
 type session struct {
 	*modelAgent
 	visit
-	records []Record // that it sees, the newest last
+	records []Record      // that it sees, the newest last
+	talk    []llm.Message // the same as a model reads it; nil: to be made anew
 
 	turns    int
 	usage    llm.Usage
@@ -126,6 +127,7 @@ func (s *session) stamp(ctx context.Context, r Record) Record {
 // add counts a record.
 func (s *session) add(r Record) {
 	s.records = append(s.records, r)
+	s.say(r)
 	s.took += time.Duration(r.Took) * time.Millisecond
 	s.cost += r.Cost
 	if r.Usage != nil {
@@ -137,6 +139,21 @@ func (s *session) add(r Record) {
 	s.escalate = s.escalate || r.Escalate
 	if r.Transfer != "" {
 		s.transfer = r.Transfer
+	}
+}
+
+// say adds a record to the conversation, which is not made anew in each turn.
+func (s *session) say(r Record) {
+	n := len(s.talk)
+	switch {
+	case s.talk == nil:
+	case r.Summary != nil:
+		s.talk = nil
+	case r.Message.Role == llm.RoleTool && s.talk[n-1].Role == llm.RoleTool:
+		parts := s.talk[n-1].Parts // of the calls before it, in the same message
+		s.talk[n-1].Parts = append(parts[:len(parts):len(parts)], r.Message.Parts...)
+	default:
+		s.talk = append(s.talk, r.Message)
 	}
 }
 

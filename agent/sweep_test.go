@@ -47,7 +47,9 @@ func TestSequentialParallelLoopSurvive(t *testing.T) {
 // back.
 func TestTransferChainSurvives(t *testing.T) {
 	var fx perduretest.Effects
-	to := func(name string) llm.Message { return calls(call("transfer_to_agent", fmt.Sprintf(`{"agent":%q}`, name))) }
+	to := func(name string) llm.Message {
+		return calls(call("transfer_to_agent", fmt.Sprintf(`{"agent":%q}`, name)))
+	}
 	said := func(r *llm.Request, who string) bool { return strings.Contains(m(*r), who) }
 	billing := agent.New("billing", &brain{fx: &fx, think: func(r *llm.Request) llm.Message {
 		if !said(r, "first the desk") {

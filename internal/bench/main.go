@@ -32,6 +32,7 @@ func main() {
 		rounds = flag.Int("rounds", 7, "rounds; the subjects take turns in each, and medians are shown")
 		one    = flag.Int("appends", 1500, "appends of one writer in each round")
 		only   = flag.Bool("kernel", false, "measure the kernel only")
+		agent  = flag.Bool("agent", false, "measure agents only")
 		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
 		large  = flag.Bool("scale", false, "measure many threads and processes only")
 		worker = flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
@@ -44,10 +45,13 @@ func main() {
 		}
 		return
 	}
-	if *only || *large {
+	if *only || *large || *agent {
 		dir, err := os.MkdirTemp(*dir, "perdure-bench-")
 		if err == nil && *only {
 			err = kernel(context.Background(), dir, *rounds)
+		}
+		if err == nil && *agent {
+			err = agents(context.Background(), dir)
 		}
 		if err == nil && *large {
 			err = scaleAndProcesses(context.Background(), dir)
@@ -168,6 +172,9 @@ func run(ctx context.Context, dir string, rounds, one, many int) error {
 		return err
 	}
 	if err := kernel(ctx, dir, rounds); err != nil {
+		return err
+	}
+	if err := agents(ctx, dir); err != nil {
 		return err
 	}
 	return scaleAndProcesses(ctx, dir)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/store"
+)
+
+// turnMarks are the turns at which an agent is compared.
+var turnMarks = []int{50, 200, 800}
+
+// agents measures an agent that calls a tool in every turn.
+func agents(ctx context.Context, dir string) error {
+	const window = 20
+	last := turnMarks[len(turnMarks)-1] + window
+	at := make([]time.Time, last+1)
+	mallocs := make([]uint64, last+1)
+	text := strings.Repeat("x", entrySize)
+	model := llm.ModelFunc(func(_ context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
+		return func(yield func(llm.Delta, error) bool) {
+			turn := len(r.Messages) / 2
+			if turn > last {
+				yield(llm.Delta{Text: "done", Stop: llm.StopEnd}, nil)
+				return
+			}
+			var m runtime.MemStats
+			for _, mark := range turnMarks {
+				if turn == mark-window || turn == mark+window {
+					runtime.ReadMemStats(&m)
+				}
+			}
+			at[turn], mallocs[turn] = time.Now(), m.Mallocs
+			call := &llm.Call{ID: fmt.Sprint("call-", turn), Name: "look", Args: `{"what":"` + text + `"}`}
+			_ = yield(llm.Delta{Call: call}, nil) && yield(llm.Delta{Stop: llm.StopCalls, Usage: &llm.Usage{Input: 1, Output: 1}}, nil)
+		}
+	})
+	look := agent.NewTool("look", "Looks.", func(context.Context, struct {
+		What string `json:"what"`
+	}) (string, error) {
+		return text, nil
+	})
+	flow := agent.NewFlow("turns", agent.New("turns", model, agent.Options{Tools: []agent.Tool{look}, Limits: agent.Limits{Turns: last + 10}}))
+	return inStore(ctx, dir, func(s store.Store) error {
+		rt, stop, err := working(ctx, s, flow)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		run, err := rt.Start(ctx, perdure.StartRequest{Flow: "turns", Input: "go", Thread: "turns"})
+		if err == nil {
+			run, err = rt.Wait(ctx, run.Thread, run.ID)
+		}
+		if err == nil && run.Status != perdure.Succeeded {
+			err = fmt.Errorf("the agent's run is %s: %s", run.Status, run.Error)
+		}
+		if err != nil {
+			return err
+		}
+		bytes, err := turnBytes(ctx, rt, window)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nAn agent on sqlitestore that calls a tool in each turn, messages of %d bytes:\n", entrySize)
+		var perTurn []float64
+		for i, mark := range turnMarks {
+			took := at[mark+window].Sub(at[mark-window]) / (2 * window)
+			perTurn = append(perTurn, float64(took))
+			allocs := float64(mallocs[mark+window]-mallocs[mark-window]) / (2 * window)
+			fmt.Printf("at turn %d: %.0f steps/s, %.0f bytes a step, %.0f allocations a turn\n", mark, 2*float64(time.Second)/float64(took), bytes[i], allocs)
+		}
+		atMost("bytes of a step at turn 800 ÷ at turn 50", bytes[2]/bytes[0], 1.1)
+		atMost("time of a turn at turn 800 ÷ at turn 50", perTurn[2]/perTurn[0], 2)
+		return nil
+	})
+}
+
+// turnBytes returns the bytes of a step around each mark, as events show their
+// turn.
+func turnBytes(ctx context.Context, rt *perdure.Runtime, window int) ([]float64, error) {
+	sums, counts := make([]float64, len(turnMarks)), make([]float64, len(turnMarks))
+	for e, err := range rt.Events(ctx, "turns", perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			return nil, err
+		}
+		var turn int
+		if _, err := fmt.Sscanf(e.Path, "/turns/turn-%d/", &turn); err != nil || e.Kind != "step" {
+			continue
+		}
+		for i, mark := range turnMarks {
+			if turn >= mark-window && turn < mark+window {
+				sums[i] += float64(len(e.Value))
+				counts[i]++
+			}
+		}
+	}
+	for i := range sums {
+		if counts[i] == 0 {
+			return nil, errors.New("there are no steps at the marks")
+		}
+		sums[i] /= counts[i]
+	}
+	return sums, nil
+}
