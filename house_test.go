@@ -76,6 +76,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/llm|FOREIGN`},
 		{`\./agent`, `PERDURE(/(llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(agent|llm|store.*|internal/.*))?|FOREIGN`},
+		{`\./internal/aimock`, ``},
 		{`\./internal/bench`, `.*`},
 		{`\./examples/.*`, `.*`},
 	}
