@@ -1,0 +1,203 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/llm"
+)
+
+const (
+	maxMessage = 1000    // bytes of a message of an error that are kept
+	maxBody    = 1 << 20 // bytes of an error that are read
+)
+
+func invalid(format string, args ...any) *llm.Error {
+	return &llm.Error{Kind: llm.ErrInvalid, Provider: provider, Message: fmt.Sprintf(format, args...)}
+}
+
+// interrupted is an error of the way to the server or back.
+func (s *server) interrupted(err error) *llm.Error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // without the URL, which may hold a password
+	}
+	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: s.clean(err.Error())}
+}
+
+// clean makes a text fit for an error.
+func (s *server) clean(text string) string {
+	text = strings.TrimSpace(llm.Scrub(text, s.secrets...))
+	if len(text) > maxMessage {
+		text = text[:maxMessage] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// problem is an error as servers write it. OpenAI's code is a text,
+// OpenRouter's a number.
+type problem struct {
+	Message  string          `json:"message"`
+	Type     string          `json:"type"`
+	Code     json.RawMessage `json:"code"`
+	Metadata struct {
+		FlaggedInput json.RawMessage `json:"flagged_input"`
+	} `json:"metadata"`
+}
+
+// code returns the name of the error, and its status if that is its name.
+func (p *problem) code() (string, int) {
+	var text string
+	if json.Unmarshal(p.Code, &text) != nil {
+		text = strings.TrimPrefix(string(p.Code), "null")
+	}
+	status, err := strconv.Atoi(text)
+	if err != nil || status < 400 || status > 599 {
+		status = 0
+	}
+	if text == "" || status != 0 && p.Type != "" {
+		text = p.Type
+	}
+	return text, status
+}
+
+// parseProblem reads an error. Servers have several ways to write it.
+func parseProblem(body []byte) problem {
+	var p problem
+	var outer struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	if json.Unmarshal(body, &outer) != nil {
+		p.Message = string(body)
+		return p
+	}
+	switch {
+	case json.Unmarshal(outer.Error, &p) == nil && (p.Message != "" || len(p.Code) > 0):
+	case json.Unmarshal(outer.Error, &p.Message) == nil && p.Message != "":
+	case outer.Message != "":
+		_ = json.Unmarshal(body, &p)
+	case len(outer.Detail) > 0:
+		p.Message = string(outer.Detail)
+	default:
+		p.Message = string(body)
+	}
+	return p
+}
+
+// refusal is the error of a response that is none of success.
+func (s *server) refusal(res *http.Response) *llm.Error {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxBody))
+	e := s.failure(parseProblem(body), res.StatusCode)
+	if e.Message == "" {
+		e.Message = strings.ToLower(http.StatusText(res.StatusCode))
+	}
+	e.RetryAfter = retryAfter(res.Header)
+	return e
+}
+
+// failure is an error that a server reports, with a status or in a stream.
+func (s *server) failure(p problem, status int) *llm.Error {
+	code, named := p.code()
+	if status == 0 {
+		status = named
+	}
+	e := &llm.Error{Provider: provider, Status: status, Code: s.clean(code), Message: s.clean(p.Message)}
+	e.Kind = kind(status, code, p)
+	return e
+}
+
+// codes are errors that their name tells more about than their status.
+var codes = map[string]error{
+	"context_length_exceeded":         llm.ErrTooLong,
+	"exceed_context_size_error":       llm.ErrTooLong, // llama.cpp
+	"string_above_max_length":         llm.ErrTooLong,
+	"insufficient_quota":              llm.ErrAuth,
+	"billing_hard_limit_reached":      llm.ErrAuth,
+	"billing_not_active":              llm.ErrAuth,
+	"account_deactivated":             llm.ErrAuth,
+	"invalid_api_key":                 llm.ErrAuth,
+	"authentication_error":            llm.ErrAuth,
+	"content_policy_violation":        llm.ErrRefused,
+	"content_filter":                  llm.ErrRefused,
+	"moderation_blocked":              llm.ErrRefused,
+	"invalid_prompt":                  llm.ErrRefused,
+	"ResponsibleAIPolicyViolation":    llm.ErrRefused, // Azure
+	"rate_limit_exceeded":             llm.ErrRateLimited,
+	"rate_limit_error":                llm.ErrRateLimited,
+	"server_error":                    llm.ErrOverloaded,
+	"internal_error":                  llm.ErrOverloaded,
+	"overloaded_error":                llm.ErrOverloaded,
+	"service_unavailable":             llm.ErrOverloaded,
+	"invalid_request_error":           nil, // says no more than the status
+	"invalid_image_url":               llm.ErrInvalid,
+	"unsupported_parameter":           llm.ErrInvalid,
+	"model_not_found":                 llm.ErrInvalid,
+	"unsupported_country_region_code": llm.ErrAuth,
+}
+
+// kind finds the sentinel.
+func kind(status int, code string, p problem) error {
+	if k := codes[code]; k != nil {
+		return k
+	}
+	if k := codes[p.Type]; k != nil {
+		return k
+	}
+	long := false
+	for _, words := range []string{"maximum context length", "context length exceeded", "exceeds the context", "context window", "context size", "prompt is too long"} {
+		long = long || strings.Contains(strings.ToLower(p.Message), words)
+	}
+	switch {
+	case long && (status == 0 || status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status >= 500):
+		return llm.ErrTooLong
+	case status == http.StatusRequestEntityTooLarge:
+		return llm.ErrTooLong
+	case status == http.StatusTooManyRequests:
+		return llm.ErrRateLimited
+	case status == http.StatusForbidden && len(p.Metadata.FlaggedInput) > 0:
+		return llm.ErrRefused // OpenRouter
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusPaymentRequired:
+		return llm.ErrAuth
+	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status >= 500:
+		return llm.ErrOverloaded
+	case status == 0 && p.Type != "invalid_request_error":
+		return llm.ErrInterrupted
+	}
+	return llm.ErrInvalid
+}
+
+// retryAfter reads how long the server wants to be left alone.
+func retryAfter(h http.Header) time.Duration {
+	for _, way := range []struct {
+		header string
+		unit   time.Duration
+	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
+		n, err := strconv.ParseFloat(h.Get(way.header), 64)
+		if err == nil && n > 0 {
+			return time.Duration(math.Min(n*float64(way.unit), float64(math.MaxInt64/2)))
+		}
+	}
+	until, err := http.ParseTime(h.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	// By the clock of the server, if it tells: ours may be wrong.
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(0, until.Sub(now))
+}
