@@ -59,8 +59,8 @@ type (
 		Parameters  json.RawMessage `json:"parameters"`
 	}
 	format struct {
-		Type       string       `json:"type"`
-		JSONSchema formatSchema `json:"json_schema"`
+		Type       string        `json:"type"`
+		JSONSchema *formatSchema `json:"json_schema,omitempty"`
 	}
 	formatSchema struct {
 		Name   string          `json:"name"`
@@ -89,7 +89,7 @@ func (s *server) body(model string, r *llm.Request) ([]byte, error) {
 	}
 	for _, t := range r.Tools {
 		schema := t.Schema
-		if len(schema) == 0 {
+		if !given(schema) {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
 		out.Tools = append(out.Tools, tool{Type: "function", Function: toolFunction{t.Name, t.Description, schema}})
@@ -97,12 +97,14 @@ func (s *server) body(model string, r *llm.Request) ([]byte, error) {
 	if len(r.Tools) > 0 {
 		out.ToolChoice = r.Choice
 	}
-	if o := r.Output; o != nil {
+	if o := r.Output; o != nil && !given(o.Schema) {
+		out.ResponseFormat = &format{Type: "json_object"}
+	} else if o != nil {
 		name := o.Name
 		if name == "" {
 			name = "output"
 		}
-		out.ResponseFormat = &format{"json_schema", formatSchema{name, o.Schema, strict(o.Schema)}}
+		out.ResponseFormat = &format{"json_schema", &formatSchema{name, o.Schema, strict(o.Schema)}}
 	}
 	messages, failure := s.messages(r)
 	if failure != nil {
@@ -117,6 +119,10 @@ func (s *server) body(model string, r *llm.Request) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
+
+// given reports whether there is a schema. One that was left out reads as null
+// once it was recorded.
+func given(schema json.RawMessage) bool { return len(schema) > 0 && string(schema) != "null" }
 
 // thinks reports whether a model of OpenAI knows an effort. Those that do not
 // refuse a request that has one.

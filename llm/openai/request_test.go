@@ -165,6 +165,14 @@ func TestSchemasAreStrictWhereOpenAIAllowsIt(t *testing.T) {
 	}
 }
 
+func TestOutputWithoutSchemaIsAnyJSON(t *testing.T) {
+	_, sent, err := ask(t, &llm.Request{Messages: question.Messages, Output: &llm.Output{Name: "x"}}, hello())
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "format", sent["response_format"], fromJSON(t, `{"type":"json_object"}`))
+}
+
 // TestRequestsThatCannotBeSentAreInvalid tries what fails before any request.
 func TestRequestsThatCannotBeSentAreInvalid(t *testing.T) {
 	user := func(p llm.Part) *llm.Request {

@@ -1,0 +1,111 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/aimock"
+	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/openai"
+)
+
+var weather = []llm.Tool{{Name: "weather", Description: "of a city", Schema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}}
+
+// TestAConversationWithAForeignServer goes through a turn with two calls.
+func TestAConversationWithAForeignServer(t *testing.T) {
+	yes, no := true, false
+	s := aimock.Start(t,
+		aimock.Fixture{
+			Match: aimock.Match{UserMessage: "warmer", ToolName: "weather", SystemMessage: "brief", HasToolResult: &no},
+			Response: aimock.Response{
+				ToolCalls: []aimock.ToolCall{{ID: "call_1", Name: "weather", Arguments: `{"city": "Köln 😀"}`}, {ID: "call_2", Name: "weather", Arguments: `{"city":"Bern"}`}},
+				Reasoning: "Two cities.",
+			},
+			ChunkSize: 3,
+		},
+		aimock.Fixture{
+			Match: aimock.Match{ToolCallID: "call_2", ToolResultContains: "Error: no such city", HasToolResult: &yes},
+			Response: aimock.Response{
+				Content: "Köln 😀 is warmer.", Model: "m-1", ID: "chatcmpl-7",
+				Usage: map[string]any{"prompt_tokens": 40, "completion_tokens": 6, "total_tokens": 46},
+			},
+			ChunkSize: 1,
+		})
+	model := openai.Model("m", openai.Key(testKey), openai.BaseURL(s.URL+"/v1"))
+	r := &llm.Request{System: "Be brief.", Messages: []llm.Message{llm.User("Which is warmer?")}, Tools: weather}
+	first, err := llm.Collect(model.Generate(t.Context(), r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "calls", first.Message.Calls(), []llm.Call{
+		{ID: "call_1", Name: "weather", Args: `{"city": "Köln 😀"}`},
+		{ID: "call_2", Name: "weather", Args: `{"city":"Bern"}`},
+	})
+	if p := first.Message.Parts[0]; first.Stop != llm.StopCalls || p.Reasoning == nil || p.Reasoning.Text != "Two cities." {
+		t.Errorf("the reply is %+v", first)
+	}
+	r.Messages = append(r.Messages, first.Message, llm.Message{Role: llm.RoleTool, Parts: []llm.Part{
+		{Result: &llm.Result{Call: "call_1", Name: "weather", Text: "20 °C"}},
+		{Result: &llm.Result{Call: "call_2", Name: "weather", Text: "no such city", Error: true}},
+	}})
+	second, err := llm.Collect(model.Generate(t.Context(), r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "reply", second, &llm.Reply{
+		Message: llm.Assistant("Köln 😀 is warmer."),
+		Usage:   llm.Usage{Input: 40, Output: 6},
+		Stop:    llm.StopEnd, Model: "m-1", ID: "chatcmpl-7",
+	})
+}
+
+func TestStructuredOutputOfAForeignServer(t *testing.T) {
+	s := aimock.Start(t, aimock.Fixture{
+		Match:    aimock.Match{UserMessage: "river", ResponseFormat: "json_schema"},
+		Response: aimock.Response{Content: `{"name":"Rhine"}`},
+	})
+	got, err := llm.Collect(openai.Model("m", openai.BaseURL(s.URL+"/v1")).Generate(t.Context(), &llm.Request{
+		Messages: []llm.Message{llm.User("a river")},
+		Output:   &llm.Output{Name: "river", Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
+	}))
+	if err != nil || got.Message.Text() != `{"name":"Rhine"}` {
+		t.Errorf("reply %+v, error %v", got, err)
+	}
+}
+
+func TestFailuresOfAForeignServer(t *testing.T) {
+	fixture := func(word string, status int, code string) aimock.Fixture {
+		return aimock.Fixture{Match: aimock.Match{UserMessage: word}, Response: aimock.Response{
+			Status: status, RetryAfter: 9, Error: &aimock.Error{Message: "it is " + word, Type: "invalid_request_error", Code: code}}}
+	}
+	s := aimock.Start(t,
+		fixture("limited", 429, "rate_limit_exceeded"),
+		fixture("broke", 429, "insufficient_quota"),
+		fixture("long", 400, "context_length_exceeded"),
+		fixture("wrong", 400, ""),
+		fixture("down", 503, ""),
+		aimock.Fixture{Match: aimock.Match{UserMessage: "cut"}, Response: aimock.Response{Content: "a text that is cut off"}, ChunkSize: 2, TruncateAfterChunks: 3},
+		aimock.Fixture{Match: aimock.Match{UserMessage: "filtered"}, Response: aimock.Response{Content: "So", FinishReason: "content_filter"}},
+	)
+	model := openai.Model("m", openai.BaseURL(s.URL+"/v1"))
+	say := func(text string) (*llm.Reply, error) {
+		return llm.Collect(model.Generate(t.Context(), &llm.Request{Messages: []llm.Message{llm.User(text)}}))
+	}
+	for word, want := range map[string]error{
+		"limited": llm.ErrRateLimited, "broke": llm.ErrAuth, "long": llm.ErrTooLong, "wrong": llm.ErrInvalid,
+		"down": llm.ErrOverloaded, "cut": llm.ErrInterrupted, "unknown": llm.ErrOverloaded,
+	} {
+		_, err := say(word)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: error is %v, want %v", word, err, want)
+		}
+		if after := llm.RetryAfter(err); word == "limited" && after != 9*time.Second {
+			t.Errorf("%s: retry after %v, want 9s", word, after)
+		}
+	}
+	if got, err := say("filtered"); err != nil || got.Stop != llm.StopRefused {
+		t.Errorf("a filtered reply is %+v, error %v", got, err)
+	}
+}
