@@ -37,7 +37,7 @@ torture: ## the long sweeps, tens of minutes
 fuzz: ## each fuzz target for a minute
 	@for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 1m $$pkg || exit 1; \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 1m -fuzzminimizetime 100x $$pkg || exit 1; \
 		done; \
 	done
 

@@ -1,7 +1,9 @@
 package llm
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,6 +72,10 @@ func RetryAfter(err error) time.Duration {
 // Scrub takes secrets out of a text, for errors that quote a request. Secrets
 // of less than 8 bytes stay: they would be found everywhere.
 func Scrub(text string, secrets ...string) string {
+	// A secret may begin like another: the longer one goes first, or its end
+	// would stay.
+	secrets = slices.Clone(secrets)
+	slices.SortStableFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	for _, s := range secrets {
 		if len(s) >= 8 {
 			text = strings.ReplaceAll(text, s, "[secret]")
