@@ -1,0 +1,133 @@
+package anthropic
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"os"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/perdure/perdure/llm"
+)
+
+// provider is the name of this package in errors and opaque data.
+const provider = "anthropic"
+
+// Client is a model of Anthropic. It is safe for use by several goroutines.
+type Client struct {
+	name    string
+	http    *http.Client
+	noCache bool
+	// Functions, so that no print of the struct shows what may be secret.
+	key, base func() string
+}
+
+var _ llm.Model = (*Client)(nil)
+
+// Option changes how a [Client] reaches its model.
+type Option func(*Client)
+
+// Key is used instead of the environment variable ANTHROPIC_API_KEY.
+func Key(key string) Option { return func(c *Client) { c.key = func() string { return key } } }
+
+// BaseURL is where the API is, without the /v1. The default is Anthropic's.
+func BaseURL(url string) Option { return func(c *Client) { c.base = func() string { return url } } }
+
+// HTTPClient makes the requests. The default is http.DefaultClient.
+func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+
+// NoCache leaves out the marks that let Anthropic keep the prompt for the next
+// request. Without it, the tools, the system prompt and the messages are
+// marked, which makes long conversations cheaper and single requests slightly
+// dearer.
+func NoCache() Option { return func(c *Client) { c.noCache = true } }
+
+// Model returns the model of a name, such as "claude-sonnet-4-5". It never
+// fails: a wrong name or a missing key is an error of Generate.
+func Model(name string, opts ...Option) *Client {
+	c := &Client{name: name, key: func() string { return os.Getenv("ANTHROPIC_API_KEY") }, base: func() string { return "" }}
+	for _, o := range opts {
+		o(c)
+	}
+	if c.http == nil {
+		c.http = http.DefaultClient
+	}
+	return c
+}
+
+// String returns the name of the model.
+func (c Client) String() string { return provider + ":" + c.name }
+
+// GoString is String, so that %#v shows nothing else.
+func (c Client) GoString() string { return c.String() }
+
+// Generate asks the model. It makes one request.
+func (c *Client) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
+	return func(yield func(llm.Delta, error) bool) {
+		key := c.key()
+		fail := func(err error) { yield(llm.Delta{}, problem(ctx, err, key)) }
+		if key == "" {
+			fail(&llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set ANTHROPIC_API_KEY, or use the option Key"})
+			return
+		}
+		params, err := c.params(r)
+		if err != nil {
+			fail(err)
+			return
+		}
+		inner, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream := c.sdk(key).Messages.NewStreaming(inner, params)
+		defer stream.Close()
+		var t turn
+		for stream.Next() {
+			deltas, err := t.event(stream.Current())
+			if err != nil {
+				fail(err)
+				return
+			}
+			for _, d := range deltas {
+				if !yield(d, nil) {
+					return
+				}
+			}
+			if t.done {
+				return
+			}
+		}
+		err = stream.Err()
+		if err == nil {
+			err = interrupted("the reply ended in the middle")
+		}
+		fail(err)
+	}
+}
+
+// sdk returns a client of the SDK that takes nothing from the environment and
+// does not try again.
+func (c *Client) sdk(key string) *sdk.Client {
+	opts := []option.RequestOption{
+		option.WithoutEnvironmentDefaults(),
+		option.WithoutOpenTelemetry(),
+		option.WithHTTPClient(c.http),
+		option.WithMaxRetries(0),
+		option.WithAPIKey(key),
+	}
+	if base := c.base(); base != "" {
+		opts = append(opts, option.WithBaseURL(base))
+	}
+	s := sdk.NewClient(opts...)
+	return &s
+}
+
+// interrupted is a reply that makes no sense.
+func interrupted(format string, args ...any) error {
+	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: fmt.Sprintf(format, args...)}
+}
+
+// invalid is a request that cannot be sent.
+func invalid(format string, args ...any) error {
+	return &llm.Error{Kind: llm.ErrInvalid, Provider: provider, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,161 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+	"github.com/perdure/perdure/llm"
+)
+
+// params translates a request.
+func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
+	p := sdk.MessageNewParams{Model: c.name, MaxTokens: r.MaxTokens, StopSequences: r.Stop}
+	messages, err := conversation(r.Messages)
+	if err != nil {
+		return p, err
+	}
+	if len(messages) == 0 {
+		return p, invalid("the request has no messages")
+	}
+	p.Messages = messages
+	if r.System != "" {
+		p.System = []sdk.TextBlockParam{{Text: r.System}}
+	}
+	if p.Tools, err = tools(r.Tools); err != nil {
+		return p, err
+	}
+	if len(p.Tools) > 0 {
+		switch r.Choice {
+		case llm.ChoiceNone:
+			p.ToolChoice.OfNone = new(sdk.ToolChoiceNoneParam)
+		case llm.ChoiceRequired:
+			p.ToolChoice.OfAny = new(sdk.ToolChoiceAnyParam)
+		}
+	}
+	if r.Output != nil {
+		var schema map[string]json.RawMessage
+		if json.Unmarshal(r.Output.Schema, &schema) != nil || schema == nil {
+			return p, invalid("the schema of the output is no JSON object")
+		}
+		// The values stay as they are written: numbers lose nothing.
+		p.OutputConfig.Format.Schema = make(map[string]any, len(schema))
+		for k, v := range schema {
+			p.OutputConfig.Format.Schema[k] = v
+		}
+	}
+	c.think(&p, r)
+	if p.MaxTokens <= 0 {
+		p.MaxTokens = maxTokens(c.name)
+	}
+	if r.Temperature != nil && p.Thinking.OfEnabled == nil && p.Thinking.OfAdaptive == nil {
+		p.Temperature = param.NewOpt(*r.Temperature) // a model that thinks takes none
+	}
+	if !c.noCache {
+		mark(&p)
+	}
+	return p, nil
+}
+
+// tools translates the tools, with their schemas as they are written.
+func tools(list []llm.Tool) ([]sdk.ToolUnionParam, error) {
+	var out []sdk.ToolUnionParam
+	for _, t := range list {
+		schema := t.Schema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object"}`)
+		}
+		if !object(string(schema)) {
+			return nil, invalid("the schema of tool %q is no JSON object", t.Name)
+		}
+		p := &sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](schema)}
+		if t.Description != "" {
+			p.Description = param.NewOpt(t.Description)
+		}
+		out = append(out, sdk.ToolUnionParam{OfTool: p})
+	}
+	return out, nil
+}
+
+// object reports whether a text is a JSON object.
+func object(s string) bool {
+	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
+}
+
+// mark lets the API keep the prompt up to its stable end (the tools come
+// before the system prompt), and up to its last message for the next turn.
+func mark(p *sdk.MessageNewParams) {
+	control := sdk.NewCacheControlEphemeralParam()
+	switch {
+	case len(p.System) > 0:
+		p.System[len(p.System)-1].CacheControl = control
+	case len(p.Tools) > 0:
+		p.Tools[len(p.Tools)-1].OfTool.CacheControl = control
+	}
+	last := p.Messages[len(p.Messages)-1].Content
+	for i := len(last) - 1; i >= 0; i-- {
+		if at := last[i].GetCacheControl(); at != nil { // thinking takes no mark
+			*at = control
+			return
+		}
+	}
+}
+
+var (
+	// Models that think with a budget of tokens.
+	budgeted = regexp.MustCompile(`^claude-(3-7-|(opus|sonnet|haiku)-4(-[0-5])?(-[0-9]{8}|-latest)?$)`)
+	// Models that do not think.
+	plain = regexp.MustCompile(`^claude-(2|instant|3-[^7])`)
+)
+
+// think sets how long the model may think. Models of today decide for
+// themselves and want to know the effort; older ones have a budget.
+func (c *Client) think(p *sdk.MessageNewParams, r *llm.Request) {
+	if r.Effort == llm.EffortDefault || plain.MatchString(c.name) {
+		return
+	}
+	// The API takes no thinking when a tool must be called.
+	forced := p.ToolChoice.OfAny != nil
+	if !budgeted.MatchString(c.name) {
+		p.OutputConfig.Effort = sdk.OutputConfigEffort(r.Effort)
+		if !forced {
+			p.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
+		}
+		return
+	}
+	if forced || !continues(p.Messages) {
+		return
+	}
+	budget := map[llm.Effort]int64{llm.EffortLow: 2048, llm.EffortMedium: 8192, llm.EffortHigh: 16384}[r.Effort]
+	if p.MaxTokens > 0 {
+		budget = min(budget, p.MaxTokens/2) // the rest is for the answer
+	}
+	if budget >= 1024 { // the least that the API takes
+		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
+	}
+}
+
+// continues reports whether a model with a budget may think here: after tool
+// calls, the message that made them has to start with its thinking, which is
+// missing if another model wrote it.
+func continues(ms []sdk.MessageParam) bool {
+	if len(ms) < 2 || ms[len(ms)-1].Content[0].OfToolResult == nil {
+		return true
+	}
+	first := ms[len(ms)-2].Content[0]
+	return first.OfThinking != nil || first.OfRedactedThinking != nil
+}
+
+// maxTokens is the limit of a request that has none, which the API demands:
+// the most that every model of its generation takes.
+func maxTokens(model string) int64 {
+	switch {
+	case strings.HasPrefix(model, "claude-3-5"):
+		return 8192
+	case plain.MatchString(model):
+		return 4096
+	}
+	return 32000
+}
