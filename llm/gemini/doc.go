@@ -1,4 +1,50 @@
-// Package gemini is the Gemini API as an llm.Model.
+// Package gemini is the Gemini API as an [llm.Model].
+//
+//	var flash = gemini.Model("gemini-2.5-flash")
+//
+//	reply, err := llm.Collect(flash.Generate(ctx, &llm.Request{
+//		Messages: []llm.Message{llm.User("What is the capital of France?")},
+//	}))
+//
+// [Model] never fails, so that a model may be a package-level variable. The key
+// is read from the environment when a request is made, unless the option [Key]
+// gives one: GOOGLE_API_KEY, and GEMINI_API_KEY without it. No other variable is
+// used. [BaseURL] leads to a gateway or to a server that speaks the same
+// protocol, and [HTTPClient] sets proxies and timeouts.
+//
+// # What becomes of a request
+//
+// Messages of a user and of tools that follow each other are sent as one, with
+// the results first, as the API demands. Images and files go by their bytes, or
+// by their URL where Google can read it; the bytes of a blob have to be put in
+// before. Arguments of a tool call that are no JSON object, which the API
+// demands, go back as {"invalid_json": "…"}.
+//
+// Output asks for JSON of the schema. Models before the third generation do not
+// take a schema and tools together: they find it in the system prompt.
+//
+// # Calls
+//
+// The arguments of a call are the bytes that the model sent, whatever their
+// numbers. Calls that come without an id get one, which is the same when the
+// same request is made again, and is not sent to the API.
+//
+// # Thinking
+//
+// Effort becomes a level where the model knows levels, and a budget of 1024,
+// 8192 or 24576 tokens in the 2.5 models. Older ones do not think.
+//
+// What a model thought is a part with [llm.Reasoning]. Signatures, of thoughts,
+// texts and calls, are beside their parts as [llm.Opaque] and go back as they
+// came; a text that has one stays a part of its own. Thoughts without a
+// signature are not sent back, nor is data of other providers. Calls that
+// another model made are marked as such for the models that check signatures.
+//
+// # Errors
+//
+// Every failure is an [*llm.Error], except that of a context that ended, which
+// matches context.Canceled or context.DeadlineExceeded. The SDK's own retries
+// and continuations are off. A blocked prompt is [llm.ErrRefused]; a reply that
+// a filter ends has [llm.StopRefused]. The protocol has no last event: a reply
+// counts when it has said why it ended, and is [llm.ErrInterrupted] otherwise.
 package gemini
-
-import _ "google.golang.org/genai"

@@ -1,0 +1,157 @@
+package gemini
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/perdure/perdure/llm"
+	"google.golang.org/genai"
+)
+
+// provider is the name of this package in errors and opaque data.
+const provider = "gemini"
+
+const defaultURL = "https://generativelanguage.googleapis.com/"
+
+// Client is a model of Google. It is safe for use by several goroutines.
+type Client struct {
+	name string
+	http *http.Client
+	// Functions, so that no print of the struct shows what may be secret.
+	key, base func() string
+	sdk       func(key string) (*genai.Client, error)
+}
+
+var _ llm.Model = (*Client)(nil)
+
+// Option changes how a [Client] reaches its model.
+type Option func(*Client)
+
+// Key is used instead of the environment variables GOOGLE_API_KEY and
+// GEMINI_API_KEY.
+func Key(key string) Option { return func(c *Client) { c.key = func() string { return key } } }
+
+// BaseURL is where the API is, without the /v1beta. The default is Google's.
+func BaseURL(url string) Option { return func(c *Client) { c.base = func() string { return url } } }
+
+// HTTPClient makes the requests. The default is http.DefaultClient.
+func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+
+// Model returns the model of a name, such as "gemini-2.5-flash". It never
+// fails: a wrong name or a missing key is an error of Generate.
+func Model(name string, opts ...Option) *Client {
+	c := &Client{
+		name: name,
+		key:  func() string { return cmp.Or(os.Getenv("GOOGLE_API_KEY"), os.Getenv("GEMINI_API_KEY")) },
+		base: func() string { return defaultURL },
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	if c.http == nil {
+		c.http = http.DefaultClient
+	}
+	c.sdk = connect(c.http, cmp.Or(c.base(), defaultURL))
+	return c
+}
+
+// String returns the name of the model.
+func (c Client) String() string { return provider + ":" + c.name }
+
+// GoString is String, so that %#v shows nothing else.
+func (c Client) GoString() string { return c.String() }
+
+// connect returns a function that makes a client of the SDK, and a new one
+// only for a new key: the SDK logs what it finds in the environment each time.
+func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
+	wrapped := *h
+	wrapped.Transport = exact{cmp.Or[http.RoundTripper](h.Transport, http.DefaultTransport)}
+	var mu sync.Mutex
+	var client *genai.Client
+	var last string
+	return func(key string) (*genai.Client, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if client != nil && key == last {
+			return client, nil
+		}
+		// All that the SDK would take from the environment is given.
+		c, err := genai.NewClient(context.Background(), &genai.ClientConfig{
+			APIKey:      key,
+			Backend:     genai.BackendGeminiAPI,
+			HTTPClient:  &wrapped,
+			HTTPOptions: genai.HTTPOptions{BaseURL: base, APIVersion: "v1beta"},
+		})
+		if err == nil {
+			client, last = c, key
+		}
+		return c, err
+	}
+}
+
+// Generate asks the model. It makes one request.
+func (c *Client) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
+	return func(yield func(llm.Delta, error) bool) {
+		key := c.key()
+		var got answer
+		fail := func(err error) { yield(llm.Delta{}, problem(ctx, err, &got, key)) }
+		if key == "" {
+			fail(&llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set GEMINI_API_KEY, or use the option Key"})
+			return
+		}
+		config, ids, err := c.config(r)
+		if err != nil {
+			fail(err)
+			return
+		}
+		client, err := c.sdk(key)
+		if err != nil {
+			fail(invalid("%v", err))
+			return
+		}
+		inner, cancel := context.WithCancel(context.WithValue(ctx, answerKey{}, &got))
+		defer cancel()
+		t := turn{ids: ids}
+		for event, err := range client.Models.GenerateContentStream(inner, c.name, nil, config) {
+			if err != nil {
+				fail(err)
+				return
+			}
+			deltas, err := t.event(event)
+			if err != nil {
+				fail(err)
+				return
+			}
+			for _, d := range deltas {
+				if !yield(d, nil) {
+					return
+				}
+			}
+		}
+		if got.err != nil {
+			fail(got.err)
+			return
+		}
+		end, err := t.end()
+		if err != nil {
+			fail(err)
+			return
+		}
+		yield(end, nil)
+	}
+}
+
+// interrupted is a reply that makes no sense.
+func interrupted(format string, args ...any) error {
+	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: fmt.Sprintf(format, args...)}
+}
+
+// invalid is a request that cannot be sent.
+func invalid(format string, args ...any) error {
+	return &llm.Error{Kind: llm.ErrInvalid, Provider: provider, Message: fmt.Sprintf(format, args...)}
+}

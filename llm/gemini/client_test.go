@@ -1,0 +1,87 @@
+package gemini
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/llm"
+)
+
+func TestKeyIsReadWhenAsked(t *testing.T) {
+	s := serve(t, sse(textStream))
+	for _, name := range []string{"GOOGLE_API_KEY", "GEMINI_API_KEY"} {
+		t.Setenv("GOOGLE_API_KEY", "")
+		t.Setenv("GEMINI_API_KEY", "")
+		m := Model("gemini-2.5-flash", BaseURL(s.URL), HTTPClient(nil))
+		_, err := llm.Collect(m.Generate(t.Context(), hello()))
+		if !errors.Is(err, llm.ErrAuth) || !strings.Contains(err.Error(), "GEMINI_API_KEY") {
+			t.Errorf("without a key: %v", err)
+		}
+		t.Setenv(name, testKey)
+		ask(t, m, hello())
+	}
+}
+
+func TestOtherVariablesAreNotUsed(t *testing.T) {
+	s := serve(t, sse(textStream))
+	for k, v := range map[string]string{
+		"GEMINI_API_KEY": "another-key", "GOOGLE_GENAI_USE_VERTEXAI": "true", "GOOGLE_GENAI_USE_ENTERPRISE": "true", "GOOGLE_CLOUD_PROJECT": "p",
+		"GOOGLE_CLOUD_LOCATION": "l", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1/", "GOOGLE_VERTEX_BASE_URL": "http://127.0.0.1:1/",
+	} {
+		t.Setenv(k, v)
+	}
+	ask(t, s.model(), hello()) // the service checks the key and the path
+}
+
+func TestANewKeyIsUsed(t *testing.T) {
+	s := serve(t, sse(textStream))
+	m := Model("gemini-2.5-flash", BaseURL(s.URL))
+	if _, err := m.sdk("the key of yesterday"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_API_KEY", testKey)
+	ask(t, m, hello()) // the service checks the key
+}
+
+func TestNobodyPrintsTheKey(t *testing.T) {
+	c := Model("gemini-2.5-flash", Key(testKey), BaseURL("http://user:"+testKey+"@127.0.0.1:1"))
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		for _, v := range []any{c, *c, []*Client{c}, struct{ C *Client }{c}, struct{ c Client }{*c}} {
+			if got := fmt.Sprintf(format, v); strings.Contains(got, testKey) || strings.Contains(got, fmt.Sprintf("%x", testKey)) {
+				t.Errorf("%s prints %s", format, got)
+			}
+		}
+	}
+	if b, err := json.Marshal([]any{c, *c}); err != nil || strings.Contains(string(b), testKey) {
+		t.Errorf("JSON is %s, %v", b, err)
+	}
+	if c.String() != "gemini:gemini-2.5-flash" {
+		t.Errorf("String is %q", c)
+	}
+}
+
+func TestNoErrorHoldsTheKey(t *testing.T) {
+	s := serve(t, nil)
+	for _, reply := range []func(http.ResponseWriter, *http.Request){
+		refuse(401, apiError(401, "UNAUTHENTICATED", "bad key "+testKey, "")),
+		refuse(401, apiError(401, testKey, "bad", `{"key":"`+testKey+`"}`)),
+		refuse(500, "you sent "+testKey),
+		sse(sent(apiError(500, "INTERNAL", "your key "+testKey, ""))),
+		sse(sent("no JSON " + testKey)),
+		sse(testKey),
+	} {
+		s.reply = reply
+		_, err := llm.Collect(s.model().Generate(t.Context(), hello()))
+		if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), testKey) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	_, err := llm.Collect(Model("m", Key(testKey), BaseURL("http://127.0.0.1:1/"+testKey)).Generate(t.Context(), hello()))
+	if err == nil || strings.Contains(err.Error(), testKey) {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,123 @@
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/llm"
+	"google.golang.org/genai"
+)
+
+// problem makes an error of the SDK one of package llm, without the key.
+func problem(ctx context.Context, err error, got *answer, key string) error {
+	if ctx.Err() != nil {
+		// Not an *llm.Error: nobody may try again what was cancelled.
+		return fmt.Errorf("%s: %w", provider, ctx.Err())
+	}
+	e, ok := errors.AsType[*llm.Error](err)
+	if !ok {
+		e = &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Status: got.status, Message: short(err.Error())}
+		if api, ok := errors.AsType[genai.APIError](err); ok {
+			e = answered(api, got)
+		} else if got.status >= 400 {
+			e.Kind = kind(got.status, "", "")
+		}
+	}
+	e.Message = llm.Scrub(e.Message, key)
+	e.Code = llm.Scrub(e.Code, key)
+	return e
+}
+
+// status is a code as Google writes it. Without one, the SDK puts the line of
+// HTTP there.
+var statusCode = regexp.MustCompile(`^[A-Z_]+$`)
+
+// answered is an error that the API sent, as an answer or in its stream.
+func answered(api genai.APIError, got *answer) *llm.Error {
+	e := &llm.Error{Provider: provider, Status: got.status, Message: short(api.Message)}
+	if statusCode.MatchString(api.Status) {
+		e.Code = api.Status
+	}
+	status := got.status
+	if status < 400 {
+		status = api.Code // in the stream of an answer that began well
+	}
+	e.Kind = kind(status, e.Code, strings.ToLower(api.Message))
+	e.RetryAfter = retryAfter(got.header)
+	for _, d := range api.Details {
+		if s, ok := d["retryDelay"].(string); ok {
+			if wait, err := time.ParseDuration(s); err == nil {
+				e.RetryAfter = min(max(0, wait), mostWait)
+			}
+		}
+		if d["reason"] == "API_KEY_INVALID" {
+			e.Kind = llm.ErrAuth
+		}
+	}
+	return e
+}
+
+// kind sorts an error.
+func kind(status int, code, message string) error {
+	switch {
+	case strings.Contains(message, "token count") && strings.Contains(message, "exceeds"), status == http.StatusRequestEntityTooLarge:
+		return llm.ErrTooLong
+	case strings.Contains(message, "api key"), strings.Contains(message, "billing") && code == "FAILED_PRECONDITION":
+		return llm.ErrAuth
+	}
+	switch code {
+	case "RESOURCE_EXHAUSTED":
+		return llm.ErrRateLimited
+	case "UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "UNKNOWN", "ABORTED":
+		return llm.ErrOverloaded
+	case "UNAUTHENTICATED", "PERMISSION_DENIED":
+		return llm.ErrAuth
+	case "CANCELLED":
+		return llm.ErrInterrupted
+	}
+	switch status {
+	case http.StatusTooManyRequests:
+		return llm.ErrRateLimited
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+		return llm.ErrAuth
+	case http.StatusRequestTimeout:
+		return llm.ErrInterrupted
+	}
+	switch {
+	case status >= 500:
+		return llm.ErrOverloaded
+	case status >= 400 || code == "INVALID_ARGUMENT" || code == "NOT_FOUND" || code == "FAILED_PRECONDITION":
+		return llm.ErrInvalid
+	}
+	return llm.ErrInterrupted
+}
+
+// mostWait is the longest time that a provider is believed.
+const mostWait = 24 * time.Hour
+
+// retryAfter reads Retry-After: seconds, or a date.
+func retryAfter(h http.Header) time.Duration {
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		return time.Duration(min(max(s, 0), mostWait.Seconds()) * float64(time.Second))
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, time.Until(t))
+	}
+	return 0
+}
+
+// short cuts the page of a proxy to what an error can hold.
+func short(s string) string {
+	s = strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD")
+	if len(s) > 500 {
+		s = strings.ToValidUTF8(s[:500], "") + "…"
+	}
+	return s
+}

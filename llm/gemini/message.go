@@ -1,0 +1,174 @@
+package gemini
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/llm"
+)
+
+// turnOf is the messages of one side that follow each other.
+type turnOf struct {
+	Role  string `json:"role"`
+	Parts []any  `json:"parts"`
+}
+
+// contents translates the messages. Results of tools are the user's, and come
+// first: the API wants them right after the calls.
+func (c *Client) contents(messages []llm.Message) ([]turnOf, error) {
+	var out []turnOf
+	theirs := make(map[string]bool) // ids of calls that the provider gave
+	for i, m := range messages {
+		role := "user"
+		switch m.Role {
+		case llm.RoleUser, llm.RoleTool:
+		case llm.RoleAssistant:
+			role = "model"
+		default:
+			return nil, invalid("message %d has the role %q", i, m.Role)
+		}
+		parts, err := c.parts(m, theirs)
+		if err != nil {
+			return nil, err
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		if n := len(out); n == 0 || out[n-1].Role != role {
+			out = append(out, turnOf{Role: role})
+		}
+		last := &out[len(out)-1]
+		for _, p := range parts {
+			at := len(last.Parts)
+			if isResult(p) {
+				for at > 0 && !isResult(last.Parts[at-1]) {
+					at--
+				}
+			}
+			last.Parts = slices.Insert(last.Parts, at, p)
+		}
+	}
+	return out, nil
+}
+
+// isResult reports whether a part is the result of a call.
+func isResult(p any) bool {
+	q, ok := p.(part)
+	return ok && q.FunctionResponse != nil
+}
+
+// parts translates the parts of a message. What only another provider
+// understands is left out.
+func (c *Client) parts(m llm.Message, theirs map[string]bool) ([]any, error) {
+	var out []any
+	signed := false // an own reply: it has all the signatures that it needs
+	for _, p := range m.Parts {
+		signed = signed || p.Opaque != nil && p.Opaque.Provider == provider
+	}
+	for _, p := range m.Parts {
+		var k kept
+		if p.Opaque != nil && p.Opaque.Provider == provider {
+			if err := json.Unmarshal([]byte(p.Opaque.Data), &k); err != nil {
+				return nil, invalid("opaque data of a part is damaged: %v", err)
+			}
+		}
+		q := part{Signature: k.Signature}
+		switch {
+		case p.Text != "":
+			q.Text = &p.Text
+		case p.Media != nil:
+			media, err := translate(p.Media)
+			if err != nil {
+				return nil, err
+			}
+			q.InlineData, q.FileData = media.InlineData, media.FileData
+		case p.Call != nil:
+			q.FunctionCall = &call{Name: p.Call.Name, Args: input(p.Call.Args)}
+			if k.ID {
+				q.FunctionCall.ID = p.Call.ID
+				theirs[p.Call.ID] = true
+			}
+			if !signed && third.MatchString(c.name) {
+				// What Google documents for calls that another model made.
+				q.Signature = "skip_thought_signature_validator"
+				signed = true
+			}
+		case p.Result != nil:
+			results, err := c.result(p.Result, theirs[p.Result.Call])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, results...)
+			continue
+		case len(k.Part) > 0:
+			out = append(out, k.Part)
+			continue
+		case k.Signature != "":
+			text := ""
+			if p.Reasoning != nil {
+				text = p.Reasoning.Text
+			}
+			q.Text, q.Thought = &text, k.Thought
+		default:
+			continue // thoughts without a signature, and others' data
+		}
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+// input returns the arguments of a call as the object that the API demands.
+// What the model wrote wrongly goes back as a text, so that it sees its mistake.
+func input(args string) json.RawMessage {
+	if args == "" {
+		return json.RawMessage(`{}`)
+	}
+	if !object(args) {
+		b, _ := json.Marshal(map[string]string{"invalid_json": args})
+		return b
+	}
+	return json.RawMessage(args)
+}
+
+// result translates what came of a call. Media are in it where the model takes
+// that, and beside it otherwise.
+func (c *Client) result(r *llm.Result, withID bool) ([]any, error) {
+	key := "output"
+	if r.Error {
+		key = "error"
+	}
+	f := &response{Name: r.Name, Response: map[string]string{key: r.Text}}
+	if withID {
+		f.ID = r.Call
+	}
+	var beside []any
+	for i := range r.Media {
+		p, err := translate(&r.Media[i])
+		if err != nil {
+			return nil, err
+		}
+		if third.MatchString(c.name) {
+			f.Parts = append(f.Parts, p)
+		} else {
+			beside = append(beside, p)
+		}
+	}
+	return append([]any{part{FunctionResponse: f}}, beside...), nil
+}
+
+// translate translates an image or a file.
+func translate(m *llm.Media) (part, error) {
+	mime, _, _ := strings.Cut(m.MIME, ";")
+	switch {
+	case len(m.Data) > 0 && mime == "":
+		return part{}, invalid("media %q has bytes without a type", m.Name)
+	case len(m.Data) > 0:
+		return part{InlineData: &inline{MIMEType: mime, Data: m.Data}}, nil
+	case m.URL != "":
+		return part{FileData: &file{MIMEType: mime, URI: m.URL}}, nil
+	case m.Blob != "":
+		return part{}, invalid("media %q is kept in blob %q: its bytes have to be put in before a model is asked", m.Name, m.Blob)
+	}
+	return part{}, invalid("media %q has neither bytes nor a URL", m.Name)
+}

@@ -1,0 +1,189 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/perdure/perdure/llm"
+	"google.golang.org/genai"
+)
+
+// part is a part of a message in the protocol, in both directions.
+type part struct {
+	Text             *string   `json:"text,omitempty"`
+	Thought          bool      `json:"thought,omitempty"`
+	Signature        string    `json:"thoughtSignature,omitempty"`
+	InlineData       *inline   `json:"inlineData,omitempty"`
+	FileData         *file     `json:"fileData,omitempty"`
+	FunctionCall     *call     `json:"functionCall,omitempty"`
+	FunctionResponse *response `json:"functionResponse,omitempty"`
+}
+
+type inline struct {
+	MIMEType string `json:"mimeType"`
+	Data     []byte `json:"data"`
+}
+
+type file struct {
+	MIMEType string `json:"mimeType,omitempty"`
+	URI      string `json:"fileUri"`
+}
+
+type call struct {
+	ID   string          `json:"id,omitempty"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+type response struct {
+	ID       string            `json:"id,omitempty"`
+	Name     string            `json:"name"`
+	Response map[string]string `json:"response"`
+	Parts    []part            `json:"parts,omitempty"`
+}
+
+// kept is what stays of a part as opaque data: what the API wants back and no
+// other field of the part holds.
+type kept struct {
+	Signature string          `json:"thoughtSignature,omitempty"`
+	Thought   bool            `json:"thought,omitempty"`
+	ID        bool            `json:"id,omitempty"`   // the call's id is the provider's
+	Part      json.RawMessage `json:"part,omitempty"` // all of one that is of another kind
+}
+
+// turn makes deltas out of the events of one reply.
+type turn struct {
+	ids     string // prefix of the ids of calls that come without one
+	parts   int
+	calls   int
+	open    string // what the last part is that pieces may be added to: "text", "thought" or ""
+	usage   llm.Usage
+	reason  genai.FinishReason
+	started bool
+}
+
+// event takes an event in.
+func (t *turn) event(e *genai.GenerateContentResponse) ([]llm.Delta, error) {
+	var out []llm.Delta
+	if !t.started {
+		t.started = true
+		out = append(out, llm.Delta{Model: e.ModelVersion, ID: e.ResponseID})
+	}
+	if u := e.UsageMetadata; u != nil {
+		t.usage = llm.Usage{
+			Input:     int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
+			Output:    int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount),
+			CacheRead: int64(u.CachedContentTokenCount),
+			Reasoning: int64(u.ThoughtsTokenCount),
+		}
+	}
+	if f := e.PromptFeedback; f != nil && f.BlockReason != "" && f.BlockReason != genai.BlockedReasonUnspecified {
+		return nil, &llm.Error{Kind: llm.ErrRefused, Provider: provider, Code: string(f.BlockReason), Message: f.BlockReasonMessage}
+	}
+	for _, c := range e.Candidates {
+		if c.Index != 0 {
+			continue
+		}
+		if c.Content != nil {
+			for _, p := range c.Content.Parts {
+				d, err := t.part(p.Text)
+				if err != nil {
+					return nil, err
+				}
+				if d != nil {
+					out = append(out, *d)
+				}
+			}
+		}
+		if c.FinishReason != "" && c.FinishReason != genai.FinishReasonUnspecified {
+			t.reason = c.FinishReason
+		}
+	}
+	return out, nil
+}
+
+// part takes in a part, which is a piece of one if it is text. Text that has a
+// signature is a part of its own: the API wants the two back together.
+func (t *turn) part(raw string) (*llm.Delta, error) {
+	var p part
+	if err := json.Unmarshal([]byte(raw), &p); err != nil {
+		return nil, interrupted("a part of the reply makes no sense: %v", err)
+	}
+	var d llm.Delta
+	k := kept{Signature: p.Signature, Thought: p.Thought && p.Signature != ""}
+	kind := ""
+	switch {
+	case p.FunctionCall != nil:
+		c := &llm.Call{ID: p.FunctionCall.ID, Name: p.FunctionCall.Name, Args: string(p.FunctionCall.Args)}
+		if c.Name == "" {
+			return nil, interrupted("a call without a name")
+		}
+		t.calls++
+		k.ID = c.ID != ""
+		if c.ID == "" {
+			c.ID = fmt.Sprintf("%s_%d", t.ids, t.calls)
+		}
+		if c.Args == "" || c.Args == "null" {
+			c.Args = "{}"
+		}
+		d.Call = c
+	case p.InlineData != nil:
+		d.Media = &llm.Media{MIME: p.InlineData.MIMEType, Data: p.InlineData.Data}
+	case p.FileData != nil:
+		d.Media = &llm.Media{MIME: p.FileData.MIMEType, URL: p.FileData.URI}
+	case p.Text == nil && p.Signature == "":
+		if raw == "{}" || raw == "null" {
+			return nil, nil
+		}
+		k = kept{Part: json.RawMessage(raw)}
+	case p.Text == nil || *p.Text == "":
+		if p.Signature == "" {
+			return nil, nil
+		}
+	case p.Thought:
+		d.Reasoning, kind = *p.Text, "thought"
+	default:
+		d.Text, kind = *p.Text, "text"
+	}
+	if k.Signature != "" || k.ID || len(k.Part) > 0 {
+		data, err := json.Marshal(k)
+		if err != nil {
+			return nil, interrupted("a part of the reply makes no sense: %v", err)
+		}
+		d.Opaque = &llm.Opaque{Provider: provider, Data: string(data)}
+		kind = ""
+	}
+	if kind == "" || kind != t.open {
+		t.parts++
+	}
+	t.open = kind
+	d.Part = t.parts - 1
+	return &d, nil
+}
+
+// end returns the last delta, if the reply is whole. The protocol has no last
+// event: what has a reason to end has ended.
+func (t *turn) end() (llm.Delta, error) {
+	if t.reason == "" {
+		return llm.Delta{}, interrupted("the reply ended in the middle")
+	}
+	u := t.usage
+	return llm.Delta{Stop: t.stop(), Usage: &u}, nil
+}
+
+// stop translates the reason.
+func (t *turn) stop() llm.Stop {
+	switch t.reason {
+	case genai.FinishReasonStop, "FUNCTION_CALL": // the latter of servers that are compatible
+		if t.calls > 0 {
+			return llm.StopCalls
+		}
+		return llm.StopEnd
+	case genai.FinishReasonMaxTokens:
+		return llm.StopLength
+	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent, genai.FinishReasonSPII,
+		genai.FinishReasonImageSafety, genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
+		return llm.StopRefused
+	}
+	return llm.StopOther
+}
