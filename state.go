@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -35,6 +37,32 @@ func (v *view) get(key string) (journal.Item, bool) {
 		}
 	}
 	return journal.Item{}, false
+}
+
+// keys returns the keys with a prefix, in order.
+func (v *view) keys(prefix string) []string {
+	var keys []string
+	seen := map[string]bool{} // what an inner view says of a key counts
+	add := func(key string, there bool) {
+		if _, fact := isFact(key); fact || seen[key] || !strings.HasPrefix(key, prefix) {
+			return
+		}
+		if seen[key] = true; there {
+			keys = append(keys, key)
+		}
+	}
+	for ; v != nil; v = v.outer {
+		for key, item := range v.own {
+			add(key, item != nil)
+		}
+		if v.outer == nil {
+			for key := range v.base {
+				add(key, true)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func (v *view) apply(changes []journal.Change) {
@@ -97,6 +125,19 @@ func (s State[T]) Set(ctx context.Context, v T) error {
 // Delete removes the value.
 func (s State[T]) Delete(ctx context.Context) error {
 	return writeState(ctx, journal.Change{Key: s.key, Delete: true})
+}
+
+// StateKeys returns the keys of the state that begin with a prefix, in order:
+// of [State], [Text], [Counter] and [List]. Like a value it can be read anywhere
+// in a run, and is stable in replay.
+func StateKeys(ctx context.Context, prefix string) ([]string, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	return f.view.keys(prefix), nil
 }
 
 // Counter is a key of the state that is only added to, so that branches
