@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -159,9 +160,11 @@ func placesOf(text, old string) string {
 			break
 		}
 		line += strings.Count(rest[:i], "\n")
-		if len(lines) < 10 {
-			lines = append(lines, fmt.Sprint(line))
-		} else {
+		switch at := strconv.Itoa(line); {
+		case len(lines) > 0 && lines[len(lines)-1] == at: // named already
+		case len(lines) < 10:
+			lines = append(lines, at)
+		default:
 			more++
 		}
 		line += strings.Count(old, "\n")
