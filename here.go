@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/perdure/perdure/internal/host"
 )
@@ -41,6 +42,34 @@ func init() {
 		}
 		return nil
 	}
+	host.Leaf = func(ctx context.Context, what string) error {
+		return change(ctx, what, func(*frame) error { return nil })
+	}
+	host.FindAsk = func(ctx context.Context, r any, id string) (*host.Ask, error) {
+		rt, ok := r.(*Runtime)
+		if !ok || rt == nil {
+			return nil, fmt.Errorf("%w: no runtime", ErrInvalid)
+		}
+		return rt.findAsk(ctx, id)
+	}
+}
+
+// findAsk returns an ask by its id.
+func (r *Runtime) findAsk(ctx context.Context, id string) (*host.Ask, error) {
+	name, _, err := r.splitAsk(id)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.read(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a, err := findAsk(o.thread, id)
+	if err != nil {
+		return nil, err
+	}
+	data, err := r.load(ctx, name, a.Question.Data)
+	return &host.Ask{Thread: o.thread.ID, User: o.thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: a.Open()}, err
 }
 
 func (r *Runtime) host() *host.Host {

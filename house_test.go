@@ -67,6 +67,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
 		{`\./internal/(blob|due|host|lease)`, `PERDURE/store`},
+		{`\./internal/shelf`, `PERDURE/(store|internal/host)`},
 		{`\./internal/journal`, `PERDURE/(store|internal/blob)`},
 		{`\./internal/tree`, `PERDURE/(store|internal/(blob|journal))`},
 		{`\./internal/explore`, `PERDURE/store(/memstore)?`},

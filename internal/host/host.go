@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/perdure/perdure/store"
 )
@@ -23,3 +24,20 @@ var FromContext func(ctx context.Context) (*Host, error)
 // FromRuntime returns the host of a *perdure.Runtime, nil for anything else.
 // The kernel sets it.
 var FromRuntime func(runtime any) *Host
+
+// Leaf returns an error unless a context is that of a leaf step, which may call
+// no verbs from now on. The kernel sets it.
+var Leaf func(ctx context.Context, what string) error
+
+// Ask is an ask, open or not, and whose it is.
+type Ask struct {
+	Thread string // id
+	User   string // the thread's owner
+	Kind   string
+	Data   json.RawMessage
+	Who    []string
+	Open   bool
+}
+
+// FindAsk returns the ask of a *perdure.Runtime with an id. The kernel sets it.
+var FindAsk func(ctx context.Context, runtime any, id string) (*Ask, error)

@@ -1,0 +1,79 @@
+package shelf
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/perdure/perdure/store"
+)
+
+// page is how many cells are read before any is shown, so that no loop over the
+// store is open while the caller does something with them.
+const page = 64
+
+// List yields the values of a namespace and of all below it whose places are
+// behind after, in the order of their places. An error is the last thing
+// yielded; records that are damaged are told behind all that are not.
+func (s *Shelf) List(ctx context.Context, ns []string, after string) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		if err := checkNamespace(ns); err != nil {
+			yield(nil, err)
+			return
+		}
+		prefix := s.root + s.prefix(ns)
+		behind := ""
+		if after != "" {
+			behind = s.root + after
+		}
+		var damaged error
+		for {
+			cells, err := s.cells(ctx, prefix, behind)
+			if err != nil && !errors.Is(err, store.ErrCorrupt) {
+				yield(nil, err)
+				return
+			}
+			damaged = errors.Join(damaged, err)
+			for _, cell := range cells {
+				behind = cell.Key
+				item, _, err := s.parse(cell)
+				switch {
+				case err != nil:
+					damaged = errors.Join(damaged, err)
+				case item.over():
+					s.sweep(ctx, cell)
+				case !yield(item, nil):
+					return
+				}
+			}
+			if len(cells) < page {
+				break
+			}
+		}
+		if damaged != nil {
+			yield(nil, damaged)
+		}
+	}
+}
+
+func (s *Shelf) cells(ctx context.Context, prefix, behind string) ([]store.Cell, error) {
+	var all []store.Cell
+	for cell, err := range s.host.Store.List(ctx, prefix, behind) {
+		if err != nil {
+			return all, err
+		}
+		if all = append(all, cell); len(all) == page {
+			break
+		}
+	}
+	return all, nil
+}
+
+// Clear removes the values of a namespace and of all below it, also damaged
+// ones. What is written meanwhile may stay.
+func (s *Shelf) Clear(ctx context.Context, ns []string) error {
+	if err := checkNamespace(ns); err != nil {
+		return err
+	}
+	return store.DeletePrefix(ctx, s.host.Store, s.root+s.prefix(ns))
+}

@@ -1,0 +1,187 @@
+package shelf
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/store"
+)
+
+// Kind says whose values a shelf holds. Values of one kind cannot be reached
+// through a shelf of another.
+type Kind string
+
+// The kinds.
+const (
+	Memory     Kind = "memory"
+	Rule       Kind = "rule"
+	Credential Kind = "credential"
+)
+
+// The limits.
+const (
+	MaxSegments = 8         // of a namespace
+	MaxText     = 512       // bytes of a segment or key
+	MaxValue    = 128 << 10 // bytes of a value
+)
+
+// What can go wrong, besides what the store says.
+var (
+	ErrNotFound = errors.New("shelf: not found")
+	ErrInvalid  = errors.New("shelf: invalid")
+	ErrTooLarge = errors.New("shelf: too large")
+	ErrConflict = errors.New("shelf: conflict")
+)
+
+// ConflictError says that a value is not as its writer expected it. It matches
+// ErrConflict.
+type ConflictError struct {
+	Now store.Version // of the value that is there; "": there is none
+}
+
+// Error says what was found.
+func (e *ConflictError) Error() string {
+	if e.Now == "" {
+		return ErrConflict.Error() + ": the value is gone"
+	}
+	return fmt.Sprintf("%v: the value has the version %q", ErrConflict, e.Now)
+}
+
+// Unwrap makes errors.Is(err, ErrConflict) true.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// Shelf is the values of one kind and tenant.
+type Shelf struct {
+	host *host.Host
+	kind Kind
+	root string // what the names of its cells begin with
+}
+
+// New returns a shelf on the store of a host.
+func New(h *host.Host, kind Kind) *Shelf {
+	s := &Shelf{host: h, kind: kind}
+	s.root = "shelf/" + string(kind) + "/" + s.hash("tenant") + "/"
+	return s
+}
+
+// Store returns the store that the shelf is in.
+func (s *Shelf) Store() store.Store { return s.host.Store }
+
+// Tenant returns the tenant that the shelf belongs to.
+func (s *Shelf) Tenant() string { return s.host.Tenant }
+
+// Hash returns a keyed hash of texts, which tells nothing about them.
+func (s *Shelf) Hash(texts ...string) string { return s.hash("value", texts...) }
+
+var base32Lower = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// hash returns 24 characters.
+func (s *Shelf) hash(what string, texts ...string) string {
+	all := append([]string{"shelf", string(s.kind), s.host.Tenant, what}, texts...)
+	return base32Lower.EncodeToString(s.host.Hash(all...)[:15])
+}
+
+// prefix returns what the places of all values below a namespace begin with.
+func (s *Shelf) prefix(ns []string) string {
+	var b strings.Builder
+	for i := range ns {
+		b.WriteString(s.hash("segment", ns[:i+1]...) + ".")
+	}
+	return b.String()
+}
+
+// Place returns the place of a value, which is an id of it without any of its
+// texts.
+func (s *Shelf) Place(ns []string, key string) string {
+	return s.prefix(ns) + "~" + s.hash("key", append(slices.Clone(ns), key)...)
+}
+
+func checkPlace(place string) error {
+	ok := len(place) <= (MaxSegments+1)*25 && strings.Contains(place, "~")
+	for _, c := range []byte(place) {
+		ok = ok && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '~')
+	}
+	if !ok {
+		return fmt.Errorf("%w: there is no place %.80q", ErrNotFound, place)
+	}
+	return nil
+}
+
+// Check returns ErrInvalid unless a namespace and key may name a value.
+func Check(ns []string, key string) error {
+	if key == "" || len(key) > MaxText || !utf8.ValidString(key) {
+		return fmt.Errorf("%w: the key %.40q is not 1 to %d bytes of UTF-8", ErrInvalid, key, MaxText)
+	}
+	return checkNamespace(ns)
+}
+
+func checkNamespace(ns []string) error {
+	if len(ns) > MaxSegments {
+		return fmt.Errorf("%w: a namespace has at most %d segments, not %d", ErrInvalid, MaxSegments, len(ns))
+	}
+	for _, text := range ns {
+		if len(text) > MaxText || !utf8.ValidString(text) {
+			return fmt.Errorf("%w: the segment %.40q is not at most %d bytes of UTF-8", ErrInvalid, text, MaxText)
+		}
+	}
+	return nil
+}
+
+// Item is a value on a shelf.
+type Item struct {
+	Namespace []string
+	Key       string
+	Value     json.RawMessage
+	Version   store.Version
+	Place     string
+	Created   time.Time // when there was none before
+	Updated   time.Time
+	Expires   time.Time // zero: never
+}
+
+// Get returns a value, or ErrNotFound.
+func (s *Shelf) Get(ctx context.Context, ns []string, key string) (*Item, error) {
+	if err := Check(ns, key); err != nil {
+		return nil, err
+	}
+	return s.At(ctx, s.Place(ns, key))
+}
+
+// At returns the value at a place, or ErrNotFound.
+func (s *Shelf) At(ctx context.Context, place string) (*Item, error) {
+	if err := checkPlace(place); err != nil {
+		return nil, err
+	}
+	cell, err := s.host.Store.Get(ctx, s.root+place)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	item, _, err := s.parse(cell)
+	if err != nil {
+		return nil, err
+	}
+	if item.over() {
+		s.sweep(ctx, cell)
+		return nil, ErrNotFound
+	}
+	return item, nil
+}
+
+func (i *Item) over() bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
+
+// sweep removes a cell whose time is over. If it fails the next one who comes
+// across it does.
+func (s *Shelf) sweep(ctx context.Context, cell store.Cell) {
+	_ = s.host.Store.Delete(ctx, cell.Key, cell.Version)
+}
