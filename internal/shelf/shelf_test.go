@@ -203,7 +203,7 @@ func TestValuesEndWithTheirTime(t *testing.T) {
 		if got := all(t, s); len(got) != 2 || got[":short"] == "" {
 			t.Fatalf("just before: %v", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if _, err := s.Put(ctx, nil, "short", text("c"), shelf.PutOptions{Version: old.Version}); !errors.Is(err, shelf.ErrConflict) {
 			t.Errorf("what is over is replaced by its version: %v", err)
 		}
@@ -220,10 +220,10 @@ func TestValuesEndWithTheirTime(t *testing.T) {
 		if cells != 1 {
 			t.Errorf("%d cells are left, want what stays", cells)
 		}
-		if _, err := s.Put(ctx, nil, "short", text("new"), shelf.PutOptions{Create: true, TTL: 1}); err != nil {
+		if _, err := s.Put(ctx, nil, "short", text("new"), shelf.PutOptions{Create: true, TTL: time.Nanosecond}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if item, err := s.Put(ctx, nil, "short", text("newer"), shelf.PutOptions{Create: true}); err != nil || !item.Expires.IsZero() {
 			t.Error("what is over is in the way:", item, err)
 		}
