@@ -121,7 +121,7 @@ func who(by string) string {
 
 // rule looks whether a rule allows the call; each use is an event.
 func (s *session) rule(ctx context.Context, t Tool, args json.RawMessage, d *decision) (bool, error) {
-	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, t.name, args) })
+	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, t.name, args, t.approval.Who...) }, perdure.Retry(perdure.RetryPolicy{}))
 	if err != nil || r == nil {
 		return false, err
 	}
@@ -162,7 +162,7 @@ func (s *session) missing(ctx context.Context, calls []llm.Call) (map[string]boo
 			}
 		}
 		return missing, nil
-	})
+	}, perdure.Retry(perdure.RetryPolicy{}))
 }
 
 // askCredential asks for a credential, once for all calls that need it. It

@@ -46,8 +46,8 @@ func (m *Memory) List(ctx context.Context, ns Namespace, o MemoryList) iter.Seq2
 	}
 }
 
-// maxSearch is how many values a search looks at.
-const maxSearch = 10_000
+// maxScan is how many values a search looks at.
+const maxScan = 10_000
 
 // Search returns the values of a namespace and below it that fit a query best:
 // those with most of its words in their key or texts, newer ones first where
@@ -64,8 +64,8 @@ func (m *Memory) Search(ctx context.Context, ns Namespace, query string, limit i
 		if err != nil {
 			return nil, err
 		}
-		if seen++; seen > maxSearch {
-			return nil, fmt.Errorf("agent: more than %d values to search; use a narrower namespace", maxSearch)
+		if seen++; seen > maxScan {
+			return nil, fmt.Errorf("agent: more than %d values to search; use a narrower namespace", maxScan)
 		}
 		if n := found(words, item.Key, item.Value); n > 0 || len(words) == 0 {
 			hits = append(hits, hit{item, n})

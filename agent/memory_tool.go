@@ -75,16 +75,16 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 				items, err := m.Search(ctx, append(m.Home(), o.Part...), a.Query, a.Limit)
 				facts := make([]fact, len(items))
 				for i, item := range items {
-					facts[i] = fact{item.Key, textOf(item), item.Updated}
+					facts[i] = fact{item.Key, textOfItem(item), item.Updated}
 				}
 				return facts, err
 			}),
 	}
 }
 
-// textOf returns the text of a value, which other code may have put: that of a
+// textOfItem returns the text of a value, which other code may have put: that of a
 // Memo, or the JSON.
-func textOf(item *MemoryItem) string {
+func textOfItem(item *MemoryItem) string {
 	var memo Memo
 	if item.Decode(&memo) == nil && memo.Text != "" {
 		return memo.Text
