@@ -1,2 +1,99 @@
-// Package agent makes durable agents of language models and tools.
+// Package agent makes durable agents of language models and tools: a crash, a
+// deploy or a closed tab in the middle of a turn loses nothing and repeats
+// nothing.
+//
+// # A first agent
+//
+//	var refund = agent.NewTool("refund", "Refund an order.",
+//		func(ctx context.Context, r Refund) (Receipt, error) {
+//			return pay(ctx, perdure.Key(ctx), r) // the same key if the step runs again
+//		}, agent.NeedsApproval())
+//
+//	var clerk = agent.New("clerk", openai.Model("gpt-5"), agent.Options{
+//		Instruction: "Resolve the ticket. Refund the order if the customer is right.",
+//		Tools:       []agent.Tool{refund},
+//	})
+//
+//	func triage(ctx context.Context, ticket string) (string, error) {
+//		return agent.Run(ctx, clerk, ticket)
+//	}
+//
+// Run is called in a flow, so a program with this agent is that of package
+// perdure: open a runtime with perdure.NewFlow("triage", triage), start runs,
+// answer asks. [NewFlow] makes a flow of an agent alone.
+//
+// # What is a step
+//
+// An agent is a step of the flow, a turn inside it a scope, and each reply of
+// the model and each result of a tool is a step of its own:
+//
+//	/clerk/input             what the agent is given
+//	/clerk/turn-1/reply      the model's message, before anything acts on it
+//	/clerk/turn-1/0-refund/approve-…   a person decides
+//	/clerk/turn-1/0-refund/run         the tool's result
+//	/clerk/turn-2/reply
+//
+// There is no resume code: when a run goes on, what is recorded is not done
+// again. The calls of one message run at the same time, each durable on its own:
+// after a crash those that are finished are not repeated, also beside one that
+// waits for a person. The model is asked again when every call has exactly one
+// result. Where a run was cancelled in between, the next one on the thread tells
+// the model that there is no result, so that providers accept the conversation.
+//
+// All that was said stands in the thread's state as a transcript of [Record]s:
+// it forks and rewinds with the thread, and [Transcript] reads it from
+// outside. Only what is new is written.
+//
+// # Tools
+//
+// [NewTool] makes a tool of a typed function; the model sees a JSON Schema of
+// the type. Calls with wrong arguments never reach the function: the model is
+// told, a few times, and then the run fails with [ErrMistakes]. An error of the
+// function is told to the model, [Fatal] ends the run. [AtMostOnce],
+// [Reconcile], [Retry] and [Timeout] are those of package perdure. A function
+// that returns [Pending] goes on elsewhere, and its result comes later from any
+// process. [UsesVerbs] makes the function flow code.
+//
+// # People
+//
+// A tool with [NeedsApproval] or [WithApproval] is not called before a person
+// has decided: approve, edit the arguments, reject with a message to the model,
+// or respond in the tool's place. The runtime enforces it. Each call has an ask
+// of its own that carries the call's hash; they are answered in any order, one
+// by one or together, from any process, with [perdure.Runtime.Answer]. With
+// [DecisionAlways] a person makes a [Rule] that later calls need not be asked
+// about. The third rejection of the same call ends the run with [ErrRejected].
+//
+// [AskPerson] lets the model ask. A [Credential] that a tool needs is asked for
+// once; the secret goes into a sealed cell by [Provide], never into the
+// journal.
+//
+// # More agents
+//
+// [Sequential], [Loop], [Parallel] and [Func] compose agents, [AsTool] and
+// [Delegate] make agents tools of others, with a context of their own, and
+// Options.Transfer lets a model hand the conversation over. A user's message
+// that arrives while an agent is busy, with the policy [perdure.Steer], reaches
+// it before its next reply.
+//
+// # Working state
+//
+// [TodoTools] keeps a list of tasks, [FileTools] files, and [MemoryTools] what
+// is to be known on other threads. Files in the state ([StateFiles]) fork and
+// rewind with the thread. Those on a disk ([DiskFiles]) and those that threads
+// share stay as they are.
+//
+// # Limits
+//
+// [Limits] of turns, tokens, cost and time are counted from what is recorded:
+// a resume does not begin anew. The run's budget, of the units "tokens" and
+// "cost", counts too. A conversation that grows too long is trimmed or
+// summarised as [Context] says.
+//
+// # Models
+//
+// Retrying is the runtime's: a provider that is overloaded, or says when to come
+// back, is asked again by a durable timer; meanwhile the run is suspended and
+// costs nothing. The reply's tokens are live as deltas, which carry attempt and
+// offset and are void when the reply is recorded.
 package agent

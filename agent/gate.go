@@ -168,33 +168,17 @@ func (s *session) missing(ctx context.Context, calls []llm.Call) (map[string]boo
 // askCredential asks for a credential, once for all calls that need it. It
 // returns why there is none, "" if it is there.
 func (s *session) askCredential(ctx context.Context, calls []llm.Call, name string) (string, error) {
-	need, tools := Credential{Name: name}, []string{}
+	need := Credential{Name: name}
 	for _, c := range calls {
 		for _, n := range s.tools[c.Name].wants() {
 			if n.Name == name {
 				need = n
-				tools = append(tools, c.Name)
 			}
 		}
 	}
-	prompt := need.Prompt
-	if prompt == "" {
-		prompt = fmt.Sprintf("%s needs the credential %q.", s.name, name)
-	}
-	a, err := perdure.Ask[perdure.Answer](ctx, "provide", perdure.Question{
-		Kind: KindCredential, Prompt: prompt, Who: need.Who,
-		Decisions: []string{decisionProvided, decisionRefused},
-		Schema:    json.RawMessage(`{"type":"null"}`), // the secret itself never comes this way
-		Data:      map[string]any{"credential": name, "agent": s.name, "tools": slices.Compact(tools)},
-	})
-	if err != nil || a.Decision == decisionProvided {
+	a, err := perdure.Ask[perdure.Answer](ctx, "provide", credentialQuestion(need))
+	if err != nil || a.Decision == DecisionProvided {
 		return "", err
 	}
 	return fmt.Sprintf("%s refused to give the credential %q. %s", who(a.By), name, clean(a.Message)), nil
 }
-
-// The decisions of an ask for a credential.
-const (
-	decisionProvided = "provided"
-	decisionRefused  = "refused"
-)

@@ -14,7 +14,7 @@
 // A [Message] has a role and parts: text, media, tool calls, results of tool
 // calls, reasoning. What a provider wants back exactly as it gave it, such as
 // the signature of a thinking block, stands beside the part as [Opaque]. All of
-// it survives encoding/json byte for byte: arguments and opaque data are kept
+// it that is UTF-8 survives encoding/json byte for byte: arguments and opaque data are kept
 // as text, not as JSON that an encoder may write in another way. So a
 // conversation that was recorded and is sent again is the same request, which
 // its provider accepts and finds in its prompt cache.
