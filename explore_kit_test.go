@@ -41,6 +41,7 @@ type flaw struct{ worker, outside func(store.Store) store.Store }
 // exploreAll explores a plot and expects each of the endings to be reached.
 func exploreAll(t *testing.T, cfg explore.Config, p plot, endings ...string) {
 	t.Helper()
+	elsewhere(t)
 	seen := map[string]int{}
 	explore.Run(t, timed(cfg), p.setup(t, flaw{}, seen))
 	for _, e := range endings {
@@ -57,12 +58,22 @@ func exploreAll(t *testing.T, cfg explore.Config, p plot, endings ...string) {
 // exploreFlawed explores a plot with a flaw, which has to be found.
 func exploreFlawed(t *testing.T, cfg explore.Config, p plot, f flaw, words string) {
 	t.Helper()
+	elsewhere(t)
 	r := explore.Explore(t, timed(cfg), p.setup(t, f, map[string]int{}))
 	switch {
 	case r.Failure == nil:
 		t.Errorf("nothing was found in %v", r)
 	case !strings.Contains(r.Failure.Err.Error(), words):
 		t.Errorf("the failure does not say %q: %v", words, r.Failure)
+	}
+}
+
+// elsewhere leaves an exploration to TestExplorationsFailWithoutAGuard, which
+// runs all of them in a build without the race detector.
+func elsewhere(t *testing.T) {
+	t.Helper()
+	if raceBuild {
+		t.Skip("TestExplorationsFailWithoutAGuard explores this, without the race detector")
 	}
 }
 

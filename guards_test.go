@@ -164,9 +164,9 @@ func mutated(t *testing.T, guards []guard) map[string]string {
 // print and whether they passed.
 func (m mutants) run(t *testing.T, pkg, tests string, off ...string) (string, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", "180s")
+	cmd := exec.CommandContext(ctx, m.binary(pkg), "-test.run", tests, "-test.timeout", "380s")
 	cmd.Dir = pkg
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PERDURE_") }),
 		"PERDURE_GUARD="+strings.Join(off, ","))
@@ -202,14 +202,7 @@ func TestExplorationsFailWithoutAGuard(t *testing.T) {
 	for pkg, list := range guards {
 		t.Run("all guards of "+pkg, func(t *testing.T) {
 			t.Parallel()
-			var tests []string
-			for _, g := range list {
-				if g.test != "" {
-					tests = append(tests, g.test)
-				}
-			}
-			slices.Sort(tests)
-			if out, ok := m.run(t, pkg, strings.Join(slices.Compact(tests), "|")); !ok {
+			if out, ok := m.run(t, pkg, "^TestExplored"); !ok {
 				t.Errorf("with all guards the explorations fail, so they tell nothing:\n%s", out)
 			}
 		})

@@ -1,0 +1,5 @@
+//go:build !race
+
+package perdure_test
+
+const raceBuild = false
