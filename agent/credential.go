@@ -20,14 +20,20 @@ type Credential struct {
 }
 
 // Needs says that the tool needs credentials. A call waits until all are there;
-// the tool gets them with [Secret].
+// the tool gets them with [Secret]. Those that it got are taken out of its
+// output and of its error, should they be there as they are.
 func Needs(c ...Credential) ToolOption {
-	return func(t *tool) { t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...) }
+	return func(t *tool) {
+		t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...)
+		inner := t.call
+		t.call = func(ctx context.Context, args json.RawMessage) (Output, error) {
+			ctx, seen := withSecrets(ctx)
+			out, err := inner(ctx, args)
+			out.Text = seen.scrub(out.Text)
+			return out, seen.scrubError(err)
+		}
+	}
 }
-
-// DecisionProvided answers an ask of kind [KindCredential]: the secret is there.
-// It is not in the answer; see [Provide].
-const DecisionProvided = "provided"
 
 // What can go wrong with credentials. They match also when they are read back
 // from the journal.
@@ -170,39 +176,22 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) e
 }
 
 func provided(ask, by string) perdure.AskAnswer {
-	return perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Decision: DecisionProvided, By: by}}
+	return perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Decision: decisionProvided, By: by}}
 }
 
-// credentialData is what an ask for a credential shows.
-type credentialData struct {
-	Name string `json:"name"`
-}
-
+// credentialName returns which credential an ask wants.
 func credentialName(kind string, data json.RawMessage) (string, bool) {
-	var d credentialData
+	var d struct {
+		Name string `json:"credential"`
+	}
 	err := json.Unmarshal(data, &d)
 	return d.Name, err == nil && kind == KindCredential && d.Name != ""
 }
 
-// credentialQuestion returns the question that asks for a credential. Its answer
-// has no value, so that nobody puts the secret there.
-func credentialQuestion(c Credential) perdure.Question {
-	prompt := c.Prompt
-	if prompt == "" {
-		prompt = fmt.Sprintf("The credential %q is needed.", c.Name)
-	}
-	none := json.RawMessage(`{"type":"null"}`)
-	return perdure.Question{
-		Kind: KindCredential, Prompt: prompt, Data: credentialData{c.Name}, Who: c.Who,
-		Decisions: []string{DecisionProvided, DecisionReject},
-		Schemas:   map[string]json.RawMessage{DecisionProvided: none, DecisionReject: none},
-	}
-}
-
 // Secret returns a secret that the thread's owner has given, or
 // ErrNoCredential. It is for the functions of tools, see [Needs], and can be
-// called anywhere in a run. What a step returns is recorded: do not return the
-// secret, or what it can be read from.
+// called anywhere in a run. What a step returns is recorded, and so is its
+// error: neither may hold the secret, or what it can be read from.
 func Secret(ctx context.Context, name string) (string, error) {
 	c, user, err := credentialsHere(ctx)
 	if err != nil {

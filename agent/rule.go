@@ -33,12 +33,13 @@ type Rule struct {
 	User string `json:"user"` // whose threads it is for, and no other's
 	Tool string `json:"tool"` // the tool's name
 
-	// Args is the pattern of the arguments. Null or nothing fits all. Otherwise
+	// Args is the pattern of the arguments. Null or nothing fits all, {} all objects. Otherwise
 	// it is an object; arguments fit if they have every member that it has,
 	// with a value that fits:
 	//
 	//   - A text fits the same text. In it * stands for any characters, also
-	//     none, / and line ends; \* is a star and \\ a backslash.
+	//     none, / and line ends; \* is a star and \\ a backslash, as is one
+	//     before any other character.
 	//   - A number fits the same number, however it is written: 1, 1.0, 10e-1.
 	//     It is compared exactly, never as a float.
 	//   - True, false and null fit themselves.

@@ -40,34 +40,9 @@ func parsePattern(raw json.RawMessage) (*pattern, error) {
 	case nil:
 		return &pattern{}, nil
 	case map[string]any:
-		if len(v) == 0 {
-			return nil, errors.New("the pattern {} says nothing; say null if all arguments are meant")
-		}
-		return &pattern{v}, checkStars(v)
+		return &pattern{v}, nil
 	}
 	return nil, errors.New("the pattern is neither an object nor null")
-}
-
-// checkStars refuses texts with a backslash that escapes nothing.
-func checkStars(v any) error {
-	switch v := v.(type) {
-	case string:
-		_, err := pieces(v)
-		return err
-	case []any:
-		for _, v := range v {
-			if err := checkStars(v); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		for _, v := range v {
-			if err := checkStars(v); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // canonical returns the pattern as it is kept: the same for all ways to write
@@ -146,10 +121,7 @@ func fit(want, got any) bool {
 
 // fitText reports whether a text fits one with stars.
 func fitText(want, got string) bool {
-	p, err := pieces(want)
-	if err != nil {
-		return false
-	}
+	p := pieces(want)
 	if len(p) == 1 {
 		return p[0] == got
 	}
@@ -170,8 +142,8 @@ func fitText(want, got string) bool {
 }
 
 // pieces returns what stands between the stars of a text.
-func pieces(s string) ([]string, error) {
-	all := []string{}
+func pieces(s string) []string {
+	var all []string
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -179,15 +151,15 @@ func pieces(s string) ([]string, error) {
 			all = append(all, b.String())
 			b.Reset()
 		case '\\':
-			if i++; i == len(s) || s[i] != '*' && s[i] != '\\' {
-				return nil, fmt.Errorf(`the text %.80q in the pattern has a backslash that escapes nothing; write \\ for one`, s)
+			if i+1 < len(s) && (s[i+1] == '*' || s[i+1] == '\\') {
+				i++
 			}
 			b.WriteByte(s[i])
 		default:
 			b.WriteByte(s[i])
 		}
 	}
-	return append(all, b.String()), nil
+	return append(all, b.String())
 }
 
 // escapeStars returns a pattern that fits one text.
@@ -200,7 +172,7 @@ func escapeStars(s string) string {
 func exactPattern(args json.RawMessage) (json.RawMessage, bool) {
 	v, err := readStrict(args)
 	object, ok := v.(map[string]any)
-	if err != nil || !ok || len(object) == 0 {
+	if err != nil || !ok {
 		return nil, false
 	}
 	raw := (&pattern{escapeAll(object).(map[string]any)}).canonical()
