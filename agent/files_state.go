@@ -122,14 +122,15 @@ func (stateFiles) touch(ctx context.Context, p string, size int) error {
 
 // replace replaces every old by new, and writes only that.
 func (f stateFiles) replace(ctx context.Context, p, old, new string) error {
-	if _, err := textOf(p).Replace(ctx, old, new); err != nil {
-		return err
-	}
-	text, err := textOf(p).Get(ctx)
+	n, err := textOf(p).Replace(ctx, old, new)
 	if err != nil {
 		return err
 	}
-	return f.touch(ctx, p, len(text))
+	info, err := infoOf(p).Get(ctx)
+	if err != nil {
+		return err
+	}
+	return f.touch(ctx, p, info.Size+n*(len(new)-len(old)))
 }
 
 func (f stateFiles) Remove(ctx context.Context, p string) error {

@@ -133,7 +133,7 @@ func TestAnEditOfALargeStateFileCostsItsChange(t *testing.T) {
 		fmt.Fprintf(&text, "line %06d of a file that is long\n", i)
 	}
 	tools := FileTools(CompositeFiles(map[string]Files{"/mem": SharedFiles(&testShelf{})}, StateFiles()))
-	const edits = 20
+	const edits = 8
 	var costs []int
 	var s store.Store
 	flow := perdure.NewFlow("large", func(ctx context.Context, _ string) (string, error) {
@@ -163,13 +163,16 @@ func TestAnEditOfALargeStateFileCostsItsChange(t *testing.T) {
 			costs = append(costs, after-before)
 		}
 		f, err := StateFiles().Read(ctx, "/large.txt")
+		if info, _ := infoOf("/large.txt").Get(ctx); info.Size != len(f.Text) {
+			return "", fmt.Errorf("its size is told as %d, and is %d", info.Size, len(f.Text))
+		}
 		return fmt.Sprint(strings.Count(f.Text, "LINE"), " ", strings.Count(f.Text, "hundred")), err
 	})
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{flow}}, func(t *testing.T, e *perduretest.Env) {
 		s = e.Store
 		e.Start("t", "large", "")
 		out, err := perdure.Output[string](e.Wait("t", perdure.Succeeded))
-		if err != nil || !strings.HasPrefix(out, "19 ") {
+		if err != nil || !strings.HasPrefix(out, "7 ") {
 			t.Errorf("%q, %v", out, err)
 		}
 		t.Log(out, costs)
@@ -199,9 +202,7 @@ func TestFileToolsSurviveACrashAtEveryWrite(t *testing.T) {
 		calls = append(calls,
 			call("write_file", "path", at+"/a.txt", "text", "x\ny\n"),
 			call("edit_file", "path", at+"/a.txt", "old", "x", "new", "xx"),
-			call("edit_file", "path", at+"/a.txt", "old", "y", "new", "z"),
-			call("edit_file", "path", at+"/a.txt", "old", "y", "new", "z"),
-			call("edit_file", "path", at+"/a.txt", "old", "x", "new", "", "all", true),
+			call("edit_file", "path", at+"/a.txt", "old", "x", "new", "z", "all", true),
 			call("read_file", "path", at+"/a.txt"),
 			call("delete_file", "path", at+"/a.txt"),
 			call("delete_file", "path", at+"/a.txt"),
