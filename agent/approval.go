@@ -15,6 +15,10 @@ const (
 	DecisionAlways  = "always"  // it runs, and so do later ones that are alike, see [Rule]
 )
 
+// DecisionProvided answers an ask of kind [KindCredential]: the secret is there.
+// It is not in the answer; see [Provide]. The other decision is DecisionReject.
+const DecisionProvided = "provided"
+
 var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond, DecisionAlways}
 
 // The kinds of asks that agents open.

@@ -193,6 +193,15 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 // perform runs the tool and records its result.
 func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (Record, error) {
 	call := ToolCall{Agent: s.name, Tool: t.name, ID: c.ID, Args: d.args}
+	if before := s.Callbacks.BeforeTool; before != nil && t.verbs {
+		out, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Output, error) { return before(ctx, call) })
+		if err != nil {
+			return s.failed(ctx, c, d, err)
+		}
+		if out != nil {
+			return s.conclude(ctx, c, d.record, *out)
+		}
+	}
 	var opts []perdure.StepOption
 	if t.timeout > 0 {
 		opts = append(opts, perdure.Timeout(t.timeout))
@@ -240,7 +249,19 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		return r.Record, nil
 	}
 	res := r.Message.Parts[0].Result
-	return s.conclude(ctx, c, r.Record, Output{Text: res.Text, Media: res.Media, Error: res.Error})
+	out := Output{Text: res.Text, Media: res.Media, Error: res.Error}
+	if after := s.Callbacks.AfterTool; after != nil && t.verbs {
+		changed, err := perdure.Step(ctx, "after", func(ctx context.Context) (Output, error) {
+			changed := out
+			err := after(ctx, call, &changed)
+			return changed, err
+		})
+		if err != nil {
+			return s.failed(ctx, c, d, err)
+		}
+		out = changed
+	}
+	return s.conclude(ctx, c, r.Record, out)
 }
 
 // ran is what the step of a tool comes to. Where a person says what came of an

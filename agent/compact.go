@@ -43,7 +43,7 @@ const summaryPrompt = "Summarise this conversation for yourself, so that you can
 // compact records what stands for the oldest messages from now on.
 func (s *session) compact(ctx context.Context, step string) error {
 	seen := current(s.records, s.name)
-	cut := s.cut(seen)
+	cut := s.cut()
 	if cut == 0 {
 		return perdure.Permanent(fmt.Errorf("%w: agent %q has nothing left to leave out", ErrTooLong, s.name))
 	}
@@ -62,12 +62,24 @@ func (s *session) compact(ctx context.Context, step string) error {
 
 // cut returns how many of the oldest messages can be left out: no results
 // without their calls may begin what stays.
-func (s *session) cut(seen []Record) int {
+// What stays is at most half of what may be, so that this is not needed again
+// soon.
+func (s *session) cut() int {
+	seen := current(s.records, s.name)
 	keep := s.Context.Keep
 	if keep == 0 {
 		keep = 20
 	}
 	at := max(0, len(seen)-keep)
+	if half := s.Context.MaxTokens / 2; half > 0 {
+		rest := int64(0)
+		for _, r := range seen[at:] {
+			rest += tokens(r)
+		}
+		for ; rest > half && at < len(seen)-1; at++ {
+			rest -= tokens(seen[at])
+		}
+	}
 	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
 		at++
 	}
@@ -143,17 +155,24 @@ func (s *session) estimate() int64 {
 		if r.Usage != nil && r.Summary == nil && r.Usage.Total() > 0 && (seen[0].Summary == nil || newer(s.records, r.ID, seen[0].ID)) {
 			return total + r.Usage.Total()
 		}
-		for _, p := range r.Message.Parts {
-			total += int64(len(p.Text)) / 4
-			if p.Call != nil {
-				total += int64(len(p.Call.Args)) / 4
-			}
-			if p.Result != nil {
-				total += int64(len(p.Result.Text)) / 4
-			}
-		}
+		total += tokens(r)
 	}
 	return total
+}
+
+// tokens returns about how many tokens a record has.
+func tokens(r Record) int64 {
+	n := 0
+	for _, p := range r.Message.Parts {
+		n += len(p.Text)
+		if p.Call != nil {
+			n += len(p.Call.Args)
+		}
+		if p.Result != nil {
+			n += len(p.Result.Text)
+		}
+	}
+	return int64(n) / 4
 }
 
 // newer reports whether one record comes behind another.

@@ -176,7 +176,7 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) e
 }
 
 func provided(ask, by string) perdure.AskAnswer {
-	return perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Decision: decisionProvided, By: by}}
+	return perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Decision: DecisionProvided, By: by}}
 }
 
 // credentialName returns which credential an ask wants.

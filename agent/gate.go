@@ -48,7 +48,11 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, args json.RawM
 		Schemas: map[string]json.RawMessage{},
 	}
 	if q.Prompt == "" {
-		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.name, t.name, t.description)
+		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.name, t.name, shorten(t.description, 1000))
+	}
+	if len(t.schema.raw) > maxEditSchema {
+		q.Decisions = slices.DeleteFunc(slices.Clone(allowed), func(d string) bool { return d == DecisionEdit })
+		allowed = q.Decisions
 	}
 	for _, decision := range allowed {
 		switch decision {
@@ -61,7 +65,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, args json.RawM
 		}
 	}
 	if a.Expires > 0 {
-		q.Default = &perdure.Answer{Decision: DecisionReject, Message: "Nobody decided in time."}
+		q.Default = &perdure.Answer{Decision: DecisionReject}
 		if a.Default == DecisionApprove {
 			q.Default = &perdure.Answer{Decision: DecisionApprove}
 		}
@@ -78,10 +82,14 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, args json.RawM
 	return s.decided(ctx, t, same, answer, d)
 }
 
+// maxEditSchema is how large the schema of a tool may be whose arguments a
+// person can edit: it is part of the question.
+const maxEditSchema = 32 << 10
+
 // decided follows a person's decision.
 func (s *session) decided(ctx context.Context, t Tool, same string, answer perdure.Answer, d decision) (decision, error) {
 	value, _ := answer.Value.(json.RawMessage)
-	d.record.Decision, d.record.By = answer.Decision, answer.By
+	d.record.Decision, d.record.By, d.record.Expired = answer.Decision, answer.By, answer.Expired
 	switch answer.Decision {
 	case DecisionApprove:
 	case DecisionAlways:
@@ -99,7 +107,10 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	case DecisionReject:
 		d.record.Rejected = same
 		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))
-		if answer.Message != "" {
+		switch {
+		case answer.Expired:
+			text = "The call was not made: nobody approved it in time."
+		case answer.Message != "":
 			text = fmt.Sprintf("The call was rejected by %s and was not made: %s", who(answer.By), clean(answer.Message))
 		}
 		d.out = &Output{Error: true, Text: text + "\nDo not make the same call again."}
@@ -176,7 +187,15 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 			}
 		}
 	}
-	a, err := perdure.Ask[perdure.Answer](ctx, "provide", credentialQuestion(need))
+	if need.Prompt == "" {
+		need.Prompt = fmt.Sprintf("%s needs the credential %q.", s.name, name)
+	}
+	a, err := perdure.Ask[perdure.Answer](ctx, "provide", perdure.Question{
+		Kind: KindCredential, Prompt: need.Prompt, Who: need.Who,
+		Decisions: []string{DecisionProvided, DecisionReject},
+		Schema:    json.RawMessage(`{"type":"null"}`), // the secret itself never comes this way
+		Data:      map[string]any{"credential": name, "agent": s.name},
+	})
 	if err != nil || a.Decision == DecisionProvided {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -65,7 +66,8 @@ const (
 )
 
 // Limits of an agent, 0 for none but where it says otherwise. They are counted
-// from what is recorded, so that a resume does not begin anew.
+// from what is recorded, so that a resume does not begin anew, and are those of
+// one call of the agent, without what agents that it uses need.
 type Limits struct {
 	Turns    int           // requests to the model; 0 is 100
 	Tokens   int64         // of all requests and replies
@@ -160,6 +162,11 @@ func New(name string, model llm.Model, o Options) Agent {
 	if len(o.Transfer) > 0 {
 		a.order = append(a.order, transferTool)
 	}
+	for _, t := range o.Tools {
+		if t.tool != nil && t.name == transferTool.name {
+			wrong("a tool cannot be called %q", t.name)
+		}
+	}
 	for _, t := range a.order {
 		if err := t.check(); err != nil {
 			wrong("%w", err)
@@ -169,6 +176,12 @@ func New(name string, model llm.Model, o Options) Agent {
 			wrong("two tools are called %q", t.name)
 		}
 		a.tools[t.name] = t
+	}
+	if o.Context.MaxTokens > 0 && o.Context.Strategy == "" {
+		wrong("Context.MaxTokens needs a Strategy")
+	}
+	if k := o.OutputKey; k == transcriptKey || strings.HasPrefix(k, "blob/") || strings.HasPrefix(k, "agent.") {
+		wrong("OutputKey %q is a key of the agents' own", k)
 	}
 	if o.Output != nil && o.Output.err != nil {
 		wrong("its output: %w", o.Output.err)

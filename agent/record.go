@@ -16,6 +16,8 @@ type Record struct {
 	Agent   string      `json:"agent"` // in whose conversation it stands
 	Message llm.Message `json:"message"`
 
+	Alone bool `json:"alone,omitempty"` // in a context of its own, which no other call of the agent sees
+
 	// Of a reply.
 	Usage *llm.Usage `json:"usage,omitempty"`
 	Cost  int64      `json:"cost,omitempty"` // in millionths, see [Price]
@@ -27,6 +29,7 @@ type Record struct {
 	Args     json.RawMessage   `json:"args,omitempty"`     // with which it ran, if a person edited them
 	Decision string            `json:"decision,omitempty"` // of a person
 	By       string            `json:"by,omitempty"`       // who decided
+	Expired  bool              `json:"expired,omitempty"`  // nobody did, and the default was taken
 	Rejected string            `json:"rejected,omitempty"` // hash of the call that was rejected
 	Mistake  bool              `json:"mistake,omitempty"`  // the call could not be made as it was
 	Pending  string            `json:"pending,omitempty"`  // it goes on elsewhere under this ref
@@ -75,6 +78,7 @@ func conversation(records []Record, me string) []llm.Message {
 	for _, r := range current(records, me) {
 		m := r.Message
 		switch {
+		case len(m.Parts) == 0: // providers do not take it
 		case r.Agent == me || m.Role == llm.RoleUser:
 			out = append(out, m)
 		case m.Role == llm.RoleAssistant:

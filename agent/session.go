@@ -62,7 +62,8 @@ func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, er
 		}
 		changed, err := perdure.Step(ctx, "after", func(ctx context.Context) (Result, error) {
 			changed := *r
-			return changed, after(ctx, &changed)
+			err := after(ctx, &changed)
+			return changed, err
 		})
 		return &changed, err
 	})
@@ -77,7 +78,7 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 			return nil, err
 		}
 		for _, r := range all {
-			if r.Agent == a.name || a.History == HistoryThread {
+			if !r.Alone && (r.Agent == a.name || a.History == HistoryThread) {
 				s.records = append(s.records, r)
 			}
 		}
@@ -120,7 +121,7 @@ func (s *session) write(ctx context.Context, step string, fn func(ctx context.Co
 // stamp says in a record whose it is.
 func (s *session) stamp(ctx context.Context, r Record) Record {
 	here, _ := perdure.Here(ctx) // it is a step's
-	r.ID, r.Agent = here.Run+here.Path, s.name
+	r.ID, r.Agent, r.Alone = here.Run+here.Path, s.name, s.alone
 	return r
 }
 
@@ -146,7 +147,7 @@ func (s *session) add(r Record) {
 func (s *session) say(r Record) {
 	n := len(s.talk)
 	switch {
-	case s.talk == nil:
+	case s.talk == nil, len(r.Message.Parts) == 0:
 	case r.Summary != nil:
 		s.talk = nil
 	case r.Message.Role == llm.RoleTool && s.talk[n-1].Role == llm.RoleTool:
@@ -188,7 +189,7 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 	if err := s.steer(ctx); err != nil {
 		return false, err
 	}
-	if s.Context.MaxTokens > 0 && s.estimate() > s.Context.MaxTokens {
+	if s.Context.MaxTokens > 0 && s.estimate() > s.Context.MaxTokens && s.cut() > 0 {
 		if err := s.compact(ctx, "compact"); err != nil {
 			return false, err
 		}
@@ -201,7 +202,7 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 	switch {
 	case r.Stop == llm.StopRefused:
 		return false, perdure.Permanent(fmt.Errorf("%w: %.200s", ErrRefused, r.Message.Text()))
-	case r.Over:
+	case r.Over && len(r.Message.Calls()) > 0: // it cannot be asked again
 		return false, fmt.Errorf("%w: agent %q, with its reply in turn %d", perdure.ErrBudget, s.name, s.turns)
 	}
 	calls := r.Message.Calls()
@@ -255,9 +256,13 @@ func (s *session) steer(ctx context.Context) error {
 		return nil // it is for the one who talks with the user
 	}
 	for i := range 100 {
-		in, ok, err := perdure.Take[Content](ctx, fmt.Sprintf("steer-%d", i+1))
+		raw, ok, err := perdure.Take[json.RawMessage](ctx, fmt.Sprintf("steer-%d", i+1))
 		if err != nil || !ok {
 			return err
+		}
+		var in Content
+		if json.Unmarshal(raw, &in) != nil {
+			in = contentOf(string(raw)) // the input of a flow that takes something else
 		}
 		for j, m := range in {
 			if err := s.hear(ctx, fmt.Sprintf("heard-%d-%d", i+1, j+1), m); err != nil {
