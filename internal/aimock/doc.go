@@ -19,7 +19,7 @@
 // /v1beta/models/{model}:streamGenerateContent. A request that no fixture
 // matches gets status 503 and the code no_fixture_match.
 //
-// It needs Node.js and npm. Without them a test says what is missing and is
+// It needs Node.js 20.15 and npm. Without them a test says what is missing and is
 // skipped; where the environment has CI=true it fails. The package is installed
 // once per user into the cache folder, from the lock file that is part of this
 // package, without running its scripts.

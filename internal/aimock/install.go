@@ -1,6 +1,7 @@
 package aimock
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -28,8 +29,16 @@ const installTime = 3 * time.Minute
 var install = sync.OnceValues(func() (string, error) {
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("%s is not installed; it comes with Node.js 20 or later", tool)
+			return "", fmt.Errorf("%s is not installed; it comes with Node.js", tool)
 		}
+	}
+	version, err := exec.Command("node", "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("node --version: %w", err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(version), "v%d.%d", &major, &minor); err != nil || major < 20 || major == 20 && minor < 15 {
+		return "", fmt.Errorf("the version of Node.js is %s, and has to be 20.15 or later", bytes.TrimSpace(version))
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
