@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -121,4 +122,35 @@ func filename(m *llm.Media) string {
 		return "file.pdf"
 	}
 	return "file"
+}
+
+// images adds images that the model made. OpenAI's own models do not in this
+// protocol; those behind OpenRouter do.
+func (r *reply) images(raw string) error {
+	if raw == "" || raw == "null" {
+		return nil
+	}
+	var all []struct {
+		ImageURL image `json:"image_url"`
+	}
+	if err := json.Unmarshal([]byte(raw), &all); err != nil {
+		return r.nonsense("the stream has images that are no list")
+	}
+	for _, i := range all {
+		m := llm.Media{URL: i.ImageURL.URL}
+		if head, body, ok := strings.Cut(i.ImageURL.URL, ";base64,"); ok && strings.HasPrefix(head, "data:") {
+			data, err := base64.StdEncoding.DecodeString(body)
+			if err != nil {
+				return r.nonsense("the stream has an image that is no base64")
+			}
+			m = llm.Media{MIME: strings.TrimPrefix(head, "data:"), Data: data}
+		}
+		if m.URL == "" && len(m.Data) == 0 {
+			return r.nonsense("the stream has an image without bytes")
+		}
+		if err := r.emit(llm.Delta{Part: r.part(), Media: &m}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -76,6 +76,12 @@ func TestReplies(t *testing.T) {
 			[]llm.Part{llm.Text(`a😀b\ud83dc`)},
 			llm.StopEnd,
 		},
+		{
+			"images of a model behind OpenRouter",
+			chunk(`{"content":"Here:"}`) + chunk(`{"content":"","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}},{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]}`) + finish("stop"),
+			[]llm.Part{llm.Text("Here:"), {Media: &llm.Media{MIME: "image/png", Data: []byte{1, 2, 3}}}, {Media: &llm.Media{URL: "https://example.com/a.png"}}},
+			llm.StopEnd,
+		},
 		{"a refusal", chunk(`{"role":"assistant","content":null,"refusal":"I will not."}`) + finish("stop"), []llm.Part{llm.Text("I will not.")}, llm.StopRefused},
 		{"a filter", chunk(`{"content":"So"}`) + finish("content_filter"), []llm.Part{llm.Text("So")}, llm.StopRefused},
 		{"a limit", chunk(`{"content":"So"}`) + finish("length"), []llm.Part{llm.Text("So")}, llm.StopLength},
@@ -190,4 +196,21 @@ func TestExtraContentOfACallGoesBackAsItCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	diff(t, "message", sent["messages"].([]any)[1], fromJSON(t, `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"AbC+/="}}}]}`))
+}
+
+// TestImagesOfTheModelGoBackAsTheUsers: the protocol takes them from nobody
+// else, and not between calls and their results.
+func TestImagesOfTheModelGoBackAsTheUsers(t *testing.T) {
+	_, sent, err := ask(t, &llm.Request{Messages: []llm.Message{
+		llm.User("Draw"),
+		{Role: llm.RoleAssistant, Parts: []llm.Part{{Media: &llm.Media{MIME: "image/png", Data: []byte{1, 2, 3}}}, {Call: &llm.Call{ID: "c", Name: "f", Args: "{}"}}}},
+		{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: "c", Name: "f", Text: "ok"}}}},
+	}}, hello())
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "messages", sent["messages"], fromJSON(t, `[{"role":"user","content":"Draw"},
+		{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
+		{"role":"tool","content":"ok","tool_call_id":"c"},
+		{"role":"user","content":[{"type":"text","text":"The assistant showed:"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}}]}]`))
 }

@@ -149,6 +149,9 @@ func (r *reply) delta(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	if raw := d.JSON.ToolCalls.Raw(); raw != "" && raw != "null" && !d.JSON.ToolCalls.Valid() {
 		return r.nonsense("the stream has tool calls that are no list")
 	}
+	if err := r.images(d.JSON.ExtraFields["images"].Raw()); err != nil {
+		return err
+	}
 	for i := range d.ToolCalls {
 		if err := r.call(&d.ToolCalls[i]); err != nil {
 			return err
