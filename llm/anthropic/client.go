@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"os"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -72,6 +73,10 @@ func (c *Client) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Del
 			fail(&llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set ANTHROPIC_API_KEY, or use the option Key"})
 			return
 		}
+		if _, err := url.Parse(c.base()); err != nil {
+			fail(err)
+			return
+		}
 		params, err := c.params(r)
 		if err != nil {
 			fail(err)
@@ -111,7 +116,7 @@ func (c *Client) sdk(key string) *sdk.Client {
 	opts := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(),
 		option.WithoutOpenTelemetry(),
-		option.WithHTTPClient(c.http),
+		option.WithHTTPClient(stay(c.http)),
 		option.WithMaxRetries(0),
 		option.WithAPIKey(key),
 	}

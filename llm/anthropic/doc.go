@@ -22,8 +22,11 @@
 // go back as {"invalid_json": "…"}. A request without MaxTokens gets the most
 // that the models of its generation take.
 //
-// Output asks for output_config, which recent models know. Its schema is sent
-// as it is: the API wants additionalProperties to be false in its objects.
+// Output asks for output_config, whose schema is sent as it is: the API wants
+// additionalProperties to be false in its objects. Models that do not know it
+// find the schema in the system prompt. A request without tools whose messages
+// speak of calls names their tools, because the API demands it, and forbids to
+// call them.
 //
 // The ends of the system prompt (of the tools, without one) and of the last
 // message are marked for Anthropic's prompt cache, unless the option [NoCache]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ func problem(ctx context.Context, err error, key string) error {
 		e = &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: err.Error()}
 		if api, ok := errors.AsType[*sdk.Error](err); ok {
 			e = answered(api)
+		} else if wrongURL(err) {
+			e.Kind = llm.ErrInvalid
 		}
 	}
 	e.Message = llm.Scrub(e.Message, key)
@@ -57,14 +60,7 @@ func answered(api *sdk.Error) *llm.Error {
 // kind sorts an error by what the API says about it, and else by its status,
 // which is 200 for an error in a stream.
 func kind(status int, code, message string) error {
-	switch {
-	case says(message, "prompt is too long", "exceed context limit", "context window") || code == "request_too_large" || status == http.StatusRequestEntityTooLarge:
-		return llm.ErrTooLong
-	case says(message, "credit balance"):
-		return llm.ErrAuth
-	case says(message, "content filtering policy"):
-		return llm.ErrRefused
-	case status >= 500:
+	if status >= 500 {
 		return llm.ErrOverloaded
 	}
 	switch code {
@@ -76,7 +72,19 @@ func kind(status int, code, message string) error {
 		return llm.ErrAuth
 	case "timeout_error":
 		return llm.ErrInterrupted
-	case "invalid_request_error", "not_found_error":
+	case "request_too_large":
+		return llm.ErrTooLong
+	case "invalid_request_error":
+		switch {
+		case says(message, "prompt is too long", "exceed context limit", "context window"):
+			return llm.ErrTooLong
+		case says(message, "credit balance"):
+			return llm.ErrAuth
+		case says(message, "content filtering policy"):
+			return llm.ErrRefused
+		}
+		return llm.ErrInvalid
+	case "not_found_error":
 		return llm.ErrInvalid
 	}
 	switch status {
@@ -86,6 +94,8 @@ func kind(status int, code, message string) error {
 		return llm.ErrAuth
 	case http.StatusRequestTimeout:
 		return llm.ErrInterrupted
+	case http.StatusRequestEntityTooLarge:
+		return llm.ErrTooLong
 	}
 	if status >= 400 {
 		return llm.ErrInvalid
@@ -123,4 +133,33 @@ func short(s string) string {
 		s = strings.ToValidUTF8(s[:500], "") + "…"
 	}
 	return s
+}
+
+// errElsewhere: a server may not send the key on to another one, which the
+// client of package net/http would do.
+var errElsewhere = errors.New("redirected to another server")
+
+// stay returns a client that follows redirects only on one server.
+func stay(h *http.Client) *http.Client {
+	c := *h
+	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		if first := via[0].URL; r.URL.Host != first.Host || r.URL.Scheme != first.Scheme {
+			return errElsewhere
+		}
+		if h.CheckRedirect != nil {
+			return h.CheckRedirect(r, via)
+		}
+		if len(via) >= 10 {
+			return errors.New("10 redirects")
+		}
+		return nil
+	}
+	return &c
+}
+
+// wrongURL reports whether an error comes from the URL, so that no other
+// attempt can help.
+func wrongURL(err error) bool {
+	u, ok := errors.AsType[*url.Error](err)
+	return ok && (u.Op == "parse" || errors.Is(err, errElsewhere) || strings.Contains(u.Err.Error(), "unsupported protocol scheme"))
 }

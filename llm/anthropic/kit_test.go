@@ -163,8 +163,16 @@ func check(r *http.Request, body []byte) (wire, error) {
 	if !req.Stream || req.MaxTokens <= 0 || req.Model == "" || len(req.Messages) == 0 {
 		return req, fmt.Errorf("stream, max_tokens, model or messages are missing")
 	}
+	if req.Choice != nil && len(req.Tools) == 0 {
+		return req, fmt.Errorf("a choice without tools")
+	}
 	if req.Thinking != nil && req.Thinking.Type == "enabled" && (req.Thinking.Budget < 1024 || req.Thinking.Budget >= req.MaxTokens || req.Temp != nil) {
 		return req, fmt.Errorf("wrong thinking")
+	}
+	for _, tool := range req.Tools {
+		if tool.Name == "" || len(tool.InputSchema) == 0 || tool.InputSchema[0] != '{' {
+			return req, fmt.Errorf("a tool without a name or a schema")
+		}
 	}
 	var open []string // calls without a result
 	for i, m := range req.Messages {
@@ -184,6 +192,9 @@ func check(r *http.Request, body []byte) (wire, error) {
 			case "tool_use":
 				if len(b.Input) == 0 || b.Input[0] != '{' {
 					return req, fmt.Errorf("input is no object")
+				}
+				if len(req.Tools) == 0 {
+					return req, fmt.Errorf("a call, but no tools")
 				}
 				open = append(open, b.ID)
 			case "tool_result":

@@ -13,6 +13,9 @@ import (
 // params translates a request.
 func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 	p := sdk.MessageNewParams{Model: c.name, MaxTokens: r.MaxTokens, StopSequences: r.Stop}
+	if c.name == "" {
+		return p, invalid("the model has no name")
+	}
 	messages, err := conversation(r.Messages)
 	if err != nil {
 		return p, err
@@ -21,30 +24,43 @@ func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 		return p, invalid("the request has no messages")
 	}
 	p.Messages = messages
-	if r.System != "" {
-		p.System = []sdk.TextBlockParam{{Text: r.System}}
-	}
 	if p.Tools, err = tools(r.Tools); err != nil {
 		return p, err
 	}
+	choice := r.Choice
+	if len(p.Tools) == 0 {
+		// The API wants to know the tools of calls that were made before.
+		choice = llm.ChoiceNone
+		if p.Tools, err = called(p.Messages); err != nil {
+			return p, err
+		}
+	}
 	if len(p.Tools) > 0 {
-		switch r.Choice {
+		switch choice {
 		case llm.ChoiceNone:
 			p.ToolChoice.OfNone = new(sdk.ToolChoiceNoneParam)
 		case llm.ChoiceRequired:
 			p.ToolChoice.OfAny = new(sdk.ToolChoiceAnyParam)
 		}
 	}
+	system := r.System
 	if r.Output != nil {
 		var schema map[string]json.RawMessage
 		if json.Unmarshal(r.Output.Schema, &schema) != nil || schema == nil {
 			return p, invalid("the schema of the output is no JSON object")
 		}
-		// The values stay as they are written: numbers lose nothing.
-		p.OutputConfig.Format.Schema = make(map[string]any, len(schema))
-		for k, v := range schema {
-			p.OutputConfig.Format.Schema[k] = v
+		if free.MatchString(c.name) {
+			system = strings.TrimSpace(system + "\n\nWhen you call no tool, answer with JSON of this schema and nothing else:\n" + string(r.Output.Schema))
+		} else {
+			// The values stay as they are written: numbers lose nothing.
+			p.OutputConfig.Format.Schema = make(map[string]any, len(schema))
+			for k, v := range schema {
+				p.OutputConfig.Format.Schema[k] = v
+			}
 		}
+	}
+	if system != "" {
+		p.System = []sdk.TextBlockParam{{Text: system}}
 	}
 	c.think(&p, r)
 	if p.MaxTokens <= 0 {
@@ -79,6 +95,21 @@ func tools(list []llm.Tool) ([]sdk.ToolUnionParam, error) {
 	return out, nil
 }
 
+// called returns the tools that the messages speak of.
+func called(messages []sdk.MessageParam) ([]sdk.ToolUnionParam, error) {
+	var out []llm.Tool
+	seen := make(map[string]bool)
+	for _, m := range messages {
+		for _, b := range m.Content {
+			if b.OfToolUse != nil && !seen[b.OfToolUse.Name] {
+				seen[b.OfToolUse.Name] = true
+				out = append(out, llm.Tool{Name: b.OfToolUse.Name})
+			}
+		}
+	}
+	return tools(out)
+}
+
 // object reports whether a text is a JSON object.
 func object(s string) bool {
 	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
@@ -106,6 +137,8 @@ func mark(p *sdk.MessageNewParams) {
 var (
 	// Models that think with a budget of tokens.
 	budgeted = regexp.MustCompile(`^claude-(3-7-|(opus|sonnet|haiku)-4(-[0-5])?(-[0-9]{8}|-latest)?$)`)
+	// Models that take no schema of their output.
+	free = regexp.MustCompile(`^claude-(2|instant|3|(opus|sonnet)-4(-0)?(-[0-9]{8}|-latest)?$)`)
 	// Models that do not think.
 	plain = regexp.MustCompile(`^claude-(2|instant|3-[^7])`)
 )

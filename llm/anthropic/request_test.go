@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/llm"
@@ -253,5 +254,49 @@ func TestSameRequestIsTheSameBytes(t *testing.T) {
 	}
 	if after, _ := json.Marshal(r); string(after) != string(before) {
 		t.Error("the model changed the request")
+	}
+}
+
+func TestToolsOfOldCallsAreNamed(t *testing.T) {
+	s := serve(t, sse(callStream))
+	r := hello()
+	r.Messages = append(r.Messages, ask(t, s.model(), r).Message, results())
+	ask(t, s.model(), r)
+	got := s.last(t)
+	if len(got.Tools) != 2 || got.Tools[0].Name != "weather" || got.Tools[1].Name != "now" || string(got.Tools[0].InputSchema) != `{"type":"object"}` {
+		t.Errorf("tools are %+v", got.Tools)
+	}
+	if got.Choice == nil || got.Choice.Type != "none" {
+		t.Errorf("choice is %+v", got.Choice)
+	}
+}
+
+func TestOldModelsAreToldTheSchema(t *testing.T) {
+	s := serve(t, sse(textStream))
+	for _, model := range []string{"claude-3-5-haiku-latest", "claude-3-7-sonnet-latest", "claude-sonnet-4-20250514", "claude-opus-4-0"} {
+		r := hello()
+		r.System = "Be brief."
+		r.Output = &llm.Output{Name: "o", Schema: json.RawMessage(`{"type":"object"}`)}
+		ask(t, Model(model, Key(testKey), BaseURL(s.URL)), r)
+		got := s.last(t)
+		if text := got.System[0].Text; got.Output != nil || !strings.HasPrefix(text, "Be brief.") || !strings.HasSuffix(text, `{"type":"object"}`) {
+			t.Errorf("%s: %s", model, got.raw)
+		}
+	}
+}
+
+func TestInvalidUTF8IsReplaced(t *testing.T) {
+	s := serve(t, sse(textStream))
+	r := &llm.Request{Messages: []llm.Message{
+		llm.User("a\xff"),
+		{Role: llm.RoleAssistant, Parts: []llm.Part{{Call: &llm.Call{ID: "1", Name: "f", Args: "{\"x\":\"b\xff\"}"}}}},
+		{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: "1", Name: "f", Text: "c\xff"}}}},
+	}}
+	ask(t, s.model(), r)
+	raw := strings.ReplaceAll(string(s.last(t).raw), `\ufffd`, "\uFFFD")
+	for _, want := range []string{"a\uFFFD", "b\uFFFD", "c\uFFFD"} {
+		if !utf8.ValidString(raw) || !strings.Contains(raw, want) {
+			t.Errorf("%q is not in %q", want, raw)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (c Client) GoString() string { return c.String() }
 // connect returns a function that makes a client of the SDK, and a new one
 // only for a new key: the SDK logs what it finds in the environment each time.
 func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
-	wrapped := *h
+	wrapped := stay(h)
 	wrapped.Transport = exact{cmp.Or[http.RoundTripper](h.Transport, http.DefaultTransport)}
 	var mu sync.Mutex
 	var client *genai.Client
@@ -84,7 +84,7 @@ func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
 		c, err := genai.NewClient(context.Background(), &genai.ClientConfig{
 			APIKey:      key,
 			Backend:     genai.BackendGeminiAPI,
-			HTTPClient:  &wrapped,
+			HTTPClient:  wrapped,
 			HTTPOptions: genai.HTTPOptions{BaseURL: base, APIVersion: "v1beta"},
 		})
 		if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -83,5 +84,40 @@ func TestNoErrorHoldsTheKey(t *testing.T) {
 	_, err := llm.Collect(Model("m", Key(testKey), BaseURL("http://127.0.0.1:1/"+testKey)).Generate(t.Context(), hello()))
 	if err == nil || strings.Contains(err.Error(), testKey) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestKeyStaysWithItsServer has a server that sends its caller elsewhere, which
+// is another server for one reply and the same for the other.
+func TestKeyStaysWithItsServer(t *testing.T) {
+	stolen := 0
+	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen++ }))
+	defer thief.Close()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, thief.URL, http.StatusTemporaryRedirect)
+	})
+	_, err := llm.Collect(s.model().Generate(t.Context(), hello()))
+	if !errors.Is(err, llm.ErrInvalid) || !strings.Contains(err.Error(), "another server") || stolen > 0 {
+		t.Errorf("the other server was asked %d times: %v", stolen, err)
+	}
+	s.reply = func(w http.ResponseWriter, r *http.Request) {
+		if len(s.requests) > 2 {
+			sse(textStream)(w, r)
+			return
+		}
+		http.Redirect(w, r, r.URL.String(), http.StatusTemporaryRedirect)
+	}
+	ask(t, s.model(), hello())
+}
+
+func TestWrongURLIsInvalid(t *testing.T) {
+	for _, base := range []string{"http://[", "ftp://127.0.0.1/", "127.0.0.1:80"} {
+		_, err := llm.Collect(Model("gemini-2.5-flash", Key(testKey), BaseURL(base)).Generate(t.Context(), hello()))
+		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ErrInvalid {
+			t.Errorf("%s: %#v", base, err)
+		}
+	}
+	if _, err := llm.Collect(Model("", Key(testKey), BaseURL("http://127.0.0.1:1")).Generate(t.Context(), hello())); !errors.Is(err, llm.ErrInvalid) {
+		t.Errorf("without a name: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -27,6 +28,8 @@ func problem(ctx context.Context, err error, got *answer, key string) error {
 			e = answered(api, got)
 		} else if got.status >= 400 {
 			e.Kind = kind(got.status, "", "")
+		} else if wrongURL(err) {
+			e.Kind = llm.ErrInvalid
 		}
 	}
 	e.Message = llm.Scrub(e.Message, key)
@@ -34,7 +37,7 @@ func problem(ctx context.Context, err error, got *answer, key string) error {
 	return e
 }
 
-// status is a code as Google writes it. Without one, the SDK puts the line of
+// statusCode is a code as Google writes it. Without one, the SDK puts the line of
 // HTTP there.
 var statusCode = regexp.MustCompile(`^[A-Z_]+$`)
 
@@ -65,12 +68,6 @@ func answered(api genai.APIError, got *answer) *llm.Error {
 
 // kind sorts an error.
 func kind(status int, code, message string) error {
-	switch {
-	case strings.Contains(message, "token count") && strings.Contains(message, "exceeds"), status == http.StatusRequestEntityTooLarge:
-		return llm.ErrTooLong
-	case strings.Contains(message, "api key"), strings.Contains(message, "billing") && code == "FAILED_PRECONDITION":
-		return llm.ErrAuth
-	}
 	switch code {
 	case "RESOURCE_EXHAUSTED":
 		return llm.ErrRateLimited
@@ -88,10 +85,16 @@ func kind(status int, code, message string) error {
 		return llm.ErrAuth
 	case http.StatusRequestTimeout:
 		return llm.ErrInterrupted
+	case http.StatusRequestEntityTooLarge:
+		return llm.ErrTooLong
 	}
 	switch {
 	case status >= 500:
 		return llm.ErrOverloaded
+	case strings.Contains(message, "token count") && strings.Contains(message, "exceeds"):
+		return llm.ErrTooLong
+	case strings.Contains(message, "api key"), strings.Contains(message, "billing"):
+		return llm.ErrAuth
 	case status >= 400 || code == "INVALID_ARGUMENT" || code == "NOT_FOUND" || code == "FAILED_PRECONDITION":
 		return llm.ErrInvalid
 	}
@@ -120,4 +123,33 @@ func short(s string) string {
 		s = strings.ToValidUTF8(s[:500], "") + "…"
 	}
 	return s
+}
+
+// errElsewhere: a server may not send the key on to another one, which the
+// client of package net/http would do.
+var errElsewhere = errors.New("redirected to another server")
+
+// stay returns a client that follows redirects only on one server.
+func stay(h *http.Client) *http.Client {
+	c := *h
+	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		if first := via[0].URL; r.URL.Host != first.Host || r.URL.Scheme != first.Scheme {
+			return errElsewhere
+		}
+		if h.CheckRedirect != nil {
+			return h.CheckRedirect(r, via)
+		}
+		if len(via) >= 10 {
+			return errors.New("10 redirects")
+		}
+		return nil
+	}
+	return &c
+}
+
+// wrongURL reports whether an error comes from the URL, so that no other
+// attempt can help.
+func wrongURL(err error) bool {
+	u, ok := errors.AsType[*url.Error](err)
+	return ok && (u.Op == "parse" || errors.Is(err, errElsewhere) || strings.Contains(u.Err.Error(), "unsupported protocol scheme"))
 }

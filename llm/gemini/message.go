@@ -124,6 +124,7 @@ func input(args string) json.RawMessage {
 	if args == "" {
 		return json.RawMessage(`{}`)
 	}
+	args = strings.ToValidUTF8(args, "\uFFFD")
 	if !object(args) {
 		b, _ := json.Marshal(map[string]string{"invalid_json": args})
 		return b

@@ -174,11 +174,11 @@ func TestIDsAreUnique(t *testing.T) {
 }
 
 func TestMediaAndUnknownPartsGoBack(t *testing.T) {
-	stream := sent(`{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"1"}},{"inlineData":{"mimeType":"image/png","data":"cG5n"},"thoughtSignature":"abc="},{"fileData":{"fileUri":"https://example.com/x"}},{}]},"finishReason":"STOP"}]}`)
+	stream := sent(`{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"exe="},{"inlineData":{"mimeType":"image/png","data":"cG5n"},"thoughtSignature":"abc="},{"fileData":{"fileUri":"https://example.com/x"}},{ }]},"finishReason":"STOP"}]}`)
 	s := serve(t, sse(stream))
 	reply := ask(t, s.model(), hello())
 	want := []llm.Part{
-		{Opaque: opaque(`{"part":{"executableCode":{"language":"PYTHON","code":"1"}}}`)},
+		{Opaque: opaque(`{"part":{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"exe="}}`)},
 		{Media: &llm.Media{MIME: "image/png", Data: []byte("png")}, Opaque: opaque(`{"thoughtSignature":"abc="}`)},
 		{Media: &llm.Media{URL: "https://example.com/x"}},
 	}
@@ -189,7 +189,7 @@ func TestMediaAndUnknownPartsGoBack(t *testing.T) {
 	r.Messages = append(r.Messages, reply.Message, llm.User("And?"))
 	ask(t, s.model(), r)
 	back := []wirePart{
-		{Executable: map[string]any{"language": "PYTHON", "code": "1"}},
+		{Executable: map[string]any{"language": "PYTHON", "code": "1"}, Signature: "exe="},
 		{Inline: &wireInline{"image/png", "cG5n"}, Signature: "abc="},
 		{File: &wireFile{URI: "https://example.com/x"}},
 	}

@@ -17,6 +17,9 @@ import (
 // numbers. It also returns what the ids of calls start with that the model
 // gives none.
 func (c *Client) config(r *llm.Request) (*genai.GenerateContentConfig, string, error) {
+	if c.name == "" || strings.Contains(c.name, "..") || strings.ContainsAny(c.name, "?&#%") {
+		return nil, "", invalid("%q is no name of a model", c.name)
+	}
 	contents, err := c.contents(r.Messages)
 	if err != nil {
 		return nil, "", err

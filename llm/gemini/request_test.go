@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/llm"
@@ -234,5 +235,21 @@ func TestSameRequestIsTheSameBytes(t *testing.T) {
 	}
 	if after, _ := json.Marshal(r); string(after) != string(before) {
 		t.Error("the model changed the request")
+	}
+}
+
+func TestInvalidUTF8IsReplaced(t *testing.T) {
+	s := serve(t, sse(textStream))
+	r := &llm.Request{Messages: []llm.Message{
+		llm.User("a\xff"),
+		{Role: llm.RoleAssistant, Parts: []llm.Part{{Call: &llm.Call{ID: "1", Name: "f", Args: "{\"x\":\"b\xff\"}"}}}},
+		{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: "1", Name: "f", Text: "c\xff"}}}},
+	}}
+	ask(t, s.model(), r)
+	raw := strings.ReplaceAll(string(s.last(t).raw), `\ufffd`, "\uFFFD")
+	for _, want := range []string{"a\uFFFD", "b\uFFFD", "c\uFFFD"} {
+		if !utf8.ValidString(raw) || !strings.Contains(raw, want) {
+			t.Errorf("%q is not in %q", want, raw)
+		}
 	}
 }

@@ -76,6 +76,8 @@ func (t *turn) event(e *genai.GenerateContentResponse) ([]llm.Delta, error) {
 			CacheRead: int64(u.CachedContentTokenCount),
 			Reasoning: int64(u.ThoughtsTokenCount),
 		}
+		used := t.usage
+		out = append(out, llm.Delta{Usage: &used})
 	}
 	if f := e.PromptFeedback; f != nil && f.BlockReason != "" && f.BlockReason != genai.BlockedReasonUnspecified {
 		return nil, &llm.Error{Kind: llm.ErrRefused, Provider: provider, Code: string(f.BlockReason), Message: f.BlockReasonMessage}
@@ -127,16 +129,17 @@ func (t *turn) part(raw string) (*llm.Delta, error) {
 			c.Args = "{}"
 		}
 		d.Call = c
-	case p.InlineData != nil:
+	case p.InlineData != nil && p.InlineData.MIMEType != "" && len(p.InlineData.Data) > 0:
 		d.Media = &llm.Media{MIME: p.InlineData.MIMEType, Data: p.InlineData.Data}
-	case p.FileData != nil:
+	case p.FileData != nil && p.FileData.URI != "":
 		d.Media = &llm.Media{MIME: p.FileData.MIMEType, URL: p.FileData.URI}
-	case p.Text == nil && p.Signature == "":
-		if raw == "{}" || raw == "null" {
+	case p.Text == nil:
+		var fields map[string]json.RawMessage
+		if json.Unmarshal([]byte(raw), &fields) != nil || len(fields) == 0 {
 			return nil, nil
 		}
 		k = kept{Part: json.RawMessage(raw)}
-	case p.Text == nil || *p.Text == "":
+	case *p.Text == "":
 		if p.Signature == "" {
 			return nil, nil
 		}
