@@ -1,4 +1,2 @@
 // Package mcptool makes the tools of MCP servers tools of agents.
 package mcptool
-
-import _ "github.com/modelcontextprotocol/go-sdk/mcp"

@@ -1,0 +1,151 @@
+package mcptool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/llm"
+)
+
+// MetaKey is where the _meta of a call holds its idempotency key, see
+// [perdure.Key]. Servers that know it can tell a repeated call from a new one.
+const MetaKey = "perdure.dev/idempotency-key"
+
+// Call calls a tool by its name at the server; the tools of [Server.Tools] and
+// [Server.Declare] do so. It belongs into a step. What the tool itself says
+// went wrong is no error but an output with Error set.
+//
+// An error is marked [perdure.NotDone] where it is certain that the call did not
+// run. A call that was sent and whose result is lost is [ErrLost] and is not
+// sent again.
+func (s *Server) Call(ctx context.Context, tool string, args json.RawMessage) (agent.Output, error) {
+	if args = bytes.TrimSpace(args); len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if args[0] != '{' || !json.Valid(args) {
+		return agent.Output{}, perdure.NotDone(perdure.Permanent(fmt.Errorf("mcptool: the arguments of %s are no JSON object", tool)))
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+	}
+	// A session that turns out to be dead before the call is sent is replaced,
+	// once: that is safe, and usual after a restart of the server.
+	for last := false; ; last = true {
+		c, err := s.take(ctx)
+		if err != nil {
+			return agent.Output{}, err
+		}
+		out, again, err := s.callOn(ctx, c, tool, args)
+		if !again || last {
+			return out, err
+		}
+	}
+}
+
+// callOn calls a tool in a session. It reports whether the call may be sent
+// again because the session was dead before.
+func (s *Server) callOn(ctx context.Context, c *session, tool string, args json.RawMessage) (out agent.Output, again bool, err error) {
+	broken, untold := false, (*mark)(nil)
+	defer func() {
+		if untold == nil {
+			s.give(c, broken)
+			return
+		}
+		// The session stays until the server has heard of the cancelling.
+		go func() {
+			select {
+			case <-untold.told:
+			case <-time.After(patience):
+			}
+			s.give(c, broken)
+		}()
+	}()
+	token, unfollow := s.follow(ctx, tool)
+	defer unfollow()
+	m := &mark{told: make(chan struct{})}
+	sending, cancel := context.WithCancel(context.WithValue(ctx, markKey{}, m))
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	m.cancel = cancel
+
+	params := &mcp.CallToolParams{Name: tool, Arguments: args, Meta: mcp.Meta{}}
+	if key := perdure.Key(ctx); key != "" {
+		params.Meta[MetaKey] = key
+	}
+	params.SetProgressToken(token)
+	res, err := c.cs.CallTool(sending, params)
+	if err == nil {
+		return outputOf(res, c.token), false, nil
+	}
+
+	if sending.Err() != nil && m.web.Load() && m.sent.Load() {
+		untold = m
+	}
+	about := func(kind error) error {
+		return fmt.Errorf("%w: %s of server %s: %w", kind, tool, s.name, s.told(err, c.child, c.token))
+	}
+	status := int(m.status.Load())
+	wire, answered := errors.AsType[*jsonrpc.Error](err)
+	answered = answered && (!m.web.Load() || status != 0)
+	switch {
+	case m.tooLarge.Load() || answered && wire.Code == codeTooLarge:
+		text := fmt.Sprintf("The tool has run, but its result is larger than %d bytes and was left out. Ask for less.", s.opts.MaxMessage)
+		return agent.Output{Text: text, Error: true}, false, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+		if !m.sent.Load() {
+			return out, false, perdure.NotDone(about(ErrUnreachable))
+		}
+		return out, false, about(ErrLost)
+	case errors.Is(err, mcp.ErrSessionMissing):
+		broken = true
+		return out, true, perdure.NotDone(about(ErrUnreachable))
+	case !m.sent.Load():
+		broken = true
+		return out, true, perdure.NotDone(about(ErrUnreachable))
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return out, false, s.noLogin(m, err, c.token)
+	case status == http.StatusTooManyRequests:
+		return out, false, perdure.NotDone(perdure.After(time.Duration(m.after.Load()), about(ErrRefused)))
+	case status >= 300 && status < 500 && status != http.StatusRequestTimeout:
+		return out, false, perdure.NotDone(perdure.Permanent(about(ErrRefused)))
+	case status >= 500:
+		return out, false, about(ErrLost)
+	case answered:
+		switch wire.Code {
+		case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams:
+			return out, false, perdure.NotDone(perdure.Permanent(about(ErrRefused)))
+		}
+		return out, false, about(ErrFailed)
+	}
+	broken = true
+	if c.child != nil {
+		c.child.gone(patience) // so that the error can tell how it ended
+	}
+	return out, false, about(ErrLost)
+}
+
+// noLogin says that a server wants another token.
+func (s *Server) noLogin(m *mark, err error, token string) error {
+	err = fmt.Errorf("it wants another login (HTTP %d): %w", m.status.Load(), err)
+	return perdure.NotDone(perdure.Permanent(fmt.Errorf("%w: server %s: %w", ErrRefused, s.name, s.told(err, nil, token))))
+}
+
+// scrub takes a token out of a text of the server.
+func scrub(text, token string) string {
+	if token == "" {
+		return text
+	}
+	return llm.Scrub(text, token)
+}

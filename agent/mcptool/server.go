@@ -1,0 +1,244 @@
+package mcptool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/agent"
+)
+
+// Server is an MCP server whose tools agents can use. Make one with [Command]
+// or [HTTP]; nothing is started or connected before its first use. It is safe
+// for concurrent use after it is set up with Set and With.
+type Server struct {
+	name  string
+	cmd   string
+	args  []string
+	url   string
+	opts  Options
+	rules []rule
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	gate chan struct{} // held by who connects
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*session // by the hash of their token
+	ending   map[*session]bool   // that still clean up
+	fails    int                 // in a row, of a command
+	failed   time.Time
+	progress map[string]func(Progress) // of the calls that run, by their token
+	calls    uint64
+}
+
+// rule gives options to the tools whose names match.
+type rule struct {
+	pattern string
+	opts    []agent.ToolOption
+}
+
+// Options of a server. All may be left out.
+type Options struct {
+	// Prefix stands before the names of tools, with a _ between. Without it that
+	// is the server's name.
+	Prefix string
+	// NoPrefix leaves the names of tools as they are.
+	NoPrefix bool
+	// Only and Except choose tools by their names at the server; * stands for
+	// any text. Without Only all are chosen.
+	Only, Except []string
+	// Ask says which tools need approval unless With says otherwise.
+	Ask Ask
+	// Timeout of a call; 0 is one minute. [agent.Timeout] and [agent.AtMostOnce]
+	// in With give a tool another one.
+	Timeout time.Duration
+	// StartTimeout is the time in which the server has to start and greet; 0 is
+	// 30 seconds.
+	StartTimeout time.Duration
+	// MaxMessage is the size of the largest message that is taken from the
+	// server, in bytes; 0 is 16 MiB. A call with a larger result gives an error
+	// to the model.
+	MaxMessage int
+
+	// Env is what a command gets as its environment besides PATH, HOME, LANG,
+	// TMPDIR and the like: nothing else is inherited.
+	Env map[string]string
+	// Dir is the working directory of a command.
+	Dir string
+
+	// Headers are sent with every request of HTTP.
+	Headers map[string]string
+	// Login is the credential whose secret is sent as a bearer token with every
+	// request of HTTP. All tools of the server need it.
+	Login agent.Credential
+	// Token returns the bearer token, for what the context belongs to. Users
+	// with other tokens never share a session. Without Login it is for tokens
+	// that come from elsewhere, such as the environment.
+	Token func(ctx context.Context) (string, error)
+	// Client sends the requests of HTTP; nil is one of its own. Its Jar and
+	// CheckRedirect are not used.
+	Client *http.Client
+}
+
+// Ask says which tools need approval.
+type Ask string
+
+// The choices. A server says of its tools what they do, and nothing makes it
+// tell the truth: trust those whose authors you trust.
+const (
+	AskUnlessReadOnly Ask = ""            // all but those that say that they change nothing
+	AskDestructive    Ask = "destructive" // those that do not say that they only add, or change nothing
+	AskAlways         Ask = "always"
+	AskNever          Ask = "never"
+)
+
+const (
+	defaultTimeout    = time.Minute
+	defaultStart      = 30 * time.Second
+	defaultMaxMessage = 16 << 20
+)
+
+// Command returns a server that is a program, which speaks over its standard
+// input and output. It is started on the first use, and again on the next use
+// after it ended.
+func Command(name, cmd string, args ...string) *Server {
+	s := newServer(name)
+	s.cmd, s.args = cmd, slices.Clone(args)
+	return s
+}
+
+// HTTP returns a server at a URL, which speaks streamable HTTP.
+func HTTP(name, url string) *Server {
+	s := newServer(name)
+	s.url = url
+	return s
+}
+
+func newServer(name string) *Server {
+	s := &Server{
+		name:     name,
+		gate:     make(chan struct{}, 1),
+		sessions: map[string]*session{},
+		ending:   map[*session]bool{},
+		progress: map[string]func(Progress){},
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s.Set(Options{})
+}
+
+// Name returns the server's name.
+func (s *Server) Name() string { return s.name }
+
+// Set sets the options, before the first use, and returns the server.
+func (s *Server) Set(o Options) *Server {
+	o.Env, o.Headers = maps.Clone(o.Env), maps.Clone(o.Headers)
+	o.Only, o.Except = slices.Clone(o.Only), slices.Clone(o.Except)
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = defaultStart
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = defaultMaxMessage
+	}
+	s.opts = o
+	return s
+}
+
+// With gives options to the tools whose names at the server match the pattern,
+// in which * stands for any text, and returns the server. Later ones win.
+//
+//	s.With("delete_*", agent.NeedsApproval(), agent.AtMostOnce(time.Minute))
+func (s *Server) With(pattern string, opts ...agent.ToolOption) *Server {
+	s.rules = append(s.rules, rule{pattern, opts})
+	return s
+}
+
+// NoApproval lets the calls of a tool run without a person's decision, for
+// tools that would need one otherwise.
+func NoApproval() agent.ToolOption {
+	return agent.WithApproval(agent.Approval{If: never})
+}
+
+// check returns everything that is wrong with how the server is set up.
+func (s *Server) check() error {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: server %q: %s", ErrOption, s.name, fmt.Sprintf(format, args...)))
+	}
+	o := s.opts
+	if !plainName.MatchString(s.name) {
+		wrong("its name is not 1 to 64 letters, digits, - and _")
+	}
+	if o.Prefix != "" && !plainName.MatchString(o.Prefix) {
+		wrong("its prefix is not 1 to 64 letters, digits, - and _")
+	}
+	if o.Prefix != "" && o.NoPrefix {
+		wrong("it has a Prefix and NoPrefix")
+	}
+	if !slices.Contains([]Ask{AskUnlessReadOnly, AskDestructive, AskAlways, AskNever}, o.Ask) {
+		wrong("there is no Ask %q", o.Ask)
+	}
+	if o.Timeout < 0 || o.StartTimeout < 0 || o.MaxMessage < 0 {
+		wrong("a limit is negative")
+	}
+	if s.url == "" {
+		if s.cmd == "" {
+			wrong("it has no command")
+		}
+		if len(o.Headers) > 0 || o.Token != nil || o.Login.Name != "" || o.Client != nil {
+			wrong("Headers, Login, Token and Client are for HTTP; a command gets its secrets by Env")
+		}
+		for k, v := range o.Env {
+			if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+				wrong("%q is no name and value for its environment", k)
+			}
+		}
+		return errors.Join(errs...)
+	}
+	u, err := url.Parse(s.url)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		wrong("its URL is not http://… or https://…")
+	case u.User != nil:
+		wrong("its URL holds a secret; give it by Headers, Login or Token")
+	}
+	if len(o.Env) > 0 || o.Dir != "" {
+		wrong("Env and Dir are for commands")
+	}
+	if o.Login.Name != "" && o.Token == nil {
+		wrong("it has a Login and no Token that gets its secret")
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the connections and the program, if one runs, with everything
+// that it started in its process group. Calls that run fail; later ones fail
+// with [ErrClosed].
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	all := slices.Collect(maps.Keys(s.ending))
+	for _, c := range s.sessions {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	s.end()
+	for _, c := range all {
+		<-c.done
+	}
+	// Who connects now sees that the server is closed, and cleans up.
+	s.gate <- struct{}{}
+	<-s.gate
+	return nil
+}
