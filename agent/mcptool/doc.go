@@ -1,2 +1,94 @@
 // Package mcptool makes the tools of MCP servers tools of agents.
+//
+// A [Server] is a program that speaks over its standard input and output, or a
+// service that speaks streamable HTTP. It may be a package-level variable:
+// nothing is started before it is used.
+//
+//	var files = mcptool.Command("files", "mcp-server-filesystem", "/srv/shared")
+//	var shop = mcptool.HTTP("shop", "https://shop.example/mcp").
+//		Set(mcptool.Options{Except: []string{"debug_*"}}).
+//		With("refund", agent.AtMostOnce(time.Minute))
+//
+// # Tools
+//
+// [Server.Tools] asks the server for its tools, when the program starts:
+//
+//	tools, err := shop.Tools(ctx)
+//
+// Models know them as shop_refund and so on, the server's name first, so that
+// two servers can have tools of the same name. Characters that models do not
+// take become _, and names that are too long end with a hash. Two tools that
+// would get the same name are an error. So are a list without end, a schema
+// that is not that of an object, and a pattern in Only or With that matches
+// nothing: a rule with a typo protects nobody.
+//
+// # Resuming
+//
+// A run that goes on after a restart gets the tools that the agent has then.
+// Calls that are finished are in the journal and not made again, whatever
+// became of the server. But a tool that is gone cannot be called any more, and
+// one whose description has changed is another tool to the model. To have the
+// same tools always, keep the list: [Server.List] returns it as values that can
+// be written to a file as JSON and embedded, and [Server.Declare] makes tools of
+// them without asking the server. That is also the way for servers that cannot
+// be asked at the start because each user has a login of their own, and it
+// keeps out descriptions that nobody has read.
+//
+// # Approval
+//
+// A tool needs a person's approval unless its server says that it only reads.
+// [Options.Ask] chooses another rule, and [Server.With] gives options to tools
+// by their names:
+//
+//	shop.With("add_*", mcptool.NoApproval())
+//	shop.With("refund", agent.WithApproval(agent.Approval{Who: []string{"ann"}}))
+//
+// What a server says about its tools is as trustworthy as the server. One that
+// calls a tool both read-only and destructive is not believed.
+//
+// # Calls
+//
+// All calls of a process share one session. When a program has ended, the next
+// call starts it again: at once the first time, with pauses of up to 10 seconds
+// if it fails again and again. What it wrote to its standard error last is part
+// of the error.
+//
+// A call is a step, so it may run again if the process dies in the middle of
+// it, unless the tool is [agent.AtMostOnce]. Errors say what is known:
+//
+//	ErrUnreachable  it was not sent               marked perdure.NotDone
+//	ErrRefused      the server did not run it     marked perdure.NotDone
+//	ErrFailed       the server failed in it       unknown
+//	ErrLost         it was sent, no result came   unknown
+//
+// A call whose outcome is unknown is never sent again by this package: the
+// tool's Retry does so, or, for one that is at most once, a person or its
+// Reconcile decides. A server that knows [MetaKey] can tell a repeated call by
+// its key. When the context ends, the server is told to cancel the call.
+//
+// What the tool itself reports as an error is its output, which the model
+// reads. Images, sounds and files become media; links become text; structured
+// content becomes JSON, unless a text says the same. A result over
+// [Options.MaxMessage] is left out, and the model is told. Progress becomes
+// deltas, see [Progress].
+//
+// # Secrets
+//
+// A program gets the variables of [Options].Env and what programs need, such as
+// PATH and HOME, but none of this process's other variables. Over HTTP,
+// Options.Token returns the bearer token for a context, so that each user has
+// their own, and their own session. With Options.Login the tools ask for it
+// first:
+//
+//	github := agent.Credential{Name: "github", Prompt: "A token for GitHub"}
+//	mcptool.HTTP("github", "https://github.example/mcp").Set(mcptool.Options{
+//		Login: github,
+//		Token: func(ctx context.Context) (string, error) { return agent.Secret(ctx, github.Name) },
+//	})
+//
+// Tokens and headers go to the server's own origin only, not along redirects,
+// and are taken out of errors; tokens also out of what the server returns.
+//
+// Servers get nothing else: when they ask for a model's reply (sampling), for
+// a person's input (elicitation) or for folders (roots), they are refused.
 package mcptool

@@ -38,6 +38,13 @@ func TestMain(m *testing.M) {
 		// It greets, and then reads nothing more.
 		raw("initialize-only")
 		select {}
+	case "late":
+		// The first start fails.
+		if _, err := os.Stat(os.Getenv(fileVar)); err != nil {
+			note("failed")
+			os.Exit(1)
+		}
+		serve()
 	case "junk":
 		fmt.Println("starting up …")
 		fmt.Println(`["a","list"]`)
@@ -154,6 +161,9 @@ func testServer() *mcp.Server {
 		fmt.Fprintln(os.Stderr, "panic: everything is lost")
 		os.Exit(7)
 		return nil, nil
+	})
+	add("key", nil, func(_ context.Context, r *mcp.CallToolRequest, _ args) (*mcp.CallToolResult, error) {
+		return text(fmt.Sprint(r.Params.Meta[MetaKey]))
 	})
 	add("spawn", nil, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, error) {
 		cmd := exec.Command(os.Args[0])
