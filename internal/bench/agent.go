@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/openai"
 	"github.com/perdure/perdure/store"
 )
 
@@ -49,6 +53,9 @@ func agents(ctx context.Context, dir string) error {
 		return text, nil
 	})
 	flow := agent.NewFlow("turns", agent.New("turns", model, agent.Options{Tools: []agent.Tool{look}, Limits: agent.Limits{Turns: last + 10}}))
+	if err := firstToken(ctx, dir); err != nil {
+		return err
+	}
 	return inStore(ctx, dir, func(s store.Store) error {
 		rt, stop, err := working(ctx, s, flow)
 		if err != nil {
@@ -109,4 +116,94 @@ func turnBytes(ctx context.Context, rt *perdure.Runtime, window int) ([]float64,
 		sums[i] /= counts[i]
 	}
 	return sums, nil
+}
+
+// firstToken measures how long the first token of a reply takes from the
+// provider's server to who watches: through the bare client, and through an
+// agent's run, whose deltas a reader gets.
+func firstToken(ctx context.Context, dir string) error {
+	sent := make(chan time.Time, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		line := func(text string) {
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", text)
+			w.(http.Flusher).Flush()
+		}
+		sent <- time.Now()
+		line(`{"id":"1","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"first"}}]}`)
+		line(`{"id":"1","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":" last"},"finish_reason":"stop"}]}`)
+		line("[DONE]")
+	}))
+	defer server.Close()
+	model := openai.Model("m", openai.BaseURL(server.URL), openai.Key("none"))
+	flow := agent.NewFlow("talk", agent.New("talk", model, agent.Options{}))
+	const n = 200
+	var bare, run []float64
+	err := inStore(ctx, dir, func(s store.Store) error {
+		rt, stop, err := working(ctx, s, flow)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		for i := range n {
+			for d, err := range model.Generate(ctx, &llm.Request{Messages: []llm.Message{llm.User("hello")}}) {
+				if err != nil {
+					return err
+				}
+				if d.Text == "first" {
+					bare = append(bare, float64(time.Since(<-sent)))
+				}
+			}
+			took, err := oneTalk(ctx, rt, fmt.Sprint("talk-", i), sent)
+			if err != nil {
+				return err
+			}
+			run = append(run, float64(took))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("first token from the server to a reader: %.0f µs by the bare client, %.0f µs through a run and its deltas\n", median(bare)/1e3, median(run)/1e3)
+	atMost("first token through a run ÷ by the bare client", median(run)/median(bare), 10)
+	return nil
+}
+
+// oneTalk lets an agent reply once, on a thread that is there already, and
+// returns how long its first token took.
+func oneTalk(ctx context.Context, rt *perdure.Runtime, thread string, sent <-chan time.Time) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	run, err := rt.Start(ctx, perdure.StartRequest{Flow: "talk", Input: "hello", Thread: thread})
+	if err != nil {
+		return 0, err
+	}
+	<-sent // the first run is only there so that its thread can be watched
+	if _, err := rt.WaitEnd(ctx, thread, run.ID); err != nil {
+		return 0, err
+	}
+	got := make(chan time.Time, 1)
+	watching := make(chan struct{})
+	go func() {
+		next, stop := iter.Pull2(rt.Deltas(ctx, thread))
+		defer stop()
+		close(watching)
+		if _, err, ok := next(); ok && err == nil {
+			got <- time.Now()
+		}
+	}()
+	<-watching
+	time.Sleep(5 * time.Millisecond) // the reader listens when it is asked for the first delta
+	if _, err := rt.Start(ctx, perdure.StartRequest{Flow: "talk", Input: "hello", Thread: thread}); err != nil {
+		return 0, err
+	}
+	begin := <-sent
+	select {
+	case at := <-got:
+		return at.Sub(begin), nil
+	case <-ctx.Done():
+		return 0, errors.New("no delta arrives")
+	}
 }
