@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -14,14 +15,25 @@ import (
 const redacted = "[redacted]"
 
 // Redacted is a text that does not show: printed, logged or encoded as JSON it
-// is "[redacted]". Hold a secret in it, in a config or a client, and convert it
-// to a string where it is used.
-type Redacted string
+// is "[redacted]". Hold a secret in it, in a config or a client. Make one with
+// [Redact].
+type Redacted struct{ text *string } // printed as an address where no method is called
+
+// Redact hides a text.
+func Redact(text string) Redacted { return Redacted{&text} }
+
+// Reveal returns the text.
+func (r Redacted) Reveal() string {
+	if r.text == nil {
+		return ""
+	}
+	return *r.text
+}
 
 var (
-	_ fmt.Formatter  = Redacted("")
-	_ slog.LogValuer = Redacted("")
-	_ json.Marshaler = Redacted("")
+	_ fmt.Formatter  = Redacted{}
+	_ slog.LogValuer = Redacted{}
+	_ json.Marshaler = Redacted{}
 )
 
 // Format implements fmt.Formatter, for every verb.
@@ -63,9 +75,14 @@ func noteSecret(ctx context.Context, secret string) {
 	if !ok || len(secret) < minScrubbed {
 		return
 	}
-	quoted, _ := json.Marshal(secret)
-	forms := []string{secret, strings.Trim(string(quoted), `"`), url.QueryEscape(secret), url.PathEscape(secret),
+	escaped, _ := json.Marshal(secret)
+	quoted, _ := encodeValue(secret)
+	inner := func(s string) string { return s[1 : len(s)-1] }
+	forms := []string{secret, inner(string(escaped)), inner(strconv.Quote(secret)), url.QueryEscape(secret), url.PathEscape(secret),
 		base64.StdEncoding.EncodeToString([]byte(secret)), base64.URLEncoding.EncodeToString([]byte(secret))}
+	if len(quoted) > 0 { // it is UTF-8
+		forms = append(forms, inner(string(quoted)))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.texts = append(s.texts, forms...)

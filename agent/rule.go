@@ -175,6 +175,9 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 	}
 	rec := &ruleRecord{Rule: rule, Step: step}
 	rec.Args, rec.Created = p.canonical(), time.Now().UTC()
+	if err := shelf.Check(ruleNamespace(rec), ruleKey(rec)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRule, err)
+	}
 	made := &rec.Rule
 	err = r.change(func() error {
 		item, err := r.shelf.Get(ctx, ruleNamespace(rec), ruleKey(rec))

@@ -162,27 +162,28 @@ func pieces(s string) []string {
 	return append(all, b.String())
 }
 
-// escapeStars returns a pattern that fits one text.
-func escapeStars(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`).Replace(s)
-}
-
-// exactPattern returns the pattern that fits these arguments' members only as
-// they are, and false if there is none.
-func exactPattern(args json.RawMessage) (json.RawMessage, bool) {
+// PatternOf returns the pattern for [Rule.Args] that fits calls in which every
+// one of these arguments is as it is here, for "always allow this".
+func PatternOf(args json.RawMessage) (json.RawMessage, error) {
 	v, err := readStrict(args)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the arguments: %w", ErrRule, err)
+	}
 	object, ok := v.(map[string]any)
-	if err != nil || !ok {
-		return nil, false
+	if !ok {
+		return nil, fmt.Errorf("%w: the arguments are no object", ErrRule)
 	}
 	raw := (&pattern{escapeAll(object).(map[string]any)}).canonical()
-	return raw, len(raw) <= maxPattern
+	if _, err := parsePattern(raw); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRule, err)
+	}
+	return raw, nil
 }
 
 func escapeAll(v any) any {
 	switch v := v.(type) {
 	case string:
-		return escapeStars(v)
+		return strings.NewReplacer(`\`, `\\`, `*`, `\*`).Replace(v)
 	case []any:
 		list := make([]any, len(v))
 		for i := range v {
