@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // MemoryList says which values a list shows.
@@ -84,8 +85,12 @@ func (m *Memory) Search(ctx context.Context, ns Namespace, query string, limit i
 	return items, nil
 }
 
+// wordsOf returns the words of a query: its letters and digits, without what
+// stands between them.
 func wordsOf(query string) []string {
-	words := strings.Fields(strings.ToLower(query))
+	words := strings.FieldsFunc(strings.ToLower(query), func(c rune) bool {
+		return !unicode.In(c, unicode.Letter, unicode.Digit, unicode.Mark)
+	})
 	slices.Sort(words)
 	return slices.Compact(words)
 }
