@@ -111,14 +111,14 @@ func FuzzGrep(f *testing.F) {
 	f.Add("(?s).*", "a\n\r\nb", false, false)
 	f.Add("[[:alpha:]]{1000}", strings.Repeat("a", 5000), false, false)
 	f.Fuzz(func(t *testing.T, pattern, text string, literal, fold bool) {
-		re, err := grepArgs{Pattern: pattern, Literal: literal, IgnoreCase: fold}.compile()
+		re, weight, err := grepArgs{Pattern: pattern, Literal: literal, IgnoreCase: fold}.compile()
 		if err != nil {
 			if literal && utf8.ValidString(pattern) && len(pattern) <= 1000 {
 				t.Errorf("the literal %q: %v", pattern, err)
 			}
 			return
 		}
-		s := fileSearch{re: re, limit: 3, left: maxSearch}
+		s := fileSearch{re: re, weight: weight, limit: 3, left: maxSearch}
 		err = s.file(File{Path: "/f", Text: text})
 		if out := s.text(err != nil); len(out) > fileOutput+1000 || s.found > 3 {
 			t.Errorf("found %d, in %d bytes", s.found, len(out))

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 )
 
 // maxWalk is how many files and folders a search looks at, and maxSearch how
-// many bytes.
+// many bytes, of which those that an expression takes longer for count more.
 const (
 	maxWalk   = 100_000
-	maxSearch = 256 << 20
+	maxSearch = 64 << 20
 )
 
 // errEnough ends a walk.
@@ -103,10 +104,11 @@ type grepArgs struct {
 	Limit      int    `json:"limit,omitempty" jsonschema:"how many lines to show at most; 100 if it is left out" schema:"min=0"`
 }
 
-func (a grepArgs) compile() (*regexp.Regexp, error) {
+// compile returns the expression, and how much longer it takes than a plain one.
+func (a grepArgs) compile() (re *regexp.Regexp, weight int, err error) {
 	expr := a.Pattern
 	if len(expr) > 1000 {
-		return nil, errors.New("it is longer than 1000 bytes")
+		return nil, 0, errors.New("it is longer than 1000 bytes")
 	}
 	if a.Literal {
 		expr = regexp.QuoteMeta(expr)
@@ -114,7 +116,23 @@ func (a grepArgs) compile() (*regexp.Regexp, error) {
 	if a.IgnoreCase {
 		expr = "(?i:" + expr + ")"
 	}
-	return regexp.Compile(expr)
+	if re, err = regexp.Compile(expr); err != nil {
+		return nil, 0, err
+	}
+	// A text costs its length times that of the program, and a model may ask
+	// for a long one by a few repetitions inside each other.
+	tree, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return nil, 0, err
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(prog.Inst) > 500 {
+		return nil, 0, errors.New("it repeats too much")
+	}
+	return re, 1 + len(prog.Inst)/16, nil
 }
 
 func (t fileTools) grep(ctx context.Context, a grepArgs) (Output, error) {
@@ -122,9 +140,9 @@ func (t fileTools) grep(ctx context.Context, a grepArgs) (Output, error) {
 	if err != nil {
 		return fileMistake(err)
 	}
-	re, err := a.compile()
+	re, weight, err := a.compile()
 	if err != nil {
-		return sayMistake("The pattern is no regular expression: %v. To look for a text as it stands set literal to true.", err)
+		return sayMistake("The pattern cannot be used: %v. To look for a text as it stands set literal to true.", err)
 	}
 	g := &globber{patterns: [][]string{{"**"}}}
 	if a.Glob != "" {
@@ -132,7 +150,7 @@ func (t fileTools) grep(ctx context.Context, a grepArgs) (Output, error) {
 			return sayMistake("The glob %q is none: %v. One that is: **/*.md", a.Glob, err)
 		}
 	}
-	s := fileSearch{re: re, limit: a.Limit, left: maxSearch}
+	s := fileSearch{re: re, weight: weight, limit: a.Limit, left: maxSearch}
 	if s.limit <= 0 {
 		s.limit = 100
 	}
@@ -176,14 +194,14 @@ func (t fileTools) grep(ctx context.Context, a grepArgs) (Output, error) {
 type fileSearch struct {
 	re             *regexp.Regexp
 	limit          int
-	left           int  // bytes that may still be looked at
+	weight, left   int  // what a byte counts, and how much may still be looked at
 	seen           bool // there are files at all
 	found, skipped int
 	out            strings.Builder
 }
 
 func (s *fileSearch) file(f File) error {
-	if s.left -= len(f.Text); s.left < 0 {
+	if s.left -= len(f.Text) * s.weight; s.left < 0 {
 		return errEnough
 	}
 	for i, line := range linesOf(f.Text) {
