@@ -136,7 +136,7 @@ func TestEveryBackendIsAMapOfTexts(t *testing.T) {
 		backends := []Files{
 			StateFiles(), DiskFiles(filepath.Join(dir, "1")), SharedFiles(&testShelf{}),
 			CompositeFiles(map[string]Files{"/q": SharedFiles(&testShelf{})}, DiskFiles(filepath.Join(dir, "2"))),
-			CompositeFiles(nil, StateFiles()),
+			CompositeFiles(nil, StateFiles()), MemoryFiles("part"),
 		}
 		for i, f := range backends {
 			hide := ""

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Shelf keeps values by key where threads share them. Who makes one says whose
+// Shelf keeps values, which are JSON, by key where threads share them. Who makes one says whose
 // it is. Keys are paths of files, of at most 400 bytes.
 type Shelf interface {
 	// Get returns a value and whether there is one.
@@ -108,7 +108,11 @@ func (s sharedFiles) Write(ctx context.Context, p, text string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.shelf.Put(ctx, p, raw); err != nil {
+	err = s.shelf.Put(ctx, p, raw)
+	if errors.Is(err, perdure.ErrTooLarge) {
+		return &fileError{p, fmt.Sprintf("it has %d bytes, too many for a file that threads share; split it", len(text)), ErrNotText}
+	}
+	if err != nil {
 		return fmt.Errorf("agent: shared file %s: %w", p, err)
 	}
 	return nil

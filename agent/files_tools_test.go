@@ -71,6 +71,7 @@ func TestFileToolsSay(t *testing.T) {
 		{"state", StateFiles()},
 		{"disk", DiskFiles(filepath.Join(t.TempDir(), "new"))},
 		{"shared", SharedFiles(&testShelf{})},
+		{"memory", MemoryFiles()},
 		{"composite", CompositeFiles(map[string]Files{"/notes": StateFiles(), "/notes/deep": SharedFiles(&testShelf{})}, DiskFiles(t.TempDir()))},
 	} {
 		t.Run(b.name, func(t *testing.T) {

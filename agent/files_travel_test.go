@@ -194,8 +194,7 @@ var fileTimes = regexp.MustCompile(`2000-01-[0-9T:.]+Z`)
 // failed.
 func TestFileToolsSurviveACrashAtEveryWrite(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
-	shelf := &testShelf{}
-	files := CompositeFiles(map[string]Files{"/disk": DiskFiles(root), "/mem": SharedFiles(shelf)}, StateFiles())
+	files := CompositeFiles(map[string]Files{"/disk": DiskFiles(root), "/mem": MemoryFiles()}, StateFiles())
 	tools := append(FileTools(files), TodoTools()...)
 	var calls []toolCall
 	for _, at := range []string{"/disk", "/mem", "/state"} {
@@ -219,9 +218,6 @@ func TestFileToolsSurviveACrashAtEveryWrite(t *testing.T) {
 			if err := os.RemoveAll(root); err != nil {
 				t.Error(err)
 			}
-			shelf.mu.Lock()
-			clear(shelf.all)
-			shelf.mu.Unlock()
 			return memstore.New()
 		},
 	})
