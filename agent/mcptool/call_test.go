@@ -57,20 +57,23 @@ func TestResultsBecomeOutputs(t *testing.T) {
 }
 
 func TestServersCannotAskBack(t *testing.T) {
-	both(t, Options{}, func(t *testing.T, s *Server) {
-		for _, tool := range []string{"sample", "elicit"} {
-			out, err := s.Call(t.Context(), tool, nil)
-			if err == nil && !out.Error {
-				t.Errorf("%s: %+v, want a refusal", tool, out)
+	for mode, want := range map[string]string{
+		"sampling/createMessage": "not support",
+		"elicitation/create":     "not support",
+		"roots/list":             `"roots":[]`,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			s := program(t, mode, Options{})
+			for range 2 {
+				if out := call(t, s, "x", ""); !strings.Contains(out.Text, want) {
+					t.Errorf("the server got %s, want %q", out.Text, want)
+				}
 			}
-			if err != nil && !errors.Is(err, ErrFailed) && !errors.Is(err, ErrRefused) {
-				t.Errorf("%s: %v, want a refusal", tool, err)
-			}
-		}
-		if out := call(t, s, "echo", `{"text":"on"}`); out.Text != "echo on" {
-			t.Errorf("after it: %+v", out)
-		}
-	})
+		})
+	}
+	if out := call(t, program(t, "input", Options{}), "x", ""); !out.Error || !strings.Contains(out.Text, "asks for more input") {
+		t.Errorf("a result that asks for input: %+v", out)
+	}
 }
 
 func TestRefusalsAreToldApart(t *testing.T) {

@@ -75,17 +75,15 @@
 // # Secrets
 //
 // A program gets the variables of [Options].Env and what programs need, such as
-// PATH and HOME, but none of this process's other variables. Over HTTP,
-// Options.Token returns the bearer token for a context, so that each user has
-// their own, and their own session. With Options.Login the tools ask for it
-// first:
+// PATH and HOME, but none of this process's other variables. Over HTTP, the
+// secret of Options.Login is the bearer token. A call waits until the user has
+// given it, and users have sessions of their own:
 //
-//	github := agent.Credential{Name: "github", Prompt: "A token for GitHub"}
 //	mcptool.HTTP("github", "https://github.example/mcp").Set(mcptool.Options{
-//		Login: github,
-//		Token: func(ctx context.Context) (string, error) { return agent.Secret(ctx, github.Name) },
+//		Login: agent.Credential{Name: "github", Prompt: "A token for GitHub"},
 //	})
 //
+// A token that belongs to the program and not to a user comes by Options.Token.
 // Tokens and headers go to the server's own origin only, not along redirects,
 // and are taken out of errors; tokens also out of what the server returns.
 //

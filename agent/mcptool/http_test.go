@@ -9,10 +9,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/perdure/perdure/agent"
 )
 
 type userKey struct{}
@@ -89,18 +89,18 @@ func TestStatusSaysWhetherACallRan(t *testing.T) {
 	}{{401, ErrRefused}, {403, ErrRefused}, {400, ErrRefused}, {429, ErrRefused}, {413, ErrRefused}, {500, ErrLost}, {502, ErrLost}, {504, ErrLost}}
 	for _, c := range cases {
 		t.Run(http.StatusText(c.status), func(t *testing.T) {
-			status := 0
+			var status atomic.Int32
 			s := web(t, Options{Token: func(context.Context) (string, error) { return "secret-token", nil }}, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if status != 0 && r.Method == http.MethodPost {
-						http.Error(w, "no: "+r.Header.Get("Authorization"), status)
+					if status.Load() != 0 && r.Method == http.MethodPost {
+						http.Error(w, "no: "+r.Header.Get("Authorization"), int(status.Load()))
 						return
 					}
 					next.ServeHTTP(w, r)
 				})
 			})
 			call(t, s, "echo", "")
-			status = c.status
+			status.Store(int32(c.status))
 			_, err := s.Call(t.Context(), "echo", nil)
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
@@ -108,7 +108,7 @@ func TestStatusSaysWhetherACallRan(t *testing.T) {
 			if strings.Contains(err.Error(), "secret-token") {
 				t.Errorf("the error tells the token: %v", err)
 			}
-			status = 0
+			status.Store(0)
 			call(t, s, "echo", "")
 		})
 	}
@@ -153,14 +153,15 @@ func TestServerThatIsNotThereIsUnreachable(t *testing.T) {
 func TestAnswerThatIsCutOffMayHaveHappened(t *testing.T) {
 	for _, kind := range []string{"application/json", "text/event-stream", ""} {
 		t.Run(kind, func(t *testing.T) {
-			cut, calls := false, 0
+			var cut atomic.Bool
+			var calls atomic.Int32
 			s := web(t, Options{}, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if !cut || r.Method != http.MethodPost {
+					if !cut.Load() || r.Method != http.MethodPost {
 						next.ServeHTTP(w, r)
 						return
 					}
-					calls++
+					calls.Add(1)
 					io.Copy(io.Discard, r.Body)
 					if kind != "" {
 						w.Header().Set("Content-Type", kind)
@@ -172,14 +173,14 @@ func TestAnswerThatIsCutOffMayHaveHappened(t *testing.T) {
 				})
 			})
 			call(t, s, "echo", "")
-			cut = true
+			cut.Store(true)
 			if _, err := s.Call(t.Context(), "echo", nil); !errors.Is(err, ErrLost) {
 				t.Errorf("got %v, want ErrLost", err)
 			}
-			if calls != 1 {
-				t.Errorf("the call was sent %d times", calls)
+			if n := calls.Load(); n != 1 {
+				t.Errorf("the call was sent %d times", n)
 			}
-			cut = false
+			cut.Store(false)
 			call(t, s, "echo", "")
 		})
 	}
@@ -221,8 +222,7 @@ func TestBadOptionsAreTold(t *testing.T) {
 		"no url":       HTTP("a", "127.0.0.1:80"),
 		"secret":       HTTP("a", "https://ann:pass@example.com"),
 		"dir":          HTTP("a", "https://example.com").Set(Options{Dir: "/tmp"}),
-		"no secret":    HTTP("a", "https://example.com").Set(Options{Login: agent.Credential{Name: "github"}}),
-		"dir of a web": HTTP("a", "https://example.com").Set(Options{Env: map[string]string{"A": "b"}}),
+		"env of a web": HTTP("a", "https://example.com").Set(Options{Env: map[string]string{"A": "b"}}),
 	} {
 		if _, err := s.Call(t.Context(), "x", nil); !errors.Is(err, ErrOption) {
 			t.Errorf("%s: %v, want ErrOption", name, err)

@@ -173,14 +173,6 @@ func testServer() *mcp.Server {
 		}
 		return text(strconv.Itoa(cmd.Process.Pid))
 	})
-	add("sample", nil, func(ctx context.Context, r *mcp.CallToolRequest, _ args) (*mcp.CallToolResult, error) {
-		_, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1})
-		return nil, err
-	})
-	add("elicit", nil, func(ctx context.Context, r *mcp.CallToolRequest, _ args) (*mcp.CallToolResult, error) {
-		_, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "your password?"})
-		return nil, err
-	})
 	return s
 }
 
@@ -240,6 +232,14 @@ func raw(mode string) {
 						return
 					}
 				}
+			case "sampling/createMessage", "elicitation/create", "roots/list":
+				// It asks back, and tells what it got.
+				fmt.Printf(`{"jsonrpc":"2.0","id":"back","method":%q,"params":{"message":"your password?","requestedSchema":{"type":"object","properties":{}},"messages":[],"maxTokens":1}}`+"\n", mode)
+				got, _ := in.ReadString('\n')
+				text, _ := json.Marshal(got)
+				reply(`{"content":[{"type":"text","text":` + string(text) + `}]}`)
+			case "input":
+				reply(`{"resultType":"input_required","content":[],"inputRequests":{}}`)
 			case "kind":
 				reply(`{"content":[{"type":"hologram"}]}`)
 			case "number":

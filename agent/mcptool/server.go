@@ -80,9 +80,10 @@ type Options struct {
 	// Login is the credential whose secret is sent as a bearer token with every
 	// request of HTTP. All tools of the server need it.
 	Login agent.Credential
-	// Token returns the bearer token, for what the context belongs to. Users
-	// with other tokens never share a session. Without Login it is for tokens
-	// that come from elsewhere, such as the environment.
+	// Token returns the bearer token of whom the context belongs to; nil is the
+	// secret of Login, if there is one. It is for tokens that come from
+	// elsewhere, such as the environment. Users with other tokens never share a
+	// session.
 	Token func(ctx context.Context) (string, error)
 	// Client sends the requests of HTTP; nil is one of its own. Its Jar and
 	// CheckRedirect are not used.
@@ -151,6 +152,9 @@ func (s *Server) Set(o Options) *Server {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = defaultMaxMessage
 	}
+	if o.Token == nil && o.Login.Name != "" {
+		o.Token = func(ctx context.Context) (string, error) { return agent.Secret(ctx, o.Login.Name) }
+	}
 	s.opts = o
 	return s
 }
@@ -215,9 +219,6 @@ func (s *Server) check() error {
 	}
 	if len(o.Env) > 0 || o.Dir != "" {
 		wrong("Env and Dir are for commands")
-	}
-	if o.Login.Name != "" && o.Token == nil {
-		wrong("it has a Login and no Token that gets its secret")
 	}
 	return errors.Join(errs...)
 }
