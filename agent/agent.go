@@ -121,14 +121,16 @@ func (n *names) see(a Agent) (bool, error) {
 }
 
 // composite runs the code of an agent as a step that holds the steps inside it.
-func composite(ctx context.Context, step string, fn func(ctx context.Context) (*Result, error)) (*Result, error) {
+// It is that step only with the same input: agents that were put into another
+// order are not those that are recorded.
+func composite(ctx context.Context, step string, in Content, fn func(ctx context.Context) (*Result, error)) (*Result, error) {
 	r, err := perdure.Step(ctx, step, func(ctx context.Context) (Result, error) {
 		r, err := fn(ctx)
 		if err != nil {
 			return Result{}, err
 		}
 		return *r, nil
-	})
+	}, perdure.Input(in))
 	if err != nil {
 		return nil, err
 	}

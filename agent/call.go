@@ -244,7 +244,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	case err != nil:
 		return s.failed(ctx, c, d, err)
 	case r.Pending != "":
-		return s.pend(ctx, t, c, d, r.Pending)
+		return s.pend(ctx, t, c, d, r.Record)
 	case plain:
 		return r.Record, nil
 	}
@@ -349,7 +349,8 @@ func (s *session) resultRecord(c llm.Call, r Record, out Output) Record {
 }
 
 // pend waits for the result of a call that goes on elsewhere.
-func (s *session) pend(ctx context.Context, t Tool, c llm.Call, d decision, ref string) (Record, error) {
+func (s *session) pend(ctx context.Context, t Tool, c llm.Call, d decision, rec Record) (Record, error) {
+	ref := rec.Pending
 	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
 		Kind:   KindPending,
 		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result.", t.name, ref),
@@ -359,8 +360,9 @@ func (s *session) pend(ctx context.Context, t Tool, c llm.Call, d decision, ref 
 		return Record{}, err
 	}
 	raw, _ := a.Value.(json.RawMessage)
-	rec := d.record
-	rec.By = a.By
+	if rec.Decision == "" { // else it is who decided that the call is made
+		rec.By = a.By
+	}
 	return s.conclude(ctx, c, rec, responseOf(raw))
 }
 

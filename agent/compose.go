@@ -61,7 +61,7 @@ func (g *group) check(n *names) error {
 }
 
 func (g *group) run(ctx context.Context, step string, v visit) (*Result, error) {
-	return composite(ctx, step, func(ctx context.Context) (*Result, error) {
+	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
 		v.family, v.chained = nil, false
 		if v.before != nil && len(v.in) == 0 { // it takes over a conversation
 			v.in, v.before = Content{llm.User(lastSaid(v.before))}, nil
@@ -206,7 +206,7 @@ func (f *function) check(n *names) error {
 }
 
 func (f *function) run(ctx context.Context, step string, v visit) (*Result, error) {
-	return composite(ctx, step, func(ctx context.Context) (*Result, error) {
+	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
 		if v.before != nil && len(v.in) == 0 {
 			v.in = Content{llm.User(lastSaid(v.before))}
 		}

@@ -32,7 +32,7 @@ type session struct {
 
 // run is the agent's step: turns until it has said something.
 func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, error) {
-	return composite(ctx, step, func(ctx context.Context) (*Result, error) {
+	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
 		if before := a.Callbacks.BeforeAgent; before != nil {
 			r, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Result, error) { return before(ctx, v.in) })
 			if err != nil || r != nil {
@@ -100,7 +100,7 @@ func (s *session) hear(ctx context.Context, step string, m llm.Message) error {
 	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
 		kept, err := keepMedia(ctx, m)
 		return Record{Message: kept}, err
-	})
+	}, perdure.Input(m))
 }
 
 // write is a step whose result is a record of the transcript.
