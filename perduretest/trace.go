@@ -182,7 +182,7 @@ func (r *recording) body(e journal.Entry, b journal.Body) string {
 	}
 	b.Due, b.Key = 0, ""
 	b.Version = r.names.small("version", b.Version)
-	b.Input = r.names.small("input", b.Input)
+	b.Input = r.names.input(tree.Names(e.Path), b.Input)
 	if b.Fail != nil {
 		fail := *b.Fail
 		if fail.Stack != "" {
@@ -224,6 +224,16 @@ type names struct {
 	count    map[string]int
 	pairs    []string
 	replacer *strings.Replacer
+}
+
+// input returns the small name of a digest of arguments. It counts those of the
+// same path, since steps of other branches come in any order.
+func (n *names) input(path, digest string) string {
+	what := "input of " + path + " "
+	if name, ok := strings.CutPrefix(n.small(what, digest), what); ok {
+		return "input" + name
+	}
+	return ""
 }
 
 // small returns the small name of an id.
