@@ -1,0 +1,115 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure"
+)
+
+// desk is where a person answers what is asked.
+type desk struct {
+	*Program
+	rt     *perdure.Runtime
+	ask    *perdure.AskInfo // that is shown
+	closed bool             // nobody is there
+}
+
+// show shows the first open ask, if it is not shown already.
+func (d *desk) show(ctx context.Context, run *perdure.Run) error {
+	if len(run.Asks) == 0 {
+		d.ask = nil
+		return nil
+	}
+	ask := &run.Asks[0]
+	if d.ask != nil && d.ask.ID == ask.ID {
+		if d.closed {
+			return fmt.Errorf("nobody is there to answer, and the question stays open: %w", io.EOF)
+		}
+		return nil
+	}
+	d.ask = ask
+	done := 0
+	for _, step := range run.Plan {
+		if step.Done {
+			done++
+		}
+	}
+	if done < len(run.Plan) {
+		fmt.Fprintf(d.Out, "-- step %d of %d: %s\n", done+1, len(run.Plan), run.Plan[done].Name)
+	}
+	fmt.Fprintf(d.Out, "? %s\n", ask.Prompt)
+	var data map[string]any
+	if json.Unmarshal(ask.Data, &data) == nil {
+		for _, key := range []string{"args", "summary"} {
+			if data[key] != nil {
+				text, _ := json.Marshal(data[key])
+				fmt.Fprintf(d.Out, "  %s: %s\n", key, text)
+			}
+		}
+	}
+	fmt.Fprintf(d.Out, "  %s> ", choices(ask))
+	if d.Yes {
+		line := "yes"
+		if len(ask.Decisions) > 0 {
+			line = ask.Decisions[0]
+		}
+		fmt.Fprintln(d.Out, line)
+		return d.answer(ctx, line)
+	}
+	if d.closed {
+		return fmt.Errorf("nobody is there to answer, and the question stays open: %w", io.EOF)
+	}
+	return nil
+}
+
+// choices says what can be typed, and as whom.
+func choices(ask *perdure.AskInfo) string {
+	text := "your answer"
+	switch {
+	case len(ask.Decisions) > 0:
+		// Those that need a value are left to better clients than this one.
+		all := slices.DeleteFunc(slices.Clone(ask.Decisions), func(s string) bool { return s == "edit" || s == "respond" })
+		text = strings.Join(all, ", ")
+	case ask.Want == "boolean":
+		text = "yes or no"
+	}
+	if len(ask.Who) > 0 {
+		text += ", as " + ask.Who[0]
+	}
+	return text
+}
+
+// answer takes what was typed as the answer of the ask that is shown: a decision
+// and perhaps a remark, or yes and no, or a text.
+func (d *desk) answer(ctx context.Context, line string) error {
+	if d.ask == nil {
+		return nil
+	}
+	var a perdure.Answer
+	if len(d.ask.Who) > 0 {
+		a.By = d.ask.Who[0] // the one in front of the terminal plays everybody
+	}
+	word, remark, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch {
+	case len(d.ask.Decisions) > 0:
+		a.Decision, a.Message = word, strings.TrimSpace(remark)
+	case d.ask.Want == "boolean":
+		a.Value = slices.Contains([]string{"y", "yes", "true"}, word)
+	default:
+		a.Value = line
+	}
+	err := d.rt.Answer(ctx, perdure.AskAnswer{Ask: d.ask.ID, Answer: a})
+	if err != nil && !errors.Is(err, perdure.ErrAnswer) && !errors.Is(err, perdure.ErrAnswered) {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(d.Out, "  %v\n  %s> ", err, choices(d.ask))
+	}
+	return nil
+}
