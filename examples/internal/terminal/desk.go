@@ -44,14 +44,9 @@ func (d *desk) show(ctx context.Context, run *perdure.Run) error {
 		fmt.Fprintf(d.Out, "-- step %d of %d: %s\n", done+1, len(run.Plan), run.Plan[done].Name)
 	}
 	fmt.Fprintf(d.Out, "? %s\n", ask.Prompt)
-	var data map[string]any
-	if json.Unmarshal(ask.Data, &data) == nil {
-		for _, key := range []string{"args", "summary"} {
-			if data[key] != nil {
-				text, _ := json.Marshal(data[key])
-				fmt.Fprintf(d.Out, "  %s: %s\n", key, text)
-			}
-		}
+	var call struct{ Args json.RawMessage }
+	if json.Unmarshal(ask.Data, &call) == nil && call.Args != nil {
+		fmt.Fprintf(d.Out, "  %s\n", call.Args)
 	}
 	fmt.Fprintf(d.Out, "  %s> ", choices(ask))
 	if d.Yes {
@@ -105,11 +100,13 @@ func (d *desk) answer(ctx context.Context, line string) error {
 		a.Value = line
 	}
 	err := d.rt.Answer(ctx, perdure.AskAnswer{Ask: d.ask.ID, Answer: a})
-	if err != nil && !errors.Is(err, perdure.ErrAnswer) && !errors.Is(err, perdure.ErrAnswered) {
-		return err
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, perdure.ErrAnswer):
 		fmt.Fprintf(d.Out, "  %v\n  %s> ", err, choices(d.ask))
+	case errors.Is(err, perdure.ErrAnswered), errors.Is(err, perdure.ErrAskOver):
+		fmt.Fprintf(d.Out, "  too late: %v\n", err)
+	default:
+		return err
 	}
 	return nil
 }

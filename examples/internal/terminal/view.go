@@ -67,7 +67,7 @@ func (v *view) say(format string, args ...any) {
 func (v *view) event(e *perdure.Event) {
 	switch e.Kind {
 	case "claimed":
-		v.say("-- goes on")
+		v.say("-- at work")
 	case "step":
 		v.step(e)
 	case "attempt":
@@ -96,8 +96,8 @@ func (v *view) step(e *perdure.Event) {
 		return
 	}
 	var r agent.Record
-	if json.Unmarshal(e.Value, &r) != nil || r.Message.Role == "" {
-		return // a step that holds others, which were shown
+	if json.Unmarshal(e.Value, &r) != nil || r.ID == "" {
+		return // it is no message: it holds other steps, or another one says the same
 	}
 	switch r.Message.Role {
 	case llm.RoleUser:
