@@ -179,7 +179,7 @@ func (p *Program) end(ctx context.Context, rt *perdure.Runtime, run *perdure.Run
 	if json.Unmarshal(run.Output, &text) != nil {
 		text = string(run.Output)
 	}
-	fmt.Fprintf(p.Out, "-- ended after %d steps, in %d processes or turns of waiting\n%s\n", run.Steps, run.Resumes+1, text)
+	fmt.Fprintf(p.Out, "-- ended after %d steps, resumed %d times\n%s\n", run.Steps, run.Resumes, text)
 	if p.Ended == nil {
 		return nil
 	}
