@@ -85,7 +85,7 @@ var login = perdure.NewFlow("login", func(ctx context.Context, _ string) (string
 		g.Go(fmt.Sprint("ask-", i), func(ctx context.Context) error {
 			_, err := perdure.Ask[perdure.Answer](ctx, "provide", perdure.Question{
 				Kind: KindCredential, Data: map[string]any{"credential": name}, Who: []string{"ann", "boss"},
-				Decisions: []string{decisionProvided, decisionRefused}, Schema: json.RawMessage(`{"type":"null"}`),
+				Decisions: []string{DecisionProvided, DecisionReject}, Schema: json.RawMessage(`{"type":"null"}`),
 			})
 			return err
 		})
@@ -167,7 +167,7 @@ func TestASecretIsNowhereInClear(t *testing.T) {
 				if err := Provide(ctx, rt, mail, canary, "ann"); !errors.Is(err, perdure.ErrAnswered) || shows([]byte(err.Error())) {
 					t.Errorf("another answer: %v", err)
 				}
-				if err := rt.Answer(ctx, perdure.AskAnswer{Ask: bank, Answer: perdure.Answer{Decision: decisionProvided, Value: canary, By: "ann"}}); !errors.Is(err, perdure.ErrAnswer) {
+				if err := rt.Answer(ctx, perdure.AskAnswer{Ask: bank, Answer: perdure.Answer{Decision: DecisionProvided, Value: canary, By: "ann"}}); !errors.Is(err, perdure.ErrAnswer) {
 					t.Errorf("a secret is taken as an answer: %v", err)
 				}
 				if err := Provide(ctx, rt, bank, canary, "ann"); err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -95,7 +96,10 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	case DecisionAlways:
 		_, err := perdure.Step(ctx, "allow", func(ctx context.Context) (bool, error) {
 			return true, makeRule(ctx, Rule{Tool: t.name, Args: value, Who: t.approval.Who, By: answer.By})
-		})
+		}, perdure.Retry(perdure.RetryPolicy{}))
+		if _, done := outcome(err); done && errors.Is(err, ErrRule) {
+			err = nil // the call is approved all the same; that there is no rule is on record
+		}
 		return d, err
 	case DecisionEdit:
 		args, err := t.arguments(string(value))

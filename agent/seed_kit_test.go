@@ -63,7 +63,7 @@ func hang(ctx context.Context) error {
 }
 
 // script is a model that gives the n-th of some replies to a user's message.
-func script(ms ...llm.Message) *brain {
+func lines(ms ...llm.Message) *brain {
 	return &brain{think: func(r *llm.Request) llm.Message { return ms[min(replies(r), len(ms)-1)] }}
 }
 
@@ -76,7 +76,7 @@ func teller(n *tally, name string, dies bool, say string, o agent.Options) agent
 		}
 		return nil, nil
 	}
-	return agent.New(name, script(llm.Assistant(say)), o)
+	return agent.New(name, lines(llm.Assistant(say)), o)
 }
 
 func flows(a agent.Agent) perduretest.Setup {
