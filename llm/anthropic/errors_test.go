@@ -40,6 +40,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		kind          error
 	}{
 		{429, "rate_limit_error", "Number of request tokens has exceeded your per-minute rate limit", llm.ErrRateLimited},
+		{429, "rate_limit_error", "This would exceed the limit of your context window tier", llm.ErrRateLimited},
 		{529, "overloaded_error", "Overloaded", llm.ErrOverloaded},
 		{500, "api_error", "Internal server error", llm.ErrOverloaded},
 		{503, "", "", llm.ErrOverloaded},

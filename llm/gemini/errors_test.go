@@ -44,6 +44,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		kind                   error
 	}{
 		{429, "RESOURCE_EXHAUSTED", "You exceeded your current quota, please check your plan and billing details.", retryInfo, llm.ErrRateLimited},
+		{429, "RESOURCE_EXHAUSTED", "Quota exceeded for this API key", "", llm.ErrRateLimited},
 		{503, "UNAVAILABLE", "The model is overloaded. Please try again later.", "", llm.ErrOverloaded},
 		{500, "INTERNAL", "An internal error has occurred.", "", llm.ErrOverloaded},
 		{504, "DEADLINE_EXCEEDED", "x", "", llm.ErrOverloaded},
