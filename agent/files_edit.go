@@ -57,7 +57,7 @@ func (t fileTools) edit(ctx context.Context, a editFileArgs) (Output, error) {
 	}
 	a.Path = p
 	if commitsWithStep(t.files, p) {
-		return perdure.Step(ctx, "edit", func(ctx context.Context) (Output, error) {
+		return t.step(ctx, "edit", func(ctx context.Context) (Output, error) {
 			plan, err := t.plan(ctx, a)
 			if err == nil && !plan.Output.Error {
 				err = replaceAll(ctx, t.files, p, a.Old, a.New)

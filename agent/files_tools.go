@@ -20,19 +20,35 @@ import (
 // edit or a removal finds is recorded first, and the change that follows
 // recognises itself when it is already done.
 func FileTools(f Files) []Tool {
-	t := fileTools{f}
+	_, leaf := f.(stateFiles)
+	t := fileTools{f, leaf}
+	change := []ToolOption{Serial()}
+	if !leaf {
+		change = append(change, UsesVerbs())
+	}
 	return []Tool{
 		NewTool("ls", "Lists the files and folders that are directly in a folder.", t.ls, Serial()),
 		NewTool("read_file", "Reads lines of a text file. Each line has its number and a tab before it, which are not part of the file.", t.read, Serial()),
 		NewTool("write_file", "Writes a whole text file: makes it, with the folders it is in, or replaces what it was. To change a part of a file use edit_file.", t.write, Serial()),
-		NewTool("edit_file", "Replaces a piece of a text file. The old text has to be exactly as it is in the file, with all spaces and line ends and without line numbers, and has to be there once, unless all is true.", t.edit, Serial(), UsesVerbs()),
-		NewTool("delete_file", "Deletes a file.", t.remove, Serial(), UsesVerbs()),
+		NewTool("edit_file", "Replaces a piece of a text file. The old text has to be exactly as it is in the file, with all spaces and line ends and without line numbers, and has to be there once, unless all is true.", t.edit, change...),
+		NewTool("delete_file", "Deletes a file.", t.remove, change...),
 		NewTool("glob", "Finds files by their paths. In the pattern * stands for any part of a name, ** for any number of folders, ? for one character, {a,b} for either.", t.glob, Serial()),
 		NewTool("grep", "Finds lines in files by a regular expression (RE2) or a literal text, and shows each with its path and number.", t.grep, Serial()),
 	}
 }
 
-type fileTools struct{ files Files }
+type fileTools struct {
+	files Files
+	leaf  bool // every change commits with the tool's own step
+}
+
+// step does a part of a change that is recorded by itself, unless the whole is.
+func (t fileTools) step(ctx context.Context, name string, fn func(ctx context.Context) (Output, error)) (Output, error) {
+	if t.leaf {
+		return fn(ctx)
+	}
+	return perdure.Step(ctx, name, fn)
+}
 
 // fileOutput is how much text a tool of files returns, in bytes. It is less
 // than the output limit of tools, which would cut from the middle.
@@ -214,7 +230,7 @@ func (t fileTools) remove(ctx context.Context, a deleteFileArgs) (Output, error)
 			return out, err
 		}
 	}
-	return perdure.Step(ctx, "delete", func(ctx context.Context) (Output, error) {
+	return t.step(ctx, "delete", func(ctx context.Context) (Output, error) {
 		if err := t.files.Remove(ctx, p); err != nil && (found || !errors.Is(err, ErrNoFile)) {
 			return fileMistake(err)
 		}
