@@ -33,11 +33,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "no database at db.example, password is "+os.Getenv("SECRET"))
 		os.Exit(3)
 	case "mute":
-		select {}
+		time.Sleep(2 * time.Minute) // longer than a test, and not for ever
 	case "deaf":
 		// It greets, and then reads nothing more.
 		raw("initialize-only")
-		select {}
+		time.Sleep(2 * time.Minute)
 	case "late":
 		// The first start fails.
 		if _, err := os.Stat(os.Getenv(fileVar)); err != nil {
