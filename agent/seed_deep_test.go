@@ -88,7 +88,7 @@ func TestSeedDeepAgentsRestoresTodosFilesAndMessages(t *testing.T) {
 // asked, decides, and the thread goes on with its files and todos.
 func TestSeedDeepAgentsDecidesInASecondProcess(t *testing.T) {
 	var n tally
-	model := lines(
+	model := scripted(
 		calls(call("write_file", `{"path":"/draft.md","text":"a draft"}`), call("publish", `{"id":"draft"}`)),
 		calls(call("read_file", `{"path":"/draft.md"}`)),
 		llm.Assistant("published"))
@@ -118,7 +118,7 @@ func TestSeedDeepAgentsDecidesInASecondProcess(t *testing.T) {
 // order, and the model goes on when all are.
 func TestSeedDeepAgentsDecidesEachCallOfAMessage(t *testing.T) {
 	var n tally
-	model := lines(calls(call("a", `{"id":"1"}`), call("b", `{"id":"1"}`), call("c", `{"id":"1"}`)), llm.Assistant("done"))
+	model := scripted(calls(call("a", `{"id":"1"}`), call("b", `{"id":"1"}`), call("c", `{"id":"1"}`)), llm.Assistant("done"))
 	gated := agent.NeedsApproval()
 	deep := agent.New("deep", model, agent.Options{Tools: []agent.Tool{noted(&n, "a", gated), noted(&n, "b", gated), noted(&n, "c", gated)}})
 	perduretest.Virtual(t, flows(deep), func(t *testing.T, e *perduretest.Env) {
@@ -199,7 +199,7 @@ func TestSeedZavDependencyIsDumpedAndRestoredElsewhere(t *testing.T) {
 		}
 		return fmt.Sprintf("%d pages, %d before", l.len(), from), nil
 	})
-	model := lines(calls(call("search", `{"id":"x"}`)), llm.Assistant("done"))
+	model := scripted(calls(call("search", `{"id":"x"}`)), llm.Assistant("done"))
 	perduretest.Virtual(t, perduretest.Setup{
 		Flows:   []perdure.Flow{agent.NewFlow("flow", agent.New("clerk", model, agent.Options{Tools: []agent.Tool{search}}))},
 		Options: perdure.Options{DumpInterval: 5 * time.Second},

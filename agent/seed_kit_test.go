@@ -62,8 +62,8 @@ func hang(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// script is a model that gives the n-th of some replies to a user's message.
-func lines(ms ...llm.Message) *brain {
+// scripted is a model that gives the n-th of some replies to a user's message.
+func scripted(ms ...llm.Message) *brain {
 	return &brain{think: func(r *llm.Request) llm.Message { return ms[min(replies(r), len(ms)-1)] }}
 }
 
@@ -76,7 +76,7 @@ func teller(n *tally, name string, dies bool, say string, o agent.Options) agent
 		}
 		return nil, nil
 	}
-	return agent.New(name, lines(llm.Assistant(say)), o)
+	return agent.New(name, scripted(llm.Assistant(say)), o)
 }
 
 func flows(a agent.Agent) perduretest.Setup {
