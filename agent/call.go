@@ -308,7 +308,8 @@ func (s *session) failed(ctx context.Context, c llm.Call, d decision, err error)
 	return s.conclude(ctx, c, d.record, Output{Error: true, Text: fmt.Sprintf("%s failed: %v", c.Name, e.Err)})
 }
 
-// invoke calls the tool's function, with the callbacks around it.
+// invoke calls the tool's function, with the callbacks around it. Those of flow
+// code have steps of their own, so that they are called once.
 func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output, err error) {
 	if before := s.Callbacks.BeforeTool; before != nil && !t.verbs {
 		if o, err := before(ctx, call); err != nil || o != nil {

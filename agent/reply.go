@@ -123,6 +123,7 @@ func spend(ctx context.Context, u llm.Usage, cost int64) (over bool, err error) 
 // way.
 func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, error) {
 	if before := s.Callbacks.BeforeModel; before != nil {
+		req.Messages = copied(req.Messages)
 		if r, err := before(ctx, req); err != nil || r != nil {
 			return r, err
 		}
@@ -145,6 +146,31 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 		return nil, modelError(err)
 	}
 	return r, nil
+}
+
+// copied returns messages that can be changed without changing what is recorded
+// or sent later.
+func copied(messages []llm.Message) []llm.Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		out[i].Parts = slices.Clone(out[i].Parts)
+		for j := range out[i].Parts {
+			p := &out[i].Parts[j]
+			p.Call, p.Media, p.Reasoning, p.Opaque = own(p.Call), own(p.Media), own(p.Reasoning), own(p.Opaque)
+			if p.Result = own(p.Result); p.Result != nil {
+				p.Result.Media = slices.Clone(p.Result.Media)
+			}
+		}
+	}
+	return out
+}
+
+func own[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
 
 // request puts together what the model is asked.
