@@ -248,8 +248,11 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	case plain:
 		return r.Record, nil
 	}
-	res := r.Message.Parts[0].Result
-	out := Output{Text: res.Text, Media: res.Media, Error: res.Error}
+	var out Output
+	if len(r.Message.Parts) > 0 { // else a person said that it is done, and nothing more
+		res := r.Message.Parts[0].Result
+		out = Output{Text: res.Text, Media: res.Media, Error: res.Error}
+	}
 	if after := s.Callbacks.AfterTool; after != nil && t.verbs {
 		changed, err := perdure.Step(ctx, "after", func(ctx context.Context) (Output, error) {
 			changed := out
