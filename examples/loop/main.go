@@ -3,6 +3,8 @@
 // nothing else of the loop knows about it.
 //
 //	go run ./examples/loop
+//
+// All that it knows is in loop.db; remove loop.db* to begin anew.
 package main
 
 import (
@@ -31,46 +33,40 @@ rules:
 func loop(ctx context.Context, question string) (string, error) {
 	messages := []llm.Message{llm.User(question)}
 	for turn := range 10 {
-		reply, err := perdure.Step(ctx, fmt.Sprintf("ask-%d", turn), func(ctx context.Context) (llm.Message, error) {
+		reply, err := perdure.Step(ctx, fmt.Sprintf("ask-%d", turn), func(ctx context.Context) (*llm.Reply, error) {
 			return ask(ctx, messages)
 		})
 		if err != nil {
 			return "", err
 		}
-		calls := reply.Calls()
-		if len(calls) == 0 {
-			return reply.Text(), nil
+		messages = append(messages, reply.Message)
+		if reply.Stop != llm.StopCalls {
+			return reply.Message.Text(), nil
 		}
-		messages = append(messages, reply)
-		for i, c := range calls {
-			text, err := perdure.Step(ctx, fmt.Sprintf("multiply-%d-%d", turn, i), func(ctx context.Context) (string, error) {
-				return multiply(c.Args)
+		for i, c := range reply.Message.Calls() {
+			result, err := perdure.Step(ctx, fmt.Sprintf("multiply-%d-%d", turn, i), func(ctx context.Context) (llm.Result, error) {
+				return multiply(c)
 			})
 			if err != nil {
 				return "", err
 			}
-			result := llm.Part{Result: &llm.Result{Call: c.ID, Name: c.Name, Text: text}}
-			messages = append(messages, llm.Message{Role: llm.RoleTool, Parts: []llm.Part{result}})
+			messages = append(messages, llm.Message{Role: llm.RoleTool, Parts: []llm.Part{{Result: &result}}})
 		}
 	}
 	return "", fmt.Errorf("no answer after 10 turns")
 }
 
-func ask(ctx context.Context, messages []llm.Message) (llm.Message, error) {
+func ask(ctx context.Context, messages []llm.Message) (*llm.Reply, error) {
 	fmt.Println("asking the model about", len(messages), "messages")
 	time.Sleep(time.Second) // time to kill it
-	reply, err := llm.Collect(model.Generate(ctx, &llm.Request{Messages: messages}))
-	if err != nil {
-		return llm.Message{}, err
-	}
-	return reply.Message, nil
+	return llm.Collect(model.Generate(ctx, &llm.Request{Messages: messages}))
 }
 
-func multiply(args string) (string, error) {
-	fmt.Println("multiplying", args)
+func multiply(c llm.Call) (llm.Result, error) {
+	fmt.Println("multiplying", c.Args)
 	var n struct{ A, B int }
-	err := json.Unmarshal([]byte(args), &n)
-	return fmt.Sprint(n.A * n.B), err
+	err := json.Unmarshal([]byte(c.Args), &n)
+	return llm.Result{Call: c.ID, Name: c.Name, Text: fmt.Sprint(n.A * n.B)}, err
 }
 
 func main() {

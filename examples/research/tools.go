@@ -82,7 +82,7 @@ func readTool(d time.Duration) agent.Tool {
 		if err != nil {
 			return "", err // the model is told, and can try another
 		}
-		return text, pace.Wait(ctx, time.Duration(len(text)/20)*d)
+		return text, pace.Wait(ctx, time.Duration(len(text))*d/20)
 	})
 }
 

@@ -16,24 +16,46 @@ import (
 type desk struct {
 	*Program
 	rt     *perdure.Runtime
-	ask    *perdure.AskInfo // that is shown
-	closed bool             // nobody is there
+	ask    *perdure.AskInfo // that is shown, until it is answered
+	last   string           // id of the ask that was shown last
+	lines  []string         // that were typed and are not used
+	closed bool             // nothing more will be typed
 }
 
-// show shows the first open ask, if it is not shown already.
+// show shows the first open ask, if it is not shown already, and answers it if
+// there is something to answer it with.
 func (d *desk) show(ctx context.Context, run *perdure.Run) error {
 	if len(run.Asks) == 0 {
 		d.ask = nil
 		return nil
 	}
-	ask := &run.Asks[0]
-	if d.ask != nil && d.ask.ID == ask.ID {
-		if d.closed {
-			return fmt.Errorf("nobody is there to answer, and the question stays open: %w", io.EOF)
-		}
-		return nil
+	if ask := &run.Asks[0]; d.last != ask.ID {
+		d.ask, d.last = ask, ask.ID
+		d.prompt(run)
 	}
-	d.ask = ask
+	if d.ask != nil && d.Yes {
+		line := "yes"
+		if len(d.ask.Decisions) > 0 {
+			line = d.ask.Decisions[0]
+		}
+		d.lines = []string{line}
+		fmt.Fprintln(d.Out, line)
+	}
+	for d.ask != nil && len(d.lines) > 0 {
+		line := d.lines[0]
+		d.lines = d.lines[1:]
+		if err := d.answer(ctx, line); err != nil {
+			return err
+		}
+	}
+	if d.ask != nil && d.closed {
+		return fmt.Errorf("nobody is there to answer, and the question stays open: %w", io.EOF)
+	}
+	return nil
+}
+
+// prompt shows the ask, and how far the run is.
+func (d *desk) prompt(run *perdure.Run) {
 	done := 0
 	for _, step := range run.Plan {
 		if step.Done {
@@ -43,24 +65,12 @@ func (d *desk) show(ctx context.Context, run *perdure.Run) error {
 	if done < len(run.Plan) {
 		fmt.Fprintf(d.Out, "-- step %d of %d: %s\n", done+1, len(run.Plan), run.Plan[done].Name)
 	}
-	fmt.Fprintf(d.Out, "? %s\n", ask.Prompt)
+	fmt.Fprintf(d.Out, "? %s\n", d.ask.Prompt)
 	var call struct{ Args json.RawMessage }
-	if json.Unmarshal(ask.Data, &call) == nil && call.Args != nil {
+	if json.Unmarshal(d.ask.Data, &call) == nil && call.Args != nil {
 		fmt.Fprintf(d.Out, "  %s\n", call.Args)
 	}
-	fmt.Fprintf(d.Out, "  %s> ", choices(ask))
-	if d.Yes {
-		line := "yes"
-		if len(ask.Decisions) > 0 {
-			line = ask.Decisions[0]
-		}
-		fmt.Fprintln(d.Out, line)
-		return d.answer(ctx, line)
-	}
-	if d.closed {
-		return fmt.Errorf("nobody is there to answer, and the question stays open: %w", io.EOF)
-	}
-	return nil
+	fmt.Fprintf(d.Out, "  %s> ", choices(d.ask))
 }
 
 // choices says what can be typed, and as whom.
@@ -83,9 +93,6 @@ func choices(ask *perdure.AskInfo) string {
 // answer takes what was typed as the answer of the ask that is shown: a decision
 // and perhaps a remark, or yes and no, or a text.
 func (d *desk) answer(ctx context.Context, line string) error {
-	if d.ask == nil {
-		return nil
-	}
 	var a perdure.Answer
 	if len(d.ask.Who) > 0 {
 		a.By = d.ask.Who[0] // the one in front of the terminal plays everybody
@@ -101,12 +108,14 @@ func (d *desk) answer(ctx context.Context, line string) error {
 	}
 	err := d.rt.Answer(ctx, perdure.AskAnswer{Ask: d.ask.ID, Answer: a})
 	switch {
-	case errors.Is(err, perdure.ErrAnswer):
+	case errors.Is(err, perdure.ErrAnswer) && !d.Yes:
 		fmt.Fprintf(d.Out, "  %v\n  %s> ", err, choices(d.ask))
+		return nil
 	case errors.Is(err, perdure.ErrAnswered), errors.Is(err, perdure.ErrAskOver):
 		fmt.Fprintf(d.Out, "  too late: %v\n", err)
-	default:
+	case err != nil:
 		return err
 	}
+	d.ask = nil
 	return nil
 }

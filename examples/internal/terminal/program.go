@@ -136,7 +136,6 @@ func (p *Program) watch(ctx context.Context, rt *perdure.Runtime, run *perdure.R
 	v := &view{out: p.Out, shown: map[string]string{}}
 	d := &desk{Program: p, rt: rt}
 	for n := (news{}); ; n = <-all {
-		var err error
 		switch {
 		case n.err != nil:
 			return n.err
@@ -144,7 +143,7 @@ func (p *Program) watch(ctx context.Context, rt *perdure.Runtime, run *perdure.R
 			v.delta(n.delta)
 			continue
 		case n.line != nil:
-			err = d.answer(ctx, *n.line)
+			d.lines = append(d.lines, *n.line)
 		case n.eof:
 			d.closed = true
 		case n.event != nil:
@@ -153,16 +152,14 @@ func (p *Program) watch(ctx context.Context, rt *perdure.Runtime, run *perdure.R
 				continue
 			}
 		}
+		now, err := rt.GetRun(ctx, run.Thread, run.ID)
 		if err != nil {
 			return err
 		}
-		if run, err = rt.GetRun(ctx, run.Thread, run.ID); err != nil {
-			return err
+		if now.Status.Final() {
+			return p.end(ctx, rt, now)
 		}
-		if run.Status.Final() {
-			return p.end(ctx, rt, run)
-		}
-		if err := d.show(ctx, run); err != nil {
+		if err := d.show(ctx, now); err != nil {
 			return err
 		}
 	}
