@@ -267,8 +267,8 @@ func TestSeedADKChangedWorkflowIsBlockedNotGuessed(t *testing.T) {
 				}
 				n.want(t, "first:1")
 				e.Restart() // the code that fits
-				if err := e.Runtime().Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
-					t.Fatal(err)
+				if err := e.Runtime().Retry(t.Context(), "t", "", perdure.Note{}); err != nil && !errors.Is(err, perdure.ErrNothingToDo) {
+					t.Error(err) // a worker with other code may have tried it by itself
 				}
 				if got := text(t, e.Wait("t", perdure.Succeeded)); got != "paid" {
 					t.Errorf("got %q", got)
