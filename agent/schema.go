@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strconv"
 	"strings"
@@ -148,7 +149,7 @@ func (s *schema) check(raw json.RawMessage) error {
 	if err := d.Decode(&v); err != nil {
 		return fmt.Errorf("it is no JSON: %w", err)
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return errors.New("it is more than one JSON value")
 	}
 	return s.resolved.Validate(v)
