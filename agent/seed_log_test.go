@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/perdure/perdure"
 )
@@ -46,4 +47,11 @@ func (l *workLog) Load(_ context.Context, state json.RawMessage) error {
 	defer l.mu.Unlock()
 	l.steps = v.Steps
 	return nil
+}
+
+func decode(tb testing.TB, raw []byte, v any) {
+	tb.Helper()
+	if err := json.Unmarshal(raw, v); err != nil {
+		tb.Fatal(err)
+	}
 }
