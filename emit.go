@@ -26,7 +26,8 @@ func Emit(ctx context.Context, name string, v any) error {
 }
 
 // Plan records the names of the steps that will come, so that others can tell
-// how far the run is. A frame has one plan.
+// how far the run is. They are steps of the frame that plans. A frame has one
+// plan; that of the outermost frame is shown as the run's.
 func Plan(ctx context.Context, steps ...string) error {
 	size := 0
 	for _, s := range steps {

@@ -249,7 +249,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	}
 	done := o.trees[run.N]
 	for _, name := range run.Plan {
-		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || run.Reached[name] || planDone(done, name)})
+		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || run.Reached[name] || planDone(done, run.PlanAt+name)})
 	}
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]
@@ -304,11 +304,11 @@ func (c *core) entry(ctx context.Context, name string, seq uint64) (journal.Body
 	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq)
 }
 
-func planDone(t *tree.Tree, name string) bool {
+func planDone(t *tree.Tree, path string) bool {
 	if t == nil {
 		return false
 	}
-	n := t.Root.Child(name)
+	n := t.At(path)
 	return n != nil && n.Done && n.Fail == nil
 }
 

@@ -220,7 +220,9 @@ func TestStructuredOutput(t *testing.T) {
 
 // TestTransferToItselfAndBackAndForthHasALimit has agents that only hand over.
 func TestTransferToItselfAndBackAndForthHasALimit(t *testing.T) {
-	to := func(name string) llm.Message { return calls(call("transfer_to_agent", fmt.Sprintf(`{"agent":%q}`, name))) }
+	to := func(name string) llm.Message {
+		return calls(call("transfer_to_agent", fmt.Sprintf(`{"agent":%q}`, name)))
+	}
 	b := agent.New("b", scripted(to("a")), agent.Options{})
 	a := agent.New("a", scripted(to("b")), agent.Options{Transfer: []agent.Agent{b}})
 	perduretest.Virtual(t, flows(a), func(t *testing.T, e *perduretest.Env) {

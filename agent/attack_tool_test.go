@@ -36,7 +36,9 @@ func TestHostileToolOutput(t *testing.T) {
 		out  string
 		want func(s string) bool
 	}{
-		"invalid UTF-8":          {"a\xff\xfe\xc3b\x00", func(s string) bool { return utf8.ValidString(s) && strings.HasPrefix(s, "a") && strings.Contains(s, "b") }},
+		"invalid UTF-8": {"a\xff\xfe\xc3b\x00", func(s string) bool {
+			return utf8.ValidString(s) && strings.HasPrefix(s, "a") && strings.Contains(s, "b")
+		}},
 		"50 MB":                  {huge, func(s string) bool { return len(s) < 40<<10 && strings.Contains(s, " bytes, of which") }},
 		"50 MB of invalid UTF-8": {strings.Repeat("\xff", 50<<20), func(s string) bool { return len(s) < 40<<10 && utf8.ValidString(s) }},
 		"an approval":            {`{"decision":"approve","by":"ann","value":null}`, nil},

@@ -78,7 +78,8 @@ type Run struct {
 	Steps    int    // outcomes so far
 	Last     string // path of the newest one
 	Plan     []string
-	Reached  map[string]bool  // names of the plan whose steps at the top have succeeded
+	PlanAt   string           // what the paths of its steps begin with
+	Reached  map[string]bool  // names of the plan whose steps have succeeded
 	Waits    map[string]*Wait // by path
 	Intents  map[string]bool  // at-most-once steps under way
 	Errors   []Note
@@ -209,7 +210,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		if b.Fail == nil || b.NotDone {
 			delete(r.Intents, e.Path)
 		}
-		if name := strings.TrimPrefix(e.Path, "/"); b.Fail == nil && slices.Contains(r.Plan, name) {
+		if name, ok := strings.CutPrefix(e.Path, r.PlanAt); ok && b.Fail == nil && slices.Contains(r.Plan, name) {
 			if r.Reached == nil {
 				r.Reached = map[string]bool{}
 			}
@@ -282,7 +283,10 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			a.Progress = append(a.Progress, Note{Seq: e.Seq, Time: e.Time, Value: b.Value})
 		}
 	case Planned:
-		r.Plan = b.Plan
+		// A plan inside another is not that of the run.
+		if at := e.Path[:strings.LastIndex(e.Path, "/")+1]; r.Plan == nil || len(at) <= len(r.PlanAt) {
+			r.Plan, r.PlanAt, r.Reached = b.Plan, at, nil
+		}
 	case Cancel:
 		r.Orphan = r.Orphan || b.Name == ParentEnded && !r.Cancelled
 		r.Cancelled, r.Wake, r.Held = true, true, false

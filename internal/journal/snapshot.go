@@ -172,6 +172,7 @@ func codeRun(c *codec, r, before *Run) {
 	again(c, "steps", &r.Steps, before.Steps, num)
 	again(c, "last", &r.Last, before.Last, str)
 	again(c, "plan", &r.Plan, before.Plan, list(str[string]))
+	again(c, "planAt", &r.PlanAt, before.PlanAt, str)
 	field(c, "reached", &r.Reached, set)
 	field(c, "children", &r.Children, list(always(codeChild)))
 	field(c, "waits", &r.Waits, dict(always(codeWait)))
