@@ -139,7 +139,7 @@ func (c counter) Find(ctx context.Context, key string) (string, error) {
 func TestSurvivesACrashAnywhere(t *testing.T) {
 	var fx perduretest.Effects
 	perduretest.CrashEverywhere(t, perduretest.Crash{
-		Flows:   []perdure.Flow{procurement.Flow(procurement.Options{Supplier: counter{&fx}, Patience: 10 * time.Minute})},
+		Flows:   []perdure.Flow{procurement.Flow(procurement.Options{Supplier: counter{&fx}, Patience: 5 * time.Minute})},
 		Start:   []perdure.StartRequest{{Flow: "procurement", Input: procurement.Invoice}},
 		Effects: &fx,
 		Want:    perdure.Succeeded,

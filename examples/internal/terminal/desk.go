@@ -16,8 +16,8 @@ import (
 type desk struct {
 	*Program
 	rt     *perdure.Runtime
+	asked  map[string]bool  // paths of open asks
 	ask    *perdure.AskInfo // that is shown, until it is answered
-	last   string           // id of the ask that was shown last
 	lines  []string         // that were typed and are not used
 	closed bool             // nothing more will be typed
 }
@@ -25,13 +25,21 @@ type desk struct {
 // show shows the first open ask, if it is not shown already, and answers it if
 // there is something to answer it with.
 func (d *desk) show(ctx context.Context, run *perdure.Run) error {
-	if len(run.Asks) == 0 {
+	if d.ask != nil && !d.asked[d.ask.Path] { // somebody else, or nobody in time
 		d.ask = nil
-		return nil
 	}
-	if ask := &run.Asks[0]; d.last != ask.ID {
-		d.ask, d.last = ask, ask.ID
-		d.prompt(run)
+	if d.ask == nil && len(d.asked) > 0 {
+		run, err := d.rt.GetRun(ctx, run.Thread, run.ID)
+		if err != nil {
+			return err
+		}
+		for _, ask := range run.Asks {
+			if d.asked[ask.Path] {
+				d.ask = &ask
+				d.prompt(run)
+				break
+			}
+		}
 	}
 	if d.ask != nil && d.Yes {
 		line := "yes"
@@ -116,6 +124,7 @@ func (d *desk) answer(ctx context.Context, line string) error {
 	case err != nil:
 		return err
 	}
+	delete(d.asked, d.ask.Path)
 	d.ask = nil
 	return nil
 }

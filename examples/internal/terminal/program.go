@@ -68,12 +68,20 @@ func (p *Program) Run(ctx context.Context, flow perdure.Flow) error {
 	if err != nil {
 		return err
 	}
-	if run.Steps > 0 {
-		fmt.Fprintf(p.Out, "-- %d steps are done already, the last one is %s\n", run.Steps, run.Last)
-	}
 	t, err := rt.Get(ctx, run.Thread)
 	if err != nil {
 		return err
+	}
+	for _, r := range t.Runs { // as of the same moment as the thread
+		if r.ID == run.ID {
+			run = r
+		}
+	}
+	if run.Status.Final() {
+		return p.end(ctx, rt, run)
+	}
+	if run.Steps > 0 {
+		fmt.Fprintf(p.Out, "-- %d steps are done already, the last one is %s\n", run.Steps, run.Last)
 	}
 
 	working, stop := context.WithCancel(ctx)
@@ -131,42 +139,44 @@ func read(in io.Reader, send func(news) bool) {
 	send(news{eof: true})
 }
 
-// watch shows the news until the run has ended.
+// watch shows the news until the run has ended. What is asked, and that it has
+// ended, is taken from the events too, so that nothing is shown before its time.
 func (p *Program) watch(ctx context.Context, rt *perdure.Runtime, run *perdure.Run, all <-chan news) error {
 	v := &view{out: p.Out, shown: map[string]string{}}
-	d := &desk{Program: p, rt: rt}
-	for n := (news{}); ; n = <-all {
-		switch {
+	d := &desk{Program: p, rt: rt, asked: map[string]bool{}}
+	for _, ask := range run.Asks {
+		d.asked[ask.Path] = true
+	}
+	for {
+		if err := d.show(ctx, run); err != nil {
+			return err
+		}
+		switch n := <-all; {
 		case n.err != nil:
 			return n.err
 		case n.delta != nil:
 			v.delta(n.delta)
-			continue
 		case n.line != nil:
 			d.lines = append(d.lines, *n.line)
 		case n.eof:
 			d.closed = true
 		case n.event != nil:
 			v.event(n.event)
-			if !asking[n.event.Kind] {
-				continue
+			switch n.event.Kind {
+			case "asked":
+				d.asked[n.event.Path] = true
+			case "answered", "expired":
+				delete(d.asked, n.event.Path)
+			case "ended":
+				var err error
+				if run, err = rt.GetRun(ctx, run.Thread, run.ID); err != nil {
+					return err
+				}
+				return p.end(ctx, rt, run)
 			}
-		}
-		now, err := rt.GetRun(ctx, run.Thread, run.ID)
-		if err != nil {
-			return err
-		}
-		if now.Status.Final() {
-			return p.end(ctx, rt, now)
-		}
-		if err := d.show(ctx, now); err != nil {
-			return err
 		}
 	}
 }
-
-// asking are the kinds of events that change what is asked, or end the run.
-var asking = map[string]bool{"asked": true, "answered": true, "expired": true, "suspended": true, "ended": true, "blocked": true, "quarantined": true}
 
 func (p *Program) end(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error {
 	if run.Status != perdure.Succeeded {

@@ -78,6 +78,8 @@ func (v *view) event(e *perdure.Event) {
 		v.say("  %s answered: %s", person(e.By), strings.TrimSpace(e.Decision+" "+string(e.Value)))
 	case "expired":
 		v.say("  nobody answered %s in time", e.Path)
+	case "blocked", "quarantined":
+		v.say("-- %s: %s", e.Kind, e.Reason+e.Error+e.Diff)
 	case "emitted":
 		v.say("  %s: %s", e.Path, e.Value)
 	}
