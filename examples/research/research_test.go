@@ -127,6 +127,35 @@ func TestKeepsTheReportThatNobodyWants(t *testing.T) {
 	})
 }
 
+// TestTakesARemarkInBetween steers it at many moments, at last while it waits
+// for the approval: it finds back to its work, and publishes once.
+func TestTakesARemarkInBetween(t *testing.T) {
+	for after := 10 * time.Second; after <= 4*time.Minute; after += 10 * time.Second {
+		published := 0
+		flow := research.Flow(research.Options{Pace: time.Second, Publish: func(context.Context, research.Report) (string, error) {
+			published++
+			return "a wall", nil
+		}})
+		perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{flow}}, func(t *testing.T, e *perduretest.Env) {
+			e.Start("t", "research", research.Question)
+			e.Advance(after)
+			if _, err := e.Runtime().Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "research", Input: "Do not make it long.", Policy: perdure.Steer}); err != nil {
+				t.Fatal(err)
+			}
+			run := e.Wait("t", perdure.Suspended)
+			e.Answer("t", run.Asks[0].Path, perdure.Answer{Decision: agent.DecisionApprove})
+			out, err := perdure.Output[string](e.Wait("t", perdure.Succeeded))
+			if err != nil || !strings.HasPrefix(out, "Done. ") || published != 1 {
+				t.Errorf("after %v: it says %q, %v, and has published %d reports", after, out, err, published)
+			}
+			records, err := agent.Transcript(state(t, e.Runtime(), "t").State)
+			if err != nil || !strings.Contains(told(records), "user: Do not make it long.\nassistant: ") {
+				t.Errorf("after %v: the remark is not heard (%v) in\n%s", after, err, told(records))
+			}
+		})
+	}
+}
+
 // TestSaysWhatItCannotAnswer asks for something that the script does not know.
 func TestSaysWhatItCannotAnswer(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{research.Flow(research.Options{})}}, func(t *testing.T, e *perduretest.Env) {
