@@ -21,7 +21,8 @@ type Context struct {
 	// provider counted last; 0: until the provider says that it is too long.
 	MaxTokens int64
 	// Keep is how many of the newest messages stay as they are; 0 is 20. A call
-	// is never parted from its results.
+	// is never parted from its results. When the provider says of fewer messages
+	// that they are too long, about half of them stay.
 	Keep int
 	// Model writes the summaries; nil is the agent's own.
 	Model llm.Model
@@ -44,6 +45,9 @@ const summaryPrompt = "Summarise this conversation for yourself, so that you can
 func (s *session) compact(ctx context.Context, step string) error {
 	seen := current(s.records, s.name)
 	cut := s.cut()
+	if cut == 0 {
+		cut = half(seen) // the provider says that these few are too long
+	}
 	if cut == 0 {
 		return perdure.Permanent(fmt.Errorf("%w: agent %q has nothing left to leave out", ErrTooLong, s.name))
 	}
@@ -85,6 +89,19 @@ func (s *session) cut() int {
 	}
 	if at == 1 && seen[0].Summary != nil {
 		return 0 // only what stands for others already
+	}
+	return at
+}
+
+// half returns about how many messages half of them are, without parting calls
+// from their results, and 0 if that would leave nothing.
+func half(seen []Record) int {
+	at := (len(seen) + 1) / 2
+	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
+		at++
+	}
+	if at == len(seen) || at == 1 && seen[0].Summary != nil {
+		return 0
 	}
 	return at
 }
