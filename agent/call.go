@@ -169,7 +169,10 @@ func (t Tool) arguments(text string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return raw, t.schema.check(raw)
+	if err := t.schema.check(raw); err != nil || t.fits == nil {
+		return raw, err
+	}
+	return raw, t.fits(raw) // 1.0 is an integer for a schema, and none for Go
 }
 
 // canonical returns JSON in one form: sorted keys, each once, numbers as they

@@ -24,6 +24,7 @@ type tool struct {
 	schema      *schema
 	err         error // what is wrong with it, told when an agent with it runs
 
+	fits      func(args json.RawMessage) error // beyond the schema; may be nil
 	call      func(ctx context.Context, args json.RawMessage) (Output, error)
 	reconcile func(ctx context.Context, args json.RawMessage) (Output, perdure.Outcome, error)
 
@@ -70,6 +71,7 @@ type Output struct {
 func NewTool[A, R any](name, description string, fn func(ctx context.Context, args A) (R, error), opts ...ToolOption) Tool {
 	s, err := schemaOf(reflect.TypeFor[A]())
 	t := &tool{name: name, description: description, schema: s, err: err}
+	t.fits = func(raw json.RawMessage) error { return json.Unmarshal(raw, new(A)) }
 	t.call = func(ctx context.Context, raw json.RawMessage) (Output, error) {
 		var args A
 		if err := json.Unmarshal(raw, &args); err != nil {
