@@ -11,6 +11,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 // provider is the name of this package in errors and opaque data.
@@ -116,7 +117,7 @@ func (c *Client) sdk(key string) *sdk.Client {
 	opts := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(),
 		option.WithoutOpenTelemetry(),
-		option.WithHTTPClient(stay(c.http)),
+		option.WithHTTPClient(answers.Stay(c.http)),
 		option.WithMaxRetries(0),
 		option.WithAPIKey(key),
 	}

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 // problem makes an error of the SDK one of package llm, without the key.
@@ -26,7 +24,7 @@ func problem(ctx context.Context, err error, key string) error {
 		e = &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: err.Error()}
 		if api, ok := errors.AsType[*sdk.Error](err); ok {
 			e = answered(api)
-		} else if wrongURL(err) {
+		} else if answers.WrongURL(err) {
 			e.Kind = llm.ErrInvalid
 		}
 	}
@@ -48,11 +46,11 @@ func answered(api *sdk.Error) *llm.Error {
 		e.Code, e.Message = body.Error.Type, body.Error.Message
 	}
 	if e.Message == "" {
-		e.Message = short(api.RawJSON())
+		e.Message = answers.Short(api.RawJSON())
 	}
 	e.Kind = kind(e.Status, e.Code, strings.ToLower(e.Message))
 	if api.Response != nil {
-		e.RetryAfter = retryAfter(api.Response.Header)
+		e.RetryAfter = answers.RetryAfter(api.Response.Header)
 	}
 	return e
 }
@@ -111,55 +109,4 @@ func says(message string, texts ...string) bool {
 		}
 	}
 	return false
-}
-
-// retryAfter reads Retry-After: seconds, or a date.
-func retryAfter(h http.Header) time.Duration {
-	v := h.Get("Retry-After")
-	if s, err := strconv.ParseFloat(v, 64); err == nil {
-		const most = 24 * time.Hour
-		return time.Duration(min(max(s, 0), most.Seconds()) * float64(time.Second))
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(t))
-	}
-	return 0
-}
-
-// short cuts the page of a proxy to what an error can hold.
-func short(s string) string {
-	s = strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD")
-	if len(s) > 500 {
-		s = strings.ToValidUTF8(s[:500], "") + "…"
-	}
-	return s
-}
-
-// errElsewhere: a server may not send the key on to another one, which the
-// client of package net/http would do.
-var errElsewhere = errors.New("redirected to another server")
-
-// stay returns a client that follows redirects only on one server.
-func stay(h *http.Client) *http.Client {
-	c := *h
-	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
-		if first := via[0].URL; r.URL.Host != first.Host || r.URL.Scheme != first.Scheme {
-			return errElsewhere
-		}
-		if h.CheckRedirect != nil {
-			return h.CheckRedirect(r, via)
-		}
-		if len(via) >= 10 {
-			return errors.New("10 redirects")
-		}
-		return nil
-	}
-	return &c
-}
-
-// wrongURL reports whether an error comes from the URL, so that no other
-// attempt can help.
-func wrongURL(err error) bool {
-	u, ok := errors.AsType[*url.Error](err)
-	return ok && (u.Op == "parse" || errors.Is(err, errElsewhere) || strings.Contains(u.Err.Error(), "unsupported protocol scheme"))
 }

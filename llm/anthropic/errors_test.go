@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 // refuse replies with an error.
@@ -87,7 +88,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h := http.Header{"Retry-After": {time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)}}
-		if got := retryAfter(h); got != time.Minute {
+		if got := answers.RetryAfter(h); got != time.Minute {
 			t.Errorf("a date in a minute is %v", got)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 	"google.golang.org/genai"
 )
 
@@ -69,7 +70,7 @@ func (c Client) GoString() string { return c.String() }
 // connect returns a function that makes a client of the SDK, and a new one
 // only for a new key: the SDK logs what it finds in the environment each time.
 func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
-	wrapped := stay(h)
+	wrapped := answers.Stay(h)
 	wrapped.Transport = exact{cmp.Or[http.RoundTripper](h.Transport, http.DefaultTransport)}
 	var mu sync.Mutex
 	var client *genai.Client

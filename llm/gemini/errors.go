@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 	"google.golang.org/genai"
 )
 
@@ -23,12 +22,12 @@ func problem(ctx context.Context, err error, got *answer, key string) error {
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
-		e = &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Status: got.status, Message: short(err.Error())}
+		e = &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Status: got.status, Message: answers.Short(err.Error())}
 		if api, ok := errors.AsType[genai.APIError](err); ok {
 			e = answered(api, got)
 		} else if got.status >= 400 {
 			e.Kind = kind(got.status, "", "")
-		} else if wrongURL(err) {
+		} else if answers.WrongURL(err) {
 			e.Kind = llm.ErrInvalid
 		}
 	}
@@ -43,7 +42,7 @@ var statusCode = regexp.MustCompile(`^[A-Z_]+$`)
 
 // answered is an error that the API sent, as an answer or in its stream.
 func answered(api genai.APIError, got *answer) *llm.Error {
-	e := &llm.Error{Provider: provider, Status: got.status, Message: short(api.Message)}
+	e := &llm.Error{Provider: provider, Status: got.status, Message: answers.Short(api.Message)}
 	if statusCode.MatchString(api.Status) {
 		e.Code = api.Status
 	}
@@ -52,7 +51,7 @@ func answered(api genai.APIError, got *answer) *llm.Error {
 		status = api.Code // in the stream of an answer that began well
 	}
 	e.Kind = kind(status, e.Code, strings.ToLower(api.Message))
-	e.RetryAfter = retryAfter(got.header)
+	e.RetryAfter = answers.RetryAfter(got.header)
 	for _, d := range api.Details {
 		if s, ok := d["retryDelay"].(string); ok {
 			if wait, err := time.ParseDuration(s); err == nil {
@@ -103,53 +102,3 @@ func kind(status int, code, message string) error {
 
 // mostWait is the longest time that a provider is believed.
 const mostWait = 24 * time.Hour
-
-// retryAfter reads Retry-After: seconds, or a date.
-func retryAfter(h http.Header) time.Duration {
-	v := h.Get("Retry-After")
-	if s, err := strconv.ParseFloat(v, 64); err == nil {
-		return time.Duration(min(max(s, 0), mostWait.Seconds()) * float64(time.Second))
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(t))
-	}
-	return 0
-}
-
-// short cuts the page of a proxy to what an error can hold.
-func short(s string) string {
-	s = strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD")
-	if len(s) > 500 {
-		s = strings.ToValidUTF8(s[:500], "") + "…"
-	}
-	return s
-}
-
-// errElsewhere: a server may not send the key on to another one, which the
-// client of package net/http would do.
-var errElsewhere = errors.New("redirected to another server")
-
-// stay returns a client that follows redirects only on one server.
-func stay(h *http.Client) *http.Client {
-	c := *h
-	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
-		if first := via[0].URL; r.URL.Host != first.Host || r.URL.Scheme != first.Scheme {
-			return errElsewhere
-		}
-		if h.CheckRedirect != nil {
-			return h.CheckRedirect(r, via)
-		}
-		if len(via) >= 10 {
-			return errors.New("10 redirects")
-		}
-		return nil
-	}
-	return &c
-}
-
-// wrongURL reports whether an error comes from the URL, so that no other
-// attempt can help.
-func wrongURL(err error) bool {
-	u, ok := errors.AsType[*url.Error](err)
-	return ok && (u.Op == "parse" || errors.Is(err, errElsewhere) || strings.Contains(u.Err.Error(), "unsupported protocol scheme"))
-}

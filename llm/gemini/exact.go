@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/llm/internal/answers"
 	"google.golang.org/genai"
 )
 
@@ -115,7 +116,7 @@ func (b *body) flush() {
 		// Only an error can be meant; the proxy's page is none.
 		var e event
 		if json.Unmarshal(other, &e) != nil || e.Error == nil {
-			b.got.err, b.ended = interrupted("the reply is no stream of events: %s", short(string(other))), true
+			b.got.err, b.ended = interrupted("the reply is no stream of events: %s", answers.Short(string(other))), true
 			return
 		}
 		out, _ := json.Marshal(event{Error: e.Error})

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 const (
@@ -104,7 +103,7 @@ func (s *server) refusal(res *http.Response) *llm.Error {
 	if e.Message == "" {
 		e.Message = strings.ToLower(http.StatusText(res.StatusCode))
 	}
-	e.RetryAfter = retryAfter(res.Header)
+	e.RetryAfter = answers.RetryAfter(res.Header)
 	return e
 }
 
@@ -177,27 +176,4 @@ func kind(status int, code string, p problem) error {
 		return llm.ErrInterrupted
 	}
 	return llm.ErrInvalid
-}
-
-// retryAfter reads how long the server wants to be left alone.
-func retryAfter(h http.Header) time.Duration {
-	for _, way := range []struct {
-		header string
-		unit   time.Duration
-	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
-		n, err := strconv.ParseFloat(h.Get(way.header), 64)
-		if err == nil && n > 0 {
-			return time.Duration(math.Min(n*float64(way.unit), float64(math.MaxInt64/2)))
-		}
-	}
-	until, err := http.ParseTime(h.Get("Retry-After"))
-	if err != nil {
-		return 0
-	}
-	// By the clock of the server, if it tells: ours may be wrong.
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		now = time.Now()
-	}
-	return max(0, until.Sub(now))
 }
