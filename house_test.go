@@ -75,7 +75,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./internal/powercut`, `PERDURE/store(/storetest)?|github\.com/anishathalye/porcupine(/.*)?`},
 		{`\./llm`, ``},
 		{`\./llm/internal/answers`, ``},
-		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/llm(/internal/wire)?|FOREIGN`},
+		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/llm(/internal/answers)?|FOREIGN`},
 		{`\./agent`, `PERDURE(/(llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(agent|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/aimock`, ``},
