@@ -321,3 +321,34 @@ func TestSeedADKConfirmationAfterAProcessChange(t *testing.T) {
 		})
 	}
 }
+
+// TestSeedADKAnotherOrderOfFunctionsIsBlocked: agents of code have no message
+// that is recorded, and are told apart by what they are given.
+func TestSeedADKAnotherOrderOfFunctionsIsBlocked(t *testing.T) {
+	one := agent.Func("one", func(ctx context.Context, in agent.Content) (string, error) { return in.Text() + "1", nil })
+	two := agent.Func("two", func(ctx context.Context, in agent.Content) (string, error) {
+		_, err := perdure.Ask[bool](ctx, "ok", perdure.Question{})
+		return in.Text() + "2", err
+	})
+	perduretest.Virtual(t, flows(agent.Sequential("all", one, two)), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "x")
+		asked(t, e, "t", 1)
+		e.Stop()
+		rt, err := perdure.New(t.Context(), e.Store, perdure.Options{Version: "2", Lease: time.Minute}, agent.NewFlow("flow", agent.Sequential("all", two, one)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		worked := make(chan error)
+		go func() { worked <- rt.Work(ctx) }()
+		e.Answer("t", "/all/two/ok", perdure.Answer{Value: true})
+		run, err := rt.Wait(t.Context(), "t", "")
+		if err != nil || run.Status != perdure.Blocked {
+			t.Errorf("the run is %s with %s, %v", run.Status, run.Output, err)
+		}
+		stop()
+		if err := <-worked; err != nil {
+			t.Error(err)
+		}
+	})
+}
