@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ func (s *session) handOver(ctx context.Context, r *Result) (*Result, error) {
 			}
 		}
 		var err error
-		v := visit{before: said, family: family, chained: true}
+		v := visit{before: said, family: family, chained: true, alone: s.alone}
 		if len(said) == 0 {
 			v.before = []Record{}
 		}
@@ -96,9 +97,14 @@ func (s *session) everything(ctx context.Context, said []Record) ([]Record, erro
 		seen[r.ID] = true
 	}
 	for _, r := range all {
-		if !seen[r.ID] && strings.HasPrefix(r.ID, here.Run+here.Path+"/handover-") {
+		rest, inside := strings.CutPrefix(r.ID, here.Run+here.Path+"/handover-")
+		if inside && !seen[r.ID] && !inTool.MatchString(rest) {
 			said = append(said, r)
 		}
 	}
 	return said, nil
 }
+
+// inTool matches the paths of what agents do that a tool calls: they have
+// conversations of their own.
+var inTool = regexp.MustCompile(`/turn-[0-9]+/(serial[^/]*/)?[0-9]+-[^/]*/run/`)
