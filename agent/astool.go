@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ type request struct {
 // sees the request and nothing of the conversation, and only what it says in
 // the end comes back. What it asks people is asked as usual.
 func AsTool(a Agent, opts ...ToolOption) Tool {
+	if a == nil {
+		return Tool{&tool{err: errors.New("AsTool makes a tool of no agent")}}
+	}
 	about := a.description()
 	if about == "" {
 		about = "Lets " + a.Name() + " do something."
@@ -30,7 +34,7 @@ func AsTool(a Agent, opts ...ToolOption) Tool {
 		}
 		return res.Text, nil
 	}, append([]ToolOption{UsesVerbs()}, opts...)...)
-	t.agent = a
+	t.agents = []Agent{a}
 	return t
 }
 
@@ -46,7 +50,15 @@ func Delegate(agents ...Agent) Tool {
 	var about strings.Builder
 	about.WriteString("Lets another agent do a task in a context of its own. The agents are:")
 	var enum []string
+	var err error
+	if len(agents) == 0 {
+		err = errors.New("there is no agent to delegate to")
+	}
 	for _, a := range agents {
+		if a == nil {
+			err = errors.New("one of the agents to delegate to is nil")
+			continue
+		}
 		by[a.Name()] = a
 		enum = append(enum, a.Name())
 		fmt.Fprintf(&about, "\n- %s: %s", a.Name(), a.description())
@@ -63,7 +75,8 @@ func Delegate(agents ...Agent) Tool {
 		}
 		return res.Text, nil
 	}, UsesVerbs())
-	t.agent = &group{name: "delegate", children: agents}
+	t.agents = slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { return a == nil })
+	t.err = errors.Join(t.err, err)
 	return t
 }
 

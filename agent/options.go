@@ -212,8 +212,11 @@ func (a *modelAgent) check(n *names) error {
 		errs = append(errs, t.check(n))
 	}
 	for _, t := range a.order {
-		if t.tool != nil && t.agent != nil {
-			errs = append(errs, t.agent.check(n))
+		if t.tool == nil {
+			continue
+		}
+		for _, sub := range t.agents {
+			errs = append(errs, sub.check(n))
 		}
 	}
 	return errors.Join(errs...)

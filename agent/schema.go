@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,15 +63,23 @@ func resolve(s *jsonschema.Schema) (*schema, error) {
 
 // addRules adds what the tag schema says, in structs inside structs too.
 func addRules(t reflect.Type, s *jsonschema.Schema, depth int) error {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
-		if t.Kind() != reflect.Pointer {
-			if s = s.Items; s == nil {
-				return nil
-			}
+	for s != nil {
+		switch t.Kind() {
+		case reflect.Pointer:
+		case reflect.Slice, reflect.Array:
+			s = s.Items
+		case reflect.Map:
+			s = s.AdditionalProperties
+		default:
+			return addFieldRules(t, s, depth)
 		}
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || s == nil || depth > 20 {
+	return nil
+}
+
+func addFieldRules(t reflect.Type, s *jsonschema.Schema, depth int) error {
+	if t.Kind() != reflect.Struct || depth > 20 {
 		return nil
 	}
 	var errs []error
@@ -103,16 +112,27 @@ func addRule(s *jsonschema.Schema, tag string) error {
 		number, numErr := strconv.ParseFloat(val, 64)
 		switch key {
 		case "enum":
+			at := s
+			for at.Items != nil { // of a list it is what its elements may be
+				at = at.Items
+			}
+			is := func(kind string) bool { return at.Type == kind || slices.Contains(at.Types, kind) }
 			for v := range strings.SplitSeq(val, "|") {
 				var e any = v
-				if s.Type == "integer" || s.Type == "number" {
+				switch {
+				case is("integer") || is("number"):
 					n, err := strconv.ParseFloat(v, 64)
 					if err != nil {
 						return fmt.Errorf("schema tag: %q is no number", v)
 					}
 					e = n
+				case !is("string"):
+					return fmt.Errorf("schema tag: enum is for texts and numbers, and lists of them")
 				}
-				s.Enum = append(s.Enum, e)
+				at.Enum = append(at.Enum, e)
+			}
+			if is("null") {
+				at.Enum = append(at.Enum, nil)
 			}
 			continue
 		case "pattern":

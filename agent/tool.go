@@ -35,8 +35,8 @@ type tool struct {
 	once     bool
 	verbs    bool // its function is flow code
 	serial   bool
-	agent    Agent // that it calls, for checks
-	limit    int   // bytes of output that the model sees
+	agents   []Agent // that it calls, for checks
+	limit    int     // bytes of output that the model sees
 }
 
 // Output is what a tool call gives to the model.
@@ -70,6 +70,12 @@ type Output struct {
 // says [UsesVerbs].
 func NewTool[A, R any](name, description string, fn func(ctx context.Context, args A) (R, error), opts ...ToolOption) Tool {
 	s, err := schemaOf(reflect.TypeFor[A]())
+	if err != nil {
+		err = fmt.Errorf("its arguments: %w", err)
+	}
+	if fn == nil {
+		err = errors.Join(err, errNoFunc)
+	}
 	t := &tool{name: name, description: description, schema: s, err: err}
 	t.fits = func(raw json.RawMessage) error { return json.Unmarshal(raw, new(A)) }
 	t.call = func(ctx context.Context, raw json.RawMessage) (Output, error) {
@@ -90,6 +96,12 @@ func NewTool[A, R any](name, description string, fn func(ctx context.Context, ar
 // own, such as that of another system.
 func RawTool(name, description string, schema json.RawMessage, fn func(ctx context.Context, args json.RawMessage) (Output, error), opts ...ToolOption) Tool {
 	s, err := parseSchema(schema)
+	if err != nil {
+		err = fmt.Errorf("its arguments: %w", err)
+	}
+	if fn == nil {
+		err = errors.Join(err, errNoFunc)
+	}
 	return Tool{&tool{name: name, description: description, schema: s, err: err, call: fn}}.With(opts...)
 }
 
@@ -104,6 +116,8 @@ func (t Tool) With(opts ...ToolOption) Tool {
 	}
 	return Tool{&c}
 }
+
+var errNoFunc = errors.New("it has no function")
 
 // Name returns what models call the tool.
 func (t Tool) Name() string { return t.name }
@@ -134,7 +148,7 @@ func (t Tool) check() error {
 		wrong("its name is not 1 to 64 letters, digits, - and _")
 	}
 	if t.err != nil {
-		wrong("its arguments: %w", t.err)
+		wrong("%w", t.err)
 	}
 	if t.once && t.timeout <= 0 {
 		wrong("AtMostOnce needs a time, after which a lost start cannot go on")
@@ -142,14 +156,23 @@ func (t Tool) check() error {
 	if t.once && t.verbs {
 		wrong("what is done at most once cannot use verbs; put AtMostOnce on the step inside it")
 	}
-	if t.approval != nil {
-		for _, d := range t.approval.Decisions {
+	if a := t.approval; a != nil {
+		for _, d := range a.Decisions {
 			if !slices.Contains(allDecisions, d) {
 				wrong("%q is no decision", d)
 			}
 		}
-		if d := t.approval.Default; d != "" && (t.approval.Expires <= 0 || d != DecisionApprove && d != DecisionReject) {
+		if a.Decisions != nil && len(a.Decisions) == 0 {
+			wrong("its approval allows no decision; nil allows the usual ones")
+		}
+		if a.Expires < 0 {
+			wrong("its approval expires after a negative time")
+		}
+		if d := a.Default; d != "" && (a.Expires <= 0 || d != DecisionApprove && d != DecisionReject) {
 			wrong("its default is approve or reject, and needs Expires")
+		}
+		if a.Default == DecisionApprove && a.Decisions != nil && !slices.Contains(a.Decisions, DecisionApprove) {
+			wrong("its default is approve, a decision that it does not allow")
 		}
 	}
 	return errors.Join(errs...)
