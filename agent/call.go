@@ -84,8 +84,12 @@ func (s *session) round(ctx context.Context, calls []llm.Call, results []*Record
 			g.Go(callName(i, c), func(ctx context.Context) error { return one(ctx, i) })
 		}
 	}
+	lane := "serial"
+	if refused == nil { // of those that waited for credentials
+		lane = "serial-then"
+	}
 	if len(serial) > 0 {
-		g.Go("serial", func(ctx context.Context) error {
+		g.Go(lane, func(ctx context.Context) error {
 			for _, i := range serial {
 				if _, err := perdure.Scope(ctx, callName(i, calls[i]), func(ctx context.Context) (bool, error) { return true, one(ctx, i) }); err != nil {
 					return err
@@ -96,7 +100,7 @@ func (s *session) round(ctx context.Context, calls []llm.Call, results []*Record
 	}
 	answers := make([]string, len(missing))
 	for k, name := range slices.Sorted(maps.Keys(missing)) {
-		g.Go("credential-"+frameName(name), func(ctx context.Context) (err error) {
+		g.Go(fmt.Sprintf("credential-%d-%s", k, frameName(name)), func(ctx context.Context) (err error) {
 			answers[k], err = s.askCredential(ctx, calls, name)
 			return err
 		})
@@ -234,6 +238,9 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		if err != nil && !pending {
 			return ran{}, err
 		}
+		if pending && ref == "" {
+			ref = perdure.Key(ctx)
+		}
 		rec := d.record
 		rec.Pending, rec.Escalate, rec.Progress = ref, news.escalate, news.progress
 		rec.Took = time.Since(begin).Milliseconds()
@@ -248,16 +255,32 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	case err != nil:
 		return s.failed(ctx, c, d, err)
 	case r.Pending != "":
-		return s.pend(ctx, t, c, d, r.Record)
+		return s.pend(ctx, c, call, d, r.Record)
 	case plain:
 		return r.Record, nil
 	}
-	var out Output
+	out := Output{}
 	if len(r.Message.Parts) > 0 { // else a person said that it is done, and nothing more
 		res := r.Message.Parts[0].Result
 		out = Output{Text: res.Text, Media: res.Media, Error: res.Error}
 	}
-	if after := s.Callbacks.AfterTool; after != nil && t.verbs {
+	rec := r.Record
+	if t.once {
+		// What a person said came of it is a result, not a record: who decided,
+		// and everything else, is as it is known here.
+		rec = d.record
+		rec.Took, rec.Progress = r.Took, r.Progress
+	}
+	if t.verbs {
+		return s.afterwards(ctx, c, call, d, rec, out)
+	}
+	return s.conclude(ctx, c, rec, out)
+}
+
+// afterwards records a result that did not come from a plain function, after the
+// callback has seen it.
+func (s *session) afterwards(ctx context.Context, c llm.Call, call ToolCall, d decision, r Record, out Output) (Record, error) {
+	if after := s.Callbacks.AfterTool; after != nil {
 		changed, err := perdure.Step(ctx, "after", func(ctx context.Context) (Output, error) {
 			changed := out
 			err := after(ctx, call, &changed)
@@ -268,7 +291,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		}
 		out = changed
 	}
-	return s.conclude(ctx, c, r.Record, out)
+	return s.conclude(ctx, c, r, out)
 }
 
 // ran is what the step of a tool comes to. Where a person says what came of an
@@ -357,12 +380,12 @@ func (s *session) resultRecord(c llm.Call, r Record, out Output) Record {
 }
 
 // pend waits for the result of a call that goes on elsewhere.
-func (s *session) pend(ctx context.Context, t Tool, c llm.Call, d decision, rec Record) (Record, error) {
+func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decision, rec Record) (Record, error) {
 	ref := rec.Pending
 	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
 		Kind:   KindPending,
-		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result.", t.name, ref),
-		Data:   map[string]any{"agent": s.name, "tool": t.name, "call": c.ID, "args": d.args, "ref": ref},
+		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result.", call.Tool, ref),
+		Data:   map[string]any{"agent": s.name, "tool": call.Tool, "call": c.ID, "args": d.args, "ref": ref},
 	})
 	if err != nil {
 		return Record{}, err
@@ -371,7 +394,7 @@ func (s *session) pend(ctx context.Context, t Tool, c llm.Call, d decision, rec 
 	if rec.Decision == "" { // else it is who decided that the call is made
 		rec.By = a.By
 	}
-	return s.conclude(ctx, c, rec, responseOf(raw))
+	return s.afterwards(ctx, c, call, d, rec, responseOf(raw))
 }
 
 // maxKept is how much of a tool's output is kept at all.
@@ -392,7 +415,12 @@ func (s *session) fit(ctx context.Context, t Tool, c llm.Call, out Output) (Outp
 	note := fmt.Sprintf("[The output has %d bytes, of which this is the beginning and the end.", whole)
 	file := ""
 	if s.Files != nil {
-		file = fmt.Sprintf("/outputs/%s-%s.txt", frameName(c.Name), frameName(c.ID))
+		here, err := perdure.Here(ctx)
+		if err != nil {
+			return out, "", err
+		}
+		// Ids of calls may come again in each turn; the path does not.
+		file = fmt.Sprintf("/outputs/%s-%s.txt", frameName(c.Name), callHash(here.Run, here.Path)[:12])
 		if err := s.Files.Write(ctx, file, out.Text); err != nil {
 			return out, "", err
 		}

@@ -13,10 +13,10 @@ import (
 
 // TestCheckTakesWhatIsRight has agents that look alike but are not.
 func TestCheckTakesWhatIsRight(t *testing.T) {
-	leaf := agent.New("leaf", lines(llm.Assistant("x")), agent.Options{})
-	other := agent.New("other", lines(llm.Assistant("x")), agent.Options{})
+	leaf := agent.New("leaf", scripted(llm.Assistant("x")), agent.Options{})
+	other := agent.New("other", scripted(llm.Assistant("x")), agent.Options{})
 	with := func(name string, tools ...agent.Tool) agent.Agent {
-		return agent.New(name, lines(llm.Assistant("x")), agent.Options{Tools: tools})
+		return agent.New(name, scripted(llm.Assistant("x")), agent.Options{Tools: tools})
 	}
 	for name, a := range map[string]agent.Agent{
 		"two that delegate":       agent.Sequential("s", with("a", agent.Delegate(leaf)), with("b", agent.Delegate(leaf, other))),
@@ -33,9 +33,9 @@ func TestCheckTakesWhatIsRight(t *testing.T) {
 // TestCheckNamesWhatIsWrong has mistakes of a program, which are told when it
 // begins and not when a model runs into them.
 func TestCheckNamesWhatIsWrong(t *testing.T) {
-	leaf := agent.New("leaf", lines(llm.Assistant("x")), agent.Options{})
+	leaf := agent.New("leaf", scripted(llm.Assistant("x")), agent.Options{})
 	with := func(tools ...agent.Tool) agent.Agent {
-		return agent.New("a", lines(llm.Assistant("x")), agent.Options{Tools: tools})
+		return agent.New("a", scripted(llm.Assistant("x")), agent.Options{Tools: tools})
 	}
 	approved := func(a agent.Approval) agent.Agent { return with(noted(new(tally), "n", agent.WithApproval(a))) }
 	type list struct {

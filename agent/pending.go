@@ -7,9 +7,10 @@ import (
 
 // Pending is returned by a tool's function, as its error, when the call goes on
 // elsewhere: a job was started, a mail was sent. The run is suspended with an
-// ask of kind [KindPending] whose data has the ref; [perdure.Runtime.Progress]
-// tells how it goes on, and the value of [perdure.Runtime.Answer] is the call's
-// result, hours later and from any process.
+// ask of kind [KindPending] whose data has the ref, or the step's key if that is
+// empty; [perdure.Runtime.Progress] tells how it goes on, and the value of
+// [perdure.Runtime.Answer] is the call's result, hours later and from any
+// process.
 func Pending(ref string) error { return &pendingError{ref} }
 
 type pendingError struct{ ref string }
