@@ -330,7 +330,7 @@ func (s *session) failed(ctx context.Context, c llm.Call, d decision, err error)
 	if !ok {
 		return Record{}, err
 	}
-	for _, own := range []error{ErrFatal, ErrOption, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption} {
+	for _, own := range []error{ErrFatal, ErrRejected, ErrOption, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption} {
 		if errors.Is(err, own) {
 			return Record{}, err
 		}

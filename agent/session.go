@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -24,7 +25,7 @@ type session struct {
 	cost     int64
 	took     time.Duration
 	mistakes int            // turns in a row
-	rejected map[string]int // by the call's hash
+	rejected map[string]int // in the run so far, by the call's hash
 	escalate bool
 	transfer string
 	last     Record
@@ -72,15 +73,21 @@ func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, er
 // begin records what the agent is given, and collects what it sees.
 func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 	s := &session{modelAgent: a, visit: v, rejected: map[string]int{}, records: v.before}
-	if v.before == nil && !v.alone && a.History != HistoryNone {
-		all, err := transcript.Get(ctx)
-		if err != nil {
-			return nil, err
+	all, err := transcript.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	here, err := perdure.Here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sees := v.before == nil && !v.alone && a.History != HistoryNone
+	for _, r := range all {
+		if sees && !r.Alone && (r.Agent == a.name || a.History == HistoryThread) {
+			s.records = append(s.records, r)
 		}
-		for _, r := range all {
-			if !r.Alone && (r.Agent == a.name || a.History == HistoryThread) {
-				s.records = append(s.records, r)
-			}
+		if r.Rejected != "" && strings.HasPrefix(r.ID, here.Run+"/") {
+			s.rejected[r.Rejected]++ // by whichever agent of the run
 		}
 	}
 	for i, m := range v.in {
