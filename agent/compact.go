@@ -46,7 +46,7 @@ func (s *session) compact(ctx context.Context, step string) error {
 	seen := current(s.records, s.name)
 	cut := s.cut()
 	if cut == 0 {
-		cut = half(seen) // the provider says that these few are too long
+		cut = s.half(seen) // the provider says that these few are too long
 	}
 	if cut == 0 {
 		return perdure.Permanent(fmt.Errorf("%w: agent %q has nothing left to leave out", ErrTooLong, s.name))
@@ -65,9 +65,9 @@ func (s *session) compact(ctx context.Context, step string) error {
 }
 
 // cut returns how many of the oldest messages can be left out: no results
-// without their calls may begin what stays.
-// What stays is at most half of what may be, so that this is not needed again
-// soon.
+// without their calls may begin what stays, and what the model has not seen yet
+// stays. Beyond that it is at most half of what may be, so that this is not
+// needed again soon.
 func (s *session) cut() int {
 	seen := current(s.records, s.name)
 	keep := s.Context.Keep
@@ -87,6 +87,7 @@ func (s *session) cut() int {
 	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
 		at++
 	}
+	at = min(at, s.unseen(seen))
 	if at == 1 && seen[0].Summary != nil {
 		return 0 // only what stands for others already
 	}
@@ -94,16 +95,34 @@ func (s *session) cut() int {
 }
 
 // half returns about how many messages half of them are, without parting calls
-// from their results, and 0 if that would leave nothing.
-func half(seen []Record) int {
+// from their results or leaving out what the model has not seen, and 0 if that
+// would leave nothing.
+func (s *session) half(seen []Record) int {
 	at := (len(seen) + 1) / 2
 	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
 		at++
 	}
+	at = min(at, s.unseen(seen))
 	if at == len(seen) || at == 1 && seen[0].Summary != nil {
 		return 0
 	}
 	return at
+}
+
+// unseen returns where that begins which the model has not answered yet: the
+// results of its last calls, with these, or what it was told since.
+func (s *session) unseen(seen []Record) int {
+	for i := len(seen) - 1; i >= 0; i-- {
+		r := seen[i]
+		if r.Agent != s.name || r.Message.Role != llm.RoleAssistant || r.Usage == nil {
+			continue
+		}
+		if len(r.Message.Calls()) > 0 {
+			return i
+		}
+		return i + 1
+	}
+	return max(0, len(seen)-1)
 }
 
 // trimmed is what stands for messages that are left out.

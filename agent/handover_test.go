@@ -18,9 +18,9 @@ func handTo(name string) llm.Message {
 // handed over to is in that context, and not in its own conversation with the
 // user.
 func TestHandoverOfASubAgentStaysInItsContext(t *testing.T) {
-	expert := agent.New("expert", lines(llm.Assistant("it is 42")), agent.Options{})
-	scout := agent.New("scout", lines(handTo("expert")), agent.Options{Transfer: []agent.Agent{expert}})
-	boss := agent.New("boss", lines(calls(call("scout", `{"request":"secret of the scout"}`)), llm.Assistant("done")), agent.Options{Tools: []agent.Tool{agent.AsTool(scout)}})
+	expert := agent.New("expert", scripted(llm.Assistant("it is 42")), agent.Options{})
+	scout := agent.New("scout", scripted(handTo("expert")), agent.Options{Transfer: []agent.Agent{expert}})
+	boss := agent.New("boss", scripted(calls(call("scout", `{"request":"secret of the scout"}`)), llm.Assistant("done")), agent.Options{Tools: []agent.Tool{agent.AsTool(scout)}})
 	perduretest.Virtual(t, flows(boss), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Wait("t", perdure.Succeeded)
@@ -36,14 +36,14 @@ func TestHandoverOfASubAgentStaysInItsContext(t *testing.T) {
 // in it, and not what an agent in it asked sub-agents.
 func TestHandoverHidesSubAgents(t *testing.T) {
 	for _, outer := range []bool{false, true} {
-		last := lines(llm.Assistant("end"))
-		scout := agent.New("scout", lines(llm.Assistant("seen")), agent.Options{})
+		last := scripted(llm.Assistant("end"))
+		scout := agent.New("scout", scripted(llm.Assistant("seen")), agent.Options{})
 		third := agent.New("third", last, agent.Options{})
-		second := agent.New("second", lines(calls(call("scout", `{"request":"whisper"}`)), handTo("third")),
+		second := agent.New("second", scripted(calls(call("scout", `{"request":"whisper"}`)), handTo("third")),
 			agent.Options{Tools: []agent.Tool{agent.AsTool(scout)}, Transfer: []agent.Agent{third}})
-		top := agent.New("first", lines(handTo("second")), agent.Options{Transfer: []agent.Agent{second}})
+		top := agent.New("first", scripted(handTo("second")), agent.Options{Transfer: []agent.Agent{second}})
 		if outer {
-			top = agent.New("boss", lines(calls(call("first", `{"request":"go"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{agent.AsTool(top)}})
+			top = agent.New("boss", scripted(calls(call("first", `{"request":"go"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{agent.AsTool(top)}})
 		}
 		perduretest.Virtual(t, flows(top), func(t *testing.T, e *perduretest.Env) {
 			e.Start("t", "flow", "go")

@@ -38,7 +38,7 @@ func oneEach(t *testing.T, all []agent.Record) {
 func TestPendingWithoutARefWaitsAllTheSame(t *testing.T) {
 	for _, opts := range [][]agent.ToolOption{nil, {agent.UsesVerbs()}} {
 		job := agent.NewTool("job", "Starts.", func(context.Context, struct{}) (string, error) { return "", agent.Pending("") }, opts...)
-		clerk := agent.New("clerk", lines(calls(call("job", "{}")), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job}})
+		clerk := agent.New("clerk", scripted(calls(call("job", "{}")), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job}})
 		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 			e.Start("t", "flow", "go")
 			ask := asked(t, e, "t", 1)[0]
@@ -58,7 +58,7 @@ func TestAfterToolSeesTheResultOfAPendingCall(t *testing.T) {
 	for _, opts := range [][]agent.ToolOption{nil, {agent.UsesVerbs()}} {
 		var n tally
 		job := agent.NewTool("job", "Starts.", func(context.Context, struct{}) (string, error) { return "", agent.Pending("j") }, opts...)
-		clerk := agent.New("clerk", lines(calls(call("job", "{}")), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job},
+		clerk := agent.New("clerk", scripted(calls(call("job", "{}")), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job},
 			Callbacks: agent.Callbacks{AfterTool: func(_ context.Context, _ agent.ToolCall, out *agent.Output) error {
 				n.add("after " + out.Text)
 				out.Text = "[hidden]"
@@ -84,7 +84,7 @@ func TestSerialCallsWithAndWithoutCredentials(t *testing.T) {
 	free := noted(&n, "free", agent.Serial())
 	mail := noted(&n, "mail", agent.Serial(), agent.Needs(agent.Credential{Name: "my login"}))
 	post := noted(&n, "post", agent.Needs(agent.Credential{Name: "my_login"}))
-	clerk := agent.New("clerk", lines(calls(call("free", `{"id":"1"}`), call("mail", `{"id":"2"}`), call("post", `{"id":"3"}`)), llm.Assistant("end")),
+	clerk := agent.New("clerk", scripted(calls(call("free", `{"id":"1"}`), call("mail", `{"id":"2"}`), call("post", `{"id":"3"}`)), llm.Assistant("end")),
 		agent.Options{Tools: []agent.Tool{free, mail, post}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
@@ -107,7 +107,7 @@ func TestRetryAfterAFatalToolKeepsItsSiblings(t *testing.T) {
 		}
 		return "good", nil
 	})
-	model := lines(calls(call("note", `{"id":"1"}`), call("bad", `{}`), call("line", `{"id":"2"}`), call("job", `{"id":"3"}`)), llm.Assistant("end"))
+	model := scripted(calls(call("note", `{"id":"1"}`), call("bad", `{}`), call("line", `{"id":"2"}`), call("job", `{"id":"3"}`)), llm.Assistant("end"))
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note"), bad, noted(&n, "line", agent.Serial()), noted(&n, "job", agent.UsesVerbs())}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		run := e.Start("t", "flow", "go")
@@ -133,7 +133,7 @@ func TestRetryAfterAFatalToolKeepsItsSiblings(t *testing.T) {
 // same in each turn, do not overwrite what they were told to read.
 func TestLargeOutputsOfCallsWithOneIdAreKeptApart(t *testing.T) {
 	big := agent.NewTool("big", "Says much.", func(_ context.Context, o order) (string, error) { return strings.Repeat(o.ID, 100), nil }, agent.MaxOutput(30))
-	model := lines(calls(call("big", `{"id":"A"}`)), calls(call("big", `{"id":"B"}`)), llm.Assistant("end"))
+	model := scripted(calls(call("big", `{"id":"A"}`)), calls(call("big", `{"id":"B"}`)), llm.Assistant("end"))
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{big}, Files: agent.StateFiles()})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
@@ -153,11 +153,11 @@ func TestLargeOutputsOfCallsWithOneIdAreKeptApart(t *testing.T) {
 // TestDuplicateIdsAndATransferBesideOtherCalls: every call has its result.
 func TestDuplicateIdsAndATransferBesideOtherCalls(t *testing.T) {
 	var n tally
-	second := lines(llm.Assistant("end"))
+	second := scripted(llm.Assistant("end"))
 	b := agent.New("b", second, agent.Options{})
 	same := func(c llm.Call) llm.Call { c.ID = "same"; return c }
 	m := calls(same(call("note", `{"id":"1"}`)), same(call("transfer_to_agent", `{"agent":"b"}`)), same(call("note", `{"id":"2"}`)), same(call("gone", `{}`)), call("note", `{`))
-	a := agent.New("a", lines(m), agent.Options{Tools: []agent.Tool{noted(&n, "note")}, Transfer: []agent.Agent{b}})
+	a := agent.New("a", scripted(m), agent.Options{Tools: []agent.Tool{noted(&n, "note")}, Transfer: []agent.Agent{b}})
 	perduretest.Virtual(t, flows(a), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Wait("t", perdure.Succeeded)

@@ -81,7 +81,7 @@ func TestSchemaRulesHoldWhereverTheyStand(t *testing.T) {
 			ran = &e
 			return "ran", nil
 		})
-		clerk := agent.New("clerk", lines(calls(call("do", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{tool}})
+		clerk := agent.New("clerk", scripted(calls(call("do", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{tool}})
 		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 			e.Start("t", "flow", "go")
 			e.Wait("t", perdure.Succeeded)
@@ -106,7 +106,7 @@ func TestSchemaOfATypeThatHoldsItselfIsAnError(t *testing.T) {
 		Next []*node `json:"next"`
 	}
 	tool := agent.NewTool("do", "Does.", func(context.Context, node) (string, error) { return "", nil })
-	err := agent.Check(agent.New("a", lines(llm.Assistant("x")), agent.Options{Tools: []agent.Tool{tool}}))
+	err := agent.Check(agent.New("a", scripted(llm.Assistant("x")), agent.Options{Tools: []agent.Tool{tool}}))
 	if !errors.Is(err, agent.ErrOption) || !strings.Contains(err.Error(), "do") {
 		t.Errorf("got %v", err)
 	}
