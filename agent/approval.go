@@ -47,7 +47,8 @@ func WithApproval(a Approval) ToolOption { return func(t *tool) { t.approval = &
 
 // ApprovalIf lets a person decide on the calls for which fn returns true. Fn
 // looks at its argument only: it is called again on resume. Arguments that
-// cannot be read need approval.
+// cannot be read need approval, and so do those in which two names differ in
+// case only: the tool may take another one of them than Go does.
 func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 	return func(t *tool) {
 		a := Approval{}
@@ -56,7 +57,8 @@ func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 		}
 		a.If = func(raw json.RawMessage) bool {
 			var args A
-			return json.Unmarshal(raw, &args) != nil || fn(args)
+			_, err := readStrict(raw)
+			return err != nil || json.Unmarshal(raw, &args) != nil || fn(args)
 		}
 		t.approval = &a
 	}

@@ -191,11 +191,26 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("they are more than one JSON value")
 	}
+	if deeper(v, maxNesting) {
+		return nil, fmt.Errorf("they are nested more than %d deep", maxNesting)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
 	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// deeper reports whether a value is nested more than n deep.
+func deeper(v any, n int) bool {
+	inside := func(v any) bool { return deeper(v, n-1) }
+	switch v := v.(type) {
+	case []any:
+		return n == 0 || slices.ContainsFunc(v, inside)
+	case map[string]any:
+		return n == 0 || slices.ContainsFunc(slices.Collect(maps.Values(v)), inside)
+	}
+	return false
 }
 
 // perform runs the tool and records its result.
@@ -385,7 +400,7 @@ func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decisio
 	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
 		Kind:   KindPending,
 		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result.", call.Tool, ref),
-		Data:   map[string]any{"agent": s.name, "tool": call.Tool, "call": c.ID, "args": d.args, "ref": ref},
+		Data:   callData{Agent: s.name, Tool: call.Tool, Call: c.ID, Args: d.args, Ref: ref},
 	})
 	if err != nil {
 		return Record{}, err

@@ -45,7 +45,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, args json.RawM
 	q := perdure.Question{
 		Kind: KindApproval, Prompt: a.Prompt, Decisions: allowed, Who: a.Who, Expires: a.Expires,
 		Guards:  callHash(here.Path, c.ID, same),
-		Data:    map[string]any{"agent": s.name, "tool": t.name, "description": t.description, "call": c.ID, "args": args},
+		Data:    callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: args},
 		Schemas: map[string]json.RawMessage{},
 	}
 	if q.Prompt == "" {
@@ -141,7 +141,25 @@ func (s *session) rule(ctx context.Context, t Tool, args json.RawMessage, d *dec
 		return false, err
 	}
 	d.record.Decision, d.record.By = DecisionAlways, r.By
-	return true, perdure.Emit(ctx, "rule-used", map[string]any{"rule": r.ID, "tool": t.name, "args": args, "by": r.By})
+	return true, perdure.Emit(ctx, "rule-used", ruleUsed{Args: args, By: r.By, Rule: r.ID, Tool: t.name})
+}
+
+type ruleUsed struct {
+	Args json.RawMessage `json:"args"`
+	By   string          `json:"by"`
+	Rule string          `json:"rule"`
+	Tool string          `json:"tool"`
+}
+
+// callData is what a question shows of a call: the arguments as they are, since
+// a map would round large numbers.
+type callData struct {
+	Agent       string          `json:"agent"`
+	Args        json.RawMessage `json:"args"`
+	Call        string          `json:"call"`
+	Description string          `json:"description,omitempty"`
+	Ref         string          `json:"ref,omitempty"`
+	Tool        string          `json:"tool"`
 }
 
 // callHash returns a hash of texts that tells them apart.
