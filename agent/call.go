@@ -257,7 +257,8 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 			ref = perdure.Key(ctx)
 		}
 		rec := d.record
-		rec.Pending, rec.Escalate, rec.Progress = ref, news.escalate, news.progress
+		rec.Pending = ref
+		rec.Escalate, rec.Progress = news.told()
 		rec.Took = time.Since(begin).Milliseconds()
 		if pending || !plain {
 			out.Text = clean(cutOff(out.Text, maxKept))
@@ -411,85 +412,3 @@ func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decisio
 	}
 	return s.afterwards(ctx, c, call, d, rec, responseOf(raw))
 }
-
-// maxKept is how much of a tool's output is kept at all.
-const maxKept = 4 << 20
-
-// fit makes an output one that a model can read: valid, and not too long. The
-// whole of a long one goes into a file, if the agent has files.
-func (s *session) fit(ctx context.Context, t Tool, c llm.Call, out Output) (Output, string, error) {
-	limit := 32 << 10
-	if t.tool != nil && t.limit > 0 {
-		limit = t.limit
-	}
-	whole := len(out.Text)
-	out.Text = clean(cutOff(out.Text, maxKept))
-	if len(out.Text) <= limit {
-		return out, "", nil
-	}
-	note := fmt.Sprintf("[The output has %d bytes, of which this is the beginning and the end.", whole)
-	file := ""
-	if s.Files != nil {
-		here, err := perdure.Here(ctx)
-		if err != nil {
-			return out, "", err
-		}
-		// Ids of calls may come again in each turn; the path does not.
-		file = fmt.Sprintf("/outputs/%s-%s.txt", frameName(c.Name), callHash(here.Run, here.Path)[:12])
-		if err := s.Files.Write(ctx, file, out.Text); err != nil {
-			return out, "", err
-		}
-		note += fmt.Sprintf(" The file %s has the first %d bytes of it; read it with read_file.", file, len(out.Text))
-	}
-	out.Text = note + "]\n" + shorten(out.Text, limit)
-	return out, file, nil
-}
-
-func cutOff(s string, limit int) string {
-	if len(s) > limit {
-		return strings.ToValidUTF8(s[:limit], "")
-	}
-	return s
-}
-
-type newsKey struct{}
-
-// callNews is what a tool's function tells beside its result.
-type callNews struct {
-	escalate bool
-	progress []json.RawMessage
-}
-
-// maxProgress is how much of its progress is kept with a call's result.
-const maxProgress = 20
-
-// Progress tells how a tool gets on: at once to those who watch, as a
-// [perdure.Delta], and the last 20 with the call's result. It is for tools'
-// functions that use no verbs; those that do call [perdure.Emit].
-func Progress(ctx context.Context, v any) {
-	perdure.Delta(ctx, v)
-	news, _ := ctx.Value(newsKey{}).(*callNews)
-	raw, err := json.Marshal(v)
-	if news == nil || err != nil || len(raw) > 4<<10 {
-		return
-	}
-	news.progress = append(news.progress, raw)
-	if len(news.progress) > maxProgress {
-		news.progress = news.progress[1:]
-	}
-}
-
-// Escalate ends the [Loop] around the agent, after the child that is running.
-// It is called by a tool's function or a [Func].
-func Escalate(ctx context.Context) {
-	if news, _ := ctx.Value(newsKey{}).(*callNews); news != nil {
-		news.escalate = true
-	}
-}
-
-// ExitLoop is a tool by which a model ends the [Loop] around it.
-var ExitLoop = NewTool("exit_loop", "Ends the loop that you are in. Call it when nothing is left to be improved.",
-	func(ctx context.Context, _ struct{}) (string, error) {
-		Escalate(ctx)
-		return "The loop ends when you are done.", nil
-	})

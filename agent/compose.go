@@ -212,6 +212,7 @@ func (f *function) run(ctx context.Context, step string, v visit) (*Result, erro
 		}
 		news := new(callNews)
 		text, err := f.fn(context.WithValue(ctx, newsKey{}, news), v.in)
-		return &Result{Agent: f.name, Text: text, Escalate: news.escalate}, err
+		escalate, _ := news.told()
+		return &Result{Agent: f.name, Text: text, Escalate: escalate}, err
 	})
 }

@@ -47,7 +47,14 @@ func keepMedia(ctx context.Context, m llm.Message) (llm.Message, error) {
 }
 
 func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
-	if len(m.Data) <= inlineMedia {
+	if len(m.Data) == 0 && m.Blob != "" {
+		_, there, err := perdure.NewState[[]byte](blobKey(m.Blob)).Lookup(ctx)
+		if err == nil && !there { // else every later request would fail with it
+			err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, m.Blob))
+		}
+		return m, err
+	}
+	if m.Blob = ""; len(m.Data) <= inlineMedia {
 		return m, nil
 	}
 	sum := sha256.Sum256(m.Data)

@@ -59,6 +59,9 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 			return Record{}, err
 		}
 	}
+	// A callback may have made it: it is the model's, and without results.
+	reply.Message.Role = llm.RoleAssistant
+	reply.Message.Parts = slices.DeleteFunc(slices.Clone(reply.Message.Parts), func(p llm.Part) bool { return p.Result != nil })
 	for i := range reply.Message.Parts {
 		p := &reply.Message.Parts[i]
 		p.Text = clean(p.Text)

@@ -209,7 +209,7 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 	switch {
 	case r.Stop == llm.StopRefused:
 		return false, perdure.Permanent(fmt.Errorf("%w: %.200s", ErrRefused, r.Message.Text()))
-	case r.Over && len(r.Message.Calls()) > 0: // it cannot be asked again
+	case r.Over && (r.Mistake || len(r.Message.Calls()) > 0): // it cannot be asked again
 		return false, fmt.Errorf("%w: agent %q, with its reply in turn %d", perdure.ErrBudget, s.name, s.turns)
 	}
 	calls := r.Message.Calls()

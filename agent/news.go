@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/perdure/perdure"
+)
+
+type newsKey struct{}
+
+// callNews is what a tool's function tells beside its result.
+type callNews struct {
+	mu       sync.Mutex // a function may tell it from several goroutines
+	escalate bool
+	progress []json.RawMessage
+}
+
+// maxProgress is how much of its progress is kept with a call's result.
+const maxProgress = 20
+
+// Progress tells how a tool gets on: at once to those who watch, as a
+// [perdure.Delta], and the last 20 with the call's result. It is for tools'
+// functions that use no verbs; those that do call [perdure.Emit].
+func Progress(ctx context.Context, v any) {
+	perdure.Delta(ctx, v)
+	news, _ := ctx.Value(newsKey{}).(*callNews)
+	raw, err := json.Marshal(v)
+	if news == nil || err != nil || len(raw) > 4<<10 {
+		return
+	}
+	news.mu.Lock()
+	defer news.mu.Unlock()
+	news.progress = append(news.progress, raw)
+	if len(news.progress) > maxProgress {
+		news.progress = news.progress[1:]
+	}
+}
+
+// Escalate ends the [Loop] around the agent, after the child that is running.
+// It is called by a tool's function or a [Func].
+func Escalate(ctx context.Context) {
+	if news, _ := ctx.Value(newsKey{}).(*callNews); news != nil {
+		news.mu.Lock()
+		defer news.mu.Unlock()
+		news.escalate = true
+	}
+}
+
+// told returns what it was told so far.
+func (n *callNews) told() (escalate bool, progress []json.RawMessage) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.escalate, slices.Clone(n.progress)
+}
+
+// ExitLoop is a tool by which a model ends the [Loop] around it.
+var ExitLoop = NewTool("exit_loop", "Ends the loop that you are in. Call it when nothing is left to be improved.",
+	func(ctx context.Context, _ struct{}) (string, error) {
+		Escalate(ctx)
+		return "The loop ends when you are done.", nil
+	})
