@@ -36,7 +36,7 @@ func TestApprovalByPredicateIsNotFooledByNames(t *testing.T) {
 			n.add("pay")
 			return agent.Output{Text: "paid"}, nil
 		}, agent.ApprovalIf(func(m money) bool { return m.Sum > 100 || m.Limit.Max > 100 }))
-		clerk := agent.New("clerk", lines(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
+		clerk := agent.New("clerk", scripted(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
 		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 			e.Start("t", "flow", "go")
 			e.Advance(0)
@@ -65,7 +65,7 @@ func TestWhatAPersonSeesIsWhatRuns(t *testing.T) {
 			ran = string(a)
 			return agent.Output{Text: "paid"}, nil
 		}, agent.NeedsApproval())
-		clerk := agent.New("clerk", lines(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
+		clerk := agent.New("clerk", scripted(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
 		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 			e.Start("t", "flow", "go")
 			ask := asked(t, e, "t", 1)[0]
@@ -107,7 +107,7 @@ func TestArgumentsNestedTooDeepAreAMistake(t *testing.T) {
 		return agent.Output{}, nil
 	}, agent.NeedsApproval())
 	args := `{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`
-	clerk := agent.New("clerk", lines(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
+	clerk := agent.New("clerk", scripted(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Wait("t", perdure.Succeeded)
@@ -121,7 +121,7 @@ func TestLargeNumbersOfAPendingCallAreKept(t *testing.T) {
 		ID int64 `json:"id"`
 	}
 	job := agent.NewTool("job", "Starts.", func(context.Context, ref) (string, error) { return "", agent.Pending("j") })
-	clerk := agent.New("clerk", lines(calls(call("job", `{"id":9007199254740993}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job}})
+	clerk := agent.New("clerk", scripted(calls(call("job", `{"id":9007199254740993}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		if ask := asked(t, e, "t", 1)[0]; !strings.Contains(string(ask.Data), "9007199254740993") {
@@ -133,7 +133,7 @@ func TestLargeNumbersOfAPendingCallAreKept(t *testing.T) {
 // TestEditedArgumentsAreCheckedAsTheModelsAre.
 func TestEditedArgumentsAreCheckedAsTheModelsAre(t *testing.T) {
 	var n tally
-	clerk := agent.New("clerk", lines(calls(call("pay", `{"id":"A"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
+	clerk := agent.New("clerk", scripted(calls(call("pay", `{"id":"A"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		ask := asked(t, e, "t", 1)[0]

@@ -18,7 +18,7 @@ import (
 func TestReplyOfACallbackIsAModelsMessage(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		var n tally
-		model := lines(llm.Assistant("end"))
+		model := scripted(llm.Assistant("end"))
 		clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note"), noted(&n, "gate", agent.NeedsApproval())}, Callbacks: agent.Callbacks{
 			BeforeModel: func(_ context.Context, r *llm.Request) (*llm.Reply, error) {
 				if last(r).Role == llm.RoleTool {
@@ -47,7 +47,7 @@ func TestReplyOfACallbackIsAModelsMessage(t *testing.T) {
 // TestAfterModelTakesAwayAndAddsCalls.
 func TestAfterModelTakesAwayAndAddsCalls(t *testing.T) {
 	var n tally
-	model := lines(calls(call("bad", `{"id":"1"}`)), llm.Assistant("end"))
+	model := scripted(calls(call("bad", `{"id":"1"}`)), llm.Assistant("end"))
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "good"), noted(&n, "bad")}, Callbacks: agent.Callbacks{
 		AfterModel: func(_ context.Context, r *llm.Reply) error {
 			if len(r.Message.Calls()) > 0 {
@@ -73,7 +73,7 @@ func TestProgressFromSeveralGoroutines(t *testing.T) {
 		wg.Wait()
 		return "done", nil
 	})
-	clerk := agent.New("clerk", lines(calls(call("work", `{}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{work}})
+	clerk := agent.New("clerk", scripted(calls(call("work", `{}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{work}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Wait("t", perdure.Succeeded)
@@ -88,7 +88,7 @@ func TestProgressFromSeveralGoroutines(t *testing.T) {
 // TestInputWithABlobThatIsNotThereIsRefused, and does not stay in the
 // conversation, where every later run would fail with it.
 func TestInputWithABlobThatIsNotThereIsRefused(t *testing.T) {
-	clerk := agent.New("clerk", lines(llm.Assistant("end")), agent.Options{})
+	clerk := agent.New("clerk", scripted(llm.Assistant("end")), agent.Options{})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", []llm.Part{{Media: &llm.Media{MIME: "image/png", Blob: "gone"}}})
 		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrOption) || !strings.Contains(run.Error, "gone") {
@@ -105,7 +105,7 @@ func TestBudgetEndsAMistakeToo(t *testing.T) {
 	type out struct {
 		N int `json:"n"`
 	}
-	model := lines(llm.Assistant("no JSON"))
+	model := scripted(llm.Assistant("no JSON"))
 	clerk := agent.New("clerk", model, agent.Options{Output: agent.OutputOf[out]()})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		_, err := e.Runtime().Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "flow", Input: "go", Budget: map[string]int64{"tokens": 1}})

@@ -26,9 +26,9 @@ func TestThirdRejectionCountsInTheWholeRun(t *testing.T) {
 		}}, o)
 	}
 	asks := func(name string, sub agent.Agent) agent.Agent {
-		return agent.New(name, lines(calls(call(sub.Name(), `{"request":"pay A"}`))), agent.Options{Tools: []agent.Tool{agent.AsTool(sub)}})
+		return agent.New(name, scripted(calls(call(sub.Name(), `{"request":"pay A"}`))), agent.Options{Tools: []agent.Tool{agent.AsTool(sub)}})
 	}
-	endless := agent.New("payer", lines(calls(call("pay", `{"id":"A"}`))), agent.Options{Tools: []agent.Tool{pay}})
+	endless := agent.New("payer", scripted(calls(call("pay", `{"id":"A"}`))), agent.Options{Tools: []agent.Tool{pay}})
 	for name, a := range map[string]agent.Agent{
 		"rounds of a loop":         agent.Loop("loop", 10, stubborn("payer", agent.Options{})),
 		"other agents":             agent.Sequential("all", stubborn("a", agent.Options{}), stubborn("b", agent.Options{}), stubborn("c", agent.Options{}), stubborn("d", agent.Options{})),
@@ -54,7 +54,7 @@ func TestThirdRejectionCountsInTheWholeRun(t *testing.T) {
 // TestRejectionsOfAnEarlierRunDoNotCount: another task, another decision.
 func TestRejectionsOfAnEarlierRunDoNotCount(t *testing.T) {
 	var n tally
-	clerk := agent.New("clerk", lines(calls(call("pay", `{"id":"A"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
+	clerk := agent.New("clerk", scripted(calls(call("pay", `{"id":"A"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		for i := range 4 {
 			e.Start("t", "flow", fmt.Sprint("go ", i))
