@@ -63,7 +63,7 @@ func RunTo[T any, I Input](ctx context.Context, a Agent, in I) (T, error) {
 		return v, err
 	}
 	if r.Value == nil {
-		return v, fmt.Errorf("%w: agent %q has no Output, so there is nothing to decode", ErrOption, a.Name())
+		return v, fmt.Errorf("%w: what agent %q was asked was answered by %q, which has no Output, so there is nothing to decode", ErrOption, a.Name(), r.Agent)
 	}
 	if err := json.Unmarshal(r.Value, &v); err != nil {
 		return v, fmt.Errorf("agent: the output of %q: %w", a.Name(), err)
