@@ -110,8 +110,9 @@ func TestRetryAfterAFatalToolKeepsItsSiblings(t *testing.T) {
 	model := scripted(calls(call("note", `{"id":"1"}`), call("bad", `{}`), call("line", `{"id":"2"}`), call("job", `{"id":"3"}`)), llm.Assistant("end"))
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note"), bad, noted(&n, "line", agent.Serial()), noted(&n, "job", agent.UsesVerbs())}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		run := e.Start("t", "flow", "go")
-		if run = e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrFatal) {
+		e.Start("t", "flow", "go")
+		run := e.Wait("t", perdure.Failed)
+		if !errors.Is(run.Err, agent.ErrFatal) {
 			t.Fatalf("it failed with %v", run.Err)
 		}
 		if err := e.Runtime().Retry(t.Context(), "t", run.ID, perdure.Note{By: "ann"}); err != nil {
