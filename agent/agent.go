@@ -27,6 +27,7 @@ type Agent interface {
 type visit struct {
 	in      Content
 	before  []Record         // what was said in the conversation that it takes over
+	from    string           // the agent that said the input; "": a user
 	alone   bool             // it sees nothing of the thread but its input
 	family  map[string]Agent // to whom it may hand over, besides its own
 	chained bool             // whoever calls it does the handing over

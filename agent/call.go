@@ -400,7 +400,7 @@ func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decisio
 	ref := rec.Pending
 	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
 		Kind:   KindPending,
-		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result.", call.Tool, ref),
+		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result; a message without a value says that it failed.", call.Tool, ref),
 		Data:   callData{Agent: s.name, Tool: call.Tool, Call: c.ID, Args: d.args, Ref: ref},
 	})
 	if err != nil {
@@ -409,6 +409,9 @@ func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decisio
 	raw, _ := a.Value.(json.RawMessage)
 	if rec.Decision == "" { // else it is who decided that the call is made
 		rec.By = a.By
+	}
+	if raw == nil && a.Message != "" {
+		return s.afterwards(ctx, c, call, d, rec, Output{Error: true, Text: fmt.Sprintf("%s failed: %s", call.Tool, clean(a.Message))})
 	}
 	return s.afterwards(ctx, c, call, d, rec, responseOf(raw))
 }

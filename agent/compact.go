@@ -58,7 +58,7 @@ func (s *session) compact(ctx context.Context, step string) error {
 	policy := perdure.RetryPolicy{Attempts: 8, Wait: time.Second}
 	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
 		if s.Context.Strategy == Trim {
-			return Record{Message: llm.User(s.trimmed(seen[:cut])), Summary: summary}, nil
+			return Record{Message: withMedia(s.trimmed(seen[:cut]), seen[:cut]), Summary: summary}, nil
 		}
 		return s.summarise(ctx, seen[:cut], summary)
 	}, perdure.Retry(policy))
@@ -142,6 +142,23 @@ func (s *session) trimmed(old []Record) string {
 	return fmt.Sprintf("%s%d earlier messages are left out. The conversation began with:\n%s", trimmedPrefix, len(old), shorten(task, 4<<10))
 }
 
+// withMedia returns a message that stands for others: a text, and the media
+// that the conversation began with, which are part of the task.
+func withMedia(text string, old []Record) llm.Message {
+	m := llm.User(text)
+	for _, r := range old {
+		if r.Message.Role == llm.RoleUser {
+			for _, p := range r.Message.Parts {
+				if p.Media != nil {
+					m.Parts = append(m.Parts, p)
+				}
+			}
+			break
+		}
+	}
+	return m
+}
+
 const trimmedPrefix = "[Note] "
 
 // summarise asks a model for a summary. It is a step.
@@ -175,7 +192,7 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 	if text == "" {
 		return Record{}, modelError(fmt.Errorf("%w: the summary is empty", llm.ErrInterrupted))
 	}
-	r := Record{Message: llm.User("[Summary of the conversation so far]\n" + text), Summary: summary,
+	r := Record{Message: withMedia("[Summary of the conversation so far]\n"+text, old), Summary: summary,
 		Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
 	_, err = spend(ctx, reply.Usage, r.Cost)
 	return r, err

@@ -89,7 +89,7 @@ func lastSaid(records []Record) string {
 // escalates, if it is to.
 func (g *group) inTurn(ctx context.Context, v visit, total *Result, stop bool) error {
 	for _, c := range g.children {
-		r, err := c.run(ctx, c.Name(), visit{in: v.in, alone: v.alone})
+		r, err := c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone})
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (g *group) inTurn(ctx context.Context, v visit, total *Result, stop bool) e
 		total.Usage, total.Turns = total.Usage.Add(r.Usage), total.Turns+r.Turns
 		total.Escalate = total.Escalate || r.Escalate
 		if r.Text != "" {
-			v.in = Content{llm.User(r.Text)}
+			v.in, v.from = Content{llm.User(r.Text)}, r.Agent
 		}
 		if stop && r.Escalate {
 			return nil
@@ -155,7 +155,7 @@ func Parallel(name string, children ...Agent) Agent {
 		branches := perdure.NewGroup(ctx)
 		for i, c := range g.children {
 			branches.Go("branch-"+c.Name(), func(ctx context.Context) (err error) {
-				results[i], err = c.run(ctx, c.Name(), visit{in: v.in, alone: v.alone})
+				results[i], err = c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone})
 				return err
 			})
 		}

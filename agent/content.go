@@ -21,6 +21,9 @@ type Content []llm.Message
 func contentOf[I Input](in I) Content {
 	switch in := any(in).(type) {
 	case string:
+		if in == "" {
+			return nil // providers take no empty text
+		}
 		return Content{llm.User(in)}
 	case []llm.Part:
 		return Content{{Role: llm.RoleUser, Parts: in}}
@@ -72,7 +75,7 @@ func (c *Content) UnmarshalJSON(raw []byte) error {
 	case '"':
 		var text string
 		err := json.Unmarshal(raw, &text)
-		*c = Content{llm.User(text)}
+		*c = contentOf(text)
 		return err
 	case '{':
 		var m llm.Message

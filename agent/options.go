@@ -107,7 +107,9 @@ func OutputJSON(raw json.RawMessage) *OutputSchema {
 
 // Callbacks are called around what an agent does. Each runs inside a step: once
 // that is recorded it is not called again, on resume neither. They call no
-// verbs; they can use state, deps and [perdure.Key].
+// verbs; they can use state, deps and [perdure.Key]. Those around tools are
+// called at the same time for calls of one message. An error of one around a
+// model is tried again as the model's are, unless it is [perdure.Permanent].
 type Callbacks struct {
 	// BeforeAgent may return a result, and then the agent does nothing.
 	BeforeAgent func(ctx context.Context, in Content) (*Result, error)

@@ -10,7 +10,7 @@ import (
 // ask of kind [KindPending] whose data has the ref, or the step's key if that is
 // empty; [perdure.Runtime.Progress] tells how it goes on, and the value of
 // [perdure.Runtime.Answer] is the call's result, hours later and from any
-// process.
+// process. An answer with a message and without a value says that it failed.
 func Pending(ref string) error { return &pendingError{ref} }
 
 type pendingError struct{ ref string }

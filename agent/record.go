@@ -15,6 +15,7 @@ type Record struct {
 	ID      string      `json:"id"`    // the run and the path of the step that it comes from
 	Agent   string      `json:"agent"` // in whose conversation it stands
 	Message llm.Message `json:"message"`
+	From    string      `json:"from,omitempty"` // the agent who said it, of an input that is another's output
 
 	Alone bool `json:"alone,omitempty"` // in a context of its own, which no other call of the agent sees
 
@@ -75,10 +76,18 @@ func Transcript(state map[string]json.RawMessage) ([]Record, error) {
 // results without a call are left out, so that providers accept it.
 func conversation(records []Record, me string) []llm.Message {
 	var out []llm.Message
-	for _, r := range current(records, me) {
+	seen := current(records, me)
+	given := map[string]bool{} // what others said and the agent was given
+	for _, r := range seen {
+		if r.Agent == me && r.From != "" {
+			given[r.Message.Text()] = true
+		}
+	}
+	for _, r := range seen {
 		m := r.Message
 		switch {
 		case len(m.Parts) == 0: // providers do not take it
+		case r.Agent != me && (r.From != "" || m.Role == llm.RoleAssistant && given[m.Text()]): // it is there already
 		case r.Agent == me || m.Role == llm.RoleUser:
 			out = append(out, m)
 		case m.Role == llm.RoleAssistant:

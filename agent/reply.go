@@ -208,6 +208,9 @@ func (s *session) request(ctx context.Context) (*llm.Request, error) {
 	if s.talk == nil {
 		s.talk = conversation(s.records, s.name)
 	}
+	if len(s.talk) == 0 {
+		s.talk = []llm.Message{llm.User("Begin.")} // there is no input, and providers want a message
+	}
 	req.Messages, err = bringMedia(ctx, s.talk)
 	return req, err
 }

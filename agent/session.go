@@ -95,7 +95,7 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 		if i > 0 {
 			step = fmt.Sprintf("input-%d", i+1)
 		}
-		if err := s.hear(ctx, step, m); err != nil {
+		if err := s.hear(ctx, step, m, v.from); err != nil {
 			return nil, err
 		}
 	}
@@ -103,10 +103,10 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 }
 
 // hear records a message that comes from outside.
-func (s *session) hear(ctx context.Context, step string, m llm.Message) error {
+func (s *session) hear(ctx context.Context, step string, m llm.Message, from string) error {
 	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
 		kept, err := keepMedia(ctx, m)
-		return Record{Message: kept}, err
+		return Record{Message: kept, From: from}, err
 	}, perdure.Input(m))
 }
 
@@ -223,7 +223,7 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 		return true, nil
 	default:
 		_, err := s.value(r.Message.Text())
-		if err := s.hear(ctx, "correct", llm.User(fmt.Sprintf("Your answer does not fit the JSON Schema that it has to: %v. Answer again, with JSON only.", err))); err != nil {
+		if err := s.hear(ctx, "correct", llm.User(fmt.Sprintf("Your answer does not fit the JSON Schema that it has to: %v. Answer again, with JSON only.", err)), ""); err != nil {
 			return false, err
 		}
 	}
@@ -272,7 +272,7 @@ func (s *session) steer(ctx context.Context) error {
 			in = contentOf(string(raw)) // the input of a flow that takes something else
 		}
 		for j, m := range in {
-			if err := s.hear(ctx, fmt.Sprintf("heard-%d-%d", i+1, j+1), m); err != nil {
+			if err := s.hear(ctx, fmt.Sprintf("heard-%d-%d", i+1, j+1), m, ""); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -29,6 +30,9 @@ func (s *session) transferCall(ctx context.Context, c llm.Call) (Record, error) 
 	if err == nil {
 		err = json.Unmarshal(raw, &args)
 	}
+	if err == nil {
+		err = s.firstTransfer(c)
+	}
 	if err == nil && reach[args.Agent] == nil {
 		err = fmt.Errorf("there is no agent %q to hand over to; there are: %s", args.Agent, strings.Join(slices.Sorted(maps.Keys(reach)), ", "))
 	}
@@ -36,6 +40,20 @@ func (s *session) transferCall(ctx context.Context, c llm.Call) (Record, error) 
 		return s.conclude(ctx, c, Record{Mistake: true}, Output{Error: true, Text: fmt.Sprintf("The conversation was not handed over: %v.", err)})
 	}
 	return s.conclude(ctx, c, Record{Transfer: args.Agent}, Output{Text: "The conversation is handed over to " + args.Agent + "."})
+}
+
+// firstTransfer returns an error if a call before this one in its message hands
+// over already.
+func (s *session) firstTransfer(c llm.Call) error {
+	for _, other := range s.last.Message.Calls() {
+		switch {
+		case other.ID == c.ID:
+			return nil
+		case other.Name == c.Name:
+			return errors.New("another call of the same message hands it over")
+		}
+	}
+	return nil
 }
 
 // maxHandovers is how often a conversation may be handed over in one run of an

@@ -2,6 +2,7 @@ package perduretest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,13 +113,24 @@ func (rec *recording) outcome(ctx context.Context, s store.Store) string {
 		b.WriteByte('\n')
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.State)) {
-		fmt.Fprintf(&b, "  state %s: %s", key, value(t.State[key].Base))
-		var tail []string
-		for _, v := range t.State[key].Values() {
-			tail = append(tail, value(v))
+		item := t.State[key]
+		if item.Tail == nil || item.Text {
+			fmt.Fprintf(&b, "  state %s: %s %v\n", key, value(item.Base), item.Values())
+			continue
+		}
+		var all []string
+		var base []json.RawMessage
+		if json.Unmarshal([]byte(value(item.Base)), &base) != nil {
+			all = append(all, value(item.Base))
+		}
+		for _, v := range base {
+			all = append(all, string(v))
+		}
+		for _, v := range item.Values() {
+			all = append(all, value(v))
 		}
 		// Branches append in any order.
-		fmt.Fprintf(&b, " %s\n", slices.Sorted(slices.Values(tail)))
+		fmt.Fprintf(&b, "  state %s: %s\n", key, slices.Sorted(slices.Values(all)))
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Deps)) {
 		fmt.Fprintf(&b, "  dep %s: %s\n", key, value(t.Deps[key]))
