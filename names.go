@@ -160,7 +160,7 @@ func (p *pass) patient(read func() (json.RawMessage, error)) (json.RawMessage, e
 		switch {
 		case err == nil:
 			return raw, nil
-		case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
+		case errors.Is(err, ErrCorrupt), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
 			return nil, p.block(fmt.Sprintf("a recorded value cannot be read: %v", err))
 		case pause > p.rt.opts.Lease, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrPoisoned):
 			return nil, p.lose(err)

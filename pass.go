@@ -162,6 +162,7 @@ func (p *pass) apply(entries []journal.Entry) {
 	for _, e := range entries {
 		err := p.thread.Apply(e)
 		if err == nil && e.Run == p.run.N {
+			e.Texts = p.thread.Texts(e)
 			err = p.tree.Apply(e)
 		}
 		if err != nil {

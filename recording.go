@@ -74,6 +74,7 @@ func (r *recording) add(before []journal.Entry, e journal.Entry) error {
 		// The fold never changes them: it makes others.
 		run.begun, run.state, run.deps = true, at.BaseState, at.BaseDeps
 	}
+	e.Texts = r.thread.Texts(e)
 	run.add(e, b)
 	return nil
 }

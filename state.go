@@ -212,21 +212,27 @@ func writeState(ctx context.Context, c journal.Change) error {
 }
 
 func readState(ctx context.Context, key string) (json.RawMessage, bool, error) {
+	raw, _, ok, err := readItem(ctx, key)
+	return raw, ok, err
+}
+
+// readItem also returns what the value was read from.
+func readItem(ctx context.Context, key string) (raw json.RawMessage, item journal.Item, ok bool, err error) {
 	f, err := inside(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, item, false, err
 	}
 	if err := checkKey(key); err != nil {
-		return nil, false, err
+		return nil, item, false, err
 	}
 	f.pass.mu.Lock()
-	item, ok := f.view.get(key)
+	item, ok = f.view.get(key)
 	f.pass.mu.Unlock()
 	if !ok {
-		return nil, false, nil
+		return nil, item, false, nil
 	}
-	raw, err := f.pass.patient(func() (json.RawMessage, error) { return f.pass.rt.item(f.pass.io, f.pass.name, item) })
-	return raw, err == nil, err
+	raw, err = f.pass.patient(func() (json.RawMessage, error) { return f.pass.rt.item(f.pass.io, f.pass.name, item) })
+	return raw, item, err == nil, err
 }
 
 // item returns the JSON of an item: its value, or a list that was appended to.

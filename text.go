@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -33,7 +35,7 @@ func (t Text) Delete(ctx context.Context) error { return State[string](t).Delete
 // Set writes the text. What it shares with the one before at the beginning and
 // at the end is not written again.
 func (t Text) Set(ctx context.Context, text string) error {
-	old, there, err := t.Lookup(ctx)
+	old, base, there, err := t.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,18 @@ func (t Text) Set(ctx context.Context, text string) error {
 	for tail > 0 && !(runeStart(old, len(old)-tail) && runeStart(text, len(text)-tail)) {
 		tail--
 	}
-	return t.edit(ctx, text, journal.Edit{At: head, Del: len(old) - tail - head, Ins: text[head : len(text)-tail]})
+	return t.edit(ctx, base, text, journal.Edit{At: head, Del: len(old) - tail - head, Ins: text[head : len(text)-tail]})
+}
+
+// read returns the text, and what it was read from.
+func (t Text) read(ctx context.Context) (text string, base journal.Item, there bool, err error) {
+	raw, base, there, err := readItem(ctx, t.key)
+	if err == nil && there {
+		if text, err = decode[string](raw); err != nil {
+			err = fmt.Errorf("state %q: %w", t.key, err)
+		}
+	}
+	return text, base, there, err
 }
 
 func runeStart(s string, i int) bool { return i == len(s) || utf8.RuneStart(s[i]) }
@@ -65,7 +78,7 @@ func runeStart(s string, i int) bool { return i == len(s) || utf8.RuneStart(s[i]
 // Replace replaces every old by new and returns how many there were. Only the
 // replacements are written.
 func (t Text) Replace(ctx context.Context, old, new string) (int, error) {
-	text, err := t.Get(ctx)
+	text, base, _, err := t.read(ctx)
 	if err != nil || old == "" || old == new {
 		return 0, err
 	}
@@ -82,34 +95,34 @@ func (t Text) Replace(ctx context.Context, old, new string) (int, error) {
 	if len(edits) == 0 {
 		return 0, nil
 	}
-	return len(edits), t.edit(ctx, strings.ReplaceAll(text, old, new), edits...)
+	return len(edits), t.edit(ctx, base, strings.ReplaceAll(text, old, new), edits...)
 }
 
 // maxEdits is how many edits stand behind a text before it is written anew, so
-// that reading it stays cheap.
+// that reading it stays cheap. They also have fewer bytes than the text.
 const maxEdits = 200
 
-// edit writes edits that make the text what is given, or that whole if it is
-// cheaper.
-func (t Text) edit(ctx context.Context, whole string, edits ...journal.Edit) error {
+// edit writes edits that make of a base the text that is given, or that whole
+// if it is cheaper or if another goroutine of the leaf has changed the base.
+func (t Text) edit(ctx context.Context, base journal.Item, whole string, edits ...journal.Edit) error {
 	raw, err := encode(whole, reflect.TypeFor[string]())
 	if err != nil {
 		return fmt.Errorf("state %q: %w", t.key, err)
 	}
-	cost := 0
+	size := 0
 	for _, e := range edits {
 		if !utf8.ValidString(e.Ins) {
 			return fmt.Errorf("state %q: %w: the edit is not UTF-8", t.key, ErrNotJSON)
 		}
-		cost += len(e.Ins) + 24
+		size += quoted(e.Ins) + 24
 	}
 	return change(ctx, fmt.Sprintf("state %q", t.key), func(f *frame) error {
-		base, there := f.view.get(t.key)
+		now, there := f.view.get(t.key)
 		c := journal.Change{Key: t.key, Edit: edits}
-		if !there || cost >= len(raw) || cost > maxEditBytes || len(base.Values()) >= maxEdits || len(edits) > 1000 {
+		if !there || !now.Same(base) || size > maxEditBytes || len(edits) > 1000 || behind(base)+size > len(raw) {
 			c = journal.Change{Key: t.key, Set: &journal.Value{JSON: raw}}
 		} else {
-			f.pending.edits = append(f.pending.edits, edited{len(f.pending.changes), base, raw})
+			f.pending.edits = append(f.pending.edits, edited{len(f.pending.changes), base, raw, size})
 		}
 		f.pending.changes = append(f.pending.changes, c)
 		f.view.apply([]journal.Change{c})
@@ -117,31 +130,65 @@ func (t Text) edit(ctx context.Context, whole string, edits ...journal.Edit) err
 	})
 }
 
-// maxEditBytes is how much one change of a text may insert before it is
-// written whole, in which form it may become a blob.
-const maxEditBytes = 32 << 10
+// behind returns how many bytes of edits stand behind a text, so many that it is
+// to be written anew if they are too many.
+func behind(base journal.Item) (size int) {
+	all := base.Values()
+	if len(all) >= maxEdits {
+		return math.MaxInt32
+	}
+	for _, v := range all {
+		size += len(v.JSON)
+	}
+	return size
+}
 
-// edited is a change by edits: where it stands among the changes, and what it
-// begins and ends with.
+// quoted returns how many bytes a text has in JSON, at most.
+func quoted(s string) int {
+	n := len(s) + 2
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\' || c == '\n' || c == '\t' || c == '\r':
+			n++
+		case c < ' ':
+			n += 5
+		case c == 0xe2: // it begins the two line ends of Unicode, which are escaped
+			n += 3
+		}
+	}
+	return n
+}
+
+// maxEditBytes is how much one change of a text may insert, and maxLeafEdits
+// how much all those of a leaf, before texts are written whole: in that form
+// they may become blobs.
+const maxEditBytes, maxLeafEdits = 32 << 10, 64 << 10
+
+// edited is a change by edits: where it stands among the changes, what it begins
+// and ends with, and how many bytes it has.
 type edited struct {
 	at    int
 	base  journal.Item
 	whole json.RawMessage
+	size  int
 }
 
 // rebase makes the first edit of each text that another branch or run has
-// changed meanwhile a change of the whole text. It is called by who commits
-// next.
+// changed meanwhile a change of the whole text, and also those for which an
+// entry has no room. It is called by who commits next.
 func (p *pass) rebase(l *leaf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen := map[string]bool{}
+	seen, size := map[string]bool{}, 0
 	for _, e := range l.edits {
 		c := &l.changes[e.at]
-		if !seen[c.Key] && !p.thread.State[c.Key].Same(e.base) && !l.writesBefore(e.at, c.Key) {
-			*c = journal.Change{Key: c.Key, Set: &journal.Value{JSON: e.whole}}
-		}
+		stale := !seen[c.Key] && !p.thread.State[c.Key].Same(e.base) && !l.writesBefore(e.at, c.Key)
 		seen[c.Key] = true
+		if stale || size+e.size > maxLeafEdits {
+			*c = journal.Change{Key: c.Key, Set: &journal.Value{JSON: e.whole}}
+		} else {
+			size += e.size
+		}
 	}
 	l.edits = nil
 }
@@ -169,14 +216,35 @@ func edit(base json.RawMessage, edits []journal.Value) (json.RawMessage, error) 
 		if err := json.Unmarshal(v.JSON, &list); err != nil {
 			return nil, fmt.Errorf("%w: an edit of a text: %w", ErrCorrupt, err)
 		}
-		for _, e := range list {
-			if e.At < 0 || e.Del < 0 || e.At > len(b) || e.Del > len(b)-e.At {
-				return nil, fmt.Errorf("%w: an edit of a text at %d, which has %d bytes", ErrCorrupt, e.At, len(b))
-			}
-			rest := b[e.At+e.Del:]
-			next := make([]byte, 0, e.At+len(e.Ins)+len(rest))
-			b = append(append(append(next, b[:e.At]...), e.Ins...), rest...)
+		var err error
+		if b, err = splice(b, list); err != nil {
+			return nil, err
 		}
 	}
 	return encode(string(b), reflect.TypeFor[string]())
+}
+
+// splice makes edits, one after the other. Those that only go forward, as of a
+// Replace, cost one copy together.
+func splice(b []byte, edits []journal.Edit) ([]byte, error) {
+	var made []byte // what stands before all that is still to be edited
+	from := 0       // how much of b that is made of
+	for _, e := range edits {
+		if e.At < len(made) { // it goes back
+			b, made, from = append(made, b[from:]...), nil, 0
+		}
+		at := e.At - len(made) + from // in b
+		if e.At < 0 || e.Del < 0 || at > len(b) || e.Del > len(b)-at {
+			return nil, fmt.Errorf("%w: an edit of a text at %d, which has %d bytes", ErrCorrupt, e.At, len(made)+len(b)-from)
+		}
+		if len(edits) == 1 {
+			return slices.Replace(b, at, at+e.Del, []byte(e.Ins)...), nil
+		}
+		if made == nil {
+			made = make([]byte, 0, len(b)+len(b)/8)
+		}
+		made = append(append(made, b[from:at]...), e.Ins...)
+		from = at + e.Del
+	}
+	return append(made, b[from:]...), nil
 }

@@ -191,6 +191,7 @@ func (o *opened) grow(e journal.Entry) error {
 		delete(o.trees, e.Run)
 		return nil
 	}
+	e.Texts = o.thread.Texts(e)
 	return t.Apply(e)
 }
 

@@ -69,6 +69,10 @@ type Change struct {
 	Append []Value `json:"app,omitempty"`
 	Result bool    `json:"res,omitempty"` // what the step returns is appended
 	Edit   []Edit  `json:"edit,omitempty"`
+
+	// Item is what the item becomes, where that is known: of an edit in the
+	// tree of a run, which does not see the changes of others.
+	Item *Item `json:"-"`
 }
 
 // Edit is one change of a text: Del bytes at At become Ins.
@@ -86,7 +90,7 @@ func (b *Body) Changes() []Change {
 	}
 	all := slices.Clone(b.State)
 	for i := range all {
-		if all[i].Result {
+		if all[i].Result && !b.Value.IsZero() { // a cleanup returns nothing
 			all[i].Append = []Value{b.Value}
 		}
 	}

@@ -115,6 +115,10 @@ type Entry struct {
 	Path  string // of the node in the run's tree
 	Body  json.RawMessage
 	Hash  Hash
+
+	// Texts are what its edits made of texts; not in its bytes. Who folds it
+	// gets them from [Thread.Texts].
+	Texts map[string]Item
 }
 
 // NewID returns a random id of 96 bits.

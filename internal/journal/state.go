@@ -61,6 +61,8 @@ func Sum(a, b int64) int64 {
 // at all then.
 func (c Change) Next(old Item) (Item, bool) {
 	switch {
+	case c.Item != nil:
+		return *c.Item, true
 	case c.Delete:
 		return Item{}, false
 	case c.Set != nil:
@@ -73,10 +75,32 @@ func (c Change) Next(old Item) (Item, bool) {
 		old.Text, old.Tail = true, &Link{Value: Value{JSON: raw}, Prev: old.Tail}
 		return old, true
 	}
+	if old.Text && len(c.Append) > 0 {
+		old = Item{} // of what is no list nothing is kept
+	}
 	for _, v := range c.Append {
 		old.Tail = &Link{Value: v, Prev: old.Tail}
 	}
 	return old, true
+}
+
+// Texts returns what the edits of the entry that was applied last have made of
+// texts, nil if it has none.
+func (t *Thread) Texts(e Entry) map[string]Item {
+	if e.Kind != Step || !bytes.Contains(e.Body, []byte(`"edit":[`)) {
+		return nil
+	}
+	b, err := e.Read()
+	if err != nil {
+		return nil // which Apply has said
+	}
+	texts := map[string]Item{}
+	for _, c := range b.State {
+		if item, there := t.State[c.Key]; there && len(c.Edit) > 0 {
+			texts[c.Key] = item
+		}
+	}
+	return texts
 }
 
 // Same reports whether two items hold the same, by what is kept of them.

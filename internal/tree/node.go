@@ -228,7 +228,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		if b.Verb != "" {
 			n.Verb = Verb(b.Verb)
 		}
-		n.State, n.Fail = b.Changes(), b.Fail
+		n.State, n.Fail = settled(b.Changes(), e.Texts), b.Fail
 		if b.NotDone || b.Fail == nil {
 			n.Intent = false
 		}
@@ -302,6 +302,22 @@ func (t *Tree) Apply(e journal.Entry) error {
 		t.done(n, e, b)
 	}
 	return nil
+}
+
+// settled returns changes in which an edit of a text says what the text became:
+// in a run others' changes, and those of steps that were dropped, are not there
+// to be built on.
+func settled(changes []journal.Change, texts map[string]journal.Item) []journal.Change {
+	if len(texts) == 0 {
+		return changes
+	}
+	changes = slices.Clone(changes)
+	for i, c := range changes {
+		if item, ok := texts[c.Key]; ok && len(c.Edit) > 0 {
+			changes[i].Item = &item
+		}
+	}
+	return changes
 }
 
 // receiver is the verb that waits for a signal.
