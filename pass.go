@@ -77,6 +77,7 @@ func (p *pass) commit(build func() batch) error {
 }
 
 func (p *pass) commitLocked(build func() batch) error {
+	apart := false // what is late goes ahead, since there is no room for both
 	for {
 		p.mu.Lock()
 		if p.sealed != nil {
@@ -94,6 +95,10 @@ func (p *pass) commitLocked(build func() batch) error {
 			return p.sealed
 		}
 		faults, late := len(p.problems), len(p.late)
+		ahead := apart && late > 0
+		if ahead {
+			b = batch{}
+		}
 		b.lines = slices.Concat(p.problems, p.late, b.lines)
 		entries, data, err := p.write(b.lines)
 		head := p.thread.Seq
@@ -126,6 +131,9 @@ func (p *pass) commitLocked(build func() batch) error {
 				p.worker.together(p.name)
 			}
 			p.rt.observe(p, entries)
+			if ahead {
+				continue
+			}
 			return nil
 		case errors.Is(err, store.ErrTooLarge) && faults > 0:
 			// What was only to be noted must not be in the way.
@@ -133,6 +141,8 @@ func (p *pass) commitLocked(build func() batch) error {
 			p.mu.Lock()
 			p.problems = p.problems[faults:]
 			p.mu.Unlock()
+		case errors.Is(err, store.ErrTooLarge) && late > 0 && !ahead:
+			apart = true
 		case errors.Is(err, store.ErrTooLarge):
 			return fmt.Errorf("%w: %w", ErrTooLarge, err)
 		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:
