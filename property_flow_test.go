@@ -2,6 +2,7 @@ package perdure_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,12 +194,12 @@ func (d *drawing) frame(depth int, owner, inGroup bool) []op {
 }
 
 func (d *drawing) leaf(o *op, owner, inGroup bool) {
-	acts := []string{"counter", "list", "fact", "spend", "spend", "shared", "node", "now", "key", "delta", "input", "long", "text", "big"}
+	acts := []string{"counter", "list", "fact", "spend", "spend", "result", "edit-own", "shared", "node", "now", "key", "delta", "input", "long", "text", "big"}
 	if owner {
 		acts = append(acts, "exact")
 	}
 	if !inGroup {
-		acts = append(acts, "set", "delete")
+		acts = append(acts, "set", "delete", "edit", "edit", "replace", "drop-text")
 	}
 	if d.int(0, 2, "naps") == 0 {
 		o.Acts = append(o.Acts, "nap")
@@ -582,8 +583,26 @@ func readState(ctx context.Context) (string, error) {
 		return "", err
 	}
 	slices.Sort(list)
+	results, err := perdure.NewList[string]("results").Get(ctx)
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(results)
+	sum := sha256.Sum256([]byte(strings.Join(results, "\n"))) // each result tells those before it
+	var texts []string
+	keys, err := perdure.StateKeys(ctx, "file")
+	if err != nil {
+		return "", err
+	}
+	for _, key := range keys {
+		text, err := perdure.NewText(key).Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, key+": "+text)
+	}
 	mode, ok, err := perdure.NewState[string]("mode").Lookup(ctx)
-	return fmt.Sprintf("%d %v %s %v", n, list, mode, ok), err
+	return fmt.Sprintf("%d %v %s %v %d %.4x %q", n, list, mode, ok, len(results), sum, texts), err
 }
 
 func leafOptions(o op) []perdure.StepOption {
@@ -616,6 +635,30 @@ func (l *life) leaf(ctx context.Context, path string, o op, dead bool) (string, 
 			err = perdure.NewCounter("total").Add(ctx, int64(o.N))
 		case "list":
 			err = perdure.NewList[string]("log").Append(ctx, path, path)
+		case "result":
+			err = perdure.NewList[string]("results").AppendResult(ctx)
+		case "edit", "edit-own": // what branches do to one text depends on their order
+			file := perdure.NewText("file")
+			if act == "edit-own" {
+				file = perdure.NewText("file of " + path)
+			}
+			for i := range 2 {
+				var text string
+				if text, err = file.Get(ctx); err != nil {
+					break
+				}
+				if text == "" {
+					text = strings.Repeat("some lines of a file\n", 12)
+				}
+				at := o.N * 7 * (i + 1) % len(text)
+				if err = file.Set(ctx, text[:at]+path+text[at:]); err != nil {
+					break
+				}
+			}
+		case "replace":
+			_, err = perdure.NewText("file").Replace(ctx, "e", "ee")
+		case "drop-text":
+			err = perdure.NewText("file").Delete(ctx)
 		case "fact":
 			err = perdure.NewFact[string](path).Set(ctx, "known")
 		case "set":

@@ -153,7 +153,7 @@ func (c *coverage) check(t *testing.T) {
 	for _, what := range []string{
 		"leaf", "retried leaf", "once reconcile", "once ask", "once unsure", "once unsure-ask", "once fail", "ask", "silent-ask", "sleep", "receive",
 		"silent-receive", "take", "emit", "plan", "read", "fail", "cleanup", "scope", "composite", "retried composite", "group",
-		"counter", "list", "fact", "set", "delete", "spend", "dep", "exact", "shared", "node", "now", "key", "nap", "long", "big", "text", "delta", "input",
+		"counter", "list", "result", "edit", "edit-own", "replace", "drop-text", "fact", "set", "delete", "spend", "dep", "exact", "shared", "node", "now", "key", "nap", "long", "big", "text", "delta", "input",
 		"mode error", "mode panic", "mode permanent", "mode timeout", "retried run", "cancelled run", "steered run", "over budget",
 		"crash", "crash in scope", "crash in composite", "crash in branch", "crash in leaf", "stopped worker", "reconciled after a crash", "leaf executed again",
 	} {
