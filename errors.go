@@ -282,8 +282,8 @@ func orNil(err error) error {
 }
 
 // After marks an error after which a step with [Retry] waits at least d before
-// its next attempt, for example because a service said so. Over 2 seconds it is
-// a durable timer, as with Retry.
+// its next attempt, for example because a service said so, at most a day. Over 2
+// seconds it is a durable timer, as with Retry.
 func After(d time.Duration, err error) error { return &marked{err: orNil(err), after: d} }
 
 // retryAfter returns the longest time that an error was marked with.

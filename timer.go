@@ -102,7 +102,10 @@ func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) err
 
 // Take returns the next input that was started with the policy [Steer] while
 // this run was active, and whether there was one. It does not wait. Both are
-// recorded.
+// recorded; that there was none, with the next entry of the run: after a crash
+// before that one Take asks again and may find an input that came meanwhile.
+// So a step that may only run if there was none is [AtMostOnce], or is called
+// in either case.
 func Take[T any](ctx context.Context, name string) (T, bool, error) {
 	var zero T
 	raw, ok, err := take(ctx, name)
@@ -144,8 +147,8 @@ func take(ctx context.Context, name string) ([]byte, bool, error) {
 }
 
 // tookNothing notes that there was nothing to take, to be recorded with the next
-// commit: until then nothing durable follows from it, and asking again after a
-// crash does no harm. It returns false if that is not so.
+// commit: until then nothing in the journal follows from it, and after a crash it
+// is asked again. It returns false if that is not so.
 func (p *pass) tookNothing(path string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
