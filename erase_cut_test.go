@@ -224,7 +224,7 @@ func TestAChildOfADamagedParentCanBeErased(t *testing.T) {
 		names := journalsOf(t, s)
 		parent := slices.IndexFunc(names, func(name string) bool {
 			entries, err := store.ReadAll(t.Context(), s, name, 0)
-			return err == nil && strings.Contains(string(entries[0].Data), `"thread":"p"`)
+			return err == nil && strings.Contains(string(entries[0].Data), `"thread":"p"`) && !strings.Contains(string(entries[0].Data), `"from":`)
 		})
 		name := names[parent]
 		seq, _ := endOf(t, s, name)
