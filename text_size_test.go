@@ -76,7 +76,7 @@ func TestTextWithManyEditsIsReadInTime(t *testing.T) {
 			if err := setText(ctx, "write", file, want); err != nil {
 				return "", err
 			}
-			for i := range 30 {
+			for i := range 12 {
 				_, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (int, error) {
 					from, to := "X", "YY"
 					if i%2 == 1 {
