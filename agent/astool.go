@@ -65,10 +65,7 @@ func Delegate(agents ...Agent) Tool {
 	}
 	slices.Sort(enum)
 	t := NewTool("delegate", about.String(), func(ctx context.Context, t task) (string, error) {
-		a := by[t.Agent]
-		if a == nil {
-			return "", perdure.Permanent(fmt.Errorf("there is no agent %q; there are: %s", t.Agent, strings.Join(enum, ", ")))
-		}
+		a := by[t.Agent] // the schema names them
 		res, err := a.run(ctx, a.Name(), visit{in: Content{llm.User(t.Task)}, alone: true})
 		if err != nil {
 			return "", err
@@ -76,6 +73,9 @@ func Delegate(agents ...Agent) Tool {
 		return res.Text, nil
 	}, UsesVerbs())
 	t.agents = slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { return a == nil })
+	if err == nil && t.err == nil {
+		t.schema, err = t.schema.withEnum("agent", enum)
+	}
 	t.err = errors.Join(t.err, err)
 	return t
 }

@@ -61,6 +61,15 @@ func resolve(s *jsonschema.Schema) (*schema, error) {
 	return &schema{raw, r}, err
 }
 
+// withEnum returns the schema with the texts that one property may be.
+func (s *schema) withEnum(property string, texts []string) (*schema, error) {
+	c := s.resolved.Schema().CloneSchemas()
+	for _, text := range texts {
+		c.Properties[property].Enum = append(c.Properties[property].Enum, text)
+	}
+	return resolve(c)
+}
+
 // addRules adds what the tag schema says, in structs inside structs too.
 func addRules(t reflect.Type, s *jsonschema.Schema, depth int) error {
 	for s != nil {
