@@ -46,7 +46,7 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 
 	var due <-chan time.Time
 	if w.due != 0 {
-		t := time.NewTimer(until(w.due))
+		t := timerTo(w.due)
 		defer t.Stop()
 		due = t.C
 	}

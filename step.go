@@ -158,7 +158,7 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 		}
 		return p.park(ctx, &waiter{frame: s.frame, due: n.Due, fire: fire, ready: func() bool { return !n.Timer }})
 	}
-	t := time.NewTimer(until(n.Due))
+	t := timerTo(n.Due)
 	defer t.Stop()
 	drained := p.drained
 	if s.frame.cleaning {

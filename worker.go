@@ -122,7 +122,7 @@ func (w *worker) poke() {
 
 // loop looks for due work until the context ends or the lease is lost.
 func (w *worker) loop(ctx context.Context) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Nanosecond) // as timerTo
 	defer timer.Stop()
 	health := time.NewTicker(w.opts.Lease)
 	defer health.Stop()

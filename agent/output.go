@@ -34,9 +34,11 @@ func (s *session) fit(ctx context.Context, t Tool, c llm.Call, out Output) (Outp
 		// Ids of calls may come again in each turn; the path does not.
 		file = fmt.Sprintf("/outputs/%s-%s.txt", frameName(c.Name), callHash(here.Run, here.Path)[:12])
 		if err := s.Files.Write(ctx, file, out.Text); err != nil {
-			return out, "", err
+			// The tool has done what it does; its result is not to be lost.
+			file, note = "", note+fmt.Sprintf(" It could not be kept in a file: %v.", err)
+		} else {
+			note += fmt.Sprintf(" The file %s has the first %d bytes of it; read it with read_file.", file, len(out.Text))
 		}
-		note += fmt.Sprintf(" The file %s has the first %d bytes of it; read it with read_file.", file, len(out.Text))
 	}
 	out.Text = note + "]\n" + shorten(out.Text, limit)
 	return out, file, nil

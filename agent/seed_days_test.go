@@ -115,19 +115,19 @@ func TestSeedPersistenceTwoTabsDoNotLoseUpdates(t *testing.T) {
 		return llm.Assistant(strings.Join(heard, ","))
 	}}
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
-	start := func(e *perduretest.Env, in string, p perdure.Policy) (*perdure.Run, error) {
+	start := func(t *testing.T, e *perduretest.Env, in string, p perdure.Policy) (*perdure.Run, error) {
 		return e.Runtime().Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "flow", Input: in, Policy: p})
 	}
 	for _, policy := range []perdure.Policy{perdure.Reject, perdure.Enqueue, perdure.Steer} {
 		t.Run(string(policy), func(t *testing.T) {
 			n = tally{}
 			perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-				first, err := start(e, "one", policy)
+				first, err := start(t, e, "one", policy)
 				if err != nil {
 					t.Fatal(err)
 				}
 				ask := asked(t, e, "t", 1)[0]
-				second, err := start(e, "two", policy)
+				second, err := start(t, e, "two", policy)
 				if policy == perdure.Reject {
 					busy, ok := errors.AsType[*perdure.BusyError](err)
 					if !ok || busy.Run != first.ID {
