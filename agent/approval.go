@@ -6,13 +6,14 @@ import (
 )
 
 // The decisions of a person about a call. Those that an [Approval] allows are
-// all but DecisionAlways, unless it says otherwise.
+// all but DecisionAlways, unless it says otherwise. Arguments whose schema has
+// more than 32 KiB cannot be edited.
 const (
 	DecisionApprove = "approve" // the call runs as it is
 	DecisionEdit    = "edit"    // it runs with other arguments, the answer's value
 	DecisionReject  = "reject"  // it does not run; the model reads the answer's message
 	DecisionRespond = "respond" // it does not run; the answer's value is its result
-	DecisionAlways  = "always"  // it runs, and so do later ones that are alike, see [Rule]
+	DecisionAlways  = "always"  // it runs, and so do later ones that fit the answer's value, see [Rule.Args]; without a value, all
 )
 
 // DecisionProvided answers an ask of kind [KindCredential]: the secret is there.
@@ -21,7 +22,11 @@ const DecisionProvided = "provided"
 
 var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond, DecisionAlways}
 
-// The kinds of asks that agents open.
+// The kinds of asks that agents open, by [perdure.AskInfo]. Data of an approval
+// and of a pending call is an object with agent, tool, call (its id) and args, an
+// approval's also with description and a pending call's with ref; that of a
+// credential has credential (its name) and agent; that of a question choices, if
+// the model gives some.
 const (
 	KindApproval   = "approval"   // may this call run? Decisions as above
 	KindPending    = "pending"    // the result of a call that goes on elsewhere, see [Pending]
@@ -36,7 +41,7 @@ type Approval struct {
 	Decisions []string                        // that are allowed; nil: approve, edit, reject, respond
 	Who       []string                        // who may decide; nil: anyone
 	Expires   time.Duration                   // after which the default is taken; 0: never
-	Default   string                          // DecisionApprove or DecisionReject; "" is reject
+	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" is reject
 }
 
 // NeedsApproval lets a person decide before each call of the tool.

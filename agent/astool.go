@@ -85,9 +85,10 @@ type question struct {
 	Choices  []string `json:"choices,omitempty" jsonschema:"answers to choose from, if there are only some"`
 }
 
-// AskPerson is a tool by which a model asks a person. The run waits for the
-// answer, an ask of kind [KindQuestion], as long as it takes; who may answer can
-// be given.
+// AskPerson is a tool by which a model asks a person. It opens an ask of kind
+// [KindQuestion], and the run waits as long as it takes. The answer's value is a
+// text, one of the choices if the model gives some. Without who, anyone may
+// answer.
 func AskPerson(who ...string) Tool {
 	return NewTool("ask_person", "Asks a person and waits for the answer. Use it when you cannot go on without one.",
 		func(ctx context.Context, q question) (string, error) {

@@ -26,7 +26,7 @@ type Context struct {
 	Keep int
 	// Model writes the summaries; nil is the agent's own.
 	Model llm.Model
-	// Prompt tells it how; "" is a good one.
+	// Prompt tells it how to write them; "" is a prompt of this package.
 	Prompt string
 }
 

@@ -14,7 +14,8 @@ type Input interface {
 }
 
 // Content is what an agent is given, as the input of a flow: in JSON a text, a
-// list of parts, a message, or a list of messages.
+// list of parts, a message, or a list of messages, as package llm encodes them.
+// Messages of users and assistants can be given, without tool calls and results.
 type Content []llm.Message
 
 // contentOf makes content of an input.

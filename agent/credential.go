@@ -20,8 +20,9 @@ type Credential struct {
 }
 
 // Needs says that the tool needs credentials. A call waits until all are there;
-// the tool gets them with [Secret]. Those that it got are taken out of its
-// output and of its error, should they be there as they are.
+// the tool gets them with [Secret]. Those that it got are taken out of the text
+// of its output and of its error, as they are, escaped or in base64, if they have
+// at least 4 bytes; not out of media or of [Progress].
 func Needs(c ...Credential) ToolOption {
 	return func(t *tool) {
 		t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...)
@@ -54,8 +55,12 @@ const maxSecret = 64 << 10
 // sealed in a cell of the store: by the store if it is sealed (see package
 // store/seal), else with the keys in the environment variable PERDURE_KEYS, as
 // in [github.com/perdure/perdure/store/seal.ParseRing], bound to the tenant, user
-// and name. With neither, none is kept. Secrets are never in journals, events or
-// errors.
+// and name. A key is made once, and all processes get the same:
+//
+//	echo "2026-11:$(openssl rand -base64 32)"
+//
+// With neither, none is kept, and giving one is
+// [ErrUnsealed]. The runtime writes secrets into no journal, event or error.
 type Credentials struct{ shelf *shelf.Shelf }
 
 // CredentialsOf returns the credentials of a runtime's tenant, for use outside
@@ -129,8 +134,9 @@ func (c *Credentials) List(ctx context.Context, user string) ([]string, error) {
 
 // Provide gives the secret that an ask of kind [KindCredential] wants, in the
 // name of the thread's owner, and then answers the ask, and all others on that
-// thread that want the same and that by may answer. The answers say "provided"
-// and hold no secret. Repeated after a failure it goes on where it was.
+// thread that want the same and that by may answer. Ask is its id, as
+// [perdure.AskInfo] has it. The answers say "provided" and hold no secret.
+// Repeated after a failure it goes on where it was.
 func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) error {
 	a, err := host.FindAsk(ctx, rt, ask)
 	if err != nil {

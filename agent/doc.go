@@ -1,6 +1,6 @@
-// Package agent makes durable agents of language models and tools: a crash, a
-// deploy or a closed tab in the middle of a turn loses nothing and repeats
-// nothing.
+// Package agent makes durable agents of language models and tools: after a
+// crash or a deploy in the middle of a turn, any process goes on with it. What is
+// recorded is not done again; only a step that was cut off runs again.
 //
 // # A first agent
 //
@@ -19,16 +19,35 @@
 //	}
 //
 // Run is called in a flow, so a program with this agent is that of package
-// perdure: open a runtime with perdure.NewFlow("triage", triage), start runs,
-// answer asks. [NewFlow] makes a flow of an agent alone.
+// perdure. It imports a driver, such as store/sqlitestore, opens a runtime, works,
+// starts runs and answers asks:
+//
+//	rt, err := perdure.Open(ctx, "sqlite:desk.db", perdure.NewFlow("triage", triage))
+//	go rt.Work(ctx) // executes runs, here or in another process
+//	run, err := rt.Start(ctx, perdure.StartRequest{Flow: "triage", Input: ticket, User: "eve"})
+//	run, err = rt.Wait(ctx, run.Thread, run.ID) // until it asks or ends
+//	for _, ask := range run.Asks {
+//		err = rt.Answer(ctx, perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{
+//			Decision: agent.DecisionApprove, By: "ann"}})
+//	}
+//
+// [NewFlow] makes a flow of an agent alone. A run on the same thread continues
+// the conversation, see [History].
+//
+// An input is a text, or parts, for example with an image:
+//
+//	agent.Run(ctx, clerk, []llm.Part{
+//		llm.Text("What does this invoice say?"),
+//		{Media: &llm.Media{MIME: "image/png", Data: png}}, // or URL in place of Data
+//	})
 //
 // # What is a step
 //
 // An agent is a step of the flow, a turn inside it a scope, and each reply of
 // the model and each result of a tool is a step of its own:
 //
-//	/clerk/input             what the agent is given
-//	/clerk/turn-1/reply      the model's message, before anything acts on it
+//	/clerk/input                       what the agent is given
+//	/clerk/turn-1/reply                the model's message, before anything acts on it
 //	/clerk/turn-1/0-refund/approve-…   a person decides
 //	/clerk/turn-1/0-refund/run         the tool's result
 //	/clerk/turn-2/reply
@@ -40,9 +59,11 @@
 // result. Where a run was cancelled in between, the next one on the thread tells
 // the model that there is no result, so that providers accept the conversation.
 //
-// All that was said stands in the thread's state as a transcript of [Record]s:
-// it forks and rewinds with the thread, and [Transcript] reads it from
-// outside. Only what is new is written.
+// All that was said stands in the thread's state as a transcript, a list of
+// values of type [Record]: it forks and rewinds with the thread, and [Transcript]
+// reads it from outside. Only what is new is written. Of the keys of the state
+// "messages", and those that begin with "agent." or "blob/", are this package's: a
+// flow with agents uses others.
 //
 // # Tools
 //
@@ -60,13 +81,18 @@
 // has decided: approve, edit the arguments, reject with a message to the model,
 // or respond in the tool's place. The runtime enforces it. Each call has an ask
 // of its own that carries the call's hash; they are answered in any order, one
-// by one or together, from any process, with [perdure.Runtime.Answer]. With
-// [DecisionAlways] a person makes a [Rule] that later calls need not be asked
-// about. The third rejection of the same call ends the run with [ErrRejected].
+// by one or together, from any process, with [perdure.Runtime.Answer]. Where the
+// approval allows [DecisionAlways], a person makes a [Rule], and calls that fit
+// it are not asked about. The third rejection of the same call in a run ends it
+// with [ErrRejected].
 //
-// [AskPerson] lets the model ask. A [Credential] that a tool needs is asked for
-// once; the secret goes into a sealed cell by [Provide], never into the
-// journal.
+// Who may answer is checked against the answer's By, which is what the program
+// says: it has to know by itself who its users are.
+//
+// [AskPerson] lets the model ask. A [Credential] that a tool [Needs] is asked for
+// once; [Provide] answers with the secret, which goes into a sealed cell and
+// never into the journal. That needs a sealed store or the environment variable
+// PERDURE_KEYS, see [Credentials].
 //
 // # More agents
 //
@@ -81,19 +107,22 @@
 // [TodoTools] keeps a list of tasks, [FileTools] files, and [MemoryTools] what
 // is to be known on other threads. Files in the state ([StateFiles]) fork and
 // rewind with the thread. Those on a disk ([DiskFiles]) and those that threads
-// share stay as they are.
+// share ([MemoryFiles], [SharedFiles]) stay as they are.
 //
 // # Limits
 //
 // [Limits] of turns, tokens, cost and time are counted from what is recorded:
-// a resume does not begin anew. The run's budget, of the units "tokens" and
-// "cost", counts too. A conversation that grows too long is trimmed or
+// a resume does not begin anew. The run's budget (Budget of
+// [perdure.StartRequest]), of the units "tokens" and "cost", counts too and ends
+// the run with [perdure.ErrBudget]. A conversation that grows too long is trimmed or
 // summarised as [Context] says.
 //
 // # Models
 //
-// Retrying is the runtime's: a provider that is overloaded, or says when to come
+// Packages llm/openai, llm/anthropic and llm/gemini have models of the services,
+// llm/script one for tests that needs no network. Retrying is the runtime's: a provider that is overloaded, or says when to come
 // back, is asked again by a durable timer; meanwhile the run is suspended and
-// costs nothing. The reply's tokens are live as deltas, which carry attempt and
-// offset and are void when the reply is recorded.
+// costs nothing. While a reply comes in, [perdure.Runtime.Deltas] yields its
+// pieces, each an [llm.Delta], with attempt and offset; they are void when the
+// reply is recorded.
 package agent

@@ -23,7 +23,8 @@ var (
 	// tools that are not there or with wrong arguments, or an output that does
 	// not fit.
 	ErrMistakes = perdure.Coded("agent-mistakes", errors.New("agent: the model made too many mistakes"))
-	// ErrRejected: the model made a call again that was rejected.
+	// ErrRejected: the model made the same call three times in a run, and each
+	// time it was rejected.
 	ErrRejected = perdure.Coded("agent-rejected", errors.New("agent: the same call was rejected again"))
 	// ErrRefused: the model or its provider refuses to answer.
 	ErrRefused = perdure.Coded("llm-refused", errors.New("agent: the model refused"))

@@ -17,8 +17,8 @@ import (
 // Files is where the files of an agent are. Paths are absolute and clean, like
 // "/notes/plan.md"; a path is a file or a folder, never both, and folders are
 // there as long as a file is in them. There are [StateFiles], [DiskFiles],
-// [SharedFiles] and [CompositeFiles]; [FileTools] makes tools of them. All
-// methods are called inside a run, those that write inside a leaf step.
+// [MemoryFiles], [SharedFiles] and [CompositeFiles]; [FileTools] makes tools of
+// them. All methods are called inside a run, those that write inside a leaf step.
 type Files interface {
 	// Read returns a file with its text, or [ErrNoFile].
 	Read(ctx context.Context, path string) (File, error)

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Shelf keeps values, which are JSON, by key where threads share them. Who makes one says whose
-// it is. Keys are paths of files, of at most 400 bytes.
+// Shelf keeps values, which are JSON, by key where threads share them. It is what
+// [SharedFiles] needs of a database of yours, and decides who shares it. Keys are
+// paths of files, of at most 400 bytes.
 type Shelf interface {
 	// Get returns a value and whether there is one.
 	Get(ctx context.Context, key string) ([]byte, bool, error)

@@ -19,6 +19,7 @@ type Options struct {
 	Description string
 	// Instruction tells the model its task. {key} becomes the value of that
 	// key of the state, which has to be there; {key?} nothing if it is not.
+	// Braces around what cannot be a key, such as JSON, stay as they are.
 	Instruction string
 	// Tools that the model may call.
 	Tools []Tool
@@ -30,7 +31,9 @@ type Options struct {
 	Transfer []Agent
 	// Output asks for JSON in place of free text; see [OutputOf].
 	Output *OutputSchema
-	// OutputKey is a key of the state that gets what the agent says.
+	// OutputKey is a key of the state that gets what the agent says. The key
+	// "messages" and those that begin with "agent." or "blob/" are the agents'
+	// own.
 	OutputKey string
 	// History says what the agent sees of what was said on the thread before.
 	History History
@@ -143,8 +146,9 @@ type modelAgent struct {
 	err   error
 }
 
-// New makes an agent of a model. What is wrong with the options is told when
-// it runs, and by [Check].
+// New makes an agent of a model. Its name has 1 to 64 letters, digits, - and _,
+// and no other agent that works with it has the same: history is by name. What is
+// wrong with the options is told when it runs, and by [Check].
 func New(name string, model llm.Model, o Options) Agent {
 	a := &modelAgent{name: name, model: model, Options: o, tools: map[string]Tool{}}
 	var errs []error

@@ -56,8 +56,8 @@ const transcriptKey = "messages"
 
 var transcript = perdure.NewList[Record](transcriptKey)
 
-// Transcript returns all that was said on the thread so far, in the order of
-// the journal.
+// Transcript returns all that was said on the thread, in the order of the
+// journal. [perdure.Runtime.StateAt] has the state, of now or of any time before.
 func Transcript(state map[string]json.RawMessage) ([]Record, error) {
 	raw, ok := state[transcriptKey]
 	if !ok {

@@ -25,6 +25,8 @@ var (
 // Rule says that calls of a tool on a user's threads run without asking. It
 // comes from the decision [DecisionAlways] or from [Rules.Allow], and ends when
 // it is revoked or expires. For one user, tool and pattern there is one rule.
+// Only tools whose [Approval] lists DecisionAlways among its Decisions look at
+// rules; the calls of others are always asked about.
 //
 // Rules are kept apart from memory: no tool, agent or call of memory reaches
 // them.

@@ -46,10 +46,11 @@ type Output struct {
 	Error bool        `json:"error,omitempty"` // Text says what went wrong
 }
 
-// NewTool makes a tool of a function. The model sees the name, the description
-// and a JSON Schema of A, a struct. In A's fields the tag json gives the name
-// and, by omitempty or omitzero, whether it may be left out; the tag jsonschema
-// the description; and the tag schema further rules, joined by commas:
+// NewTool makes a tool of a function. The model sees the name (of 1 to 64
+// letters, digits, - and _), the description and a JSON Schema of A, a struct. In
+// A's fields the tag json gives the name and, by omitempty or omitzero, whether it
+// may be left out; the tag jsonschema the description; and the tag schema further
+// rules, joined by commas:
 //
 //	type Order struct {
 //		ID    string `json:"id" jsonschema:"number of the order" schema:"pattern=^[A-Z]-[0-9]+$"`

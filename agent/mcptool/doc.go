@@ -48,7 +48,8 @@
 //
 // # Calls
 //
-// All calls of a process share one session. When a program has ended, the next
+// All calls of a process share one session, or, where users have logins of their
+// own, all calls of a user do. When a program has ended, the next
 // call starts it again: at once the first time, with pauses of up to 10 seconds
 // if it fails again and again. What it wrote to its standard error last is part
 // of the error.
