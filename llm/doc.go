@@ -14,10 +14,17 @@
 // A [Message] has a role and parts: text, media, tool calls, results of tool
 // calls, reasoning. What a provider wants back exactly as it gave it, such as
 // the signature of a thinking block, stands beside the part as [Opaque]. All of
-// it that is UTF-8 survives encoding/json byte for byte: arguments and opaque data are kept
-// as text, not as JSON that an encoder may write in another way. So a
-// conversation that was recorded and is sent again is the same request, which
+// it that is UTF-8 survives encoding/json byte for byte: arguments and opaque
+// data are kept as text, not as JSON that an encoder may write in another way. So
+// a conversation that was recorded and is sent again is the same request, which
 // its provider accepts and finds in its prompt cache.
+//
+// An image or another file is a part with [Media], by its bytes or its URL:
+//
+//	llm.Message{Role: llm.RoleUser, Parts: []llm.Part{
+//		llm.Text("What is on this picture?"),
+//		{Media: &llm.Media{MIME: "image/png", Data: png}},
+//	}}
 //
 // # Errors
 //
@@ -29,7 +36,9 @@
 // # Providers
 //
 // Packages llm/openai, llm/anthropic and llm/gemini speak to the services, and
-// to everything that is compatible with them. Package llm/script is a model
+// to everything that is compatible with them. Their keys are in the environment,
+// as OPENAI_API_KEY, ANTHROPIC_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY, or
+// are given by the option Key of each package. Package llm/script is a model
 // that follows a script, without a network. Package llm/llmtest records the
 // traffic of a real model and plays it back.
 package llm

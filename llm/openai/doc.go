@@ -26,7 +26,7 @@
 // Media in a result follow in a message of the user, the only place where the
 // protocol takes them. Images are sent as they are or by their URL, text files
 // as text, others as files. Media that are only named by a blob have to be
-// loaded before.
+// loaded before, as package agent does.
 //
 // An [llm.Output] is a JSON Schema that OpenAI holds the model to, if it is one
 // that it can: each object requires all its properties and allows no others.
