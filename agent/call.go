@@ -285,7 +285,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		// What a person said came of it is a result, not a record: who decided,
 		// and everything else, is as it is known here.
 		rec = d.record
-		rec.Took, rec.Progress = r.Took, r.Progress
+		rec.Took, rec.Progress, rec.Escalate = r.Took, r.Progress, r.Escalate
 	}
 	if t.verbs {
 		return s.afterwards(ctx, c, call, d, rec, out)

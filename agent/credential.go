@@ -21,8 +21,8 @@ type Credential struct {
 
 // Needs says that the tool needs credentials. A call waits until all are there;
 // the tool gets them with [Secret]. Those that it got are taken out of the text
-// of its output and of its error, as they are, escaped or in base64, if they have
-// at least 4 bytes; not out of media or of [Progress].
+// of its output, of its error and of its [Progress], as they are, escaped or in
+// base64, if they have at least 4 bytes; not out of media.
 func Needs(c ...Credential) ToolOption {
 	return func(t *tool) {
 		t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...)

@@ -38,7 +38,7 @@
 //
 //	agent.Run(ctx, clerk, []llm.Part{
 //		llm.Text("What does this invoice say?"),
-//		{Media: &llm.Media{MIME: "image/png", Data: png}}, // or URL in place of Data
+//		llm.Image("image/png", png), // or llm.ImageURL("https://…")
 //	})
 //
 // # What is a step
@@ -61,9 +61,8 @@
 //
 // All that was said stands in the thread's state as a transcript, a list of
 // values of type [Record]: it forks and rewinds with the thread, and [Transcript]
-// reads it from outside. Only what is new is written. Of the keys of the state
-// "messages", and those that begin with "agent." or "blob/", are this package's: a
-// flow with agents uses others.
+// reads it from outside. Only what is new is written. Keys of the state that
+// begin with "agent." are this package's: a flow with agents uses others.
 //
 // # Tools
 //

@@ -16,7 +16,7 @@ const inlineMedia = 2 << 10
 
 // blobKey returns the key of the state that holds the bytes of media. They are
 // part of the thread: they fork, rewind, export and are erased with it.
-func blobKey(blob string) string { return "blob/" + blob }
+func blobKey(blob string) string { return "agent.blob:" + blob }
 
 // keepMedia moves the bytes of a message's media into the thread's state, once
 // for equal bytes. It is called in a step.

@@ -25,10 +25,18 @@ const maxProgress = 20
 // [perdure.Delta], and the last 20 with the call's result. It is for tools'
 // functions that use no verbs; those that do call [perdure.Emit].
 func Progress(ctx context.Context, v any) {
-	perdure.Delta(ctx, v)
-	news, _ := ctx.Value(newsKey{}).(*callNews)
 	raw, err := json.Marshal(v)
-	if news == nil || err != nil || len(raw) > 4<<10 {
+	if err != nil {
+		return
+	}
+	if seen, ok := ctx.Value(seenKey{}).(*seenSecrets); ok {
+		if clean := json.RawMessage(seen.scrub(string(raw))); json.Valid(clean) {
+			raw = clean
+		}
+	}
+	perdure.Delta(ctx, raw)
+	news, _ := ctx.Value(newsKey{}).(*callNews)
+	if news == nil || len(raw) > 4<<10 {
 		return
 	}
 	news.mu.Lock()

@@ -31,9 +31,8 @@ type Options struct {
 	Transfer []Agent
 	// Output asks for JSON in place of free text; see [OutputOf].
 	Output *OutputSchema
-	// OutputKey is a key of the state that gets what the agent says. The key
-	// "messages" and those that begin with "agent." or "blob/" are the agents'
-	// own.
+	// OutputKey is a key of the state that gets what the agent says. Keys that
+	// begin with "agent." are the agents' own.
 	OutputKey string
 	// History says what the agent sees of what was said on the thread before.
 	History History
@@ -186,7 +185,7 @@ func New(name string, model llm.Model, o Options) Agent {
 	if o.Context.MaxTokens > 0 && o.Context.Strategy == "" {
 		wrong("Context.MaxTokens needs a Strategy")
 	}
-	if k := o.OutputKey; k == transcriptKey || strings.HasPrefix(k, "blob/") || strings.HasPrefix(k, "agent.") {
+	if k := o.OutputKey; strings.HasPrefix(k, "agent.") {
 		wrong("OutputKey %q is a key of the agents' own", k)
 	}
 	if o.Output != nil && o.Output.err != nil {

@@ -52,7 +52,7 @@ type Summary struct {
 }
 
 // transcriptKey is the key of the state under which a thread has its transcript.
-const transcriptKey = "messages"
+const transcriptKey = "agent.messages"
 
 var transcript = perdure.NewList[Record](transcriptKey)
 

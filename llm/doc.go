@@ -23,7 +23,7 @@
 //
 //	llm.Message{Role: llm.RoleUser, Parts: []llm.Part{
 //		llm.Text("What is on this picture?"),
-//		{Media: &llm.Media{MIME: "image/png", Data: png}},
+//		llm.Image("image/png", png),
 //	}}
 //
 // # Errors

@@ -77,6 +77,12 @@ type Opaque struct {
 // Text returns a part of text.
 func Text(s string) Part { return Part{Text: s} }
 
+// Image returns a part that is an image, by its bytes.
+func Image(mime string, data []byte) Part { return Part{Media: &Media{MIME: mime, Data: data}} }
+
+// ImageURL returns a part that is an image at a URL.
+func ImageURL(url string) Part { return Part{Media: &Media{URL: url}} }
+
 // User returns a message of a user with one part of text.
 func User(text string) Message { return Message{Role: RoleUser, Parts: []Part{Text(text)}} }
 
