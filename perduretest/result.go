@@ -129,7 +129,10 @@ func (rec *recording) outcome(ctx context.Context, s store.Store) string {
 		for _, v := range item.Values() {
 			all = append(all, value(v))
 		}
-		// Branches append in any order.
+		// Branches append in any order; names are not the same in each run.
+		for i := range all {
+			all[i] = rec.names.replace(all[i])
+		}
 		fmt.Fprintf(&b, "  state %s: %s\n", key, slices.Sorted(slices.Values(all)))
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Deps)) {
