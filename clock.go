@@ -13,8 +13,16 @@ func wall() int64 { return clock().UnixMicro() }
 // microseconds.
 func until(due int64) time.Duration { return time.UnixMicro(due).Sub(clock()) }
 
-// timerTo returns a timer that fires at a time in Unix microseconds. It fires in
-// the future, if only by a nanosecond: timers that are due already when they are
-// waited for fire at once in each goroutine, which the race detector of Go 1.26
-// does not survive in the virtual time of tests.
-func timerTo(due int64) *time.Timer { return time.NewTimer(max(until(due), time.Nanosecond)) }
+// alarm returns a channel that is ready at a time in Unix microseconds, and what
+// ends the wait. There is no timer for a time that is over: such ones fire at
+// once in each goroutine, which the race detector of Go 1.26 does not survive
+// when tests have virtual time.
+func alarm(due int64) (<-chan time.Time, func()) {
+	if d := until(due); d > 0 {
+		t := time.NewTimer(d)
+		return t.C, func() { t.Stop() }
+	}
+	over := make(chan time.Time, 1)
+	over <- clock()
+	return over, func() {}
+}

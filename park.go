@@ -46,9 +46,9 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 
 	var due <-chan time.Time
 	if w.due != 0 {
-		t := timerTo(w.due)
-		defer t.Stop()
-		due = t.C
+		ready, stop := alarm(w.due)
+		defer stop()
+		due = ready
 	}
 	for {
 		select {

@@ -158,14 +158,14 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 		}
 		return p.park(ctx, &waiter{frame: s.frame, due: n.Due, fire: fire, ready: func() bool { return !n.Timer }})
 	}
-	t := timerTo(n.Due)
-	defer t.Stop()
+	due, stop := alarm(n.Due)
+	defer stop()
 	drained := p.drained
 	if s.frame.cleaning {
 		drained = nil // it goes on in any case
 	}
 	select {
-	case <-t.C:
+	case <-due:
 		return nil
 	case <-drained:
 		return nil // the gate does not let it begin

@@ -122,8 +122,9 @@ func (w *worker) poke() {
 
 // loop looks for due work until the context ends or the lease is lost.
 func (w *worker) loop(ctx context.Context) error {
-	timer := time.NewTimer(time.Nanosecond) // as timerTo
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	begin, _ := alarm(0)
 	health := time.NewTicker(w.opts.Lease)
 	defer health.Stop()
 	for {
@@ -141,6 +142,7 @@ func (w *worker) loop(ctx context.Context) error {
 			return fmt.Errorf("%w: the lease of worker %s: %w", ErrFenced, w.id, w.lease.Err())
 		case <-w.wake:
 			w.news = true
+		case <-begin:
 		case <-timer.C:
 		}
 		wait, err := w.scan(ctx)
