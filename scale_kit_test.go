@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,13 @@ func (c *crowd) came() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.order)
+}
+
+// first returns the first of those who came.
+func (c *crowd) first(n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.order[:n])
 }
 
 // crowdFlow is a flow with a step that takes a moment. Its input says who it is.

@@ -84,14 +84,14 @@ func TestOwnersTakeTurns(t *testing.T) {
 				newKit(t, s, perdure.Options{Concurrency: 4}, in.flow("f", fmt.Sprint(i), 10*time.Millisecond))
 			}
 			until(t, "some were executed", func() bool { return in.came() > 2*first })
-			small := 0
-			for _, who := range in.order[:first] {
+			small, order := 0, in.first(first)
+			for _, who := range order {
 				if who == "small" {
 					small++
 				}
 			}
 			if small != few {
-				t.Errorf("of the first %d runs %d were of the owner with %d threads: %q", first, small, few, in.order[:first])
+				t.Errorf("of the first %d runs %d were of the owner with %d threads: %q", first, small, few, order)
 			}
 		})
 	}
