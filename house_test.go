@@ -78,7 +78,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/llm(/internal/answers)?|FOREIGN`},
 		{`\./agent`, `PERDURE(/(llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(agent|llm|store.*|internal/.*))?|FOREIGN`},
-		{`\./internal/aimock`, ``},
+		{`\./internal/npm`, ``},
+		{`\./internal/aimock`, `PERDURE/internal/npm`},
 		{`\./internal/bench`, `.*`},
 		{`\./examples/.*`, `.*`},
 	}

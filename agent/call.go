@@ -267,6 +267,14 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		rec, err = s.finish(ctx, t, c, rec, out)
 		return ran{rec}, err
 	}, opts...)
+	if t.once {
+		// What a person said came of it is a result, not a record: who decided,
+		// and everything else, is as it is known here.
+		known := d.record
+		known.Message, known.Pending = r.Message, r.Pending
+		known.Took, known.Progress, known.Escalate = r.Took, r.Progress, r.Escalate
+		r.Record = known
+	}
 	switch {
 	case err != nil:
 		return s.failed(ctx, c, d, err)
@@ -280,17 +288,10 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		res := r.Message.Parts[0].Result
 		out = Output{Text: res.Text, Media: res.Media, Error: res.Error}
 	}
-	rec := r.Record
-	if t.once {
-		// What a person said came of it is a result, not a record: who decided,
-		// and everything else, is as it is known here.
-		rec = d.record
-		rec.Took, rec.Progress, rec.Escalate = r.Took, r.Progress, r.Escalate
-	}
 	if t.verbs {
-		return s.afterwards(ctx, c, call, d, rec, out)
+		return s.afterwards(ctx, c, call, d, r.Record, out)
 	}
-	return s.conclude(ctx, c, rec, out)
+	return s.conclude(ctx, c, r.Record, out)
 }
 
 // afterwards records a result that did not come from a plain function, after the

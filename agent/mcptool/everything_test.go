@@ -1,85 +1,26 @@
 package mcptool
 
 import (
-	"context"
-	"crypto/sha256"
-	"embed"
-	"encoding/hex"
+	_ "embed"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/perdure/perdure/internal/npm"
 )
 
-//go:embed testdata/everything/package.json testdata/everything/package-lock.json
-var everything embed.FS
+//go:embed testdata/everything/package.json
+var manifest []byte
 
-const installTime = 3 * time.Minute
-
-// install returns the file that node runs. Test processes that install at the
-// same time each fill a folder of their own, and the first one to be ready
-// gives it the name that all look for.
-func install() (string, error) {
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("%s is not installed; it comes with Node.js 20 or later", tool)
-		}
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	files := map[string][]byte{}
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		if files[name], err = everything.ReadFile("testdata/everything/" + name); err != nil {
-			return "", err
-		}
-	}
-	sum := sha256.Sum256(files["package-lock.json"])
-	folder := filepath.Join(cache, "perdure", "mcp-everything-"+hex.EncodeToString(sum[:8]))
-	server := filepath.Join(folder, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-	if _, err := os.Stat(server); err == nil {
-		return server, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(folder), 0o700); err != nil {
-		return "", err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(folder), "install-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(tmp, name), data, 0o600); err != nil {
-			return "", err
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), installTime)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = tmp
-	npm.WaitDelay = 10 * time.Second
-	if out, err := npm.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	if err := os.Rename(tmp, folder); err != nil {
-		if _, statErr := os.Stat(server); statErr != nil {
-			return "", errors.Join(err, statErr)
-		}
-	}
-	return server, nil
-}
+//go:embed testdata/everything/package-lock.json
+var lock []byte
 
 // TestRealServer uses @modelcontextprotocol/server-everything, which shows all
 // that the protocol has.
 func TestRealServer(t *testing.T) {
-	script, err := install()
+	script, err := npm.Install("mcp-everything", manifest, lock, "@modelcontextprotocol", "server-everything", "dist", "index.js")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("the test against a real server cannot run: %v", err)
