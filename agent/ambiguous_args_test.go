@@ -39,12 +39,12 @@ func TestApprovalByPredicateIsNotFooledByNames(t *testing.T) {
 		clerk := agent.New("clerk", scripted(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
 		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 			e.Start("t", "flow", "go")
-			e.Advance(0)
-			run, err := e.Runtime().Get(t.Context(), "t")
+			// A worker that looks between the hint and the journal looks again soon.
+			run, err := e.Runtime().Wait(t.Context(), "t", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n.of("pay") != 0 || run.Runs[0].Status != perdure.Suspended {
+			if n.of("pay") != 0 || run.Status != perdure.Suspended {
 				t.Errorf("%s ran without approval", args)
 			}
 		})
