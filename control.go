@@ -19,12 +19,14 @@ import (
 type AskAnswer struct {
 	Ask string `json:"ask"` // its id, as AskInfo and Event have it
 	Answer
+	IfSeq uint64 `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
 // Answer answers asks of one thread, all or none. Each answer is checked
 // before it is stored; a wrong one leaves the run as it is. The first answer
 // wins: the same one again changes nothing, and another one is ErrAnswered. An
 // unknown ask is ErrNoAsk, one that expired or whose run ended is ErrAskOver.
+// The IfSeq of each answer that has one must hold for any of them to be stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	if len(answers) == 0 {
 		return fmt.Errorf("%w: no answers", ErrInvalid)
@@ -87,6 +89,11 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		}
 		if len(lines) == 0 {
 			return nil, nil, errNothing
+		}
+		for _, a := range answers {
+			if err := ifSeq(t, t.ID, a.IfSeq); err != nil {
+				return nil, nil, err
+			}
 		}
 		return lines, flows, nil
 	})
@@ -257,7 +264,10 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 }
 
 // Note says who does something, and why.
-type Note struct{ By, Reason string }
+type Note struct {
+	By, Reason string
+	IfSeq      uint64 // do it only if this is still the thread's last sequence, else StaleError; 0: in any case
+}
 
 // Cancel cancels a run: no new step starts, only cleanups do. A run that has
 // not begun, or is blocked or quarantined, ends without running code.
@@ -278,6 +288,9 @@ func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error 
 // cancelLines returns what cancels a run. One that is stuck ends with it, and
 // its children are cancelled first.
 func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n Note) ([]line, []string, error) {
+	if err := ifSeq(t, t.ID, n.IfSeq); err != nil {
+		return nil, nil, err
+	}
 	lines := []line{{kind: journal.Cancel, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}
 	if run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined {
 		if open := run.OpenChildren(); len(open) > 0 {
@@ -357,7 +370,11 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n Note, decid
 		if t.Run(found.N) == nil {
 			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", ErrNothingToDo, found.ID)
 		}
-		return decide(t, found)
+		lines, flows, err := decide(t, found)
+		if err == nil {
+			err = ifSeq(t, thread, n.IfSeq)
+		}
+		return lines, flows, err
 	})
 	if err == nil {
 		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands

@@ -50,6 +50,10 @@ func (e *PinnedError) Unwrap() error { return ErrPinned }
 //
 // After an error call it again: it goes on where it was cut off. ErrNoThread
 // says that there is nothing left to erase.
+//
+// With an IfSeq the thread itself is erased at that sequence or not at all. What
+// depends on it goes before: of those some may be gone when it turns out that
+// the thread has moved on.
 func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) error {
 	if err := errors.Join(checkText("the reason", o.Reason, 16<<10), checkText("who asks", o.By, 500)); err != nil {
 		return err
@@ -64,7 +68,7 @@ func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) erro
 // erase erases the thread with a name and an id. Finishing is for those who
 // have not been told to, but found that it is erased.
 func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions, finishing bool) error {
-	e := eraser{Runtime: r, EraseOptions: o, finishing: finishing}
+	e := eraser{Runtime: r, EraseOptions: o, id: id, finishing: finishing}
 	err := e.thread(ctx, name, r.idCell(id))
 	if err == nil {
 		err = e.last(ctx, name, gateOf(name), r.idCell(id))
@@ -79,8 +83,10 @@ func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions, fi
 type eraser struct {
 	*Runtime
 	EraseOptions
+	id        string // of the thread that it was told to erase
 	depth     int
 	finishing bool
+	closed    store.Version // of the gate, if this closed it
 }
 
 // The bounds of an eraser.
@@ -104,12 +110,15 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 	case e.finishing:
 		return fmt.Errorf("%w: it is not erased", ErrInvalid)
 	default:
+		if err := ifSeq(o.thread, e.id, e.IfSeq); err != nil {
+			return err
+		}
 		if err := e.close(ctx, o, idCell); err != nil {
 			return err
 		}
 	}
 	if o, err = e.fence(ctx, name); err != nil {
-		return err
+		return errors.Join(err, e.reopen(ctx, name, err))
 	}
 	if o != nil {
 		if err := e.clear(ctx, name, o.thread); err != nil {
@@ -165,7 +174,7 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 	key := gateOf(o.name)
 	for range mostTries {
 		gate, err := e.store.Get(ctx, key)
-		if err == nil && isClosed(gate) {
+		if err == nil && isClosed(gate) && !isClosedIf(gate) {
 			return nil
 		}
 		if errors.Is(err, store.ErrNotFound) {
@@ -177,18 +186,36 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 		if err != nil {
 			return err
 		}
+		mark := closedGate
+		if e.IfSeq != 0 {
+			mark = closedIf
+		}
 		switch err := e.dependents(ctx, o); {
 		case errors.Is(err, errBegun):
 			continue
 		case err != nil:
 			return err
 		}
-		_, err = e.store.Put(ctx, key, []byte(closedGate+" "+idCell), gate.Version)
+		// Who closed it before does not open it again once it is closed anew.
+		e.closed, err = e.store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: it is forked, or spawns children, all the time", ErrPinned)
+}
+
+// reopen opens the gate of a thread that is not erased, because it has moved on,
+// if this eraser closed it and no other relies on that.
+func (e *eraser) reopen(ctx context.Context, name string, why error) error {
+	if !errors.Is(why, ErrStale) || e.closed == "" {
+		return nil
+	}
+	_, err := e.store.Put(ctx, gateOf(name), []byte("open"), e.closed)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	return err
 }
 
 // dependents sees to what depends on a thread. What lives is in the way, or is
@@ -246,6 +273,7 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 // id, which is known from the gate when nothing else is left.
 func (e *eraser) dependent(ctx context.Context, name, id string) error {
 	inner := eraser{Runtime: e.Runtime, EraseOptions: e.EraseOptions, depth: e.depth + 1}
+	inner.IfSeq = 0 // it is where the other thread is
 	idCell := ""
 	if id != "" {
 		idCell = e.idCell(id)
@@ -267,8 +295,8 @@ func (e *eraser) dependent(ctx context.Context, name, id string) error {
 // fence appends the entry that nobody writes behind. It returns the thread, or
 // nil if its journal is gone already.
 func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
-	o, _, err := e.amend(ctx, name, func(*journal.Thread) ([]line, []string, error) {
-		return []line{{kind: journal.Erased, body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, nil
+	o, _, err := e.amend(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		return []line{{kind: journal.Erased, body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, ifSeq(t, e.id, e.IfSeq)
 	})
 	switch {
 	case errors.Is(err, store.ErrDropped):

@@ -106,6 +106,8 @@ var (
 	// ErrCorrupt: an entry of the thread is damaged; what stands before it is
 	// good. The error says which.
 	ErrCorrupt = errors.New("perdure: the journal is damaged")
+	// ErrStale: the thread is not at the sequence that was named; see StaleError.
+	ErrStale = errors.New("perdure: the thread has moved on")
 	// ErrInvalid: a request makes no sense as it is.
 	ErrInvalid = errors.New("perdure: invalid request")
 )

@@ -4,10 +4,10 @@ package perdure_test
 var eraseGuards = []guard{
 	{
 		name: "a gate is closed by the version that was seen before the pins",
-		edits: []edit{{"erase.go", `		_, err = e.store.Put(ctx, key, []byte(closedGate+" "+idCell), gate.Version)`, `		if OFF {
+		edits: []edit{{"erase.go", `		e.closed, err = e.store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)`, `		if OFF {
 			gate, _ = e.store.Get(ctx, key)
 		}
-		_, err = e.store.Put(ctx, key, []byte(closedGate+" "+idCell), gate.Version)`}},
+		e.closed, err = e.store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)`}},
 		test: "^TestExploredEraseOrChildWins$", says: "lives without its parent",
 	},
 	{
@@ -54,8 +54,8 @@ var eraseGuards = []guard{
 	},
 	{
 		name: "the entry of an erase comes before all that it removes",
-		edits: []edit{{"erase.go", `	o, _, err := e.amend(ctx, name, func(*journal.Thread) ([]line, []string, error) {
-		return`, `	o, _, err := e.amend(ctx, name, func(*journal.Thread) ([]line, []string, error) {
+		edits: []edit{{"erase.go", `	o, _, err := e.amend(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+		return`, `	o, _, err := e.amend(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
 		if OFF {
 			return nil, nil, errNothing
 		}

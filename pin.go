@@ -15,10 +15,13 @@ import (
 // and which an erase closes by the version that it saw before it looked at the
 // pins: so either the erase sees the pin, or the pin finds the gate closed.
 
-// closedGate is what the gate of a thread begins with that is being erased.
-const closedGate = "erased"
+// closedGate is what the gate of a thread begins with that is being erased, and
+// closedIf what it begins with while that depends on where its journal ends.
+const closedGate, closedIf = "erased", "erased-if"
 
 func isClosed(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), closedGate) }
+
+func isClosedIf(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), closedIf) }
 
 func pinsOf(name string) string { return "pin/" + name + "/" }
 

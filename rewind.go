@@ -51,6 +51,9 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 		if t.Seq == to {
 			return nil, nil, fmt.Errorf("%w: thread %s is at %d already", ErrNothingToDo, thread, to)
 		}
+		if err := ifSeq(t, thread, n.IfSeq); err != nil {
+			return nil, nil, err
+		}
 		// A parent that waits for the end of a run which is taken back is told first.
 		if err := r.tell(ctx, &opened{name: name, thread: t}); err != nil && !errors.Is(err, ErrCorrupt) {
 			return nil, nil, err

@@ -41,6 +41,7 @@ type StartRequest struct {
 	Budget   map[string]int64  // by unit, see Spend
 	Trace    string            // trace context, kept in the journal for the Observer
 	By       string            // who asked for it
+	IfSeq    uint64            // start it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
 // BusyError says which run keeps a thread busy. It matches ErrBusy.
@@ -59,7 +60,8 @@ func (e *BusyError) Unwrap() error { return ErrBusy }
 // Policy decides.
 //
 // With a Key it can be repeated: the run, and the thread where none is named,
-// follow from it. The same key with another flow or input is ErrKeyReused.
+// follow from it. The same key with another flow or input is ErrKeyReused. What
+// has been started is found again whatever IfSeq says.
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	in, err := r.checkStart(q)
 	if err != nil {
@@ -73,6 +75,11 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 		}
 	}
 	for range mostTries {
+		if q.IfSeq != 0 { // nothing is made for what is not there
+			if _, err := r.find(ctx, q.Thread); errors.Is(err, ErrNoThread) {
+				return nil, &StaleError{Thread: q.Thread}
+			}
+		}
 		name, nameErr := r.create(ctx, q)
 		if nameErr != nil {
 			return nil, nameErr
@@ -161,6 +168,9 @@ func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q StartRequest, 
 		return nil, nil, &BusyError{Thread: q.Thread, Run: busy.ID}
 	case waiting >= r.opts.MaxQueue:
 		return nil, nil, fmt.Errorf("%w: %d inputs wait on thread %s", ErrQueueFull, waiting, q.Thread)
+	}
+	if err := ifSeq(t, q.Thread, q.IfSeq); err != nil {
+		return nil, nil, err
 	}
 	flows := []string{q.Flow}
 	if q.Policy == Interrupt {
