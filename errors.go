@@ -110,6 +110,9 @@ var (
 	ErrStale = errors.New("perdure: the thread has moved on")
 	// ErrInvalid: a request makes no sense as it is.
 	ErrInvalid = errors.New("perdure: invalid request")
+	// ErrAhead: events are asked for behind a sequence that the thread has not
+	// reached. It matches ErrInvalid too.
+	ErrAhead = fmt.Errorf("%w: the thread is not there yet", ErrInvalid)
 )
 
 // Coded gives an error a code. An error that is the outcome of a step is kept

@@ -56,7 +56,7 @@ type Event struct {
 
 // EventOptions choose events.
 type EventOptions struct {
-	After  uint64 // only later ones
+	After  uint64 // only later ones; if the thread has not reached it, there is only the error ErrAhead
 	Run    string // only those of this run
 	Replay bool   // end with what is there now, instead of staying live
 }
@@ -150,7 +150,7 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 		}
 	}
 	if f.seq < o.After {
-		yield(Event{}, fmt.Errorf("%w: the thread ends at %d, there is nothing after %d", ErrInvalid, f.seq, o.After))
+		yield(Event{}, fmt.Errorf("%w: it ends at %d, there is nothing after %d", ErrAhead, f.seq, o.After))
 		return false
 	}
 	return true
