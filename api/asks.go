@@ -1,0 +1,119 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+)
+
+// ListAsks chooses open asks.
+type ListAsks struct {
+	Thread string `query:"thread" json:"-" jsonschema:"only those of this thread"`
+	User   string `query:"user" json:"-" jsonschema:"only those of this owner's threads"`
+	Flow   string `query:"flow" json:"-" jsonschema:"only those of this flow"`
+	Kind   string `query:"kind" json:"-" jsonschema:"only those of this kind, such as approval"`
+	Mine   bool   `query:"mine" json:"-" jsonschema:"only those that the token may answer"`
+	After  string `query:"after" json:"-" jsonschema:"cursor: next of the page before"`
+	Limit  int    `query:"limit" json:"-" jsonschema:"about so many, up to 1000; 100 if not given. All asks of a thread are on one page"`
+}
+
+// AskPage is a page of open asks.
+type AskPage struct {
+	Asks []perdure.AskInfo `json:"asks" jsonschema:"the asks, by thread in the order of creation"`
+	Next string            `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+}
+
+// OneAsk names an ask.
+type OneAsk struct {
+	Ask string `path:"ask" json:"-" jsonschema:"id of the ask"`
+}
+
+// Reply is what a person says to an ask.
+type Reply struct {
+	Decision string          `json:"decision,omitempty" jsonschema:"one of the ask's decisions"`
+	Value    json.RawMessage `json:"value,omitempty" jsonschema:"the value, which has to fit the ask's schema"`
+	Message  string          `json:"message,omitempty" jsonschema:"a remark; of a rejection what the model is told"`
+}
+
+// AnswerAsk answers an ask.
+type AnswerAsk struct {
+	OneAsk
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Reply
+}
+
+// AskReply is an answer among several.
+type AskReply struct {
+	Ask string `json:"ask" jsonschema:"id of the ask"`
+	Reply
+}
+
+// AnswerAsks answers several asks of a thread, all or none.
+type AnswerAsks struct {
+	Thread  string     `path:"thread" json:"-" jsonschema:"id of the thread"`
+	IfMatch uint64     `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Answers []AskReply `json:"answers" jsonschema:"the answers"`
+}
+
+// AskList is asks as they are now.
+type AskList struct {
+	Asks []perdure.AskInfo `json:"asks" jsonschema:"the asks"`
+}
+
+// TellProgress adds news to an open ask.
+type TellProgress struct {
+	OneAsk
+	Value json.RawMessage `json:"value" jsonschema:"the news"`
+}
+
+// ProvideSecret gives what an ask of kind credential wants.
+type ProvideSecret struct {
+	OneAsk
+	Secret string `json:"secret" jsonschema:"the secret; it is sealed, and in no journal, event or answer"`
+}
+
+// SendSignal sends a named event to a thread.
+type SendSignal struct {
+	Thread string          `path:"thread" json:"-" jsonschema:"id of the thread"`
+	Name   string          `path:"name" json:"-" jsonschema:"name of the signal"`
+	Key    string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key count once"`
+	Value  json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
+}
+
+// ListRules chooses rules.
+type ListRules struct {
+	User string `query:"user" json:"-" jsonschema:"whose threads they are for"`
+}
+
+// RuleList is the rules of a user.
+type RuleList struct {
+	Rules []agent.Rule `json:"rules" jsonschema:"the rules"`
+}
+
+// OneRule names a rule.
+type OneRule struct {
+	ID string `path:"rule" json:"-" jsonschema:"id of the rule"`
+}
+
+// Operations of people in the loop.
+var (
+	AsksList = define[ListAsks, AskPage]("asks.list", "GET /v1/asks", ScopeRead,
+		"list the open asks of all threads")
+	AsksGet = define[OneAsk, perdure.AskInfo]("asks.get", "GET /v1/asks/{ask}", ScopeRead,
+		"look at an ask, open or over")
+	AsksAnswer = define[AnswerAsk, perdure.AskInfo]("asks.answer", "POST /v1/asks/{ask}/answer", ScopeAnswer,
+		"answer an ask", doc("The first answer wins; the same one again changes nothing."))
+	AsksAnswerAll = define[AnswerAsks, AskList]("asks.answer-all", "POST /v1/threads/{thread}/answers", ScopeAnswer,
+		"answer several asks of a thread, all or none")
+	AsksProgress = define[TellProgress, None]("asks.progress", "POST /v1/asks/{ask}/progress", ScopeAnswer,
+		"add news to an open ask")
+	AsksSecret = define[ProvideSecret, None]("asks.secret", "POST /v1/asks/{ask}/secret", ScopeAnswer,
+		"give the secret that an ask of kind credential wants")
+	SignalsSend = define[SendSignal, None]("signals.send", "POST /v1/threads/{thread}/signals/{name}", ScopeRun,
+		"send a named event to a thread")
+	RulesList = define[ListRules, RuleList]("rules.list", "GET /v1/rules", ScopeRead,
+		"list the rules by which calls run without asking")
+	RulesRevoke = define[OneRule, None]("rules.revoke", "DELETE /v1/rules/{rule}", ScopeAnswer,
+		"revoke a rule")
+)

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// ListEvents chooses events of a thread.
+type ListEvents struct {
+	Thread string  `path:"thread" json:"-" jsonschema:"id of the thread"`
+	LastID *uint64 `header:"Last-Event-ID" json:"-" jsonschema:"only later ones; a browser sends it by itself when it reconnects. It wins over after"`
+	After  uint64  `query:"after" json:"-" jsonschema:"only later ones than this sequence"`
+	Run    string  `query:"run" json:"-" jsonschema:"only those of this run; the stream ends with it"`
+	Until  string  `query:"until" json:"-" jsonschema:"with run: end, or wait to end the stream also when the run waits for someone"`
+	Deltas string  `query:"deltas" json:"-" jsonschema:"no: leave live deltas out of a stream"`
+	Limit  int     `query:"limit" json:"-" jsonschema:"of a page: at most so many, up to 1000; 100 if not given"`
+	Ticket string  `query:"ticket" json:"-" jsonschema:"a one-time ticket in place of a token, see tickets.create"`
+}
+
+// EventPage is a page of events.
+type EventPage struct {
+	Events []perdure.Event `json:"events" jsonschema:"the events"`
+	Next   uint64          `json:"next,omitempty" jsonschema:"after of the next page; none if this is the last for now"`
+}
+
+// Done is the data of the event that ends the stream of a run: its kind is
+// "done" and its id that of the run's last event.
+type Done struct {
+	Thread string            `json:"thread" jsonschema:"id of the thread"`
+	Run    string            `json:"run" jsonschema:"id of the run"`
+	Status perdure.Status    `json:"status" jsonschema:"succeeded, failed or cancelled; or what it waits in"`
+	Output json.RawMessage   `json:"output,omitempty" jsonschema:"what it returned"`
+	Error  string            `json:"error,omitempty" jsonschema:"why it failed"`
+	Spent  map[string]int64  `json:"spent,omitempty" jsonschema:"what it used, by unit"`
+	Asks   []perdure.AskInfo `json:"asks,omitempty" jsonschema:"what it waits for"`
+}
+
+// News is the data of an event of the tenant's stream: a thread of a list that
+// is new, changed or gone.
+type News struct {
+	Thread *perdure.Summary `json:"thread,omitempty" jsonschema:"the thread as a list shows it"`
+	Gone   string           `json:"gone,omitempty" jsonschema:"id of a thread that was erased"`
+}
+
+// WatchThreads asks for news of a tenant's threads.
+type WatchThreads struct {
+	User   string `query:"user" json:"-" jsonschema:"only those of this owner"`
+	Ticket string `query:"ticket" json:"-" jsonschema:"a one-time ticket in place of a token, see tickets.create"`
+}
+
+// HistoryPage is a page of checkpoints.
+type HistoryPage struct {
+	Checkpoints []CheckpointRef `json:"checkpoints" jsonschema:"the checkpoints"`
+	Next        uint64          `json:"next,omitempty" jsonschema:"after of the next page; none if this is the last for now"`
+}
+
+// CheckpointRef is a point of a thread's past, in short.
+type CheckpointRef struct {
+	Seq    uint64    `json:"seq" jsonschema:"for state, diff and fork"`
+	Time   time.Time `json:"time" jsonschema:"when it was"`
+	Kind   string    `json:"kind" jsonschema:"of its event"`
+	Run    string    `json:"run,omitempty" jsonschema:"id of the run"`
+	Path   string    `json:"path,omitempty" jsonschema:"of the step"`
+	Error  string    `json:"error,omitempty" jsonschema:"what went wrong"`
+	Rewind bool      `json:"rewind,omitempty" jsonschema:"the thread can be rewound to it: no run was active"`
+}
+
+// ListHistory chooses checkpoints.
+type ListHistory struct {
+	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
+	After  uint64 `query:"after" json:"-" jsonschema:"only later ones than this sequence"`
+	Limit  int    `query:"limit" json:"-" jsonschema:"at most so many, up to 1000; 100 if not given"`
+}
+
+// Operations on what happened.
+var (
+	EventsList = define[ListEvents, EventPage]("events.list", "GET /v1/threads/{thread}/events", ScopeRead,
+		"read a thread's events, or follow them", gives(TypeJSON, TypeEvents),
+		doc("Asked for text/event-stream it sends every event once, in order, and stays live: see docs/events.md."))
+	EventsWatch = define[WatchThreads, News]("events.watch", "GET /v1/events", ScopeRead,
+		"follow what changes in the list of threads", gives(TypeEvents),
+		doc("An event thread says how a list shows a thread now, gone that one was erased. After a gap list again: a new connection begins with the event open."))
+	HistoryList = define[ListHistory, HistoryPage]("history.list", "GET /v1/threads/{thread}/history", ScopeRead,
+		"list the points of a thread's past that can be looked at and forked from")
+)

@@ -1,0 +1,190 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/store"
+)
+
+// Problem is an error as the API tells it (RFC 9457). Type does not change from
+// version to version; Detail is for people.
+type Problem struct {
+	Type   string `json:"type" jsonschema:"what kind of problem it is: urn:perdure:problem:NAME"`
+	Title  string `json:"title" jsonschema:"the kind, for people"`
+	Status int    `json:"status" jsonschema:"the HTTP status"`
+	Detail string `json:"detail,omitempty" jsonschema:"what happened, and what to do about it"`
+
+	Thread  string   `json:"thread,omitempty" jsonschema:"the thread that it is about"`
+	Run     string   `json:"run,omitempty" jsonschema:"the run that it is about, such as the one that keeps a thread busy"`
+	Seq     *uint64  `json:"seq,omitempty" jsonschema:"the thread's current sequence, where If-Match named another"`
+	Version string   `json:"version,omitempty" jsonschema:"the current version of a value, where If-Match named another"`
+	Pins    []string `json:"pins,omitempty" jsonschema:"threads that keep another from being erased"`
+}
+
+// Error says what happened.
+func (p *Problem) Error() string {
+	if p.Detail != "" {
+		return p.Detail
+	}
+	return p.Title
+}
+
+// Unwrap returns the error of package perdure that the problem stands for, if
+// there is one, so that errors.Is and errors.As find it.
+func (p *Problem) Unwrap() error {
+	switch p.Kind() {
+	case "busy":
+		return &perdure.BusyError{Thread: p.Thread, Run: p.Run}
+	case "stale":
+		e := &perdure.StaleError{Thread: p.Thread}
+		if p.Seq != nil {
+			e.Seq = *p.Seq
+		}
+		return e
+	case "pinned":
+		return &perdure.PinnedError{Thread: p.Thread, By: p.Pins}
+	}
+	for _, k := range kinds {
+		if k.name == p.Kind() {
+			return k.err
+		}
+	}
+	return nil
+}
+
+const problemPrefix = "urn:perdure:problem:"
+
+// Kind is the last part of the type: "busy".
+func (p *Problem) Kind() string { return strings.TrimPrefix(p.Type, problemPrefix) }
+
+// Errors that only the API has.
+var (
+	// ErrUnauthorized: there is no token, or it is not valid.
+	ErrUnauthorized = errors.New("api: no valid token")
+	// ErrScope: the token does not allow the operation.
+	ErrScope = errors.New("api: the token does not allow this")
+	// ErrNotFound: there is nothing at that address.
+	ErrNotFound = errors.New("api: not found")
+	// ErrBody: the request's body cannot be read as what it has to be.
+	ErrBody = errors.New("api: bad body")
+	// ErrBodyTooLarge: the request's body is over the limit.
+	ErrBodyTooLarge = errors.New("api: the body is too large")
+	// ErrOrigin: the request comes from a web page that may not send it, or
+	// names a host that this server is not.
+	ErrOrigin = errors.New("api: the origin or host is not allowed")
+	// ErrMedia: the body's media type is not the one that is taken.
+	ErrMedia = errors.New("api: unsupported media type")
+	// ErrMethod: the address does not know the method.
+	ErrMethod = errors.New("api: method not allowed")
+	// ErrTooMany: more requests than are allowed are under way.
+	ErrTooMany = errors.New("api: too many requests")
+	// ErrStopping: the server is about to stop.
+	ErrStopping = errors.New("api: the server is stopping; try again")
+)
+
+// kind is a kind of problem, and the error that it stands for.
+type kind struct {
+	name   string
+	status int
+	err    error
+}
+
+// kinds in the order in which they are looked for: what is more specific first.
+var kinds = []kind{
+	{"unauthorized", http.StatusUnauthorized, ErrUnauthorized},
+	{"scope", http.StatusForbidden, ErrScope},
+	{"origin", http.StatusForbidden, ErrOrigin},
+	{"not-found", http.StatusNotFound, ErrNotFound},
+	{"method", http.StatusMethodNotAllowed, ErrMethod},
+	{"media-type", http.StatusUnsupportedMediaType, ErrMedia},
+	{"body-too-large", http.StatusRequestEntityTooLarge, ErrBodyTooLarge},
+	{"body", http.StatusBadRequest, ErrBody},
+	{"too-many", http.StatusTooManyRequests, ErrTooMany},
+	{"stopping", http.StatusServiceUnavailable, ErrStopping},
+
+	{"no-thread", http.StatusNotFound, perdure.ErrNoThread},
+	{"no-run", http.StatusNotFound, perdure.ErrRunNotFound},
+	{"no-ask", http.StatusNotFound, perdure.ErrNoAsk},
+	{"no-flow", http.StatusUnprocessableEntity, perdure.ErrNoFlow},
+	{"no-memory", http.StatusNotFound, agent.ErrNoMemory},
+	{"erased", http.StatusGone, perdure.ErrErased},
+	{"ask-over", http.StatusGone, perdure.ErrAskOver},
+	{"answered", http.StatusConflict, perdure.ErrAnswered},
+	{"answer", http.StatusUnprocessableEntity, perdure.ErrAnswer},
+	{"forbidden", http.StatusForbidden, perdure.ErrForbidden},
+	{"busy", http.StatusConflict, perdure.ErrBusy},
+	{"queue-full", http.StatusTooManyRequests, perdure.ErrQueueFull},
+	{"key-reused", http.StatusConflict, perdure.ErrKeyReused},
+	{"nothing-to-do", http.StatusConflict, perdure.ErrNothingToDo},
+	{"exists", http.StatusConflict, perdure.ErrExists},
+	{"pinned", http.StatusConflict, perdure.ErrPinned},
+	{"stale", http.StatusPreconditionFailed, perdure.ErrStale},
+	{"version", http.StatusPreconditionFailed, agent.ErrMemoryConflict},
+	{"ahead", http.StatusBadRequest, perdure.ErrAhead},
+	{"newer", http.StatusConflict, perdure.ErrNewer},
+	{"corrupt", http.StatusUnprocessableEntity, perdure.ErrCorrupt},
+	{"too-large", http.StatusRequestEntityTooLarge, perdure.ErrTooLarge},
+	{"not-json", http.StatusUnprocessableEntity, perdure.ErrNotJSON},
+	{"invalid", http.StatusBadRequest, perdure.ErrInvalid},
+	{"unavailable", http.StatusServiceUnavailable, store.ErrUnavailable},
+	{"unavailable", http.StatusServiceUnavailable, store.ErrClosed},
+}
+
+// ProblemOf returns the problem that an error is. What it does not know is an
+// internal error, of which nothing is told.
+func ProblemOf(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	p = &Problem{Type: problemPrefix + "internal", Status: http.StatusInternalServerError, Title: "internal error"}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			_, title, _ := strings.Cut(k.err.Error(), ": ")
+			p = &Problem{Type: problemPrefix + k.name, Status: k.status, Title: title, Detail: err.Error()}
+			break
+		}
+	}
+	if p.Status == http.StatusInternalServerError && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		p = &Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was given up"}
+	}
+	var busy *perdure.BusyError
+	var stale *perdure.StaleError
+	var pinned *perdure.PinnedError
+	var conflict *agent.MemoryConflict
+	switch {
+	case errors.As(err, &busy):
+		p.Thread, p.Run = busy.Thread, busy.Run
+	case errors.As(err, &stale):
+		p.Thread, p.Seq = stale.Thread, &stale.Seq
+	case errors.As(err, &pinned):
+		p.Thread, p.Pins = pinned.Thread, pinned.By
+	case errors.As(err, &conflict):
+		p.Version = conflict.Version
+	}
+	return p
+}
+
+// Problems returns the kinds of problems with their statuses, in order.
+func Problems() []Problem {
+	var all []Problem
+	for i, k := range kinds {
+		if i > 0 && kinds[i-1].name == k.name {
+			continue
+		}
+		_, title, _ := strings.Cut(k.err.Error(), ": ")
+		all = append(all, Problem{Type: problemPrefix + k.name, Status: k.status, Title: title})
+	}
+	return all
+}
+
+// Invalid returns an error that says what is wrong with a request.
+func Invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", perdure.ErrInvalid, fmt.Sprintf(format, args...))
+}

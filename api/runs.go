@@ -1,0 +1,95 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/perdure/perdure"
+)
+
+// Start says what a run does.
+type Start struct {
+	Key     string `header:"Idempotency-Key" json:"-" jsonschema:"the same key gives the same run"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Trace   string `header:"Traceparent" json:"-" jsonschema:"trace context, kept in the journal"`
+
+	Flow     string            `json:"flow" jsonschema:"name of the flow"`
+	Input    json.RawMessage   `json:"input,omitempty" jsonschema:"what the flow takes"`
+	Policy   perdure.Policy    `json:"policy,omitempty" jsonschema:"what becomes of it if the thread is busy: enqueue (default), reject, interrupt, steer, beside"`
+	Title    string            `json:"title,omitempty" jsonschema:"title of a new thread"`
+	User     string            `json:"user,omitempty" jsonschema:"who owns a new thread; the token's subject if there is none"`
+	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"metadata of a new thread"`
+	Budget   map[string]int64  `json:"budget,omitempty" jsonschema:"what the run may spend, by unit"`
+}
+
+// StartRun starts a run on a thread.
+type StartRun struct {
+	Thread string `path:"thread" json:"-" jsonschema:"id of the thread, made on first use"`
+	Start
+}
+
+// OneRun names a run.
+type OneRun struct {
+	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
+	Run    string `path:"run" json:"-" jsonschema:"id of the run, or newest"`
+}
+
+// Newest stands for the id of the newest run of a thread.
+const Newest = "newest"
+
+// RunList is the runs of a thread, in the order of their start.
+type RunList struct {
+	Runs []*perdure.Run `json:"runs" jsonschema:"the runs"`
+}
+
+// WaitRun waits for a run.
+type WaitRun struct {
+	OneRun
+	End     bool `query:"end" json:"-" jsonschema:"wait for its end, whatever it waits for meanwhile"`
+	Seconds int  `query:"seconds" json:"-" jsonschema:"answer after so many seconds at the latest, up to 60; 30 if not given"`
+}
+
+// Waited is a run that was waited for.
+type Waited struct {
+	Run  *perdure.Run `json:"run" jsonschema:"the run as it is now"`
+	Over bool         `json:"over" jsonschema:"it has ended or may not go on without the outside; if not, wait again"`
+}
+
+// ControlRun changes what becomes of a run.
+type ControlRun struct {
+	OneRun
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Reason  string `json:"reason,omitempty" jsonschema:"why, for the record"`
+}
+
+// Resumed says what a resume did.
+type Resumed struct {
+	Run     *perdure.Run `json:"run" jsonschema:"the run as it is now"`
+	Resumed bool         `json:"resumed" jsonschema:"a pause was lifted"`
+	Note    string       `json:"note,omitempty" jsonschema:"why there was nothing to do"`
+}
+
+// Operations on runs.
+var (
+	RunsNew = define[Start, perdure.Run]("runs.new", "POST /v1/runs", ScopeRun,
+		"start a run on a new thread", status(http.StatusAccepted), gives(TypeJSON, TypeEvents))
+	RunsStart = define[StartRun, perdure.Run]("runs.start", "POST /v1/threads/{thread}/runs", ScopeRun,
+		"start a run", status(http.StatusAccepted), gives(TypeJSON, TypeEvents),
+		doc("It answers at once. Asked for text/event-stream it answers with the run's events instead, up to its end or until it waits for someone. The run does not depend on the connection."))
+	RunsList = define[OneThread, RunList]("runs.list", "GET /v1/threads/{thread}/runs", ScopeRead,
+		"list the runs of a thread")
+	RunsGet = define[OneRun, perdure.Run]("runs.get", "GET /v1/threads/{thread}/runs/{run}", ScopeRead,
+		"look at a run")
+	RunsWait = define[WaitRun, Waited]("runs.wait", "GET /v1/threads/{thread}/runs/{run}/wait", ScopeRead,
+		"wait until a run has ended or may not go on without the outside")
+	RunsCancel = define[ControlRun, perdure.Run]("runs.cancel", "POST /v1/threads/{thread}/runs/{run}/cancel", ScopeRun,
+		"cancel a run")
+	RunsPause = define[ControlRun, perdure.Run]("runs.pause", "POST /v1/threads/{thread}/runs/{run}/pause", ScopeRun,
+		"stop a run before its next step, until it is resumed")
+	RunsResume = define[ControlRun, Resumed]("runs.resume", "POST /v1/threads/{thread}/runs/{run}/resume", ScopeRun,
+		"lift a pause", doc("Where there is nothing to do it says so and changes nothing. Runs go on by themselves after a crash or an answer."))
+	RunsRetry = define[ControlRun, perdure.Run]("runs.retry", "POST /v1/threads/{thread}/runs/{run}/retry", ScopeRun,
+		"let a failed, blocked or quarantined run go on")
+	RunsAgain = define[ControlRun, perdure.Run]("runs.again", "POST /v1/threads/{thread}/runs/{run}/again", ScopeRun,
+		"start a new run with the flow and the input of an earlier one", status(http.StatusAccepted))
+)

@@ -1,0 +1,128 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// Nothing is the input of operations that take none.
+type Nothing struct{}
+
+// FlowList is the flows of a server.
+type FlowList struct {
+	Flows []FlowInfo `json:"flows" jsonschema:"the flows, in the order of their names"`
+}
+
+// FlowInfo is a flow.
+type FlowInfo struct {
+	Name string `json:"name" jsonschema:"its name"`
+}
+
+// WorkerList is the workers that are alive.
+type WorkerList struct {
+	Workers []perdure.WorkerInfo `json:"workers" jsonschema:"the workers"`
+}
+
+// Stats is the state of a tenant's threads in numbers.
+type Stats struct {
+	Threads  int            `json:"threads" jsonschema:"how many there are"`
+	Statuses map[string]int `json:"statuses" jsonschema:"how many by status; idle: without a run"`
+	Asks     int            `json:"asks" jsonschema:"open asks"`
+	Workers  int            `json:"workers" jsonschema:"that are alive"`
+	Streams  int            `json:"streams" jsonschema:"open event streams of this server"`
+	Uptime   int64          `json:"uptime" jsonschema:"seconds since this server started"`
+	Version  string         `json:"version" jsonschema:"of this server"`
+}
+
+// Me is who a token stands for.
+type Me struct {
+	Tenant  string    `json:"tenant" jsonschema:"whose threads it reaches"`
+	Subject string    `json:"subject" jsonschema:"in whose name it acts"`
+	Groups  []string  `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
+	Scopes  []Scope   `json:"scopes" jsonschema:"what it allows"`
+	Expires time.Time `json:"expires,omitzero" jsonschema:"when it ends"`
+}
+
+// CreateToken asks for a token.
+type CreateToken struct {
+	Subject string   `json:"subject" jsonschema:"in whose name it acts"`
+	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant if not given, and no other"`
+	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
+	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer if not given"`
+	Days    int      `json:"days,omitempty" jsonschema:"after how many days it ends; never if not given"`
+	Note    string   `json:"note,omitempty" jsonschema:"what it is for"`
+}
+
+// Token is a token as it is listed: without the secret.
+type Token struct {
+	ID string `json:"id" jsonschema:"for tokens.revoke"`
+	Me
+	Note    string    `json:"note,omitempty" jsonschema:"what it is for"`
+	Created time.Time `json:"created" jsonschema:"when it was made"`
+	By      string    `json:"by,omitempty" jsonschema:"who made it"`
+	Revoked time.Time `json:"revoked,omitzero" jsonschema:"when it was revoked"`
+}
+
+// NewToken is a token that was just made.
+type NewToken struct {
+	Secret string `json:"secret" jsonschema:"the token itself; it is shown this once and kept nowhere"`
+	Token
+}
+
+// TokenList is the tokens of a tenant.
+type TokenList struct {
+	Tokens []Token `json:"tokens" jsonschema:"the tokens"`
+}
+
+// OneToken names a token.
+type OneToken struct {
+	ID string `path:"token" json:"-" jsonschema:"id of the token"`
+}
+
+// CreateTicket asks for a ticket.
+type CreateTicket struct {
+	Thread string `json:"thread,omitempty" jsonschema:"the thread whose events it is for; the tenant's own stream if not given"`
+}
+
+// Ticket stands for a token once, in the address of an event stream: a browser's
+// EventSource cannot send a token.
+type Ticket struct {
+	Ticket  string    `json:"ticket" jsonschema:"for the query parameter ticket"`
+	Expires time.Time `json:"expires" jsonschema:"it has to be used before"`
+}
+
+// Health says that a server is there.
+type Health struct {
+	Status string `json:"status" jsonschema:"ok"`
+}
+
+// Operations of the server itself.
+var (
+	FlowsList = define[Nothing, FlowList]("flows.list", "GET /v1/flows", ScopeRead,
+		"list the flows that can be started here")
+	WorkersList = define[Nothing, WorkerList]("workers.list", "GET /v1/workers", ScopeRead,
+		"list the workers that are alive")
+	StatsGet = define[Nothing, Stats]("stats.get", "GET /v1/stats", ScopeRead,
+		"see the tenant's threads in numbers")
+	MeGet = define[Nothing, Me]("me.get", "GET /v1/me", ScopeRead,
+		"see who the token stands for")
+	TokensCreate = define[CreateToken, NewToken]("tokens.create", "POST /v1/tokens", ScopeAdmin,
+		"make a token", status(http.StatusCreated))
+	TokensList = define[Nothing, TokenList]("tokens.list", "GET /v1/tokens", ScopeAdmin,
+		"list the tenant's tokens")
+	TokensRevoke = define[OneToken, None]("tokens.revoke", "DELETE /v1/tokens/{token}", ScopeAdmin,
+		"revoke a token")
+	TicketsCreate = define[CreateTicket, Ticket]("tickets.create", "POST /v1/tickets", ScopeRead,
+		"get a one-time ticket for an event stream", status(http.StatusCreated))
+	HealthGet = define[Nothing, Health]("health.get", "GET /healthz", ScopeNone,
+		"see whether the server runs")
+	ReadyGet = define[Nothing, Health]("ready.get", "GET /readyz", ScopeNone,
+		"see whether the store answers and the server is not about to stop")
+	MetricsGet = define[Nothing, []byte]("metrics.get", "GET /metrics", ScopeAdmin,
+		"get metrics for Prometheus", gives(TypeText))
+	OpenAPIGet = define[Nothing, json.RawMessage]("openapi.get", "GET /openapi.json", ScopeNone,
+		"get the OpenAPI document")
+)

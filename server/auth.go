@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"net/http"
+
+	"github.com/perdure/perdure/api"
+)
+
+// Principal is who makes a request.
+type Principal struct {
+	Tenant  string
+	Subject string      // recorded as who did it
+	Groups  []string    // an ask for group:NAME may be answered by its members
+	Scopes  []api.Scope // what they may do
+	Expires time.Time   // zero: never
+}
+
+// May reports whether the principal has a scope.
+func (p *Principal) May(s api.Scope) bool {
+	return s == api.ScopeNone || slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, api.ScopeAdmin)
+}
+
+// Authenticator finds out who a bearer token stands for. Its error is
+// api.ErrUnauthorized, or says why it cannot tell.
+type Authenticator interface {
+	Authenticate(ctx context.Context, token string) (*Principal, error)
+}
+
+// anyone is who everyone is without Options.Auth.
+var anyone = &Principal{Subject: "local", Scopes: []api.Scope{api.ScopeAdmin}}
+
+func (s *Server) principal(r *http.Request, op *api.Info) (*Principal, error) {
+	if s.opts.Auth == nil || op.Scope == api.ScopeNone {
+		return anyone, nil
+	}
+	return nil, api.ErrUnauthorized
+}
+
+// guard keeps out what no operation should see.
+func (s *Server) guard(next http.Handler) http.Handler { return next }

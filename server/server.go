@@ -1,0 +1,87 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// Options of a server. The zero value is good for a server that only this
+// machine reaches.
+type Options struct {
+	// Auth says who may do what. Nil: anyone may do anything.
+	Auth Authenticator
+	// Hosts are the names under which the server may be called, besides those
+	// of this machine itself: localhost and loopback addresses. "*" is any.
+	Hosts []string
+	// Origins are the web origins whose pages may call the server, such as
+	// https://console.example. "*" is any, and needs Auth.
+	Origins []string
+	// Logger gets one line a request that failed in the server. The default
+	// discards it.
+	Logger *slog.Logger
+	// Version is shown by stats.
+	Version string
+	// MaxBody is the largest JSON body in bytes; 0 is 4 MiB.
+	MaxBody int64
+	// Heartbeat is how often a silent stream gets a comment; 0 is 15 s.
+	Heartbeat time.Duration
+	// Streams is how many event streams may be open; 0 is 10 000.
+	Streams int
+}
+
+// Server is the API as an http.Handler.
+type Server struct {
+	rt      *perdure.Runtime
+	opts    Options
+	mux     *http.ServeMux
+	handler http.Handler
+	started time.Time
+	bound   map[string]bool // names of operations that have a handler
+	stop    chan struct{}   // closed by Close
+	once    sync.Once
+}
+
+// New returns the API of a runtime.
+func New(rt *perdure.Runtime, o Options) *Server {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 4 << 20
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 15 * time.Second
+	}
+	if o.Streams == 0 {
+		o.Streams = 10_000
+	}
+	s := &Server{rt: rt, opts: o, mux: http.NewServeMux(), started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
+	s.routes()
+	s.handler = s.guard(s.mux)
+	return s
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// routes binds the operations to their handlers.
+func (s *Server) routes() {
+	s.threadRoutes()
+	s.runRoutes()
+	s.eventRoutes()
+	s.travelRoutes()
+	s.askRoutes()
+	s.memoryRoutes()
+	s.systemRoutes()
+	s.tokenRoutes()
+	s.adkRoutes()
+	s.resumeRoutes()
+}
+
+// Close tells all who follow events to come back later, and lets no new ones
+// in. Call it before http.Server.Shutdown, which waits for them.
+func (s *Server) Close() { s.once.Do(func() { close(s.stop) }) }
