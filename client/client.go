@@ -181,7 +181,7 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 		if f.Where == api.InBody {
 			continue
 		}
-		texts := format(in.FieldByIndex(f.Index))
+		texts := f.Texts(in)
 		switch f.Where {
 		case api.InPath:
 			for i := range texts {
@@ -211,21 +211,4 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 		path += "?" + query.Encode()
 	}
 	return path, header, nil
-}
-
-// format returns a field as texts, none if it is its zero value.
-func format(v reflect.Value) []string {
-	if v.IsZero() {
-		return nil
-	}
-	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
-	}
-	switch x := v.Interface().(type) {
-	case time.Time:
-		return []string{x.UTC().Format(time.RFC3339Nano)}
-	case []string:
-		return append([]string(nil), x...)
-	}
-	return []string{fmt.Sprint(v.Interface())}
 }

@@ -141,7 +141,7 @@ func (s *Server) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fiel
 				}
 			}
 		}
-		if err := set(in.FieldByIndex(f.Index), texts); err != nil {
+		if err := f.Set(in, texts); err != nil {
 			return api.Invalid("%s %s: %v", f.Where, strings.TrimSuffix(f.Key, "..."), err)
 		}
 	}
@@ -173,60 +173,6 @@ func segments(r *http.Request, op *api.Info, name string) ([]string, error) {
 		parts[i] = text
 	}
 	return parts, nil
-}
-
-// set gives a field the value of texts, of which there is at most one unless
-// the field is a list.
-func set(v reflect.Value, texts []string) error {
-	if len(texts) == 0 {
-		return nil
-	}
-	if v.Kind() == reflect.Slice {
-		v.Set(reflect.ValueOf(slices.Clone(texts)))
-		return nil
-	}
-	if len(texts) > 1 {
-		return errors.New("it is there more than once")
-	}
-	text := texts[0]
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		v = v.Elem()
-	}
-	switch v.Interface().(type) {
-	case time.Time:
-		t, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return errors.New("it is no time such as 2006-01-02T15:04:05Z")
-		}
-		v.Set(reflect.ValueOf(t))
-		return nil
-	}
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(text)
-	case reflect.Bool:
-		b, err := strconv.ParseBool(text)
-		if err != nil {
-			return errors.New("it is neither true nor false")
-		}
-		v.SetBool(b)
-	case reflect.Uint64:
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return errors.New("it is no sequence number")
-		}
-		v.SetUint(n)
-	case reflect.Int:
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return errors.New("it is no number from 0")
-		}
-		v.SetInt(int64(n))
-	default:
-		return fmt.Errorf("a %s cannot be given", v.Type())
-	}
-	return nil
 }
 
 // body decodes a JSON body, which may be missing if no member of it is needed.
