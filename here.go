@@ -54,24 +54,6 @@ func init() {
 	}
 }
 
-// findAsk returns an ask by its id.
-func (r *Runtime) findAsk(ctx context.Context, id string) (*host.Ask, error) {
-	name, _, err := r.splitAsk(id)
-	if err != nil {
-		return nil, err
-	}
-	o, err := r.read(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	a, err := findAsk(o.thread, id)
-	if err != nil {
-		return nil, err
-	}
-	data, err := r.load(ctx, name, a.Question.Data)
-	return &host.Ask{Thread: o.thread.ID, User: o.thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: a.Open()}, err
-}
-
 func (r *Runtime) host() *host.Host {
 	return &host.Host{Store: r.store, Tenant: r.tenant, Hash: r.hash}
 }

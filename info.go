@@ -113,26 +113,6 @@ type Wait struct {
 	Child  string    `json:"child,omitempty"`  // id of its thread
 }
 
-// AskInfo is an ask as the outside sees it: see [Question].
-type AskInfo struct {
-	ID        string                     `json:"id"` // for AskAnswer
-	Thread    string                     `json:"thread"`
-	Run       string                     `json:"run"`
-	Path      string                     `json:"path"`
-	Kind      string                     `json:"kind,omitempty"`
-	Prompt    string                     `json:"prompt,omitempty"`
-	Data      json.RawMessage            `json:"data,omitempty"`
-	Schema    json.RawMessage            `json:"schema,omitempty"`
-	Schemas   map[string]json.RawMessage `json:"schemas,omitempty"` // by decision, in place of Schema
-	Want      string                     `json:"want,omitempty"`    // kind of JSON value that is expected, "" for any
-	Decisions []string                   `json:"decisions,omitempty"`
-	Guards    string                     `json:"guards,omitempty"`
-	Who       []string                   `json:"who,omitempty"`
-	Asked     time.Time                  `json:"asked"`
-	Expires   time.Time                  `json:"expires,omitzero"`
-	Progress  int                        `json:"progress,omitempty"` // how much news there is
-}
-
 // ErrorNote is one thing that went wrong.
 type ErrorNote struct {
 	Seq   uint64    `json:"seq"`
@@ -310,14 +290,6 @@ func planDone(t *tree.Tree, path string) bool {
 	}
 	n := t.At(path)
 	return n != nil && n.Done && n.Fail == nil
-}
-
-func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskInfo, error) {
-	q := a.Question
-	data, err := r.load(ctx, o.name, q.Data)
-	return AskInfo{ID: askID(o.name, a.ID), Thread: o.thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind,
-		Prompt: q.Prompt, Data: data, Schema: q.Schema, Schemas: q.Schemas, Want: q.Want, Decisions: q.Decisions, Guards: q.Guards,
-		Who: q.Who, Asked: stamp(a.Time), Expires: stamp(a.Due), Progress: len(a.Progress)}, err
 }
 
 // Output returns what a run that succeeded returned. For any other run it is an

@@ -432,7 +432,7 @@ func TestAskCarriesWhatThePersonNeeds(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{Validator: &refusing{}}, askFlow("f", q))
 		start := k.start("t", "f", "")
 		a := k.at(k.wait("t", perdure.Suspended), "/ask")
-		want := perdure.AskInfo{ID: a.ID, Thread: "t", Run: start.ID, Path: "/ask", Kind: "approval", Prompt: "Refund?",
+		want := perdure.AskInfo{ID: a.ID, Thread: "t", Run: start.ID, Path: "/ask", Status: perdure.AskOpen, Kind: "approval", Prompt: "Refund?",
 			Data: json.RawMessage(`{"order":"A-7"}`), Schema: q.Schema, Want: "string", Decisions: q.Decisions, Guards: "hash", Who: q.Who,
 			Asked: a.Asked, Expires: a.Asked.Add(time.Hour)}
 		if got, wanted := fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", want); got != wanted {
