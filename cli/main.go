@@ -2,18 +2,76 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/perdure/perdure"
+	"github.com/spf13/cobra"
 )
 
-// Main runs the command line of a program with flows, and exits.
+// Main runs the command line of a program with flows, and exits. The first
+// interrupt ends a command in order, the second at once.
 func Main(flows ...perdure.Flow) {
-	os.Exit(run(context.Background(), os.Args[1:], flows))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	a := &app{flows: flows, in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv}
+	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
-func run(_ context.Context, args []string, _ []perdure.Flow) int {
-	fmt.Fprintln(os.Stderr, "no such command:", args)
-	return 2
+// app is one call of the program.
+type app struct {
+	flows    []perdure.Flow
+	in       io.Reader
+	out, err io.Writer
+	env      func(string) string
+
+	// Flags of all commands.
+	server, store, token, as string
+	json, plain              bool
 }
+
+// run runs a command and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !errors.Is(err, errQuiet) {
+		fmt.Fprintln(a.err, "perdure:", message(err))
+	}
+	return code(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "perdure",
+		Short:         "a durable runtime for AI agents",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.server, "server", a.env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
+	flags.StringVar(&a.store, "store", a.env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
+	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
+	flags.StringVar(&a.as, "as", "", "act as this person where no token says who you are")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	for _, add := range commands {
+		root.AddCommand(add(a))
+	}
+	return root
+}
+
+// commands make the commands; each file adds its own.
+var commands []func(*app) *cobra.Command
+
+func register(make ...func(*app) *cobra.Command) { commands = append(commands, make...) }

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/spf13/cobra"
+)
+
+// operation makes a command of an operation of the API. Use is the command's
+// name and then its arguments, in capitals: fields of the operation's input,
+// optional ones in brackets. All other fields are flags. Show prints the result
+// for people; with --json it is printed as it is.
+func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
+	words := strings.Fields(use)
+	var args []argument
+	for _, word := range words[1:] {
+		name := strings.Trim(word, "[].")
+		i := slices.IndexFunc(op.Fields(), func(f api.Field) bool { return strings.EqualFold(flagName(f), name) })
+		if i < 0 {
+			panic(fmt.Sprintf("cli: operation %s has no field for %s", op.Name, word))
+		}
+		args = append(args, argument{op.Fields()[i], strings.HasPrefix(word, "[")})
+	}
+	c := &cobra.Command{Use: use, Short: op.Title, Long: strings.TrimSpace(capital(op.Title) + ".\n\n" + op.Doc)}
+	values := map[string]*[]string{}
+	for _, f := range op.Fields() {
+		name := flagName(f)
+		if name == "ticket" || slices.ContainsFunc(args, func(x argument) bool { return x.Name == f.Name }) {
+			continue
+		}
+		values[name] = new([]string)
+		if f.Type.Kind() == reflect.Bool {
+			c.Flags().Bool(name, false, f.Tag.Get("jsonschema"))
+			continue
+		}
+		c.Flags().StringArrayVar(values[name], name, nil, f.Tag.Get("jsonschema"))
+	}
+	c.Args = func(_ *cobra.Command, given []string) error { return count(use, args, given) }
+	c.RunE = func(c *cobra.Command, given []string) error {
+		in := reflect.New(op.In).Elem()
+		for i, text := range given {
+			if err := setField(args[i].Field, in, []string{text}); err != nil {
+				return usage(fmt.Errorf("%s: %w", strings.ToUpper(flagName(args[i].Field)), err))
+			}
+		}
+		for _, f := range op.Fields() {
+			name := flagName(f)
+			texts := values[name]
+			switch {
+			case texts == nil || !c.Flags().Changed(name):
+				if f.Where == api.InPath && f.Key == "run" && in.FieldByIndex(f.Index).IsZero() {
+					in.FieldByIndex(f.Index).SetString(api.Newest)
+				}
+				continue
+			case f.Type.Kind() == reflect.Bool:
+				*texts = []string{c.Flags().Lookup(name).Value.String()}
+			}
+			if err := setField(f, in, *texts); err != nil {
+				return usage(fmt.Errorf("--%s: %w", name, err))
+			}
+		}
+		l, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		out, err := client.Do(c.Context(), l.Client, op, in.Interface().(In))
+		if err != nil {
+			return err
+		}
+		if a.json {
+			if op.Out == nil {
+				return a.printJSON(struct{}{})
+			}
+			return a.printJSON(out)
+		}
+		return show(a, out)
+	}
+	return c
+}
+
+// argument is a field that is given by its place.
+type argument struct {
+	api.Field
+	optional bool
+}
+
+// count checks how many arguments are given.
+func count(use string, args []argument, given []string) error {
+	least := 0
+	for _, x := range args {
+		if !x.optional {
+			least++
+		}
+	}
+	if len(given) < least || len(given) > len(args) {
+		return usage(fmt.Errorf("usage: perdure %s", use))
+	}
+	return nil
+}
+
+// flagName is what the command line calls a field.
+func flagName(f api.Field) string {
+	switch f.Key {
+	case "Idempotency-Key":
+		return "key"
+	case "place...":
+		return "place"
+	}
+	return strings.ToLower(strings.ReplaceAll(f.Key, "_", "-"))
+}
+
+// setField sets a field from the command line: JSON where the field takes any,
+// NAME=VALUE where it is a map.
+func setField(f api.Field, in reflect.Value, texts []string) error {
+	v := in.FieldByIndex(f.Index)
+	switch {
+	case v.Type() == reflect.TypeFor[json.RawMessage]():
+		v.SetBytes(anyJSON(texts[0]))
+	case v.Kind() == reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, text := range texts {
+			name, value, ok := strings.Cut(text, "=")
+			if !ok {
+				return fmt.Errorf("%q is not NAME=VALUE", text)
+			}
+			item := reflect.New(v.Type().Elem()).Elem()
+			switch {
+			case item.Type() == reflect.TypeFor[json.RawMessage]():
+				item.SetBytes(anyJSON(value))
+			case item.Kind() == reflect.String:
+				item.SetString(value)
+			default:
+				if err := json.Unmarshal([]byte(value), item.Addr().Interface()); err != nil {
+					return fmt.Errorf("%q: %w", text, err)
+				}
+			}
+			v.SetMapIndex(reflect.ValueOf(name), item)
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+		for _, text := range texts {
+			item := reflect.New(v.Type().Elem()).Elem()
+			item.SetString(text)
+			v.Set(reflect.Append(v, item))
+		}
+	default:
+		return f.Set(in, texts)
+	}
+	return nil
+}
+
+// anyJSON is a value that is given as JSON, or as a text that is none.
+func anyJSON(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	data, _ := json.Marshal(text)
+	return data
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

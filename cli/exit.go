@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// The exit codes, which scripts can rely on.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // the run failed, or something else went wrong
+	exitUsage       = 2   // the command was called in a wrong way
+	exitNotFound    = 3   // there is no such thread, run, ask, …
+	exitWaiting     = 4   // the run waits for a person or a signal
+	exitConflict    = 5   // somebody else was faster, or the thread is busy
+	exitAuth        = 6   // no valid token, or it does not allow this
+	exitUnavailable = 7   // the server or the store cannot be reached
+	exitInterrupted = 130 // by Ctrl-C
+)
+
+// errQuiet ends a command with a code, without a message: it has said all.
+var errQuiet = errors.New("")
+
+// exitError is an error with an exit code.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage marks an error of the one who calls.
+func usage(err error) error { return &exitError{exitUsage, err} }
+
+// quiet ends a command with a code.
+func quiet(code int) error { return &exitError{code, errQuiet} }
+
+// message is what a person reads of an error.
+func message(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	return err.Error()
+}
+
+// code returns the exit code of an error.
+func code(err error) int {
+	var exit *exitError
+	var p *api.Problem
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &p):
+	default:
+		p = api.ProblemOf(err)
+	}
+	switch p.Status {
+	case http.StatusNotFound, http.StatusGone:
+		return exitNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return exitConflict
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitAuth
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return exitUnavailable
+	}
+	if errors.Is(err, perdure.ErrInvalid) || p.Status == http.StatusBadRequest {
+		return exitUsage
+	}
+	return exitFailed
+}
