@@ -21,7 +21,7 @@ type Question struct {
 	Schemas   map[string]json.RawMessage // the same by decision, in place of Schema
 	Decisions []string                   // the decisions that are allowed; an answer names one of them
 	Guards    string                     // hash of the call that the answer allows; kept and shown, not checked here
-	Who       []string                   // who may answer, by the answer's By; empty: anyone
+	Who       []string                   // who may answer: names, for the answer's By, and group:NAME, for the Groups that By is in; empty: anyone
 	Expires   time.Duration              // after which the ask is over, counted from when it is asked; 0: never
 	Default   *Answer                    // the answer then; nil: ErrExpired
 }

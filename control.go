@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -19,7 +20,8 @@ import (
 type AskAnswer struct {
 	Ask string `json:"ask"` // its id, as AskInfo and Event have it
 	Answer
-	IfSeq uint64 `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0: in any case
+	Groups []string `json:"-"` // that By is in, as the caller says; they are not recorded
+	IfSeq  uint64   `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
 // Answer answers asks of one thread, all or none. Each answer is checked
@@ -56,7 +58,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		if !ask.Open() && (ask.Answer == nil || ask.Expired) {
 			return fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
 		}
-		if who := ask.Question.Who; len(who) > 0 && !slices.Contains(who, a.By) {
+		if !host.May(ask.Question.Who, a.By, a.Groups) {
 			return fmt.Errorf("%w: ask %s: %q is not among those who may", ErrForbidden, a.Ask, a.By)
 		}
 		if kept[i], err = r.keepAnswer(ctx, name, &ask.Question, a.Answer); err != nil {

@@ -39,7 +39,7 @@ type Approval struct {
 	If        func(args json.RawMessage) bool // nil: every call does; see ApprovalIf
 	Prompt    string                          // what the person reads; "": made of the tool and its description
 	Decisions []string                        // that are allowed; nil: approve, edit, reject, respond
-	Who       []string                        // who may decide; nil: anyone
+	Who       []string                        // who may decide, as perdure.Question has it; nil: anyone. Only those by name can make rules
 	Expires   time.Duration                   // after which the default is taken; 0: never
 	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" is reject
 }

@@ -16,7 +16,7 @@ import (
 type Credential struct {
 	Name   string   // the same name is the same secret, for all threads of one user
 	Prompt string   // what the person reads who is asked for it
-	Who    []string // who may give it; nil: anyone
+	Who    []string // who may give it, as perdure.Question has it; nil: anyone
 }
 
 // Needs says that the tool needs credentials. A call waits until all are there;
@@ -135,9 +135,10 @@ func (c *Credentials) List(ctx context.Context, user string) ([]string, error) {
 // Provide gives the secret that an ask of kind [KindCredential] wants, in the
 // name of the thread's owner, and then answers the ask, and all others on that
 // thread that want the same and that by may answer. Ask is its id, as
-// [perdure.AskInfo] has it. The answers say "provided" and hold no secret.
+// [perdure.AskInfo] has it. The groups are those that by is in, see
+// [perdure.AskAnswer]. The answers say "provided" and hold no secret.
 // Repeated after a failure it goes on where it was.
-func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) error {
+func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string, groups ...string) error {
 	a, err := host.FindAsk(ctx, rt, ask)
 	if err != nil {
 		return err
@@ -146,15 +147,15 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) e
 	switch {
 	case !ok:
 		return fmt.Errorf("%w: ask %s is not for one", ErrCredential, ask)
-	case len(a.Who) > 0 && !slices.Contains(a.Who, by):
+	case !host.May(a.Who, by, groups):
 		return fmt.Errorf("%w: ask %s: %q is not among those who may", perdure.ErrForbidden, ask, by)
 	case !a.Open:
-		return rt.Answer(ctx, provided(ask, by)) // the same again, or too late
+		return rt.Answer(ctx, provided(ask, by, groups)) // the same again, or too late
 	}
 	if err := CredentialsOf(rt).Give(ctx, a.User, name, secret, by); err != nil {
 		return err
 	}
-	answers := []perdure.AskAnswer{provided(ask, by)}
+	answers := []perdure.AskAnswer{provided(ask, by, groups)}
 	thread, err := rt.Get(ctx, a.Thread)
 	if err != nil {
 		return err
@@ -162,8 +163,8 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) e
 	for _, run := range thread.Runs {
 		for _, other := range run.Asks {
 			n, ok := credentialName(other.Kind, other.Data)
-			if ok && n == name && other.ID != ask && (len(other.Who) == 0 || slices.Contains(other.Who, by)) {
-				answers = append(answers, provided(other.ID, by))
+			if ok && n == name && other.ID != ask && host.May(other.Who, by, groups) {
+				answers = append(answers, provided(other.ID, by, groups))
 			}
 		}
 	}
@@ -181,8 +182,8 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string) e
 	return err
 }
 
-func provided(ask, by string) perdure.AskAnswer {
-	return perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Decision: DecisionProvided, By: by}}
+func provided(ask, by string, groups []string) perdure.AskAnswer {
+	return perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Decision: DecisionProvided, By: by}, Groups: groups}
 }
 
 // credentialName returns which credential an ask wants.

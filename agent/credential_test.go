@@ -84,7 +84,7 @@ var login = perdure.NewFlow("login", func(ctx context.Context, _ string) (string
 	for i, name := range []string{"mail", "mail", "bank"} {
 		g.Go(fmt.Sprint("ask-", i), func(ctx context.Context) error {
 			_, err := perdure.Ask[perdure.Answer](ctx, "provide", perdure.Question{
-				Kind: KindCredential, Data: map[string]any{"credential": name}, Who: []string{"ann", "boss"},
+				Kind: KindCredential, Data: map[string]any{"credential": name}, Who: []string{"ann", "boss", "group:bankers"},
 				Decisions: []string{DecisionProvided, DecisionReject}, Schema: json.RawMessage(`{"type":"null"}`),
 			})
 			return err
@@ -149,7 +149,7 @@ func TestASecretIsNowhereInClear(t *testing.T) {
 						mail = a.ID
 					}
 				}
-				if err := Provide(ctx, rt, mail, canary, "eve"); !errors.Is(err, perdure.ErrForbidden) || shows([]byte(err.Error())) {
+				if err := Provide(ctx, rt, mail, canary, "eve", "guests"); !errors.Is(err, perdure.ErrForbidden) || shows([]byte(err.Error())) {
 					t.Errorf("eve provides it: %v", err)
 				}
 				if has, err := CredentialsOf(rt).Has(ctx, "ann", "mail"); has || err != nil {
@@ -170,7 +170,7 @@ func TestASecretIsNowhereInClear(t *testing.T) {
 				if err := rt.Answer(ctx, perdure.AskAnswer{Ask: bank, Answer: perdure.Answer{Decision: DecisionProvided, Value: canary, By: "ann"}}); !errors.Is(err, perdure.ErrAnswer) {
 					t.Errorf("a secret is taken as an answer: %v", err)
 				}
-				if err := Provide(ctx, rt, bank, canary, "ann"); err != nil {
+				if err := Provide(ctx, rt, bank, canary, "cat", "guests", "bankers"); err != nil {
 					t.Fatal(err)
 				}
 				run = wait(run, perdure.Succeeded)

@@ -85,8 +85,8 @@
 // it are not asked about. The third rejection of the same call in a run ends it
 // with [ErrRejected].
 //
-// Who may answer is checked against the answer's By, which is what the program
-// says: it has to know by itself who its users are.
+// Who may answer is checked against the answer's By and Groups, which are what
+// the program says: it has to know by itself who its users are.
 //
 // [AskPerson] lets the model ask. A [Credential] that a tool [Needs] is asked for
 // once; [Provide] answers with the secret, which goes into a sealed cell and

@@ -6,6 +6,8 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/store"
 )
@@ -41,3 +43,17 @@ type Ask struct {
 
 // FindAsk returns the ask of a *perdure.Runtime with an id. The kernel sets it.
 var FindAsk func(ctx context.Context, runtime any, id string) (*Ask, error)
+
+// groupMark is what the names of groups begin with among those who may answer.
+const groupMark = "group:"
+
+// May reports whether someone, who is in groups, is among those who may. Nobody
+// named means anyone. A name never stands for a group.
+func May(who []string, by string, groups []string) bool {
+	return len(who) == 0 || slices.ContainsFunc(who, func(name string) bool {
+		if group, ok := strings.CutPrefix(name, groupMark); ok {
+			return slices.Contains(groups, group)
+		}
+		return name == by
+	})
+}
