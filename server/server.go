@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 )
 
 // Options of a server. The zero value is good for a server that only this
@@ -37,10 +38,11 @@ type Options struct {
 type Server struct {
 	rt      *perdure.Runtime
 	opts    Options
-	mux     *http.ServeMux
+	mux     *router
 	handler http.Handler
 	started time.Time
 	bound   map[string]bool // names of operations that have a handler
+	faces   []*api.Info     // routes besides those of operations
 	stop    chan struct{}   // closed by Close
 	once    sync.Once
 }
@@ -59,7 +61,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	if o.Streams == 0 {
 		o.Streams = 10_000
 	}
-	s := &Server{rt: rt, opts: o, mux: http.NewServeMux(), started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
+	s := &Server{rt: rt, opts: o, mux: &router{ServeMux: http.NewServeMux()}, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
 	s.routes()
 	s.handler = s.guard(s.mux)
 	return s

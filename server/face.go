@@ -1,0 +1,49 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/perdure/perdure/api"
+)
+
+// router is a mux that knows its patterns, so that a test can tell that there
+// is no way in but through admit.
+type router struct {
+	*http.ServeMux
+	patterns []string
+}
+
+// Handle adds a route.
+func (r *router) Handle(pattern string, h http.Handler) {
+	r.patterns = append(r.patterns, pattern)
+	r.ServeMux.Handle(pattern, h)
+}
+
+// HandleFunc adds a route.
+func (r *router) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
+	r.Handle(pattern, http.HandlerFunc(h))
+}
+
+// face binds a route that is not Perdure's own, such as one that clients of
+// another system call. Callers are admitted as those of operations are. An
+// error that fn returns before it has written anything is told as a problem.
+func (s *Server) face(pattern string, scope api.Scope, fn func(http.ResponseWriter, *http.Request, *call) error) {
+	method, path, ok := strings.Cut(pattern, " ")
+	if !ok {
+		panic("server: the face " + pattern + " names no method")
+	}
+	op := &api.Info{Name: pattern, Method: method, Path: path, Scope: scope}
+	s.faces = append(s.faces, op)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		c, err := s.admit(r, op)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		c.header = w.Header()
+		if err := fn(w, r, c); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
