@@ -88,7 +88,9 @@ func (s *site) do(method, path, body string, headers ...string) *reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &reply{t: s.t, Status: resp.StatusCode, Header: resp.Header, Body: bytes.TrimSpace(data)}
+	data = bytes.TrimSpace(data)
+	checkSchema(s.t, r, resp.StatusCode, resp.Header, data)
+	return &reply{t: s.t, Status: resp.StatusCode, Header: resp.Header, Body: data}
 }
 
 // want fails unless the answer has a status, and decodes its body.

@@ -1,0 +1,238 @@
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/perdure/perdure"
+)
+
+// OpenAPI returns the OpenAPI 3.1 document of the operations.
+func OpenAPI(version string) (json.RawMessage, error) {
+	s := newSchemas()
+	paths := map[string]map[string]any{}
+	for _, op := range registry {
+		o, err := s.operation(op)
+		if err != nil {
+			return nil, fmt.Errorf("api: %s: %w", op.Name, err)
+		}
+		path := strings.ReplaceAll(op.Path, "...}", "}")
+		if paths[path] == nil {
+			paths[path] = map[string]any{}
+		}
+		paths[path][strings.ToLower(op.Method)] = o
+	}
+	if _, err := s.of(reflect.TypeFor[Problem]()); err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{
+		"openapi": "3.1.0",
+		"info": map[string]any{
+			"title":       "Perdure",
+			"version":     cmp.Or(version, "0"),
+			"summary":     "A durable runtime for AI agents.",
+			"description": "Threads, runs and their events. A run never depends on a connection.",
+			"license":     map[string]any{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"servers":  []any{map[string]any{"url": "/", "description": "the server that serves this document"}},
+		"security": []any{map[string]any{"token": []string{}}},
+		"paths":    paths,
+		"components": map[string]any{
+			"schemas":         s.components,
+			"securitySchemes": map[string]any{"token": map[string]any{"type": "http", "scheme": "bearer"}},
+			"responses": map[string]any{"Problem": map[string]any{
+				"description": "What went wrong.",
+				"content":     map[string]any{TypeProblem: map[string]any{"schema": ref("Problem")}},
+			}},
+		},
+	})
+}
+
+// operation describes one operation.
+func (s *schemas) operation(op *Info) (map[string]any, error) {
+	tag, _, _ := strings.Cut(op.Name, ".")
+	o := map[string]any{"operationId": op.Name, "summary": op.Title, "tags": []string{tag}, "x-scope": op.Scope}
+	if op.Doc != "" {
+		o["description"] = op.Doc
+	}
+	if op.Scope == ScopeNone {
+		o["security"] = []any{}
+	}
+	params := []any{}
+	for _, f := range op.Fields() {
+		if f.Where == InBody {
+			continue
+		}
+		schema, err := s.of(f.Type)
+		if err != nil {
+			return nil, err
+		}
+		key := strings.TrimSuffix(f.Key, "...")
+		if f.Where == InPath || f.Where == InHeader {
+			schema = &jsonschema.Schema{Type: "string"}
+		} else {
+			schema = notNull(schema)
+		}
+		p := map[string]any{"name": key, "in": string(f.Where), "schema": schema, "description": f.Tag.Get("jsonschema")}
+		if f.Where == InPath {
+			p["required"] = true
+		}
+		params = append(params, p)
+	}
+	if len(params) > 0 {
+		o["parameters"] = params
+	}
+	switch {
+	case op.Takes != "":
+		o["requestBody"] = map[string]any{"required": true, "content": map[string]any{op.Takes: map[string]any{}}}
+	case op.HasBody():
+		schema, err := s.of(op.In)
+		if err != nil {
+			return nil, err
+		}
+		needed := slices.ContainsFunc(op.Fields(), func(f Field) bool {
+			return f.Where == InBody && !strings.Contains(f.Tag.Get("json"), ",omit")
+		})
+		o["requestBody"] = map[string]any{"required": needed, "content": map[string]any{TypeJSON: map[string]any{"schema": schema}}}
+	}
+	success := map[string]any{"description": http.StatusText(op.Status)}
+	if op.Out != nil {
+		schema, err := s.of(op.Out)
+		if err != nil {
+			return nil, err
+		}
+		content := map[string]any{}
+		for _, media := range op.Gives {
+			content[media] = map[string]any{}
+		}
+		if _, also := content[TypeJSON]; also || len(content) == 0 {
+			content[TypeJSON] = map[string]any{"schema": schema}
+		}
+		success["content"] = content
+	}
+	o["responses"] = map[string]any{strconv.Itoa(op.Status): success, "default": map[string]any{"$ref": "#/components/responses/Problem"}}
+	return o, nil
+}
+
+// schemas makes schemas of Go types. Structs with a name are components.
+type schemas struct {
+	components map[string]*jsonschema.Schema
+	names      map[reflect.Type]string
+}
+
+func newSchemas() *schemas {
+	return &schemas{components: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
+}
+
+func ref(name string) *jsonschema.Schema {
+	return &jsonschema.Schema{Ref: "#/components/schemas/" + name}
+}
+
+// plain are the types whose schema is given here.
+var plain = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[json.RawMessage](): {},
+	reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+	reflect.TypeFor[perdure.Status](): {Type: "string", Enum: []any{"", perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused,
+		perdure.Blocked, perdure.Quarantined, perdure.Succeeded, perdure.Failed, perdure.Cancelled}},
+	reflect.TypeFor[perdure.Policy](): {Type: "string", Enum: []any{"", perdure.Enqueue, perdure.Reject, perdure.Interrupt, perdure.Steer, perdure.Beside}},
+	reflect.TypeFor[Scope]():          {Type: "string", Enum: []any{ScopeRead, ScopeRun, ScopeAnswer, ScopeAdmin}},
+}
+
+// of returns the schema of a type, a reference if the type is a component.
+func (s *schemas) of(t reflect.Type) (*jsonschema.Schema, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if err := s.add(t); err != nil {
+		return nil, err
+	}
+	if name, ok := s.names[t]; ok {
+		return ref(name), nil
+	}
+	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: s.known(nil)})
+}
+
+// add makes components of a type and of all that it is made of.
+func (s *schemas) add(t reflect.Type) error {
+	if plain[t] != nil || s.names[t] != "" {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return s.add(t.Elem())
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	name := t.Name()
+	for other, taken := range s.names {
+		if taken == name && other != t {
+			name = capital(t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:]) + name
+			break
+		}
+	}
+	s.names[t] = name
+	var embedded []reflect.Type
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Tag.Get("json") == "-" {
+			continue
+		}
+		if f.Anonymous {
+			embedded = append(embedded, f.Type)
+			continue
+		}
+		if err := s.add(f.Type); err != nil {
+			return err
+		}
+	}
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: s.known(append(embedded, t))})
+	if err != nil {
+		return err
+	}
+	for key, p := range schema.Properties {
+		schema.Properties[key] = notNull(p)
+	}
+	s.components[name] = schema
+	return nil
+}
+
+// known returns the schemas of types, without some that are wanted in full.
+func (s *schemas) known(without []reflect.Type) map[reflect.Type]*jsonschema.Schema {
+	known := maps.Clone(plain)
+	for t, name := range s.names {
+		if !slices.Contains(without, t) {
+			known[t] = ref(name)
+		}
+	}
+	return known
+}
+
+// notNull takes null from what a schema allows: nothing is sent in its place.
+func notNull(s *jsonschema.Schema) *jsonschema.Schema {
+	c := *s
+	switch {
+	case s.Ref != "":
+		c.Types = nil
+	case len(s.Types) == 2 && s.Types[0] == "null":
+		c.Type, c.Types = s.Types[1], nil
+	}
+	if s.Items != nil {
+		c.Items = notNull(s.Items)
+	}
+	if s.AdditionalProperties != nil {
+		c.AdditionalProperties = notNull(s.AdditionalProperties)
+	}
+	return &c
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
