@@ -2,7 +2,9 @@ package perdure
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/perdure/perdure/internal/host"
 )
@@ -52,6 +54,7 @@ func init() {
 		}
 		return rt.findAsk(ctx, id)
 	}
+	host.Encode = func(v any) (json.RawMessage, error) { return encode(v, reflect.TypeOf(v)) }
 }
 
 func (r *Runtime) host() *host.Host {

@@ -1,17 +1,17 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/api"
@@ -23,17 +23,24 @@ type Options struct {
 	HTTP  *http.Client // nil is one without a time limit
 	// Attempts is how often in a row a lost connection is tried again before
 	// its error is returned; 0 is 10, and less than 0 is never. It is about
-	// reading, and about what has an idempotency key.
+	// reading, and about what can be repeated without harm: what has an
+	// idempotency key, and answers. A server that was never reached is not
+	// waited for.
 	Attempts int
 	// Delay is the wait before the first of them, which doubles up to 30 times
-	// of it; 0 is 100 ms.
+	// of it; 0 is 100 ms, or what an event stream asks for.
 	Delay time.Duration
 }
 
+// maxAnswer bounds an answer that is read as a whole.
+const maxAnswer = 256 << 20
+
 // Client is a server's API. It is safe for concurrent use.
 type Client struct {
-	base *url.URL
-	opts Options
+	base    *url.URL
+	opts    Options
+	http    *http.Client
+	reached atomic.Bool // the server has answered before
 }
 
 // New returns a client of the server at an address such as
@@ -46,33 +53,44 @@ func New(address string, o Options) (*Client, error) {
 	if base.RawQuery != "" || base.Fragment != "" || base.User != nil {
 		return nil, fmt.Errorf("client: the address %s has more than a host and a path", base.Redacted())
 	}
-	base.Path = strings.TrimSuffix(base.Path, "/")
-	if o.HTTP == nil {
-		o.HTTP = &http.Client{}
+	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return nil, errors.New("client: the token has a space or another character that no token has")
 	}
+	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), ""
 	if o.Attempts == 0 {
 		o.Attempts = 10
 	}
-	if o.Delay == 0 {
-		o.Delay = 100 * time.Millisecond
+	c := &Client{base: base, opts: o, http: &http.Client{}}
+	if o.HTTP != nil {
+		*c.http = *o.HTTP
 	}
-	return &Client{base, o}, nil
+	c.http.CheckRedirect = redirect(c.http.CheckRedirect)
+	return c, nil
+}
+
+// redirect lets only what reads follow, and only within the server: a token is
+// for the server that it was given for, and a write that became a read, or went
+// to two servers, would be worse than an error.
+func redirect(own func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(r *http.Request, via []*http.Request) error {
+		first := via[0]
+		reads := first.Method == http.MethodGet || first.Method == http.MethodHead
+		if !reads || r.URL.Host != first.URL.Host || r.URL.Scheme != first.URL.Scheme || len(via) >= 10 {
+			return http.ErrUseLastResponse
+		}
+		if own != nil {
+			return own(r, via)
+		}
+		return nil
+	}
 }
 
 // Do calls an operation. An error that the server tells is an *api.Problem,
 // which matches the error of package perdure that it stands for.
 func Do[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In) (*Out, error) {
-	resp, err := c.send(ctx, &op.Info, reflect.ValueOf(in), nil, api.TypeJSON)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
 	out := new(Out)
-	if op.Out == nil {
-		return out, nil
-	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return nil, fmt.Errorf("client: the answer of %s: %w", op.Name, err)
+	if err := c.call(ctx, &request{op: &op.Info, in: reflect.ValueOf(in)}, out); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -80,135 +98,54 @@ func Do[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In) 
 // Open calls an operation whose body or answer is not JSON. The answer's body
 // has to be closed.
 func Open[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In, body io.Reader) (io.ReadCloser, error) {
-	accept := api.TypeJSON
+	q := &request{op: &op.Info, in: reflect.ValueOf(in), body: body}
 	if len(op.Gives) > 0 {
-		accept = op.Gives[0]
+		q.accept = op.Gives[0]
 	}
-	resp, err := c.send(ctx, &op.Info, reflect.ValueOf(in), body, accept)
+	resp, err := c.send(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	return resp.Body, nil
 }
 
-// send sends a request and returns an answer that is no problem. A connection
-// that is lost before the answer begins is tried again if that can do no harm.
-func (c *Client) send(ctx context.Context, op *api.Info, in reflect.Value, body io.Reader, accept string) (*http.Response, error) {
-	path, header, err := address(op, in)
-	if err != nil {
-		return nil, err
-	}
-	target := *c.base
-	target.RawPath, target.Path = "", ""
-	full := target.String() + c.base.Path + path
-	var data []byte
-	if op.HasBody() {
-		if data, err = json.Marshal(in.Interface()); err != nil {
-			return nil, fmt.Errorf("client: the input of %s: %w", op.Name, err)
-		}
-	}
+// call sends a request and decodes its answer into out, unless it has none. An
+// answer that is cut off counts as none.
+func (c *Client) call(ctx context.Context, q *request, out any) error {
 	for attempt := 0; ; attempt++ {
-		if data != nil {
-			body = bytes.NewReader(data)
-		}
-		r, err := http.NewRequestWithContext(ctx, op.Method, full, body)
+		resp, err := c.send(ctx, q)
 		if err != nil {
-			return nil, fmt.Errorf("client: %w", err)
+			return err
 		}
-		r.Header = header.Clone()
-		r.Header.Set("Accept", accept)
+		if q.op.Out == nil {
+			return resp.Body.Close()
+		}
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		resp.Body.Close()
+		media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		switch {
-		case data != nil:
-			r.Header.Set("Content-Type", api.TypeJSON)
-		case op.Takes != "":
-			r.Header.Set("Content-Type", op.Takes)
-		}
-		if c.opts.Token != "" {
-			r.Header.Set("Authorization", "Bearer "+c.opts.Token)
-		}
-		resp, err := c.opts.HTTP.Do(r)
-		if err == nil && (resp.StatusCode != http.StatusServiceUnavailable || attempt >= c.opts.Attempts) {
-			return resp, problem(resp)
-		}
-		harmless := op.Method == http.MethodGet || header.Get("Idempotency-Key") != "" || resp != nil
-		if err == nil {
-			resp.Body.Close()
-			err = fmt.Errorf("client: the server is not available")
-		}
-		if !harmless || op.Takes != "" || attempt >= c.opts.Attempts || ctx.Err() != nil {
-			return nil, fmt.Errorf("client: %s: %w", op.Name, err)
-		}
-		if err := c.pause(ctx, attempt); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// pause waits before an attempt.
-func (c *Client) pause(ctx context.Context, attempt int) error {
-	wait := time.NewTimer(min(c.opts.Delay<<min(attempt, 10), 30*c.opts.Delay))
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-wait.C:
-		return nil
-	}
-}
-
-// problem returns the error that an answer tells, nil if it is a success.
-func problem(resp *http.Response) error {
-	if resp.StatusCode < 300 {
-		return nil
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return fmt.Errorf("client: the answer %s: %w", resp.Status, err)
-	}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	p := new(api.Problem)
-	if media != api.TypeProblem || json.Unmarshal(data, p) != nil {
-		return fmt.Errorf("client: the server at %s answers %s, which is not Perdure's API", resp.Request.URL.Host, resp.Status)
-	}
-	return p
-}
-
-// address returns the path and query of a request, and its headers.
-func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
-	path, query, header := op.Path, url.Values{}, http.Header{}
-	for _, f := range op.Fields() {
-		if f.Where == api.InBody {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && q.safe && attempt < c.opts.Attempts:
+			if err := c.pause(ctx, attempt, 0); err != nil {
+				return err
+			}
 			continue
+		case err != nil:
+			return fmt.Errorf("client: the answer of %s was cut off: %w", q.op.Name, err)
+		case media != api.TypeJSON:
+			return fmt.Errorf("client: %s: %w", q.op.Name, c.foreign(resp))
+		case len(data) > maxAnswer:
+			return fmt.Errorf("client: the answer of %s is over %d MiB", q.op.Name, maxAnswer>>20)
 		}
-		texts := f.Texts(in)
-		switch f.Where {
-		case api.InPath:
-			for i := range texts {
-				if texts[i] == "" || texts[i] == "." || texts[i] == ".." {
-					return "", nil, api.Invalid("%s: the %s %q", op.Name, strings.TrimSuffix(f.Key, "..."), texts[i])
-				}
-				texts[i] = url.PathEscape(texts[i])
-			}
-			if len(texts) == 0 {
-				return "", nil, api.Invalid("%s: no %s is given", op.Name, strings.TrimSuffix(f.Key, "..."))
-			}
-			path = strings.Replace(path, "{"+f.Key+"}", strings.Join(texts, "/"), 1)
-		case api.InQuery:
-			if len(texts) > 0 {
-				query[f.Key] = texts
-			}
-		case api.InHeader:
-			for _, text := range texts {
-				if f.Key == "If-Match" || f.Key == "If-None-Match" && text != "*" {
-					text = strconv.Quote(text)
-				}
-				header.Add(f.Key, text)
-			}
+		if err := json.Unmarshal(data, out); err != nil {
+			return fmt.Errorf("client: the answer of %s: %w", q.op.Name, err)
 		}
+		return nil
 	}
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return path, header, nil
+}
+
+// foreign is the error for an answer that is not of this API.
+func (c *Client) foreign(resp *http.Response) error {
+	return fmt.Errorf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)
 }

@@ -1,0 +1,220 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/perdure/perdure/api"
+)
+
+// request is a call of an operation.
+type request struct {
+	op     *api.Info
+	in     reflect.Value
+	body   io.Reader   // in place of JSON
+	accept string      // "": JSON
+	header http.Header // more of it
+	repeat bool        // doing it twice is doing it once
+	once   bool        // the caller tries again by itself
+	safe   bool        // it may be sent again when nobody knows what became of it; set by send
+}
+
+// send sends a request and returns an answer that is no problem. A connection
+// that is lost before the answer begins is tried again if that can do no harm.
+func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
+	path, header, err := address(q.op, q.in)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range q.header {
+		header[name] = values
+	}
+	q.safe = q.op.Takes == "" && (q.op.Method == http.MethodGet || q.repeat || header.Get("Idempotency-Key") != "")
+	header.Set("Accept", cmp.Or(q.accept, api.TypeJSON))
+	if c.opts.Token != "" {
+		header.Set("Authorization", "Bearer "+c.opts.Token)
+	}
+	target := url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: c.base.Path}
+	full := target.String() + path
+	var data []byte
+	if q.op.HasBody() {
+		if data, err = json.Marshal(q.in.Interface()); err != nil {
+			return nil, fmt.Errorf("client: the input of %s: %w", q.op.Name, err)
+		}
+		header.Set("Content-Type", api.TypeJSON)
+	} else if q.op.Takes != "" {
+		header.Set("Content-Type", q.op.Takes)
+	}
+	for attempt := 0; ; attempt++ {
+		body := q.body
+		if data != nil {
+			body = bytes.NewReader(data)
+		}
+		r, err := http.NewRequestWithContext(ctx, q.op.Method, full, body)
+		if err != nil {
+			return nil, fmt.Errorf("client: %s: %w", q.op.Name, err)
+		}
+		r.Header = header.Clone()
+		resp, err := c.http.Do(r)
+		again := false
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				resp.Body.Close()
+			}
+			return nil, ctx.Err()
+		case err != nil:
+			refused := unsent(err)
+			again = q.safe
+			if refused {
+				again = q.op.Takes == "" && c.reached.Load()
+			}
+			err = c.lost(err, refused)
+		default:
+			c.reached.Store(true)
+			if err = c.problem(resp); err == nil {
+				return resp, nil
+			}
+			again = errors.Is(err, api.ErrStopping) && q.op.Takes == "" || resp.StatusCode >= 502 && resp.StatusCode <= 504 && q.safe
+		}
+		if q.once || !again || attempt >= c.opts.Attempts {
+			return nil, told(q.op.Name, err)
+		}
+		if err := c.pause(ctx, attempt, 0); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// told adds the operation to an error, but for one of the server, which says
+// what it is about.
+func told(op string, err error) error {
+	if p := (*api.Problem)(nil); errors.As(err, &p) {
+		return err
+	}
+	return fmt.Errorf("client: %s: %w", op, err)
+}
+
+// unsent reports whether an error came before anything was sent.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// lost says what an error of a connection means. The address that errors of
+// package http begin with is left out: it has no place for a token, but for what
+// people write.
+func (c *Client) lost(err error, refused bool) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	if refused {
+		return fmt.Errorf("nothing answers at %s: is the server running? perdure dev starts one: %w", c.base.Host, err)
+	}
+	return fmt.Errorf("the connection to %s is lost: %w", c.base.Host, err)
+}
+
+// pause waits before an attempt. Hint is what the server asks for, 0 if nothing.
+func (c *Client) pause(ctx context.Context, attempt int, hint time.Duration) error {
+	base := c.opts.Delay
+	if base == 0 {
+		base = 100 * time.Millisecond
+		if hint > 0 {
+			base = min(hint, time.Minute)
+		}
+	}
+	d := min(base<<min(attempt, 10), 30*base)
+	// Of many that lost the same server not all come back at the same moment.
+	wait := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-wait.C:
+		return nil
+	}
+}
+
+// problem returns the error that an answer tells, nil if it is a success. An
+// answer that is one is closed.
+func (c *Client) problem(resp *http.Response) error {
+	if resp.StatusCode < 300 {
+		return nil
+	}
+	defer resp.Body.Close()
+	if to, err := resp.Location(); err == nil && resp.StatusCode < 400 {
+		return fmt.Errorf("the server at %s sends elsewhere: use the address %s://%s if that is right", c.base.Host, to.Scheme, to.Host)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("the answer %s was cut off: %w", resp.Status, err)
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	p := new(api.Problem)
+	if media != api.TypeProblem || json.Unmarshal(data, p) != nil || p.Type == "" {
+		return c.foreign(resp)
+	}
+	if p.Status == 0 {
+		p.Status = resp.StatusCode
+	}
+	return p
+}
+
+// address returns the path and query of a request, and its headers.
+func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
+	path, query, header := op.Path, url.Values{}, http.Header{}
+	for _, f := range op.Fields() {
+		if f.Where == api.InBody {
+			continue
+		}
+		texts := f.Texts(in)
+		switch f.Where {
+		case api.InPath:
+			key := strings.TrimSuffix(f.Key, "...")
+			for i := range texts {
+				if texts[i] == "" || texts[i] == "." || texts[i] == ".." {
+					return "", nil, api.Invalid("%s: the %s %q", op.Name, key, texts[i])
+				}
+				texts[i] = url.PathEscape(texts[i])
+			}
+			if len(texts) == 0 {
+				return "", nil, api.Invalid("%s: no %s is given", op.Name, key)
+			}
+			path = strings.Replace(path, "{"+f.Key+"}", strings.Join(texts, "/"), 1)
+		case api.InQuery:
+			if len(texts) > 0 {
+				query[f.Key] = texts
+			}
+		case api.InHeader:
+			for _, text := range texts {
+				if strings.TrimSpace(text) != text || strings.ContainsFunc(text, unicode.IsControl) {
+					return "", nil, api.Invalid("%s: a header cannot carry %q as %s", op.Name, text, f.Key)
+				}
+				if f.Key == "If-Match" || f.Key == "If-None-Match" && text != "*" {
+					text = `"` + text + `"`
+				}
+				header.Add(f.Key, text)
+			}
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path, header, nil
+}

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// Start queues a run and returns at once. Workers of the server execute it.
+//
+// A request without a Key is given one, so that it can be sent again when a
+// connection is lost, and starts one run. By is who the token stands for,
+// whatever the request says.
+func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Run, error) {
+	input, err := encode("the input of "+q.Flow, q.Input)
+	if err != nil {
+		return nil, err
+	}
+	start := api.Start{Key: cmp.Or(q.Key, newID()), IfMatch: q.IfSeq, Trace: q.Trace,
+		Flow: q.Flow, Input: input, Policy: q.Policy, Title: q.Title, User: q.User, Metadata: q.Metadata, Budget: q.Budget}
+	if q.Thread == "" {
+		run, err := Do(ctx, c, api.RunsNew, start)
+		return withError(run), err
+	}
+	run, err := Do(ctx, c, api.RunsStart, api.StartRun{Thread: q.Thread, Start: start})
+	return withError(run), err
+}
+
+// newID returns a name that nobody else has.
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// StartAgain starts a new run on a thread with the flow, the input and the
+// budget of an earlier one, the newest for "".
+func (c *Client) StartAgain(ctx context.Context, thread, run string, n perdure.Note) (*perdure.Run, error) {
+	again, err := Do(ctx, c, api.RunsAgain, control(thread, run, n))
+	return withError(again), err
+}
+
+// GetRun returns everything about a run, the newest one of the thread for "".
+func (c *Client) GetRun(ctx context.Context, thread, run string) (*perdure.Run, error) {
+	found, err := Do(ctx, c, api.RunsGet, one(thread, run))
+	return withError(found), err
+}
+
+// Wait waits until a run has ended, or may not go on without the outside: see
+// [perdure.Runtime.Wait].
+func (c *Client) Wait(ctx context.Context, thread, run string) (*perdure.Run, error) {
+	return c.wait(ctx, thread, run, false)
+}
+
+// WaitEnd waits until a run has ended, whatever it waits for meanwhile.
+func (c *Client) WaitEnd(ctx context.Context, thread, run string) (*perdure.Run, error) {
+	return c.wait(ctx, thread, run, true)
+}
+
+func (c *Client) wait(ctx context.Context, thread, run string, end bool) (*perdure.Run, error) {
+	status := perdure.Status("")
+	for {
+		w, err := Do(ctx, c, api.RunsWait, api.WaitRun{OneRun: one(thread, run), End: end})
+		switch {
+		case err != nil && ctx.Err() != nil && status != "":
+			return nil, fmt.Errorf("client: waited for run %s, which is %s: %w", run, status, context.Cause(ctx))
+		case err != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, err
+		case w.Run == nil:
+			return nil, errors.New("client: the answer of " + api.RunsWait.Name + " has no run")
+		case w.Over:
+			return withError(w.Run), nil
+		}
+		// The newest run is the one that was the newest when it began.
+		run, status = w.Run.ID, w.Run.Status
+	}
+}
+
+// Cancel cancels a run: no new step starts, only cleanups do.
+func (c *Client) Cancel(ctx context.Context, thread, run string, n perdure.Note) error {
+	_, err := Do(ctx, c, api.RunsCancel, control(thread, run, n))
+	return err
+}
+
+// Pause stops a run before its next step, until Resume.
+func (c *Client) Pause(ctx context.Context, thread, run string, n perdure.Note) error {
+	_, err := Do(ctx, c, api.RunsPause, control(thread, run, n))
+	return err
+}
+
+// Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
+func (c *Client) Resume(ctx context.Context, thread, run string, n perdure.Note) error {
+	r, err := Do(ctx, c, api.RunsResume, control(thread, run, n))
+	if err == nil && !r.Resumed {
+		return fmt.Errorf("%w: %s", perdure.ErrNothingToDo, cmp.Or(r.Note, "the run is not paused"))
+	}
+	return err
+}
+
+// Retry lets a failed run go on. It also lifts blocked and quarantined.
+func (c *Client) Retry(ctx context.Context, thread, run string, n perdure.Note) error {
+	_, err := Do(ctx, c, api.RunsRetry, control(thread, run, n))
+	return err
+}
+
+func one(thread, run string) api.OneRun {
+	return api.OneRun{Thread: thread, Run: cmp.Or(run, api.Newest)}
+}
+
+func control(thread, run string, n perdure.Note) api.ControlRun {
+	return api.ControlRun{OneRun: one(thread, run), IfMatch: n.IfSeq, Reason: n.Reason}
+}
+
+// withError gives a run the error that its text stands for.
+func withError(run *perdure.Run) *perdure.Run {
+	if run != nil && run.Error != "" {
+		run.Err = errors.New(run.Error)
+	}
+	return run
+}
+
+func withErrors(t *perdure.Thread) *perdure.Thread {
+	if t != nil {
+		for _, run := range t.Runs {
+			withError(run)
+		}
+	}
+	return t
+}
+
+// again calls an operation that changes nothing more when it is repeated.
+func again[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In) (*Out, error) {
+	out := new(Out)
+	if err := c.call(ctx, &request{op: &op.Info, in: reflect.ValueOf(in), repeat: true}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/host"
+)
+
+// pageSize is how much of a list is asked for at a time.
+const pageSize = 500
+
+// Get returns everything about a thread, exactly as of now.
+func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error) {
+	t, err := Do(ctx, c, api.ThreadsGet, api.OneThread{Thread: thread})
+	return withErrors(t), err
+}
+
+// List yields the tenant's threads in the order of their creation.
+func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perdure.Summary, error] {
+	return func(yield func(perdure.Summary, error) bool) {
+		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow, After: o.After}
+		for left := o.Limit; ; {
+			q.Limit = pageSize
+			if o.Limit > 0 {
+				q.Limit = min(left, pageSize)
+			}
+			page, err := Do(ctx, c, api.ThreadsList, q)
+			if err != nil {
+				yield(perdure.Summary{}, err)
+				return
+			}
+			for _, s := range page.Threads {
+				if left--; o.Limit > 0 && left < 0 || !yield(s, nil) {
+					return
+				}
+			}
+			if page.Next == "" || page.Next == q.After || o.Limit > 0 && left <= 0 {
+				return
+			}
+			q.After = page.Next
+		}
+	}
+}
+
+// SetMetadata changes a thread's title, unless that is nil, and its metadata;
+// an empty value removes a key.
+func (c *Client) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string) error {
+	_, err := Do(ctx, c, api.ThreadsUpdate, api.UpdateThread{Thread: thread, Title: title, Metadata: metadata})
+	return err
+}
+
+// Erase removes a thread and all that was kept of it: see
+// [perdure.Runtime.Erase].
+func (c *Client) Erase(ctx context.Context, thread string, o perdure.EraseOptions) error {
+	_, err := Do(ctx, c, api.ThreadsErase, api.EraseThread{Thread: thread, IfMatch: o.IfSeq, Dependents: o.Dependents, Reason: o.Reason})
+	return err
+}
+
+// Export writes a thread as one file of JSON lines. It streams; after an error
+// the file is not whole, which [perdure.VerifyExport] finds.
+func (c *Client) Export(ctx context.Context, thread string, w io.Writer, o perdure.ExportOptions) error {
+	body, err := Open(ctx, c, api.ThreadsExport, api.ExportThread{Thread: thread, Redact: o.Redact}, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if _, err := io.Copy(w, body); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("client: the export of thread %s was cut off: %w", thread, err)
+	}
+	return nil
+}
+
+// Import makes a thread of an export and returns its id.
+func (c *Client) Import(ctx context.Context, rd io.Reader, o perdure.ImportOptions) (string, error) {
+	body, err := Open(ctx, c, api.ThreadsImport, api.ImportThread{As: o.As}, rd)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	var t perdure.Thread
+	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&t); err != nil {
+		return "", fmt.Errorf("client: the answer of %s: %w", api.ThreadsImport.Name, err)
+	}
+	return t.ID, nil
+}
+
+// Verify checks a thread's audit chain. Damage is no error: the result says
+// what is wrong.
+func (c *Client) Verify(ctx context.Context, thread string) (*perdure.Verification, error) {
+	return Do(ctx, c, api.ThreadsVerify, api.OneThread{Thread: thread})
+}
+
+// encode returns a value as a Runtime encodes what it is given. What is not
+// there is left out.
+func encode(what string, v any) (json.RawMessage, error) {
+	if v == nil {
+		return nil, nil
+	}
+	raw, err := host.Encode(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return raw, nil
+}
+
+// encodeAll returns the values of a map; one that is not there is null.
+func encodeAll(what string, values map[string]any) (map[string]json.RawMessage, error) {
+	if values == nil {
+		return nil, nil
+	}
+	raws := make(map[string]json.RawMessage, len(values))
+	for key, v := range values {
+		raw, err := encode(fmt.Sprintf("%s %q", what, key), v)
+		if err != nil {
+			return nil, err
+		}
+		if raw == nil {
+			raw = json.RawMessage("null")
+		}
+		raws[key] = raw
+	}
+	return raws, nil
+}
