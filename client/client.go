@@ -144,8 +144,3 @@ func (c *Client) call(ctx context.Context, q *request, out any) error {
 		return nil
 	}
 }
-
-// foreign is the error for an answer that is not of this API.
-func (c *Client) foreign(resp *http.Response) error {
-	return fmt.Errorf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)
-}

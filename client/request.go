@@ -159,7 +159,7 @@ func (c *Client) problem(resp *http.Response) error {
 	}
 	defer resp.Body.Close()
 	if to, err := resp.Location(); err == nil && resp.StatusCode < 400 {
-		return fmt.Errorf("the server at %s sends elsewhere: use the address %s://%s if that is right", c.base.Host, to.Scheme, to.Host)
+		return &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s sends elsewhere: use the address %s://%s if that is right", c.base.Host, to.Scheme, to.Host)}
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
@@ -174,6 +174,18 @@ func (c *Client) problem(resp *http.Response) error {
 		p.Status = resp.StatusCode
 	}
 	return p
+}
+
+// strangeError is an answer that this API does not give.
+type strangeError struct {
+	status int
+	text   string
+}
+
+func (e *strangeError) Error() string { return e.text }
+
+func (c *Client) foreign(resp *http.Response) error {
+	return &strangeError{resp.StatusCode, fmt.Sprintf("the server at %s answers %s, which is not Perdure's API", c.base.Host, resp.Status)}
 }
 
 // address returns the path and query of a request, and its headers.

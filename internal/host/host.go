@@ -57,6 +57,7 @@ func May(who []string, by string, groups []string) bool {
 		return name == by
 	})
 }
+
 // Encode returns a value as the kernel encodes what it is given: ErrNotJSON if
 // JSON cannot carry it. The kernel sets it.
 var Encode func(v any) (json.RawMessage, error)
