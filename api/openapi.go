@@ -104,6 +104,7 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 		})
 		o["requestBody"] = map[string]any{"required": needed, "content": map[string]any{TypeJSON: map[string]any{"schema": schema}}}
 	}
+	problem := map[string]any{"$ref": "#/components/responses/Problem"}
 	success := map[string]any{"description": http.StatusText(op.Status)}
 	if op.Out != nil {
 		schema, err := s.of(op.Out)
@@ -114,12 +115,15 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 		for _, media := range op.Gives {
 			content[media] = map[string]any{}
 		}
+		if op.Out == reflect.TypeFor[json.RawMessage]() {
+			schema = &jsonschema.Schema{Type: "object"}
+		}
 		if _, also := content[TypeJSON]; also || len(content) == 0 {
 			content[TypeJSON] = map[string]any{"schema": schema}
 		}
 		success["content"] = content
 	}
-	o["responses"] = map[string]any{strconv.Itoa(op.Status): success, "default": map[string]any{"$ref": "#/components/responses/Problem"}}
+	o["responses"] = map[string]any{strconv.Itoa(op.Status): success, "4XX": problem, "5XX": problem}
 	return o, nil
 }
 
