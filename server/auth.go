@@ -2,10 +2,15 @@ package server
 
 import (
 	"context"
-	"slices"
-	"time"
-
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/api"
 )
@@ -24,10 +29,104 @@ func (p *Principal) May(s api.Scope) bool {
 	return s == api.ScopeNone || slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, api.ScopeAdmin)
 }
 
+// over reports whether the principal's time has ended.
+func (p *Principal) over() bool { return !p.Expires.IsZero() && !time.Now().Before(p.Expires) }
+
+// check returns why a principal cannot be one. A subject in the form of a group
+// would answer in the group's place.
+func (p *Principal) check() error {
+	if err := checkName("subject", p.Subject); err != nil {
+		return err
+	}
+	if p.Tenant != "" {
+		if err := checkName("tenant", p.Tenant); err != nil {
+			return err
+		}
+	}
+	if len(p.Groups) > 64 {
+		return api.Invalid("%d groups, and 64 are the most", len(p.Groups))
+	}
+	for _, g := range p.Groups {
+		if err := checkName("group", g); err != nil {
+			return err
+		}
+	}
+	if len(p.Scopes) == 0 {
+		return api.Invalid("no scopes")
+	}
+	for _, s := range p.Scopes {
+		if !slices.Contains(api.Scopes, s) {
+			return api.Invalid("there is no scope %q; there are %v", s, api.Scopes)
+		}
+	}
+	return nil
+}
+
+func checkName(what, name string) error {
+	switch {
+	case name == "" || len(name) > 200 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return api.Invalid("a %s has 1 to 200 bytes of printable text, not %.40q", what, name)
+	case strings.HasPrefix(name, "group:"):
+		return api.Invalid("the %s %.40q begins with group:, which is how asks name groups", what, name)
+	}
+	return nil
+}
+
 // Authenticator finds out who a bearer token stands for. Its error is
 // api.ErrUnauthorized, or says why it cannot tell.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (*Principal, error)
+}
+
+// Rechecker is an Authenticator that knows its tokens by their SHA-256. With one
+// a stream that was opened with a ticket ends when the token behind the ticket
+// is revoked; without one it ends when the token expires, after an hour at the
+// latest.
+type Rechecker interface {
+	Authenticator
+	// Recheck is Authenticate, by the hash of the token.
+	Recheck(ctx context.Context, hash [sha256.Size]byte) (*Principal, error)
+}
+
+// Any returns an Authenticator that asks several, and believes the first that
+// knows a token.
+func Any(a ...Authenticator) Authenticator {
+	return anyOf(slices.DeleteFunc(slices.Clone(a), func(one Authenticator) bool { return one == nil }))
+}
+
+type anyOf []Authenticator
+
+var _ Rechecker = anyOf(nil)
+
+// Authenticate asks one after the other.
+func (list anyOf) Authenticate(ctx context.Context, token string) (*Principal, error) {
+	return list.first(func(a Authenticator) (*Principal, error) { return a.Authenticate(ctx, token) })
+}
+
+// Recheck asks those that know hashes.
+func (list anyOf) Recheck(ctx context.Context, hash [sha256.Size]byte) (*Principal, error) {
+	return list.first(func(a Authenticator) (*Principal, error) {
+		if a, ok := a.(Rechecker); ok {
+			return a.Recheck(ctx, hash)
+		}
+		return nil, api.ErrUnauthorized
+	})
+}
+
+// first returns the first answer. That one cannot be asked is told only where no
+// other knows: it could be the one that does.
+func (list anyOf) first(ask func(Authenticator) (*Principal, error)) (*Principal, error) {
+	result := api.ErrUnauthorized
+	for _, a := range list {
+		who, err := ask(a)
+		if err == nil {
+			return who, nil
+		}
+		if !errors.Is(err, api.ErrUnauthorized) {
+			result = err
+		}
+	}
+	return nil, result
 }
 
 // local is who everyone is without Options.Auth: whoever they say.
@@ -39,16 +138,108 @@ func local(r *http.Request) *Principal {
 	return p
 }
 
-func (s *Server) principal(r *http.Request, op *api.Info) (*Principal, error) {
-	if s.opts.Auth == nil || op.Scope == api.ScopeNone {
-		return local(r), nil
+// nobody is who calls what needs no token.
+var nobody = &Principal{}
+
+// admit finds out who makes a request, and whether they may. It is the only way
+// to a call.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*call, error) {
+	who, still, err := s.principal(w, r, op)
+	if err == nil {
+		err = allow(who, op)
 	}
-	return nil, api.ErrUnauthorized
+	if err != nil {
+		return nil, err
+	}
+	again := func(ctx context.Context) error {
+		now, err := still(ctx)
+		if err != nil {
+			return err
+		}
+		if now.Tenant != who.Tenant || now.Subject != who.Subject {
+			return fmt.Errorf("%w: it stands for someone else now", api.ErrUnauthorized)
+		}
+		return allow(now, op)
+	}
+	return &call{Runtime: s.rt.Tenant(who.Tenant), who: who, header: w.Header(), still: again}, nil
+}
+
+// allow reports whether someone may do an operation.
+func allow(who *Principal, op *api.Info) error {
+	if !who.May(op.Scope) {
+		return fmt.Errorf("%w: %s needs the scope %s", api.ErrScope, op.Name, op.Scope)
+	}
+	return nil
 }
 
 // recheck reports whether the caller may still do what was admitted: streams ask
 // now and then.
-func (c *call) recheck(context.Context) error { return nil }
+func (c *call) recheck(ctx context.Context) error { return c.still(ctx) }
 
-// guard keeps out what no operation should see.
-func (s *Server) guard(next http.Handler) http.Handler { return next }
+// who finds someone out, once more each time it is called.
+type who func(context.Context) (*Principal, error)
+
+// principal returns who makes a request, and how to find that out again.
+func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info) (*Principal, who, error) {
+	var ask who
+	token, given, err := bearer(r)
+	switch stream, ok := streamOf(r, op); {
+	case op.Scope == api.ScopeNone:
+		ask = func(context.Context) (*Principal, error) { return nobody, nil }
+	case s.opts.Auth == nil:
+		p := local(r)
+		if err := p.check(); err != nil {
+			return nil, nil, err
+		}
+		ask = func(context.Context) (*Principal, error) { return p, nil }
+	case err != nil:
+		return nil, nil, err
+	case given:
+		ask = func(ctx context.Context) (*Principal, error) { return s.authenticate(ctx, token) }
+	case ok:
+		ask, err = s.tickets.admit(w, r, stream)
+		if err != nil {
+			return nil, nil, err
+		}
+	default:
+		return nil, nil, api.ErrUnauthorized
+	}
+	p, err := ask(r.Context())
+	return p, ask, err
+}
+
+// bearer returns the token of a request, and whether there is one. It is taken
+// from the header Authorization and from nowhere else: addresses are logged.
+func bearer(r *http.Request) (token string, given bool, err error) {
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 {
+		return "", false, nil
+	}
+	scheme, token, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
+	token = strings.TrimLeft(token, " ")
+	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " \t,") {
+		return "", true, fmt.Errorf("%w: the header Authorization has to be Bearer and a token, once", api.ErrUnauthorized)
+	}
+	return token, true, nil
+}
+
+// authenticate asks Options.Auth, and judges the time itself.
+func (s *Server) authenticate(ctx context.Context, token string) (*Principal, error) {
+	return vet(s.opts.Auth.Authenticate(ctx, token))
+}
+
+// vet returns the answer of an Authenticator if it can be believed.
+func vet(p *Principal, err error) (*Principal, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, api.ErrUnauthorized
+	case p.over():
+		return nil, fmt.Errorf("%w: it has expired", api.ErrUnauthorized)
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("server: who the token stands for: %v", err)
+	}
+	return p, nil
+}

@@ -25,6 +25,7 @@ type call struct {
 	*perdure.Runtime // of the caller's tenant
 	who              *Principal
 	header           http.Header // of the answer
+	still            func(context.Context) error
 }
 
 // handle binds an operation to a function from its input to its output.
@@ -48,12 +49,11 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 	s.bound[op.Name] = true
 	fields := op.Fields()
 	s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
-		c, err := s.admit(r, &op.Info)
+		c, err := s.admit(w, r, &op.Info)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		c.header = w.Header()
 		in := new(In)
 		if err := s.bind(w, r, &op.Info, fields, reflect.ValueOf(in).Elem()); err != nil {
 			s.fail(w, r, err)
@@ -63,18 +63,6 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 			s.fail(w, r, err)
 		}
 	})
-}
-
-// admit finds out who makes a request, and whether they may.
-func (s *Server) admit(r *http.Request, op *api.Info) (*call, error) {
-	who, err := s.principal(r, op)
-	if err != nil {
-		return nil, err
-	}
-	if !who.May(op.Scope) {
-		return nil, fmt.Errorf("%w: %s needs the scope %s", api.ErrScope, op.Name, op.Scope)
-	}
-	return &call{Runtime: s.rt.Tenant(who.Tenant), who: who}, nil
 }
 
 // send writes a value as JSON.
@@ -97,6 +85,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.opts.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
+	tell(w, p)
+}
+
+// tell writes a problem.
+func tell(w http.ResponseWriter, p *api.Problem) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}

@@ -36,12 +36,11 @@ func (s *Server) face(pattern string, scope api.Scope, fn func(http.ResponseWrit
 	op := &api.Info{Name: pattern, Method: method, Path: path, Scope: scope}
 	s.faces = append(s.faces, op)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		c, err := s.admit(r, op)
+		c, err := s.admit(w, r, op)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		c.header = w.Header()
 		if err := fn(w, r, c); err != nil {
 			s.fail(w, r, err)
 		}

@@ -43,7 +43,9 @@ type Server struct {
 	started time.Time
 	bound   map[string]bool // names of operations that have a handler
 	faces   []*api.Info     // routes besides those of operations
-	stop    chan struct{}   // closed by Close
+	tokens  *Tokens         // nil: Options.Auth keeps its tokens elsewhere
+	tickets *tickets
+	stop    chan struct{} // closed by Close
 	once    sync.Once
 }
 
@@ -62,6 +64,8 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		o.Streams = 10_000
 	}
 	s := &Server{rt: rt, opts: o, mux: &router{ServeMux: http.NewServeMux()}, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
+	s.tokens = tokensOf(rt, o.Auth)
+	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
 	s.handler = s.guard(s.mux)
 	return s

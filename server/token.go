@@ -1,3 +1,264 @@
 package server
 
-func (s *Server) tokenRoutes() {}
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/store"
+)
+
+// Tokens is an Authenticator whose tokens are in a runtime's store, so that all
+// servers of the store know them. The store has only their hashes. A token that
+// another server revokes is refused here after five seconds at the latest.
+type Tokens struct {
+	store store.Store
+	hash  func(...string) []byte
+
+	mu   sync.Mutex
+	seen map[[sha256.Size]byte]seenToken
+}
+
+var _ Rechecker = (*Tokens)(nil)
+
+// NewTokens returns the tokens in a runtime's store, of all tenants.
+func NewTokens(rt *perdure.Runtime) *Tokens {
+	h := host.FromRuntime(rt)
+	return &Tokens{store: h.Store, hash: h.Hash, seen: map[[sha256.Size]byte]seenToken{}}
+}
+
+const (
+	tokenPrefix = "pdr_"
+	tokenCells  = "token/"    // the records, by hash of the secret
+	tokenIndex  = "token-of/" // which hashes are a tenant's
+	tokenFresh  = 5 * time.Second
+	tokenCache  = 4096
+)
+
+// seenToken is a token that was looked up a moment ago.
+type seenToken struct {
+	who *Principal
+	at  time.Time
+}
+
+// tokenRecord is a token in the store.
+type tokenRecord struct {
+	Tenant  string      `json:"tenant,omitempty"`
+	Subject string      `json:"subject"`
+	Groups  []string    `json:"groups,omitempty"`
+	Scopes  []api.Scope `json:"scopes"`
+	Expires time.Time   `json:"expires,omitzero"`
+	Created time.Time   `json:"created"`
+	By      string      `json:"by,omitempty"`
+	Note    string      `json:"note,omitempty"`
+	Revoked time.Time   `json:"revoked,omitzero"`
+}
+
+func (t *tokenRecord) principal() *Principal {
+	return &Principal{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
+}
+
+func (t *tokenRecord) token(hash string) api.Token {
+	return api.Token{ID: hash[:idSize],
+		Me:   api.Me{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires},
+		Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
+}
+
+// idSize is how much of its hash is a token's id, which tells nothing of the
+// secret.
+const idSize = 16
+
+// newSecret returns 32 random bytes as text.
+func newSecret() string {
+	var b [32]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// isSecret reports whether a text has the form of newSecret.
+func isSecret(s string) bool {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	return err == nil && len(b) == 32 && !strings.ContainsAny(s, "\r\n")
+}
+
+// Authenticate finds a token in the store. The hash of a guess tells nothing of
+// another hash, so that no comparison of secrets has a time to be measured.
+func (t *Tokens) Authenticate(ctx context.Context, token string) (*Principal, error) {
+	rest, ok := strings.CutPrefix(token, tokenPrefix)
+	if !ok || !isSecret(rest) {
+		return nil, api.ErrUnauthorized
+	}
+	hash := sha256.Sum256([]byte(token))
+	now := time.Now()
+	t.mu.Lock()
+	known, ok := t.seen[hash]
+	t.mu.Unlock()
+	if ok && now.Sub(known.at) < tokenFresh && !now.Before(known.at) {
+		return vet(known.who, nil)
+	}
+	who, err := t.Recheck(ctx, hash)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		delete(t.seen, hash)
+		return nil, err
+	}
+	if len(t.seen) >= tokenCache {
+		clear(t.seen)
+	}
+	t.seen[hash] = seenToken{who, now}
+	return who, nil
+}
+
+// Recheck looks a token up in the store, whatever was seen before.
+func (t *Tokens) Recheck(ctx context.Context, hash [sha256.Size]byte) (*Principal, error) {
+	record, _, err := t.get(ctx, hex.EncodeToString(hash[:]))
+	switch {
+	case err != nil:
+		return nil, err
+	case record == nil:
+		return nil, api.ErrUnauthorized
+	case !record.Revoked.IsZero():
+		return nil, fmt.Errorf("%w: it was revoked", api.ErrUnauthorized)
+	}
+	return vet(record.principal(), nil)
+}
+
+// get returns the record of a hash, nil if there is none.
+func (t *Tokens) get(ctx context.Context, hash string) (*tokenRecord, store.Version, error) {
+	cell, err := t.store.Get(ctx, tokenCells+hash)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("server: looking a token up: %w", err)
+	}
+	record := new(tokenRecord)
+	if err := json.Unmarshal(cell.Value, record); err != nil {
+		return nil, "", fmt.Errorf("server: the record of token %s cannot be read", hash[:idSize])
+	}
+	return record, cell.Version, nil
+}
+
+// index is the prefix of the cells that name a tenant's tokens.
+func (t *Tokens) index(tenant string) string {
+	return tokenIndex + hex.EncodeToString(t.hash("tokens", tenant)[:16]) + "/"
+}
+
+// Create makes a token for a tenant, in the name of who makes it. The secret is
+// in its answer and nowhere else.
+func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateToken) (*api.NewToken, error) {
+	now := time.Now().UTC().Truncate(time.Second)
+	r := &tokenRecord{Tenant: tenant, Subject: in.Subject, Groups: in.Groups, Scopes: slices.Clone(in.Scopes), Created: now, By: by, Note: in.Note}
+	if len(r.Scopes) == 0 {
+		r.Scopes = []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}
+	}
+	slices.Sort(r.Scopes)
+	r.Scopes = slices.Compact(r.Scopes)
+	if err := r.principal().check(); err != nil {
+		return nil, err
+	}
+	if len(r.Note) > 1000 {
+		return nil, api.Invalid("the note has %d bytes, and 1000 are the most", len(r.Note))
+	}
+	if in.Days < 0 || in.Days > 36500 {
+		return nil, api.Invalid("%d days; give 1 to 36500, or none for a token that does not end", in.Days)
+	}
+	if in.Days > 0 {
+		r.Expires = now.AddDate(0, 0, in.Days)
+	}
+	secret := tokenPrefix + newSecret()
+	sum := sha256.Sum256([]byte(secret))
+	hash := hex.EncodeToString(sum[:])
+	value, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	// The index comes first: a token that works can be listed and revoked.
+	if _, err := t.store.Put(ctx, t.index(tenant)+hash[:idSize], []byte(hash), ""); err != nil {
+		return nil, fmt.Errorf("server: making a token: %w", err)
+	}
+	if _, err := t.store.Put(ctx, tokenCells+hash, value, ""); err != nil {
+		return nil, fmt.Errorf("server: making a token: %w", err)
+	}
+	return &api.NewToken{Secret: secret, Token: r.token(hash)}, nil
+}
+
+// List returns the tokens of a tenant, the oldest first, also those that are
+// over.
+func (t *Tokens) List(ctx context.Context, tenant string) ([]api.Token, error) {
+	tokens := []api.Token{}
+	for cell, err := range t.store.List(ctx, t.index(tenant), "") {
+		if err != nil {
+			return nil, fmt.Errorf("server: listing tokens: %w", err)
+		}
+		r, _, err := t.get(ctx, string(cell.Value))
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.Tenant == tenant { // nil: its making was cut short
+			tokens = append(tokens, r.token(string(cell.Value)))
+		}
+	}
+	slices.SortFunc(tokens, func(a, b api.Token) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return tokens, nil
+}
+
+// Revoke ends a token of a tenant. Revoking it again changes nothing.
+func (t *Tokens) Revoke(ctx context.Context, tenant, id string) error {
+	missing := fmt.Errorf("%w: there is no token %.40q", api.ErrNotFound, id)
+	if b, err := hex.DecodeString(id); err != nil || len(b) != idSize/2 || strings.ToLower(id) != id {
+		return missing
+	}
+	cell, err := t.store.Get(ctx, t.index(tenant)+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return missing
+	}
+	if err != nil {
+		return fmt.Errorf("server: revoking a token: %w", err)
+	}
+	var done = errors.New("it is revoked")
+	_, err = store.Update(ctx, t.store, tokenCells+string(cell.Value), func(old store.Cell) ([]byte, error) {
+		r := new(tokenRecord)
+		if old.Version == "" || json.Unmarshal(old.Value, r) != nil || r.Tenant != tenant {
+			return nil, missing
+		}
+		if !r.Revoked.IsZero() {
+			return nil, done
+		}
+		r.Revoked = time.Now().UTC().Truncate(time.Second)
+		return json.Marshal(r)
+	})
+	t.forget(string(cell.Value))
+	if errors.Is(err, done) || err == nil {
+		return nil
+	}
+	if errors.Is(err, missing) {
+		return missing
+	}
+	return fmt.Errorf("server: revoking a token: %w", err)
+}
+
+// forget makes the next use of a token look it up.
+func (t *Tokens) forget(hash string) {
+	var key [sha256.Size]byte
+	hex.Decode(key[:], []byte(hash))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.seen, key)
+}

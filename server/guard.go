@@ -1,0 +1,186 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/api"
+)
+
+// What pages of Options.Origins may send and see.
+const (
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, X-Agentkit-Trace-Id, X-Requested-With"
+	corsExposed = "ETag, Location, X-Agentkit-Trace-Id, Retry-After, Link"
+)
+
+// guard keeps out what no operation should see: requests that a web page from
+// elsewhere made a browser send. Without Options.Auth it is all that stands
+// between such a page and the API.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := &answer{ResponseWriter: rw}
+		defer s.survive(w, r)
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		h.Add("Vary", "Origin")
+		if !s.knownHost(r.Host) {
+			s.fail(w, r, fmt.Errorf("%w: %.80q is no name of this server", api.ErrOrigin, r.Host))
+			return
+		}
+		origin, listed, err := s.origin(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if origin == "" {
+			h.Set("Cross-Origin-Resource-Policy", "same-origin")
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Set("Access-Control-Allow-Origin", origin)
+		if listed {
+			h.Set("Access-Control-Allow-Credentials", "true")
+		}
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", corsMethods)
+			h.Set("Access-Control-Allow-Headers", corsHeaders)
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		h.Set("Access-Control-Expose-Headers", corsExposed)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// knownHost reports whether a request may call the server by a name. A page
+// whose own name leads to this machine (DNS rebinding) sends that name.
+func (s *Server) knownHost(host string) bool {
+	name := host
+	if n, _, err := net.SplitHostPort(host); err == nil {
+		name = n
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if isLoopback(name) {
+		return true
+	}
+	return slices.ContainsFunc(s.opts.Hosts, func(known string) bool {
+		return known == "*" || host != "" && (strings.EqualFold(known, name) || strings.EqualFold(known, host))
+	})
+}
+
+// isLoopback reports whether a name or address is this machine's own.
+func isLoopback(name string) bool {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.Unmap().IsLoopback()
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// origin returns the foreign origin of the page that sent a request if it is an
+// allowed one, and whether it is named in Options.Origins; "" if no foreign page
+// sent it, or one that cannot see the answer. Requests that change something
+// need to come from no page, from one of this server, or from an allowed one.
+func (s *Server) origin(r *http.Request) (origin string, listed bool, err error) {
+	given := r.Header.Values("Origin")
+	if len(given) > 0 {
+		origin = given[0]
+	}
+	site := r.Header.Get("Sec-Fetch-Site") // no page can set it
+	own := origin == "" || sameHost(origin, r.Host)
+	if site != "" {
+		own = site == "same-origin" || site == "none"
+	}
+	if len(given) > 1 || strings.ContainsAny(origin, " ,") {
+		return "", false, fmt.Errorf("%w: the header Origin is there more than once", api.ErrOrigin)
+	}
+	if own {
+		return "", false, nil
+	}
+	if origin != "" {
+		if slices.ContainsFunc(s.opts.Origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) && origin != "null" {
+			return origin, true, nil
+		}
+		if s.opts.Auth != nil && slices.Contains(s.opts.Origins, "*") {
+			return origin, false, nil
+		}
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return "", false, nil
+	}
+	return "", false, fmt.Errorf("%w: a page of %.80q may not do this", api.ErrOrigin, origin)
+}
+
+// sameHost reports whether an origin is the server that was called.
+func sameHost(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
+}
+
+// answer is a ResponseWriter that knows whether the answer has begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// WriteHeader begins the answer.
+func (a *answer) WriteHeader(status int) {
+	a.begun = a.begun || status >= 200
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write begins the answer if that was not done.
+func (a *answer) Write(data []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(data)
+}
+
+// Flush sends what was written.
+func (a *answer) Flush() {
+	a.begun = true
+	http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// survive makes a panic of a handler the problem of that request alone. Where
+// the answer has begun the connection ends, so that nobody takes it for whole.
+func (s *Server) survive(w *answer, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	s.opts.Logger.Error("a handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Del("Content-Length")
+	tell(w, api.ProblemOf(errors.New("server: a handler panicked")))
+}
+
+// CheckListen returns an error for an address that others than this machine
+// reach, unless callers are authenticated or the operator says that it is meant.
+func CheckListen(addr string, authed, insecure bool) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("server: the address %q is none such as 127.0.0.1:7373: %w", addr, err)
+	}
+	if authed || insecure || isLoopback(strings.ToLower(host)) && !strings.HasSuffix(host, ".localhost") {
+		return nil
+	}
+	return fmt.Errorf("server: %s is reached from other machines, and anyone could do anything there: listen on 127.0.0.1, or set up tokens", addr)
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/strict"
+)
+
+// tokenFile is an Authenticator whose tokens are in a file.
+type tokenFile struct {
+	path string
+
+	mu      sync.Mutex
+	looked  time.Time // when the file was looked at
+	info    os.FileInfo
+	entries map[[sha256.Size]byte]*Principal
+	err     error // why the file as it is now cannot be used
+}
+
+var _ Rechecker = (*tokenFile)(nil)
+
+// fileToken is a token in the file.
+type fileToken struct {
+	Hash    string      `json:"hash,omitempty"`
+	Secret  fileSecret  `json:"secret,omitempty"`
+	Tenant  string      `json:"tenant,omitempty"`
+	Subject string      `json:"subject"`
+	Groups  []string    `json:"groups,omitempty"`
+	Scopes  []api.Scope `json:"scopes"`
+	Expires time.Time   `json:"expires,omitzero"`
+}
+
+// fileSecret is a text that no error shows.
+type fileSecret string
+
+// UnmarshalJSON decodes a text.
+func (s *fileSecret) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, (*string)(s)) != nil {
+		return errors.New("it has to be a text")
+	}
+	return nil
+}
+
+const (
+	fileMost     = 4 << 20
+	secretLeast  = 20
+	fileInterval = time.Second
+)
+
+// TokenFile returns an Authenticator whose tokens are in a file, a JSON list:
+//
+//	[{"hash": "sha256:…", "tenant": "acme", "subject": "ann",
+//	  "groups": ["buyers"], "scopes": ["read", "run", "answer"],
+//	  "expires": "2030-01-01T00:00:00Z"}]
+//
+// A token stands there as the SHA-256 of its text in hex, or as "secret"
+// itself, of at least 20 bytes; then nobody else may be able to read the file.
+// The file is read again within a second when it changes. While it cannot be
+// used no token of it is accepted.
+func TokenFile(path string) (Authenticator, error) {
+	f := &tokenFile{path: path}
+	f.refresh()
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f, nil
+}
+
+// Authenticate finds a token in the file.
+func (f *tokenFile) Authenticate(ctx context.Context, token string) (*Principal, error) {
+	return f.Recheck(ctx, sha256.Sum256([]byte(token)))
+}
+
+// Recheck finds a token by its hash.
+func (f *tokenFile) Recheck(_ context.Context, hash [sha256.Size]byte) (*Principal, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if since := time.Since(f.looked); since >= fileInterval || since < 0 {
+		f.refresh()
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return vet(f.entries[hash], nil)
+}
+
+// refresh reads the file if it is not the one that was read.
+func (f *tokenFile) refresh() {
+	f.looked = time.Now()
+	info, err := os.Stat(f.path)
+	if err == nil && f.err == nil && f.info != nil && os.SameFile(info, f.info) &&
+		info.ModTime().Equal(f.info.ModTime()) && info.Size() == f.info.Size() && info.Mode() == f.info.Mode() {
+		return
+	}
+	f.entries, f.info, f.err = readTokens(f.path)
+}
+
+func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, error) {
+	fail := func(format string, args ...any) (map[[sha256.Size]byte]*Principal, os.FileInfo, error) {
+		return nil, nil, fmt.Errorf("server: the token file %s: %w", path, fmt.Errorf(format, args...))
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return fail("%w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fail("%w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, fileMost+1))
+	if err != nil {
+		return fail("%w", err)
+	}
+	if len(data) > fileMost {
+		return fail("it has over %d bytes", fileMost)
+	}
+	if err := strict.Check(data); err != nil {
+		return fail("it is no JSON list of tokens: %w", err)
+	}
+	var list []fileToken
+	if err := decode(data, reflect.ValueOf(&list).Elem()); err != nil {
+		return fail("%w", err)
+	}
+	entries := map[[sha256.Size]byte]*Principal{}
+	for i, t := range list {
+		hash, err := t.sum()
+		if err != nil {
+			return fail("token %d: %w", i, err)
+		}
+		if t.Secret != "" && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+			return fail("it holds secrets, and others can read it (mode %04o): chmod 600 it, or keep hashes in it", info.Mode().Perm())
+		}
+		p := &Principal{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
+		if err := p.check(); err != nil {
+			return fail("token %d: %v", i, err)
+		}
+		if entries[hash] != nil {
+			return fail("token %d is there already", i)
+		}
+		entries[hash] = p
+	}
+	return entries, info, nil
+}
+
+// sum returns the hash of a token.
+func (t *fileToken) sum() (hash [sha256.Size]byte, err error) {
+	digits, ok := strings.CutPrefix(t.Hash, "sha256:")
+	switch {
+	case (t.Hash == "") == (t.Secret == ""):
+		return hash, errors.New("it needs either a hash or a secret")
+	case t.Secret != "" && len(t.Secret) < secretLeast:
+		return hash, fmt.Errorf("its secret has fewer than %d bytes", secretLeast)
+	case t.Secret != "":
+		return sha256.Sum256([]byte(t.Secret)), nil
+	case !ok || len(digits) != 2*sha256.Size:
+		return hash, errors.New("its hash is not sha256: and 64 digits")
+	}
+	if _, err := hex.Decode(hash[:], []byte(digits)); err != nil {
+		return hash, errors.New("its hash is not sha256: and 64 digits")
+	}
+	return hash, nil
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+func (s *Server) tokenRoutes() {
+	handle(s, api.TokensCreate, s.createToken)
+	handle(s, api.TokensList, s.listTokens)
+	handle(s, api.TokensRevoke, s.revokeToken)
+	raw(s, api.TicketsCreate, s.createTicket)
+}
+
+// tokensOf returns the tokens that an Authenticator asks, and those of the
+// store where there is no Authenticator yet. Nil: a token made here would never
+// be accepted.
+func tokensOf(rt *perdure.Runtime, a Authenticator) *Tokens {
+	switch a := a.(type) {
+	case nil:
+		return NewTokens(rt)
+	case *Tokens:
+		return a
+	case anyOf:
+		for _, one := range a {
+			if t := tokensOf(rt, one); t != nil {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Server) keptTokens() (*Tokens, error) {
+	if s.tokens == nil {
+		return nil, fmt.Errorf("%w: this server's tokens are not kept in its store", api.ErrNotFound)
+	}
+	return s.tokens, nil
+}
+
+func (s *Server) createToken(ctx context.Context, c *call, in *api.CreateToken) (*api.NewToken, error) {
+	t, err := s.keptTokens()
+	if err != nil {
+		return nil, err
+	}
+	if in.Tenant != "" && in.Tenant != c.who.Tenant {
+		return nil, fmt.Errorf("%w: a token is made for the own tenant only", api.ErrScope)
+	}
+	return t.Create(ctx, c.who.Tenant, c.who.Subject, *in)
+}
+
+func (s *Server) listTokens(ctx context.Context, c *call, _ *api.Nothing) (*api.TokenList, error) {
+	t, err := s.keptTokens()
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := t.List(ctx, c.who.Tenant)
+	return &api.TokenList{Tokens: tokens}, err
+}
+
+func (s *Server) revokeToken(ctx context.Context, c *call, in *api.OneToken) (*api.None, error) {
+	t, err := s.keptTokens()
+	if err != nil {
+		return nil, err
+	}
+	return nil, t.Revoke(ctx, c.who.Tenant, in.ID)
+}
