@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/perdure/perdure/api"
+)
+
+// Patterns returns all routes of the mux.
+func (s *Server) Patterns() []string { return s.mux.patterns }
+
+// Faces returns the routes besides those of operations.
+func (s *Server) Faces() []*api.Info { return s.faces }
+
+// Bound reports whether an operation has a handler.
+func (s *Server) Bound(name string) bool { return s.bound[name] }
+
+// Caller is what a face sees of a call.
+type Caller struct {
+	Who     *Principal
+	Recheck func(context.Context) error
+}
+
+// AddFace binds a route.
+func (s *Server) AddFace(pattern string, scope api.Scope, fn func(http.ResponseWriter, *http.Request, Caller) error) {
+	s.face(pattern, scope, func(w http.ResponseWriter, r *http.Request, c *call) error {
+		return fn(w, r, Caller{c.who, c.recheck})
+	})
+}

@@ -1,0 +1,324 @@
+package server_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// authTokens returns the tokens of a store, as one more server of it has them.
+func authTokens(t testing.TB, s store.Store) *server.Tokens {
+	t.Helper()
+	rt, err := perdure.New(t.Context(), s, perdure.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.NewTokens(rt)
+}
+
+// authSite starts a server whose tokens are in its store, and returns it with
+// the secret of an admin of tenant acme.
+func authSite(t testing.TB, o server.Options, flows ...perdure.Flow) (*site, *server.Tokens) {
+	t.Helper()
+	s := memstore.New()
+	tokens := authTokens(t, s)
+	if o.Auth == nil {
+		o.Auth = tokens
+	}
+	site := newSiteOn(t, s, o, flows...)
+	site.token = authSecret(t, tokens, "acme", "root", api.ScopeAdmin)
+	return site, tokens
+}
+
+func authSecret(t testing.TB, tokens *server.Tokens, tenant, subject string, scopes ...api.Scope) string {
+	t.Helper()
+	made, err := tokens.Create(t.Context(), tenant, "test", api.CreateToken{Subject: subject, Scopes: scopes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Secret
+}
+
+func authWant(t testing.TB, a server.Authenticator, token, subject string) {
+	t.Helper()
+	p, err := a.Authenticate(t.Context(), token)
+	switch {
+	case subject == "" && !errors.Is(err, api.ErrUnauthorized):
+		t.Errorf("the token is accepted or the error is another: %v, %v", p, err)
+	case subject != "" && (err != nil || p.Subject != subject):
+		t.Errorf("the token stands for %v, want %s: %v", p, subject, err)
+	}
+}
+
+func TestTokensLiveAsLongAsTheyAreMeantTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		here, there := authTokens(t, s), authTokens(t, s)
+		made, err := here.Create(t.Context(), "acme", "root", api.CreateToken{Subject: "ann", Groups: []string{"buyers"}, Days: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(made.Secret) != 4+43 || !strings.HasPrefix(made.Secret, "pdr_") || made.By != "root" {
+			t.Errorf("the new token is %+v", made)
+		}
+		authWant(t, here, made.Secret, "ann")
+		authWant(t, there, made.Secret, "ann")
+		time.Sleep(24*time.Hour - 2*time.Second)
+		authWant(t, here, made.Secret, "ann")
+		time.Sleep(2 * time.Second) // the cache knows it still
+		authWant(t, here, made.Secret, "")
+		authWant(t, there, made.Secret, "")
+
+		other := authSecret(t, here, "acme", "bob", api.ScopeRead)
+		authWant(t, there, other, "bob")
+		list, err := here.List(t.Context(), "acme")
+		if err != nil || len(list) != 2 || list[1].Subject != "bob" {
+			t.Fatalf("the list is %v, %v", list, err)
+		}
+		if err := there.Revoke(t.Context(), "other", list[1].ID); !errors.Is(err, api.ErrNotFound) {
+			t.Errorf("another tenant's revoke: %v", err)
+		}
+		authWant(t, here, other, "bob")
+		if err := here.Revoke(t.Context(), "acme", list[1].ID); err != nil {
+			t.Fatal(err)
+		}
+		authWant(t, here, other, "") // at once
+		time.Sleep(5 * time.Second)  // and elsewhere soon
+		authWant(t, there, other, "")
+		if err := there.Revoke(t.Context(), "acme", list[1].ID); err != nil {
+			t.Errorf("revoking again: %v", err)
+		}
+		if list, _ := there.List(t.Context(), "acme"); len(list) != 2 || list[1].Revoked.IsZero() {
+			t.Errorf("the list after the revoke is %v", list)
+		}
+	})
+}
+
+func TestTokensThatAreNone(t *testing.T) {
+	tokens := authTokens(t, memstore.New())
+	good := authSecret(t, tokens, "", "ann", api.ScopeRead)
+	sum := sha256.Sum256([]byte(good))
+	for _, bad := range []string{"", "pdr_", "x", good + "x", good[:len(good)-1], strings.ToUpper(good), " " + good, good + "\n",
+		"pdr_" + strings.Repeat("A", 43), "pdr_../../" + good[10:], hex.EncodeToString(sum[:]), strings.Repeat("pdr_", 10_000)} {
+		authWant(t, tokens, bad, "")
+	}
+	authWant(t, tokens, good, "ann")
+	for _, id := range []string{"", "/", "..", "%", hex.EncodeToString(sum[:]), strings.ToUpper(hex.EncodeToString(sum[:8])), "0000000000000000"} {
+		if err := tokens.Revoke(t.Context(), "", id); !errors.Is(err, api.ErrNotFound) {
+			t.Errorf("revoking %q: %v", id, err)
+		}
+	}
+	authWant(t, tokens, good, "ann")
+}
+
+func TestTokensThatCannotBeMade(t *testing.T) {
+	tokens := authTokens(t, memstore.New())
+	for name, in := range map[string]api.CreateToken{
+		"no subject":         {},
+		"a group as subject": {Subject: "group:buyers"},
+		"control characters": {Subject: "a\nb"},
+		"a long subject":     {Subject: strings.Repeat("a", 201)},
+		"an unknown scope":   {Subject: "a", Scopes: []api.Scope{"root"}},
+		"no scope's name":    {Subject: "a", Scopes: []api.Scope{""}},
+		"an empty group":     {Subject: "a", Groups: []string{""}},
+		"many groups":        {Subject: "a", Groups: make([]string, 65)},
+		"days before now":    {Subject: "a", Days: -1},
+		"days past calendar": {Subject: "a", Days: 1 << 40},
+		"a long note":        {Subject: "a", Note: strings.Repeat("n", 1001)},
+	} {
+		if made, err := tokens.Create(t.Context(), "", "", in); !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("%s: %v, %v", name, made, err)
+		}
+	}
+	if list, err := tokens.List(t.Context(), ""); err != nil || len(list) != 0 {
+		t.Errorf("the list is %v, %v", list, err)
+	}
+}
+
+// TestTokensAreKeptAsHashesOnly reads all that is in the store.
+func TestTokensAreKeptAsHashesOnly(t *testing.T) {
+	s := memstore.New()
+	secret := authSecret(t, authTokens(t, s), "acme", "ann", api.ScopeRead)
+	n := 0
+	for cell, err := range s.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		if all := cell.Key + string(cell.Value); strings.Contains(all, secret[4:]) || strings.Contains(cell.Key, "acme") {
+			t.Errorf("the cell %s tells: %s", cell.Key, cell.Value)
+		}
+	}
+	if n < 2 {
+		t.Errorf("there are %d cells", n)
+	}
+}
+
+// TestTokenWhoseMakingIsCutShortIsNone lets each write of the making of a token fail.
+func TestTokenWhoseMakingIsCutShortIsNone(t *testing.T) {
+	for fail := range 2 {
+		s := memstore.New()
+		tokens := authTokens(t, &authCut{Store: s, left: fail})
+		if made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"}); err == nil {
+			t.Fatalf("write %d failed and there is a token: %v", fail, made)
+		}
+		if list, err := authTokens(t, s).List(t.Context(), "acme"); err != nil || len(list) != 0 {
+			t.Errorf("after a failure of write %d the list is %v, %v", fail, list, err)
+		}
+	}
+}
+
+// authCut fails puts of tokens, after some.
+type authCut struct {
+	store.Store
+	left int
+}
+
+func (c *authCut) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if strings.HasPrefix(key, "token") {
+		if c.left--; c.left < 0 {
+			return "", errors.New("the disk is gone")
+		}
+	}
+	return c.Store.Put(ctx, key, value, prev)
+}
+
+func TestStoreThatDoesNotAnswerIsNoWrongToken(t *testing.T) {
+	s := authDown{memstore.New()}
+	tokens := authTokens(t, s)
+	_, err := tokens.Authenticate(t.Context(), "pdr_"+strings.Repeat("A", 43))
+	if errors.Is(err, api.ErrUnauthorized) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the error is %v", err)
+	}
+	both := server.Any(authFixed{"known": {Subject: "ann", Scopes: api.Scopes}}, tokens)
+	authWant(t, both, "known", "ann")
+	if _, err := both.Authenticate(t.Context(), "pdr_"+strings.Repeat("A", 43)); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the error of both is %v", err)
+	}
+}
+
+type authDown struct{ store.Store }
+
+func (f authDown) Get(ctx context.Context, key string) (store.Cell, error) {
+	if strings.HasPrefix(key, "token/") {
+		return store.Cell{}, store.ErrUnavailable
+	}
+	return f.Store.Get(ctx, key)
+}
+
+// authFixed is an Authenticator that has no hashes.
+type authFixed map[string]*server.Principal
+
+func (f authFixed) Authenticate(_ context.Context, token string) (*server.Principal, error) {
+	if p := f[token]; p != nil {
+		return p, nil
+	}
+	return nil, api.ErrUnauthorized
+}
+
+func TestTokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	sum := sha256.Sum256([]byte("the token of ann, by its hash"))
+	ann := `{"hash":"sha256:` + hex.EncodeToString(sum[:]) + `","tenant":"acme","subject":"ann","groups":["buyers"],"scopes":["read"]}`
+	bob := `{"secret":"the token of bob CANARY","subject":"bob","scopes":["read"]}`
+	write := func(text string, mode os.FileMode) {
+		t.Helper()
+		os.Remove(path)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("["+ann+","+bob+"]", 0o600)
+	a, err := server.TokenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authWant(t, a, "the token of ann, by its hash", "ann")
+	authWant(t, a, "the token of bob CANARY", "bob")
+	authWant(t, a, hex.EncodeToString(sum[:]), "")
+	authWant(t, a, "sha256:"+hex.EncodeToString(sum[:]), "")
+	authWant(t, a, "", "")
+
+	write("["+ann+"]", 0o644) // no secret in it
+	if _, err := server.TokenFile(path); err != nil {
+		t.Errorf("a file of hashes that all can read: %v", err)
+	}
+	write("["+bob+"]", 0o640)
+	if _, err := server.TokenFile(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a file of secrets that others can read: %v", err)
+	}
+	for name, text := range map[string]string{
+		"nothing":           ``,
+		"no list":           `{}`,
+		"an unknown member": `[{"secret":"CANARY CANARY CANARY","subject":"a","scopes":["read"],"admin":true}]`,
+		"another case":      `[{"secret":"CANARY CANARY CANARY","Subject":"a","scopes":["read"]}]`,
+		"twice":             `[{"secret":"CANARY CANARY CANARY","subject":"a","subject":"b","scopes":["read"]}]`,
+		"a number":          `[{"secret":12345678901234567890,"subject":"a","scopes":["read"]}]`,
+		"short":             `[{"secret":"CANARY","subject":"a","scopes":["read"]}]`,
+		"both":              `[{"secret":"CANARY CANARY CANARY",` + ann[1:] + `]`,
+		"neither":           `[{"subject":"a","scopes":["read"]}]`,
+		"no subject":        `[{"secret":"CANARY CANARY CANARY","scopes":["read"]}]`,
+		"no scopes":         `[{"secret":"CANARY CANARY CANARY","subject":"a"}]`,
+		"an unknown scope":  `[{"secret":"CANARY CANARY CANARY","subject":"a","scopes":["all"]}]`,
+		"half a hash":       `[{"hash":"sha256:12","subject":"a","scopes":["read"]}]`,
+		"another hash":      `[{"hash":"md5:` + strings.Repeat("0", 64) + `","subject":"a","scopes":["read"]}]`,
+		"one token twice":   `[` + bob + `,` + bob + `]`,
+		"cut short":         `[` + bob,
+		"more behind it":    `[` + bob + `] []`,
+	} {
+		write(text, 0o600)
+		if _, err := server.TokenFile(path); err == nil || strings.Contains(err.Error(), "CANARY") || strings.Contains(err.Error(), "1234567890") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := server.TokenFile(path + ".none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestTokenFileIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tokens.json")
+		write := func(subject string) {
+			t.Helper()
+			data, _ := json.Marshal([]map[string]any{{"secret": "a secret that is long enough", "subject": subject, "scopes": []string{"read"}, "expires": time.Now().Add(time.Hour)}})
+			if subject == "" {
+				data = []byte("[")
+			}
+			if err := errors.Join(os.WriteFile(path+".new", data, 0o600), os.Rename(path+".new", path)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		write("ann")
+		a, err := server.TokenFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		authWant(t, a, "a secret that is long enough", "ann")
+		write("bob")
+		authWant(t, a, "a secret that is long enough", "bob")
+		write("") // one that cannot be used lets nobody in
+		if p, err := a.Authenticate(t.Context(), "a secret that is long enough"); err == nil || errors.Is(err, api.ErrUnauthorized) {
+			t.Errorf("with a broken file: %v, %v", p, err)
+		}
+		write("cid")
+		authWant(t, a, "a secret that is long enough", "cid")
+		time.Sleep(time.Hour)
+		authWant(t, a, "a secret that is long enough", "")
+	})
+}
