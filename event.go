@@ -31,27 +31,29 @@ import (
 //
 // Later versions may add some.
 type Event struct {
-	Thread   string          `json:"thread"`
-	Seq      uint64          `json:"seq"` // dense from 1 in its thread
-	Kind     string          `json:"kind"`
-	Time     time.Time       `json:"time"`
-	Run      string          `json:"run,omitempty"`      // id
-	Path     string          `json:"path,omitempty"`     // of the verb
-	Name     string          `json:"name,omitempty"`     // of a signal, dep or flow
-	Attempt  int             `json:"attempt,omitempty"`  // of a failed attempt
-	Value    json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
-	ValueOf  uint64          `json:"value_of,omitempty"` // the event that holds the value, where it is another's
-	Error    string          `json:"error,omitempty"`
-	Ask      string          `json:"ask,omitempty"`   // id
-	Child    string          `json:"child,omitempty"` // id of its thread
-	Decision string          `json:"decision,omitempty"`
-	By       string          `json:"by,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Status   Status          `json:"status,omitempty"`
-	Due      time.Time       `json:"due,omitzero"`
-	Plan     []string        `json:"plan,omitempty"`
-	Diff     string          `json:"diff,omitempty"`
-	Worker   string          `json:"worker,omitempty"`
+	Thread    string          `json:"thread"`
+	Seq       uint64          `json:"seq"` // dense from 1 in its thread
+	Kind      string          `json:"kind"`
+	Time      time.Time       `json:"time"`
+	Run       string          `json:"run,omitempty"`      // id
+	Path      string          `json:"path,omitempty"`     // of the verb
+	Name      string          `json:"name,omitempty"`     // of a signal, dep or flow
+	Attempt   int             `json:"attempt,omitempty"`  // of a failed attempt
+	Value     json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
+	ValueOf   uint64          `json:"value_of,omitempty"` // the event that holds the value, where it is another's
+	Error     string          `json:"error,omitempty"`
+	Ask       string          `json:"ask,omitempty"`       // id
+	AskKind   string          `json:"ask_kind,omitempty"`  // of an ask that begins
+	Decisions []string        `json:"decisions,omitempty"` // the decisions that it allows
+	Child     string          `json:"child,omitempty"`     // id of its thread
+	Decision  string          `json:"decision,omitempty"`
+	By        string          `json:"by,omitempty"`
+	Reason    string          `json:"reason,omitempty"`
+	Status    Status          `json:"status,omitempty"`
+	Due       time.Time       `json:"due,omitzero"`
+	Plan      []string        `json:"plan,omitempty"`
+	Diff      string          `json:"diff,omitempty"`
+	Worker    string          `json:"worker,omitempty"`
 }
 
 // EventOptions choose events.
@@ -216,7 +218,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	switch {
 	case e.Kind == journal.Asked:
 		ev.Ask, value = askID(name, e.ID), b.Ask.Data
-		ev.Name = b.Ask.Prompt
+		ev.Name, ev.AskKind, ev.Decisions = b.Ask.Prompt, b.Ask.Kind, b.Ask.Decisions
 	case b.Of != "":
 		ev.Ask = askID(name, b.Of)
 	}
