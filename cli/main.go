@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/spf13/cobra"
@@ -32,6 +33,12 @@ type app struct {
 	// Flags of all commands.
 	server, store, token, as string
 	json, plain              bool
+
+	forced bool                                          // behave as in a terminal
+	editor func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
+	secret func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
+	keys   *keyboard                                     // what is typed
+	now    func() time.Time                              // nil is time.Now
 }
 
 // run runs a command and returns the exit code.

@@ -1,46 +1,145 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
-	"text/tabwriter"
+	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
 
-// printJSON prints a value as JSON.
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetIndent("", "  ")
+// printJSON prints a value as JSON that a person can read.
+func (a *app) printJSON(v any) error { return a.encode(v, "  ") }
+
+// printLine prints a value as one line of JSON, of a stream.
+func (a *app) printLine(v any) error { return a.encode(v, "") }
+
+func (a *app) encode(v any, indent string) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", indent)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(a.out, escaped(text.String()))
+	return err
+}
+
+// escaped writes the characters of JSON that steer a terminal as escapes, which
+// mean the same.
+func escaped(s string) string {
+	if !strings.ContainsFunc(s, steers) {
+		return s
+	}
+	var out strings.Builder
+	for _, c := range s {
+		if c != '\n' && c <= 0xffff && steers(c) {
+			fmt.Fprintf(&out, `\u%04x`, c)
+			continue
+		}
+		out.WriteRune(c)
+	}
+	return out.String()
 }
 
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
 
-// table prints rows in columns; the first row is the heading.
-func (a *app) table(rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			if i > 0 {
-				fmt.Fprint(w, "\t")
-			}
-			fmt.Fprint(w, printable(cell))
-		}
-		fmt.Fprintln(w)
+// hint says what to do next, where it is in nobody's way.
+func (a *app) hint(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.err, format+"\n", args...)
 	}
-	return w.Flush()
+}
+
+// table prints rows in columns; the first row is the heading. The last column
+// is cut where the terminal ends.
+func (a *app) table(rows [][]string) error {
+	var widths []int
+	for i, row := range rows {
+		rows[i] = make([]string, len(row))
+		for j, cell := range row {
+			cell = oneLine(cell)
+			rows[i][j] = cell
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[j] = max(widths[j], utf8.RuneCountInString(cell))
+		}
+	}
+	width := a.width()
+	for i, row := range rows {
+		var line strings.Builder
+		used := 0
+		for j, cell := range row {
+			if width > 0 && used < width {
+				cell = cut(cell, width-used)
+			}
+			pad := 0
+			if j < len(row)-1 {
+				pad = max(0, widths[j]-utf8.RuneCountInString(cell)) + 2
+			}
+			used += widths[j] + 2
+			switch {
+			case i == 0:
+				line.WriteString(a.style(bold, cell))
+			default:
+				line.WriteString(a.style(styleOf(cell), cell))
+			}
+			line.WriteString(strings.Repeat(" ", pad))
+		}
+		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // terminal reports whether people watch what is printed as it is.
-func (a *app) terminal() bool {
+func (a *app) terminal() bool { return a.watched(a.out) }
+
+// watched reports whether people watch what is written to w as it is.
+func (a *app) watched(w io.Writer) bool {
 	if a.plain || a.json || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
 		return false
 	}
-	f, ok := a.out.(*os.File)
+	return a.forced || isTerminal(w)
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// width is how many characters a line has; 0 if that does not matter.
+func (a *app) width() int {
+	if a.forced {
+		return 100
+	}
+	for _, w := range []io.Writer{a.out, a.err} {
+		if f, ok := w.(*os.File); ok {
+			if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+				return max(width, 20)
+			}
+		}
+		if w == a.out && !a.watched(a.err) {
+			break
+		}
+	}
+	return 0
+}
+
+// short is how long a value may be in a line that has used so many characters.
+func (a *app) short(used int) int {
+	width := a.width()
+	if width == 0 {
+		width = 200
+	}
+	return max(width-used, 20)
 }
 
 // The styles of a terminal.
@@ -55,20 +154,59 @@ const (
 
 // style colours a text for terminals.
 func (a *app) style(style, text string) string {
-	if !a.terminal() {
+	if style == "" || text == "" || !a.terminal() {
 		return text
 	}
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
+// styleOf is the style of a status.
+func styleOf(status string) string {
+	switch status {
+	case "succeeded", "answered":
+		return green
+	case "failed", "blocked", "quarantined":
+		return red
+	case "suspended", "paused", "open":
+		return amber
+	case "running", "queued":
+		return blue
+	case "cancelled", "expired", "closed":
+		return dim
+	}
+	return ""
+}
+
+// steers reports whether a character would do something to the terminal, or to
+// the order of what stands around it.
+func steers(c rune) bool {
+	switch {
+	case c < ' ', c >= 0x7f && c < 0xa0:
+		return true
+	case c == 0x061c, c == 0x200e, c == 0x200f, c >= 0x2028 && c <= 0x202e, c >= 0x2066 && c <= 0x2069, c == 0xfeff:
+		return true
+	}
+	return false
+}
+
 // printable keeps what models, tools and people wrote from steering the
 // terminal.
 func printable(s string) string {
-	out := []rune(s)
-	for i, c := range out {
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 || c == 0x202e || c == 0x2066 || c == 0x2067 {
-			out[i] = '\uFFFD'
+	return strings.Map(func(c rune) rune {
+		if c != '\n' && c != '\t' && steers(c) {
+			return utf8.RuneError
 		}
+		return c
+	}, strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"))
+}
+
+// oneLine is a text as part of a line.
+func oneLine(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
+
+// cut shortens a text to so many characters.
+func cut(s string, n int) string {
+	if n <= 0 || utf8.RuneCountInString(s) <= n {
+		return s
 	}
-	return string(out)
+	return string([]rune(s)[:n-1]) + "…"
 }
