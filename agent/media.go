@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -112,4 +113,38 @@ func bringMedia(ctx context.Context, messages []llm.Message) ([]llm.Message, err
 		}
 	}
 	return out, nil
+}
+
+// BlobAt returns the bytes that a message of a thread refers to by a blob, and
+// their media type, "" if no message of the state says it. [perdure.Runtime.StateAt]
+// has the state, of now or of any time before. Without such bytes it is
+// ErrNoFile.
+func BlobAt(state map[string]json.RawMessage, blob string) (data []byte, mime string, err error) {
+	raw, ok := state[blobKey(blob)]
+	if !ok {
+		return nil, "", fmt.Errorf("%w: the thread has no blob %.80q", ErrNoFile, blob)
+	}
+	if err := json.Unmarshal(raw, &data); err != nil {
+		return nil, "", fmt.Errorf("agent: the blob %s: %w", blob, err)
+	}
+	records, err := Transcript(state)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, r := range records {
+		for _, p := range r.Message.Parts {
+			if p.Media != nil && p.Media.Blob == blob {
+				return data, p.Media.MIME, nil
+			}
+			if p.Result == nil {
+				continue
+			}
+			for _, m := range p.Result.Media {
+				if m.Blob == blob {
+					return data, m.MIME, nil
+				}
+			}
+		}
+	}
+	return data, "", nil
 }

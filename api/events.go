@@ -58,13 +58,12 @@ type HistoryPage struct {
 
 // CheckpointRef is a point of a thread's past, in short.
 type CheckpointRef struct {
-	Seq    uint64    `json:"seq" jsonschema:"for state, diff and fork"`
-	Time   time.Time `json:"time" jsonschema:"when it was"`
-	Kind   string    `json:"kind" jsonschema:"of its event"`
-	Run    string    `json:"run,omitempty" jsonschema:"id of the run"`
-	Path   string    `json:"path,omitempty" jsonschema:"of the step"`
-	Error  string    `json:"error,omitempty" jsonschema:"what went wrong"`
-	Rewind bool      `json:"rewind,omitempty" jsonschema:"the thread can be rewound to it: no run was active"`
+	Seq   uint64    `json:"seq" jsonschema:"for state, diff and fork"`
+	Time  time.Time `json:"time" jsonschema:"when it was"`
+	Kind  string    `json:"kind" jsonschema:"of its event"`
+	Run   string    `json:"run,omitempty" jsonschema:"id of the run"`
+	Path  string    `json:"path,omitempty" jsonschema:"of the step"`
+	Error string    `json:"error,omitempty" jsonschema:"what went wrong"`
 }
 
 // ListHistory chooses checkpoints.

@@ -21,7 +21,7 @@ type CreateThread struct {
 // ListThreads chooses threads.
 type ListThreads struct {
 	User    string         `query:"user" json:"-" jsonschema:"only those of this owner"`
-	Status  perdure.Status `query:"status" json:"-" jsonschema:"only those with this status"`
+	Status  perdure.Status `query:"status" json:"-" jsonschema:"only those with this status; idle: without a run"`
 	Flow    string         `query:"flow" json:"-" jsonschema:"only those of this flow"`
 	Updated time.Time      `query:"updated" json:"-" jsonschema:"only those that changed at this time or later"`
 	Asks    bool           `query:"asks" json:"-" jsonschema:"only those with open asks"`

@@ -42,6 +42,7 @@ type FileList struct {
 type GetBlob struct {
 	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
 	Hash   string `path:"hash" json:"-" jsonschema:"as the message has it"`
+	At     uint64 `query:"at" json:"-" jsonschema:"as the thread was at this sequence; now if not given"`
 }
 
 // DiffThreads compares two points.

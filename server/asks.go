@@ -1,3 +1,162 @@
 package server
 
-func (s *Server) askRoutes() {}
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
+)
+
+func (s *Server) askRoutes() {
+	handle(s, api.AsksList, s.listAsks)
+	handle(s, api.AsksGet, func(ctx context.Context, c *call, in *api.OneAsk) (*perdure.AskInfo, error) {
+		return c.GetAsk(ctx, in.Ask)
+	})
+	handle(s, api.AsksAnswer, s.answerAsk)
+	handle(s, api.AsksAnswerAll, s.answerAsks)
+	handle(s, api.AsksProgress, func(ctx context.Context, c *call, in *api.TellProgress) (*api.None, error) {
+		return nil, c.Progress(ctx, in.Ask, in.Value)
+	})
+	handle(s, api.AsksSecret, func(ctx context.Context, c *call, in *api.ProvideSecret) (*api.None, error) {
+		return nil, agent.Provide(ctx, c.Runtime, in.Ask, in.Secret, c.who.Subject, c.who.Groups...)
+	})
+	handle(s, api.SignalsSend, func(ctx context.Context, c *call, in *api.SendSignal) (*api.None, error) {
+		return nil, c.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.who.Subject})
+	})
+	handle(s, api.RulesList, func(ctx context.Context, c *call, in *api.ListRules) (*api.RuleList, error) {
+		rules, err := agent.RulesOf(c.Runtime).List(ctx, s.owner(c, in.User))
+		return &api.RuleList{Rules: some(rules)}, err
+	})
+	handle(s, api.RulesRevoke, func(ctx context.Context, c *call, in *api.OneRule) (*api.None, error) {
+		return nil, agent.RulesOf(c.Runtime).Revoke(ctx, in.ID, c.who.Subject)
+	})
+}
+
+// given returns a value as the runtime takes it: nil if there is none.
+func given(v json.RawMessage) any {
+	if v == nil {
+		return nil
+	}
+	return v
+}
+
+// The most that a page of the inbox looks at.
+const (
+	maxInbox  = 2000 // threads
+	maxOpened = 500  // of them that are read, since they have open asks
+)
+
+// listAsks is the inbox: it reads the threads whose summary says that they have
+// open asks, one after the other.
+func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.AskPage, error) {
+	limit, err := pageSize(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page := &api.AskPage{Asks: []perdure.AskInfo{}}
+	if in.Thread != "" {
+		t, err := c.Get(ctx, in.Thread)
+		if err != nil {
+			return nil, err
+		}
+		page.Asks = append(page.Asks, c.asksOf(t, in)...)
+		return page, nil
+	}
+	opened := 0
+	var failed error
+	page.Next, err = c.scan(ctx, in.After, maxInbox, func(t perdure.Summary) bool {
+		if t.Asks == 0 || in.User != "" && t.User != in.User {
+			return true
+		}
+		thread, err := c.Get(ctx, t.ID)
+		switch {
+		case thread != nil: // up to where it is good
+			page.Asks = append(page.Asks, c.asksOf(thread, in)...)
+		case errors.Is(err, perdure.ErrNoThread), errors.Is(err, perdure.ErrErased): // since it was listed
+		default:
+			failed = err
+			return false
+		}
+		opened++
+		return len(page.Asks) < limit && opened < maxOpened
+	})
+	return page, errors.Join(failed, err)
+}
+
+// asksOf returns the open asks of a thread that a list is about.
+func (c *call) asksOf(t *perdure.Thread, in *api.ListAsks) []perdure.AskInfo {
+	if in.User != "" && t.User != in.User {
+		return nil
+	}
+	var asks []perdure.AskInfo
+	for _, run := range t.Runs {
+		if in.Flow != "" && run.Flow != in.Flow {
+			continue
+		}
+		for _, a := range run.Asks {
+			if (in.Kind == "" || a.Kind == in.Kind) && (!in.Mine || c.mayAnswer(a.Who)) {
+				asks = append(asks, a)
+			}
+		}
+	}
+	return asks
+}
+
+// mayAnswer reports whether an ask is for the caller.
+func (c *call) mayAnswer(who []string) bool {
+	return len(who) == 0 || slices.Contains(who, c.who.Subject) ||
+		slices.ContainsFunc(c.who.Groups, func(g string) bool { return slices.Contains(who, "group:"+g) })
+}
+
+// answer returns a reply as the runtime takes it.
+func (c *call) answer(ask string, r *api.Reply, seq uint64) perdure.AskAnswer {
+	return perdure.AskAnswer{Ask: ask, IfSeq: seq, Groups: c.who.Groups,
+		Answer: perdure.Answer{Decision: r.Decision, Value: given(r.Value), Message: r.Message, By: c.who.Subject}}
+}
+
+func (s *Server) answerAsk(ctx context.Context, c *call, in *api.AnswerAsk) (*perdure.AskInfo, error) {
+	if err := c.Answer(ctx, c.answer(in.Ask, &in.Reply, in.IfMatch)); err != nil {
+		return nil, err
+	}
+	return c.GetAsk(ctx, in.Ask)
+}
+
+func (s *Server) answerAsks(ctx context.Context, c *call, in *api.AnswerAsks) (*api.AskList, error) {
+	if len(in.Answers) == 0 {
+		return nil, api.Invalid("there are no answers")
+	}
+	if len(in.Answers) > maxPage {
+		return nil, api.Invalid("there are more than %d answers", maxPage)
+	}
+	if _, err := c.Get(ctx, in.Thread); err != nil {
+		return nil, err
+	}
+	var answers []perdure.AskAnswer
+	for _, a := range in.Answers {
+		info, err := c.GetAsk(ctx, a.Ask)
+		if err != nil {
+			return nil, err
+		}
+		if info.Thread != in.Thread {
+			return nil, fmt.Errorf("%w: thread %s has no ask %s", perdure.ErrNoAsk, in.Thread, a.Ask)
+		}
+		answers = append(answers, c.answer(a.Ask, &a.Reply, in.IfMatch))
+	}
+	if err := c.Answer(ctx, answers...); err != nil {
+		return nil, err
+	}
+	out := &api.AskList{Asks: []perdure.AskInfo{}}
+	for _, a := range in.Answers {
+		info, err := c.GetAsk(ctx, a.Ask)
+		if err != nil {
+			return nil, err
+		}
+		out.Asks = append(out.Asks, *info)
+	}
+	return out, nil
+}

@@ -102,6 +102,10 @@ func tell(w http.ResponseWriter, p *api.Problem) {
 	w.Write(append(data, '\n'))
 }
 
+// conditions are headers that must not be lost silently: without one a write is
+// another one.
+var conditions = []string{"If-Match", "If-None-Match", "Idempotency-Key"}
+
 // bind reads the input of an operation from a request.
 func (s *Server) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields []api.Field, in reflect.Value) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -137,6 +141,9 @@ func (s *Server) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fiel
 		if err := f.Set(in, texts); err != nil {
 			return api.Invalid("%s %s: %v", f.Where, strings.TrimSuffix(f.Key, "..."), err)
 		}
+		if len(texts) > 0 && slices.Contains(conditions, f.Key) && in.FieldByIndex(f.Index).IsZero() {
+			return api.Invalid("header %s: it is empty; leave it out if nothing is meant", f.Key)
+		}
 	}
 	for name := range query {
 		if !known[name] {
@@ -162,6 +169,9 @@ func segments(r *http.Request, op *api.Info, name string) ([]string, error) {
 		text, err := url.PathUnescape(part)
 		if err != nil {
 			return nil, api.Invalid("the path: %v", err)
+		}
+		if text == noSegment {
+			text = ""
 		}
 		parts[i] = text
 	}

@@ -1,3 +1,101 @@
 package server
 
-func (s *Server) memoryRoutes() {}
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
+)
+
+func (s *Server) memoryRoutes() {
+	handle(s, api.MemoryList, s.listMemory)
+	handle(s, api.MemoryGet, s.getMemory)
+	handle(s, api.MemoryPut, s.putMemory)
+	handle(s, api.MemoryDelete, s.deleteMemory)
+}
+
+// place returns the namespace and the key of a value.
+func place(segments []string) (agent.Namespace, string, error) {
+	last := len(segments) - 1
+	if last < 1 || segments[last] == "" {
+		return nil, "", api.Invalid("the path has a namespace of at least one segment, and a key")
+	}
+	return agent.Namespace(segments[:last]), segments[last], nil
+}
+
+func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*api.MemoryPage, error) {
+	limit, err := pageSize(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCursor(in.After); err != nil {
+		return nil, err
+	}
+	page := &api.MemoryPage{Items: []*agent.MemoryItem{}}
+	for item, err := range agent.MemoryOf(c.Runtime).List(ctx, in.NS, agent.MemoryList{Query: in.Query, After: in.After, Limit: limit + 1}) {
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Items) == limit {
+			page.Next = page.Items[limit-1].Cursor
+			break
+		}
+		page.Items = append(page.Items, item)
+	}
+	return page, nil
+}
+
+func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*agent.MemoryItem, error) {
+	ns, key, err := place(in.Place)
+	if err != nil {
+		return nil, err
+	}
+	item, err := agent.MemoryOf(c.Runtime).Get(ctx, ns, key)
+	if err != nil {
+		return nil, err
+	}
+	c.header.Set("ETag", strconv.Quote(item.Version))
+	return item, nil
+}
+
+// maxTTL is the longest time that a value can be kept for, in seconds.
+const maxTTL = 100 * 365 * 24 * 3600
+
+func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*agent.MemoryItem, error) {
+	ns, key, err := place(in.Place)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.IfNoneMatch != "" && in.IfNoneMatch != "*":
+		return nil, api.Invalid("header If-None-Match: only * means something here")
+	case in.IfNoneMatch != "" && in.IfMatch != "":
+		return nil, api.Invalid("If-Match and If-None-Match contradict each other")
+	case in.TTL < 0 || in.TTL > maxTTL:
+		return nil, api.Invalid("ttl: it is from 1 to %d seconds", maxTTL)
+	}
+	memory := agent.MemoryOf(c.Runtime)
+	o := agent.MemoryOptions{Version: in.IfMatch, Create: in.IfNoneMatch != "", TTL: time.Duration(in.TTL) * time.Second}
+	version, err := memory.Put(ctx, ns, key, in.Value, o)
+	if err != nil {
+		return nil, err
+	}
+	c.header.Set("ETag", strconv.Quote(version))
+	item, err := memory.Get(ctx, ns, key)
+	if err != nil || item.Version != version {
+		// Someone has changed it since. What was put is what is told.
+		now := time.Now().UTC()
+		return &agent.MemoryItem{Namespace: ns, Key: key, Value: in.Value, Version: version, Created: now, Updated: now}, nil
+	}
+	return item, nil
+}
+
+func (s *Server) deleteMemory(ctx context.Context, c *call, in *api.DeleteMemory) (*api.None, error) {
+	ns, key, err := place(in.Place)
+	if err != nil {
+		return nil, err
+	}
+	return nil, agent.MemoryOf(c.Runtime).Delete(ctx, ns, key, in.IfMatch)
+}

@@ -1,3 +1,235 @@
 package server
 
-func (s *Server) runRoutes() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+func (s *Server) runRoutes() {
+	raw(s, api.RunsNew, func(w http.ResponseWriter, r *http.Request, c *call, in *api.Start) error {
+		return s.startRun(w, r, c, "", in)
+	})
+	raw(s, api.RunsStart, func(w http.ResponseWriter, r *http.Request, c *call, in *api.StartRun) error {
+		return s.startRun(w, r, c, in.Thread, &in.Start)
+	})
+	handle(s, api.RunsList, s.listRuns)
+	handle(s, api.RunsGet, func(ctx context.Context, c *call, in *api.OneRun) (*perdure.Run, error) {
+		return c.GetRun(ctx, in.Thread, runID(in.Run))
+	})
+	handle(s, api.RunsWait, s.waitRun)
+	handle(s, api.RunsCancel, control((*perdure.Runtime).Cancel))
+	handle(s, api.RunsPause, control((*perdure.Runtime).Pause))
+	handle(s, api.RunsRetry, control((*perdure.Runtime).Retry))
+	handle(s, api.RunsResume, s.resumeRun)
+	handle(s, api.RunsAgain, s.startAgain)
+}
+
+// runID returns the id of a run as the runtime takes it.
+func runID(id string) string {
+	if id == api.Newest {
+		return ""
+	}
+	return id
+}
+
+// owner returns who owns a new thread: who is named, else who asks for it,
+// unless nobody knows who that is.
+func (s *Server) owner(c *call, named string) string {
+	if named == "" && (s.opts.Auth != nil || c.who.Subject != local(&http.Request{}).Subject) {
+		return c.who.Subject
+	}
+	return named
+}
+
+// note says who does something, and why.
+func (c *call) note(reason string, seq uint64) perdure.Note {
+	return perdure.Note{By: c.who.Subject, Reason: reason, IfSeq: seq}
+}
+
+// started tells where a run is that was just started.
+func (c *call) started(run *perdure.Run) {
+	c.header.Set("X-Agentkit-Trace-Id", run.Thread)
+	c.header.Set("Location", threadPath(run.Thread)+"/runs/"+url.PathEscape(run.ID))
+}
+
+// startRun starts a run and answers with it, or with its events if they are
+// asked for.
+func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, thread string, in *api.Start) error {
+	q := perdure.StartRequest{Flow: in.Flow, Thread: thread, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
+		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.who.Subject, IfSeq: in.IfMatch}
+	if in.Input != nil {
+		q.Input = in.Input
+	}
+	run, err := c.Start(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	c.started(run)
+	if wantsEvents(r) {
+		return s.streamRun(w, r, c, run)
+	}
+	return send(w, api.RunsStart.Status, run)
+}
+
+func (s *Server) startAgain(ctx context.Context, c *call, in *api.ControlRun) (*perdure.Run, error) {
+	run, err := c.StartAgain(ctx, in.Thread, runID(in.Run), c.note(in.Reason, in.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	c.started(run)
+	return run, nil
+}
+
+func (s *Server) listRuns(ctx context.Context, c *call, in *api.OneThread) (*api.RunList, error) {
+	t, err := c.Get(ctx, in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	c.etag(t.Seq)
+	return &api.RunList{Runs: some(t.Runs)}, nil
+}
+
+// control makes an operation of a method that changes what becomes of a run.
+func control(do func(*perdure.Runtime, context.Context, string, string, perdure.Note) error) func(context.Context, *call, *api.ControlRun) (*perdure.Run, error) {
+	return func(ctx context.Context, c *call, in *api.ControlRun) (*perdure.Run, error) {
+		run, err := c.theRun(ctx, in.OneRun)
+		if err != nil {
+			return nil, err
+		}
+		if err := do(c.Runtime, ctx, in.Thread, run.ID, c.note(in.Reason, in.IfMatch)); err != nil {
+			return nil, err
+		}
+		return c.GetRun(ctx, in.Thread, run.ID)
+	}
+}
+
+// theRun returns the run that a request names, so that newest stays the same
+// one while it is worked on.
+func (c *call) theRun(ctx context.Context, in api.OneRun) (*perdure.Run, error) {
+	return c.GetRun(ctx, in.Thread, runID(in.Run))
+}
+
+// resumeRun lifts a pause. That there is none is no error: it says so.
+func (s *Server) resumeRun(ctx context.Context, c *call, in *api.ControlRun) (*api.Resumed, error) {
+	run, err := c.theRun(ctx, in.OneRun)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Resume(ctx, in.Thread, run.ID, c.note(in.Reason, in.IfMatch))
+	nothing := errors.Is(err, perdure.ErrNothingToDo)
+	if err != nil && !nothing {
+		return nil, err
+	}
+	out := &api.Resumed{Resumed: !nothing}
+	if out.Run, err = c.GetRun(ctx, in.Thread, run.ID); err != nil {
+		return nil, err
+	}
+	if nothing {
+		out.Note = whyNot(out.Run)
+	}
+	return out, nil
+}
+
+// whyNot says why there is no pause to be lifted.
+func whyNot(run *perdure.Run) string {
+	switch run.Status {
+	case perdure.Succeeded:
+		return "the run has succeeded"
+	case perdure.Failed:
+		return "the run has failed: retry it, or start it again"
+	case perdure.Cancelled:
+		return "the run was cancelled: start it again"
+	case perdure.Blocked:
+		return "the run is blocked, since the code no longer fits it: deploy code that does, and retry it"
+	case perdure.Quarantined:
+		return "the run is quarantined, since its workers died: retry it when the cause is gone"
+	case perdure.Running:
+		return "the run is running"
+	case perdure.Queued:
+		return "the run waits for its turn and a worker, and begins by itself"
+	}
+	for _, kind := range []string{"ask", "signal", "child", "timer", "retry"} {
+		for _, w := range run.Waits {
+			if w.Kind == kind {
+				return waitsFor(w)
+			}
+		}
+	}
+	return fmt.Sprintf("the run is %s, and goes on by itself", run.Status)
+}
+
+func waitsFor(w perdure.Wait) string {
+	switch w.Kind {
+	case "ask":
+		return fmt.Sprintf("it waits for ask %s: answer it", w.Ask)
+	case "signal":
+		return fmt.Sprintf("it waits for the signal %q: send it", w.Signal)
+	case "child":
+		return fmt.Sprintf("it waits for the end of its child, thread %s", w.Child)
+	}
+	return fmt.Sprintf("it goes on by itself at %s", w.Due.UTC().Format(time.RFC3339))
+}
+
+// How long a wait may be, in seconds.
+const (
+	defaultWait = 30
+	maxWait     = 60
+)
+
+// waitRun answers when a run needs someone or has ended, or when the time is
+// over.
+func (s *Server) waitRun(ctx context.Context, c *call, in *api.WaitRun) (*api.Waited, error) {
+	if in.Seconds > maxWait {
+		return nil, api.Invalid("query seconds: it is at most %d", maxWait)
+	}
+	if in.Seconds == 0 {
+		in.Seconds = defaultWait
+	}
+	run, err := c.theRun(ctx, in.OneRun)
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(in.Seconds)*time.Second)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.stop:
+			cancel()
+		case <-bounded.Done():
+		}
+	}()
+	wait := c.Wait
+	if in.End {
+		wait = c.WaitEnd
+	}
+	over, err := wait(bounded, in.Thread, run.ID)
+	switch {
+	case err == nil:
+		return &api.Waited{Run: over, Over: true}, nil
+	case bounded.Err() == nil || ctx.Err() != nil:
+		return nil, err
+	case s.stopped():
+		return nil, api.ErrStopping
+	}
+	if run, err = c.GetRun(ctx, in.Thread, run.ID); err != nil {
+		return nil, err
+	}
+	return &api.Waited{Run: run}, nil
+}
+
+// stopped reports whether Close was called.
+func (s *Server) stopped() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}

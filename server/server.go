@@ -47,6 +47,8 @@ type Server struct {
 	tickets *tickets
 	stop    chan struct{} // closed by Close
 	once    sync.Once
+	meter   meter
+	counts  counts
 }
 
 // New returns the API of a runtime.
@@ -67,7 +69,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	s.tokens = tokensOf(rt, o.Auth)
 	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
-	s.handler = s.guard(s.mux)
+	s.handler = s.guard(s.wrap(s.mux))
 	return s
 }
 

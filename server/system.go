@@ -2,16 +2,28 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/store"
 )
 
 func (s *Server) systemRoutes() {
 	handle(s, api.FlowsList, s.listFlows)
+	handle(s, api.WorkersList, func(ctx context.Context, c *call, _ *api.Nothing) (*api.WorkerList, error) {
+		workers, err := c.Workers(ctx)
+		return &api.WorkerList{Workers: some(workers)}, err
+	})
+	handle(s, api.StatsGet, s.getStats)
 	handle(s, api.MeGet, s.me)
 	handle(s, api.HealthGet, func(context.Context, *call, *api.Nothing) (*api.Health, error) {
 		return &api.Health{Status: "ok"}, nil
 	})
+	handle(s, api.ReadyGet, s.ready)
+	raw(s, api.MetricsGet, s.getMetrics)
 }
 
 func (s *Server) listFlows(context.Context, *call, *api.Nothing) (*api.FlowList, error) {
@@ -24,4 +36,48 @@ func (s *Server) listFlows(context.Context, *call, *api.Nothing) (*api.FlowList,
 
 func (s *Server) me(_ context.Context, c *call, _ *api.Nothing) (*api.Me, error) {
 	return &api.Me{Tenant: c.who.Tenant, Subject: c.who.Subject, Groups: c.who.Groups, Scopes: c.who.Scopes, Expires: c.who.Expires}, nil
+}
+
+// readyWithin is how long the store may take to answer.
+const readyWithin = 2 * time.Second
+
+// ready reports whether requests would be answered. What is wrong with the store
+// is for the log: anyone may ask.
+func (s *Server) ready(ctx context.Context, c *call, _ *api.Nothing) (*api.Health, error) {
+	if s.stopped() {
+		return nil, api.ErrStopping
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	err := error(nil)
+	for _, err = range c.List(ctx, perdure.ListOptions{Limit: 1}) {
+		break
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.opts.Logger.Error("the store is not ready", "error", err)
+		return nil, fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
+	}
+	return &api.Health{Status: "ok"}, nil
+}
+
+func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.Stats, error) {
+	n, err := s.counts.of(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
+		Streams: int(s.meter.streams.Load()), Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
+}
+
+func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *call, _ *api.Nothing) error {
+	n, err := s.counts.of(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	s.writeMetrics(w, n)
+	return nil
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/perdure/perdure"
@@ -9,7 +10,21 @@ import (
 )
 
 func (s *Server) threadRoutes() {
+	handle(s, api.ThreadsList, s.listThreads)
 	handle(s, api.ThreadsGet, s.getThread)
+	handle(s, api.ThreadsUpdate, s.updateThread)
+	handle(s, api.ThreadsErase, s.eraseThread)
+	raw(s, api.ThreadsExport, s.exportThread)
+	raw(s, api.ThreadsImport, s.importThread)
+	handle(s, api.ThreadsVerify, func(ctx context.Context, c *call, in *api.OneThread) (*perdure.Verification, error) {
+		return c.Verify(ctx, in.Thread)
+	})
+}
+
+// made tells where a thread is that was just made.
+func (c *call) made(t *perdure.Thread) {
+	c.header.Set("Location", threadPath(t.ID))
+	c.etag(t.Seq)
 }
 
 func (s *Server) getThread(ctx context.Context, c *call, in *api.OneThread) (*perdure.Thread, error) {
@@ -23,3 +38,76 @@ func (s *Server) getThread(ctx context.Context, c *call, in *api.OneThread) (*pe
 
 // etag tells the sequence that a write can name in If-Match.
 func (c *call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.FormatUint(seq, 10))) }
+
+// statuses are what threads.list can be asked for.
+var statuses = []perdure.Status{perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused, perdure.Blocked, perdure.Quarantined,
+	perdure.Succeeded, perdure.Failed, perdure.Cancelled}
+
+// idle is how a thread without a run is counted and asked for.
+const idle = "idle"
+
+// maxScan is how many threads one page of a list looks at. A page that finds
+// too little among them is short and says where the next one begins.
+const maxScan = 10_000
+
+func (s *Server) listThreads(ctx context.Context, c *call, in *api.ListThreads) (*api.ThreadPage, error) {
+	limit, err := pageSize(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if in.Status != "" && in.Status != idle && !slices.Contains(statuses, in.Status) {
+		return nil, api.Invalid("query status: there is no %.40q", in.Status)
+	}
+	page := &api.ThreadPage{Threads: []perdure.Summary{}}
+	page.Next, err = c.scan(ctx, in.After, maxScan, func(t perdure.Summary) bool {
+		if fits(&t, in) {
+			page.Threads = append(page.Threads, t)
+		}
+		return len(page.Threads) < limit
+	})
+	return page, err
+}
+
+func fits(t *perdure.Summary, in *api.ListThreads) bool {
+	return (in.User == "" || t.User == in.User) &&
+		(in.Flow == "" || t.Flow == in.Flow) &&
+		(in.Status == "" || t.Status == in.Status || in.Status == idle && t.Status == "") &&
+		(in.Updated.IsZero() || !t.Updated.Before(in.Updated)) &&
+		(!in.Asks || t.Asks > 0)
+}
+
+// scan shows the tenant's threads to fn until that has enough, at most so many.
+// It returns the cursor behind the last one that was shown, "" if there are no
+// more.
+func (c *call) scan(ctx context.Context, after string, most int, fn func(perdure.Summary) bool) (string, error) {
+	if err := checkCursor(after); err != nil {
+		return "", err
+	}
+	last, seen, enough := "", 0, false
+	for t, err := range c.List(ctx, perdure.ListOptions{After: after}) {
+		if err != nil {
+			return "", err
+		}
+		if enough || seen == most {
+			return last, nil
+		}
+		last = t.Cursor
+		seen++
+		enough = !fn(t)
+	}
+	return "", ctx.Err()
+}
+
+func (s *Server) updateThread(ctx context.Context, c *call, in *api.UpdateThread) (*perdure.Thread, error) {
+	if in.Title == nil && len(in.Metadata) == 0 {
+		return nil, api.Invalid("neither a title nor metadata is given")
+	}
+	if err := c.SetMetadata(ctx, in.Thread, in.Title, in.Metadata); err != nil {
+		return nil, err
+	}
+	return s.getThread(ctx, c, &api.OneThread{Thread: in.Thread})
+}
+
+func (s *Server) eraseThread(ctx context.Context, c *call, in *api.EraseThread) (*api.None, error) {
+	return nil, c.Erase(ctx, in.Thread, perdure.EraseOptions{Note: c.note(in.Reason, in.IfMatch), Dependents: in.Dependents})
+}

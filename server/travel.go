@@ -1,3 +1,186 @@
 package server
 
-func (s *Server) travelRoutes() {}
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
+)
+
+func (s *Server) travelRoutes() {
+	handle(s, api.StateGet, s.getState)
+	handle(s, api.MessagesList, s.listMessages)
+	handle(s, api.FilesList, s.listFiles)
+	raw(s, api.BlobsGet, s.getBlob)
+	handle(s, api.DiffGet, s.getDiff)
+	handle(s, api.ThreadsFork, s.forkThread)
+	handle(s, api.ThreadsRewind, s.rewindThread)
+	handle(s, api.HistoryList, s.listHistory)
+}
+
+func (s *Server) getState(ctx context.Context, c *call, in *api.AtThread) (*api.State, error) {
+	at, err := c.StateAt(ctx, in.Thread, in.At)
+	if err != nil {
+		return nil, err
+	}
+	todos, err := agent.TodosAt(at.State)
+	if err != nil {
+		return nil, err
+	}
+	if in.At == 0 {
+		c.etag(at.Seq)
+	}
+	return &api.State{Checkpoint: *at, Todos: todos}, nil
+}
+
+func (s *Server) listMessages(ctx context.Context, c *call, in *api.AtThread) (*api.MessageList, error) {
+	at, err := c.StateAt(ctx, in.Thread, in.At)
+	if err != nil {
+		return nil, err
+	}
+	records, err := agent.Transcript(at.State)
+	return &api.MessageList{Seq: at.Seq, Messages: some(records)}, err
+}
+
+// listFiles lists files without their texts, or one with its text.
+func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*api.FileList, error) {
+	at, err := c.StateAt(ctx, in.Thread, in.At)
+	if err != nil {
+		return nil, err
+	}
+	files, err := agent.FilesAt(at.State)
+	if err != nil {
+		return nil, err
+	}
+	if in.Path == "" {
+		for i := range files {
+			files[i].Text = ""
+		}
+		return &api.FileList{Seq: at.Seq, Files: some(files)}, nil
+	}
+	i := slices.IndexFunc(files, func(f agent.File) bool { return f.Path == in.Path })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: there is no file %.200q", api.ErrNotFound, in.Path)
+	}
+	return &api.FileList{Seq: at.Seq, Files: files[i : i+1]}, nil
+}
+
+// shown are the media types that are told to a browser. Anything else could be
+// taken for a page or a script and is told as bytes.
+var shown = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
+	"audio/mpeg", "audio/wav", "audio/ogg", "audio/webm", "audio/mp4", "audio/flac", "audio/aac",
+	"video/mp4", "video/webm", "video/ogg", "video/mpeg", "video/quicktime", "application/pdf"}
+
+// getBlob answers with bytes that someone else has chosen, in a way that no
+// browser does anything with them.
+func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *api.GetBlob) error {
+	at, err := c.StateAt(r.Context(), in.Thread, in.At)
+	if err != nil {
+		return err
+	}
+	data, media, err := agent.BlobAt(at.State, in.Hash)
+	if errors.Is(err, agent.ErrNoFile) {
+		return fmt.Errorf("%w: thread %s has no blob %.80q", api.ErrNotFound, in.Thread, in.Hash)
+	}
+	if err != nil {
+		return err
+	}
+	if media, _, err = mime.ParseMediaType(media); err != nil || !slices.Contains(shown, media) {
+		media = api.TypeBytes
+	}
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Disposition", "attachment")
+	h.Set("Content-Security-Policy", "sandbox")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	w.Write(data)
+	return nil
+}
+
+func (s *Server) getDiff(ctx context.Context, c *call, in *api.DiffThreads) (*perdure.Difference, error) {
+	with := in.With
+	if with == "" {
+		with = in.Thread
+	}
+	return c.Diff(ctx, perdure.Point{Thread: in.Thread, Seq: in.From}, perdure.Point{Thread: with, Seq: in.To})
+}
+
+func (s *Server) forkThread(ctx context.Context, c *call, in *api.ForkThread) (*perdure.Fork, error) {
+	q := perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, State: values(in.State),
+		By: c.who.Subject, Reason: in.Reason}
+	if in.Input != nil {
+		q.Input = in.Input
+	}
+	f, err := c.Fork(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	c.header.Set("Location", threadPath(f.Thread))
+	return f, nil
+}
+
+// values returns the values of keys as the runtime takes them: null is nil.
+func values(raw map[string]json.RawMessage) map[string]any {
+	if raw == nil {
+		return nil
+	}
+	all := map[string]any{}
+	for key, v := range raw {
+		all[key] = v
+		if string(v) == "null" {
+			all[key] = nil
+		}
+	}
+	return all
+}
+
+func (s *Server) rewindThread(ctx context.Context, c *call, in *api.RewindThread) (*perdure.Rewound, error) {
+	w, err := c.Rewind(ctx, in.Thread, in.To, c.note(in.Reason, in.IfMatch))
+	if err != nil {
+		return nil, err
+	}
+	c.etag(w.Seq)
+	return w, nil
+}
+
+// passing are the kinds of events that are no points of a thread's past that
+// one would look at: nothing has changed there.
+var passing = []string{"claimed", "released", "nudge", "dumped", "problem", "progress", "intent", "attempt", "waiting", "timer"}
+
+// maxEvents is how many events one page of a history looks at.
+const maxEvents = 10_000
+
+func (s *Server) listHistory(ctx context.Context, c *call, in *api.ListHistory) (*api.HistoryPage, error) {
+	limit, err := pageSize(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page := &api.HistoryPage{Checkpoints: []api.CheckpointRef{}}
+	seen, last := 0, uint64(0)
+	for e, err := range c.Events(ctx, in.Thread, perdure.EventOptions{After: in.After, Replay: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Checkpoints) == limit || seen == maxEvents {
+			page.Next = last
+			break
+		}
+		seen++
+		last = e.Seq
+		if !slices.Contains(passing, e.Kind) {
+			page.Checkpoints = append(page.Checkpoints, api.CheckpointRef{Seq: e.Seq, Time: e.Time, Kind: e.Kind, Run: e.Run, Path: e.Path, Error: e.Error})
+		}
+	}
+	return page, ctx.Err()
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// meter counts what the server does.
+type meter struct {
+	streams atomic.Int64 // open event streams
+	sent    atomic.Int64 // events sent on streams
+
+	mu       sync.Mutex
+	requests map[request]int64
+	took     map[string]*histogram // by operation
+}
+
+// request is a kind of request that is counted: an operation and the class of
+// the answer's status, such as 2xx.
+type request struct{ op, class string }
+
+// buckets are the upper bounds of the histograms, in seconds.
+var buckets = [...]float64{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60}
+
+type histogram struct {
+	counts [len(buckets)]int64 // not added up
+	sum    float64
+	n      int64
+}
+
+// request counts a request. Only the names of operations and faces are labels,
+// so there are not many of them, whatever is asked for.
+func (m *meter) request(op string, status int, took time.Duration, stream bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.requests == nil {
+		m.requests, m.took = map[request]int64{}, map[string]*histogram{}
+	}
+	m.requests[request{op, strconv.Itoa(status/100) + "xx"}]++
+	if stream {
+		return // it takes as long as its reader stays
+	}
+	h := m.took[op]
+	if h == nil {
+		h = &histogram{}
+		m.took[op] = h
+	}
+	h.n++
+	h.sum += took.Seconds()
+	for i, le := range buckets {
+		if took.Seconds() <= le {
+			h.counts[i]++
+			break
+		}
+	}
+}
+
+// exposition writes metrics in Prometheus' text format.
+type exposition struct{ b strings.Builder }
+
+// family begins a family. It has a name once.
+func (e *exposition) family(name, kind, help string) {
+	fmt.Fprintf(&e.b, "# HELP %s %s\n# TYPE %s %s\n", name, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help), name, kind)
+}
+
+// sample writes a sample. Labels are pairs of name and value.
+func (e *exposition) sample(name string, value float64, labels ...string) {
+	e.b.WriteString(name)
+	for i := 0; i+1 < len(labels); i += 2 {
+		e.b.WriteByte("{,"[min(i, 1)])
+		text := strings.ToValidUTF8(labels[i+1], "\uFFFD")
+		fmt.Fprintf(&e.b, `%s="%s"`, labels[i], strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(text))
+	}
+	if len(labels) > 0 {
+		e.b.WriteByte('}')
+	}
+	e.b.WriteString(" " + number(value) + "\n")
+}
+
+func number(v float64) string {
+	if math.IsInf(v, 1) {
+		return "+Inf"
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// gauge writes a family of one sample.
+func (e *exposition) gauge(name, help string, value float64) {
+	e.family(name, "gauge", help)
+	e.sample(name, value)
+}
+
+func (s *Server) writeMetrics(w io.Writer, n *count) {
+	e := &exposition{}
+	e.family("perdure_build_info", "gauge", "What this server is.")
+	e.sample("perdure_build_info", 1, "version", s.opts.Version, "goversion", runtime.Version())
+	s.meter.write(e)
+	e.family("perdure_threads", "gauge", "Threads of the tenant by status.")
+	for _, status := range slices.Sorted(maps.Keys(n.statuses)) {
+		e.sample("perdure_threads", float64(n.statuses[status]), "status", status)
+	}
+	e.gauge("perdure_asks_open", "Open asks of the tenant.", float64(n.asks))
+	e.gauge("perdure_workers", "Workers that are alive.", float64(n.workers))
+	values := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
+	metrics.Read(values)
+	e.gauge("go_goroutines", "Goroutines that exist.", float64(values[0].Value.Uint64()))
+	e.gauge("go_memstats_heap_alloc_bytes", "Bytes of objects on the heap.", float64(values[1].Value.Uint64()))
+	e.gauge("go_memstats_sys_bytes", "Bytes that were got from the system.", float64(values[2].Value.Uint64()))
+	e.gauge("process_start_time_seconds", "When the server was started, since the epoch.", float64(s.started.UnixMilli())/1000)
+	io.WriteString(w, e.b.String())
+}
+
+// write writes what was counted.
+func (m *meter) write(e *exposition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.family("perdure_http_requests_total", "counter", "Requests by operation and class of status.")
+	byName := func(a, b request) int { return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.class, b.class)) }
+	for _, r := range slices.SortedFunc(maps.Keys(m.requests), byName) {
+		e.sample("perdure_http_requests_total", float64(m.requests[r]), "operation", r.op, "status", r.class)
+	}
+	const took = "perdure_http_request_duration_seconds"
+	e.family(took, "histogram", "How long requests took by operation, without event streams.")
+	for _, op := range slices.Sorted(maps.Keys(m.took)) {
+		h, sum := m.took[op], int64(0)
+		for i, le := range buckets {
+			sum += h.counts[i]
+			e.sample(took+"_bucket", float64(sum), "operation", op, "le", number(le))
+		}
+		e.sample(took+"_bucket", float64(h.n), "operation", op, "le", "+Inf")
+		e.sample(took+"_sum", h.sum, "operation", op)
+		e.sample(took+"_count", float64(h.n), "operation", op)
+	}
+	e.gauge("perdure_streams_open", "Event streams that are open.", float64(m.streams.Load()))
+	e.family("perdure_events_sent_total", "counter", "Events that were sent on streams.")
+	e.sample("perdure_events_sent_total", float64(m.sent.Load()))
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// maxImport is the largest export that is taken, in bytes.
+const maxImport = 1 << 30
+
+// exportThread streams a thread as a file. If that fails when a part of it was
+// sent, the connection is aborted: the file must not look whole.
+func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *call, in *api.ExportThread) error {
+	out := &late{w: w, begin: func(h http.Header) {
+		h.Set("Content-Type", api.TypeLines)
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": in.Thread + ".ndjson"}))
+	}}
+	err := c.Export(r.Context(), in.Thread, out, perdure.ExportOptions{Redact: in.Redact})
+	if err != nil && out.begun {
+		s.opts.Logger.Error("an export was cut off", "thread", in.Thread, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// late sets the headers of an answer when its first bytes are written, so that
+// an error before that is told as one.
+type late struct {
+	w     http.ResponseWriter
+	begin func(http.Header)
+	begun bool
+}
+
+// Write writes a part of the answer.
+func (l *late) Write(p []byte) (int, error) {
+	if !l.begun {
+		l.begun = true
+		l.begin(l.w.Header())
+	}
+	return l.w.Write(p)
+}
+
+func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, in *api.ImportThread) error {
+	if given := r.Header.Get("Content-Type"); given != "" {
+		media, _, err := mime.ParseMediaType(given)
+		if err != nil || media != api.TypeLines && media != api.TypeBytes {
+			return fmt.Errorf("%w: %q, and %s is taken", api.ErrMedia, given, api.TypeLines)
+		}
+	}
+	body := &noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}
+	id, err := c.Import(r.Context(), body, perdure.ImportOptions{As: in.As})
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(body.err, &large):
+		return fmt.Errorf("%w: over %d bytes", api.ErrBodyTooLarge, large.Limit)
+	case body.err != nil:
+		return fmt.Errorf("%w: %v", api.ErrBody, body.err)
+	case err != nil:
+		return err
+	}
+	t, err := c.Get(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	c.made(t)
+	return send(w, api.ThreadsImport.Status, t)
+}
+
+// noted is a reader that keeps its error, other than the end.
+type noted struct {
+	io.Reader
+	err error
+}
+
+// Read reads on.
+func (n *noted) Read(p []byte) (int, error) {
+	got, err := n.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		n.err = err
+	}
+	return got, err
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/api"
+)
+
+// wrap counts requests, and tells as problems what the mux says by itself.
+func (s *Server) wrap(mux http.Handler) http.Handler {
+	names := map[string]string{}
+	for _, op := range api.All() {
+		names[op.Method+" "+op.Path] = op.Name
+	}
+	for _, op := range s.faces {
+		names[op.Method+" "+op.Path] = op.Name
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		r = keepEmpty(r)
+		a := &answer{ResponseWriter: w, r: r}
+		defer func() {
+			name, known := names[r.Pattern]
+			if !known {
+				name = "none"
+			}
+			status := a.status
+			if status == 0 { // it panicked
+				status = http.StatusInternalServerError
+			}
+			stream := strings.HasPrefix(w.Header().Get("Content-Type"), api.TypeEvents)
+			s.meter.request(name, status, time.Since(begun), stream)
+		}()
+		if clean := cleaned(r); clean != r.URL.EscapedPath() {
+			// The mux would redirect, which no client of an API expects of a write.
+			s.fail(a, r, fmt.Errorf("%w: %s; its address would be %s", api.ErrNotFound, r.URL.EscapedPath(), clean))
+			return
+		}
+		mux.ServeHTTP(a, r)
+		switch {
+		case a.own == http.StatusMethodNotAllowed:
+			s.fail(a, r, fmt.Errorf("%w: %s takes %s", api.ErrMethod, r.URL.EscapedPath(), w.Header().Get("Allow")))
+		case a.own != 0:
+			s.fail(a, r, fmt.Errorf("%w: %s %s", api.ErrNotFound, r.Method, r.URL.EscapedPath()))
+		case a.status == 0:
+			a.status = http.StatusOK
+		}
+	})
+}
+
+// noSegment stands for an empty segment of a path, which the mux would drop.
+const noSegment = "\x00"
+
+// keepEmpty keeps the empty segments in the path of memory: the namespace of
+// threads without an owner has one.
+func keepEmpty(r *http.Request) *http.Request {
+	const memory = "/v1/memory/"
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), memory)
+	if !ok || !strings.Contains("/"+rest, "//") {
+		return r
+	}
+	parts := strings.Split(rest, "/")
+	for i := range parts {
+		if parts[i] == "" {
+			parts[i] = url.PathEscape(noSegment)
+		}
+	}
+	raw := memory + strings.Join(parts, "/")
+	path, err := url.PathUnescape(raw)
+	if err != nil {
+		return r
+	}
+	r = r.WithContext(r.Context())
+	u := *r.URL
+	u.Path, u.RawPath = path, raw
+	r.URL = &u
+	return r
+}
+
+// cleaned returns the path of a request as the mux would have it.
+func cleaned(r *http.Request) string {
+	p := r.URL.EscapedPath()
+	clean := path.Clean("/" + p)
+	if strings.HasSuffix(p, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
+}
+
+// answer is an answer whose status is noted. Of what the mux says by itself, for
+// want of a handler, only the status and the headers stay.
+type answer struct {
+	http.ResponseWriter
+	r      *http.Request
+	status int
+	own    int // the mux's own status
+}
+
+// WriteHeader notes the status.
+func (a *answer) WriteHeader(status int) {
+	if a.r.Pattern == "" && a.own == 0 && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && a.Header().Get("Content-Type") != api.TypeProblem {
+		a.own = status
+		return
+	}
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the answer.
+func (a *answer) Write(p []byte) (int, error) {
+	if a.own != 0 && a.status == 0 {
+		return len(p), nil
+	}
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
