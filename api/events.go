@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -10,7 +12,7 @@ import (
 // ListEvents chooses events of a thread.
 type ListEvents struct {
 	Thread string  `path:"thread" json:"-" jsonschema:"id of the thread"`
-	LastID *uint64 `header:"Last-Event-ID" json:"-" jsonschema:"only later ones; a browser sends it by itself when it reconnects. It wins over after"`
+	LastID EventID `header:"Last-Event-ID" json:"-" jsonschema:"only later ones; a browser sends it by itself when it reconnects. It wins over after"`
 	After  uint64  `query:"after" json:"-" jsonschema:"only later ones than this sequence"`
 	Run    string  `query:"run" json:"-" jsonschema:"only those of this run; the stream ends with it"`
 	Until  string  `query:"until" json:"-" jsonschema:"with run: end, or wait to end the stream also when the run waits for someone"`
@@ -25,8 +27,43 @@ type EventPage struct {
 	Next   uint64          `json:"next,omitempty" jsonschema:"after of the next page; none if this is the last for now"`
 }
 
+// EventID is the id of an event in a stream: the sequence, or SEQ.done of the
+// event that ends the stream of a run. "" is none.
+type EventID string
+
+// IDOf returns the id of an event, or of the end of a stream behind it.
+func IDOf(seq uint64, done bool) EventID {
+	id := EventID(strconv.FormatUint(seq, 10))
+	if done {
+		id += doneSuffix
+	}
+	return id
+}
+
+const doneSuffix = ".done"
+
+// Parse returns the sequence of an id, and whether it is that of the end of a
+// stream.
+func (id EventID) Parse() (seq uint64, done bool, err error) {
+	number, done := strings.CutSuffix(string(id), doneSuffix)
+	seq, err = strconv.ParseUint(number, 10, 64)
+	if err != nil || number != strconv.FormatUint(seq, 10) {
+		return 0, false, Invalid("%.40q is no id of an event", string(id))
+	}
+	return seq, done, nil
+}
+
+// The kinds of what is in a stream besides the events of the thread.
+const (
+	KindDelta = "delta" // a perdure.DeltaEvent; it has no id
+	KindDone  = "done"  // a Done; the stream of a run ends
+	KindOpen  = "open"  // of the tenant's stream: list anew, what changes from now on is told
+	KindNews  = "thread"
+	KindGone  = "gone"
+)
+
 // Done is the data of the event that ends the stream of a run: its kind is
-// "done" and its id that of the run's last event.
+// "done" and its id that of the run's last event with ".done" behind it.
 type Done struct {
 	Thread string            `json:"thread" jsonschema:"id of the thread"`
 	Run    string            `json:"run" jsonschema:"id of the run"`

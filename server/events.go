@@ -1,3 +1,206 @@
 package server
 
-func (s *Server) eventRoutes() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+func (s *Server) eventRoutes() {
+	raw(s, api.EventsList, s.listEvents)
+	raw(s, api.EventsWatch, s.watchThreads)
+}
+
+// Limits of a page of events.
+const (
+	pageEvents = 100
+	mostEvents = 1000
+	pageBytes  = 8 << 20 // a page that has so much is not filled up
+)
+
+func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *call, in *api.ListEvents) error {
+	v, err := viewOf(in)
+	if err != nil {
+		return err
+	}
+	w.Header().Add("Vary", "Accept")
+	if wantsStream(r) {
+		err := s.follow(w, r, c, v)
+		if errors.Is(err, perdure.ErrNoThread) && in.LastID != "" && v.after > 0 {
+			// It was there once, or else its reader would have no id of it.
+			err = fmt.Errorf("%w: %q", perdure.ErrErased, in.Thread)
+		}
+		return err
+	}
+	page, err := eventPage(r.Context(), c, v, in.Limit)
+	if err != nil {
+		return err
+	}
+	return send(w, http.StatusOK, page)
+}
+
+// view is what someone wants to see of a thread.
+type view struct {
+	thread string
+	run    string // id; "": all
+	after  uint64
+	done   bool // the end of the stream behind after was seen
+	wait   bool // the stream ends also when the run waits for someone
+	deltas bool
+}
+
+// viewOf checks what was asked for.
+func viewOf(in *api.ListEvents) (view, error) {
+	v := view{thread: in.Thread, run: in.Run, after: in.After, deltas: in.Deltas != "no"}
+	if in.LastID != "" {
+		var err error
+		if v.after, v.done, err = in.LastID.Parse(); err != nil {
+			return v, fmt.Errorf("Last-Event-ID: %w", err)
+		}
+	}
+	switch {
+	case in.Until == "wait" && in.Run != "":
+		v.wait = true
+	case in.Until != "" && (in.Until != "end" || in.Run == ""):
+		return v, api.Invalid("until is end or wait, and needs run")
+	case in.Deltas != "" && in.Deltas != "no" && in.Deltas != "yes":
+		return v, api.Invalid("deltas is yes or no")
+	case in.Limit > mostEvents:
+		return v, api.Invalid("limit is at most %d", mostEvents)
+	}
+	return v, nil
+}
+
+// find looks the run up.
+func (v *view) find(ctx context.Context, c *call) (*perdure.Run, error) {
+	if v.run == "" {
+		return nil, nil
+	}
+	name := v.run
+	if name == api.Newest {
+		name = ""
+	}
+	run, err := c.GetRun(ctx, v.thread, name)
+	if err != nil {
+		return nil, err
+	}
+	v.run = run.ID
+	return run, nil
+}
+
+func eventPage(ctx context.Context, c *call, v view, limit int) (*api.EventPage, error) {
+	if _, err := v.find(ctx, c); err != nil {
+		return nil, err
+	}
+	if limit == 0 {
+		limit = pageEvents
+	}
+	page, size := &api.EventPage{Events: []perdure.Event{}}, 0
+	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: v.run, Replay: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if n := len(page.Events); n == limit || size > pageBytes {
+			page.Next = page.Events[n-1].Seq
+			break
+		}
+		if api.Internal(ev.Kind) && !c.who.May(api.ScopeAdmin) {
+			ev = *bare(&ev)
+		}
+		page.Events = append(page.Events, ev)
+		size += len(ev.Value) + len(ev.Diff) + len(ev.Error)
+	}
+	return page, ctx.Err()
+}
+
+// streamRun answers with the events of a run that was just started, up to its
+// end or until it waits for someone.
+func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run *perdure.Run) error {
+	return s.follow(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, wait: true, deltas: true})
+}
+
+// follow answers with a stream.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *call, v view) error {
+	leave, err := s.admitStream()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.who.May(api.ScopeAdmin), pos: v.after, last: v.after}
+	run, err := v.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	if run != nil {
+		over, err := rd.setRun(ctx, run, v)
+		if err != nil {
+			return err
+		}
+		if over {
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", api.TypeEvents)
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	if err := rd.catchUp(ctx); err != nil {
+		if rd.stream == nil {
+			return err
+		}
+		rd.end(err)
+		return nil
+	}
+	rd.end(rd.live(ctx, v.deltas))
+	return nil
+}
+
+// setRun lets a reader follow a run. Over is set if it has seen all of it and
+// nothing has happened since.
+func (rd *reader) setRun(ctx context.Context, run *perdure.Run, v view) (over bool, err error) {
+	rd.run, rd.only, rd.wait = run.ID, run.ID, v.wait
+	if run.Steering {
+		rd.only = "" // it becomes part of another run, or one of its own
+	}
+	rd.await = v.wait || run.Steering
+	rd.check = run.Status.Final()
+	if v.done && (v.wait || run.Status.Final()) {
+		moved := false
+		for _, err := range rd.c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: rd.only, Replay: true}) {
+			if err != nil {
+				return false, err
+			}
+			moved = true
+			break
+		}
+		if !moved {
+			return true, ctx.Err()
+		}
+	}
+	// Nothing before the run's own first event is of interest.
+	rd.pos = max(rd.pos, run.Seq-1)
+	return false, nil
+}
+
+// doneOf returns the data of the event that ends a stream.
+func doneOf(run *perdure.Run) *api.Done {
+	return &api.Done{Thread: run.Thread, Run: run.ID, Status: run.Status, Output: run.Output, Error: run.Error, Spent: run.Spent, Asks: run.Asks}
+}
+
+// runOf returns a run of a thread, nil if it has none with this id.
+func runOf(t *perdure.Thread, id string) *perdure.Run {
+	i := slices.IndexFunc(t.Runs, func(r *perdure.Run) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return t.Runs[i]
+}

@@ -16,8 +16,8 @@ func (s *Server) memoryRoutes() {
 	handle(s, api.MemoryDelete, s.deleteMemory)
 }
 
-// place returns the namespace and the key of a value.
-func place(segments []string) (agent.Namespace, string, error) {
+// memoryPlace returns the namespace and the key of a value.
+func memoryPlace(segments []string) (agent.Namespace, string, error) {
 	last := len(segments) - 1
 	if last < 1 || segments[last] == "" {
 		return nil, "", api.Invalid("the path has a namespace of at least one segment, and a key")
@@ -48,7 +48,7 @@ func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*
 }
 
 func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*agent.MemoryItem, error) {
-	ns, key, err := place(in.Place)
+	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*ag
 const maxTTL = 100 * 365 * 24 * 3600
 
 func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*agent.MemoryItem, error) {
-	ns, key, err := place(in.Place)
+	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*ag
 }
 
 func (s *Server) deleteMemory(ctx context.Context, c *call, in *api.DeleteMemory) (*api.None, error) {
-	ns, key, err := place(in.Place)
+	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
 	}

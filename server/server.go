@@ -30,6 +30,12 @@ type Options struct {
 	MaxBody int64
 	// Heartbeat is how often a silent stream gets a comment; 0 is 15 s.
 	Heartbeat time.Duration
+	// Retry is what readers of a stream are told to wait before they connect
+	// again; 0 is 1 s.
+	Retry time.Duration
+	// Stall is how long a reader of a stream may take nothing before it is
+	// disconnected; 0 is 20 s.
+	Stall time.Duration
 	// Streams is how many event streams may be open; 0 is 10 000.
 	Streams int
 }
@@ -49,6 +55,7 @@ type Server struct {
 	once    sync.Once
 	meter   meter
 	counts  counts
+	events  eventState
 }
 
 // New returns the API of a runtime.
@@ -62,6 +69,12 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = 15 * time.Second
 	}
+	if o.Retry == 0 {
+		o.Retry = time.Second
+	}
+	if o.Stall == 0 {
+		o.Stall = 20 * time.Second
+	}
 	if o.Streams == 0 {
 		o.Streams = 10_000
 	}
@@ -69,7 +82,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	s.tokens = tokensOf(rt, o.Auth)
 	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
-	s.handler = s.guard(s.wrap(s.mux))
+	s.handler = patient(s.guard(s.wrap(s.mux)))
 	return s
 }
 

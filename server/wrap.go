@@ -23,7 +23,7 @@ func (s *Server) wrap(mux http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		r = keepEmpty(r)
-		a := &answer{ResponseWriter: w, r: r}
+		a := &outcome{ResponseWriter: w, r: r}
 		defer func() {
 			name, known := names[r.Pattern]
 			if !known {
@@ -92,9 +92,9 @@ func cleaned(r *http.Request) string {
 	return clean
 }
 
-// answer is an answer whose status is noted. Of what the mux says by itself, for
+// outcome is an answer whose status is noted. Of what the mux says by itself, for
 // want of a handler, only the status and the headers stay.
-type answer struct {
+type outcome struct {
 	http.ResponseWriter
 	r      *http.Request
 	status int
@@ -102,7 +102,7 @@ type answer struct {
 }
 
 // WriteHeader notes the status.
-func (a *answer) WriteHeader(status int) {
+func (a *outcome) WriteHeader(status int) {
 	if a.r.Pattern == "" && a.own == 0 && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && a.Header().Get("Content-Type") != api.TypeProblem {
 		a.own = status
 		return
@@ -114,7 +114,7 @@ func (a *answer) WriteHeader(status int) {
 }
 
 // Write writes a part of the answer.
-func (a *answer) Write(p []byte) (int, error) {
+func (a *outcome) Write(p []byte) (int, error) {
 	if a.own != 0 && a.status == 0 {
 		return len(p), nil
 	}
@@ -125,4 +125,4 @@ func (a *answer) Write(p []byte) (int, error) {
 }
 
 // Unwrap is for http.ResponseController.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *outcome) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -1,0 +1,71 @@
+package api
+
+// EventKind describes a kind of event, for docs/events.md.
+type EventKind struct {
+	Name     string
+	Title    string   // what happened
+	Fields   []string // members of its data that it may have, besides those that all have
+	Internal bool     // about how runs are worked on: its own members are only shown to admins
+}
+
+// CommonFields are the members that an event of any kind may have.
+var CommonFields = []string{"thread", "seq", "kind", "time", "run", "path"}
+
+// EventKinds are the kinds of events in the journal of a thread. Later versions
+// may add some.
+var EventKinds = []EventKind{
+	{"created", "the thread was made", []string{"name", "value", "by", "reason"}, false},
+	{"metadata", "its title or metadata changed", []string{"value", "by", "reason"}, false},
+	{"signal", "a named event arrived from outside, or a child ended", []string{"name", "child", "value", "error", "status", "by"}, false},
+	{"forked", "the thread begins as a fork of another", []string{"name", "value", "by", "reason"}, false},
+	{"rewound", "the thread is again as it was earlier", []string{"value", "by", "reason"}, false},
+	{"nudge", "nothing", []string{"by", "reason"}, true},
+
+	{"queued", "a run was asked for: value is the input, name the flow", []string{"name", "value", "by", "reason"}, false},
+	{"claimed", "a worker began to work on the run", []string{"worker", "name", "reason"}, true},
+	{"suspended", "the run waits", []string{"due", "status", "reason"}, false},
+	{"released", "the worker let go of the run", []string{"worker", "reason", "error"}, true},
+	{"blocked", "the code does not fit what is recorded: diff says how", []string{"diff", "reason", "error", "worker"}, false},
+	{"quarantined", "the run killed too many workers", []string{"reason", "error"}, false},
+	{"ended", "the run is over: status says how, value is the output", []string{"status", "value", "value_of", "error", "reason", "by"}, false},
+
+	{"step", "a step is done: value is its result, or error why it failed", []string{"name", "value", "value_of", "error", "attempt", "took_us"}, false},
+	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"name", "error", "attempt", "due", "took_us"}, false},
+	{"intent", "a step that must not run twice is about to start", []string{"name", "attempt", "due"}, true},
+
+	{"asked", "a question to a person is open: name is the prompt, value what it is about", []string{"name", "value", "ask", "due"}, false},
+	{"answered", "an ask was answered", []string{"ask", "decision", "value", "by", "reason"}, false},
+	{"expired", "an ask's time is over", []string{"ask", "decision", "value", "by", "reason"}, false},
+	{"progress", "there is news on an open ask", []string{"ask", "value", "by"}, false},
+	{"timer", "a sleep began", []string{"name", "due"}, false},
+	{"waiting", "the run waits for a signal or a child", []string{"name", "child", "due"}, false},
+	{"received", "a signal that was there was taken", []string{"name", "child", "value", "value_of"}, false},
+	{"fired", "a time is over", []string{"name", "due"}, false},
+	{"took", "a queued input was taken, or there was none", []string{"name", "value"}, false},
+	{"emitted", "an event of the flow's own", []string{"name", "value"}, false},
+	{"planned", "the names of the steps that will come", []string{"plan"}, false},
+	{"spawned", "a child is about to be started", []string{"name", "child", "value"}, false},
+
+	{"cancel", "the run is to be cancelled", []string{"by", "reason"}, false},
+	{"paused", "the run was paused", []string{"by", "reason"}, false},
+	{"resumed", "the pause was lifted", []string{"by", "reason"}, false},
+	{"retried", "the run goes on behind its failure", []string{"by", "reason"}, false},
+
+	{"dumped", "dependencies were saved inside a step", []string{"name", "value"}, true},
+	{"problem", "something went wrong that stops nothing", []string{"name", "error", "value", "reason"}, true},
+}
+
+var internalKinds, knownKinds = func() (map[string]bool, map[string]bool) {
+	internal, known := map[string]bool{}, map[string]bool{}
+	for _, k := range EventKinds {
+		known[k.Name] = true
+		if k.Internal {
+			internal[k.Name] = true
+		}
+	}
+	return internal, known
+}()
+
+// Internal reports whether events of a kind show their own members to admins
+// only. A kind that this version does not know is one of them.
+func Internal(kind string) bool { return internalKinds[kind] || !knownKinds[kind] }

@@ -1,0 +1,263 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+)
+
+func TestStreamReplaysAndStaysLive(t *testing.T) {
+	s := newSite(t, server.Options{Retry: 300 * time.Millisecond}, sseFlows()...)
+	sseStart(s, "a", "count", 3)
+	st := sseOpen(s, "/v1/threads/a/events")
+	if got := st.resp.Header; got.Get("Cache-Control") != "no-store, no-transform" || got.Get("X-Accel-Buffering") != "no" || got.Get("Connection") != "" {
+		t.Errorf("the headers are %v", got)
+	}
+	if b, _ := st.next(); b != (sseBlock{id: "0", retry: "300"}) {
+		t.Errorf("the first block is %+v", b)
+	}
+	got := st.until("ended")
+	sseStart(s, "a", "count", 2)
+	got = append(got, st.until("ended")...)
+	var all []string
+	for _, b := range got {
+		all = append(all, b.String())
+	}
+	want := sseJournal(t, s.rt, "a")
+	if diff := cmp.Diff(want[:len(all)], all); diff != "" {
+		t.Errorf("the stream differs from the journal: %s", diff)
+	}
+}
+
+func TestStreamGoesOnBehindTheLastID(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 3)
+	for _, c := range []struct{ path, id, first string }{
+		{"", "", "1"}, {"?after=3", "", "4"}, {"?after=3", "5", "6"}, {"?after=100", "2", "3"}, {"", "0", "1"}, {"", "4.done", "5"},
+	} {
+		var headers []string
+		if c.id != "" {
+			headers = []string{"Last-Event-ID", c.id}
+		}
+		st := sseOpen(s, "/v1/threads/a/events"+c.path, headers...)
+		if b, _ := st.event(); b.id != c.first {
+			t.Errorf("%q behind %q begins with %q, want %q", c.path, c.id, b.id, c.first)
+		}
+		st.close()
+	}
+}
+
+func TestStreamRefusesBeforeItBegins(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 1)
+	n := len(sseJournal(t, s.rt, "a"))
+	for _, c := range []struct {
+		path, id string
+		status   int
+		kind     string
+	}{
+		{"none/events", "", 404, "no-thread"},
+		{"none/events", "7", 410, "erased"},
+		{"a/events?run=none", "", 404, "no-run"},
+		{"a/events?run=none", "3.done", 404, "no-run"},
+		{"a/events", fmt.Sprint(n + 1), 400, "ahead"},
+		{"a/events?after=99", "", 400, "ahead"},
+		{"a/events?run=newest", "99", 400, "ahead"},
+		{"a/events?run=newest", "99.done", 400, "ahead"},
+		{"a/events", "x", 400, "invalid"},
+		{"a/events", "01", 400, "invalid"},
+		{"a/events", "-1", 400, "invalid"},
+		{"a/events", "1.donex", 400, "invalid"},
+		{"a/events", "18446744073709551616", 400, "invalid"},
+		{"a/events?after=x", "", 400, "invalid"},
+		{"a/events?until=wait", "", 400, "invalid"},
+		{"a/events?run=newest&until=never", "", 400, "invalid"},
+		{"a/events?deltas=maybe", "", 400, "invalid"},
+		{"a/events?limit=1001", "", 400, "invalid"},
+		{"a/events?nothing=1", "", 400, "invalid"},
+	} {
+		headers := []string{"Accept", "text/event-stream"}
+		if c.id != "" {
+			headers = append(headers, "Last-Event-ID", c.id)
+		}
+		t.Run(c.path+" "+c.id, func(t *testing.T) {
+			s.do("GET", "/v1/threads/"+c.path, "", headers...).problem(c.status, c.kind)
+		})
+	}
+}
+
+func TestStreamOfARunEndsWithDone(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	first := sseStart(s, "a", "count", 2)
+	second := sseStart(s, "a", "count", 3)
+	for _, name := range []string{first.ID, second.ID, "newest"} {
+		st := sseOpen(s, "/v1/threads/a/events?run="+name)
+		all := st.until("done")
+		if b, ok := st.next(); ok {
+			t.Errorf("behind done is %v", b)
+		}
+		var done api.Done
+		end := all[len(all)-1]
+		if err := json.Unmarshal([]byte(end.data), &done); err != nil {
+			t.Fatal(err)
+		}
+		last := all[len(all)-2]
+		if done.Status != perdure.Succeeded || end.id != last.id+".done" || done.Thread != "a" {
+			t.Errorf("done is %+v behind %v", end, last)
+		}
+		for _, b := range all[:len(all)-1] {
+			if !strings.Contains(b.data, done.Run) {
+				t.Errorf("of another run: %v", b)
+			}
+		}
+		// Who has seen the end is told to stop; who may have missed it gets it.
+		path := "/v1/threads/a/events?run=" + name
+		if r := s.do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.id); r.Status != 204 || len(r.Body) > 0 {
+			t.Errorf("behind done: %d %s", r.Status, r.Body)
+		}
+		again := sseOpen(s, path, "Last-Event-ID", last.id)
+		if b, ok := again.event(); !ok || b.String() != end.String() {
+			t.Errorf("behind the last event: %v", b)
+		}
+	}
+}
+
+func TestStreamOfARunThatWaits(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	run := sseStart(s, "a", "ask", "how many?")
+	path := "/v1/threads/a/events?until=wait&run=" + run.ID
+	all := sseOpen(s, path).until("done")
+	end := all[len(all)-1]
+	var done api.Done
+	if err := json.Unmarshal([]byte(end.data), &done); err != nil {
+		t.Fatal(err)
+	}
+	if done.Status != perdure.Suspended || len(done.Asks) != 1 || done.Asks[0].Prompt != "how many?" {
+		t.Fatalf("done is %s", end.data)
+	}
+	s.do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.id).want(204)
+	// One that wants the real end is not told to stop.
+	real := sseOpen(s, "/v1/threads/a/events?run="+run.ID, "Last-Event-ID", end.id)
+	if err := s.rt.Answer(t.Context(), perdure.AskAnswer{Ask: done.Asks[0].ID, Answer: perdure.Answer{Value: json.RawMessage(`"two"`)}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range []*sseStream{real, sseOpen(s, path, "Last-Event-ID", end.id)} {
+		rest := st.until("done")
+		if rest[0].id == "" || rest[0].kind == "asked" {
+			t.Errorf("it goes on with %v", rest[0])
+		}
+		if err := json.Unmarshal([]byte(rest[len(rest)-1].data), &done); err != nil || done.Status != perdure.Succeeded || string(done.Output) != `"two"` {
+			t.Errorf("the end is %v", rest[len(rest)-1])
+		}
+	}
+}
+
+func TestStreamOfARunThatIsRetriedGoesOn(t *testing.T) {
+	fail := true
+	s := newSite(t, server.Options{}, perdure.NewFlow("once", func(ctx context.Context, _ string) (string, error) {
+		return perdure.Step(ctx, "try", func(context.Context) (string, error) {
+			if fail {
+				return "", errors.New("not now")
+			}
+			return "ok", nil
+		})
+	}))
+	run := sseStart(s, "a", "once", "")
+	path := "/v1/threads/a/events?run=" + run.ID
+	all := sseOpen(s, path).until("done")
+	end := all[len(all)-1]
+	fail = false
+	if err := s.rt.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+		t.Fatal(err)
+	}
+	rest := sseOpen(s, path, "Last-Event-ID", end.id).until("done")
+	if rest[0].kind != "retried" || !strings.Contains(rest[len(rest)-1].data, `"succeeded"`) {
+		t.Errorf("it goes on with %v", rest)
+	}
+}
+
+func TestStreamOfAnErasedThreadEnds(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "ask", "?")
+	st := sseOpen(s, "/v1/threads/a/events")
+	st.until("asked")
+	if err := s.rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all := st.until("erased")
+	if last := all[len(all)-1]; last.id != "" {
+		t.Errorf("the end has an id: %v", last)
+	}
+	if b, ok := st.next(); ok {
+		t.Errorf("behind the end is %v", b)
+	}
+	s.do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream", "Last-Event-ID", "2").problem(410, "erased")
+}
+
+func TestPagesOfEvents(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 20)
+	run := sseStart(s, "a", "count", 5)
+	var all []string
+	var seqs []uint64
+	for after, pages := uint64(0), 0; ; pages++ {
+		var page api.EventPage
+		s.do("GET", fmt.Sprintf("/v1/threads/a/events?limit=7&after=%d", after), "").want(200, &page)
+		for _, ev := range page.Events {
+			data, _ := json.Marshal(ev)
+			all = append(all, fmt.Sprintf("%d %s %s", ev.Seq, ev.Kind, data))
+			seqs = append(seqs, ev.Seq)
+		}
+		if page.Next == 0 || pages > 100 {
+			break
+		}
+		after = page.Next
+	}
+	if diff := cmp.Diff(sseJournal(t, s.rt, "a"), all); diff != "" {
+		t.Error(diff)
+	}
+	var page api.EventPage
+	s.do("GET", "/v1/threads/a/events?run=newest", "").want(200, &page)
+	if len(page.Events) == 0 || slices.ContainsFunc(page.Events, func(ev perdure.Event) bool { return ev.Run != run.ID }) {
+		t.Errorf("of the run: %v", page.Events)
+	}
+	s.do("GET", "/v1/threads/a/events?after=1000", "").problem(400, "ahead")
+	s.do("GET", "/v1/threads/none/events", "").problem(404, "no-thread")
+	end := s.do("GET", fmt.Sprintf("/v1/threads/a/events?after=%d", seqs[len(seqs)-1]), "").want(200)
+	if string(end.Body) != `{"events":[]}` {
+		t.Errorf("behind the end: %s", end.Body)
+	}
+}
+
+func TestWhichAnswerIsAskedFor(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	run := sseStart(s, "a", "count", 1)
+	for accept, want := range map[string]string{
+		"":                                    "application/json",
+		"*/*":                                 "application/json",
+		"application/json":                    "application/json",
+		"text/event-stream":                   "text/event-stream",
+		"text/event-stream, */*":              "text/event-stream",
+		"*/*, text/event-stream":              "text/event-stream",
+		"application/json, text/event-stream": "application/json",
+		"application/json;q=0.1, text/event-stream;q=0.9": "text/event-stream",
+		"text/event-stream;q=0":                           "application/json",
+		"text/event-stream;q=x, ;;":                       "application/json",
+	} {
+		got := s.do("GET", "/v1/threads/a/events?run="+run.ID, "", "Accept", accept).want(200).Header.Get("Content-Type")
+		if got != want {
+			t.Errorf("%q gets %s", accept, got)
+		}
+	}
+}

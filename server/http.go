@@ -1,0 +1,76 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// Limits on who is slow to say what they want.
+const (
+	headerTime  = 10 * time.Second
+	idleTime    = 2 * time.Minute
+	headerBytes = 32 << 10
+	bodyTime    = 30 * time.Second // for a body, besides a second for each bodyRate bytes of it
+	bodyRate    = 8 << 10
+)
+
+// HTTPServer returns an http.Server for the API with limits on slow and large
+// requests. It speaks HTTP/1.1 and HTTP/2, also without TLS. An answer may take
+// as long as it likes, since event streams do; a reader that takes nothing is
+// disconnected by Options.Stall. Shutdown tells streams to come back later.
+func (s *Server) HTTPServer() *http.Server {
+	h := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    headerBytes,
+		Protocols:         new(http.Protocols),
+	}
+	h.Protocols.SetHTTP1(true)
+	h.Protocols.SetHTTP2(true)
+	h.Protocols.SetUnencryptedHTTP2(true)
+	h.RegisterOnShutdown(s.Close)
+	return h
+}
+
+// patient lets a body take so long as its size needs, and no longer.
+func patient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody {
+			b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), begin: time.Now()}
+			b.extend()
+			r.Body = b
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// body is a request's body that has to arrive in time.
+type body struct {
+	io.ReadCloser
+	conn  *http.ResponseController
+	begin time.Time
+	bytes int64
+}
+
+// extend sets the time by which the next bytes have to be there.
+func (b *body) extend() {
+	seconds := time.Duration(b.bytes/bodyRate) * time.Second
+	_ = b.conn.SetReadDeadline(b.begin.Add(bodyTime + seconds)) // a test's recorder has none
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	before := b.bytes / bodyRate
+	b.bytes += int64(n)
+	switch {
+	case err == io.EOF:
+		// The connection is read on while the answer is written, to see
+		// whether the caller is still there. That may take any time.
+		_ = b.conn.SetReadDeadline(time.Time{})
+	case b.bytes/bodyRate != before:
+		b.extend()
+	}
+	return n, err
+}

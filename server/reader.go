@@ -1,0 +1,305 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// reader is someone who follows a thread, or one of its runs.
+type reader struct {
+	*stream // nil until there is something to say
+	s       *Server
+	w       http.ResponseWriter
+	c       *call
+	thread  string
+	admin   bool
+
+	pos    uint64  // the last event that was sent, or is none of its own
+	last   uint64  // the last that was sent
+	tail   *tail   // nil until what was there is sent
+	recent []frame // steps that ended in what was there, without their data
+
+	run   string // the run at whose end the stream ends; "": never
+	only  string // the run whose events are sent; "": all
+	wait  bool   // it ends also when the run waits for someone
+	await bool   // only waiting shows when that is
+	check bool   // that may be now
+}
+
+// waitPause keeps a reader from asking all the time about a run that stands
+// still and goes on in turns.
+const waitPause = 50 * time.Millisecond
+
+// errOver ends a stream as it should.
+var errOver = errors.New("server: the stream is over")
+
+// catchUp sends what the journal has behind pos.
+func (rd *reader) catchUp(ctx context.Context) error {
+	for ev, err := range rd.c.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true}) {
+		if err != nil {
+			return err
+		}
+		if err := rd.event(&ev); err != nil {
+			return err
+		}
+		select {
+		case <-rd.s.stop: // a long past is not worth waiting for
+			return api.ErrStopping
+		default:
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return rd.begin()
+}
+
+// begin writes the head, once.
+func (rd *reader) begin() (err error) {
+	if rd.stream == nil {
+		rd.stream, err = rd.s.begin(rd.w, api.IDOf(rd.last, false))
+	}
+	return err
+}
+
+// event sends an event that a reader took from the journal itself.
+func (rd *reader) event(ev *perdure.Event) error {
+	if err := rd.begin(); err != nil {
+		return err
+	}
+	var f frame
+	var err error
+	if rd.only == "" || rd.only == ev.Run {
+		f, err = newFrame(ev)
+	} else {
+		f = frame{seq: ev.Seq, kind: ev.Kind, run: ev.Run, path: ev.Path, attempt: ev.Attempt}
+	}
+	if err != nil {
+		return err
+	}
+	if rd.tail != nil {
+		rd.tail.caughtUp(&f)
+	} else if f.kind == "step" || f.kind == "attempt" || f.kind == "ended" {
+		if len(rd.recent) == cap(rd.recent) && len(rd.recent) >= ringFrames {
+			rd.recent = append(rd.recent[:0], rd.recent[ringFrames/2:]...)
+		}
+		rd.recent = append(rd.recent, frame{seq: f.seq, kind: f.kind, run: f.run, path: f.path, attempt: f.attempt})
+	}
+	return rd.frame(&f)
+}
+
+// frame sends an event.
+func (rd *reader) frame(f *frame) error {
+	if f.seq <= rd.pos {
+		return nil
+	}
+	rd.pos = f.seq
+	if rd.only != "" && f.run != rd.only {
+		return nil
+	}
+	rd.last = f.seq
+	if f.kind == "ended" && f.run == rd.run {
+		rd.check = true
+	}
+	rd.s.events.sent.Add(1)
+	if rd.admin {
+		return rd.add(f.full)
+	}
+	return rd.add(f.bare)
+}
+
+// live sends what happens, until the reader or the server has enough.
+func (rd *reader) live(ctx context.Context, deltas bool) error {
+	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.who.Tenant, rd.thread}, rd.pos)
+	defer rd.s.leave(rd.tail)
+	for i := range rd.recent {
+		rd.tail.caughtUp(&rd.recent[i])
+	}
+	rd.recent = nil
+	var heard chan delta
+	if deltas {
+		e := rd.tail.hear(rd.only)
+		defer rd.tail.deafen(e)
+		heard = e.deltas
+	}
+	recheck := time.NewTicker(recheckEvery)
+	defer recheck.Stop()
+	var waited <-chan *perdure.Run
+	if rd.await {
+		waited = rd.waiting(ctx, 0)
+	}
+	var held *delta
+	var frames []frame
+	for {
+		var behind bool
+		var more <-chan struct{}
+		var err error
+		frames, behind, more, err = rd.tail.since(rd.pos, frames[:0])
+		switch {
+		case behind:
+			err = rd.catchUp(ctx)
+		case len(frames) > 0:
+			for i := range frames {
+				if err = rd.frame(&frames[i]); err != nil {
+					break
+				}
+			}
+			clear(frames)
+		}
+		if err != nil {
+			return err
+		}
+		if rd.check {
+			if err := rd.finish(ctx); err != nil {
+				return err
+			}
+			if rd.await && waited == nil {
+				waited = rd.waiting(ctx, waitPause)
+			}
+			continue
+		}
+		if more == nil {
+			continue
+		}
+		if held != nil {
+			err, held = rd.delta(held), nil
+		}
+		if err == nil {
+			err = rd.deltas(heard)
+		}
+		if err != nil {
+			return err
+		}
+		if err := rd.flush(); err != nil {
+			return err
+		}
+		select {
+		case <-more:
+		case d := <-heard:
+			held = &d // behind the events that are there: one may make it void
+		case run := <-waited:
+			waited = nil
+			if run != nil {
+				rd.run, rd.check = run.ID, true
+			}
+		case <-rd.quiet.C:
+			err = rd.heartbeat()
+		case <-recheck.C:
+			err = rd.c.recheck(ctx)
+		case <-rd.s.stop:
+			return api.ErrStopping
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// deltas sends those that have arrived.
+func (rd *reader) deltas(heard <-chan delta) error {
+	for range deltaBuffer {
+		select {
+		case d := <-heard:
+			if err := rd.delta(&d); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+func (rd *reader) delta(d *delta) error {
+	if rd.tail.isVoid(d) {
+		return nil
+	}
+	return rd.add(d.block)
+}
+
+// waiting tells when the run may have ended, or may not go on without the
+// outside. It tells nil if that cannot be known.
+func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan *perdure.Run {
+	told := make(chan *perdure.Run, 1)
+	wait := rd.c.WaitEnd
+	if rd.wait {
+		wait = rd.c.Wait
+	}
+	run := rd.run
+	go func() {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		found, err := wait(ctx, rd.thread, run)
+		if err != nil {
+			found = nil
+		}
+		told <- found
+	}()
+	return told
+}
+
+// finish ends the stream if the run has ended, or stands still and that is
+// enough. The thread is looked at as a whole, and then everything up to there
+// is sent, so that the end fits what was sent before it.
+func (rd *reader) finish(ctx context.Context) error {
+	rd.check = false
+	t, err := rd.c.Get(ctx, rd.thread)
+	if err != nil {
+		return err
+	}
+	run := runOf(t, rd.run)
+	if run == nil || !run.Status.Final() && !(rd.wait && rests(run.Status)) {
+		return nil
+	}
+	if rd.pos < t.Seq {
+		if err := rd.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	if rd.last > t.Seq { // it has gone on meanwhile
+		rd.check = !rd.await
+		return nil
+	}
+	b, err := block(api.IDOf(rd.last, true), api.KindDone, doneOf(run))
+	if err != nil {
+		return err
+	}
+	if err := rd.add(b); err != nil {
+		return err
+	}
+	return errOver
+}
+
+// rests reports whether a run with a status may be one that does not go on by
+// itself.
+func rests(s perdure.Status) bool {
+	return s == perdure.Suspended || s == perdure.Paused || s == perdure.Blocked || s == perdure.Quarantined
+}
+
+// end tells the reader why the stream ends, where that helps.
+func (rd *reader) end(err error) {
+	defer rd.stream.end()
+	switch {
+	case errors.Is(err, api.ErrStopping):
+		rd.bye()
+		return
+	case errors.Is(err, perdure.ErrErased):
+		gone := &perdure.Event{Thread: rd.thread, Seq: rd.pos + 1, Kind: "erased", Time: time.Now().UTC()}
+		if b, err := block("", gone.Kind, gone); err == nil {
+			_ = rd.add(b)
+		}
+	case !errors.Is(err, errOver) && !errors.Is(err, context.Canceled):
+		// What went wrong is no business of the reader, and it comes back.
+		rd.s.opts.Logger.Warn("an event stream ended", "thread", rd.thread, "error", err)
+	}
+	_ = rd.flush()
+}

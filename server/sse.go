@@ -1,0 +1,198 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/api"
+)
+
+// eventState is what a server keeps for its event streams.
+type eventState struct {
+	open atomic.Int64  // streams
+	sent atomic.Uint64 // events of threads
+
+	mu    sync.Mutex
+	tails map[place]*tail
+	news  map[string]*news // by tenant
+}
+
+// place is a thread of a tenant.
+type place struct{ tenant, thread string }
+
+// Sizes and times of a stream.
+const (
+	streamBuffer = 32 << 10 // is written when it is full, and when there is nothing to add
+	recheckEvery = time.Minute
+	stopRetry    = 200 * time.Millisecond // of a server that stops: another one may be there
+)
+
+// stream is an answer of events. It is used by one goroutine.
+type stream struct {
+	s     *Server
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	buf   []byte
+	dirty bool        // something was written and may not be on its way
+	quiet *time.Timer // fires when a comment is due
+}
+
+// admitStream counts a stream, unless there are too many or the server is about
+// to stop. Call leave when it is over.
+func (s *Server) admitStream() (leave func(), err error) {
+	select {
+	case <-s.stop:
+		return nil, api.ErrStopping
+	default:
+	}
+	if n := s.events.open.Add(1); n > int64(s.opts.Streams) {
+		s.events.open.Add(-1)
+		return nil, fmt.Errorf("%w: %d event streams are open", api.ErrTooMany, s.opts.Streams)
+	}
+	return func() { s.events.open.Add(-1) }, nil
+}
+
+// begin writes the head of a stream, and the block that tells the reader where
+// it stands; "" is nowhere.
+func (s *Server) begin(w http.ResponseWriter, id api.EventID) (*stream, error) {
+	st := &stream{s: s, w: w, conn: http.NewResponseController(w), quiet: time.NewTimer(s.opts.Heartbeat)}
+	h := w.Header()
+	h.Set("Content-Type", api.TypeEvents)
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	st.buf = appendRetry(st.buf, s.opts.Retry)
+	if id != "" {
+		st.buf = fmt.Appendf(st.buf, "id: %s\n", id)
+	}
+	st.buf = append(st.buf, '\n')
+	if err := st.flush(); err != nil {
+		st.end()
+		return nil, err
+	}
+	return st, nil
+}
+
+func appendRetry(buf []byte, d time.Duration) []byte {
+	return fmt.Appendf(buf, "retry: %d\n", d.Milliseconds())
+}
+
+// end gives the connection back: the next request on it is not a stream.
+func (st *stream) end() {
+	st.quiet.Stop()
+	_ = st.conn.SetWriteDeadline(time.Time{})
+}
+
+// add adds a block.
+func (st *stream) add(block []byte) error {
+	if len(st.buf) > 0 && len(st.buf)+len(block) > streamBuffer {
+		if err := st.flush(); err != nil {
+			return err
+		}
+	}
+	if len(block) > streamBuffer {
+		return st.write(block)
+	}
+	st.buf = append(st.buf, block...)
+	return nil
+}
+
+// flush writes what was added.
+func (st *stream) flush() error {
+	if err := st.write(st.buf); err != nil {
+		return err
+	}
+	st.buf = st.buf[:0]
+	if !st.dirty {
+		return nil
+	}
+	if err := st.conn.Flush(); err != nil {
+		return err
+	}
+	st.dirty = false
+	st.quiet.Reset(st.s.opts.Heartbeat)
+	return nil
+}
+
+// write writes a block in pieces, each of which has to be taken in time.
+func (st *stream) write(block []byte) error {
+	for len(block) > 0 {
+		piece := block[:min(len(block), streamBuffer)]
+		// Without deadlines (a recorder in a test has none) a reader can only
+		// stall itself.
+		_ = st.conn.SetWriteDeadline(time.Now().Add(st.s.opts.Stall))
+		if _, err := st.w.Write(piece); err != nil {
+			return err
+		}
+		block, st.dirty = block[len(piece):], true
+	}
+	return nil
+}
+
+// heartbeat shows that the connection lives.
+func (st *stream) heartbeat() error {
+	if err := st.add([]byte(": \n\n")); err != nil {
+		return err
+	}
+	return st.flush()
+}
+
+// bye tells the reader to come back soon.
+func (st *stream) bye() {
+	block := appendRetry(nil, stopRetry)
+	if st.add(append(block, ": the server is stopping, connect again\n\n"...)) == nil {
+		_ = st.flush()
+	}
+}
+
+// block returns an event as a stream has it. The id "" is none.
+func block(id api.EventID, kind string, data any) ([]byte, error) {
+	raw, err := json.Marshal(data) // without line breaks, also in raw values
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, len(raw)+len(kind)+64)
+	if id != "" {
+		b = append(append(append(b, "id: "...), id...), '\n')
+	}
+	b = append(append(append(b, "event: "...), field(kind)...), "\ndata: "...)
+	return append(append(b, raw...), "\n\n"...), nil
+}
+
+// field returns a text that is no more than the value of one field.
+func field(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\r' || r == '\n' || r == 0 {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// wantsStream reports whether a request asks for events rather than for JSON.
+// Who takes both alike gets what they name first.
+func wantsStream(r *http.Request) bool {
+	best, stream := 0.0, false
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil || media != api.TypeEvents && media != api.TypeJSON {
+			continue
+		}
+		q := 1.0
+		if text, ok := params["q"]; ok {
+			if q, err = strconv.ParseFloat(text, 64); err != nil {
+				continue
+			}
+		}
+		if q > best {
+			best, stream = q, media == api.TypeEvents
+		}
+	}
+	return stream
+}
