@@ -33,6 +33,7 @@ func main() {
 		one    = flag.Int("appends", 1500, "appends of one writer in each round")
 		only   = flag.Bool("kernel", false, "measure the kernel only")
 		agent  = flag.Bool("agent", false, "measure agents only")
+		web    = flag.Bool("http", false, "measure event streams over HTTP only")
 		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
 		large  = flag.Bool("scale", false, "measure many threads and processes only")
 		worker = flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
@@ -45,13 +46,16 @@ func main() {
 		}
 		return
 	}
-	if *only || *large || *agent {
+	if *only || *large || *agent || *web {
 		dir, err := os.MkdirTemp(*dir, "perdure-bench-")
 		if err == nil && *only {
 			err = kernel(context.Background(), dir, *rounds)
 		}
 		if err == nil && *agent {
 			err = agents(context.Background(), dir)
+		}
+		if err == nil && *web {
+			err = overHTTP(context.Background(), dir)
 		}
 		if err == nil && *large {
 			err = scaleAndProcesses(context.Background(), dir)
@@ -175,6 +179,9 @@ func run(ctx context.Context, dir string, rounds, one, many int) error {
 		return err
 	}
 	if err := agents(ctx, dir); err != nil {
+		return err
+	}
+	if err := overHTTP(ctx, dir); err != nil {
 		return err
 	}
 	return scaleAndProcesses(ctx, dir)
