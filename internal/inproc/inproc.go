@@ -21,6 +21,7 @@ func Serve(h http.Handler) (*http.Client, func()) {
 	return &http.Client{Transport: t}, func() {
 		t.CloseIdleConnections()
 		srv.Close()
+		l.Close() // which the server did, unless it has not begun
 	}
 }
 
