@@ -1,0 +1,208 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// site is a server with a worker in this process, and a client of it.
+type site struct {
+	*client.Client
+	t    testing.TB
+	rt   *perdure.Runtime
+	wire *wire
+}
+
+// wire is the network between a client and a server. Its zero value has no
+// server.
+type wire struct {
+	mu     sync.Mutex
+	dial   func(context.Context, string, string) (net.Conn, error)
+	stop   func()
+	keep   func() int // of the next connection: how many bytes the client gets; nil: all
+	dials  int
+	served http.Handler
+}
+
+// serve lets a handler answer, in place of the one before.
+func (w *wire) serve(h http.Handler) {
+	w.close()
+	c, stop := inproc.Serve(h)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dial, w.stop, w.served = c.Transport.(*http.Transport).DialContext, stop, h
+}
+
+// close ends the server, and all connections to it.
+func (w *wire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stop != nil {
+		w.stop()
+	}
+	w.dial, w.stop = nil, nil
+}
+
+func (w *wire) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	dial, keep := w.dial, w.keep
+	w.dials++
+	w.mu.Unlock()
+	if dial == nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	conn, err := dial(ctx, network, address)
+	if err == nil && keep != nil {
+		conn = &shortConn{conn, keep()}
+	}
+	return conn, err
+}
+
+// shortConn is cut after some bytes.
+type shortConn struct {
+	net.Conn
+	left int
+}
+
+func (c *shortConn) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		c.Close()
+		return 0, &net.OpError{Op: "read", Net: "pipe", Err: syscall.ECONNRESET}
+	}
+	n, err := c.Conn.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// client returns a client over the wire.
+func (w *wire) client(t testing.TB, o client.Options) *client.Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: w.connect}
+	o.HTTP = &http.Client{Transport: transport}
+	t.Cleanup(transport.CloseIdleConnections)
+	c, err := client.New("http://perdure.localhost", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newSite starts a runtime with a worker and a server on a store in memory.
+func newSite(t testing.TB, o client.Options, flows ...perdure.Flow) *site {
+	t.Helper()
+	st := memstore.New()
+	rt, err := perdure.New(t.Context(), st, perdure.Options{}, flows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- rt.Work(ctx) }()
+	s := &site{t: t, rt: rt, wire: &wire{}}
+	s.open()
+	s.Client = s.wire.client(t, o)
+	t.Cleanup(func() {
+		s.wire.close()
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the worker: %v", err)
+		}
+		rt.Close()
+		st.Close()
+	})
+	return s
+}
+
+// open serves the runtime by a new server.
+func (s *site) open() {
+	s.wire.serve(server.New(s.rt, server.Options{}))
+}
+
+// start starts a run and fails if it cannot.
+func (s *site) start(q perdure.StartRequest) *perdure.Run {
+	s.t.Helper()
+	run, err := s.Start(s.t.Context(), q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run
+}
+
+// journal returns the events of a thread as the runtime tells them.
+func (s *site) journal(thread string) []perdure.Event {
+	s.t.Helper()
+	var all []perdure.Event
+	for e, err := range s.rt.Events(s.t.Context(), thread, perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func ok[T any](t testing.TB) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// The flows.
+var (
+	echo = perdure.NewFlow("echo", func(ctx context.Context, in string) (string, error) {
+		return perdure.Step(ctx, "say", func(context.Context) (string, error) { return in, nil })
+	})
+	failing = perdure.NewFlow("failing", func(context.Context, string) (string, error) { return "", errors.New("no luck") })
+	asking  = perdure.NewFlow("asking", func(ctx context.Context, n int) (string, error) {
+		words, g := make([]string, n), perdure.NewGroup(ctx)
+		for i := range n {
+			g.Go(fmt.Sprintf("b%d", i), func(ctx context.Context) error {
+				a, err := perdure.Ask[perdure.Answer](ctx, "ok", perdure.Question{Prompt: "Now?", Kind: "approval", Decisions: []string{"approve", "reject"}})
+				words[i] = a.Decision
+				return err
+			})
+		}
+		err := g.Wait()
+		return strings.Join(words, " "), err
+	})
+	counting = perdure.NewFlow("counting", func(ctx context.Context, n int) (int, error) {
+		for i := range n {
+			if _, err := perdure.Step(ctx, fmt.Sprintf("s%d", i), func(ctx context.Context) (int, error) {
+				perdure.Delta(ctx, i)
+				time.Sleep(time.Second)
+				return i, nil
+			}); err != nil {
+				return 0, err
+			}
+		}
+		return n, nil
+	})
+	hearing = perdure.NewFlow("hearing", func(ctx context.Context, _ string) (string, error) {
+		return perdure.Receive[string](ctx, "hear", "word", 0)
+	})
+)
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	return string(ok[[]byte](t)(json.Marshal(v)))
+}

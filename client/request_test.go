@@ -1,0 +1,364 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/store"
+)
+
+func TestNewRefusesWhatIsNoAddressOrToken(t *testing.T) {
+	for _, address := range []string{"", "127.0.0.1:7373", "ftp://x", "http://", "http://u:secret@x", "http://x?a=b", "http://x#f", "http://[", "unix:/tmp/x"} {
+		if _, err := client.New(address, client.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	for _, token := range []string{"secret\n", "secret x", "secretä"} {
+		if _, err := client.New("http://x", client.Options{Token: token}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}
+
+func TestServerThatWasNeverReachedIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{}
+		c := w.client(t, client.Options{})
+		_, err := c.Flows(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "flows.list") || !strings.Contains(err.Error(), "is the server running? perdure dev") {
+			t.Error(err)
+		}
+		for _, err := range c.Events(t.Context(), "x", perdure.EventOptions{}) {
+			if err == nil || !strings.Contains(err.Error(), "is the server running?") {
+				t.Error(err)
+			}
+		}
+		if w.dials != 2 {
+			t.Errorf("%d connections, want 2", w.dials)
+		}
+	})
+}
+
+// flaky answers after some connections were cut, and counts what arrives.
+type flaky struct {
+	cuts   atomic.Int32
+	status int    // in place of a cut
+	answer string // of success
+	seen   atomic.Int32
+	keys   []string
+}
+
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	f.seen.Add(1)
+	f.keys = append(f.keys, r.Header.Get("Idempotency-Key"))
+	if f.cuts.Add(-1) >= 0 {
+		if f.status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", api.TypeProblem)
+		w.WriteHeader(f.status)
+		kind := "unavailable"
+		if f.status == 503 {
+			kind = "stopping"
+		}
+		fmt.Fprintf(w, `{"type":"urn:perdure:problem:%s","title":"x","status":%d}`, kind, f.status)
+		return
+	}
+	w.Header().Set("Content-Type", api.TypeJSON)
+	w.Write([]byte(f.answer))
+}
+
+func TestOnlyWhatCanBeRepeatedIsSentAgain(t *testing.T) {
+	calls := map[string]struct {
+		again bool
+		do    func(context.Context, *client.Client) error
+	}{
+		"read": {true, func(ctx context.Context, c *client.Client) error { _, err := c.Get(ctx, "t"); return err }},
+		"start": {true, func(ctx context.Context, c *client.Client) error {
+			_, err := c.Start(ctx, perdure.StartRequest{Flow: "f"})
+			return err
+		}},
+		"answer": {true, func(ctx context.Context, c *client.Client) error { return c.Answer(ctx, perdure.AskAnswer{Ask: "a"}) }},
+		"fork": {true, func(ctx context.Context, c *client.Client) error {
+			_, err := c.Fork(ctx, perdure.ForkRequest{Thread: "t"})
+			return err
+		}},
+		"keyed signal": {true, func(ctx context.Context, c *client.Client) error {
+			return c.Signal(ctx, "t", "s", 1, perdure.SignalOptions{Key: "k"})
+		}},
+		"signal": {false, func(ctx context.Context, c *client.Client) error {
+			return c.Signal(ctx, "t", "s", 1, perdure.SignalOptions{})
+		}},
+		"again": {false, func(ctx context.Context, c *client.Client) error {
+			_, err := c.StartAgain(ctx, "t", "", perdure.Note{})
+			return err
+		}},
+		"cancel": {false, func(ctx context.Context, c *client.Client) error { return c.Cancel(ctx, "t", "", perdure.Note{}) }},
+		"import": {false, func(ctx context.Context, c *client.Client) error {
+			_, err := c.Import(ctx, strings.NewReader("{}"), perdure.ImportOptions{})
+			return err
+		}},
+	}
+	for name, call := range calls {
+		for _, status := range []int{0, 502, 504} {
+			t.Run(fmt.Sprint(name, status), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f, w := &flaky{answer: "{}", status: status}, &wire{}
+					w.serve(f)
+					defer w.close()
+					f.cuts.Store(3)
+					err := call.do(t.Context(), w.client(t, client.Options{}))
+					want := int32(1)
+					if call.again {
+						want = 4
+					}
+					if f.seen.Load() != want || (err == nil) != call.again {
+						t.Errorf("it was sent %d times, want %d: %v", f.seen.Load(), want, err)
+					}
+					for _, key := range f.keys {
+						if key != f.keys[0] {
+							t.Errorf("the keys are %q", f.keys)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestServerThatIsStoppingIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &flaky{answer: "{}", status: 503}, &wire{}
+		w.serve(f)
+		defer w.close()
+		f.cuts.Store(5)
+		c := w.client(t, client.Options{Attempts: 4})
+		var p *api.Problem
+		if err := c.Cancel(t.Context(), "t", "r", perdure.Note{}); !errors.As(err, &p) || !errors.Is(err, api.ErrStopping) || p.Status != 503 {
+			t.Errorf("%v", err)
+		}
+		if err := c.Cancel(t.Context(), "t", "r", perdure.Note{}); err != nil || f.seen.Load() != 6 {
+			t.Errorf("%d requests: %v", f.seen.Load(), err)
+		}
+	})
+}
+
+func TestAttemptsAreBoundedAndEndWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &flaky{}, &wire{}
+		w.serve(f)
+		defer w.close()
+		f.cuts.Store(1 << 20)
+		for attempts, want := range map[int]int32{-1: 1, 1: 2, 0: 11} {
+			f.seen.Store(0)
+			_, err := w.client(t, client.Options{Attempts: attempts}).Get(t.Context(), "t")
+			if err == nil || f.seen.Load() != want || !strings.Contains(err.Error(), "threads.get: the connection to perdure.localhost is lost") {
+				t.Errorf("%d: %d requests, want %d: %v", attempts, f.seen.Load(), want, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := w.client(t, client.Options{}).Get(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnswerThatIsCutOffIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &flaky{answer: `{"id":"t","title":"` + strings.Repeat("x", 5000) + `"}`}, &wire{}
+		w.serve(f)
+		defer w.close()
+		left := []int{0, 100, 2000, 4000, 1 << 20}
+		w.keep = func() int { n := left[0]; left = left[1:]; return n }
+		got, err := w.client(t, client.Options{}).Get(t.Context(), "t")
+		if err != nil || len(got.Title) != 5000 || len(left) != 0 {
+			t.Errorf("%v, left %d", err, left)
+		}
+	})
+}
+
+func TestTokenGoesNowhereElseAndWritesAreNotRedirected(t *testing.T) {
+	leaked := atomic.Int32{}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { leaked.Add(1) }))
+	defer other.Close()
+	seen := atomic.Int32{}
+	here := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Add(1)
+		switch {
+		case r.Header.Get("Authorization") != "Bearer secret":
+			t.Errorf("%s %s has no token", r.Method, r.URL)
+		case r.URL.Path == "/moved/t":
+			w.Header().Set("Content-Type", api.TypeJSON)
+			w.Write([]byte(`{"id":"t"}`))
+		case r.URL.Path == "/v1/threads/inside":
+			http.Redirect(w, r, "/moved/t", http.StatusFound)
+		case r.Method == "GET":
+			http.Redirect(w, r, other.URL+"/x?token=1", http.StatusFound)
+		default:
+			http.Redirect(w, r, "/moved/t", http.StatusTemporaryRedirect)
+		}
+	}))
+	defer here.Close()
+	c := ok[*client.Client](t)(client.New(here.URL, client.Options{Token: "secret"}))
+	if got, err := c.Get(t.Context(), "inside"); err != nil || got.ID != "t" {
+		t.Errorf("%v %v", got, err)
+	}
+	if _, err := c.Get(t.Context(), "outside"); err == nil || !strings.Contains(err.Error(), "use the address "+other.URL+" if") {
+		t.Error(err)
+	}
+	for _, err := range c.Events(t.Context(), "outside", perdure.EventOptions{}) {
+		if err == nil || !strings.Contains(err.Error(), "use the address "+other.URL) {
+			t.Error(err)
+		}
+	}
+	before := seen.Load()
+	if _, err := c.Start(t.Context(), perdure.StartRequest{Flow: "f"}); err == nil || !strings.Contains(err.Error(), "runs.new: ") {
+		t.Error(err)
+	}
+	if leaked.Load() != 0 || seen.Load() != before+1 {
+		t.Errorf("%d requests went elsewhere, %d here", leaked.Load(), seen.Load()-before)
+	}
+}
+
+func TestAnswersOfOtherServersAreNamed(t *testing.T) {
+	for name, answer := range map[string]struct {
+		status      int
+		media, body string
+	}{
+		"a page": {200, "text/html", "<html>"}, "a page that is not there": {404, "text/html", "<html>"},
+		"JSON of another": {404, "application/json", `{"error":"x"}`}, "half a problem": {404, api.TypeProblem, `{"type":`},
+		"nothing": {200, "", ""}, "not JSON": {200, api.TypeJSON, "{"}, "other JSON": {200, api.TypeJSON, `[]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{}
+				w.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", answer.media)
+					w.WriteHeader(answer.status)
+					w.Write([]byte(answer.body))
+				}))
+				defer w.close()
+				c := w.client(t, client.Options{Attempts: 2})
+				if _, err := c.Get(t.Context(), "t"); err == nil || !strings.Contains(err.Error(), "threads.get") {
+					t.Error(err)
+				}
+				n := 0
+				for _, err := range c.Events(t.Context(), "t", perdure.EventOptions{}) {
+					if n++; err == nil || !strings.Contains(err.Error(), "not Perdure's API") {
+						t.Error(err)
+					}
+				}
+				if n != 1 {
+					t.Errorf("%d items", n)
+				}
+			})
+		})
+	}
+}
+
+func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
+	seq := uint64(7)
+	errs := map[string]error{
+		"unauthorized": api.ErrUnauthorized, "scope": api.ErrScope, "origin": api.ErrOrigin, "not-found": api.ErrNotFound, "method": api.ErrMethod,
+		"media-type": api.ErrMedia, "body-too-large": api.ErrBodyTooLarge, "body": api.ErrBody, "too-many": api.ErrTooMany, "stopping": api.ErrStopping,
+		"no-thread": perdure.ErrNoThread, "no-run": perdure.ErrRunNotFound, "no-ask": perdure.ErrNoAsk, "no-flow": perdure.ErrNoFlow,
+		"no-memory": agent.ErrNoMemory, "erased": perdure.ErrErased, "ask-over": perdure.ErrAskOver, "answered": perdure.ErrAnswered,
+		"answer": perdure.ErrAnswer, "forbidden": perdure.ErrForbidden, "busy": perdure.ErrBusy, "queue-full": perdure.ErrQueueFull,
+		"key-reused": perdure.ErrKeyReused, "nothing-to-do": perdure.ErrNothingToDo, "exists": perdure.ErrExists, "pinned": perdure.ErrPinned,
+		"stale": perdure.ErrStale, "version": agent.ErrMemoryConflict, "ahead": perdure.ErrAhead, "newer": perdure.ErrNewer,
+		"corrupt": perdure.ErrCorrupt, "too-large": perdure.ErrTooLarge, "not-json": perdure.ErrNotJSON, "invalid": perdure.ErrInvalid,
+		"unavailable": store.ErrUnavailable,
+	}
+	for _, p := range api.Problems() {
+		want := errs[p.Kind()]
+		delete(errs, p.Kind())
+		if want == nil {
+			t.Errorf("nothing is known of the kind %s", p.Kind())
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			w := &wire{}
+			w.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				told := api.ProblemOf(map[string]error{
+					"busy":   &perdure.BusyError{Thread: "t", Run: "r"},
+					"stale":  &perdure.StaleError{Thread: "t", Seq: seq},
+					"pinned": &perdure.PinnedError{Thread: "t", By: []string{"a", "b"}},
+				}[p.Kind()])
+				if told.Kind() == "internal" {
+					told = api.ProblemOf(fmt.Errorf("what happened: %w", want))
+				}
+				w.Header().Set("Content-Type", api.TypeProblem)
+				w.WriteHeader(told.Status)
+				fmt.Fprint(w, jsonOf(t, told))
+			}))
+			defer w.close()
+			c := w.client(t, client.Options{Attempts: -1})
+			_, err := c.Get(t.Context(), "t")
+			var got *api.Problem
+			if !errors.Is(err, want) || !errors.As(err, &got) || got.Kind() != p.Kind() || got.Status != p.Status {
+				t.Errorf("%s: %v", p.Kind(), err)
+			}
+			for _, err := range c.Events(t.Context(), "t", perdure.EventOptions{}) {
+				if !errors.Is(err, want) {
+					t.Errorf("events, %s: %v", p.Kind(), err)
+				}
+			}
+			var busy *perdure.BusyError
+			var stale *perdure.StaleError
+			var pinned *perdure.PinnedError
+			switch p.Kind() {
+			case "busy":
+				if !errors.As(err, &busy) || busy.Run != "r" || busy.Thread != "t" {
+					t.Errorf("%v", busy)
+				}
+			case "stale":
+				if !errors.As(err, &stale) || stale.Seq != seq || stale.Thread != "t" {
+					t.Errorf("%v", stale)
+				}
+			case "pinned":
+				if !errors.As(err, &pinned) || len(pinned.By) != 2 || pinned.Thread != "t" {
+					t.Errorf("%v", pinned)
+				}
+			}
+		})
+	}
+	for kind := range errs {
+		t.Errorf("there is no kind %s", kind)
+	}
+}
+
+func TestWhatAHeaderOrPathCannotCarryIsRefused(t *testing.T) {
+	w := &wire{}
+	c := w.client(t, client.Options{})
+	for _, key := range []string{" k", "k\n", "a\x00b", "k\u0085"} {
+		if _, err := c.Start(t.Context(), perdure.StartRequest{Flow: "f", Key: key}); !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+	for _, thread := range []string{"", ".", ".."} {
+		if _, err := c.Get(t.Context(), thread); !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("%q: %v", thread, err)
+		}
+	}
+	if _, err := c.Start(t.Context(), perdure.StartRequest{Flow: "f", Input: "a\xff"}); !errors.Is(err, perdure.ErrNotJSON) {
+		t.Error(err)
+	}
+	if w.dials != 0 {
+		t.Errorf("%d connections", w.dials)
+	}
+}
