@@ -28,3 +28,12 @@ func (s *Server) AddFace(pattern string, scope api.Scope, fn func(http.ResponseW
 		return fn(w, r, Caller{c.who, c.recheck})
 	})
 }
+
+// Admit asks who makes a request to an operation.
+func (s *Server) Admit(w http.ResponseWriter, r *http.Request, op *api.Info) (Caller, error) {
+	c, err := s.admit(w, r, op)
+	if err != nil {
+		return Caller{}, err
+	}
+	return Caller{c.who, c.recheck}, nil
+}
