@@ -1,0 +1,192 @@
+package server_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+func TestBearerTokensAreTakenFromTheHeaderOnly(t *testing.T) {
+	site, _ := authSite(t, server.Options{})
+	token := site.token
+	site.token = ""
+	me := func(path string, values ...string) *reply {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", site.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			r.Header.Add("Authorization", v)
+		}
+		r.AddCookie(&http.Cookie{Name: "perdure_stream", Value: token})
+		r.AddCookie(&http.Cookie{Name: "token", Value: token})
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var body bytes.Buffer
+		body.ReadFrom(resp.Body)
+		return &reply{t: t, Status: resp.StatusCode, Header: resp.Header, Body: body.Bytes()}
+	}
+	for _, value := range []string{"Bearer " + token, "bearer " + token, "BEARER  " + token} {
+		var who api.Me
+		me("/v1/me", value).want(200, &who)
+		if who.Subject != "root" || who.Tenant != "acme" {
+			t.Errorf("%q is %+v", value[:7], who)
+		}
+	}
+	for _, values := range [][]string{
+		{}, {""}, {"Bearer"}, {"Bearer "}, {token}, {"Basic " + token}, {"Bearer" + token}, {"Bearer " + token + " x"}, {"Bearer " + token + ","},
+		{"Bearer " + token, "Bearer " + token}, {"Bearer x", "Bearer " + token}, {"Bearer " + token + ", Bearer " + token}, {"Token " + token}, {"Bearer \"" + token + "\""},
+	} {
+		got := me("/v1/me", values...).problem(401, "unauthorized")
+		if got.Header.Get("WWW-Authenticate") != "Bearer" || bytes.Contains(got.Body, []byte(token[4:])) {
+			t.Errorf("%d values: %v %s", len(values), got.Header, got.Body)
+		}
+	}
+	for _, query := range []string{"token", "access_token", "ticket", "authorization", "api_key"} {
+		me("/v1/me?"+query+"="+token).problem(401, "unauthorized")
+	}
+}
+
+func TestTokenOperations(t *testing.T) {
+	site, tokens := authSite(t, server.Options{})
+	var made api.NewToken
+	site.do("POST", "/v1/tokens", `{"subject":"ann","groups":["buyers"],"days":7,"note":"for the test"}`).want(201, &made)
+	if made.Tenant != "acme" || made.By != "root" || made.Expires.IsZero() || len(made.Scopes) != 3 {
+		t.Errorf("the token is %+v", made)
+	}
+	site.do("POST", "/v1/tokens", `{"subject":"ann","tenant":"other"}`).problem(403, "scope")
+	site.do("POST", "/v1/tokens", `{"subject":"ann","tenant":"acme"}`).want(201)
+	site.do("POST", "/v1/tokens", `{"subject":""}`).problem(400, "invalid")
+	var list api.TokenList
+	got := site.do("GET", "/v1/tokens", "").want(200, &list)
+	if len(list.Tokens) != 3 || strings.Contains(string(got.Body), made.Secret[4:]) {
+		t.Errorf("the list is %s", got.Body)
+	}
+	foreign, err := tokens.Create(t.Context(), "other", "", api.CreateToken{Subject: "eve", Scopes: []api.Scope{api.ScopeAdmin}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.do("DELETE", "/v1/tokens/"+foreign.ID, "").problem(404, "not-found")
+	authWant(t, tokens, foreign.Secret, "eve")
+
+	admin := site.token
+	site.token = made.Secret
+	site.do("GET", "/v1/me", "").want(200)
+	for _, method := range []string{"GET", "POST"} {
+		site.do(method, "/v1/tokens", "").problem(403, "scope")
+	}
+	site.token = admin
+	site.do("DELETE", "/v1/tokens/"+made.ID, "").want(204)
+	site.do("DELETE", "/v1/tokens/"+made.ID, "").want(204)
+	site.token = made.Secret
+	site.do("GET", "/v1/me", "").problem(401, "unauthorized")
+}
+
+func TestTokensThatAreKeptElsewhereAreNotMadeHere(t *testing.T) {
+	site := newSite(t, server.Options{Auth: authFixed{"abc": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}}}})
+	site.token = "abc"
+	site.do("POST", "/v1/tokens", `{"subject":"ann"}`).problem(404, "not-found")
+	site.do("GET", "/v1/tokens", "").problem(404, "not-found")
+	site.do("DELETE", "/v1/tokens/0000000000000000", "").problem(404, "not-found")
+}
+
+func TestPrincipalsThatCannotBeAreRefused(t *testing.T) {
+	site := newSite(t, server.Options{Auth: authFixed{
+		"group": {Subject: "group:admins", Scopes: api.Scopes},
+		"empty": {Scopes: api.Scopes},
+		"none":  {Subject: "ann"},
+	}})
+	for _, site.token = range []string{"group", "empty", "none"} {
+		site.do("GET", "/v1/me", "").problem(500, "internal")
+	}
+	free := newSite(t, server.Options{})
+	free.do("GET", "/v1/me", "", "Perdure-As", "group:admins").problem(400, "invalid")
+	free.do("GET", "/v1/me", "", "Perdure-As", "ann").want(200)
+}
+
+func TestRecheckTellsWhatBecameOfTheToken(t *testing.T) {
+	fixed := authFixed{"abc": {Tenant: "a", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}}
+	d := newTicketDesk(t, memstore.New(), func(*server.Tokens) server.Authenticator { return fixed })
+	r := httptest.NewRequest("GET", "/v1/flows", nil)
+	r.Header.Set("Authorization", "Bearer abc")
+	c, err := d.api.Admit(httptest.NewRecorder(), r, &api.FlowsList.Info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		now  *server.Principal
+		want error
+	}{
+		{&server.Principal{Tenant: "a", Subject: "ann", Scopes: api.Scopes}, nil},
+		{&server.Principal{Tenant: "a", Subject: "ann", Scopes: []api.Scope{api.ScopeRun}}, api.ErrScope},
+		{&server.Principal{Tenant: "b", Subject: "ann", Scopes: api.Scopes}, api.ErrUnauthorized},
+		{&server.Principal{Tenant: "a", Subject: "bob", Scopes: api.Scopes}, api.ErrUnauthorized},
+		{nil, api.ErrUnauthorized},
+	} {
+		fixed["abc"] = step.now
+		if err := c.Recheck(t.Context()); !errors.Is(err, step.want) {
+			t.Errorf("with %+v now: %v, want %v", step.now, err, step.want)
+		}
+	}
+}
+
+// TestSecretsAreInNoLogAndNoError sends secrets in all places where one may stand
+// by mistake, to a server that cannot ask one of its stores and says so.
+func TestSecretsAreInNoLogAndNoError(t *testing.T) {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	logger := slog.New(slog.NewTextHandler(&guardLog{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug - 10}))
+	s := memstore.New()
+	down := authTokens(t, authDown{s})
+	site := newSiteOn(t, s, server.Options{Auth: server.Any(down, authTokens(t, s)), Logger: logger})
+	good := authSecret(t, authTokens(t, s), "acme", "root", api.ScopeAdmin)
+	site.token = good
+	var ticket api.Ticket
+	var made api.NewToken
+	site.do("POST", "/v1/tickets", `{"thread":"t"}`).want(201, &ticket)
+	site.do("POST", "/v1/tokens", `{"subject":"ann"}`).want(201, &made)
+	canary := "pdr_" + strings.Repeat("CANARY0", 6) + "A"
+	secrets := []string{good, made.Secret, ticket.Ticket, canary}
+	for _, secret := range secrets {
+		for _, op := range api.All() {
+			if !site.api.Bound(op.Name) {
+				continue
+			}
+			path := strings.NewReplacer("{place...}", "a/b", "{", "", "}", "").Replace(op.Path)
+			for _, header := range []string{"Bearer " + secret, secret, "Bearer " + secret + " " + secret} {
+				for _, query := range []string{"", "?ticket=" + secret, "?token=" + secret} {
+					if header == "Bearer "+secret && (secret == good || secret == made.Secret) {
+						continue // let in
+					}
+					got := site.do(op.Method, path+query, `{"secret":"`+secret+`"}`, "Authorization", header, "Cookie", "perdure_stream="+secret)
+					if bytes.Contains(got.Body, []byte(secret[4:])) {
+						t.Fatalf("%s%s is answered %s", op.Name, query, got.Body)
+					}
+				}
+			}
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, secret := range secrets {
+		if strings.Contains(log.String(), secret[4:]) {
+			t.Fatalf("the log has a secret:\n%s", log.String())
+		}
+	}
+	if !strings.Contains(log.String(), "a request failed") {
+		t.Error("nothing was logged: the test sees nothing")
+	}
+}
