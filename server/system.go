@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -24,6 +26,11 @@ func (s *Server) systemRoutes() {
 	})
 	handle(s, api.ReadyGet, s.ready)
 	raw(s, api.MetricsGet, s.getMetrics)
+	document := sync.OnceValues(func() (json.RawMessage, error) { return api.OpenAPI(s.opts.Version) })
+	handle(s, api.OpenAPIGet, func(context.Context, *call, *api.Nothing) (*json.RawMessage, error) {
+		data, err := document()
+		return &data, err
+	})
 }
 
 func (s *Server) listFlows(context.Context, *call, *api.Nothing) (*api.FlowList, error) {

@@ -124,5 +124,13 @@ func (a *outcome) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
+// Flush sends what was written.
+func (a *outcome) Flush() {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	http.NewResponseController(a.ResponseWriter).Flush()
+}
+
 // Unwrap is for http.ResponseController.
 func (a *outcome) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -1,0 +1,275 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+)
+
+// plainFlows are what the tests of operations run.
+func plainFlows() []perdure.Flow {
+	return []perdure.Flow{
+		perdure.NewFlow("echo", func(ctx context.Context, in string) (string, error) {
+			return perdure.Step(ctx, "say", func(context.Context) (string, error) { return in, nil })
+		}),
+		perdure.NewFlow("ask", func(ctx context.Context, q plainQuestion) (perdure.Answer, error) {
+			return perdure.Ask[perdure.Answer](ctx, "ok", perdure.Question{Kind: q.Kind, Prompt: q.Prompt, Who: q.Who, Decisions: q.Decisions})
+		}),
+		perdure.NewFlow("yes", func(ctx context.Context, n int) (int, error) {
+			g := perdure.NewGroup(ctx)
+			for i := range n {
+				g.Go(fmt.Sprintf("b%d", i), func(ctx context.Context) error {
+					_, err := perdure.Ask[bool](ctx, "sure", perdure.Question{Prompt: "Sure?"})
+					return err
+				})
+			}
+			return n, g.Wait()
+		}),
+		perdure.NewFlow("signal", func(ctx context.Context, in string) (string, error) {
+			return perdure.Receive[string](ctx, "got", in, 0)
+		}),
+		perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+			return "", perdure.Sleep(ctx, "long", time.Hour)
+		}),
+		perdure.NewFlow("fail", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Step(ctx, "break", func(context.Context) (string, error) { return "", errors.New("it broke") })
+		}),
+	}
+}
+
+type plainQuestion struct {
+	Kind      string
+	Prompt    string
+	Who       []string
+	Decisions []string
+}
+
+func plainSite(t testing.TB) *site {
+	t.Helper()
+	return newSite(t, server.Options{Version: "test"}, plainFlows()...)
+}
+
+// plainStart starts a run on a thread.
+func plainStart(s *site, thread, flow, input string, headers ...string) *perdure.Run {
+	s.t.Helper()
+	run := new(perdure.Run)
+	s.do("POST", "/v1/threads/"+thread+"/runs", fmt.Sprintf(`{"flow":%q,"input":%s}`, flow, input), headers...).want(202, run)
+	return run
+}
+
+// plainWait waits until a run stands.
+func plainWait(s *site, run *perdure.Run) *perdure.Run {
+	s.t.Helper()
+	w := new(api.Waited)
+	s.do("GET", plainPath(run)+"/wait", "").want(200, w)
+	if !w.Over {
+		s.t.Fatalf("run %s is %s after half a minute", run.ID, w.Run.Status)
+	}
+	return w.Run
+}
+
+func plainPath(run *perdure.Run) string { return "/v1/threads/" + run.Thread + "/runs/" + run.ID }
+
+func TestARunIsStartedAndWaitedFor(t *testing.T) {
+	s := plainSite(t)
+	var run perdure.Run
+	r := s.do("POST", "/v1/threads/t1/runs", `{"flow":"echo","input":"hello","title":"T","user":"ann","metadata":{"a":"b"}}`).want(202, &run)
+	if got := r.Header.Get("Location"); got != plainPath(&run) {
+		t.Errorf("the location is %s", got)
+	}
+	if got := r.Header.Get("X-Agentkit-Trace-Id"); got != "t1" {
+		t.Errorf("the trace is %s", got)
+	}
+	over := plainWait(s, &run)
+	if over.Status != perdure.Succeeded || string(over.Output) != `"hello"` {
+		t.Errorf("the run is %s with %s", over.Status, over.Output)
+	}
+	var thread perdure.Thread
+	s.do("GET", "/v1/threads/t1", "").want(200, &thread)
+	if thread.Title != "T" || thread.User != "ann" || thread.Metadata["a"] != "b" {
+		t.Errorf("the thread is %+v", thread)
+	}
+	var same perdure.Run
+	s.do("GET", "/v1/threads/t1/runs/newest", "").want(200, &same)
+	if same.ID != run.ID {
+		t.Errorf("the newest is %s", same.ID)
+	}
+	var list api.RunList
+	tag := s.do("GET", "/v1/threads/t1/runs", "").want(200, &list).Header.Get("ETag")
+	if len(list.Runs) != 1 || list.Runs[0].ID != run.ID || tag != fmt.Sprintf("%q", fmt.Sprint(thread.Seq)) {
+		t.Errorf("the runs are %v with the tag %s", list.Runs, tag)
+	}
+	var fresh perdure.Run
+	s.do("POST", "/v1/runs", `{"flow":"echo","input":"x"}`).want(202, &fresh)
+	if fresh.Thread == "" || fresh.Thread == "t1" {
+		t.Errorf("the new thread is %q", fresh.Thread)
+	}
+	var own perdure.Thread
+	s.do("GET", "/v1/threads/"+fresh.Thread, "").want(200, &own)
+	if own.User != "" {
+		t.Errorf("a thread that nobody is known to have started is %q's", own.User)
+	}
+}
+
+func TestWhatCannotBeStarted(t *testing.T) {
+	s := plainSite(t)
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"none"}`).problem(422, "no-flow")
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x","policy":"maybe"}`).problem(400, "invalid")
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "If-Match", `"3"`).problem(412, "stale")
+	for _, tag := range []string{`"0"`, `""`, `"x"`, `*`} {
+		s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "If-Match", tag).problem(400, "invalid")
+	}
+	s.do("GET", "/v1/threads/t", "").problem(404, "no-thread")
+}
+
+func TestABusyThreadNamesItsRun(t *testing.T) {
+	s := plainSite(t)
+	run := plainWait(s, plainStart(s, "t", "ask", "{}"))
+	var p api.Problem
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x","policy":"reject"}`).problem(409, "busy").want(409, &p)
+	if p.Run != run.ID || p.Thread != "t" {
+		t.Errorf("the problem names %s of %s", p.Run, p.Thread)
+	}
+}
+
+func TestTheSameKeyStartsOneRun(t *testing.T) {
+	s := plainSite(t)
+	var first, again perdure.Run
+	for _, run := range []*perdure.Run{&first, &again} {
+		s.do("POST", "/v1/runs", `{"flow":"echo","input":"x"}`, "Idempotency-Key", "k").want(202, run)
+	}
+	if first.ID != again.ID || first.Thread != again.Thread {
+		t.Errorf("the runs are %s and %s", first.ID, again.ID)
+	}
+	s.do("POST", "/v1/runs", `{"flow":"echo","input":"y"}`, "Idempotency-Key", "k").problem(409, "key-reused")
+	s.do("POST", "/v1/runs", `{"flow":"echo","input":"y"}`, "Idempotency-Key", "").problem(400, "invalid")
+}
+
+func TestOfTwoTabsOneWins(t *testing.T) {
+	s := plainSite(t)
+	plainWait(s, plainStart(s, "t", "echo", `"x"`))
+	tag := s.do("GET", "/v1/threads/t", "").want(200).Header.Get("ETag")
+	replies := make([]*reply, 8)
+	var wg sync.WaitGroup
+	for i := range replies {
+		wg.Go(func() {
+			replies[i] = s.do("POST", "/v1/threads/t/runs", `{"flow":"ask","input":{}}`, "If-Match", tag)
+		})
+	}
+	wg.Wait()
+	won := 0
+	for _, r := range replies {
+		if r.Status == 202 {
+			won++
+			continue
+		}
+		var p api.Problem
+		r.problem(412, "stale").want(412, &p)
+		if p.Seq == nil || fmt.Sprintf("%q", fmt.Sprint(*p.Seq)) == tag || p.Thread != "t" {
+			t.Errorf("the problem does not name the current sequence: %s", r.Body)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d tabs won", won)
+	}
+}
+
+func TestRunsAreControlled(t *testing.T) {
+	s := plainSite(t)
+	run := plainWait(s, plainStart(s, "t", "ask", "{}"))
+	s.do("POST", plainPath(run)+"/pause", `{"reason":"lunch"}`, "If-Match", `"1"`).problem(412, "stale")
+	var now perdure.Run
+	s.do("POST", "/v1/threads/t/runs/newest/pause", `{"reason":"lunch"}`).want(200, &now)
+	if now.Status != perdure.Paused {
+		t.Errorf("it is %s", now.Status)
+	}
+	var resumed api.Resumed
+	s.do("POST", plainPath(run)+"/resume", "").want(200, &resumed)
+	if !resumed.Resumed || resumed.Note != "" {
+		t.Errorf("it is %+v", resumed)
+	}
+	s.do("POST", plainPath(run)+"/resume", "").want(200, &resumed)
+	if resumed.Resumed || !strings.Contains(resumed.Note, run.Asks[0].ID) {
+		t.Errorf("the note is %q", resumed.Note)
+	}
+	s.do("POST", plainPath(run)+"/retry", "").problem(409, "nothing-to-do")
+	s.do("POST", plainPath(run)+"/cancel", `{"reason":"enough"}`).want(200)
+	if over := plainWait(s, run); over.Status != perdure.Cancelled {
+		t.Errorf("it is %s", over.Status)
+	}
+	s.do("POST", plainPath(run)+"/cancel", "").want(200, &now) // again changes nothing
+	s.do("POST", plainPath(run)+"/pause", "").problem(409, "nothing-to-do")
+	r := s.do("POST", plainPath(run)+"/again", "").want(202, &now)
+	if now.ID == run.ID || r.Header.Get("Location") != plainPath(&now) || r.Header.Get("X-Agentkit-Trace-Id") != "t" {
+		t.Errorf("the new run is %s at %s", now.ID, r.Header.Get("Location"))
+	}
+	failed := plainWait(s, plainStart(s, "f", "fail", `""`))
+	s.do("POST", plainPath(failed)+"/retry", "").want(200)
+	if over := plainWait(s, failed); over.Retries != 1 {
+		t.Errorf("it was retried %d times", over.Retries)
+	}
+}
+
+func TestResumeSaysWhyThereIsNothingToDo(t *testing.T) {
+	s := plainSite(t)
+	for flow, c := range map[string]struct{ input, note string }{
+		"echo":   {`"x"`, "has succeeded"},
+		"fail":   {`"x"`, "has failed"},
+		"signal": {`"go"`, `the signal "go"`},
+		"ask":    {`{}`, "answer it"},
+	} {
+		run := plainWait(s, plainStart(s, flow, flow, c.input))
+		tag := s.do("GET", "/v1/threads/"+flow, "").Header.Get("ETag")
+		var got api.Resumed
+		s.do("POST", "/v1/threads/"+flow+"/runs/newest/resume", "{}").want(200, &got)
+		if got.Resumed || !strings.Contains(got.Note, c.note) || got.Run.ID != run.ID {
+			t.Errorf("%s: %+v", flow, got)
+		}
+		if now := s.do("GET", "/v1/threads/"+flow, "").Header.Get("ETag"); now != tag {
+			t.Errorf("%s: the thread went from %s to %s", flow, tag, now)
+		}
+	}
+}
+
+func TestUnknownRunsAre404(t *testing.T) {
+	s := plainSite(t)
+	plainWait(s, plainStart(s, "t", "echo", `"x"`))
+	for _, path := range []string{"", "/wait"} {
+		s.do("GET", "/v1/threads/t/runs/none"+path, "").problem(404, "no-run")
+		s.do("GET", "/v1/threads/none/runs/newest"+path, "").problem(404, "no-thread")
+	}
+	for _, verb := range []string{"cancel", "pause", "resume", "retry", "again"} {
+		s.do("POST", "/v1/threads/t/runs/none/"+verb, "").problem(404, "no-run")
+		s.do("POST", "/v1/threads/none/runs/newest/"+verb, "").problem(404, "no-thread")
+	}
+	s.do("GET", "/v1/threads/none/runs", "").problem(404, "no-thread")
+}
+
+func TestAWaitIsBounded(t *testing.T) {
+	s := plainSite(t)
+	run := plainStart(s, "t", "sleep", `""`)
+	var w api.Waited
+	s.do("GET", plainPath(run)+"/wait?seconds=1", "").want(200, &w)
+	if w.Over || w.Run.ID != run.ID {
+		t.Errorf("it is %+v", w)
+	}
+	s.do("GET", plainPath(run)+"/wait?seconds=61", "").problem(400, "invalid")
+	s.do("GET", plainPath(run)+"/wait?seconds=-1", "").problem(400, "invalid")
+	asked := plainWait(s, plainStart(s, "a", "ask", `{}`))
+	s.do("GET", plainPath(asked)+"/wait?end=true&seconds=1", "").want(200, &w)
+	if w.Over {
+		t.Error("a run that waits for an answer has not ended")
+	}
+	done := make(chan *reply)
+	go func() { done <- s.do("GET", plainPath(run)+"/wait?seconds=60", "") }()
+	s.api.Close()
+	(<-done).problem(503, "stopping")
+}

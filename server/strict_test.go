@@ -1,0 +1,92 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/server"
+)
+
+// plainServe serves a handler and returns its address.
+func plainServe(t testing.TB, h http.Handler) string {
+	ts := httptest.NewServer(h)
+	t.Cleanup(ts.Close)
+	return ts.URL
+}
+
+func TestBodiesAreReadStrictly(t *testing.T) {
+	s := newSite(t, server.Options{MaxBody: 10_000}, plainFlows()...)
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		kind   string
+	}{
+		"an unknown member":          {`{"flow":"echo","colour":1}`, 400, "body"},
+		"a member twice":             {`{"flow":"echo","flow":"ask"}`, 400, "body"},
+		"a member twice, deep":       {`{"flow":"echo","input":{"a":1,"a":2}}`, 400, "body"},
+		"another case":               {`{"Flow":"echo"}`, 400, "body"},
+		"two cases":                  {`{"flow":"echo","FLOW":"ask"}`, 400, "body"},
+		"a wrong type":               {`{"flow":1}`, 400, "body"},
+		"a list in place of a map":   {`{"flow":"echo","metadata":[]}`, 400, "body"},
+		"a fraction":                 {`{"flow":"echo","budget":{"a":1.5}}`, 400, "body"},
+		"a number out of range":      {`{"flow":"echo","budget":{"a":1e30}}`, 400, "body"},
+		"no object":                  {`[]`, 400, "body"},
+		"null":                       {`null`, 400, "body"},
+		"a missing member":           {`{}`, 400, "body"},
+		"nothing":                    {``, 400, "body"},
+		"something behind":           {`{"flow":"echo"} {}`, 400, "body"},
+		"half of it":                 {`{"flow":"ec`, 400, "body"},
+		"too deep":                   {`{"flow":"echo","input":` + deep + `}`, 400, "body"},
+		"too large":                  {`{"flow":"echo","input":"` + strings.Repeat("x", 10_000) + `"}`, 413, "body-too-large"},
+		"bytes that are no text":     {"{\"flow\":\"echo\",\"input\":\"\xff\"}", 400, "body"},
+		"a name that is no text":     {"{\"flow\":\"echo\",\"input\":{\"\xff\":1}}", 400, "body"},
+		"an escaped name, twice":     {`{"flow":"echo","input":{"a":1,"\u0061":2}}`, 400, "body"},
+		"a trailing comma":           {`{"flow":"echo",}`, 400, "body"},
+		"a comment":                  {`{"flow":"echo"/**/}`, 400, "body"},
+		"no number":                  {`{"flow":"echo","input":NaN}`, 400, "body"},
+		"a body with a byte order":   {"\uFEFF{\"flow\":\"echo\"}", 400, "body"},
+		"an empty name":              {`{"flow":"echo","":1}`, 400, "body"},
+		"the name of a path's field": {`{"flow":"echo","thread":"x"}`, 400, "body"},
+		"a header's name":            {`{"flow":"echo","Idempotency-Key":"x"}`, 400, "body"},
+		"the minus of a hidden one":  {`{"flow":"echo","-":"x"}`, 400, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := *s
+			s.t = t
+			s.do("POST", "/v1/threads/t/runs", c.body, "Content-Type", "application/json").problem(c.status, c.kind)
+		})
+	}
+	for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x", "application/json; charset"} {
+		s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", media).problem(415, "media-type")
+	}
+	s.do("POST", "/v1/threads/t/runs?colour=red", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
+	s.do("POST", "/v1/threads/t/runs?%zz", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
+	s.do("POST", "/v1/threads/%ff/runs", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
+	s.do("GET", "/v1/threads/t", "").problem(404, "no-thread") // none of it has done anything
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", "application/json; charset=utf-8").want(202)
+}
+
+func TestWhatTheMuxSaysIsAProblemToo(t *testing.T) {
+	s := plainSite(t)
+	s.do("GET", "/", "").problem(404, "not-found")
+	s.do("GET", "/v1/nothing", "").problem(404, "not-found")
+	s.do("POST", "/v1/threads/t/nothing", "{}").problem(404, "not-found")
+	for _, path := range []string{"//v1/threads", "/v1//threads", "/v1/./threads", "/v1/x/../threads", "/v1/threads/"} {
+		s.do("GET", path, "").problem(404, "not-found")
+	}
+	r := s.do("PUT", "/v1/threads", "{}").problem(405, "method")
+	if allow := r.Header.Get("Allow"); !strings.Contains(allow, "GET") || !strings.Contains(allow, "POST") {
+		t.Errorf("allowed is %q", allow)
+	}
+	s.do("DELETE", "/healthz", "").problem(405, "method")
+	head := s.do("HEAD", "/v1/flows", "").want(200)
+	if len(head.Body) > 0 || head.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("HEAD answers %q with %v", head.Body, head.Header)
+	}
+	if r := s.do("HEAD", "/v1/threads/none", ""); r.Status != 404 {
+		t.Errorf("HEAD of nothing is %d", r.Status)
+	}
+}
