@@ -1,8 +1,14 @@
 // Command perdure is the stock binary: the API server, workers and all commands,
 // with the example flows.
+//
+//	go run ./cmd/perdure demo
+//
+// The models of the flows are scripts, so they need no network. They write as
+// slowly as models do; PERDURE_PACE is the time between two pieces, such as 10ms.
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/perdure/perdure/cli"
@@ -12,7 +18,10 @@ import (
 )
 
 func main() {
-	const pace = 60 * time.Millisecond // as if a model wrote
+	pace, err := time.ParseDuration(os.Getenv("PERDURE_PACE"))
+	if err != nil {
+		pace = 80 * time.Millisecond
+	}
 	cli.Main(
 		research.Flow(research.Options{Pace: pace}),
 		procurement.Flow(procurement.Options{Pace: pace}),

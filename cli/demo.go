@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/spf13/cobra"
+)
+
+// What the demo runs, and the question that the script of the flow can answer.
+const (
+	demoFlow     = "research"
+	demoQuestion = "How can a cache be kept from serving stale data?"
+	demoThread   = "demo"
+)
+
+func init() { register(demoCommand) }
+
+// demoCommand makes the command that shows what Perdure is for.
+func demoCommand(a *app) *cobra.Command {
+	d := &demo{app: a}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "watch an agent survive kill -9 (30 seconds, no keys, no set-up)",
+		Long: `Runs a research agent in a worker process, kills that process with SIGKILL in
+the middle of a sentence, and lets another one go on. At the end a log that the
+workers kept outside the journal is compared with the journal: what was done is
+not done again. The model is a script, so nothing is needed and nothing leaves
+this machine.
+
+The exit status is 0 only if all went as it is told.`,
+		Args:   cobra.NoArgs,
+		Hidden: !slices.ContainsFunc(a.flows, func(f perdure.Flow) bool { return f.Name() == demoFlow }),
+		RunE:   func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
+	}
+	c.Flags().BoolVar(&d.ask, "ask", false, "answer the question of the agent yourself")
+	c.Flags().BoolVar(&d.fast, "fast", false, "as fast as can be, for tests")
+	return c
+}
+
+// demo is the story.
+type demo struct {
+	*app
+	ask, fast bool
+
+	view   *demoView
+	rt     *perdure.Runtime
+	thread string
+	folder string
+	news   chan demoNews
+	began  time.Time
+
+	worker  *workerProcess // that works now
+	dead    int            // process that was killed; 0 before
+	killed  time.Time
+	cut     uint64           // the last sequence of the dead process; 0 before
+	resumed bool             // another one has gone on
+	events  []perdure.Event  // of the thread
+	held    []demoNews       // deltas that are ahead of the events
+	pending *perdure.AskInfo // that is not answered
+	lines   chan string      // that are typed
+	answer  <-chan time.Time
+}
+
+// demoNews is one thing that happens.
+type demoNews struct {
+	event *perdure.Event
+	delta *toldDelta
+	from  int // process that tells
+	err   error
+}
+
+// run tells the story and checks that it is true.
+func (d *demo) run(ctx context.Context) (err error) {
+	if !slices.ContainsFunc(d.flows, func(f perdure.Flow) bool { return f.Name() == demoFlow }) {
+		return usage(fmt.Errorf("the demo needs the flow %q, which this program does not have; use the stock binary: go run github.com/perdure/perdure/cmd/perdure demo", demoFlow))
+	}
+	if d.server != "" {
+		return usage(errors.New("the demo brings its own store and workers: call it without --server"))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if d.folder, err = os.MkdirTemp("", "perdure-demo-"); err != nil {
+		return err
+	}
+	d.began = time.Now()
+	defer func() {
+		if d.worker != nil {
+			_ = d.worker.kill()
+		}
+		if errors.Is(err, context.Canceled) {
+			os.RemoveAll(d.folder)
+			d.view.endLine()
+		}
+	}()
+	d.view = &demoView{app: d.app, shown: map[string]string{}}
+	rt, closeStore, err := d.runtime(ctx, d.url(), perdure.Options{})
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	d.rt = rt
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	if err := d.watch(ctx); err != nil {
+		d.view.endLine()
+		return err
+	}
+	return d.prove(ctx)
+}
+
+func (d *demo) url() string { return "sqlite:" + filepath.ToSlash(filepath.Join(d.folder, "demo.db")) }
+
+func (d *demo) log() string { return filepath.Join(d.folder, "steps.log") }
+
+// pause is for the reader.
+func (d *demo) pause(t time.Duration) time.Duration {
+	if d.fast {
+		return t / 20
+	}
+	return t
+}
+
+// begin starts the run and the first worker.
+func (d *demo) begin(ctx context.Context) error {
+	d.say(bold, "An agent that survives kill -9")
+	d.say(dim, "The model is a script and the web a few pages: no keys, no network.")
+	d.say(dim, "All that is known is in "+d.url())
+	run, err := d.rt.Start(ctx, perdure.StartRequest{Thread: demoThread, Flow: demoFlow, Input: demoQuestion, Title: "Perdure's demo", By: "demo"})
+	if err != nil {
+		return err
+	}
+	d.thread = run.Thread
+	d.news = make(chan demoNews)
+	go func() {
+		for e, err := range d.rt.Events(ctx, d.thread, perdure.EventOptions{}) {
+			if !d.send(ctx, demoNews{event: &e, err: err}) {
+				return
+			}
+		}
+	}()
+	if err := d.hire(ctx); err != nil {
+		return err
+	}
+	d.head("1", fmt.Sprintf("A worker, process %d, is asked: %s", d.worker.pid(), demoQuestion))
+	return nil
+}
+
+func (d *demo) send(ctx context.Context, n demoNews) bool {
+	select {
+	case d.news <- n:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (d *demo) say(style, text string) { d.view.say(style, text) }
+
+func (d *demo) head(number, text string) {
+	d.say("", "")
+	d.say(bold, number+". "+text)
+}
+
+// hire starts a worker: this program again, in a process of its own.
+func (d *demo) hire(ctx context.Context) error {
+	args := []string{"--store", d.url(), "--log-steps", d.log(), "--tell", d.thread}
+	var env []string
+	if d.fast {
+		args = append(args, "--lease", "1s")
+		env = []string{"PERDURE_PACE=15ms"}
+	}
+	ready := make(chan int, 1)
+	w, err := startWorkerProcess(args, env, func(t toldDelta) bool {
+		pid := <-ready
+		ready <- pid
+		return d.send(ctx, demoNews{delta: &t, from: pid})
+	})
+	if err != nil {
+		return fmt.Errorf("a worker cannot be started: %w", err)
+	}
+	ready <- w.pid()
+	d.worker = w
+	return nil
+}
+
+// program is how this program is called.
+func program() string {
+	info, ok := debug.ReadBuildInfo()
+	exe, err := os.Executable()
+	if err != nil || !ok {
+		return "perdure"
+	}
+	if strings.Contains(exe, string(filepath.Separator)+"go-build") { // go run removes it afterwards
+		if rest, ok := strings.CutPrefix(info.Path, info.Main.Path+"/"); ok {
+			if at, err := os.Stat(rest); err == nil && at.IsDir() {
+				return "go run ./" + rest
+			}
+		}
+		return "go run " + info.Path
+	}
+	name := filepath.Base(exe)
+	if found, err := exec.LookPath(name); err == nil && found == exe {
+		return name
+	}
+	return os.Args[0]
+}
+
+// typed returns the lines of the input, which ends with the channel.
+func typed(ctx context.Context, in io.Reader) chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		s := bufio.NewScanner(in)
+		for s.Scan() {
+			select {
+			case lines <- s.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// decision understands what a person types.
+func decision(line string) (perdure.Answer, bool) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	a := perdure.Answer{Message: strings.TrimSpace(rest)}
+	switch strings.ToLower(word) {
+	case "a", "y", "yes", "approve":
+		a.Decision = agent.DecisionApprove
+	case "r", "n", "no", "reject":
+		a.Decision = agent.DecisionReject
+	default:
+		return a, false
+	}
+	return a, true
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// prove shows that what was told is true, and ends with an error if it is not.
+func (d *demo) prove(ctx context.Context) error {
+	other := d.worker.pid()
+	err := d.worker.stop(ctx)
+	d.worker = nil
+	if err != nil {
+		return err
+	}
+	run, err := d.rt.GetRun(ctx, d.thread, "")
+	if err != nil {
+		return err
+	}
+	if run.Status != perdure.Succeeded {
+		return fmt.Errorf("the run is %s: %s; look at it with: %s", run.Status, run.Error, d.command("show "+d.thread))
+	}
+	d.say(green, "  The run has succeeded.")
+
+	starts, err := readSteps(d.log())
+	if err != nil {
+		return err
+	}
+	deeds, ok := compareDeeds(d.events, starts, d.dead, other, d.cut)
+	d.head("6", "Who did what")
+	d.say("", fmt.Sprintf("  The workers logged each step that they began, outside the journal. %d is\n  the one that was killed.", d.dead))
+	d.say("", "")
+	if err := d.table(deeds); err != nil {
+		return err
+	}
+	d.say("", "")
+	var wrong []string
+	if ok {
+		d.say(green, "  "+summary(deeds))
+	} else {
+		wrong = append(wrong, "a step was repeated, or is missing in one of the records")
+	}
+
+	v, err := d.rt.Verify(ctx, d.thread)
+	switch {
+	case err != nil:
+		return err
+	case !v.OK():
+		wrong = append(wrong, "the journal does not verify: "+v.Problem)
+	default:
+		d.say(green, fmt.Sprintf("  The chain of hashes over %d journal entries is whole: %.16s…", v.Entries, v.Head))
+	}
+	for _, w := range wrong {
+		d.say(red, "  WRONG: "+printable(w))
+	}
+	d.hints()
+	if len(wrong) > 0 {
+		return quiet(exitFailed)
+	}
+	return nil
+}
+
+// summary says what the table shows.
+func summary(deeds []deed) string {
+	again := 0
+	for _, x := range deeds {
+		if len(x.pids) > 1 {
+			again++
+		}
+	}
+	switch again {
+	case 0:
+		return fmt.Sprintf("All %d steps ran once: none was under way at the kill.", len(deeds))
+	case 1:
+		return fmt.Sprintf("%d steps ran once. 1 was under way at the kill and ran again. Nothing else did.", len(deeds)-again)
+	}
+	return fmt.Sprintf("%d steps ran once. %d were under way at the kill and ran again. Nothing else did.", len(deeds)-again, again)
+}
+
+// hints says what to look at next.
+func (d *demo) hints() {
+	d.say("", "")
+	d.say(bold, "Look around")
+	before := uint64(0) // where the person had not decided yet
+	for _, e := range d.events {
+		if e.Kind == "suspended" && before == 0 {
+			before = e.Seq
+		}
+	}
+	for _, x := range []struct{ what, command string }{
+		{"the tree of steps", "show " + d.thread},
+		{"the journal", "events " + d.thread},
+		{"go back to before the decision, on a branch", fmt.Sprintf("fork %s --at %d --as other --resume", d.thread, before)},
+	} {
+		d.say(dim, "  # "+x.what)
+		d.say("", "  "+d.command(x.command))
+	}
+	d.say(dim, fmt.Sprintf("It took %.0f s. Remove %s when you are done.", time.Since(d.began).Seconds(), d.folder))
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+)
+
+// When the first worker is killed: so many steps are done, and so much of a
+// reply has come in, but not all of it.
+const (
+	demoSteps = 3
+	demoWords = 70
+)
+
+// demoPatience is how long nothing may happen.
+const demoPatience = time.Minute
+
+// watch shows the news, and does what the story needs, until the run has ended.
+func (d *demo) watch(ctx context.Context) error {
+	silence := time.NewTimer(demoPatience)
+	defer silence.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silence.C:
+			return fmt.Errorf("nothing has happened for %v; look at the thread with: %s show %s --store %s", demoPatience, program(), d.thread, d.url())
+		case <-d.worker.done:
+			if ctx.Err() != nil { // an interrupt reaches the workers too
+				return ctx.Err()
+			}
+			return d.worker.failed()
+		case <-d.answer:
+			err = d.decide(ctx, perdure.Answer{Decision: agent.DecisionApprove})
+		case line, ok := <-d.lines:
+			err = d.typedLine(ctx, line, ok)
+		case n := <-d.news:
+			var over bool
+			if over, err = d.take(ctx, n); over && err == nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		silence.Reset(demoPatience)
+		if d.pending != nil && d.ask {
+			silence.Stop() // a person may take their time
+		}
+	}
+}
+
+// take takes what happened. Deltas that are ahead of the events are held back,
+// so that nothing is shown before what came before it.
+func (d *demo) take(ctx context.Context, n demoNews) (over bool, err error) {
+	switch {
+	case n.err != nil:
+		return false, n.err
+	case n.delta != nil:
+		d.held = append(d.held, n)
+	case n.event != nil:
+		d.events = append(d.events, *n.event)
+		if over, err = d.event(ctx, n.event); over || err != nil {
+			return over, err
+		}
+	}
+	for len(d.held) > 0 && d.held[0].delta.After <= d.seq() {
+		n := d.held[0]
+		d.held = d.held[1:]
+		if n.from != d.worker.pid() {
+			continue // of the dead
+		}
+		if d.view.delta(&n.delta.Delta) >= demoWords && d.dead == 0 && d.steps() >= demoSteps {
+			return false, d.kill(ctx)
+		}
+	}
+	return false, nil
+}
+
+// seq is how far the events are shown.
+func (d *demo) seq() uint64 {
+	if len(d.events) == 0 {
+		return 0
+	}
+	return d.events[len(d.events)-1].Seq
+}
+
+// steps is how many steps are recorded.
+func (d *demo) steps() int {
+	n := 0
+	for _, e := range d.events {
+		if e.Kind == "step" {
+			n++
+		}
+	}
+	return n
+}
+
+// kill kills the worker, for real, and starts another one when all that the
+// first has recorded is shown.
+func (d *demo) kill(ctx context.Context) error {
+	d.dead = d.worker.pid()
+	if err := d.worker.kill(); err != nil {
+		return fmt.Errorf("killing process %d: %w", d.dead, err)
+	}
+	d.killed = time.Now()
+	d.held = nil
+	t, err := d.rt.Get(ctx, d.thread)
+	if err != nil {
+		return err
+	}
+	d.cut = t.Seq
+	if err := d.catchUp(ctx); err != nil {
+		return err
+	}
+	d.say(red, fmt.Sprintf("  ✗ kill -9 %d", d.dead))
+	d.head("2", "The worker is dead, in the middle of a sentence")
+	d.say("", fmt.Sprintf("  The journal has %d finished steps. The reply that was on its way is not one of\n  them: what nobody has recorded has not happened.", d.steps()))
+	if err := d.hire(ctx); err != nil {
+		return err
+	}
+	d.head("3", fmt.Sprintf("Another worker, process %d, waits until the lease of the dead one is over", d.worker.pid()))
+	return nil
+}
+
+// catchUp shows what the dead worker has recorded in its last moment.
+func (d *demo) catchUp(ctx context.Context) error {
+	late := time.NewTimer(demoPatience)
+	defer late.Stop()
+	for d.seq() < d.cut {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			return fmt.Errorf("the events of %s end at %d, and the thread at %d", d.thread, d.seq(), d.cut)
+		case n := <-d.news:
+			if n.err != nil {
+				return n.err
+			}
+			if n.event != nil {
+				d.events = append(d.events, *n.event)
+				if over, err := d.event(ctx, n.event); over || err != nil {
+					return errors.Join(errors.New("the run has ended before it could be killed"), err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// event shows an event and does what it calls for.
+func (d *demo) event(ctx context.Context, e *perdure.Event) (over bool, err error) {
+	d.view.event(e)
+	switch e.Kind {
+	case "claimed":
+		if d.cut > 0 && e.Seq > d.cut && !d.resumed {
+			d.resumed = true
+			d.say(green, fmt.Sprintf("  It goes on after %.1f s, at the step that was cut off:", time.Since(d.killed).Seconds()))
+		}
+	case "asked":
+		return false, d.asked(ctx)
+	case "suspended":
+		if d.pending != nil {
+			d.suspended(ctx)
+		}
+	case "blocked", "quarantined":
+		return false, fmt.Errorf("the run is %s: %s", e.Kind, e.Reason+e.Error+e.Diff)
+	case "ended":
+		return true, nil
+	}
+	return false, nil
+}
+
+// asked shows what the agent asks, and has it answered.
+func (d *demo) asked(ctx context.Context) error {
+	if d.dead == 0 {
+		return errors.New("the agent was faster than the kill: it asks already; call the demo again")
+	}
+	run, err := d.rt.GetRun(ctx, d.thread, "")
+	if err != nil {
+		return err
+	}
+	if len(run.Asks) != 1 {
+		return fmt.Errorf("the run has %d open asks, and 1 was expected", len(run.Asks))
+	}
+	d.pending = &run.Asks[0]
+	d.head("4", "The agent needs a person")
+	d.say(amber, "  ? "+printable(d.pending.Prompt))
+	var call struct{ Args json.RawMessage }
+	if json.Unmarshal(d.pending.Data, &call) == nil && call.Args != nil {
+		d.say("", "    "+printable(string(call.Args)))
+	}
+	return nil
+}
+
+// suspended has the ask answered, once nobody executes the run any more.
+func (d *demo) suspended(ctx context.Context) {
+	d.say("", "  The run is in no process's memory now: it could wait for days. Anyone on this\n  store may answer:")
+	d.say("", "    "+d.command(fmt.Sprintf("answer %.8s --approve", d.pending.ID)))
+	if d.ask {
+		d.lines = typed(ctx, d.in)
+		d.printf("  [a]pprove or [r]eject? ")
+		return
+	}
+	d.answer = time.After(d.pause(4 * time.Second))
+}
+
+// command is a command line that works on the store of the demo.
+func (d *demo) command(rest string) string {
+	return program() + " " + rest + " --store " + d.url()
+}
+
+func (d *demo) typedLine(ctx context.Context, line string, ok bool) error {
+	if !ok {
+		d.lines = nil
+		return errors.New("nobody is there to answer, and the question stays open: " + d.command(fmt.Sprintf("answer %.8s --approve", d.pending.ID)))
+	}
+	if d.pending == nil {
+		return nil
+	}
+	a, ok := decision(line)
+	if !ok {
+		d.printf("  [a]pprove or [r]eject? ")
+		return nil
+	}
+	return d.decide(ctx, a)
+}
+
+// decide answers the agent.
+func (d *demo) decide(ctx context.Context, a perdure.Answer) error {
+	a.By = d.as
+	if a.By == "" {
+		a.By = "you"
+	}
+	ask := d.pending
+	d.pending, d.answer = nil, nil
+	if err := d.rt.Answer(ctx, perdure.AskAnswer{Ask: ask.ID, Answer: a}); err != nil {
+		return err
+	}
+	verb := map[string]string{agent.DecisionApprove: "approved", agent.DecisionReject: "rejected"}[a.Decision]
+	who := "by you"
+	if !d.ask {
+		who = "on your behalf"
+	}
+	d.head("5", fmt.Sprintf("It is %s, %s", verb, who))
+	return nil
+}
