@@ -35,6 +35,7 @@ type exportHead struct {
 	Thread   string `json:"thread"`
 	Tenant   string `json:"tenant"`
 	Name     string `json:"name,omitempty"` // in the store, of which keys are made
+	User     string `json:"user,omitempty"` // who owns it, for values that stand before the first entry
 	Entries  uint64 `json:"entries"`
 	Head     string `json:"head"` // hash of the last entry
 	Redacted bool   `json:"redacted"`
@@ -82,9 +83,9 @@ func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o Expo
 		return fmt.Errorf("%w: %q", ErrErased, thread)
 	}
 	x := &exporter{core: r.core, name: opened.name, redact: o.Redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
-	head := exportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.name, Entries: t.Seq, Head: t.Head.String(), Redacted: o.Redact}
+	head := exportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: o.Redact}
 	if o.Redact {
-		head.Name = ""
+		head.Name, head.User = "", ""
 	}
 	if err := x.write(ctx, head); err != nil {
 		return fmt.Errorf("perdure: exporting thread %s behind entry %d: %w", thread, x.seq, err)

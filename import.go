@@ -62,7 +62,8 @@ func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (st
 type importer struct {
 	*Runtime
 	as   string
-	name string // "" before the first entry, which says whose thread it is
+	user string // whose thread it is, as the first line says
+	name string // "" before the first value or entry
 	open bool   // it may be done, or not: what is written must stay
 
 	seq   uint64   // of the entries that are written
@@ -74,8 +75,8 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 	v, err := unpack(ctx, rd, taker{
 		head: func(h exportHead) error { return im.begin(ctx, h) },
 		blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
-			if im.name == "" {
-				return nil, fmt.Errorf("%w: a value stands before the first entry", ErrCorrupt)
+			if err := im.named(ctx, im.user); err != nil {
+				return nil, err
 			}
 			return blob.NewCopy(im.store, blobsOf(im.name), ref, chunk)
 		},
@@ -99,7 +100,7 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 
 // begin looks at the first line.
 func (im *importer) begin(ctx context.Context, h exportHead) error {
-	im.as = or(im.as, h.Thread)
+	im.as, im.user = or(im.as, h.Thread), h.User
 	if h.Redacted {
 		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", ErrInvalid)
 	}
@@ -122,8 +123,7 @@ func (im *importer) entry(ctx context.Context, e journal.Entry, data []byte) err
 		if err != nil {
 			return fmt.Errorf("%w: entry 1: %w", ErrCorrupt, err)
 		}
-		im.name = im.newName(clock(), "", b.User)
-		if _, err := im.ensure(ctx, importCell(im.name), []byte(importing)); err != nil {
+		if err := im.named(ctx, b.User); err != nil {
 			return err
 		}
 	}
@@ -134,6 +134,16 @@ func (im *importer) entry(ctx context.Context, e journal.Entry, data []byte) err
 	}
 	im.batch, im.size = append(im.batch, data), im.size+len(data)
 	return nil
+}
+
+// named gives the thread its name, in which its owner is.
+func (im *importer) named(ctx context.Context, user string) error {
+	if im.name != "" {
+		return nil
+	}
+	im.name = im.newName(clock(), "", user)
+	_, err := im.ensure(ctx, importCell(im.name), []byte(importing))
+	return err
 }
 
 // flush appends the entries that are not yet.

@@ -40,7 +40,7 @@ type Thread struct {
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`
 	Seq      uint64            `json:"seq"`    // of its last entry
-	Status   Status            `json:"status"` // of the oldest run that has not ended, else of the newest
+	Status   Status            `json:"status"` // of the oldest run that has not ended, else of the newest; "": it has none
 	Spent    map[string]int64  `json:"spent,omitempty"`
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
 	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
@@ -190,7 +190,7 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 }
 
 // threadStatus is the status of the run that matters most: the oldest that has
-// not ended, else the newest.
+// not ended, else the newest; "" if there is none.
 func threadStatus(t *journal.Thread) Status {
 	if run := t.Busy(); run != nil {
 		return run.Status
@@ -198,7 +198,7 @@ func threadStatus(t *journal.Thread) Status {
 	if len(t.Runs) > 0 {
 		return t.Runs[len(t.Runs)-1].Status
 	}
-	return Queued
+	return ""
 }
 
 var waitKinds = map[journal.Kind]string{

@@ -132,10 +132,13 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if s.Rough {
 				s = r.refined(ctx, strings.TrimPrefix(cell.Key, journalOf("")), s)
 			}
+			if s.Seq == 0 { // a start has begun it
+				s.Status = or(s.Status, Queued)
+			}
 			if o.User != "" && s.User != o.User || o.Flow != "" && s.Flow != o.Flow || o.Status != "" && s.Status != o.Status {
 				continue
 			}
-			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: or(s.Status, Queued), Asks: s.Asks, Parent: s.Parent,
+			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent,
 				Created: stamp(s.Created), Updated: stamp(max(s.Updated, s.Created)), Cursor: strings.TrimPrefix(cell.Key, prefix)}
 			if !yield(item, nil) {
 				return

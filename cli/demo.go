@@ -219,8 +219,8 @@ func program() string {
 	return os.Args[0]
 }
 
-// typed returns the lines of the input, which ends with the channel.
-func typed(ctx context.Context, in io.Reader) chan string {
+// demoTyped returns the lines of the input, which ends with the channel.
+func demoTyped(ctx context.Context, in io.Reader) chan string {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)

@@ -205,7 +205,7 @@ func (d *demo) suspended(ctx context.Context) {
 	d.say("", "  The run is in no process's memory now: it could wait for days. Anyone on this\n  store may answer:")
 	d.say("", "    "+d.command(fmt.Sprintf("answer %.8s --approve", d.pending.ID)))
 	if d.ask {
-		d.lines = typed(ctx, d.in)
+		d.lines = demoTyped(ctx, d.in)
 		d.printf("  [a]pprove or [r]eject? ")
 		return
 	}

@@ -134,7 +134,8 @@ type Origin struct {
 
 // Body is what an entry says. Which fields a kind uses is written at them.
 type Body struct {
-	// Thread, Tenant, User: created. Title, Meta: created, metadata.
+	// Thread, Tenant, User: created, which may have a State, and an ID and Key if
+	// it was asked for with one. Title, Meta: created, metadata.
 	Thread string            `json:"thread,omitempty"`
 	Tenant string            `json:"tenant,omitempty"`
 	User   string            `json:"user,omitempty"`

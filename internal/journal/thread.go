@@ -165,6 +165,9 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	switch e.Kind {
 	case Created:
 		t.ID, t.Tenant, t.User, t.Created, t.Parent = b.Thread, b.Tenant, b.User, e.Time, b.From
+		for _, c := range b.State {
+			c.Apply(t.State)
+		}
 		fallthrough
 	case Metadata:
 		if b.Title != nil {
