@@ -1,0 +1,352 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// matrixCanary is in everything that tenant acme has.
+const matrixCanary = "canary-of-acme"
+
+// matrix is a server with a tenant acme, whose things all have the canary, and a
+// tenant other, which has nothing.
+type matrix struct {
+	*site
+	store  store.Store
+	tokens *server.Tokens
+	run    *perdure.Run
+	ask    string
+	ids    *strings.Replacer // of a route's parameters
+}
+
+func newMatrix(t *testing.T) *matrix {
+	t.Helper()
+	flow := perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
+		return perdure.Ask[string](ctx, "approve", perdure.Question{Kind: "approval", Prompt: in})
+	})
+	s := memstore.New()
+	tokens := authTokens(t, s)
+	m := &matrix{store: s, tokens: tokens, site: newSiteOn(t, s, server.Options{Auth: tokens, Version: "test"}, flow)}
+	ctx, acme := t.Context(), m.rt.Tenant("acme")
+	run, err := acme.Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t1", Input: matrixCanary, Title: matrixCanary, User: matrixCanary, Metadata: map[string]string{"k": matrixCanary}})
+	if err == nil {
+		run, err = acme.Wait(ctx, "t1", run.ID)
+	}
+	if err != nil || len(run.Asks) != 1 {
+		t.Fatalf("the run is %v: %v", run, err)
+	}
+	m.run, m.ask = run, run.Asks[0].ID
+	if _, err := agent.MemoryOf(acme).Put(ctx, agent.Namespace{"shared"}, "key", matrixCanary, agent.MemoryOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rule, err := agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixCanary, Tool: matrixCanary}, matrixCanary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokens.Create(ctx, "acme", matrixCanary, api.CreateToken{Subject: matrixCanary, Note: matrixCanary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ids = strings.NewReplacer("{thread}", "t1", "{run}", run.ID, "{ask}", m.ask, "{token}", token.ID, "{rule}", rule.ID,
+		"{hash}", strings.Repeat("0", 64), "{name}", "signal", "{place...}", "shared/key",
+		"{app}", "asker", "{user}", matrixCanary, "{id}", "t1", "{session}", "t1", "{$}", "")
+	return m
+}
+
+// body is a body with which the right caller is let in.
+func (m *matrix) body(op *api.Info) string {
+	return strings.ReplaceAll(map[string]string{
+		"runs.new":        `{"flow":"asker","input":"x"}`,
+		"runs.start":      `{"flow":"asker","input":"x"}`,
+		"asks.answer":     `{"value":"x"}`,
+		"asks.answer-all": `{"answers":[{"ask":"ASK","value":"x"}]}`,
+		"asks.progress":   `{"value":1}`,
+		"asks.secret":     `{"secret":"s"}`,
+		"threads.create":  `{"id":"t1"}`,
+		"threads.update":  `{"title":"x"}`,
+		"threads.rewind":  `{"to":1}`,
+		"tokens.create":   `{"subject":"x"}`,
+		"tickets.create":  `{"thread":"t1"}`,
+		"memory.put":      `{"value":"x"}`,
+	}[op.Name], "ASK", m.ask)
+}
+
+// faceBody is a body that all faces understand.
+func (m *matrix) faceBody() string {
+	data, _ := json.Marshal(map[string]any{
+		"appName": "asker", "userId": matrixCanary, "sessionId": "t1", "invocationId": m.run.ID,
+		"traceId": "t1", "promptId": m.ask, "response": "approve",
+	})
+	return string(data)
+}
+
+func (m *matrix) request(op *api.Info, face bool, accept string) *reply {
+	m.t.Helper()
+	body := m.body(op)
+	if face && op.Method != "GET" {
+		body = m.faceBody()
+	}
+	headers := []string{"Accept", accept}
+	if op.Takes != "" {
+		headers = append(headers, "Content-Type", op.Takes)
+	}
+	query := map[string]string{"diff.get": "?from=1", "runs.wait": "?seconds=1"}[op.Name]
+	return m.do(op.Method, m.ids.Replace(op.Path)+query, body, headers...)
+}
+
+// snapshot is all that acme has, as the runtime tells it.
+func (m *matrix) snapshot() string {
+	m.t.Helper()
+	ctx, acme := m.t.Context(), m.rt.Tenant("acme")
+	var all []any
+	for s, err := range acme.List(ctx, perdure.ListOptions{}) {
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		all = append(all, s.ID)
+	}
+	thread, err := acme.Get(ctx, "t1")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	item, err := agent.MemoryOf(acme).Get(ctx, agent.Namespace{"shared"}, "key")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	rules, err := agent.RulesOf(acme).List(ctx, matrixCanary)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	tokens, err := m.tokens.List(ctx, "acme")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	data, err := json.MarshalIndent(append(all, thread, item, rules, slices.DeleteFunc(tokens, func(t api.Token) bool { return t.Subject != matrixCanary })), "", " ")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// routes returns the operations that have a handler and the faces.
+func (m *matrix) routes() (ops []*api.Info, isFace map[*api.Info]bool) {
+	isFace = map[*api.Info]bool{}
+	for _, op := range api.All() {
+		if m.api.Bound(op.Name) {
+			ops = append(ops, op)
+		}
+	}
+	for _, op := range m.api.Faces() {
+		ops, isFace[op] = append(ops, op), true
+	}
+	return ops, isFace
+}
+
+func TestMatrixNoRouteIsUnknown(t *testing.T) {
+	m := newMatrix(t)
+	known := map[string]bool{}
+	ops, _ := m.routes()
+	for _, op := range ops {
+		known[op.Method+" "+op.Path] = true
+		if rest := m.ids.Replace(op.Path); strings.Contains(rest, "{") {
+			t.Errorf("the matrix has no value for a parameter of %s", rest)
+		}
+	}
+	for _, pattern := range m.api.Patterns() {
+		if !known[pattern] {
+			t.Errorf("%s is neither an operation nor a face: it is not seen whether callers are checked", pattern)
+		}
+	}
+	if len(m.api.Patterns()) != len(ops) {
+		t.Errorf("%d routes, %d operations and faces", len(m.api.Patterns()), len(ops))
+	}
+}
+
+func TestMatrixWrongTokensGetNothing(t *testing.T) {
+	m := newMatrix(t)
+	before := m.snapshot()
+	ops, isFace := m.routes()
+	revoked, err := m.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "x", Scopes: api.Scopes})
+	if err == nil {
+		err = m.tokens.Revoke(t.Context(), "acme", revoked.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired := "pdr_" + strings.Repeat("E", 42) + "A"
+	sum := sha256.Sum256([]byte(expired))
+	if _, err := m.store.Put(t.Context(), "token/"+hex.EncodeToString(sum[:]),
+		[]byte(`{"tenant":"acme","subject":"x","scopes":["admin"],"created":"2020-01-01T00:00:00Z","expires":"2020-01-02T00:00:00Z"}`), ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range ops {
+		var others []api.Scope
+		for _, s := range api.Scopes {
+			if s != op.Scope && s != api.ScopeAdmin {
+				others = append(others, s)
+			}
+		}
+		for _, c := range []struct {
+			name, token, kind string
+			status            int
+		}{
+			{"no token", "", "unauthorized", 401},
+			{"garbage", "garbage", "unauthorized", 401},
+			{"a token that is none", "pdr_" + strings.Repeat("A", 43), "unauthorized", 401},
+			{"an expired token", expired, "unauthorized", 401},
+			{"a revoked token", revoked.Secret, "unauthorized", 401},
+			{"a token without the scope", authSecret(t, m.tokens, "acme", "x", others...), "scope", 403},
+		} {
+			for _, accept := range []string{api.TypeJSON, api.TypeEvents} {
+				m.token = c.token
+				got := m.request(op, isFace[op], accept)
+				if bytes.Contains(got.Body, []byte(matrixCanary)) && !strings.Contains(op.Path, "{user}") {
+					t.Errorf("%s with %s: %s", op.Name, c.name, got.Body)
+				}
+				if op.Scope != api.ScopeNone {
+					got.problem(c.status, c.kind)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(before, m.snapshot()); diff != "" {
+		t.Errorf("something changed:\n%s", diff)
+	}
+}
+
+// matrixMakes are operations about something of the caller's own, whatever others
+// have under the same name.
+var matrixMakes = map[string]bool{"threads.create": true, "runs.start": true, "memory.put": true, "memory.delete": true, "tickets.create": true}
+
+func TestMatrixOtherTenantsGetNothing(t *testing.T) {
+	m := newMatrix(t)
+	before := m.snapshot()
+	m.token = authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin)
+	ops, isFace := m.routes()
+	var makes []*api.Info
+	check := func(op *api.Info, path string, got *reply) {
+		t.Helper()
+		if got.Status == 401 || got.Status >= 500 || bytes.Contains(got.Body, []byte(matrixCanary)) && !strings.Contains(op.Path, "{user}") {
+			t.Errorf("%s %s: %d %s", op.Method, path, got.Status, got.Body)
+		}
+	}
+	for _, op := range ops {
+		switch {
+		case matrixMakes[op.Name] || isFace[op]:
+			makes = append(makes, op) // the names mean something afterwards
+			continue
+		case op.Name == api.EventsWatch.Name:
+			continue // see TestMatrixNewsAreTheTenantsOwn
+		}
+		got := m.request(op, false, api.TypeJSON)
+		check(op, op.Path, got)
+		if strings.Contains(op.Path, "{") && got.Status != http.StatusNotFound {
+			t.Errorf("%s with what another tenant has is answered %d %s", op.Name, got.Status, got.Body)
+		}
+	}
+	// What stands in queries and bodies is checked as what stands in paths is.
+	m.do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).want(202)
+	if _, err := m.rt.Tenant("other").Wait(t.Context(), "mine", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/asks?thread=t1", "/v1/threads/mine/diff?with=t1"} {
+		got := m.do("GET", path, "")
+		check(&api.Info{Method: "GET"}, path, got)
+		got.want(404)
+	}
+	m.do("POST", "/v1/threads/mine/answers", `{"answers":[{"ask":"`+m.ask+`","value":"x"}]}`).want(404)
+	m.do("GET", "/v1/threads/mine/runs/"+m.run.ID, "").want(404)
+	for _, path := range []string{"/v1/threads?user=" + matrixCanary, "/v1/asks?user=" + matrixCanary, "/v1/rules?user=" + matrixCanary, "/v1/memory?ns=shared", "/v1/memory?q=canary"} {
+		check(&api.Info{Method: "GET"}, path, m.do("GET", path, "").want(200))
+	}
+	for _, op := range makes {
+		check(op, op.Path, m.request(op, isFace[op], api.TypeJSON))
+	}
+	if diff := cmp.Diff(before, m.snapshot()); diff != "" {
+		t.Errorf("something of another tenant changed:\n%s", diff)
+	}
+}
+
+// TestMatrixRightTokensAreLetIn keeps the matrix honest: the same requests are
+// answered if the token is right.
+func TestMatrixRightTokensAreLetIn(t *testing.T) {
+	m := newMatrix(t)
+	ops, isFace := m.routes()
+	seen := 0
+	for _, op := range ops {
+		if op.Method != "GET" || op.Name == api.EventsWatch.Name || op.Scope == api.ScopeNone {
+			continue
+		}
+		m.token = authSecret(t, m.tokens, "acme", "x", op.Scope)
+		got := m.request(op, isFace[op], api.TypeJSON)
+		if got.Status == 401 || got.Status == 403 || got.Status == 404 && !isFace[op] && op.Name != "blobs.get" {
+			t.Errorf("%s: %d %s", op.Name, got.Status, got.Body)
+		}
+		if bytes.Contains(got.Body, []byte(matrixCanary)) {
+			seen++
+		}
+	}
+	if seen < 8 {
+		t.Errorf("%d operations show the canary: the matrix looks for it in vain", seen)
+	}
+}
+
+func TestMatrixNewsAreTheTenantsOwn(t *testing.T) {
+	m := newMatrix(t)
+	if !m.api.Bound(api.EventsWatch.Name) {
+		t.Skip("there is no stream of news")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", m.url+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin))
+	r.Header.Set("Accept", api.TypeEvents)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	var all strings.Builder
+	until := func(text string) {
+		t.Helper()
+		for lines.Scan() {
+			all.WriteString(lines.Text() + "\n")
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		t.Fatalf("the stream ends before %s: %v\n%s", text, lines.Err(), all.String())
+	}
+	until("event: open")
+	if _, err := m.rt.Tenant("acme").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t2", Input: matrixCanary, Title: matrixCanary}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.rt.Tenant("other").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	until(`"mine"`)
+	if text := all.String(); strings.Contains(text, matrixCanary) || strings.Contains(text, `"t2"`) || strings.Contains(text, `"t1"`) {
+		t.Errorf("another tenant's news:\n%s", text)
+	}
+}
