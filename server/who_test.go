@@ -1,0 +1,215 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+func whoFlow(who ...string) perdure.Flow {
+	return perdure.NewFlow("buy", func(ctx context.Context, in string) (string, error) {
+		return perdure.Ask[string](ctx, "approve", perdure.Question{Prompt: in, Who: who})
+	})
+}
+
+// whoAsk starts a run and returns its ask.
+func whoAsk(s *site, tenant, thread string) string {
+	s.t.Helper()
+	rt := s.rt.Tenant(tenant)
+	run, err := rt.Start(s.t.Context(), perdure.StartRequest{Flow: "buy", Thread: thread, Input: "a desk"})
+	if err == nil {
+		run, err = rt.Wait(s.t.Context(), thread, run.ID)
+	}
+	if err != nil || len(run.Asks) != 1 {
+		s.t.Fatalf("the run is %v: %v", run, err)
+	}
+	return run.Asks[0].ID
+}
+
+// whoAnswered fails unless the journal says that someone answered.
+func whoAnswered(s *site, tenant, thread, by string) {
+	s.t.Helper()
+	var got []string
+	for ev, err := range s.rt.Tenant(tenant).Events(s.t.Context(), thread, perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if ev.Kind == "answered" {
+			got = append(got, ev.By)
+		}
+	}
+	if want := strings.Fields(by); len(got) != len(want) || len(got) == 1 && got[0] != want[0] {
+		s.t.Errorf("the journal says that %q answered, want %q", got, want)
+	}
+}
+
+func TestWhoMayAnswerIsTheTokensMatter(t *testing.T) {
+	site, tokens := authSite(t, server.Options{}, whoFlow("ann", "group:buyers"))
+	token := func(subject string, groups ...string) string {
+		made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: subject, Groups: groups})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.Secret
+	}
+	admin := site.token
+	for name, c := range map[string]struct {
+		token string
+		by    string
+	}{
+		"the subject":           {token("ann"), "ann"},
+		"a member of the group": {token("bob", "others", "buyers"), "bob"},
+		"neither":               {token("cid", "sellers", "ann"), ""},
+		"the group's name":      {token("buyers"), ""},
+		"an admin":              {admin, ""},
+	} {
+		thread := strings.ReplaceAll(name, " ", "-")
+		ask := whoAsk(site, "acme", thread)
+		site.token = c.token
+		for _, forged := range []string{`{"value":"yes","by":"ann"}`, `{"value":"yes","groups":["buyers"]}`, `{"value":"yes","By":"ann"}`} {
+			site.do("POST", "/v1/asks/"+ask+"/answer", forged).problem(400, "body")
+		}
+		one := site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann")
+		all := site.do("POST", "/v1/threads/"+thread+"/answers", `{"answers":[{"ask":"`+ask+`","value":"yes"}]}`, "Perdure-As", "ann")
+		if c.by == "" {
+			one.problem(403, "forbidden")
+			all.problem(403, "forbidden")
+		} else {
+			one.want(200)
+			all.want(200) // the same again
+		}
+		whoAnswered(site, "acme", thread, c.by)
+	}
+}
+
+func TestWhoAnsweredWithoutTokensIsWhoTheySay(t *testing.T) {
+	site := newSite(t, server.Options{}, whoFlow("ann"))
+	ask := whoAsk(site, "", "t")
+	site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`).problem(403, "forbidden")
+	site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann").want(200)
+	whoAnswered(site, "", "t", "ann")
+}
+
+func TestThreadsOfTheSameNameHaveStreamsOfTheirOwn(t *testing.T) {
+	site, tokens := authSite(t, server.Options{}, whoFlow())
+	mine := site.token
+	theirs := authSecret(t, tokens, "other", "eve", api.ScopeAdmin)
+	ask, other := whoAsk(site, "acme", "t"), whoAsk(site, "other", "t")
+	for token, want := range map[string]string{mine: ask, theirs: other} {
+		st := sseOpen(site, "/v1/threads/t/events", "Authorization", "Bearer "+token)
+		for found := false; !found && st.lines.Scan(); {
+			line := st.lines.Text()
+			found = strings.Contains(line, want)
+			if strings.Contains(line, ask) && want != ask || strings.Contains(line, other) && want != other {
+				t.Fatalf("the stream of another tenant's thread: %s", line)
+			}
+			if strings.Contains(line, "asked") && strings.Contains(line, "data:") && !found {
+				t.Fatalf("the ask is not %s: %s", want, line)
+			}
+		}
+	}
+}
+
+// TestStreamsEndWithTheTokenBehindThem waits a minute, of virtual time.
+func TestStreamsEndWithTheTokenBehindThem(t *testing.T) {
+	for _, path := range []string{"/v1/threads/t/events", "/v1/events"} {
+		for _, ticket := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := rt.Tenant("acme").Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}); err != nil {
+					t.Fatal(err)
+				}
+				tokens := server.NewTokens(rt)
+				srv := server.New(rt, server.Options{Auth: tokens})
+				client, stop := inproc.Serve(srv)
+				defer stop()
+				defer srv.Close()
+				made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				r, _ := http.NewRequestWithContext(ctx, "GET", "http://localhost"+path, nil)
+				r.Header.Set("Accept", api.TypeEvents)
+				if ticket {
+					thread := ""
+					if path != "/v1/events" {
+						thread = "t"
+					}
+					r.URL.RawQuery = "ticket=" + (&ticketDesk{t, srv, tokens}).make(made.Secret, thread)
+				} else {
+					r.Header.Set("Authorization", "Bearer "+made.Secret)
+				}
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				if resp.StatusCode != 200 || (resp.Header.Get("Set-Cookie") != "") != ticket {
+					t.Fatalf("the stream is answered %d %v", resp.StatusCode, resp.Header)
+				}
+				if err := tokens.Revoke(t.Context(), "acme", made.ID); err != nil {
+					t.Fatal(err)
+				}
+				io.Copy(io.Discard, resp.Body)
+				if ctx.Err() != nil {
+					t.Errorf("%s, with a ticket %v: the stream goes on", path, ticket)
+				}
+			})
+		}
+	}
+}
+
+// TestTicketsCookieBringsABrowserBack is what EventSource does: it comes back to
+// the same address, with the cookie.
+func TestTicketsCookieBringsABrowserBack(t *testing.T) {
+	site, _ := authSite(t, server.Options{}, whoFlow())
+	whoAsk(site, "acme", "a thread/of mine")
+	whoAsk(site, "acme", "another")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ticket api.Ticket
+	site.do("POST", "/v1/tickets", `{"thread":"a thread/of mine"}`).want(201, &ticket)
+	browser := &http.Client{Jar: jar}
+	get := func(path string) int {
+		t.Helper()
+		resp, err := browser.Get(site.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	const path = "/v1/threads/a%20thread%2Fof%20mine/events"
+	for i := range 3 {
+		if status := get(path + "?limit=1&ticket=" + ticket.Ticket); status != 200 {
+			t.Errorf("time %d is answered %d", i, status)
+		}
+	}
+	for _, other := range []string{"/v1/threads/another/events", "/v1/events", "/v1/threads/a%20thread%2Fof%20mine", "/v1/me"} {
+		if status := get(other + "?ticket=" + ticket.Ticket); status != 401 {
+			t.Errorf("%s is answered %d", other, status)
+		}
+	}
+	browser.Jar = nil
+	if status := get(path + "?ticket=" + ticket.Ticket); status != 401 {
+		t.Errorf("without the cookie it is answered %d", status)
+	}
+}
