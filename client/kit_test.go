@@ -133,6 +133,12 @@ func (s *site) open() {
 	s.wire.serve(server.New(s.rt, server.Options{}))
 }
 
+// restart serves the runtime by another server, after all connections broke.
+func (s *site) restart() {
+	s.wire.close()
+	s.open()
+}
+
 // start starts a run and fails if it cannot.
 func (s *site) start(q perdure.StartRequest) *perdure.Run {
 	s.t.Helper()

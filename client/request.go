@@ -198,9 +198,9 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 		texts := f.Texts(in)
 		switch f.Where {
 		case api.InPath:
-			key := strings.TrimSuffix(f.Key, "...")
+			key, list := strings.CutSuffix(f.Key, "...")
 			for i := range texts {
-				if texts[i] == "" || texts[i] == "." || texts[i] == ".." {
+				if texts[i] == "" && !list || texts[i] == "." || texts[i] == ".." {
 					return "", nil, api.Invalid("%s: the %s %q", op.Name, key, texts[i])
 				}
 				texts[i] = url.PathEscape(texts[i])
