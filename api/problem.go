@@ -127,6 +127,7 @@ var kinds = []kind{
 	{"pinned", http.StatusConflict, perdure.ErrPinned},
 	{"stale", http.StatusPreconditionFailed, perdure.ErrStale},
 	{"version", http.StatusPreconditionFailed, agent.ErrMemoryConflict},
+	{"name", http.StatusBadRequest, perdure.ErrName},
 	{"namespace", http.StatusBadRequest, agent.ErrNamespace},
 	{"credential", http.StatusUnprocessableEntity, agent.ErrCredential},
 	{"unsealed", http.StatusConflict, agent.ErrUnsealed},

@@ -45,6 +45,12 @@ type GetBlob struct {
 	At     uint64 `query:"at" json:"-" jsonschema:"as the thread was at this sequence; now if not given"`
 }
 
+// BlobTypes are the media types that blobs are told as. Anything else could be
+// taken for a page or a script and is told as [TypeBytes].
+var BlobTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
+	"audio/mpeg", "audio/wav", "audio/ogg", "audio/webm", "audio/mp4", "audio/flac", "audio/aac",
+	"video/mp4", "video/webm", "video/ogg", "video/mpeg", "video/quicktime", "application/pdf"}
+
 // DiffThreads compares two points.
 type DiffThreads struct {
 	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
@@ -81,7 +87,7 @@ var (
 	FilesList = define[ListFiles, FileList]("files.list", "GET /v1/threads/{thread}/files", ScopeRead,
 		"list the files in a thread's state, or read one")
 	BlobsGet = define[GetBlob, []byte]("blobs.get", "GET /v1/blobs/{thread}/{hash}", ScopeRead,
-		"get an image or file that a message refers to", gives(TypeBytes))
+		"get an image or file that a message refers to", gives(append([]string{TypeBytes}, BlobTypes...)...))
 	DiffGet = define[DiffThreads, perdure.Difference]("diff.get", "GET /v1/threads/{thread}/diff", ScopeRead,
 		"see what changed between two points")
 	ThreadsFork = define[ForkThread, perdure.Fork]("threads.fork", "POST /v1/threads/{thread}/fork", ScopeRun,

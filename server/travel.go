@@ -73,12 +73,6 @@ func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*ap
 	return &api.FileList{Seq: at.Seq, Files: files[i : i+1]}, nil
 }
 
-// shown are the media types that are told to a browser. Anything else could be
-// taken for a page or a script and is told as bytes.
-var shown = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
-	"audio/mpeg", "audio/wav", "audio/ogg", "audio/webm", "audio/mp4", "audio/flac", "audio/aac",
-	"video/mp4", "video/webm", "video/ogg", "video/mpeg", "video/quicktime", "application/pdf"}
-
 // getBlob answers with bytes that someone else has chosen, in a way that no
 // browser does anything with them.
 func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *api.GetBlob) error {
@@ -93,7 +87,7 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *ap
 	if err != nil {
 		return err
 	}
-	if media, _, err = mime.ParseMediaType(media); err != nil || !slices.Contains(shown, media) {
+	if media, _, err = mime.ParseMediaType(media); err != nil || !slices.Contains(api.BlobTypes, media) {
 		media = api.TypeBytes
 	}
 	h := w.Header()

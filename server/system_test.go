@@ -1,0 +1,194 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+var plainOptions = server.Options{Version: `test "1"`}
+
+func TestStatsCountThreads(t *testing.T) {
+	s := plainSite(t)
+	plainWait(s, plainStart(s, "a", "echo", `"x"`))
+	plainWait(s, plainStart(s, "b", "yes", `2`))
+	var stats api.Stats
+	s.do("GET", "/v1/stats", "").want(200, &stats)
+	if stats.Threads != 2 || stats.Statuses["succeeded"] != 1 || stats.Statuses["suspended"] != 1 || stats.Asks != 2 || stats.Version != "test" {
+		t.Errorf("the stats are %+v", stats)
+	}
+	var workers api.WorkerList
+	s.do("GET", "/v1/workers", "").want(200, &workers)
+	if len(workers.Workers) != 1 || stats.Workers != 1 {
+		t.Errorf("the workers are %v, %d", workers.Workers, stats.Workers)
+	}
+	var me api.Me
+	s.do("GET", "/v1/me", "").want(200, &me)
+	if me.Subject == "" || len(me.Scopes) == 0 {
+		t.Errorf("I am %+v", me)
+	}
+	s.do("GET", "/openapi.json", "").want(200)
+}
+
+// plainDead is a store whose lists fail.
+type plainDead struct {
+	store.Store
+	dead bool
+}
+
+func (d *plainDead) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
+	if d.dead {
+		return func(yield func(store.Cell, error) bool) { yield(store.Cell{}, errors.New("canary of the disk")) }
+	}
+	return d.Store.List(ctx, prefix, after)
+}
+
+func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
+	dead := &plainDead{Store: memstore.New()}
+	rt, err := perdure.New(t.Context(), dead, perdure.Options{}, plainFlows()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := server.New(rt, server.Options{})
+	s := &site{t: t, rt: rt, api: api, url: plainServe(t, api)}
+	s.do("GET", "/readyz", "").want(200)
+	dead.dead = true
+	r := s.do("GET", "/readyz", "").problem(503, "unavailable")
+	if bytes.Contains(r.Body, []byte("canary")) || r.Header.Get("Retry-After") == "" {
+		t.Errorf("the answer is %s with %v", r.Body, r.Header)
+	}
+	s.do("GET", "/healthz", "").want(200)
+	dead.dead = false
+	s.do("GET", "/readyz", "").want(200)
+	api.Close()
+	s.do("GET", "/readyz", "").problem(503, "stopping")
+	s.do("GET", "/healthz", "").want(200)
+}
+
+var (
+	plainHelp   = regexp.MustCompile(`^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) (.+)$`)
+	plainType   = regexp.MustCompile(`^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (counter|gauge|histogram)$`)
+	plainSample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (\S+)$`)
+	plainLabel  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
+)
+
+// plainMetrics reads Prometheus' text format, and fails at anything that is not
+// of it. Samples are by name and labels.
+func plainMetrics(t *testing.T, text []byte) map[string]float64 {
+	t.Helper()
+	samples, kinds := map[string]float64{}, map[string]string{}
+	family, helped := "", ""
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		line := lines.Text()
+		if m := plainHelp.FindStringSubmatch(line); m != nil {
+			if helped = m[1]; kinds[helped] != "" {
+				t.Errorf("the family %s is there twice", helped)
+			}
+			continue
+		}
+		if m := plainType.FindStringSubmatch(line); m != nil {
+			if m[1] != helped {
+				t.Errorf("the type of %s follows the help of %s", m[1], helped)
+			}
+			family, kinds[m[1]] = m[1], m[2]
+			continue
+		}
+		m := plainSample.FindStringSubmatch(line)
+		if m == nil {
+			t.Errorf("the line %q is no sample", line)
+			continue
+		}
+		name, suffix := m[1], ""
+		if kinds[family] == "histogram" {
+			name, suffix, _ = strings.Cut(m[1], family)
+			name, suffix = family, suffix+""
+			if !strings.Contains("_bucket _sum _count", suffix) || suffix == "" {
+				t.Errorf("the histogram %s has a sample %s", family, m[1])
+			}
+		}
+		if name != family {
+			t.Errorf("the sample %s is in the family %s", m[1], family)
+		}
+		if kinds[family] == "counter" && !strings.HasSuffix(family, "_total") {
+			t.Errorf("the counter %s does not end with _total", family)
+		}
+		seen := map[string]bool{}
+		for _, l := range plainLabel.FindAllStringSubmatch(m[2], -1) {
+			if seen[l[1]] {
+				t.Errorf("a label is twice in %q", line)
+			}
+			seen[l[1]] = true
+		}
+		v, err := strconv.ParseFloat(m[3], 64)
+		if err != nil || math.IsNaN(v) {
+			t.Errorf("the value of %q is no number", line)
+		}
+		key := fmt.Sprintf("%s{%s}", m[1], m[2])
+		if _, twice := samples[key]; twice {
+			t.Errorf("the sample %s is there twice", key)
+		}
+		samples[key] = v
+	}
+	return samples
+}
+
+func TestMetricsAreInPrometheusFormat(t *testing.T) {
+	s := newSite(t, plainOptions, plainFlows()...)
+	plainWait(s, plainStart(s, "a", "yes", `2`))
+	for range 3 {
+		s.do("GET", "/v1/threads/none", "")
+		s.do("GET", "/v1/nowhere", "")
+		s.do("HEAD", "/v1/flows", "")
+		s.do("PUT", "/healthz", "")
+	}
+	r := s.do("GET", "/metrics", "").want(200)
+	if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "text/plain; version=0.0.4") {
+		t.Errorf("the type is %s", got)
+	}
+	samples := plainMetrics(t, r.Body)
+	for key, want := range map[string]float64{
+		`perdure_http_requests_total{operation="threads.get",status="4xx"}`:               3,
+		`perdure_http_requests_total{operation="flows.list",status="2xx"}`:                3,
+		`perdure_http_requests_total{operation="none",status="4xx"}`:                      6,
+		`perdure_http_requests_total{operation="runs.start",status="2xx"}`:                1,
+		`perdure_http_request_duration_seconds_count{operation="threads.get"}`:            3,
+		`perdure_http_request_duration_seconds_bucket{operation="threads.get",le="+Inf"}`: 3,
+		`perdure_threads{status="suspended"}`:                                             1,
+		`perdure_asks_open{}`:                                                             2,
+		`perdure_streams_open{}`:                                                          0,
+		`perdure_events_sent_total{}`:                                                     0,
+	} {
+		if got, there := samples[key]; got != want || !there {
+			t.Errorf("%s is %v (there: %t), want %v", key, got, there, want)
+		}
+	}
+	last := -1.0
+	for _, le := range []string{"0.001", "0.005", "0.025", "0.1", "0.5", "2.5", "10", "60", "+Inf"} {
+		v, there := samples[fmt.Sprintf(`perdure_http_request_duration_seconds_bucket{operation="threads.get",le=%q}`, le)]
+		if !there || v < last {
+			t.Errorf("the bucket %s has %v behind %v", le, v, last)
+		}
+		last = v
+	}
+	if samples["go_goroutines{}"] < 1 || samples["go_memstats_heap_alloc_bytes{}"] < 1 {
+		t.Error("there are no goroutines, or no memory")
+	}
+	if !bytes.Contains(r.Body, []byte(`version="test \"1\""`)) {
+		t.Error("the version is not escaped")
+	}
+}
