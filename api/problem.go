@@ -84,6 +84,10 @@ var (
 	ErrMethod = errors.New("api: method not allowed")
 	// ErrTooMany: more requests than are allowed are under way.
 	ErrTooMany = errors.New("api: too many requests")
+	// ErrAmbiguous: what was named is there more than once; the error names them.
+	ErrAmbiguous = errors.New("api: it is there more than once")
+	// ErrUnsupported: a compatible face cannot do what a request asks for.
+	ErrUnsupported = errors.New("api: not supported here")
 	// ErrStopping: the server is about to stop.
 	ErrStopping = errors.New("api: the server is stopping; try again")
 )
@@ -106,6 +110,8 @@ var kinds = []kind{
 	{"body-too-large", http.StatusRequestEntityTooLarge, ErrBodyTooLarge},
 	{"body", http.StatusBadRequest, ErrBody},
 	{"too-many", http.StatusTooManyRequests, ErrTooMany},
+	{"ambiguous", http.StatusConflict, ErrAmbiguous},
+	{"unsupported", http.StatusUnprocessableEntity, ErrUnsupported},
 	{"stopping", http.StatusServiceUnavailable, ErrStopping},
 
 	{"no-thread", http.StatusNotFound, perdure.ErrNoThread},

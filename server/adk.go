@@ -1,3 +1,273 @@
 package server
 
-func (s *Server) adkRoutes() {}
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// adkRoutes binds the routes that clients of the Agent Development Kit call. An
+// app is a flow, a session a thread of one user, an invocation a run.
+func (s *Server) adkRoutes() {
+	s.face("GET /list-apps", api.ScopeRead, s.adkApps)
+	s.face("GET /version", api.ScopeNone, s.adkVersion)
+	s.face("GET /health", api.ScopeNone, s.adkHealth)
+	s.face("GET /apps/{app}/app-info", api.ScopeRead, s.adkAppInfo)
+
+	const sessions = "/apps/{app}/users/{user}/sessions"
+	s.face("POST "+sessions, api.ScopeRun, s.adkCreate)
+	s.face("GET "+sessions, api.ScopeRead, s.adkSessions)
+	s.face("POST "+sessions+"/{session}", api.ScopeRun, s.adkCreateAs)
+	s.face("GET "+sessions+"/{session}", api.ScopeRead, s.adkGet)
+	s.face("DELETE "+sessions+"/{session}", api.ScopeAdmin, s.adkDelete)
+
+	s.face("POST /run", api.ScopeRun, s.adkRun)
+	s.face("POST /run_sse", api.ScopeRun, s.adkRunSSE)
+}
+
+// adkAppKey is the key of a thread's metadata that says whose session it is.
+const adkAppKey = "adk.app"
+
+type adkAppInfo struct {
+	Name        string   `json:"name"`
+	Root        string   `json:"rootAgentName"`
+	Description string   `json:"description"`
+	Language    string   `json:"language"`
+	ComputerUse bool     `json:"isComputerUse"`
+	Agents      []string `json:"agents"`
+}
+
+func adkInfoOf(flow string) adkAppInfo {
+	return adkAppInfo{Name: flow, Root: flow, Language: "go", Agents: []string{flow}}
+}
+
+func (s *Server) adkApps(w http.ResponseWriter, r *http.Request, c *call) error {
+	names := append([]string{}, c.Flows()...)
+	if r.URL.Query().Get("detailed") != "true" {
+		return send(w, http.StatusOK, names)
+	}
+	apps := []adkAppInfo{}
+	for _, name := range names {
+		apps = append(apps, adkInfoOf(name))
+	}
+	return send(w, http.StatusOK, map[string]any{"apps": apps})
+}
+
+func (s *Server) adkVersion(w http.ResponseWriter, _ *http.Request, _ *call) error {
+	return send(w, http.StatusOK, map[string]string{"version": s.opts.Version, "language": "go", "language_version": strings.TrimPrefix(runtime.Version(), "go")})
+}
+
+func (s *Server) adkHealth(w http.ResponseWriter, _ *http.Request, _ *call) error {
+	return send(w, http.StatusOK, api.Health{Status: "ok"})
+}
+
+func (s *Server) adkAppInfo(w http.ResponseWriter, r *http.Request, c *call) error {
+	if err := c.adkApp(r.PathValue("app")); err != nil {
+		return err
+	}
+	return send(w, http.StatusOK, adkInfoOf(r.PathValue("app")))
+}
+
+// adkApp reports an app that is not there.
+func (c *call) adkApp(app string) error {
+	if !slices.Contains(c.Flows(), app) {
+		return fmt.Errorf("%w: there is no app %q", api.ErrNotFound, app)
+	}
+	return nil
+}
+
+// adkSession is a thread as a client sees it.
+type adkSession struct {
+	ID      string                     `json:"id"`
+	App     string                     `json:"appName"`
+	User    string                     `json:"userId"`
+	State   map[string]json.RawMessage `json:"state"`
+	Events  []*adkEvent                `json:"events"`
+	Updated float64                    `json:"lastUpdateTime"`
+}
+
+// adkThread returns the thread that is a session of a user. That of another one,
+// or of another app, is as if it were not there.
+func (c *call) adkThread(ctx context.Context, app, user, session string) (*perdure.Thread, error) {
+	if err := c.adkApp(app); err != nil {
+		return nil, err
+	}
+	t, err := c.Get(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	if !adkOwns(t, app, user) {
+		return nil, fmt.Errorf("%w: user %q has no session %q of app %q", perdure.ErrNoThread, user, session, app)
+	}
+	return t, nil
+}
+
+// adkOwns reports whether a thread is a session of a user and app: it was made
+// as one, or the app has worked on it.
+func adkOwns(t *perdure.Thread, app, user string) bool {
+	if t.User != user || t.Parent != nil {
+		return false
+	}
+	if of, ok := t.Metadata[adkAppKey]; ok {
+		return of == app
+	}
+	return slices.ContainsFunc(t.Runs, func(r *perdure.Run) bool { return r.Flow == app })
+}
+
+func (s *Server) adkCreate(w http.ResponseWriter, r *http.Request, c *call) error {
+	in, err := s.lenient(w, r)
+	if err != nil {
+		return err
+	}
+	var session string
+	var state map[string]json.RawMessage
+	var events []json.RawMessage
+	if err := firstError(in.into("sessionId", &session), in.into("state", &state), in.into("events", &events)); err != nil {
+		return err
+	}
+	if len(events) > 0 {
+		return fmt.Errorf("%w: a session cannot begin with events; import a thread instead", api.ErrUnsupported)
+	}
+	return s.adkMake(w, r, c, session, state)
+}
+
+func (s *Server) adkCreateAs(w http.ResponseWriter, r *http.Request, c *call) error {
+	in, err := s.lenient(w, r)
+	if err != nil {
+		return err
+	}
+	state := map[string]json.RawMessage(in)
+	if inner, ok := membersOf(in["state"]); ok && len(in) == 1 {
+		state = inner
+	}
+	return s.adkMake(w, r, c, r.PathValue("session"), state)
+}
+
+// adkMake makes a session.
+func (s *Server) adkMake(w http.ResponseWriter, r *http.Request, c *call, session string, state map[string]json.RawMessage) error {
+	app, user := r.PathValue("app"), r.PathValue("user")
+	if err := c.adkApp(app); err != nil {
+		return err
+	}
+	q := perdure.CreateRequest{Thread: session, User: user, Metadata: map[string]string{adkAppKey: app}, State: map[string]any{},
+		By: c.who.Subject, Key: r.Header.Get("Idempotency-Key")}
+	for key, value := range state {
+		q.State[key] = value
+	}
+	var shown struct{ DisplayName string }
+	if json.Unmarshal(state["__session_metadata__"], &shown) == nil {
+		q.Title = shown.DisplayName
+	}
+	t, err := c.Create(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	out, err := c.adkSession(r.Context(), app, t, false)
+	if err != nil {
+		return err
+	}
+	c.header.Set(traceHeader, t.ID)
+	return send(w, http.StatusOK, out)
+}
+
+// adkSession returns a thread as a client sees it, with events if they are
+// asked for.
+func (c *call) adkSession(ctx context.Context, app string, t *perdure.Thread, events bool) (*adkSession, error) {
+	out := &adkSession{ID: t.ID, App: app, User: t.User, State: map[string]json.RawMessage{}, Events: []*adkEvent{}, Updated: float64(t.Updated.UnixMicro()) / 1e6}
+	at, err := c.StateAt(ctx, t.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range at.State {
+		if !strings.HasPrefix(key, "agent.") { // the agents' own: messages, files, todos
+			out.State[key] = value
+		}
+	}
+	if !events {
+		return out, nil
+	}
+	view := newADKView(app)
+	for e, err := range c.Events(ctx, t.ID, perdure.EventOptions{Replay: true}) {
+		if err == nil {
+			err = c.adkValue(ctx, &e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if shown := view.event(e); shown != nil {
+			out.Events = append(out.Events, shown)
+		}
+	}
+	return out, nil
+}
+
+func (s *Server) adkGet(w http.ResponseWriter, r *http.Request, c *call) error {
+	t, err := c.adkThread(r.Context(), r.PathValue("app"), r.PathValue("user"), r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	out, err := c.adkSession(r.Context(), r.PathValue("app"), t, true)
+	if err != nil {
+		return err
+	}
+	return send(w, http.StatusOK, out)
+}
+
+// maxSessions is how many sessions a list shows: the newest.
+const maxSessions = 1000
+
+func (s *Server) adkSessions(w http.ResponseWriter, r *http.Request, c *call) error {
+	app, user := r.PathValue("app"), r.PathValue("user")
+	if err := c.adkApp(app); err != nil {
+		return err
+	}
+	var ids []string
+	for sum, err := range c.List(r.Context(), perdure.ListOptions{User: user}) {
+		if err != nil {
+			return err
+		}
+		if sum.Parent == "" {
+			ids = append(ids, sum.ID)
+		}
+		if len(ids) == 2*maxSessions {
+			ids = append(ids[:0], ids[maxSessions:]...)
+		}
+	}
+	out := []*adkSession{}
+	for _, id := range ids[max(0, len(ids)-maxSessions):] {
+		t, err := c.Get(r.Context(), id)
+		if err == nil && !adkOwns(t, app, user) {
+			continue
+		}
+		var session *adkSession
+		if err == nil {
+			session, err = c.adkSession(r.Context(), app, t, false)
+		}
+		switch {
+		case gone(err): // meanwhile
+		case err != nil:
+			return err
+		default:
+			out = append(out, session)
+		}
+	}
+	return send(w, http.StatusOK, out)
+}
+
+func (s *Server) adkDelete(w http.ResponseWriter, r *http.Request, c *call) error {
+	t, err := c.adkThread(r.Context(), r.PathValue("app"), r.PathValue("user"), r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	if err := c.Erase(r.Context(), t.ID, perdure.EraseOptions{Note: perdure.Note{By: c.who.Subject}}); err != nil {
+		return err
+	}
+	return send(w, http.StatusOK, nil)
+}

@@ -1,0 +1,314 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/llm"
+)
+
+// adkEvent is an event as clients of the Agent Development Kit know it.
+type adkEvent struct {
+	ID           string          `json:"id"`
+	InvocationID string          `json:"invocationId"`
+	Author       string          `json:"author"` // an agent, or user
+	Timestamp    float64         `json:"timestamp"`
+	Content      *adkContent     `json:"content,omitempty"`
+	Partial      bool            `json:"partial,omitempty"`
+	TurnComplete bool            `json:"turnComplete,omitempty"`
+	LongRunning  []string        `json:"longRunningToolIds,omitempty"`
+	Usage        *adkUsage       `json:"usageMetadata,omitempty"`
+	ErrorCode    string          `json:"errorCode,omitempty"`
+	ErrorMessage string          `json:"errorMessage,omitempty"`
+	FinishReason string          `json:"finishReason,omitempty"`
+	ModelVersion string          `json:"modelVersion,omitempty"`
+	Output       json.RawMessage `json:"output,omitempty"`
+	Actions      adkActions      `json:"actions"`
+}
+
+type adkContent struct {
+	Role  string    `json:"role"` // user or model
+	Parts []adkPart `json:"parts"`
+}
+
+type adkPart struct {
+	Text     string       `json:"text,omitempty"`
+	Thought  bool         `json:"thought,omitempty"`
+	Data     *adkData     `json:"inlineData,omitempty"`
+	File     *adkFile     `json:"fileData,omitempty"`
+	Call     *adkCall     `json:"functionCall,omitempty"`
+	Response *adkResponse `json:"functionResponse,omitempty"`
+}
+
+type adkData struct {
+	MIME string `json:"mimeType"`
+	Data []byte `json:"data"`
+	Name string `json:"displayName,omitempty"`
+}
+
+type adkFile struct {
+	MIME string `json:"mimeType,omitempty"`
+	URI  string `json:"fileUri"`
+	Name string `json:"displayName,omitempty"`
+}
+
+type adkCall struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Args any    `json:"args"` // always there: clients read it without looking
+}
+
+type adkResponse struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Response any    `json:"response"`
+}
+
+type adkUsage struct {
+	Prompt     int64 `json:"promptTokenCount"`
+	Candidates int64 `json:"candidatesTokenCount"`
+	Total      int64 `json:"totalTokenCount"`
+	Cached     int64 `json:"cachedContentTokenCount,omitempty"`
+	Thoughts   int64 `json:"thoughtsTokenCount,omitempty"`
+}
+
+type adkActions struct {
+	StateDelta    map[string]any             `json:"stateDelta"`
+	ArtifactDelta map[string]any             `json:"artifactDelta"`
+	Transfer      string                     `json:"transferToAgent,omitempty"`
+	Escalate      bool                       `json:"escalate,omitempty"`
+	EndOfAgent    bool                       `json:"endOfAgent,omitempty"`
+	Confirmations map[string]adkConfirmation `json:"requestedToolConfirmations,omitempty"`
+}
+
+type adkConfirmation struct {
+	Hint      string `json:"hint"`
+	Confirmed bool   `json:"confirmed"`
+	Payload   any    `json:"payload,omitempty"`
+}
+
+// The names of the calls by which a client is asked for something.
+const (
+	adkConfirm    = "adk_request_confirmation"
+	adkInput      = "adk_request_input"
+	adkCredential = "adk_request_credential"
+)
+
+// adkView projects the events of a thread, or of one run of it from its
+// beginning. What it yields follows from these alone, so that a replay has the
+// same bytes as the stream had.
+type adkView struct {
+	app   string
+	asks  map[string]string   // the name of the call of each ask
+	said  map[string][]string // what agents said in each run that has not ended
+	texts int                 // kept in said
+}
+
+func newADKView(app string) *adkView {
+	return &adkView{app: app, asks: map[string]string{}, said: map[string][]string{}}
+}
+
+// event returns what a client sees of an event, nil if it is nothing.
+func (v *adkView) event(e perdure.Event) *adkEvent {
+	out := &adkEvent{
+		ID: fmt.Sprintf("%s-%d", e.Thread, e.Seq), InvocationID: e.Run, Author: v.app,
+		Timestamp: float64(e.Time.UnixMicro()) / 1e6,
+		Actions:   adkActions{StateDelta: map[string]any{}, ArtifactDelta: map[string]any{}},
+	}
+	switch e.Kind {
+	case "queued":
+		out.Author, out.Content = "user", &adkContent{Role: "user", Parts: adkInputParts(e.Value)}
+	case "step":
+		r, ok := adkRecord(e)
+		if !ok {
+			return nil
+		}
+		v.record(out, e, r)
+	case "asked":
+		v.asked(out, e)
+	case "answered":
+		out.Author = "user"
+		response := map[string]any{}
+		if e.Decision != "" {
+			response["decision"] = e.Decision
+		}
+		if e.Value != nil {
+			response["result"] = e.Value
+		}
+		if e.Reason != "" {
+			response["message"] = e.Reason
+		}
+		name := v.asks[e.Ask]
+		if name == adkConfirm && e.Decision != agent.DecisionRespond {
+			response["confirmed"] = e.Decision != agent.DecisionReject
+		}
+		out.Content = &adkContent{Role: "user", Parts: []adkPart{{Response: &adkResponse{ID: e.Ask, Name: name, Response: response}}}}
+	case "blocked":
+		out.ErrorCode, out.ErrorMessage = "BLOCKED", e.Diff
+	case "quarantined":
+		out.ErrorCode, out.ErrorMessage = "QUARANTINED", "the run ended too many workers; a person has to look at it"
+	case "ended":
+		v.ended(out, e)
+	default:
+		return nil
+	}
+	return out
+}
+
+// adkRecord returns the message that a step has recorded, if it did.
+func adkRecord(e perdure.Event) (r agent.Record, ok bool) {
+	if e.Error != "" || !bytes.HasPrefix(e.Value, []byte("{")) || json.Unmarshal(e.Value, &r) != nil {
+		return r, false
+	}
+	// What the agent is given is the user's, or another agent's, and is there
+	// already; a summary stands for what is.
+	ok = r.ID != "" && strings.HasSuffix(r.ID, e.Path) && r.Agent != "" && r.Summary == nil &&
+		(r.Message.Role == llm.RoleAssistant || r.Message.Role == llm.RoleTool)
+	return r, ok
+}
+
+// record shows a reply of a model, or the result of a tool.
+func (v *adkView) record(out *adkEvent, e perdure.Event, r agent.Record) {
+	out.Author = r.Agent
+	out.Actions.Transfer, out.Actions.Escalate = r.Transfer, r.Escalate
+	out.Content = &adkContent{Role: "model", Parts: adkParts(r.Message.Parts)}
+	if r.Message.Role == llm.RoleTool {
+		out.Content.Role = "user"
+		return
+	}
+	if text := r.Message.Text(); text != "" && v.texts < 1<<20 {
+		v.texts += len(text)
+		v.said[e.Run] = append(v.said[e.Run], text)
+	}
+	out.ModelVersion = r.Model
+	switch r.Stop {
+	case llm.StopLength:
+		out.FinishReason = "MAX_TOKENS"
+	case llm.StopRefused:
+		out.FinishReason = "SAFETY"
+	case llm.StopOther:
+		out.FinishReason = "OTHER"
+	default:
+		out.FinishReason = "STOP"
+	}
+	if u := r.Usage; u != nil {
+		out.Usage = &adkUsage{Prompt: u.Input, Candidates: u.Output, Total: u.Total(), Cached: u.CacheRead, Thoughts: u.Reasoning}
+	}
+}
+
+// asked shows an ask as the call of a function that takes long: the client's
+// response to it is the answer.
+func (v *adkView) asked(out *adkEvent, e perdure.Event) {
+	var data struct {
+		Agent, Tool, Call, Credential string
+		Args                          json.RawMessage
+	}
+	_ = json.Unmarshal(e.Value, &data) // that of a flow's own ask may be anything
+	name := adkAskName(e.AskKind, e.Decisions, e.Value)
+	v.asks[e.Ask] = name
+	if data.Agent != "" && (e.AskKind == agent.KindApproval || e.AskKind == agent.KindPending || e.AskKind == agent.KindCredential) {
+		out.Author = data.Agent
+	}
+	var args any
+	switch name {
+	case adkConfirm:
+		confirm := adkConfirmation{Hint: e.Name}
+		original := adkCall{ID: data.Call, Name: data.Tool, Args: object(data.Args)}
+		if e.AskKind != agent.KindApproval || data.Tool == "" { // a flow's own
+			original = adkCall{ID: e.Ask, Name: lastName(e.Path), Args: object(e.Value)}
+		}
+		out.Actions.Confirmations = map[string]adkConfirmation{original.ID: confirm}
+		args = map[string]any{"originalFunctionCall": original, "toolConfirmation": confirm}
+	case adkCredential:
+		args = map[string]any{"functionCallId": e.Ask, "authConfig": map[string]any{"credentialKey": data.Credential}, "message": e.Name}
+	case adkInput:
+		input := map[string]any{"interruptId": e.Ask, "message": e.Name}
+		if e.Value != nil {
+			input["payload"] = e.Value
+		}
+		if len(e.Decisions) > 0 {
+			input["decisions"] = e.Decisions
+		}
+		args = input
+	default: // the tool's own
+		args = object(data.Args)
+	}
+	out.LongRunning = []string{e.Ask}
+	out.Content = &adkContent{Role: "model", Parts: []adkPart{{Call: &adkCall{ID: e.Ask, Name: name, Args: args}}}}
+}
+
+// adkAskName returns the name of the call that an ask is shown as.
+func adkAskName(kind string, decisions []string, data json.RawMessage) string {
+	switch {
+	case kind == agent.KindCredential:
+		return adkCredential
+	case slices.Contains(decisions, agent.DecisionApprove):
+		return adkConfirm
+	case kind == agent.KindPending:
+		var d struct{ Tool string }
+		if json.Unmarshal(data, &d) == nil && d.Tool != "" {
+			return d.Tool
+		}
+	}
+	return adkInput
+}
+
+// ended shows the end of a run, with its output if nobody has said it.
+func (v *adkView) ended(out *adkEvent, e perdure.Event) {
+	out.TurnComplete, out.Actions.EndOfAgent = true, true
+	said := v.said[e.Run]
+	for _, text := range said {
+		v.texts -= len(text)
+	}
+	delete(v.said, e.Run)
+	switch e.Status {
+	case perdure.Failed:
+		out.ErrorCode, out.ErrorMessage = "FAILED", e.Error
+		return
+	case perdure.Cancelled:
+		out.ErrorCode, out.ErrorMessage = "CANCELLED", strings.TrimSpace("the run was cancelled "+e.Reason)
+		return
+	}
+	out.Output = e.Value
+	text := textOf(e.Value)
+	if text == "" || text == "null" || slices.ContainsFunc(said, func(s string) bool { return sameText(s, text) }) {
+		return
+	}
+	out.Content = &adkContent{Role: "model", Parts: []adkPart{{Text: text}}}
+}
+
+// sameText reports whether two texts are the same, or the same JSON but for
+// spaces.
+func sameText(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var x, y bytes.Buffer
+	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// textOf returns a JSON text as it is, and anything else as JSON.
+func textOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// object returns JSON as it is if it is an object, and an empty one otherwise.
+func object(raw json.RawMessage) any {
+	raw = bytes.TrimSpace(raw)
+	if !bytes.HasPrefix(raw, []byte("{")) || !json.Valid(raw) {
+		return struct{}{}
+	}
+	return raw
+}
+
+// lastName returns the last segment of a path.
+func lastName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// adkBlock is an event of a stream, and the step that it is about.
+type adkBlock struct {
+	seq   uint64 // 0: a piece of a reply
+	step  string // the run and path
+	event *adkEvent
+}
+
+func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) error {
+	leave, err := s.admitStream() // before anything is started
+	if err != nil {
+		return err
+	}
+	defer leave()
+	q, err := s.adkRequest(w, r)
+	if err != nil {
+		return err
+	}
+	turn, err := c.adkBegin(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	// The first block has an id and nothing else: a client that is cut off
+	// before the first event knows that its run has started.
+	st, err := s.begin(w, api.IDOf(max(turn.after, turn.run.Seq), false))
+	if err != nil {
+		return nil // the client is gone
+	}
+	defer st.end()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	blocks := make(chan adkBlock, 16)
+	over := make(chan error, 1)
+	go func() {
+		over <- c.adkFollow(ctx, turn, func(e perdure.Event, shown *adkEvent) bool {
+			select {
+			case blocks <- adkBlock{e.Seq, e.Run + e.Path, shown}:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+		close(blocks)
+	}()
+	pieces := make(chan adkBlock, 256)
+	listening := make(chan struct{})
+	go func() {
+		defer close(listening)
+		if turn.streaming {
+			c.adkPieces(ctx, turn.run, pieces)
+		}
+	}()
+	err = s.adkWrite(ctx, c, st, blocks, pieces)
+	cancel()
+	<-listening
+	why := <-over
+	if err == nil && why != nil && r.Context().Err() == nil { // the run cannot be followed
+		data, _ := json.Marshal(map[string]string{"error": api.ProblemOf(why).Error()})
+		if st.add(append(append([]byte("data: "), data...), "\n\n"...)) == nil {
+			_ = st.flush()
+		}
+	}
+	return nil
+}
+
+// adkPieces passes on what agents of a run are about to say. What finds no room
+// is left out: the whole follows.
+func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- adkBlock) {
+	for d, err := range c.Deltas(ctx, run.Thread) {
+		if err != nil {
+			return
+		}
+		if d.Run != run.ID {
+			continue
+		}
+		if shown := adkPartial(run.Thread, d, time.Now()); shown != nil {
+			select {
+			case pieces <- adkBlock{0, d.Run + d.Path, shown}:
+			default:
+			}
+		}
+	}
+}
+
+// adkWrite writes blocks until there are no more.
+func (s *Server) adkWrite(ctx context.Context, c *call, st *stream, blocks, pieces <-chan adkBlock) error {
+	recheck := time.NewTicker(recheckEvery)
+	defer recheck.Stop()
+	done := map[string]bool{} // steps whose event was sent: pieces of them are void
+	for {
+		var err error
+		select {
+		case b, more := <-blocks:
+			if !more {
+				return nil
+			}
+			if b.event != nil && b.event.Content != nil && b.event.Content.Role == "model" {
+				done[b.step] = true
+			}
+			err = st.adk(b)
+		case b := <-pieces:
+			if !done[b.step] {
+				err = st.adk(b)
+			}
+		case <-st.quiet.C:
+			err = st.heartbeat()
+		case <-recheck.C:
+			err = c.recheck(ctx)
+		case <-s.stop:
+			st.bye()
+			err = api.ErrStopping
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// adk writes an event at once, without a kind: clients read nothing but data.
+func (st *stream) adk(b adkBlock) error {
+	if b.event == nil {
+		return nil
+	}
+	raw, err := json.Marshal(b.event)
+	if err != nil {
+		return err
+	}
+	var out []byte
+	if b.seq > 0 {
+		out = append(strconv.AppendUint(append(out, "id: "...), b.seq, 10), '\n')
+	}
+	if err := st.add(append(append(append(out, "data: "...), raw...), "\n\n"...)); err != nil {
+		return err
+	}
+	return st.flush()
+}

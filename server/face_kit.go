@@ -1,0 +1,26 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/perdure/perdure"
+)
+
+// traceHeader names the thread in answers that start or follow a run, for
+// clients that resume by it.
+const traceHeader = "X-Agentkit-Trace-Id"
+
+// firstError returns the first error that is one.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone reports whether a thread that was listed is no longer there.
+func gone(err error) bool {
+	return errors.Is(err, perdure.ErrNoThread) || errors.Is(err, perdure.ErrErased)
+}
