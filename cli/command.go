@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -165,3 +166,23 @@ func anyJSON(text string) json.RawMessage {
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// arguments checks how many arguments there are.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, given []string) error {
+		if len(given) < least || most >= 0 && len(given) > most {
+			return usage(fmt.Errorf("usage: %s", strings.TrimSuffix(c.UseLine(), " [flags]")))
+		}
+		return nil
+	}
+}
+
+// linked does something with a server or a store.
+func (a *app) linked(ctx context.Context, do func(context.Context, *link) error) error {
+	l, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return do(ctx, l)
+}

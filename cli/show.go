@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	register(func(a *app) *cobra.Command {
+		var messages bool
+		c := &cobra.Command{
+			Use:   "show THREAD [RUN]",
+			Short: "show a thread: its runs, and their steps as a tree",
+			Long: `Show a thread: who owns it and how it is, then each run with the tree of its
+steps: how they ended, when, how long they took, how often they were tried and
+which worker did them, what it waits for, and where a worker was lost.
+
+With --json it is the thread as the API gives it.`,
+			Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
+			Args:    arguments(1, 2),
+			RunE: func(c *cobra.Command, args []string) error {
+				return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+					run := ""
+					if len(args) > 1 {
+						run = args[1]
+					}
+					if messages {
+						return a.transcript(ctx, l, args[0])
+					}
+					return a.show(ctx, l, args[0], run)
+				})
+			},
+		}
+		c.Flags().BoolVar(&messages, "messages", false, "print what was said instead")
+		return c
+	})
+}
+
+// show prints a thread, or one run of it.
+func (a *app) show(ctx context.Context, l *link, thread, run string) error {
+	t, err := l.Get(ctx, thread)
+	if err != nil {
+		return err
+	}
+	runs := t.Runs
+	if run != "" {
+		i := slices.IndexFunc(runs, func(r *perdure.Run) bool { return r.ID == run })
+		if run == api.Newest {
+			i = len(runs) - 1
+		}
+		if i < 0 {
+			return fmt.Errorf("%w: %s", perdure.ErrRunNotFound, run)
+		}
+		runs = runs[i : i+1]
+	}
+	if a.json {
+		if run != "" {
+			return a.printJSON(runs[0])
+		}
+		return a.printJSON(t)
+	}
+	h := &history{}
+	for e, err := range l.Events(ctx, thread, perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			return err
+		}
+		h.add(&e)
+	}
+	a.head(t)
+	for _, r := range runs {
+		a.printf("\n")
+		a.runTree(h, h.byID[r.ID], r)
+	}
+	if gone := len(h.runs) - len(t.Runs); gone > 0 && run == "" {
+		a.printf("\n%s\n", a.style(dim, fmt.Sprintf("%d runs were rewound; perdure events %s shows them", gone, t.ID)))
+	}
+	for i, w := range h.workers {
+		if i == 0 {
+			a.printf("\n")
+		}
+		a.printf("w%d is worker %s\n", i+1, printable(w))
+	}
+	return nil
+}
+
+// head prints what is known about a thread as a whole.
+func (a *app) head(t *perdure.Thread) {
+	line := func(name, value string) {
+		if value != "" {
+			a.printf("%-8s %s\n", name, value)
+		}
+	}
+	line("thread", a.style(bold, oneLine(t.ID)))
+	line("title", oneLine(t.Title))
+	line("owner", oneLine(t.User))
+	status := string(t.Status)
+	line("status", a.style(styleOf(status), status))
+	line("created", a.when(t.Created))
+	line("updated", fmt.Sprintf("%s, at sequence %d", a.when(t.Updated), t.Seq))
+	line("spent", amounts(t.Spent))
+	if t.Parent != nil {
+		line("child of", oneLine(t.Parent.Thread+" "+t.Parent.Path))
+	}
+	if t.Fork != nil {
+		line("fork of", fmt.Sprintf("%s at %d", oneLine(t.Fork.Thread), t.Fork.Seq))
+	}
+	line("foreign", oneLine(t.Foreign))
+	var meta []string
+	for k, v := range t.Metadata {
+		meta = append(meta, k+"="+v)
+	}
+	slices.Sort(meta)
+	line("metadata", oneLine(strings.Join(meta, " ")))
+}
+
+// runTree prints a run with its steps. Tree is nil of one that has no events
+// here.
+func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
+	status := string(r.Status)
+	more := []string{}
+	if !r.Started.IsZero() {
+		more = append(more, "started "+a.when(r.Started))
+		if !r.Ended.IsZero() {
+			more = append(more, "took "+length(r.Ended.Sub(r.Started)))
+		}
+	}
+	if r.Retries > 0 {
+		more = append(more, fmt.Sprintf("%d retries", r.Retries))
+	}
+	if spent := amounts(r.Spent); spent != "" {
+		more = append(more, "spent "+spent)
+	}
+	a.printf("%s %s  %s  %s  %s\n", a.style(bold, "run"), printable(r.ID), oneLine(r.Flow), a.style(styleOf(status), status), a.style(dim, strings.Join(more, ", ")))
+	if tree == nil {
+		return
+	}
+	if len(tree.input) > 0 {
+		a.printf("  input   %s\n", cut(brief(tree.input), a.short(10)))
+	}
+	for i, step := range r.Plan {
+		if !step.Done {
+			a.printf("  plan    step %d of %d: %s\n", i+1, len(r.Plan), oneLine(step.Name))
+			break
+		}
+	}
+	for i, p := range tree.passes {
+		end := a.when(p.end)
+		how := p.how
+		switch {
+		case how == "":
+			end, how = "now", "at work"
+		case how == "lost":
+			how = a.style(red, "lost")
+		}
+		a.printf("  pass %-2d w%d, %s to %s, %s\n", i+1, p.worker+1, a.when(p.begin), end, how)
+	}
+	for _, n := range tree.notes {
+		a.printf("  %s %s\n", a.style(dim, a.when(n.at)), n.text)
+	}
+	var rows []row
+	for _, c := range tree.root.children {
+		rows = a.rows(rows, c, 0)
+	}
+	width := 0
+	for _, row := range rows {
+		width = max(width, utf8.RuneCountInString(row.name))
+	}
+	for _, row := range rows {
+		line := fmt.Sprintf("  %s %-*s  ", row.mark, width, row.name)
+		rest := strings.TrimRight(row.rest, " ")
+		a.printf("%s\n", strings.TrimRight(a.style(row.style, line)+cut(rest, a.short(utf8.RuneCountInString(line))), " "))
+	}
+	if len(tree.output) > 0 && r.Status.Final() {
+		a.printf("  output  %s\n", cut(brief(tree.output), a.short(10)))
+	}
+	if text := r.Error; text != "" {
+		a.printf("  %s   %s\n", a.style(red, "error"), indentRest("          ", printable(text)))
+	}
+	if r.Diff != "" {
+		a.printf("%s\n", indent("          ", printable(r.Diff)))
+	}
+	for i := range r.Asks {
+		a.printf("  %s %s\n", a.style(amber, "waits for"), a.askLine(&r.Asks[i]))
+	}
+	for _, w := range r.Waits {
+		if w.Kind == "signal" {
+			a.printf("  waits for a signal: perdure signal %s %s\n", r.Thread, oneLine(w.Signal))
+		}
+	}
+}
+
+// askLine says how an ask is answered.
+func (a *app) askLine(ask *perdure.AskInfo) string {
+	return fmt.Sprintf("%s\n            perdure answer %s", cut(oneLine(ask.Prompt), a.short(12)), shortAsk(ask.ID))
+}
+
+// row is a line of the tree.
+type row struct{ mark, name, rest, style string }
+
+// rows lists a node and what is below it.
+func (a *app) rows(rows []row, n *node, depth int) []row {
+	r := row{mark: "·", name: strings.Repeat("  ", depth) + oneLine(n.name), style: dim}
+	switch n.status {
+	case "done":
+		r.mark, r.style = "✓", green
+	case "failed":
+		r.mark, r.style = "✗", red
+	case "retry":
+		r.mark, r.style = "↻", amber
+	case "waits":
+		r.mark, r.style = "?", amber
+	case "unknown":
+		r.mark, r.style = "…", amber
+	}
+	var rest []string
+	add := func(text string) {
+		if text != "" {
+			rest = append(rest, text)
+		}
+	}
+	add(a.when(n.at))
+	if n.took > 0 {
+		add(length(n.took))
+	}
+	if n.worker >= 0 {
+		add(fmt.Sprintf("w%d", n.worker+1))
+	}
+	if n.attempts > 1 || n.status == "retry" {
+		add(fmt.Sprintf("%d attempts", n.attempts))
+	}
+	if n.resumed {
+		add("first after a worker was lost")
+	}
+	if n.status == "unknown" {
+		add("begun; nobody knows whether it happened")
+	}
+	add(oneLine(n.note))
+	if n.child != "" {
+		add("child " + oneLine(n.child))
+	}
+	if n.ask != "" {
+		add("ask " + shortAsk(n.ask))
+	}
+	add(oneLine(n.err))
+	r.rest = strings.Join(rest, "  ")
+	rows = append(rows, r)
+	for _, c := range n.children {
+		rows = a.rows(rows, c, depth+1)
+	}
+	return rows
+}
+
+// indentRest puts all lines but the first behind a margin.
+func indentRest(margin, text string) string {
+	return strings.TrimPrefix(indent(margin, text), margin)
+}
+
+// transcript prints what was said on a thread.
+func (a *app) transcript(ctx context.Context, l *link, thread string) error {
+	list, err := client.Do(ctx, l.Client, api.MessagesList, api.AtThread{Thread: thread})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(list)
+	}
+	for i := range list.Messages {
+		r := &list.Messages[i]
+		who := string(r.Message.Role)
+		if r.Message.Role == "assistant" && r.Agent != "" {
+			who = r.Agent
+		}
+		a.printf("%s\n%s\n", a.style(bold, oneLine(who)), indent("  ", printable(spoken(&r.Message))))
+	}
+	return nil
+}
