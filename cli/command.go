@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -18,6 +20,20 @@ import (
 // optional ones in brackets. All other fields are flags. Show prints the result
 // for people; with --json it is printed as it is.
 func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
+	return operate(a, use, op, func(_ context.Context, _ *link, out *Out) error {
+		switch {
+		case a.json && op.Out == nil:
+			return a.printJSON(struct{}{})
+		case a.json:
+			return a.printJSON(out)
+		}
+		return show(a, out)
+	})
+}
+
+// operate makes a command as operation does, which does something with the
+// result besides printing it.
+func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(context.Context, *link, *Out) error) *cobra.Command {
 	words := strings.Fields(use)
 	var args []argument
 	for _, word := range words[1:] {
@@ -29,18 +45,17 @@ func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*a
 		args = append(args, argument{op.Fields()[i], strings.HasPrefix(word, "[")})
 	}
 	c := &cobra.Command{Use: use, Short: op.Title, Long: strings.TrimSpace(capital(op.Title) + ".\n\n" + op.Doc)}
-	values := map[string]*[]string{}
+	values := map[string]*texts{}
 	for _, f := range op.Fields() {
 		name := flagName(f)
 		if name == "ticket" || slices.ContainsFunc(args, func(x argument) bool { return x.Name == f.Name }) {
 			continue
 		}
-		values[name] = new([]string)
+		values[name] = &texts{kind: kindOf(f)}
+		flag := c.Flags().VarPF(values[name], name, "", f.Tag.Get("jsonschema"))
 		if f.Type.Kind() == reflect.Bool {
-			c.Flags().Bool(name, false, f.Tag.Get("jsonschema"))
-			continue
+			flag.NoOptDefVal = "true"
 		}
-		c.Flags().StringArrayVar(values[name], name, nil, f.Tag.Get("jsonschema"))
 	}
 	c.Args = func(_ *cobra.Command, given []string) error { return count(use, args, given) }
 	c.RunE = func(c *cobra.Command, given []string) error {
@@ -52,36 +67,24 @@ func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*a
 		}
 		for _, f := range op.Fields() {
 			name := flagName(f)
-			texts := values[name]
-			switch {
-			case texts == nil || !c.Flags().Changed(name):
+			given := values[name]
+			if given == nil || !c.Flags().Changed(name) {
 				if f.Where == api.InPath && f.Key == "run" && in.FieldByIndex(f.Index).IsZero() {
 					in.FieldByIndex(f.Index).SetString(api.Newest)
 				}
 				continue
-			case f.Type.Kind() == reflect.Bool:
-				*texts = []string{c.Flags().Lookup(name).Value.String()}
 			}
-			if err := setField(f, in, *texts); err != nil {
+			if err := setField(f, in, given.all); err != nil {
 				return usage(fmt.Errorf("--%s: %w", name, err))
 			}
 		}
-		l, err := a.connect(c.Context())
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		out, err := client.Do(c.Context(), l.Client, op, in.Interface().(In))
-		if err != nil {
-			return err
-		}
-		if a.json {
-			if op.Out == nil {
-				return a.printJSON(struct{}{})
+		return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+			out, err := client.Do(ctx, l.Client, op, in.Interface().(In))
+			if err != nil {
+				return err
 			}
-			return a.printJSON(out)
-		}
-		return show(a, out)
+			return do(ctx, l, out)
+		})
 	}
 	return c
 }
@@ -90,6 +93,46 @@ func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*a
 type argument struct {
 	api.Field
 	optional bool
+}
+
+// texts is a flag that may be given several times, as the field that it is for
+// understands it.
+type texts struct {
+	kind string
+	all  []string
+}
+
+// String is the default: none.
+func (t *texts) String() string { return "" }
+
+// Set adds a text.
+func (t *texts) Set(s string) error {
+	t.all = append(t.all, s)
+	return nil
+}
+
+// Type is what help calls it.
+func (t *texts) Type() string { return t.kind }
+
+// kindOf is what help calls the values of a field.
+func kindOf(f api.Field) string {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == reflect.TypeFor[json.RawMessage]():
+		return "JSON"
+	case t == reflect.TypeFor[time.Time]():
+		return "time"
+	case t.Kind() == reflect.Map:
+		return "NAME=VALUE"
+	case t.Kind() == reflect.Bool:
+		return "bool"
+	case t.Kind() == reflect.String, t.Kind() == reflect.Slice:
+		return "text"
+	}
+	return "number"
 }
 
 // count checks how many arguments are given.
@@ -185,4 +228,29 @@ func (a *app) linked(ctx context.Context, do func(context.Context, *link) error)
 	}
 	defer l.close()
 	return do(ctx, l)
+}
+
+// group puts commands below another, which does nothing by itself.
+func group(c *cobra.Command, below ...*cobra.Command) {
+	c.AddCommand(below...)
+	c.Args = func(c *cobra.Command, given []string) error {
+		if len(given) == 0 {
+			return nil
+		}
+		return usage(fmt.Errorf("there is no %s %s; see %s --help", c.CommandPath(), given[0], c.CommandPath()))
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+}
+
+// value is an argument that is JSON, or a text; - reads it from the standard
+// input.
+func (a *app) value(text string) (json.RawMessage, error) {
+	if text == "-" {
+		data, err := io.ReadAll(a.in)
+		if err != nil {
+			return nil, err
+		}
+		text = strings.TrimSuffix(string(data), "\n")
+	}
+	return anyJSON(text), nil
 }

@@ -18,12 +18,11 @@ func init() {
 	register(
 		func(a *app) *cobra.Command {
 			var resume bool
-			c := operation(a, "fork THREAD", api.ThreadsFork, func(a *app, f *perdure.Fork) error { return nil })
-			c.Flags().BoolVar(&resume, "resume", false, "let the runs go on that had not ended there")
-			c.Example = "  perdure fork trip-7\n  perdure fork trip-7 --at 12 --as trip-8 --resume\n  perdure fork trip-7 --at 2 --input '\"another question\"' --state tone=friendly"
-			with(c, a, api.ThreadsFork, func(ctx context.Context, l *link, f *perdure.Fork) error {
+			c := operate(a, "fork THREAD", api.ThreadsFork, func(ctx context.Context, l *link, f *perdure.Fork) error {
 				return a.forked(ctx, l, f, resume)
 			})
+			c.Flags().BoolVar(&resume, "resume", false, "let the runs go on that had not ended there")
+			c.Example = "  perdure fork trip-7\n  perdure fork trip-7 --at 12 --as trip-8 --resume\n  perdure fork trip-7 --at 2 --input '\"another question\"' --state tone=friendly"
 			return c
 		},
 		func(a *app) *cobra.Command {
@@ -47,23 +46,20 @@ func init() {
 	)
 }
 
-// with lets a command do more with its result than printing it.
-func with[In, Out any](c *cobra.Command, a *app, op api.Op[In, Out], do func(context.Context, *link, *Out) error) {
-	more[c] = nil
-	_ = a
-	_ = op
-	_ = do
-}
-
-var more = map[*cobra.Command]any{}
-
 // forked tells what a fork is, and lets its runs go on if that is wanted.
 func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool) error {
 	t, err := l.Get(ctx, f.Thread)
 	if err != nil {
 		return err
 	}
-	a.printf("%s\n", printable(f.Thread))
+	if a.json {
+		err = a.printJSON(f)
+	} else {
+		a.printf("%s\n", printable(f.Thread))
+	}
+	if err != nil {
+		return err
+	}
 	a.outside(f.Outside, f.More)
 	for _, r := range t.Runs {
 		switch {

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/spf13/cobra"
+)
+
+func init() { register(exportCommand, importCommand, verifyCommand, eraseCommand) }
+
+func exportCommand(a *app) *cobra.Command {
+	var to string
+	var in api.ExportThread
+	c := &cobra.Command{
+		Use:     "export THREAD",
+		Short:   api.ThreadsExport.Title,
+		Long:    "Export a thread as one file of JSON lines, to the standard output or a file. It can\nbe verified without a store, and imported elsewhere.",
+		Example: "  perdure export trip-7 -o trip-7.jsonl\n  perdure export trip-7 --redact | gzip > trip-7.jsonl.gz",
+		Args:    arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			in.Thread = args[0]
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error { return a.export(ctx, l, in, to) })
+		},
+	}
+	c.Flags().StringVarP(&to, "output", "o", "", "file to write; it must not exist")
+	c.Flags().BoolVar(&in.Redact, "redact", false, "leave out what entries say; it can still be verified")
+	return c
+}
+
+func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to string) (err error) {
+	body, err := client.Open(ctx, l.Client, api.ThreadsExport, in, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if to == "" {
+		_, err = io.Copy(a.out, body)
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return usage(fmt.Errorf("%s exists; choose another file", to))
+	}
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, body)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(to)
+		return fmt.Errorf("exporting to %s, which is removed: %w", to, err)
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"thread": in.Thread, "file": to, "bytes": n})
+	}
+	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, to)
+	return nil
+}
+
+func importCommand(a *app) *cobra.Command {
+	var in api.ImportThread
+	c := &cobra.Command{
+		Use:     "import FILE",
+		Short:   api.ThreadsImport.Title,
+		Long:    "Make a thread of an export; - is the standard input. Runs that were active are\npaused: resume them.",
+		Example: "  perdure import trip-7.jsonl\n  gunzip < trip-7.jsonl.gz | perdure import - --as trip-8",
+		Args:    arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			rd, err := a.openFile(args[0])
+			if err != nil {
+				return err
+			}
+			defer rd.Close()
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				id, err := l.Import(ctx, rd, perdure.ImportOptions{As: in.As})
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(map[string]string{"thread": id})
+				}
+				a.printf("%s\n", printable(id))
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; the one that it had if not given")
+	return c
+}
+
+// openFile opens a file to read, - for the standard input.
+func (a *app) openFile(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(a.in), nil
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &exitError{exitNotFound, err}
+	}
+	return f, err
+}
+
+func verifyCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "verify THREAD|FILE",
+		Short:   api.ThreadsVerify.Title + ", or that of an export",
+		Long:    "Check a thread's audit chain: that no entry was changed, removed or moved. An export\nis checked without a store or server. It fails if something is wrong.\n\nWhoever can rewrite all of it is found out by comparing the head with one that was\nkept elsewhere.",
+		Example: "  perdure verify trip-7\n  perdure verify trip-7.jsonl",
+		Args:    arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f, err := os.Open(args[0]); err == nil {
+				defer f.Close()
+				v, err := perdure.VerifyExport(f)
+				if err != nil {
+					return err
+				}
+				return a.verified(v)
+			}
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				v, err := l.Verify(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.verified(v)
+			})
+		},
+	}
+}
+
+// verified tells what came of a check.
+func (a *app) verified(v *perdure.Verification) error {
+	if a.json {
+		if err := a.printJSON(v); err != nil {
+			return err
+		}
+	} else if v.OK() {
+		a.printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.style(green, "good"), printable(v.Thread), v.Good, v.Blobs, printable(v.Head))
+	} else {
+		a.printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.style(red, "damaged"), printable(v.Thread), v.Good, v.Entries, indent("  ", printable(v.Problem)))
+		a.hint("go on from there with perdure fork %s --at %d", printable(v.Thread), v.Good)
+	}
+	if !v.OK() {
+		return quiet(exitFailed)
+	}
+	return nil
+}
+
+func eraseCommand(a *app) *cobra.Command {
+	var in api.EraseThread
+	var yes bool
+	c := &cobra.Command{
+		Use:     "erase THREAD",
+		Short:   api.ThreadsErase.Title,
+		Long:    "Erase a thread and all that was kept of it, for ever. What it did outside is not\nundone. A thread on which forks or children depend is erased with them only.",
+		Example: "  perdure erase trip-7\n  perdure erase trip-7 --dependents --yes --reason \"asked by the customer\"",
+		Args:    arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			in.Thread = args[0]
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				if _, err := l.Get(ctx, in.Thread); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
+					return err
+				}
+				if err := a.sure(ctx, yes, "erase thread "+printable(in.Thread)+" for ever"); err != nil {
+					return err
+				}
+				_, err := client.Do(ctx, l.Client, api.ThreadsErase, in)
+				if err == nil && a.json {
+					return a.printJSON(struct{}{})
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVar(&in.Dependents, "dependents", false, "forks and children are erased too")
+	c.Flags().StringVar(&in.Reason, "reason", "", "why, for the record")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}

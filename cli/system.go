@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/perdure/perdure/api"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	register(flowsCommand, workersCommand, tokenCommand, versionCommand)
+}
+
+func flowsCommand(a *app) *cobra.Command {
+	c := operation(a, "flows", api.FlowsList, func(a *app, out *api.FlowList) error {
+		for _, f := range out.Flows {
+			a.printf("%s\n", oneLine(f.Name))
+		}
+		return nil
+	})
+	c.Example = "  perdure flows"
+	return c
+}
+
+func workersCommand(a *app) *cobra.Command {
+	c := operation(a, "workers", api.WorkersList, func(a *app, out *api.WorkerList) error {
+		if len(out.Workers) == 0 {
+			a.hint("no worker is alive: runs wait; start one with perdure worker, or perdure dev")
+			return nil
+		}
+		rows := [][]string{{"WORKER", "SINCE"}}
+		for _, w := range out.Workers {
+			rows = append(rows, []string{w.ID, a.when(w.Started)})
+		}
+		return a.table(rows)
+	})
+	c.Example = "  perdure workers"
+	return c
+}
+
+func tokenCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "token",
+		Short:   "make, list and revoke the tokens of a server",
+		Long:    "Make, list and revoke the tokens of a server. The first one is made on the store\nitself: --store.",
+		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
+	}
+	create := operation(a, "create SUBJECT", api.TokensCreate, func(a *app, t *api.NewToken) error {
+		a.printf("%s\n", printable(t.Secret))
+		a.hint("this is the token, shown this once; its id is %s", printable(t.ID))
+		return nil
+	})
+	create.Example = "  perdure token create ada\n  perdure token create ci --scopes read --scopes run --days 30 --note \"nightly runs\""
+	list := operation(a, "list", api.TokensList, func(a *app, out *api.TokenList) error {
+		rows := [][]string{{"ID", "SUBJECT", "SCOPES", "GROUPS", "EXPIRES", "NOTE"}}
+		for _, t := range out.Tokens {
+			scopes := []string{}
+			for _, s := range t.Scopes {
+				scopes = append(scopes, string(s))
+			}
+			ends := a.when(t.Expires)
+			if !t.Revoked.IsZero() {
+				ends = "revoked " + a.when(t.Revoked)
+			}
+			rows = append(rows, []string{t.ID, t.Subject, strings.Join(scopes, " "), strings.Join(t.Groups, " "), ends, t.Note})
+		}
+		return a.table(rows)
+	})
+	list.Example = "  perdure token list"
+	revoke := operation(a, "revoke TOKEN", api.TokensRevoke, func(a *app, _ *api.None) error {
+		a.hint("revoked")
+		return nil
+	})
+	revoke.Use = "revoke ID"
+	revoke.Example = "  perdure token revoke ID"
+	group(c, create, list, revoke)
+	return c
+}
+
+func versionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "print the version of this program",
+		Example: "  perdure version",
+		Args:    arguments(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			v := version()
+			if a.json {
+				return a.printJSON(map[string]string{"version": v, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+			}
+			a.printf("perdure %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return nil
+		},
+	}
+}
+
+// version is the version of this program, as it was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return fmt.Sprintf("devel-%.12s", s.Value)
+		}
+	}
+	return "devel"
+}

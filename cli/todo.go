@@ -1,0 +1,15 @@
+package cli
+
+import "github.com/perdure/perdure/agent"
+
+// todoLine is a todo in a list.
+func todoLine(t agent.Todo) string {
+	mark := "[ ]"
+	switch t.Status {
+	case agent.TodoInProgress:
+		mark = "[>]"
+	case agent.TodoCompleted:
+		mark = "[x]"
+	}
+	return mark + " " + oneLine(t.Content)
+}
