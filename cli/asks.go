@@ -28,7 +28,7 @@ func init() {
 			a.hint("answer one with perdure answer ASK, or go through them with perdure answer")
 			return nil
 		})
-		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --as ada"
+		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada"
 		return c
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -114,4 +115,43 @@ func (t *asTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Perdure-As", t.as)
 	}
 	return t.RoundTripper.RoundTrip(r)
+}
+
+// command is a command line that goes to the same server or store as this one.
+func (a *app) command(format string, args ...any) string {
+	for i, arg := range args {
+		if s, ok := arg.(string); ok {
+			args[i] = oneLine(s)
+		}
+	}
+	line := "perdure " + fmt.Sprintf(format, args...)
+	switch {
+	case a.store != "" && a.store != a.env("PERDURE_STORE"):
+		line += " --store " + oneLine(a.store)
+	case a.server != "" && a.server != a.env("PERDURE_SERVER"):
+		line += " --server " + oneLine(a.server)
+	}
+	return line
+}
+
+// work executes the runs of a store in this process, until it is stopped. With a
+// server there is nothing to do: its workers do it.
+func (l *link) work(ctx context.Context) (stop func() error) {
+	if l.runtime == nil {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- l.runtime.Work(ctx) }()
+	return sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+}
+
+// idle says so if nobody is there to execute runs.
+func (l *link) idle(ctx context.Context, a *app) {
+	if workers, err := l.Workers(ctx); err == nil && len(workers) == 0 {
+		a.hint("no worker is alive: runs go on when one is: %s", a.command("worker"))
+	}
 }

@@ -68,7 +68,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.server, "server", a.env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
 	flags.StringVar(&a.store, "store", a.env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
 	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
-	flags.StringVar(&a.as, "as", "", "act as this person where no token says who you are")
+	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })

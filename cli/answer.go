@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/spf13/cobra"
+)
+
+// answerFlags say what is answered.
+type answerFlags struct {
+	approve, secret                          bool
+	edit, reject, respond                    string
+	decision, value, message                 string
+	hasEdit, hasReject, hasRespond, hasValue bool
+}
+
+func init() {
+	register(func(a *app) *cobra.Command {
+		var f answerFlags
+		c := &cobra.Command{
+			Use:   "answer [ASK]",
+			Short: "answer an ask, or go through all that are open",
+			Long: `Answer an ask. Without flags it is shown and you decide at the terminal; without
+ASK all open asks are gone through. The beginning of an id is enough if no other
+open ask begins so.
+
+Values are JSON, or a text. The first answer wins; the same one again changes
+nothing.`,
+			Example: "  perdure answer\n  perdure answer h-4H7 --approve\n  perdure answer h-4H7 --edit '{\"amount\": 10}' --message \"that is all we give\"\n  perdure answer h-4H7 --reject \"too expensive\"\n  perdure answer h-4H7 --respond '\"blue\"'\n  perdure answer h-4H7 --secret < key.txt",
+			Args:    arguments(0, 1),
+		}
+		flags := c.Flags()
+		flags.BoolVar(&f.approve, "approve", false, "let it be done as it is")
+		flags.StringVar(&f.edit, "edit", "", "let it be done with these arguments")
+		flags.StringVar(&f.reject, "reject", "", "do not let it be done; the text says why")
+		flags.StringVar(&f.respond, "respond", "", "this value is the answer, or the result of the call in place of it")
+		flags.StringVar(&f.decision, "decision", "", "one of the ask's decisions")
+		flags.StringVar(&f.value, "value", "", "the value that belongs to the decision")
+		flags.StringVar(&f.message, "message", "", "a remark")
+		flags.BoolVar(&f.secret, "secret", false, "read the secret that is asked for from the standard input")
+		c.RunE = func(c *cobra.Command, args []string) error {
+			f.hasEdit, f.hasReject, f.hasRespond, f.hasValue = flags.Changed("edit"), flags.Changed("reject"), flags.Changed("respond"), flags.Changed("value")
+			if err := f.check(len(args)); err != nil {
+				return usage(err)
+			}
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				if len(args) == 0 {
+					return a.inbox(ctx, l)
+				}
+				ask, err := l.findAsk(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.answer(ctx, l, ask, &f)
+			})
+		}
+		return c
+	})
+}
+
+// given reports whether the flags say what is answered.
+func (f *answerFlags) given() bool {
+	return f.approve || f.secret || f.hasEdit || f.hasReject || f.hasRespond || f.decision != "" || f.hasValue
+}
+
+// check refuses flags that contradict each other.
+func (f *answerFlags) check(args int) error {
+	n := 0
+	for _, set := range []bool{f.approve, f.secret, f.hasEdit, f.hasReject, f.hasRespond, f.decision != "" || f.hasValue} {
+		if set {
+			n++
+		}
+	}
+	switch {
+	case n > 1:
+		return errors.New("give one of --approve, --edit, --reject, --respond, --secret and --decision")
+	case n > 0 && args == 0:
+		return errors.New("name the ask that is answered: perdure asks lists them")
+	}
+	return nil
+}
+
+// reply is what the flags answer to an ask.
+func (f *answerFlags) reply(ask *perdure.AskInfo) (api.Reply, error) {
+	plain := len(ask.Decisions) == 0
+	r := api.Reply{Message: f.message}
+	switch {
+	case f.approve && plain && ask.Want == "boolean":
+		r.Value = json.RawMessage("true")
+	case f.approve:
+		r.Decision = agent.DecisionApprove
+	case f.hasEdit:
+		r.Decision, r.Value = agent.DecisionEdit, anyJSON(f.edit)
+	case f.hasReject:
+		r.Decision = agent.DecisionReject
+		if r.Message == "" {
+			r.Message = f.reject
+		}
+		if plain && ask.Want == "boolean" {
+			r.Decision, r.Value = "", json.RawMessage("false")
+		}
+	case f.hasRespond:
+		r.Value = fitting(ask, f.respond)
+		if !plain {
+			r.Decision = agent.DecisionRespond
+		}
+	default:
+		r.Decision = f.decision
+		if f.hasValue {
+			r.Value = fitting(ask, f.value)
+		}
+	}
+	if r.Decision != "" && !slices.Contains(ask.Decisions, r.Decision) {
+		if plain {
+			return r, usage(errors.New("this ask has no decisions, it wants a value: --respond JSON"))
+		}
+		return r, usage(fmt.Errorf("this ask does not take %s, but %s", r.Decision, strings.Join(ask.Decisions, ", ")))
+	}
+	return r, nil
+}
+
+// fitting is a value as JSON: a text where the ask wants one, whatever it looks
+// like.
+func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
+	value := anyJSON(text)
+	var schema struct{ Type any }
+	wantsText := ask.Want == "string" || json.Unmarshal(ask.Schema, &schema) == nil && schema.Type == "string"
+	if wantsText && value[0] != '"' {
+		value, _ = json.Marshal(text)
+	}
+	return value
+}
+
+// answer answers one ask: as the flags say, or as a person decides now.
+func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answerFlags) error {
+	if !f.given() {
+		if !a.interactive() {
+			return usage(fmt.Errorf("say what you answer: %s", strings.Join(ways(ask), ", ")))
+		}
+		_, err := a.decide(ctx, l, ask)
+		if errors.Is(err, io.EOF) {
+			return quiet(exitFailed)
+		}
+		return err
+	}
+	if f.secret || ask.Kind == agent.KindCredential && f.hasRespond {
+		return a.provide(ctx, l, ask, f)
+	}
+	r, err := f.reply(ask)
+	if err != nil {
+		return err
+	}
+	out, err := client.Do(ctx, l.Client, api.AsksAnswer, api.AnswerAsk{OneAsk: api.OneAsk{Ask: ask.ID}, Reply: r})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(out)
+	}
+	a.answered(ctx, l, ask)
+	return nil
+}
+
+// provide gives a secret.
+func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *answerFlags) error {
+	if ask.Kind != agent.KindCredential {
+		return usage(errors.New("this ask wants no secret: secrets are for asks of kind credential"))
+	}
+	if f.hasRespond {
+		return usage(errors.New("a secret does not belong on a command line: use --secret, which reads it"))
+	}
+	secret, err := a.readSecret(ctx, "secret (not shown): ")
+	if err != nil {
+		return err
+	}
+	if secret == "" {
+		return usage(errors.New("the secret is empty"))
+	}
+	if _, err := client.Do(ctx, l.Client, api.AsksSecret, api.ProvideSecret{OneAsk: api.OneAsk{Ask: ask.ID}, Secret: secret}); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(struct{}{})
+	}
+	a.answered(ctx, l, ask)
+	return nil
+}
+
+// answered tells what comes next.
+func (a *app) answered(ctx context.Context, l *link, ask *perdure.AskInfo) {
+	a.hint("answered; see how it goes on: %s", a.command("events %s -f", ask.Thread))
+	l.idle(ctx, a)
+}
+
+// ways are the flags by which an ask can be answered.
+func ways(ask *perdure.AskInfo) []string {
+	var all []string
+	if ask.Kind == agent.KindCredential {
+		return []string{"--secret", "--reject WHY"}
+	}
+	for _, d := range ask.Decisions {
+		switch d {
+		case agent.DecisionApprove:
+			all = append(all, "--approve")
+		case agent.DecisionEdit:
+			all = append(all, "--edit JSON")
+		case agent.DecisionReject:
+			all = append(all, "--reject WHY")
+		case agent.DecisionRespond:
+			all = append(all, "--respond JSON")
+		default:
+			all = append(all, "--decision "+oneLine(d))
+		}
+	}
+	if len(all) == 0 && ask.Want == "boolean" {
+		all = append(all, "--approve", "--reject WHY")
+	}
+	if len(all) == 0 {
+		all = append(all, "--respond JSON")
+	}
+	return all
+}
+
+// waitsFor says how a run that waits goes on.
+func (a *app) waitsFor(ask *perdure.AskInfo) string {
+	return fmt.Sprintf("run %s waits for ask %s: %s", printable(ask.Run), shortAsk(ask.ID), a.command("answer %s %s", shortAsk(ask.ID), ways(ask)[0]))
+}
