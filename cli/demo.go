@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +41,12 @@ this machine.
 The exit status is 0 only if all went as it is told.`,
 		Args:   cobra.NoArgs,
 		Hidden: !slices.ContainsFunc(a.flows, func(f perdure.Flow) bool { return f.Name() == demoFlow }),
-		RunE:   func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("server") {
+				return usage(errors.New("the demo brings its own store and workers: call it without --server"))
+			}
+			return d.run(c.Context())
+		},
 	}
 	c.Flags().BoolVar(&d.ask, "ask", false, "answer the question of the agent yourself")
 	c.Flags().BoolVar(&d.fast, "fast", false, "as fast as can be, for tests")
@@ -86,9 +89,6 @@ type demoNews struct {
 func (d *demo) run(ctx context.Context) (err error) {
 	if !slices.ContainsFunc(d.flows, func(f perdure.Flow) bool { return f.Name() == demoFlow }) {
 		return usage(fmt.Errorf("the demo needs the flow %q, which this program does not have; use the stock binary: go run github.com/perdure/perdure/cmd/perdure demo", demoFlow))
-	}
-	if d.server != "" {
-		return usage(errors.New("the demo brings its own store and workers: call it without --server"))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -197,8 +197,8 @@ func (d *demo) hire(ctx context.Context) error {
 	return nil
 }
 
-// program is how this program is called.
-func program() string {
+// programName is how this program is called.
+func programName() string {
 	info, ok := debug.ReadBuildInfo()
 	exe, err := os.Executable()
 	if err != nil || !ok {
@@ -219,15 +219,18 @@ func program() string {
 	return os.Args[0]
 }
 
-// demoTyped returns the lines of the input, which ends with the channel.
-func demoTyped(ctx context.Context, in io.Reader) chan string {
+// typedLines returns the lines of the input, which ends with the channel.
+func (d *demo) typedLines(ctx context.Context) chan string {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
-		s := bufio.NewScanner(in)
-		for s.Scan() {
+		for {
+			line, err := d.readLine(ctx)
+			if err != nil {
+				return
+			}
 			select {
-			case lines <- s.Text():
+			case lines <- line:
 			case <-ctx.Done():
 				return
 			}
@@ -236,8 +239,8 @@ func demoTyped(ctx context.Context, in io.Reader) chan string {
 	return lines
 }
 
-// decision understands what a person types.
-func decision(line string) (perdure.Answer, bool) {
+// demoDecision understands what a person types.
+func demoDecision(line string) (perdure.Answer, bool) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	a := perdure.Answer{Message: strings.TrimSpace(rest)}
 	switch strings.ToLower(word) {

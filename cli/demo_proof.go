@@ -39,7 +39,7 @@ func (d *demo) prove(ctx context.Context) error {
 	d.say("", "")
 	var wrong []string
 	if ok {
-		d.say(green, "  "+summary(deeds))
+		d.say(green, "  "+deedsInWords(deeds))
 	} else {
 		wrong = append(wrong, "a step was repeated, or is missing in one of the records")
 	}
@@ -63,8 +63,8 @@ func (d *demo) prove(ctx context.Context) error {
 	return nil
 }
 
-// summary says what the table shows.
-func summary(deeds []deed) string {
+// deedsInWords says what the table shows.
+func deedsInWords(deeds []deed) string {
 	again := 0
 	for _, x := range deeds {
 		if len(x.pids) > 1 {

@@ -31,7 +31,7 @@ func (d *demo) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-silence.C:
-			return fmt.Errorf("nothing has happened for %v; look at the thread with: %s show %s --store %s", demoPatience, program(), d.thread, d.url())
+			return fmt.Errorf("nothing has happened for %v; look at the thread with: %s show %s --store %s", demoPatience, programName(), d.thread, d.url())
 		case <-d.worker.done:
 			if ctx.Err() != nil { // an interrupt reaches the workers too
 				return ctx.Err()
@@ -205,7 +205,7 @@ func (d *demo) suspended(ctx context.Context) {
 	d.say("", "  The run is in no process's memory now: it could wait for days. Anyone on this\n  store may answer:")
 	d.say("", "    "+d.command(fmt.Sprintf("answer %.8s --approve", d.pending.ID)))
 	if d.ask {
-		d.lines = demoTyped(ctx, d.in)
+		d.lines = d.typedLines(ctx)
 		d.printf("  [a]pprove or [r]eject? ")
 		return
 	}
@@ -214,7 +214,7 @@ func (d *demo) suspended(ctx context.Context) {
 
 // command is a command line that works on the store of the demo.
 func (d *demo) command(rest string) string {
-	return program() + " " + rest + " --store " + d.url()
+	return programName() + " " + rest + " --store " + d.url()
 }
 
 func (d *demo) typedLine(ctx context.Context, line string, ok bool) error {
@@ -225,7 +225,7 @@ func (d *demo) typedLine(ctx context.Context, line string, ok bool) error {
 	if d.pending == nil {
 		return nil
 	}
-	a, ok := decision(line)
+	a, ok := demoDecision(line)
 	if !ok {
 		d.printf("  [a]pprove or [r]eject? ")
 		return nil

@@ -34,7 +34,7 @@ and others take its runs over when its lease is over.`,
 		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if a.server != "" {
+			if c.Flags().Changed("server") {
 				return usage(errors.New("a worker needs --store: it executes runs where they are kept"))
 			}
 			if o.Concurrency < 0 {
@@ -60,7 +60,7 @@ and others take its runs over when its lease is over.`,
 			defer closeStore()
 			if tell == "" {
 				fmt.Fprintf(a.err, "perdure: works on %s, process %d; stop it with Ctrl-C\n", url, os.Getpid())
-				return rt.Work(c.Context())
+				return keepWorking(c.Context(), rt, o.Logger)
 			}
 			ctx, stop := context.WithCancel(c.Context())
 			defer stop()
@@ -80,6 +80,24 @@ and others take its runs over when its lease is over.`,
 		_ = c.Flags().MarkHidden(name)
 	}
 	return c
+}
+
+// keepWorking executes runs until the context ends. A worker that has lost its
+// lease, because the machine slept or the store was away, begins anew.
+func keepWorking(ctx context.Context, rt *perdure.Runtime, log *slog.Logger) error {
+	for {
+		err := rt.Work(ctx)
+		if ctx.Err() != nil || !errors.Is(err, perdure.ErrFenced) {
+			return err
+		}
+		log.Warn("the worker begins anew", "error", err)
+		wait := time.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
 }
 
 // storeHere returns the URL of the store that the flags name, or else of that

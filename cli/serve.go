@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/server"
+	"github.com/spf13/cobra"
+)
+
+func init() { register(serveCommand) }
+
+// serveCommand makes the command that serves the API for others.
+func serveCommand(a *app) *cobra.Command {
+	var address, tokens, auth string
+	var hosts, origins []string
+	var worker, insecure bool
+	var o perdure.Options
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "serve the API of a store, and execute its runs",
+		Long: `Serves the API of a store and executes its runs. Callers need a token, from the
+store or from a file; the first one is made on the store itself, see the example.
+
+SIGTERM or Ctrl-C ends it in order: /readyz says no, streams are told to connect
+elsewhere, and runs are handed over to other workers after their current step.`,
+		Example: `  perdure token create --subject me --scopes admin --store sqlite:perdure.db
+  perdure serve --store sqlite:perdure.db --addr 0.0.0.0:7373 --host agents.example`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("server") {
+				return usage(errors.New("serve is a server itself: name its --store and --addr"))
+			}
+			if auth != "store" && auth != "none" {
+				return usage(fmt.Errorf("--auth is store or none, not %q", auth))
+			}
+			url, err := a.storeHere()
+			if err != nil {
+				return err
+			}
+			authed := auth == "store" || tokens != ""
+			if err := server.CheckListen(address, authed, insecure); err != nil {
+				return usage(fmt.Errorf("%w; --insecure if that is what you want", err))
+			}
+			log := a.logger()
+			o.Logger, o.Observer = log, transitions{log}
+			rt, closeStore, err := a.runtime(c.Context(), url, o)
+			if err != nil {
+				return err
+			}
+			defer closeStore()
+			so := server.Options{Hosts: hosts, Origins: origins, Logger: log, Version: codeVersion()}
+			if so.Auth, err = authenticator(rt, auth, tokens); err != nil {
+				return usage(err)
+			}
+			l, err := listen(c.Context(), address)
+			if err != nil {
+				return err
+			}
+			if !authed {
+				log.Warn("NO TOKENS: whoever reaches this address can do anything", "address", l.Addr().String())
+			}
+			log.Info("serving", "address", "http://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
+			s := &site{rt: rt, api: server.New(rt, so), log: log, worker: worker}
+			err = s.run(c.Context(), l)
+			log.Info("stopped", "error", err)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&address, "addr", devAddress, "address to listen on")
+	f.StringVar(&auth, "auth", "store", "store: tokens made with perdure token create; none: no others than those of --tokens, if given")
+	f.StringVar(&tokens, "tokens", "", "JSON file with more tokens")
+	f.StringArrayVar(&hosts, "host", nil, "name under which the server may be called, besides this machine's own; * is any")
+	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
+	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
+	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 is 64")
+	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
+	return c
+}
+
+// authenticator is who knows the tokens; nil if nobody is asked for one.
+func authenticator(rt *perdure.Runtime, auth, file string) (server.Authenticator, error) {
+	var known []server.Authenticator
+	if auth == "store" {
+		known = append(known, server.NewTokens(rt))
+	}
+	if file != "" {
+		f, err := server.TokenFile(file)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, f)
+	}
+	switch len(known) {
+	case 0:
+		return nil, nil
+	case 1:
+		return known[0], nil
+	}
+	return server.Any(known...), nil
+}
+
+// transitions logs what becomes of runs, in a line each.
+type transitions struct{ log *slog.Logger }
+
+var _ perdure.Observer = transitions{}
+
+// StepStarted changes nothing.
+func (transitions) StepStarted(ctx context.Context, _ perdure.StepInfo) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+// Committed logs a change of a run's status.
+func (t transitions) Committed(e perdure.Event) {
+	about := []any{"thread", e.Thread, "run", e.Run}
+	add := func(name, value string) {
+		if value != "" {
+			about = append(about, name, value)
+		}
+	}
+	switch e.Kind {
+	case "claimed", "suspended", "released":
+		add("worker", e.Worker)
+	case "ended":
+		add("status", string(e.Status))
+		add("error", e.Error)
+	case "blocked", "quarantined":
+		add("reason", e.Reason)
+		add("error", e.Error)
+	default:
+		return
+	}
+	t.log.Info("run "+e.Kind, about...)
+}

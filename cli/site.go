@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/server"
+)
+
+// shutdownGrace is how long requests may take to end when a server stops.
+const shutdownGrace = 5 * time.Second
+
+// site is the API and a worker in one process.
+type site struct {
+	rt     *perdure.Runtime
+	api    *server.Server
+	log    *slog.Logger
+	worker bool // execute runs too
+}
+
+// run serves until the context ends, and then stops in order: no new streams and
+// not ready, runs handed over, requests answered.
+func (s *site) run(ctx context.Context, l net.Listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	h := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+	served := make(chan error, 1)
+	go func() {
+		served <- h.Serve(l)
+		stop()
+	}()
+	worked := make(chan error, 1)
+	go func() {
+		if !s.worker {
+			worked <- nil
+			return
+		}
+		err := keepWorking(ctx, s.rt, s.log)
+		stop()
+		worked <- err
+	}()
+	<-ctx.Done()
+	s.api.Close()
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := h.Shutdown(down); err != nil {
+		s.log.Warn("some requests were cut off", "error", err)
+		h.Close()
+	}
+	err := <-served
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, <-worked)
+}
+
+// handler is the API, and a page that says where it is.
+func (s *site) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			s.api.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		fmt.Fprint(w, "This is a Perdure server.\n\nThe API is at /v1, and /openapi.json describes it.\n")
+	})
+}
+
+// listen takes an address. If it is taken already, the error says what to do.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%s is in use, perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", address)
+	}
+	return nil, &exitError{exitUnavailable, err}
+}
+
+// codeVersion is the version of the program, as the build knows it.
+func codeVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	version := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
+			version = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return version
+}
