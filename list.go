@@ -74,11 +74,13 @@ func (c *core) summarise(ctx context.Context, o *opened) error {
 
 // ListOptions choose threads.
 type ListOptions struct {
-	User   string
-	Flow   string
-	Status Status
-	After  string // cursor: the one of the last thread seen
-	Limit  int    // at most so many; 0 is all
+	User    string
+	Flow    string
+	Status  Status
+	Updated time.Time // only those that changed then or later
+	Asks    bool      // only those with open asks
+	After   string    // cursor: the one of the last thread seen
+	Limit   int       // at most so many; 0 is all
 }
 
 // Summary is a thread in a list. Its status may lag a moment behind; Get is
@@ -135,15 +137,41 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if s.Seq == 0 { // a start has begun it
 				s.Status = or(s.Status, Queued)
 			}
-			if o.User != "" && s.User != o.User || o.Flow != "" && s.Flow != o.Flow || o.Status != "" && s.Status != o.Status {
+			if !o.fits(s) {
 				continue
 			}
 			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent,
-				Created: stamp(s.Created), Updated: stamp(max(s.Updated, s.Created)), Cursor: strings.TrimPrefix(cell.Key, prefix)}
+				Created: stamp(s.Created), Updated: stamp(s.changed()), Cursor: strings.TrimPrefix(cell.Key, prefix)}
 			if !yield(item, nil) {
 				return
 			}
 			if n++; o.Limit > 0 && n >= o.Limit {
+				return
+			}
+		}
+	}
+}
+
+// changed is when a thread changed last, as far as its summary tells.
+func (s summary) changed() int64 { return max(s.Updated, s.Created) }
+
+// fits reports whether a thread is one of those that are asked for.
+func (o *ListOptions) fits(s summary) bool {
+	switch {
+	case o.User != "" && s.User != o.User, o.Flow != "" && s.Flow != o.Flow, o.Status != "" && s.Status != o.Status, o.Asks && s.Asks == 0:
+		return false
+	}
+	return o.Updated.IsZero() || !stamp(s.changed()).Before(o.Updated.Truncate(time.Microsecond))
+}
+
+// Watch yields at once, and whenever a thread of the tenant may have been made,
+// changed in what List tells of it, or erased, until the context ends. It says
+// only that it is time to look: several changes may be one, and it may be for
+// nothing.
+func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		for range store.Watch(ctx, r.store, journalOf(r.part)+".") {
+			if !yield(struct{}{}) {
 				return
 			}
 		}
