@@ -68,7 +68,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 	defer giveUp()
 	waiting := context.AfterFunc(ctx, giveUp)
 	var err error
-	if w.lease, err = lease.Hold(holding, r.store, w.id, r.opts.Lease); err != nil {
+	if w.lease, err = lease.HoldWith(holding, r.store, w.id, r.opts.Lease, r.workerInfo()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

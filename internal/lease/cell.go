@@ -37,6 +37,8 @@ type value struct {
 	TTL    int64  `json:"ttl"`  // in microseconds
 	Host   string `json:"host"` // for people
 	Holder string `json:"key"`  // random, so that a holder knows its own writes
+
+	Info json.RawMessage `json:"info,omitempty"` // what else the worker says of itself
 }
 
 func (v value) encode() ([]byte, error) { return json.Marshal(v) }

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ type Lease struct {
 	ttl    time.Duration
 	holder string
 	host   string
+	info   json.RawMessage
 
 	stop context.CancelFunc // ends renewing
 	done chan struct{}      // closed when renewing has ended
@@ -44,12 +46,18 @@ type Lease struct {
 // cell may be left that nobody renews. If the store was slow, the lease may
 // have lapsed already when Hold returns, until the next renewal.
 func Hold(ctx context.Context, s store.Store, id string, ttl time.Duration) (*Lease, error) {
+	return HoldWith(ctx, s, id, ttl, nil)
+}
+
+// HoldWith is Hold for a worker that says more of itself, for people. It is
+// written anew with each renewal, so it should be short.
+func HoldWith(ctx context.Context, s store.Store, id string, ttl time.Duration, info json.RawMessage) (*Lease, error) {
 	if id == "" || ttl < MinTTL || ttl > MaxTTL {
 		return nil, fmt.Errorf("lease: hold %q for %v: %w: it needs an id and a ttl from %v to %v", id, ttl, store.ErrInvalid, MinTTL, MaxTTL)
 	}
 	host, _ := os.Hostname() // without it people see less, nothing else
 	l := &Lease{
-		s: s, id: id, ttl: ttl, holder: rand.Text(), host: host,
+		s: s, id: id, ttl: ttl, holder: rand.Text(), host: host, info: info,
 		done: make(chan struct{}), lost: make(chan struct{}),
 		sent: 1, start: time.Now(),
 	}

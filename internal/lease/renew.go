@@ -92,7 +92,7 @@ func (l *Lease) try(ctx context.Context, n uint64) (store.Version, error) {
 func (l *Lease) put(ctx context.Context, n uint64) (store.Version, error) {
 	// The recorded ttl is rounded up: a watcher may only wait longer.
 	micros := (l.ttl + time.Microsecond - 1) / time.Microsecond
-	data, err := value{N: n, TTL: int64(micros), Host: l.host, Holder: l.holder}.encode()
+	data, err := value{N: n, TTL: int64(micros), Host: l.host, Holder: l.holder, Info: l.info}.encode()
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,26 @@ type Worker struct {
 	// Left is how long it takes at least until it can be judged dead, if
 	// its lease does not move.
 	Left time.Duration
+}
+
+// Entry is a worker that has a lease.
+type Entry struct {
+	ID, Host string
+	Info     json.RawMessage // see HoldWith; nil if it said nothing
+}
+
+// All returns the workers that have a lease, by id, also those that died and
+// were not buried yet. It judges nobody.
+func All(ctx context.Context, s store.Store) ([]Entry, error) {
+	var all []Entry
+	for cell, err := range s.List(ctx, Prefix, "") {
+		if err != nil {
+			return nil, fmt.Errorf("lease: all: %w", err)
+		}
+		v := parse(cell)
+		all = append(all, Entry{ID: strings.TrimPrefix(cell.Key, Prefix), Host: v.Host, Info: v.Info})
+	}
+	return all, nil
 }
 
 // Roster judges all workers that have a lease, as Dead does, and buries the

@@ -1,9 +1,0 @@
-package perdure
-
-import "time"
-
-// WorkerInfo is to come.
-type WorkerInfo struct {
-	ID      string    `json:"id"`
-	Started time.Time `json:"started"`
-}
