@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
+
 	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // pattern is what a rule says about arguments, see [Rule]. A nil tree fits all.
@@ -298,7 +300,7 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 				return nil, err
 			}
 			name, _ := t.(string)
-			if folded := foldName(name); names[folded] || strings.ContainsRune(name, utf8.RuneError) {
+			if folded := strict.Fold(name); names[folded] || strings.ContainsRune(name, utf8.RuneError) {
 				return nil, fmt.Errorf("two members are called %.40q, or it is no good name", name)
 			} else {
 				names[folded] = true
@@ -315,17 +317,6 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 		return nil, errors.New("a text in it has the replacement character")
 	}
 	return t, nil
-}
-
-// foldName returns one name for all that encoding/json takes for the same.
-func foldName(name string) string {
-	return strings.Map(func(c rune) rune {
-		least := c
-		for r := unicode.SimpleFold(c); r != c; r = unicode.SimpleFold(r) {
-			least = min(least, r)
-		}
-		return least
-	}, name)
 }
 
 // hashed returns a name for bytes of any length.

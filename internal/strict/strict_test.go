@@ -1,0 +1,105 @@
+package strict_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/strict"
+)
+
+func TestCheck(t *testing.T) {
+	for _, good := range []string{
+		`{}`, `[]`, `null`, `1e400`, `"x"`, `{"a":{"a":1},"b":[{"a":1},{"a":2}]}`, ` {"a" : 9007199254740993} ` + "\n",
+		strings.Repeat("[", strict.MaxDepth) + strings.Repeat("]", strict.MaxDepth),
+		`{"a":"{\"x\":1,\"x\":2}"}`, `{"":1}`, `["a","a","A"]`, `{"a":"b","b":"a"}`,
+	} {
+		if err := strict.Check([]byte(good)); err != nil {
+			t.Errorf("%s is refused: %v", good, err)
+		}
+	}
+	for bad, why := range map[string]string{
+		`{"a":1,"a":1}`:                  `"a" stands twice`,
+		`{"a":1,"\u0061":1}`:             `"a" stands twice`,
+		`{"sum":1,"Sum":1}`:              `case only`,
+		`{"sum":1,"ſum":1}`:              `case only`,
+		`[{"x":[],"y":{"q":1,"Q":2}}]`:   `case only`,
+		`{"a":1} {}`:                     `follows`,
+		`{"a":1`:                         `too early`,
+		``:                               `too early`,
+		"{\"a\":\"\xff\"}":               `UTF-8`,
+		`{"a":01}`:                       `invalid`,
+		strings.Repeat("[", 65):          `deeper`,
+		strings.Repeat(`{"a":`, 1000000): `deeper`,
+	} {
+		if err := strict.Check([]byte(bad)); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%.40s: %v, want one about %q", bad, err, why)
+		}
+	}
+}
+
+// FuzzCheck holds what is let through against what encoding/json makes of it:
+// nothing is lost or read in two ways.
+func FuzzCheck(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,{"b":null}],"c":"d"}`, `{"a":1,"A":2}`, `[[[]]]`, `"\ud800"`, `{"a":1}x`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if strict.Check(data) != nil {
+			return
+		}
+		if !json.Valid(data) {
+			t.Fatalf("%q is let through and is no JSON", data)
+		}
+		var v any
+		if err := json.Unmarshal(data, &v); err != nil && !strings.Contains(err.Error(), "cannot unmarshal number") {
+			t.Fatalf("%q: %v", data, err)
+		}
+		names := 0
+		count(v, &names)
+		// Every name that was written is there: none hid another.
+		d := json.NewDecoder(strings.NewReader(string(data)))
+		d.UseNumber()
+		written, stack := 0, []struct{ object, key bool }{}
+		for {
+			tok, err := d.Token()
+			if err != nil {
+				break
+			}
+			switch tok {
+			case json.Delim('{'), json.Delim('['):
+				if n := len(stack); n > 0 {
+					stack[n-1].key = stack[n-1].object
+				}
+				stack = append(stack, struct{ object, key bool }{tok == json.Delim('{'), tok == json.Delim('{')})
+				continue
+			case json.Delim('}'), json.Delim(']'):
+				stack = stack[:len(stack)-1]
+				continue
+			}
+			if n := len(stack); n > 0 {
+				if stack[n-1].key {
+					written++
+				}
+				stack[n-1].key = stack[n-1].object && !stack[n-1].key
+			}
+		}
+		if v != nil && written != names {
+			t.Fatalf("%q has %d names and %d are read", data, written, names)
+		}
+	})
+}
+
+func count(v any, names *int) {
+	switch v := v.(type) {
+	case map[string]any:
+		*names += len(v)
+		for _, x := range v {
+			count(x, names)
+		}
+	case []any:
+		for _, x := range v {
+			count(x, names)
+		}
+	}
+}
