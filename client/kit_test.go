@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/client"
@@ -149,6 +152,18 @@ func (s *site) start(q perdure.StartRequest) *perdure.Run {
 	return run
 }
 
+// end waits for the end of a thread's newest run, not forever.
+func (s *site) end(thread string) *perdure.Run {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
+	defer cancel()
+	run, err := s.WaitEnd(ctx, thread, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run
+}
+
 // journal returns the events of a thread as the runtime tells them.
 func (s *site) journal(thread string) []perdure.Event {
 	s.t.Helper()
@@ -211,4 +226,28 @@ var (
 func jsonOf(t testing.TB, v any) string {
 	t.Helper()
 	return string(ok[[]byte](t)(json.Marshal(v)))
+}
+
+type iterEvents = iter.Seq2[perdure.Event, error]
+
+func second[T any](_ T, err error) error { return err }
+
+func all[T any](t testing.TB, seq iter.Seq2[T, error]) []T {
+	t.Helper()
+	var list []T
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// same compares what the runtime says with what the client says, as JSON.
+func same[T any](t testing.TB, want, got T) {
+	t.Helper()
+	if d := cmp.Diff(jsonOf(t, want), jsonOf(t, got)); d != "" {
+		t.Error(d)
+	}
 }

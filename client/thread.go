@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,16 @@ import (
 
 // pageSize is how much of a list is asked for at a time.
 const pageSize = 500
+
+// Create makes a thread without a run. A request without a Key is given one, so
+// that it can be sent again when a connection is lost, and makes one thread.
+func (c *Client) Create(ctx context.Context, q perdure.CreateRequest) (*perdure.Thread, error) {
+	state, err := encodeAll("the state", q.State)
+	if err != nil {
+		return nil, err
+	}
+	return Do(ctx, c, api.ThreadsCreate, api.CreateThread{Key: cmp.Or(q.Key, newID()), ID: q.Thread, Title: q.Title, User: q.User, Metadata: q.Metadata, State: state})
+}
 
 // Get returns everything about a thread, exactly as of now.
 func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error) {
