@@ -35,7 +35,7 @@ func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error
 // List yields the tenant's threads in the order of their creation.
 func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perdure.Summary, error] {
 	return func(yield func(perdure.Summary, error) bool) {
-		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow, After: o.After}
+		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow, Updated: o.Updated, Asks: o.Asks, After: o.After}
 		for left := o.Limit; ; {
 			q.Limit = pageSize
 			if o.Limit > 0 {
