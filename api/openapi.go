@@ -123,7 +123,12 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 		}
 		success["content"] = content
 	}
-	o["responses"] = map[string]any{strconv.Itoa(op.Status): success, "4XX": problem, "5XX": problem}
+	responses := map[string]any{strconv.Itoa(op.Status): success, "4XX": problem, "5XX": problem}
+	if content, _ := success["content"].(map[string]any); op.Status != http.StatusOK && content[TypeEvents] != nil {
+		delete(content, TypeEvents) // a stream has begun, whatever it is about
+		responses["200"] = map[string]any{"description": http.StatusText(http.StatusOK), "content": map[string]any{TypeEvents: map[string]any{}}}
+	}
+	o["responses"] = responses
 	return o, nil
 }
 

@@ -12,15 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // meter counts what the server does.
 type meter struct {
-	streams atomic.Int64 // open event streams
-	sent    atomic.Int64 // events sent on streams
-
 	mu       sync.Mutex
 	requests map[request]int64
 	took     map[string]*histogram // by operation
@@ -106,6 +102,9 @@ func (s *Server) writeMetrics(w io.Writer, n *count) {
 	e.family("perdure_build_info", "gauge", "What this server is.")
 	e.sample("perdure_build_info", 1, "version", s.opts.Version, "goversion", runtime.Version())
 	s.meter.write(e)
+	e.gauge("perdure_streams_open", "Event streams that are open.", float64(s.events.open.Load()))
+	e.family("perdure_events_sent_total", "counter", "Events that were sent on streams.")
+	e.sample("perdure_events_sent_total", float64(s.events.sent.Load()))
 	e.family("perdure_threads", "gauge", "Threads of the tenant by status.")
 	for _, status := range slices.Sorted(maps.Keys(n.statuses)) {
 		e.sample("perdure_threads", float64(n.statuses[status]), "status", status)
@@ -142,7 +141,4 @@ func (m *meter) write(e *exposition) {
 		e.sample(took+"_sum", h.sum, "operation", op)
 		e.sample(took+"_count", float64(h.n), "operation", op)
 	}
-	e.gauge("perdure_streams_open", "Event streams that are open.", float64(m.streams.Load()))
-	e.family("perdure_events_sent_total", "counter", "Events that were sent on streams.")
-	e.sample("perdure_events_sent_total", float64(m.sent.Load()))
 }

@@ -1,10 +1,7 @@
 package server
 
 import (
-	"mime"
-	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/api"
@@ -47,27 +44,3 @@ func some[T any](list []T) []T {
 
 // threadPath returns the address of a thread.
 func threadPath(thread string) string { return "/v1/threads/" + url.PathEscape(thread) }
-
-// wantsEvents reports whether a request prefers an event stream to JSON.
-func wantsEvents(r *http.Request) bool {
-	events, other := 0.0, 0.0
-	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
-		media, params, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
-		}
-		q := 1.0
-		if text, given := params["q"]; given {
-			if q, err = strconv.ParseFloat(text, 64); err != nil {
-				continue
-			}
-		}
-		switch media {
-		case api.TypeEvents:
-			events = max(events, q)
-		case api.TypeJSON:
-			other = max(other, q)
-		}
-	}
-	return events > 0 && events >= other
-}

@@ -72,7 +72,8 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, threa
 		return err
 	}
 	c.started(run)
-	if wantsEvents(r) {
+	c.header.Add("Vary", "Accept")
+	if wantsStream(r) {
 		return s.streamRun(w, r, c, run)
 	}
 	return send(w, api.RunsStart.Status, run)

@@ -119,6 +119,28 @@ func TestARunIsStartedAndWaitedFor(t *testing.T) {
 	}
 }
 
+func TestARunIsStartedAsAStream(t *testing.T) {
+	s := plainSite(t)
+	r := s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"hello"}`, "Accept", "text/event-stream").want(200)
+	if r.Header.Get("X-Agentkit-Trace-Id") != "t" || !strings.HasPrefix(r.Header.Get("Location"), "/v1/threads/t/runs/") {
+		t.Errorf("the headers are %v", r.Header)
+	}
+	if !strings.Contains(string(r.Body), "event: done") || !strings.Contains(string(r.Body), `"output":"hello"`) {
+		t.Errorf("the stream is %s", r.Body)
+	}
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"none"}`, "Accept", "text/event-stream").problem(422, "no-flow")
+	samples := plainMetrics(t, s.do("GET", "/metrics", "").want(200).Body)
+	if samples["perdure_events_sent_total{}"] == 0 {
+		t.Error("the events are not counted")
+	}
+	if _, there := samples[`perdure_http_request_duration_seconds_count{operation="runs.start"}`]; !there {
+		t.Error("the refused start is not timed")
+	}
+	if n := samples[`perdure_http_request_duration_seconds_count{operation="runs.start"}`]; n != 1 {
+		t.Errorf("%v starts are timed: a stream takes as long as it likes", n)
+	}
+}
+
 func TestWhatCannotBeStarted(t *testing.T) {
 	s := plainSite(t)
 	s.do("POST", "/v1/threads/t/runs", `{"flow":"none"}`).problem(422, "no-flow")

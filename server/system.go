@@ -76,7 +76,7 @@ func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.St
 		return nil, err
 	}
 	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
-		Streams: int(s.meter.streams.Load()), Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
+		Streams: int(s.events.open.Load()), Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
 }
 
 func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *call, _ *api.Nothing) error {

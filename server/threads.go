@@ -10,6 +10,7 @@ import (
 )
 
 func (s *Server) threadRoutes() {
+	handle(s, api.ThreadsCreate, s.createThread)
 	handle(s, api.ThreadsList, s.listThreads)
 	handle(s, api.ThreadsGet, s.getThread)
 	handle(s, api.ThreadsUpdate, s.updateThread)
@@ -19,6 +20,16 @@ func (s *Server) threadRoutes() {
 	handle(s, api.ThreadsVerify, func(ctx context.Context, c *call, in *api.OneThread) (*perdure.Verification, error) {
 		return c.Verify(ctx, in.Thread)
 	})
+}
+
+func (s *Server) createThread(ctx context.Context, c *call, in *api.CreateThread) (*perdure.Thread, error) {
+	t, err := c.Create(ctx, perdure.CreateRequest{Thread: in.ID, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
+		State: values(in.State), Key: in.Key, By: c.who.Subject})
+	if err != nil {
+		return nil, err
+	}
+	c.made(t)
+	return t, nil
 }
 
 // made tells where a thread is that was just made.

@@ -63,6 +63,59 @@ func TestThreadsAreListedPageByPage(t *testing.T) {
 	}
 }
 
+func TestAThreadIsMadeWithoutARun(t *testing.T) {
+	s := plainTeam(t, plainTune)
+	ann := plainAs(s, "ann")
+	var made, again perdure.Thread
+	body := `{"id":"t","title":"T","metadata":{"a":"b"},"state":{"tone":"low","n":12345678901234567890}}`
+	r := ann.do("POST", "/v1/threads", body, "Idempotency-Key", "k").want(201, &made)
+	if made.ID != "t" || made.User != "ann" || made.Title != "T" || made.Metadata["a"] != "b" || made.Status != "" ||
+		r.Header.Get("Location") != "/v1/threads/t" || r.Header.Get("ETag") != fmt.Sprintf("%q", fmt.Sprint(made.Seq)) {
+		t.Errorf("the thread is %+v with %v", made, r.Header)
+	}
+	ann.do("POST", "/v1/threads", body, "Idempotency-Key", "k").want(201, &again)
+	if again.Seq != made.Seq {
+		t.Errorf("it was made again, at %d", again.Seq)
+	}
+	ann.do("POST", "/v1/threads", body).problem(409, "exists")
+	ann.do("POST", "/v1/threads", `{"id":"t","title":"U"}`, "Idempotency-Key", "k").problem(409, "key-reused")
+	ann.do("POST", "/v1/threads", `{"id":"u","state":{"agent.messages":[]}}`).problem(400, "invalid")
+	ann.do("POST", "/v1/threads", `{"id":"`+strings.Repeat("x", 2000)+`"}`).problem(400, "invalid")
+	var state api.State
+	ann.do("GET", "/v1/threads/t/state", "").want(200, &state)
+	if string(state.State["tone"]) != `"low"` || string(state.State["n"]) != "12345678901234567890" {
+		t.Errorf("the state is %s", state.State)
+	}
+	var page api.ThreadPage
+	ann.do("GET", "/v1/threads?status=idle", "").want(200, &page)
+	if len(page.Threads) != 1 || page.Threads[0].ID != "t" {
+		t.Errorf("idle are %v", page.Threads)
+	}
+	var stats api.Stats
+	ann.do("GET", "/v1/stats", "").want(200, &stats)
+	if stats.Statuses["idle"] != 1 {
+		t.Errorf("the stats are %+v", stats)
+	}
+	for _, verb := range []string{"pause", "resume", "cancel", "retry", "again"} {
+		ann.do("POST", "/v1/threads/t/runs/newest/"+verb, "").problem(404, "no-run")
+	}
+	ann.do("GET", "/v1/threads/t/runs/newest", "").problem(404, "no-run")
+	ann.do("GET", "/v1/threads/t/runs/newest/wait", "").problem(404, "no-run")
+	var list api.RunList
+	if ann.do("GET", "/v1/threads/t/runs", "").want(200, &list); len(list.Runs) != 0 || list.Runs == nil {
+		t.Errorf("the runs are %v", list.Runs)
+	}
+	run := plainWait(ann, plainStart(ann, "t", "tune", `"high"`, "If-Match", r.Header.Get("ETag")))
+	if run.Status != perdure.Succeeded {
+		t.Errorf("the run is %s", run.Status)
+	}
+	var fresh perdure.Thread
+	ann.do("POST", "/v1/threads", "").want(201, &fresh)
+	if fresh.ID == "" || fresh.User != "ann" {
+		t.Errorf("the thread is %+v", fresh)
+	}
+}
+
 func TestTitleAndMetadataAreChanged(t *testing.T) {
 	s := plainSite(t)
 	plainWait(s, plainStart(s, "t", "echo", `"x"`))
