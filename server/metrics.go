@@ -97,6 +97,7 @@ func (e *exposition) gauge(name, help string, value float64) {
 	e.sample(name, value)
 }
 
+// writeMetrics writes all metrics; n is nil if the store does not answer.
 func (s *Server) writeMetrics(w io.Writer, n *count) {
 	e := &exposition{}
 	e.family("perdure_build_info", "gauge", "What this server is.")
@@ -105,12 +106,7 @@ func (s *Server) writeMetrics(w io.Writer, n *count) {
 	e.gauge("perdure_streams_open", "Event streams that are open.", float64(s.events.open.Load()))
 	e.family("perdure_events_sent_total", "counter", "Events that were sent on streams.")
 	e.sample("perdure_events_sent_total", float64(s.events.sent.Load()))
-	e.family("perdure_threads", "gauge", "Threads of the tenant by status.")
-	for _, status := range slices.Sorted(maps.Keys(n.statuses)) {
-		e.sample("perdure_threads", float64(n.statuses[status]), "status", status)
-	}
-	e.gauge("perdure_asks_open", "Open asks of the tenant.", float64(n.asks))
-	e.gauge("perdure_workers", "Workers that are alive.", float64(n.workers))
+	writeCount(e, n)
 	values := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(values)
 	e.gauge("go_goroutines", "Goroutines that exist.", float64(values[0].Value.Uint64()))
@@ -118,6 +114,21 @@ func (s *Server) writeMetrics(w io.Writer, n *count) {
 	e.gauge("go_memstats_sys_bytes", "Bytes that were got from the system.", float64(values[2].Value.Uint64()))
 	e.gauge("process_start_time_seconds", "When the server was started, since the epoch.", float64(s.started.UnixMilli())/1000)
 	io.WriteString(w, e.b.String())
+}
+
+// writeCount writes the numbers of a tenant.
+func writeCount(e *exposition, n *count) {
+	if n == nil {
+		e.gauge("perdure_store_up", "Whether the store answers.", 0)
+		return
+	}
+	e.gauge("perdure_store_up", "Whether the store answers.", 1)
+	e.family("perdure_threads", "gauge", "Threads of the tenant by status.")
+	for _, status := range slices.Sorted(maps.Keys(n.statuses)) {
+		e.sample("perdure_threads", float64(n.statuses[status]), "status", status)
+	}
+	e.gauge("perdure_asks_open", "Open asks of the tenant.", float64(n.asks))
+	e.gauge("perdure_workers", "Workers that are alive.", float64(n.workers))
 }
 
 // write writes what was counted.

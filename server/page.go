@@ -43,4 +43,10 @@ func some[T any](list []T) []T {
 }
 
 // threadPath returns the address of a thread.
-func threadPath(thread string) string { return "/v1/threads/" + url.PathEscape(thread) }
+func threadPath(thread string) string {
+	id := url.PathEscape(thread)
+	if id == "." || id == ".." { // which would be a way up
+		id = strings.ReplaceAll(id, ".", "%2E")
+	}
+	return "/v1/threads/" + id
+}

@@ -152,6 +152,21 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	s.do("GET", "/v1/threads/t", "").problem(404, "no-thread")
 }
 
+func TestAnyIDCanBeAnAddress(t *testing.T) {
+	s := plainSite(t)
+	for path, id := range map[string]string{"a%2Fb": "a/b", "%C3%BC%20x": "ü x", "%2E%2E": "..", "%2E": ".", "a%3Fb%23c": "a?b#c", "%25": "%", "100%2525": "100%25"} {
+		var run perdure.Run
+		r := s.do("POST", "/v1/threads/"+path+"/runs", `{"flow":"echo","input":"x"}`).want(202, &run)
+		if run.Thread != id {
+			t.Errorf("%s is %q, want %q", path, run.Thread, id)
+		}
+		var again perdure.Run
+		if s.do("GET", r.Header.Get("Location"), "").want(200, &again); again.ID != run.ID {
+			t.Errorf("%s leads to another run", r.Header.Get("Location"))
+		}
+	}
+}
+
 func TestABusyThreadNamesItsRun(t *testing.T) {
 	s := plainSite(t)
 	run := plainWait(s, plainStart(s, "t", "ask", "{}"))

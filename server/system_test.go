@@ -72,6 +72,9 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 		t.Errorf("the answer is %s with %v", r.Body, r.Header)
 	}
 	s.do("GET", "/healthz", "").want(200)
+	if samples := plainMetrics(t, s.do("GET", "/metrics", "").want(200).Body); samples["perdure_store_up{}"] != 0 || samples["go_goroutines{}"] == 0 {
+		t.Errorf("the metrics are %v", samples)
+	}
 	dead.dead = false
 	s.do("GET", "/readyz", "").want(200)
 	api.Close()
@@ -169,6 +172,7 @@ func TestMetricsAreInPrometheusFormat(t *testing.T) {
 		`perdure_http_request_duration_seconds_count{operation="threads.get"}`:            3,
 		`perdure_http_request_duration_seconds_bucket{operation="threads.get",le="+Inf"}`: 3,
 		`perdure_threads{status="suspended"}`:                                             1,
+		`perdure_store_up{}`:                                                              1,
 		`perdure_asks_open{}`:                                                             2,
 		`perdure_streams_open{}`:                                                          0,
 		`perdure_events_sent_total{}`:                                                     0,

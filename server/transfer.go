@@ -23,7 +23,9 @@ func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *call, i
 	}}
 	err := c.Export(r.Context(), in.Thread, out, perdure.ExportOptions{Redact: in.Redact})
 	if err != nil && out.begun {
-		s.opts.Logger.Error("an export was cut off", "thread", in.Thread, "error", err)
+		if r.Context().Err() == nil {
+			s.opts.Logger.Error("an export was cut off", "thread", in.Thread, "error", err)
+		}
 		panic(http.ErrAbortHandler)
 	}
 	return err
