@@ -313,27 +313,3 @@ func TestSeedADKReconnectsWithoutGapsAndStartsNothing(t *testing.T) {
 		t.Errorf("the same key started %s and %s", a[0].InvocationID, b[0].InvocationID)
 	}
 }
-
-// With streaming a reply arrives in pieces first, and then whole.
-func TestADKStreamsPiecesAndThenTheWhole(t *testing.T) {
-	s := newSite(t, server.Options{}, adkClerk(new(adkCount)))
-	s.adkSession("clerk", "u", "s")
-	events, ids, _ := s.adkSSE(strings.Replace(adkBody("clerk", "x"), `{"app`, `{"streaming":true,"app`, 1))
-	pieces := ""
-	for i, e := range events {
-		switch {
-		case e.Partial && ids[i] != "":
-			t.Errorf("the piece %q has the id %s", e.Content.Parts[0].Text, ids[i])
-		case e.Partial && e.Author != "clerk":
-			t.Errorf("the piece is %s's", e.Author)
-		case e.Partial:
-			pieces += e.Content.Parts[0].Text
-		}
-	}
-	// Pieces are live: one that comes before the client listens is missed.
-	if !strings.HasSuffix("I look at it.", pieces) {
-		t.Errorf("the pieces are %q", pieces)
-	}
-	adkWant(t, slices.DeleteFunc(events, func(e adkNote) bool { return e.Partial }),
-		"clerk: I look at it. call refund", "clerk: call adk_request_confirmation")
-}

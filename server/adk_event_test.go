@@ -1,0 +1,146 @@
+package server
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perdure/perdure"
+)
+
+// What a client sees of each event, byte for byte.
+func TestADKEventsAreAProjection(t *testing.T) {
+	at := time.Date(2026, 11, 15, 12, 0, 0, 500_000_000, time.UTC)
+	const head = `{"id":"t-7","invocationId":"r","author":`
+	const tail = `"actions":{"stateDelta":{},"artifactDelta":{}}}`
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	for name, test := range map[string]struct {
+		event perdure.Event
+		want  string
+	}{
+		"an input": {perdure.Event{Kind: "queued", Value: raw(`"hello"`)},
+			head + `"user","timestamp":1794744000.5,"content":{"role":"user","parts":[{"text":"hello"}]},` + tail},
+		"an input with media": {perdure.Event{Kind: "queued", Value: raw(`[{"text":"a"},{"media":{"mime":"image/png","data":"aGk="}},{"media":{"url":"https://x/y"}}]`)},
+			head + `"user","timestamp":1794744000.5,"content":{"role":"user","parts":[{"text":"a"},{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"fileData":{"fileUri":"https://x/y"}}]},` + tail},
+		"an input of another kind": {perdure.Event{Kind: "queued", Value: raw(`{"a":1}`)},
+			head + `"user","timestamp":1794744000.5,"content":{"role":"user","parts":[{"text":"{\"a\":1}"}]},` + tail},
+		"a reply": {perdure.Event{Kind: "step", Path: "/a/turn-1/reply", Value: raw(`{"id":"r/a/turn-1/reply","agent":"a","message":{"role":"assistant","parts":[{"reasoning":{"text":"hm"}},{"text":"well"},{"call":{"id":"c","name":"f","args":""}}]},"usage":{"input":3,"output":4,"cache_read":1,"reasoning":2},"stop":"calls","model":"m"}`)},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"text":"hm","thought":true},{"text":"well"},{"functionCall":{"id":"c","name":"f","args":{}}}]},` +
+				`"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":7,"cachedContentTokenCount":1,"thoughtsTokenCount":2},"finishReason":"STOP","modelVersion":"m",` + tail},
+		"a reply that was cut off": {perdure.Event{Kind: "step", Path: "/a/turn-1/reply", Value: raw(`{"id":"r/a/turn-1/reply","agent":"a","message":{"role":"assistant","parts":[{"text":"w"}]},"stop":"length"}`)},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"text":"w"}]},"finishReason":"MAX_TOKENS",` + tail},
+		"a result": {perdure.Event{Kind: "step", Path: "/a/turn-1/0-f/run", Value: raw(`{"id":"r/a/turn-1/0-f/run","agent":"a","escalate":true,"transfer":"b","message":{"role":"tool","parts":[{"result":{"call":"c","name":"f","text":"{\"n\":1}"}}]}}`)},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"n":1}}}]},` +
+				`"actions":{"stateDelta":{},"artifactDelta":{},"transferToAgent":"b","escalate":true}}`},
+		"what an agent is given":         {perdure.Event{Kind: "step", Path: "/a/input", Value: raw(`{"id":"r/a/input","agent":"a","message":{"role":"user","parts":[{"text":"x"}]}}`)}, `null`},
+		"a step in the form of a record": {perdure.Event{Kind: "step", Path: "/mine", Value: raw(`{"id":"r/a/turn-1/reply","agent":"a","message":{"role":"assistant","parts":[{"text":"x"}]}}`)}, `null`},
+		"a step":                         {perdure.Event{Kind: "step", Path: "/mine", Value: raw(`[1]`)}, `null`},
+		"a failed step":                  {perdure.Event{Kind: "step", Path: "/mine", Error: "no"}, `null`},
+		"a claim":                        {perdure.Event{Kind: "claimed", Worker: "w"}, `null`},
+		"a later kind":                   {perdure.Event{Kind: "new"}, `null`},
+		"an approval": {perdure.Event{Kind: "asked", Ask: "k", AskKind: "approval", Decisions: []string{"approve"}, Name: "may it?", Path: "/a/approve-1", Value: raw(`{"agent":"a","tool":"f","call":"c","args":{"x":1}}`)},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_confirmation","args":` +
+				`{"originalFunctionCall":{"id":"c","name":"f","args":{"x":1}},"toolConfirmation":{"hint":"may it?","confirmed":false}}}}]},"longRunningToolIds":["k"],` +
+				`"actions":{"stateDelta":{},"artifactDelta":{},"requestedToolConfirmations":{"c":{"hint":"may it?","confirmed":false}}}}`},
+		"a flow's own approval": {perdure.Event{Kind: "asked", Ask: "k", Decisions: []string{"approve"}, Name: "push?", Path: "/x/approve-pr", Value: raw(`42`)},
+			head + `"app","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_confirmation","args":` +
+				`{"originalFunctionCall":{"id":"k","name":"approve-pr","args":{}},"toolConfirmation":{"hint":"push?","confirmed":false}}}}]},"longRunningToolIds":["k"],` +
+				`"actions":{"stateDelta":{},"artifactDelta":{},"requestedToolConfirmations":{"k":{"hint":"push?","confirmed":false}}}}`},
+		"a question": {perdure.Event{Kind: "asked", Ask: "k", AskKind: "question", Name: "which?", Path: "/a/person"},
+			head + `"app","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_input","args":{"interruptId":"k","message":"which?"}}}]},"longRunningToolIds":["k"],` + tail},
+		"a credential": {perdure.Event{Kind: "asked", Ask: "k", AskKind: "credential", Decisions: []string{"provided", "reject"}, Name: "log in", Value: raw(`{"agent":"a","credential":"login"}`)},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_credential","args":{"authConfig":{"credentialKey":"login"},"functionCallId":"k","message":"log in"}}}]},"longRunningToolIds":["k"],` + tail},
+		"a pending call": {perdure.Event{Kind: "asked", Ask: "k", AskKind: "pending", Value: raw(`{"agent":"a","tool":"mail","call":"c","args":{"to":"x"},"ref":"j"}`)},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"mail","args":{"to":"x"}}}]},"longRunningToolIds":["k"],` + tail},
+		"blocked": {perdure.Event{Kind: "blocked", Diff: "- a"},
+			head + `"app","timestamp":1794744000.5,"errorCode":"BLOCKED","errorMessage":"- a",` + tail},
+		"failed": {perdure.Event{Kind: "ended", Status: perdure.Failed, Error: "no luck"},
+			head + `"app","timestamp":1794744000.5,"turnComplete":true,"errorCode":"FAILED","errorMessage":"no luck","actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
+		"cancelled": {perdure.Event{Kind: "ended", Status: perdure.Cancelled},
+			head + `"app","timestamp":1794744000.5,"turnComplete":true,"errorCode":"CANCELLED","errorMessage":"the run was cancelled","actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
+		"succeeded": {perdure.Event{Kind: "ended", Status: perdure.Succeeded, Value: raw(`{"n":1}`)},
+			head + `"app","timestamp":1794744000.5,"content":{"role":"model","parts":[{"text":"{\"n\":1}"}]},"turnComplete":true,"output":{"n":1},"actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
+		"succeeded with nothing": {perdure.Event{Kind: "ended", Status: perdure.Succeeded},
+			head + `"app","timestamp":1794744000.5,"turnComplete":true,"actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := test.event
+			e.Thread, e.Seq, e.Run, e.Time = "t", 7, "r", at
+			got, err := json.Marshal(newADKView("app").event(e))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, string(got)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// An output that an agent has said is not said again by the end; the answer of an
+// ask has the name of the call that it answers.
+func TestADKEventsKnowWhatWasBefore(t *testing.T) {
+	v := newADKView("app")
+	v.event(perdure.Event{Kind: "step", Run: "r", Path: "/a/turn-1/reply", Value: json.RawMessage(`{"id":"r/a/turn-1/reply","agent":"a","message":{"role":"assistant","parts":[{"text":"{ \"n\": 1 }"}]}}`)})
+	v.event(perdure.Event{Kind: "asked", Run: "r", Ask: "k", AskKind: "approval", Decisions: []string{"approve"}})
+	answered, _ := json.Marshal(v.event(perdure.Event{Kind: "answered", Run: "r", Ask: "k", Decision: "reject", Reason: "no"}).Content)
+	if got := string(answered); got != `{"role":"user","parts":[{"functionResponse":{"id":"k","name":"adk_request_confirmation","response":{"confirmed":false,"decision":"reject","message":"no"}}}]}` {
+		t.Errorf("the answer is %s", got)
+	}
+	end := perdure.Event{Kind: "ended", Run: "r", Status: perdure.Succeeded, Value: json.RawMessage(`{"n":1}`)}
+	if got := v.event(end); got.Content != nil {
+		t.Errorf("it is said again: %+v", got.Content)
+	}
+	if got := v.event(end); got.Content == nil {
+		t.Error("another run is taken for this one")
+	}
+}
+
+func TestLenientJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":1,}`:              `{"a":1 }`,
+		"{\"a\":[1,\n],\n\t}":   "{\"a\":[1 \n] \n\t}",
+		`{"a":",}",}`:           `{"a":",}" }`,
+		`{"a":"\",}",}`:         `{"a":"\",}" }`,
+		`{,}`:                   `{,}`,
+		`{"a":,}`:               `{"a":,}`,
+		`[1,,]`:                 `[1,,]`,
+		`{"a":{"b":{},},"c":2}`: `{"a":{"b":{} },"c":2}`,
+		`,}`:                    `,}`,
+		`"`:                     `"`,
+		``:                      ``,
+	} {
+		if got := string(withoutCommas([]byte(in))); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+	m := members{"a_b": json.RawMessage(`1`), "cD": json.RawMessage(`null`)}
+	if got, err := m.get("aB"); err != nil || string(got) != "1" {
+		t.Errorf("aB is %s, %v", got, err)
+	}
+	if got, err := m.get("cD"); err != nil || got != nil {
+		t.Errorf("cD is %s, %v", got, err)
+	}
+	m["aB"] = json.RawMessage(`2`)
+	if _, err := m.get("aB"); err == nil {
+		t.Error("aB and a_b differ, and one of them was taken")
+	}
+}
+
+// What is overlooked never changes what valid JSON means.
+func FuzzLenientJSON(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,2,],}`, `{"a":",}"}`, `[[],[]]`, `"\\"`, "{\"\\u0022\":1 , }"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		out := withoutCommas([]byte(in))
+		if json.Valid([]byte(in)) && string(out) != in {
+			t.Errorf("%q became %q", in, out)
+		}
+		if len(out) != len(in) {
+			t.Errorf("%q has another length than %q", out, in)
+		}
+	})
+}
