@@ -10,6 +10,8 @@ func todoLine(t agent.Todo) string {
 		mark = "[>]"
 	case agent.TodoCompleted:
 		mark = "[x]"
+	case agent.TodoCancelled:
+		mark = "[-]"
 	}
 	return mark + " " + oneLine(t.Content)
 }

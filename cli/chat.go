@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/llm"
+	"github.com/spf13/cobra"
+)
+
+// recalled is how many messages of an earlier conversation are shown.
+const recalled = 6
+
+func init() {
+	register(func(a *app) *cobra.Command {
+		var thread, user string
+		c := &cobra.Command{
+			Use:   "chat FLOW",
+			Short: "talk to a flow, line by line",
+			Long: `Talk to a flow: each line is the input of a run on one thread, and what it says is
+shown as it is written. What it asks you answer at once. Ctrl-D ends the
+conversation, which is kept: come back to it with --thread.`,
+			Example: "  perdure chat story\n  perdure chat story --thread evening",
+			Args:    arguments(1, 1),
+			RunE: func(c *cobra.Command, args []string) error {
+				if a.json {
+					return usage(errors.New("chat is for people; use run --json"))
+				}
+				return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+					return a.chat(ctx, l, args[0], thread, user)
+				})
+			},
+		}
+		c.Flags().StringVar(&thread, "thread", "", "go on with this thread, or make it")
+		c.Flags().StringVar(&user, "user", "", "who owns a new thread; you if not given")
+		return c
+	})
+}
+
+// chat is a conversation on a thread.
+func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) error {
+	if thread != "" {
+		if err := a.recall(ctx, l, thread); err != nil {
+			return err
+		}
+	}
+	stop := l.work(ctx)
+	defer stop()
+	for {
+		line, err := a.ask(ctx, a.style(blue, "> "))
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if line == "" {
+			continue
+		}
+		input, _ := json.Marshal(line)
+		run, err := l.Start(ctx, perdure.StartRequest{Flow: flow, Thread: thread, User: user, Policy: perdure.Enqueue, Input: json.RawMessage(input)})
+		if err != nil {
+			return a.explain(ctx, l, err)
+		}
+		thread = run.Thread
+		if err := a.turn(ctx, l, run); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+	}
+	if thread != "" {
+		a.hint("come back with %s", a.command("chat %s --thread %s", flow, thread))
+	}
+	return stop()
+}
+
+// recall shows the end of an earlier conversation, and lets what is asked there
+// be answered.
+func (a *app) recall(ctx context.Context, l *link, thread string) error {
+	t, err := l.Get(ctx, thread)
+	if errors.Is(err, perdure.ErrNoThread) {
+		return nil // it is a new one
+	}
+	if err != nil {
+		return err
+	}
+	list, err := client.Do(ctx, l.Client, api.MessagesList, api.AtThread{Thread: thread})
+	if err != nil {
+		return err
+	}
+	var said []string
+	for i := range list.Messages {
+		m := &list.Messages[i].Message
+		switch text := m.Text(); {
+		case text == "":
+		case m.Role == llm.RoleUser:
+			said = append(said, "> "+printable(text))
+		case m.Role == llm.RoleAssistant:
+			said = append(said, printable(text))
+		}
+	}
+	for _, text := range said[max(0, len(said)-recalled):] {
+		a.printf("%s\n", a.style(dim, text))
+	}
+	for _, r := range t.Runs {
+		if !r.Status.Final() && len(r.Asks) > 0 {
+			stop := l.work(ctx)
+			if err := a.turn(ctx, l, r); err != nil && !errors.Is(err, io.EOF) {
+				stop()
+				return err
+			}
+			if err := stop(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn shows a run until it ends, and lets a person answer what it asks.
+func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
+	v := a.newView(true)
+	v.out = a.out
+	v.live = a.terminal()
+	for {
+		done, err := a.watch(ctx, l, run, v)
+		if err != nil {
+			return err
+		}
+		switch {
+		case done.Status == perdure.Succeeded:
+			if text := strings.TrimSpace(pretty(done.Output)); text != strings.TrimSpace(printable(v.last)) {
+				a.output(done.Output)
+			}
+			return nil
+		case len(done.Asks) == 0 || done.Status.Final():
+			a.hint("%s", message(a.finish(done)))
+			return nil
+		}
+		skipped := true
+		for i := range done.Asks {
+			answered, err := a.decide(ctx, l, &done.Asks[i])
+			if err != nil {
+				return err
+			}
+			skipped = skipped && !answered
+		}
+		if skipped {
+			a.hint("the run waits; answer later with %s", a.command("answer"))
+			return nil
+		}
+		next := *run // what was shown is not shown again
+		next.Seq, run = v.seq+1, &next
+	}
+}

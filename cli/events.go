@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	register(func(a *app) *cobra.Command {
+		var follow, deltas bool
+		var o client.FollowOptions
+		c := &cobra.Command{
+			Use:   "events THREAD",
+			Short: "list a thread's events, or follow them",
+			Long: `List a thread's events: sequence, time, kind, path and value. With -f it stays and
+shows new ones as they come, each once, also over restarts of the server; with
+--run it ends with that run.
+
+With --json each event is a line of JSON.`,
+			Example: "  perdure events trip-7\n  perdure events trip-7 -f --after 40\n  perdure events trip-7 -f --run newest --json | jq .kind",
+			Args:    arguments(1, 1),
+		}
+		c.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and show new ones")
+		c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also what is being written, before it is recorded")
+		c.Flags().Uint64Var(&o.After, "after", 0, "only later ones than this sequence")
+		c.Flags().StringVar(&o.Run, "run", "", "only those of this run, or of the newest")
+		c.RunE = func(c *cobra.Command, args []string) error {
+			o.NoDeltas = !deltas
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				if follow {
+					return a.follow(ctx, l, args[0], o)
+				}
+				return a.events(ctx, l, args[0], o)
+			})
+		}
+		return c
+	})
+}
+
+// events prints the events that are there.
+func (a *app) events(ctx context.Context, l *link, thread string, o client.FollowOptions) error {
+	if o.Run == api.Newest {
+		run, err := l.GetRun(ctx, thread, "")
+		if err != nil {
+			return err
+		}
+		o.Run = run.ID
+	}
+	for e, err := range l.Events(ctx, thread, perdure.EventOptions{After: o.After, Run: o.Run, Replay: true}) {
+		if err != nil {
+			return err
+		}
+		if err := a.event(&e); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// follow prints events as they come.
+func (a *app) follow(ctx context.Context, l *link, thread string, o client.FollowOptions) error {
+	for u, err := range l.Follow(ctx, thread, o) {
+		if err == nil {
+			err = a.printUpdate(u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// printUpdate prints news of a thread. In JSON the kind tells what it is.
+func (a *app) printUpdate(u client.Update) error {
+	switch {
+	case u.Event != nil:
+		return a.event(u.Event)
+	case u.Delta != nil && a.json:
+		return a.printLine(struct {
+			Kind string `json:"kind"`
+			*perdure.DeltaEvent
+		}{"delta", u.Delta})
+	case u.Delta != nil:
+		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", oneLine(u.Delta.Path))
+		a.printf("%s\n", a.style(dim, line+cut(brief(u.Delta.Data), a.short(len(line)))))
+	case u.Done != nil && a.json:
+		return a.printLine(struct {
+			Kind string `json:"kind"`
+			*api.Done
+		}{"done", u.Done})
+	}
+	return nil
+}
+
+// event prints an event in a line.
+func (a *app) event(e *perdure.Event) error {
+	if a.json {
+		return a.printLine(e)
+	}
+	line := fmt.Sprintf("%6d  %-8s  %-9s  %s", e.Seq, a.when(e.Time), oneLine(e.Kind), oneLine(e.Path))
+	rest := a.said(e)
+	style := ""
+	switch {
+	case e.Error != "":
+		style = red
+	case e.Kind == "asked":
+		style = amber
+	case e.Kind == "claimed", e.Kind == "released", e.Kind == "dumped", e.Kind == "nudge":
+		style = dim
+	}
+	if rest != "" {
+		line = strings.TrimRight(line, " ") + "  "
+		line += cut(rest, a.short(len([]rune(line))))
+	}
+	_, err := fmt.Fprintln(a.out, a.style(style, strings.TrimRight(line, " ")))
+	return err
+}
+
+// said is what an event says, in a line.
+func (a *app) said(e *perdure.Event) string {
+	var parts []string
+	add := func(format, text string) {
+		if text != "" {
+			parts = append(parts, fmt.Sprintf(format, oneLine(text)))
+		}
+	}
+	add("%s", e.Name)
+	add("%s", string(e.Status))
+	if e.Attempt > 0 {
+		add("attempt %s", fmt.Sprint(e.Attempt))
+	}
+	add("%s", e.Decision)
+	add("%s", strings.Join(e.Plan, ", "))
+	add("%s", brief(e.Value))
+	if e.ValueOf > 0 {
+		add("as in %s", fmt.Sprint(e.ValueOf))
+	}
+	add("%s", e.Error)
+	add("child %s", e.Child)
+	if e.Ask != "" {
+		add("ask %s", shortAsk(e.Ask))
+	}
+	if !e.Due.IsZero() {
+		add("due %s", a.when(e.Due))
+	}
+	add("worker %s", e.Worker)
+	add("by %s", e.By)
+	add("(%s)", e.Reason)
+	add("%s", e.Diff)
+	return strings.Join(parts, "  ")
+}

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/client"
+	"github.com/spf13/cobra"
+)
+
+// runFlags say how a run is started, and what is seen of it.
+type runFlags struct {
+	thread, policy        string
+	watch, detach, noWork bool
+	budget, metadata      texts
+	q                     perdure.StartRequest
+}
+
+func init() {
+	register(func(a *app) *cobra.Command {
+		f := runFlags{budget: texts{kind: "UNIT=N"}, metadata: texts{kind: "NAME=VALUE"}}
+		c := &cobra.Command{
+			Use:   "run FLOW [INPUT]",
+			Short: "start a run and wait until it ends or waits for someone",
+			Long: `Start a run of a flow and wait for it. The input is JSON, or a text; - reads it from
+the standard input. The output goes to the standard output, progress to the
+standard error.
+
+The run does not depend on this command: it goes on when that is interrupted. On a
+store (--store) this command is a worker while it waits.
+
+It ends with 0 if the run succeeded, 1 if it failed, and 4 if it waits for an
+answer or a signal.`,
+			Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement '{\"item\": \"chairs\"}' --thread chairs --user ada\n  perdure run research - --detach < question.txt\n  perdure run story --watch --json | jq -c .kind",
+			Args:    arguments(1, 2),
+		}
+		flags := c.Flags()
+		flags.StringVar(&f.thread, "thread", "", "id of the thread, made on first use; a new one if not given")
+		flags.StringVar(&f.q.Title, "title", "", "title of a new thread")
+		flags.StringVar(&f.q.User, "user", "", "who owns a new thread; you if not given")
+		flags.Var(&f.metadata, "metadata", "metadata of a new thread; may be repeated")
+		flags.StringVar(&f.policy, "policy", "", "what becomes of it if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
+		flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same run")
+		flags.Var(&f.budget, "budget", "what the run may spend; may be repeated")
+		flags.BoolVar(&f.watch, "watch", false, "show what happens as it happens (as it is in a terminal)")
+		flags.BoolVar(&f.detach, "detach", false, "do not wait")
+		flags.BoolVar(&f.noWork, "no-work", false, "with --store: leave the work to other processes")
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if err := f.fill(a, args); err != nil {
+				return err
+			}
+			if f.detach && f.watch {
+				return usage(errors.New("give --watch or --detach, not both"))
+			}
+			if !flags.Changed("watch") {
+				f.watch = a.watched(a.err)
+			}
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error { return a.start(ctx, l, &f) })
+		}
+		return c
+	})
+}
+
+// fill makes the request.
+func (f *runFlags) fill(a *app, args []string) error {
+	f.q.Flow, f.q.Thread, f.q.Policy = args[0], f.thread, perdure.Policy(f.policy)
+	if len(args) > 1 {
+		input, err := a.value(args[1])
+		if err != nil {
+			return err
+		}
+		f.q.Input = input
+	}
+	var in api.Start
+	for _, field := range api.RunsNew.Fields() {
+		given := map[string]*texts{"budget": &f.budget, "metadata": &f.metadata}[field.Key]
+		if given == nil || len(given.all) == 0 {
+			continue
+		}
+		if err := setField(field, reflect.ValueOf(&in).Elem(), given.all); err != nil {
+			return usage(fmt.Errorf("--%s: %w", field.Key, err))
+		}
+	}
+	f.q.Budget, f.q.Metadata = in.Budget, in.Metadata
+	return nil
+}
+
+// start starts a run and waits for it.
+func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
+	run, err := l.Start(ctx, f.q)
+	if err != nil {
+		return a.explain(ctx, l, err)
+	}
+	thread := run.Thread
+	if f.detach {
+		if a.json {
+			return a.printJSON(run)
+		}
+		a.printf("%s\n", printable(run.Thread))
+		a.hint("run %s is %s; look at it with %s", printable(run.ID), run.Status, a.command("show %s", run.Thread))
+		l.idle(ctx, a)
+		return nil
+	}
+	stop := func() error { return nil }
+	if !f.noWork {
+		stop = l.work(ctx)
+	}
+	defer stop()
+	if !a.json {
+		a.hint("thread %s, run %s", printable(run.Thread), printable(run.ID))
+	}
+	var done *api.Done
+	if f.watch && !run.Steering {
+		done, err = a.watch(ctx, l, run, a.newView(false))
+	} else if run, err = l.Wait(ctx, run.Thread, run.ID); err == nil {
+		done = doneOf(run)
+		if a.json {
+			err = a.printJSON(run)
+		}
+	}
+	if ctx.Err() != nil {
+		a.hint("the run does not depend on this command; follow it with %s", a.command("events %s -f", thread))
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.finish(done), stop())
+}
+
+// explain adds what to do to an error of a start.
+func (a *app) explain(ctx context.Context, l *link, err error) error {
+	var busy *perdure.BusyError
+	switch {
+	case errors.Is(err, perdure.ErrNoFlow):
+		flows, listErr := l.Flows(ctx)
+		if listErr == nil && len(flows) > 0 {
+			return &exitError{exitNotFound, fmt.Errorf("%w; there are %s", err, strings.Join(flows, ", "))}
+		}
+		return &exitError{exitNotFound, err}
+	case errors.As(err, &busy):
+		return &exitError{exitConflict, fmt.Errorf("%w; let it wait its turn with --policy enqueue, or look at it with %s", err, a.command("show %s", busy.Thread))}
+	}
+	return err
+}
+
+// watch shows a run until it ends or waits for someone.
+func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*api.Done, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type news struct {
+		u   client.Update
+		err error
+	}
+	all := make(chan news)
+	go func() {
+		defer close(all)
+		for u, err := range l.Follow(ctx, run.Thread, client.FollowOptions{After: max(run.Seq, 1) - 1, Run: run.ID, Wait: true}) {
+			select {
+			case all <- news{u, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var tick <-chan time.Time
+	if v.live {
+		t := time.NewTicker(120 * time.Millisecond)
+		defer t.Stop()
+		tick = t.C
+	}
+	defer v.clear()
+	for {
+		select {
+		case <-tick:
+			v.block()
+		case n, ok := <-all:
+			switch {
+			case !ok:
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				return nil, errors.New("the stream of the run ended before the run")
+			case n.err != nil:
+				return nil, n.err
+			case a.json:
+				if err := a.printUpdate(n.u); err != nil {
+					return nil, err
+				}
+			case v.update(n.u):
+				if s, err := client.Do(ctx, l.Client, api.StateGet, api.AtThread{Thread: run.Thread}); err == nil {
+					v.todos = s.Todos
+				}
+			}
+			if n.u.Done != nil {
+				return n.u.Done, nil
+			}
+		}
+	}
+}
+
+// doneOf says how a run is, as the end of its stream does.
+func doneOf(r *perdure.Run) *api.Done {
+	return &api.Done{Thread: r.Thread, Run: r.ID, Status: r.Status, Output: r.Output, Error: r.Error, Spent: r.Spent, Asks: r.Asks}
+}
+
+// finish prints what came of a run, and ends the command as it ended.
+func (a *app) finish(d *api.Done) error {
+	switch d.Status {
+	case perdure.Succeeded:
+		if !a.json {
+			a.output(d.Output)
+		}
+		return nil
+	case perdure.Failed:
+		return &exitError{exitFailed, fmt.Errorf("run %s failed: %s\nlet it go on with %s", d.Run, printable(d.Error), a.command("retry %s %s", d.Thread, d.Run))}
+	case perdure.Cancelled:
+		return &exitError{exitFailed, fmt.Errorf("run %s was cancelled", d.Run)}
+	case perdure.Blocked, perdure.Quarantined:
+		return &exitError{exitFailed, fmt.Errorf("run %s is %s: see %s", d.Run, d.Status, a.command("show %s %s", d.Thread, d.Run))}
+	case perdure.Paused:
+		return &exitError{exitWaiting, fmt.Errorf("run %s is paused: %s", d.Run, a.command("resume %s %s", d.Thread, d.Run))}
+	}
+	if len(d.Asks) == 0 {
+		return &exitError{exitWaiting, fmt.Errorf("run %s waits: see %s", d.Run, a.command("show %s %s", d.Thread, d.Run))}
+	}
+	for i := range d.Asks {
+		if !a.json {
+			a.present(&d.Asks[i])
+		}
+	}
+	for i := range d.Asks[1:] {
+		a.hint("%s", a.waitsFor(&d.Asks[i+1]))
+	}
+	return &exitError{exitWaiting, errors.New(a.waitsFor(&d.Asks[0]))}
+}
+
+// output prints what a run returned.
+func (a *app) output(value json.RawMessage) {
+	if len(value) > 0 && string(value) != "null" {
+		a.printf("%s\n", pretty(value))
+	}
+}

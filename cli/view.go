@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/llm"
+)
+
+// view shows a run as it goes: what is recorded in lines that stay, and what is
+// under way in a block below them.
+type view struct {
+	*screen
+	a     *app
+	chat  bool   // only what is said, and what goes wrong
+	last  string // what the agent said last
+	seq   uint64 // of the newest event
+	begin time.Time
+	turns int // of the spinner
+
+	current string   // path of what is under way, as far as is known
+	frame   string   // of the plan
+	plan    []string // names
+	at      int      // index of the step of the plan that is under way
+	todos   []agent.Todo
+	writing map[string]*writing // by path
+	newest  string              // path of the newest of them
+	over    map[string]bool     // paths whose step is recorded: deltas are void
+	working bool                // a worker has it
+}
+
+// writing is what is being written, and not recorded yet.
+type writing struct {
+	attempt int
+	text    string
+}
+
+func (a *app) newView(chat bool) *view {
+	return &view{
+		screen: &screen{out: a.err, live: a.watched(a.err), width: a.short(0)},
+		a:      a, chat: chat, begin: a.clock(),
+		writing: map[string]*writing{}, over: map[string]bool{},
+	}
+}
+
+// update takes news of the run, and reports whether the todos may have changed.
+func (v *view) update(u client.Update) bool {
+	switch {
+	case u.Delta != nil:
+		v.delta(u.Delta)
+	case u.Event != nil:
+		return v.event(u.Event)
+	}
+	return false
+}
+
+// delta takes a piece of what is being written. It is void once its step is
+// recorded, or a later attempt begins.
+func (v *view) delta(d *perdure.DeltaEvent) {
+	w := v.writing[d.Path]
+	if v.over[d.Path] || w != nil && d.Attempt < w.attempt {
+		return
+	}
+	if w == nil || d.Attempt > w.attempt {
+		w = &writing{attempt: d.Attempt}
+		v.writing[d.Path] = w
+	}
+	v.newest, v.current = d.Path, d.Path
+	var piece llm.Delta
+	switch {
+	case json.Unmarshal(d.Data, &piece) != nil:
+		w.text = brief(d.Data)
+	case piece.Call != nil:
+		if piece.Call.Name != "" {
+			w.text += "\n→ " + piece.Call.Name + " "
+		}
+		w.text += piece.Call.Args
+	default:
+		w.text += piece.Text + piece.Reasoning
+	}
+}
+
+// event takes what is recorded.
+func (v *view) event(e *perdure.Event) (todos bool) {
+	v.seq = e.Seq
+	switch e.Kind {
+	case "planned":
+		v.plan, v.frame, v.at = e.Plan, strings.TrimSuffix(e.Path, "#plan"), 0
+		v.detail("", "", "plan: "+strings.Join(e.Plan, ", "))
+		return false
+	case "claimed":
+		if v.working {
+			v.note(amber, "!", "the worker was lost, and another one goes on")
+		}
+		v.working = true
+		return false
+	case "suspended", "released", "ended", "blocked", "quarantined":
+		v.working = false
+	}
+	if e.Path != "" {
+		v.current = e.Path
+		v.progress(e)
+	}
+	switch e.Kind {
+	case "step":
+		delete(v.writing, e.Path)
+		v.over[e.Path] = true
+		return v.step(e)
+	case "attempt":
+		delete(v.writing, e.Path)
+		v.note(amber, "↻", e.Path+" failed, and is tried again: "+e.Error)
+	case "asked":
+		v.detail(amber, "?", e.Name)
+	case "answered":
+		v.detail(green, "✓", "answered "+e.Decision+" "+brief(e.Value)+by(e))
+	case "expired":
+		v.note(amber, "!", "nobody answered "+e.Path+" in time")
+	case "emitted":
+		v.note("", "", e.Path+": "+brief(e.Value))
+	case "spawned":
+		v.detail(green, "✓", e.Path+": child "+e.Child)
+	case "timer":
+		v.detail(amber, "…", e.Path+" waits until "+v.a.when(e.Due))
+	case "waiting":
+		v.detail(amber, "…", e.Path+" waits for "+e.Name+" "+e.Child)
+	case "paused", "resumed", "retried", "cancel":
+		v.note(amber, "!", e.Kind+by(e))
+	case "blocked", "quarantined", "problem":
+		v.note(red, "!", e.Kind+": "+e.Error+e.Reason)
+	}
+	return false
+}
+
+// step shows the outcome of a step.
+func (v *view) step(e *perdure.Event) (todos bool) {
+	if e.Error != "" {
+		v.note(red, "✗", e.Path+": "+e.Error)
+		return false
+	}
+	var r agent.Record
+	if len(e.Value) == 0 || e.Value[0] != '{' || json.Unmarshal(e.Value, &r) != nil || r.ID == "" || r.Message.Role == "" {
+		v.detail(green, "✓", e.Path+"  "+brief(e.Value))
+		return false
+	}
+	for _, p := range r.Message.Parts {
+		switch {
+		case r.Message.Role == llm.RoleUser:
+		case p.Text != "":
+			v.last = p.Text
+			v.print(printable(p.Text))
+		case p.Call != nil:
+			v.print(cut("  → "+oneLine(p.Call.Name+" "+p.Call.Args), v.width))
+		case p.Result != nil:
+			v.print(cut("  ← "+oneLine(p.Result.Name+": "+p.Result.Text), v.width))
+			todos = todos || p.Result.Name == "write_todos"
+		}
+	}
+	return todos
+}
+
+// progress finds out which step of the plan is under way.
+func (v *view) progress(e *perdure.Event) {
+	for i := v.at; i < len(v.plan); i++ {
+		path := v.frame + v.plan[i]
+		switch {
+		case e.Path == path && e.Kind != "asked" && e.Kind != "waiting" && e.Kind != "timer" && e.Kind != "attempt":
+			v.at = i + 1
+		case e.Path == path || strings.HasPrefix(e.Path, path+"/"):
+			v.at = i
+		}
+	}
+}
+
+// note prints a line that stays: a sign, if there is one, and a text.
+func (v *view) note(style, sign, text string) {
+	text = oneLine(text)
+	if sign != "" {
+		if v.live {
+			sign = "\x1b[" + style + "m" + sign + "\x1b[0m"
+		}
+		text = sign + " " + text
+	}
+	v.print(text)
+}
+
+// detail prints a line that is no part of a conversation, and is cut where the
+// terminal ends.
+func (v *view) detail(style, sign, text string) {
+	if !v.chat {
+		v.note(style, sign, cut(oneLine(text), v.width-2))
+	}
+}
+
+// block draws what is under way.
+func (v *view) block() {
+	if !v.live {
+		return
+	}
+	v.turns++
+	width := v.width - 1
+	var lines []string
+	if w := v.writing[v.newest]; w != nil {
+		text := wrap(printable(strings.TrimLeft(w.text, "\n")), width)
+		lines = append(lines, text[max(0, len(text)-10):]...)
+	}
+	for i, t := range v.todos {
+		if i == 8 {
+			lines = append(lines, fmt.Sprintf("  and %d more", len(v.todos)-i))
+			break
+		}
+		lines = append(lines, cut("  "+todoLine(t), width))
+	}
+	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	status := string(spinner[v.turns%len(spinner)])
+	if !v.working {
+		status += " waiting for a worker"
+	}
+	if len(v.plan) > 0 {
+		at := min(v.at, len(v.plan)-1)
+		status += fmt.Sprintf(" step %d of %d: %s ·", at+1, len(v.plan), oneLine(v.plan[at]))
+	}
+	status += " " + oneLine(v.current) + "  " + length(v.a.clock().Sub(v.begin).Truncate(time.Second))
+	v.draw(append(lines, cut(status, width)))
+}
