@@ -45,15 +45,19 @@ conversation, which is kept: come back to it with --thread.`,
 
 // chat is a conversation on a thread.
 func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) error {
+	stop := l.work(ctx)
+	defer stop()
 	if thread != "" {
 		if err := a.recall(ctx, l, thread); err != nil {
 			return err
 		}
 	}
-	stop := l.work(ctx)
-	defer stop()
+	prompt := ""
+	if a.interactive() {
+		prompt = a.style(blue, "> ")
+	}
 	for {
-		line, err := a.ask(ctx, a.style(blue, "> "))
+		line, err := a.ask(ctx, prompt)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -111,12 +115,7 @@ func (a *app) recall(ctx context.Context, l *link, thread string) error {
 	}
 	for _, r := range t.Runs {
 		if !r.Status.Final() && len(r.Asks) > 0 {
-			stop := l.work(ctx)
 			if err := a.turn(ctx, l, r); err != nil && !errors.Is(err, io.EOF) {
-				stop()
-				return err
-			}
-			if err := stop(); err != nil {
 				return err
 			}
 		}

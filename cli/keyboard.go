@@ -66,7 +66,7 @@ func (a *app) interactive() bool {
 func (a *app) ask(ctx context.Context, question string) (string, error) {
 	a.printf("%s", question)
 	line, err := a.readLine(ctx)
-	if err != nil {
+	if err != nil && question != "" {
 		a.printf("\n")
 	}
 	return strings.TrimSpace(line), err

@@ -59,10 +59,16 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "perdure",
 		Short:         "a durable runtime for AI agents",
+		Long:          rootHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: func(c *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return usage(fmt.Errorf("there is no command %s%s; perdure --help lists them", given[0], didYouMean(c, given[0])))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", a.env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
@@ -75,6 +81,9 @@ func (a *app) root() *cobra.Command {
 	for _, add := range commands {
 		root.AddCommand(add(a))
 	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	arrange(root)
+	a.complete(root)
 	return root
 }
 

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	register(func(a *app) *cobra.Command {
+		return &cobra.Command{
+			Use:   "completion bash|zsh|fish|powershell",
+			Short: "print a script by which a shell completes commands",
+			Long: `Print a script by which a shell completes commands, flags, flows, and the ids of
+threads and open asks.`,
+			Example:   "  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_perdure\"\n  perdure completion fish > ~/.config/fish/completions/perdure.fish",
+			ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+			Args:      arguments(1, 1),
+			RunE: func(c *cobra.Command, args []string) error {
+				switch root := c.Root(); args[0] {
+				case "bash":
+					return root.GenBashCompletionV2(a.out, true)
+				case "zsh":
+					return root.GenZshCompletion(a.out)
+				case "fish":
+					return root.GenFishCompletion(a.out, true)
+				case "powershell":
+					return root.GenPowerShellCompletionWithDesc(a.out)
+				}
+				return usage(fmt.Errorf("there is no script for %s; for bash, zsh, fish and powershell there is", args[0]))
+			},
+		}
+	})
+}
+
+// complete lets shells complete the first argument of commands: a flow, a thread
+// or an ask.
+func (a *app) complete(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		words := strings.Fields(c.Use)
+		if len(words) < 2 || c.ValidArgsFunction != nil || len(c.ValidArgs) > 0 {
+			continue
+		}
+		var find func(*link, context.Context) ([]string, error)
+		switch strings.Trim(words[1], "[]") {
+		case "FLOW":
+			find = (*link).flowNames
+		case "THREAD", "THREAD|FILE":
+			find = (*link).threadNames
+		case "ASK":
+			find = (*link).askNames
+		default:
+			continue
+		}
+		files := cobra.ShellCompDirectiveNoFileComp
+		if strings.Contains(words[1], "FILE") {
+			files = cobra.ShellCompDirectiveDefault
+		}
+		c.ValidArgsFunction = func(c *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return a.candidates(c.Context(), find, begin), files
+		}
+	}
+}
+
+// candidates are the names that begin so, if they can be had at once.
+func (a *app) candidates(ctx context.Context, find func(*link, context.Context) ([]string, error), begin string) []string {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var names []string
+	_ = a.linked(ctx, func(ctx context.Context, l *link) (err error) {
+		names, err = find(l, ctx)
+		return err
+	})
+	var out []string
+	for _, name := range names {
+		if strings.HasPrefix(name, begin) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (l *link) flowNames(ctx context.Context) ([]string, error) { return l.Flows(ctx) }
+
+func (l *link) threadNames(ctx context.Context) ([]string, error) {
+	var names []string
+	for t, err := range l.List(ctx, perdure.ListOptions{Limit: 200}) {
+		if err != nil {
+			return names, err
+		}
+		names = append(names, oneLine(t.ID))
+	}
+	return names, nil
+}
+
+func (l *link) askNames(ctx context.Context) ([]string, error) {
+	var names []string
+	for k, err := range l.Asks(ctx, api.ListAsks{Limit: 200}) {
+		if err != nil || len(names) >= 200 {
+			return names, err
+		}
+		names = append(names, shortAsk(k.ID)+"\t"+oneLine(k.Prompt))
+	}
+	return names, nil
+}
