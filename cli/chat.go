@@ -70,7 +70,7 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 		input, _ := json.Marshal(line)
 		run, err := l.Start(ctx, perdure.StartRequest{Flow: flow, Thread: thread, User: user, Policy: perdure.Enqueue, Input: json.RawMessage(input)})
 		if err != nil {
-			return a.explain(ctx, l, err)
+			return a.explain(err)
 		}
 		thread = run.Thread
 		if err := a.turn(ctx, l, run); errors.Is(err, io.EOF) {
@@ -140,7 +140,7 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 			}
 			return nil
 		case len(done.Asks) == 0 || done.Status.Final():
-			a.hint("%s", message(a.finish(done)))
+			a.hint("%s", a.message(a.finish(done, false)))
 			return nil
 		}
 		skipped := true

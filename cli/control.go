@@ -59,7 +59,7 @@ func (a *app) askHints(r *perdure.Run) {
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" && w.Signal != "" {
-			a.hint("run %s waits for a signal: perdure signal %s %s", printable(r.ID), printable(r.Thread), oneLine(w.Signal))
+			a.hint("run %s waits for a signal: %s", printable(r.ID), a.command("signal %s %s", r.Thread, w.Signal))
 		}
 	}
 }

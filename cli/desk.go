@@ -59,20 +59,28 @@ func (a *app) present(ask *perdure.AskInfo) {
 	if !ask.Expires.IsZero() {
 		line("expires", a.when(ask.Expires)+" (in "+length(max(0, ask.Expires.Sub(a.clock()).Round(time.Second)))+")")
 	}
-	var call struct {
-		Tool string          `json:"tool"`
-		Args json.RawMessage `json:"args"`
-	}
-	switch {
-	case json.Unmarshal(ask.Data, &call) == nil && call.Tool != "" && len(call.Args) > 0:
-		line("call", oneLine(call.Tool))
-		a.printf("%s\n", indent("    ", pretty(call.Args)))
-	case len(ask.Data) > 0:
-		a.printf("%s\n", indent("    ", pretty(ask.Data)))
+	if tool, args := called(ask.Data); len(args) > 0 {
+		if tool != "" {
+			line("call", oneLine(tool))
+		}
+		a.printf("%s\n", indent("    ", pretty(args)))
 	}
 	if len(ask.Schema) > 0 && ask.Kind != agent.KindCredential {
 		line("schema", cut(brief(ask.Schema), a.short(11)))
 	}
+}
+
+// called returns the tool and the arguments that an ask is about, or else all
+// that it shows.
+func called(data json.RawMessage) (tool string, args json.RawMessage) {
+	var call struct {
+		Tool string          `json:"tool"`
+		Args json.RawMessage `json:"args"`
+	}
+	if json.Unmarshal(data, &call) == nil && call.Tool != "" && len(call.Args) > 0 {
+		return call.Tool, call.Args
+	}
+	return "", data
 }
 
 // choice is something that a person can decide.
@@ -175,13 +183,10 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 		}
 		r.Message = rest
 	case c.decision == agent.DecisionEdit:
-		var call struct {
-			Args json.RawMessage `json:"args"`
-		}
-		json.Unmarshal(ask.Data, &call)
+		_, args := called(ask.Data)
 		var text bytes.Buffer
-		if json.Indent(&text, call.Args, "", "  ") != nil {
-			text.Write(call.Args)
+		if json.Indent(&text, args, "", "  ") != nil {
+			text.Write(args)
 		}
 		rest, err = a.edit(ctx, text.String())
 		if err == nil && !json.Valid([]byte(rest)) {

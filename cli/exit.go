@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -40,12 +41,31 @@ func usage(err error) error { return &exitError{exitUsage, err} }
 // quiet ends a command with a code.
 func quiet(code int) error { return &exitError{code, errQuiet} }
 
-// message is what a person reads of an error.
-func message(err error) string {
+// message is what a person reads of an error: what happened, and what to do.
+func (a *app) message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	return err.Error()
+	text := strings.TrimSpace(printable(err.Error()))
+	for _, prefix := range []string{"perdure: ", "api: ", "client: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	for _, h := range advice {
+		if errors.Is(err, h.err) {
+			return text + "; " + a.command("%s", h.do)
+		}
+	}
+	return text
+}
+
+// advice is what helps against errors, where they do not say it themselves.
+var advice = []struct {
+	err error
+	do  string
+}{
+	{perdure.ErrNoThread, "threads"},
+	{perdure.ErrNoAsk, "asks"},
+	{perdure.ErrRunNotFound, "show THREAD"},
 }
 
 // code returns the exit code of an error.

@@ -50,7 +50,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !errors.Is(err, errQuiet) {
-		fmt.Fprintln(a.err, "perdure:", message(err))
+		fmt.Fprintln(a.err, "perdure:", a.message(err))
 	}
 	return code(err)
 }

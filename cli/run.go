@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -96,7 +95,7 @@ func (f *runFlags) fill(a *app, args []string) error {
 func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	run, err := l.Start(ctx, f.q)
 	if err != nil {
-		return a.explain(ctx, l, err)
+		return a.explain(err)
 	}
 	thread := run.Thread
 	if f.detach {
@@ -132,18 +131,14 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.finish(done), stop())
+	return errors.Join(a.finish(done, !f.watch), stop())
 }
 
 // explain adds what to do to an error of a start.
-func (a *app) explain(ctx context.Context, l *link, err error) error {
+func (a *app) explain(err error) error {
 	var busy *perdure.BusyError
 	switch {
 	case errors.Is(err, perdure.ErrNoFlow):
-		flows, listErr := l.Flows(ctx)
-		if listErr == nil && len(flows) > 0 {
-			return &exitError{exitNotFound, fmt.Errorf("%w; there are %s", err, strings.Join(flows, ", "))}
-		}
 		return &exitError{exitNotFound, err}
 	case errors.As(err, &busy):
 		return &exitError{exitConflict, fmt.Errorf("%w; let it wait its turn with --policy enqueue, or look at it with %s", err, a.command("show %s", busy.Thread))}
@@ -211,8 +206,9 @@ func doneOf(r *perdure.Run) *api.Done {
 	return &api.Done{Thread: r.Thread, Run: r.ID, Status: r.Status, Output: r.Output, Error: r.Error, Spent: r.Spent, Asks: r.Asks}
 }
 
-// finish prints what came of a run, and ends the command as it ended.
-func (a *app) finish(d *api.Done) error {
+// finish prints what came of a run, and ends the command as it ended. What is
+// asked is shown unless it was before.
+func (a *app) finish(d *api.Done, show bool) error {
 	switch d.Status {
 	case perdure.Succeeded:
 		if !a.json {
@@ -232,7 +228,7 @@ func (a *app) finish(d *api.Done) error {
 		return &exitError{exitWaiting, fmt.Errorf("run %s waits: see %s", d.Run, a.command("show %s %s", d.Thread, d.Run))}
 	}
 	for i := range d.Asks {
-		if !a.json {
+		if show && !a.json {
 			a.present(&d.Asks[i])
 		}
 	}

@@ -192,14 +192,14 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" {
-			a.printf("  waits for a signal: perdure signal %s %s\n", r.Thread, oneLine(w.Signal))
+			a.printf("  waits for a signal: %s\n", a.command("signal %s %s", r.Thread, w.Signal))
 		}
 	}
 }
 
 // askLine says how an ask is answered.
 func (a *app) askLine(ask *perdure.AskInfo) string {
-	return fmt.Sprintf("%s\n            perdure answer %s", cut(oneLine(ask.Prompt), a.short(12)), shortAsk(ask.ID))
+	return fmt.Sprintf("%s\n            %s", cut(oneLine(ask.Prompt), a.short(12)), a.command("answer %s", shortAsk(ask.ID)))
 }
 
 // row is a line of the tree.
@@ -207,7 +207,12 @@ type row struct{ mark, name, rest, style string }
 
 // rows lists a node and what is below it.
 func (a *app) rows(rows []row, n *node, depth int) []row {
-	r := row{mark: "·", name: strings.Repeat("  ", depth) + oneLine(n.name), style: dim}
+	name := oneLine(n.name)
+	for n.kind == "" && len(n.children) == 1 { // a name that holds one other needs no line
+		n = n.children[0]
+		name += "/" + oneLine(n.name)
+	}
+	r := row{mark: "·", name: strings.Repeat("  ", depth) + name, style: dim}
 	switch n.status {
 	case "done":
 		r.mark, r.style = "✓", green

@@ -31,9 +31,9 @@ func workersCommand(a *app) *cobra.Command {
 			a.hint("no worker is alive: runs wait; start one with perdure worker, or perdure dev")
 			return nil
 		}
-		rows := [][]string{{"WORKER", "SINCE"}}
+		rows := [][]string{{"WORKER", "HOST", "PID", "SINCE", "FLOWS"}}
 		for _, w := range out.Workers {
-			rows = append(rows, []string{w.ID, a.when(w.Started)})
+			rows = append(rows, []string{w.ID, w.Host, fmt.Sprint(w.PID), a.when(w.Started), strings.Join(w.Flows, " ")})
 		}
 		return a.table(rows)
 	})

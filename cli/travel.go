@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ func (a *app) difference(d *perdure.Difference) error {
 	}{{"state", d.State}, {"fact", d.Facts}, {"dep", d.Deps}} {
 		for _, k := range group.keys {
 			title(group.name + " " + oneLine(k.Key))
-			for _, line := range lineDiff(pretty(k.Before), pretty(k.After)) {
+			for _, line := range lineDiff(readable(k.Key, k.Before), readable(k.Key, k.After)) {
 				switch line[0] {
 				case '-':
 					a.printf("%s\n", a.style(red, line))
@@ -159,6 +160,20 @@ func (a *app) difference(d *perdure.Difference) error {
 		a.printf("there is no difference\n")
 	}
 	return nil
+}
+
+// readable is a value of the state as people read it: of messages what was said.
+func readable(key string, value json.RawMessage) string {
+	said, err := agent.Transcript(map[string]json.RawMessage{key: value})
+	if err != nil || len(said) == 0 {
+		return pretty(value)
+	}
+	var all []string
+	for i := range said {
+		m := &said[i].Message
+		all = append(all, string(m.Role)+": "+indentRest("  ", spoken(m)))
+	}
+	return printable(strings.Join(all, "\n"))
 }
 
 // stateCommand is state THREAD [KEY].

@@ -180,7 +180,7 @@ func (h *history) step(r *runTree, e *perdure.Event) {
 	}
 	switch e.Kind {
 	case "step":
-		n.status, n.err, n.took = "done", e.Error, elapsed(e)
+		n.status, n.err, n.took, n.note = "done", e.Error, elapsed(e), brief(e.Value)
 		if e.Error != "" {
 			n.status = "failed"
 		}

@@ -116,6 +116,9 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 		v.note(amber, "↻", e.Path+" failed, and is tried again: "+e.Error)
 	case "asked":
 		v.detail(amber, "?", e.Name)
+		if _, args := called(e.Value); len(args) > 0 && !v.chat {
+			v.print(indent("    ", pretty(args)))
+		}
 	case "answered":
 		v.detail(green, "✓", "answered "+e.Decision+" "+brief(e.Value)+by(e))
 	case "expired":
