@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+	"github.com/spf13/cobra"
+)
+
+func init() { register(benchCommand) }
+
+// The shape of a measurement: subjects take turns, so that what else the machine
+// does hits them alike, and medians are shown.
+const (
+	benchRounds  = 3
+	benchTurn    = 700 * time.Millisecond
+	benchWriters = 16
+	benchSize    = 1 << 10
+)
+
+// benchCommand makes the command that measures a store.
+func benchCommand(a *app) *cobra.Command {
+	turn := benchTurn
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "measure how fast a store is here, in about 12 seconds",
+		Long: `Measures appends and steps on a store, beside what the disk can do itself and
+beside a store in memory, all in one run. The rates are this machine's; the ratios
+can be compared with those of others. Without --store it is a SQLite file in this
+folder, which is removed afterwards. What it writes to a store of yours is removed
+too.`,
+		Example: "  perdure bench\n  perdure bench --store sqlite:/mnt/disk/try.db --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("server") {
+				return usage(errors.New("bench measures a --store"))
+			}
+			if turn <= 0 {
+				return usage(errors.New("--turn is how long each turn takes"))
+			}
+			return a.bench(c.Context(), turn)
+		},
+	}
+	c.Flags().DurationVar(&turn, "turn", benchTurn, "how long each turn of a measurement takes")
+	_ = c.Flags().MarkHidden("turn") // for tests
+	return c
+}
+
+// subject is something that is measured: run does it until the time is over, and
+// returns how often.
+type subject struct {
+	Name  string  `json:"name"`
+	Rate  float64 `json:"per_second"` // median
+	Ratio float64 `json:"ratio"`      // to the first one
+	run   func(ctx context.Context, until time.Time) (int, error)
+	rates []float64
+}
+
+func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
+	url, folder := a.store, "."
+	if url == "" {
+		dir, err := os.MkdirTemp(".", ".perdure-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		url, folder = "sqlite:"+filepath.ToSlash(filepath.Join(dir, "bench.db")), dir
+	} else if file, ok := sqliteFile(url); ok {
+		folder = filepath.Dir(file)
+	} else if path, ok := strings.CutPrefix(url, "file:"); ok {
+		folder = path
+	}
+	s, err := store.Open(ctx, url)
+	if err != nil {
+		return &exitError{exitUnavailable, fmt.Errorf("opening the store %s: %w", url, err)}
+	}
+	defer s.Close()
+	memory := memstore.New()
+	defer memory.Close()
+	subjects := []*subject{
+		{Name: "the disk: 1 KiB written and synced", run: func(ctx context.Context, until time.Time) (int, error) { return syncs(ctx, folder, until) }},
+		{Name: "appends of 1 KiB, one writer", run: func(ctx context.Context, until time.Time) (int, error) { return appends(ctx, s, 1, until) }},
+		{Name: fmt.Sprintf("appends of 1 KiB, %d writers", benchWriters), run: func(ctx context.Context, until time.Time) (int, error) {
+			return appends(ctx, s, benchWriters, until)
+		}},
+		{Name: "steps, one run", run: func(ctx context.Context, until time.Time) (int, error) { return steps(ctx, s, 1, until) }},
+		{Name: fmt.Sprintf("steps, %d runs at a time", benchWriters), run: func(ctx context.Context, until time.Time) (int, error) {
+			return steps(ctx, s, benchWriters, until)
+		}},
+		{Name: "steps, one run, in memory", run: func(ctx context.Context, until time.Time) (int, error) { return steps(ctx, memory, 1, until) }},
+	}
+	for range benchRounds {
+		for _, x := range subjects {
+			n, err := x.run(ctx, time.Now().Add(turn))
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", x.Name, err)
+			}
+			x.rates = append(x.rates, float64(n)/turn.Seconds())
+		}
+	}
+	for _, x := range subjects {
+		slices.Sort(x.rates)
+		x.Rate = x.rates[len(x.rates)/2]
+		x.Ratio = x.Rate / max(subjects[0].Rate, 1e-9)
+	}
+	if a.json {
+		return a.printJSON(struct {
+			Store      string     `json:"store"`
+			Durability string     `json:"durability"`
+			Subjects   []*subject `json:"subjects"`
+		}{url, store.DurabilityOf(s).String(), subjects})
+	}
+	rows := [][]string{{"", "per second", "ratio"}}
+	for _, x := range subjects {
+		rows = append(rows, []string{x.Name, strconv.FormatFloat(x.Rate, 'f', 0, 64), strconv.FormatFloat(x.Ratio, 'f', 2, 64)})
+	}
+	a.printf("%s, writes survive: %s\n\n", printable(url), store.DurabilityOf(s))
+	return a.table(rows)
+}
+
+// syncs writes to a file and waits for the disk each time.
+func syncs(ctx context.Context, folder string, until time.Time) (n int, err error) {
+	f, err := os.CreateTemp(folder, ".perdure-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	data := make([]byte, benchSize)
+	for ; time.Now().Before(until) && ctx.Err() == nil; n++ {
+		if _, err := f.Write(data); err != nil {
+			return n, err
+		}
+		if err := f.Sync(); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// appends appends to journals, one for each writer, and drops them.
+func appends(ctx context.Context, s store.Store, writers int, until time.Time) (int, error) {
+	var total atomic.Int64
+	errs := make(chan error, writers)
+	for range writers {
+		go func() {
+			name := "bench/" + rand.Text()
+			data := make([]byte, benchSize)
+			var last uint64
+			var err error
+			for time.Now().Before(until) && ctx.Err() == nil && err == nil {
+				if last, err = store.AppendOnce(ctx, s, name, last, data); err == nil {
+					total.Add(1)
+				}
+			}
+			if dropErr := s.Drop(context.WithoutCancel(ctx), name); err == nil {
+				err = dropErr
+			}
+			errs <- err
+		}()
+	}
+	var first error
+	for range writers {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return int(total.Load()), first
+}
+
+// steps executes runs whose steps do nothing, and erases their threads. Its
+// runtime has no flow of anyone else, so that it leaves their runs alone.
+func steps(ctx context.Context, s store.Store, runs int, until time.Time) (int, error) {
+	var total atomic.Int64
+	flow := perdure.NewFlow("perdure.bench", func(ctx context.Context, _ int) (int, error) {
+		for i := 0; ; i++ {
+			more, err := perdure.Step(ctx, "step-"+strconv.Itoa(i), func(context.Context) (bool, error) {
+				total.Add(1)
+				return time.Now().Before(until) && ctx.Err() == nil, nil
+			})
+			if err != nil || !more {
+				return i, err
+			}
+		}
+	})
+	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench"}, flow)
+	if err != nil {
+		return 0, err
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	worked := make(chan error, 1)
+	go func() { worked <- rt.Work(working) }()
+	var all sync.WaitGroup
+	errs := make(chan error, runs)
+	for range runs {
+		all.Go(func() {
+			run, err := rt.Start(ctx, perdure.StartRequest{Flow: flow.Name(), Input: 0})
+			if err == nil {
+				_, err = rt.WaitEnd(context.WithoutCancel(ctx), run.Thread, run.ID)
+				if eraseErr := rt.Erase(context.WithoutCancel(ctx), run.Thread, perdure.EraseOptions{}); err == nil {
+					err = eraseErr
+				}
+			}
+			errs <- err
+		})
+	}
+	all.Wait()
+	stop()
+	err = <-worked
+	for range runs {
+		if e := <-errs; err == nil {
+			err = e
+		}
+	}
+	return int(total.Load()), err
+}
