@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/perdure/perdure"
 )
@@ -78,15 +79,16 @@ func compareDeeds(events []perdure.Event, starts []begunStep, dead, other int, c
 	return deeds, ok
 }
 
-// table prints the table.
+// table prints the deeds in columns.
 func (d *demo) table(deeds []deed) error {
-	rows := [][]string{{"  step", "process", "times run", ""}}
+	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  step\tprocess\ttimes run\t")
 	for _, x := range deeds {
 		var pids []string
 		for _, pid := range x.pids {
 			pids = append(pids, strconv.Itoa(pid))
 		}
-		rows = append(rows, []string{"  " + x.path, strings.Join(pids, ", "), strconv.Itoa(len(x.pids)), x.note})
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", printable(x.path), strings.Join(pids, ", "), len(x.pids), x.note)
 	}
-	return d.app.table(rows)
+	return w.Flush()
 }

@@ -1,0 +1,188 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/examples/research"
+)
+
+// dev starts the dev server on a free port, and returns its address.
+func dev(t *testing.T, dir string, env ...string) (*process, string) {
+	t.Helper()
+	p := launch(t, dir, env, "dev", "--addr", "127.0.0.1:0")
+	line := p.until("Perdure serves http://")
+	address, _, _ := strings.Cut(line[strings.Index(line, "http://"):], ",")
+	return p, address
+}
+
+// begin starts a run and returns its thread.
+func begin(t *testing.T, address string) string {
+	t.Helper()
+	input, _ := json.Marshal(research.Question)
+	var run perdure.Run
+	call(t, "POST", address+"/v1/runs", fmt.Sprintf(`{"flow": "research", "input": %s}`, input), &run)
+	return run.Thread
+}
+
+// status waits until the newest run of a thread has a status.
+func status(t *testing.T, address, thread string, want perdure.Status) *perdure.Run {
+	t.Helper()
+	var got struct{ Run *perdure.Run }
+	for range 60 { // of a second each
+		call(t, "GET", address+"/v1/threads/"+thread+"/runs/newest/wait?seconds=1", "", &got)
+		if got.Run.Status == want {
+			return got.Run
+		}
+		if got.Run.Status.Final() {
+			break
+		}
+	}
+	t.Fatalf("the run is %s (%s), want %s", got.Run.Status, got.Run.Error, want)
+	return nil
+}
+
+// approve answers what a run asks.
+func approve(t *testing.T, address string, run *perdure.Run) {
+	t.Helper()
+	if len(run.Asks) != 1 {
+		t.Fatalf("it asks %+v", run.Asks)
+	}
+	call(t, "POST", address+"/v1/asks/"+run.Asks[0].ID+"/answer", `{"decision": "approve"}`, nil)
+}
+
+// TestDevServesAndWorks goes the whole way over HTTP, as curl would.
+func TestDevServesAndWorks(t *testing.T) {
+	dir := t.TempDir()
+	p, address := dev(t, dir)
+	var page string
+	call(t, "GET", address+"/", "", &page)
+	if !strings.Contains(page, "/openapi.json") || !strings.Contains(page, "/v1") {
+		t.Errorf("the page says %q", page)
+	}
+	thread := begin(t, address)
+	approve(t, address, status(t, address, thread, perdure.Suspended))
+	if out, err := perdure.Output[string](status(t, address, thread, perdure.Succeeded)); err != nil || !strings.HasPrefix(out, "Done. ") {
+		t.Errorf("it says %q, %v", out, err)
+	}
+
+	// The commands find it where it is, and so does a second one.
+	found := launch(t, dir, nil, "show", thread, "--server", address).ends(0)
+	if !strings.Contains(found.said.String(), "succeeded") {
+		t.Errorf("show says %s", found.said.String())
+	}
+	again := launch(t, t.TempDir(), nil, "dev", "--addr", strings.TrimPrefix(address, "http://")).ends(7)
+	if !strings.Contains(again.err.String(), "--addr 127.0.0.1:0") {
+		t.Errorf("it does not say what to do: %s", again.err.String())
+	}
+	if ignored, err := os.ReadFile(filepath.Join(dir, ".perdure", ".gitignore")); err != nil || string(ignored) != "*\n" {
+		t.Errorf("its folder is not ignored: %q, %v", ignored, err)
+	}
+	p.signal(syscall.SIGTERM).ends(0)
+	if !strings.Contains(p.err.String(), "run ended") || !strings.Contains(p.err.String(), "status=succeeded") {
+		t.Errorf("its log has no line about the end: %s", p.err.String())
+	}
+}
+
+// TestDevRefusesOtherMachines, since it asks nobody who they are.
+func TestDevRefusesOtherMachines(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:80", "example.com:80", "127.0.0.1"} {
+		p := launch(t, t.TempDir(), nil, "dev", "--addr", address).ends(2)
+		if _, err := os.Stat(filepath.Join(p.cmd.Dir, ".perdure")); err == nil {
+			t.Errorf("with %s a store was made", address)
+		}
+	}
+}
+
+// TestDevGoesOnAfterAKill kills it in the middle of a run.
+func TestDevGoesOnAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	p, address := dev(t, dir, "PERDURE_PACE=40ms")
+	thread := begin(t, address)
+	var run perdure.Run
+	for range 60 {
+		if call(t, "GET", address+"/v1/threads/"+thread+"/runs/newest", "", &run); run.Steps >= 2 {
+			break
+		}
+		var waited any
+		call(t, "GET", address+"/v1/threads/"+thread+"/runs/newest/wait?seconds=1", "", &waited)
+	}
+	if run.Steps < 2 || run.Status != perdure.Running {
+		t.Fatalf("the run is %s after %d steps", run.Status, run.Steps)
+	}
+	p.signal(syscall.SIGKILL).ends(-1)
+
+	p, address = dev(t, dir)
+	approve(t, address, status(t, address, thread, perdure.Suspended))
+	if run := status(t, address, thread, perdure.Succeeded); run.Steps != 22 || run.Resumes < 2 {
+		t.Errorf("it took %d steps and %d resumes, want 22 and at least 2", run.Steps, run.Resumes)
+	}
+	p.signal(syscall.SIGINT).ends(0)
+}
+
+// TestTwoDevsShareAFolder starts on one and answers on the other.
+func TestTwoDevsShareAFolder(t *testing.T) {
+	dir := t.TempDir()
+	one, first := dev(t, dir)
+	two, second := dev(t, dir)
+	var threads []string
+	for range 4 {
+		threads = append(threads, begin(t, first), begin(t, second))
+	}
+	for _, thread := range threads {
+		approve(t, second, status(t, first, thread, perdure.Suspended))
+	}
+	one.signal(syscall.SIGTERM).ends(0)
+	for _, thread := range threads {
+		status(t, second, thread, perdure.Succeeded)
+	}
+	two.signal(syscall.SIGTERM).ends(0)
+}
+
+// TestThreeProcessesOneApproval: one starts the run and dies while it waits, one
+// answers and ends, and a third goes on to the end.
+func TestThreeProcessesOneApproval(t *testing.T) {
+	dir := t.TempDir()
+	p, address := dev(t, dir)
+	thread := begin(t, address)
+	run := status(t, address, thread, perdure.Suspended)
+	p.signal(syscall.SIGKILL).ends(-1)
+
+	url := "sqlite:" + filepath.Join(dir, ".perdure", "perdure.db")
+	launch(t, dir, nil, "answer", run.Asks[0].ID, "--approve", "--by", "editor", "--store", url).ends(0)
+	rt, err := perdure.Open(t.Context(), url, research.Flow(research.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	if now, err := rt.GetRun(t.Context(), thread, ""); err != nil || now.Status.Final() || now.Steps != run.Steps {
+		t.Fatalf("without a worker it is %+v, %v", now, err)
+	}
+
+	w := launch(t, dir, nil, "worker", "--store", url, "--concurrency", "2")
+	ended, err := rt.WaitEnd(t.Context(), thread, "")
+	if err != nil || ended.Status != perdure.Succeeded {
+		t.Fatalf("it ends as %+v, %v", ended, err)
+	}
+	w.signal(syscall.SIGTERM).ends(0)
+	by := ""
+	for e, err := range rt.Events(t.Context(), thread, perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == "answered" {
+			by = e.By
+		}
+	}
+	if by != "editor" {
+		t.Errorf("it was answered by %q", by)
+	}
+}
