@@ -19,6 +19,7 @@ type frame struct {
 	now      int64 // the newest outcome behind it, in Unix microseconds
 	step     bool  // a step or cleanup: leaf or composite
 	once     bool  // at-most-once: always a leaf
+	took     int64 // of its function, in microseconds, when that has returned
 	attempt  int
 	leaf     bool // it changed something
 	verbs    bool // it called a verb

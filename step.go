@@ -221,7 +221,9 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 			_ = inner.left(ErrFenced)
 		}
 	}()
+	began := time.Now()
 	raw, err := invoke(inner.with(ctx), s.fn)
+	inner.took = time.Since(began).Microseconds()
 	exited = false
 	over()
 	if stop := inner.left(err); stop != nil {
@@ -346,6 +348,9 @@ func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame
 	defer p.order.Unlock()
 	if of != nil && !of.verbs {
 		p.settledInside()
+		if kind == journal.Step || kind == journal.Attempt {
+			b.Took = of.took
+		}
 	}
 	if of != nil && len(of.pending.edits) > 0 && b.Fail == nil {
 		p.rebase(&of.pending)

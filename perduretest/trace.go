@@ -180,7 +180,7 @@ func (r *recording) body(e journal.Entry, b journal.Body) string {
 	if !e.Kind.Known() {
 		return string(e.Body)
 	}
-	b.Due, b.Key = 0, ""
+	b.Due, b.Key, b.Took = 0, "", 0
 	b.Version = r.names.small("version", b.Version)
 	b.Input = r.names.input(tree.Names(e.Path), b.Input)
 	if b.Fail != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/perdure/perdure/internal/blob"
 )
@@ -191,22 +192,36 @@ type Body struct {
 	// which signal or input was taken.
 	Ref uint64 `json:"ref,omitempty"`
 
+	// Took is how long the function of a leaf step ran, in microseconds: step,
+	// attempt.
+	Took int64 `json:"us,omitempty"`
+
 	// Value is the result, input, payload or output. It is the last field, so
-	// that a body with nothing else is known by its first bytes.
+	// that a body with nothing else, but Took, is known by its first bytes.
 	Value Value `json:"res,omitzero"`
 }
 
-const plain = `{"res":[`
+const plainTook, plainValue = `{"us":`, `"res":[`
 
-// plain returns the value of a body that holds nothing else, and whether it is
-// such a one.
-func (e *Entry) plain() (json.RawMessage, bool) {
-	n := len(e.Body)
-	if n <= len(plain)+2 || string(e.Body[:len(plain)]) != plain || span(e.Body, len(plain)-1) != n-1 || e.Body[n-1] != '}' {
-		return nil, false
+// plain returns the value of a body that holds nothing else but how long it
+// took, and whether it is such a one.
+func (e *Entry) plain() (value json.RawMessage, took int64, ok bool) {
+	n, at := len(e.Body), 1
+	if n > len(plainTook) && string(e.Body[:len(plainTook)]) == plainTook {
+		for at = len(plainTook); at < n && e.Body[at] >= '0' && e.Body[at] <= '9'; at++ {
+			took = 10*took + int64(e.Body[at]-'0')
+		}
+		if digits := at - len(plainTook); digits == 0 || digits > 18 || e.Body[len(plainTook)] == '0' || at == n || e.Body[at] != ',' {
+			return nil, 0, false
+		}
+		at++
 	}
-	value := e.Body[len(plain) : n-2]
-	return json.RawMessage(value), value[0] > ' ' && value[len(value)-1] > ' '
+	from := at + len(plainValue)
+	if n <= from+2 || e.Body[0] != '{' || string(e.Body[at:from]) != plainValue || span(e.Body, from-1) != n-1 || e.Body[n-1] != '}' {
+		return nil, 0, false
+	}
+	value = json.RawMessage(e.Body[from : n-2])
+	return value, took, value[0] > ' ' && value[len(value)-1] > ' '
 }
 
 // check says what a body of a kind lacks that others rely on.
@@ -233,8 +248,12 @@ func (b *Body) check(k Kind) error {
 // Encode returns the bytes of a body.
 func (b *Body) Encode() (json.RawMessage, error) {
 	if b.onlyValue() {
-		raw := make(json.RawMessage, 0, len(plain)+len(b.Value.JSON)+2)
-		raw = append(raw, plain...)
+		raw := make(json.RawMessage, 0, len(plainTook)+len(plainValue)+len(b.Value.JSON)+24)
+		raw = append(raw, '{')
+		if b.Took != 0 {
+			raw = append(strconv.AppendInt(append(raw, plainTook[1:]...), b.Took, 10), ',')
+		}
+		raw = append(raw, plainValue...)
 		raw = append(raw, b.Value.JSON...)
 		return append(raw, "]}"...), nil
 	}
@@ -247,23 +266,23 @@ func (b *Body) Encode() (json.RawMessage, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// onlyValue reports whether the body holds a value and nothing else. The value
-// is compact JSON already.
+// onlyValue reports whether the body holds a value and nothing else, but how
+// long it took. The value is compact JSON already.
 func (b *Body) onlyValue() bool {
 	if len(b.Value.JSON) == 0 || b.Value.Blob != nil {
 		return false
 	}
 	rest := *b
-	rest.Value = Value{}
+	rest.Value, rest.Took = Value{}, 0
 	return reflect.ValueOf(rest).IsZero()
 }
 
-// Read returns the body of an entry. A body that holds nothing but a value,
+// Read returns the body of an entry. A body that holds little but a value,
 // which is what most entries of a long run have, is not parsed.
 func (e *Entry) Read() (Body, error) {
 	var b Body
-	if value, ok := e.plain(); ok {
-		b.Value.JSON = value
+	if value, took, ok := e.plain(); ok {
+		b.Value.JSON, b.Took = value, took
 		return b, nil
 	}
 	err := json.Unmarshal(e.Body, &b)
