@@ -116,13 +116,13 @@ func plainMetrics(t *testing.T, text []byte) map[string]float64 {
 			t.Errorf("the line %q is no sample", line)
 			continue
 		}
-		name, suffix := m[1], ""
+		name := m[1]
 		if kinds[family] == "histogram" {
-			name, suffix, _ = strings.Cut(m[1], family)
-			name, suffix = family, suffix+""
-			if !strings.Contains("_bucket _sum _count", suffix) || suffix == "" {
-				t.Errorf("the histogram %s has a sample %s", family, m[1])
+			suffix, ok := strings.CutPrefix(name, family)
+			if !ok || suffix != "_bucket" && suffix != "_sum" && suffix != "_count" {
+				t.Errorf("the histogram %s has a sample %s", family, name)
 			}
+			name = family
 		}
 		if name != family {
 			t.Errorf("the sample %s is in the family %s", m[1], family)
