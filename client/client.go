@@ -60,6 +60,7 @@ func New(address string, o Options) (*Client, error) {
 	if o.Attempts == 0 {
 		o.Attempts = 10
 	}
+	o.Delay = min(max(o.Delay, 0), time.Hour)
 	c := &Client{base: base, opts: o, http: &http.Client{}}
 	if o.HTTP != nil {
 		*c.http = *o.HTTP

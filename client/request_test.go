@@ -361,3 +361,39 @@ func TestWhatAHeaderOrPathCannotCarryIsRefused(t *testing.T) {
 		t.Errorf("%d connections", w.dials)
 	}
 }
+
+func TestWaitDoesNotPressAServerThatDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &flaky{answer: `{"run":{"id":"r","status":"running"},"over":false}`}, &wire{}
+		w.serve(f)
+		defer w.close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := w.client(t, client.Options{}).Wait(ctx, "t", "")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "run r, which is running") || f.seen.Load() > 100 {
+			t.Errorf("%d requests: %v", f.seen.Load(), err)
+		}
+	})
+}
+
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}
+
+func TestImportLeavesTheReaderOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &flaky{answer: `{"id":"t"}`}, &wire{}
+		w.serve(f)
+		defer w.close()
+		file := &closing{Reader: strings.NewReader("{}")}
+		if id, err := w.client(t, client.Options{}).Import(t.Context(), file, perdure.ImportOptions{}); id != "t" || err != nil || file.closed {
+			t.Errorf("%s %v, closed: %v", id, err, file.closed)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -61,8 +62,9 @@ func (c *Client) WaitEnd(ctx context.Context, thread, run string) (*perdure.Run,
 }
 
 func (c *Client) wait(ctx context.Context, thread, run string, end bool) (*perdure.Run, error) {
-	status := perdure.Status("")
+	status, hasty := perdure.Status(""), 0
 	for {
+		begun := time.Now()
 		w, err := Do(ctx, c, api.RunsWait, api.WaitRun{OneRun: one(thread, run), End: end})
 		switch {
 		case err != nil && ctx.Err() != nil && status != "":
@@ -78,6 +80,11 @@ func (c *Client) wait(ctx context.Context, thread, run string, end bool) (*perdu
 		}
 		// The newest run is the one that was the newest when it began.
 		run, status = w.Run.ID, w.Run.Status
+		if hasty++; time.Since(begun) > time.Second {
+			hasty = 0
+		} else if c.pause(ctx, hasty, 0) != nil { // a server that is about to stop does not wait
+			continue // with the error of the context
+		}
 	}
 }
 
