@@ -54,6 +54,20 @@ func TestRunIsStartedWaitedForAndLookedAt(t *testing.T) {
 	})
 }
 
+func TestAnyIDIsAnAddress(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		for _, id := range []string{"a/b", "ü x", ".", "..", "...", "a?b#c", "%", "100%25", "a:b;c=d&e"} {
+			run := s.start(perdure.StartRequest{Flow: "echo", Input: id, Thread: id})
+			if done := s.end(id); done.ID != run.ID || done.Thread != id {
+				t.Errorf("%q leads to run %s of %q", id, done.ID, done.Thread)
+			}
+			if events := all(t, s.Events(t.Context(), id, perdure.EventOptions{Run: run.ID})); len(events) < 3 {
+				t.Errorf("%q has %d events", id, len(events))
+			}
+		}
+	})
+}
+
 func TestFailureOfARunIsAnErrorOfItsOutput(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		run := s.start(perdure.StartRequest{Flow: "failing", Input: ""})
@@ -102,6 +116,7 @@ func TestAsksAreListedAndAnswered(t *testing.T) {
 				t.Fatalf("%v", r)
 			}
 		}
+		synctest.Wait() // a list may lag behind
 		of := map[string][]string{}
 		var ids []string
 		for a, err := range s.Asks(ctx, api.ListAsks{Limit: 1}) {

@@ -200,10 +200,12 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 		case api.InPath:
 			key, list := strings.CutSuffix(f.Key, "...")
 			for i := range texts {
-				if texts[i] == "" && !list || texts[i] == "." || texts[i] == ".." {
-					return "", nil, api.Invalid("%s: the %s %q", op.Name, key, texts[i])
+				if texts[i] == "" && !list {
+					return "", nil, api.Invalid("%s: the %s is empty", op.Name, key)
 				}
-				texts[i] = url.PathEscape(texts[i])
+				if texts[i] = url.PathEscape(texts[i]); strings.Trim(texts[i], ".") == "" {
+					texts[i] = strings.ReplaceAll(texts[i], ".", "%2E") // or else it would be a way up
+				}
 			}
 			if len(texts) == 0 {
 				return "", nil, api.Invalid("%s: no %s is given", op.Name, key)

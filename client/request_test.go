@@ -349,10 +349,8 @@ func TestWhatAHeaderOrPathCannotCarryIsRefused(t *testing.T) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
-	for _, thread := range []string{"", ".", ".."} {
-		if _, err := c.Get(t.Context(), thread); !errors.Is(err, perdure.ErrInvalid) {
-			t.Errorf("%q: %v", thread, err)
-		}
+	if _, err := c.Get(t.Context(), ""); !errors.Is(err, perdure.ErrInvalid) {
+		t.Error(err)
 	}
 	if _, err := c.Start(t.Context(), perdure.StartRequest{Flow: "f", Input: "a\xff"}); !errors.Is(err, perdure.ErrNotJSON) {
 		t.Error(err)
