@@ -8,6 +8,9 @@
 //	}
 //	run, err := c.Start(ctx, perdure.StartRequest{Flow: "research", Input: "cheese"})
 //
+// What differs: By is who the token stands for, whatever a request says. The Err
+// of a run is its text and matches no other error. Events of a Run end with it.
+//
 // Events goes on by itself when the connection or the server is gone for a
 // while, without a gap and without repeating anything.
 //
