@@ -105,7 +105,7 @@ func (st *sseStream) until(kind string) []sseBlock {
 	for {
 		b, ok := st.event()
 		if !ok {
-			st.t.Fatalf("the stream ended before %s: %v, %v", kind, all, st.lines.Err())
+			st.t.Fatalf("the stream ended before %s, behind %d events: %v", kind, len(all), st.lines.Err())
 		}
 		if all = append(all, b); b.kind == kind {
 			return all

@@ -11,8 +11,7 @@ const (
 	headerTime  = 10 * time.Second
 	idleTime    = 2 * time.Minute
 	headerBytes = 32 << 10
-	bodyTime    = 30 * time.Second // for a body, besides a second for each bodyRate bytes of it
-	bodyRate    = 8 << 10
+	bodyRate    = 8 << 10 // bytes of a body for which a second more is given
 )
 
 // HTTPServer returns an http.Server for the API with limits on slow and large
@@ -35,10 +34,10 @@ func (s *Server) HTTPServer() *http.Server {
 }
 
 // patient lets a body take so long as its size needs, and no longer.
-func patient(next http.Handler) http.Handler {
+func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), begin: time.Now()}
+			b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), by: time.Now().Add(s.opts.Body)}
 			b.extend()
 			r.Body = b
 		}
@@ -50,14 +49,14 @@ func patient(next http.Handler) http.Handler {
 type body struct {
 	io.ReadCloser
 	conn  *http.ResponseController
-	begin time.Time
+	by    time.Time // by when it has to be there, but for what its size allows
 	bytes int64
 }
 
 // extend sets the time by which the next bytes have to be there.
 func (b *body) extend() {
 	seconds := time.Duration(b.bytes/bodyRate) * time.Second
-	_ = b.conn.SetReadDeadline(b.begin.Add(bodyTime + seconds)) // a test's recorder has none
+	_ = b.conn.SetReadDeadline(b.by.Add(seconds)) // a test's recorder has none
 }
 
 func (b *body) Read(p []byte) (int, error) {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"iter"
 	"net/http"
 	"sync"
 	"time"
@@ -121,7 +120,7 @@ func (n *news) follow(ctx context.Context, s *Server, rt *perdure.Runtime) {
 	known := map[string]perdure.Summary{}
 	first := true
 	var failed error
-	for range changes(ctx, rt) {
+	for range rt.Watch(ctx) {
 		begin := time.Now()
 		if failed = n.look(ctx, rt, known, first); failed != nil {
 			break
@@ -198,19 +197,6 @@ func (n *news) failed() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.err
-}
-
-// changes yields when a thread of the tenant may have changed.
-func changes(ctx context.Context, rt *perdure.Runtime) iter.Seq[struct{}] {
-	if w, ok := any(rt).(interface {
-		Watch(context.Context) iter.Seq[struct{}]
-	}); ok {
-		return w.Watch(ctx)
-	}
-	return func(yield func(struct{}) bool) {
-		for ctx.Err() == nil && yield(struct{}{}) {
-		}
-	}
 }
 
 func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, in *api.WatchThreads) error {

@@ -110,16 +110,13 @@ prove(follow, %q, %s, (r) => fetch("/report/chromium", { method: "POST", body: J
 import { EventSource } from "eventsource";
 import { follow } from "./follow.mjs";
 import { prove } from "./prove.mjs";
-setInterval(() => console.error(globalThis.src?.readyState, globalThis.cnt), 1000); // the package's own timer does not keep Node alive
+setInterval(() => {}, 1000); // the package's own timer does not keep Node alive
 prove(follow, %q, %s, async (r) => {
   await fetch(%q, { method: "POST", body: JSON.stringify(r) });
   process.exit(0);
 }, class extends EventSource {
   constructor(url) {
-    super(url); globalThis.src=this;
-    this.addEventListener("delta", (e) => { globalThis.cnt = "delta"+e.data; });
-    this.addEventListener("step", (e) => { globalThis.cnt = e.lastEventId; });
-    this.addEventListener("open", (e) => { console.error("open"); });
+    super(url);
     this.addEventListener("error", (e) => console.error(this.readyState, e.code, e.message));
   }
 });
@@ -224,7 +221,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 	proxy := newProofProxy(t, addr)
 	site, reports := proofSite(t, "http://"+proxy.Addr().String()+"/v1/threads/proof/events")
 	order := proofOrder{Path: filepath.Join(t.TempDir(), "proof.db"), Addr: addr, Origin: site.URL}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	s, err := sqlitestore.Open(ctx, order.Path, sqlitestore.Options{})
 	if err != nil {

@@ -28,6 +28,9 @@ type Options struct {
 	Version string
 	// MaxBody is the largest JSON body in bytes; 0 is 4 MiB.
 	MaxBody int64
+	// Body is how long the body of a request may take to arrive, besides a
+	// second for each 8 KiB; 0 is 30 s.
+	Body time.Duration
 	// Heartbeat is how often a silent stream gets a comment; 0 is 15 s.
 	Heartbeat time.Duration
 	// Retry is what readers of a stream are told to wait before they connect
@@ -66,6 +69,9 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	if o.MaxBody == 0 {
 		o.MaxBody = 4 << 20
 	}
+	if o.Body == 0 {
+		o.Body = 30 * time.Second
+	}
 	if o.Heartbeat == 0 {
 		o.Heartbeat = 15 * time.Second
 	}
@@ -82,7 +88,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	s.tokens = tokensOf(rt, o.Auth)
 	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
-	s.handler = patient(s.guard(s.wrap(s.mux)))
+	s.handler = s.patient(s.guard(s.wrap(s.mux)))
 	return s
 }
 

@@ -1,0 +1,152 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+// TestStalledReaderHoldsUpNobody lets readers that never read stand beside a
+// run with megabytes of events.
+func TestStalledReaderHoldsUpNobody(t *testing.T) {
+	const steps, size = 96, 256 << 10
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSiteOn(t, store, server.Options{Stall: 200 * time.Millisecond}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+		for i := range n {
+			_, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
+			if err != nil {
+				return i, err
+			}
+		}
+		return n, nil
+	}))
+	sseStart(s, "a", "large", 1)
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const readers = 5
+	for range readers {
+		conn := slowDial(t, s.url)
+		fmt.Fprintf(conn, "GET /v1/threads/a/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+	}
+	reads := sseOpen(s, "/v1/threads/a/events")
+	reads.until("ended")
+	read := make(chan bool)
+	go func() {
+		defer close(read)
+		for b, ok := reads.event(); ok && b.kind != "ended"; b, ok = reads.event() {
+		}
+	}()
+	run := sseStart(s, "a", "large", steps)
+	if run.Status != perdure.Succeeded {
+		t.Fatalf("the run is %s: %s", run.Status, run.Error)
+	}
+	<-read // who reads is not held up either
+	for i := 0; ; i++ {
+		var stats api.Stats
+		s.do("GET", "/v1/stats", "").want(200, &stats)
+		if stats.Streams == 1 {
+			break
+		}
+		if i > 1000 {
+			t.Fatalf("%d streams are open, and one is read", stats.Streams)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 12<<20 {
+		t.Errorf("the heap has grown by %d bytes beside events of %d", grown, steps*size)
+	}
+}
+
+// slowDial connects with small buffers.
+func slowDial(t *testing.T, url string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	return conn
+}
+
+// slowServe serves an API with the limits of HTTPServer, some of them shorter.
+func slowServe(t *testing.T, change func(*http.Server)) string {
+	t.Helper()
+	s := newSite(t, server.Options{}, sseFlows()...)
+	h := server.New(s.rt, server.Options{}).HTTPServer()
+	if h.ReadHeaderTimeout == 0 || h.IdleTimeout == 0 || h.MaxHeaderBytes == 0 || h.WriteTimeout != 0 {
+		t.Errorf("the limits are %v, %v, %v, %v", h.ReadHeaderTimeout, h.IdleTimeout, h.MaxHeaderBytes, h.WriteTimeout)
+	}
+	change(h)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go h.Serve(l)
+	t.Cleanup(func() { h.Close() })
+	return "http://" + l.Addr().String()
+}
+
+func TestSlowHeaderIsCutOff(t *testing.T) {
+	url := slowServe(t, func(h *http.Server) { h.ReadHeaderTimeout = 50 * time.Millisecond })
+	conn := slowDial(t, url)
+	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Logf("it ends with %v", err)
+	}
+}
+
+func TestSlowBodyIsCutOff(t *testing.T) {
+	s := newSite(t, server.Options{Body: 50 * time.Millisecond}, sseFlows()...)
+	conn := slowDial(t, s.url)
+	fmt.Fprint(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return // without a word is as good
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("the answer is %s", resp.Status)
+	}
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Logf("it ends with %v", err)
+	}
+	// A body that is there in time gives its stream all the time.
+	st := sseOpen(s, "/v1/events")
+	if b, ok := st.event(); !ok || b.kind != api.KindOpen {
+		t.Errorf("a stream begins with %v", b)
+	}
+}
+
+func TestLargeHeadersAreRefused(t *testing.T) {
+	url := slowServe(t, func(*http.Server) {})
+	r, _ := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
+	r.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return // cut off while it is sent
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("the answer is %s", resp.Status)
+	}
+}
