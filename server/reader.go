@@ -106,7 +106,7 @@ func (rd *reader) frame(f *frame) error {
 	if f.kind == "ended" && f.run == rd.run {
 		rd.check = true
 	}
-	rd.s.meter.sent.Add(1)
+	rd.s.events.sent.Add(1)
 	if rd.admin {
 		return rd.add(f.full)
 	}

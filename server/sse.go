@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/api"
@@ -15,6 +16,9 @@ import (
 
 // eventState is what a server keeps for its event streams.
 type eventState struct {
+	open atomic.Int64  // streams
+	sent atomic.Uint64 // events of threads
+
 	mu    sync.Mutex
 	tails map[place]*tail
 	news  map[string]*news // by tenant
@@ -48,11 +52,11 @@ func (s *Server) admitStream() (leave func(), err error) {
 		return nil, api.ErrStopping
 	default:
 	}
-	if n := s.meter.streams.Add(1); n > int64(s.opts.Streams) {
-		s.meter.streams.Add(-1)
+	if n := s.events.open.Add(1); n > int64(s.opts.Streams) {
+		s.events.open.Add(-1)
 		return nil, fmt.Errorf("%w: %d event streams are open", api.ErrTooMany, s.opts.Streams)
 	}
-	return func() { s.meter.streams.Add(-1) }, nil
+	return func() { s.events.open.Add(-1) }, nil
 }
 
 // begin writes the head of a stream, and the block that tells the reader where

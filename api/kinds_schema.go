@@ -1,0 +1,62 @@
+package api
+
+import "encoding/json"
+
+// memberSchemas are the JSON Schemas of the members of an event.
+var memberSchemas = map[string]json.RawMessage{
+	"thread":    json.RawMessage(`{"type":"string","description":"id of the thread"}`),
+	"seq":       json.RawMessage(`{"type":"integer","minimum":1,"description":"its place in the thread, and its id"}`),
+	"time":      json.RawMessage(`{"type":"string","format":"date-time","description":"when it was written"}`),
+	"run":       json.RawMessage(`{"type":"string","description":"id of the run"}`),
+	"path":      json.RawMessage(`{"type":"string","description":"of the step or other verb in the run"}`),
+	"name":      json.RawMessage(`{"type":"string","description":"of a flow, signal or dependency; of an ask its prompt"}`),
+	"attempt":   json.RawMessage(`{"type":"integer","description":"which attempt failed"}`),
+	"value":     json.RawMessage(`{"description":"input, result, payload, answer or output: any JSON"}`),
+	"value_of":  json.RawMessage(`{"type":"integer","description":"seq of the event that holds the value"}`),
+	"error":     json.RawMessage(`{"type":"string","description":"what went wrong"}`),
+	"ask":       json.RawMessage(`{"type":"string","description":"id of the ask"}`),
+	"ask_kind":  json.RawMessage(`{"type":"string","description":"kind of the ask, such as approval"}`),
+	"decisions": json.RawMessage(`{"type":"array","items":{"type":"string"},"description":"decisions that the ask allows"}`),
+	"child":     json.RawMessage(`{"type":"string","description":"id of the child's thread"}`),
+	"decision":  json.RawMessage(`{"type":"string","description":"what was decided"}`),
+	"by":        json.RawMessage(`{"type":"string","description":"who did it"}`),
+	"reason":    json.RawMessage(`{"type":"string","description":"why"}`),
+	"status":    json.RawMessage(`{"type":"string","description":"of the run"}`),
+	"due":       json.RawMessage(`{"type":"string","format":"date-time","description":"when it is time"}`),
+	"plan":      json.RawMessage(`{"type":"array","items":{"type":"string"},"description":"names of steps"}`),
+	"diff":      json.RawMessage(`{"type":"string","description":"how the code differs from the record"}`),
+	"worker":    json.RawMessage(`{"type":"string","description":"id of the worker"}`),
+}
+
+// EventSchemas returns one JSON Schema document with a definition for each kind
+// of event. Members that a later version adds are allowed.
+func EventSchemas() (json.RawMessage, error) {
+	type object struct {
+		Type        string                     `json:"type"`
+		Description string                     `json:"description"`
+		Properties  map[string]json.RawMessage `json:"properties"`
+		Required    []string                   `json:"required"`
+	}
+	defs, one := map[string]object{}, []map[string]string{}
+	for _, k := range EventKinds {
+		o := object{"object", k.Title, map[string]json.RawMessage{}, []string{"thread", "seq", "kind", "time"}}
+		for _, list := range [][]string{CommonFields, k.Fields} {
+			for _, name := range list {
+				o.Properties[name] = memberSchemas[name]
+			}
+		}
+		kind, err := json.Marshal(map[string]string{"const": k.Name})
+		if err != nil {
+			return nil, err
+		}
+		o.Properties["kind"] = kind
+		defs[k.Name] = o
+		one = append(one, map[string]string{"$ref": "#/$defs/" + k.Name})
+	}
+	return json.MarshalIndent(map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"title":   "Events of a thread",
+		"oneOf":   one,
+		"$defs":   defs,
+	}, "", " ")
+}
