@@ -29,11 +29,11 @@ var EventKinds = []EventKind{
 	{"quarantined", "the run killed too many workers", []string{"reason", "error"}, false},
 	{"ended", "the run is over: status says how, value is the output", []string{"status", "value", "value_of", "error", "reason", "by"}, false},
 
-	{"step", "a step is done: value is its result, or error why it failed", []string{"name", "value", "value_of", "error", "attempt", "took_us"}, false},
-	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"name", "error", "attempt", "due", "took_us"}, false},
+	{"step", "a step is done: value is its result, or error why it failed", []string{"name", "value", "value_of", "error", "attempt"}, false},
+	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"name", "error", "attempt", "due"}, false},
 	{"intent", "a step that must not run twice is about to start", []string{"name", "attempt", "due"}, true},
 
-	{"asked", "a question to a person is open: name is the prompt, value what it is about", []string{"name", "value", "ask", "due"}, false},
+	{"asked", "a question to a person is open: name is the prompt, value what it is about", []string{"name", "value", "ask", "ask_kind", "decisions", "due"}, false},
 	{"answered", "an ask was answered", []string{"ask", "decision", "value", "by", "reason"}, false},
 	{"expired", "an ask's time is over", []string{"ask", "decision", "value", "by", "reason"}, false},
 	{"progress", "there is news on an open ask", []string{"ask", "value", "by"}, false},
