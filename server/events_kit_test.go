@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 )
 
 // sseBlock is a block of a stream as it was sent.
@@ -137,9 +139,28 @@ func sseJournal(t testing.TB, rt *perdure.Runtime, thread string) (all []string)
 		if err != nil {
 			t.Fatal(err)
 		}
+		sseMembers(t, ev.Kind, data)
 		all = append(all, fmt.Sprintf("%d %s %s", ev.Seq, ev.Kind, data))
 	}
 	return all
+}
+
+// sseMembers fails if an event has members that its kind is not said to have.
+func sseMembers(t testing.TB, kind string, data []byte) {
+	t.Helper()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(api.EventKinds, func(k api.EventKind) bool { return k.Name == kind })
+	if i < 0 {
+		t.Fatalf("the kind %s is not described", kind)
+	}
+	for name := range members {
+		if !slices.Contains(api.CommonFields, name) && !slices.Contains(api.EventKinds[i].Fields, name) {
+			t.Errorf("the kind %s is not said to have the member %s", kind, name)
+		}
+	}
 }
 
 func (b sseBlock) String() string { return b.id + " " + b.kind + " " + b.data }

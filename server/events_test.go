@@ -261,3 +261,115 @@ func TestWhichAnswerIsAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// sseTokens knows tokens by heart.
+type sseTokens map[string]*server.Principal
+
+func (s sseTokens) Authenticate(_ context.Context, token string) (*server.Principal, error) {
+	if p := s[token]; p != nil {
+		return p, nil
+	}
+	return nil, api.ErrUnauthorized
+}
+
+func TestInternalEventsAreBareForOthersThanAdmins(t *testing.T) {
+	s := newSite(t, server.Options{Auth: sseTokens{
+		"admin": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}},
+		"read":  {Subject: "ann", Scopes: []api.Scope{api.ScopeRead}},
+	}}, sseFlows()...)
+	sseStart(s, "a", "count", 2)
+	n := len(sseJournal(t, s.rt, "a"))
+	for _, token := range []string{"admin", "read"} {
+		st := sseOpen(s, "/v1/threads/a/events", "Authorization", "Bearer "+token)
+		var page api.EventPage
+		s.do("GET", "/v1/threads/a/events", "", "Authorization", "Bearer "+token).want(200, &page)
+		if len(page.Events) != n {
+			t.Errorf("%s sees %d events of %d", token, len(page.Events), n)
+		}
+		for i, b := range st.until("ended") {
+			var ev perdure.Event
+			if err := json.Unmarshal([]byte(b.data), &ev); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(page.Events[i], ev); diff != "" {
+				t.Errorf("%s sees in a stream other than on a page: %s", token, diff)
+			}
+			if b.id != fmt.Sprint(i+1) {
+				t.Errorf("%s gets the id %s", token, b.id)
+			}
+			if ev.Kind == "claimed" && (ev.Worker != "") != (token == "admin") {
+				t.Errorf("%s sees %s", token, b.data)
+			}
+			if ev.Kind == "step" && ev.Value == nil {
+				t.Errorf("%s does not see %s", token, b.data)
+			}
+		}
+	}
+}
+
+func TestHeadOfAStreamHasNoBody(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 1)
+	for _, path := range []string{"/v1/threads/a/events", "/v1/events"} {
+		r := s.do("HEAD", path, "", "Accept", "text/event-stream").want(200)
+		if len(r.Body) > 0 || r.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%s: %v %s", path, r.Header, r.Body)
+		}
+	}
+}
+
+func TestStartAnswersWithTheRunsEvents(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	for _, c := range []struct{ path, body, status string }{
+		{"/v1/runs", `{"flow":"count","input":3}`, "succeeded"},
+		{"/v1/threads/a/runs", `{"flow":"count","input":3}`, "succeeded"},
+		{"/v1/threads/b/runs", `{"flow":"ask","input":"?"}`, "suspended"},
+	} {
+		r := s.do("POST", c.path, c.body, "Accept", "text/event-stream", "Content-Type", "application/json")
+		text := string(r.want(200).Body)
+		if !strings.Contains(text, "event: queued\n") || !strings.Contains(text, ".done\nevent: done\n") || !strings.Contains(text, `"status":"`+c.status+`"`) {
+			t.Errorf("%s answers with %s", c.path, text)
+		}
+	}
+}
+
+// TestInputThatSteersIsFollowed follows input that becomes part of a run.
+func TestInputThatSteersIsFollowed(t *testing.T) {
+	go1, took := make(chan bool), make(chan bool)
+	s := newSite(t, server.Options{}, perdure.NewFlow("listen", func(ctx context.Context, _ string) (string, error) {
+		if _, err := perdure.Step(ctx, "begin", func(context.Context) (bool, error) { return <-go1, nil }); err != nil {
+			return "", err
+		}
+		more, _, err := perdure.Take[string](ctx, "more")
+		if err != nil {
+			return "", err
+		}
+		if _, err := perdure.Step(ctx, "end", func(context.Context) (bool, error) { return <-took, nil }); err != nil {
+			return "", err
+		}
+		return more, nil
+	}))
+	first, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := sseOpen(s, "/v1/threads/a/events")
+	begun.until("claimed")
+	more, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{"", "&until=wait"} {
+		st := sseOpen(s, "/v1/threads/a/events?run="+more.ID+query)
+		st.until("queued")
+		defer func() {
+			all := st.until("done")
+			var done api.Done
+			if err := json.Unmarshal([]byte(all[len(all)-1].data), &done); err != nil || done.Run != first.ID || done.Status != perdure.Succeeded {
+				t.Errorf("done is %v", all[len(all)-1])
+			}
+		}()
+	}
+	go1 <- true
+	took <- true
+}
