@@ -104,7 +104,7 @@ func (c *call) adkThread(ctx context.Context, app, user, session string) (*perdu
 		return nil, err
 	}
 	if !adkOwns(t, app, user) {
-		return nil, fmt.Errorf("%w: user %q has no session %q of app %q", perdure.ErrNoThread, user, session, app)
+		return nil, fmt.Errorf("%w: the user has no session %q of app %q", perdure.ErrNoThread, session, app)
 	}
 	return t, nil
 }

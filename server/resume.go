@@ -110,16 +110,9 @@ func (c *call) findPrompt(ctx context.Context, trace, prompt string) (*perdure.A
 // findTraced looks for a run among the threads with open asks: there is no other
 // way from a run to its thread.
 func (c *call) findTraced(ctx context.Context, run, prompt string, unknown error) (*perdure.AskInfo, error) {
-	looked := 0
-	for sum, err := range c.List(ctx, perdure.ListOptions{}) {
+	for sum, err := range c.List(ctx, perdure.ListOptions{Asks: true, Limit: maxTraced}) {
 		if err != nil {
 			return nil, err
-		}
-		if sum.Asks == 0 {
-			continue
-		}
-		if looked++; looked > maxTraced {
-			break
 		}
 		t, err := c.Get(ctx, sum.ID)
 		if gone(err) {
