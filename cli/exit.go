@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 
@@ -72,6 +73,7 @@ var advice = []struct {
 func code(err error) int {
 	var exit *exitError
 	var p *api.Problem
+	var unreachable net.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -80,6 +82,8 @@ func code(err error) int {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &p):
+	case errors.As(err, &unreachable):
+		return exitUnavailable
 	default:
 		p = api.ProblemOf(err)
 	}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+)
+
+// asked starts a run that asks, and returns the id of the ask.
+func (p *place) asked(thread, flow, input string) string {
+	p.t.Helper()
+	p.run("", "run", flow, input, "--thread", thread).want(exitWaiting)
+	var page struct{ Asks []perdure.AskInfo }
+	r := p.run("", "asks", "--thread", thread, "--json").want(exitOK)
+	if err := json.Unmarshal([]byte(r.out), &page); err != nil || len(page.Asks) != 1 {
+		p.t.Fatalf("%v: the asks of %s are %s", err, thread, r.out)
+	}
+	return page.Asks[0].ID
+}
+
+// ended waits for the thread's run and returns its output. On a store it works
+// on it.
+func (p *place) ended(thread string) string {
+	p.t.Helper()
+	if p.rt == nil {
+		p.run("", "run", "echo", "work", "--thread", "work-"+thread).want(exitOK)
+	} else if _, err := p.rt.WaitEnd(p.t.Context(), thread, ""); err != nil {
+		p.t.Fatal(err)
+	}
+	var run perdure.Run
+	for range 100 { // on a store the worker may have done the other thread first
+		r := p.run("", "show", thread, "newest", "--json").want(exitOK)
+		if err := json.Unmarshal([]byte(r.out), &run); err != nil {
+			p.t.Fatal(err)
+		}
+		if run.Status.Final() {
+			return string(run.Output)
+		}
+		p.run("", "run", "echo", "work", "--thread", "work-"+thread).want(exitOK)
+	}
+	p.t.Fatalf("the run is %s", run.Status)
+	return ""
+}
+
+func TestAnswerTakesEachDecision(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		flags []string
+		want  string // in the output
+	}{
+		{"approve", []string{"--approve"}, "The tool says: paid."},
+		{"edit", []string{"--edit", `{"amount": 7}`}, "The tool says: paid."},
+		{"reject", []string{"--reject", "too much"}, "too much"},
+		{"respond", []string{"--respond", "by hand"}, "The tool says: by hand"},
+		{"decision", []string{"--decision", "respond", "--value", `"so"`}, "The tool says: so"},
+		{"message", []string{"--decision", "reject", "--message", "never"}, "never"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := served(t)
+			ask := p.asked("t", "clerk", "pay 5")
+			p.run("", append([]string{"answer", ask}, c.flags...)...).want(exitOK, "answered", "perdure events t -f")
+			if got := p.ended("t"); !strings.Contains(got, c.want) {
+				t.Errorf("the output is %s, want %s", got, c.want)
+			}
+			p.run("", append([]string{"answer", ask}, c.flags...)...).want(exitOK) // the same again
+		})
+	}
+}
+
+func TestAnswerRefusesWhatDoesNotFit(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		ask := p.asked("t", "clerk", "pay 5")
+		p.run("", "answer", ask).want(exitUsage, "--approve, --edit JSON, --reject WHY, --respond JSON")
+		p.run("", "answer").want(exitUsage, "perdure asks")
+		p.run("", "answer", "--approve").want(exitUsage, "perdure asks")
+		p.run("", "answer", ask, "--approve", "--reject", "no").want(exitUsage, "one of")
+		p.run("", "answer", ask, "--edit", `{"amount": "many"}`).want(exitFailed, "amount")
+		p.run("", "answer", ask, "--edit", `nonsense`).want(exitFailed)
+		p.run("", "answer", ask, "--decision", "shrug").want(exitUsage, "does not take shrug, but approve")
+		p.run("", "answer", ask, "--secret").want(exitUsage, "wants no secret")
+		p.run("", "answer", "nope", "--approve").want(exitNotFound, "perdure asks")
+		plain := p.asked("o", "order", "tea")
+		p.run("", "answer", plain, "--edit", "1").want(exitUsage, "--respond JSON")
+		p.run("", "answer", plain, "--respond", "perhaps").want(exitFailed)
+		p.run("", "answer", plain, "--reject", "no need").want(exitOK)
+		p.run("", "answer", plain, "--approve").want(exitConflict, "another answer")
+		if got := p.ended("o"); got != `"not bought"` {
+			t.Errorf("the output is %s", got)
+		}
+	})
+}
+
+func TestAnAskIsFoundByItsBeginning(t *testing.T) {
+	p := served(t)
+	one, two := p.asked("a", "order", "tea"), p.asked("b", "order", "milk")
+	_, own, _ := strings.Cut(one, ".")
+	r := p.run("", "answer", "", "--approve").want(exitUsage, "more than one")
+	if !strings.Contains(r.err, shortAsk(one)) || !strings.Contains(r.err, shortAsk(two)) {
+		t.Errorf("it does not name both: %s", r.err)
+	}
+	if !strings.HasPrefix(own, "-") {
+		p.run("", "answer", own[:12], "--approve").want(exitOK)
+	}
+}
+
+func TestAPersonDecidesAtTheTerminal(t *testing.T) {
+	for _, c := range []struct {
+		name, flow, input, typed string
+		want                     string // in the output of the run
+		shown                    string
+	}{
+		{"approve", "clerk", "pay 5", "a\n", "The tool says: paid.", "[a]pprove [e]dit [r]eject [w]rite the result [s]kip"},
+		{"word", "clerk", "pay 5", "approve\n", "The tool says: paid.", `"amount": 5`},
+		{"wrong key first", "clerk", "pay 5", "x\n\na\n", "The tool says: paid.", "letters in brackets"},
+		{"reject in a line", "clerk", "pay 5", "r too much\n", "too much", "answered"},
+		{"reject", "clerk", "pay 5", "r\ntoo much\n", "too much", "why?"},
+		{"write", "clerk", "pay 5", "w\nby hand\n", "by hand", "your answer"},
+		{"edit, wrong first", "clerk", "pay 5", "e\ne\n", "The tool says: paid.", "amount"},
+		{"yes", "order", "tea", "y\n", "bought tea", "[y]es [n]o [s]kip"},
+		{"no", "order", "tea", "n\n", "not bought", "Buy tea?"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := served(t)
+			ask := p.asked("t", c.flow, c.input)
+			edits := 0
+			p.setUp = func(a *app) {
+				a.forced = true
+				a.editor = func(_ context.Context, text string) (string, error) {
+					if edits++; edits == 1 {
+						return "nonsense", nil
+					}
+					return strings.Replace(text, "5", "6", 1), nil
+				}
+			}
+			p.run(c.typed, "answer", ask).want(exitOK, c.shown)
+			p.setUp = nil
+			if got := p.ended("t"); !strings.Contains(got, c.want) {
+				t.Errorf("the output is %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTheInboxIsGoneThrough(t *testing.T) {
+	p := served(t)
+	p.asked("a", "order", "tea")
+	p.asked("b", "order", "milk")
+	p.asked("c", "order", "bread")
+	p.setUp = func(a *app) { a.forced = true }
+	p.run("s\ny\n", "answer").want(exitOK, "ask 1 of 3", "Buy tea?", "Buy milk?", "ask 3 of 3") // then Ctrl-D
+	if got := p.ended("b"); got != `"bought milk"` {
+		t.Errorf("the output is %s", got)
+	}
+	p.setUp = nil
+	r := p.run("", "asks").want(exitOK, "Buy tea?", "Buy bread?")
+	if strings.Contains(r.out, "milk") {
+		t.Errorf("an ask that is answered is listed:\n%s", r.out)
+	}
+}
+
+func TestASecretIsReadAndNeverShown(t *testing.T) {
+	t.Setenv("PERDURE_KEYS", "k1:"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	p := served(t)
+	ask := p.asked("t", "vault", "open")
+	p.run("", "answer", ask, "--respond", "s3cret").want(exitUsage, "command line")
+	p.run("", "answer", ask).want(exitUsage, "--secret")
+	p.run("\n", "answer", ask, "--secret").want(exitUsage, "empty")
+	p.setUp = func(a *app) {
+		a.forced = true
+		a.secret = func(_ context.Context, question string) (string, error) {
+			if !strings.Contains(question, "secret") {
+				return "", errors.New(question)
+			}
+			return "s3cret", nil
+		}
+	}
+	r := p.run("p\n", "answer", ask).want(exitOK, "[p]rovide the secret", "answered")
+	p.setUp = nil
+	all := r.out + r.err + p.run("", "events", "t", "--json").out + p.run("", "show", "t").out
+	if strings.Contains(all, "s3cret") {
+		t.Errorf("the secret is shown:\n%s", all)
+	}
+	if got := p.ended("t"); got != `"opened"` {
+		t.Errorf("the output is %s", got)
+	}
+}
