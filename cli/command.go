@@ -57,7 +57,7 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 			flag.NoOptDefVal = "true"
 		}
 	}
-	c.Args = func(_ *cobra.Command, given []string) error { return count(use, args, given) }
+	c.Args = func(c *cobra.Command, given []string) error { return count(c, args, given) }
 	c.RunE = func(c *cobra.Command, given []string) error {
 		in := reflect.New(op.In).Elem()
 		for i, text := range given {
@@ -136,17 +136,14 @@ func kindOf(f api.Field) string {
 }
 
 // count checks how many arguments are given.
-func count(use string, args []argument, given []string) error {
+func count(c *cobra.Command, args []argument, given []string) error {
 	least := 0
 	for _, x := range args {
 		if !x.optional {
 			least++
 		}
 	}
-	if len(given) < least || len(given) > len(args) {
-		return usage(fmt.Errorf("usage: perdure %s", use))
-	}
-	return nil
+	return arguments(least, len(args))(c, given)
 }
 
 // flagName is what the command line calls a field.

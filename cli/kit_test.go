@@ -162,10 +162,9 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d|\d\d:\d\d:\d\d`), "TIME"},
 	{regexp.MustCompile(`\b[0-9a-z]{24}\b`), "ID"},
-	{regexp.MustCompile(`(answer|ask) [\w.-]{16,}`), "$1 ASK"},
+	{regexp.MustCompile(`(?m)(^|\s)([0-9a-z]{30,}\.)?[\w-]{16}(\s|$)`), "${1}ASK$3"},
 	{regexp.MustCompile(`took [\d.]+\S+`), "took LONG"},
 	{regexp.MustCompile(`TIME +[\d.]+(µs|ms|s) `), "TIME  LONG "},
-	{regexp.MustCompile(`(?m)^[\w-]{16}( +approval)`), "ASK$1"},
 	{regexp.MustCompile(` (--server http|--store sqlite)\S+`), ""},
 	{regexp.MustCompile(`(\S) {3,}`), "$1  "},
 }

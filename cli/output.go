@@ -56,47 +56,56 @@ func (a *app) hint(format string, args ...any) {
 	}
 }
 
-// table prints rows in columns; the first row is the heading. The last column
-// is cut where the terminal ends.
+// table prints rows in columns; the first row is the heading. Cells are cut so
+// that rows fit the terminal.
 func (a *app) table(rows [][]string) error {
 	var widths []int
 	for i, row := range rows {
 		rows[i] = make([]string, len(row))
 		for j, cell := range row {
-			cell = oneLine(cell)
-			rows[i][j] = cell
 			if j == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[j] = max(widths[j], utf8.RuneCountInString(cell))
+			rows[i][j] = cut(oneLine(cell), 200)
+			widths[j] = max(widths[j], utf8.RuneCountInString(rows[i][j]))
 		}
 	}
-	width := a.width()
+	fit(widths, a.width())
 	for i, row := range rows {
 		var line strings.Builder
-		used := 0
 		for j, cell := range row {
-			if width > 0 && used < width {
-				cell = cut(cell, width-used)
+			cell = cut(cell, widths[j])
+			style := styleOf(cell)
+			if i == 0 {
+				style = bold
 			}
-			pad := 0
+			line.WriteString(a.style(style, cell))
 			if j < len(row)-1 {
-				pad = max(0, widths[j]-utf8.RuneCountInString(cell)) + 2
+				line.WriteString(strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)+2))
 			}
-			used += widths[j] + 2
-			switch {
-			case i == 0:
-				line.WriteString(a.style(bold, cell))
-			default:
-				line.WriteString(a.style(styleOf(cell), cell))
-			}
-			line.WriteString(strings.Repeat(" ", pad))
 		}
 		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line.String(), " ")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fit makes the widest columns narrower until all are within a width, if there
+// is one.
+func fit(widths []int, width int) {
+	for width > 0 {
+		sum, widest := 2*(len(widths)-1), 0
+		for i, w := range widths {
+			if sum += w; w > widths[widest] {
+				widest = i
+			}
+		}
+		if sum <= width || widths[widest] <= 8 {
+			return
+		}
+		widths[widest] -= min(sum-width, max(1, widths[widest]/8))
+	}
 }
 
 // terminal reports whether people watch what is printed as it is.

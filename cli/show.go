@@ -80,7 +80,7 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 		a.runTree(h, h.byID[r.ID], r)
 	}
 	if gone := len(h.runs) - len(t.Runs); gone > 0 && run == "" {
-		a.printf("\n%s\n", a.style(dim, fmt.Sprintf("%d runs were rewound; perdure events %s shows them", gone, t.ID)))
+		a.printf("\n%s\n", a.style(dim, number(gone, "run was", "runs were")+" rewound; "+a.command("events %s", t.ID)+" shows them"))
 	}
 	for i, w := range h.workers {
 		if i == 0 {
@@ -133,7 +133,7 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 		}
 	}
 	if r.Retries > 0 {
-		more = append(more, fmt.Sprintf("%d retries", r.Retries))
+		more = append(more, number(r.Retries, "retry", "retries"))
 	}
 	if spent := amounts(r.Spent); spent != "" {
 		more = append(more, "spent "+spent)
@@ -239,7 +239,7 @@ func (a *app) rows(rows []row, n *node, depth int) []row {
 		add(fmt.Sprintf("w%d", n.worker+1))
 	}
 	if n.attempts > 1 || n.status == "retry" {
-		add(fmt.Sprintf("%d attempts", n.attempts))
+		add(number(n.attempts, "attempt", "attempts"))
 	}
 	if n.resumed {
 		add("first after a worker was lost")

@@ -111,3 +111,11 @@ func amounts(spent map[string]int64) string {
 func indent(margin, text string) string {
 	return margin + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+margin)
 }
+
+// number is how many there are.
+func number(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestThreadsAndShowLookTheSame(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", "order", "tea", "--thread", "t", "--title", "Tea \x1b]0;owned\x07for two", "--user", "ada", "--metadata", "shop=corner").want(exitWaiting)
+		p.run("", "run", "fail", "x", "--thread", "broken", "--user", "bob").want(exitFailed)
+		p.run("", "run", "echo", "x", "--thread", "fine", "--user", "bob").want(exitOK)
+		golden(t, "threads.txt", steady(p.run("", "threads").want(exitOK).out))
+		golden(t, "show.txt", steady(p.run("", "show", "t").want(exitOK).out))
+		golden(t, "show-failed.txt", steady(p.run("", "show", "broken").want(exitOK).out))
+		golden(t, "asks.txt", steady(p.run("", "asks").want(exitOK).out))
+		golden(t, "events.txt", steady(p.run("", "events", "t").want(exitOK).out))
+		r := p.run("", "threads", "--user", "bob", "--status", "failed").want(exitOK, "broken")
+		if strings.Contains(r.out, "fine") || strings.Contains(r.out, "t ") {
+			t.Errorf("the filters do nothing:\n%s", r.out)
+		}
+		p.run("", "threads", "--asks").want(exitOK, "order")
+		p.run("", "threads", "--limit", "1").want(exitOK, "--after")
+		p.run("", "threads", "--limit", "x").want(exitUsage, "--limit")
+		p.run("", "threads", "--updated", "yesterday").want(exitUsage, "--updated")
+		p.run("", "show", "nope").want(exitNotFound, "perdure threads")
+		p.run("", "show", "t", "nope").want(exitNotFound)
+		p.run("", "show", "t", "newest").want(exitOK, "order")
+		p.run("", "events", "t", "--after", "999").want(exitUsage)
+		p.run("", "events", "nope").want(exitNotFound)
+	})
+}
+
+func TestDiffIsReadable(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		ask := p.asked("t", "order", "tea")
+		p.run("", "answer", ask, "--approve").want(exitOK)
+		p.ended("t")
+		golden(t, "diff.txt", steady(p.run("", "diff", "t", "6", "0").want(exitOK).out))
+		p.run("", "diff", "t", "6", "6").want(exitOK, "no difference")
+		p.run("", "diff", "t", "six").want(exitUsage, "FROM")
+		p.run("", "diff", "t", "6", "999").want(exitUsage)
+	})
+}
+
+func TestForkRewindAndState(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		ask := p.asked("t", "order", "tea")
+		p.run("", "state", "t").want(exitOK, `note = "asked for tea"`, "waits for Buy tea?")
+		p.run("", "state", "t", "note").want(exitOK).only("asked for tea\n")
+		p.run("", "state", "t", "note", "--json").want(exitOK).only("\"asked for tea\"\n")
+		p.run("", "state", "t", "nope").want(exitNotFound, "perdure state t")
+		p.run("", "state", "t", "--at", "2").want(exitOK, "thread t at 2")
+		p.run("", "fork", "t", "--as", "other", "--state", "note=changed").want(exitOK, "is paused: perdure resume other").only("other\n")
+		p.run("", "state", "other", "note").want(exitOK).only("changed\n")
+		p.run("", "resume", "other").want(exitOK)
+		p.run("", "fork", "t", "--as", "third", "--resume").want(exitOK, "goes on")
+		p.run("", "fork", "t", "--as", "third", "--at", "2").want(exitConflict)
+		p.run("", "answer", ask, "--approve").want(exitOK)
+		p.ended("t")
+		p.run("", "rewind", "t", "1").want(exitOK, "as it was at 1", "not undone", "/buy")
+		p.run("", "state", "t").want(exitOK, "thread t at")
+		p.run("", "rewind", "t").want(exitUsage, "usage: perdure rewind THREAD SEQ")
+		p.run("", "show", "t").want(exitOK, "1 run was rewound")
+	})
+}
+
+func TestControlCommands(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.asked("t", "order", "tea")
+		p.run("", "resume", "t").want(exitOK, "nothing to do", "--approve")
+		p.run("", "pause", "t", "--reason", "later").want(exitOK, "paused")
+		p.run("", "show", "t").want(exitOK, "paused by local: later")
+		p.run("", "resume", "t").want(exitOK, "is")
+		p.run("", "cancel", "t", "newest").want(exitOK)
+		p.run("", "run", "fail", "--thread", "f").want(exitFailed)
+		p.run("", "retry", "f").want(exitOK)
+		p.run("", "retry", "nope").want(exitNotFound)
+		p.run("", "pause").want(exitUsage, "usage: perdure pause THREAD [RUN]")
+		p.run("", "signal", "t").want(exitUsage, "NAME")
+		p.run("", "flows").want(exitOK).only("clerk\necho\nfail\norder\nvault\nwait\n")
+	})
+}
+
+func TestFilesAreExportedVerifiedAndImported(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.asked("t", "order", "tea")
+		file := filepath.Join(t.TempDir(), "t.jsonl")
+		p.run("", "export", "t", "-o", file).want(exitOK, "perdure verify")
+		p.run("", "export", "t", "-o", file).want(exitUsage, "exists")
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.run("", "verify", file).want(exitOK, "good: thread t")
+		p.run("", "verify", "t").want(exitOK, "good: thread t")
+		p.run("", "verify", "nope").want(exitNotFound)
+		p.run("", "import", file).want(exitConflict)
+		p.run(string(data), "import", "-", "--as", "copy").want(exitOK).only("copy\n")
+		p.run("", "show", "copy").want(exitOK, "paused")
+		p.run("", "import", file+"x").want(exitNotFound)
+		if err := os.WriteFile(file, []byte(strings.Replace(string(data), "tea", "tee", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.run("", "verify", file).want(exitFailed, "damaged")
+		p.run("", "verify", file, "--json").want(exitFailed, `"problem"`)
+		redacted := p.run("", "export", "t", "--redact").want(exitOK)
+		if strings.Contains(redacted.out, "tea") || !strings.Contains(redacted.out, "\n") {
+			t.Errorf("the redacted export is %s", redacted.out)
+		}
+		p.run("", "erase", "copy").want(exitUsage, "--yes")
+		p.setUp = func(a *app) { a.forced = true }
+		p.run("n\n", "erase", "copy").want(exitFailed, "nothing was done")
+		p.run("y\n", "erase", "copy").want(exitOK, "erase thread copy for ever? [y/N]")
+		p.setUp = nil
+		p.run("", "erase", "copy", "--yes").want(exitNotFound)
+		p.run("", "fork", "t", "--as", "child").want(exitOK)
+		p.run("", "erase", "t", "--yes").want(exitConflict)
+		p.run("", "erase", "t", "--dependents", "--yes").want(exitOK)
+		p.run("", "show", "child").want(exitNotFound)
+	})
+}
+
+func TestMemoryCommands(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "memory", "put", "users/ada/tone", "friendly").want(exitOK, "remembered")
+		p.run(`{"a": 1}`, "memory", "put", "users/ada/odd%2Fkey", "-", "--ttl", "1000").want(exitOK)
+		p.run("", "memory", "get", "users/ada/tone").want(exitOK).only("friendly\n")
+		p.run("", "memory", "list", "users").want(exitOK, "users/ada/tone", "users/ada/odd%2Fkey", `{"a":1}`)
+		p.run("", "memory", "put", "users/ada/tone", "rude", "--create").want(exitConflict)
+		p.run("", "memory", "put", "users/ada/tone", "rude", "--if-match", "nope").want(exitConflict)
+		p.run("", "memory", "delete", "users/ada/tone").want(exitOK)
+		p.run("", "memory", "get", "users/ada/tone").want(exitNotFound)
+		p.run("", "memory", "get", "users//tone").want(exitUsage, "no place")
+		p.run("", "memory", "list", "nobody").want(exitOK, "nothing is remembered")
+		p.run("", "memory", "forget").want(exitUsage, "there is no perdure memory forget")
+	})
+}
+
+func TestTheFirstTokenIsMadeOnTheStore(t *testing.T) {
+	p := stored(t)
+	r := p.run("", "token", "create", "ada", "--scopes", "admin", "--groups", "finance", "--days", "3", "--note", "mine", "--json").want(exitOK)
+	var made struct{ ID, Secret, Subject string }
+	if err := json.Unmarshal([]byte(r.out), &made); err != nil || made.Secret == "" || made.Subject != "ada" {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	list := p.run("", "token", "list").want(exitOK, made.ID, "ada", "admin", "finance", "mine")
+	if strings.Contains(list.out, made.Secret) {
+		t.Errorf("the secret is listed:\n%s", list.out)
+	}
+	p.run("", "token", "revoke", made.ID).want(exitOK)
+	p.run("", "token", "list").want(exitOK, "revoked")
+	p.run("", "token", "revoke", "nope").want(exitNotFound)
+	p.run("", "token", "create").want(exitUsage, "usage: perdure token create SUBJECT")
+	p.run("", "version").want(exitOK, "perdure ", "go1.")
+}
+
+func TestLineDiff(t *testing.T) {
+	for _, c := range []struct{ before, after, want string }{
+		{"", "", ""},
+		{"", "a", "+ a"},
+		{"a\nb", "", "- a\n- b"},
+		{"a\nb\nc", "a\nx\nc", "  a\n- b\n+ x\n  c"},
+		{"1\n2\n3\n4\n5\nb\n6\n7\n8\n9", "1\n2\n3\n4\n5\n6\n7\n8\n9", "  …\n  4\n  5\n- b\n  6\n  7\n  …"},
+		{"a\na\na", "a\na", "  a\n  a\n- a"},
+		{"a\nb\nc\nd", "b\nd\ne", "- a\n  b\n- c\n  d\n+ e"},
+	} {
+		if diff := cmp.Diff(c.want, strings.Join(lineDiff(c.before, c.after), "\n")); diff != "" {
+			t.Errorf("%q and %q (-want +got):\n%s", c.before, c.after, diff)
+		}
+	}
+}
+

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// told makes events of lines of JSON: each is a second behind the one before.
+func told(t testing.TB, lines string) []perdure.Event {
+	t.Helper()
+	var all []perdure.Event
+	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+		e := perdure.Event{Thread: "t", Seq: uint64(len(all) + 1), Time: noon.Add(time.Duration(len(all)) * time.Second)}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+const longStory = `
+{"kind":"created"}
+{"kind":"queued","run":"r1","name":"order","value":"tea"}
+{"kind":"claimed","run":"r1","worker":"one"}
+{"kind":"planned","run":"r1","path":"/#plan","plan":["price","ask","buy"]}
+{"kind":"attempt","run":"r1","path":"/price/shop-1","attempt":1,"error":"busy"}
+{"kind":"step","run":"r1","path":"/price/shop-1","value":42}
+{"kind":"claimed","run":"r1","worker":"two"}
+{"kind":"step","run":"r1","path":"/price/shop-2","value":40}
+{"kind":"step","run":"r1","path":"/price","value_of":8}
+{"kind":"spawned","run":"r1","path":"/child","name":"audit","child":"c1"}
+{"kind":"waiting","run":"r1","path":"/child-end","child":"c1"}
+{"kind":"asked","run":"r1","path":"/ask","name":"Buy \u001b[31mtea\u001b[0m?","ask":"x.abcdefgh"}
+{"kind":"timer","run":"r1","path":"/nap","due":"2026-03-14T13:00:00Z"}
+{"kind":"suspended","run":"r1"}
+{"kind":"signal","run":"r1","path":"/child-end","child":"c1","value":"fine","status":"succeeded"}
+{"kind":"answered","run":"r1","path":"/ask","ask":"x.abcdefgh","decision":"approve","by":"ada","reason":"cheap"}
+{"kind":"fired","run":"r1","path":"/nap"}
+{"kind":"claimed","run":"r1","worker":"two"}
+{"kind":"intent","run":"r1","path":"/buy"}
+{"kind":"step","run":"r1","path":"/buy","error":"no \u009bmoney"}
+{"kind":"ended","run":"r1","status":"failed","error":"/buy: no money"}
+{"kind":"retried","run":"r1","by":"bob","reason":"paid in"}
+{"kind":"claimed","run":"r1","worker":"three"}
+{"kind":"paused","run":"r1","by":"bob"}
+{"kind":"released","run":"r1"}
+{"kind":"resumed","run":"r1","by":"bob"}
+{"kind":"claimed","run":"r1","worker":"three"}
+{"kind":"emitted","run":"r1","path":"/news","value":{"n":1}}
+{"kind":"intent","run":"r1","path":"/send"}
+`
+
+func TestTheTreeOfALongStory(t *testing.T) {
+	h := &history{}
+	for _, e := range told(t, longStory) {
+		h.add(&e)
+	}
+	var out bytes.Buffer
+	a := &app{out: &out, err: &out, env: func(string) string { return "" }, now: func() time.Time { return noon.Add(time.Hour) }}
+	a.runTree(h, h.byID["r1"], &perdure.Run{Thread: "t", ID: "r1", Flow: "order", Status: perdure.Running, Started: noon, Retries: 1,
+		Plan: []perdure.PlanStep{{Name: "price", Done: true}, {Name: "ask", Done: true}, {Name: "buy"}}, Spent: map[string]int64{"tokens": 7, "calls": 2}})
+	golden(t, "tree.txt", out.String())
+}
+
+// Whatever happened up to some point, the tree can be shown.
+func TestEveryBeginningOfAStoryHasATree(t *testing.T) {
+	all := told(t, longStory)
+	for n := range all {
+		h := &history{}
+		for _, e := range all[:n+1] {
+			h.add(&e)
+		}
+		var out bytes.Buffer
+		a := &app{out: &out, err: &out, env: func(string) string { return "" }, now: func() time.Time { return noon }}
+		for _, r := range h.runs {
+			a.runTree(h, r, &perdure.Run{ID: r.id, Status: r.status})
+			if !strings.Contains(out.String(), "run r1") {
+				t.Fatalf("after %d events: %s", n+1, out.String())
+			}
+		}
+		if strings.ContainsAny(out.String(), "\x1b\u009b") {
+			t.Fatalf("what was written steers the terminal: %q", out.String())
+		}
+	}
+}
+
+func TestALostWorkerIsTold(t *testing.T) {
+	h := &history{}
+	for _, e := range told(t, longStory) {
+		h.add(&e)
+	}
+	var how []string
+	for _, p := range h.byID["r1"].passes {
+		how = append(how, p.how)
+	}
+	if got := strings.Join(how, ","); got != "lost,suspended,ended,released," {
+		t.Errorf("the passes ended %s", got)
+	}
+	if n := h.byID["r1"].root.find("/price/shop-2"); !n.resumed || n.worker != 1 {
+		t.Errorf("the first step after the loss is %+v", n)
+	}
+	if n := h.byID["r1"].root.find("/price"); n.resumed {
+		t.Errorf("the second step after the loss is marked too: %+v", n)
+	}
+}
