@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,15 +53,36 @@ type process struct {
 
 // output is what a process writes.
 type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	news chan struct{} // has an element if there is more
 }
 
 // Write keeps what is written.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	select {
+	case o.news <- struct{}{}:
+	default:
+	}
 	return o.buf.Write(p)
+}
+
+// find waits until something is written, and returns its first group.
+func (o *output) find(t *testing.T, what *regexp.Regexp) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		if found := what.FindStringSubmatch(o.String()); found != nil {
+			return found[1]
+		}
+		select {
+		case <-o.news:
+		case <-late:
+			t.Fatalf("no %v in %s", what, o.String())
+		}
+	}
 }
 
 func (o *output) String() string {
@@ -89,6 +111,7 @@ func launchCommand(t *testing.T, dir string, env []string, name string, args ...
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), beMain+"=1", "PERDURE_PACE=2ms", "PERDURE_STORE=", "PERDURE_SERVER=", "PERDURE_TOKEN=", "TMPDIR="+dir)
 	p.cmd.Env = append(p.cmd.Env, env...)
+	p.err.news = make(chan struct{}, 1)
 	p.cmd.Stderr = &p.err
 	p.cmd.WaitDelay = 10 * time.Second
 	var err error

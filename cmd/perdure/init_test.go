@@ -1,0 +1,99 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// goIn runs the go command in a folder.
+func goIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestInitMakesAProjectThatRuns builds what it writes against this module, runs
+// its test, and goes through a refund: it waits, is approved, and is done.
+func TestInitMakesAProjectThatRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "desk")
+	said := launch(t, filepath.Dir(dir), nil, "init", "desk", "--module", "example.com/support/desk").ends(0).said.String()
+	if !strings.Contains(said, "cd desk") {
+		t.Errorf("it says %q", said)
+	}
+	launch(t, filepath.Dir(dir), nil, "init", "desk").ends(5) // there is something in it now
+
+	// A checkout of this module stands in for the release that go mod tidy finds.
+	goIn(t, dir, "mod", "edit", "-require=github.com/perdure/perdure@v0.0.0", "-replace=github.com/perdure/perdure="+root)
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(dir, "desk")
+	goIn(t, dir, "build", "-o", exe, ".")
+	goIn(t, dir, "vet", ".")
+	goIn(t, dir, "test", ".")
+	if out, err := exec.CommandContext(t.Context(), "gofmt", "-l", dir).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("gofmt: %v %s", err, out)
+	}
+
+	const thread = "refund-1"
+	store := []string{"--store", "sqlite:" + filepath.Join(dir, "desk.db")}
+	desk := func(status int, args ...string) string {
+		t.Helper()
+		return launchCommand(t, dir, nil, exe, append(args, store...)...).ends(status).said.String()
+	}
+	desk(4, "run", "clerk", "Please refund order A-17", "--thread", thread)
+	ask := regexp.MustCompile(`"id": "(\S+)"`).FindStringSubmatch(desk(0, "asks", "--json"))
+	if ask == nil {
+		t.Fatal("nothing is asked")
+	}
+	desk(0, "answer", ask[1], "--approve")
+	w := launchCommand(t, dir, nil, exe, append([]string{"worker"}, store...)...)
+	show := ""
+	for range 100 { // each a process
+		if show = desk(0, "show", thread); strings.Contains(show, "succeeded") {
+			break
+		}
+	}
+	if !strings.Contains(show, "succeeded") {
+		t.Errorf("it is not done: %s", show)
+	}
+	w.signal(15).ends(0)
+	if out := desk(0, "show", thread, "--messages"); !strings.Contains(out, "refunded 42 € for order A-17") {
+		t.Errorf("the transcript is %s", out)
+	}
+}
+
+// TestInitRefusesNames that Go would not take.
+func TestInitRefusesNames(t *testing.T) {
+	for _, module := range []string{"a b", "../x", "-x", "x/", "/x", "x\ny"} {
+		dir := t.TempDir()
+		launch(t, dir, nil, "init", "d", "--module", module).ends(2)
+		if _, err := os.Stat(filepath.Join(dir, "d")); err == nil {
+			t.Errorf("with %q a folder was made", module)
+		}
+	}
+	launch(t, t.TempDir(), nil, "init").ends(2)
+}
