@@ -28,7 +28,7 @@ store or from a file; the first one is made on the store itself, see the example
 
 SIGTERM or Ctrl-C ends it in order: /readyz says no, streams are told to connect
 elsewhere, and runs are handed over to other workers after their current step.`,
-		Example: `  perdure token create --subject me --scopes admin --store sqlite:perdure.db
+		Example: `  perdure token create me --scopes admin --store sqlite:perdure.db
   perdure serve --store sqlite:perdure.db --addr 0.0.0.0:7373 --host agents.example`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -50,7 +50,7 @@ func TestServeWantsTokens(t *testing.T) {
 	dir := t.TempDir()
 	url := "sqlite:" + filepath.Join(dir, "s.db")
 	var made struct{ Secret string }
-	out := launch(t, dir, nil, "token", "create", "--subject", "me", "--scopes", "admin", "--store", url, "--json").ends(0).said.String()
+	out := launch(t, dir, nil, "token", "create", "me", "--scopes", "admin", "--store", url, "--json").ends(0).said.String()
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Secret == "" {
 		t.Fatalf("no token: %v in %s", err, out)
 	}
