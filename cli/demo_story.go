@@ -203,7 +203,7 @@ func (d *demo) asked(ctx context.Context) error {
 // suspended has the ask answered, once nobody executes the run any more.
 func (d *demo) suspended(ctx context.Context) {
 	d.say("", "  The run is in no process's memory now: it could wait for days. Anyone on this\n  store may answer:")
-	d.say("", "    "+d.command(fmt.Sprintf("answer %.8s --approve", d.pending.ID)))
+	d.say("", "    "+d.command("answer "+shortAsk(d.pending.ID)+" --approve"))
 	if d.ask {
 		d.lines = d.typedLines(ctx)
 		d.printf("  [a]pprove or [r]eject? ")
@@ -220,7 +220,7 @@ func (d *demo) command(rest string) string {
 func (d *demo) typedLine(ctx context.Context, line string, ok bool) error {
 	if !ok {
 		d.lines = nil
-		return errors.New("nobody is there to answer, and the question stays open: " + d.command(fmt.Sprintf("answer %.8s --approve", d.pending.ID)))
+		return errors.New("nobody is there to answer, and the question stays open: " + d.command("answer "+shortAsk(d.pending.ID)+" --approve"))
 	}
 	if d.pending == nil {
 		return nil

@@ -65,9 +65,10 @@ func TestInitMakesAProjectThatRuns(t *testing.T) {
 		return launchCommand(t, dir, nil, exe, append(args, store...)...).ends(status).said.String()
 	}
 	desk(4, "run", "clerk", "Please refund order A-17", "--thread", thread)
-	ask := regexp.MustCompile(`"id": "(\S+)"`).FindStringSubmatch(desk(0, "asks", "--json"))
+	asks := desk(0, "asks", "--json")
+	ask := regexp.MustCompile(`"id": *"([^"]+)"`).FindStringSubmatch(asks)
 	if ask == nil {
-		t.Fatal("nothing is asked")
+		t.Fatalf("nothing is asked: %s\n%s", asks, desk(0, "show", thread))
 	}
 	desk(0, "answer", ask[1], "--approve")
 	w := launchCommand(t, dir, nil, exe, append([]string{"worker"}, store...)...)
