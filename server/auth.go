@@ -129,9 +129,10 @@ func (list anyOf) first(ask func(Authenticator) (*Principal, error)) (*Principal
 	return nil, result
 }
 
-// local is who everyone is without Options.Auth: whoever they say.
+// local is who everyone is without Options.Auth: whoever they say, of whichever
+// tenant.
 func local(r *http.Request) *Principal {
-	p := &Principal{Subject: "local", Scopes: []api.Scope{api.ScopeAdmin}}
+	p := &Principal{Tenant: r.Header.Get("Perdure-Tenant"), Subject: "local", Scopes: []api.Scope{api.ScopeAdmin}}
 	if as := r.Header.Get("Perdure-As"); as != "" {
 		p.Subject = as
 	}

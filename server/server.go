@@ -88,6 +88,11 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	s.tokens = tokensOf(rt, o.Auth)
 	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
+	for _, op := range api.All() {
+		if !s.bound[op.Name] {
+			panic("server: nothing handles the operation " + op.Name)
+		}
+	}
 	s.handler = s.patient(s.guard(s.wrap(s.mux)))
 	return s
 }
