@@ -49,7 +49,7 @@ type Me struct {
 // CreateToken asks for a token.
 type CreateToken struct {
 	Subject string   `json:"subject" jsonschema:"in whose name it acts"`
-	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant if not given, and no other"`
+	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant if not given. A server with tokens makes none for another"`
 	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
 	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer if not given"`
 	Days    int      `json:"days,omitempty" jsonschema:"after how many days it ends; never if not given"`
