@@ -28,6 +28,10 @@ const (
 	devAddress = "127.0.0.1:7373"
 )
 
+// patience is how often in a row a server that has answered once is tried again:
+// for minutes, as a deploy may take.
+const patience = 100
+
 // link is what a command works on: a server, or the API of a store in this
 // process.
 type link struct {
@@ -70,7 +74,7 @@ func (a *app) dial(address string) (*link, error) {
 	if token == "" {
 		token = a.env("PERDURE_TOKEN")
 	}
-	c, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{a.as, http.DefaultTransport}}})
+	c, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{a.as, http.DefaultTransport}}, Attempts: patience})
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -175,4 +175,3 @@ func TestLineDiff(t *testing.T) {
 		}
 	}
 }
-
