@@ -45,6 +45,9 @@ The exit status is 0 only if all went as it is told.`,
 			if c.Flags().Changed("server") {
 				return usage(errors.New("the demo brings its own store and workers: call it without --server"))
 			}
+			if a.json {
+				return usage(errors.New("the demo is a story for people: call it without --json"))
+			}
 			return d.run(c.Context())
 		},
 	}

@@ -3,12 +3,14 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/perdure/perdure"
 )
 
 // goIn runs the go command in a folder.
@@ -64,13 +66,11 @@ func TestInitMakesAProjectThatRuns(t *testing.T) {
 		t.Helper()
 		return launchCommand(t, dir, nil, exe, append(args, store...)...).ends(status).said.String()
 	}
-	desk(4, "run", "clerk", "Please refund order A-17", "--thread", thread)
-	asks := desk(0, "asks", "--json")
-	ask := regexp.MustCompile(`"id": *"([^"]+)"`).FindStringSubmatch(asks)
-	if ask == nil {
-		t.Fatalf("nothing is asked: %s\n%s", asks, desk(0, "show", thread))
+	var waits perdure.Run
+	if out := desk(4, "run", "clerk", "Please refund order A-17", "--thread", thread, "--json"); json.Unmarshal([]byte(out), &waits) != nil || len(waits.Asks) != 1 {
+		t.Fatalf("it asks nothing: %s", out)
 	}
-	desk(0, "answer", ask[1], "--approve")
+	desk(0, "answer", waits.Asks[0].ID, "--approve")
 	w := launchCommand(t, dir, nil, exe, append([]string{"worker"}, store...)...)
 	show := ""
 	for range 100 { // each a process
