@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-var updateDocs = flag.Bool("update", false, "write docs/events.md and docs/events.schema.json anew")
+var updateDocs = flag.Bool("update", false, "write the pages under docs that follow from the declarations")
 
 func TestEveryKindOfEventIsDescribed(t *testing.T) {
 	source, err := os.ReadFile("../internal/journal/entry.go")
