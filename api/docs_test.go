@@ -1,12 +1,10 @@
-package api_test
+package api
 
 import (
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/perdure/perdure/api"
 )
 
 // TestDocsHaveAllOperations keeps the tables of docs/api.md: go test ./api
@@ -19,7 +17,7 @@ func TestDocsHaveAllOperations(t *testing.T) {
 	}
 	var ops, problems strings.Builder
 	ops.WriteString("| route | scope | what it does |\n|---|---|---|\n")
-	for _, i := range api.All() {
+	for _, i := range All() {
 		title := i.Title
 		if i.Doc != "" {
 			title += ". " + i.Doc
@@ -27,7 +25,7 @@ func TestDocsHaveAllOperations(t *testing.T) {
 		fmt.Fprintf(&ops, "| `%s %s` | %s | %s |\n", i.Method, i.Path, i.Scope, title)
 	}
 	problems.WriteString("| name | status | what happened |\n|---|---|---|\n")
-	for _, p := range api.Problems() {
+	for _, p := range Problems() {
 		fmt.Fprintf(&problems, "| `%s` | %d | %s |\n", p.Kind(), p.Status, p.Title)
 	}
 	want := string(data)
