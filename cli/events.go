@@ -45,8 +45,8 @@ With --json each event is a line of JSON.`,
 
 // events prints the events that are there.
 func (a *app) events(ctx context.Context, l *link, thread string, o client.FollowOptions) error {
-	if o.Run == api.Newest {
-		run, err := l.GetRun(ctx, thread, "")
+	if o.Run != "" {
+		run, err := l.GetRun(ctx, thread, o.Run)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func TestEventsAreFollowedOverRestartsOfTheServer(t *testing.T) {
 	ask := p.asked("t", "order", "tea")
 	p.run("", "run", "order", "milk", "--thread", "t", "--detach").want(exitOK)
 
-	var out lines
+	var out listener
 	p.flags = nil
 	p.setUp = func(a *app) { a.out = &out }
 	ended := make(chan *result, 1)
@@ -76,18 +76,18 @@ func TestEventsAreFollowedOverRestartsOfTheServer(t *testing.T) {
 	}
 }
 
-// lines is an output that does something when it is told a word for the first
+// listener is an output that does something when it is told a word for the first
 // time.
-type lines struct {
+type listener struct {
 	buffer
 	word string
 	do   func()
 }
 
-func (l *lines) on(word string, do func()) { l.word, l.do = word, do }
+func (l *listener) on(word string, do func()) { l.word, l.do = word, do }
 
 // Write takes what is printed.
-func (l *lines) Write(p []byte) (int, error) {
+func (l *listener) Write(p []byte) (int, error) {
 	n, err := l.buffer.Write(p)
 	if l.do != nil && strings.Contains(string(p), l.word) {
 		do := l.do

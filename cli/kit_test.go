@@ -164,7 +164,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\b[0-9a-z]{24}\b`), "ID"},
 	{regexp.MustCompile(`(?m)(^|\s)([0-9a-z]{30,}\.)?[\w-]{16}(\s|$)`), "${1}ASK$3"},
 	{regexp.MustCompile(`took [\d.]+\S+`), "took LONG"},
-	{regexp.MustCompile(`TIME +[\d.]+(µs|ms|s) `), "TIME  LONG "},
+	{regexp.MustCompile(`TIME +[\d.]+(µs|ms|s) `), "TIME  "},
 	{regexp.MustCompile(` (--server http|--store sqlite)\S+`), ""},
 	{regexp.MustCompile(`(\S) {3,}`), "$1  "},
 }

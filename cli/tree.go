@@ -180,7 +180,7 @@ func (h *history) step(r *runTree, e *perdure.Event) {
 	}
 	switch e.Kind {
 	case "step":
-		n.status, n.err, n.took, n.note = "done", e.Error, elapsed(e), brief(e.Value)
+		n.status, n.err, n.took, n.note = "done", e.Error, time.Duration(e.TookUS)*time.Microsecond, brief(e.Value)
 		if e.Error != "" {
 			n.status = "failed"
 		}
@@ -246,6 +246,3 @@ func by(e *perdure.Event) string {
 	}
 	return text
 }
-
-// elapsed is how long a step took, as far as that is recorded.
-func elapsed(*perdure.Event) time.Duration { return 0 }

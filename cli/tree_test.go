@@ -32,7 +32,7 @@ const longStory = `
 {"kind":"claimed","run":"r1","worker":"one"}
 {"kind":"planned","run":"r1","path":"/#plan","plan":["price","ask","buy"]}
 {"kind":"attempt","run":"r1","path":"/price/shop-1","attempt":1,"error":"busy"}
-{"kind":"step","run":"r1","path":"/price/shop-1","value":42}
+{"kind":"step","run":"r1","path":"/price/shop-1","value":42,"took_us":1234567}
 {"kind":"claimed","run":"r1","worker":"two"}
 {"kind":"step","run":"r1","path":"/price/shop-2","value":40}
 {"kind":"step","run":"r1","path":"/price","value_of":8}
