@@ -37,6 +37,8 @@ func TestGetAskTellsWhatBecameOfIt(t *testing.T) {
 			perdure.AskExpired, &perdure.Answer{Value: json.RawMessage(`"d"`), Expired: true}},
 		"run ended": {perdure.Question{}, func(k *kit, _ string) {
 			wantErr(k.t, "cancel", k.Cancel(context.Background(), "t", "", perdure.Note{}), nil)
+			_, err := k.WaitEnd(k.t.Context(), "t", "")
+			wantErr(k.t, "its end", err, nil)
 		}, perdure.AskClosed, nil},
 	} {
 		bubble(t, name, func(t *testing.T) {
