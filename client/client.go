@@ -30,6 +30,9 @@ type Options struct {
 	// Delay is the wait before the first of them, which doubles up to 30 times
 	// of it; 0 is 100 ms, or what an event stream asks for.
 	Delay time.Duration
+	// Silence is how long an event stream may be silent before its connection
+	// counts as lost; 0 is a minute. Servers send something every 15 s.
+	Silence time.Duration
 }
 
 // maxAnswer bounds an answer that is read as a whole.
@@ -61,6 +64,9 @@ func New(address string, o Options) (*Client, error) {
 		o.Attempts = 10
 	}
 	o.Delay = min(max(o.Delay, 0), time.Hour)
+	if o.Silence <= 0 {
+		o.Silence = time.Minute
+	}
 	c := &Client{base: base, opts: o, http: &http.Client{}}
 	if o.HTTP != nil {
 		*c.http = *o.HTTP

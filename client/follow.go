@@ -129,13 +129,16 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 	q := &request{op: &api.EventsList.Info, in: reflect.ValueOf(in), accept: api.TypeEvents, once: true,
 		header: http.Header{"Last-Event-Id": {strconv.FormatUint(f.seq, 10)}}}
 	known := f.reached.Load()
+	ctx, hangUp := context.WithCancel(ctx)
 	resp, err := f.send(ctx, q)
 	if err != nil {
+		hangUp()
 		if lasting(err) || !known && unsent(err) {
 			return nil, &finalError{err}
 		}
 		return nil, err
 	}
+	resp.Body = listen(resp.Body, f.opts.Silence, hangUp)
 	if resp.StatusCode == http.StatusNoContent {
 		resp.Body.Close()
 		return nil, errOver
@@ -147,6 +150,34 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 	b := &body{newParser(resp.Body), resp.Body}
 	b.alive = func() { f.fails = 0 }
 	return b, nil
+}
+
+// listener hangs up when a stream is silent for too long: a server that is there
+// says so now and then, and a peer that is gone may never be heard of.
+type listener struct {
+	io.ReadCloser
+	silence time.Duration
+	timer   *time.Timer
+	hangUp  func()
+}
+
+func listen(body io.ReadCloser, silence time.Duration, hangUp func()) *listener {
+	return &listener{body, silence, time.AfterFunc(silence, hangUp), hangUp}
+}
+
+// Read reads, and waits anew.
+func (l *listener) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	l.timer.Reset(l.silence)
+	return n, err
+}
+
+// Close hangs up.
+func (l *listener) Close() error {
+	l.timer.Stop()
+	err := l.ReadCloser.Close()
+	l.hangUp()
+	return err
 }
 
 // lasting reports whether an answer will be the same if it is asked for again.

@@ -150,7 +150,7 @@ func TestFollowGivesUpWhenNothingIsHeard(t *testing.T) {
 }
 
 func TestFollowEndsQuietlyWithItsContextOrReader(t *testing.T) {
-	got, err := follow(t, &script{answers: []string{event(1)}, stay: true}, client.FollowOptions{}, client.Options{})
+	got, err := follow(t, &script{answers: []string{event(1)}, stay: true}, client.FollowOptions{}, client.Options{Silence: 48 * time.Hour})
 	if len(got) != 1 || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
@@ -235,6 +235,44 @@ func TestEventsComeOnceAndInOrderOverThreeHundredCuts(t *testing.T) {
 		}
 		if cuts < 300 {
 			t.Errorf("there were only %d cuts", cuts)
+		}
+	})
+}
+
+// TestASilentStreamIsLost: a peer that is gone may never be heard of, and a
+// server that is there sends something now and then.
+func TestASilentStreamIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{}
+		var ids []string
+		w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			ids = append(ids, r.Header.Get("Last-Event-ID"))
+			if len(ids) == 3 {
+				rw.WriteHeader(http.StatusNoContent)
+				return
+			}
+			rw.Header().Set("Content-Type", api.TypeEvents)
+			for range 100 * (len(ids) - 1) { // of the second one: slow, but there
+				io.WriteString(rw, ": still here\n\n")
+				http.NewResponseController(rw).Flush()
+				time.Sleep(15 * time.Second)
+			}
+			io.WriteString(rw, event(len(ids)))
+			http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		}))
+		defer w.close()
+		n := 0
+		for u, err := range w.client(t, client.Options{}).Follow(t.Context(), "t", client.FollowOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; u.Event.Seq != uint64(n) {
+				t.Fatalf("event %d is %d", n, u.Event.Seq)
+			}
+		}
+		if diff := cmp.Diff([]string{"0", "1", "2"}, ids); n != 2 || diff != "" {
+			t.Errorf("%d events, and the connections began behind %v", n, ids)
 		}
 	})
 }
