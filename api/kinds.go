@@ -29,8 +29,8 @@ var EventKinds = []EventKind{
 	{"quarantined", "the run killed too many workers: value is the post-mortem", []string{"error", "value"}, false},
 	{"ended", "the run is over: status says how, value is the output", []string{"status", "value", "value_of", "error"}, false},
 
-	{"step", "a step is done: value is its result, or error why it failed", []string{"value", "value_of", "error"}, false},
-	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"attempt", "error", "due"}, false},
+	{"step", "a step is done: value is its result, or error why it failed", []string{"value", "value_of", "error", "took_us"}, false},
+	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"attempt", "error", "due", "took_us"}, false},
 	{"intent", "a step that must not run twice is about to start", []string{"due"}, true},
 
 	{"asked", "a question to a person is open: name is the prompt, value what it is about", []string{"ask", "name", "ask_kind", "decisions", "value", "due"}, false},

@@ -110,13 +110,15 @@ prove(follow, %q, %s, (r) => fetch("/report/chromium", { method: "POST", body: J
 import { EventSource } from "eventsource";
 import { follow } from "./follow.mjs";
 import { prove } from "./prove.mjs";
-setInterval(() => {}, 1000); // the package's own timer does not keep Node alive
+let source;
+setInterval(() => console.error("state", source?.readyState), 5000); // also: the package's own timer does not keep Node alive
 prove(follow, %q, %s, async (r) => {
   await fetch(%q, { method: "POST", body: JSON.stringify(r) });
   process.exit(0);
 }, class extends EventSource {
   constructor(url) {
     super(url);
+    source = this;
     this.addEventListener("error", (e) => console.error(this.readyState, e.code, e.message));
   }
 });
