@@ -119,8 +119,14 @@ func eventPage(ctx context.Context, c *call, v view, limit int) (*api.EventPage,
 }
 
 // streamRun answers with the events of a run that was just started, up to its
-// end or until it waits for someone.
+// end or until it waits for someone. Where there is no room for a stream the
+// run is the answer: it has been started.
 func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run *perdure.Run) error {
+	leave, err := s.admitStream()
+	if err != nil {
+		return send(w, http.StatusAccepted, run)
+	}
+	leave() // follow counts it
 	return s.follow(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, wait: true, deltas: true})
 }
 

@@ -171,6 +171,12 @@ func TestStreamsAreLimited(t *testing.T) {
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("it does not say when to try again")
 	}
+	// A run that is started is told without a stream.
+	var run perdure.Run
+	s.do("POST", "/v1/threads/b/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream").want(202, &run)
+	if _, err := s.rt.WaitEnd(t.Context(), "b", run.ID); err != nil {
+		t.Error(err)
+	}
 	one.close()
 	for i := 0; ; i++ { // the server sees it a moment later
 		st := sseOpen(s, "/v1/threads/a/events")

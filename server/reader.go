@@ -178,6 +178,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		if err := rd.flush(); err != nil {
 			return err
 		}
+		rd.idle()
 		select {
 		case <-more:
 		case d := <-heard:

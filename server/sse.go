@@ -30,6 +30,7 @@ type place struct{ tenant, thread string }
 // Sizes and times of a stream.
 const (
 	streamBuffer = 32 << 10 // is written when it is full, and when there is nothing to add
+	idleBuffer   = 4 << 10
 	recheckEvery = time.Minute
 	stopRetry    = 200 * time.Millisecond // of a server that stops: another one may be there
 )
@@ -118,6 +119,13 @@ func (st *stream) flush() error {
 	st.dirty = false
 	st.quiet.Reset(st.s.opts.Heartbeat)
 	return nil
+}
+
+// idle gives up a large buffer: many readers mostly wait.
+func (st *stream) idle() {
+	if cap(st.buf) > idleBuffer {
+		st.buf = nil
+	}
 }
 
 // write writes a block in pieces, each of which has to be taken in time.

@@ -14,6 +14,7 @@ import (
 const (
 	ringFrames  = 1024
 	ringBytes   = 512 << 10
+	batchFrames = 64   // that a reader takes at a time
 	deltaBuffer = 64   // of one reader; more are dropped
 	voidSteps   = 4096 // steps that are remembered as over
 )
@@ -163,7 +164,7 @@ func (t *tail) add(f frame) {
 	t.more = make(chan struct{})
 }
 
-// since appends the events behind pos to frames. Behind is set if the ring does
+// since appends events behind pos to frames. Behind is set if the ring does
 // not reach back to pos. Without any, more is closed when there may be some,
 // and err says why there will not be.
 func (t *tail) since(pos uint64, frames []frame) (_ []frame, behind bool, more <-chan struct{}, err error) {
@@ -178,7 +179,8 @@ func (t *tail) since(pos uint64, frames []frame) (_ []frame, behind bool, more <
 	case pos < begin:
 		return frames, true, nil, nil
 	}
-	return append(frames, t.ring[pos-begin:]...), false, nil, nil
+	there := t.ring[pos-begin:]
+	return append(frames, there[:min(len(there), batchFrames)]...), false, nil, nil
 }
 
 // pass notes what an event makes void. The mutex is held.
