@@ -114,6 +114,9 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 	if w.stopped() || o.thread.Foreign != "" {
 		// Left as it is: another worker, or another version, will see to it.
 		w.later(h, blockedAgain)
+		if o.thread.Foreign == "" {
+			return w.summarise(w.io, o) // nobody may come for a while, and lists are read meanwhile
+		}
 		return nil
 	}
 	// The hint stays until the parent knows of the end.
