@@ -51,6 +51,9 @@ func (a *app) message(err error) string {
 	for _, prefix := range []string{"perdure: ", "api: ", "client: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
+	if errors.Is(err, api.ErrUnauthorized) {
+		return text + "; give one with --token or $PERDURE_TOKEN"
+	}
 	for _, h := range advice {
 		if errors.Is(err, h.err) {
 			return text + "; " + a.command("%s", h.do)

@@ -107,14 +107,14 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 		l.idle(ctx, a)
 		return nil
 	}
+	a.hint("thread %s, run %s", printable(run.Thread), printable(run.ID))
 	stop := func() error { return nil }
-	if !f.noWork {
+	if l.runtime != nil && !f.noWork {
 		stop = l.work(ctx)
+	} else if !run.Status.Final() {
+		l.idle(ctx, a)
 	}
 	defer stop()
-	if !a.json {
-		a.hint("thread %s, run %s", printable(run.Thread), printable(run.ID))
-	}
 	var done *api.Done
 	if f.watch && !run.Steering {
 		done, err = a.watch(ctx, l, run, a.newView(false))

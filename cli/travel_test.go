@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
 )
 
 func TestThreadsAndShowLookTheSame(t *testing.T) {
@@ -74,8 +78,8 @@ func TestControlCommands(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		p.asked("t", "order", "tea")
 		p.run("", "resume", "t").want(exitOK, "nothing to do", "--approve")
-		p.run("", "pause", "t", "--reason", "later").want(exitOK, "paused")
-		p.run("", "show", "t").want(exitOK, "paused by local: later")
+		p.run("", "pause", "t", "--reason", "later", "--by", "ada").want(exitOK, "paused")
+		p.run("", "show", "t").want(exitOK, "paused by ada: later")
 		p.run("", "resume", "t").want(exitOK, "is")
 		p.run("", "cancel", "t", "newest").want(exitOK)
 		p.run("", "run", "fail", "--thread", "f").want(exitFailed)
@@ -174,4 +178,29 @@ func TestLineDiff(t *testing.T) {
 			t.Errorf("%q and %q (-want +got):\n%s", c.before, c.after, diff)
 		}
 	}
+}
+
+// guarded lets nobody in but those with a token, who may only look.
+type guarded struct{}
+
+func (guarded) Authenticate(_ context.Context, token string) (*server.Principal, error) {
+	if token != "valid" {
+		return nil, api.ErrUnauthorized
+	}
+	return &server.Principal{Subject: "ada", Scopes: []api.Scope{api.ScopeRead}}, nil
+}
+
+func TestWhatIsNotAllowedHasACode(t *testing.T) {
+	p := served(t)
+	s := httptest.NewServer(server.New(p.rt, server.Options{Auth: guarded{}}))
+	defer s.Close()
+	p.flags = []string{"--server", s.URL}
+	p.run("", "threads").want(exitAuth, "--token", "$PERDURE_TOKEN")
+	p.run("", "threads", "--token", "wrong").want(exitAuth)
+	p.run("", "threads", "--token", "valid").want(exitOK)
+	p.run("", "run", "echo", "x", "--token", "valid").want(exitAuth, "scope run")
+	p.setUp = func(a *app) {
+		a.env = func(name string) string { return map[string]string{"PERDURE_TOKEN": "valid"}[name] }
+	}
+	p.run("", "threads").want(exitOK)
 }
