@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/journal"
 )
 
 // Place says where in the world of threads code runs.
@@ -53,6 +54,9 @@ func init() {
 			return nil, fmt.Errorf("%w: no runtime", ErrInvalid)
 		}
 		return rt.findAsk(ctx, id)
+	}
+	host.Recorded = func(message string, codes []string) error {
+		return &recorded{journal.Failure{Msg: message, Codes: codes}}
 	}
 	host.Encode = func(v any) (json.RawMessage, error) { return encode(v, reflect.TypeOf(v)) }
 }

@@ -68,6 +68,7 @@ type Run struct {
 	Output     json.RawMessage  `json:"output,omitempty"`
 	Err        error            `json:"-"`               // why it failed, as recorded
 	Error      string           `json:"error,omitempty"` // the same as text
+	Codes      []string         `json:"codes,omitempty"` // and what it matches, see [Coded]
 	Steps      int              `json:"steps"`           // outcomes recorded so far
 	Last       string           `json:"last,omitempty"`  // path of the newest of them
 	Plan       []PlanStep       `json:"plan,omitempty"`
@@ -213,6 +214,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.thread.Run(run.N) == nil}
 	if run.Fail != nil {
 		info.Err = &recorded{*run.Fail}
+		info.Codes = run.Fail.Codes
 		info.Error = run.Fail.Msg
 	}
 	for _, e := range run.Errors {

@@ -193,8 +193,9 @@ var (
 	echo = perdure.NewFlow("echo", func(ctx context.Context, in string) (string, error) {
 		return perdure.Step(ctx, "say", func(context.Context) (string, error) { return in, nil })
 	})
-	failing = perdure.NewFlow("failing", func(context.Context, string) (string, error) { return "", errors.New("no luck") })
-	asking  = perdure.NewFlow("asking", func(ctx context.Context, n int) (string, error) {
+	failing   = perdure.NewFlow("failing", func(context.Context, string) (string, error) { return "", errNoLuck })
+	errNoLuck = perdure.Coded("no-luck", errors.New("no luck"))
+	asking    = perdure.NewFlow("asking", func(ctx context.Context, n int) (string, error) {
 		words, g := make([]string, n), perdure.NewGroup(ctx)
 		for i := range n {
 			g.Go(fmt.Sprintf("b%d", i), func(ctx context.Context) error {

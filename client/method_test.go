@@ -72,7 +72,7 @@ func TestFailureOfARunIsAnErrorOfItsOutput(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		run := s.start(perdure.StartRequest{Flow: "failing", Input: ""})
 		done := ok[*perdure.Run](t)(s.Wait(t.Context(), run.Thread, run.ID))
-		if _, err := perdure.Output[string](done); err == nil || !strings.Contains(err.Error(), "no luck") {
+		if _, err := perdure.Output[string](done); !errors.Is(err, errNoLuck) || errors.Is(err, perdure.ErrBudget) || !strings.Contains(err.Error(), "no luck") {
 			t.Error(err)
 		}
 		if err := s.Retry(t.Context(), run.Thread, "", perdure.Note{Reason: "once more"}); err != nil {

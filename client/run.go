@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/host"
 )
 
 // Start queues a run and returns at once. Workers of the server execute it.
@@ -126,7 +127,7 @@ func control(thread, run string, n perdure.Note) api.ControlRun {
 // withError gives a run the error that its text stands for.
 func withError(run *perdure.Run) *perdure.Run {
 	if run != nil && run.Error != "" {
-		run.Err = errors.New(run.Error)
+		run.Err = host.Recorded(run.Error, run.Codes)
 	}
 	return run
 }

@@ -61,3 +61,7 @@ func May(who []string, by string, groups []string) bool {
 // Encode returns a value as the kernel encodes what it is given: ErrNotJSON if
 // JSON cannot carry it. The kernel sets it.
 var Encode func(v any) (json.RawMessage, error)
+
+// Recorded returns an error as the kernel reads it from a journal: it matches by
+// code. The kernel sets it.
+var Recorded func(message string, codes []string) error
