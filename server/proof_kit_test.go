@@ -181,22 +181,31 @@ func newProofProxy(t *testing.T, target string) *proofProxy {
 // serve passes one connection on.
 func (p *proofProxy) serve(c net.Conn) {
 	defer c.Close()
+	p.mu.Lock()
+	p.open[c] = true
+	p.mu.Unlock()
+	defer p.forget(c)
+	// The request first: the fetch of some versions of Node never settles if
+	// its connection is closed before it has sent anything.
+	request := make([]byte, 4<<10)
+	n, err := c.Read(request)
+	if err != nil {
+		return
+	}
 	up, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return // the server is dead
 	}
+	defer p.forget(up)
 	defer up.Close()
+	if _, err := up.Write(request[:n]); err != nil {
+		return
+	}
 	p.mu.Lock()
-	p.open[c], p.open[up] = true, true
+	p.open[up] = true
 	left := int64(1 + p.rng.IntN(6000))
 	hard := p.rng.IntN(2) == 0
 	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		delete(p.open, c)
-		delete(p.open, up)
-		p.mu.Unlock()
-	}()
 	go func() {
 		io.Copy(up, c)
 		up.Close()
@@ -221,4 +230,10 @@ func (p *proofProxy) serve(c net.Conn) {
 		}
 		left = max(left, 1)
 	}
+}
+
+func (p *proofProxy) forget(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
 }
