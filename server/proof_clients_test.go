@@ -204,7 +204,14 @@ func startChromium(t *testing.T, site string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(profile) }) // its processes may still write for a moment
+	t.Cleanup(func() { // its processes may still write for a moment
+		for range 50 {
+			if os.RemoveAll(profile) == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
 	background(t, profile, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--user-data-dir="+profile, "--remote-debugging-port=0", site+"/")
