@@ -147,9 +147,12 @@ func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answ
 		if !a.interactive() {
 			return usage(fmt.Errorf("say what you answer: %s", strings.Join(ways(ask), ", ")))
 		}
-		_, err := a.decide(ctx, l, ask)
+		answered, err := a.decide(ctx, l, ask)
 		if errors.Is(err, io.EOF) {
 			return quiet(exitFailed)
+		}
+		if answered {
+			a.answered(ctx, l, ask)
 		}
 		return err
 	}

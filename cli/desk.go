@@ -32,14 +32,21 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 	if len(all) == 0 {
 		a.printf("nobody is asked anything\n")
 	}
+	some := false
 	for i := range all {
 		a.printf("%s\n", a.style(dim, fmt.Sprintf("ask %d of %d", i+1, len(all))))
-		if _, err := a.decide(ctx, l, &all[i]); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
+		answered, err := a.decide(ctx, l, &all[i])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
 			return err
 		}
+		some = some || answered
 		a.printf("\n")
+	}
+	if some {
+		l.idle(ctx, a)
 	}
 	return nil
 }

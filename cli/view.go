@@ -227,6 +227,6 @@ func (v *view) block() {
 		at := min(v.at, len(v.plan)-1)
 		status += fmt.Sprintf(" step %d of %d: %s ·", at+1, len(v.plan), oneLine(v.plan[at]))
 	}
-	status += " " + oneLine(v.current) + "  " + length(v.a.clock().Sub(v.begin).Truncate(time.Second))
+	status += " " + oneLine(v.current) + "  " + strings.Replace(length(v.a.clock().Sub(v.begin).Truncate(time.Second)), ".0s", "s", 1)
 	v.draw(append(lines, cut(status, width)))
 }

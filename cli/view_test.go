@@ -82,7 +82,7 @@ func TestTheViewShowsWhatIsWrittenUntilItIsRecorded(t *testing.T) {
 	show(client.Update{Event: &perdure.Event{Kind: "claimed", Worker: "one"}})
 	show(client.Update{Event: &perdure.Event{Kind: "planned", Path: "/#plan", Plan: []string{"first", "second"}}})
 	now = now.Add(5 * time.Second)
-	if rows := show(client.Update{Delta: delta("/first/reply", 1, "Half a \x1b[2Jthou")}); !has(rows, "thou") || !has(rows, "step 1 of 2: first · /first/reply  5.0s") {
+	if rows := show(client.Update{Delta: delta("/first/reply", 1, "Half a \x1b[2Jthou")}); !has(rows, "thou") || !has(rows, "step 1 of 2: first · /first/reply  5s") {
 		t.Errorf("what is written is not shown: %q", rows)
 	}
 	if rows := show(client.Update{Delta: delta("/first/reply", 2, "Another")}); has(rows, "thou") || !has(rows, "Another") {
