@@ -182,14 +182,7 @@ func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *ans
 	if f.hasRespond {
 		return usage(errors.New("a secret does not belong on a command line: use --secret, which reads it"))
 	}
-	secret, err := a.readSecret(ctx, "secret (not shown): ")
-	if err != nil {
-		return err
-	}
-	if secret == "" {
-		return usage(errors.New("the secret is empty"))
-	}
-	if _, err := client.Do(ctx, l.Client, api.AsksSecret, api.ProvideSecret{OneAsk: api.OneAsk{Ask: ask.ID}, Secret: secret}); err != nil {
+	if err := a.give(ctx, l, ask); err != nil {
 		return err
 	}
 	if a.json {
@@ -197,6 +190,19 @@ func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *ans
 	}
 	a.answered(ctx, l, ask)
 	return nil
+}
+
+// give reads a secret and hands it over.
+func (a *app) give(ctx context.Context, l *link, ask *perdure.AskInfo) error {
+	secret, err := a.readSecret(ctx, "secret (not shown): ")
+	if err != nil {
+		return err
+	}
+	if secret == "" {
+		return usage(errors.New("the secret is empty"))
+	}
+	_, err = client.Do(ctx, l.Client, api.AsksSecret, api.ProvideSecret{OneAsk: api.OneAsk{Ask: ask.ID}, Secret: secret})
+	return err
 }
 
 // answered tells what comes next.

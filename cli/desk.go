@@ -181,7 +181,7 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 	var err error
 	switch {
 	case c.decision == agent.DecisionProvided:
-		return a.provide(ctx, l, ask, &answerFlags{secret: true})
+		return a.give(ctx, l, ask)
 	case len(ask.Decisions) == 0 && ask.Want == "boolean":
 		r = api.Reply{Value: json.RawMessage(c.decision), Message: rest}
 	case c.decision == agent.DecisionReject:
