@@ -82,6 +82,7 @@ func TestWhatTheMuxSaysIsAProblemToo(t *testing.T) {
 		t.Errorf("allowed is %q", allow)
 	}
 	s.do("DELETE", "/healthz", "").problem(405, "method")
+	s.do("PUT", "/v1/memory", "{}").problem(404, "not-found") // and is not sent to an address with a slash
 	head := s.do("HEAD", "/v1/flows", "").want(200)
 	if len(head.Body) > 0 || head.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("HEAD answers %q with %v", head.Body, head.Header)

@@ -103,8 +103,11 @@ type outcome struct {
 
 // WriteHeader notes the status.
 func (a *outcome) WriteHeader(status int) {
-	if a.r.Pattern == "" && a.own == 0 && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && a.Header().Get("Content-Type") != api.TypeProblem {
+	missing := a.r.Pattern == "" && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && a.Header().Get("Content-Type") != api.TypeProblem
+	elsewhere := status >= 300 && status < 400 // no handler sends elsewhere, the mux does for want of a slash
+	if a.own == 0 && (missing || elsewhere) {
 		a.own = status
+		a.Header().Del("Location")
 		return
 	}
 	if a.status == 0 && status >= 200 {
