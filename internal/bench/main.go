@@ -34,6 +34,7 @@ func main() {
 		only   = flag.Bool("kernel", false, "measure the kernel only")
 		agent  = flag.Bool("agent", false, "measure agents only")
 		web    = flag.Bool("http", false, "measure event streams over HTTP only")
+		stock  = flag.Bool("command", false, "measure the API's cost and the stock binary only")
 		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
 		large  = flag.Bool("scale", false, "measure many threads and processes only")
 		worker = flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
@@ -46,7 +47,7 @@ func main() {
 		}
 		return
 	}
-	if *only || *large || *agent || *web {
+	if *only || *large || *agent || *web || *stock {
 		dir, err := os.MkdirTemp(*dir, "perdure-bench-")
 		if err == nil && *only {
 			err = kernel(context.Background(), dir, *rounds)
@@ -56,6 +57,9 @@ func main() {
 		}
 		if err == nil && *web {
 			err = overHTTP(context.Background(), dir)
+		}
+		if err == nil && *stock {
+			err = command(context.Background(), dir)
 		}
 		if err == nil && *large {
 			err = scaleAndProcesses(context.Background(), dir)
@@ -182,6 +186,9 @@ func run(ctx context.Context, dir string, rounds, one, many int) error {
 		return err
 	}
 	if err := overHTTP(ctx, dir); err != nil {
+		return err
+	}
+	if err := command(ctx, dir); err != nil {
 		return err
 	}
 	return scaleAndProcesses(ctx, dir)
