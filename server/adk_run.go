@@ -77,23 +77,30 @@ func (s *Server) adkRequest(w http.ResponseWriter, r *http.Request) (*adkRequest
 	return q, nil
 }
 
+// maxParts bounds the parts of a message.
+const maxParts = 1000
+
 // read reads a new message.
 func (q *adkRequest) read(message members) error {
 	role := "user"
-	var parts []members
+	var parts []json.RawMessage
 	if err := firstError(message.into("role", &role), message.into("parts", &parts)); err != nil {
 		return err
 	}
 	if role != "user" && role != "" {
 		return api.Invalid("newMessage: its role is %.40q, and has to be user", role)
 	}
-	if len(parts) == 0 {
-		return api.Invalid("newMessage: it has no parts")
+	if len(parts) == 0 || len(parts) > maxParts {
+		return api.Invalid("newMessage: it has %d parts, and may have 1 to %d", len(parts), maxParts)
 	}
 	q.message = true
 	var given []llm.Part
 	var texts []string
-	for i, part := range parts {
+	for i, raw := range parts {
+		part, ok := membersOf(raw)
+		if !ok {
+			return fmt.Errorf("%w: part %d of newMessage has to be an object", api.ErrBody, i)
+		}
 		p, response, err := adkPartOf(part)
 		switch {
 		case err != nil:

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -235,6 +236,23 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, media string) ([]b
 	return data, nil
 }
 
+// maxItems bounds the lists of objects in a body: each element is worth three
+// bytes there, and much more work here.
+const maxItems = 50_000
+
+// typeFields has the fields of types that were decoded, since finding them takes
+// longer than decoding them.
+var typeFields sync.Map // from reflect.Type to []api.Field
+
+func fieldsOf(t reflect.Type) []api.Field {
+	if fields, ok := typeFields.Load(t); ok {
+		return fields.([]api.Field)
+	}
+	fields := (&api.Info{In: t}).Fields()
+	typeFields.Store(t, fields)
+	return fields
+}
+
 // decode decodes a member. Members of objects inside it are matched exactly,
 // as those of the body are.
 func decode(data json.RawMessage, v reflect.Value) error {
@@ -243,6 +261,9 @@ func decode(data json.RawMessage, v reflect.Value) error {
 		var items []json.RawMessage
 		if err := json.Unmarshal(data, &items); err != nil {
 			return errors.New("it has to be a list")
+		}
+		if len(items) > maxItems {
+			return fmt.Errorf("it has more than %d elements", maxItems)
 		}
 		list := reflect.MakeSlice(t, len(items), len(items))
 		for i, item := range items {
@@ -258,7 +279,7 @@ func decode(data json.RawMessage, v reflect.Value) error {
 		if err := json.Unmarshal(data, &members); err != nil || members == nil {
 			return errors.New("it has to be an object")
 		}
-		fields := (&api.Info{In: t}).Fields()
+		fields := fieldsOf(t)
 		for name := range members {
 			if !slices.ContainsFunc(fields, func(f api.Field) bool { return f.Key == name }) {
 				return fmt.Errorf("there is no member %q", name)

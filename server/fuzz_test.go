@@ -26,7 +26,7 @@ type fuzzed struct {
 
 func newFuzzed(t testing.TB) *fuzzed {
 	t.Helper()
-	f := &fuzzed{site: newSite(t, server.Options{Version: "test", MaxBody: 1 << 16}, perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
+	f := &fuzzed{site: newSite(t, server.Options{Version: "test"}, perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
 		return perdure.Ask[string](ctx, "approve", perdure.Question{Kind: "approval", Prompt: in})
 	}))}
 	f.seed(t)
