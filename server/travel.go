@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
@@ -33,7 +34,7 @@ func (s *Server) getState(ctx context.Context, c *call, in *api.AtThread) (*api.
 	}
 	todos, err := agent.TodosAt(at.State)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(in.Thread, err)
 	}
 	if in.At == 0 {
 		c.etag(at.Seq)
@@ -47,7 +48,16 @@ func (s *Server) listMessages(ctx context.Context, c *call, in *api.AtThread) (*
 		return nil, err
 	}
 	records, err := agent.Transcript(at.State)
-	return &api.MessageList{Seq: at.Seq, Messages: some(records)}, err
+	return &api.MessageList{Seq: at.Seq, Messages: some(records)}, unreadable(in.Thread, err)
+}
+
+// unreadable says that the state of a thread has something under a name of the
+// agents' that no agent has put there: a flow or an import can.
+func unreadable(thread string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: thread %s: %v", perdure.ErrCorrupt, thread, err)
 }
 
 // listFiles lists files without their texts, or one with its text.
@@ -58,7 +68,7 @@ func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*ap
 	}
 	files, err := agent.FilesAt(at.State)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(in.Thread, err)
 	}
 	if in.Path == "" {
 		for i := range files {
@@ -85,7 +95,7 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *ap
 		return fmt.Errorf("%w: thread %s has no blob %.80q", api.ErrNotFound, in.Thread, in.Hash)
 	}
 	if err != nil {
-		return err
+		return unreadable(in.Thread, err)
 	}
 	if media, _, err = mime.ParseMediaType(media); err != nil || !slices.Contains(api.BlobTypes, media) {
 		media = api.TypeBytes
@@ -111,6 +121,11 @@ func (s *Server) getDiff(ctx context.Context, c *call, in *api.DiffThreads) (*pe
 }
 
 func (s *Server) forkThread(ctx context.Context, c *call, in *api.ForkThread) (*perdure.Fork, error) {
+	for key := range in.State {
+		if strings.HasPrefix(key, "agent.") { // what agents have said and done is not for callers to write
+			return nil, api.Invalid("the state key %.40q belongs to package agent", key)
+		}
+	}
 	q := perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, State: values(in.State),
 		By: c.who.Subject, Reason: in.Reason}
 	if in.Input != nil {
