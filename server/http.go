@@ -33,9 +33,13 @@ func (s *Server) HTTPServer() *http.Server {
 	return h
 }
 
-// patient lets a body take so long as its size needs, and no longer.
+// patient lets a body take so long as its size needs, and no longer, and an
+// answer as long as its reader takes something of it.
 func (s *Server) patient(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall}
+		w.lift()        // of the request before
+		defer w.limit() // of what is written when the handler is through
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), by: time.Now().Add(s.opts.Body)}
 			b.extend()
@@ -44,6 +48,42 @@ func (s *Server) patient(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// paced is an answer of which each piece has to be taken in time. Without that
+// those who ask for much and read nothing would keep it in memory for ever.
+type paced struct {
+	http.ResponseWriter
+	conn  *http.ResponseController
+	stall time.Duration
+}
+
+// limit sets the time by which what is written now has to be taken, and lift
+// lifts it: in HTTP/2 a stream ends when its time does, though nothing is
+// written. A test's recorder has no such limits.
+func (p *paced) limit() { _ = p.conn.SetWriteDeadline(time.Now().Add(p.stall)) }
+func (p *paced) lift()  { _ = p.conn.SetWriteDeadline(time.Time{}) }
+
+// Write writes in pieces.
+func (p *paced) Write(data []byte) (n int, err error) {
+	defer p.lift()
+	for {
+		p.limit()
+		wrote, err := p.ResponseWriter.Write(data[n:min(len(data), n+streamBuffer)])
+		if n += wrote; err != nil || n == len(data) {
+			return n, err
+		}
+	}
+}
+
+// Flush sends what was written.
+func (p *paced) Flush() {
+	defer p.lift()
+	p.limit()
+	_ = p.conn.Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // body is a request's body that has to arrive in time.
 type body struct {
