@@ -28,8 +28,9 @@ type Tokens struct {
 	store store.Store
 	hash  func(...string) []byte
 
-	mu   sync.Mutex
-	seen map[[sha256.Size]byte]seenToken
+	mu      sync.Mutex
+	seen    map[[sha256.Size]byte]seenToken
+	revoked int // how many were here, so that what was looked up before is not kept
 }
 
 var _ Rechecker = (*Tokens)(nil)
@@ -105,6 +106,7 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (*Principal, er
 	now := time.Now()
 	t.mu.Lock()
 	known, ok := t.seen[hash]
+	revoked := t.revoked
 	t.mu.Unlock()
 	if ok && now.Sub(known.at) < tokenFresh && !now.Before(known.at) {
 		return vet(known.who, nil)
@@ -119,7 +121,9 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (*Principal, er
 	if len(t.seen) >= tokenCache {
 		clear(t.seen)
 	}
-	t.seen[hash] = seenToken{who, now}
+	if revoked == t.revoked {
+		t.seen[hash] = seenToken{who, now}
+	}
 	return who, nil
 }
 
@@ -261,4 +265,5 @@ func (t *Tokens) forget(hash string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.seen, key)
+	t.revoked++
 }
