@@ -223,6 +223,8 @@ func TestADKScopesAndTenants(t *testing.T) {
 	s.do("POST", "/run", answer).problem(403, "scope")
 	s.do("POST", "/resume", resume).problem(403, "scope")
 	s.do("GET", "/apps/clerk/users/u/sessions/s", "").problem(403, "scope")
+	s.do("POST", "/run", adkBody("clerk", "x"), "Last-Event-ID", "0").problem(403, "scope")
+	s.do("POST", "/run_sse", adkBody("clerk", "x"), "Last-Event-ID", "0").problem(403, "scope")
 	s.token = "other"
 	s.do("POST", "/run", answer).problem(404, "no-thread")
 	s.do("POST", "/resume", resume).problem(404, "no-ask")
