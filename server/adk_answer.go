@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -75,8 +76,11 @@ func (c *call) adkRespond(ctx context.Context, t *perdure.Thread, q *adkRequest,
 // on elsewhere may also name the call itself, as the model did.
 func (c *call) adkAsk(ctx context.Context, t *perdure.Thread, r adkReceived) (*perdure.AskInfo, error) {
 	ask, err := c.GetAsk(ctx, r.id)
-	if err == nil && ask.Thread == t.ID {
+	switch {
+	case err == nil && ask.Thread == t.ID:
 		return ask, nil
+	case err != nil && !errors.Is(err, perdure.ErrNoAsk) && !gone(err):
+		return nil, err // such as a store that does not answer
 	}
 	var found *perdure.AskInfo
 	for _, run := range t.Runs {
