@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -203,10 +204,21 @@ func (s *Server) adkRun(w http.ResponseWriter, r *http.Request, c *call) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	go func() {
-		select {
-		case <-s.stop:
-			cancel(api.ErrStopping)
-		case <-ctx.Done():
+		recheck := time.NewTicker(recheckEvery)
+		defer recheck.Stop()
+		for {
+			select {
+			case <-recheck.C: // it lasts as long as a stream may
+				if err := c.recheck(ctx); err != nil {
+					cancel(err)
+					return
+				}
+			case <-s.stop:
+				cancel(api.ErrStopping)
+				return
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	events := []*adkEvent{}
@@ -216,6 +228,9 @@ func (s *Server) adkRun(w http.ResponseWriter, r *http.Request, c *call) error {
 		}
 		return true
 	})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // why it was cut off, rather than that it was
+	}
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,20 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/inproc"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // many returns a JSON list of n times the same.
@@ -54,4 +60,85 @@ func TestAttackAnswersThatNobodyReadsEnd(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("the handler writes on")
 	}
+}
+
+// A request that waits for the end of a run lasts as long as a stream, and ends
+// with its token too.
+func TestAttackARunThatIsWaitedForEndsWithTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.Tenant("acme").Create(t.Context(), perdure.CreateRequest{Thread: "s", User: "u", Metadata: map[string]string{"adk.app": "buy"}}); err != nil {
+			t.Fatal(err)
+		}
+		tokens := server.NewTokens(rt)
+		srv := server.New(rt, server.Options{Auth: tokens})
+		client, stop := inproc.Serve(srv)
+		defer stop()
+		defer srv.Close()
+		made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, "POST", "http://localhost/run", strings.NewReader(adkBody("buy", "x")))
+		r.Header.Set("Authorization", "Bearer "+made.Secret)
+		time.AfterFunc(time.Second, func() {
+			if err := tokens.Revoke(ctx, "acme", made.ID); err != nil {
+				t.Error(err)
+			}
+		})
+		resp, err := client.Do(r) // no worker is there
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("the answer is %s", resp.Status)
+		}
+	})
+}
+
+// heldStore is a store whose readers of a token are held up behind the read.
+type heldStore struct {
+	store.Store
+	read, goOn chan struct{} // nil: they are not
+}
+
+func (s *heldStore) Get(ctx context.Context, key string) (store.Cell, error) {
+	cell, err := s.Store.Get(ctx, key)
+	if s.read != nil && strings.HasPrefix(key, "token/") {
+		s.read <- struct{}{}
+		<-s.goOn
+	}
+	return cell, err
+}
+
+func TestAttackATokenThatIsRevokedWhileItIsLookedUpIsNotKept(t *testing.T) {
+	s := &heldStore{Store: memstore.New()}
+	tokens := authTokens(t, s)
+	made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := &heldStore{Store: s.Store, read: make(chan struct{}), goOn: make(chan struct{})}
+	*s = *held
+	done := make(chan error, 1)
+	go func() {
+		_, err := tokens.Authenticate(t.Context(), made.Secret)
+		done <- err
+	}()
+	<-s.read
+	s.read = nil
+	if err := tokens.Revoke(t.Context(), "acme", made.ID); err != nil {
+		t.Fatal(err)
+	}
+	close(s.goOn)
+	if err := <-done; err != nil {
+		t.Errorf("what was looked up before is refused: %v", err)
+	}
+	authWant(t, tokens, made.Secret, "")
 }
