@@ -159,6 +159,9 @@ func ProblemOf(err error) *Problem {
 		if errors.Is(err, k.err) {
 			_, title, _ := strings.Cut(k.err.Error(), ": ")
 			p = &Problem{Type: problemPrefix + k.name, Status: k.status, Title: title, Detail: err.Error()}
+			if k.name == "unavailable" { // what the store says, such as its address, is for the log
+				p.Detail = "the store does not answer; try again"
+			}
 			break
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,4 +142,33 @@ func TestAttackATokenThatIsRevokedWhileItIsLookedUpIsNotKept(t *testing.T) {
 		t.Errorf("what was looked up before is refused: %v", err)
 	}
 	authWant(t, tokens, made.Secret, "")
+}
+
+// brokenStore says where it is when it fails.
+type brokenStore struct {
+	store.Store
+	broken atomic.Bool
+}
+
+func (s *brokenStore) Get(ctx context.Context, key string) (store.Cell, error) {
+	if s.broken.Load() {
+		return store.Cell{}, fmt.Errorf("%w: dial db.canary.example: user canary", store.ErrUnavailable)
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// What a store says when it fails is for the log, also where nobody has been
+// asked for a token yet.
+func TestAttackErrorsOfTheStoreAreNotTold(t *testing.T) {
+	s := &brokenStore{Store: memstore.New()}
+	tokens := authTokens(t, s)
+	site := newSiteOn(t, s, server.Options{Auth: tokens})
+	site.token = "pdr_" + strings.Repeat("A", 43)
+	s.broken.Store(true)
+	for _, path := range []string{"/v1/threads/t", "/v1/threads/t/events", "/v1/me"} {
+		if r := site.do("GET", path, "").problem(503, "unavailable"); strings.Contains(string(r.Body), "canary") {
+			t.Errorf("%s: %s", path, r.Body)
+		}
+	}
+	s.broken.Store(false)
 }
