@@ -25,6 +25,7 @@ type tokenFile struct {
 
 	mu      sync.Mutex
 	looked  time.Time // when the file was looked at
+	read    time.Time // when it was read
 	info    os.FileInfo
 	entries map[[sha256.Size]byte]*Principal
 	err     error // why the file as it is now cannot be used
@@ -58,6 +59,7 @@ const (
 	fileMost     = 4 << 20
 	secretLeast  = 20
 	fileInterval = time.Second
+	fileCoarse   = 3 * time.Second
 )
 
 // TokenFile returns an Authenticator whose tokens are in a file, a JSON list:
@@ -101,10 +103,13 @@ func (f *tokenFile) Recheck(_ context.Context, hash [sha256.Size]byte) (*Princip
 func (f *tokenFile) refresh() {
 	f.looked = time.Now()
 	info, err := os.Stat(f.path)
-	if err == nil && f.err == nil && f.info != nil && os.SameFile(info, f.info) &&
+	// A file that was written just before it was read can be written again
+	// without a sign of it: clocks of file systems are coarse.
+	if err == nil && f.err == nil && f.info != nil && f.read.Sub(f.info.ModTime()) > fileCoarse && os.SameFile(info, f.info) &&
 		info.ModTime().Equal(f.info.ModTime()) && info.Size() == f.info.Size() && info.Mode() == f.info.Mode() {
 		return
 	}
+	f.read = f.looked
 	f.entries, f.info, f.err = readTokens(f.path)
 }
 
