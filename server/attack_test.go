@@ -2,8 +2,11 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -171,4 +174,41 @@ func TestAttackErrorsOfTheStoreAreNotTold(t *testing.T) {
 		}
 	}
 	s.broken.Store(false)
+}
+
+// A condition that is not looked at would make a write another one.
+func TestAttackConditionsAreNotOverlooked(t *testing.T) {
+	s := newFuzzed(t)
+	s.do("PATCH", "/v1/threads/t1", `{"title":"x"}`, "If-Match", `"1"`).problem(400, "invalid")
+	s.do("POST", "/v1/threads", `{"id":"t2"}`, "If-None-Match", `*`).problem(400, "invalid")
+	s.do("GET", "/v1/threads/t1", "", "If-None-Match", `"1"`).want(200)
+	for _, seq := range []string{"-1", "+1", "1.0", "1e3", "0", "*", "", `""`, "18446744073709551616", `"1", "2"`, "0x1", "1 2", "١"} {
+		s.do("DELETE", "/v1/threads/t1", "", "If-Match", seq).problem(400, "invalid")
+	}
+	s.do("DELETE", "/v1/threads/t1", "", "If-Match", `"18446744073709551615"`).problem(412, "stale")
+	s.do("GET", "/v1/threads/t1", "").want(200)
+}
+
+// A file that is written twice within a tick of its file system's clock is read
+// twice.
+func TestAttackATokenFileIsReadAgainThoughItsTimeIsTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tokens.json")
+		then := time.Now()
+		write := func(subject string) {
+			t.Helper()
+			data := fmt.Appendf(nil, `[{"secret":"a secret that is long enough","subject":%q,"scopes":["read"]}]`, subject)
+			if err := errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, then, then)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("ann")
+		a, err := server.TokenFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("bob")
+		time.Sleep(time.Second)
+		authWant(t, a, "a secret that is long enough", "bob")
+	})
 }

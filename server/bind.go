@@ -146,6 +146,12 @@ func (s *Server) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fiel
 			return api.Invalid("header %s: it is empty; leave it out if nothing is meant", f.Key)
 		}
 	}
+	for _, name := range conditions[:2] {
+		taken := slices.ContainsFunc(fields, func(f api.Field) bool { return f.Where == api.InHeader && f.Key == name })
+		if op.Method != http.MethodGet && !taken && len(r.Header.Values(name)) > 0 {
+			return api.Invalid("header %s: %s knows no such condition", name, op.Name)
+		}
+	}
 	for name := range query {
 		if !known[name] {
 			return api.Invalid("there is no query parameter %q", name)
