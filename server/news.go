@@ -165,8 +165,12 @@ func (n *news) look(ctx context.Context, rt *perdure.Runtime, known map[string]p
 			return err
 		}
 		delete(gone, sum.ID)
-		if before, there := known[sum.ID]; there && before == sum {
+		before, there := known[sum.ID]
+		if there && before == sum {
 			continue
+		}
+		if there && before.User != sum.User { // another thread, which has the id of one that was erased
+			n.tell(sum.ID, before.User, api.News{Gone: sum.ID})
 		}
 		known[sum.ID] = sum
 		if !first {
