@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -49,6 +50,7 @@ type view struct {
 	thread string
 	run    string // id; "": all
 	after  uint64
+	back   bool // it comes back: after is what it has seen
 	done   bool // the end of the stream behind after was seen
 	wait   bool // the stream ends also when the run waits for someone
 	deltas bool
@@ -62,6 +64,7 @@ func viewOf(in *api.ListEvents) (view, error) {
 		if v.after, v.done, err = in.LastID.Parse(); err != nil {
 			return v, fmt.Errorf("Last-Event-ID: %w", err)
 		}
+		v.back = v.after > 0
 	}
 	switch {
 	case in.Until == "wait" && in.Run != "":
@@ -83,7 +86,10 @@ func (v *view) find(ctx context.Context, c *call) (*perdure.Run, error) {
 	}
 	name := v.run
 	if name == api.Newest {
-		name = ""
+		var err error
+		if name, err = v.seen(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	run, err := c.GetRun(ctx, v.thread, name)
 	if err != nil {
@@ -91,6 +97,18 @@ func (v *view) find(ctx context.Context, c *call) (*perdure.Run, error) {
 	}
 	v.run = run.ID
 	return run, nil
+}
+
+// seen returns the run of the last event that one who comes back has seen: the
+// newest run may be another one by now. It is "" if there is none.
+func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
+	if !v.back {
+		return "", nil
+	}
+	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true}) {
+		return ev.Run, err
+	}
+	return "", ctx.Err()
 }
 
 func eventPage(ctx context.Context, c *call, v view, limit int) (*api.EventPage, error) {
@@ -126,8 +144,8 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run 
 	if err != nil {
 		return send(w, http.StatusAccepted, run)
 	}
-	leave() // follow counts it
-	return s.follow(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, wait: true, deltas: true})
+	defer leave()
+	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, wait: true, deltas: true})
 }
 
 // follow answers with a stream.
@@ -137,9 +155,15 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *call, v view)
 		return err
 	}
 	defer leave()
+	return s.stream(w, r, c, v)
+}
+
+// stream sends what someone wants to see. It has been admitted.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.who.May(api.ScopeAdmin), pos: v.after, last: v.after}
+	rd.nowhere = v.run == api.Newest && !v.back
 	run, err := v.find(ctx, c)
 	if err != nil {
 		return err
@@ -155,6 +179,12 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *call, v view)
 		}
 	}
 	if r.Method == http.MethodHead {
+		for _, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: rd.pos, Replay: true}) {
+			if err != nil {
+				return err
+			}
+			break
+		}
 		w.Header().Set("Content-Type", api.TypeEvents)
 		w.WriteHeader(http.StatusOK)
 		return nil
@@ -179,22 +209,41 @@ func (rd *reader) setRun(ctx context.Context, run *perdure.Run, v view) (over bo
 	}
 	rd.await = v.wait || run.Steering
 	rd.check = run.Status.Final()
-	if v.done && (v.wait || run.Status.Final()) {
-		moved := false
-		for _, err := range rd.c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: rd.only, Replay: true}) {
-			if err != nil {
-				return false, err
-			}
-			moved = true
-			break
-		}
-		if !moved {
-			return true, ctx.Err()
+	if v.done && (v.wait || run.Steering || run.Status.Final()) {
+		moved, err := rd.moved(ctx, v)
+		if err != nil || !moved {
+			return true, err
 		}
 	}
 	// Nothing before the run's own first event is of interest.
 	rd.pos = max(rd.pos, run.Seq-1)
 	return false, nil
+}
+
+// takerTime is how long the run is looked for that took an input. One that has
+// ended or waits is found at once.
+const takerTime = time.Second
+
+// moved reports whether the run has gone on behind its end that was seen.
+func (rd *reader) moved(ctx context.Context, v view) (bool, error) {
+	run := rd.only
+	if run == "" { // what other runs do is not news of the one that took the input
+		brief, cancel := context.WithTimeout(ctx, takerTime)
+		defer cancel()
+		wait := rd.c.WaitEnd
+		if v.wait {
+			wait = rd.c.Wait
+		}
+		taker, err := wait(brief, v.thread, rd.run)
+		if err != nil {
+			return brief.Err() != nil, ctx.Err()
+		}
+		run = taker.ID
+	}
+	for _, err := range rd.c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: run, Replay: true}) {
+		return true, err
+	}
+	return false, ctx.Err()
 }
 
 // doneOf returns the data of the event that ends a stream.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -19,16 +20,18 @@ type reader struct {
 	thread  string
 	admin   bool
 
-	pos    uint64  // the last event that was sent, or is none of its own
-	last   uint64  // the last that was sent
-	tail   *tail   // nil until what was there is sent
-	recent []frame // steps that ended in what was there, without their data
+	pos     uint64  // the last event that was sent, or is none of its own
+	last    uint64  // the last that was sent
+	nowhere bool    // last is of no use to one who comes back, until something is sent
+	tail    *tail   // nil until what was there is sent
+	recent  []frame // steps that ended in what was there, without their data
 
-	run   string // the run at whose end the stream ends; "": never
-	only  string // the run whose events are sent; "": all
-	wait  bool   // it ends also when the run waits for someone
-	await bool   // only waiting shows when that is
-	check bool   // that may be now
+	run   string       // the run at whose end the stream ends; "": never
+	only  string       // the run whose events are sent; "": all
+	wait  bool         // it ends also when the run waits for someone
+	await bool         // only waiting shows when that is
+	check bool         // that may be now
+	stood *perdure.Run // as it was when it was seen to wait; nil: it was not
 }
 
 // waitPause keeps a reader from asking all the time about a run that stands
@@ -62,7 +65,11 @@ func (rd *reader) catchUp(ctx context.Context) error {
 // begin writes the head, once.
 func (rd *reader) begin() (err error) {
 	if rd.stream == nil {
-		rd.stream, err = rd.s.begin(rd.w, api.IDOf(rd.last, false))
+		id := api.IDOf(rd.last, false)
+		if rd.nowhere {
+			id = ""
+		}
+		rd.stream, err = rd.s.begin(rd.w, id)
 	}
 	return err
 }
@@ -99,13 +106,13 @@ func (rd *reader) frame(f *frame) error {
 		return nil
 	}
 	rd.pos = f.seq
+	if rd.run != "" && f.mayEnd(rd.run) {
+		rd.check = true
+	}
 	if rd.only != "" && f.run != rd.only {
 		return nil
 	}
 	rd.last = f.seq
-	if f.kind == "ended" && f.run == rd.run {
-		rd.check = true
-	}
 	rd.s.events.sent.Add(1)
 	if rd.admin {
 		return rd.add(f.full)
@@ -129,7 +136,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 	}
 	recheck := time.NewTicker(recheckEvery)
 	defer recheck.Stop()
-	var waited <-chan *perdure.Run
+	var waited <-chan stand
 	if rd.await {
 		waited = rd.waiting(ctx, 0)
 	}
@@ -183,10 +190,9 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		case <-more:
 		case d := <-heard:
 			held = &d // behind the events that are there: one may make it void
-		case run := <-waited:
-			waited = nil
-			if run != nil {
-				rd.run, rd.check = run.ID, true
+		case stands := <-waited:
+			if waited, err = nil, stands.err; err == nil {
+				rd.run, rd.stood, rd.check = stands.run.ID, stands.run, true
 			}
 		case <-rd.quiet.C:
 			err = rd.heartbeat()
@@ -225,10 +231,16 @@ func (rd *reader) delta(d *delta) error {
 	return rd.add(d.block)
 }
 
+// stand is a run that has ended or waits, or why that cannot be known.
+type stand struct {
+	run *perdure.Run
+	err error
+}
+
 // waiting tells when the run may have ended, or may not go on without the
-// outside. It tells nil if that cannot be known.
-func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan *perdure.Run {
-	told := make(chan *perdure.Run, 1)
+// outside.
+func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand {
+	told := make(chan stand, 1)
 	wait := rd.c.WaitEnd
 	if rd.wait {
 		wait = rd.c.Wait
@@ -240,10 +252,7 @@ func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan *perd
 		case <-ctx.Done():
 		}
 		found, err := wait(ctx, rd.thread, run)
-		if err != nil {
-			found = nil
-		}
-		told <- found
+		told <- stand{found, err}
 	}()
 	return told
 }
@@ -252,13 +261,17 @@ func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan *perd
 // enough. The thread is looked at as a whole, and then everything up to there
 // is sent, so that the end fits what was sent before it.
 func (rd *reader) finish(ctx context.Context) error {
-	rd.check = false
+	stood := rd.stood
+	rd.check, rd.stood = false, nil
 	t, err := rd.c.Get(ctx, rd.thread)
 	if err != nil {
 		return err
 	}
 	run := runOf(t, rd.run)
-	if run == nil || !run.Status.Final() && !(rd.wait && rests(run.Status)) {
+	if run == nil { // it was taken back
+		return fmt.Errorf("%w: %s", perdure.ErrRunNotFound, rd.run)
+	}
+	if !run.Status.Final() && !(rd.wait && stood != nil && same(stood, run)) {
 		return nil
 	}
 	if rd.pos < t.Seq {
@@ -280,10 +293,10 @@ func (rd *reader) finish(ctx context.Context) error {
 	return errOver
 }
 
-// rests reports whether a run with a status may be one that does not go on by
-// itself.
-func rests(s perdure.Status) bool {
-	return s == perdure.Suspended || s == perdure.Paused || s == perdure.Blocked || s == perdure.Quarantined
+// same reports whether a run still waits as it did. One that went on meanwhile
+// may wait for a time by now, which is no end.
+func same(a, b *perdure.Run) bool {
+	return a.Status == b.Status && a.Resumes == b.Resumes && a.Retries == b.Retries && a.Since.Equal(b.Since) && len(a.Asks) == len(b.Asks)
 }
 
 // end tells the reader why the stream ends, where that helps.

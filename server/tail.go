@@ -43,6 +43,12 @@ func newFrame(ev *perdure.Event) (frame, error) {
 	return f, err
 }
 
+// mayEnd reports whether a run may be over with an event, or gone. One that is
+// cancelled before it has begun has no event ended.
+func (f *frame) mayEnd(run string) bool {
+	return f.run == run && (f.kind == "ended" || f.kind == "cancel") || f.kind == "rewound"
+}
+
 // bare returns what those who are no admins see of an internal event.
 func bare(ev *perdure.Event) *perdure.Event {
 	return &perdure.Event{Thread: ev.Thread, Seq: ev.Seq, Kind: ev.Kind, Time: ev.Time, Run: ev.Run, Path: ev.Path}

@@ -1,0 +1,359 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// attackSite is a server in a bubble, over pipes. Without a worker runs stay
+// queued.
+func attackSite(t *testing.T, st store.Store, o server.Options, work bool, flows ...perdure.Flow) (*site, *http.Client) {
+	t.Helper()
+	rt, err := perdure.New(t.Context(), st, perdure.Options{}, flows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	if work {
+		go func() { done <- rt.Work(ctx) }()
+	} else {
+		done <- nil
+	}
+	a := server.New(rt, o)
+	c, end := inproc.Serve(a)
+	t.Cleanup(func() {
+		a.Close()
+		end()
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the worker: %v", err)
+		}
+		st.Close()
+	})
+	return &site{t: t, rt: rt, api: a, url: "http://perdure.localhost"}, c
+}
+
+// attackOpen opens a stream of a server in a bubble.
+func attackOpen(s *site, c *http.Client, path string, headers ...string) *sseStream {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sseDo(s.t, c, r, cancel, append([]string{"Accept", "text/event-stream"}, headers...))
+}
+
+// attackDone reads up to the end of a stream that must have one soon.
+func attackDone(st *sseStream) (all []sseBlock, done api.Done) {
+	st.t.Helper()
+	cut := time.AfterFunc(10*time.Second, st.cancel)
+	defer cut.Stop()
+	all = st.until("done")
+	if err := json.Unmarshal([]byte(all[len(all)-1].data), &done); err != nil {
+		st.t.Fatal(err)
+	}
+	return all, done
+}
+
+// attackListen takes one input more when it is let.
+func attackListen(let <-chan bool) perdure.Flow {
+	return perdure.NewFlow("listen", func(ctx context.Context, _ string) (string, error) {
+		if _, err := perdure.Step(ctx, "begin", func(ctx context.Context) (bool, error) {
+			select {
+			case <-let:
+				return true, nil
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
+		}); err != nil {
+			return "", err
+		}
+		more, _, err := perdure.Take[string](ctx, "more")
+		return more, err
+	})
+}
+
+func TestSteeringInputThatWasTakenIsOverOnce(t *testing.T) {
+	let := make(chan bool)
+	s := newSite(t, server.Options{}, append(sseFlows(), attackListen(let))...)
+	first, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sseOpen(s, "/v1/threads/a/events").until("claimed")
+	more, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/v1/threads/a/events?run=" + more.ID
+	live := sseOpen(s, path)
+	live.until("queued")
+	close(let)
+	_, done := attackDone(live)
+	if done.Run != first.ID || done.Status != perdure.Succeeded {
+		t.Errorf("done is %+v", done)
+	}
+	all, done := attackDone(sseOpen(s, path))
+	if done.Run != first.ID || done.Status != perdure.Succeeded {
+		t.Errorf("done anew is %+v", done)
+	}
+	sseStart(s, "a", "count", 3) // is none of its business
+	end := all[len(all)-1]
+	for _, query := range []string{"", "&until=wait"} {
+		if r := s.do("GET", path+query, "", "Accept", "text/event-stream", "Last-Event-ID", end.id); r.Status != 204 {
+			t.Errorf("behind done%s: %d %s", query, r.Status, r.Body)
+		}
+	}
+}
+
+func TestNewestStaysWithItsRunAcrossReconnects(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 1)
+	run := sseStart(s, "a", "ask", "?")
+	st := sseOpen(s, "/v1/threads/a/events?run=newest")
+	all := st.until("asked")
+	st.close()
+	later, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := all[len(all)-1].id
+	ask := mustThread(t, s, "a").Runs[1].Asks[0]
+	if err := s.rt.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: json.RawMessage(`"x"`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.rt.WaitEnd(t.Context(), "a", later.ID); err != nil {
+		t.Fatal(err)
+	}
+	rest, done := attackDone(sseOpen(s, "/v1/threads/a/events?run=newest", "Last-Event-ID", last))
+	if done.Run != run.ID {
+		t.Errorf("it goes on with run %s, not %s", done.Run, run.ID)
+	}
+	if r := s.do("GET", "/v1/threads/a/events?run=newest", "", "Accept", "text/event-stream", "Last-Event-ID", rest[len(rest)-1].id); r.Status != 204 {
+		t.Errorf("behind done: %d %s", r.Status, r.Body)
+	}
+	// Who has seen nothing of it follows the one that is the newest now.
+	for _, c := range [][]string{{"newest"}, {"newest&after=" + last}, {"newest", "Last-Event-ID", "0"}} {
+		if _, done := attackDone(sseOpen(s, "/v1/threads/a/events?run="+c[0], c[1:]...)); done.Run != later.ID {
+			t.Errorf("%v is run %s, not %s", c, done.Run, later.ID)
+		}
+	}
+}
+
+// attackPolled is a store that does not tell of changes.
+type attackPolled struct{ store.Store }
+
+// TestStreamOfARunThatIsTakenBackEnds lets a run end and be taken back before
+// its reader has seen any of that.
+func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := attackSite(t, attackPolled{memstore.New()}, server.Options{}, false, sseFlows()...)
+		if _, err := s.rt.Create(t.Context(), perdure.CreateRequest{Thread: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		at := mustThread(t, s, "a").Seq
+		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var open []*sseStream
+		for _, query := range []string{"", "&until=wait"} {
+			st := attackOpen(s, c, "/v1/threads/a/events?run="+run.ID+query)
+			st.until("queued")
+			open = append(open, st)
+		}
+		synctest.Wait()
+		if err := s.rt.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.rt.Rewind(t.Context(), "a", at, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range open {
+			cut := time.AfterFunc(time.Minute, func() { t.Error("the stream of a run that is no more goes on"); st.cancel() })
+			for _, ok := st.next(); ok; _, ok = st.next() {
+			}
+			cut.Stop()
+		}
+	})
+}
+
+func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := attackSite(t, memstore.New(), server.Options{}, false, sseFlows()...)
+		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range []string{"", "&until=wait"} {
+			st := attackOpen(s, c, "/v1/threads/a/events?run="+run.ID+query)
+			st.until("queued")
+			if err := s.rt.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil && !errors.Is(err, perdure.ErrNothingToDo) {
+				t.Fatal(err)
+			}
+			if _, done := attackDone(st); done.Status != perdure.Cancelled {
+				t.Errorf("done is %+v", done)
+			}
+		}
+	})
+}
+
+func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
+	s := newSite(t, server.Options{Streams: 1}, sseFlows()...)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 25 {
+				r := s.do("POST", fmt.Sprintf("/v1/threads/t%d-%d/runs", i, j), `{"flow":"count","input":1}`, "Accept", "text/event-stream")
+				if r.Status != 200 && r.Status != 202 {
+					t.Errorf("a run that was started is answered with %d %s", r.Status, r.Body)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestWaitingForATimerIsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := true
+		s, c := attackSite(t, memstore.New(), server.Options{}, true, perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+			if _, err := perdure.Step(ctx, "try", func(context.Context) (bool, error) {
+				if fail {
+					return false, errors.New("no")
+				}
+				return true, nil
+			}); err != nil {
+				return "", err
+			}
+			return "slept", perdure.Sleep(ctx, "nap", time.Hour)
+		}))
+		run := sseStart(s, "a", "sleep", "")
+		fail = false
+		// The reader has seen the failure, and not what came of the retry.
+		at := mustThread(t, s, "a").Seq
+		if err := s.rt.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := mustThread(t, s, "a").Runs[0].Status; got != perdure.Suspended {
+			t.Fatalf("the run is %s", got)
+		}
+		for _, id := range []string{"0", fmt.Sprint(at - 1), fmt.Sprint(at), fmt.Sprint(at) + ".done"} {
+			st := attackOpen(s, c, "/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", id)
+			all := st.until("done")
+			if end := all[len(all)-1]; !strings.Contains(end.data, `"succeeded"`) {
+				t.Errorf("behind %s: %s", id, end.data)
+			}
+		}
+	})
+}
+
+func TestNewsTellWhenAThreadIsSomeoneElses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := attackSite(t, memstore.New(), server.Options{}, false, sseFlows()...)
+		create := func(user string) {
+			if _, err := s.rt.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: user}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		create("ann")
+		st := attackOpen(s, c, "/v1/events?user=ann")
+		if b, ok := st.event(); !ok || b.kind != api.KindOpen {
+			t.Fatalf("it begins with %v", b)
+		}
+		if err := s.rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		create("bob")
+		cut := time.AfterFunc(time.Minute, st.cancel)
+		defer cut.Stop()
+		if b, ok := st.event(); !ok || b.kind != api.KindGone {
+			t.Errorf("she is told %v", b)
+		}
+	})
+}
+
+func TestPageOfFewerThanNoEventsIsRefused(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 1)
+	s.do("GET", "/v1/threads/a/events?limit=-1", "").problem(400, "invalid")
+}
+
+func TestHeadOfAnUnknownThreadIsRefused(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	if r := s.do("HEAD", "/v1/threads/none/events", "", "Accept", "text/event-stream"); r.Status != 404 {
+		t.Errorf("the answer is %d", r.Status)
+	}
+}
+
+// attackTokens can be taken away.
+type attackTokens struct {
+	mu   sync.Mutex
+	gone bool
+}
+
+func (a *attackTokens) Authenticate(context.Context, string) (*server.Principal, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone {
+		return nil, api.ErrUnauthorized
+	}
+	return &server.Principal{Subject: "ann", Scopes: []api.Scope{api.ScopeAdmin}}, nil
+}
+
+// TestBusyStreamIsCheckedToo lets a reader take a long past slowly: it is not
+// read to its end with a token that was taken away, or by a server that stops.
+func TestBusyStreamIsCheckedToo(t *testing.T) {
+	for _, why := range []string{"token", "close"} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tokens := &attackTokens{}
+				s, c := attackSite(t, memstore.New(), server.Options{Auth: tokens}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+					for i := range n {
+						if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) { return strings.Repeat("x", 30<<10), nil }); err != nil {
+							return 0, err
+						}
+					}
+					return n, nil
+				}))
+				sseStart(s, "a", "large", 100)
+				st := attackOpen(s, c, "/v1/threads/a/events", "Authorization", "Bearer x")
+				for i := range 100 {
+					if i == 3 {
+						if why == "close" {
+							s.api.Close()
+						}
+						tokens.mu.Lock()
+						tokens.gone = true
+						tokens.mu.Unlock()
+					}
+					if i > 20 {
+						t.Fatal("it goes on", i)
+					}
+					if _, ok := st.event(); !ok {
+						return
+					}
+					time.Sleep(15 * time.Second)
+				}
+			})
+		})
+	}
+}
