@@ -19,6 +19,7 @@ type reader struct {
 	c       *call
 	thread  string
 	admin   bool
+	recheck *time.Ticker // fires when it is time to ask whether the reader may read
 
 	pos     uint64  // the last event that was sent, or is none of its own
 	last    uint64  // the last that was sent
@@ -50,16 +51,27 @@ func (rd *reader) catchUp(ctx context.Context) error {
 		if err := rd.event(&ev); err != nil {
 			return err
 		}
-		select {
-		case <-rd.s.stop: // a long past is not worth waiting for
-			return api.ErrStopping
-		default:
+		if err := rd.mayGoOn(ctx); err != nil {
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return rd.begin()
+}
+
+// mayGoOn is asked between events: a long past may take a slow reader hours, and
+// one that is always behind never waits.
+func (rd *reader) mayGoOn(ctx context.Context) error {
+	select {
+	case <-rd.s.stop:
+		return api.ErrStopping
+	case <-rd.recheck.C:
+		return rd.c.recheck(ctx)
+	default:
+		return nil
+	}
 }
 
 // begin writes the head, once.
@@ -134,8 +146,6 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		defer rd.tail.deafen(e)
 		heard = e.deltas
 	}
-	recheck := time.NewTicker(recheckEvery)
-	defer recheck.Stop()
 	var waited <-chan stand
 	if rd.await {
 		waited = rd.waiting(ctx, 0)
@@ -157,6 +167,9 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 				}
 			}
 			clear(frames)
+			if err == nil {
+				err = rd.mayGoOn(ctx)
+			}
 		}
 		if err != nil {
 			return err
@@ -196,7 +209,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 			}
 		case <-rd.quiet.C:
 			err = rd.heartbeat()
-		case <-recheck.C:
+		case <-rd.recheck.C:
 			err = rd.c.recheck(ctx)
 		case <-rd.s.stop:
 			return api.ErrStopping

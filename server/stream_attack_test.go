@@ -336,8 +336,8 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 				}))
 				sseStart(s, "a", "large", 100)
 				st := attackOpen(s, c, "/v1/threads/a/events", "Authorization", "Bearer x")
-				for i := range 100 {
-					if i == 3 {
+				for i := range 60 {
+					if i == 6 {
 						if why == "close" {
 							s.api.Close()
 						}
@@ -345,14 +345,18 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 						tokens.gone = true
 						tokens.mu.Unlock()
 					}
-					if i > 20 {
-						t.Fatal("it goes on", i)
-					}
-					if _, ok := st.event(); !ok {
+					b, ok := st.event()
+					if !ok {
+						if i < 6 || st.lines.Err() != nil {
+							t.Errorf("it ends behind %d events: %v", i, st.lines.Err())
+						}
 						return
 					}
-					time.Sleep(15 * time.Second)
+					if b.kind == "step" { // slow, and fast enough
+						time.Sleep(12 * time.Second)
+					}
 				}
+				t.Error("it goes on")
 			})
 		})
 	}
