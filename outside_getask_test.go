@@ -18,7 +18,7 @@ func TestGetAskTellsWhatBecameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	day := 24 * time.Hour
+	soon := time.Minute
 	for name, c := range map[string]struct {
 		q      perdure.Question
 		do     func(k *kit, ask string)
@@ -32,8 +32,8 @@ func TestGetAskTellsWhatBecameOfIt(t *testing.T) {
 		"answered with much": {perdure.Question{}, func(k *kit, ask string) {
 			wantErr(k.t, "answer", k.reply(ask, perdure.Answer{Value: large}), nil)
 		}, perdure.AskAnswered, &perdure.Answer{Value: json.RawMessage(raw)}},
-		"expired": {perdure.Question{Expires: day}, func(*kit, string) { time.Sleep(2 * day) }, perdure.AskExpired, nil},
-		"default": {perdure.Question{Expires: day, Default: &perdure.Answer{Value: "d"}}, func(*kit, string) { time.Sleep(2 * day) },
+		"expired": {perdure.Question{Expires: soon}, func(*kit, string) { time.Sleep(2 * soon) }, perdure.AskExpired, nil},
+		"default": {perdure.Question{Expires: soon, Default: &perdure.Answer{Value: "d"}}, func(*kit, string) { time.Sleep(2 * soon) },
 			perdure.AskExpired, &perdure.Answer{Value: json.RawMessage(`"d"`), Expired: true}},
 		"run ended": {perdure.Question{}, func(k *kit, _ string) {
 			wantErr(k.t, "cancel", k.Cancel(context.Background(), "t", "", perdure.Note{}), nil)
