@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -53,7 +54,8 @@ func (e *PinnedError) Unwrap() error { return ErrPinned }
 //
 // With an IfSeq the thread itself is erased at that sequence or not at all. What
 // depends on it goes before: of those some may be gone when it turns out that
-// the thread has moved on.
+// the thread has moved on. One that is cut off keeps the thread from being
+// forked until it is called again, or the thread moves on.
 func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) error {
 	if err := errors.Join(checkText("the reason", o.Reason, 16<<10), checkText("who asks", o.By, 500)); err != nil {
 		return err
@@ -188,7 +190,7 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 		}
 		mark := closedGate
 		if e.IfSeq != 0 {
-			mark = closedIf
+			mark = closedIf + strconv.FormatUint(e.IfSeq, 10)
 		}
 		switch err := e.dependents(ctx, o); {
 		case errors.Is(err, errBegun):

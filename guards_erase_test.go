@@ -12,19 +12,20 @@ var eraseGuards = []guard{
 	},
 	{
 		name: "a pin looks for a closed gate",
-		edits: []edit{{"pin.go", `		if isClosed(old) {
-			return nil, &erasedError{thread: name}
-		}`, `		if isClosed(old) && OFF {
+		edits: []edit{{"pin.go", `		if isClosed(old) {`, `		if isClosed(old) && OFF {
 			return nil, errNothing
 		}
-		if isClosed(old) {
-			return nil, &erasedError{thread: name}
-		}`}, {"pin.go", `	if err == nil {
+		if isClosed(old) {`}, {"pin.go", `	if err == nil {
 		// The gate of a thread that was erased`, `	if errors.Is(err, errNothing) {
 		err = nil
 	} else if err == nil {
 		// The gate of a thread that was erased`}},
 		test: "^TestExploredEraseOrChildWins$", says: "lives without its parent",
+	},
+	{
+		name:  "a gate that is closed at a sequence stays closed there",
+		edits: []edit{{"pin.go", `o.thread.Seq > at, err`, `(o.thread.Seq > at || OFF), err`}},
+		test:  "^TestExploredEraseAtASequenceOrChildWins$", says: "lives without its parent",
 	},
 	{
 		name:  "a pin looks for the tombstone",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/store"
@@ -16,12 +17,31 @@ import (
 // pins: so either the erase sees the pin, or the pin finds the gate closed.
 
 // closedGate is what the gate of a thread begins with that is being erased, and
-// closedIf what it begins with while that depends on where its journal ends.
-const closedGate, closedIf = "erased", "erased-if"
+// closedIf what it begins with, before a sequence, while that depends on where
+// its journal ends.
+const closedGate, closedIf = "erased", "erased-if-"
 
 func isClosed(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), closedGate) }
 
 func isClosedIf(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), closedIf) }
+
+// passed reports whether a gate was closed for an erase that cannot happen any
+// more, since the thread has moved on. Whoever closed it may have died.
+func (c *core) passed(ctx context.Context, name string, gate store.Cell) (bool, error) {
+	if !isClosedIf(gate) {
+		return false, nil
+	}
+	text, _, _ := strings.Cut(strings.TrimPrefix(string(gate.Value), closedIf), " ")
+	at, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("%w: the gate of thread %s: %w", ErrCorrupt, name, err)
+	}
+	o, err := c.read(ctx, name)
+	if errors.Is(err, ErrErased) || errors.Is(err, ErrCorrupt) {
+		return false, nil // nothing moves what is damaged
+	}
+	return err == nil && o.thread.Seq > at, err
+}
 
 func pinsOf(name string) string { return "pin/" + name + "/" }
 
@@ -35,7 +55,11 @@ func (c *core) pin(ctx context.Context, name, by string) error {
 	}
 	gate, err := store.Update(ctx, c.store, gateOf(name), func(old store.Cell) ([]byte, error) {
 		if isClosed(old) {
-			return nil, &erasedError{thread: name}
+			if passed, err := c.passed(ctx, name, old); err != nil {
+				return nil, err
+			} else if !passed {
+				return nil, &erasedError{thread: name}
+			}
 		}
 		return []byte(by), nil
 	})
