@@ -133,32 +133,41 @@ func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, err
 	if len(data) > fileMost {
 		return fail("it has over %d bytes", fileMost)
 	}
+	entries, err := parseTokens(data, info.Mode().Perm())
+	if err != nil {
+		return fail("%w", err)
+	}
+	return entries, info, nil
+}
+
+// parseTokens reads the tokens of a file that has certain permissions.
+func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principal, error) {
 	if err := strict.Check(data); err != nil {
-		return fail("it is no JSON list of tokens: %w", err)
+		return nil, fmt.Errorf("it is no JSON list of tokens: %w", err)
 	}
 	var list []fileToken
 	if err := decode(data, reflect.ValueOf(&list).Elem()); err != nil {
-		return fail("%w", err)
+		return nil, err
 	}
 	entries := map[[sha256.Size]byte]*Principal{}
 	for i, t := range list {
 		hash, err := t.sum()
 		if err != nil {
-			return fail("token %d: %w", i, err)
+			return nil, fmt.Errorf("token %d: %w", i, err)
 		}
-		if t.Secret != "" && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-			return fail("it holds secrets, and others can read it (mode %04o): chmod 600 it, or keep hashes in it", info.Mode().Perm())
+		if t.Secret != "" && runtime.GOOS != "windows" && mode&0o077 != 0 {
+			return nil, fmt.Errorf("it holds secrets, and others can read it (mode %04o): chmod 600 it, or keep hashes in it", mode)
 		}
 		p := &Principal{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
 		if err := p.check(); err != nil {
-			return fail("token %d: %v", i, err)
+			return nil, fmt.Errorf("token %d: %v", i, err)
 		}
 		if entries[hash] != nil {
-			return fail("token %d is there already", i)
+			return nil, fmt.Errorf("token %d is there already", i)
 		}
 		entries[hash] = p
 	}
-	return entries, info, nil
+	return entries, nil
 }
 
 // sum returns the hash of a token.
