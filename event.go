@@ -62,6 +62,14 @@ type EventOptions struct {
 	After  uint64 // only later ones; if the thread has not reached it, there is only the error ErrAhead
 	Run    string // only those of this run
 	Replay bool   // end with what is there now, instead of staying live
+	Life   string // only of the thread with this [Runtime.Life]; another one under the id is ErrErased
+}
+
+// Life returns what tells a thread from all others that have or had its id: it
+// is another one when the thread was erased and its id is used again. It is for
+// those who read a thread in pieces.
+func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
+	return r.find(ctx, thread)
 }
 
 // Events yields the events of a thread in order, each once: those that are
@@ -71,6 +79,9 @@ type EventOptions struct {
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		name, err := r.find(ctx, thread)
+		if o.Life != "" && (errors.Is(err, ErrNoThread) || err == nil && name != o.Life) {
+			err = &erasedError{thread: thread}
+		}
 		if err != nil {
 			yield(Event{}, err)
 			return

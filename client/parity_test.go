@@ -15,6 +15,7 @@ var differ = map[string]string{
 	"Work":    "workers are next to the store",
 	"Tenant":  "the tenant is that of the token",
 	"Rebuild": "it repairs a store",
+	"Life":    "it is for those who read a store in pieces",
 	"Watch":   "a list is followed by events.watch",
 
 	"Asks":   "of the API: the asks of all threads",

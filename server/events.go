@@ -165,6 +165,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view)
 	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.who.May(api.ScopeAdmin), pos: v.after, last: v.after}
 	rd.recheck = time.NewTicker(recheckEvery)
 	defer rd.recheck.Stop()
+	var err error
+	if rd.life, err = c.Life(ctx, v.thread); err != nil {
+		return err
+	}
 	rd.nowhere = v.run == api.Newest && !v.back
 	run, err := v.find(ctx, c)
 	if err != nil {
@@ -181,7 +185,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view)
 		}
 	}
 	if r.Method == http.MethodHead {
-		for _, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: rd.pos, Replay: true}) {
+		for _, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
 			if err != nil {
 				return err
 			}
@@ -242,7 +246,7 @@ func (rd *reader) moved(ctx context.Context, v view) (bool, error) {
 		}
 		run = taker.ID
 	}
-	for _, err := range rd.c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: run, Replay: true}) {
+	for _, err := range rd.c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: run, Replay: true, Life: rd.life}) {
 		return true, err
 	}
 	return false, ctx.Err()

@@ -18,6 +18,7 @@ type reader struct {
 	w       http.ResponseWriter
 	c       *call
 	thread  string
+	life    string // of the thread: another one under its id is none of the reader's business
 	admin   bool
 	recheck *time.Ticker // fires when it is time to ask whether the reader may read
 
@@ -44,7 +45,7 @@ var errOver = errors.New("server: the stream is over")
 
 // catchUp sends what the journal has behind pos.
 func (rd *reader) catchUp(ctx context.Context) error {
-	for ev, err := range rd.c.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true}) {
+	for ev, err := range rd.c.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
 		if err != nil {
 			return err
 		}
@@ -134,7 +135,7 @@ func (rd *reader) frame(f *frame) error {
 
 // live sends what happens, until the reader or the server has enough.
 func (rd *reader) live(ctx context.Context, deltas bool) error {
-	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.who.Tenant, rd.thread}, rd.pos)
+	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.who.Tenant, rd.thread, rd.life}, rd.pos)
 	defer rd.s.leave(rd.tail)
 	for i := range rd.recent {
 		rd.tail.caughtUp(&rd.recent[i])

@@ -24,8 +24,9 @@ type eventState struct {
 	news  map[string]*news // by tenant
 }
 
-// place is a thread of a tenant.
-type place struct{ tenant, thread string }
+// place is a thread of a tenant. Its life tells it from one that was erased and
+// had the same id.
+type place struct{ tenant, thread, life string }
 
 // Sizes and times of a stream.
 const (

@@ -361,3 +361,59 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamsOfThreadsWithTheSameID lets a thread be erased and another one be
+// made under its id before those who follow it have noticed.
+func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
+	for _, n := range []int{2, 3, 5, 12} { // the ring of the old one has 2 to 9
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, c := attackSite(t, attackPolled{memstore.New()}, server.Options{}, false, sseFlows()...)
+				create := func(by string, n int) {
+					t.Helper()
+					if _, err := s.rt.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: by, By: by}); err != nil {
+						t.Fatal(err)
+					}
+					for range n - 1 {
+						if err := s.rt.Signal(t.Context(), "a", "x", by, perdure.SignalOptions{}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				create("old", 1)
+				old := attackOpen(s, c, "/v1/threads/a/events")
+				old.event()
+				synctest.Wait()
+				for range 8 {
+					if err := s.rt.Signal(t.Context(), "a", "x", "old", perdure.SignalOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+				if err := s.rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				create("new", n)
+				st := attackOpen(s, c, "/v1/threads/a/events")
+				for i := range n {
+					if b, ok := st.event(); !ok || b.id != fmt.Sprint(i+1) || !strings.Contains(b.data, "new") {
+						t.Fatalf("event %d of the new thread is %v", i+1, b)
+					}
+				}
+				cut := time.AfterFunc(time.Minute, st.cancel)
+				defer cut.Stop()
+				if err := s.rt.Signal(t.Context(), "a", "x", "new", perdure.SignalOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if b, ok := st.event(); !ok || b.id != fmt.Sprint(n+1) || !strings.Contains(b.data, "new") {
+					t.Errorf("the next event of the new thread is %v", b)
+				}
+				for b, ok := old.event(); ok; b, ok = old.event() {
+					if strings.Contains(b.data, "new") {
+						t.Errorf("who followed the old thread is told %v", b)
+					}
+				}
+			})
+		})
+	}
+}

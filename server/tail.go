@@ -138,7 +138,7 @@ func (t *tail) follow(ctx context.Context, s *Server, rt *perdure.Runtime) {
 		t.mu.Unlock()
 		t.cancel()
 	}
-	for ev, err := range rt.Events(ctx, t.key.thread, perdure.EventOptions{After: t.last}) {
+	for ev, err := range rt.Events(ctx, t.key.thread, perdure.EventOptions{After: t.last, Life: t.key.life}) {
 		if err != nil {
 			end(err)
 			return
@@ -178,7 +178,7 @@ func (t *tail) since(pos uint64, frames []frame) (_ []frame, behind bool, more <
 	defer t.mu.Unlock()
 	begin := t.last - uint64(len(t.ring))
 	switch {
-	case errors.Is(t.err, perdure.ErrErased): // the id may be that of another thread by now
+	case errors.Is(t.err, perdure.ErrErased): // nothing of it is to be seen any more
 		return frames, false, nil, t.err
 	case pos >= t.last:
 		return frames, false, t.more, t.err
