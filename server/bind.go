@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -224,12 +222,25 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, fields []api.Field
 	return nil
 }
 
+// checkMedia refuses a body that says it is something else than what is taken.
+func checkMedia(r *http.Request, taken ...string) error {
+	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
+		return fmt.Errorf("%w: it is packed as %.40q, and is taken as it is", api.ErrMedia, packed)
+	}
+	given := r.Header.Values("Content-Type")
+	if len(given) == 0 || len(given) == 1 && given[0] == "" {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(given[0]); err != nil || len(given) > 1 || !slices.Contains(taken, media) {
+		return fmt.Errorf("%w: %.80q, and %s is taken", api.ErrMedia, given, taken[0])
+	}
+	return nil
+}
+
 // read returns the whole body of a request.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, media string) ([]byte, error) {
-	if given := r.Header.Get("Content-Type"); given != "" {
-		if got, _, err := mime.ParseMediaType(given); err != nil || got != media {
-			return nil, fmt.Errorf("%w: %q, and %s is taken", api.ErrMedia, given, media)
-		}
+	if err := checkMedia(r, media); err != nil {
+		return nil, err
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 	var large *http.MaxBytesError
@@ -240,72 +251,4 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, media string) ([]b
 		return nil, fmt.Errorf("%w: %v", api.ErrBody, err)
 	}
 	return data, nil
-}
-
-// maxItems bounds the lists of objects in a body: each element is worth three
-// bytes there, and much more work here.
-const maxItems = 50_000
-
-// typeFields has the fields of types that were decoded, since finding them takes
-// longer than decoding them.
-var typeFields sync.Map // from reflect.Type to []api.Field
-
-func fieldsOf(t reflect.Type) []api.Field {
-	if fields, ok := typeFields.Load(t); ok {
-		return fields.([]api.Field)
-	}
-	fields := (&api.Info{In: t}).Fields()
-	typeFields.Store(t, fields)
-	return fields
-}
-
-// decode decodes a member. Members of objects inside it are matched exactly,
-// as those of the body are.
-func decode(data json.RawMessage, v reflect.Value) error {
-	t := v.Type()
-	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
-		var items []json.RawMessage
-		if err := json.Unmarshal(data, &items); err != nil {
-			return errors.New("it has to be a list")
-		}
-		if len(items) > maxItems {
-			return fmt.Errorf("it has more than %d elements", maxItems)
-		}
-		list := reflect.MakeSlice(t, len(items), len(items))
-		for i, item := range items {
-			if err := decode(item, list.Index(i)); err != nil {
-				return fmt.Errorf("element %d: %v", i, err)
-			}
-		}
-		v.Set(list)
-		return nil
-	}
-	if t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(data, &members); err != nil || members == nil {
-			return errors.New("it has to be an object")
-		}
-		fields := fieldsOf(t)
-		for name := range members {
-			if !slices.ContainsFunc(fields, func(f api.Field) bool { return f.Key == name }) {
-				return fmt.Errorf("there is no member %q", name)
-			}
-		}
-		for _, f := range fields {
-			if value, there := members[f.Key]; there {
-				if err := decode(value, v.FieldByIndex(f.Index)); err != nil {
-					return fmt.Errorf("member %q: %v", f.Key, err)
-				}
-			}
-		}
-		return nil
-	}
-	if err := json.Unmarshal(data, v.Addr().Interface()); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return fmt.Errorf("it is a %s, and has to be a %s", wrong.Value, wrong.Type)
-		}
-		return err
-	}
-	return nil
 }

@@ -49,11 +49,8 @@ func (l *late) Write(p []byte) (int, error) {
 }
 
 func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, in *api.ImportThread) error {
-	if given := r.Header.Get("Content-Type"); given != "" {
-		media, _, err := mime.ParseMediaType(given)
-		if err != nil || media != api.TypeLines && media != api.TypeBytes {
-			return fmt.Errorf("%w: %q, and %s is taken", api.ErrMedia, given, api.TypeLines)
-		}
+	if err := checkMedia(r, api.TypeLines, api.TypeBytes); err != nil {
+		return err
 	}
 	body := &noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}
 	id, err := c.Import(r.Context(), body, perdure.ImportOptions{As: in.As})

@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// wire sends bytes to a server with its limits and returns the first answer, its
+// status 0 if there is none.
+func wire(t *testing.T, s *site, text string) *reply {
+	t.Helper()
+	conn := slowDial(t, s.url)
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	conn.(*net.TCPConn).CloseWrite()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return &reply{t: t}
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(resp.Body)
+	return &reply{t: t, Status: resp.StatusCode, Header: resp.Header, Body: bytes.TrimSpace(data)}
+}
+
+// Requests as no library sends them.
+func TestAttackRequestsOnTheWire(t *testing.T) {
+	s := newFuzzed(t)
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	io.WriteString(z, `{"id":"zipped"}`)
+	z.Close()
+	const create, body = "POST /v1/threads HTTP/1.1\r\nHost: localhost\r\n", `{"id":"wire"}`
+	for name, c := range map[string]struct {
+		text   string
+		status int // 0: none but the connection ends
+	}{
+		"a target of another host":         {"GET http://evil.example/v1/threads HTTP/1.1\r\nHost: localhost\r\n\r\n", 403},
+		"a target of this host":            {"GET http://localhost/v1/threads HTTP/1.1\r\nHost: evil.example\r\n\r\n", 200},
+		"two hosts":                        {"GET /v1/threads HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400},
+		"no host":                          {"GET /v1/threads HTTP/1.0\r\n\r\n", 403},
+		"hosts of proxies":                 {"GET /v1/threads HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: localhost\r\nForwarded: host=localhost\r\n\r\n", 403},
+		"another method":                   {"GET /v1/threads/t1 HTTP/1.1\r\nHost: localhost\r\nX-HTTP-Method-Override: DELETE\r\n\r\n", 200},
+		"another method in the query":      {"GET /v1/threads/t1?_method=DELETE HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+		"all of the server":                {"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
+		"a tunnel":                         {"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+		"a way up":                         {"GET /v1/threads/../me HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+		"a way up in disguise":             {"GET /v1/threads/%2e%2e HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+		"a slash in disguise":              {"GET /v1/threads%2Ft1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+		"a NUL":                            {"GET /v1/threads/t1%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+		"lines in an id":                   {"GET /v1/threads/a%0d%0aX:%20y HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+		"a body that is too short":         {create + "Content-Length: 100\r\n\r\n" + body, 400},
+		"two lengths":                      {create + "Content-Length: 13\r\nContent-Length: 5\r\n\r\n" + body, 400},
+		"a length and chunks":              {create + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 201},
+		"chunks that end early":            {create + "Transfer-Encoding: chunked\r\n\r\nd\r\n" + body, 400},
+		"chunks that are none":             {create + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+		"an unknown coding":                {create + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+		"a token behind the body":          {create + "Transfer-Encoding: chunked\r\nTrailer: Perdure-Tenant\r\n\r\n2\r\n{}\r\n0\r\nPerdure-Tenant: evil\r\n\r\n", 201},
+		"a body that is packed":            {create + "Content-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(zipped.Len()) + "\r\n\r\n" + zipped.String(), 415},
+		"a body of another type":           {create + "Content-Type: text/plain\r\nContent-Length: 13\r\n\r\n" + body, 415},
+		"a body of two types":              {create + "Content-Type: application/json\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n" + body, 415},
+		"a form":                           {create + "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 13\r\n\r\n" + body, 415},
+		"a folded header":                  {"GET /v1/me HTTP/1.1\r\nHost: localhost\r\nPerdure-As: a\r\n b\r\n\r\n", 0},
+		"a query of very many":             {"GET /v1/threads?" + strings.Repeat("a&", 15000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+		"a stream whose reader is through": {"GET /v1/threads/t1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", 200},
+	} {
+		got := wire(t, s.site, c.text)
+		if c.status != 0 && got.Status != c.status {
+			t.Errorf("%s: %d, want %d: %s", name, got.Status, c.status, got.Body)
+		}
+		if got.Status >= 400 && got.Status < 500 && !json.Valid(got.Body) && !strings.HasPrefix(string(got.Body), "400 Bad Request") {
+			t.Errorf("%s: %s", name, got.Body)
+		}
+	}
+	s.do("GET", "/v1/threads/zipped", "").want(404)
+	if other, err := s.rt.Tenant("evil").Get(t.Context(), "t1"); err == nil {
+		t.Errorf("a trailer is who asks: %v", other)
+	}
+}
