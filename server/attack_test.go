@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -211,4 +212,82 @@ func TestAttackATokenFileIsReadAgainThoughItsTimeIsTheSame(t *testing.T) {
 		time.Sleep(time.Second)
 		authWant(t, a, "a secret that is long enough", "bob")
 	})
+}
+
+// Names that another tenant uses are free to everyone, and lead nowhere.
+func TestAttackNamesOfOtherTenantsLeadNowhere(t *testing.T) {
+	m := newMatrix(t)
+	before := m.snapshot()
+	acme := authSecret(t, m.tokens, "acme", "ann", api.ScopeAdmin)
+	m.token = acme
+	file := string(m.do("GET", "/v1/threads/t1/export", "").want(200).Body)
+	var first, second perdure.Run
+	m.do("POST", "/v1/threads/keyed/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").want(202, &first)
+	m.do("DELETE", "/v1/threads/keyed", "").want(204)
+	m.token = authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin)
+	var ticket api.Ticket
+	m.do("POST", "/v1/tickets", `{"thread":"t1"}`).want(201, &ticket)
+	eve := m.token
+	m.token = ""
+	m.do("GET", "/v1/threads/t1/events?ticket="+ticket.Ticket, "").problem(404, "no-thread")
+	m.token = eve
+	m.do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").want(202, &second)
+	if first.ID == second.ID {
+		t.Error("the key of another tenant leads to its run")
+	}
+	m.do("POST", "/v1/threads/mine/fork", `{"as":"t1"}`).want(201)
+	m.do("DELETE", "/v1/threads/t1", "").want(204)
+	m.do("POST", "/v1/threads/import?as=t1", strings.ReplaceAll(file, "acme", "other"), "Content-Type", api.TypeLines)
+	m.do("POST", "/v1/asks/"+m.ask+"/progress", `{"value":1}`).problem(404, "no-ask")
+	m.do("POST", "/v1/asks/"+m.ask+"/secret", `{"secret":"x"}`).problem(404, "no-ask")
+	m.do("POST", "/v1/tokens", `{"subject":"eve","tenant":"acme","scopes":["admin"]}`).problem(403, "scope")
+	m.do("POST", "/run", `{"appName":"asker","userId":"ann","sessionId":"t1","invocationId":"`+m.run.ID+`"}`)
+	for _, head := range []string{"Perdure-Tenant", "X-Tenant", "Perdure-As"} {
+		var me api.Me
+		if m.do("GET", "/v1/me", "", head, "acme").want(200, &me); me.Tenant != "other" || me.Subject != "eve" {
+			t.Errorf("%s makes eve %+v", head, me)
+		}
+	}
+	if now := m.snapshot(); now != before {
+		t.Errorf("acme has %s, and had %s", now, before)
+	}
+}
+
+// What is cut off in any state leaves no goroutine behind.
+func TestAttackCutOffRequestsLeaveNothingBehind(t *testing.T) {
+	s := newFuzzed(t)
+	transport := &http.Transport{}
+	client := &http.Client{Transport: transport}
+	cut := func() {
+		for _, c := range []struct{ method, path, body string }{
+			{"POST", "/run", `{"appName":"asker","userId":"ann","sessionId":"t1","newMessage":{"parts":[{"text":"x"}]}}`},
+			{"POST", "/run_sse", `{"appName":"asker","userId":"ann","sessionId":"t1","streaming":true,"newMessage":{"parts":[{"text":"x"}]}}`},
+			{"GET", "/v1/threads/t1/runs/newest/wait?end=true&seconds=60", ""},
+			{"GET", "/v1/threads/t1/events", ""},
+			{"GET", "/v1/events", ""},
+			{"HEAD", "/v1/events", ""},
+			{"HEAD", "/v1/threads/t1/export", ""},
+			{"POST", "/v1/threads/t1/runs", `{"flow":"asker","input":"x","policy":"beside"}`},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			r, _ := http.NewRequestWithContext(ctx, c.method, s.url+c.path, strings.NewReader(c.body))
+			r.Header.Set("Accept", api.TypeEvents)
+			if resp, err := client.Do(r); err == nil {
+				resp.Body.Close()
+			}
+			cancel()
+		}
+		transport.CloseIdleConnections()
+	}
+	before := runtime.NumGoroutine()
+	for range 10 {
+		cut()
+	}
+	for i := 0; runtime.NumGoroutine() > before; i++ {
+		if i > 2000 {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, and there were %d:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
