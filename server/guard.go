@@ -17,7 +17,7 @@ import (
 // What pages of Options.Origins may send and see.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, X-Agentkit-Trace-Id, X-Requested-With"
+	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, Traceparent, X-Agentkit-Trace-Id, X-Requested-With"
 	corsExposed = "ETag, Location, X-Agentkit-Trace-Id, Retry-After, Link"
 )
 
