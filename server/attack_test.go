@@ -291,3 +291,15 @@ func TestAttackCutOffRequestsLeaveNothingBehind(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+func TestAttackWhereWorkersRunIsForAdmins(t *testing.T) {
+	site, tokens := authSite(t, server.Options{}, whoFlow())
+	whoAsk(site, "acme", "t") // so that a worker is there
+	var all, some api.WorkerList
+	site.do("GET", "/v1/workers", "").want(200, &all)
+	site.token = authSecret(t, tokens, "acme", "eve", api.ScopeRead)
+	site.do("GET", "/v1/workers", "").want(200, &some)
+	if len(all.Workers) != 1 || all.Workers[0].PID == 0 || len(some.Workers) != 1 || some.Workers[0].PID != 0 || some.Workers[0].Host != "" {
+		t.Errorf("an admin sees %+v, a reader %+v", all.Workers, some.Workers)
+	}
+}

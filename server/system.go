@@ -17,6 +17,11 @@ func (s *Server) systemRoutes() {
 	handle(s, api.FlowsList, s.listFlows)
 	handle(s, api.WorkersList, func(ctx context.Context, c *call, _ *api.Nothing) (*api.WorkerList, error) {
 		workers, err := c.Workers(ctx)
+		for i := range workers {
+			if !c.who.May(api.ScopeAdmin) { // where it runs is no matter of those who only look
+				workers[i].Host, workers[i].PID = "", 0
+			}
+		}
 		return &api.WorkerList{Workers: some(workers)}, err
 	})
 	handle(s, api.StatsGet, s.getStats)
