@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -11,6 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // wire sends bytes to a server with its limits and returns the first answer, its
@@ -83,5 +90,75 @@ func TestAttackRequestsOnTheWire(t *testing.T) {
 	s.do("GET", "/v1/threads/zipped", "").want(404)
 	if other, err := s.rt.Tenant("evil").Get(t.Context(), "t1"); err == nil {
 		t.Errorf("a trailer is who asks: %v", other)
+	}
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn chan net.Conn
+	done chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+func (l *oneConn) Close() error   { return nil }
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
+
+// An answer that takes its time is not one that nobody reads, whatever the
+// protocol; the next request on the connection has its own time.
+func TestAttackLimitsOnReadersDoNotHitThoseWhoWait(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}); err != nil {
+				t.Fatal(err)
+			}
+			s := server.New(rt, server.Options{Stall: time.Second, Heartbeat: 10 * time.Second})
+			h := s.HTTPServer()
+			near, far := net.Pipe()
+			l := &oneConn{make(chan net.Conn, 1), make(chan struct{})}
+			l.conn <- far
+			go h.Serve(l)
+			tr := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+			tr.Protocols.SetHTTP1(!two)
+			tr.Protocols.SetUnencryptedHTTP2(two)
+			defer func() {
+				s.Close()
+				tr.CloseIdleConnections()
+				close(l.done)
+				h.Close()
+			}()
+			client := &http.Client{Transport: tr}
+			for _, path := range []string{"/v1/threads/t", "/v1/threads/t/runs/newest/wait?seconds=30", "/healthz", "/v1/threads/t/events"} {
+				time.Sleep(5 * time.Second)
+				r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost"+path, nil)
+				if strings.HasSuffix(path, "events") {
+					r.Header.Set("Accept", "text/event-stream")
+				}
+				resp, err := client.Do(r)
+				if err != nil || resp.StatusCode != 200 {
+					t.Fatalf("%s: %v, %v", path, resp, err)
+				}
+				lines := bufio.NewScanner(resp.Body)
+				for beats := 0; beats < 3 && lines.Scan(); {
+					if lines.Text() == ": " {
+						beats++
+					}
+				}
+				if lines.Err() != nil {
+					t.Errorf("%s: %v", path, lines.Err())
+				}
+				resp.Body.Close()
+			}
+		})
 	}
 }

@@ -21,7 +21,8 @@ import (
 // in capitals since ids are random.
 type fuzzed struct {
 	*site
-	ids *strings.Replacer
+	closed *server.Server // of the same runtime, where nobody has a token
+	ids    *strings.Replacer
 }
 
 func newFuzzed(t testing.TB) *fuzzed {
@@ -29,6 +30,7 @@ func newFuzzed(t testing.TB) *fuzzed {
 	f := &fuzzed{site: newSite(t, server.Options{Version: "test"}, perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
 		return perdure.Ask[string](ctx, "approve", perdure.Question{Kind: "approval", Prompt: in})
 	}))}
+	f.closed = server.New(f.rt, server.Options{Auth: authFixed{}})
 	f.seed(t)
 	return f
 }
@@ -54,6 +56,9 @@ func (f *fuzzed) seed(t testing.TB) {
 	f.ids = strings.NewReplacer("RUN", run.ID, "ASK", ask)
 }
 
+// fuzzOpen are the addresses that need no token.
+var fuzzOpen = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/version": true, "/health": true}
+
 // fuzzAnswer is a recorder that ends a request when a stream begins.
 type fuzzAnswer struct {
 	*httptest.ResponseRecorder
@@ -73,7 +78,8 @@ func (f *fuzzed) request(t *testing.T, method, target, head, body string) {
 	t.Helper()
 	target, body = f.ids.Replace(target), f.ids.Replace(body)
 	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n%s", method, target, len(body), f.ids.Replace(head), body)
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+	read := func() (*http.Request, error) { return http.ReadRequest(bufio.NewReader(strings.NewReader(text))) }
+	r, err := read()
 	if err != nil {
 		t.Skip("package http lets nothing of this in")
 	}
@@ -85,6 +91,13 @@ func (f *fuzzed) request(t *testing.T, method, target, head, body string) {
 			t.Fatalf("%q: %v", text, v)
 		}
 	}()
+	if r, err := read(); err == nil {
+		w := httptest.NewRecorder()
+		f.closed.ServeHTTP(w, r.WithContext(ctx))
+		if w.Code < 400 && !fuzzOpen[r.URL.Path] {
+			t.Fatalf("%q is answered %d without a token: %s", text, w.Code, w.Body)
+		}
+	}
 	r = r.WithContext(ctx)
 	f.api.ServeHTTP(w, r)
 	got := bytes.TrimSpace(w.Body.Bytes())
