@@ -119,6 +119,9 @@ func adkReply(ask *perdure.AskInfo, r adkReceived) (reply api.Reply, secret stri
 		raw = inner
 		var text string
 		if json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) && bytes.HasPrefix([]byte(text), []byte("{")) {
+			if err := shallow([]byte(text)); err != nil {
+				return reply, "", err
+			}
 			raw = json.RawMessage(text)
 		}
 		o, isObject = membersOf(raw)
@@ -128,7 +131,7 @@ func adkReply(ask *perdure.AskInfo, r adkReceived) (reply api.Reply, secret stri
 	}
 	switch {
 	case ask.Kind == agent.KindCredential:
-		if secret = adkSecret(raw); secret == "" {
+		if secret = adkSecret(raw, secretDepth); secret == "" {
 			err = wrong("there is no secret in it")
 		}
 		return reply, secret, err
@@ -184,9 +187,16 @@ func adkConfirmed(ask *perdure.AskInfo, o members, wrong func(string) error) (re
 	return reply, "", err
 }
 
+// secretDepth is how deep in a response a secret is looked for: each level is
+// all that is below it, read once more.
+const secretDepth = 5
+
 // adkSecret finds the secret in what a client sends for a credential.
-func adkSecret(raw json.RawMessage) string {
+func adkSecret(raw json.RawMessage, depth int) string {
 	var text string
+	if depth == 0 {
+		return ""
+	}
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}
@@ -199,7 +209,7 @@ func adkSecret(raw json.RawMessage) string {
 	}
 	for _, name := range []string{"authConfig", "exchangedAuthCredential", "oauth2", "http", "credentials"} {
 		if inner, _ := o.get(name); inner != nil {
-			if text := adkSecret(inner); text != "" {
+			if text := adkSecret(inner, depth-1); text != "" {
 				return text
 			}
 		}

@@ -158,3 +158,21 @@ func FuzzReply(f *testing.F) {
 		}
 	})
 }
+
+// A text in a response that is JSON itself is no way around the limits on JSON.
+func TestTextsInResponsesAreNoWayAroundLimits(t *testing.T) {
+	ask := &perdure.AskInfo{Kind: agent.KindCredential, Decisions: []string{agent.DecisionProvided, agent.DecisionReject}}
+	nest := func(n int) string {
+		return strings.Repeat(`{"authConfig":`, n) + `{"secret":"s"}` + strings.Repeat("}", n)
+	}
+	for n, want := range map[int]string{1: "s", secretDepth - 1: "s", secretDepth: "", 60: "", 5000: ""} {
+		raw, _ := json.Marshal(map[string]string{"response": nest(n)})
+		if _, secret, err := adkReply(ask, adkReceived{response: raw}); secret != want || (err == nil) != (want != "") {
+			t.Errorf("at depth %d there is %q, %v", n, secret, err)
+		}
+	}
+	raw, _ := json.Marshal(map[string]string{"response": `{"x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}"})
+	if _, _, err := adkReply(&perdure.AskInfo{Kind: agent.KindPending, Data: json.RawMessage(`{"tool":"x"}`)}, adkReceived{response: raw}); !errors.Is(err, api.ErrBody) {
+		t.Errorf("a deep result is taken: %v", err)
+	}
+}

@@ -182,7 +182,7 @@ func plainReply(ask *perdure.AskInfo, raw json.RawMessage) (reply api.Reply, sec
 	agreed := word == "approve" || word == "yes" || isBool && yes
 	switch {
 	case ask.Kind == agent.KindCredential:
-		if secret = adkSecret(raw); secret == "" {
+		if secret = adkSecret(raw, secretDepth); secret == "" {
 			err = fmt.Errorf("%w: ask %s wants a secret", perdure.ErrAnswer, ask.ID)
 		}
 	case slices.Contains(ask.Decisions, agent.DecisionApprove):
