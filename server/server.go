@@ -36,7 +36,7 @@ type Options struct {
 	// Retry is what readers of a stream are told to wait before they connect
 	// again; 0 is 1 s.
 	Retry time.Duration
-	// Stall is how long a reader of a stream may take nothing before it is
+	// Stall is how long a reader of an answer may take nothing before it is
 	// disconnected; 0 is 20 s.
 	Stall time.Duration
 	// Streams is how many event streams may be open; 0 is 10 000.

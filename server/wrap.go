@@ -104,7 +104,8 @@ type outcome struct {
 // WriteHeader notes the status.
 func (a *outcome) WriteHeader(status int) {
 	missing := a.r.Pattern == "" && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && a.Header().Get("Content-Type") != api.TypeProblem
-	elsewhere := status >= 300 && status < 400 // no handler sends elsewhere, the mux does for want of a slash
+	// No handler sends elsewhere; the mux does for want of a slash.
+	elsewhere := status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 	if a.own == 0 && (missing || elsewhere) {
 		a.own = status
 		a.Header().Del("Location")
