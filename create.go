@@ -59,6 +59,9 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 			_ = r.summarise(ctx, o) // who lists it reads it otherwise
 			return r.threadInfo(ctx, o)
 		}
+		if errors.Is(err, ErrTooLarge) {
+			err = r.giveUp(ctx, q.Thread, name, err)
+		}
 		if !errors.Is(err, ErrErased) {
 			return nil, err
 		}

@@ -48,6 +48,15 @@ func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	return err
 }
 
+// giveUp gives up a thread that was being made and cannot be, for a reason that
+// it returns: nobody comes back for what was written for it.
+func (r *Runtime) giveUp(ctx context.Context, id, name string, why error) error {
+	if err := r.abandon(ctx, id, name); err != nil && !errors.Is(err, errBegun) {
+		return errors.Join(why, err)
+	}
+	return why
+}
+
 // errBegun says that a thread which was to be given up has begun.
 var errBegun = errors.New("perdure: the thread has begun")
 

@@ -264,3 +264,21 @@ func TestCreateThatDiesLeavesNothingHalf(t *testing.T) {
 		}
 	}
 }
+
+func TestCreateThatIsTooLargeLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		k := newKit(t, s, perdure.Options{}, echoFlow("echo"))
+		state := map[string]any{"a": strings.Repeat("x", 300_000)}
+		for i := range 2000 {
+			state[fmt.Sprint("key ", i)] = strings.Repeat("y", 200)
+		}
+		_, err := k.Create(t.Context(), perdure.CreateRequest{Thread: "t", State: state})
+		wantErr(t, "create", err, perdure.ErrTooLarge)
+		wantNothing(t, s)
+		_, err = k.Create(t.Context(), perdure.CreateRequest{Thread: "t"})
+		wantErr(t, "create with less", err, nil)
+		_, err = k.Create(t.Context(), perdure.CreateRequest{Thread: "t", State: state})
+		wantErr(t, "create of what is there", err, perdure.ErrExists)
+	})
+}

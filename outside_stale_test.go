@@ -146,6 +146,32 @@ func TestStartAtASequenceMakesNoThread(t *testing.T) {
 	})
 }
 
+// The thread is erased when the start has found it.
+func TestStartAtASequenceThatComesTooLateMakesNoThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		k := newKit(t, s, perdure.Options{}, echoFlow("echo"))
+		k.start("t", "echo", "")
+		k.wait("t", perdure.Succeeded)
+		synctest.Wait()
+		seq, found := k.seqOf("t"), 0
+		late, err := perdure.New(t.Context(), faulty.New(s, func(c faulty.Call) faulty.Fault {
+			if strings.HasPrefix(c.Name, "id/") {
+				if found++; found == 2 {
+					wantErr(t, "the erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), nil)
+				}
+			}
+			return faulty.None
+		}), perdure.Options{Version: "test"}, echoFlow("echo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = late.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: strings.Repeat("x", 100_000), IfSeq: seq})
+		wantStale(t, "start", err, "t", 0)
+		wantNothing(t, s)
+	})
+}
+
 func TestOfManyAtOneSequenceOneHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, askFlow("ask", perdure.Question{}))

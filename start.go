@@ -85,7 +85,11 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 			return nil, nameErr
 		}
 		var run *Run
-		if run, err = r.start(ctx, name, runID, q, in); !errors.Is(err, ErrErased) {
+		run, err = r.start(ctx, name, runID, q, in)
+		if stale := (*StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
+			err = r.giveUp(ctx, q.Thread, name, err) // the thread was erased since it was found
+		}
+		if !errors.Is(err, ErrErased) {
 			return run, err
 		}
 		// An erase is under way, or was cut off: the new thread comes behind it.
