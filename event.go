@@ -55,6 +55,9 @@ type Event struct {
 	Plan      []string        `json:"plan,omitempty"`
 	Diff      string          `json:"diff,omitempty"`
 	Worker    string          `json:"worker,omitempty"`
+	From      string          `json:"from,omitempty"` // id of the thread that a fork comes from
+	At        uint64          `json:"at,omitempty"`   // the last sequence that both share
+	To        uint64          `json:"to,omitempty"`   // the sequence that a rewind went back to
 }
 
 // EventOptions choose events.
@@ -228,11 +231,15 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	}
 	value := b.Value
 	switch {
-	case e.Kind == journal.Asked:
+	case e.Kind == journal.Asked && b.Ask != nil:
 		ev.Ask, value = askID(name, e.ID), b.Ask.Data
 		ev.Name, ev.AskKind, ev.Decisions = b.Ask.Prompt, b.Ask.Kind, b.Ask.Decisions
 	case b.Of != "":
 		ev.Ask = askID(name, b.Of)
+	case e.Kind == journal.Forked && b.From != nil:
+		ev.From, ev.At = b.From.Thread, b.At
+	case e.Kind == journal.Rewound:
+		ev.To = b.At
 	}
 	if b.Answer != nil {
 		ev.Decision, ev.By, ev.Reason, value = b.Answer.Decision, b.Answer.By, b.Answer.Message, b.Answer.Value

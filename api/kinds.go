@@ -17,8 +17,8 @@ var EventKinds = []EventKind{
 	{"created", "the thread was made", []string{"by"}, false},
 	{"metadata", "its title or metadata changed", nil, false},
 	{"signal", "a named event arrived from outside, or a child ended", []string{"name", "child", "value", "status", "error", "by"}, false},
-	{"forked", "the thread begins as a fork of another", []string{"by", "reason"}, false},
-	{"rewound", "the thread is again as it was earlier", []string{"by", "reason"}, false},
+	{"forked", "the thread begins as a fork of the thread from, behind its sequence at; value is an input that was edited", []string{"from", "at", "value", "by", "reason"}, false},
+	{"rewound", "the thread is again as it was at the sequence to", []string{"to", "by", "reason"}, false},
 	{"nudge", "nothing", nil, true},
 
 	{"queued", "a run was asked for: value is the input, name the flow", []string{"name", "value", "by"}, false},

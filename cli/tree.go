@@ -86,9 +86,9 @@ func (n *node) find(path string) *node {
 func (h *history) add(e *perdure.Event) {
 	switch e.Kind {
 	case "forked":
-		h.notes = append(h.notes, fmt.Sprintf("%d: the fork begins here%s", e.Seq, by(e)))
+		h.notes = append(h.notes, fmt.Sprintf("%d: the fork of %s at %d begins here%s", e.Seq, e.From, e.At, by(e)))
 	case "rewound":
-		h.notes = append(h.notes, fmt.Sprintf("%d: rewound%s; what came before is kept for audit", e.Seq, by(e)))
+		h.notes = append(h.notes, fmt.Sprintf("%d: rewound to %d%s; what came before is kept for audit", e.Seq, e.To, by(e)))
 	}
 	if e.Run == "" {
 		return
