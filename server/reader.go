@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -35,13 +33,6 @@ type reader struct {
 	check bool         // that may be now
 	stood *perdure.Run // as it was when it was seen to wait; nil: it was not
 }
-
-// waitPause keeps a reader from asking all the time about a run that stands
-// still and goes on in turns.
-const waitPause = 50 * time.Millisecond
-
-// errOver ends a stream as it should.
-var errOver = errors.New("server: the stream is over")
 
 // catchUp sends what the journal has behind pos.
 func (rd *reader) catchUp(ctx context.Context) error {
@@ -104,13 +95,23 @@ func (rd *reader) event(ev *perdure.Event) error {
 	}
 	if rd.tail != nil {
 		rd.tail.caughtUp(&f)
-	} else if f.kind == "step" || f.kind == "attempt" || f.kind == "ended" {
+	} else {
+		rd.note(&f)
+	}
+	return rd.frame(&f)
+}
+
+// note keeps what an event of the past makes void.
+func (rd *reader) note(f *frame) {
+	switch f.kind {
+	case "retried", "rewound":
+		rd.recent = rd.recent[:0] // what was over may run again
+	case "step", "attempt", "ended":
 		if len(rd.recent) == cap(rd.recent) && len(rd.recent) >= ringFrames {
 			rd.recent = append(rd.recent[:0], rd.recent[ringFrames/2:]...)
 		}
 		rd.recent = append(rd.recent, frame{seq: f.seq, kind: f.kind, run: f.run, path: f.path, attempt: f.attempt})
 	}
-	return rd.frame(&f)
 }
 
 // frame sends an event.
@@ -135,11 +136,8 @@ func (rd *reader) frame(f *frame) error {
 
 // live sends what happens, until the reader or the server has enough.
 func (rd *reader) live(ctx context.Context, deltas bool) error {
-	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.who.Tenant, rd.thread, rd.life}, rd.pos)
+	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.who.Tenant, rd.thread, rd.life}, rd.pos, rd.recent)
 	defer rd.s.leave(rd.tail)
-	for i := range rd.recent {
-		rd.tail.caughtUp(&rd.recent[i])
-	}
 	rd.recent = nil
 	var heard chan delta
 	if deltas {
@@ -243,91 +241,4 @@ func (rd *reader) delta(d *delta) error {
 		return nil
 	}
 	return rd.add(d.block)
-}
-
-// stand is a run that has ended or waits, or why that cannot be known.
-type stand struct {
-	run *perdure.Run
-	err error
-}
-
-// waiting tells when the run may have ended, or may not go on without the
-// outside.
-func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand {
-	told := make(chan stand, 1)
-	wait := rd.c.WaitEnd
-	if rd.wait {
-		wait = rd.c.Wait
-	}
-	run := rd.run
-	go func() {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		found, err := wait(ctx, rd.thread, run)
-		told <- stand{found, err}
-	}()
-	return told
-}
-
-// finish ends the stream if the run has ended, or stands still and that is
-// enough. The thread is looked at as a whole, and then everything up to there
-// is sent, so that the end fits what was sent before it.
-func (rd *reader) finish(ctx context.Context) error {
-	stood := rd.stood
-	rd.check, rd.stood = false, nil
-	t, err := rd.c.Get(ctx, rd.thread)
-	if err != nil {
-		return err
-	}
-	run := runOf(t, rd.run)
-	if run == nil { // it was taken back
-		return fmt.Errorf("%w: %s", perdure.ErrRunNotFound, rd.run)
-	}
-	if !run.Status.Final() && !(rd.wait && stood != nil && same(stood, run)) {
-		return nil
-	}
-	if rd.pos < t.Seq {
-		if err := rd.catchUp(ctx); err != nil {
-			return err
-		}
-	}
-	if rd.last > t.Seq { // it has gone on meanwhile
-		rd.check = !rd.await
-		return nil
-	}
-	b, err := block(api.IDOf(rd.last, true), api.KindDone, doneOf(run))
-	if err != nil {
-		return err
-	}
-	if err := rd.add(b); err != nil {
-		return err
-	}
-	return errOver
-}
-
-// same reports whether a run still waits as it did. One that went on meanwhile
-// may wait for a time by now, which is no end.
-func same(a, b *perdure.Run) bool {
-	return a.Status == b.Status && a.Resumes == b.Resumes && a.Retries == b.Retries && a.Since.Equal(b.Since) && len(a.Asks) == len(b.Asks)
-}
-
-// end tells the reader why the stream ends, where that helps.
-func (rd *reader) end(err error) {
-	defer rd.stream.end()
-	switch {
-	case errors.Is(err, api.ErrStopping):
-		rd.bye()
-		return
-	case errors.Is(err, perdure.ErrErased):
-		gone := &perdure.Event{Thread: rd.thread, Seq: rd.pos + 1, Kind: "erased", Time: time.Now().UTC()}
-		if b, err := block("", gone.Kind, gone); err == nil {
-			_ = rd.add(b)
-		}
-	case !errors.Is(err, errOver) && !errors.Is(err, context.Canceled):
-		// What went wrong is no business of the reader, and it comes back.
-		rd.s.opts.Logger.Warn("an event stream ended", "thread", rd.thread, "error", err)
-	}
-	_ = rd.flush()
 }

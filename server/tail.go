@@ -90,16 +90,23 @@ type delta struct {
 }
 
 // join returns the tail of a thread for a reader that has seen the events up to
-// after. It has to leave.
-func (s *Server) join(rt *perdure.Runtime, key place, after uint64) *tail {
+// after, the recent ones of which may make deltas void that are under way. It
+// has to leave.
+func (s *Server) join(rt *perdure.Runtime, key place, after uint64, recent []frame) *tail {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	if t := s.events.tails[key]; t != nil {
 		t.users++
+		for i := range recent {
+			t.caughtUp(&recent[i])
+		}
 		return t
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &tail{key: key, cancel: cancel, users: 1, last: after, more: make(chan struct{}), void: map[step]int{}, ears: map[*ear]bool{}}
+	for i := range recent {
+		t.pass(&recent[i])
+	}
 	if s.events.tails == nil {
 		s.events.tails = map[place]*tail{}
 	}

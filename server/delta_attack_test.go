@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// deltaLate is a store whose messages take a second, as they may between
+// processes.
+type deltaLate struct {
+	*memstore.Store
+	mu   sync.Mutex
+	sent [][]byte
+}
+
+func (d *deltaLate) Cast(_ context.Context, _ string, message []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sent = append(d.sent, message)
+	return nil
+}
+
+func (d *deltaLate) Listen(ctx context.Context, _ string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			d.mu.Lock()
+			sent := d.sent
+			d.sent = nil
+			d.mu.Unlock()
+			for _, m := range sent {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// deltaFlow fails once behind a step that speaks, and then waits inside it.
+func deltaFlow(let <-chan bool) perdure.Flow {
+	return perdure.NewFlow("say", func(ctx context.Context, _ string) (string, error) {
+		if _, err := perdure.Step(ctx, "once", func(ctx context.Context) (string, error) {
+			perdure.Delta(ctx, "once")
+			return "once", nil
+		}); err != nil {
+			return "", err
+		}
+		return perdure.Step(ctx, "twice", func(ctx context.Context) (string, error) {
+			perdure.Delta(ctx, "twice")
+			select {
+			case ok := <-let:
+				if !ok {
+					return "", errors.New("not now")
+				}
+				return "twice", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+	})
+}
+
+func TestNoDeltaComesBehindItsStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan bool)
+		s, c := attackSite(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
+		if _, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		st := attackOpen(s, c, "/v1/threads/a/events")
+		time.AfterFunc(time.Minute, st.close)
+		told := map[string]bool{}
+		for b, ok := st.next(); ok; b, ok = st.next() {
+			if b.kind == "delta" {
+				for _, word := range []string{"once", "twice"} {
+					told[word] = told[word] || strings.Contains(b.data, `"data":"`+word)
+				}
+			}
+		}
+		if told["once"] || !told["twice"] {
+			t.Errorf("deltas are told of %v", told)
+		}
+	})
+}
+
+// TestDeltasOfARetryAreTold lets a step fail, which ends the run, and run again.
+func TestDeltasOfARetryAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan bool)
+		s, c := attackSite(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
+		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		let <- false
+		if _, err := s.rt.WaitEnd(t.Context(), "a", run.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.rt.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		st := attackOpen(s, c, "/v1/threads/a/events")
+		time.AfterFunc(time.Minute, st.close)
+		told := false
+		for b, ok := st.next(); ok; b, ok = st.next() {
+			told = told || b.kind == "delta" && strings.Contains(b.data, "twice")
+		}
+		if !told {
+			t.Error("a step that runs again is not heard")
+		}
+	})
+}
