@@ -29,6 +29,9 @@ func (s *Server) HTTPServer() *http.Server {
 	h.Protocols.SetHTTP1(true)
 	h.Protocols.SetHTTP2(true)
 	h.Protocols.SetUnencryptedHTTP2(true)
+	// A stream that is not read is ended by its own deadline. What the
+	// connection has to write meanwhile would keep it for ever.
+	h.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.opts.Stall}
 	h.RegisterOnShutdown(s.Close)
 	return h
 }
