@@ -1,0 +1,198 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// TestReadersChangeBetweenRingAndJournal lets events be so large that the ring
+// has few of them, and readers be faster and slower than the run in turns.
+func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const steps = 200
+		s, c := attackSite(t, memstore.New(), server.Options{}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+			for i := range n {
+				if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) {
+					time.Sleep(10 * time.Millisecond)
+					return strings.Repeat("x", (i%3)*50_000), nil
+				}); err != nil {
+					return 0, err
+				}
+			}
+			return n, nil
+		}))
+		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "large", Input: steps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range 6 {
+			query := []string{"", "?run=newest", "?run=" + run.ID + "&until=wait"}[i%3]
+			st := attackOpen(s, c, "/v1/threads/a/events"+query)
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(i), 1))
+				var last uint64
+				for {
+					b, ok := st.event()
+					if !ok {
+						t.Errorf("%d ends behind %d", i, last)
+						return
+					}
+					if b.kind == api.KindDone {
+						if b.id != fmt.Sprintf("%d.done", last) {
+							t.Errorf("%d is done at %s behind %d", i, b.id, last)
+						}
+						_, more := st.next()
+						if more {
+							t.Errorf("%d goes on behind done", i)
+						}
+						return
+					}
+					if last++; query != "" && last == 1 {
+						last = run.Seq // nothing before it is of the run
+					}
+					if b.id != fmt.Sprint(last) {
+						t.Errorf("%d is told %s, and %d is next", i, b.id, last)
+						return
+					}
+					if query == "" && b.kind == "ended" {
+						return
+					}
+					if rng.IntN(20) == 0 {
+						time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestManyStreamsComeAndGo opens and closes streams of many kinds at once, while
+// threads come and go, and counts what is left.
+func TestManyStreamsComeAndGo(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "other", "ask", "?")
+	http.DefaultClient.CloseIdleConnections()
+	before := runtime.NumGoroutine()
+	paths := []string{"/v1/threads/%s/events", "/v1/threads/%s/events?run=newest", "/v1/threads/%s/events?run=newest&until=wait", "/v1/events", "/v1/threads/%s/events?deltas=no"}
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 2))
+			thread := fmt.Sprint("t", rng.IntN(4))
+			if i%10 == 0 {
+				_, _ = s.rt.Start(t.Context(), perdure.StartRequest{Thread: thread, Flow: "count", Input: 3})
+			}
+			if i%25 == 0 {
+				_ = s.rt.Erase(t.Context(), thread, perdure.EraseOptions{})
+			}
+			path := paths[i%len(paths)]
+			if strings.Contains(path, "%s") {
+				path = fmt.Sprintf(path, thread)
+			}
+			for range 3 {
+				st := sseOpen(s, path)
+				for range rng.IntN(4) {
+					if i%len(paths) != 3 || rng.IntN(2) == 0 {
+						break
+					}
+					st.next()
+				}
+				st.close()
+			}
+		})
+	}
+	wg.Wait()
+	for i := 0; ; i++ {
+		http.DefaultClient.CloseIdleConnections()
+		var stats api.Stats
+		s.do("GET", "/v1/stats", "").want(200, &stats)
+		http.DefaultClient.CloseIdleConnections()
+		if stats.Streams == 0 && runtime.NumGoroutine() <= before {
+			break
+		}
+		if i > 2000 {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d streams, %d goroutines, before %d\n%s", stats.Streams, runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestStreamOverHTTP10(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	run := sseStart(s, "a", "count", 2)
+	conn := slowDial(t, s.url)
+	fmt.Fprintf(conn, "GET /v1/threads/a/events?run=%s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", run.ID)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(data), ".done\nevent: done\n") || len(resp.TransferEncoding) > 0 {
+		t.Errorf("the answer is %v %s: %v", resp, data, err)
+	}
+}
+
+func TestLargestIDsAreAhead(t *testing.T) {
+	s := newSite(t, server.Options{}, sseFlows()...)
+	sseStart(s, "a", "count", 2)
+	for _, id := range []string{"9007199254740992", "9007199254740993", "9223372036854775808", "18446744073709551615"} {
+		for _, end := range []string{"", ".done"} {
+			for _, query := range []string{"", "?run=newest", "?run=newest&until=wait"} {
+				for _, accept := range []string{"text/event-stream", "application/json"} {
+					s.do("GET", "/v1/threads/a/events"+query, "", "Accept", accept, "Last-Event-ID", id+end).problem(400, "ahead")
+				}
+			}
+		}
+		s.do("GET", "/v1/threads/a/events?run=newest&after="+id, "", "Accept", "text/event-stream").problem(400, "ahead")
+	}
+}
+
+// TestWaitEndsForWhateverNeedsSomeone follows runs that were stopped in other
+// ways than by a question.
+func TestWaitEndsForWhateverNeedsSomeone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := attackSite(t, memstore.New(), server.Options{}, true, append(sseFlows(), perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+			return "slept", perdure.Sleep(ctx, "nap", time.Hour)
+		}))...)
+		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "sleep", Input: ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := attackOpen(s, c, "/v1/threads/a/events?until=wait&run="+run.ID)
+		time.AfterFunc(time.Minute, func() {
+			if err := s.rt.Pause(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+				t.Error(err)
+			}
+		})
+		all := st.until("done")
+		if !strings.Contains(all[len(all)-1].data, `"paused"`) {
+			t.Errorf("done is %v", all)
+		}
+		if err := s.rt.Resume(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		rest := attackOpen(s, c, "/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", all[len(all)-1].id).until("done")
+		if rest[0].kind != "resumed" || !strings.Contains(rest[len(rest)-1].data, `"succeeded"`) {
+			t.Errorf("it goes on with %v", rest)
+		}
+	})
+}
