@@ -31,8 +31,8 @@ type site struct {
 func (s *site) run(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	h := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+	h := s.api.HTTPServer()
+	h.Handler, h.ErrorLog = s.handler(), slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	served := make(chan error, 1)
 	go func() {
 		served <- h.Serve(l)
