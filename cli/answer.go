@@ -207,7 +207,7 @@ func (a *app) give(ctx context.Context, l *link, ask *perdure.AskInfo) error {
 
 // answered tells what comes next.
 func (a *app) answered(ctx context.Context, l *link, ask *perdure.AskInfo) {
-	a.hint("answered; see how it goes on: %s", a.command("events %s -f", ask.Thread))
+	a.hint("answered; see how it goes on: %s", a.command("events", "-f", ask.Thread))
 	l.idle(ctx, a)
 }
 
@@ -228,7 +228,7 @@ func ways(ask *perdure.AskInfo) []string {
 		case agent.DecisionRespond:
 			all = append(all, "--respond JSON")
 		default:
-			all = append(all, "--decision "+oneLine(d))
+			all = append(all, "--decision "+quoted(d))
 		}
 	}
 	if len(all) == 0 && ask.Want == "boolean" {
@@ -242,5 +242,5 @@ func ways(ask *perdure.AskInfo) []string {
 
 // waitsFor says how a run that waits goes on.
 func (a *app) waitsFor(ask *perdure.AskInfo) string {
-	return fmt.Sprintf("run %s waits for ask %s: %s", printable(ask.Run), shortAsk(ask.ID), a.command("answer %s %s", shortAsk(ask.ID), ways(ask)[0]))
+	return fmt.Sprintf("run %s waits for ask %s: %s", printable(ask.Run), shortAsk(ask.ID), a.command("answer", ways(ask)[0], shortAsk(ask.ID)))
 }

@@ -25,7 +25,7 @@ func init() {
 				return err
 			}
 			a.more(page.Next)
-			a.hint("answer one with perdure answer ASK, or go through them with perdure answer")
+			a.hint("answer one with %s, or go through them with %s", a.command("answer", "", "ASK"), a.command("answer", ""))
 			return nil
 		})
 		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada"

@@ -80,7 +80,7 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 		}
 	}
 	if thread != "" {
-		a.hint("come back with %s", a.command("chat %s --thread %s", flow, thread))
+		a.hint("come back with %s", a.command("chat", "--thread "+quoted(thread), flow))
 	}
 	return stop()
 }
@@ -152,7 +152,7 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 			skipped = skipped && !answered
 		}
 		if skipped {
-			a.hint("the run waits; answer later with %s", a.command("answer"))
+			a.hint("the run waits; answer later with %s", a.command("answer", ""))
 			return nil
 		}
 		next := *run // what was shown is not shown again

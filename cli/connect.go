@@ -121,23 +121,6 @@ func (t *asTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// command is a command line that goes to the same server or store as this one.
-func (a *app) command(format string, args ...any) string {
-	for i, arg := range args {
-		if s, ok := arg.(string); ok {
-			args[i] = oneLine(s)
-		}
-	}
-	line := "perdure " + fmt.Sprintf(format, args...)
-	switch {
-	case a.store != "" && a.store != a.env("PERDURE_STORE"):
-		line += " --store " + oneLine(a.store)
-	case a.server != "" && a.server != a.env("PERDURE_SERVER"):
-		line += " --server " + oneLine(a.server)
-	}
-	return line
-}
-
 // work executes the runs of a store in this process, until it is stopped. With a
 // server there is nothing to do: its workers do it.
 func (l *link) work(ctx context.Context) (stop func() error) {
@@ -156,6 +139,6 @@ func (l *link) work(ctx context.Context) (stop func() error) {
 // idle says so if nobody is there to execute runs.
 func (l *link) idle(ctx context.Context, a *app) {
 	if workers, err := l.Workers(ctx); err == nil && len(workers) == 0 {
-		a.hint("no worker is alive: runs go on when one is: %s", a.command("worker"))
+		a.hint("no worker is alive: runs go on when one is: %s", a.command("worker", ""))
 	}
 }

@@ -59,7 +59,7 @@ func (a *app) askHints(r *perdure.Run) {
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" && w.Signal != "" {
-			a.hint("run %s waits for a signal: %s", printable(r.ID), a.command("signal %s %s", r.Thread, w.Signal))
+			a.hint("run %s waits for a signal: %s", printable(r.ID), a.command("signal", "", r.Thread, w.Signal))
 		}
 	}
 }

@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -48,15 +50,15 @@ func (a *app) message(err error) string {
 		return "interrupted"
 	}
 	text := strings.TrimSpace(printable(err.Error()))
-	for _, prefix := range []string{"perdure: ", "api: ", "client: "} {
-		text = strings.TrimPrefix(text, prefix)
+	for _, part := range []string{"perdure: ", "api: ", "client: ", "agent: "} {
+		text = strings.ReplaceAll(strings.TrimPrefix(text, part), ": "+part, ": ")
 	}
 	if errors.Is(err, api.ErrUnauthorized) {
 		return text + "; give one with --token or $PERDURE_TOKEN"
 	}
 	for _, h := range advice {
 		if errors.Is(err, h.err) {
-			return text + "; " + a.command("%s", h.do)
+			return text + "; " + fmt.Sprintf(h.do, a.command(h.verb, "", h.args...))
 		}
 	}
 	return text
@@ -64,19 +66,22 @@ func (a *app) message(err error) string {
 
 // advice is what helps against errors, where they do not say it themselves.
 var advice = []struct {
-	err error
-	do  string
+	err  error
+	do   string
+	verb string
+	args []string
 }{
-	{perdure.ErrNoThread, "threads"},
-	{perdure.ErrNoAsk, "asks"},
-	{perdure.ErrRunNotFound, "show THREAD"},
+	{perdure.ErrNoThread, "%s lists those that there are", "threads", nil},
+	{perdure.ErrNoAsk, "%s lists the open ones; one that is over is only found by its whole id", "asks", nil},
+	{perdure.ErrRunNotFound, "%s lists those that there are", "show", []string{"THREAD"}},
 }
 
 // code returns the exit code of an error.
 func code(err error) int {
 	var exit *exitError
 	var p *api.Problem
-	var unreachable net.Error
+	var dial *net.OpError
+	var request *neturl.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -85,7 +90,7 @@ func code(err error) int {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &p):
-	case errors.As(err, &unreachable):
+	case errors.As(err, &dial), errors.As(err, &request): // not net.Error, which a full disk is too
 		return exitUnavailable
 	default:
 		p = api.ProblemOf(err)

@@ -59,7 +59,7 @@ func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to strin
 	if a.json {
 		return a.printJSON(map[string]any{"thread": in.Thread, "file": to, "bytes": n})
 	}
-	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, to)
+	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, quoted(to))
 	return nil
 }
 
@@ -141,9 +141,11 @@ func (a *app) verified(v *perdure.Verification) error {
 		}
 	} else if v.OK() {
 		a.printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.style(green, "good"), printable(v.Thread), v.Good, v.Blobs, printable(v.Head))
+	} else if v.Good == 0 {
+		a.printf("%s: nothing of it is good\n%s\n", a.style(red, "damaged"), indent("  ", printable(v.Problem)))
 	} else {
 		a.printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.style(red, "damaged"), printable(v.Thread), v.Good, v.Entries, indent("  ", printable(v.Problem)))
-		a.hint("go on from there with perdure fork %s --at %d", printable(v.Thread), v.Good)
+		a.hint("go on from there with %s", a.command("fork", fmt.Sprintf("--at %d", v.Good), v.Thread))
 	}
 	if !v.OK() {
 		return quiet(exitFailed)

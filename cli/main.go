@@ -39,6 +39,7 @@ type app struct {
 	secret func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
 	keys   *keyboard                                     // what is typed
 	now    func() time.Time                              // nil is time.Now
+	broken error                                         // why something could not be printed
 }
 
 // run runs a command and returns the exit code.
@@ -49,6 +50,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.broken
+	}
 	if err != nil && !errors.Is(err, errQuiet) {
 		fmt.Fprintln(a.err, "perdure:", a.message(err))
 	}
@@ -77,11 +81,14 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
+	})
 	for _, add := range commands {
 		root.AddCommand(add(a))
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(a.helpCommand(root))
 	arrange(root)
 	a.complete(root)
 	return root

@@ -47,7 +47,13 @@ func escaped(s string) string {
 	return out.String()
 }
 
-func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+// printf prints what the command gives. The command fails if that cannot be
+// written: half an answer must not look like one.
+func (a *app) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(a.out, format, args...); err != nil && a.broken == nil {
+		a.broken = err
+	}
+}
 
 // hint says what to do next, where it is in nobody's way.
 func (a *app) hint(format string, args ...any) {

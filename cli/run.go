@@ -103,7 +103,7 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 			return a.printJSON(run)
 		}
 		a.printf("%s\n", printable(run.Thread))
-		a.hint("run %s is %s; look at it with %s", printable(run.ID), run.Status, a.command("show %s", run.Thread))
+		a.hint("run %s is %s; look at it with %s", printable(run.ID), run.Status, a.command("show", "", run.Thread))
 		l.idle(ctx, a)
 		return nil
 	}
@@ -125,7 +125,7 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 		}
 	}
 	if ctx.Err() != nil {
-		a.hint("the run does not depend on this command; follow it with %s", a.command("events %s -f", thread))
+		a.hint("the run does not depend on this command; follow it with %s", a.command("events", "-f", thread))
 		return ctx.Err()
 	}
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *app) explain(err error) error {
 	case errors.Is(err, perdure.ErrNoFlow):
 		return &exitError{exitNotFound, err}
 	case errors.As(err, &busy):
-		return &exitError{exitConflict, fmt.Errorf("%w; let it wait its turn with --policy enqueue, or look at it with %s", err, a.command("show %s", busy.Thread))}
+		return &exitError{exitConflict, fmt.Errorf("%w; let it wait its turn with --policy enqueue, or look at it with %s", err, a.command("show", "", busy.Thread))}
 	}
 	return err
 }
@@ -216,16 +216,16 @@ func (a *app) finish(d *api.Done, show bool) error {
 		}
 		return nil
 	case perdure.Failed:
-		return &exitError{exitFailed, fmt.Errorf("run %s failed: %s\nlet it go on with %s", d.Run, printable(d.Error), a.command("retry %s %s", d.Thread, d.Run))}
+		return &exitError{exitFailed, fmt.Errorf("run %s failed: %s\nlet it go on with %s", d.Run, printable(d.Error), a.command("retry", "", d.Thread, d.Run))}
 	case perdure.Cancelled:
 		return &exitError{exitFailed, fmt.Errorf("run %s was cancelled", d.Run)}
 	case perdure.Blocked, perdure.Quarantined:
-		return &exitError{exitFailed, fmt.Errorf("run %s is %s: see %s", d.Run, d.Status, a.command("show %s %s", d.Thread, d.Run))}
+		return &exitError{exitFailed, fmt.Errorf("run %s is %s: see %s", d.Run, d.Status, a.command("show", "", d.Thread, d.Run))}
 	case perdure.Paused:
-		return &exitError{exitWaiting, fmt.Errorf("run %s is paused: %s", d.Run, a.command("resume %s %s", d.Thread, d.Run))}
+		return &exitError{exitWaiting, fmt.Errorf("run %s is paused: %s", d.Run, a.command("resume", "", d.Thread, d.Run))}
 	}
 	if len(d.Asks) == 0 {
-		return &exitError{exitWaiting, fmt.Errorf("run %s waits: see %s", d.Run, a.command("show %s %s", d.Thread, d.Run))}
+		return &exitError{exitWaiting, fmt.Errorf("run %s waits: see %s", d.Run, a.command("show", "", d.Thread, d.Run))}
 	}
 	for i := range d.Asks {
 		if show && !a.json {

@@ -80,7 +80,7 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 		a.runTree(h, h.byID[r.ID], r)
 	}
 	if gone := len(h.runs) - len(t.Runs); gone > 0 && run == "" {
-		a.printf("\n%s\n", a.style(dim, number(gone, "run was", "runs were")+" rewound; "+a.command("events %s", t.ID)+" shows them"))
+		a.printf("\n%s\n", a.style(dim, number(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them"))
 	}
 	for i, w := range h.workers {
 		if i == 0 {
@@ -192,14 +192,14 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" {
-			a.printf("  waits for a signal: %s\n", a.command("signal %s %s", r.Thread, w.Signal))
+			a.printf("  waits for a signal: %s\n", a.command("signal", "", r.Thread, w.Signal))
 		}
 	}
 }
 
 // askLine says how an ask is answered.
 func (a *app) askLine(ask *perdure.AskInfo) string {
-	return fmt.Sprintf("%s\n            %s", cut(oneLine(ask.Prompt), a.short(12)), a.command("answer %s", shortAsk(ask.ID)))
+	return fmt.Sprintf("%s\n            %s", cut(oneLine(ask.Prompt), a.short(12)), a.command("answer", "", shortAsk(ask.ID)))
 }
 
 // row is a line of the tree.

@@ -69,9 +69,9 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 			if err := l.Resume(ctx, t.ID, r.ID, perdure.Note{}); err != nil {
 				return err
 			}
-			a.hint("run %s goes on: perdure events %s -f", printable(r.ID), printable(t.ID))
+			a.hint("run %s goes on: %s", printable(r.ID), a.command("events", "-f", t.ID))
 		default:
-			a.hint("run %s is paused: perdure resume %s %s", printable(r.ID), printable(t.ID), printable(r.ID))
+			a.hint("run %s is paused: %s", printable(r.ID), a.command("resume", "", t.ID, r.ID))
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (a *app) stateKey(s *api.State, key string) error {
 			return nil
 		}
 	}
-	return &exitError{exitNotFound, fmt.Errorf("there is no key %s in the state at %d; perdure state %s lists them", key, s.Seq, s.Thread.ID)}
+	return &exitError{exitNotFound, fmt.Errorf("there is no key %s in the state at %d; %s lists them", key, s.Seq, a.command("state", "", s.Thread.ID))}
 }
 
 // state prints the state of a thread.
