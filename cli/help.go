@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,10 +38,55 @@ var groups = []struct{ id, title, commands string }{
 }
 
 func init() {
-	register(func(*app) *cobra.Command {
+	register(func(a *app) *cobra.Command {
 		return &cobra.Command{Use: "exit-codes", Short: "what the exit codes mean", Long: exitHelp, Example: "  perdure run research \"…\" || echo \"ended with $?\"",
-			Args: arguments(0, 0), RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+			Args: arguments(0, 0), RunE: func(*cobra.Command, []string) error {
+				if a.json {
+					return a.printJSON(exitCodes())
+				}
+				a.printf("%s\n", exitHelp)
+				return nil
+			}}
 	})
+}
+
+// exitCodes are the codes with what they mean, as the help has them.
+func exitCodes() map[string]string {
+	all := map[string]string{}
+	_, list, _ := strings.Cut(exitHelp, "\n\n")
+	for line := range strings.Lines(list) {
+		code, meaning, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		all[code] = meaning
+	}
+	return all
+}
+
+// helpCommand makes the command that explains the others.
+func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "explain a command",
+		Example: "  perdure help run\n  perdure help token create",
+		RunE: func(_ *cobra.Command, words []string) error {
+			c, rest, err := root.Find(words)
+			if err != nil || len(rest) > 0 {
+				return usage(fmt.Errorf("there is no command %s%s; perdure --help lists them", strings.Join(words, " "), didYouMean(root, words[0])))
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+		ValidArgsFunction: func(_ *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if c, rest, err := root.Find(words); err == nil && len(rest) == 0 {
+				for _, below := range c.Commands() {
+					if below.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(below.Name(), below.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
 }
 
 // arrange puts the commands below their headings.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -129,4 +131,23 @@ func TestShellsComplete(t *testing.T) {
 		}
 		p.run("", "completion", "tcsh").want(exitUsage, "powershell")
 	})
+}
+
+func TestHelpKnowsCommandsOnly(t *testing.T) {
+	p := stored(t)
+	p.run("", "help", "token", "create").want(exitOK, "Make a token")
+	p.run("", "help").want(exitOK, "Begin:")
+	p.run("", "help", "thread").want(exitUsage, "there is no command thread (is it threads")
+	p.run("", "help", "run", "fast").want(exitUsage, "there is no command run fast")
+	p.run("", "threads", "--stat", "x").want(exitUsage, "see perdure threads --help")
+}
+
+func TestOutputInJSONIsJSON(t *testing.T) {
+	p := stored(t)
+	for _, args := range [][]string{{"exit-codes"}, {"version"}, {"flows"}, {"threads"}, {"init", filepath.Join(t.TempDir(), "x")}} {
+		r := p.run("", append(args, "--json")...).want(exitOK)
+		if !json.Valid([]byte(r.out)) {
+			t.Errorf("%v prints %s", args, r.out)
+		}
+	}
 }

@@ -110,8 +110,11 @@ func (a *app) begin(dir, module string) error {
 	if err := writeNew(filepath.Join(dir, "go.mod"), goMod(module)); err != nil {
 		return err
 	}
+	if a.json {
+		return a.printJSON(map[string]string{"folder": dir, "module": module})
+	}
 	a.printf("%s has an agent, one tool that needs approval, and a test. Next:\n\n", dir)
-	a.printf("  cd %s\n  go mod tidy\n  go test ./...\n  go run . dev\n\n", dir)
+	a.printf("  cd %s\n  go mod tidy\n  go test ./...\n  go run . dev\n\n", quoted(dir))
 	a.printf("and in another terminal:\n\n  go run . run clerk \"Please refund order A-17\"\n")
 	return nil
 }
