@@ -130,9 +130,9 @@ func kindOf(f api.Field) string {
 	case t.Kind() == reflect.Bool:
 		return "bool"
 	case t.Kind() == reflect.String, t.Kind() == reflect.Slice:
-		return "text"
+		return "string"
 	}
-	return "number"
+	return "uint"
 }
 
 // count checks how many arguments are given.

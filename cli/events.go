@@ -115,7 +115,9 @@ func (a *app) event(e *perdure.Event) error {
 		style = dim
 	}
 	if rest != "" {
-		line = strings.TrimRight(line, " ") + "  "
+		if e.Path != "" {
+			line += "  "
+		}
 		line += cut(rest, a.short(len([]rune(line))))
 	}
 	_, err := fmt.Fprintln(a.out, a.style(style, strings.TrimRight(line, " ")))

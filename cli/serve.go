@@ -67,7 +67,9 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			log.Info("serving", "address", "http://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
 			s := &site{rt: rt, api: server.New(rt, so), log: log, worker: worker}
 			err = s.run(c.Context(), l)
-			log.Info("stopped", "error", err)
+			if err == nil {
+				log.Info("stopped")
+			}
 			return err
 		},
 	}
