@@ -61,8 +61,15 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 	c.RunE = func(c *cobra.Command, given []string) error {
 		in := reflect.New(op.In).Elem()
 		for i, text := range given {
+			if text == "-" && args[i].Type == reflect.TypeFor[json.RawMessage]() {
+				data, err := a.value(text)
+				if err != nil {
+					return err
+				}
+				text = string(data)
+			}
 			if err := setField(args[i].Field, in, []string{text}); err != nil {
-				return usage(fmt.Errorf("%s: %w", strings.ToUpper(flagName(args[i].Field)), err))
+				return usage(fmt.Errorf("%s: %w", strings.Trim(strings.Fields(c.Use)[i+1], "[]"), err))
 			}
 		}
 		for _, f := range op.Fields() {

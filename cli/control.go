@@ -29,6 +29,7 @@ func init() {
 				return nil
 			})
 			c.Long += "\n\nThe value is JSON, or a text."
+			c.Long += "\n\nThe value is JSON, or a text; - reads it from the standard input."
 			c.Example = "  perdure signal trip-7 paid\n  perdure signal trip-7 paid '{\"amount\": 42}' --key payment-9"
 			return c
 		},

@@ -54,3 +54,12 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestValuesAreReadFromTheStandardInput(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", testFlows()[0].Name(), "x", "--thread", "t", "--detach").want(exitOK)
+		p.run("{\"grüße\": 1}\n", "signal", "t", "hi", "-").want(exitOK)
+		p.run("", "events", "t").want(exitOK, `{"grüße":1}`)
+		p.run("", "rewind", "t", "x").want(exitUsage, "SEQ: ")
+	})
+}

@@ -37,7 +37,7 @@ store (--store) this command is a worker while it waits.
 
 It ends with 0 if the run succeeded, 1 if it failed, and 4 if it waits for an
 answer or a signal.`,
-			Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement '{\"item\": \"chairs\"}' --thread chairs --user ada\n  perdure run research - --detach < question.txt\n  perdure run story --watch --json | jq -c .kind",
+			Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement - --thread chairs --user ada < invoice.txt\n  perdure run research '\"a text as JSON\"' --detach\n  perdure run story --watch --json | jq -c .kind",
 			Args:    arguments(1, 2),
 		}
 		flags := c.Flags()
