@@ -64,7 +64,7 @@ func (a *app) dev(ctx context.Context, address string) error {
 	}
 	defer closeStore()
 	a.welcome(l.Addr(), url)
-	s := &site{rt: rt, api: server.New(rt, server.Options{Logger: log, Version: codeVersion()}), log: log, worker: true}
+	s := &site{rt: rt, api: server.New(rt, server.Options{Logger: log, Version: version()}), log: log, worker: true}
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (a *app) dev(ctx context.Context, address string) error {
 // devStore makes the folder of dev, which is no business of version control.
 func devStore() (string, error) {
 	if err := os.MkdirAll(devFolder, 0o700); err != nil {
-		return "", err
+		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder where you may write, or name a --store", err, devFolder)
 	}
 	ignore := filepath.Join(devFolder, ".gitignore")
 	if _, err := os.Stat(ignore); err != nil {

@@ -57,7 +57,11 @@ func (a *app) message(err error) string {
 		return text + "; give one with --token or $PERDURE_TOKEN"
 	}
 	for _, h := range advice {
-		if errors.Is(err, h.err) {
+		switch {
+		case !errors.Is(err, h.err):
+		case h.verb == "":
+			return text + "; " + h.do
+		default:
 			return text + "; " + fmt.Sprintf(h.do, a.command(h.verb, "", h.args...))
 		}
 	}
@@ -71,6 +75,7 @@ var advice = []struct {
 	verb string
 	args []string
 }{
+	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create makes them)", "", nil},
 	{perdure.ErrNoThread, "%s lists those that there are", "threads", nil},
 	{perdure.ErrNoAsk, "%s lists the open ones; one that is over is only found by its whole id", "asks", nil},
 	{perdure.ErrRunNotFound, "%s lists those that there are", "show", []string{"THREAD"}},
