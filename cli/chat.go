@@ -52,6 +52,11 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 			return err
 		}
 	}
+	defer func() {
+		if thread != "" {
+			a.hint("come back with %s", a.command("chat", "--thread "+quoted(thread), flow))
+		}
+	}()
 	prompt := ""
 	if a.interactive() {
 		prompt = a.style(blue, "> ")
@@ -78,9 +83,6 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 		} else if err != nil {
 			return err
 		}
-	}
-	if thread != "" {
-		a.hint("come back with %s", a.command("chat", "--thread "+quoted(thread), flow))
 	}
 	return stop()
 }

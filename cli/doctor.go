@@ -116,7 +116,7 @@ func (d *doctor) print(bad int) {
 
 // machine checks what all else stands on.
 func (d *doctor) machine(ctx context.Context) {
-	d.note("program", fine, "", "version %s, %s, %s/%s, %d CPUs", codeVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	d.note("program", fine, "", "version %s, %s, %s/%s, %d CPUs", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	begin := time.Now()
 	wait := time.NewTimer(100 * time.Millisecond)
 	defer wait.Stop()

@@ -80,8 +80,8 @@ func (a *app) table(rows [][]string) error {
 	for i, row := range rows {
 		var line strings.Builder
 		for j, cell := range row {
-			cell = cut(cell, widths[j])
 			style := styleOf(cell)
+			cell = cut(cell, widths[j])
 			if i == 0 {
 				style = bold
 			}

@@ -53,7 +53,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				return err
 			}
 			defer closeStore()
-			so := server.Options{Hosts: hosts, Origins: origins, Logger: log, Version: codeVersion()}
+			so := server.Options{Hosts: hosts, Origins: origins, Logger: log, Version: version()}
 			if so.Auth, err = authenticator(rt, auth, tokens); err != nil {
 				return usage(err)
 			}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -86,19 +85,4 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 		err = fmt.Errorf("%s is in use, perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", address)
 	}
 	return nil, &exitError{exitUnavailable, err}
-}
-
-// codeVersion is the version of the program, as the build knows it.
-func codeVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	version := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
-			version = s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return version
 }
