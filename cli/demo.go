@@ -39,8 +39,9 @@ not done again. The model is a script, so nothing is needed and nothing leaves
 this machine.
 
 The exit status is 0 only if all went as it is told.`,
-		Args:   cobra.NoArgs,
-		Hidden: !slices.ContainsFunc(a.flows, func(f perdure.Flow) bool { return f.Name() == demoFlow }),
+		Example: "  perdure demo\n  perdure demo --ask",
+		Args:    cobra.NoArgs,
+		Hidden:  !slices.ContainsFunc(a.flows, func(f perdure.Flow) bool { return f.Name() == demoFlow }),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("server") {
 				return usage(errors.New("the demo brings its own store and workers: call it without --server"))

@@ -81,7 +81,8 @@ func compareDeeds(events []perdure.Event, starts []begunStep, dead, other int, c
 
 // table prints the deeds in columns.
 func (d *demo) table(deeds []deed) error {
-	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  step\tprocess\ttimes run\t")
 	for _, x := range deeds {
 		var pids []string
@@ -90,5 +91,11 @@ func (d *demo) table(deeds []deed) error {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", printable(x.path), strings.Join(pids, ", "), len(x.pids), x.note)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		d.printf("%s\n", strings.TrimRight(line, " \n"))
+	}
+	return nil
 }

@@ -161,7 +161,7 @@ func gist(args string) string {
 		case string:
 			words = append(words, shorten(v, 40))
 		case []any:
-			words = append(words, strings.TrimSpace(jsonText(len(v))+" "+key.(string)))
+			words = append(words, number(len(v), strings.TrimSuffix(key.(string), "s"), key.(string)))
 		case bool: // says little without its name
 		default:
 			words = append(words, jsonText(v))

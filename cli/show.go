@@ -232,10 +232,12 @@ func (a *app) rows(rows []row, n *node, depth int) []row {
 		}
 	}
 	add(a.when(n.at))
-	if n.took > 0 {
-		add(length(n.took))
-	}
 	if n.worker >= 0 {
+		took := ""
+		if n.took > 0 {
+			took = length(n.took)
+		}
+		add(fmt.Sprintf("%6s", took)) // a column, also where there is nothing to tell
 		add(fmt.Sprintf("w%d", n.worker+1))
 	}
 	if n.attempts > 1 || n.status == "retry" {
