@@ -175,7 +175,7 @@ func playAudit(k *kit, thread string) *perdure.Run {
 		k.t.Fatalf("%+v, %v", info, err)
 	}
 	run := k.waitRun(thread, info.Runs[0].ID, perdure.Suspended)
-	if err := errors.Join(k.Progress(k.t.Context(), run.Asks[0].ID, "still thinking"),
+	if err := errors.Join(k.Progress(k.t.Context(), run.Asks[0].ID, "still thinking", perdure.Note{}),
 		k.Pause(k.t.Context(), thread, run.ID, perdure.Note{By: "ann"}), k.Resume(k.t.Context(), thread, run.ID, perdure.Note{By: "ann"})); err != nil {
 		k.t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 
 // Progress adds news to an open ask, for those who watch it: an event of kind
 // "progress". The run does not see it.
-func (r *Runtime) Progress(ctx context.Context, ask string, v any) error {
+func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error {
 	name, _, err := r.splitAsk(ask)
 	if err != nil {
 		return err
@@ -136,7 +136,10 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any) error {
 		if !a.Open() {
 			return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, ask)
 		}
-		return []line{{kind: journal.Progress, run: a.Run.N, path: a.Path, body: journal.Body{Of: a.ID, Value: value}}}, nil, nil
+		if err := ifSeq(t, t.ID, n.IfSeq); err != nil {
+			return nil, nil, err
+		}
+		return []line{{kind: journal.Progress, run: a.Run.N, path: a.Path, body: journal.Body{Of: a.ID, Value: value, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	return err
 }

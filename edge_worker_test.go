@@ -414,7 +414,7 @@ func TestEdgeWorkerProgressOfNoAskKeepsNothing(t *testing.T) {
 		s := memstore.New()
 		rt := edgeWorkerRuntime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
 		for _, id := range []string{"made.up", "../x.y", "a/b.c"} {
-			if err := rt.Progress(t.Context(), id, strings.Repeat("x", 100<<10)); err == nil {
+			if err := rt.Progress(t.Context(), id, strings.Repeat("x", 100<<10), perdure.Note{}); err == nil {
 				t.Error("no error")
 			}
 		}

@@ -194,7 +194,7 @@ func (c *canary) live(t *testing.T, rt *perdure.Runtime, flow string) {
 	if len(info.Asks) != 1 {
 		t.Fatalf("the run is %s: %s %s", info.Status, info.Error, info.Diff)
 	}
-	must(rt.Progress(ctx, info.Asks[0].ID, c.in("progress")))
+	must(rt.Progress(ctx, info.Asks[0].ID, c.in("progress"), perdure.Note{}))
 	start(perdure.Steer, map[string]string{"steer": c.in("steering"), "key": "steer"})
 	must(rt.Pause(ctx, c.in("thread"), run, perdure.Note{By: c.in("who paused"), Reason: c.in("why paused")}))
 	must(rt.Resume(ctx, c.in("thread"), run, perdure.Note{By: c.in("who resumed"), Reason: c.in("why resumed")}))

@@ -144,7 +144,7 @@ func TestAHalfErasedThreadShowsNothing(t *testing.T) {
 		erasing(t, k.store)
 		calls := map[string]error{
 			"Answer":      k.reply(run.Asks[0].ID, perdure.Answer{Value: large}),
-			"Progress":    k.Progress(t.Context(), run.Asks[0].ID, large),
+			"Progress":    k.Progress(t.Context(), run.Asks[0].ID, large, perdure.Note{}),
 			"Signal":      k.Signal(t.Context(), "t", "s", large, perdure.SignalOptions{}),
 			"Cancel":      k.Cancel(t.Context(), "t", "", perdure.Note{}),
 			"SetMetadata": k.SetMetadata(t.Context(), "t", nil, map[string]string{"a": "b"}),

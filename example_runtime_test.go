@@ -111,8 +111,8 @@ func ExampleRuntime_Progress() {
 	node := startNode(memstore.New(), survey)
 	defer node.stop()
 	run := node.do("", "survey", "Which file?")
-	noErr(node.Progress(ctx, run.Asks[0].ID, "searching"))
-	noErr(node.Progress(ctx, run.Asks[0].ID, "2 found"))
+	noErr(node.Progress(ctx, run.Asks[0].ID, "searching", perdure.Note{}))
+	noErr(node.Progress(ctx, run.Asks[0].ID, "2 found", perdure.Note{}))
 	for e, err := range node.Events(ctx, run.Thread, perdure.EventOptions{Replay: true}) {
 		noErr(err)
 		if e.Kind == "progress" {

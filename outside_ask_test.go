@@ -213,7 +213,7 @@ func TestAsksThatCannotBeAnswered(t *testing.T) {
 		wantErr(t, "cancel", k.Cancel(t.Context(), "t", run.ID, perdure.Note{}), nil)
 		k.wait("t", perdure.Cancelled)
 		wantErr(t, "of a cancelled run", k.reply(id, perdure.Answer{Value: "x"}), perdure.ErrAskOver)
-		wantErr(t, "progress of a cancelled run", k.Progress(t.Context(), id, 1), perdure.ErrAskOver)
+		wantErr(t, "progress of a cancelled run", k.Progress(t.Context(), id, 1, perdure.Note{}), perdure.ErrAskOver)
 
 		k.start("s", "soon", "")
 		id = k.at(k.wait("s", perdure.Suspended), "/ask").ID
@@ -438,8 +438,14 @@ func TestAskCarriesWhatThePersonNeeds(t *testing.T) {
 		if got, wanted := fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", want); got != wanted {
 			t.Errorf("the ask is\n%s\nwant\n%s", got, wanted)
 		}
-		wantErr(t, "progress", k.Progress(t.Context(), a.ID, "ann has seen it"), nil)
-		wantErr(t, "progress of no JSON", k.Progress(t.Context(), a.ID, func() {}), perdure.ErrNotJSON)
+		wantErr(t, "progress", k.Progress(t.Context(), a.ID, "ann has seen it", perdure.Note{By: "bob"}), nil)
+		wantErr(t, "progress of a thread that moved on", k.Progress(t.Context(), a.ID, "late", perdure.Note{IfSeq: 1}), perdure.ErrStale)
+		for ev, err := range k.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+			if err != nil || ev.Kind == "progress" && ev.By != "bob" {
+				t.Errorf("news of %q, %v", ev.By, err)
+			}
+		}
+		wantErr(t, "progress of no JSON", k.Progress(t.Context(), a.ID, func() {}, perdure.Note{}), perdure.ErrNotJSON)
 		run := k.wait("t", perdure.Suspended)
 		if n := k.at(run, "/ask").Progress; n != 1 {
 			t.Errorf("the ask has %d pieces of news", n)

@@ -105,7 +105,7 @@ func TestLargeValuesSurviveEverywhere(t *testing.T) {
 			}
 			expect("data", data)
 			k.begin(perdure.StartRequest{Thread: "t", Flow: "f", Input: big("steer"), Policy: perdure.Steer})
-			wantErr(t, "progress", k.Progress(t.Context(), run.Asks[0].ID, big("progress")), nil)
+			wantErr(t, "progress", k.Progress(t.Context(), run.Asks[0].ID, big("progress"), perdure.Note{}), nil)
 			k.answer(run, "/ask", perdure.Answer{Value: big("answer")})
 			k.waitRun("t", "", perdure.Suspended)
 			k.signal("t", "go", big("signal"), "")

@@ -399,7 +399,7 @@ func TestStateAtEveryPrefixIsWhatWasLiveThen(t *testing.T) {
 		run := k.wait("t", perdure.Suspended)
 		wantErr(t, "pause", k.control("pause", "t", run.ID), nil)
 		k.begin(perdure.StartRequest{Thread: "t", Flow: "f", Input: "steer", Policy: perdure.Steer})
-		wantErr(t, "progress", k.Progress(t.Context(), k.at(run, "/a/ask").ID, "seen"), nil)
+		wantErr(t, "progress", k.Progress(t.Context(), k.at(run, "/a/ask").ID, "seen", perdure.Note{}), nil)
 		k.answer(run, "/a/ask", perdure.Answer{Value: "x"})
 		wantErr(t, "resume", k.control("resume", "t", run.ID), nil)
 		k.waitRun("t", run.ID, perdure.Suspended)

@@ -459,7 +459,7 @@ func (d *driver) disturb(ctx context.Context, run *perdure.Run) error {
 	case n == 1:
 		err = d.SetMetadata(ctx, thread, nil, map[string]string{"n": fmt.Sprint(d.random.Int())})
 	case n == 2 && len(run.Asks) > 0:
-		err = d.Progress(ctx, run.Asks[0].ID, "soon")
+		err = d.Progress(ctx, run.Asks[0].ID, "soon", perdure.Note{})
 	case n == 3:
 		err = d.Signal(ctx, thread, "nobody", 1, perdure.SignalOptions{})
 	}

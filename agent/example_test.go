@@ -85,7 +85,7 @@ func ExamplePending() {
 		log.Fatal(err)
 	}
 	fmt.Println(run.Asks[0].Kind, string(run.Asks[0].Data))
-	if err := rt.Progress(ctx, run.Asks[0].ID, "half of it is done"); err != nil {
+	if err := rt.Progress(ctx, run.Asks[0].ID, "half of it is done", perdure.Note{}); err != nil {
 		log.Fatal(err)
 	}
 	if err := rt.Answer(ctx, perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: "film.mp4"}}); err != nil {

@@ -201,7 +201,7 @@ func TestSeedADKLongRunningFunctionIsAnsweredInAnotherProcess(t *testing.T) {
 		}
 		e.Advance(30 * time.Hour)
 		e.Restart()
-		if err := e.Runtime().Progress(t.Context(), ask.ID, "half way"); err != nil {
+		if err := e.Runtime().Progress(t.Context(), ask.ID, "half way", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := asked(t, e, "t", 1)[0].Progress; got != 1 {

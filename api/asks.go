@@ -64,7 +64,9 @@ type AskList struct {
 // TellProgress adds news to an open ask.
 type TellProgress struct {
 	OneAsk
-	Value json.RawMessage `json:"value" jsonschema:"the news"`
+	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Value   json.RawMessage `json:"value" jsonschema:"the news"`
+	Reason  string          `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 
 // ProvideSecret gives what an ask of kind credential wants.

@@ -36,7 +36,7 @@ var EventKinds = []EventKind{
 	{"asked", "a question to a person is open: name is the prompt, value what it is about", []string{"ask", "name", "ask_kind", "decisions", "value", "due"}, false},
 	{"answered", "an ask was answered", []string{"ask", "decision", "value", "by", "reason"}, false},
 	{"expired", "an ask's time is over", []string{"ask", "decision", "value", "by", "reason"}, false},
-	{"progress", "there is news on an open ask", []string{"ask", "value"}, false},
+	{"progress", "there is news on an open ask", []string{"ask", "value", "by", "reason"}, false},
 	{"timer", "a sleep began", []string{"due"}, false},
 	{"waiting", "the run waits for a signal or a child", []string{"name", "child", "due"}, false},
 	{"received", "a signal that was there was taken", []string{"name", "child", "value", "status", "error"}, false},

@@ -70,7 +70,7 @@ func (c *Client) Answer(ctx context.Context, answers ...perdure.AskAnswer) error
 }
 
 // Progress adds news to an open ask.
-func (c *Client) Progress(ctx context.Context, ask string, v any) error {
+func (c *Client) Progress(ctx context.Context, ask string, v any, n perdure.Note) error {
 	value, err := encode("the progress", v)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Client) Progress(ctx context.Context, ask string, v any) error {
 	if value == nil {
 		value = []byte("null")
 	}
-	_, err = Do(ctx, c, api.AsksProgress, api.TellProgress{OneAsk: api.OneAsk{Ask: ask}, Value: value})
+	_, err = Do(ctx, c, api.AsksProgress, api.TellProgress{OneAsk: api.OneAsk{Ask: ask}, IfMatch: n.IfSeq, Value: value, Reason: n.Reason})
 	return err
 }
 

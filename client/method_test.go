@@ -130,7 +130,7 @@ func TestAsksAreListedAndAnswered(t *testing.T) {
 			t.Fatalf("the asks are %q", ids)
 		}
 		ids = append(of["t0"], of["t1"]...)
-		if err := s.Progress(ctx, ids[0], "soon"); err != nil {
+		if err := s.Progress(ctx, ids[0], "soon", perdure.Note{}); err != nil {
 			t.Error(err)
 		}
 		approve := perdure.Answer{Decision: "approve"}

@@ -20,7 +20,7 @@ func (s *Server) askRoutes() {
 	handle(s, api.AsksAnswer, s.answerAsk)
 	handle(s, api.AsksAnswerAll, s.answerAsks)
 	handle(s, api.AsksProgress, func(ctx context.Context, c *call, in *api.TellProgress) (*api.None, error) {
-		return nil, c.Progress(ctx, in.Ask, in.Value)
+		return nil, c.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
 	})
 	handle(s, api.AsksSecret, func(ctx context.Context, c *call, in *api.ProvideSecret) (*api.None, error) {
 		return nil, agent.Provide(ctx, c.Runtime, in.Ask, in.Secret, c.who.Subject, c.who.Groups...)

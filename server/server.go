@@ -59,6 +59,7 @@ type Server struct {
 	meter   meter
 	counts  counts
 	events  eventState
+	probed  probed
 }
 
 // New returns the API of a runtime.

@@ -57,12 +57,34 @@ const (
 )
 
 // ready reports whether requests would be answered. What is wrong with the store
-// is for the log: anyone may ask.
+// is for the log: anyone may ask, so what was found is good for a moment.
 func (s *Server) ready(ctx context.Context, c *call, _ *api.Nothing) (*api.Health, error) {
 	if s.stopped() {
 		return nil, api.ErrStopping
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	s.probed.Lock()
+	defer s.probed.Unlock()
+	if time.Since(s.probed.at) > time.Second {
+		s.probed.err = s.probe(ctx, c)
+		s.probed.at = time.Now()
+	}
+	if s.probed.err != nil {
+		return nil, s.probed.err
+	}
+	return &api.Health{Status: "ok"}, nil
+}
+
+// probed is what the store last answered.
+type probed struct {
+	sync.Mutex
+	at  time.Time
+	err error
+}
+
+// probe asks the store for something small. Whoever asked may be gone before it
+// answers, which says nothing about the store.
+func (s *Server) probe(ctx context.Context, c *call) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
 	err := error(nil)
 	for _, err = range c.List(ctx, perdure.ListOptions{Limit: 1}) {
@@ -73,9 +95,9 @@ func (s *Server) ready(ctx context.Context, c *call, _ *api.Nothing) (*api.Healt
 	}
 	if err != nil {
 		s.opts.Logger.Error("the store is not ready", "error", err)
-		return nil, fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
+		return fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
 	}
-	return &api.Health{Status: "ok"}, nil
+	return nil
 }
 
 func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.Stats, error) {

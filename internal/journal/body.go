@@ -162,7 +162,7 @@ type Body struct {
 	Worker  string `json:"worker,omitempty"`
 	Version string `json:"version,omitempty"`
 
-	// By, Reason: cancel, paused, resumed, retried.
+	// By, Reason: cancel, paused, resumed, retried, progress.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
