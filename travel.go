@@ -123,7 +123,7 @@ type EventRef struct {
 // of two branches count as opened and closed, since their ids differ.
 func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error) {
 	if from.Thread == to.Thread && (from.Seq == 0 || to.Seq != 0 && to.Seq < from.Seq) {
-		return nil, fmt.Errorf("%w: from %d to %d", ErrInvalid, from.Seq, to.Seq)
+		return nil, fmt.Errorf("%w: from %d to %d: within a thread it goes forward, from 1 at least", ErrInvalid, from.Seq, to.Seq)
 	}
 	a, err := r.StateAt(ctx, from.Thread, from.Seq)
 	if err != nil {

@@ -76,6 +76,7 @@ var advice = []struct {
 	args []string
 }{
 	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create makes them)", "", nil},
+	{perdure.ErrPinned, "they are erased with it if you say --dependents", "", nil},
 	{perdure.ErrNoThread, "%s lists those that there are", "threads", nil},
 	{perdure.ErrNoAsk, "%s lists the open ones; one that is over is only found by its whole id", "asks", nil},
 	{perdure.ErrRunNotFound, "%s lists those that there are", "show", []string{"THREAD"}},

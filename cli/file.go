@@ -120,21 +120,21 @@ func verifyCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.verified(v)
+				return a.verified(v, "")
 			}
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
 				v, err := l.Verify(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.verified(v)
+				return a.verified(v, a.command("fork", fmt.Sprintf("--at %d", v.Good), v.Thread))
 			})
 		},
 	}
 }
 
-// verified tells what came of a check.
-func (a *app) verified(v *perdure.Verification) error {
+// verified tells what came of a check, and what to do if something is wrong.
+func (a *app) verified(v *perdure.Verification, do string) error {
 	if a.json {
 		if err := a.printJSON(v); err != nil {
 			return err
@@ -145,7 +145,9 @@ func (a *app) verified(v *perdure.Verification) error {
 		a.printf("%s: nothing of it is good\n%s\n", a.style(red, "damaged"), indent("  ", printable(v.Problem)))
 	} else {
 		a.printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.style(red, "damaged"), printable(v.Thread), v.Good, v.Entries, indent("  ", printable(v.Problem)))
-		a.hint("go on from there with %s", a.command("fork", fmt.Sprintf("--at %d", v.Good), v.Thread))
+		if do != "" {
+			a.hint("go on from there with %s", do)
+		}
 	}
 	if !v.OK() {
 		return quiet(exitFailed)

@@ -70,6 +70,7 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 				return err
 			}
 			a.hint("run %s goes on: %s", printable(r.ID), a.command("events", "-f", t.ID))
+			l.idle(ctx, a)
 		default:
 			a.hint("run %s is paused: %s", printable(r.ID), a.command("resume", "", t.ID, r.ID))
 		}

@@ -67,7 +67,7 @@ func (s *Server) listThreads(ctx context.Context, c *call, in *api.ListThreads) 
 		return nil, err
 	}
 	if in.Status != "" && in.Status != idle && !slices.Contains(statuses, in.Status) {
-		return nil, api.Invalid("query status: there is no %.40q", in.Status)
+		return nil, api.Invalid("query status: there is no %.40q; there are %q", in.Status, append([]perdure.Status{idle}, statuses...))
 	}
 	page := &api.ThreadPage{Threads: []perdure.Summary{}}
 	page.Next, err = c.scan(ctx, in.After, maxScan, func(t perdure.Summary) bool {
