@@ -53,9 +53,6 @@ func (a *app) message(err error) string {
 	for _, part := range []string{"perdure: ", "api: ", "client: ", "agent: "} {
 		text = strings.ReplaceAll(strings.TrimPrefix(text, part), ": "+part, ": ")
 	}
-	if errors.Is(err, api.ErrUnauthorized) {
-		return text + "; give one with --token or $PERDURE_TOKEN"
-	}
 	for _, h := range advice {
 		switch {
 		case !errors.Is(err, h.err):
