@@ -126,3 +126,46 @@ func TestForkDoesNotPassTheGateOfAnEraseThatMayHappen(t *testing.T) {
 		wantErr(t, "what is left of the fork", err, perdure.ErrNoThread)
 	})
 }
+
+// One erase closes the gate at a sequence and comes too late. Another, that
+// depends on none, has come to the gate meanwhile, and to its entry when the
+// first is done.
+func TestEraseDoesNotRelyOnAGateThatIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		k := newKit(t, s, perdure.Options{}, echoFlow("echo"))
+		k.start("t", "echo", "")
+		k.wait("t", perdure.Succeeded)
+		synctest.Wait()
+		seq := k.seqOf("t")
+		at := func(do func()) *perdure.Runtime { // which does something before the entry of its erase
+			first := true
+			rt, err := perdure.New(t.Context(), faulty.New(s, func(c faulty.Call) faulty.Fault {
+				if strings.HasPrefix(c.Name, "thread/") && c.Op == store.OpAppend && first {
+					first = false
+					do()
+				}
+				return faulty.None
+			}), perdure.Options{Version: "test"}, echoFlow("echo"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rt
+		}
+		late, done := make(chan struct{}), make(chan error, 1)
+		plain := at(func() { <-late })
+		tooLate := at(func() {
+			title := "new"
+			wantErr(t, "the change", k.SetMetadata(t.Context(), "t", &title, nil), nil)
+			go func() { done <- plain.Erase(t.Context(), "t", perdure.EraseOptions{}) }()
+			synctest.Wait()
+		})
+		wantErr(t, "the erase that is too late", tooLate.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{IfSeq: seq}}), perdure.ErrStale)
+		_, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"})
+		wantErr(t, "the fork", err, perdure.ErrErased)
+		close(late)
+		wantErr(t, "the other erase", <-done, nil)
+		_, err = k.Get(t.Context(), "f")
+		wantErr(t, "what is left of the fork", err, perdure.ErrNoThread)
+	})
+}

@@ -245,3 +245,38 @@ func TestEraseThatComesTooLateLeavesTheThreadWhole(t *testing.T) {
 		})
 	}
 }
+
+// The end of a blocked run comes behind the cancel of its children.
+func TestCancelThatIsStaleLeavesTheChildren(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		child := askFlow("child", perdure.Question{})
+		parent := func(name string) perdure.Flow {
+			return perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+				c, err := perdure.Spawn(ctx, name, "child", "")
+				if err != nil {
+					return "", err
+				}
+				return perdure.Join[string](ctx, "join", c)
+			})
+		}
+		k := newKit(t, s, perdure.Options{}, child, parent("old"))
+		run := k.start("t", "parent", "")
+		k.wait("t", perdure.Suspended)
+		synctest.Wait()
+		k.stop()
+		k = newKit(t, s, perdure.Options{Version: "other"}, child, parent("new"))
+		wantErr(t, "pause", k.Pause(t.Context(), "t", "", perdure.Note{}), nil)
+		wantErr(t, "resume", k.Resume(t.Context(), "t", "", perdure.Note{}), nil)
+		k.waitRun("t", run.ID, perdure.Blocked)
+		synctest.Wait()
+		seq := k.seqOf("t")
+		wantStale(t, "cancel", k.Cancel(t.Context(), "t", "", perdure.Note{IfSeq: seq - 1}), "t", seq)
+		_, err := k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "child", Input: "", Policy: perdure.Interrupt, IfSeq: seq - 1})
+		wantStale(t, "interrupt", err, "t", seq)
+		synctest.Wait()
+		k.wait(k.child("t", 0), perdure.Suspended)
+		wantErr(t, "cancel", k.Cancel(t.Context(), "t", "", perdure.Note{IfSeq: seq}), nil)
+		k.wait(k.child("t", 0), perdure.Cancelled)
+	})
+}
