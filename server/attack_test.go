@@ -49,9 +49,14 @@ func TestAttackAForkForgesNothingOfTheAgents(t *testing.T) {
 // Who asks for much and reads nothing does not keep it in memory for ever.
 func TestAttackAnswersThatNobodyReadsEnd(t *testing.T) {
 	s := newSite(t, server.Options{Stall: 50 * time.Millisecond})
-	over := make(chan error, 1)
+	over, much := make(chan error, 1), make([]byte, 1<<20)
 	s.api.AddFace("GET /much", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
-		_, err := w.Write(make([]byte, 256<<20))
+		var err error
+		for range 256 {
+			if _, err = w.Write(much); err != nil {
+				break
+			}
+		}
 		over <- err
 		return nil
 	})
