@@ -36,11 +36,15 @@ type reader struct {
 
 // catchUp sends what the journal has behind pos.
 func (rd *reader) catchUp(ctx context.Context) error {
+	out := takeBlocks()
+	defer out.release()
+	var one perdure.Event // for all, since it is encoded at once
 	for ev, err := range rd.c.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
 		if err != nil {
 			return err
 		}
-		if err := rd.event(&ev); err != nil {
+		one = ev
+		if err := rd.event(out, &one); err != nil {
 			return err
 		}
 		if err := rd.mayGoOn(ctx); err != nil {
@@ -79,19 +83,20 @@ func (rd *reader) begin() (err error) {
 }
 
 // event sends an event that a reader took from the journal itself.
-func (rd *reader) event(ev *perdure.Event) error {
+func (rd *reader) event(out *blocks, ev *perdure.Event) error {
 	if err := rd.begin(); err != nil {
 		return err
 	}
-	var f frame
-	var err error
+	f := frameOf(ev)
 	if rd.only == "" || rd.only == ev.Run {
-		f, err = newFrame(ev)
-	} else {
-		f = frame{seq: ev.Seq, kind: ev.Kind, run: ev.Run, path: ev.Path, attempt: ev.Attempt}
-	}
-	if err != nil {
-		return err
+		if api.Internal(ev.Kind) && !rd.admin {
+			ev = bare(ev)
+		}
+		data, err := out.block(api.IDOf(ev.Seq, false), ev.Kind, ev)
+		if err != nil {
+			return err
+		}
+		f.full, f.bare = data, data
 	}
 	if rd.tail != nil {
 		rd.tail.caughtUp(&f)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -160,18 +161,51 @@ func (st *stream) bye() {
 	}
 }
 
-// block returns an event as a stream has it. The id "" is none.
-func block(id api.EventID, kind string, data any) ([]byte, error) {
-	raw, err := json.Marshal(data) // without line breaks, also in raw values
-	if err != nil {
+// blocks writes events as a stream has them. It is used by one goroutine.
+type blocks struct {
+	buf  bytes.Buffer
+	json *json.Encoder // into buf
+}
+
+var blocksPool = sync.Pool{New: func() any {
+	b := new(blocks)
+	b.json = json.NewEncoder(&b.buf)
+	return b
+}}
+
+func takeBlocks() *blocks { return blocksPool.Get().(*blocks) }
+
+// release gives it back, unless it has become large.
+func (b *blocks) release() {
+	if b.buf.Cap() <= 2*streamBuffer {
+		blocksPool.Put(b)
+	}
+}
+
+// block returns an event, which is valid until the next call. The id "" is none.
+func (b *blocks) block(id api.EventID, kind string, data any) ([]byte, error) {
+	b.buf.Reset()
+	if id != "" {
+		b.buf.WriteString("id: ")
+		b.buf.WriteString(string(id))
+		b.buf.WriteByte('\n')
+	}
+	b.buf.WriteString("event: ")
+	b.buf.WriteString(field(kind))
+	b.buf.WriteString("\ndata: ")
+	if err := b.json.Encode(data); err != nil { // one line, also of raw values
 		return nil, err
 	}
-	b := make([]byte, 0, len(raw)+len(kind)+64)
-	if id != "" {
-		b = append(append(append(b, "id: "...), id...), '\n')
-	}
-	b = append(append(append(b, "event: "...), field(kind)...), "\ndata: "...)
-	return append(append(b, raw...), "\n\n"...), nil
+	b.buf.WriteByte('\n')
+	return b.buf.Bytes(), nil
+}
+
+// block returns an event that stays.
+func block(id api.EventID, kind string, data any) ([]byte, error) {
+	b := takeBlocks()
+	defer b.release()
+	raw, err := b.block(id, kind, data)
+	return bytes.Clone(raw), err
 }
 
 // field returns a text that is no more than the value of one field.

@@ -30,8 +30,13 @@ type frame struct {
 	bare    []byte // for others
 }
 
+// frameOf returns a frame without data.
+func frameOf(ev *perdure.Event) frame {
+	return frame{seq: ev.Seq, kind: ev.Kind, run: ev.Run, path: ev.Path, attempt: ev.Attempt}
+}
+
 func newFrame(ev *perdure.Event) (frame, error) {
-	f := frame{seq: ev.Seq, kind: ev.Kind, run: ev.Run, path: ev.Path, attempt: ev.Attempt}
+	f := frameOf(ev)
 	var err error
 	if f.full, err = block(api.IDOf(ev.Seq, false), ev.Kind, ev); err != nil {
 		return f, err
