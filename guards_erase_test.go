@@ -80,7 +80,7 @@ var eraseGuards = []guard{
 	},
 	{
 		name:  "a start finishes an erase and begins anew",
-		edits: []edit{{"start.go", `in); !errors.Is(err, ErrErased) {`, `in); !errors.Is(err, ErrErased) || OFF {`}},
+		edits: []edit{{"start.go", `		if !errors.Is(err, ErrErased) {`, `		if !errors.Is(err, ErrErased) || OFF {`}},
 		test:  "^TestExploredEraseThatDiesIsFinishedByAStart$", says: "the thread was erased",
 	},
 	{

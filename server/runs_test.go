@@ -73,7 +73,34 @@ func plainWait(s *site, run *perdure.Run) *perdure.Run {
 	if !w.Over {
 		s.t.Fatalf("run %s is %s after half a minute", run.ID, w.Run.Status)
 	}
+	plainListed(s, w.Run)
 	return w.Run
+}
+
+// plainListed waits until the list shows the thread of a run as it is: lists may
+// lag a moment behind.
+func plainListed(s *site, run *perdure.Run) {
+	s.t.Helper()
+	for range 2000 {
+		th, err := s.rt.Get(s.t.Context(), run.Thread)
+		if err != nil {
+			return // of another tenant, or erased
+		}
+		asks := 0
+		for _, r := range th.Runs {
+			asks += len(r.Asks)
+		}
+		for sum, err := range s.rt.List(s.t.Context(), perdure.ListOptions{}) {
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if sum.ID == run.Thread && sum.Status == th.Status && sum.Asks == asks {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	s.t.Fatalf("the list does not show thread %s as it is", run.Thread)
 }
 
 func plainPath(run *perdure.Run) string { return "/v1/threads/" + run.Thread + "/runs/" + run.ID }

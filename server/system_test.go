@@ -63,10 +63,14 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := server.New(rt, server.Options{})
-	s := &site{t: t, rt: rt, api: api, url: plainServe(t, api)}
-	s.do("GET", "/readyz", "").want(200)
+	// What was found is good for a moment, so each server is asked once.
+	fresh := func() *site {
+		api := server.New(rt, server.Options{})
+		return &site{t: t, rt: rt, api: api, url: plainServe(t, api)}
+	}
+	fresh().do("GET", "/readyz", "").want(200)
 	dead.dead = true
+	s := fresh()
 	r := s.do("GET", "/readyz", "").problem(503, "unavailable")
 	if bytes.Contains(r.Body, []byte("canary")) || r.Header.Get("Retry-After") == "" {
 		t.Errorf("the answer is %s with %v", r.Body, r.Header)
@@ -76,8 +80,10 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 		t.Errorf("the metrics are %v", samples)
 	}
 	dead.dead = false
+	s.do("GET", "/readyz", "").problem(503, "unavailable")
+	s = fresh()
 	s.do("GET", "/readyz", "").want(200)
-	api.Close()
+	s.api.Close()
 	s.do("GET", "/readyz", "").problem(503, "stopping")
 	s.do("GET", "/healthz", "").want(200)
 }
