@@ -158,7 +158,7 @@ func ProblemOf(err error) *Problem {
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			_, title, _ := strings.Cut(k.err.Error(), ": ")
-			p = &Problem{Type: problemPrefix + k.name, Status: k.status, Title: title, Detail: err.Error()}
+			p = &Problem{Type: problemPrefix + k.name, Status: k.status, Title: title, Detail: plainly(err)}
 			if k.name == "unavailable" { // what the store says, such as its address, is for the log
 				p.Detail = "the store does not answer; try again"
 			}
@@ -183,6 +183,15 @@ func ProblemOf(err error) *Problem {
 		p.Version = conflict.Version
 	}
 	return p
+}
+
+// plainly is what an error says without the name of the package that says it.
+func plainly(err error) string {
+	text := err.Error()
+	for _, name := range []string{"perdure: ", "api: ", "agent: ", "server: ", "store: "} {
+		text = strings.TrimPrefix(text, name)
+	}
+	return text
 }
 
 // Problems returns the kinds of problems with their statuses, in order.

@@ -209,6 +209,9 @@ func programName() string {
 		return "perdure"
 	}
 	if strings.Contains(exe, string(filepath.Separator)+"go-build") { // go run removes it afterwards
+		if info.Path == info.Main.Path {
+			return "go run ."
+		}
 		if rest, ok := strings.CutPrefix(info.Path, info.Main.Path+"/"); ok {
 			if at, err := os.Stat(rest); err == nil && at.IsDir() {
 				return "go run ./" + rest

@@ -1,12 +1,15 @@
 package cli
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // command is a command line that goes to the same server or store as this one:
 // what it does, flags as they are typed, and arguments. These are quoted: people
 // paste the line into a shell, and others may have chosen the ids in it.
 func (a *app) command(verb, flags string, args ...string) string {
-	words := []string{"perdure", verb}
+	words := []string{cmp.Or(a.name, "perdure"), verb}
 	var given []string
 	dash := false
 	for _, arg := range args {

@@ -19,13 +19,14 @@ import (
 func Main(flows ...perdure.Flow) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	a := &app{flows: flows, in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv}
+	a := &app{flows: flows, in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, name: programName()}
 	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
 // app is one call of the program.
 type app struct {
 	flows    []perdure.Flow
+	name     string // how people call the program; "": perdure
 	in       io.Reader
 	out, err io.Writer
 	env      func(string) string
