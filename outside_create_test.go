@@ -282,3 +282,17 @@ func TestCreateThatIsTooLargeLeavesNothing(t *testing.T) {
 		wantErr(t, "create of what is there", err, perdure.ErrExists)
 	})
 }
+
+func TestRedactedExportDoesNotNameTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, echoFlow("echo"))
+		_, err := k.Create(t.Context(), perdure.CreateRequest{Thread: "t", User: "ann-the-owner", State: map[string]any{"a": strings.Repeat("x", 100_000)}})
+		wantErr(t, "create", err, nil)
+		for redact, want := range map[bool]bool{false: true, true: false} {
+			file := string(k.exported("t", perdure.ExportOptions{Redact: redact}))
+			if strings.Contains(file, "ann-the-owner") != want {
+				t.Errorf("redacted %t: that the export names the owner is %t", redact, !want)
+			}
+		}
+	})
+}
