@@ -42,5 +42,6 @@ fuzz: ## each fuzz target for a minute
 	done
 
 .PHONY: api
-api: ## accept a change of the public API into testdata/api
+api: ## accept a change of the public API into testdata/api, and of the HTTP API into docs
 	$(UPDATE)
+	go test ./api -run Docs -update
