@@ -27,7 +27,7 @@ func TestStalledReaderHoldsUpNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSiteOn(t, store, server.Options{Stall: 200 * time.Millisecond}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+	s := newSiteOn(t, store, server.Options{Stall: 3 * time.Second}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
 		for i := range n {
 			_, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
 			if err != nil {
@@ -64,7 +64,7 @@ func TestStalledReaderHoldsUpNobody(t *testing.T) {
 		if stats.Streams == 1 {
 			break
 		}
-		if i > 1000 {
+		if i > 3000 {
 			t.Fatalf("%d streams are open, and one is read", stats.Streams)
 		}
 		time.Sleep(10 * time.Millisecond)
