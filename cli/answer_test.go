@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
 )
 
 // asked starts a run that asks, and returns the id of the ask.
@@ -27,24 +28,31 @@ func (p *place) asked(thread, flow, input string) string {
 // on it.
 func (p *place) ended(thread string) string {
 	p.t.Helper()
-	if p.rt == nil {
-		p.run("", "run", "echo", "work", "--thread", "work-"+thread).want(exitOK)
-	} else if _, err := p.rt.WaitEnd(p.t.Context(), thread, ""); err != nil {
-		p.t.Fatal(err)
-	}
-	var run perdure.Run
-	for range 100 { // on a store the worker may have done the other thread first
-		r := p.run("", "show", thread, "newest", "--json").want(exitOK)
-		if err := json.Unmarshal([]byte(r.out), &run); err != nil {
+	rt := p.rt
+	if rt == nil {
+		s, err := store.Open(p.t.Context(), p.flags[1])
+		if err != nil {
 			p.t.Fatal(err)
 		}
-		if run.Status.Final() {
-			return string(run.Output)
+		defer s.Close()
+		if rt, err = perdure.New(p.t.Context(), s, perdure.Options{}, p.flows...); err != nil {
+			p.t.Fatal(err)
 		}
-		p.run("", "run", "echo", "work", "--thread", "work-"+thread).want(exitOK)
+		ctx, stop := context.WithCancel(p.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- rt.Work(ctx) }()
+		defer func() {
+			stop()
+			if err := <-done; err != nil {
+				p.t.Errorf("the worker: %v", err)
+			}
+		}()
 	}
-	p.t.Fatalf("the run is %s", run.Status)
-	return ""
+	run, err := rt.WaitEnd(p.t.Context(), thread, "")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(run.Output)
 }
 
 func TestAnswerTakesEachDecision(t *testing.T) {
