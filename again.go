@@ -40,7 +40,7 @@ func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*
 	b := journal.Body{ID: newRunID(), Flow: old.Flow, Policy: string(Enqueue), Budget: old.Budget, Trace: old.Trace,
 		By: n.By, Reason: n.Reason, Value: input}
 	o, _, err = r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
-		return r.queue(ctx, t, StartRequest{Flow: old.Flow, Thread: thread, IfSeq: n.IfSeq}, b)
+		return r.queue(ctx, t, &StartRequest{Flow: old.Flow, Thread: thread, IfSeq: n.IfSeq}, b)
 	})
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		case own == nil || own.Status.Final() || own.Cancelled && !stuck(own):
 			return nil, nil, errNothing
 		}
-		lines, flows, err := r.cancelLines(ctx, t, own, note)
+		lines, flows, err := r.cancelLines(ctx, t, own, &note)
 		if err == nil {
 			lines[0].body.Name = journal.ParentEnded
 		}

@@ -277,7 +277,7 @@ type Note struct {
 // Cancel cancels a run: no new step starts, only cleanups do. A run that has
 // not begun, or is blocked or quarantined, ends without running code.
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		stuck := run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
 		if run.Cancelled && !stuck && !run.Held {
 			return nil, nil, errNothing
@@ -285,14 +285,15 @@ func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error 
 		if run.Status.Final() {
 			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
 		}
-		lines, flows, err := r.cancelLines(ctx, t, run, n)
+		lines, flows, err := r.cancelLines(ctx, t, run, &n)
 		return lines, append(flows, otherFlows(t, run)...), err // its end may let them go on
 	})
 }
 
 // cancelLines returns what cancels a run. One that is stuck ends with it, and
-// its children are cancelled first.
-func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n Note) ([]line, []string, error) {
+// its children are cancelled first: their ends move the thread, so what the note
+// says about its sequence has to hold until then.
+func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]line, []string, error) {
 	if err := ifSeq(t, t.ID, n.IfSeq); err != nil {
 		return nil, nil, err
 	}
@@ -306,6 +307,7 @@ func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journ
 			if err != nil {
 				return nil, nil, err
 			}
+			n.IfSeq = 0
 		}
 		lines = append(lines, line{kind: journal.Ended, run: run.N,
 			body: journal.Body{Status: string(journal.StatusCancelled), Unknown: unknown(run)}})
@@ -315,7 +317,7 @@ func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journ
 
 // Pause stops a run before its next step, until Resume.
 func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		switch {
 		case run.Status.Final() || run.Cancelled:
 			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
@@ -328,7 +330,7 @@ func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
 
 // Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		if run.PausedAt == 0 || run.Status.Final() {
 			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", ErrNothingToDo, run.ID, run.Status)
 		}
@@ -340,7 +342,7 @@ func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error 
 // with the same keys. It also lifts blocked and quarantined. It is refused
 // once a cleanup has run or a later run has begun: start anew then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		return retryLines(t, run, n)
 	})
 }
@@ -363,7 +365,7 @@ func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]line, []string, 
 	return []line{{kind: journal.Retried, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 }
 
-func (r *Runtime) control(ctx context.Context, thread, run string, n Note, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
+func (r *Runtime) control(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
 	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (r *Runtime) start(ctx context.Context, name, runID string, q StartRequest,
 			runID = r.runOf(t, q)
 			b.ID = runID
 		}
-		return r.queue(ctx, t, q, b)
+		return r.queue(ctx, t, &q, b)
 	})
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
 }
 
 // queue decides what a start appends.
-func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q StartRequest, b journal.Body) ([]line, []string, error) {
+func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]line, []string, error) {
 	if old := t.RunByID(b.ID); old != nil {
 		if old.Key != b.Key {
 			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", ErrKeyReused, q.Key, old.ID, old.Flow)
@@ -180,10 +180,12 @@ func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q StartRequest, 
 	if q.Policy == Interrupt {
 		for _, run := range t.Runs {
 			if run.Begun() && !run.Status.Final() {
-				more, flow, err := r.cancelLines(ctx, t, run, Note{By: q.By, Reason: "interrupted by a new input"})
+				note := Note{By: q.By, Reason: "interrupted by a new input", IfSeq: q.IfSeq}
+				more, flow, err := r.cancelLines(ctx, t, run, &note)
 				if err != nil {
 					return nil, nil, err
 				}
+				q.IfSeq = note.IfSeq
 				lines, flows = append(lines, more...), append(flows, flow...)
 			}
 		}
