@@ -40,7 +40,7 @@ func TestAfterOfEveryKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var at []time.Time
-				k := newKit(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				k := newKit(t, nil, perdure.Options{Lease: time.Minute}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 					return perdure.Step(ctx, "call", func(context.Context) (string, error) {
 						if at = append(at, time.Now()); len(at) == 1 {
 							return "", c.err

@@ -60,8 +60,8 @@ func TestClockMayJump(t *testing.T) {
 				return answer, err
 			})
 			s := memstore.New()
-			k := newKit(t, s, perdure.Options{}, flow)
-			newKit(t, s, perdure.Options{}, flow)
+			k := newKit(t, s, perdure.Options{Lease: 20 * time.Second}, flow)
+			newKit(t, s, perdure.Options{Lease: 20 * time.Second}, flow)
 			const n = 6
 			// They begin some minutes apart, so that a jump finds some in each verb.
 			go func() {
