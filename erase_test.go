@@ -193,6 +193,7 @@ func TestWhatANewerVersionWroteIsNotErased(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, eraseFlows()...)
 		k.start("t", "echo", "in")
 		k.wait("t", perdure.Succeeded)
+		synctest.Wait() // the worker has settled the hint
 		name := journalsOf(t, k.store)[0]
 		seq, head := endOf(t, k.store, name)
 		e := journal.Entry{Seq: seq + 1, Kind: "novelty", ID: journal.NewID(), Body: []byte("{}")}
