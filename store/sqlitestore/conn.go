@@ -75,9 +75,6 @@ func (s *Store) openReader(ctx context.Context) (*sqlite.Conn, error) {
 // configure sets what a connection depends on, and reads back what its
 // durability does: a pragma that SQLite does not like is no error to it.
 func (s *Store) configure(c *sqlite.Conn) error {
-	if err := c.SetDefensive(true); err != nil {
-		return err
-	}
 	type setting struct{ set, name, want string }
 	settings := []setting{
 		{"journal_mode=WAL", "journal_mode", "wal"},

@@ -1,8 +1,11 @@
 package sqlitestore_test
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"sync"
+	"testing"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -128,3 +131,22 @@ func at[T any](address uintptr) *T {
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 
 func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
+
+// TestNoCallThatCorruptsMemory holds what the driver must not be asked for:
+// SetDefensive gives sqlite3_db_config one argument where it reads two, and
+// SQLite writes through whatever lies behind the first.
+func TestNoCallThatCorruptsMemory(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(source, []byte(".SetDefensive"+"(")) {
+			t.Errorf("%s calls SetDefensive", file)
+		}
+	}
+}
