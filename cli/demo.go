@@ -75,17 +75,15 @@ type demo struct {
 	cut     uint64           // the last sequence of the dead process; 0 before
 	resumed bool             // another one has gone on
 	events  []perdure.Event  // of the thread
-	held    []demoNews       // deltas that are ahead of the events
+	held    []toldDelta      // that are ahead of the events
 	pending *perdure.AskInfo // that is not answered
 	lines   chan string      // that are typed
 	answer  <-chan time.Time
 }
 
-// demoNews is one thing that happens.
+// demoNews is an event of the thread, or why there are no more.
 type demoNews struct {
-	event *perdure.Event
-	delta *toldDelta
-	from  int // process that tells
+	event perdure.Event
 	err   error
 }
 
@@ -151,25 +149,18 @@ func (d *demo) begin(ctx context.Context) error {
 	d.news = make(chan demoNews)
 	go func() {
 		for e, err := range d.rt.Events(ctx, d.thread, perdure.EventOptions{}) {
-			if !d.send(ctx, demoNews{event: &e, err: err}) {
+			select {
+			case d.news <- demoNews{e, err}:
+			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	if err := d.hire(ctx); err != nil {
+	if err := d.hire(); err != nil {
 		return err
 	}
 	d.head("1", fmt.Sprintf("A worker, process %d, is asked: %s", d.worker.pid(), demoQuestion))
 	return nil
-}
-
-func (d *demo) send(ctx context.Context, n demoNews) bool {
-	select {
-	case d.news <- n:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (d *demo) say(style, text string) { d.view.say(style, text) }
@@ -180,23 +171,17 @@ func (d *demo) head(number, text string) {
 }
 
 // hire starts a worker: this program again, in a process of its own.
-func (d *demo) hire(ctx context.Context) error {
+func (d *demo) hire() error {
 	args := []string{"--store", d.url(), "--log-steps", d.log(), "--tell", d.thread}
 	var env []string
 	if d.fast {
 		args = append(args, "--lease", "1s")
 		env = []string{"PERDURE_PACE=15ms"}
 	}
-	ready := make(chan int, 1)
-	w, err := startWorkerProcess(args, env, func(t toldDelta) bool {
-		pid := <-ready
-		ready <- pid
-		return d.send(ctx, demoNews{delta: &t, from: pid})
-	})
+	w, err := startWorkerProcess(args, env)
 	if err != nil {
 		return fmt.Errorf("a worker cannot be started: %w", err)
 	}
-	ready <- w.pid()
 	d.worker = w
 	return nil
 }

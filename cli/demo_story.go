@@ -41,10 +41,16 @@ func (d *demo) watch(ctx context.Context) error {
 			err = d.decide(ctx, perdure.Answer{Decision: agent.DecisionApprove})
 		case line, ok := <-d.lines:
 			err = d.typedLine(ctx, line, ok)
+		case t := <-d.worker.told:
+			d.held = append(d.held, t)
+			err = d.release(ctx)
 		case n := <-d.news:
 			var over bool
 			if over, err = d.take(ctx, n); over && err == nil {
 				return nil
+			}
+			if err == nil {
+				err = d.release(ctx)
 			}
 		}
 		if err != nil {
@@ -57,31 +63,26 @@ func (d *demo) watch(ctx context.Context) error {
 	}
 }
 
-// take takes what happened. Deltas that are ahead of the events are held back,
-// so that nothing is shown before what came before it.
+// take takes what is recorded.
 func (d *demo) take(ctx context.Context, n demoNews) (over bool, err error) {
-	switch {
-	case n.err != nil:
+	if n.err != nil {
 		return false, n.err
-	case n.delta != nil:
-		d.held = append(d.held, n)
-	case n.event != nil:
-		d.events = append(d.events, *n.event)
-		if over, err = d.event(ctx, n.event); over || err != nil {
-			return over, err
-		}
 	}
-	for len(d.held) > 0 && d.held[0].delta.After <= d.seq() {
-		n := d.held[0]
+	d.events = append(d.events, n.event)
+	return d.event(ctx, &n.event)
+}
+
+// release shows the deltas that are not ahead of the events, so that nothing is
+// shown before what came before it.
+func (d *demo) release(ctx context.Context) error {
+	for len(d.held) > 0 && d.held[0].After <= d.seq() {
+		t := d.held[0]
 		d.held = d.held[1:]
-		if n.from != d.worker.pid() {
-			continue // of the dead
-		}
-		if d.view.delta(&n.delta.Delta) >= demoWords && d.dead == 0 && d.steps() >= demoSteps {
-			return false, d.kill(ctx)
+		if d.view.delta(&t.Delta) >= demoWords && d.dead == 0 && d.steps() >= demoSteps {
+			return d.kill(ctx)
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // seq is how far the events are shown.
@@ -123,7 +124,7 @@ func (d *demo) kill(ctx context.Context) error {
 	d.say(red, fmt.Sprintf("  ✗ kill -9 %d", d.dead))
 	d.head("2", "The worker is dead, in the middle of a sentence")
 	d.say("", fmt.Sprintf("  The journal has %d finished steps. The reply that was on its way is not one of\n  them: what nobody has recorded has not happened.", d.steps()))
-	if err := d.hire(ctx); err != nil {
+	if err := d.hire(); err != nil {
 		return err
 	}
 	d.head("3", fmt.Sprintf("Another worker, process %d, waits until the lease of the dead one is over", d.worker.pid()))
@@ -141,14 +142,12 @@ func (d *demo) catchUp(ctx context.Context) error {
 		case <-late.C:
 			return fmt.Errorf("the events of %s end at %d, and the thread at %d", d.thread, d.seq(), d.cut)
 		case n := <-d.news:
-			if n.err != nil {
-				return n.err
+			over, err := d.take(ctx, n)
+			if over {
+				return errors.New("the run has ended before it could be killed; call the demo again")
 			}
-			if n.event != nil {
-				d.events = append(d.events, *n.event)
-				if over, err := d.event(ctx, n.event); over || err != nil {
-					return errors.Join(errors.New("the run has ended before it could be killed"), err)
-				}
+			if err != nil {
+				return err
 			}
 		}
 	}

@@ -21,21 +21,25 @@ var executable = os.Executable
 type workerProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	said  lastWords // on its standard error
+	told  chan toldDelta
+	deaf  chan struct{} // closed when nobody receives from told any more
+	hush  func()        // closes deaf, once
+	said  lastWords     // on its standard error
 	done  chan struct{}
 	err   error // of its end, when done is closed
 }
 
 // startWorkerProcess starts a worker that tells about a thread. The worker stops when
 // this process is gone, however that happens.
-func startWorkerProcess(args, env []string, tell func(toldDelta) bool) (*workerProcess, error) {
+func startWorkerProcess(args, env []string) (*workerProcess, error) {
 	exe, err := executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(exe, append([]string{"worker"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
-	c := &workerProcess{cmd: cmd, done: make(chan struct{})}
+	c := &workerProcess{cmd: cmd, told: make(chan toldDelta), deaf: make(chan struct{}), done: make(chan struct{})}
+	c.hush = sync.OnceFunc(func() { close(c.deaf) })
 	cmd.Stderr = &c.said
 	if c.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -50,11 +54,7 @@ func startWorkerProcess(args, env []string, tell func(toldDelta) bool) (*workerP
 	go func() {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 4<<20)
-		for lines.Scan() {
-			var t toldDelta
-			if json.Unmarshal(lines.Bytes(), &t) != nil || !tell(t) {
-				break
-			}
+		for lines.Scan() && c.tell(lines.Bytes()) {
 		}
 		_, _ = io.Copy(io.Discard, out)
 		c.err = cmd.Wait()
@@ -63,17 +63,36 @@ func startWorkerProcess(args, env []string, tell func(toldDelta) bool) (*workerP
 	return c, nil
 }
 
+// tell hands over a delta, and reports whether more are wanted.
+func (c *workerProcess) tell(line []byte) bool {
+	var t toldDelta
+	if json.Unmarshal(line, &t) != nil {
+		return false
+	}
+	select {
+	case c.told <- t:
+		return true
+	case <-c.deaf:
+		return false
+	}
+}
+
 func (c *workerProcess) pid() int { return c.cmd.Process.Pid }
 
-// kill kills the process as kill -9 does, and waits until it is gone.
+// kill kills the process as kill -9 does, and waits until it is gone. What it
+// has told and nobody has received is dropped: the caller, who would receive it,
+// waits here.
 func (c *workerProcess) kill() error {
+	c.hush()
 	err := c.cmd.Process.Kill()
 	<-c.done
 	return err
 }
 
-// stop lets the worker end in order, and kills it if it does not.
+// stop lets the worker end in order, and kills it if it does not. It drops what
+// kill drops.
 func (c *workerProcess) stop(ctx context.Context) error {
+	c.hush()
 	c.stdin.Close()
 	late := time.NewTimer(15 * time.Second)
 	defer late.Stop()
