@@ -130,7 +130,7 @@ func (r *Runtime) follow(ctx context.Context, name, thread string, after uint64)
 	if o == nil {
 		return f
 	}
-	for line, err := range r.entries(ctx, name, o.thread.Seq) {
+	for line, err := range r.entries(ctx, name, o.thread.Seq, o.thread.Seq+1) {
 		if err == nil {
 			_, err = journal.Decode(o.thread.Head, line.Seq, line.Data)
 		}
@@ -147,7 +147,7 @@ func (r *Runtime) follow(ctx context.Context, name, thread string, after uint64)
 
 // more yields what was appended since, and reports whether to go on.
 func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, error) bool) bool {
-	for line, err := range f.entries(ctx, f.name, f.seq) {
+	for line, err := range f.entries(ctx, f.name, f.seq, 0) {
 		if ctx.Err() != nil {
 			return false
 		}

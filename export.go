@@ -109,12 +109,9 @@ func (x *exporter) write(ctx context.Context, head exportHead) error {
 	if err := x.object(head); err != nil {
 		return err
 	}
-	for line, err := range x.entries(ctx, x.name, 0) {
+	for line, err := range x.entries(ctx, x.name, 0, head.Entries) {
 		if err != nil {
 			return err
-		}
-		if line.Seq > head.Entries {
-			break // it came meanwhile
 		}
 		if err := x.entry(ctx, line); err != nil {
 			return err

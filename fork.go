@@ -284,7 +284,7 @@ const maxOutside, maxOutsideRead = 1000, 10_000
 // outside lists what a thread did behind a sequence that reaches outside of it.
 func (c *core) outside(ctx context.Context, name string, after uint64) (list []Effect, more bool, err error) {
 	intents := map[string]int{}
-	for line, err := range c.entries(ctx, name, after) {
+	for line, err := range c.entries(ctx, name, after, 0) {
 		if err != nil {
 			return list, true, nil // what is not listed is damage, which Verify locates
 		}

@@ -269,7 +269,7 @@ func (r *Runtime) output(ctx context.Context, o *opened, run *journal.Run) (json
 
 // entry returns what one entry of a thread says.
 func (c *core) entry(ctx context.Context, name string, seq uint64) (journal.Body, error) {
-	for line, err := range c.entries(ctx, name, seq-1) {
+	for line, err := range c.entries(ctx, name, seq-1, seq) {
 		if err != nil {
 			return journal.Body{}, err
 		}

@@ -75,10 +75,14 @@ func (c *core) place(ctx context.Context, o *opened) error {
 	return err
 }
 
-// entries reads a thread behind a sequence: what it shares with its parent,
-// and then its own journal.
-func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2[store.Entry, error] {
+// entries reads a thread after a sequence, up to another if that is not 0: what
+// it shares with its parent, and then its own journal. It asks for no entry
+// after the last one that is wanted, since that one may be damaged.
+func (c *core) entries(ctx context.Context, name string, after, upto uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
+		if upto != 0 && after >= upto {
+			return
+		}
 		r, err := c.rootOf(ctx, name)
 		if err != nil {
 			yield(store.Entry{}, err)
@@ -88,10 +92,11 @@ func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2
 			return // what is written from now on cannot be told without its parent
 		}
 		if after < r.base {
-			for line, err := range c.entries(ctx, r.parent, after) {
-				if err == nil && line.Seq > r.base {
-					break
-				}
+			shared := r.base
+			if upto != 0 {
+				shared = min(shared, upto)
+			}
+			for line, err := range c.entries(ctx, r.parent, after, shared) {
 				if errors.Is(err, ErrErased) { // it is not this thread that was
 					err = fmt.Errorf("%w: thread %s, what it was forked from: %v", ErrCorrupt, name, err)
 				}
@@ -100,14 +105,17 @@ func (c *core) entries(ctx context.Context, name string, after uint64) iter.Seq2
 				}
 				after = line.Seq
 			}
-			if after < r.base {
+			if after < shared {
 				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked behind entry %d of %s, which ends at %d", ErrCorrupt, name, r.base, r.parent, after))
+				return
+			}
+			if after == upto {
 				return
 			}
 		}
 		for line, err := range c.readAhead(ctx, journalOf(name), after-r.base) {
 			line.Seq += r.base
-			if !yield(line, ifDropped(name, err)) || err != nil {
+			if !yield(line, ifDropped(name, err)) || err != nil || line.Seq == upto {
 				return
 			}
 		}
@@ -143,7 +151,7 @@ func (c *core) entryAt(ctx context.Context, name string, at uint64) (uint64, jou
 // lastUpTo returns the last entry behind a sequence, up to another if that is
 // not 0. Each has to follow from the one before.
 func (c *core) lastUpTo(ctx context.Context, name string, after, upto uint64) (last journal.Entry, err error) {
-	for line, err := range c.entries(ctx, name, after) {
+	for line, err := range c.entries(ctx, name, after, upto) {
 		if err != nil {
 			if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
 				err = fmt.Errorf("%w: entry behind %d: %w", ErrCorrupt, max(last.Seq, after), err)
@@ -161,9 +169,6 @@ func (c *core) lastUpTo(ctx context.Context, name string, after, upto uint64) (l
 			return last, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
 		}
 		last = e
-		if upto > 0 && line.Seq >= upto {
-			break
-		}
 	}
 	return last, nil
 }

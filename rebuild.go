@@ -169,13 +169,11 @@ func (b *rebuilder) finished(ctx context.Context, name string, s summary) (bool,
 		return false, nil
 	}
 	last := uint64(0)
-	for line, err := range b.entries(ctx, name, s.Seq-1) {
+	for line, err := range b.entries(ctx, name, s.Seq-1, s.Seq+1) {
 		if err != nil {
 			return false, nil // whoever reads it all says what it is
 		}
-		if last = line.Seq; last > s.Seq {
-			break
-		}
+		last = line.Seq
 	}
 	return last == s.Seq, nil
 }

@@ -75,8 +75,8 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 func (c *core) boundary(ctx context.Context, name string, before uint64) uint64 {
 	o := emptyThread(name)
 	var newest uint64
-	for line, err := range c.entries(ctx, name, 0) {
-		if err != nil || line.Seq >= before {
+	for line, err := range c.entries(ctx, name, 0, max(before, 2)-1) {
+		if err != nil {
 			break
 		}
 		e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)

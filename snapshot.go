@@ -79,7 +79,7 @@ func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Th
 	if err != nil || t.Seq == 0 || upto != 0 && t.Seq > upto {
 		return nil
 	}
-	for line, err := range c.entries(ctx, name, t.Seq-1) {
+	for line, err := range c.entries(ctx, name, t.Seq-1, t.Seq) {
 		if err != nil {
 			return nil
 		}

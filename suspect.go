@@ -161,7 +161,7 @@ func (w *worker) quarantine(o *opened, run *journal.Run) error {
 	if o.thread.Seq > 20 {
 		after = o.thread.Seq - 20
 	}
-	for line, err := range w.entries(w.io, o.name, after) {
+	for line, err := range w.entries(w.io, o.name, after, o.thread.Seq) {
 		if err != nil {
 			return err
 		}

@@ -48,16 +48,13 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 	if err := c.place(ctx, o); err != nil {
 		return err
 	}
-	for line, err := range c.entries(ctx, o.name, o.thread.Seq) {
+	for line, err := range c.entries(ctx, o.name, o.thread.Seq, upto) {
 		if err != nil {
 			var bad *store.CorruptError
 			if errors.As(err, &bad) {
 				return fmt.Errorf("%w: thread %s, good up to entry %d, where it can be forked: %w", ErrCorrupt, o.thread.ID, o.thread.Seq, err)
 			}
 			return err
-		}
-		if upto != 0 && line.Seq > upto {
-			return nil
 		}
 		e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)
 		if errors.Is(err, journal.ErrNewer) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,7 +37,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	o, err := r.readAt(ctx, name, seq)
 	t := o.thread
 	switch {
-	case err != nil && !(errors.Is(err, ErrCorrupt) && seq != 0 && t.Seq >= seq):
+	case err != nil:
 		return nil, err
 	case t.Seq == 0:
 		return nil, fmt.Errorf("%w: %q", ErrNoThread, thread)
@@ -200,12 +199,9 @@ func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, 
 		return nil, err
 	}
 	var list []EventRef
-	for line, err := range r.entries(ctx, name, after) {
+	for line, err := range r.entries(ctx, name, after, p.Seq) {
 		if err != nil {
 			return nil, err
-		}
-		if line.Seq > p.Seq {
-			break
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		if err != nil {

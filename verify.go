@@ -87,7 +87,7 @@ func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
 		return err
 	}
 	blobs := map[string]bool{}
-	for line, err := range c.entries(ctx, o.name, 0) {
+	for line, err := range c.entries(ctx, o.name, 0, 0) {
 		if errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 			v.bad("behind entry %d: %v", v.Good, err)
 			return nil
