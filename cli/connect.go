@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
 	"github.com/perdure/perdure/server"
-	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"   // file: URLs
 	_ "github.com/perdure/perdure/store/memstore"    // memory: URLs
 	_ "github.com/perdure/perdure/store/sqlitestore" // sqlite: URLs
@@ -41,24 +41,35 @@ type link struct {
 }
 
 // connect returns what the flags name: a server, or a store. Without either it
-// is the dev server of this machine if one runs, else the store in ./.perdure.
+// is ./.perdure: the dev server that serves it if one runs, else the store
+// itself. Without that too it is this user's dev server at the usual address.
 func (a *app) connect(ctx context.Context) (*link, error) {
 	switch {
 	case a.server != "" && a.store != "":
 		return nil, usage(errors.New("give --server or --store, not both"))
 	case a.server != "":
-		return a.dial(a.server)
+		return a.dial(a.server, a.givenToken())
 	case a.store != "":
 		return a.open(ctx, a.store)
-	}
-	if l, err := a.dial("http://" + devAddress); err == nil && l.answers(ctx) {
-		return l, nil
+	case a.token != "":
+		return nil, usage(errors.New("name the server that the token is for with --server"))
 	}
 	file := filepath.Join(devFolder, devFile)
 	if _, err := os.Stat(file); err == nil {
-		return a.open(ctx, "sqlite:"+file)
+		if l := a.dialDev(ctx, func(d devRecord) bool { return d.serves(file) }); l != nil {
+			return l, nil
+		}
+		return a.open(ctx, "sqlite:"+filepath.ToSlash(file))
 	}
-	return nil, &exitError{exitUnavailable, fmt.Errorf("no server answers at %s and there is no store in ./%s; start one with perdure dev, or name one with --server or --store", devAddress, devFolder)}
+	var other devRecord
+	if l := a.dialDev(ctx, func(d devRecord) bool { other = d; return d.Address == devAddress }); l != nil {
+		if other.Program != a.program() {
+			return nil, &exitError{exitUnavailable, fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", devFolder, devAddress, printable(other.Program), devAddress, a.program())}
+		}
+		a.hint("on the dev server at http://%s, store %s", devAddress, printable(other.Store))
+		return l, nil
+	}
+	return nil, &exitError{exitUnavailable, fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", devAddress, devFolder, a.program())}
 }
 
 // answers reports whether a Perdure server is there.
@@ -69,10 +80,14 @@ func (l *link) answers(ctx context.Context) bool {
 	return err == nil
 }
 
-func (a *app) dial(address string) (*link, error) {
-	token := a.token
+// givenToken is the token for the server that is named.
+func (a *app) givenToken() string { return cmp.Or(a.token, a.env("PERDURE_TOKEN")) }
+
+// dial returns a server. Without a token it gets the secret of dev if it is a
+// dev server of this user.
+func (a *app) dial(address, token string) (*link, error) {
 	if token == "" {
-		token = a.env("PERDURE_TOKEN")
+		token = a.devSecret(address)
 	}
 	c, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{a.as, http.DefaultTransport}}, Attempts: patience})
 	if err != nil {
@@ -83,13 +98,8 @@ func (a *app) dial(address string) (*link, error) {
 
 // open serves the API of a store inside this process.
 func (a *app) open(ctx context.Context, url string) (*link, error) {
-	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return store.Open(ctx, url) })
+	rt, closeStore, err := a.runtime(ctx, url, perdure.Options{})
 	if err != nil {
-		return nil, &exitError{exitUnavailable, fmt.Errorf("opening the store %s: %w", url, err)}
-	}
-	rt, err := perdure.New(ctx, s, perdure.Options{}, a.flows...)
-	if err != nil {
-		s.Close()
 		return nil, err
 	}
 	srv := server.New(rt, server.Options{})
@@ -102,7 +112,7 @@ func (a *app) open(ctx context.Context, url string) (*link, error) {
 	return &link{Client: c, runtime: rt, close: func() {
 		srv.Close()
 		stop()
-		s.Close()
+		closeStore()
 	}}, nil
 }
 

@@ -2,14 +2,21 @@ package cli
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/peer"
 	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
 )
@@ -19,12 +26,18 @@ func init() { register(devCommand) }
 // devCommand makes the command that serves everything on this machine.
 func devCommand(a *app) *cobra.Command {
 	var address string
+	var open bool
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "serve the API and execute runs on this machine, without any set-up",
-		Long: `Serves the API and executes runs, in one process, for this machine only and
-without tokens. Everything is kept in ./.perdure, so stop it, or kill it, and
-start it again: runs go on where they were.`,
+		Long: `Serves the API and executes runs, in one process, for your user on this machine.
+Everything is kept in ./.perdure, so stop it, or kill it, and start it again:
+runs go on where they were. If the usual port is taken it takes another one.
+
+Where the system tells which user a connection comes from (Linux does), yours
+need nothing; otherwise, callers need the token that is printed at the start,
+which your own commands find by themselves. --open lets every user of this
+machine in.`,
 		Example: "  perdure dev\n  perdure dev --addr 127.0.0.1:0 --store sqlite:other.db",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -34,24 +47,17 @@ start it again: runs go on where they were.`,
 			if err := server.CheckListen(address, false, false); err != nil {
 				return usage(fmt.Errorf("dev serves this machine only: %w; perdure serve has tokens", err))
 			}
-			return a.dev(c.Context(), address)
+			return a.dev(c.Context(), address, c.Flags().Changed("addr"), open)
 		},
 	}
+	c.Flags().BoolVar(&open, "open", false, "let every user of this machine in")
 	c.Flags().StringVar(&address, "addr", devAddress, "address to listen on, of this machine only")
 	return c
 }
 
-// dev serves until the context ends.
-func (a *app) dev(ctx context.Context, address string) error {
-	l, err := listen(ctx, address)
-	if err != nil {
-		if there, dialErr := a.dial("http://" + address); dialErr == nil && code(err) == exitUnavailable && there.answers(ctx) {
-			err = &exitError{exitUnavailable, fmt.Errorf("a perdure server is at %s already: use it, or start another one with --addr 127.0.0.1:0", address)}
-		}
-		return err
-	}
-	defer l.Close()
-	url := a.store
+// dev serves until the context ends. Fixed says that no other address will do.
+func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
+	url, err := a.store, error(nil)
 	if url == "" {
 		if url, err = devStore(); err != nil {
 			return err
@@ -63,13 +69,69 @@ func (a *app) dev(ctx context.Context, address string) error {
 		return err
 	}
 	defer closeStore()
-	a.welcome(l.Addr(), url)
-	s := &site{rt: rt, api: server.New(rt, server.Options{Logger: log, Version: version()}), log: log, worker: true}
+	l, err := a.listenDev(ctx, address, url, fixed)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	record, forget, err := a.recordDev(l.Addr(), url)
+	if err != nil {
+		a.hint("other commands need --server %s: %v", "http://"+l.Addr().String(), err)
+	} else {
+		defer forget()
+	}
+	o := server.Options{Logger: log, Version: version()}
+	if !open {
+		o.Local = ownerOnly(record.Secret)
+	}
+	a.welcome(record, open)
+	s := &site{rt: rt, api: server.New(rt, o), log: log, worker: true}
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}
 	a.printf("Stopped. What was not done goes on when it starts again.\n")
 	return nil
+}
+
+// listenDev takes the address, or a free port if another program has the usual
+// one. Another dev on the same store is more likely a mistake.
+func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (net.Listener, error) {
+	l, err := listen(ctx, address)
+	if err == nil || fixed || !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if file, ok := sqliteFile(url); ok && a.dialDev(ctx, func(d devRecord) bool { return d.Address == address && d.serves(file) }) != nil {
+		return nil, &exitError{exitUnavailable, fmt.Errorf("dev serves this store at http://%s already: use it, or start another one with --addr 127.0.0.1:0", address)}
+	}
+	if l, err = listen(ctx, "127.0.0.1:0"); err == nil {
+		a.hint("%s is taken by another program; this one has %s", address, l.Addr())
+	}
+	return l, err
+}
+
+// callerKey is the key of a connection's user, a func() (uid int, ok bool), in
+// the context of its requests.
+type callerKey struct{}
+
+// withCaller lets the requests of a connection find out which user made it.
+func withCaller(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, callerKey{}, sync.OnceValues(func() (int, bool) { return peer.Remote(c.LocalAddr(), c.RemoteAddr()) }))
+}
+
+// ownerOnly lets in whoever is the user of this process or knows its secret.
+func ownerOnly(secret string) func(*http.Request) error {
+	return func(r *http.Request) error {
+		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if subtle.ConstantTimeCompare([]byte(given), []byte(secret)) == 1 {
+			return nil
+		}
+		if caller, ok := r.Context().Value(callerKey{}).(func() (int, bool)); ok {
+			if uid, known := caller(); known && uid == os.Geteuid() {
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: this server is for the user who started it: send the token that perdure dev printed when it started, or start it with --open", api.ErrUnauthorized)
+	}
 }
 
 // devStore makes the folder of dev, which is no business of version control.
@@ -87,28 +149,38 @@ func devStore() (string, error) {
 }
 
 // welcome says what is served, and what to try.
-func (a *app) welcome(at net.Addr, url string) {
+func (a *app) welcome(d devRecord, open bool) {
 	flows := make([]string, len(a.flows))
 	for i, f := range a.flows {
 		flows[i] = f.Name()
 	}
-	address := "http://" + at.String()
-	a.printf("%s\n", a.style(bold, "Perdure serves "+address+", for this machine only"))
-	a.printf("  store  %s\n  flows  %s\n  API    %s/openapi.json\n", url, strings.Join(flows, ", "), address)
+	address := "http://" + d.Address
+	whom, header := "you", ""
+	if open {
+		whom = "every user of this machine"
+	} else if at, err := netip.ParseAddrPort(d.Address); err == nil {
+		if _, known := peer.Owner(at, netip.AddrPort{}); !known {
+			header = fmt.Sprintf("-H 'Authorization: Bearer %s' ", d.Secret)
+		}
+	}
+	a.printf("%s\n", a.style(bold, "Perdure serves "+address+", for "+whom+" only"))
+	a.printf("  store  %s\n  flows  %s\n  API    %s/openapi.json\n", d.Store, strings.Join(flows, ", "), address)
+	if header != "" {
+		a.printf("  token  %s\n", d.Secret)
+	}
 	if len(flows) > 0 {
 		to := ""
-		if at.String() != devAddress {
+		if d.Address != devAddress && a.store != "" {
 			to = " --server " + address
 		}
 		flow, input := flows[0], "Hello"
 		if flow == demoFlow {
 			input = demoQuestion
 		}
-		name := programName()
 		a.printf("\n%s\n", a.style(bold, "Try, in another terminal"))
-		a.printf("  %s run %s %q%s\n", name, flow, input, to)
-		a.printf("  %s threads%s\n", name, to)
-		a.printf("  curl --json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", flow, input, address)
+		a.printf("  %s run %s %q%s\n", a.program(), flow, input, to)
+		a.printf("  %s threads%s\n", a.program(), to)
+		a.printf("  curl %s--json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", header, flow, input, address)
 	}
 	a.printf("\nCtrl-C stops it.\n")
 }

@@ -30,7 +30,7 @@ const (
 
 // askServer checks a server from outside.
 func (d *doctor) askServer(ctx context.Context) {
-	l, err := d.dial(d.server)
+	l, err := d.dial(d.server, d.givenToken())
 	if err != nil {
 		d.note("server", broken, "give its address, such as http://127.0.0.1:7373", "%v", err)
 		return

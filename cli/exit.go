@@ -72,7 +72,7 @@ var advice = []struct {
 	verb string
 	args []string
 }{
-	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create makes them)", "", nil},
+	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create makes them), together with --server or $PERDURE_SERVER", "", nil},
 	{perdure.ErrPinned, "they are erased with it if you say --dependents", "", nil},
 	{perdure.ErrNoThread, "%s lists those that there are", "threads", nil},
 	{perdure.ErrNoAsk, "%s lists the open ones; one that is over is only found by its whole id", "asks", nil},

@@ -33,7 +33,7 @@ type app struct {
 
 	// Flags of all commands.
 	server, store, token, as string
-	json, plain              bool
+	json, plain, trust       bool
 
 	forced bool                                          // behave as in a terminal
 	editor func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
@@ -80,6 +80,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.store, "store", a.env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
 	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
 	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
+	flags.BoolVar(&a.trust, "trust", false, "use the store in ./.perdure though it was not made by you on this machine")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

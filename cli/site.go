@@ -32,6 +32,7 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 	defer stop()
 	h := s.api.HTTPServer()
 	h.Handler, h.ErrorLog = s.handler(), slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
+	h.ConnContext = withCaller
 	served := make(chan error, 1)
 	go func() {
 		served <- h.Serve(l)
@@ -82,7 +83,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 		return l, nil
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%s is in use, perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", address)
+		err = fmt.Errorf("%w: perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", err)
 	}
 	return nil, &exitError{exitUnavailable, err}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -114,13 +115,21 @@ func (a *app) storeHere() (string, error) {
 }
 
 // runtime opens a store with the program's flows. A store that fails is opened
-// again by itself.
+// again by itself. One that nobody named is used only if it is known.
 func (a *app) runtime(ctx context.Context, url string, o perdure.Options) (*perdure.Runtime, func(), error) {
+	made := false
+	if a.store == "" {
+		_, err := os.Stat(filepath.Join(devFolder, devFile))
+		made = errors.Is(err, fs.ErrNotExist)
+	}
 	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return store.Open(ctx, url) })
 	if err != nil {
 		return nil, nil, &exitError{exitUnavailable, fmt.Errorf("opening the store %s: %w", url, err)}
 	}
 	rt, err := perdure.New(ctx, s, o, a.flows...)
+	if err == nil && a.store == "" {
+		err = a.familiar(ctx, rt, made)
+	}
 	if err != nil {
 		s.Close()
 		return nil, nil, err

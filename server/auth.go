@@ -188,6 +188,11 @@ func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info)
 	case op.Scope == api.ScopeNone:
 		ask = func(context.Context) (*Principal, error) { return nobody, nil }
 	case s.opts.Auth == nil:
+		if s.opts.Local != nil {
+			if err := s.opts.Local(r); err != nil {
+				return nil, nil, err
+			}
+		}
 		p := local(r)
 		if err := p.check(); err != nil {
 			return nil, nil, err

@@ -13,8 +13,12 @@ import (
 // Options of a server. The zero value is good for a server that only this
 // machine reaches.
 type Options struct {
-	// Auth says who may do what. Nil: anyone may do anything.
+	// Auth says who may do what. Nil: anyone may do anything, if Local lets
+	// them in.
 	Auth Authenticator
+	// Local returns why a request may not be made, where there is no Auth: an
+	// error that matches api.ErrUnauthorized. Nil lets everyone in.
+	Local func(*http.Request) error
 	// Hosts are the names under which the server may be called, besides those
 	// of this machine itself: localhost and loopback addresses. "*" is any.
 	Hosts []string

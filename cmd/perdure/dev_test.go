@@ -186,3 +186,67 @@ func TestThreeProcessesOneApproval(t *testing.T) {
 		t.Errorf("it was answered by %q", by)
 	}
 }
+
+// TestCommandsFindTheDevOfTheirFolder: without --server and --store, commands use
+// ./.perdure, through the dev that serves it if there is one.
+func TestCommandsFindTheDevOfTheirFolder(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	p, address := dev(t, here)
+	q, other := dev(t, there)
+	threads := map[string]string{here: begin(t, address), there: begin(t, other)}
+	status(t, address, threads[here], perdure.Suspended)
+	status(t, other, threads[there], perdure.Suspended)
+	look := func(when string) {
+		t.Helper()
+		for dir, id := range threads {
+			// A token in the environment is for a server that is named.
+			got := launch(t, dir, []string{"PERDURE_TOKEN=prd_for_another"}, "threads", "--json").ends(0).said.String()
+			if n := strings.Count(got, `"id": "`); n != 1 || !strings.Contains(got, id) {
+				t.Errorf("%s, in the folder of %s: %s", when, id, got)
+			}
+		}
+	}
+	look("with both")
+	p.signal(syscall.SIGKILL).ends(-1) // its record stays
+	look("with one killed")
+	q.signal(syscall.SIGTERM).ends(0)
+	look("with none")
+	launch(t, here, nil, "threads", "--token", "prd_x").ends(2)
+}
+
+// TestAStoreFromElsewhereIsNotUsed unless someone says so.
+func TestAStoreFromElsewhereIsNotUsed(t *testing.T) {
+	dir := t.TempDir()
+	p, address := dev(t, dir)
+	thread := begin(t, address)
+	status(t, address, thread, perdure.Suspended)
+	p.signal(syscall.SIGTERM).ends(0)
+	elsewhere := "XDG_STATE_HOME=" + t.TempDir()
+	for _, args := range [][]string{{"threads"}, {"dev", "--addr", "127.0.0.1:0"}, {"worker"}, {"run", "research", "x"}, {"serve", "--addr", "127.0.0.1:0"}} {
+		if said := launch(t, dir, []string{elsewhere}, args...).ends(2).err.String(); !strings.Contains(said, "--trust") {
+			t.Errorf("%s says %s", args[0], said)
+		}
+	}
+	launch(t, dir, []string{elsewhere}, "threads", "--store", "sqlite:.perdure/perdure.db").ends(0)
+	launch(t, dir, []string{elsewhere}, "threads").ends(2)
+	launch(t, dir, []string{elsewhere}, "threads", "--trust").ends(0)
+	launch(t, dir, []string{elsewhere}, "threads").ends(0)
+	// A file that replaces the known one is not known.
+	q, address := dev(t, t.TempDir())
+	foreign := filepath.Join(q.cmd.Dir, ".perdure", "perdure.db")
+	status(t, address, begin(t, address), perdure.Suspended)
+	q.signal(syscall.SIGTERM).ends(0)
+	data, err := os.ReadFile(foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"-wal", "-shm", ""} {
+		if err := os.RemoveAll(filepath.Join(dir, ".perdure", "perdure.db"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".perdure", "perdure.db"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, dir, []string{elsewhere}, "threads").ends(2)
+}

@@ -26,7 +26,11 @@ import (
 const (
 	beMain   = "PERDURE_TEST_MAIN"
 	noWorker = "PERDURE_TEST_NO_WORKER"
+	beCaller = "PERDURE_TEST_CALLER" // prints the status of the answer to GET this address
 )
+
+// state is where the commands remember what is theirs.
+var state string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beMain) != "" {
@@ -37,7 +41,34 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	if address := os.Getenv(beCaller); address != "" {
+		fmt.Print(caller(address, os.Getenv("PERDURE_TOKEN")))
+		return
+	}
+	var err error
+	if state, err = os.MkdirTemp("", "perdure-state-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(state)
+	os.Exit(code)
+}
+
+// caller returns the status of an answer.
+func caller(address, token string) string {
+	r, err := http.NewRequest("GET", address, nil)
+	if err != nil {
+		return err.Error()
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	return res.Status
 }
 
 // process is the program while it runs.
@@ -109,7 +140,7 @@ func launchCommand(t *testing.T, dir string, env []string, name string, args ...
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, name, args...)}
 	p.cmd.Dir = dir
-	p.cmd.Env = append(os.Environ(), beMain+"=1", "PERDURE_PACE=2ms", "PERDURE_STORE=", "PERDURE_SERVER=", "PERDURE_TOKEN=", "TMPDIR="+dir)
+	p.cmd.Env = append(os.Environ(), beMain+"=1", "PERDURE_PACE=2ms", "PERDURE_STORE=", "PERDURE_SERVER=", "PERDURE_TOKEN=", "TMPDIR="+dir, "XDG_STATE_HOME="+state)
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.err.news = make(chan struct{}, 1)
 	p.cmd.Stderr = &p.err

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package cli
+
+import "os"
+
+// alive reports whether there is a process.
+func alive(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	p.Release()
+	return true
+}
