@@ -8,8 +8,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: lint cross ## all checks and all tests, with the race detector
-	$(GO) test -race -timeout 30m ./...
+test: lint cross ## all checks and all tests, with the race detector; says what it skipped
+	$(GO) tool $(TOOLS) gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 30m ./...
 
 .PHONY: lint
 lint: ## format, vet, staticcheck
