@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/llm"
 )
@@ -54,6 +55,44 @@ func TestResultsBecomeOutputs(t *testing.T) {
 			t.Errorf("a result over the limit costs the session: pid %s became %s", pid.Text, again.Text)
 		}
 	})
+}
+
+func TestStructuredContentIsNotRepeated(t *testing.T) {
+	texts := func(s ...string) (c []mcp.Content) {
+		for _, text := range s {
+			c = append(c, &mcp.TextContent{Text: text})
+		}
+		return c
+	}
+	for _, c := range []struct {
+		texts      []string
+		structured string
+		want       string
+	}{
+		{[]string{"hello"}, `{"result":"hello"}`, "hello"},
+		{[]string{`"hello"`}, `{"result":"hello"}`, `"hello"`},
+		{[]string{"7"}, `{"result":7}`, "7"},
+		{[]string{"{\n \"n\": 7\n}"}, `{"result":{"n":7}}`, "{\n \"n\": 7\n}"},
+		{[]string{"a", "7", `{"n":1}`}, `{"result":["a",7,{"n":1}]}`, "a\n7\n{\"n\":1}"},
+		{[]string{`["a","b"]`}, `{"result":["a","b"]}`, `["a","b"]`},
+		{[]string{`["a"]`}, `["a"]`, `["a"]`},
+		// A key that means something stays, and the text is inside.
+		{[]string{"7"}, `{"celsius":7}`, `{"celsius":7}`},
+		{[]string{"a", "b"}, `{"names":["a","b"]}`, `{"names":["a","b"]}`},
+		// Whatever differs is kept.
+		{[]string{"hello"}, `{"result":"hello!"}`, "hello\n{\"result\":\"hello!\"}"},
+		{[]string{"hello"}, `{"result":"hello","more":1}`, "hello\n{\"more\":1,\"result\":\"hello\"}"},
+		{[]string{"a", "b"}, `{"result":["a"]}`, "a\nb\n{\"result\":[\"a\"]}"},
+		{[]string{"here you are"}, `{"n":7}`, "here you are\n{\"n\":7}"},
+		{nil, `{"result":[]}`, `{"result":[]}`},
+		{nil, `{}`, `{}`},
+	} {
+		res := &mcp.CallToolResult{Content: texts(c.texts...)}
+		json.Unmarshal([]byte(c.structured), &res.StructuredContent)
+		if got := outputOf(res, "").Text; got != c.want {
+			t.Errorf("%q and %s: the model reads %q, want %q", c.texts, c.structured, got, c.want)
+		}
+	}
 }
 
 func TestServersCannotAskBack(t *testing.T) {

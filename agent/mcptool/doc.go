@@ -62,6 +62,10 @@
 //	ErrFailed       the server failed in it       unknown
 //	ErrLost         it was sent, no result came   unknown
 //
+// A server over HTTP that does not know the session any more, because it was
+// restarted, is greeted again, and the call that it refused is sent once more. It
+// says so with a 404, or with a 400 that it also gives to a ping in that session.
+//
 // A call whose outcome is unknown is never sent again by this package: the
 // tool's Retry does so, or, for one that is at most once, a person or its
 // Reconcile decides. A server that knows [MetaKey] can tell a repeated call by
@@ -69,9 +73,9 @@
 //
 // What the tool itself reports as an error is its output, which the model
 // reads. Images, sounds and files become media; links become text; structured
-// content becomes JSON, unless a text says the same. A result over
-// [Options.MaxMessage] is left out, and the model is told. Progress becomes
-// deltas, see [Progress].
+// content becomes JSON; where texts say the same, the model reads it once. A
+// result over [Options.MaxMessage] is left out, and the model is told. Progress
+// becomes deltas, see [Progress].
 //
 // # Secrets
 //

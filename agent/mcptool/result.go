@@ -6,6 +6,7 @@ import (
 	"math"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,6 +21,21 @@ func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 		return agent.Output{Error: true, Text: "The tool asks for more input from a person or a model, which it cannot get here."}
 	}
 	out := agent.Output{Error: res.IsError}
+	structured, wrapped := res.StructuredContent, false
+	if structured != nil {
+		var plain []string
+		for _, c := range res.Content {
+			if c, ok := c.(*mcp.TextContent); ok {
+				plain = append(plain, c.Text)
+			}
+		}
+		switch key, repeated := repeats(plain, structured); {
+		case repeated && (key == "" || key == "result"): // a name that says nothing
+			structured = nil
+		case repeated:
+			wrapped = true
+		}
+	}
 	var texts []string
 	add := func(text string) {
 		texts = append(texts, scrub(strings.ToValidUTF8(text, "\uFFFD"), token))
@@ -31,13 +47,11 @@ func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 		}
 		out.Media = append(out.Media, llm.Media{MIME: clip(mime, 200), Name: clip(name, 200), Data: data})
 	}
-	structured := res.StructuredContent != nil
 	for _, c := range res.Content {
 		switch c := c.(type) {
 		case *mcp.TextContent:
-			add(c.Text)
-			if structured && sameJSON(c.Text, res.StructuredContent) {
-				structured = false
+			if !wrapped {
+				add(c.Text)
 			}
 		case *mcp.ImageContent:
 			media(c.MIMEType, "", c.Data)
@@ -58,8 +72,8 @@ func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 			add(fmt.Sprintf("(content of a kind that is not known here: %T)", c))
 		}
 	}
-	if structured {
-		add(structuredText(res.StructuredContent))
+	if structured != nil {
+		add(structuredText(structured))
 	}
 	out.Text = strings.Join(texts, "\n")
 	if out.Error && out.Text == "" {
@@ -83,9 +97,31 @@ func linkText(c *mcp.ResourceLink) string {
 	return text
 }
 
-// sameJSON reports whether a text is the JSON of v, as servers repeat it for
-// clients that know texts only.
-func sameJSON(text string, v any) bool {
+// repeats reports whether structured content says what the texts say, as servers
+// repeat it for clients that know texts only: the same value, or the value under
+// a single key, which it returns. A list may be one text for each element.
+func repeats(texts []string, v any) (key string, ok bool) {
+	if slices.ContainsFunc(texts, func(text string) bool { return sameValue(text, v) }) {
+		return "", true
+	}
+	m, _ := v.(map[string]any)
+	if len(m) != 1 || len(texts) == 0 {
+		return "", false
+	}
+	for key, v = range m {
+	}
+	if len(texts) == 1 && sameValue(texts[0], v) {
+		return key, true
+	}
+	list, _ := v.([]any)
+	return key, slices.EqualFunc(texts, list, sameValue)
+}
+
+// sameValue reports whether a text is v, or its JSON.
+func sameValue(text string, v any) bool {
+	if v == any(text) {
+		return true
+	}
 	var other any
 	return json.Unmarshal([]byte(text), &other) == nil && reflect.DeepEqual(other, v)
 }
