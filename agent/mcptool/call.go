@@ -108,7 +108,7 @@ func (s *Server) callOn(ctx context.Context, c *session, tool string, args json.
 			return out, false, perdure.NotDone(about(ErrUnreachable))
 		}
 		return out, false, about(ErrLost)
-	case errors.Is(err, mcp.ErrSessionMissing):
+	case m.gone.Load():
 		broken = true
 		return out, true, perdure.NotDone(about(ErrUnreachable))
 	case !m.sent.Load():

@@ -12,6 +12,8 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,13 +25,18 @@ type mark struct {
 	sent     atomic.Bool  // some of it may have left this process
 	web      atomic.Bool  // it went over HTTP
 	status   atomic.Int32 // of HTTP; 0: no whole answer came
+	gone     atomic.Bool  // the server refused it because it does not know the session
 	tooLarge atomic.Bool
 	after    atomic.Int64 // the time.Duration that the server wants to be left alone
 	cancel   context.CancelFunc
 
-	posts atomic.Int32
-	told  chan struct{} // closed when the server heard that the request is cancelled
+	requests atomic.Int32
+	once     sync.Once
+	told     chan struct{} // closed when the server heard that the request is cancelled
 }
+
+// tell notes that the server heard that the request is cancelled.
+func (m *mark) tell() { m.once.Do(func() { close(m.told) }) }
 
 type markKey struct{}
 
@@ -84,22 +91,23 @@ func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	m := markOf(req.Context())
 	m.web.Store(true)
-	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { m.sent.Store(true) },
-	})
-	req = req.Clone(ctx)
-	// The SDK tells of a cancelled request in the same context.
-	if req.Method == http.MethodPost && m.posts.Add(1) == 2 && m.told != nil {
-		defer close(m.told)
-	}
-	for k, v := range t.headers {
-		if req.Header.Get(k) == "" {
-			req.Header.Set(k, v)
+	// The SDK fetches the rest of an answer in the same context, and tells there
+	// that the request is cancelled. What becomes of that says nothing about the
+	// request: a server may have run it and forgotten the session since.
+	outcome := m
+	if m.told != nil {
+		if m.requests.Add(1) > 1 {
+			outcome = &mark{}
+			if req.Method == http.MethodPost {
+				defer m.tell()
+			}
 		}
 	}
-	if t.token != "" {
-		req.Header.Set("Authorization", "Bearer "+t.token)
-	}
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { outcome.sent.Store(true) },
+	})
+	req = req.Clone(ctx)
+	t.addSecrets(req)
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -108,9 +116,14 @@ func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-			m.after.Store(int64(min(time.Duration(n)*time.Second, 24*time.Hour)))
+			outcome.after.Store(int64(min(time.Duration(n)*time.Second, 24*time.Hour)))
 		}
-		resp.Body = &limited{ReadCloser: resp.Body, left: 64 << 10}
+		resp.Body = &limited{ReadCloser: resp.Body, left: maxRefusal}
+		gone, err := t.forgotten(req, resp)
+		if err != nil {
+			return nil, err
+		}
+		outcome.gone.Store(gone)
 	case kind == "text/event-stream":
 		resp.Body = &events{ReadCloser: resp.Body, max: t.max, mark: m}
 	default:
@@ -118,8 +131,98 @@ func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	m.status.Store(int32(resp.StatusCode))
+	outcome.status.Store(int32(resp.StatusCode))
 	return resp, nil
+}
+
+// addSecrets adds the headers and the token to a request.
+func (t *trip) addSecrets(req *http.Request) {
+	for k, v := range t.headers {
+		if req.Header.Get(k) == "" {
+			req.Header.Set(k, v)
+		}
+	}
+	if t.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.token)
+	}
+}
+
+const (
+	sessionHeader = "Mcp-Session-Id"
+	maxRefusal    = 64 << 10 // bytes that are read of a refusal
+)
+
+// forgotten reports whether the server does not know the session any more, and
+// turns its answer into a plain 404, which is what the protocol wants and what the SDK knows.
+// Servers also answer 404 with a text in JSON, and 400. A 400 alone is no proof,
+// since it may be about the request: the session is gone if the server refuses a
+// ping in it too. An error under the request's own id is an answer to it, so the
+// server knew the session.
+func (t *trip) forgotten(req *http.Request, resp *http.Response) (bool, error) {
+	if req.Method != http.MethodPost || req.Header.Get(sessionHeader) == "" {
+		return false, nil
+	}
+	refused, err := refuses(resp, idOf(req))
+	if err != nil {
+		return false, fmt.Errorf("the answer was cut off: %w", err)
+	}
+	if refused && (resp.StatusCode == http.StatusNotFound || t.refusesPing(req)) {
+		resp.StatusCode, resp.Body = http.StatusNotFound, http.NoBody
+		return true, nil
+	}
+	return false, nil
+}
+
+// refuses reports whether an answer refuses a request before it looked at what
+// the request with that id is about.
+func refuses(resp *http.Response, id json.RawMessage) (bool, error) {
+	if resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound {
+		return false, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	var answer struct {
+		ID json.RawMessage `json:"id"`
+	}
+	answered := json.Unmarshal(body, &answer) == nil && id != nil && bytes.Equal(answer.ID, id)
+	return !answered, err
+}
+
+// refusesPing reports whether the server refuses a ping in the session of a
+// request.
+func (t *trip) refusesPing(req *http.Request) bool {
+	const ping = `{"jsonrpc":"2.0","id":"ping","method":"ping"}`
+	probe, err := http.NewRequestWithContext(req.Context(), http.MethodPost, t.base.String(), strings.NewReader(ping))
+	if err != nil {
+		return false
+	}
+	probe.Header.Set("Mcp-Method", "ping")
+	for _, k := range []string{"Accept", "Content-Type", "Mcp-Protocol-Version", sessionHeader} {
+		probe.Header[k] = req.Header[k]
+	}
+	t.addSecrets(probe)
+	resp, err := t.next.RoundTrip(probe)
+	if err != nil {
+		return false
+	}
+	refused, err := refuses(resp, json.RawMessage(`"ping"`))
+	resp.Body.Close()
+	return refused && err == nil
+}
+
+// idOf returns the id of the JSON-RPC request that an HTTP request carries.
+func idOf(req *http.Request) json.RawMessage {
+	var m struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if req.GetBody != nil {
+		if body, err := req.GetBody(); err == nil {
+			json.NewDecoder(body).Decode(&m)
+			body.Close()
+		}
+	}
+	return m.ID
 }
 
 // whole reads a body. One that is over the limit becomes an error of the
@@ -133,19 +236,11 @@ func (t *trip) whole(req *http.Request, resp *http.Response, m *mark) error {
 	}
 	if len(data) > t.max {
 		m.tooLarge.Store(true)
-		var id struct {
-			ID json.RawMessage `json:"id"`
-		}
-		if req.GetBody != nil {
-			if body, err := req.GetBody(); err == nil {
-				json.NewDecoder(body).Decode(&id)
-				body.Close()
-			}
-		}
-		if id.ID == nil {
+		id := idOf(req)
+		if id == nil {
 			return fmt.Errorf("an answer of more than %d bytes", t.max)
 		}
-		data = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"its result is larger than %d bytes"}}`, id.ID, codeTooLarge, t.max)
+		data = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"its result is larger than %d bytes"}}`, id, codeTooLarge, t.max)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(data))
 	resp.ContentLength = int64(len(data))

@@ -134,6 +134,11 @@ func TestMuteProgramIsGivenUp(t *testing.T) {
 
 func TestProgramThatDoesNotReadIsGivenUp(t *testing.T) {
 	s := program(t, "deaf", Options{})
+	c, err := s.take(t.Context()) // it starts, however long that takes
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.give(c, false)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	big := `{"text":"` + strings.Repeat("x", 1<<20) + `"}`

@@ -137,14 +137,25 @@ func (s *Server) asks(info Info) bool {
 	return true
 }
 
-// list returns all tools of the server, page by page.
+// list returns all tools of the server.
 func (s *Server) list(ctx context.Context) ([]*mcp.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StartTimeout+s.opts.Timeout)
 	defer cancel()
-	c, err := s.take(ctx)
-	if err != nil {
-		return nil, err
+	for last := false; ; last = true {
+		c, err := s.take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tools, again, err := s.listOn(ctx, c)
+		if !again || last {
+			return tools, err
+		}
 	}
+}
+
+// listOn returns all tools of the server, page by page. It reports whether to ask
+// again because the server did not know the session.
+func (s *Server) listOn(ctx context.Context, c *session) (_ []*mcp.Tool, again bool, _ error) {
 	broken := false
 	defer func() { s.give(c, broken) }()
 	bad := func(format string, args ...any) error {
@@ -153,29 +164,30 @@ func (s *Server) list(ctx context.Context) ([]*mcp.Tool, error) {
 	var tools []*mcp.Tool
 	seen := map[string]bool{"": true}
 	params := &mcp.ListToolsParams{}
+	m := &mark{}
 	for range maxPages {
-		sub, stop := context.WithCancel(ctx)
+		sub, stop := context.WithCancel(context.WithValue(ctx, markKey{}, m))
 		unlink := context.AfterFunc(c.ctx, stop)
 		res, err := c.cs.ListTools(sub, params)
 		unlink()
 		stop()
 		if err != nil {
 			broken = ctx.Err() == nil
-			return nil, perdure.NotDone(bad("%w", s.told(err, c.child, c.token)))
+			return nil, broken && m.gone.Load(), perdure.NotDone(bad("%w", s.told(err, c.child, c.token)))
 		}
 		if tools = append(tools, res.Tools...); len(tools) > maxTools {
-			return nil, bad("it lists more than %d tools", maxTools)
+			return nil, false, bad("it lists more than %d tools", maxTools)
 		}
 		if res.NextCursor == "" {
-			return tools, nil
+			return tools, false, nil
 		}
 		if seen[res.NextCursor] {
-			return nil, bad("its list turns in a circle")
+			return nil, false, bad("its list turns in a circle")
 		}
 		seen[res.NextCursor] = true
 		params = &mcp.ListToolsParams{Cursor: res.NextCursor}
 	}
-	return nil, bad("its list has more than %d pages", maxPages)
+	return nil, false, bad("its list has more than %d pages", maxPages)
 }
 
 // infoOf checks what a server says about a tool.
