@@ -58,7 +58,9 @@ var (
 	// ErrDep: a dep could not be made, loaded or shared, or was changed outside
 	// a leaf step; the error says which.
 	ErrDep = Coded("dep", errors.New("perdure: dep"))
-	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened.
+	// ErrUnknownOutcome: nobody knows whether an at-most-once step happened. A
+	// step that a cancel cut off matches it if its start is on record; without
+	// it an at-most-once step that was cancelled has not begun.
 	ErrUnknownOutcome = Coded("unknown-outcome", errors.New("perdure: unknown outcome"))
 	// ErrChild: a child did not succeed. The error matches the child's own codes
 	// too.

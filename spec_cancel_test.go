@@ -131,35 +131,45 @@ func TestCancelEndsARunThatWaitsForAnything(t *testing.T) {
 	}
 }
 
-// Any node may write the cancel; whoever claims the thread next honours it.
+// Any node may write the cancel; whoever claims the thread next honours it. Its
+// cleanups run wherever the run had come to, also inside a composite step.
 func TestCancelIsHonouredByWhoeverClaimsNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner := specStore()
-		var c specTally
-		flow := specFlow(func(ctx context.Context) error {
-			err := specAsk(ctx, "ok")
-			if err != nil && !errors.Is(err, perdure.ErrSuspended) {
-				_ = perdure.Cleanup(ctx, "undo", func(context.Context) error { c.hit("undo"); return nil })
+	for _, deep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := specStore()
+			var c specTally
+			body := func(ctx context.Context) error {
+				err := specAsk(ctx, "ok")
+				if err != nil && !errors.Is(err, perdure.ErrSuspended) {
+					_ = perdure.Cleanup(ctx, "undo", func(context.Context) error { c.hit("undo"); return nil })
+				}
+				return err
 			}
-			return err
+			flow := specFlow(func(ctx context.Context) error {
+				if !deep {
+					return body(ctx)
+				}
+				_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) { return 0, body(ctx) })
+				return errors.Join(err, c.ok(ctx, "later"))
+			})
+			k := newKit(t, inner, perdure.Options{}, flow)
+			k.start("t", "f", struct{}{})
+			specWait(k, perdure.Suspended)
+			k.stop()
+			rt, err := perdure.New(t.Context(), inner, perdure.Options{}) // it has no flows
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := rt.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
+				t.Fatal(err)
+			}
+			k = newKit(t, inner, perdure.Options{}, flow)
+			specWait(k, perdure.Cancelled)
+			if c.of("undo") != 1 || c.of("later") != 0 {
+				t.Errorf("ran %v\n%s", c.all(), k.trace("t"))
+			}
 		})
-		k := newKit(t, inner, perdure.Options{}, flow)
-		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Suspended)
-		k.stop()
-		rt, err := perdure.New(t.Context(), inner, perdure.Options{}) // it has no flows
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := rt.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
-		k = newKit(t, inner, perdure.Options{}, flow)
-		specWait(k, perdure.Cancelled)
-		if c.of("undo") != 1 {
-			t.Errorf("the cleanup ran %d times", c.of("undo"))
-		}
-	})
+	}
 }
 
 func TestACancelCanBeRepeatedAndIsRefusedAfterTheEnd(t *testing.T) {

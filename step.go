@@ -85,10 +85,28 @@ func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(cont
 		// What is recorded inside a step that was cut off has happened.
 		if n := f.pass.node(s.path); n != nil && errors.Is(err, ErrCancelled) {
 			f.takeOver(n)
+			if f.pass.intended(n) {
+				err = fmt.Errorf("%w; step %s may have happened: %w", err, tree.Names(s.path), ErrUnknownOutcome)
+			}
 		}
 		return nil, err
 	}
 	return f.result(f.pass.node(s.path))
+}
+
+// begun reports whether something inside a step is on record.
+func (p *pass) begun(n *tree.Node) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return n != nil && n.Composite()
+}
+
+// intended reports whether a step may have happened: an at-most-once start is
+// on record, and no outcome.
+func (p *pass) intended(n *tree.Node) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return n.Intent
 }
 
 // run makes attempts until the outcome is recorded. Its error is why it is not.
@@ -118,7 +136,9 @@ func (s *step) run(ctx context.Context) error {
 		if err := s.backoff(ctx, n); err != nil {
 			return err
 		}
-		if err := p.gate(ctx, s.frame); err != nil {
+		// A composite that began before a cancel is entered for its cleanups:
+		// nothing else starts inside it.
+		if err := p.gate(ctx, s.frame); err != nil && !(errors.Is(err, ErrCancelled) && p.begun(n)) {
 			return err
 		}
 		if s.once {
