@@ -91,7 +91,7 @@ func TestCancelledRunLeavesACallThatTheNextOneRepairs(t *testing.T) {
 		}
 		e.Start("t", "flow", "and now?")
 		got := text(t, e.Wait("t", perdure.Succeeded))
-		for _, want := range []string{"note=note 1;", "stuck=There is no result", "pay=There is no result"} {
+		for _, want := range []string{"note=note 1;", "stuck=There is no result", "pay=The call was not made"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("the model says %q, want %s in it", got, want)
 			}

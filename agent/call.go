@@ -30,6 +30,11 @@ func (s *session) calls(ctx context.Context, calls []llm.Call) error {
 	}
 	refused := map[string]string{}
 	if err := s.round(ctx, calls, results, func(c llm.Call) bool { return !waits(c) }, missing, refused); err != nil {
+		for i, c := range calls {
+			if waits(c) {
+				s.notBegun(ctx, "not-begun-"+callName(i, c), c, err)
+			}
+		}
 		return err
 	}
 	if len(missing) > 0 {
@@ -90,8 +95,11 @@ func (s *session) round(ctx context.Context, calls []llm.Call, results []*Record
 	}
 	if len(serial) > 0 {
 		g.Go(lane, func(ctx context.Context) error {
-			for _, i := range serial {
+			for n, i := range serial {
 				if _, err := perdure.Scope(ctx, callName(i, calls[i]), func(ctx context.Context) (bool, error) { return true, one(ctx, i) }); err != nil {
+					for _, i := range serial[n+1:] {
+						s.notBegun(ctx, "not-begun-"+callName(i, calls[i]), calls[i], err)
+					}
 					return err
 				}
 			}
@@ -156,12 +164,30 @@ func (s *session) call(ctx context.Context, c llm.Call) (Record, error) {
 	}
 	d, err := s.decide(ctx, t, c, args)
 	if err != nil {
+		s.notBegun(ctx, "not-begun", c, err)
 		return Record{}, err
 	}
 	if d.out != nil {
 		return s.conclude(ctx, c, d.record, *d.out)
 	}
 	return s.perform(ctx, t, c, d)
+}
+
+// notBegun records that a call will never be made, if the run was cancelled
+// before it could be. Without it the next run has to tell the model that the
+// call may have happened.
+func (s *session) notBegun(ctx context.Context, step string, c llm.Call, err error) {
+	s.cutShort(ctx, step, c, err, "The call was not made: the run was cancelled before it began.")
+}
+
+// cutShort records what is known about a call, if the run was cancelled.
+func (s *session) cutShort(ctx context.Context, step string, c llm.Call, err error, text string) {
+	if !errors.Is(err, perdure.ErrCancelled) {
+		return
+	}
+	_ = perdure.Cleanup(ctx, step, func(ctx context.Context) error { // its failure is on record
+		return transcript.Append(ctx, s.stamp(ctx, s.resultRecord(c, Record{}, Output{Text: text, Error: true})))
+	})
 }
 
 // arguments returns the arguments of a call in one form, if they fit.
@@ -219,6 +245,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	if before := s.Callbacks.BeforeTool; before != nil && t.verbs {
 		out, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Output, error) { return before(ctx, call) })
 		if err != nil {
+			s.notBegun(ctx, "not-begun", c, err)
 			return s.failed(ctx, c, d, err)
 		}
 		if out != nil {
@@ -267,6 +294,9 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		rec, err = s.finish(ctx, t, c, rec, out)
 		return ran{rec}, err
 	}, opts...)
+	if t.once && !errors.Is(err, perdure.ErrUnknownOutcome) {
+		s.notBegun(ctx, "not-begun", c, err)
+	}
 	if t.once {
 		// What a person said came of it is a result, not a record: who decided,
 		// and everything else, is as it is known here.
@@ -405,6 +435,7 @@ func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decisio
 		Data:   callData{Agent: s.name, Tool: call.Tool, Call: c.ID, Args: d.args, Ref: ref},
 	})
 	if err != nil {
+		s.cutShort(ctx, "cut-short", c, err, fmt.Sprintf("There is no result: the run was cancelled while this call went on elsewhere as %s. It has begun, and may have happened or may still happen.", ref))
 		return Record{}, err
 	}
 	raw, _ := a.Value.(json.RawMessage)

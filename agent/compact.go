@@ -173,7 +173,7 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 	}
 	var b strings.Builder
 	for _, r := range old {
-		for _, p := range r.Message.Parts {
+		for _, p := range r.Said().Parts {
 			switch {
 			case p.Call != nil:
 				fmt.Fprintf(&b, "[%s calls %s] %s\n", r.Agent, p.Call.Name, shorten(p.Call.Args, 2<<10))
@@ -216,7 +216,7 @@ func (s *session) estimate() int64 {
 // tokens returns about how many tokens a record has.
 func tokens(r Record) int64 {
 	n := 0
-	for _, p := range r.Message.Parts {
+	for _, p := range r.Said().Parts {
 		n += len(p.Text)
 		if p.Call != nil {
 			n += len(p.Call.Args)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -107,7 +108,9 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 			d.out = &Output{Error: true, Text: fmt.Sprintf("The call was not made: %s edited its arguments, and they are wrong: %v.", who(answer.By), err)}
 			return d, nil
 		}
-		d.args, d.record.Args = args, args
+		if !bytes.Equal(args, d.args) { // else nothing was changed
+			d.args, d.record.Args = args, args
+		}
 	case DecisionReject:
 		d.record.Rejected = same
 		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))

@@ -27,7 +27,7 @@ type Record struct {
 	Over  bool       `json:"over,omitempty"` // the run's budget is used up with it
 
 	// Of the result of a call.
-	Args     json.RawMessage   `json:"args,omitempty"`     // with which it ran, if a person edited them
+	Args     json.RawMessage   `json:"args,omitempty"`     // with which it ran, if they are not those of the model's message: a person edited them, see Decision, or the tool normalised them
 	Decision string            `json:"decision,omitempty"` // of a person
 	By       string            `json:"by,omitempty"`       // who decided
 	Expired  bool              `json:"expired,omitempty"`  // nobody did, and the default was taken
@@ -43,6 +43,26 @@ type Record struct {
 	Took int64 `json:"took,omitempty"`
 
 	Summary *Summary `json:"summary,omitempty"` // it stands for earlier ones
+}
+
+// Said returns the message as models read it. The result of a call whose
+// arguments a person edited says so, since the call itself stays as the model
+// made it: providers verify what they signed, and their caches keep it.
+func (r Record) Said() llm.Message {
+	m := r.Message
+	if r.Decision != DecisionEdit || r.Args == nil || len(m.Parts) != 1 || m.Parts[0].Result == nil {
+		return m
+	}
+	by := "A person"
+	if r.By != "" {
+		by = "A person, " + clean(r.By) + ","
+	}
+	p, res := m.Parts[0], *m.Parts[0].Result
+	res.Text = strings.TrimSuffix(fmt.Sprintf("[%s changed the arguments before the call was made. It was made with %s. The result:]\n%s",
+		by, shorten(string(r.Args), 8<<10), res.Text), "\n")
+	p.Result = &res
+	m.Parts = []llm.Part{p}
+	return m
 }
 
 // Summary says which records a record stands for.
@@ -84,7 +104,7 @@ func conversation(records []Record, me string) []llm.Message {
 		}
 	}
 	for _, r := range seen {
-		m := r.Message
+		m := r.Said()
 		switch {
 		case len(m.Parts) == 0: // providers do not take it
 		case r.Agent != me && (r.From != "" || m.Role == llm.RoleAssistant && given[m.Text()]): // it is there already

@@ -288,7 +288,7 @@ func TestSeedADKConfirmationAfterAProcessChange(t *testing.T) {
 		runs   string
 	}{
 		{perdure.Answer{Decision: agent.DecisionApprove}, "pay=pay 1;", "pay:1"},
-		{perdure.Answer{Decision: agent.DecisionEdit, Value: order{ID: "2"}}, "pay=pay 2;", "pay:1"},
+		{perdure.Answer{Decision: agent.DecisionEdit, Value: order{ID: "2"}}, "pay=[A person changed the arguments before the call was made. It was made with {\"id\":\"2\"}. The result:]\npay 2;", "pay:1"},
 		{perdure.Answer{Decision: agent.DecisionReject, Message: "no money", By: "ann"}, "pay=The call was rejected by ann and was not made: no money\nDo not make the same call again.;", ""},
 		{perdure.Answer{Decision: agent.DecisionRespond, Value: "paid by hand"}, "pay=paid by hand;", ""},
 	}

@@ -159,9 +159,9 @@ func (s *session) say(r Record) {
 		s.talk = nil
 	case r.Message.Role == llm.RoleTool && s.talk[n-1].Role == llm.RoleTool:
 		parts := s.talk[n-1].Parts // of the calls before it, in the same message
-		s.talk[n-1].Parts = append(parts[:len(parts):len(parts)], r.Message.Parts...)
+		s.talk[n-1].Parts = append(parts[:len(parts):len(parts)], r.Said().Parts...)
 	default:
-		s.talk = append(s.talk, r.Message)
+		s.talk = append(s.talk, r.Said())
 	}
 }
 

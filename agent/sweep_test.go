@@ -161,7 +161,7 @@ func TestEditAndRejectSurvive(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := perdure.Output[string](e.Wait("t", perdure.Succeeded))
-		if want := "pay=paid 9 for A;pay=The call was rejected by bob and was not made: too small\nDo not make the same call again.;"; err != nil || got != want {
+		if want := "pay=[A person, ann, changed the arguments before the call was made. It was made with {\"amount\":9,\"id\":\"A\"}. The result:]\npaid 9 for A;pay=The call was rejected by bob and was not made: too small\nDo not make the same call again.;"; err != nil || got != want {
 			t.Errorf("got %q, %v", got, err)
 		}
 		at, err := e.Runtime().StateAt(t.Context(), "t", 0)

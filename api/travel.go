@@ -23,7 +23,7 @@ type State struct {
 // MessageList is what was said on a thread.
 type MessageList struct {
 	Seq      uint64         `json:"seq" jsonschema:"as of this sequence"`
-	Messages []agent.Record `json:"messages" jsonschema:"in the order of the journal"`
+	Messages []agent.Record `json:"messages" jsonschema:"in the order of the journal; the result of a call that a person edited has the decision edit and the args with which it ran, while the call stays as the model made it"`
 }
 
 // ListFiles chooses files in the state of a thread.

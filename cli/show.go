@@ -285,7 +285,7 @@ func (a *app) transcript(ctx context.Context, l *link, thread string) error {
 		if r.Message.Role == "assistant" && r.Agent != "" {
 			who = r.Agent
 		}
-		a.printf("%s\n%s\n", a.style(bold, oneLine(who)), indent("  ", printable(spoken(&r.Message))))
+		a.printf("%s\n%s\n", a.style(bold, oneLine(who)), indent("  ", printable(spoken(r.Said()))))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func brief(value json.RawMessage) string {
 	}
 	var r agent.Record
 	if value[0] == '{' && json.Unmarshal(value, &r) == nil && r.ID != "" && r.Message.Role != "" {
-		return string(r.Message.Role) + ": " + oneLine(spoken(&r.Message))
+		return string(r.Message.Role) + ": " + oneLine(spoken(r.Said()))
 	}
 	var out bytes.Buffer
 	if json.Compact(&out, value) != nil {
@@ -81,7 +81,7 @@ func brief(value json.RawMessage) string {
 }
 
 // spoken is what a message says, and which tools it calls.
-func spoken(m *llm.Message) string {
+func spoken(m llm.Message) string {
 	var parts []string
 	for _, p := range m.Parts {
 		switch {

@@ -171,7 +171,7 @@ func readable(key string, value json.RawMessage) string {
 	}
 	var all []string
 	for i := range said {
-		m := &said[i].Message
+		m := said[i].Said()
 		all = append(all, string(m.Role)+": "+indentRest("  ", spoken(m)))
 	}
 	return printable(strings.Join(all, "\n"))

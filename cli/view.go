@@ -150,7 +150,7 @@ func (v *view) step(e *perdure.Event) (todos bool) {
 		v.detail(green, "✓", e.Path+"  "+brief(e.Value))
 		return false
 	}
-	for _, p := range r.Message.Parts {
+	for _, p := range r.Said().Parts {
 		switch {
 		case r.Message.Role == llm.RoleUser:
 		case p.Text != "":
