@@ -18,6 +18,10 @@ import (
 // dep is in use. Load takes a dump back in; it must accept {} and keys that it
 // does not know, since older and newer code wrote them too. A dep that was
 // never dumped is not loaded.
+//
+// An error of Load says that the code cannot read what is recorded, and blocks
+// the run, see [ErrBlocked]. What may fail for a while, such as a connection,
+// belongs into the function that makes the dep: its error is returned by Get.
 type Resumable interface {
 	Dump(ctx context.Context) (json.RawMessage, error)
 	Load(ctx context.Context, state json.RawMessage) error
@@ -332,7 +336,10 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 		return err
 	}
 	if _, err := invoke(ctx, func(ctx context.Context) (bool, error) { return true, r.Load(ctx, raw) }); err != nil {
-		return fmt.Errorf("load: %w", err)
+		if sealed := p.sealedErr(); sealed != nil {
+			return sealed
+		}
+		return p.misfit(fmt.Sprintf("the state of dep %q", v.id), raw, fmt.Sprintf("Load of %T", r), err)
 	}
 	if adopted {
 		return nil // the next commit writes it under its new key

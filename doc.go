@@ -102,9 +102,11 @@
 //
 // A flow that no longer fits its journal is not guessed at: the run is blocked
 // with a diff, before anything runs. Appending steps is always safe; [Added],
-// [Dropped] and [Renamed] say what else was changed. When code that fits is
-// deployed, Retry lets the run go on at once; without it a worker with other
-// code tries it by itself, about every half minute.
+// [Dropped] and [Renamed] say what else was changed. A recorded value that the
+// code cannot read into its Go type blocks the run too, see [ErrBlocked]: a type
+// may gain fields, and change others if it still reads the old JSON. When code
+// that fits is deployed, Retry lets the run go on at once; without it a worker
+// with other code tries it by itself, about every half minute.
 //
 // # Steps
 //

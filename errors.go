@@ -38,8 +38,10 @@ var (
 	// ErrFenced: another worker took the run over, or this one lost the store or
 	// was stopped. Return it; the flow is called again elsewhere.
 	ErrFenced = errors.New("perdure: the run is no longer this worker's")
-	// ErrBlocked: the code no longer fits what the run has recorded. Mark the
-	// change with Added, Dropped or Renamed, or run the older code.
+	// ErrBlocked: the code no longer fits what the run has recorded: its steps
+	// are others, or a Go type cannot read a recorded value. Mark the change with
+	// Added, Dropped or Renamed, let the type read the value, or run the older
+	// code.
 	ErrBlocked = errors.New("perdure: the flow diverged from what the run has recorded")
 	// ErrTimeout: a step or a Receive took longer than it may.
 	ErrTimeout = Coded("timeout", errors.New("perdure: timed out"))

@@ -27,9 +27,9 @@ func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)
 		name: name,
 		in:   reflect.TypeFor[In](),
 		fn: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-			in, err := decode[In](raw)
+			in, err := recordedAs[In](ctx, "input", "", raw)
 			if err != nil {
-				return nil, fmt.Errorf("the input: %w", err)
+				return nil, err
 			}
 			out, err := fn(ctx, in)
 			if err != nil {

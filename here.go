@@ -48,6 +48,13 @@ func init() {
 	host.Leaf = func(ctx context.Context, what string) error {
 		return change(ctx, what, func(*frame) error { return nil })
 	}
+	host.Misfit = func(ctx context.Context, where string, raw json.RawMessage, reader string, err error) error {
+		f, outside := inside(ctx)
+		if outside != nil {
+			return outside
+		}
+		return f.pass.misfit(where, raw, reader, err)
+	}
 	host.FindAsk = func(ctx context.Context, r any, id string) (*host.Ask, error) {
 		rt, ok := r.(*Runtime)
 		if !ok || rt == nil {

@@ -302,7 +302,11 @@ func Output[T any](run *Run) (T, error) {
 	var zero T
 	switch run.Status {
 	case Succeeded:
-		return decode[T](run.Output)
+		v, err := decode[T](run.Output)
+		if err != nil {
+			return zero, fmt.Errorf("perdure: the output of run %s does not fit %T: %w", run.ID, zero, err)
+		}
+		return v, nil
 	case Failed:
 		return zero, fmt.Errorf("perdure: run %s failed: %w", run.ID, run.Err)
 	case Cancelled:

@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"reflect"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,9 +181,15 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// decode reads a recorded value into a T.
-func decode[T any](raw json.RawMessage) (T, error) {
-	var v T
+// decode reads a recorded value into a T. Its error says what does not fit. A
+// type that reads itself may panic, which is the same.
+func decode[T any](raw json.RawMessage) (v T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			var zero T
+			v, err = zero, &panicked{value: r, stack: string(debug.Stack())}
+		}
+	}()
 	if raw == nil {
 		return v, nil
 	}
@@ -191,7 +198,7 @@ func decode[T any](raw json.RawMessage) (T, error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, fmt.Errorf("perdure: what is recorded does not fit %T: %w", v, err)
+		return v, err
 	}
 	if err := fitsExactly(raw, reflect.TypeFor[T]()); err != nil {
 		var zero T

@@ -134,11 +134,7 @@ func Join[T any](ctx context.Context, name string, c *Child) (T, error) {
 	if err != nil {
 		return zero, err
 	}
-	v, err := decode[T](raw)
-	if err != nil {
-		return zero, fmt.Errorf("join %q: %w", name, err)
-	}
-	return v, nil
+	return recordedAs[T](ctx, "the output of the child that is joined", name, raw)
 }
 
 func join(ctx context.Context, name string, c *Child) ([]byte, error) {

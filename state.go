@@ -105,11 +105,8 @@ func (s State[T]) Lookup(ctx context.Context) (T, bool, error) {
 	if err != nil || !ok {
 		return zero, false, err
 	}
-	v, err := decode[T](raw)
-	if err != nil {
-		return zero, false, fmt.Errorf("state %q: %w", s.key, err)
-	}
-	return v, true, nil
+	v, err := recordedAs[T](ctx, "state", s.key, raw)
+	return v, err == nil, err
 }
 
 // Set writes the value. Of several branches that write it, the last one in the

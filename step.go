@@ -30,11 +30,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		var zero T
 		return zero, err
 	}
-	v, err := decode[T](raw)
-	if err != nil {
-		return v, fmt.Errorf("step %q: %w", name, err)
-	}
-	return v, nil
+	return recordedAs[T](ctx, "the result of the step", name, raw)
 }
 
 // body makes the function of a step return what is recorded.

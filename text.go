@@ -66,9 +66,7 @@ func (t Text) Set(ctx context.Context, text string) error {
 func (t Text) read(ctx context.Context) (text string, base journal.Item, there bool, err error) {
 	raw, base, there, err := readItem(ctx, t.key)
 	if err == nil && there {
-		if text, err = decode[string](raw); err != nil {
-			err = fmt.Errorf("state %q: %w", t.key, err)
-		}
+		text, err = recordedAs[string](ctx, "state", t.key, raw)
 	}
 	return text, base, there, err
 }

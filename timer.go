@@ -47,7 +47,7 @@ func Receive[T any](ctx context.Context, name, signal string, timeout time.Durat
 	if err != nil {
 		return zero, err
 	}
-	return decode[T](raw)
+	return recordedAs[T](ctx, "the signal that was received", name, raw)
 }
 
 func receive(ctx context.Context, name, signal string, timeout time.Duration) ([]byte, error) {
@@ -112,7 +112,7 @@ func Take[T any](ctx context.Context, name string) (T, bool, error) {
 	if err != nil || !ok {
 		return zero, false, err
 	}
-	v, err := decode[T](raw)
+	v, err := recordedAs[T](ctx, "the input that was taken", name, raw)
 	return v, err == nil, err
 }
 

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -67,7 +69,8 @@ func RunTo[T any, I Input](ctx context.Context, a Agent, in I) (T, error) {
 		return v, fmt.Errorf("%w: what agent %q was asked was answered by %q, which has no Output, so there is nothing to decode", ErrOption, a.Name(), r.Agent)
 	}
 	if err := json.Unmarshal(r.Value, &v); err != nil {
-		return v, fmt.Errorf("agent: the output of %q: %w", a.Name(), err)
+		var zero T
+		return zero, host.Misfit(ctx, fmt.Sprintf("the output of agent %q", a.Name()), r.Value, reflect.TypeFor[T]().String(), err)
 	}
 	return v, nil
 }

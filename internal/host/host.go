@@ -31,6 +31,11 @@ var FromRuntime func(runtime any) *Host
 // no verbs from now on. The kernel sets it.
 var Leaf func(ctx context.Context, what string) error
 
+// Misfit blocks the run that a context belongs to, because the code cannot read
+// a recorded value, and returns the error with which the run ends its pass. The
+// kernel sets it.
+var Misfit func(ctx context.Context, where string, raw json.RawMessage, reader string, err error) error
+
 // Ask is an ask, open or not, and whose it is.
 type Ask struct {
 	Thread string // id
