@@ -31,7 +31,7 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	h := s.api.HTTPServer()
-	h.Handler, h.ErrorLog = s.handler(), slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
+	h.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	h.ConnContext = withCaller
 	served := make(chan error, 1)
 	go func() {
@@ -61,19 +61,6 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 		err = nil
 	}
 	return errors.Join(err, <-worked)
-}
-
-// handler is the API, and a page that says where it is.
-func (s *site) handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			s.api.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		fmt.Fprint(w, "This is a Perdure server.\n\nThe API is at /v1, and /openapi.json describes it.\n")
-	})
 }
 
 // listen takes an address. If it is taken already, the error says what to do.

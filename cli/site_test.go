@@ -50,6 +50,15 @@ func TestSiteHasTheLimitsOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Host = "evil.example"
+	if resp, err = http.DefaultClient.Do(r); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the page for a foreign host is answered with %s", resp.Status)
+	}
+	r.Host = ""
 	r.Header.Set("X-Large", strings.Repeat("x", 64<<10))
 	if resp, err = http.DefaultClient.Do(r); err != nil {
 		return // cut off while it is sent

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"container/list"
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -12,10 +15,11 @@ const (
 	idleTime    = 2 * time.Minute
 	headerBytes = 32 << 10
 	bodyRate    = 8 << 10 // bytes of a body for which a second more is given
+	lingerTime  = 500 * time.Millisecond
 )
 
-// HTTPServer returns an http.Server for the API with limits on slow and large
-// requests. It speaks HTTP/1.1 and HTTP/2, also without TLS. An answer may take
+// HTTPServer returns an http.Server for the API with limits on connections and
+// on slow and large requests. It speaks HTTP/1.1 and HTTP/2, also without TLS. An answer may take
 // as long as it likes, since event streams do; a reader that takes nothing is
 // disconnected by Options.Stall. Shutdown tells streams to come back later.
 func (s *Server) HTTPServer() *http.Server {
@@ -32,20 +36,72 @@ func (s *Server) HTTPServer() *http.Server {
 	// A stream that is not read is ended by its own deadline. What the
 	// connection has to write meanwhile would keep it for ever.
 	h.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.opts.Stall}
+	h.ConnState = (&conns{most: s.opts.Connections, idle: list.New(), all: map[net.Conn]*list.Element{}}).changed
 	h.RegisterOnShutdown(s.Close)
 	return h
 }
 
+// conns bounds the connections of a server. Where there are too many, the one
+// that has asked for nothing the longest makes room for a new one.
+type conns struct {
+	most int
+
+	mu   sync.Mutex
+	idle *list.List                 // of net.Conn, in the order in which they became idle
+	all  map[net.Conn]*list.Element // nil: a request is under way
+}
+
+// changed is the ConnState of an http.Server.
+func (c *conns) changed(conn net.Conn, state http.ConnState) {
+	if surplus := c.note(conn, state); surplus != nil {
+		surplus.Close()
+	}
+}
+
+// note returns a connection that has to go, nil if there is room.
+func (c *conns) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.all[conn]; e != nil {
+		c.idle.Remove(e)
+		c.all[conn] = nil
+	}
+	switch state {
+	case http.StateActive:
+		return nil
+	case http.StateClosed, http.StateHijacked:
+		delete(c.all, conn)
+		return nil
+	}
+	if _, there := c.all[conn]; !there && len(c.all) >= c.most {
+		oldest := c.idle.Front()
+		if oldest == nil {
+			return conn
+		}
+		surplus = c.idle.Remove(oldest).(net.Conn)
+		delete(c.all, surplus)
+	}
+	c.all[conn] = c.idle.PushBack(conn)
+	return surplus
+}
+
 // patient lets a body take so long as its size needs, and no longer, and an
-// answer as long as its reader takes something of it.
+// answer as long as its reader takes something of it. A body that nobody has
+// read when the answer begins is not waited for: the connection ends with the
+// answer.
 func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall}
 		w.lift()        // of the request before
 		defer w.limit() // of what is written when the handler is through
 		if r.Body != nil && r.Body != http.NoBody {
-			b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), by: time.Now().Add(s.opts.Body)}
+			b := &body{ReadCloser: r.Body, conn: w.conn, by: time.Now().Add(s.opts.Body)}
 			b.extend()
+			if r.ProtoMajor == 1 {
+				w.unread = b
+				defer b.linger()
+			}
+			r = r.WithContext(r.Context()) // net/http judges by its own request what became of the body
 			r.Body = b
 		}
 		next.ServeHTTP(w, r)
@@ -56,8 +112,26 @@ func (s *Server) patient(next http.Handler) http.Handler {
 // those who ask for much and read nothing would keep it in memory for ever.
 type paced struct {
 	http.ResponseWriter
-	conn  *http.ResponseController
-	stall time.Duration
+	conn   *http.ResponseController
+	stall  time.Duration
+	unread *body // of the request, until it is read or the answer begins; nil: there is none
+}
+
+// begin ends the connection with the answer if the body was not read: who is
+// refused could hold the connection by sending it slowly.
+func (p *paced) begin() {
+	if p.unread != nil && !p.unread.done {
+		p.Header().Set("Connection", "close")
+	}
+	p.unread = nil
+}
+
+// WriteHeader begins the answer.
+func (p *paced) WriteHeader(status int) {
+	if status >= 200 {
+		p.begin()
+	}
+	p.ResponseWriter.WriteHeader(status)
 }
 
 // limit sets the time by which what is written now has to be taken, and lift
@@ -68,6 +142,7 @@ func (p *paced) lift()  { _ = p.conn.SetWriteDeadline(time.Time{}) }
 
 // Write writes in pieces.
 func (p *paced) Write(data []byte) (n int, err error) {
+	p.begin()
 	defer p.lift()
 	for {
 		p.limit()
@@ -80,6 +155,7 @@ func (p *paced) Write(data []byte) (n int, err error) {
 
 // Flush sends what was written.
 func (p *paced) Flush() {
+	p.begin()
 	defer p.lift()
 	p.limit()
 	_ = p.conn.Flush()
@@ -94,6 +170,15 @@ type body struct {
 	conn  *http.ResponseController
 	by    time.Time // by when it has to be there, but for what its size allows
 	bytes int64
+	done  bool // all of it was read
+}
+
+// linger gives what is left of a body a moment when the answer is written, so
+// that a caller that is still sending reads the answer rather than an error.
+func (b *body) linger() {
+	if !b.done {
+		_ = b.conn.SetReadDeadline(time.Now().Add(lingerTime))
+	}
 }
 
 // extend sets the time by which the next bytes have to be there.
@@ -108,6 +193,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.bytes += int64(n)
 	switch {
 	case err == io.EOF:
+		b.done = true
 		// The connection is read on while the answer is written, to see
 		// whether the caller is still there. That may take any time.
 		_ = b.conn.SetReadDeadline(time.Time{})

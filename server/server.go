@@ -45,6 +45,9 @@ type Options struct {
 	Stall time.Duration
 	// Streams is how many event streams may be open; 0 is 10 000.
 	Streams int
+	// Connections is how many connections the server of HTTPServer may have;
+	// 0 is 16 384. Idle ones make room for new ones.
+	Connections int
 }
 
 // Server is the API as an http.Handler.
@@ -88,6 +91,9 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	}
 	if o.Streams == 0 {
 		o.Streams = 10_000
+	}
+	if o.Connections == 0 {
+		o.Connections = 16_384
 	}
 	s := &Server{rt: rt, opts: o, mux: &router{ServeMux: http.NewServeMux()}, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
 	s.tokens = tokensOf(rt, o.Auth)

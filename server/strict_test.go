@@ -71,7 +71,6 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 
 func TestWhatTheMuxSaysIsAProblemToo(t *testing.T) {
 	s := plainSite(t)
-	s.do("GET", "/", "").problem(404, "not-found")
 	s.do("GET", "/v1/nothing", "").problem(404, "not-found")
 	s.do("POST", "/v1/threads/t/nothing", "{}").problem(404, "not-found")
 	for _, path := range []string{"//v1/threads", "/v1//threads", "/v1/./threads", "/v1/x/../threads", "/v1/threads/"} {

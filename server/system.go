@@ -14,6 +14,11 @@ import (
 )
 
 func (s *Server) systemRoutes() {
+	s.face("GET /{$}", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ *call) error {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(w, "This is a Perdure server.\n\nThe API is at /v1, and /openapi.json describes it.\n")
+		return nil
+	})
 	handle(s, api.FlowsList, s.listFlows)
 	handle(s, api.WorkersList, func(ctx context.Context, c *call, _ *api.Nothing) (*api.WorkerList, error) {
 		workers, err := c.Workers(ctx)
