@@ -30,6 +30,8 @@ func TestApprovalByPredicateIsNotFooledByNames(t *testing.T) {
 		`{"sum":1000,"sum":1000}`,
 		`{"sum":1,"limit":{"Max":1000,"max":1}}`,
 		`{"Sum":1000}`,
+		`{"sUm":1}`, // the tool finds no sum, and may take another one than the predicate
+		`{"sum":1,"limit":{"MAX":1}}`,
 	} {
 		var n tally
 		pay := agent.RawTool("pay", "Pays.", json.RawMessage(`{"type":"object"}`), func(context.Context, json.RawMessage) (agent.Output, error) {

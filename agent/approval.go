@@ -51,9 +51,10 @@ func NeedsApproval() ToolOption { return WithApproval(Approval{}) }
 func WithApproval(a Approval) ToolOption { return func(t *tool) { t.approval = &a } }
 
 // ApprovalIf lets a person decide on the calls for which fn returns true. Fn
-// looks at its argument only: it is called again on resume. Arguments that
-// cannot be read need approval, and so do those in which two names differ in
-// case only: the tool may take another one of them than Go does.
+// looks at its argument only: it is called again on resume. The arguments are
+// those that the tool gets, see [Normalize]. Arguments that cannot be read need
+// approval, and so do those with names that Go reads in another spelling than
+// A's, or of which two differ in case only: the tool may read them otherwise.
 func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 	return func(t *tool) {
 		a := Approval{}
@@ -62,8 +63,13 @@ func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 		}
 		a.If = func(raw json.RawMessage) bool {
 			var args A
-			_, err := readStrict(raw)
-			return err != nil || json.Unmarshal(raw, &args) != nil || fn(args)
+			var read any
+			tree, err := readStrict(raw)
+			if err != nil || json.Unmarshal(raw, &args) != nil {
+				return true
+			}
+			encoded, err := json.Marshal(args)
+			return err != nil || json.Unmarshal(encoded, &read) != nil || misspelled(tree, read) || fn(args)
 		}
 		t.approval = &a
 	}

@@ -157,12 +157,16 @@ func (s *session) call(ctx context.Context, c llm.Call) (Record, error) {
 		return s.conclude(ctx, c, Record{Mistake: true}, Output{Error: true,
 			Text: fmt.Sprintf("There is no tool %q. The tools are: %s.", c.Name, strings.Join(slices.Sorted(maps.Keys(s.tools)), ", "))})
 	}
-	args, err := t.arguments(c.Args)
+	args, changed, err := t.arguments(c.Args)
 	if err != nil {
 		return s.conclude(ctx, c, Record{Mistake: true}, Output{Error: true,
 			Text: fmt.Sprintf("The arguments of %s are wrong: %v. Call it again with arguments that fit its schema.", c.Name, err)})
 	}
-	d, err := s.decide(ctx, t, c, args)
+	d := decision{args: args}
+	if changed {
+		d.record.Args = args
+	}
+	d, err = s.decide(ctx, t, c, d)
 	if err != nil {
 		s.notBegun(ctx, "not-begun", c, err)
 		return Record{}, err
@@ -190,19 +194,32 @@ func (s *session) cutShort(ctx context.Context, step string, c llm.Call, err err
 	})
 }
 
-// arguments returns the arguments of a call in one form, if they fit.
-func (t Tool) arguments(text string) (json.RawMessage, error) {
+// arguments returns the arguments of a call in one form, if they fit. It is what
+// everything after it sees: predicates, people, rules and the tool. It reports
+// whether normalising changed them.
+func (t Tool) arguments(text string) (args json.RawMessage, changed bool, err error) {
 	if strings.TrimSpace(text) == "" {
 		text = "{}"
 	}
-	raw, err := canonical(json.RawMessage(text))
+	given, err := canonical(json.RawMessage(text))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	if err := t.accepts(given); err != nil || t.normal == nil {
+		return given, false, err
+	}
+	if args, err = t.normal(given); err != nil {
+		return nil, false, err
+	}
+	return args, !bytes.Equal(given, args), t.accepts(args)
+}
+
+// accepts checks arguments in their one form.
+func (t Tool) accepts(raw json.RawMessage) error {
 	if err := t.schema.check(raw); err != nil || t.fits == nil {
-		return raw, err
+		return err
 	}
-	return raw, t.fits(raw) // 1.0 is an integer for a schema, and none for Go
+	return t.fits(raw) // 1.0 is an integer for a schema, and none for Go
 }
 
 // canonical returns JSON in one form: sorted keys, each once, numbers as they

@@ -72,7 +72,8 @@
 // function is told to the model, [Fatal] ends the run. [AtMostOnce],
 // [Reconcile], [Retry] and [Timeout] are those of package perdure. A function
 // that returns [Pending] goes on elsewhere, and its result comes later from any
-// process. [UsesVerbs] makes the function flow code.
+// process. [UsesVerbs] makes the function flow code. [Normalize] brings
+// arguments into one form before anything looks at them.
 //
 // # People
 //

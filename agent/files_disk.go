@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
 // DiskFiles keeps files in a folder of the machine, which is made when the
@@ -95,11 +97,45 @@ func diskInfo(root *os.Root, p, name string) (fs.FileInfo, error) {
 			return nil, badPath(p, "/%s is a file, not a folder", name[:i])
 		case i < len(name) && !info.IsDir(), !info.IsDir() && !info.Mode().IsRegular():
 			return nil, badPath(p, "/%s is a link or device, and only plain files and folders are used", name[:i])
-		case i == len(name):
+		}
+		if spelled, err := spelledSo(root, name[:i], info); err != nil || !spelled {
+			if err != nil {
+				return nil, diskError(p, err)
+			}
+			return nil, badPath(p, "/%s has another spelling on this disk; use ls to see it", name[:i])
+		}
+		if i == len(name) {
 			return info, nil
 		}
 	}
 	return nil, nil
+}
+
+// spelledSo reports whether what is at a path has exactly that name. Some disks
+// find it under others, which differ in case or in how letters are composed, and
+// what looks at a path before it is used would not know it.
+func spelledSo(root *os.Root, name string, info fs.FileInfo) (bool, error) {
+	dir, base := path.Split(name)
+	plain := strings.IndexFunc(base, func(c rune) bool { return c > unicode.MaxASCII }) < 0
+	other := strings.Map(func(c rune) rune {
+		if unicode.IsUpper(c) {
+			return unicode.ToLower(c)
+		}
+		return unicode.ToUpper(c)
+	}, base)
+	if plain {
+		found, err := root.Lstat(dir + other)
+		if other == base || err != nil || !os.SameFile(found, info) {
+			return true, nil
+		}
+	}
+	f, err := root.Open(path.Join(".", dir))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	return slices.Contains(names, base), err
 }
 
 // diskError tells of a path without saying where the folder is.

@@ -29,8 +29,8 @@ func callTool(ctx context.Context, step string, tools []Tool, c toolCall) (Outpu
 	if err != nil {
 		return Output{}, err
 	}
-	if err := tools[i].schema.check(raw); err != nil {
-		return Output{}, fmt.Errorf("%s %s: %w", c.Name, raw, err)
+	if raw, _, err = tools[i].arguments(string(raw)); err != nil {
+		return Output{}, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	return perdure.Step(ctx, step, func(ctx context.Context) (Output, error) { return tools[i].call(ctx, raw) })
 }

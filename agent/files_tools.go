@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,6 +20,10 @@ import (
 // process dies before the step is recorded. The tools are made for that: what an
 // edit or a removal finds is recorded first, and the change that follows
 // recognises itself when it is already done.
+//
+// Paths are normalised before anything looks at a call, so that an approval's
+// predicate sees the path that is used, always from the root. A predicate of
+// grep, glob or ls sees a folder; grep and glob also look into what is below it.
 func FileTools(f Files) []Tool {
 	_, leaf := f.(stateFiles)
 	t := fileTools{f, leaf}
@@ -26,15 +31,33 @@ func FileTools(f Files) []Tool {
 	if !leaf {
 		change = append(change, UsesVerbs())
 	}
+	change = slices.Clip(change)
 	return []Tool{
-		NewTool("ls", "Lists the files and folders that are directly in a folder.", t.ls, Serial()),
-		NewTool("read_file", "Reads lines of a text file. Each line has its number and a tab before it, which are not part of the file.", t.read, Serial()),
-		NewTool("write_file", "Writes a whole text file: makes it, with the folders it is in, or replaces what it was. To change a part of a file use edit_file.", t.write, Serial()),
-		NewTool("edit_file", "Replaces a piece of a text file. The old text has to be exactly as it is in the file, with all spaces and line ends and without line numbers, and has to be there once, unless all is true.", t.edit, change...),
-		NewTool("delete_file", "Deletes a file.", t.remove, change...),
-		NewTool("glob", "Finds files by their paths. In the pattern * stands for any part of a name, ** for any number of folders, ? for one character, {a,b} for either.", t.glob, Serial()),
-		NewTool("grep", "Finds lines in files by a regular expression (RE2) or a literal text, and shows each with its path and number.", t.grep, Serial()),
+		NewTool("ls", "Lists the files and folders that are directly in a folder.", t.ls, Serial(), at(cleanPath, func(a *lsArgs) *string { return &a.Path })),
+		NewTool("read_file", "Reads lines of a text file. Each line has its number and a tab before it, which are not part of the file.", t.read, Serial(), at(cleanFile, func(a *readFileArgs) *string { return &a.Path })),
+		NewTool("write_file", "Writes a whole text file: makes it, with the folders it is in, or replaces what it was. To change a part of a file use edit_file.", t.write, Serial(), at(cleanFile, func(a *writeFileArgs) *string { return &a.Path })),
+		NewTool("edit_file", "Replaces a piece of a text file. The old text has to be exactly as it is in the file, with all spaces and line ends and without line numbers, and has to be there once, unless all is true.", t.edit, append(change, at(cleanFile, func(a *editFileArgs) *string { return &a.Path }))...),
+		NewTool("delete_file", "Deletes a file.", t.remove, append(change, at(cleanFile, func(a *deleteFileArgs) *string { return &a.Path }))...),
+		NewTool("glob", "Finds files by their paths. In the pattern * stands for any part of a name, ** for any number of folders, ? for one character, {a,b} for either.", t.glob, Serial(), at(cleanPath, func(a *globArgs) *string {
+			if strings.HasPrefix(a.Pattern, "/") {
+				a.Path = "/" // the pattern is from the root, whatever it says
+			}
+			return &a.Path
+		})),
+		NewTool("grep", "Finds lines in files by a regular expression (RE2) or a literal text, and shows each with its path and number.", t.grep, Serial(), at(cleanPath, func(a *grepArgs) *string { return &a.Path })),
 	}
+}
+
+// at normalises the path among the arguments of a tool. One that is none stays
+// as it is: the tool says what is wrong with it, and does nothing.
+func at[A any](clean func(string) (string, error), path func(*A) *string) ToolOption {
+	return Normalize(func(args A) (A, error) {
+		p := path(&args)
+		if c, err := clean(*p); err == nil {
+			*p = c
+		}
+		return args, nil
+	})
 }
 
 type fileTools struct {

@@ -35,11 +35,11 @@ func FuzzToolArguments(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got = nil
-		raw, err := tool.arguments(text)
+		raw, _, err := tool.arguments(text)
 		if err != nil {
 			return
 		}
-		if again, err := tool.arguments(string(raw)); err != nil || !bytes.Equal(again, raw) {
+		if again, _, err := tool.arguments(string(raw)); err != nil || !bytes.Equal(again, raw) {
 			t.Errorf("%q becomes %s, and that %s (%v)", text, raw, again, err)
 		}
 		// The person sees the arguments inside the data of an ask.

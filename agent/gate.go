@@ -23,9 +23,8 @@ type decision struct {
 
 // decide lets a person decide on a call, if the tool says so. The ask carries
 // the hash of exactly this call: its place, tool and arguments.
-func (s *session) decide(ctx context.Context, t Tool, c llm.Call, args json.RawMessage) (decision, error) {
-	d := decision{args: args}
-	a := t.approval
+func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (decision, error) {
+	a, args := t.approval, d.args
 	if a == nil || a.If != nil && !a.If(args) {
 		return d, nil
 	}
@@ -103,14 +102,16 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 		}
 		return d, err
 	case DecisionEdit:
-		args, err := t.arguments(string(value))
+		args, _, err := t.arguments(string(value))
 		if err != nil {
 			d.out = &Output{Error: true, Text: fmt.Sprintf("The call was not made: %s edited its arguments, and they are wrong: %v.", who(answer.By), err)}
 			return d, nil
 		}
-		if !bytes.Equal(args, d.args) { // else nothing was changed
-			d.args, d.record.Args = args, args
+		if bytes.Equal(args, d.args) {
+			d.record.Decision = DecisionApprove // nothing was changed
+			return d, nil
 		}
+		d.args, d.record.Args = args, args
 	case DecisionReject:
 		d.record.Rejected = same
 		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))

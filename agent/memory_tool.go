@@ -53,7 +53,7 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 				if err != nil {
 					return "", err
 				}
-				key := strings.TrimSpace(a.Key)
+				key := a.Key
 				if key == "" {
 					key = keyOf(a.Text)
 				}
@@ -62,7 +62,10 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 					return "", err
 				}
 				return "remembered as " + key, perdure.NewFact[string](key).Set(ctx, a.Text)
-			}),
+			}, Normalize(func(a remember) (remember, error) {
+				a.Key = strings.TrimSpace(a.Key)
+				return a, nil
+			})),
 		NewTool("recall", "Recall what was remembered about the user.",
 			func(ctx context.Context, a recall) ([]fact, error) {
 				m, err := MemoryHere(ctx)

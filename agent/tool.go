@@ -24,7 +24,8 @@ type tool struct {
 	schema      *schema
 	err         error // what is wrong with it, told when an agent with it runs
 
-	fits      func(args json.RawMessage) error // beyond the schema; may be nil
+	fits      func(args json.RawMessage) error                    // beyond the schema; may be nil
+	normal    func(args json.RawMessage) (json.RawMessage, error) // see Normalize; may be nil
 	call      func(ctx context.Context, args json.RawMessage) (Output, error)
 	reconcile func(ctx context.Context, args json.RawMessage) (Output, perdure.Outcome, error)
 

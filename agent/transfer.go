@@ -25,7 +25,7 @@ var transferTool = NewTool("transfer_to_agent", "Hands the conversation over to 
 // transferCall records that the conversation is handed over.
 func (s *session) transferCall(ctx context.Context, c llm.Call) (Record, error) {
 	reach := s.reachable()
-	raw, err := transferTool.arguments(c.Args)
+	raw, _, err := transferTool.arguments(c.Args)
 	var args transferArgs
 	if err == nil {
 		err = json.Unmarshal(raw, &args)
