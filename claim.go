@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/store"
 )
 
@@ -258,6 +259,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 		spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
+	p.runCtx, p.secrets = scrub.With(p.runCtx)
 	w.observe(p, entries)
 	return p, nil
 }
@@ -346,7 +348,7 @@ func (p *pass) finish(out json.RawMessage, err error) {
 	}
 	b := journal.Body{Status: string(Succeeded), Value: journal.Value{JSON: out}}
 	if err != nil {
-		b = journal.Body{Status: string(Failed), Fail: failure(err)}
+		b = journal.Body{Status: string(Failed), Fail: p.failure(err)}
 	} else if b.Ref = p.alike("", out); b.Ref != 0 {
 		b.Value = journal.Value{}
 	}

@@ -132,7 +132,7 @@ func (p *pass) noteFault(v *depValue, err error) {
 	if err == nil {
 		return
 	}
-	p.rt.log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", err)
+	p.rt.log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", p.failure(err).Msg)
 	p.problem(v.id, fmt.Errorf("dump of dep %q, the last good one stays: %w", v.id, err))
 }
 
@@ -143,7 +143,7 @@ func (p *pass) problem(name string, err error) {
 	if len(p.problems) >= 4 {
 		return
 	}
-	p.problems = append(p.problems, line{kind: journal.Problem, body: journal.Body{Name: name, Fail: failure(err)}})
+	p.problems = append(p.problems, line{kind: journal.Problem, body: journal.Body{Name: name, Fail: p.failure(err)}})
 }
 
 // dump returns the state of a dep if it is another than the last one.

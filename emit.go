@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -74,6 +75,7 @@ func Delta(ctx context.Context, v any) {
 	if err != nil {
 		return
 	}
+	raw = scrub.From(ctx).JSON(raw)
 	p := f.pass
 	p.mu.Lock()
 	d := DeltaEvent{Run: p.run.ID, Path: f.path(), Attempt: max(1, f.attempt), Offset: f.offset, Data: raw}

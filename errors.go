@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/scrub"
 )
 
 // Errors of the verbs. Those that can be the outcome of a step are matched by
@@ -185,8 +186,14 @@ const (
 )
 
 // failure returns what the journal keeps of an error.
-func failure(err error) *journal.Failure {
-	f := &journal.Failure{Msg: clip(err.Error(), maxMessage)}
+func failure(err error) *journal.Failure { return failureWithout(nil, err) }
+
+// failure returns what the journal keeps of an error of the pass's user code,
+// without the secrets that the run was given.
+func (p *pass) failure(err error) *journal.Failure { return failureWithout(p.secrets, err) }
+
+func failureWithout(secrets *scrub.Set, err error) *journal.Failure {
+	f := &journal.Failure{Msg: clip(secrets.Limited(err.Error(), 2*maxMessage), maxMessage)}
 	var walk func(error)
 	walk = func(err error) {
 		switch e := err.(type) {
@@ -205,7 +212,7 @@ func failure(err error) *journal.Failure {
 			}
 		case *panicked:
 			addCodes(f, "panic")
-			f.Stack = clip(e.stack, maxStack)
+			f.Stack = clip(secrets.Limited(e.stack, 2*maxStack), maxStack)
 		}
 		if err == context.DeadlineExceeded {
 			addCodes(f, "timeout")

@@ -101,7 +101,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		case err == nil && outcome == OutcomeNotDone:
 			return false, s.notDone(n)
 		case err != nil:
-			err := p.record(s.path, journal.Problem, &journal.Body{Fail: failure(fmt.Errorf("reconcile: %w", err))}, nil)
+			err := p.record(s.path, journal.Problem, &journal.Body{Fail: p.failure(fmt.Errorf("reconcile: %w", err))}, nil)
 			if err != nil {
 				return false, err
 			}

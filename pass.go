@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -27,6 +28,8 @@ type pass struct {
 	runCtx context.Context // ends also when the run is cancelled
 	cancel context.CancelCauseFunc
 	born   time.Time // the moment after the claim, on the monotonic clock
+
+	secrets *scrub.Set // that user code was given
 
 	order turn // held by whoever commits
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -135,6 +136,7 @@ func (c *core) replayRun(ctx context.Context, name string, rec *recording, entri
 		active: 1, waiters: map[*waiter]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}, replay: &replay{}}
 	p.ctx, p.end = context.WithCancelCause(ctx)
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
+	p.runCtx, p.secrets = scrub.With(p.runCtx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

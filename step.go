@@ -299,8 +299,9 @@ func (s *step) leftover(inner *frame, err error) {
 	} else if len(inner.pending.spend) == 0 {
 		return
 	}
-	b := journal.Body{Attempt: inner.attempt, NotDone: notDone, Fail: failure(err), Spend: inner.pending.spend}
-	_ = s.frame.pass.record(s.path, kind, &b, inner)
+	p := s.frame.pass
+	b := journal.Body{Attempt: inner.attempt, NotDone: notDone, Fail: p.failure(err), Spend: inner.pending.spend}
+	_ = p.record(s.path, kind, &b, inner)
 }
 
 // succeed records a result, with what the leaf changed.
@@ -327,7 +328,7 @@ func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) 
 	if s.once && !notDone {
 		// The intent stands: the next round decides what became of it.
 		s.returned = err
-		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: failure(err), Spend: inner.pending.spend}, inner)
+		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: p.failure(err), Spend: inner.pending.spend}, inner)
 	}
 	return s.failed(inner.attempt, err, s.policy(), inner)
 }
@@ -336,7 +337,7 @@ func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) 
 // one.
 func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) (bool, error) {
 	p := s.frame.pass
-	b := journal.Body{Input: s.input, Verb: s.verbName(), Fail: failure(err), NotDone: s.once}
+	b := journal.Body{Input: s.input, Verb: s.verbName(), Fail: p.failure(err), NotDone: s.once}
 	if inner != nil {
 		b.Spend = inner.pending.spend
 	}

@@ -281,7 +281,11 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	}
 	if t.reconcile != nil {
 		opts = append(opts, perdure.Reconcile(func(ctx context.Context) (ran, perdure.Outcome, error) {
-			out, found, err := t.reconcile(ctx, d.args)
+			found := perdure.OutcomeUnknown
+			out, err := guarded(ctx, func(ctx context.Context) (out Output, err error) {
+				out, found, err = t.reconcile(ctx, d.args)
+				return out, err
+			})
 			return ran{s.resultRecord(c, d.record, out)}, found, err
 		}))
 	}
@@ -413,7 +417,7 @@ func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output
 			return *o, err
 		}
 	}
-	if out, err = t.call(ctx, call.Args); err != nil {
+	if out, err = guarded(ctx, func(ctx context.Context) (Output, error) { return t.call(ctx, call.Args) }); err != nil {
 		return out, err
 	}
 	if after := s.Callbacks.AfterTool; after != nil && !t.verbs {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/shelf"
 )
 
@@ -20,20 +21,9 @@ type Credential struct {
 }
 
 // Needs says that the tool needs credentials. A call waits until all are there;
-// the tool gets them with [Secret]. Those that it got are taken out of the text
-// of its output, of its error and of its [Progress], as they are, escaped or in
-// base64, if they have at least 4 bytes; not out of media.
+// the tool gets them with [Secret], which says where they are kept out of.
 func Needs(c ...Credential) ToolOption {
-	return func(t *tool) {
-		t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...)
-		inner := t.call
-		t.call = func(ctx context.Context, args json.RawMessage) (Output, error) {
-			ctx, seen := withSecrets(ctx)
-			out, err := inner(ctx, args)
-			out.Text = seen.scrub(out.Text)
-			return out, seen.scrubError(err)
-		}
-	}
+	return func(t *tool) { t.needs = append(t.needs[:len(t.needs):len(t.needs)], c...) }
 }
 
 // What can go wrong with credentials. They match also when they are read back
@@ -197,8 +187,21 @@ func credentialName(kind string, data json.RawMessage) (string, bool) {
 
 // Secret returns a secret that the thread's owner has given, or
 // ErrNoCredential. It is for the functions of tools, see [Needs], and can be
-// called anywhere in a run. What a step returns is recorded, and so is its
-// error: neither may hold the secret, or what it can be read from.
+// called anywhere in a run.
+//
+// A secret of at least 4 bytes is taken out of what a tool that got it tells: the
+// text of its output, its errors, panics and their stacks, its [Progress] and
+// other deltas. It is found as it is, in upper or lower case, escaped for JSON,
+// Go, HTML or a URL, in hex, and in base64 of any kind, also inside of what was
+// encoded, such as user:secret. Where flow code or a plain step got it, it is
+// taken out of the errors, panics and deltas of the run.
+//
+// That is a net under a mistake and not a wall. It does not find a secret that is
+// cut into pieces (lines, several deltas), compressed, encrypted, hashed,
+// reversed or spelled in another way, and it leaves media, files, the state, what
+// a step returns that is not a tool, events of [perdure.Emit], and logs of the
+// program's own alone. None of these may hold the secret, or what it can be read
+// from.
 func Secret(ctx context.Context, name string) (string, error) {
 	c, user, err := credentialsHere(ctx)
 	if err != nil {
@@ -215,7 +218,7 @@ func Secret(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	noteSecret(ctx, secret)
+	scrub.From(ctx).Add(secret)
 	return secret, nil
 }
 

@@ -2,17 +2,14 @@ package agent
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strconv"
-	"strings"
-	"sync"
+
+	"github.com/perdure/perdure/internal/scrub"
 )
 
-const redacted = "[redacted]"
+const redacted = scrub.Mark
 
 // Redacted is a text that does not show: printed, logged or encoded as JSON it
 // is "[redacted]". Hold a secret in it, in a config or a client. Make one with
@@ -51,66 +48,48 @@ func (Redacted) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
 // MarshalText implements encoding.TextMarshaler.
 func (Redacted) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// seenSecrets are the secrets that a tool was given during a call.
-type seenSecrets struct {
-	mu    sync.Mutex
-	texts []string
+// guarded calls the function of a tool and takes the secrets that it was given
+// out of its output, its error and its panic.
+func guarded(ctx context.Context, fn func(context.Context) (Output, error)) (out Output, err error) {
+	ctx, secrets := scrub.With(ctx)
+	defer func() {
+		if v := recover(); v != nil {
+			panic(scrubPanic(secrets, v)) // the stack stays that of the first panic
+		}
+	}()
+	out, err = fn(ctx)
+	out.Text = secrets.Text(out.Text)
+	return out, scrubError(secrets, err)
 }
 
-type seenKey struct{}
+// maxError is how much is read of the text of an error or a panic.
+const maxError = 64 << 10
 
-// withSecrets returns a context in which the secrets that [Secret] returns are
-// noted, so that they can be taken out of what the call gives.
-func withSecrets(ctx context.Context) (context.Context, *seenSecrets) {
-	s := &seenSecrets{}
-	return context.WithValue(ctx, seenKey{}, s), s
-}
-
-// minScrubbed is the length from which on a secret is taken out of texts. What
-// is shorter stands in many by chance.
-const minScrubbed = 4
-
-func noteSecret(ctx context.Context, secret string) {
-	s, ok := ctx.Value(seenKey{}).(*seenSecrets)
-	if !ok || len(secret) < minScrubbed {
-		return
+// scrubPanic returns what a panic says, without the secrets. A value that says
+// none stays what it is.
+func scrubPanic(secrets *scrub.Set, v any) any {
+	text := fmt.Sprint(v)
+	clean := secrets.Limited(text, maxError)
+	err, isError := v.(error)
+	switch {
+	case clean == text && !isError:
+		return v
+	case isError:
+		return &scrubbed{clean, err}
 	}
-	escaped, _ := json.Marshal(secret)
-	quoted, _ := encodeValue(secret)
-	inner := func(s string) string { return s[1 : len(s)-1] }
-	forms := []string{secret, inner(string(escaped)), inner(strconv.Quote(secret)), url.QueryEscape(secret), url.PathEscape(secret),
-		base64.StdEncoding.EncodeToString([]byte(secret)), base64.URLEncoding.EncodeToString([]byte(secret))}
-	if len(quoted) > 0 { // it is UTF-8
-		forms = append(forms, inner(string(quoted)))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.texts = append(s.texts, forms...)
-}
-
-// scrub takes the secrets out of a text.
-func (s *seenSecrets) scrub(text string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, secret := range s.texts {
-		text = strings.ReplaceAll(text, secret, redacted)
-	}
-	return text
+	return clean
 }
 
 // scrubError takes the secrets out of what an error says. It still is what it
 // was.
-func (s *seenSecrets) scrubError(err error) error {
+func scrubError(secrets *scrub.Set, err error) error {
 	if err == nil {
 		return nil
 	}
-	if text := err.Error(); s.scrub(text) != text {
-		return &scrubbed{s.scrub(text), err}
-	}
-	return err
+	return &scrubbed{secrets.Limited(err.Error(), maxError), err}
 }
 
-// scrubbed is an error whose message held a secret.
+// scrubbed is an error whose message may have held a secret.
 type scrubbed struct {
 	text string
 	err  error

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/scrub"
 )
 
 type newsKey struct{}
@@ -25,15 +26,11 @@ const maxProgress = 20
 // [perdure.Delta], and the last 20 with the call's result. It is for tools'
 // functions that use no verbs; those that do call [perdure.Emit].
 func Progress(ctx context.Context, v any) {
-	raw, err := json.Marshal(v)
+	told, err := json.Marshal(v)
 	if err != nil {
 		return
 	}
-	if seen, ok := ctx.Value(seenKey{}).(*seenSecrets); ok {
-		if clean := json.RawMessage(seen.scrub(string(raw))); json.Valid(clean) {
-			raw = clean
-		}
-	}
+	raw := scrub.From(ctx).JSON(told)
 	perdure.Delta(ctx, raw)
 	news, _ := ctx.Value(newsKey{}).(*callNews)
 	if news == nil || len(raw) > 4<<10 {

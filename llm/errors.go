@@ -1,11 +1,12 @@
 package llm
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/perdure/perdure/internal/scrub"
 )
 
 // What can go wrong with a request. An [*Error] matches one of them.
@@ -69,17 +70,10 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Scrub takes secrets out of a text, for errors that quote a request. Secrets
-// of less than 8 bytes stay: they would be found everywhere.
+// Scrub takes secrets out of a text, for errors that quote a request: as they
+// are, in other case, escaped, in hex or in base64. Secrets of less than 8 bytes
+// stay: they would be found everywhere.
 func Scrub(text string, secrets ...string) string {
-	// A secret may begin like another: the longer one goes first, or its end
-	// would stay.
-	secrets = slices.Clone(secrets)
-	slices.SortStableFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	for _, s := range secrets {
-		if len(s) >= 8 {
-			text = strings.ReplaceAll(text, s, "[secret]")
-		}
-	}
-	return text
+	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < 8 })
+	return scrub.Replace(text, "[secret]", secrets...)
 }

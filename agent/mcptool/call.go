@@ -142,8 +142,8 @@ func (s *Server) noLogin(m *mark, err error, token string) error {
 	return perdure.NotDone(perdure.Permanent(fmt.Errorf("%w: server %s: %w", ErrRefused, s.name, s.told(err, nil, token))))
 }
 
-// scrub takes a token out of a text of the server.
-func scrub(text, token string) string {
+// withoutToken takes a token out of a text of the server.
+func withoutToken(text, token string) string {
 	if token == "" {
 		return text
 	}

@@ -174,8 +174,10 @@ func TestSecretsDoNotFollowRedirects(t *testing.T) {
 
 func TestTokenDoesNotComeBackInResults(t *testing.T) {
 	s := web(t, Options{Token: func(context.Context) (string, error) { return "secret-token", nil }}, nil)
-	if out := call(t, s, "echo", `{"text":"I know secret-token"}`); strings.Contains(out.Text, "secret-token") {
-		t.Errorf("the model reads %q", out.Text)
+	for _, told := range []string{"secret-token", "SECRET-TOKEN", "7365637265742d746f6b656e", "YW5uOnNlY3JldC10b2tlbg"} {
+		if out := call(t, s, "echo", `{"text":"I know `+told+`"}`); strings.Contains(out.Text, told) {
+			t.Errorf("the model reads %q", out.Text)
+		}
 	}
 }
 

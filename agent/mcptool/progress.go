@@ -6,6 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/scrub"
 )
 
 // Progress is how far a call is, as its server tells it. It reaches those who
@@ -30,6 +31,7 @@ func (s *Server) follow(ctx context.Context, tool string) (token string, stop fu
 	token = "perdure-" + strconv.FormatUint(s.calls, 10)
 	s.progress[token] = func(p Progress) {
 		p.Server, p.Tool = s.name, tool
+		p.Message = clip(scrub.From(ctx).Text(p.Message), maxProgress) // before it is cut, or half of a secret stays
 		perdure.Delta(ctx, p)
 	}
 	return token, func() {
@@ -48,6 +50,6 @@ func (s *Server) onProgress(_ context.Context, r *mcp.ProgressNotificationClient
 	report := s.progress[token]
 	s.mu.Unlock()
 	if report != nil {
-		report(Progress{Done: r.Params.Progress, Total: r.Params.Total, Message: clip(r.Params.Message, maxProgress)})
+		report(Progress{Done: r.Params.Progress, Total: r.Params.Total, Message: r.Params.Message})
 	}
 }

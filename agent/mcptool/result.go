@@ -38,7 +38,7 @@ func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 	}
 	var texts []string
 	add := func(text string) {
-		texts = append(texts, scrub(strings.ToValidUTF8(text, "\uFFFD"), token))
+		texts = append(texts, withoutToken(strings.ToValidUTF8(text, "\uFFFD"), token))
 	}
 	media := func(mime, name string, data []byte) {
 		if len(data) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -46,6 +47,7 @@ func (s *Server) take(ctx context.Context) (*session, error) {
 		if token, err = s.opts.Token(ctx); err != nil {
 			return nil, perdure.NotDone(fmt.Errorf("mcptool: the token for %s: %w", s.name, err))
 		}
+		scrub.From(ctx).Add(token)
 	}
 	sum := sha256.Sum256([]byte(token))
 	key := string(sum[:])

@@ -1,0 +1,159 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/perduretest"
+	"github.com/perdure/perdure/store"
+)
+
+// leaks are the ways in which a tool can tell a secret by mistake.
+var leaks = map[string]func(ctx context.Context, text string) error{
+	"error":             func(_ context.Context, s string) error { return errors.New(s) },
+	"fatal":             func(_ context.Context, s string) error { return agent.Fatal(errors.New(s)) },
+	"long error":        func(_ context.Context, s string) error { return errors.New(strings.Repeat(s, 100)) },
+	"panic":             func(_ context.Context, s string) error { panic(s) },
+	"error in a panic":  func(_ context.Context, s string) error { panic(fmt.Errorf("it failed: %w", errors.New(s))) },
+	"value in a panic":  func(_ context.Context, s string) error { panic(struct{ Name, Text string }{"it", s}) },
+	"error that panics": func(_ context.Context, s string) error { return rude(s) },
+	"progress": func(ctx context.Context, s string) error {
+		agent.Progress(ctx, map[string]string{"text": s})
+		return nil
+	},
+	"delta": func(ctx context.Context, s string) error {
+		perdure.Delta(ctx, []string{s})
+		return nil
+	},
+}
+
+// rude is an error that cannot be read.
+type rude string
+
+func (r rude) Error() string { panic(string(r)) }
+
+// TestALeakyToolTellsNoSecret has tools, and a plain step, that tell a secret in
+// every way and encoding, and looks for it everywhere.
+func TestALeakyToolTellsNoSecret(t *testing.T) {
+	t.Setenv("PERDURE_KEYS", "k:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	const secret = `Hush-"<hush>"-0123`
+	told := fmt.Sprintf("%s %s %s %q %x %X", secret, strings.ToUpper(secret), strings.ToLower(secret), secret, secret, secret)
+	for k := range 3 {
+		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+			told += " " + enc.EncodeToString([]byte("ab"[:k]+secret+"!"))
+		}
+	}
+	var parts []string // of what was told, without the characters that depend on what is around
+	for word := range strings.FieldsSeq(told) {
+		parts = append(parts, strings.ToLower(word[4:12]))
+	}
+	const begin = "what it tells is "
+	use := func(ctx context.Context, leak func(context.Context, string) error) (string, error) {
+		if s, err := agent.Secret(ctx, "desk"); err != nil || s != secret {
+			return "", fmt.Errorf("no secret: %w", err)
+		}
+		return begin + told, leak(ctx, begin+told)
+	}
+	for name, leak := range leaks {
+		tool := func(opts ...agent.ToolOption) perdure.Flow {
+			opts = append(opts, agent.Needs(agent.Credential{Name: "desk"}), agent.Retry(perdure.RetryPolicy{Attempts: 2, Wait: time.Millisecond}))
+			leaky := agent.NewTool("leaky", "Leaks.", func(ctx context.Context, _ struct{}) (string, error) { return use(ctx, leak) }, opts...)
+			return agent.NewFlow("f", agent.New("a", scripted(calls(call("leaky", "{}")), llm.Assistant("done")), agent.Options{Tools: []agent.Tool{leaky}}))
+		}
+		for kind, flow := range map[string]perdure.Flow{
+			"tool": tool(),
+			"once": tool(agent.AtMostOnce(time.Minute)),
+			"reconciled": tool(agent.AtMostOnce(time.Minute), agent.Reconcile(func(ctx context.Context, _ struct{}) (string, perdure.Outcome, error) {
+				s, err := use(ctx, leak)
+				return s, perdure.OutcomeDone, err
+			})),
+			"verbs": tool(agent.UsesVerbs()),
+			"step": perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				return perdure.Step(ctx, "leaky", func(ctx context.Context) (string, error) {
+					_, err := use(ctx, leak)
+					return "", err
+				})
+			}),
+			"flow": perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				_, err := use(ctx, leak)
+				return "", err
+			}),
+		} {
+			t.Run(name+" of a "+kind, func(t *testing.T) {
+				var log, seen bytes.Buffer
+				hello := perdure.NewFlow("hello", func(context.Context, string) (string, error) { return "", nil })
+				opts := perdure.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+				perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{hello, flow}, Options: opts}, func(t *testing.T, e *perduretest.Env) {
+					rt := e.Runtime()
+					if err := agent.CredentialsOf(rt).Give(t.Context(), "", "desk", secret, ""); err != nil {
+						t.Fatal(err)
+					}
+					e.Start("t", "hello", "")
+					e.Wait("t", perdure.Succeeded)
+					ctx, stop := context.WithCancel(t.Context())
+					ended := make(chan struct{})
+					go func() {
+						defer close(ended)
+						for d := range rt.Deltas(ctx, "t") {
+							fmt.Fprintf(&seen, "%s\n", d.Data)
+						}
+					}()
+					synctest.Wait()
+					e.Start("t", "f", "go")
+					run, err := rt.Wait(t.Context(), "t", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					stop()
+					<-ended
+					for ev, err := range rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						line, _ := json.Marshal(ev)
+						fmt.Fprintf(&seen, "%s\n", line)
+					}
+					if err := rt.Export(t.Context(), "t", &seen, perdure.ExportOptions{}); err != nil {
+						t.Fatal(err)
+					}
+					shown, _ := json.Marshal(run)
+					fmt.Fprintf(&seen, "%s\n%v\n%s\n%s", shown, run.Err, perdure.Stack(run.Err), log.String())
+					for journal, err := range e.Store.Journals(t.Context(), "") {
+						if err != nil {
+							t.Fatal(err)
+						}
+						entries, err := store.ReadAll(t.Context(), e.Store, journal, 0)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, entry := range entries {
+							seen.Write(entry.Data)
+						}
+					}
+					all := strings.ToLower(seen.String())
+					if !strings.Contains(all, begin) {
+						t.Errorf("it told nothing: %s", all)
+					}
+					for _, part := range parts {
+						if i := strings.Index(all, part); i >= 0 {
+							t.Errorf("%q is told: …%s…", part, all[max(0, i-100):min(len(all), i+100)])
+						}
+					}
+				})
+			})
+		}
+	}
+}
