@@ -17,8 +17,7 @@ import (
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/store"
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
+	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 // How much the doctor looks at.
@@ -128,36 +127,26 @@ func (d *doctor) sqlite(file string) bool {
 	case exposed(file, info):
 		d.note("privacy", poor, "chmod o-rwx "+file+", or keep it in a folder of your own", "%s can be read by everyone on this machine", file)
 	}
-	conn, err := sqlite.OpenConn(file, sqlite.OpenReadOnly)
+	checks := []string{"PRAGMA journal_mode", "SELECT sqlite_version()"}
+	if info.Size() <= doctorFile {
+		checks = append(checks, "PRAGMA quick_check(1)")
+	}
+	said, err := sqlitestore.Inspect(file, checks...)
 	if err != nil {
 		d.note("sqlite", broken, "it may be no database, or belong to somebody else", "%v", err)
 		return false
 	}
-	defer conn.Close()
-	ask := func(pragma string) string {
-		text := ""
-		err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-			text = s.ColumnText(0)
-			return nil
-		}})
-		if err != nil {
-			return err.Error()
-		}
-		return text
-	}
-	status, fix, detail := fine, "", fmt.Sprintf("%s, %d KiB, journal mode %s, SQLite %s", file, info.Size()>>10, ask("journal_mode"), sqlite.Version)
-	if mode := ask("journal_mode"); mode != "wal" {
+	status, fix, detail := fine, "", fmt.Sprintf("%s, %d KiB, journal mode %s, SQLite %s", file, info.Size()>>10, said[0], said[1])
+	if said[0] != "wal" {
 		status, fix = poor, "let perdure open it for writing: it sets wal itself"
 	}
 	if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > doctorFile {
 		status, fix = poor, "a program keeps a transaction open and holds it up; find it and end it"
 		detail += fmt.Sprintf(", and a WAL of %d MiB", wal.Size()>>20)
 	}
-	if info.Size() <= doctorFile {
-		if said := ask("quick_check(1)"); said != "ok" {
-			status, fix = broken, "restore it from a backup, or export what can be read with perdure export"
-			detail += ": " + said
-		}
+	if len(said) > 2 && said[2] != "ok" {
+		status, fix = broken, "restore it from a backup, or export what can be read with perdure export"
+		detail += ": " + said[2]
 	}
 	d.note("sqlite", status, fix, "%s", detail)
 	return true

@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 )
@@ -22,7 +22,7 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	for _, e := range entries {
 		size += len(e)
 	}
-	err := s.writer.do(&request{ctx: ctx, name: journal, size: size, apply: func(c *sqlite.Conn) error {
+	err := s.writer.do(&request{ctx: ctx, name: journal, size: size, apply: func(c *conn) error {
 		return s.append(c, journal, after, entries)
 	}})
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	return after + uint64(len(entries)), nil
 }
 
-func (s *Store) append(c *sqlite.Conn, journal string, after uint64, entries [][]byte) error {
+func (s *Store) append(c *conn, journal string, after uint64, entries [][]byte) error {
 	k, err := s.claim(c, journal, after, len(entries))
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *Store) append(c *sqlite.Conn, journal string, after uint64, entries [][
 }
 
 // claim moves the end of a journal from after on by n, and returns its key.
-func (s *Store) claim(c *sqlite.Conn, journal string, after uint64, n int) (*known, error) {
+func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, error) {
 	w, name := s.writer, []byte(journal)
 	fits := after <= maxSeq && after+uint64(n) <= maxSeq
 	if k := w.known[journal]; k != nil && fits {
@@ -83,41 +83,41 @@ func (s *Store) claim(c *sqlite.Conn, journal string, after uint64, n int) (*kno
 }
 
 // moveHead is false if the head is not exactly as expected.
-func moveHead(c *sqlite.Conn, k *known, name []byte, after uint64, n int) (bool, error) {
-	stmt, err := c.Prepare("UPDATE journals SET last = ?2, crc = ?3 WHERE id = ?1 AND last = ?4 AND crc = ?5")
+func moveHead(c *conn, k *known, name []byte, after uint64, n int) (bool, error) {
+	stmt, err := c.prepare("UPDATE journals SET last = ?2, crc = ?3 WHERE id = ?1 AND last = ?4 AND crc = ?5")
 	if err != nil {
 		return false, err
 	}
 	last := int64(after)
-	stmt.BindInt64(1, k.id)
-	stmt.BindInt64(2, last+int64(n))
-	stmt.BindInt64(3, headSum(k.id, last+int64(n), k.key[:], name))
-	stmt.BindInt64(4, last)
-	stmt.BindInt64(5, headSum(k.id, last, k.key[:], name))
-	_, err = stmt.Step()
-	return c.Changes() == 1, err
+	stmt.bindInt64(1, k.id)
+	stmt.bindInt64(2, last+int64(n))
+	stmt.bindInt64(3, headSum(k.id, last+int64(n), k.key[:], name))
+	stmt.bindInt64(4, last)
+	stmt.bindInt64(5, headSum(k.id, last, k.key[:], name))
+	err = stmt.exec()
+	return c.changes() == 1, err
 }
 
 // insertEntry writes what is in scratch as an entry.
-func (s *Store) insertEntry(c *sqlite.Conn, journal string, k *known, seq uint64) error {
+func (s *Store) insertEntry(c *conn, journal string, k *known, seq uint64) error {
 	key := entryKey(k.id, seq)
 	err := insert(c, "INSERT INTO entries (key, data) VALUES (?, ?)", key, s.writer.scratch)
-	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
+	if code(err) != sqlite3.CONSTRAINT {
 		return err
 	}
 	// A row stands behind the journal's end. If it is an entry, the end is
 	// wrong, and writing over it would lose it. If not, damage elsewhere gave
 	// a foreign row this key, and this journal does not suffer for it.
-	stmt, err := c.Prepare("SELECT data FROM entries WHERE key = ?")
+	stmt, err := c.prepare("SELECT data FROM entries WHERE key = ?")
 	if err != nil {
 		return err
 	}
-	defer stmt.Reset()
-	stmt.BindInt64(1, key)
-	if _, err := stmt.Step(); err != nil {
+	defer stmt.reset()
+	stmt.bindInt64(1, key)
+	if _, err := stmt.step(); err != nil {
 		return err
 	}
-	if _, real := k.unmask(columnBytes(stmt, 0)); real {
+	if _, real := k.unmask(stmt.columnBytes(0)); real {
 		return undo{s.behindEnd(journal, k.id, seq)}
 	}
 	return insert(c, "REPLACE INTO entries (key, data) VALUES (?, ?)", key, s.writer.scratch)
@@ -127,34 +127,32 @@ func (s *Store) behindEnd(journal string, id int64, seq uint64) error {
 	return s.badJournal(journal, seq, fmt.Sprintf("table entries, key %d", entryKey(id, seq)), "an entry stands behind the end that the journal's head names")
 }
 
-func insert(c *sqlite.Conn, query string, key int64, data []byte) error {
-	stmt, err := c.Prepare(query)
+func insert(c *conn, query string, key int64, data []byte) error {
+	stmt, err := c.prepare(query)
 	if err != nil {
 		return err
 	}
-	stmt.BindInt64(1, key)
-	stmt.BindBytes(2, data)
-	_, err = stmt.Step()
-	return err
+	stmt.bindInt64(1, key)
+	stmt.bindBytes(2, data)
+	return stmt.exec()
 }
 
 // saveHead writes a head that changed or was made.
-func saveHead(c *sqlite.Conn, h head, name []byte, made bool) error {
+func saveHead(c *conn, h head, name []byte, made bool) error {
 	query := "UPDATE journals SET last = ?2, crc = ?3 WHERE id = ?1"
 	if made {
 		query = "INSERT INTO journals (id, last, crc, name, sum) VALUES (?1, ?2, ?3, ?4, ?5)"
 	}
-	stmt, err := c.Prepare(query)
+	stmt, err := c.prepare(query)
 	if err != nil {
 		return err
 	}
-	stmt.BindInt64(1, h.id)
-	stmt.BindInt64(2, h.last)
-	stmt.BindInt64(3, headSum(h.id, h.last, h.key[:], name))
+	stmt.bindInt64(1, h.id)
+	stmt.bindInt64(2, h.last)
+	stmt.bindInt64(3, headSum(h.id, h.last, h.key[:], name))
 	if made {
-		stmt.BindBytes(4, name)
-		stmt.BindInt64(5, nameSum(name))
+		stmt.bindBytes(4, name)
+		stmt.bindInt64(5, nameSum(name))
 	}
-	_, err = stmt.Step()
-	return err
+	return stmt.exec()
 }

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -22,7 +20,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 	}
 	var version [versionSize]byte
 	rand.Read(version[:])
-	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, size: len(value), apply: func(c *sqlite.Conn) error {
+	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, size: len(value), apply: func(c *conn) error {
 		return s.put(c, key, value, prev, version[:])
 	}})
 	if err != nil {
@@ -31,7 +29,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 	return toVersion(version[:]), nil
 }
 
-func (s *Store) put(c *sqlite.Conn, key string, value []byte, prev store.Version, version []byte) error {
+func (s *Store) put(c *conn, key string, value []byte, prev store.Version, version []byte) error {
 	name := []byte(key)
 	r, err := s.cell(c, name)
 	if err != nil {
@@ -49,19 +47,18 @@ func (s *Store) put(c *sqlite.Conn, key string, value []byte, prev store.Version
 		}
 	}
 	s.writer.scratch = newMasker(r.key).atCell(name, version).mask(s.writer.scratch[:0], value)
-	stmt, err := c.Prepare(query)
+	stmt, err := c.prepare(query)
 	if err != nil {
 		return err
 	}
-	stmt.BindInt64(1, r.id)
-	stmt.BindBytes(2, version)
-	stmt.BindBytes(3, s.writer.scratch)
+	stmt.bindInt64(1, r.id)
+	stmt.bindBytes(2, version)
+	stmt.bindBytes(3, s.writer.scratch)
 	if made {
-		stmt.BindBytes(4, name)
-		stmt.BindInt64(5, nameSum(name))
+		stmt.bindBytes(4, name)
+		stmt.bindInt64(5, nameSum(name))
 	}
-	_, err = stmt.Step()
-	return err
+	return stmt.exec()
 }
 
 // Delete implements store.Store. The cell's bytes are gone from the files
@@ -73,7 +70,7 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 	if err := store.CheckDelete(key, prev); err != nil {
 		return err
 	}
-	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, erases: true, apply: func(c *sqlite.Conn) error {
+	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, erases: true, apply: func(c *conn) error {
 		return s.delete(c, key, prev)
 	}})
 	if err == nil {
@@ -82,7 +79,7 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 	return err
 }
 
-func (s *Store) delete(c *sqlite.Conn, key string, prev store.Version) error {
+func (s *Store) delete(c *conn, key string, prev store.Version) error {
 	r, err := s.cell(c, []byte(key))
 	if err != nil {
 		return err
@@ -90,16 +87,15 @@ func (s *Store) delete(c *sqlite.Conn, key string, prev store.Version) error {
 	if r.version != prev {
 		return store.NotVersion(key, prev, r.version)
 	}
-	if err := setKey(c, r.id, true, [keySize]byte{}); err != nil {
+	if err := setKey(c, r.id, 1, [keySize]byte{}); err != nil {
 		return err
 	}
-	stmt, err := c.Prepare("DELETE FROM cells WHERE id = ?")
+	stmt, err := c.prepare("DELETE FROM cells WHERE id = ?")
 	if err != nil {
 		return err
 	}
-	stmt.BindInt64(1, r.id)
-	_, err = stmt.Step()
-	return err
+	stmt.bindInt64(1, r.id)
+	return stmt.exec()
 }
 
 // Get implements store.Store.
@@ -111,7 +107,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 		return store.Cell{}, err
 	}
 	var cell store.Cell
-	err := s.readers.do(ctx, func(c *sqlite.Conn) (err error) { cell, err = s.get(c, []byte(key)); return err })
+	err := s.readers.do(ctx, func(c *conn) (err error) { cell, err = s.get(c, []byte(key)); return err })
 	switch {
 	case err == nil:
 		return cell, nil
@@ -121,14 +117,14 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 	return store.Cell{}, s.readFailed(err)
 }
 
-func (s *Store) get(c *sqlite.Conn, name []byte) (store.Cell, error) {
-	stmt, err := c.Prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
+func (s *Store) get(c *conn, name []byte) (store.Cell, error) {
+	stmt, err := c.prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
 	if err != nil {
 		return store.Cell{}, err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, name)
-	row, err := stmt.Step()
+	defer stmt.reset()
+	stmt.bindBytes(1, name)
+	row, err := stmt.step()
 	if err != nil {
 		return store.Cell{}, err
 	}

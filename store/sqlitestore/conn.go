@@ -11,27 +11,27 @@ import (
 	"strings"
 	"time"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 )
 
 // openFirst opens the connection that writes. It looks at the file before it
 // changes anything, and creates the schema in an empty one.
-func (s *Store) openFirst(ctx context.Context) (*sqlite.Conn, error) {
-	c, err := sqlite.OpenConn(s.file, sqlite.OpenReadWrite|sqlite.OpenCreate)
+func (s *Store) openFirst(ctx context.Context) (*conn, error) {
+	c, err := openConn(s.file, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
 	if err != nil {
 		return nil, s.cannotOpen(err)
 	}
-	c.SetBusyTimeout(0)
+	c.setBusyTimeout(0)
 	if err := s.prepareFirst(ctx, c); err != nil {
-		c.Close()
+		c.close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (s *Store) prepareFirst(ctx context.Context, c *sqlite.Conn) error {
+func (s *Store) prepareFirst(ctx context.Context, c *conn) error {
 	fresh := false
 	err := s.retry(ctx, time.Now(), func() (err error) { fresh, err = s.identify(c); return err })
 	if err != nil {
@@ -48,33 +48,55 @@ func (s *Store) prepareFirst(ctx context.Context, c *sqlite.Conn) error {
 	}
 	// SQLite opens a file that may not be written all the same, and says so at
 	// the first write, even of nothing. If the file is only locked, it may be.
-	if err := exec(c, "DELETE FROM keys WHERE false"); err != nil && !isBusy(err) {
+	if err := c.exec("DELETE FROM keys WHERE false"); err != nil && !isBusy(err) {
 		return s.cannotOpen(err)
 	}
 	return nil
 }
 
 // openReader opens a further connection.
-func (s *Store) openReader(ctx context.Context) (*sqlite.Conn, error) {
-	c, err := sqlite.OpenConn(s.file, sqlite.OpenReadWrite)
+func (s *Store) openReader(ctx context.Context) (*conn, error) {
+	c, err := openConn(s.file, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, s.cannotOpen(err)
 	}
-	c.SetBusyTimeout(0)
+	c.setBusyTimeout(0)
 	err = s.retry(ctx, time.Now(), func() error { return s.configure(c) })
 	if err == nil {
-		_, err = pragma(c, "query_only=ON")
+		_, err = c.pragma("query_only=ON")
 	}
 	if err != nil {
-		c.Close()
+		c.close()
 		return nil, s.cannotOpen(err)
 	}
 	return c, nil
 }
 
+// Inspect opens a database file for reading only and returns the first value
+// that each query answers, or the text of its error. It is for tools that look
+// at a store from outside, also at one that Open refuses.
+func Inspect(path string, queries ...string) ([]string, error) {
+	file, err := checkPath(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := openConn(file, sqlite3.OPEN_READONLY)
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: open %s: %w", file, err)
+	}
+	defer c.close()
+	answers := make([]string, len(queries))
+	for i, query := range queries {
+		if answers[i], err = c.value(query); err != nil {
+			answers[i] = err.Error()
+		}
+	}
+	return answers, nil
+}
+
 // configure sets what a connection depends on, and reads back what its
 // durability does: a pragma that SQLite does not like is no error to it.
-func (s *Store) configure(c *sqlite.Conn) error {
+func (s *Store) configure(c *conn) error {
 	type setting struct{ set, name, want string }
 	settings := []setting{
 		{"journal_mode=WAL", "journal_mode", "wal"},
@@ -94,13 +116,13 @@ func (s *Store) configure(c *sqlite.Conn) error {
 			setting{"checkpoint_fullfsync=ON", "checkpoint_fullfsync", "1"})
 	}
 	for _, x := range settings {
-		if _, err := pragma(c, x.set); err != nil {
+		if _, err := c.pragma(x.set); err != nil {
 			return err
 		}
 		if x.name == "" {
 			continue
 		}
-		got, err := pragma(c, x.name)
+		got, err := c.pragma(x.name)
 		if err != nil {
 			return err
 		}
@@ -111,44 +133,12 @@ func (s *Store) configure(c *sqlite.Conn) error {
 	return nil
 }
 
-// pragma runs PRAGMA text and returns the first column of its first row.
-func pragma(c *sqlite.Conn, text string) (string, error) {
-	stmt, _, err := c.PrepareTransient("PRAGMA " + text)
-	if err != nil {
-		return "", err
-	}
-	defer stmt.Finalize()
-	row, err := stmt.Step()
-	if err != nil || !row {
-		return "", err
-	}
-	return stmt.ColumnText(0), nil
-}
-
-func pragmaInt(c *sqlite.Conn, text string) (int64, error) {
-	value, err := pragma(c, text)
+func pragmaInt(c *conn, text string) (int64, error) {
+	value, err := c.pragma(text)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseInt(value, 10, 64)
-}
-
-// exec runs a statement without parameters and rows that matter.
-func exec(c *sqlite.Conn, query string) error {
-	stmt, err := c.Prepare(query)
-	if err != nil {
-		return err
-	}
-	_, err = stmt.Step()
-	return errors.Join(err, stmt.Reset())
-}
-
-// rollback ends a transaction whose outcome is that nothing is written.
-// SQLite has already done so after some errors.
-func rollback(c *sqlite.Conn) {
-	if !c.AutocommitEnabled() {
-		exec(c, "ROLLBACK")
-	}
 }
 
 // errBusy is the cause of errors about another process's lock.
@@ -190,14 +180,14 @@ func (s *Store) pause(ctx context.Context, d time.Duration) error {
 }
 
 func isBusy(err error) bool {
-	code := sqlite.ErrCode(err).ToPrimary()
-	return code == sqlite.ResultBusy || code == sqlite.ResultProtocol
+	c := code(err)
+	return c == sqlite3.BUSY || c == sqlite3.PROTOCOL
 }
 
 // isDamage reports whether SQLite found its file in disorder.
 func isDamage(err error) bool {
-	code := sqlite.ErrCode(err).ToPrimary()
-	return code == sqlite.ResultCorrupt || code == sqlite.ResultNotADB
+	c := code(err)
+	return c == sqlite3.CORRUPT || c == sqlite3.NOTADB
 }
 
 // cannotOpen explains an error of opening to whoever chose the path.
@@ -207,12 +197,15 @@ func (s *Store) cannotOpen(err error) error {
 			return err
 		}
 	}
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultNotADB:
+	if full(err) {
+		return s.failed("open", err)
+	}
+	switch code(err) {
+	case sqlite3.NOTADB:
 		return s.foreign("it is no SQLite database")
-	case sqlite.ResultCorrupt:
+	case sqlite3.CORRUPT:
 		return &store.CorruptError{Where: s.file, Reason: "its first pages are damaged"}
-	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultAuth, sqlite.ResultReadOnly:
+	case sqlite3.CANTOPEN, sqlite3.PERM, sqlite3.AUTH, sqlite3.READONLY:
 		return fmt.Errorf("sqlitestore: cannot open %s for writing, or its folder; check who may write both: %w (%s)", s.file, fs.ErrPermission, reason(err))
 	}
 	return s.failed("open", err)
@@ -230,9 +223,11 @@ func (s *Store) failed(doing string, err error) error {
 	return fmt.Errorf("sqlitestore: %s %s: %w", doing, s.file, err)
 }
 
-func full(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull }
+func full(err error) bool { return code(err) == sqlite3.FULL || noRoom(err) }
 
 // reason is SQLite's own text for an error, with its code.
 func reason(err error) string {
-	return strings.TrimPrefix(err.Error(), "sqlite: ") + " (" + sqlite.ErrCode(err).String() + ")"
+	var extended sqlite3.ExtendedErrorCode
+	errors.As(err, &extended)
+	return fmt.Sprintf("%s (SQLite's code %d)", strings.TrimPrefix(err.Error(), "sqlite3: "), extended)
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
@@ -22,7 +22,7 @@ type sample struct {
 	*testing.T
 	dir      string
 	s        *sqlitestore.Store
-	raw      *sqlite.Conn
+	raw      *sqlite3.Conn
 	journals map[string][]string
 	cells    map[string]string
 }
@@ -58,18 +58,7 @@ func newSample(t *testing.T) *sample {
 
 // update runs a statement with arguments on the other connection.
 func (p *sample) update(query string, args ...any) error {
-	stmt := p.raw.Prep(query)
-	for i, arg := range args {
-		switch arg := arg.(type) {
-		case int64:
-			stmt.BindInt64(i+1, arg)
-		case []byte:
-			stmt.BindBytes(i+1, arg)
-		case string:
-			stmt.BindText(i+1, arg)
-		}
-	}
-	_, err := stmt.Step()
+	_, err := queryRows(p.raw, query, args...)
 	return err
 }
 
@@ -96,28 +85,12 @@ type dump struct {
 }
 
 func (p *sample) dump() dump {
-	rows := func(query string) (all [][]any) {
-		stmt := p.raw.Prep(query)
-		for {
-			row, err := stmt.Step()
-			if err != nil {
-				p.Fatal(err)
-			}
-			if !row {
-				return all
-			}
-			var r []any
-			for i := range stmt.ColumnCount() {
-				if stmt.ColumnType(i) == sqlite.TypeInteger {
-					r = append(r, stmt.ColumnInt64(i))
-				} else {
-					b := make([]byte, stmt.ColumnLen(i))
-					stmt.ColumnBytes(i, b)
-					r = append(r, b)
-				}
-			}
-			all = append(all, r)
+	rows := func(query string) [][]any {
+		all, err := queryRows(p.raw, query)
+		if err != nil {
+			p.Fatal(err)
 		}
+		return all
 	}
 	return dump{rows("SELECT * FROM entries"), rows("SELECT * FROM keys"), rows("SELECT * FROM journals"), rows("SELECT * FROM cells")}
 }
@@ -314,25 +287,11 @@ func (p *sample) found(what, thing string, harmless bool) {
 
 func (p *sample) column(query string, args ...any) any {
 	p.Helper()
-	stmt := p.raw.Prep(query)
-	defer stmt.Reset()
-	for i, arg := range args {
-		switch arg := arg.(type) {
-		case int64:
-			stmt.BindInt64(i+1, arg)
-		case []byte:
-			stmt.BindBytes(i+1, arg)
-		}
-	}
-	if row, err := stmt.Step(); err != nil || !row {
+	rows, err := queryRows(p.raw, query, args...)
+	if err != nil || len(rows) == 0 {
 		p.Fatalf("%s: no row, %v", query, err)
 	}
-	if stmt.ColumnType(0) == sqlite.TypeInteger {
-		return stmt.ColumnInt64(0)
-	}
-	b := make([]byte, stmt.ColumnLen(0))
-	stmt.ColumnBytes(0, b)
-	return b
+	return rows[0][0]
 }
 
 func (p *sample) integer(query string, args ...any) int64 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -20,7 +18,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 	if err := store.CheckName("journal", journal); err != nil {
 		return err
 	}
-	err := s.writer.do(&request{ctx: ctx, name: journal, erases: true, apply: func(c *sqlite.Conn) error {
+	err := s.writer.do(&request{ctx: ctx, name: journal, erases: true, apply: func(c *conn) error {
 		return s.drop(c, []byte(journal))
 	}})
 	if err != nil {
@@ -32,7 +30,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 	return nil
 }
 
-func (s *Store) drop(c *sqlite.Conn, name []byte) error {
+func (s *Store) drop(c *conn, name []byte) error {
 	h, err := s.head(c, name)
 	if err != nil || h.dropped() {
 		return err
@@ -46,16 +44,16 @@ func (s *Store) drop(c *sqlite.Conn, name []byte) error {
 		}
 		return saveHead(c, h, name, made)
 	}
-	if err := setKey(c, h.id, false, h.key); err != nil {
+	if err := setKey(c, h.id, 0, h.key); err != nil {
 		return err
 	}
-	stmt, err := c.Prepare("DELETE FROM entries WHERE key BETWEEN ? AND ?")
+	stmt, err := c.prepare("DELETE FROM entries WHERE key BETWEEN ? AND ?")
 	if err != nil {
 		return err
 	}
-	stmt.BindInt64(1, entryKey(h.id, 0))
-	stmt.BindInt64(2, entryKey(h.id, maxSeq))
-	if _, err := stmt.Step(); err != nil {
+	stmt.bindInt64(1, entryKey(h.id, 0))
+	stmt.bindInt64(2, entryKey(h.id, maxSeq))
+	if err := stmt.exec(); err != nil {
 		return err
 	}
 	return saveHead(c, h, name, made)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 )
@@ -40,10 +40,10 @@ func (w *writer) checkpoint() {
 // TRUNCATE is empty. It is false if another connection is in the way for
 // longer than hold. It has the lead.
 func (w *writer) copyWAL(mode string, hold time.Duration) (done bool, err error) {
-	w.conn.SetBusyTimeout(hold)
-	defer w.conn.SetBusyTimeout(0)
+	w.conn.setBusyTimeout(hold)
+	defer w.conn.setBusyTimeout(0)
 	erased := w.erased.Load()
-	busy, err := pragma(w.conn, "wal_checkpoint("+mode+")")
+	busy, err := w.conn.pragma("wal_checkpoint(" + mode + ")")
 	if isBusy(err) || err == nil && busy != "0" {
 		return false, nil
 	}
@@ -103,7 +103,7 @@ func (w *writer) eraseNow(target int64, hold time.Duration) error {
 		w.poisoned("checkpoint", err)
 		return *w.poison.Load()
 	case !ok:
-		return sqlite.ResultBusy.ToError()
+		return sqlite3.BUSY
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (w *writer) close() error {
 			break
 		}
 	}
-	if cerr := w.conn.Close(); cerr != nil && err == nil {
+	if cerr := w.conn.close(); cerr != nil && err == nil {
 		err = fmt.Errorf("sqlitestore: close %s: %w", w.s.file, cerr)
 	}
 	return err

@@ -15,8 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
@@ -27,21 +26,48 @@ func secrets(t *testing.T, dir, table, name string) string {
 	t.Helper()
 	c := rawConn(t, dir)
 	defer c.Close()
-	stmt := c.Prep("SELECT k.key FROM " + table + " t JOIN keys k ON k.id = t.id WHERE t.name = ?")
-	stmt.BindBytes(1, []byte(name))
-	if row, err := stmt.Step(); err != nil || !row {
+	rows, err := queryRows(c, "SELECT k.key FROM "+table+" t JOIN keys k ON k.id = t.id WHERE t.name = ?", []byte(name))
+	if err != nil || len(rows) != 1 {
 		t.Fatalf("no key of %s in %s: %v", name, table, err)
 	}
-	key := make([]byte, stmt.ColumnLen(0))
-	stmt.ColumnBytes(0, key)
-	stmt.Reset()
-	return string(key)
+	return string(rows[0][0].([]byte))
+}
+
+// queryRows runs a statement and returns its rows, of int64 and []byte.
+func queryRows(c *sqlite3.Conn, text string, args ...any) (rows [][]any, err error) {
+	stmt, _, err := c.Prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	defer stmt.Close()
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case int64:
+			stmt.BindInt64(i+1, arg)
+		case []byte:
+			stmt.BindBlob(i+1, arg)
+		case string:
+			stmt.BindText(i+1, arg)
+		}
+	}
+	for stmt.Step() {
+		var r []any
+		for i := range stmt.ColumnCount() {
+			if stmt.ColumnType(i) == sqlite3.INTEGER {
+				r = append(r, stmt.ColumnInt64(i))
+			} else {
+				r = append(r, stmt.ColumnBlob(i, []byte{}))
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows, stmt.Err()
 }
 
 // rawConn opens the database beside the store.
-func rawConn(t *testing.T, dir string) *sqlite.Conn {
+func rawConn(t *testing.T, dir string) *sqlite3.Conn {
 	t.Helper()
-	c, err := sqlite.OpenConn(filepath.Join(dir, "test.db"), sqlite.OpenReadWrite)
+	c, err := sqlite3.Open(filepath.Join(dir, "test.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,9 +274,9 @@ func TestEraseAmongReaders(t *testing.T) {
 				runtime.Gosched()
 			}
 			err := errors.Join(
-				sqlitex.ExecuteTransient(next, "BEGIN", nil),
-				sqlitex.ExecuteTransient(next, "SELECT * FROM journals", nil),
-				sqlitex.ExecuteTransient(now, "COMMIT", nil))
+				next.Exec("BEGIN"),
+				next.Exec("SELECT * FROM journals"),
+				now.Exec("COMMIT"))
 			if err != nil {
 				t.Error(err)
 				return

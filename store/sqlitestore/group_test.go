@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	lib "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
@@ -114,7 +114,7 @@ func TestGroupFails(t *testing.T) {
 	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	failDisk(dir, failure{sync: lib.SQLITE_IOERR_FSYNC})
+	failDisk(dir, failure{sync: sqlite3.IOERR_FSYNC})
 	answers, _ := gather(t, dir, s,
 		func() error { return s.Drop(t.Context(), "j") },
 		func() error { _, err := s.Append(t.Context(), "j", 1, []byte("y")); return err },

@@ -6,8 +6,6 @@ import (
 	"iter"
 	"strings"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -17,7 +15,7 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 		l := listing{s: s, table: "journals", from: after + "\x00"}
 		for !l.end {
 			var names []string
-			err := s.readers.do(ctx, func(c *sqlite.Conn) (err error) { names, err = l.names(c); return err })
+			err := s.readers.do(ctx, func(c *conn) (err error) { names, err = l.names(c); return err })
 			for _, name := range names {
 				if err := s.usable(ctx); err != nil {
 					yield("", err)
@@ -47,7 +45,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		}
 		for rows := firstRows; !l.end; rows = min(4*rows, mostRows) {
 			var cells []store.Cell
-			err := s.readers.do(ctx, func(c *sqlite.Conn) (err error) { cells, err = l.cells(c, rows); return err })
+			err := s.readers.do(ctx, func(c *conn) (err error) { cells, err = l.cells(c, rows); return err })
 			for _, cell := range cells {
 				if err := s.usable(ctx); err != nil {
 					yield(store.Cell{}, err)
@@ -81,26 +79,26 @@ type listing struct {
 
 // names returns the next names. Dropped journals count as rows, so that a
 // piece is bounded however many there are.
-func (l *listing) names(c *sqlite.Conn) (names []string, err error) {
+func (l *listing) names(c *conn) (names []string, err error) {
 	start := l.from
 	if err := l.checkBefore(c); err != nil {
 		return nil, err
 	}
-	stmt, err := c.Prepare("SELECT " + headColumns + ", j.name, j.sum FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name >= ? ORDER BY j.name LIMIT 512")
+	stmt, err := c.prepare("SELECT " + headColumns + ", j.name, j.sum FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name >= ? ORDER BY j.name LIMIT 512")
 	if err != nil {
 		return nil, err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, []byte(l.from))
+	defer stmt.reset()
+	stmt.bindBytes(1, []byte(l.from))
 	for range mostRows {
-		row, err := stmt.Step()
+		row, err := stmt.step()
 		if err != nil || !row {
 			l.end = err == nil
 			return names, err
 		}
-		name := columnBytes(stmt, 4)
+		name := stmt.columnBytes(4)
 		h, err := l.s.scanHead(stmt, name)
-		if l.pass(string(name), stmt.ColumnInt64(5), err) && !h.dropped() {
+		if l.pass(string(name), stmt.columnInt64(5), err) && !h.dropped() {
 			names = append(names, string(name))
 		}
 	}
@@ -109,26 +107,26 @@ func (l *listing) names(c *sqlite.Conn) (names []string, err error) {
 }
 
 // cells returns the next cells.
-func (l *listing) cells(c *sqlite.Conn, rows int) (cells []store.Cell, err error) {
+func (l *listing) cells(c *conn, rows int) (cells []store.Cell, err error) {
 	start := l.from
 	if err := l.checkBefore(c); err != nil {
 		return nil, err
 	}
-	stmt, err := c.Prepare("SELECT " + cellColumns + ", c.sum FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name >= ? ORDER BY c.name LIMIT 512")
+	stmt, err := c.prepare("SELECT " + cellColumns + ", c.sum FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name >= ? ORDER BY c.name LIMIT 512")
 	if err != nil {
 		return nil, err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, []byte(l.from))
+	defer stmt.reset()
+	stmt.bindBytes(1, []byte(l.from))
 	size := 0
 	for range rows {
-		row, err := stmt.Step()
+		row, err := stmt.step()
 		if err != nil || !row {
 			l.end = err == nil
 			return cells, err
 		}
 		cell, err := l.s.scanCell(stmt)
-		if ok := l.pass(string(columnBytes(stmt, 1)), stmt.ColumnInt64(5), err); l.end {
+		if ok := l.pass(string(stmt.columnBytes(1)), stmt.columnInt64(5), err); l.end {
 			return cells, nil
 		} else if !ok {
 			continue
@@ -176,15 +174,15 @@ func (l *listing) skip(ctx context.Context, err error) error {
 	}
 	damage := l.badPages(err)
 	var name []byte
-	err = l.s.readers.do(ctx, func(c *sqlite.Conn) error {
-		stmt, err := c.Prepare("SELECT name FROM " + l.table + " WHERE name >= ? ORDER BY name LIMIT 1")
+	err = l.s.readers.do(ctx, func(c *conn) error {
+		stmt, err := c.prepare("SELECT name FROM " + l.table + " WHERE name >= ? ORDER BY name LIMIT 1")
 		if err != nil {
 			return err
 		}
-		defer stmt.Reset()
-		stmt.BindBytes(1, []byte(l.from))
-		if _, err = stmt.Step(); err == nil {
-			name = columnBytes(stmt, 0)
+		defer stmt.reset()
+		stmt.bindBytes(1, []byte(l.from))
+		if _, err = stmt.step(); err == nil {
+			name = stmt.columnBytes(0)
 		}
 		return err
 	})
@@ -206,22 +204,22 @@ func (l *listing) skip(ctx context.Context, err error) error {
 // from. A search that a damaged index leads astray ends beside the damage:
 // behind it, where it would skip rows, or before it, where the damage is what
 // it finds.
-func (l *listing) checkBefore(c *sqlite.Conn) error {
-	stmt, err := c.Prepare("SELECT i.name, t.name, t.sum FROM " + l.table + " i LEFT JOIN " + l.table + " t ON t.id = i.id WHERE i.name < ? ORDER BY i.name DESC LIMIT 1")
+func (l *listing) checkBefore(c *conn) error {
+	stmt, err := c.prepare("SELECT i.name, t.name, t.sum FROM " + l.table + " i LEFT JOIN " + l.table + " t ON t.id = i.id WHERE i.name < ? ORDER BY i.name DESC LIMIT 1")
 	if err != nil {
 		return err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, []byte(l.from))
-	row, err := stmt.Step()
+	defer stmt.reset()
+	stmt.bindBytes(1, []byte(l.from))
+	row, err := stmt.step()
 	if isDamage(err) {
 		return nil // of the row; if it is of the index, the listing meets it too
 	}
 	if err != nil || !row {
 		return err
 	}
-	in, out := columnBytes(stmt, 0), columnBytes(stmt, 1)
-	if string(in) != string(out) && nameSum(in) != stmt.ColumnInt64(2) {
+	in, out := stmt.columnBytes(0), stmt.columnBytes(1)
+	if string(in) != string(out) && nameSum(in) != stmt.columnInt64(2) {
 		l.meet(l.badIndex(fmt.Sprintf("it has %.40q for %.40q", in, out)))
 	}
 	return nil

@@ -3,8 +3,6 @@ package sqlitestore
 import (
 	"fmt"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -20,25 +18,24 @@ func (h *head) dropped() bool { return h.last < 0 }
 const headColumns = "j.id, j.last, j.crc, k.key"
 
 // scanHead returns the head in the first four columns of a row.
-func (s *Store) scanHead(stmt *sqlite.Stmt, name []byte) (head, error) {
-	h := head{id: stmt.ColumnInt64(0), last: stmt.ColumnInt64(1)}
-	n := stmt.ColumnLen(3)
-	stmt.ColumnBytes(3, h.key[:])
-	if n != keySize || stmt.ColumnInt64(2) != headSum(h.id, h.last, h.key[:], name) {
+func (s *Store) scanHead(stmt *stmt, name []byte) (head, error) {
+	key, ok := stmt.columnKey(3)
+	h := head{id: stmt.columnInt64(0), last: stmt.columnInt64(1), key: key}
+	if !ok || stmt.columnInt64(2) != headSum(h.id, h.last, h.key[:], name) {
 		return head{}, s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", h.id), "its head does not match its checksum")
 	}
 	return h, nil
 }
 
 // head looks a journal up.
-func (s *Store) head(c *sqlite.Conn, name []byte) (head, error) {
-	stmt, err := c.Prepare("SELECT " + headColumns + " FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name = ?")
+func (s *Store) head(c *conn, name []byte) (head, error) {
+	stmt, err := c.prepare("SELECT " + headColumns + " FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name = ?")
 	if err != nil {
 		return head{}, err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, name)
-	row, err := stmt.Step()
+	defer stmt.reset()
+	stmt.bindBytes(1, name)
+	row, err := stmt.step()
 	if err != nil {
 		return head{}, err
 	}
@@ -50,21 +47,21 @@ func (s *Store) head(c *sqlite.Conn, name []byte) (head, error) {
 
 // checkNoJournal returns an error if a journal that the index of names does
 // not have is there nevertheless.
-func (s *Store) checkNoJournal(c *sqlite.Conn, name []byte) error {
-	stmt, err := c.Prepare("SELECT " + headColumns + ", j.name FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.sum = ?")
+func (s *Store) checkNoJournal(c *conn, name []byte) error {
+	stmt, err := c.prepare("SELECT " + headColumns + ", j.name FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.sum = ?")
 	if err != nil {
 		return err
 	}
-	defer stmt.Reset()
-	stmt.BindInt64(1, nameSum(name))
+	defer stmt.reset()
+	stmt.bindInt64(1, nameSum(name))
 	for {
-		row, err := stmt.Step()
+		row, err := stmt.step()
 		if err != nil || !row {
 			return err
 		}
-		other := columnBytes(stmt, 4)
+		other := stmt.columnBytes(4)
 		if _, err := s.scanHead(stmt, other); err != nil || string(other) == string(name) {
-			return s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", stmt.ColumnInt64(0)), "its name does not match its checksum")
+			return s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", stmt.columnInt64(0)), "its name does not match its checksum")
 		}
 	}
 }
@@ -77,25 +74,25 @@ type cellRow struct {
 }
 
 // cell looks a cell up.
-func (s *Store) cell(c *sqlite.Conn, name []byte) (cellRow, error) {
-	stmt, err := c.Prepare("SELECT c.id, c.version, k.key FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
+func (s *Store) cell(c *conn, name []byte) (cellRow, error) {
+	stmt, err := c.prepare("SELECT c.id, c.version, k.key FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
 	if err != nil {
 		return cellRow{}, err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, name)
-	row, err := stmt.Step()
+	defer stmt.reset()
+	stmt.bindBytes(1, name)
+	row, err := stmt.step()
 	if err != nil {
 		return cellRow{}, err
 	}
 	if !row {
 		return cellRow{}, s.checkNoCell(c, name)
 	}
-	r := cellRow{id: stmt.ColumnInt64(0), version: toVersion(columnBytes(stmt, 1))}
-	if stmt.ColumnLen(2) != keySize {
+	r := cellRow{id: stmt.columnInt64(0), version: toVersion(stmt.columnBytes(1))}
+	var ok bool
+	if r.key, ok = stmt.columnKey(2); !ok {
 		return cellRow{}, s.badCell(string(name), r.id, "its key is gone")
 	}
-	stmt.ColumnBytes(2, r.key[:])
 	return r, nil
 }
 
@@ -103,42 +100,33 @@ func (s *Store) cell(c *sqlite.Conn, name []byte) (cellRow, error) {
 const cellColumns = "c.id, c.name, c.version, c.value, k.key"
 
 // scanCell returns the cell in the first columns of a row.
-func (s *Store) scanCell(stmt *sqlite.Stmt) (store.Cell, error) {
-	name, version, value := columnBytes(stmt, 1), columnBytes(stmt, 2), columnBytes(stmt, 3)
-	var key [keySize]byte
-	if stmt.ColumnLen(4) == keySize && len(version) == versionSize {
-		stmt.ColumnBytes(4, key[:])
+func (s *Store) scanCell(stmt *stmt) (store.Cell, error) {
+	name, version, value := stmt.columnBytes(1), stmt.columnBytes(2), stmt.columnBytes(3)
+	if key, ok := stmt.columnKey(4); ok && len(version) == versionSize {
 		if value, ok := newMasker(key).atCell(name, version).unmask(value); ok {
 			return store.Cell{Key: string(name), Value: value, Version: toVersion(version)}, nil
 		}
 	}
-	return store.Cell{}, s.badCell(string(name), stmt.ColumnInt64(0), "it does not match its checksum")
+	return store.Cell{}, s.badCell(string(name), stmt.columnInt64(0), "it does not match its checksum")
 }
 
 // checkNoCell is checkNoJournal for cells.
-func (s *Store) checkNoCell(c *sqlite.Conn, name []byte) error {
-	stmt, err := c.Prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.sum = ?")
+func (s *Store) checkNoCell(c *conn, name []byte) error {
+	stmt, err := c.prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.sum = ?")
 	if err != nil {
 		return err
 	}
-	defer stmt.Reset()
-	stmt.BindInt64(1, nameSum(name))
+	defer stmt.reset()
+	stmt.bindInt64(1, nameSum(name))
 	for {
-		row, err := stmt.Step()
+		row, err := stmt.step()
 		if err != nil || !row {
 			return err
 		}
 		if cell, err := s.scanCell(stmt); err != nil || cell.Key == string(name) {
-			return s.badCell(string(name), stmt.ColumnInt64(0), "its key does not match its checksum")
+			return s.badCell(string(name), stmt.columnInt64(0), "its key does not match its checksum")
 		}
 	}
-}
-
-// columnBytes returns a column in memory of its own.
-func columnBytes(stmt *sqlite.Stmt, col int) []byte {
-	b := make([]byte, stmt.ColumnLen(col))
-	stmt.ColumnBytes(col, b)
-	return b
 }
 
 func (s *Store) badJournal(name string, seq uint64, where, reason string) error {

@@ -3,7 +3,7 @@ package sqlitestore
 import "syscall"
 
 // inMemory reports whether the file lies on a file system that does not
-// outlive the machine. It does not open the file, see checkPath.
+// outlive the machine.
 func inMemory(file string) bool {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	var st syscall.Statfs_t

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -59,10 +57,6 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-// minVersion is the first SQLite whose WAL does not lose committed frames
-// when a checkpoint and a writer race to reset it.
-const minVersion = 3051003
-
 // Store is a handle on a database file.
 type Store struct {
 	*store.Hub
@@ -90,9 +84,6 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if sqlite.VersionNumber < minVersion {
-		return nil, fmt.Errorf("sqlitestore: this binary has SQLite %s, which can lose committed writes; build it with 3.51.3 or newer", sqlite.Version)
-	}
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 10 * time.Second
 	}
@@ -114,16 +105,18 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	// A process that died may have left erased bytes in the WAL, and a commit
 	// that it did not live to sync. Who opens the store first after it removes
 	// the ones and syncs the other before anyone reads it.
-	if _, err := s.writer.copyWAL("TRUNCATE", 0); err != nil {
+	_, err = s.writer.copyWAL("TRUNCATE", 0)
+	if err == nil {
+		err = syncFolder(file)
+	}
+	if err != nil {
 		s.Close()
 		return nil, s.cannotOpen(err)
 	}
 	return s, nil
 }
 
-// checkPath answers what a stranger gets wrong, without opening the file:
-// closing it again would release the locks that other handles of this process
-// hold on it.
+// checkPath answers what a stranger gets wrong, without opening the file.
 func checkPath(path string) (string, error) {
 	if path == "" {
 		return "", fmt.Errorf("%w: sqlitestore: the path of the database is empty; write it like sqlite:app.db", store.ErrInvalid)

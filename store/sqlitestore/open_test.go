@@ -3,6 +3,7 @@ package sqlitestore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,16 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
 
-func run(t *testing.T, c *sqlite.Conn, query string) {
+func run(t *testing.T, c *sqlite3.Conn, query string) {
 	t.Helper()
-	if err := sqlitex.ExecuteTransient(c, query, nil); err != nil {
+	if err := c.Exec(query); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 }
@@ -256,12 +256,30 @@ func makeStore(t *testing.T, path string) {
 
 func execFile(t *testing.T, path, query string) {
 	t.Helper()
-	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	c, err := sqlite3.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, c, query)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestSQLiteVersion wants a SQLite whose WAL does not lose committed frames
+// when a checkpoint and a writer race to reset it.
+func TestSQLiteVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	makeStore(t, path)
+	said, err := sqlitestore.Inspect(path, "SELECT sqlite_version()", "SELECT nonsense")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(said[0], "%d.%d.%d", &major, &minor, &patch); err != nil || major*1e6+minor*1e3+patch < 3051003 {
+		t.Errorf("SQLite is %s, want 3.51.3 or newer; %v", said[0], err)
+	}
+	if !strings.Contains(said[1], "nonsense") {
+		t.Errorf("Inspect says %q of a bad query", said[1])
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 const (
@@ -24,6 +26,7 @@ const (
 var children = map[string]func(dir string){
 	"append": childAppend,
 	"scan":   childScan,
+	"busy":   childBusy,
 }
 
 func child(t *testing.T, what, dir string) *exec.Cmd {
@@ -173,4 +176,41 @@ func scan(t *testing.T, dir string, what ...string) map[string]bool {
 		found[string(b)] = true
 	}
 	return found
+}
+
+// childBusy prints whether another process holds the lock.
+func childBusy(dir string) {
+	s, err := sqlitestore.Open(context.Background(), filepath.Join(dir, "test.db"), sqlitestore.Options{BusyTimeout: time.Millisecond})
+	if err == nil {
+		_, err = s.Append(context.Background(), "j", 0, []byte("x"))
+	}
+	fmt.Print(err)
+}
+
+// TestFilesMayBeRead reads the store's files with a transaction open. With
+// POSIX locks a process that closes a file gives up all its locks on it, and an
+// agent's tool that reads the folder it works in would do that.
+func TestFilesMayBeRead(t *testing.T) {
+	dir := t.TempDir()
+	openTest(t, dir)
+	c := rawConn(t, dir)
+	defer c.Close()
+	run(t, c, "BEGIN IMMEDIATE")
+	files, err := filepath.Glob(filepath.Join(dir, "test.db*"))
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if _, err := os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := child(t, "busy", dir).Output()
+	if err != nil || !strings.Contains(string(out), "another process holds the lock") {
+		t.Errorf("another process writes into an open transaction: %s, %v", out, err)
+	}
+	run(t, c, "ROLLBACK")
+	if out, err = child(t, "busy", dir).Output(); err != nil || string(out) != "<nil>" {
+		t.Errorf("after the transaction, another process writes: %s, %v", out, err)
+	}
 }

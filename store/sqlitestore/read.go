@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"iter"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -33,7 +31,7 @@ func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq
 		}
 		r := reading{s: s, journal: journal, name: []byte(journal), seen: after}
 		for rows := firstRows; !r.end; rows = min(4*rows, mostRows) {
-			err := s.readers.do(ctx, func(c *sqlite.Conn) error { return r.next(c, rows) })
+			err := s.readers.do(ctx, func(c *conn) error { return r.next(c, rows) })
 			for _, e := range r.entries {
 				if err := s.usable(ctx); err != nil {
 					yield(store.Entry{}, err)
@@ -63,22 +61,22 @@ type reading struct {
 
 // next reads the next piece: the head and the entries behind seen from one
 // snapshot. Entries before damage are in the piece.
-func (r *reading) next(c *sqlite.Conn, rows int) error {
+func (r *reading) next(c *conn, rows int) error {
 	r.entries, r.end = r.entries[:0], true
 	if r.seen >= maxSeq {
 		return r.checkAlive(c)
 	}
-	stmt, err := c.Prepare("SELECT " + headColumns + `, e.key, e.data
+	stmt, err := c.prepare("SELECT " + headColumns + `, e.key, e.data
 		FROM journals j LEFT JOIN keys k ON k.id = j.id
 		LEFT JOIN entries e ON e.key > (j.id << 32 | ?2) AND e.key <= (j.id << 32 | 4294967295)
 		WHERE j.name = ?1 ORDER BY e.key`)
 	if err != nil {
 		return err
 	}
-	defer stmt.Reset()
-	stmt.BindBytes(1, r.name)
-	stmt.BindInt64(2, int64(r.seen))
-	row, err := stmt.Step()
+	defer stmt.reset()
+	stmt.bindBytes(1, r.name)
+	stmt.bindInt64(2, int64(r.seen))
+	row, err := stmt.step()
 	if err != nil {
 		return err
 	}
@@ -95,11 +93,11 @@ func (r *reading) next(c *sqlite.Conn, rows int) error {
 	return r.scan(stmt, h, rows)
 }
 
-func (r *reading) scan(stmt *sqlite.Stmt, h head, rows int) error {
+func (r *reading) scan(stmt *stmt, h head, rows int) error {
 	m, size := newMasker(h.key), 0
-	for n, more := 1, stmt.ColumnType(4) != sqlite.TypeNull; more; n++ {
-		seq := uint64(stmt.ColumnInt64(4)) & maxSeq
-		data, ok := m.atEntry(h.id, seq).unmask(columnBytes(stmt, 5))
+	for n, more := 1, !stmt.isNull(4); more; n++ {
+		seq := uint64(stmt.columnInt64(4)) & maxSeq
+		data, ok := m.atEntry(h.id, seq).unmask(stmt.columnBytes(5))
 		switch {
 		case seq > uint64(h.last):
 			if ok {
@@ -118,7 +116,7 @@ func (r *reading) scan(stmt *sqlite.Stmt, h head, rows int) error {
 			return nil
 		}
 		var err error
-		if more, err = stmt.Step(); err != nil {
+		if more, err = stmt.step(); err != nil {
 			return err
 		}
 	}
@@ -139,7 +137,7 @@ func (r *reading) missing(h head) error {
 }
 
 // checkAlive is next where no entry can be.
-func (r *reading) checkAlive(c *sqlite.Conn) error {
+func (r *reading) checkAlive(c *conn) error {
 	h, err := r.s.head(c, r.name)
 	if err == nil && h.dropped() {
 		return store.WasDropped(r.journal)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 )
@@ -19,7 +19,7 @@ type readers struct {
 	turns chan struct{} // holds one for each that reads
 
 	mu   sync.Mutex
-	idle []*sqlite.Conn // the last used last, its pages are the freshest
+	idle []*conn // the last used last, its pages are the freshest
 }
 
 func newReaders(s *Store) *readers {
@@ -29,7 +29,7 @@ func newReaders(s *Store) *readers {
 // do runs read on a connection and one snapshot, again while another process
 // is in its way. A read is short: its snapshot keeps the WAL from being
 // emptied.
-func (p *readers) do(ctx context.Context, read func(*sqlite.Conn) error) error {
+func (p *readers) do(ctx context.Context, read func(*conn) error) error {
 	if err := p.s.usable(ctx); err != nil {
 		return err
 	}
@@ -47,28 +47,28 @@ func (p *readers) do(ctx context.Context, read func(*sqlite.Conn) error) error {
 	}
 	defer p.put(c)
 	err = p.s.retry(ctx, time.Now(), func() error {
-		defer rollback(c)
-		c.SetInterrupt(ctx.Done())
-		defer c.SetInterrupt(nil) // or the rollback would be interrupted too
-		if err := exec(c, "BEGIN"); err != nil {
+		defer c.rollback()
+		c.interruptible(ctx)
+		defer c.interruptible(context.Background()) // or the rollback would be interrupted too
+		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
 		return read(c)
 	})
-	if ctx.Err() != nil && sqlite.ErrCode(err) == sqlite.ResultInterrupt {
+	if ctx.Err() != nil && code(err) == sqlite3.INTERRUPT {
 		return ctx.Err()
 	}
 	return err
 }
 
-func (p *readers) get(ctx context.Context) (*sqlite.Conn, error) {
+func (p *readers) get(ctx context.Context) (*conn, error) {
 	if c := p.take(); c != nil {
 		return c, nil
 	}
 	return p.s.openReader(ctx) // may wait for another process, without the lock
 }
 
-func (p *readers) take() *sqlite.Conn {
+func (p *readers) take() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.idle)
@@ -80,7 +80,7 @@ func (p *readers) take() *sqlite.Conn {
 	return c
 }
 
-func (p *readers) put(c *sqlite.Conn) {
+func (p *readers) put(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, c)
@@ -93,6 +93,6 @@ func (p *readers) close() {
 		p.turns <- struct{}{}
 	}
 	for _, c := range p.idle {
-		c.Close()
+		c.close()
 	}
 }

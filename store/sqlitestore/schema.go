@@ -3,8 +3,6 @@ package sqlitestore
 import (
 	"fmt"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/perdure/perdure/store"
 )
 
@@ -41,16 +39,16 @@ var schema = []string{
 
 // identify reports whether the file is empty and still to be made a store, or
 // an error unless it is a store already. It changes nothing.
-func (s *Store) identify(c *sqlite.Conn) (fresh bool, err error) {
+func (s *Store) identify(c *conn) (fresh bool, err error) {
 	// In one transaction, lest another process creates the schema in between.
-	if err := exec(c, "BEGIN"); err != nil {
+	if err := c.exec("BEGIN"); err != nil {
 		return false, err
 	}
-	defer rollback(c)
+	defer c.rollback()
 	return s.inspect(c)
 }
 
-func (s *Store) inspect(c *sqlite.Conn) (fresh bool, err error) {
+func (s *Store) inspect(c *conn) (fresh bool, err error) {
 	id, err := pragmaInt(c, "application_id")
 	if err != nil {
 		return false, err
@@ -82,42 +80,42 @@ func (s *Store) inspect(c *sqlite.Conn) (fresh bool, err error) {
 
 // tables returns the statements of all tables and indexes. There may be
 // others than ours: backup tools add some.
-func tables(c *sqlite.Conn) (map[string]bool, error) {
-	stmt, err := c.Prepare("SELECT sql FROM sqlite_schema")
+func tables(c *conn) (map[string]bool, error) {
+	stmt, err := c.prepare("SELECT sql FROM sqlite_schema")
 	if err != nil {
 		return nil, err
 	}
-	defer stmt.Reset()
+	defer stmt.reset()
 	found := map[string]bool{}
 	for {
-		row, err := stmt.Step()
+		row, err := stmt.step()
 		if err != nil || !row {
 			return found, err
 		}
-		found[stmt.ColumnText(0)] = true
+		found[stmt.columnText(0)] = true
 	}
 }
 
 // create makes an empty file a store, unless another process did meanwhile.
-func (s *Store) create(c *sqlite.Conn) error {
-	if err := exec(c, "BEGIN IMMEDIATE"); err != nil {
+func (s *Store) create(c *conn) error {
+	if err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	defer rollback(c)
+	defer c.rollback()
 	fresh, err := s.inspect(c)
 	if err != nil || !fresh {
 		return err
 	}
 	for _, sql := range schema {
-		if err := exec(c, sql); err != nil {
+		if err := c.exec(sql); err != nil {
 			return err
 		}
 	}
-	if _, err := pragma(c, fmt.Sprintf("application_id=%d", applicationID)); err != nil {
+	if _, err := c.pragma(fmt.Sprintf("application_id=%d", applicationID)); err != nil {
 		return err
 	}
-	if _, err := pragma(c, fmt.Sprintf("user_version=%d", format)); err != nil {
+	if _, err := c.pragma(fmt.Sprintf("user_version=%d", format)); err != nil {
 		return err
 	}
-	return exec(c, "COMMIT")
+	return c.exec("COMMIT")
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	lib "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
@@ -46,9 +46,9 @@ func TestKill(t *testing.T) {
 
 func TestPoison(t *testing.T) {
 	kinds := map[string]failure{
-		"full disk":    {write: lib.SQLITE_FULL, sync: lib.SQLITE_IOERR_FSYNC},
-		"failing disk": {write: lib.SQLITE_IOERR_WRITE, sync: lib.SQLITE_IOERR_FSYNC},
-		"failing sync": {sync: lib.SQLITE_IOERR_FSYNC},
+		"full disk":    {write: sqlite3.FULL, sync: sqlite3.IOERR_FSYNC},
+		"failing disk": {write: sqlite3.IOERR_WRITE, sync: sqlite3.IOERR_FSYNC},
+		"failing sync": {sync: sqlite3.IOERR_FSYNC},
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestPoison(t *testing.T) {
 func TestFullDiskIsErrFull(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
-	failDisk(dir, failure{write: lib.SQLITE_FULL})
+	failDisk(dir, failure{write: sqlite3.FULL})
 	defer failDisk(dir, failure{})
 	_, err := s.Append(t.Context(), "j", 0, []byte("x"))
 	if !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrPoisoned) {
@@ -86,7 +86,7 @@ func TestFailedCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Drop's transaction goes to the WAL, its checkpoint to the database.
-	failDisk(filepath.Join(dir, "test.db"), failure{sync: lib.SQLITE_IOERR_FSYNC})
+	failDisk(filepath.Join(dir, "test.db"), failure{sync: sqlite3.IOERR_FSYNC})
 	defer failDisk(filepath.Join(dir, "test.db"), failure{})
 	if err := s.Drop(t.Context(), "j"); !errors.Is(err, store.ErrPoisoned) {
 		t.Errorf("Drop whose checkpoint fails = %v, want ErrPoisoned", err)

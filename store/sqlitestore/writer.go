@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"zombiezen.com/go/sqlite"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/perdure/perdure/store"
 )
@@ -21,7 +21,7 @@ type writer struct {
 	s    *Store
 	lead chan struct{} // holds one: who put it there may use what follows
 
-	conn    *sqlite.Conn
+	conn    *conn
 	scratch []byte
 	known   map[string]*known
 	written time.Time // when the last batch was
@@ -46,7 +46,7 @@ type request struct {
 
 	// apply checks and writes, in a transaction that may hold other requests
 	// before it and be repeated without them. See refused for its errors.
-	apply func(*sqlite.Conn) error
+	apply func(*conn) error
 
 	since time.Time
 	done  chan struct{} // closed when err is set
@@ -82,7 +82,7 @@ const (
 	maxBatchBytes = 4 << 20
 )
 
-func newWriter(s *Store, conn *sqlite.Conn) *writer {
+func newWriter(s *Store, conn *conn) *writer {
 	return &writer{s: s, conn: conn, lead: make(chan struct{}, 1), known: map[string]*known{}}
 }
 
@@ -154,7 +154,7 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 	if p := w.poison.Load(); p != nil {
 		return *p
 	}
-	err := w.s.retry(ctx, since, func() error { return exec(w.conn, "BEGIN IMMEDIATE") })
+	err := w.s.retry(ctx, since, func() error { return w.conn.exec("BEGIN IMMEDIATE") })
 	switch {
 	case err == nil, errors.Is(err, store.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
@@ -186,18 +186,18 @@ func (w *writer) commit(batch []*request) {
 	for todo := batch; len(todo) > 0; {
 		bad, err := w.apply(todo)
 		if err == nil {
-			if err := exec(w.conn, "COMMIT"); err != nil {
-				rollback(w.conn)
+			if err := w.conn.exec("COMMIT"); err != nil {
+				w.conn.rollback()
 				w.fail(todo, err)
 			}
 			break
 		}
-		rollback(w.conn)
+		w.conn.rollback()
 		r := todo[bad]
 		switch late, ok := err.(undo); {
 		case ok:
 			r.err = late.error
-		case isDamage(err), sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint:
+		case isDamage(err), code(err) == sqlite3.CONSTRAINT:
 			// Damage in the way of one request is no matter of the others,
 			// and the transaction that met it is undone.
 			r.err = w.s.damaged(r, err)

@@ -1,0 +1,35 @@
+//go:build unix
+
+package sqlitestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// giveTo gives a new file the owner of another. Only root may, and only for
+// root it matters.
+func giveTo(f *os.File, like fs.FileInfo) {
+	if stat, ok := like.Sys().(*syscall.Stat_t); ok {
+		f.Chown(int(stat.Uid), int(stat.Gid))
+	}
+}
+
+// noRoom reports whether a write failed for want of space.
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+// syncFolder makes the names of new files in the folder of file survive a
+// power failure: the driver syncs files, but not the folders they are in.
+func syncFolder(file string) error {
+	d, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

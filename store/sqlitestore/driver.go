@@ -1,0 +1,167 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// conn is a connection that keeps the statements it has prepared. It is for
+// one goroutine at a time.
+type conn struct {
+	c     *sqlite3.Conn
+	stmts map[string]*stmt
+}
+
+// openConn opens a connection through disk, see there.
+func openConn(file string, flags sqlite3.OpenFlag) (*conn, error) {
+	c, err := sqlite3.OpenFlags(uri(file), flags|sqlite3.OPEN_URI)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{c: c, stmts: map[string]*stmt{}}, nil
+}
+
+// uri names an absolute path to SQLite, whatever characters it has.
+func uri(file string) string {
+	path := filepath.ToSlash(file)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/folder
+	}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "vfs=" + diskName}
+	return u.String()
+}
+
+// close finalizes the statements and closes the connection.
+func (c *conn) close() error {
+	for _, s := range slices.Collect(c.c.Stmts()) {
+		s.Close()
+	}
+	return c.c.Close()
+}
+
+// interruptible lets the end of ctx interrupt statements from now on.
+func (c *conn) interruptible(ctx context.Context) { c.c.SetInterrupt(ctx) }
+
+// setBusyTimeout is how long SQLite itself waits for a lock.
+func (c *conn) setBusyTimeout(d time.Duration) { c.c.BusyTimeout(d) }
+
+// prepare returns a statement, ready to be bound, that stays prepared.
+func (c *conn) prepare(query string) (*stmt, error) {
+	if s := c.stmts[query]; s != nil {
+		s.reset()
+		return s, nil
+	}
+	s, _, err := c.c.PrepareFlags(query, sqlite3.PREPARE_PERSISTENT)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[query] = &stmt{s: s}
+	return c.stmts[query], nil
+}
+
+// exec runs a statement without parameters and rows that matter.
+func (c *conn) exec(query string) error {
+	s, err := c.prepare(query)
+	if err != nil {
+		return err
+	}
+	return s.exec()
+}
+
+func (c *conn) pragma(text string) (string, error) { return c.value("PRAGMA " + text) }
+
+// value runs a statement once and returns the first column of its first row.
+func (c *conn) value(query string) (string, error) {
+	s, _, err := c.c.Prepare(query)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	if !s.Step() {
+		return "", s.Err()
+	}
+	return s.ColumnText(0), nil
+}
+
+// rollback ends a transaction whose outcome is that nothing is written.
+// SQLite has already done so after some errors.
+func (c *conn) rollback() {
+	if !c.c.GetAutocommit() {
+		c.exec("ROLLBACK")
+	}
+}
+
+// changes returns how many rows the last statement changed.
+func (c *conn) changes() int64 { return c.c.Changes() }
+
+// stmt is a prepared statement. What goes wrong in binding it, step tells.
+type stmt struct {
+	s   *sqlite3.Stmt
+	bad error
+}
+
+func (s *stmt) bindInt64(param int, value int64)  { s.bound(s.s.BindInt64(param, value)) }
+func (s *stmt) bindBytes(param int, value []byte) { s.bound(s.s.BindBlob(param, value)) }
+
+func (s *stmt) bound(err error) {
+	if s.bad == nil {
+		s.bad = err
+	}
+}
+
+// step goes to the next row, and reports whether there is one.
+func (s *stmt) step() (row bool, err error) {
+	if s.bad != nil {
+		return false, s.bad
+	}
+	if s.s.Step() {
+		return true, nil
+	}
+	if err := s.s.Err(); err != nil {
+		s.s.Reset()
+		return false, err
+	}
+	return false, nil
+}
+
+// exec runs a statement whose rows do not matter.
+func (s *stmt) exec() error {
+	if s.bad != nil {
+		return s.bad
+	}
+	return s.s.Exec()
+}
+
+// reset ends the statement's hold on the database.
+func (s *stmt) reset() {
+	s.s.Reset() // its error is that of the last step
+	s.bad = nil
+}
+
+func (s *stmt) isNull(col int) bool       { return s.s.ColumnType(col) == sqlite3.NULL }
+func (s *stmt) columnInt64(col int) int64 { return s.s.ColumnInt64(col) }
+func (s *stmt) columnText(col int) string { return s.s.ColumnText(col) }
+
+// columnBytes returns a column in memory of its own.
+func (s *stmt) columnBytes(col int) []byte { return s.s.ColumnBlob(col, []byte{}) }
+
+// columnKey returns a column that is a key of a mask, if it is one.
+func (s *stmt) columnKey(col int) (key [keySize]byte, ok bool) {
+	kept := s.s.ColumnRawBlob(col)
+	copy(key[:], kept)
+	return key, len(kept) == keySize
+}
+
+// code returns SQLite's primary code for an error, 0 if it is none of its own.
+func code(err error) sqlite3.ErrorCode {
+	var c sqlite3.ErrorCode
+	errors.As(err, &c)
+	return c
+}
