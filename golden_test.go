@@ -245,6 +245,10 @@ func TestGoldenDivergence(t *testing.T) {
 		}, func(ctx context.Context) error {
 			return errors.Join(goldenStep(ctx, "one", 0, perdure.Input("b")), wait(ctx))
 		}},
+		{"type-changed", steps("one"), func(ctx context.Context) error {
+			_, _ = perdure.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil }) // the error changes nothing
+			return wait(ctx)
+		}},
 		{"branch-removed", inGroup("a", "b"), inGroup("a")},
 		{"branch-added", inGroup("a"), inGroup("a", "new")},
 		{"branch-became-step", inGroup("a"), func(ctx context.Context) error { return errors.Join(goldenStep(ctx, "a", 0), wait(ctx)) }},

@@ -84,6 +84,10 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if s.reconcile != nil {
+		// It is the code's own, and the worker may die of it.
+		if err := p.act(); err != nil {
+			return false, err
+		}
 		raw, outcome, err := s.reconciled(ctx, key)
 		switch {
 		case p.sealedErr() != nil:
@@ -132,14 +136,16 @@ func (s *step) sitOut(ctx context.Context, limit time.Duration) error {
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return p.cutCause(ctx, s.frame)
-	case <-p.ctx.Done():
-		return p.sealedErr()
-	}
+	return p.rest(func() error {
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return p.cutCause(ctx, s.frame)
+		case <-p.ctx.Done():
+			return p.sealedErr()
+		}
+	})
 }
 
 // await parks until the ask about the outcome is answered.

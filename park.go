@@ -123,11 +123,48 @@ func (p *pass) shift(f *frame, by int) {
 	}
 }
 
+// rest waits inside the pass, for as long as wait does. If all threads of control
+// do, and the run has shown no sign of life so far, that is recorded, so that the
+// end of the worker is not taken for a death of the run.
+func (p *pass) rest(wait func() error) error {
+	p.mu.Lock()
+	p.resting++
+	p.mu.Unlock()
+	p.settle()
+	err := wait()
+	p.mu.Lock()
+	p.resting--
+	p.mu.Unlock()
+	return err
+}
+
+// rests reports whether it is to be recorded that the run only waits. mu is held.
+func (p *pass) rests() bool {
+	silent, known := p.run.Silent()
+	return p.resting > 0 && p.active == p.resting && silent && !known && p.sealed == nil
+}
+
+// act records that code is about to run of which the worker may die.
+func (p *pass) act() error {
+	return p.commit(func() batch {
+		return batch{lines: []line{{kind: journal.Nudge, body: journal.Body{Name: journal.NudgeActs}}}}
+	})
+}
+
 // settle suspends the run if every thread of control waits.
 func (p *pass) settle() {
 	p.mu.Lock()
 	idle := p.active == 0 && p.sealed == nil
+	rests := p.rests()
 	p.mu.Unlock()
+	if rests {
+		_ = p.commit(func() batch { // an error has sealed the pass
+			if !p.rests() {
+				return batch{}
+			}
+			return batch{lines: []line{{kind: journal.Nudge, body: journal.Body{Name: journal.NudgeRests}}}}
+		})
+	}
 	if !idle {
 		return
 	}

@@ -39,6 +39,7 @@ type pass struct {
 	tree     *tree.Tree
 	epoch    uint64
 	active   int // threads of control that do not wait
+	resting  int // those of them that only let time pass
 	waiters  map[*waiter]bool
 	draining bool          // the worker is to hand over
 	drained  chan struct{} // closed then
@@ -121,8 +122,8 @@ func (p *pass) commitLocked(build func() batch) error {
 			p.mu.Lock()
 			p.problems, p.late = p.problems[faults:], p.late[late:]
 			p.apply(entries)
-			alone := p.solo
-			p.solo = false // it got on: it is no suspect any more
+			alone := p.solo && slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind != journal.Nudge })
+			p.solo = p.solo && !alone // it got on: it is no suspect any more
 			for _, d := range b.lines {
 				p.deps.saved(d.body.Deps)
 			}

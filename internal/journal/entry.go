@@ -57,7 +57,7 @@ const (
 	Resumed  Kind = "resumed"
 	Retried  Kind = "retried" // the failed tail is void
 	Metadata Kind = "metadata"
-	Nudge    Kind = "nudge" // nothing, but a late writer conflicts with it
+	Nudge    Kind = "nudge" // nothing, but a late writer conflicts with it; its name may say that a pass rests
 )
 
 // The kinds that fence: whoever meets one behind what it has read must begin

@@ -147,7 +147,7 @@ func (t *Thread) estrange() {
 // pause stops a run in a fork, whatever its worker was at in the thread that
 // it comes from.
 func (r *Run) pause(now int64) {
-	r.PausedAt, r.Held, r.silent, r.Deaths = now, true, false, 0
+	r.PausedAt, r.Held, r.silent, r.resting, r.Deaths = now, true, false, false, 0
 	switch r.Status {
 	case StatusRunning:
 		r.Wake = true

@@ -73,6 +73,7 @@ type Run struct {
 	Held        bool  // a fork begins with it: nothing goes on before a person says so
 	SuspendedAt int64 // 0 unless it waits
 	silent      bool  // nothing was heard since the last claim
+	resting     bool  // nor has it done anything but wait
 	PostMortem  Value // of the quarantine
 
 	Steps    int    // outcomes so far
@@ -116,14 +117,29 @@ func (r *Run) Due() int64 {
 	return due
 }
 
+// The names of nudges by which a pass that has shown no sign of life says that
+// it only waits, and that it goes on. A worker that is gone meanwhile did not
+// die of the run.
+const (
+	NudgeRests = "rests"
+	NudgeActs  = "acts"
+)
+
 // Lost returns how many claims in a row were followed by nothing, if the run
-// were claimed now.
+// were claimed now. One that only waited does not count.
 func (r *Run) Lost() int {
-	if !r.silent {
+	switch {
+	case !r.silent:
 		return 0
+	case r.resting:
+		return r.Deaths
 	}
 	return r.Deaths + 1
 }
+
+// Silent reports whether nothing was heard of the run since the last claim, and
+// whether it only waits.
+func (r *Run) Silent() (silent, resting bool) { return r.silent, r.resting }
 
 // Resumes returns how often the run went on after it had begun.
 func (r *Run) Resumes() int { return max(0, r.Claims-1) }
@@ -164,7 +180,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		return
 	}
 	if alive(e.Kind) {
-		r.silent = false
+		r.silent, r.resting = false, false
 	}
 	t.commit(r, b)
 	switch e.Kind {
@@ -178,15 +194,18 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			}
 			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
 		}
-		if r.silent {
-			r.Deaths++
-		} else {
-			r.Deaths = 0
-		}
-		r.silent = true
+		r.Deaths = r.Lost()
+		r.silent, r.resting = true, false
 		r.Claims++
 		r.Status, r.SuspendedAt, r.Version, r.Diff = StatusRunning, 0, b.Version, ""
 		t.Epoch, t.Worker = e.Epoch, b.Worker
+	case Nudge:
+		switch b.Name {
+		case NudgeRests:
+			r.resting = r.silent
+		case NudgeActs:
+			r.silent, r.resting = true, false
+		}
 	case Suspended:
 		t.Worker, r.Wake, r.SuspendedAt, r.Status = "", false, e.Time, StatusSuspended
 		if r.PausedAt != 0 {

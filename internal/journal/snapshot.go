@@ -169,6 +169,7 @@ func codeRun(c *codec, r, before *Run) {
 	field(c, "held", &r.Held, yes)
 	field(c, "suspended", &r.SuspendedAt, num)
 	again(c, "silent", &r.silent, before.silent, yes)
+	field(c, "resting", &r.resting, yes)
 	again(c, "steps", &r.Steps, before.Steps, num)
 	again(c, "last", &r.Last, before.Last, str)
 	again(c, "plan", &r.Plan, before.Plan, list(str[string]))

@@ -73,8 +73,10 @@ func (a *author) write() {
 		run = rapid.SampledFrom(a.th.Runs).Draw(a.T, "run").N
 	}
 	path := a.of("path", "/a", "/a/b", "/c", "/\"\n")
-	if kind == Queued || kind == Metadata || kind == Created || kind == Nudge || fences[kind] || kind == Signal && rapid.Bool().Draw(a.T, "early") {
+	if kind == Queued || kind == Metadata || kind == Created || fences[kind] || kind == Signal && rapid.Bool().Draw(a.T, "early") {
 		run, path = 0, ""
+	} else if kind == Nudge {
+		path = ""
 	}
 	before := a.w
 	e := a.w.next(kind, run, path, a.body(kind))
@@ -103,6 +105,8 @@ func (a *author) body(kind Kind) string {
 		return a.of("meta", `{"thread":"t","title":"T"}`, `{"meta":{"a":"1","b":"2"}}`, `{"meta":{"a":""}}`, `{"title":""}`)
 	case Claimed:
 		return a.of("claim", `{"worker":"w","version":"v1"}`, `{"worker":"v","version":"v2"}`)
+	case Nudge:
+		return a.of("nudge", `{}`, `{"name":"rests"}`, `{"name":"acts"}`)
 	case Blocked:
 		return a.of("block", `{"version":"v1","diff":"d"}`, `{"version":"v2","diff":"d"}`)
 	case Step, Dumped, Suspended:
@@ -214,7 +218,7 @@ func answers(th *Thread) string {
 	}
 	fmt.Fprint(&b, "; ", id(th.Active()), id(th.Busy()), th.Heard("s1"), th.Heard("s2"), th.Heard("s3"), th.Seq, th.Time, th.Epoch, th.Head)
 	for _, p := range th.placed() {
-		fmt.Fprint(&b, "; ", p.in, p.run.N, id(th.RunByID(p.run.ID)), id(th.Run(p.run.N)), p.run.Taken, p.run.Due(), p.run.Resumes())
+		fmt.Fprint(&b, "; ", p.in, p.run.N, id(th.RunByID(p.run.ID)), id(th.Run(p.run.N)), p.run.Taken, p.run.Due(), p.run.Resumes(), p.run.Lost())
 	}
 	return b.String()
 }
