@@ -165,7 +165,7 @@ func playAudit(k *kit, thread string) *perdure.Run {
 	if err := k.Signal(k.t.Context(), thread, "go", "now", perdure.SignalOptions{Key: time.Now().String()}); err != nil {
 		k.t.Fatal(err)
 	}
-	if err := k.SetMetadata(k.t.Context(), thread, nil, map[string]string{"colour": "blue"}); err != nil {
+	if err := k.SetMetadata(k.t.Context(), thread, nil, map[string]string{"colour": "blue"}, perdure.Note{}); err != nil {
 		k.t.Fatal(err)
 	}
 	k.begin(perdure.StartRequest{Thread: thread, Flow: "audit", Input: "faster", Policy: perdure.Steer})

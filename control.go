@@ -226,8 +226,9 @@ func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.
 
 // SignalOptions of a signal.
 type SignalOptions struct {
-	Key string // a signal with the same key has one effect on the thread
-	By  string
+	Key   string // a signal with the same key has one effect on the thread
+	By    string
+	IfSeq uint64 // send it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
 // Signal sends a named event to a thread. The oldest Receive that waits for it
@@ -257,6 +258,9 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	_, _, err = r.changeNamed(ctx, in, thread, func(t *journal.Thread) ([]line, []string, error) {
 		if o.Key != "" && t.Heard(o.Key) {
 			return nil, nil, errNothing
+		}
+		if err := ifSeq(t, thread, o.IfSeq); err != nil {
+			return nil, nil, err
 		}
 		l := line{kind: journal.Signal, body: journal.Body{Name: name, Key: o.Key, By: o.By, Value: value}}
 		if run, path := t.Receiver(name); run != nil {
@@ -403,7 +407,10 @@ func pick(t *journal.Thread, id string) (*journal.Run, error) {
 
 // SetMetadata changes a thread's title, unless that is nil, and its metadata;
 // an empty value removes a key.
-func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string) error {
+func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n Note) error {
+	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
+		return err
+	}
 	if title != nil {
 		if err := checkText("the title", *title, 1000); err != nil {
 			return err
@@ -416,7 +423,10 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 		if title == nil && len(metadata) == 0 {
 			return nil, nil, errNothing
 		}
-		return []line{{kind: journal.Metadata, body: journal.Body{Title: title, Meta: metadata}}}, nil, nil
+		if err := ifSeq(t, thread, n.IfSeq); err != nil {
+			return nil, nil, err
+		}
+		return []line{{kind: journal.Metadata, body: journal.Body{Title: title, Meta: metadata, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	if err == nil {
 		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands

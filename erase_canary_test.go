@@ -205,7 +205,7 @@ func (c *canary) live(t *testing.T, rt *perdure.Runtime, flow string) {
 	if info.Status != perdure.Succeeded {
 		t.Fatalf("the run is %s: %s %s", info.Status, info.Error, info.Diff)
 	}
-	must(rt.SetMetadata(ctx, c.in("thread"), nil, map[string]string{"later": c.in("later metadata")}))
+	must(rt.SetMetadata(ctx, c.in("thread"), nil, map[string]string{"later": c.in("later metadata")}, perdure.Note{}))
 	failed := start("", map[string]string{"fail": "yes", "key": "fail"})
 	_, err = rt.WaitEnd(ctx, c.in("thread"), failed)
 	must(err)

@@ -147,7 +147,7 @@ func TestAHalfErasedThreadShowsNothing(t *testing.T) {
 			"Progress":    k.Progress(t.Context(), run.Asks[0].ID, large, perdure.Note{}),
 			"Signal":      k.Signal(t.Context(), "t", "s", large, perdure.SignalOptions{}),
 			"Cancel":      k.Cancel(t.Context(), "t", "", perdure.Note{}),
-			"SetMetadata": k.SetMetadata(t.Context(), "t", nil, map[string]string{"a": "b"}),
+			"SetMetadata": k.SetMetadata(t.Context(), "t", nil, map[string]string{"a": "b"}, perdure.Note{}),
 		}
 		_, calls["Get"] = k.Get(t.Context(), "t")
 		_, calls["GetRun"] = k.GetRun(t.Context(), "t", "")

@@ -111,7 +111,7 @@ func ExampleRuntime_Get() {
 	noErr(err)
 
 	title := "Mood"
-	noErr(node.SetMetadata(ctx, "t1", &title, map[string]string{"channel": "phone"}))
+	noErr(node.SetMetadata(ctx, "t1", &title, map[string]string{"channel": "phone"}, perdure.Note{}))
 	t, err := node.Get(ctx, "t1")
 	noErr(err)
 	fmt.Println(t.ID, t.User, t.Title, t.Metadata["channel"], t.Status)

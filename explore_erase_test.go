@@ -261,7 +261,7 @@ func (sc *scene) eraseOrTitle() func() (string, error) {
 			return err
 		}
 		title := "old"
-		return rt.SetMetadata(ctx, "t", &title, nil)
+		return rt.SetMetadata(ctx, "t", &title, nil, perdure.Note{})
 	})
 	return func() (string, error) {
 		switch err := errors.Join(sc.without(old), eraser.Err()); {

@@ -22,7 +22,7 @@ func (sc *scene) eraseAt(moves, spawns bool) func() (string, error) {
 	sc.outside("other", func(ctx context.Context, rt *perdure.Runtime) error {
 		title := "old"
 		if moves {
-			if err := rt.SetMetadata(ctx, "t", &title, nil); err != nil {
+			if err := rt.SetMetadata(ctx, "t", &title, nil, perdure.Note{}); err != nil {
 				return err
 			}
 		}

@@ -25,6 +25,7 @@ type ForkRequest struct {
 	State  map[string]any // keys to be set, or removed if nil, as if the newest outcome there had changed them
 	By     string         // who asks for it
 	Reason string
+	IfSeq  uint64 // fork it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
 // Fork is a thread that was forked.
@@ -66,8 +67,21 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.At == 0 && q.As != "" {
-		if q.At, err = r.forkedAt(ctx, from, q.As); err != nil {
+	made := uint64(0)
+	if q.As != "" {
+		if made, err = r.forkedAt(ctx, from, q.As); err != nil {
+			return nil, err
+		}
+	}
+	if q.At == 0 {
+		q.At = made
+	}
+	if q.IfSeq != 0 && made == 0 {
+		last, _, err := r.entryAt(ctx, from, 0)
+		if err == nil && last != q.IfSeq {
+			err = &StaleError{Thread: q.Thread, Seq: last}
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -254,7 +254,7 @@ func TestWhatANewerVersionWroteIsLeftAlone(t *testing.T) {
 				wantErr(t, call, k.control(call, "t", run.ID), perdure.ErrNewer)
 			}
 			wantErr(t, "a signal", k.Signal(t.Context(), "t", "go", 1, perdure.SignalOptions{}), perdure.ErrNewer)
-			wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", nil, map[string]string{"a": "b"}), perdure.ErrNewer)
+			wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", nil, map[string]string{"a": "b"}, perdure.Note{}), perdure.ErrNewer)
 			time.Sleep(5 * time.Minute) // the ask is due, and nobody expires it
 			if n, err := endSeq(k.store, name); err != nil || n != at {
 				t.Errorf("%d entries, %v: something was written behind it", n, err)

@@ -46,7 +46,7 @@ func TestListChoosesByChangeAndAsks(t *testing.T) {
 		expect("with asks", perdure.ListOptions{Asks: true}, "b")
 		time.Sleep(time.Hour)
 		title := "new"
-		wantErr(t, "metadata", k.SetMetadata(t.Context(), "a", &title, nil), nil)
+		wantErr(t, "metadata", k.SetMetadata(t.Context(), "a", &title, nil, perdure.Note{}), nil)
 		expect("with what changed", perdure.ListOptions{Updated: middle}, "a", "c")
 		expect("both", perdure.ListOptions{Updated: middle, Asks: true})
 		wantErr(t, "answer", k.reply(open.ID, perdure.Answer{Value: "x"}), nil)
@@ -82,7 +82,7 @@ func TestWatchTellsWhenToLookAtTheList(t *testing.T) {
 		title := "new"
 		for what, do := range []func() error{
 			func() error { _, err := k.Create(ctx, perdure.CreateRequest{Thread: "t"}); return err },
-			func() error { return k.SetMetadata(ctx, "t", &title, nil) },
+			func() error { return k.SetMetadata(ctx, "t", &title, nil, perdure.Note{}) },
 			func() error { k.start("t", "echo", "x"); k.wait("t", perdure.Succeeded); return nil },
 			func() error { return k.Erase(ctx, "t", perdure.EraseOptions{}) },
 		} {

@@ -255,7 +255,7 @@ func TestNothingFromOutsideIsLost(t *testing.T) {
 					return
 				}
 				queued = append(queued, r.ID)
-				if err := k.SetMetadata(t.Context(), "t", nil, map[string]string{"n": fmt.Sprint(i)}); err != nil {
+				if err := k.SetMetadata(t.Context(), "t", nil, map[string]string{"n": fmt.Sprint(i)}, perdure.Note{}); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(5 * time.Millisecond)

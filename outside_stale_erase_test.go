@@ -37,7 +37,7 @@ func TestEraseAtASequenceThatIsCutOffLeavesTheThreadWhole(t *testing.T) {
 			}
 			lived++
 			title := "new"
-			wantErr(t, cut+": the change", k.SetMetadata(t.Context(), "t", &title, nil), nil)
+			wantErr(t, cut+": the change", k.SetMetadata(t.Context(), "t", &title, nil, perdure.Note{}), nil)
 			wantStale(t, cut+": the erase again", k.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{IfSeq: seq}}), "t", seq+1)
 			if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"}); err != nil {
 				t.Errorf("%s: a fork of the thread that was left: %v", cut, err)
@@ -156,7 +156,7 @@ func TestEraseDoesNotRelyOnAGateThatIsOpenedAgain(t *testing.T) {
 		plain := at(func() { <-late })
 		tooLate := at(func() {
 			title := "new"
-			wantErr(t, "the change", k.SetMetadata(t.Context(), "t", &title, nil), nil)
+			wantErr(t, "the change", k.SetMetadata(t.Context(), "t", &title, nil, perdure.Note{}), nil)
 			go func() { done <- plain.Erase(t.Context(), "t", perdure.EraseOptions{}) }()
 			synctest.Wait()
 		})

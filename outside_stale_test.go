@@ -78,6 +78,22 @@ func TestChangesHappenOnlyAtTheirSequence(t *testing.T) {
 		"rewind": {"echo", nil, func(n perdure.Note) func(*kit) error {
 			return func(k *kit) error { _, err := k.Rewind(ctx, "t", 1, n); return err }
 		}, true},
+		"rename": {"ask", nil, func(n perdure.Note) func(*kit) error {
+			return func(k *kit) error { title := "x"; return k.SetMetadata(ctx, "t", &title, nil, n) }
+		}, true},
+		"signal": {"ask", nil, func(n perdure.Note) func(*kit) error {
+			return func(k *kit) error { return k.Signal(ctx, "t", "s", 1, perdure.SignalOptions{IfSeq: n.IfSeq}) }
+		}, true},
+		"fork": {"ask", nil, func(n perdure.Note) func(*kit) error {
+			return func(k *kit) error {
+				_, err := k.Fork(ctx, perdure.ForkRequest{Thread: "t", As: "fork", IfSeq: n.IfSeq})
+				if err == nil { // what is there is found again, and the thread itself is as it was
+					_, err = k.Fork(ctx, perdure.ForkRequest{Thread: "t", As: "fork", IfSeq: 1})
+					err = errors.Join(err, k.Signal(ctx, "t", "s", 1, perdure.SignalOptions{}))
+				}
+				return err
+			}
+		}, true},
 		"erase": {"echo", nil, func(n perdure.Note) func(*kit) error {
 			return func(k *kit) error { return k.Erase(ctx, "t", perdure.EraseOptions{Note: n}) }
 		}, false},
@@ -217,7 +233,7 @@ func TestEraseThatComesTooLateLeavesTheThreadWhole(t *testing.T) {
 				if strings.HasPrefix(c.Name, "thread/") && c.Op == store.OpAppend && !moved {
 					moved = true
 					title := "new"
-					wantErr(t, "the change", k.SetMetadata(t.Context(), "t", &title, nil), nil)
+					wantErr(t, "the change", k.SetMetadata(t.Context(), "t", &title, nil, perdure.Note{}), nil)
 					if other { // and another erase relies on the closed gate
 						wantErr(t, "the other erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), nil)
 					}

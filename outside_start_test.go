@@ -35,7 +35,7 @@ func TestStartKeepsWhatItIsGiven(t *testing.T) {
 			t.Error(d)
 		}
 		title := "weekly"
-		wantErr(t, "metadata", k.SetMetadata(t.Context(), run.Thread, &title, map[string]string{"a": "", "c": "3"}), nil)
+		wantErr(t, "metadata", k.SetMetadata(t.Context(), run.Thread, &title, map[string]string{"a": "", "c": "3"}, perdure.Note{}), nil)
 		thread, err = k.Get(t.Context(), run.Thread)
 		if err != nil || thread.Title != "weekly" {
 			t.Errorf("the title is %q, %v", thread.Title, err)
@@ -43,7 +43,7 @@ func TestStartKeepsWhatItIsGiven(t *testing.T) {
 		if d := cmp.Diff(map[string]string{"b": "2", "c": "3"}, thread.Metadata); d != "" {
 			t.Error(d)
 		}
-		wantErr(t, "metadata of no thread", k.SetMetadata(t.Context(), "no", &title, nil), perdure.ErrNoThread)
+		wantErr(t, "metadata of no thread", k.SetMetadata(t.Context(), "no", &title, nil, perdure.Note{}), perdure.ErrNoThread)
 
 		a, b := k.begin(perdure.StartRequest{Flow: "idle", Input: ""}), k.begin(perdure.StartRequest{Flow: "idle", Input: ""})
 		if a.Thread == "" || a.Thread == b.Thread || a.ID == b.ID {

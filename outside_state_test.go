@@ -404,7 +404,7 @@ func TestStateAtEveryPrefixIsWhatWasLiveThen(t *testing.T) {
 		wantErr(t, "resume", k.control("resume", "t", run.ID), nil)
 		k.waitRun("t", run.ID, perdure.Suspended)
 		title := "new"
-		wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", &title, map[string]string{"a": "b"}), nil)
+		wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", &title, map[string]string{"a": "b"}, perdure.Note{}), nil)
 		k.signal("t", "go", "end", "")
 		k.waitRun("t", run.ID, perdure.Succeeded)
 

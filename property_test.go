@@ -457,7 +457,7 @@ func (d *driver) disturb(ctx context.Context, run *perdure.Run) error {
 			d.paused = true
 		}
 	case n == 1:
-		err = d.SetMetadata(ctx, thread, nil, map[string]string{"n": fmt.Sprint(d.random.Int())})
+		err = d.SetMetadata(ctx, thread, nil, map[string]string{"n": fmt.Sprint(d.random.Int())}, perdure.Note{})
 	case n == 2 && len(run.Asks) > 0:
 		err = d.Progress(ctx, run.Asks[0].ID, "soon", perdure.Note{})
 	case n == 3:

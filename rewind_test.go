@@ -83,7 +83,7 @@ func TestRewind(t *testing.T) {
 		key, _ = k.note("t", "three")
 		gone[key] = true
 		title := "mine"
-		wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", &title, map[string]string{"a": "b"}), nil)
+		wantErr(t, "metadata", k.SetMetadata(t.Context(), "t", &title, map[string]string{"a": "b"}, perdure.Note{}), nil)
 		before := k.stateAt("t", 0)
 
 		w := k.rewind("t", kept)

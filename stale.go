@@ -7,7 +7,7 @@ import (
 )
 
 // StaleError says where a thread is that was to be at another sequence: see
-// Note.IfSeq, StartRequest.IfSeq and AskAnswer.IfSeq. It matches ErrStale.
+// Note.IfSeq and the other fields of that name. It matches ErrStale.
 type StaleError struct {
 	Thread string
 	Seq    uint64 // of its last entry; 0: there is no such thread

@@ -124,11 +124,12 @@ func (c *Credentials) List(ctx context.Context, user string) ([]string, error) {
 
 // Provide gives the secret that an ask of kind [KindCredential] wants, in the
 // name of the thread's owner, and then answers the ask, and all others on that
-// thread that want the same and that by may answer. Ask is its id, as
-// [perdure.AskInfo] has it. The groups are those that by is in, see
-// [perdure.AskAnswer]. The answers say "provided" and hold no secret.
-// Repeated after a failure it goes on where it was.
-func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string, groups ...string) error {
+// thread that want the same and that the same person may answer. To names the
+// ask and says who answers: its Ask, By, Groups and IfSeq count. The answers say
+// "provided" and hold no secret. Repeated after a failure it goes on where it
+// was.
+func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, secret string) error {
+	ask, by, groups := to.Ask, to.By, to.Groups
 	a, err := host.FindAsk(ctx, rt, ask)
 	if err != nil {
 		return err
@@ -142,14 +143,18 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string, g
 	case !a.Open:
 		return rt.Answer(ctx, provided(ask, by, groups)) // the same again, or too late
 	}
+	thread, err := rt.Get(ctx, a.Thread)
+	if err == nil && to.IfSeq != 0 && thread.Seq != to.IfSeq {
+		err = &perdure.StaleError{Thread: thread.ID, Seq: thread.Seq}
+	}
+	if err != nil {
+		return err
+	}
 	if err := CredentialsOf(rt).Give(ctx, a.User, name, secret, by); err != nil {
 		return err
 	}
 	answers := []perdure.AskAnswer{provided(ask, by, groups)}
-	thread, err := rt.Get(ctx, a.Thread)
-	if err != nil {
-		return err
-	}
+	answers[0].IfSeq = to.IfSeq
 	for _, run := range thread.Runs {
 		for _, other := range run.Asks {
 			n, ok := credentialName(other.Kind, other.Data)
@@ -158,7 +163,7 @@ func Provide(ctx context.Context, rt *perdure.Runtime, ask, secret, by string, g
 			}
 		}
 	}
-	if err := rt.Answer(ctx, answers...); err == nil || len(answers) == 1 {
+	if err := rt.Answer(ctx, answers...); err == nil || len(answers) == 1 || errors.Is(err, perdure.ErrStale) {
 		return err
 	}
 	// One of them was answered or ended meanwhile, which must not keep the

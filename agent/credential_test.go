@@ -150,28 +150,32 @@ func TestASecretIsNowhereInClear(t *testing.T) {
 						mail = a.ID
 					}
 				}
-				if err := Provide(ctx, rt, mail, canary, "eve", "guests"); !errors.Is(err, perdure.ErrForbidden) || shows([]byte(err.Error())) {
+				if err := Provide(ctx, rt, perdure.AskAnswer{Ask: mail, Answer: perdure.Answer{By: "eve"}, Groups: []string{"guests"}}, canary); !errors.Is(err, perdure.ErrForbidden) || shows([]byte(err.Error())) {
 					t.Errorf("eve provides it: %v", err)
 				}
 				if has, err := CredentialsOf(rt).Has(ctx, "ann", "mail"); has || err != nil {
 					t.Errorf("eve's secret is kept: %v", err)
 				}
-				if err := Provide(ctx, rt, mail, canary, "boss"); err != nil {
+				stale := perdure.AskAnswer{Ask: mail, Answer: perdure.Answer{By: "boss"}, IfSeq: 1}
+				if err := Provide(ctx, rt, stale, canary); !errors.Is(err, perdure.ErrStale) {
+					t.Errorf("at another sequence: %v", err)
+				}
+				if err := Provide(ctx, rt, perdure.AskAnswer{Ask: mail, Answer: perdure.Answer{By: "boss"}}, canary); err != nil {
 					t.Fatal(err)
 				}
 				if run = wait(run, perdure.Suspended); len(run.Asks) != 1 || run.Asks[0].ID != bank {
 					t.Fatalf("open are %+v", run.Asks)
 				}
-				if err := Provide(ctx, rt, mail, canary, "boss"); err != nil {
+				if err := Provide(ctx, rt, perdure.AskAnswer{Ask: mail, Answer: perdure.Answer{By: "boss"}}, canary); err != nil {
 					t.Errorf("the same again: %v", err)
 				}
-				if err := Provide(ctx, rt, mail, canary, "ann"); !errors.Is(err, perdure.ErrAnswered) || shows([]byte(err.Error())) {
+				if err := Provide(ctx, rt, perdure.AskAnswer{Ask: mail, Answer: perdure.Answer{By: "ann"}}, canary); !errors.Is(err, perdure.ErrAnswered) || shows([]byte(err.Error())) {
 					t.Errorf("another answer: %v", err)
 				}
 				if err := rt.Answer(ctx, perdure.AskAnswer{Ask: bank, Answer: perdure.Answer{Decision: DecisionProvided, Value: canary, By: "ann"}}); !errors.Is(err, perdure.ErrAnswer) {
 					t.Errorf("a secret is taken as an answer: %v", err)
 				}
-				if err := Provide(ctx, rt, bank, canary, "cat", "guests", "bankers"); err != nil {
+				if err := Provide(ctx, rt, perdure.AskAnswer{Ask: bank, Answer: perdure.Answer{By: "cat"}, Groups: []string{"guests", "bankers"}}, canary); err != nil {
 					t.Fatal(err)
 				}
 				run = wait(run, perdure.Succeeded)

@@ -72,15 +72,17 @@ type TellProgress struct {
 // ProvideSecret gives what an ask of kind credential wants.
 type ProvideSecret struct {
 	OneAsk
-	Secret string `json:"secret" jsonschema:"the secret; it is sealed, and in no journal, event or answer"`
+	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Secret  string `json:"secret" jsonschema:"the secret; it is sealed, and in no journal, event or answer"`
 }
 
 // SendSignal sends a named event to a thread.
 type SendSignal struct {
-	Thread string          `path:"thread" json:"-" jsonschema:"id of the thread"`
-	Name   string          `path:"name" json:"-" jsonschema:"name of the signal"`
-	Key    string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key count once"`
-	Value  json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
+	Thread  string          `path:"thread" json:"-" jsonschema:"id of the thread"`
+	Name    string          `path:"name" json:"-" jsonschema:"name of the signal"`
+	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key count once"`
+	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	Value   json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
 }
 
 // ListRules chooses rules.

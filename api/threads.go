@@ -43,6 +43,7 @@ type OneThread struct {
 // UpdateThread changes what people call a thread.
 type UpdateThread struct {
 	Thread   string            `path:"thread" json:"-" jsonschema:"id of the thread"`
+	IfMatch  uint64            `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
 	Title    *string           `json:"title,omitempty" jsonschema:"the new title"`
 	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"keys to be set; an empty value removes one"`
 }

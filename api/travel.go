@@ -61,13 +61,14 @@ type DiffThreads struct {
 
 // ForkThread asks for a fork.
 type ForkThread struct {
-	Thread string                     `path:"thread" json:"-" jsonschema:"id of the thread"`
-	At     uint64                     `json:"at,omitempty" jsonschema:"the last sequence that both share; now if not given"`
-	As     string                     `json:"as,omitempty" jsonschema:"id of the fork; generated if not given"`
-	Title  string                     `json:"title,omitempty" jsonschema:"title of the fork; the same if not given"`
-	Input  json.RawMessage            `json:"input,omitempty" jsonschema:"replaces the input of the newest run that had not ended there"`
-	State  map[string]json.RawMessage `json:"state,omitempty" jsonschema:"keys to be set, or removed if null"`
-	Reason string                     `json:"reason,omitempty" jsonschema:"why, for the record"`
+	Thread  string                     `path:"thread" json:"-" jsonschema:"id of the thread"`
+	IfMatch uint64                     `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
+	At      uint64                     `json:"at,omitempty" jsonschema:"the last sequence that both share; now if not given"`
+	As      string                     `json:"as,omitempty" jsonschema:"id of the fork; generated if not given"`
+	Title   string                     `json:"title,omitempty" jsonschema:"title of the fork; the same if not given"`
+	Input   json.RawMessage            `json:"input,omitempty" jsonschema:"replaces the input of the newest run that had not ended there"`
+	State   map[string]json.RawMessage `json:"state,omitempty" jsonschema:"keys to be set, or removed if null"`
+	Reason  string                     `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 
 // RewindThread asks for a rewind.

@@ -88,6 +88,6 @@ func (c *Client) Signal(ctx context.Context, thread, name string, v any, o perdu
 	if err != nil {
 		return err
 	}
-	_, err = Do(ctx, c, api.SignalsSend, api.SendSignal{Thread: thread, Name: name, Key: o.Key, Value: value})
+	_, err = Do(ctx, c, api.SignalsSend, api.SendSignal{Thread: thread, Name: name, Key: o.Key, IfMatch: o.IfSeq, Value: value})
 	return err
 }

@@ -211,7 +211,7 @@ func TestThreadsAreMadeListedChangedAndErased(t *testing.T) {
 			t.Error(err)
 		}
 		title := "New"
-		if err := s.SetMetadata(ctx, "made", &title, map[string]string{"a": "b"}); err != nil {
+		if err := s.SetMetadata(ctx, "made", &title, map[string]string{"a": "b"}, perdure.Note{}); err != nil {
 			t.Error(err)
 		}
 		if got := ok[*perdure.Thread](t)(s.Get(ctx, "made")); got.Title != "New" || got.Metadata["a"] != "b" {

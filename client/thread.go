@@ -61,8 +61,8 @@ func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perd
 
 // SetMetadata changes a thread's title, unless that is nil, and its metadata;
 // an empty value removes a key.
-func (c *Client) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string) error {
-	_, err := Do(ctx, c, api.ThreadsUpdate, api.UpdateThread{Thread: thread, Title: title, Metadata: metadata})
+func (c *Client) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n perdure.Note) error {
+	_, err := Do(ctx, c, api.ThreadsUpdate, api.UpdateThread{Thread: thread, IfMatch: n.IfSeq, Title: title, Metadata: metadata})
 	return err
 }
 

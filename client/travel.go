@@ -40,7 +40,7 @@ func (c *Client) Fork(ctx context.Context, q perdure.ForkRequest) (*perdure.Fork
 		return nil, err
 	}
 	// A fork with an id can be asked for again when a connection is lost.
-	return again(ctx, c, api.ThreadsFork, api.ForkThread{Thread: q.Thread, At: q.At, As: cmp.Or(q.As, newID()),
+	return again(ctx, c, api.ThreadsFork, api.ForkThread{Thread: q.Thread, IfMatch: q.IfSeq, At: q.At, As: cmp.Or(q.As, newID()),
 		Title: q.Title, Input: input, State: state, Reason: q.Reason})
 }
 

@@ -28,8 +28,8 @@ func (s *Server) adkRoutes() {
 	s.face("GET "+sessions+"/{session}", api.ScopeRead, s.adkGet)
 	s.face("DELETE "+sessions+"/{session}", api.ScopeAdmin, s.adkDelete)
 
-	s.face("POST /run", api.ScopeRun, s.adkRun)
-	s.face("POST /run_sse", api.ScopeRun, s.adkRunSSE)
+	s.face("POST /run", api.ScopeRun, reading(s.adkRun))
+	s.face("POST /run_sse", api.ScopeRun, reading(s.adkRunSSE))
 }
 
 // adkAppKey is the key of a thread's metadata that says whose session it is.
@@ -174,7 +174,7 @@ func (s *Server) adkMake(w http.ResponseWriter, r *http.Request, c *call, sessio
 		return err
 	}
 	c.header.Set(traceHeader, t.ID)
-	return send(w, http.StatusOK, out)
+	return c.send(w, http.StatusOK, out)
 }
 
 // adkSession returns a thread as a client sees it, with events if they are

@@ -23,10 +23,10 @@ func (s *Server) askRoutes() {
 		return nil, c.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
 	})
 	handle(s, api.AsksSecret, func(ctx context.Context, c *call, in *api.ProvideSecret) (*api.None, error) {
-		return nil, agent.Provide(ctx, c.Runtime, in.Ask, in.Secret, c.who.Subject, c.who.Groups...)
+		return nil, agent.Provide(ctx, c.Runtime, c.answer(in.Ask, &api.Reply{}, in.IfMatch), in.Secret)
 	})
 	handle(s, api.SignalsSend, func(ctx context.Context, c *call, in *api.SendSignal) (*api.None, error) {
-		return nil, c.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.who.Subject})
+		return nil, c.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.who.Subject, IfSeq: in.IfMatch})
 	})
 	handle(s, api.RulesList, func(ctx context.Context, c *call, in *api.ListRules) (*api.RuleList, error) {
 		rules, err := agent.RulesOf(c.Runtime).List(ctx, s.owner(c, in.User))

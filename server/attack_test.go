@@ -185,7 +185,7 @@ func TestAttackErrorsOfTheStoreAreNotTold(t *testing.T) {
 // A condition that is not looked at would make a write another one.
 func TestAttackConditionsAreNotOverlooked(t *testing.T) {
 	s := newFuzzed(t)
-	s.do("PATCH", "/v1/threads/t1", `{"title":"x"}`, "If-Match", `"1"`).problem(400, "invalid")
+	s.do("PATCH", "/v1/threads/t1", `{"title":"x"}`, "If-Match", `"1"`).problem(412, "stale")
 	s.do("POST", "/v1/threads", `{"id":"t2"}`, "If-None-Match", `*`).problem(400, "invalid")
 	s.do("GET", "/v1/threads/t1", "", "If-None-Match", `"1"`).want(200)
 	for _, seq := range []string{"-1", "+1", "1.0", "1e3", "0", "*", "", `""`, "18446744073709551616", `"1", "2"`, "0x1", "1 2", "١"} {

@@ -38,7 +38,7 @@ func handle[In, Out any](s *Server, op api.Op[In, Out], fn func(context.Context,
 			w.WriteHeader(op.Status)
 			return nil
 		}
-		return send(w, op.Status, out)
+		return c.send(w, op.Status, out)
 	})
 }
 
@@ -46,6 +46,9 @@ func handle[In, Out any](s *Server, op api.Op[In, Out], fn func(context.Context,
 // that it returns before it has written anything is told as a problem.
 func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter, *http.Request, *call, *In) error) {
 	s.bound[op.Name] = true
+	if _, known := receipt(new(Out)); !known && op.Out != nil && (op.Scope == api.ScopeRun || op.Scope == api.ScopeAnswer) {
+		panic("server: nothing says what " + op.Name + " tells those who may not read")
+	}
 	fields := op.Fields()
 	s.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admit(w, r, &op.Info)

@@ -41,8 +41,22 @@ func (s *Server) face(pattern string, scope api.Scope, fn func(http.ResponseWrit
 			s.fail(w, r, err)
 			return
 		}
-		if err := fn(w, r, c); err != nil {
+		if err = faceConditions(r); err == nil {
+			err = fn(w, r, c)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 		}
 	})
+}
+
+// faceConditions refuses conditions that no face knows: without one a write is
+// another one.
+func faceConditions(r *http.Request) error {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && len(r.Header.Values(name)) > 0 {
+			return api.Invalid("header %s: %s knows no such condition; the routes under /v1 do", name, r.URL.Path)
+		}
+	}
+	return nil
 }

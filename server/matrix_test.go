@@ -38,6 +38,8 @@ type matrix struct {
 	run    *perdure.Run
 	ask    string
 	ids    *strings.Replacer // of a route's parameters
+
+	headers []string // of requests, in pairs
 }
 
 func newMatrix(t *testing.T) *matrix {
@@ -107,7 +109,7 @@ func (m *matrix) request(op *api.Info, face bool, accept string) *reply {
 	if face && op.Method != "GET" {
 		body = m.faceBody()
 	}
-	headers := []string{"Accept", accept}
+	headers := append([]string{"Accept", accept}, m.headers...)
 	if op.Takes != "" {
 		headers = append(headers, "Content-Type", op.Takes)
 	}

@@ -151,7 +151,7 @@ func openPrompt(t *perdure.Thread, run, prompt string) (found *perdure.AskInfo, 
 
 // provide gives the secret that an ask wants.
 func (c *call) provide(ctx context.Context, ask, secret string) error {
-	return agent.Provide(ctx, c.Runtime, ask, secret, c.who.Subject, c.who.Groups...)
+	return agent.Provide(ctx, c.Runtime, c.reply(ask, api.Reply{}), secret)
 }
 
 // replyOf makes an answer of {decision, value, message}, if that is what o is.

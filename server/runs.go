@@ -67,6 +67,11 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, threa
 	if in.Input != nil {
 		q.Input = in.Input
 	}
+	if wantsStream(r) {
+		if err := c.mayRead(); err != nil {
+			return err
+		}
+	}
 	run, err := c.Start(r.Context(), q)
 	if err != nil {
 		return err
@@ -76,7 +81,7 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, threa
 	if wantsStream(r) {
 		return s.streamRun(w, r, c, run)
 	}
-	return send(w, api.RunsStart.Status, run)
+	return c.send(w, api.RunsStart.Status, run)
 }
 
 func (s *Server) startAgain(ctx context.Context, c *call, in *api.ControlRun) (*perdure.Run, error) {

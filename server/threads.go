@@ -113,7 +113,7 @@ func (s *Server) updateThread(ctx context.Context, c *call, in *api.UpdateThread
 	if in.Title == nil && len(in.Metadata) == 0 {
 		return nil, api.Invalid("neither a title nor metadata is given")
 	}
-	if err := c.SetMetadata(ctx, in.Thread, in.Title, in.Metadata); err != nil {
+	if err := c.SetMetadata(ctx, in.Thread, in.Title, in.Metadata, c.note("", in.IfMatch)); err != nil {
 		return nil, err
 	}
 	return s.getThread(ctx, c, &api.OneThread{Thread: in.Thread})

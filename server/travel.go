@@ -47,6 +47,9 @@ func (s *Server) listMessages(ctx context.Context, c *call, in *api.AtThread) (*
 	if err != nil {
 		return nil, err
 	}
+	if in.At == 0 {
+		c.etag(at.Seq)
+	}
 	records, err := agent.Transcript(at.State)
 	return &api.MessageList{Seq: at.Seq, Messages: some(records)}, unreadable(in.Thread, err)
 }
@@ -65,6 +68,9 @@ func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*ap
 	at, err := c.StateAt(ctx, in.Thread, in.At)
 	if err != nil {
 		return nil, err
+	}
+	if in.At == 0 {
+		c.etag(at.Seq)
 	}
 	files, err := agent.FilesAt(at.State)
 	if err != nil {
@@ -127,7 +133,7 @@ func (s *Server) forkThread(ctx context.Context, c *call, in *api.ForkThread) (*
 		}
 	}
 	q := perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, State: values(in.State),
-		By: c.who.Subject, Reason: in.Reason}
+		By: c.who.Subject, Reason: in.Reason, IfSeq: in.IfMatch}
 	if in.Input != nil {
 		q.Input = in.Input
 	}
