@@ -32,7 +32,7 @@ func init() {
 			Short: "answer an ask, or go through all that are open",
 			Long: `Answer an ask. Without flags it is shown and you decide at the terminal; without
 ASK all open asks are gone through. The beginning of an id is enough if no other
-open ask begins so.
+open ask begins so, and so is the part that perdure asks shows.
 
 Values are JSON, or a text. The first answer wins; the same one again changes
 nothing.`,
@@ -164,6 +164,11 @@ func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answ
 		return err
 	}
 	out, err := client.Do(ctx, l.Client, api.AsksAnswer, api.AnswerAsk{OneAsk: api.OneAsk{Ask: ask.ID}, Reply: r})
+	if errors.Is(err, perdure.ErrAnswered) || errors.Is(err, perdure.ErrAskOver) {
+		if now, wrong := l.GetAsk(ctx, ask.ID); wrong == nil {
+			return &exitError{code: code(err), err: err, next: fate(now)}
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -240,7 +245,7 @@ func ways(ask *perdure.AskInfo) []string {
 	return all
 }
 
-// waitsFor says how a run that waits goes on.
-func (a *app) waitsFor(ask *perdure.AskInfo) string {
-	return fmt.Sprintf("run %s waits for ask %s: %s", printable(ask.Run), shortAsk(ask.ID), a.command("answer", ways(ask)[0], shortAsk(ask.ID)))
+// waitsFor says what a run waits for, and how it goes on.
+func (a *app) waitsFor(ask *perdure.AskInfo) (what, how string) {
+	return fmt.Sprintf("run %s waits for ask %s", label(ask.Run), shortAsk(ask.ID)), "answer it with " + a.command("answer", ways(ask)[0], shortAsk(ask.ID))
 }

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -28,7 +31,32 @@ func init() {
 			a.hint("answer one with %s, or go through them with %s", a.command("answer", "", "ASK"), a.command("answer", ""))
 			return nil
 		})
-		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada"
+		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada\n  perdure asks h-4H7 --full"
+		c.Use = "asks [ASK]"
+		c.Long += "\n\nWith an ASK it is shown, open or not, and what became of it. What is long is cut,\nand --full shows all of it."
+		full := c.Flags().Bool("full", false, "with ASK: all of it")
+		list := c.RunE
+		c.Args = arguments(0, 1)
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 && *full {
+				return usage(errors.New("--full is for one ask: perdure asks ASK --full"))
+			}
+			if len(args) == 0 {
+				return list(c, args)
+			}
+			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				ask, err := l.findAsk(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(ask)
+				}
+				a.hidden(a.present(ask, *full), "--full shows all")
+				a.printf("  %s  %s\n", a.style(bold, decided(ask)), cut(fate(ask), a.short(4+cells(decided(ask)))))
+				return nil
+			})
+		}
 		return c
 	})
 }
@@ -45,9 +73,9 @@ func (a *app) more(next string) {
 func shortAsk(id string) string {
 	_, own, ok := strings.Cut(id, ".")
 	if !ok || own == "" || strings.HasPrefix(own, "-") {
-		return oneLine(id)
+		return label(id)
 	}
-	return oneLine(own)
+	return label(own)
 }
 
 // findAsk returns the ask with an id, or the open one whose id, or the part of it
@@ -72,5 +100,55 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 	if found != nil {
 		return found, nil
 	}
-	return l.GetAsk(ctx, id) // it is over, or there is none
+	ask, err := l.GetAsk(ctx, id) // it is over, or there is none
+	if errors.Is(err, perdure.ErrNoAsk) && id != "" {
+		if over := l.findOver(ctx, id); over != "" {
+			return l.GetAsk(ctx, over)
+		}
+	}
+	return ask, err
+}
+
+// Where an ask that is over is looked for: so many threads, for so long.
+const (
+	overThreads = 50
+	overTime    = 3 * time.Second
+)
+
+// findOver returns the whole id of an ask that is not open any more, of which the
+// part that is shown is given, or its beginning. It looks at the threads that
+// changed last, since nothing lists such asks; "" means that none was found.
+func (l *link) findOver(ctx context.Context, own string) string {
+	ctx, cancel := context.WithTimeout(ctx, overTime)
+	defer cancel()
+	for t, err := range l.List(ctx, perdure.ListOptions{Limit: overThreads}) {
+		if err != nil {
+			return ""
+		}
+		for e, err := range l.Events(ctx, t.ID, perdure.EventOptions{Replay: true}) {
+			if err != nil {
+				break
+			}
+			if _, part, ok := strings.Cut(e.Ask, "."); ok && e.Kind == "asked" && strings.HasPrefix(part, own) {
+				return e.Ask
+			}
+		}
+	}
+	return ""
+}
+
+// fate is what became of an ask.
+func fate(ask *perdure.AskInfo) string {
+	text := "the ask is " + label(ask.Status)
+	if r := ask.Answer; r != nil {
+		value, _ := r.Value.(json.RawMessage)
+		text = strings.Join(strings.Fields(text+" "+label(r.Decision)+" "+brief(value)), " ")
+		if r.By != "" {
+			text += " by " + label(r.By)
+		}
+		if r.Message != "" {
+			text += ": " + oneLine(r.Message)
+		}
+	}
+	return text
 }

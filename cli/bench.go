@@ -85,7 +85,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	}
 	s, err := store.Open(ctx, url)
 	if err != nil {
-		return &exitError{exitUnavailable, fmt.Errorf("opening the store %s: %w", url, err)}
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("opening the store %s: %w", url, err)}
 	}
 	defer s.Close()
 	memory := memstore.New()

@@ -107,13 +107,13 @@ func (a *app) recall(ctx context.Context, l *link, thread string) error {
 		switch text := m.Text(); {
 		case text == "":
 		case m.Role == llm.RoleUser:
-			said = append(said, "> "+printable(text))
+			said = append(said, a.framed("> ", text))
 		case m.Role == llm.RoleAssistant:
-			said = append(said, printable(text))
+			said = append(said, a.framed("", text))
 		}
 	}
 	for _, text := range said[max(0, len(said)-recalled):] {
-		a.printf("%s\n", a.style(dim, text))
+		a.printf("%s\n", text)
 	}
 	for _, r := range t.Runs {
 		if !r.Status.Final() && len(r.Asks) > 0 {
@@ -137,8 +137,8 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 		}
 		switch {
 		case done.Status == perdure.Succeeded:
-			if text := strings.TrimSpace(pretty(done.Output)); text != strings.TrimSpace(printable(v.last)) {
-				a.output(done.Output)
+			if text := strings.TrimSpace(pretty(done.Output)); text != strings.TrimSpace(v.last) && given(done.Output) {
+				a.printf("%s\n", a.framed("", text))
 			}
 			return nil
 		case len(done.Asks) == 0 || done.Status.Final():

@@ -11,11 +11,11 @@ func TestChatIsAConversationThatIsKept(t *testing.T) {
 		if got := strings.Count(r.out, "I can only pay."); got != 2 || strings.Contains(r.out, ">") {
 			t.Errorf("the conversation is\n%s", r.out)
 		}
-		p.run("", "chat", "clerk", "--thread", "talk").want(exitOK, "> hello", "> and now?")
+		p.run("", "chat", "clerk", "--thread", "talk").want(exitOK, "> │ hello", "> │ and now?")
 		p.run("", "chat", "clerk").want(exitOK).only("")
 		p.run("x\n", "chat", "nope").want(exitNotFound, "unknown flow")
 		p.run("x\n", "chat", "clerk", "--json").want(exitUsage, "run --json")
-		p.run("x\n", "chat", "echo").want(exitOK).only("x\n")
+		p.run("x\n", "chat", "echo").want(exitOK).only("│ x\n")
 		p.run("x\n", "chat", "fail").want(exitOK, "failed: /call", "perdure retry")
 	})
 }
@@ -26,7 +26,7 @@ func TestChatAsksInBetween(t *testing.T) {
 		// Nobody is there to answer: the ask stays, and is shown next time.
 		p.run("pay 7\n", "chat", "clerk", "--thread", "b").want(exitOK, "[a]pprove")
 		p.run("", "asks", "--thread", "b").want(exitOK, "clerk wants to call pay")
-		p.run("r no\n", "chat", "clerk", "--thread", "b").want(exitOK, "> pay 7", "answered", "no")
+		p.run("r no\n", "chat", "clerk", "--thread", "b").want(exitOK, "> │ pay 7", "answered", "no")
 		p.run("pay 9\ns\n", "chat", "clerk", "--thread", "c").want(exitOK, "answer later")
 	})
 }

@@ -64,12 +64,12 @@ func (a *app) connect(ctx context.Context) (*link, error) {
 	var other devRecord
 	if l := a.dialDev(ctx, func(d devRecord) bool { other = d; return d.Address == devAddress }); l != nil {
 		if other.Program != a.program() {
-			return nil, &exitError{exitUnavailable, fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", devFolder, devAddress, printable(other.Program), devAddress, a.program())}
+			return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", devFolder, devAddress, printable(other.Program), devAddress, a.program())}
 		}
 		a.hint("on the dev server at http://%s, store %s", devAddress, printable(other.Store))
 		return l, nil
 	}
-	return nil, &exitError{exitUnavailable, fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", devAddress, devFolder, a.program())}
+	return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", devAddress, devFolder, a.program())}
 }
 
 // answers reports whether a Perdure server is there.

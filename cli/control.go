@@ -14,7 +14,7 @@ func init() {
 		func(a *app) *cobra.Command {
 			c := operation(a, "resume THREAD [RUN]", api.RunsResume, func(a *app, r *api.Resumed) error {
 				if !r.Resumed {
-					a.printf("nothing to do: %s\n", oneLine(r.Note))
+					a.printf("nothing to do: %s\n", cut(oneLine(r.Note), a.short(15)))
 					a.askHints(r.Run)
 					return nil
 				}
@@ -28,7 +28,6 @@ func init() {
 				a.hint("sent")
 				return nil
 			})
-			c.Long += "\n\nThe value is JSON, or a text."
 			c.Long += "\n\nThe value is JSON, or a text; - reads it from the standard input."
 			c.Example = "  perdure signal trip-7 paid\n  perdure signal trip-7 paid '{\"amount\": 42}' --key payment-9"
 			return c
@@ -49,18 +48,19 @@ func control(name string, op api.Op[api.ControlRun, perdure.Run], example string
 // changed tells how a run is now.
 func (a *app) changed(r *perdure.Run) error {
 	status := string(r.Status)
-	a.printf("run %s of thread %s is %s\n", printable(r.ID), printable(r.Thread), a.style(styleOf(status), status))
+	a.printf("run %s of thread %s is %s\n", label(r.ID), label(r.Thread), a.style(styleOf(status), label(status)))
 	return nil
 }
 
 // askHints says how what a run waits for is answered.
 func (a *app) askHints(r *perdure.Run) {
 	for i := range r.Asks {
-		a.hint("%s", a.waitsFor(&r.Asks[i]))
+		what, how := a.waitsFor(&r.Asks[i])
+		a.hint("%s; %s", what, how)
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" && w.Signal != "" {
-			a.hint("run %s waits for a signal: %s", printable(r.ID), a.command("signal", "", r.Thread, w.Signal))
+			a.hint("run %s waits for a signal: %s", label(r.ID), a.command("signal", "", r.Thread, w.Signal))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
@@ -60,27 +59,32 @@ func (v *demoView) delta(d *perdure.DeltaEvent) int {
 // write prints text, broken into lines at spaces. A space is printed with the
 // word behind it.
 func (v *demoView) write(text string) {
-	var b strings.Builder
-	text = printable(text)
-	for i, c := range text {
-		switch {
-		case c == '\n':
-			b.WriteString("\n  ")
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			v.printf("\n  ")
 			v.column, v.space = 2, false
-		case c == ' ':
-			v.space = true
-		default:
-			if v.space && v.column+1+wordLength(text[i:]) > demoWidth {
-				b.WriteString("\n  ")
-				v.column = 2
-			} else if v.space {
-				b.WriteByte(' ')
-				v.column++
-			}
-			b.WriteRune(c)
-			v.column++
-			v.space = false
 		}
+		v.writeLine(printable(line))
+	}
+}
+
+func (v *demoView) writeLine(line string) {
+	var b strings.Builder
+	for i, c := range line {
+		if c == ' ' {
+			v.space = true
+			continue
+		}
+		if v.space && v.column+1+wordLength(line[i:]) > demoWidth {
+			b.WriteString("\n  ")
+			v.column = 2
+		} else if v.space {
+			b.WriteByte(' ')
+			v.column++
+		}
+		b.WriteRune(c)
+		v.column += cell(c)
+		v.space = false
 	}
 	v.printf("%s", b.String())
 }
@@ -89,7 +93,7 @@ func (v *demoView) write(text string) {
 // whole yet a bit more is expected.
 func wordLength(text string) int {
 	word, _, whole := strings.Cut(text, " ")
-	n := utf8.RuneCountInString(word)
+	n := cells(word)
 	if !whole {
 		n += 4
 	}
@@ -181,12 +185,9 @@ func jsonText(v any) string {
 // shorten returns the first line of a text, and not too much of it.
 func shorten(text string, most int) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	r := []rune(printable(line))
-	if len(r) > most {
-		return string(r[:most-1]) + "…"
+	line = printable(line)
+	if rest != "" && cells(line) <= most {
+		return line + " …"
 	}
-	if rest != "" {
-		return string(r) + " …"
-	}
-	return string(r)
+	return cut(line, most)
 }

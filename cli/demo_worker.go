@@ -121,7 +121,7 @@ func (c *workerProcess) failed() error {
 	if c.err != nil {
 		state = c.err.Error()
 	}
-	return fmt.Errorf("the worker (process %d) ended by itself: %s: %s", c.pid(), state, printable(why))
+	return fmt.Errorf("the worker (process %d) ended by itself: %s: %s", c.pid(), state, why)
 }
 
 // lastWords keeps the last of what is written to it.

@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,30 +53,97 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 	return nil
 }
 
-// present shows an ask.
-func (a *app) present(ask *perdure.AskInfo) {
-	a.printf("%s %s\n", a.style(amber, "?"), a.style(bold, indentRest("  ", printable(ask.Prompt))))
+// How much of an ask is shown at first, so that all of it is on one screen with
+// the line where a person decides: so many lines of its prompt and of what it is
+// about.
+const (
+	promptLines = 4
+	callLines   = 9
+)
+
+// present shows an ask, all of it if that is wanted, and returns how many lines
+// are not shown.
+func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
+	most := func(n int) int {
+		if full {
+			return 0
+		}
+		return n
+	}
+	lines := wrap(oneLine(ask.Prompt), a.left(4))
+	a.printf("%s %s\n", a.style(amber, "?"), a.style(bold, lines[0]))
+	if len(lines) > 1 {
+		rest, n := a.frame("  ", strings.Join(lines[1:], "\n"), most(promptLines-1))
+		hidden = n
+		a.printf("%s\n", rest)
+	}
 	line := func(name, value string) {
 		if value != "" {
-			a.printf("  %s %s\n", a.style(dim, fmt.Sprintf("%-8s", name)), value)
+			a.printf("  %s %s\n", a.style(dim, fmt.Sprintf("%-8s", name)), cut(oneLine(value), a.short(11)))
 		}
 	}
 	line("ask", shortAsk(ask.ID)+", asked "+a.when(ask.Asked))
-	line("thread", oneLine(ask.Thread+" "+ask.Path))
-	line("kind", oneLine(ask.Kind))
-	line("who", oneLine(strings.Join(ask.Who, ", ")))
+	line("thread", ask.Thread+" "+ask.Path)
+	line("kind", ask.Kind)
+	line("who", strings.Join(ask.Who, ", "))
 	if !ask.Expires.IsZero() {
 		line("expires", a.when(ask.Expires)+" (in "+length(max(0, ask.Expires.Sub(a.clock()).Round(time.Second)))+")")
 	}
+	if full && len(ask.Schema) > 0 {
+		line("schema", "")
+		a.printf("%s\n", a.framed("  ", pretty(ask.Schema)))
+	} else if ask.Kind != agent.KindCredential {
+		line("schema", brief(ask.Schema))
+	}
 	if tool, args := called(ask.Data); len(args) > 0 {
-		if tool != "" {
-			line("call", oneLine(tool))
+		line("call", tool)
+		text := string(args)
+		if !full {
+			text = spaces.ReplaceAllStringFunc(compact(args), func(s string) string { return fmt.Sprintf("⟨%d spaces⟩", len(s)) })
 		}
-		a.printf("%s\n", indent("    ", pretty(args)))
+		shown, n := a.frame("  ", pretty(json.RawMessage(text)), most(callLines))
+		hidden += n
+		a.printf("%s\n", shown)
 	}
-	if len(ask.Schema) > 0 && ask.Kind != agent.KindCredential {
-		line("schema", cut(brief(ask.Schema), a.short(11)))
+	return hidden
+}
+
+// hidden says that not all of an ask is shown, and what shows the rest.
+func (a *app) hidden(lines int, rest string) {
+	if lines > 0 {
+		a.printf("  %s\n", a.style(amber, number(lines, "line is", "lines are")+" not shown: "+rest))
 	}
+}
+
+// spaces are many in a row, of which a person sees only that there are some.
+var spaces = regexp.MustCompile(` {9,}`)
+
+// compact is a value without the spaces that mean nothing.
+func compact(value json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Compact(&out, value) != nil {
+		return string(value)
+	}
+	return out.String()
+}
+
+// decided is what a person decides about, in a few words that others cannot
+// choose: the tool, and a digest of what it is called with, or of what is asked.
+func decided(ask *perdure.AskInfo) string {
+	tool, args := called(ask.Data)
+	if len(args) == 0 {
+		args, _ = json.Marshal(ask.Prompt)
+	}
+	sum := sha256.Sum256([]byte(compact(args)))
+	if tool = strings.TrimSpace(strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, tool)); tool != "" {
+		return fmt.Sprintf("%s %x", cut(tool, 40), sum[:8])
+	}
+	return fmt.Sprintf("%x", sum[:8])
 }
 
 // called returns the tool and the arguments that an ask is about, or else all
@@ -113,7 +182,7 @@ func choices(ask *perdure.AskInfo) []choice {
 		case agent.DecisionProvided:
 			all = append(all, choice{"p", "[p]rovide the secret", d})
 		default:
-			all = append(all, choice{d, "[" + oneLine(d) + "]", d})
+			all = append(all, choice{d, "[" + label(d) + "]", d})
 		}
 	}
 	switch {
@@ -129,46 +198,64 @@ func choices(ask *perdure.AskInfo) []choice {
 // decide shows an ask and lets a person answer it, and reports whether it was
 // answered. It is io.EOF when nobody is there any more.
 func (a *app) decide(ctx context.Context, l *link, ask *perdure.AskInfo) (bool, error) {
-	a.present(ask)
+	hidden := a.present(ask, false)
+	a.hidden(hidden, "[f]ull shows all")
 	if ask.Status != perdure.AskOpen && ask.Status != "" {
-		return false, &exitError{exitConflict, fmt.Errorf("the ask is %s", ask.Status)}
+		return false, &exitError{code: exitConflict, err: errors.New(fate(ask))}
 	}
-	all := choices(ask)
-	var labels []string
-	for _, c := range all {
-		labels = append(labels, c.label)
+	able := choices(ask)
+	if hidden > 0 {
+		able = append(able, choice{"f", "[f]ull", ""})
 	}
 	for {
-		line, err := a.ask(ctx, "  "+strings.Join(labels, " ")+" > ")
+		line, err := a.ask(ctx, a.question(ask, able))
 		if err != nil {
 			return false, err
 		}
 		key, rest, _ := strings.Cut(line, " ")
-		i := slices.IndexFunc(all, func(c choice) bool {
+		i := slices.IndexFunc(able, func(c choice) bool {
 			return strings.EqualFold(c.key, key) || c.decision != "" && strings.EqualFold(c.decision, key)
 		})
 		if i < 0 {
 			a.printf("  type one of the letters in brackets\n")
 			continue
 		}
-		if all[i].key == "s" {
+		switch able[i].key {
+		case "s":
 			return false, nil
+		case "f":
+			a.present(ask, true)
+			continue
 		}
-		err = a.settle(ctx, l, ask, all[i], strings.TrimSpace(rest))
+		err = a.settle(ctx, l, ask, able[i], strings.TrimSpace(rest))
 		var p *api.Problem
 		switch {
 		case err == nil:
 			a.printf("  %s\n", a.style(green, "answered"))
 			return true, nil
 		case errors.Is(err, perdure.ErrAnswered), errors.Is(err, perdure.ErrAskOver):
-			a.printf("  too late: %s\n", oneLine(err.Error()))
+			a.printf("  too late: %s\n", cut(oneLine(err.Error()), a.short(12)))
 			return false, nil
 		case errors.As(err, &p) && p.Status < 500 && p.Status != 401, errors.Is(err, errAgain):
-			a.printf("  %s\n", oneLine(err.Error()))
+			a.printf("%s\n", a.framed("  ", err.Error()))
 		default:
 			return false, err
 		}
 	}
+}
+
+// question is the line where a person decides. It repeats what is decided, after
+// all that others have written.
+func (a *app) question(ask *perdure.AskInfo, able []choice) string {
+	var labels []string
+	for _, c := range able {
+		labels = append(labels, c.label)
+	}
+	about, choices := a.style(bold, decided(ask)), strings.Join(labels, " ")
+	if w := a.width(); w > 0 && cells(decided(ask)+choices)+7 > w {
+		return "  " + about + "\n  " + choices + " > "
+	}
+	return "  " + about + "  " + choices + " > "
 }
 
 // errAgain is wrong, and can be typed again.

@@ -101,7 +101,7 @@ func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (n
 		return l, err
 	}
 	if file, ok := sqliteFile(url); ok && a.dialDev(ctx, func(d devRecord) bool { return d.Address == address && d.serves(file) }) != nil {
-		return nil, &exitError{exitUnavailable, fmt.Errorf("dev serves this store at http://%s already: use it, or start another one with --addr 127.0.0.1:0", address)}
+		return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("dev serves this store at http://%s already: use it, or start another one with --addr 127.0.0.1:0", address)}
 	}
 	if l, err = listen(ctx, "127.0.0.1:0"); err == nil {
 		a.hint("%s is taken by another program; this one has %s", address, l.Addr())

@@ -99,9 +99,9 @@ func (d *doctor) report() error {
 func (d *doctor) print(bad int) {
 	styles := map[string]string{fine: green, poor: amber, broken: red}
 	for _, f := range d.found {
-		d.printf("%s  %-11s %s\n", d.style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, printable(f.Detail))
+		d.printf("%s  %-11s %s\n", d.style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, oneLine(f.Detail))
 		if f.Fix != "" {
-			d.printf("%20s-> %s\n", "", printable(f.Fix))
+			d.printf("%20s-> %s\n", "", oneLine(f.Fix))
 		}
 	}
 	switch bad {

@@ -87,8 +87,8 @@ func (a *app) printUpdate(u client.Update) error {
 			*perdure.DeltaEvent
 		}{"delta", u.Delta})
 	case u.Delta != nil:
-		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", oneLine(u.Delta.Path))
-		a.printf("%s\n", a.style(dim, line+cut(brief(u.Delta.Data), a.short(len(line)))))
+		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", cut(oneLine(u.Delta.Path), 48))
+		a.printf("%s\n", a.style(dim, line+cut(brief(u.Delta.Data), a.short(cells(line)))))
 	case u.Done != nil && a.json:
 		return a.printLine(struct {
 			Kind string `json:"kind"`
@@ -104,6 +104,7 @@ func (a *app) event(e *perdure.Event) error {
 		return a.printLine(e)
 	}
 	line := fmt.Sprintf("%6d  %-8s  %-9s  %s", e.Seq, a.when(e.Time), oneLine(e.Kind), oneLine(e.Path))
+	line = cut(line, a.width())
 	rest := a.said(e)
 	style := ""
 	switch {
@@ -118,7 +119,7 @@ func (a *app) event(e *perdure.Event) error {
 		if e.Path != "" {
 			line += "  "
 		}
-		line += cut(rest, a.short(len([]rune(line))))
+		line += cut(rest, a.short(cells(line)))
 	}
 	_, err := fmt.Fprintln(a.out, a.style(style, strings.TrimRight(line, " ")))
 	return err

@@ -33,36 +33,64 @@ var errQuiet = errors.New("")
 type exitError struct {
 	code int
 	err  error
+	next string // what to do, in our words
 }
 
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
 // usage marks an error of the one who calls.
-func usage(err error) error { return &exitError{exitUsage, err} }
+func usage(err error) error { return &exitError{code: exitUsage, err: err} }
 
 // quiet ends a command with a code.
-func quiet(code int) error { return &exitError{code, errQuiet} }
+func quiet(code int) error { return &exitError{code: code, err: errQuiet} }
 
 // message is what a person reads of an error: what happened, and what to do.
 func (a *app) message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	text := strings.TrimSpace(printable(err.Error()))
+	text := strings.TrimSpace(err.Error())
 	for _, part := range []string{"perdure: ", "api: ", "client: ", "agent: "} {
 		text = strings.ReplaceAll(strings.TrimPrefix(text, part), ": "+part, ": ")
 	}
+	next := ""
 	for _, h := range advice {
 		switch {
 		case !errors.Is(err, h.err):
+			continue
 		case h.verb == "":
-			return text + "; " + h.do
+			next = h.do
 		default:
-			return text + "; " + fmt.Sprintf(h.do, a.command(h.verb, "", h.args...))
+			next = fmt.Sprintf(h.do, a.command(h.verb, "", h.args...))
 		}
+		break
 	}
-	return text
+	var exit *exitError
+	if errors.As(err, &exit) && exit.next != "" {
+		next = exit.next
+	}
+	return a.paragraph("perdure: ", text, next)
+}
+
+// paragraph is a message whose words may not be ours, and what to do, which is.
+// All lines but the first are in a frame, as far to the right as a prefix of the
+// first.
+func (a *app) paragraph(prefix, text, next string) string {
+	margin := strings.Repeat(" ", cells(prefix))
+	first, rest, _ := strings.Cut(text, "\n")
+	first = oneLine(first)
+	if rest == "" && next != "" && (a.width() == 0 || cells(prefix+first+"; "+next) <= a.width()) {
+		return first + "; " + next
+	}
+	out := strings.Join(wrap(first, a.left(cells(prefix+frameLeft))), "\n"+margin+frameLeft)
+	if rest != "" {
+		out += "\n" + a.framed(margin, rest)
+	}
+	if next != "" {
+		out += "\n" + next
+	}
+	return out
 }
 
 // advice is what helps against errors, where they do not say it themselves.

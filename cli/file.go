@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,9 @@ func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to strin
 		return err
 	}
 	defer body.Close()
+	if to == "" && isTerminal(a.out) {
+		return a.exportToTerminal(body)
+	}
 	if to == "" {
 		_, err = io.Copy(a.out, body)
 		return err
@@ -61,6 +65,24 @@ func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to strin
 	}
 	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, quoted(to))
 	return nil
+}
+
+// exportToTerminal prints an export for people: its lines mean the same as those
+// in a file, but nothing in them steers the terminal.
+func (a *app) exportToTerminal(body io.Reader) error {
+	lines := bufio.NewReader(body)
+	for {
+		line, err := lines.ReadString('\n')
+		if _, err := io.WriteString(a.out, escaped(line)); err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func importCommand(a *app) *cobra.Command {
@@ -85,7 +107,7 @@ func importCommand(a *app) *cobra.Command {
 				if a.json {
 					return a.printJSON(map[string]string{"thread": id})
 				}
-				a.printf("%s\n", printable(id))
+				a.printName(id)
 				return nil
 			})
 		},
@@ -101,7 +123,7 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &exitError{exitNotFound, err}
+		return nil, &exitError{code: exitNotFound, err: err}
 	}
 	return f, err
 }
@@ -140,11 +162,11 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 			return err
 		}
 	} else if v.OK() {
-		a.printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.style(green, "good"), printable(v.Thread), v.Good, v.Blobs, printable(v.Head))
+		a.printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.style(green, "good"), label(v.Thread), v.Good, v.Blobs, label(v.Head))
 	} else if v.Good == 0 {
-		a.printf("%s: nothing of it is good\n%s\n", a.style(red, "damaged"), indent("  ", printable(v.Problem)))
+		a.printf("%s: nothing of it is good\n%s\n", a.style(red, "damaged"), a.framed("  ", v.Problem))
 	} else {
-		a.printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.style(red, "damaged"), printable(v.Thread), v.Good, v.Entries, indent("  ", printable(v.Problem)))
+		a.printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.style(red, "damaged"), label(v.Thread), v.Good, v.Entries, a.framed("  ", v.Problem))
 		if do != "" {
 			a.hint("go on from there with %s", do)
 		}
@@ -170,7 +192,7 @@ func eraseCommand(a *app) *cobra.Command {
 				if _, err := l.Get(ctx, in.Thread); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
 					return err
 				}
-				if err := a.sure(ctx, yes, "erase thread "+printable(in.Thread)+" for ever"); err != nil {
+				if err := a.sure(ctx, yes, "erase thread "+label(in.Thread)+" for ever"); err != nil {
 					return err
 				}
 				_, err := client.Do(ctx, l.Client, api.ThreadsErase, in)

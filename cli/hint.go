@@ -7,13 +7,17 @@ import (
 
 // command is a command line that goes to the same server or store as this one:
 // what it does, flags as they are typed, and arguments. These are quoted: people
-// paste the line into a shell, and others may have chosen the ids in it.
+// paste the line into a shell, and others may have chosen the ids in it. Long ones
+// that are no plain words are cut, so that they do not fill lines of their own.
 func (a *app) command(verb, flags string, args ...string) string {
 	words := []string{cmp.Or(a.name, "perdure"), verb}
 	var given []string
 	dash := false
 	for _, arg := range args {
 		dash = dash || strings.HasPrefix(arg, "-")
+		if !plainWord.MatchString(arg) {
+			arg = cut(arg, nameCells)
+		}
 		given = append(given, quoted(arg))
 	}
 	if !dash {

@@ -87,7 +87,7 @@ func (a *app) begin(dir, module string) error {
 		return err
 	}
 	if len(there) > 0 {
-		return &exitError{exitConflict, fmt.Errorf("%s is not empty: it has %s; name a new folder", dir, there[0].Name())}
+		return &exitError{code: exitConflict, err: fmt.Errorf("%s is not empty: it has %s; name a new folder", dir, there[0].Name())}
 	}
 	name := path.Base(module)
 	files, err := fs.ReadDir(starter, "starter")

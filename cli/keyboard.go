@@ -85,7 +85,7 @@ func (a *app) sure(ctx context.Context, yes bool, what string) error {
 		return err
 	}
 	if line != "y" && line != "yes" {
-		return &exitError{exitFailed, errors.New("nothing was done")}
+		return &exitError{code: exitFailed, err: errors.New("nothing was done")}
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func memoryGet(a *app) *cobra.Command {
 				if a.json {
 					return a.printJSON(item)
 				}
-				a.printf("%s\n", pretty(item.Value))
+				a.data(pretty(item.Value))
 				return nil
 			})
 		},
@@ -124,7 +124,7 @@ func memoryPut(a *app) *cobra.Command {
 				if a.json {
 					return a.printJSON(item)
 				}
-				a.hint("remembered, version %s", printable(item.Version))
+				a.hint("remembered, version %s", label(item.Version))
 				return nil
 			})
 		},

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -28,23 +27,6 @@ func (a *app) encode(v any, indent string) error {
 	}
 	_, err := io.WriteString(a.out, escaped(text.String()))
 	return err
-}
-
-// escaped writes the characters of JSON that steer a terminal as escapes, which
-// mean the same.
-func escaped(s string) string {
-	if !strings.ContainsFunc(s, steers) {
-		return s
-	}
-	var out strings.Builder
-	for _, c := range s {
-		if c != '\n' && c <= 0xffff && steers(c) {
-			fmt.Fprintf(&out, `\u%04x`, c)
-			continue
-		}
-		out.WriteRune(c)
-	}
-	return out.String()
 }
 
 // printf prints what the command gives. The command fails if that cannot be
@@ -73,7 +55,7 @@ func (a *app) table(rows [][]string) error {
 				widths = append(widths, 0)
 			}
 			rows[i][j] = cut(oneLine(cell), 200)
-			widths[j] = max(widths[j], utf8.RuneCountInString(rows[i][j]))
+			widths[j] = max(widths[j], cells(rows[i][j]))
 		}
 	}
 	fit(widths, a.width())
@@ -87,7 +69,7 @@ func (a *app) table(rows [][]string) error {
 			}
 			line.WriteString(a.style(style, cell))
 			if j < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)+2))
+				line.WriteString(strings.Repeat(" ", widths[j]-cells(cell)+2))
 			}
 		}
 		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line.String(), " ")); err != nil {
@@ -130,7 +112,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width is how many characters a line has; 0 if that does not matter.
+// width is how many columns a line has; 0 if that does not matter.
 func (a *app) width() int {
 	if a.forced {
 		return 100
@@ -148,7 +130,7 @@ func (a *app) width() int {
 	return 0
 }
 
-// short is how long a value may be in a line that has used so many characters.
+// short is how many columns a value may have in a line that has used so many.
 func (a *app) short(used int) int {
 	width := a.width()
 	if width == 0 {
@@ -190,38 +172,4 @@ func styleOf(status string) string {
 		return dim
 	}
 	return ""
-}
-
-// steers reports whether a character would do something to the terminal, or to
-// the order of what stands around it.
-func steers(c rune) bool {
-	switch {
-	case c < ' ', c >= 0x7f && c < 0xa0:
-		return true
-	case c == 0x061c, c == 0x200e, c == 0x200f, c >= 0x2028 && c <= 0x202e, c >= 0x2066 && c <= 0x2069, c == 0xfeff:
-		return true
-	}
-	return false
-}
-
-// printable keeps what models, tools and people wrote from steering the
-// terminal.
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c != '\n' && c != '\t' && steers(c) {
-			return utf8.RuneError
-		}
-		return c
-	}, strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"))
-}
-
-// oneLine is a text as part of a line.
-func oneLine(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
-
-// cut shortens a text to so many characters.
-func cut(s string, n int) string {
-	if n <= 0 || utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
 }

@@ -102,12 +102,12 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 		if a.json {
 			return a.printJSON(run)
 		}
-		a.printf("%s\n", printable(run.Thread))
-		a.hint("run %s is %s; look at it with %s", printable(run.ID), run.Status, a.command("show", "", run.Thread))
+		a.printName(run.Thread)
+		a.hint("run %s is %s; look at it with %s", label(run.ID), label(string(run.Status)), a.command("show", "", run.Thread))
 		l.idle(ctx, a)
 		return nil
 	}
-	a.hint("thread %s, run %s", printable(run.Thread), printable(run.ID))
+	a.hint("thread %s, run %s", label(run.Thread), label(run.ID))
 	stop := func() error { return nil }
 	if l.runtime != nil && !f.noWork {
 		stop = l.work(ctx)
@@ -139,9 +139,9 @@ func (a *app) explain(err error) error {
 	var busy *perdure.BusyError
 	switch {
 	case errors.Is(err, perdure.ErrNoFlow):
-		return &exitError{exitNotFound, err}
+		return &exitError{code: exitNotFound, err: err}
 	case errors.As(err, &busy):
-		return &exitError{exitConflict, fmt.Errorf("%w; let it wait its turn with --policy enqueue, or look at it with %s", err, a.command("show", "", busy.Thread))}
+		return &exitError{code: exitConflict, err: err, next: "let it wait its turn with --policy enqueue, or look at it with " + a.command("show", "", busy.Thread)}
 	}
 	return err
 }
@@ -216,31 +216,36 @@ func (a *app) finish(d *api.Done, show bool) error {
 		}
 		return nil
 	case perdure.Failed:
-		return &exitError{exitFailed, fmt.Errorf("run %s failed: %s\nlet it go on with %s", d.Run, printable(d.Error), a.command("retry", "", d.Thread, d.Run))}
+		return &exitError{code: exitFailed, err: fmt.Errorf("run %s failed: %s", label(d.Run), d.Error), next: "let it go on with " + a.command("retry", "", d.Thread, d.Run)}
 	case perdure.Cancelled:
-		return &exitError{exitFailed, fmt.Errorf("run %s was cancelled", d.Run)}
+		return &exitError{code: exitFailed, err: fmt.Errorf("run %s was cancelled", label(d.Run))}
 	case perdure.Blocked, perdure.Quarantined:
-		return &exitError{exitFailed, fmt.Errorf("run %s is %s: see %s", d.Run, d.Status, a.command("show", "", d.Thread, d.Run))}
+		return &exitError{code: exitFailed, err: fmt.Errorf("run %s is %s", label(d.Run), label(string(d.Status))), next: "see " + a.command("show", "", d.Thread, d.Run)}
 	case perdure.Paused:
-		return &exitError{exitWaiting, fmt.Errorf("run %s is paused: %s", d.Run, a.command("resume", "", d.Thread, d.Run))}
+		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s is paused", label(d.Run)), next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
 	}
 	if len(d.Asks) == 0 {
-		return &exitError{exitWaiting, fmt.Errorf("run %s waits: see %s", d.Run, a.command("show", "", d.Thread, d.Run))}
+		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s waits", label(d.Run)), next: "see " + a.command("show", "", d.Thread, d.Run)}
 	}
 	for i := range d.Asks {
 		if show && !a.json {
-			a.present(&d.Asks[i])
+			a.hidden(a.present(&d.Asks[i], false), a.command("asks", "--full", shortAsk(d.Asks[i].ID)))
 		}
 	}
 	for i := range d.Asks[1:] {
-		a.hint("%s", a.waitsFor(&d.Asks[i+1]))
+		what, how := a.waitsFor(&d.Asks[i+1])
+		a.hint("%s; %s", what, how)
 	}
-	return &exitError{exitWaiting, errors.New(a.waitsFor(&d.Asks[0]))}
+	what, how := a.waitsFor(&d.Asks[0])
+	return &exitError{code: exitWaiting, err: errors.New(what), next: how}
 }
+
+// given reports whether there is a value.
+func given(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 // output prints what a run returned.
 func (a *app) output(value json.RawMessage) {
-	if len(value) > 0 && string(value) != "null" {
-		a.printf("%s\n", pretty(value))
+	if given(value) {
+		a.data(pretty(value))
 	}
 }

@@ -51,27 +51,3 @@ func (s *screen) up(out *strings.Builder) {
 		fmt.Fprintf(out, "\x1b[%dA\r\x1b[J", s.drawn)
 	}
 }
-
-// wrap breaks a text into lines of a width.
-func wrap(text string, width int) []string {
-	var out []string
-	for _, line := range strings.Split(text, "\n") {
-		r := []rune(strings.ReplaceAll(line, "\t", "    "))
-		for len(r) > width {
-			at := width
-			for i := width; i > width/2; i-- {
-				if r[i] == ' ' {
-					at = i
-					break
-				}
-			}
-			out = append(out, string(r[:at]))
-			r = r[at:]
-			if len(r) > 0 && r[0] == ' ' {
-				r = r[1:]
-			}
-		}
-		out = append(out, string(r))
-	}
-	return out
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -86,7 +85,7 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 		if i == 0 {
 			a.printf("\n")
 		}
-		a.printf("w%d is worker %s\n", i+1, printable(w))
+		a.printf("w%d is worker %s\n", i+1, label(w))
 	}
 	return nil
 }
@@ -98,33 +97,33 @@ func (a *app) head(t *perdure.Thread) {
 			a.printf("%-8s %s\n", name, value)
 		}
 	}
-	line("thread", a.style(bold, oneLine(t.ID)))
-	line("title", oneLine(t.Title))
-	line("owner", oneLine(t.User))
-	status := string(t.Status)
+	line("thread", a.style(bold, label(t.ID)))
+	line("title", cut(oneLine(t.Title), a.short(9)))
+	line("owner", cut(oneLine(t.User), a.short(9)))
+	status := label(string(t.Status))
 	line("status", a.style(styleOf(status), status))
 	line("created", a.when(t.Created))
 	line("updated", fmt.Sprintf("%s, at sequence %d", a.when(t.Updated), t.Seq))
-	line("spent", amounts(t.Spent))
+	line("spent", cut(amounts(t.Spent), a.short(9)))
 	if t.Parent != nil {
-		line("child of", oneLine(t.Parent.Thread+" "+t.Parent.Path))
+		line("child of", label(t.Parent.Thread)+" "+label(t.Parent.Path))
 	}
 	if t.Fork != nil {
-		line("fork of", fmt.Sprintf("%s at %d", oneLine(t.Fork.Thread), t.Fork.Seq))
+		line("fork of", fmt.Sprintf("%s at %d", label(t.Fork.Thread), t.Fork.Seq))
 	}
-	line("foreign", oneLine(t.Foreign))
+	line("foreign", cut(oneLine(t.Foreign), a.short(9)))
 	var meta []string
 	for k, v := range t.Metadata {
 		meta = append(meta, k+"="+v)
 	}
 	slices.Sort(meta)
-	line("metadata", oneLine(strings.Join(meta, " ")))
+	line("metadata", cut(oneLine(strings.Join(meta, " ")), a.short(9)))
 }
 
 // runTree prints a run with its steps. Tree is nil of one that has no events
 // here.
 func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
-	status := string(r.Status)
+	status := cut(label(string(r.Status)), 12)
 	more := []string{}
 	if !r.Started.IsZero() {
 		more = append(more, "started "+a.when(r.Started))
@@ -138,7 +137,8 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	if spent := amounts(r.Spent); spent != "" {
 		more = append(more, "spent "+spent)
 	}
-	a.printf("%s %s  %s  %s  %s\n", a.style(bold, "run"), printable(r.ID), oneLine(r.Flow), a.style(styleOf(status), status), a.style(dim, strings.Join(more, ", ")))
+	used := cells(label(r.ID)+label(r.Flow)+status) + 10
+	a.printf("%s %s  %s  %s  %s\n", a.style(bold, "run"), label(r.ID), label(r.Flow), a.style(styleOf(status), status), a.style(dim, cut(strings.Join(more, ", "), a.short(used))))
 	if tree == nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	}
 	for i, step := range r.Plan {
 		if !step.Done {
-			a.printf("  plan    step %d of %d: %s\n", i+1, len(r.Plan), oneLine(step.Name))
+			a.printf("  plan    step %d of %d: %s\n", i+1, len(r.Plan), cut(oneLine(step.Name), a.short(24)))
 			break
 		}
 	}
@@ -163,7 +163,7 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 		a.printf("  pass %-2d w%d, %s to %s, %s\n", i+1, p.worker+1, a.when(p.begin), end, how)
 	}
 	for _, n := range tree.notes {
-		a.printf("  %s %s\n", a.style(dim, a.when(n.at)), n.text)
+		a.printf("  %s %s\n", a.style(dim, a.when(n.at)), cut(n.text, a.short(22)))
 	}
 	var rows []row
 	for _, c := range tree.root.children {
@@ -171,21 +171,21 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	}
 	width := 0
 	for _, row := range rows {
-		width = max(width, utf8.RuneCountInString(row.name))
+		width = max(width, cells(row.name))
 	}
 	for _, row := range rows {
-		line := fmt.Sprintf("  %s %-*s  ", row.mark, width, row.name)
+		line := fmt.Sprintf("  %s %s  ", row.mark, pad(row.name, width))
 		rest := strings.TrimRight(row.rest, " ")
-		a.printf("%s\n", strings.TrimRight(a.style(row.style, line)+cut(rest, a.short(utf8.RuneCountInString(line))), " "))
+		a.printf("%s\n", strings.TrimRight(a.style(row.style, line)+cut(rest, a.short(cells(line))), " "))
 	}
 	if len(tree.output) > 0 && r.Status.Final() {
 		a.printf("  output  %s\n", cut(brief(tree.output), a.short(10)))
 	}
 	if text := r.Error; text != "" {
-		a.printf("  %s   %s\n", a.style(red, "error"), indentRest("          ", printable(text)))
+		a.printf("  %s   %s\n", a.style(red, "error"), a.paragraph("  error   ", text, ""))
 	}
 	if r.Diff != "" {
-		a.printf("%s\n", indent("          ", printable(r.Diff)))
+		a.printf("%s\n", a.framed("          ", r.Diff))
 	}
 	for i := range r.Asks {
 		a.printf("  %s %s\n", a.style(amber, "waits for"), a.askLine(&r.Asks[i]))
@@ -212,7 +212,7 @@ func (a *app) rows(rows []row, n *node, depth int) []row {
 		n = n.children[0]
 		name += "/" + oneLine(n.name)
 	}
-	r := row{mark: "·", name: strings.Repeat("  ", depth) + name, style: dim}
+	r := row{mark: "·", name: cut(strings.Repeat("  ", min(depth, 12))+name, 48), style: dim}
 	switch n.status {
 	case "done":
 		r.mark, r.style = "✓", green
@@ -265,11 +265,6 @@ func (a *app) rows(rows []row, n *node, depth int) []row {
 	return rows
 }
 
-// indentRest puts all lines but the first behind a margin.
-func indentRest(margin, text string) string {
-	return strings.TrimPrefix(indent(margin, text), margin)
-}
-
 // transcript prints what was said on a thread.
 func (a *app) transcript(ctx context.Context, l *link, thread string) error {
 	list, err := client.Do(ctx, l.Client, api.MessagesList, api.AtThread{Thread: thread})
@@ -285,7 +280,7 @@ func (a *app) transcript(ctx context.Context, l *link, thread string) error {
 		if r.Message.Role == "assistant" && r.Agent != "" {
 			who = r.Agent
 		}
-		a.printf("%s\n%s\n", a.style(bold, oneLine(who)), indent("  ", printable(spoken(r.Said()))))
+		a.printf("%s\n%s\n", a.style(bold, label(who)), a.framed("  ", spoken(r.Said())))
 	}
 	return nil
 }

@@ -72,5 +72,5 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("%w: perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", err)
 	}
-	return nil, &exitError{exitUnavailable, err}
+	return nil, &exitError{code: exitUnavailable, err: err}
 }

@@ -17,7 +17,7 @@ func init() {
 func flowsCommand(a *app) *cobra.Command {
 	c := operation(a, "flows", api.FlowsList, func(a *app, out *api.FlowList) error {
 		for _, f := range out.Flows {
-			a.printf("%s\n", oneLine(f.Name))
+			a.printName(f.Name)
 		}
 		return nil
 	})
@@ -49,8 +49,8 @@ func tokenCommand(a *app) *cobra.Command {
 		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
 	}
 	create := operation(a, "create SUBJECT", api.TokensCreate, func(a *app, t *api.NewToken) error {
-		a.printf("%s\n", printable(t.Secret))
-		a.hint("this is the token, shown this once; its id is %s", printable(t.ID))
+		a.printName(t.Secret)
+		a.hint("this is the token, shown this once; its id is %s", label(t.ID))
 		return nil
 	})
 	create.Example = "  perdure token create ada\n  perdure token create ci --scopes read --scopes run --days 30 --note \"nightly runs\""

@@ -51,15 +51,16 @@ func length(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// pretty is JSON as people read it: a text as it is, other values over lines.
+// pretty is JSON as people read it: a text as it is, other values over lines. It
+// is for frame and data, which make it safe.
 func pretty(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && len(value) > 0 && value[0] == '"' {
-		return printable(text)
+		return text
 	}
 	var out bytes.Buffer
 	if json.Indent(&out, value, "", "  ") != nil {
-		return printable(string(value))
+		return string(value)
 	}
 	return escaped(out.String())
 }
@@ -71,13 +72,12 @@ func brief(value json.RawMessage) string {
 	}
 	var r agent.Record
 	if value[0] == '{' && json.Unmarshal(value, &r) == nil && r.ID != "" && r.Message.Role != "" {
-		return string(r.Message.Role) + ": " + oneLine(spoken(r.Said()))
+		return oneLine(string(r.Message.Role)) + ": " + oneLine(spoken(r.Said()))
 	}
-	var out bytes.Buffer
-	if json.Compact(&out, value) != nil {
+	if !json.Valid(value) {
 		return oneLine(string(value))
 	}
-	return escaped(out.String())
+	return escaped(compact(value))
 }
 
 // spoken is what a message says, and which tools it calls.
@@ -104,12 +104,7 @@ func amounts(spent map[string]int64) string {
 	for _, unit := range slices.Sorted(maps.Keys(spent)) {
 		parts = append(parts, fmt.Sprintf("%d %s", spent[unit], unit))
 	}
-	return printable(strings.Join(parts, ", "))
-}
-
-// indent puts a text behind a margin.
-func indent(margin, text string) string {
-	return margin + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+margin)
+	return oneLine(strings.Join(parts, ", "))
 }
 
 // number is how many there are.

@@ -28,7 +28,7 @@ func init() {
 		},
 		func(a *app) *cobra.Command {
 			c := operation(a, "rewind THREAD TO", api.ThreadsRewind, func(a *app, r *perdure.Rewound) error {
-				a.printf("thread %s is as it was at %d\n", printable(r.Thread), r.To)
+				a.printf("thread %s is as it was at %d\n", label(r.Thread), r.To)
 				a.outside(r.Outside, r.More)
 				return nil
 			})
@@ -56,7 +56,7 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 	if a.json {
 		err = a.printJSON(f)
 	} else {
-		a.printf("%s\n", printable(f.Thread))
+		a.printName(f.Thread)
 	}
 	if err != nil {
 		return err
@@ -69,10 +69,10 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 			if err := l.Resume(ctx, t.ID, r.ID, perdure.Note{}); err != nil {
 				return err
 			}
-			a.hint("run %s goes on: %s", printable(r.ID), a.command("events", "-f", t.ID))
+			a.hint("run %s goes on: %s", label(r.ID), a.command("events", "-f", t.ID))
 			l.idle(ctx, a)
 		default:
-			a.hint("run %s is paused: %s", printable(r.ID), a.command("resume", "", t.ID, r.ID))
+			a.hint("run %s is paused: %s", label(r.ID), a.command("resume", "", t.ID, r.ID))
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (a *app) outside(effects []perdure.Effect, more bool) {
 			more = true
 			break
 		}
-		a.hint("  %d %s %s", e.Seq, oneLine(e.Kind), oneLine(e.Path))
+		a.hint("  %d %s %s", e.Seq, label(e.Kind), cut(oneLine(e.Path), a.short(40)))
 	}
 	if more {
 		a.hint("  and more")
@@ -98,7 +98,7 @@ func (a *app) outside(effects []perdure.Effect, more bool) {
 
 // difference prints what changed, with + and -.
 func (a *app) difference(d *perdure.Difference) error {
-	a.printf("%s at %d → %s at %d", printable(d.From.Thread), d.From.Seq, printable(d.To.Thread), d.To.Seq)
+	a.printf("%s at %d → %s at %d", label(d.From.Thread), d.From.Seq, label(d.To.Thread), d.To.Seq)
 	if d.Common != min(d.From.Seq, d.To.Seq) || d.From.Thread != d.To.Thread {
 		a.printf(", the same up to %d", d.Common)
 	}
@@ -108,22 +108,18 @@ func (a *app) difference(d *perdure.Difference) error {
 		empty = false
 		a.printf("\n%s\n", a.style(bold, text))
 	}
-	minus := func(text string) { a.printf("%s\n", a.style(red, indent("- ", text))) }
-	plus := func(text string) { a.printf("%s\n", a.style(green, indent("+ ", text))) }
+	minus := func(text string) { a.printf("%s\n", a.style(red, "- "+cut(oneLine(text), a.short(2)))) }
+	plus := func(text string) { a.printf("%s\n", a.style(green, "+ "+cut(oneLine(text), a.short(2)))) }
 	for _, group := range []struct {
 		name string
 		keys []perdure.KeyDiff
 	}{{"state", d.State}, {"fact", d.Facts}, {"dep", d.Deps}} {
 		for _, k := range group.keys {
-			title(group.name + " " + oneLine(k.Key))
+			title(group.name + " " + cut(oneLine(k.Key), a.short(8)))
 			for _, line := range lineDiff(readable(k.Key, k.Before), readable(k.Key, k.After)) {
-				switch line[0] {
-				case '-':
-					a.printf("%s\n", a.style(red, line))
-				case '+':
-					a.printf("%s\n", a.style(green, line))
-				default:
-					a.printf("%s\n", line)
+				style := map[byte]string{'-': red, '+': green}[line[0]]
+				for _, part := range wrap(printable(strings.ReplaceAll(line[2:], "\t", "    ")), a.left(2)) {
+					a.printf("%s\n", a.style(style, strings.Replace(line[:2], "  ", frameLeft, 1)+part))
 				}
 			}
 		}
@@ -172,9 +168,9 @@ func readable(key string, value json.RawMessage) string {
 	var all []string
 	for i := range said {
 		m := said[i].Said()
-		all = append(all, string(m.Role)+": "+indentRest("  ", spoken(m)))
+		all = append(all, string(m.Role)+": "+strings.ReplaceAll(spoken(m), "\n", "\n  "))
 	}
-	return printable(strings.Join(all, "\n"))
+	return strings.Join(all, "\n")
 }
 
 // stateCommand is state THREAD [KEY].
@@ -213,18 +209,18 @@ func (a *app) stateKey(s *api.State, key string) error {
 			if a.json {
 				return a.printJSON(v)
 			}
-			a.printf("%s\n", pretty(v))
+			a.data(pretty(v))
 			return nil
 		}
 	}
-	return &exitError{exitNotFound, fmt.Errorf("there is no key %s in the state at %d; %s lists them", key, s.Seq, a.command("state", "", s.Thread.ID))}
+	return &exitError{code: exitNotFound, err: fmt.Errorf("there is no key %q in the state at %d", key, s.Seq), next: a.command("state", "", s.Thread.ID) + " lists them"}
 }
 
 // state prints the state of a thread.
 func (a *app) state(s *api.State) error {
-	a.printf("thread %s at %d, %s, %s\n", printable(s.Thread.ID), s.Seq, a.when(s.Time), s.Thread.Status)
+	a.printf("thread %s at %d, %s, %s\n", label(s.Thread.ID), s.Seq, a.when(s.Time), label(string(s.Thread.Status)))
 	if s.Step != "" {
-		a.printf("newest step %s\n", oneLine(s.Step))
+		a.printf("newest step %s\n", cut(oneLine(s.Step), a.short(12)))
 	}
 	for _, group := range []struct {
 		name   string
@@ -235,14 +231,14 @@ func (a *app) state(s *api.State) error {
 		}
 		a.printf("\n%s\n", a.style(bold, group.name))
 		for _, key := range slices.Sorted(maps.Keys(group.values)) {
-			name := oneLine(key)
-			a.printf("  %s = %s\n", name, cut(brief(group.values[key]), a.short(len(name)+5)))
+			name := cut(oneLine(key), 48)
+			a.printf("  %s = %s\n", name, cut(brief(group.values[key]), a.short(cells(name)+5)))
 		}
 	}
 	if len(s.Todos) > 0 {
 		a.printf("\n%s\n", a.style(bold, "todos"))
 		for _, t := range s.Todos {
-			a.printf("  %s\n", todoLine(t))
+			a.printf("  %s\n", cut(todoLine(t), a.short(2)))
 		}
 	}
 	for i := range s.Asks {

@@ -117,7 +117,10 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 	case "asked":
 		v.detail(amber, "?", e.Name)
 		if _, args := called(e.Value); len(args) > 0 && !v.chat {
-			v.print(indent("    ", pretty(args)))
+			text, hidden := v.a.frame("  ", pretty(args), callLines)
+			if v.print(text); hidden > 0 {
+				v.print(fmt.Sprintf("  and %s", number(hidden, "more line", "more lines")))
+			}
 		}
 	case "answered":
 		v.detail(green, "✓", "answered "+e.Decision+" "+brief(e.Value)+by(e))
@@ -155,7 +158,7 @@ func (v *view) step(e *perdure.Event) (todos bool) {
 		case r.Message.Role == llm.RoleUser:
 		case p.Text != "":
 			v.last = p.Text
-			v.print(printable(p.Text))
+			v.print(v.a.framed("", p.Text))
 		case p.Call != nil:
 			v.print(cut("  → "+oneLine(p.Call.Name+" "+p.Call.Args), v.width))
 		case p.Result != nil:
@@ -181,7 +184,7 @@ func (v *view) progress(e *perdure.Event) {
 
 // note prints a line that stays: a sign, if there is one, and a text.
 func (v *view) note(style, sign, text string) {
-	text = oneLine(text)
+	text = strings.Join(wrap(oneLine(text), v.a.left(4)), "\n  "+frameLeft)
 	if sign != "" {
 		if v.live {
 			sign = "\x1b[" + style + "m" + sign + "\x1b[0m"
@@ -195,7 +198,7 @@ func (v *view) note(style, sign, text string) {
 // terminal ends.
 func (v *view) detail(style, sign, text string) {
 	if !v.chat {
-		v.note(style, sign, cut(oneLine(text), v.width-2))
+		v.note(style, sign, cut(oneLine(text), v.width-4))
 	}
 }
 
@@ -208,7 +211,7 @@ func (v *view) block() {
 	width := v.width - 1
 	var lines []string
 	if w := v.writing[v.newest]; w != nil {
-		text := wrap(printable(strings.TrimLeft(w.text, "\n")), width)
+		text := strings.Split(v.a.framed("", strings.TrimLeft(w.text, "\n")), "\n")
 		lines = append(lines, text[max(0, len(text)-10):]...)
 	}
 	for i, t := range v.todos {

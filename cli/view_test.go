@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
@@ -41,8 +42,8 @@ func seen(t testing.TB, sent string) []string {
 			sent = rest[end+1:]
 			continue
 		}
-		c := []rune(sent)[0]
-		sent = sent[len(string(c)):]
+		c, size := utf8.DecodeRuneInString(sent)
+		sent = sent[size:]
 		switch {
 		case c == '\n':
 			if at++; at == len(rows) {
@@ -103,7 +104,7 @@ func TestTheViewShowsWhatIsWrittenUntilItIsRecorded(t *testing.T) {
 		t.Errorf("a lost worker is not told: %q", rows)
 	}
 	v.clear()
-	want := []string{"plan: first, second", "The whole \ufffdthought.", "✓ /first", "! the worker was lost, and another one goes on", ""}
+	want := []string{"plan: first, second", "│ The whole \ufffdthought.", "✓ /first", "! the worker was lost, and another one goes on", ""}
 	if diff := cmp.Diff(want, seen(t, sent.String())); diff != "" {
 		t.Errorf("what stays (-want +got):\n%s", diff)
 	}
@@ -121,7 +122,7 @@ func TestLinesFitTheTerminal(t *testing.T) {
 	}
 	v.block()
 	for _, row := range seen(t, sent.String()) {
-		if n := len([]rune(row)); n > a.width() {
+		if n := cells(row); n > a.width() {
 			t.Errorf("a line has %d characters, and the terminal %d: %q", n, a.width(), row)
 		}
 	}
@@ -133,7 +134,7 @@ func TestLinesFitTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range seen(t, sent.String()) {
-		if n := len([]rune(row)); n > a.width() {
+		if n := cells(row); n > a.width() {
 			t.Errorf("a row has %d characters, and the terminal %d", n, a.width())
 		}
 	}
@@ -141,20 +142,24 @@ func TestLinesFitTheTerminal(t *testing.T) {
 
 func TestNothingSteersTheTerminal(t *testing.T) {
 	evil := "a\x1b[31mb\x07c\u009bd\u202ee\u2066f\rg\u2028h\ufeffi\x7fj\xffk\tl\nm"
-	if got := printable(evil); got != "a\ufffd[31mb\ufffdc\ufffdd\ufffde\ufffdf\ufffdg\ufffdh\ufffdi\ufffdj\ufffdk\tl\nm" {
+	want := "a<U+001B>[31mb<U+0007>c<U+009B>d<U+202E>e<U+2066>f<U+000D>g<U+2028>h<U+FEFF>i<U+007F>j<FF>k<U+0009>l<U+000A>m"
+	if got := printable(evil); got != want {
 		t.Errorf("printable makes %q", got)
 	}
-	if got := oneLine(" a\n\tb\x1b "); got != "a b\ufffd" {
-		t.Errorf("oneLine makes %q", got)
-	}
-	if got := printable("a\r\nb"); got != "a\nb" {
-		t.Errorf("printable makes %q", got)
-	}
-	data, _ := json.Marshal("x\u009b31m\u202e\u2028é")
-	var back string
-	text := escaped(string(data))
-	if strings.ContainsFunc(text, steers) || json.Unmarshal([]byte(text), &back) != nil || back != "x\u009b31m\u202e\u2028é" {
-		t.Errorf("escaped JSON is %q, and means %q", text, back)
+	for text, want := range map[string]string{
+		" a\n\tb\x1b ":                      "a b<U+001B>",
+		"re\u200bject \U000e0061\U000e0062": "re<U+200B>ject <U+E0061><U+E0062>",
+		"❤\ufe0f👩\u200d💻 1\ufe0f":           "❤👩💻 1<U+FE0F>",
+		"❤\ufe0f\ufe0f\u200dx":              "❤<U+FE0F><U+200D>x",
+		"می\u200cخواهم a\u200cb":            "میخواهم a<U+200C>b",
+		"e\u0301\u0301\u0301\u0301\u0301":   "e\u0301\u0301\u0301\u0301<U+0301>",
+		"\u0301x \u0301":                    "<U+0301>x <U+0301>",
+		"a\u00a0b\u3000c\u3164\u2800":       "a b c<U+3164><U+2800>",
+		"\ue000\ufdd0\uff21日本":              "<U+E000><U+FDD0>\uff21日本",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
 	}
 	for n, want := range map[int]string{0: "abcé", 2: "a…", 4: "abcé", 3: "ab…", 1: "…"} {
 		if got := cut("abcé", n); got != want {

@@ -124,7 +124,7 @@ func (a *app) runtime(ctx context.Context, url string, o perdure.Options) (*perd
 	}
 	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return store.Open(ctx, url) })
 	if err != nil {
-		return nil, nil, &exitError{exitUnavailable, fmt.Errorf("opening the store %s: %w", url, err)}
+		return nil, nil, &exitError{code: exitUnavailable, err: fmt.Errorf("opening the store %s: %w", url, err)}
 	}
 	rt, err := perdure.New(ctx, s, o, a.flows...)
 	if err == nil && a.store == "" {

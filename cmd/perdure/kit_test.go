@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/cli"
 )
 
 // The tests run this program as processes: the test binary is it, if it is
@@ -26,7 +28,9 @@ import (
 const (
 	beMain   = "PERDURE_TEST_MAIN"
 	noWorker = "PERDURE_TEST_NO_WORKER"
-	beCaller = "PERDURE_TEST_CALLER" // prints the status of the answer to GET this address
+
+	beHostile = "PERDURE_TEST_HOSTILE" // with a flow that lies to people
+	beCaller  = "PERDURE_TEST_CALLER"  // prints the status of the answer to GET this address
 )
 
 // state is where the commands remember what is theirs.
@@ -37,6 +41,9 @@ func TestMain(m *testing.M) {
 		if len(os.Args) > 1 && os.Args[1] == "worker" && os.Getenv(noWorker) != "" {
 			fmt.Fprintln(os.Stderr, "this machine\x1b[2J has had enough")
 			os.Exit(3)
+		}
+		if os.Getenv(beHostile) != "" {
+			cli.Main(hostileFlow())
 		}
 		main()
 		return
