@@ -21,6 +21,7 @@ type Question struct {
 	Schemas   map[string]json.RawMessage // the same by decision, in place of Schema
 	Decisions []string                   // the decisions that are allowed; an answer names one of them
 	Guards    string                     // hash of the call that the answer allows; kept and shown, not checked here
+	Allows    []string                   // names of the steps in the same frame that the answer is about; empty: any. In a fork the answer counts once one of them has its outcome, see Fork
 	Who       []string                   // who may answer: names, for the answer's By, and group:NAME, for the Groups that By is in; empty: anyone
 	Expires   time.Duration              // after which the ask is over, counted from when it is asked; 0: never
 	Default   *Answer                    // the answer then; nil: ErrExpired
@@ -74,7 +75,7 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask %q: %w", name, err)
 	}
-	f, v, err := enter(ctx, tree.Ask, name, tree.Options{})
+	f, v, err := enter(ctx, tree.Ask, name, tree.Options{Allows: q.Allows})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,14 +156,14 @@ const maxQuestion = 64 << 10
 // checkQuestion returns what is recorded of a question, and its data.
 func checkQuestion(ctx context.Context, q Question, want string) (*pass, journal.Question, json.RawMessage, error) {
 	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Schemas: q.Schemas, Decisions: q.Decisions,
-		Guards: q.Guards, Who: q.Who, Want: want}
+		Guards: q.Guards, Allows: q.Allows, Who: q.Who, Want: want}
 	f, err := inside(ctx)
 	if err != nil {
 		return nil, k, nil, err
 	}
 	p := f.pass
 	size := len(q.Kind) + len(q.Prompt) + len(q.Schema) + len(q.Guards)
-	for _, text := range slices.Concat(q.Decisions, q.Who) {
+	for _, text := range slices.Concat(q.Decisions, q.Who, q.Allows) {
 		size += len(text)
 	}
 	for decision, schema := range q.Schemas {

@@ -57,6 +57,7 @@ type Event struct {
 	Worker    string          `json:"worker,omitempty"`
 	From      string          `json:"from,omitempty"` // id of the thread that a fork comes from
 	At        uint64          `json:"at,omitempty"`   // the last sequence that both share
+	Keep      []string        `json:"keep,omitempty"` // ids of the asks whose answers count in the fork although nothing has come of them
 	To        uint64          `json:"to,omitempty"`   // the sequence that a rewind went back to
 }
 
@@ -238,6 +239,9 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 		ev.Ask = askID(name, b.Of)
 	case e.Kind == journal.Forked && b.From != nil:
 		ev.From, ev.At = b.From.Thread, b.At
+		for _, id := range b.Keep {
+			ev.Keep = append(ev.Keep, askID(name, id))
+		}
 	case e.Kind == journal.Rewound:
 		ev.To = b.At
 	}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -23,7 +24,9 @@ type ForkRequest struct {
 	Title  string         // of the fork; "": the same
 	Input  any            // replaces the input of the newest run that had not ended there, if not nil
 	State  map[string]any // keys to be set, or removed if nil, as if the newest outcome there had changed them
+	Keep   bool           // answers that would be void count in the fork; By has to be one who may give them
 	By     string         // who asks for it
+	Groups []string       // that By is in, as the caller says; they are not recorded
 	Reason string
 	IfSeq  uint64 // fork it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
@@ -55,6 +58,15 @@ type Effect struct {
 // Cancel ends them. Their open asks have ids of their own in the fork, children
 // that had not been joined are spawned anew, and every Key is another, so that
 // the fork never repeats an effect under a key of the thread that it comes from.
+//
+// A decision is for one call in one thread. So an answer, also one by default,
+// counts in the fork only if something has come of it there: a step that its
+// question allows has an outcome, or any step where it names none, in the frame
+// of the ask or in one around it. Otherwise it is void, with what its frame
+// recorded behind it, and asked anew when the run goes on; and so it becomes
+// when a retry in the fork voids that outcome. The same holds for steps marked
+// with [Allows]. Open asks that expire are asked anew too: their time begins
+// when the fork goes on. Keep lets answers count, for someone who may give them.
 //
 // The same request with the same As can be repeated. A fork keeps the other
 // thread from being erased, see Erase. An edited input does not undo what the
@@ -98,6 +110,10 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err := checkThreadID(q.As); err != nil {
 		return nil, err
 	}
+	edits.Void = true
+	if edits.Keep, err = r.keptAnswers(ctx, from, q); err != nil {
+		return nil, err
+	}
 	for range 10 {
 		var name string
 		if name, err = r.createFork(ctx, from, q); err == nil {
@@ -122,6 +138,30 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	f := &Fork{Thread: q.As, From: q.Thread, At: q.At}
 	f.Outside, f.More, err = r.outside(ctx, from, q.At)
 	return f, err
+}
+
+// keptAnswers returns the ids of the asks whose answers count in a fork although
+// nothing has come of them, if who asks for it may answer them.
+func (r *Runtime) keptAnswers(ctx context.Context, from string, q ForkRequest) ([]string, error) {
+	if !q.Keep {
+		return nil, nil
+	}
+	o, err := r.readAt(ctx, from, q.At)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, t := range o.trees {
+		for _, id := range t.Unused() {
+			a := o.thread.Asks[id]
+			if a != nil && !host.May(a.Question.Who, q.By, q.Groups) {
+				return nil, fmt.Errorf("%w: the answer of ask %s cannot be kept: %q is not among those who may give it", ErrForbidden, askID(from, id), q.By)
+			}
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // forkedAt returns where a fork that is there begins, 0 if it is none of that
@@ -235,7 +275,13 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 		if e.Kind == journal.Erased {
 			return &erasedError{thread: q.As} // it was given up before it began
 		}
-		if !bytes.Equal(e.Body, entries[0].Body) {
+		if older := b; !bytes.Equal(e.Body, entries[0].Body) {
+			// An older version, whose forks keep all answers, said the same otherwise.
+			if older.Void = false; !q.Keep {
+				if was, err := older.Encode(); err == nil && bytes.Equal(e.Body, was) {
+					return nil
+				}
+			}
 			err = fmt.Errorf("%w: %q is another fork", ErrExists, q.As)
 			if made, readErr := e.Read(); readErr == nil && made.From != nil && made.From.Name != from {
 				err = errors.Join(err, r.unpin(ctx, from, name))

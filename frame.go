@@ -129,6 +129,7 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 	p := f.pass
 	p.mu.Lock()
 	v, err := f.memo.Visit(name, verb, opt)
+	p.tree.Tell(p.thread, p.run.N)
 	p.mu.Unlock()
 	if err != nil {
 		return v, fmt.Errorf("%w: %s/%s: %w", ErrName, f.path(), name, err)
@@ -182,6 +183,14 @@ func (f *frame) result(n *tree.Node) ([]byte, error) {
 func (p *pass) node(path string) *tree.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.tree.At(path)
+}
+
+// started returns what is recorded of a step by now.
+func (p *pass) started(path string) *tree.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tree.Started(path)
 	return p.tree.At(path)
 }
 

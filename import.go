@@ -169,7 +169,7 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) 
 		case t.Seq != v.Good || t.Head.String() != v.Head:
 			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", ErrCorrupt, v.Good, t.Seq)
 		}
-		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq,
+		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq, Void: true,
 			From: &journal.Origin{Thread: t.ID, Head: v.Head}}}}, nil, nil
 	})
 	return o, err

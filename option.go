@@ -22,6 +22,7 @@ type stepOptions struct {
 	once      bool
 	reconcile func(context.Context) (json.RawMessage, Outcome, error)
 	renamed   string
+	allows    []string
 	added     bool
 }
 
@@ -124,6 +125,13 @@ func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 			return raw, outcome, err
 		}
 	}
+}
+
+// Allows says that the result of the step decides about the steps with these
+// names in the same frame, as an answer does: in a fork it counts once one of
+// them has its outcome, and until then the step runs again. See [Runtime.Fork].
+func Allows(names ...string) StepOption {
+	return func(o *stepOptions) { o.allows = names }
 }
 
 // Renamed says under which name the step was recorded by older code.

@@ -178,6 +178,7 @@ func (p *pass) apply(entries []journal.Entry) {
 		if err == nil && e.Run == p.run.N {
 			e.Texts = p.thread.Texts(e)
 			err = p.tree.Apply(e)
+			p.tree.Tell(p.thread, e.Run)
 		}
 		if err != nil {
 			p.seal(fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err))

@@ -17,7 +17,7 @@ type recording struct {
 
 // runRecording is what one run recorded.
 type runRecording struct {
-	entries []journal.Entry // its own, and those that made the thread a fork
+	entries []journal.Entry // its own, and those that made the thread a fork or took it back
 	bodies  []journal.Body
 	begun   bool
 	state   map[string]journal.Item // at its start
@@ -51,7 +51,10 @@ func (r *recording) add(before []journal.Entry, e journal.Entry) error {
 			return err
 		}
 		r.runs = past.runs
-		return r.thread.Rewind(e, past.thread)
+		if err := r.thread.Rewind(e, past.thread); err != nil {
+			return err
+		}
+		return r.again(e, b)
 	}
 	if err := r.thread.Apply(e); err != nil {
 		return err
@@ -60,11 +63,7 @@ func (r *recording) add(before []journal.Entry, e journal.Entry) error {
 	case journal.Queued:
 		r.runs[e.Seq] = &runRecording{cancel: -1, end: -1}
 	case journal.Forked:
-		for n, run := range r.runs {
-			if at := r.thread.Run(n); at != nil && at.Status != Succeeded && at.Status != Cancelled {
-				run.add(e, b)
-			}
-		}
+		return r.again(e, b)
 	}
 	run, at := r.runs[e.Run], r.thread.Run(e.Run)
 	if run == nil || at == nil {
@@ -76,6 +75,25 @@ func (r *recording) add(before []journal.Entry, e journal.Entry) error {
 	}
 	e.Texts = r.thread.Texts(e)
 	run.add(e, b)
+	return nil
+}
+
+// again gives the runs that may go on an entry with which they do: a fork or a
+// rewind.
+func (r *recording) again(e journal.Entry, b journal.Body) error {
+	for n, run := range r.runs {
+		if at := r.thread.Run(n); at == nil || at.Status == Succeeded || at.Status == Cancelled {
+			continue
+		}
+		run.add(e, b)
+		if b.Void {
+			t, _, err := run.tree()
+			if err != nil {
+				return err
+			}
+			t.Tell(r.thread, n)
+		}
+	}
 	return nil
 }
 
@@ -109,7 +127,9 @@ func (r *runRecording) tree() (*tree.Tree, map[string]journal.Value, error) {
 	t, dumps := tree.New(), map[string]journal.Value{}
 	for i, e := range r.entries[:r.length()] {
 		if e.Kind == journal.Forked {
-			t.Fork(r.bodies[i].State)
+			t.Fork(r.bodies[i])
+		} else if e.Kind == journal.Rewound {
+			t.Rewind(r.bodies[i])
 		} else if err := t.Apply(e); err != nil {
 			return nil, nil, err
 		}

@@ -58,7 +58,7 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 		if err := r.tell(ctx, &opened{name: name, thread: t}); err != nil && !errors.Is(err, ErrCorrupt) {
 			return nil, nil, err
 		}
-		return []line{{kind: journal.Rewound, body: journal.Body{At: to, By: n.By, Reason: n.Reason}}}, nil, nil
+		return []line{{kind: journal.Rewound, body: journal.Body{At: to, Void: true, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	if err != nil {
 		return nil, err
@@ -93,11 +93,11 @@ func (c *core) boundary(ctx context.Context, name string, before uint64) uint64 
 	return newest
 }
 
-// rewind is a rewind that was folded: its entry, where it leads, and what it
+// rewind is a rewind that was folded: its entry, what that says, and what it
 // kept of the thread.
 type rewind struct {
 	entry journal.Entry
-	to    uint64
+	body  journal.Body
 	kept  *journal.Thread
 }
 
@@ -116,11 +116,11 @@ func (c *core) past(ctx context.Context, o *opened, to uint64) (*opened, error) 
 			if len(way) == 0 {
 				past.rewinds = slices.Clone(o.rewinds[:i+1])
 			}
-			way, at = append(way, w), w.to
+			way, at = append(way, w), w.body.At
 		}
 	}
 	for _, w := range slices.Backward(way) {
-		if err := c.readMore(ctx, past, w.to); err != nil {
+		if err := c.readMore(ctx, past, w.body.At); err != nil {
 			return past, err
 		}
 		t := w.kept.Kept()
@@ -128,6 +128,7 @@ func (c *core) past(ctx context.Context, o *opened, to uint64) (*opened, error) 
 			return past, err
 		}
 		past.thread = t
+		past.rewound(w.body)
 	}
 	return past, c.readMore(ctx, past, to)
 }

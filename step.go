@@ -65,7 +65,7 @@ func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(cont
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("step %q: %w", name, err)
 	}
-	f, v, err := enter(ctx, verb, name, tree.Options{Input: s.input, Renamed: s.renamed, Added: s.added})
+	f, v, err := enter(ctx, verb, name, tree.Options{Input: s.input, Renamed: s.renamed, Added: s.added, Allows: s.allows})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *step) run(ctx context.Context) error {
 	p := s.frame.pass
 	for {
 		attempt, unknown := 1, false
-		n := p.node(s.path)
+		n := p.started(s.path)
 		if n != nil {
 			attempt, unknown = n.Attempts+1, n.Intent
 		}
@@ -307,7 +307,7 @@ func (s *step) leftover(inner *frame, err error) {
 // succeed records a result, with what the leaf changed.
 func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
 	p := s.frame.pass
-	b := journal.Body{Input: s.input, Verb: s.verbName(), Value: journal.Value{JSON: raw},
+	b := journal.Body{Input: s.input, Verb: s.verbName(), Allows: s.allows, Value: journal.Value{JSON: raw},
 		State: inner.pending.changes, Spend: inner.pending.spend}
 	if len(b.State) == 0 { // a change may refer to the value
 		b.Ref = p.alike(s.path, raw)

@@ -154,7 +154,8 @@ func (c *core) fold(ctx context.Context, o *opened, e journal.Entry) error {
 	if err := o.thread.Rewind(e, past.thread); err != nil {
 		return err
 	}
-	o.trees, o.rewinds = past.trees, append(o.rewinds, rewind{e, b.At, kept})
+	o.trees, o.rewinds = past.trees, append(o.rewinds, rewind{e, b, kept})
+	o.rewound(b)
 	return nil
 }
 
@@ -174,7 +175,8 @@ func (o *opened) grow(e journal.Entry) error {
 		b, err := e.Read()
 		for n, t := range o.trees {
 			if r := o.thread.Run(n); r != nil && r.Begun() {
-				t.Fork(b.State)
+				t.Fork(b)
+				t.Tell(o.thread, n)
 			} // what has not begun finds the changes in the thread's state
 		}
 		return err
@@ -189,7 +191,17 @@ func (o *opened) grow(e journal.Entry) error {
 		return nil
 	}
 	e.Texts = o.thread.Texts(e)
-	return t.Apply(e)
+	err := t.Apply(e)
+	t.Tell(o.thread, e.Run)
+	return err
+}
+
+// rewound makes the trees those of a thread that a rewind has taken back.
+func (o *opened) rewound(b journal.Body) {
+	for n, t := range o.trees {
+		t.Rewind(b)
+		t.Tell(o.thread, n)
+	}
 }
 
 // line is an entry to be, written from outside a pass.

@@ -2,7 +2,10 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +101,74 @@ func TestForkNeedsAnApprovalOfItsOwn(t *testing.T) {
 		e.Wait("fork", perdure.Succeeded)
 	})
 	n.want(t, "pay:1")
+}
+
+// TestForkReplaysNoApproval: wherever a thread is forked on the way from the
+// question to the call's result, also behind a rule that is revoked since, the
+// call is made there only when someone approves it there.
+func TestForkReplaysNoApproval(t *testing.T) {
+	for _, decision := range []string{agent.DecisionApprove, agent.DecisionAlways, agent.DecisionEdit, agent.DecisionReject} {
+		var n tally
+		all := agent.Approval{Decisions: []string{agent.DecisionApprove, agent.DecisionAlways, agent.DecisionEdit, agent.DecisionReject}}
+		perduretest.Virtual(t, flows(payer(&n, all)), func(t *testing.T, e *perduretest.Env) {
+			rt, rules := e.Runtime(), agent.RulesOf(e.Runtime())
+			e.Start("t", "flow", "go")
+			answer := perdure.Answer{Decision: decision, By: "ann"}
+			if decision == agent.DecisionEdit {
+				answer.Value = json.RawMessage(`{"id":"2"}`)
+			}
+			reply(t, e, asked(t, e, "t", 1)[0], answer)
+			e.Wait("t", perdure.Succeeded)
+			list, err := rules.List(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range list {
+				if err := rules.Revoke(t.Context(), r.ID, "ann"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			made := n.of("pay")
+			open, forked := false, 0
+			for ev, err := range rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				open = open && !(ev.Kind == "step" && (strings.HasSuffix(ev.Path, "/run") || strings.HasSuffix(ev.Path, "/result"))) || ev.Kind == "answered"
+				if !open {
+					continue
+				}
+				forked++
+				as := fmt.Sprint("fork-", ev.Seq)
+				if _, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: ev.Seq, As: as}); err != nil {
+					t.Fatal(err)
+				}
+				if err := rt.Resume(t.Context(), as, "", perdure.Note{}); err != nil {
+					t.Fatal(err)
+				}
+				ask := asked(t, e, as, 1)[0]
+				if n.of("pay") != made {
+					t.Fatalf("%s: the fork at %d made the call by itself\n%s", decision, ev.Seq, e.Trace(as))
+				}
+				reply(t, e, ask, perdure.Answer{Decision: agent.DecisionApprove, By: "bob"})
+				e.Wait(as, perdure.Succeeded)
+				if made++; n.of("pay") != made {
+					t.Fatalf("%s: the fork at %d made %d calls", decision, ev.Seq, n.of("pay")-made+1)
+				}
+				at, err := rt.StateAt(t.Context(), as, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				records, err := agent.Transcript(at.State)
+				if i := slices.IndexFunc(records, func(r agent.Record) bool { return r.Decision != "" }); err != nil || i < 0 || records[i].By != "bob" {
+					t.Errorf("%s: the transcript of the fork says %+v %v", decision, records, err)
+				}
+			}
+			if forked == 0 {
+				t.Error("there was nothing to be forked")
+			}
+		})
+	}
 }
 
 // TestApprovalIsOfThisCall: each call of the same tool with the same arguments

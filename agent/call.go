@@ -124,6 +124,10 @@ func (s *session) round(ctx context.Context, calls []llm.Call, results []*Record
 	return nil
 }
 
+// The steps that a decision on a call is about: the call, and its result where
+// that is a step of its own.
+const stepRun, stepResult = "run", "result"
+
 // callName names the frame of a call.
 func callName(i int, c llm.Call) string { return fmt.Sprintf("%d-%s", i, frameName(c.Name)) }
 
@@ -293,7 +297,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	// flow code, of what was found out or decided about an at-most-once step,
 	// and of what goes on elsewhere becomes one in a step of its own.
 	plain := !t.verbs && !t.once
-	r, err := perdure.Step(ctx, "run", func(ctx context.Context) (ran, error) {
+	r, err := perdure.Step(ctx, stepRun, func(ctx context.Context) (ran, error) {
 		begin := time.Now()
 		news := new(callNews)
 		out, err := s.invoke(context.WithValue(ctx, newsKey{}, news), t, call)
@@ -428,7 +432,7 @@ func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output
 
 // conclude records a result in a step of its own.
 func (s *session) conclude(ctx context.Context, c llm.Call, r Record, out Output) (Record, error) {
-	return perdure.Step(ctx, "result", func(ctx context.Context) (Record, error) {
+	return perdure.Step(ctx, stepResult, func(ctx context.Context) (Record, error) {
 		return s.finish(ctx, s.tools[c.Name], c, r, out)
 	})
 }

@@ -44,7 +44,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	}
 	q := perdure.Question{
 		Kind: KindApproval, Prompt: a.Prompt, Decisions: allowed, Who: a.Who, Expires: a.Expires,
-		Guards:  callHash(here.Path, c.ID, same),
+		Guards: callHash(here.Path, c.ID, same), Allows: []string{stepRun, stepResult},
 		Data:    callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: args},
 		Schemas: map[string]json.RawMessage{},
 	}
@@ -140,7 +140,8 @@ func who(by string) string {
 
 // rule looks whether a rule allows the call; each use is an event.
 func (s *session) rule(ctx context.Context, t Tool, args json.RawMessage, d *decision) (bool, error) {
-	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, t.name, args, t.approval.Who...) }, perdure.Retry(perdure.RetryPolicy{}))
+	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, t.name, args, t.approval.Who...) },
+		perdure.Retry(perdure.RetryPolicy{}), perdure.Allows(stepRun, stepResult))
 	if err != nil || r == nil {
 		return false, err
 	}

@@ -15,6 +15,7 @@ var memberSchemas = map[string]json.RawMessage{
 	"value":     json.RawMessage(`{"description":"input, result, payload, answer or output: any JSON"}`),
 	"from":      json.RawMessage(`{"type":"string","description":"the thread that a fork comes from"}`),
 	"at":        json.RawMessage(`{"type":"integer","description":"the last sequence that it shares with the fork"}`),
+	"keep":      json.RawMessage(`{"type":"array","items":{"type":"string"},"description":"ids of asks whose answers count in the fork"}`),
 	"to":        json.RawMessage(`{"type":"integer","description":"the sequence that a rewind went back to"}`),
 	"value_of":  json.RawMessage(`{"type":"integer","description":"seq of the event that holds the value"}`),
 	"error":     json.RawMessage(`{"type":"string","description":"what went wrong"}`),

@@ -68,6 +68,7 @@ type ForkThread struct {
 	Title   string                     `json:"title,omitempty" jsonschema:"title of the fork; the same if not given"`
 	Input   json.RawMessage            `json:"input,omitempty" jsonschema:"replaces the input of the newest run that had not ended there"`
 	State   map[string]json.RawMessage `json:"state,omitempty" jsonschema:"keys to be set, or removed if null"`
+	Keep    bool                       `json:"keep,omitempty" jsonschema:"answers count that nothing has come of yet; needs the scope answer, and the right to answer each of those asks"`
 	Reason  string                     `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 
@@ -93,7 +94,7 @@ var (
 		"see what changed between two points")
 	ThreadsFork = define[ForkThread, perdure.Fork]("threads.fork", "POST /v1/threads/{thread}/fork", ScopeRun,
 		"make a thread that shares the past of another", status(http.StatusCreated),
-		doc("Runs that had not ended are paused in the fork: resume them."))
+		doc("Runs that had not ended are paused in the fork: resume them. An approval is for one call in one thread: an answer that nothing has come of yet is void in the fork, and asked anew, unless keep is set."))
 	ThreadsRewind = define[RewindThread, perdure.Rewound]("threads.rewind", "POST /v1/threads/{thread}/rewind", ScopeRun,
 		"take a thread back to what it was")
 )

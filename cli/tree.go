@@ -82,11 +82,19 @@ func (n *node) find(path string) *node {
 	return n
 }
 
+// kept tells how many answers a fork has kept.
+func kept(e *perdure.Event) string {
+	if len(e.Keep) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", which keeps answers (%d)", len(e.Keep))
+}
+
 // add takes the next event of the thread.
 func (h *history) add(e *perdure.Event) {
 	switch e.Kind {
 	case "forked":
-		h.notes = append(h.notes, fmt.Sprintf("%d: the fork of %s at %d begins here%s", e.Seq, e.From, e.At, by(e)))
+		h.notes = append(h.notes, fmt.Sprintf("%d: the fork of %s at %d begins here%s%s", e.Seq, e.From, e.At, by(e), kept(e)))
 	case "rewound":
 		h.notes = append(h.notes, fmt.Sprintf("%d: rewound to %d%s; what came before is kept for audit", e.Seq, e.To, by(e)))
 	}

@@ -29,7 +29,8 @@ func (c *Client) Diff(ctx context.Context, from, to perdure.Point) (*perdure.Dif
 }
 
 // Fork makes a new thread that shares the past of another up to a sequence: see
-// [perdure.Runtime.Fork]. By is who the token stands for.
+// [perdure.Runtime.Fork]. By and Groups
+// are those of the token.
 func (c *Client) Fork(ctx context.Context, q perdure.ForkRequest) (*perdure.Fork, error) {
 	input, err := encode("the input of the fork", q.Input)
 	if err != nil {
@@ -41,7 +42,7 @@ func (c *Client) Fork(ctx context.Context, q perdure.ForkRequest) (*perdure.Fork
 	}
 	// A fork with an id can be asked for again when a connection is lost.
 	return again(ctx, c, api.ThreadsFork, api.ForkThread{Thread: q.Thread, IfMatch: q.IfSeq, At: q.At, As: cmp.Or(q.As, newID()),
-		Title: q.Title, Input: input, State: state, Reason: q.Reason})
+		Title: q.Title, Input: input, State: state, Keep: q.Keep, Reason: q.Reason})
 }
 
 // Rewind takes a thread back to what it was at an earlier sequence: see

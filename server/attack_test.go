@@ -46,6 +46,50 @@ func TestAttackAForkForgesNothingOfTheAgents(t *testing.T) {
 	s.do("POST", "/v1/threads/t1/fork", `{"as":"t2","state":{"agents":5}}`).want(201)
 }
 
+// A token that may not answer cannot use the answers of others again, and one
+// that may keeps only those that it could have given.
+func TestAttackAForkReplaysNoApproval(t *testing.T) {
+	var paid atomic.Int64
+	s := newSite(t, server.Options{Auth: plainPeople{
+		"ann":  {Subject: "ann", Groups: []string{"buyers"}, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}},
+		"bob":  {Subject: "bob", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}},
+		"mall": {Subject: "mall", Groups: []string{"buyers"}, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}},
+	}}, perdure.NewFlow("pay", func(ctx context.Context, _ string) (string, error) {
+		if _, err := perdure.Ask[bool](ctx, "ok", perdure.Question{Who: []string{"group:buyers"}, Allows: []string{"pay"}}); err != nil {
+			return "", err
+		}
+		return perdure.Step(ctx, "pay", func(context.Context) (string, error) { paid.Add(1); return "paid", nil })
+	}))
+	s.token = "ann"
+	run := plainWait(s, plainStart(s, "t", "pay", `""`))
+	s.do("POST", "/v1/asks/"+run.Asks[0].ID+"/answer", `{"value":true}`).want(200)
+	plainWait(s, &perdure.Run{Thread: "t", ID: api.Newest})
+	at := uint64(0)
+	for e, err := range s.rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == "answered" {
+			at = e.Seq
+		}
+	}
+	fork := func(who, as, keep string) *reply {
+		return plainAs(s, who).do("POST", "/v1/threads/t/fork", fmt.Sprintf(`{"at":%d,"as":%q%s}`, at, as, keep))
+	}
+	fork("mall", "a", "").want(201)
+	fork("mall", "b", `,"keep":true`).problem(403, "scope")
+	fork("bob", "b", `,"keep":true`).problem(403, "forbidden")
+	s.do("POST", "/v1/threads/a/runs/newest/resume", "").want(200)
+	if run := plainWait(s, &perdure.Run{Thread: "a", ID: api.Newest}); run.Status != perdure.Suspended || paid.Load() != 1 {
+		t.Errorf("the fork is %s, and was paid %d times", run.Status, paid.Load())
+	}
+	fork("ann", "b", `,"keep":true`).want(201)
+	s.do("POST", "/v1/threads/b/runs/newest/resume", "").want(200)
+	if run := plainWait(s, &perdure.Run{Thread: "b", ID: api.Newest}); run.Status != perdure.Succeeded || paid.Load() != 2 {
+		t.Errorf("the fork that keeps the answer is %s, and was paid %d times", run.Status, paid.Load())
+	}
+}
+
 // Who asks for much and reads nothing does not keep it in memory for ever.
 func TestAttackAnswersThatNobodyReadsEnd(t *testing.T) {
 	s := newSite(t, server.Options{Stall: 50 * time.Millisecond})

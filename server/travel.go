@@ -132,8 +132,11 @@ func (s *Server) forkThread(ctx context.Context, c *call, in *api.ForkThread) (*
 			return nil, api.Invalid("the state key %.40q belongs to package agent", key)
 		}
 	}
+	if in.Keep && !c.who.May(api.ScopeAnswer) {
+		return nil, fmt.Errorf("%w: keeping answers is answering anew, and needs the scope %s", api.ErrScope, api.ScopeAnswer)
+	}
 	q := perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, State: values(in.State),
-		By: c.who.Subject, Reason: in.Reason, IfSeq: in.IfMatch}
+		Keep: in.Keep, By: c.who.Subject, Groups: c.who.Groups, Reason: in.Reason, IfSeq: in.IfMatch}
 	if in.Input != nil {
 		q.Input = in.Input
 	}

@@ -106,6 +106,7 @@ type Question struct {
 	Schemas   map[string]json.RawMessage `json:"schemas,omitempty"` // by decision
 	Decisions []string                   `json:"decisions,omitempty"`
 	Guards    string                     `json:"guards,omitempty"` // hash of the call that it guards
+	Allows    []string                   `json:"allows,omitempty"` // the steps of its frame that the answer is about
 	Who       []string                   `json:"who,omitempty"`    // who may answer; nobody named: anyone
 	Want      string                     `json:"want,omitempty"`   // kind of JSON value that is expected
 	Data      Value                      `json:"data,omitzero"`    // what the person needs to see
@@ -127,11 +128,16 @@ type Origin struct {
 	Thread string `json:"thread,omitempty"` // its id
 	At     uint64 `json:"at,omitempty"`     // fork: the last sequence that both share
 	Head   string `json:"head,omitempty"`   // fork: hash of the entry behind which it begins
+	Inside bool   `json:"inside,omitempty"` // fork: all that both share came with an import
+	Key    string `json:"key,omitempty"`    // import: the trusted key by which the file was signed
 	Run    uint64 `json:"run,omitempty"`    // child: the run that spawned it
 	RunID  string `json:"runid,omitempty"`
 	Path   string `json:"path,omitempty"`  // child: of the Spawn
 	Depth  int    `json:"depth,omitempty"` // child: how many are above it
 }
+
+// Imported reports whether all before a forked entry came with an import.
+func (o *Origin) Imported() bool { return o != nil && (o.Name == "" || o.Inside) }
 
 // Body is what an entry says. Which fields a kind uses is written at them.
 type Body struct {
@@ -146,6 +152,11 @@ type Body struct {
 	// From: created of a child, forked. At: forked and rewound, a sequence.
 	From *Origin `json:"from,omitempty"`
 	At   uint64  `json:"at,omitempty"`
+
+	// Void: forked and rewound, decisions that nothing has come of do not count
+	// behind it, but for those of the asks in Keep. Unset by older binaries.
+	Void bool     `json:"void,omitempty"`
+	Keep []string `json:"keep,omitempty"`
 
 	// Child: spawned, the id of its thread.
 	Child string `json:"child,omitempty"`
@@ -177,6 +188,7 @@ type Body struct {
 	Spend   map[string]int64 `json:"spend,omitempty"`
 	Deps    map[string]Value `json:"deps,omitempty"`
 	NotDone bool             `json:"notdone,omitempty"` // the failure of an at-most-once step that did not happen
+	Allows  []string         `json:"allows,omitempty"`  // step: it is a decision about these steps of its frame
 	Ask     *Question        `json:"ask,omitempty"`
 	Answer  *Answer          `json:"answer,omitempty"`
 	Of      string           `json:"of,omitempty"`   // id of the ask that is answered, expired or has news

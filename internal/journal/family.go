@@ -97,6 +97,9 @@ func (t *Thread) fork(e Entry, b *Body) {
 	from := *b.From
 	from.At = b.At
 	t.Fork, t.Parent, t.Worker = &from, nil, ""
+	if from.Imported() {
+		t.Import, t.Imported = &from, e.Time
+	}
 	t.ID, t.Tenant, t.Created = b.Thread, b.Tenant, e.Time
 	if b.Title != nil {
 		t.Title = *b.Title
@@ -161,7 +164,7 @@ func (r *Run) pause(now int64) {
 // whose it is, what people call it, and what it has spent.
 func (t *Thread) Kept() *Thread {
 	k := &Thread{Seq: t.Seq, Time: t.Time, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
-		Created: t.Created, Base: t.Base, Fork: t.Fork, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
+		Created: t.Created, Base: t.Base, Fork: t.Fork, Import: t.Import, Imported: t.Imported, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
 	for _, r := range t.Runs {
 		if r.Status == StatusFailed || r.Retries > 0 { // it may have spent more in a retry that is taken back
 			kept := &Run{N: r.N, Status: r.Status, Retries: r.Retries, Spent: maps.Clone(r.Spent)}
@@ -191,6 +194,7 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 	}
 	*t = *past
 	t.ID, t.Tenant, t.User, t.Title, t.Meta, t.Created = now.ID, now.Tenant, now.User, now.Title, now.Meta, now.Created
+	t.Import, t.Imported = now.Import, now.Imported
 	t.Base, t.Fork, t.Parent, t.Epoch, t.Worker = now.Base, now.Fork, now.Parent, now.Epoch, ""
 	t.Spent, t.Time, t.Rewinds = now.Spent, now.Time, now.Rewinds+1
 	for _, was := range now.Runs {

@@ -33,9 +33,12 @@ type Thread struct {
 
 	Base    uint64  // entries up to it are those of what it was forked from
 	Fork    *Origin // what it was forked from, nil if it is no fork
+	Import  *Origin // the newest import that brought it or what it was forked from, nil for none
 	Parent  *Origin // who spawned it, nil if it is no child
 	Rewinds int
-	Erased  bool
+
+	Imported int64 // when that was
+	Erased   bool
 
 	Foreign string // why this binary must leave the thread alone, if it must
 	shared  bool   // State and Deps are some run's base

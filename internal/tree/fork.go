@@ -6,14 +6,25 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// Fork makes the tree that of a fork: what waited for children of the other
-// thread is forgotten, and changes of the state are made as if the newest
-// outcome had made them, so that code which has passed it sees them and code
-// before it does not.
-func (t *Tree) Fork(changes []journal.Change) {
+// Fork makes the tree that of a fork, as its first entry says: what waited for
+// children of the other thread is forgotten, decisions that nothing has come of
+// are if it says so, and changes of the state are made as if the newest outcome
+// had made them, so that code which has passed it sees them and code before it
+// does not.
+func (t *Tree) Fork(b journal.Body) {
 	forgetJoins(t.Root)
-	if len(changes) > 0 {
-		t.edits = append(t.edits, edit{t.anchor(changes), changes})
+	if b.Void {
+		t.Void(b.At, b.Keep, b.From.Imported())
+	}
+	if len(b.State) > 0 {
+		t.edits = append(t.edits, edit{t.anchor(b.State), b.State})
+	}
+}
+
+// Rewind makes the tree that of a thread which a rewind has taken back.
+func (t *Tree) Rewind(b journal.Body) {
+	if b.Void {
+		t.Void(b.At, nil, false)
 	}
 }
 

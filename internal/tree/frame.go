@@ -86,6 +86,8 @@ type Options struct {
 	Input   string // digest of the arguments
 	Renamed string // the name under which it may be recorded
 	Added   bool   // it was inserted before recorded ones
+
+	Allows []string // the steps of its frame that it is a decision about
 }
 
 // Visit is what follows from reaching a verb. Node is what is recorded, nil if
@@ -114,9 +116,15 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 			}
 		}
 	}
+	if f.tree.decidedOtherwise(v.Node, opt.Allows) {
+		v.Node = nil
+	}
 	if v.Node == nil {
 		if !opt.Added && verb != Scope {
 			v.Diff, v.Held = f.Judge(verb, name)
+			if v.Diff == "" && f.tree.foreign {
+				v.Diff = f.returned(verb, name)
+			}
 		}
 		return v, nil
 	}

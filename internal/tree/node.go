@@ -3,6 +3,7 @@ package tree
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,10 @@ type Node struct {
 	TimedOut bool          // its attempt ran into its timeout, and cleaned up
 	Open     uint64        // sequence of the entry since which it waits, 0 if it does not
 	AskID    string
-	first    uint64 // sequence of the first entry at or below it
+	Answered uint64   // sequence of its ask's answer, or of its expiry
+	Signal   string   // that it waits for or took
+	Allows   []string // the steps of its frame that it is a decision about, see Void
+	first    uint64   // sequence of the first entry at or below it
 	parent   *Node
 	children []*Node
 	index    map[string]*Node
@@ -73,6 +77,7 @@ type Tree struct {
 	Root     *Node
 	outcomes []outcome // in the order of the journal, for those that refer to them
 	edits    []edit    // by forks, in their order
+	voidable           // decisions that count only as long as something has come of them
 }
 
 type outcome struct {
@@ -166,9 +171,12 @@ func Names(path string) string {
 	return strings.Join(segments, "/")
 }
 
+// notYet stands for the sequence of the first entry of a node that has none.
+const notYet = math.MaxUint64
+
 // node returns the node at a path of an entry, and makes what is missing.
 func (t *Tree) node(path string, seq uint64) *Node {
-	n := t.Root
+	n, whole := t.Root, path
 	for path != "" {
 		segment := path[1:]
 		if i := strings.IndexByte(segment, '/'); i >= 0 {
@@ -184,7 +192,14 @@ func (t *Tree) node(path string, seq uint64) *Node {
 		c := n.Child(segment)
 		if c == nil {
 			c = &Node{Name: segment, Group: group, first: seq}
+			if was := t.starts[whole]; was != nil && path == "" {
+				c.Verb, c.Intent, c.Started, c.Limit = was.Verb, was.Intent, was.Started, was.Limit
+				delete(t.starts, whole)
+			}
 			n.add(c)
+		}
+		if c.first == notYet {
+			c.first = seq
 		}
 		n = c
 	}
@@ -196,7 +211,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 	switch e.Kind {
 	case journal.Retried:
 		voidTail(t.Root)
-		t.keepEdits()
+		t.judge(t.Root)
 		return nil
 	case journal.Ended:
 		forgetWaits(t.Root)
@@ -219,6 +234,10 @@ func (t *Tree) Apply(e journal.Entry) error {
 		return nil
 	}
 	n := t.node(e.Path, e.Seq)
+	if n.Done && (e.Kind == journal.Asked || e.Kind == journal.Step) {
+		t.forgetFrom(n) // it was decided otherwise, see decidedOtherwise
+		n = t.node(e.Path, e.Seq)
+	}
 	if b.Input != "" {
 		n.Input = b.Input
 	}
@@ -228,7 +247,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		if b.Verb != "" {
 			n.Verb = Verb(b.Verb)
 		}
-		n.State, n.Fail = settled(b.Changes(), e.Texts), b.Fail
+		n.State, n.Fail, n.Allows = settled(b.Changes(), e.Texts), b.Fail, b.Allows
 		if b.NotDone || b.Fail == nil {
 			n.Intent = false
 		}
@@ -250,7 +269,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 			n.Intent = false
 		}
 		voidTail(n)
-		t.keepEdits()
+		t.judge(n)
 	case journal.Intent:
 		n.Verb, n.Intent, n.Open, n.AskID, n.Answer = Step, true, 0, "", nil
 		n.Started = e.Seq
@@ -259,12 +278,12 @@ func (t *Tree) Apply(e journal.Entry) error {
 		if n.Verb == None {
 			n.Verb = Ask
 		}
-		n.Open, n.AskID, n.Due, n.Answer = e.Seq, e.ID, b.Due, nil
+		n.Open, n.AskID, n.Due, n.Answer, n.Allows = e.Seq, e.ID, b.Due, nil, b.Ask.Allows
 	case journal.Answered, journal.Expired:
 		if b.Of != n.AskID || n.Open == 0 {
 			return nil
 		}
-		n.Answer, n.Expired, n.Open = b.Answer, e.Kind == journal.Expired, 0
+		n.Answer, n.Expired, n.Open, n.Answered = b.Answer, e.Kind == journal.Expired, 0, e.Seq
 		if n.Verb == Ask {
 			n.Fail = b.Fail
 			t.done(n, e, b)
@@ -272,7 +291,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 	case journal.Timer:
 		n.Verb, n.Open, n.Due = Sleep, e.Seq, b.Due
 	case journal.Waiting:
-		n.Verb, n.Open, n.Due = receiver(b.Name), e.Seq, b.Due
+		n.Verb, n.Open, n.Due, n.Signal = receiver(b.Name), e.Seq, b.Due, b.Name
 	case journal.Fired, journal.Signal:
 		if n.Timer {
 			n.Timer, n.Due = false, 0
@@ -283,7 +302,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Open, n.Fail = 0, b.Fail
 		t.done(n, e, b)
 	case journal.Received:
-		n.Verb, n.Fail, n.Open = receiver(b.Name), b.Fail, 0
+		n.Verb, n.Fail, n.Open, n.Signal = receiver(b.Name), b.Fail, 0, b.Name
 		t.done(n, e, b)
 	case journal.Spawned:
 		n.Verb = Spawn
@@ -382,76 +401,6 @@ func Changes(nodes ...*Node) []journal.Change {
 		all = append(all, n.State...)
 	}
 	return all
-}
-
-// voidTail makes the failed tail of a frame forgotten: its last child, if
-// that failed, and the tail of what stands last below it. Of a group that
-// stands last, each branch is judged on its own. What once had another child
-// behind it was handled, also when that one is forgotten.
-func voidTail(n *Node) {
-	if len(n.children) == 0 {
-		return
-	}
-	last := n.children[0]
-	for _, c := range n.children {
-		if c.first > last.first {
-			last = c
-		}
-	}
-	tail := []*Node{last}
-	if last.Group > 0 {
-		tail = slices.Collect(func(yield func(*Node) bool) {
-			for _, c := range n.children {
-				if c.Group == last.Group && !yield(c) {
-					return
-				}
-			}
-		})
-	}
-	for _, c := range tail {
-		switch {
-		case c.handled, c.Done && c.Fail == nil:
-		case c.Done:
-			voidTail(c)
-			c.void()
-		case c.Verb == None || c.Verb == Step:
-			voidTail(c)
-		}
-		n.prune(c)
-	}
-}
-
-// prune removes a scope or branch of which nothing is recorded any more.
-func (n *Node) prune(c *Node) {
-	if c.Verb == None && len(c.children) == 0 {
-		n.remove(c)
-	}
-}
-
-// void forgets the outcome of a node. What is recorded below it stays, and so
-// does an effect of which nobody knows whether it happened.
-func (n *Node) void() {
-	n.TimedOut = false
-	n.Done, n.Fail, n.Attempts, n.Due, n.Timer, n.Answer, n.AskID, n.Open = false, nil, 0, 0, false, nil, "", 0
-	if len(n.children) == 0 && !n.Intent {
-		n.parent.remove(n)
-	}
-}
-
-// forgetWaits forgets what waits below a node that has failed. Its asks are
-// closed and nobody sees its timers, so that a later attempt begins them anew.
-func forgetWaits(n *Node) {
-	for _, c := range slices.Clone(n.children) {
-		forgetWaits(c)
-		if c.Done {
-			continue
-		}
-		if c.Open != 0 && !c.Intent && len(c.children) == 0 {
-			n.remove(c)
-		}
-		c.Open, c.AskID, c.Due, c.Timer = 0, "", 0, false
-		n.prune(c)
-	}
 }
 
 // Holder returns the sequence of an outcome at or below the node, among the

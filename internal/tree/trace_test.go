@@ -104,7 +104,13 @@ func (p *player) play(t *testing.T, line string) string {
 		if body != "" {
 			e.Body = []byte("{" + body)
 		}
-		if err := p.tree.Apply(e); err != nil {
+		if e.Kind == journal.Forked {
+			b, err := e.Read()
+			if b.At = e.Seq - 1; err != nil {
+				t.Fatal(err)
+			}
+			p.tree.Fork(b)
+		} else if err := p.tree.Apply(e); err != nil {
 			return "error: " + err.Error()
 		}
 		return ""

@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"slices"
+	"strings"
+)
+
+// Gone is a node of a run that was forgotten with a decision, or one whose ask
+// was: see tree.Void.
+type Gone struct {
+	Path   string // as entries have it
+	Ask    bool   // only its ask was
+	State  bool   // it changed the state
+	Signal string // that it took, "" for none
+	Ref    uint64 // the entry of the signal or input that it took
+	Value  Value  // of the signal
+}
+
+// Forget makes the thread forget what the tree of a run has forgotten: asks are
+// closed, nothing waits there, and signals and inputs are there to be taken
+// again. Where a node had changed the state, that is what the run's base and its
+// changes make of it, unless another run was active meanwhile: then it stays.
+func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
+	for _, g := range gone {
+		if g.Ask {
+			delete(r.Waits, g.Path)
+		} else {
+			t.settled(r, g.Path)
+		}
+		for _, a := range t.Asks {
+			if a.Run == r && within(a.Path, g.Path) {
+				a.Answer, a.AnswerAt, a.Expired, a.Closed = nil, 0, false, true
+			}
+		}
+		for _, c := range r.Children {
+			c.Stale = c.Stale || within(c.Path, g.Path)
+		}
+		switch {
+		case g.Signal != "" && !IsChildSignal(g.Signal):
+			t.Signals = append(t.Signals, Pending{Seq: g.Ref, Name: g.Signal, Value: g.Value})
+			slices.SortFunc(t.Signals, func(a, b Pending) int { return cmp(a.Seq, b.Seq) })
+		case g.Signal == "" && g.Ref != 0:
+			t.untake(r, g.Ref)
+		}
+	}
+	other := func(o *Run) bool { return o != r && o.Begun() && (!o.Status.Final() || o.EndSeq > r.Start) }
+	if !slices.ContainsFunc(gone, func(g Gone) bool { return g.State }) || r.BaseState == nil || slices.ContainsFunc(t.Runs, other) {
+		return
+	}
+	t.State, t.shared = r.BaseState, true
+	t.own()
+	for _, c := range changes {
+		c.Apply(t.State)
+	}
+}
+
+// within reports whether a path is another one or below it.
+func within(path, of string) bool {
+	return path == of || strings.HasPrefix(path, of+"/")
+}
+
+// untake puts an input that a run was steered by back to be taken.
+func (t *Thread) untake(r *Run, n uint64) {
+	for _, in := range t.byID {
+		if in.N == n && in.Taken == r.N {
+			in.Taken = 0
+			t.Inbox = append(t.Inbox, in)
+			slices.SortFunc(t.Inbox, func(a, b *Run) int { return cmp(a.N, b.N) })
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package tree
+
+import "slices"
+
+// voidTail makes the failed tail of a frame forgotten: its last child, if
+// that failed, and the tail of what stands last below it. Of a group that
+// stands last, each branch is judged on its own. What once had another child
+// behind it was handled, also when that one is forgotten.
+func voidTail(n *Node) {
+	if len(n.children) == 0 {
+		return
+	}
+	last := n.children[0]
+	for _, c := range n.children {
+		if c.first > last.first {
+			last = c
+		}
+	}
+	tail := []*Node{last}
+	if last.Group > 0 {
+		tail = slices.Collect(func(yield func(*Node) bool) {
+			for _, c := range n.children {
+				if c.Group == last.Group && !yield(c) {
+					return
+				}
+			}
+		})
+	}
+	for _, c := range tail {
+		switch {
+		case c.handled, c.Done && c.Fail == nil:
+		case c.Done:
+			voidTail(c)
+			c.void()
+		case c.Verb == None || c.Verb == Step:
+			voidTail(c)
+		}
+		n.prune(c)
+	}
+}
+
+// prune removes a scope or branch of which nothing is recorded any more.
+func (n *Node) prune(c *Node) {
+	if c.Verb == None && len(c.children) == 0 {
+		n.remove(c)
+	}
+}
+
+// void forgets the outcome of a node. What is recorded below it stays, and so
+// does an effect of which nobody knows whether it happened.
+func (n *Node) void() {
+	n.TimedOut = false
+	n.Done, n.Fail, n.Attempts, n.Due, n.Timer, n.Answer, n.AskID, n.Open = false, nil, 0, 0, false, nil, "", 0
+	if len(n.children) == 0 && !n.Intent {
+		n.parent.remove(n)
+	}
+}
+
+// forgetWaits forgets what waits below a node that has failed. Its asks are
+// closed and nobody sees its timers, so that a later attempt begins them anew.
+func forgetWaits(n *Node) {
+	for _, c := range slices.Clone(n.children) {
+		forgetWaits(c)
+		if c.Done {
+			continue
+		}
+		if c.Open != 0 && !c.Intent && len(c.children) == 0 {
+			n.remove(c)
+		}
+		c.Open, c.AskID, c.Due, c.Timer = 0, "", 0, false
+		n.prune(c)
+	}
+}

@@ -1,0 +1,287 @@
+package tree
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// A decision is an ask that was answered or expired, or a step that says which
+// steps it allows. It is used when one of the steps that it allows has an
+// outcome, or any step where it names none, in its frame or in one around it.
+// One that is not used gates something that has not happened yet.
+
+// voidable says which decisions do not count unless they are used: those up to
+// a sequence, but for asks with these ids.
+type voidable struct {
+	upto    uint64
+	keep    []string
+	foreign bool // all up to there was brought by an import
+	gone    []journal.Gone
+
+	// starts are those of forgotten at-most-once steps, by the path that entries
+	// have. Nobody knows what became of them, also when the step is reached again.
+	starts map[string]*Node
+}
+
+// Void makes the decisions up to a sequence that are not used forgotten, with
+// what their frames recorded behind them, and also later on those whose use is
+// forgotten. Asks whose ids are in keep stay. Open asks that expire are
+// forgotten too, so that their time begins anew, and all if open is set.
+func (t *Tree) Void(upto uint64, keep []string, open bool) {
+	t.upto, t.keep, t.foreign = upto, keep, open || t.foreign
+	t.forgetAsks(t.Root, open)
+	t.judge(t.Root)
+}
+
+// Tell makes a thread forget what its run's tree has forgotten since it was
+// told last.
+func (t *Tree) Tell(thread *journal.Thread, run uint64) {
+	if r := thread.Run(run); r != nil && len(t.gone) > 0 {
+		thread.Forget(r, t.gone, slices.Concat(t.Root.State, Changes(t.Root)))
+		t.gone = nil
+	}
+}
+
+// Unused returns the ids of the answered asks that are not used, in the order
+// of their answers.
+func (t *Tree) Unused() []string {
+	var ids []string
+	for _, n := range t.Root.decisions() {
+		if n.AskID != "" && !n.used() {
+			ids = append(ids, n.AskID)
+		}
+	}
+	return ids
+}
+
+// decidedOtherwise forgets a decision that is not used, by what the code says
+// it allows where that is not what is recorded: an older version did not record
+// it, and who made up a file for an import leaves it out.
+func (t *Tree) decidedOtherwise(n *Node, allows []string) bool {
+	if n == nil || len(allows) == 0 || n.decidedAt() == 0 || n.decidedAt() > t.upto || slices.Equal(n.Allows, allows) || t.kept(n) {
+		return false
+	}
+	n.Allows = allows
+	if n.used() {
+		return false
+	}
+	t.forgetFrom(n)
+	t.keepEdits()
+	return true
+}
+
+// returned returns a diff if what is new in the frame was reached although one
+// around it has gone on, which it does only when this one has returned.
+func (f *Frame) returned(verb Verb, name string) string {
+	for n := f.Node(); n != nil && n.parent != nil; n = n.parent {
+		for c := range n.behind(n) {
+			return fmt.Sprintf("in %s:\n- recorded: it has returned, %q comes behind it\n+ %s %q", Names(f.path), c.Name, verb, name)
+		}
+	}
+	return ""
+}
+
+// judge forgets decisions below a node that are not used, which may have been
+// what others were used for, until there are none.
+func (t *Tree) judge(below *Node) {
+	for again := t.upto > 0; again; {
+		again = false
+		for _, n := range below.decisions() {
+			if n.decidedAt() > t.upto || t.kept(n) || n.used() {
+				continue
+			}
+			again = true
+			if n.undecided() {
+				t.forgetAsk(n)
+				continue
+			}
+			t.forgetFrom(n)
+			break // others may be gone with it
+		}
+	}
+	t.keepEdits()
+}
+
+// kept reports whether a decision is kept, or was made on the way to one that is.
+func (t *Tree) kept(n *Node) bool {
+	if slices.Contains(t.keep, n.AskID) {
+		return true
+	}
+	for c := range n.behind(n) {
+		if c.AskID != "" && slices.Contains(t.keep, c.AskID) {
+			return true
+		}
+	}
+	return false
+}
+
+// decisions returns the decisions at and below the node, oldest first.
+func (n *Node) decisions() []*Node {
+	var list []*Node
+	var walk func(*Node)
+	walk = func(n *Node) {
+		if n.decidedAt() > 0 {
+			list = append(list, n)
+		}
+		for _, c := range n.children {
+			walk(c)
+		}
+	}
+	walk(n)
+	slices.SortFunc(list, func(a, b *Node) int { return cmp.Compare(a.decidedAt(), b.decidedAt()) })
+	return list
+}
+
+// decidedAt returns the sequence of a decision, 0 if the node is none.
+func (n *Node) decidedAt() uint64 {
+	switch {
+	case n.Verb == Ask && n.Done, n.undecided():
+		return n.Answered
+	case n.Done && len(n.Allows) > 0:
+		return n.Seq
+	}
+	return 0
+}
+
+// undecided reports whether the node is a start of which nobody knows what
+// became, and a person has said what is to follow.
+func (n *Node) undecided() bool { return n.Intent && n.Answer != nil && !n.Done }
+
+// used reports whether something has come of a decision.
+func (n *Node) used() bool {
+	if n.undecided() {
+		return false
+	}
+	for c := range n.behind(n) {
+		if len(n.Allows) == 0 && c.came() || slices.Contains(n.Allows, c.Name) && c.Done {
+			return true
+		}
+	}
+	for up := n.parent; up != nil; up = up.parent {
+		for c := range up.behind(n) {
+			if c.came() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// behind yields the nodes of the same frame that were recorded behind what was
+// decided, but for the other branches of a group, newest first.
+func (n *Node) behind(decision *Node) func(func(*Node) bool) {
+	return func(yield func(*Node) bool) {
+		if n.parent == nil {
+			return
+		}
+		for _, c := range slices.Backward(n.parent.children) {
+			if c.first <= decision.first {
+				return
+			}
+			if c != n && (c.Group == 0 || c.Group != n.Group) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// came reports whether a leaf step at or below the node, or a child of the run,
+// has an outcome.
+func (n *Node) came() bool {
+	if n.Done && !n.Composite() && (n.Verb == Step || n.Verb == Cleanup || n.Verb == Join) {
+		return true
+	}
+	return slices.ContainsFunc(n.children, (*Node).came)
+}
+
+// forgetFrom forgets a decision and what came behind it: nothing but waits and
+// steps that only prepare what it allows. Composite steps around it, which had
+// nothing else to return, are open again.
+func (t *Tree) forgetFrom(decision *Node) {
+	for n := decision; n.parent != nil; n = n.parent {
+		for _, c := range slices.Collect(n.behind(decision)) {
+			t.forget(c)
+		}
+		if n != decision {
+			n.Done, n.Fail, n.Seq, n.State = false, nil, 0, nil
+		}
+	}
+	up := decision.parent
+	t.forget(decision)
+	for n := up; n.parent != nil && len(n.children) == 0 && !n.Intent && n.Attempts == 0; {
+		empty := n
+		n = n.parent
+		n.remove(empty)
+	}
+}
+
+// forget removes a node with all below it.
+func (t *Tree) forget(n *Node) {
+	n.parent.remove(n)
+	var walk func(*Node)
+	walk = func(n *Node) {
+		for _, c := range n.children {
+			walk(c)
+		}
+		t.note(n)
+		if n.Intent && !n.Done {
+			if t.starts == nil {
+				t.starts = map[string]*Node{}
+			}
+			t.starts[n.raw()] = &Node{Verb: Step, Intent: true, Started: n.Started, Limit: n.Limit}
+		}
+		n.Done = false // for edits that counted to it
+	}
+	walk(n)
+}
+
+// forgetAsk lets the ask about the outcome of a step be asked anew.
+func (t *Tree) forgetAsk(n *Node) {
+	t.gone = append(t.gone, journal.Gone{Path: n.raw(), Ask: true})
+	n.Open, n.AskID, n.Answer, n.Answered, n.Expired, n.Due = 0, "", nil, 0, false, 0
+}
+
+// forgetAsks forgets open asks that expire, or all.
+func (t *Tree) forgetAsks(n *Node, all bool) {
+	for _, c := range slices.Clone(n.children) {
+		t.forgetAsks(c, all)
+		switch {
+		case c.Open == 0 || c.AskID == "" || c.Due == 0 && !all:
+		case c.Verb == Ask:
+			t.forget(c)
+		default:
+			t.forgetAsk(c)
+		}
+		n.prune(c)
+	}
+}
+
+// Started makes a step that is reached again one whose earlier start is not
+// decided, if it is.
+func (t *Tree) Started(path string) {
+	if t.starts[path] != nil {
+		t.node(path, notYet)
+	}
+}
+
+func (t *Tree) note(n *Node) {
+	g := journal.Gone{Path: n.raw(), State: n.Done && len(n.State) > 0}
+	if n.Done && n.Fail == nil && (n.Verb == Receive || n.Verb == Take) {
+		g.Signal, g.Ref, g.Value = n.Signal, n.Ref, n.Value
+		if g.Ref == 0 && n.Verb == Receive {
+			g.Ref = n.Seq // it came while it was waited for
+		}
+	}
+	t.gone = append(t.gone, g)
+}
+
+// raw returns the path of the node as entries have it.
+func (n *Node) raw() string {
+	if n.parent == nil {
+		return ""
+	}
+	return Below(n.parent.raw(), n.Name, n.Group)
+}
