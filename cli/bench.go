@@ -80,10 +80,10 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 		url, folder = "sqlite:"+filepath.ToSlash(filepath.Join(dir, "bench.db")), dir
 	} else if file, ok := sqliteFile(url); ok {
 		folder = filepath.Dir(file)
-	} else if path, ok := strings.CutPrefix(url, "file:"); ok {
+	} else if path, ok := strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "file:"); ok {
 		folder = path
 	}
-	s, err := store.Open(ctx, url)
+	s, err := a.openURL(ctx, url)
 	if err != nil {
 		return &exitError{code: exitUnavailable, err: fmt.Errorf("opening the store %s: %w", url, err)}
 	}

@@ -72,7 +72,7 @@ func (d *doctor) openStore(ctx context.Context) {
 		if !d.sqlite(file) {
 			return
 		}
-	} else if path, ok := strings.CutPrefix(url, "file:"); ok {
+	} else if path, ok := strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "file:"); ok {
 		folder = path
 	}
 	begin := time.Now()
@@ -107,7 +107,7 @@ func (d *doctor) openStore(ctx context.Context) {
 
 // sqliteFile returns the file of a SQLite URL.
 func sqliteFile(url string) (string, bool) {
-	path, ok := strings.CutPrefix(url, "sqlite:")
+	path, ok := strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "sqlite:")
 	if rest, absolute := strings.CutPrefix(path, "///"); absolute {
 		path = "/" + rest
 	}

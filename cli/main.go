@@ -34,6 +34,7 @@ type app struct {
 	// Flags of all commands.
 	server, store, token, as string
 	json, plain, trust       bool
+	shared                   bool // --shared-folder
 
 	forced bool                                          // behave as in a terminal
 	editor func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
@@ -81,6 +82,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
 	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
 	flags.BoolVar(&a.trust, "trust", false, "use the store in ./.perdure though it was not made by you on this machine")
+	flags.BoolVar(&a.shared, "shared-folder", false, "let a new store be made in a folder to which every user of this machine may write")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

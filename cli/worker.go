@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -122,7 +123,7 @@ func (a *app) runtime(ctx context.Context, url string, o perdure.Options) (*perd
 		_, err := os.Stat(filepath.Join(devFolder, devFile))
 		made = errors.Is(err, fs.ErrNotExist)
 	}
-	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return store.Open(ctx, url) })
+	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return a.openURL(ctx, url) })
 	if err != nil {
 		return nil, nil, &exitError{code: exitUnavailable, err: fmt.Errorf("opening the store %s: %w", url, err)}
 	}
@@ -135,6 +136,14 @@ func (a *app) runtime(ctx context.Context, url string, o perdure.Options) (*perd
 		return nil, nil, err
 	}
 	return rt, func() { s.Close() }, nil
+}
+
+// openURL opens a store, with what the flags say about its folder.
+func (a *app) openURL(ctx context.Context, url string) (store.Store, error) {
+	if a.shared && (strings.HasPrefix(url, "sqlite:") || strings.HasPrefix(url, "file:")) {
+		url = strings.TrimSuffix(url, store.SharedFolder) + store.SharedFolder
+	}
+	return store.Open(ctx, url)
 }
 
 func (a *app) logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.err, nil)) }

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -249,4 +250,35 @@ func TestAStoreFromElsewhereIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	launch(t, dir, []string{elsewhere}, "threads").ends(2)
+}
+
+// TestWhatDevMakesIsPrivate, also where the umask would give it to all; and a
+// new store in a folder for everyone has to be asked for.
+func TestWhatDevMakesIsPrivate(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := t.TempDir()
+	p, address := dev(t, dir)
+	status(t, address, begin(t, address), perdure.Suspended)
+	err := filepath.WalkDir(filepath.Join(dir, ".perdure"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	p.signal(syscall.SIGTERM).ends(0)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if said := launch(t, dir, nil, "threads", "--store", "sqlite:new.db").ends(7).err.String(); !strings.Contains(said, "--shared-folder") {
+		t.Errorf("a new store in a folder for everyone: %s", said)
+	}
+	launch(t, dir, nil, "threads", "--store", "sqlite:new.db", "--shared-folder").ends(0)
+	launch(t, dir, nil, "threads", "--store", "sqlite:new.db").ends(0)
 }

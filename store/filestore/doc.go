@@ -13,6 +13,10 @@
 // Each journal that was touched takes about half a kilobyte of memory until
 // the last handle is closed.
 //
+// Files and folders that the store makes are its owner's only. In a folder to
+// which everyone may write, and that has no sticky bit, no new store is made
+// unless [Options.SharedFolder] or ?shared-folder at the end of the URL says so.
+//
 // # The folder
 //
 //	FORMAT                      what this folder is, and in which format

@@ -15,11 +15,12 @@ import (
 
 func init() {
 	store.Register("file", func(ctx context.Context, url string) (store.Store, error) {
+		url, shared := strings.CutSuffix(url, store.SharedFolder)
 		dir, err := dirOf(url)
 		if err != nil {
 			return nil, err
 		}
-		return Open(ctx, dir, Options{})
+		return Open(ctx, dir, Options{SharedFolder: shared})
 	})
 }
 
@@ -46,6 +47,10 @@ type Options struct {
 	// power failure, which may also leave journals damaged: the store's
 	// durability is store.Process.
 	NoSync bool
+
+	// SharedFolder lets a new store be made in a folder to which every user of
+	// the machine may write, see [store.CheckFolder].
+	SharedFolder bool
 }
 
 // Store is a handle on a folder.

@@ -67,17 +67,39 @@ func openFolder(ctx context.Context, dir string, o Options, d disk) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("filestore: open %s: %w", dir, err)
 	}
+	shared := o.SharedFolder
+	o.SharedFolder = false // no difference for a store that is there
 	folders.Lock()
 	defer folders.Unlock()
 	f, err := sharedFolder(dir, o)
 	if err == nil && f == nil {
-		f, err = takeFolder(dir, o, d)
+		if !shared {
+			err = checkNew(dir)
+		}
+		if err == nil {
+			f, err = takeFolder(dir, o, d)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	f.handles++
 	return &Store{Hub: f.hub.Share(), folder: f, engine: f.engine}, nil
+}
+
+// checkNew refuses to make a store where everyone may write: in dir if that is
+// there and not yet a store, otherwise beside it.
+func checkNew(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, lockName)); err == nil {
+		return nil
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		dir = filepath.Dir(dir)
+	}
+	if err := store.CheckFolder(dir); err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
+	return nil
 }
 
 // sharedFolder returns the folder if this process has it open already. It is

@@ -13,6 +13,13 @@
 // app.db-wal and app.db-shm while it is open, and after a crash; they belong
 // to it.
 //
+// A new database may be read and written by its owner only, whatever the umask
+// is. One that exists keeps its mode, and the files beside it get the same: to
+// share a store within a group, make it, then chmod 660 the file and chmod 770
+// the folder. In a folder to which everyone may write, and that has no sticky
+// bit, no new store is made unless [Options.SharedFolder] or ?shared-folder at
+// the end of the URL says so.
+//
 // # Durability
 //
 // The database is in WAL mode with synchronous=FULL (and fullfsync on macOS),

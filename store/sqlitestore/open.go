@@ -16,11 +16,12 @@ import (
 
 func init() {
 	store.Register("sqlite", func(ctx context.Context, url string) (store.Store, error) {
+		url, shared := strings.CutSuffix(url, store.SharedFolder)
 		path, err := pathOf(url)
 		if err != nil {
 			return nil, err
 		}
-		return Open(ctx, path, Options{})
+		return Open(ctx, path, Options{SharedFolder: shared})
 	})
 }
 
@@ -55,6 +56,10 @@ type Options struct {
 	// BusyTimeout is how long a call waits while another process holds the
 	// database's lock; 0 means 10 seconds.
 	BusyTimeout time.Duration
+
+	// SharedFolder lets a new store be made in a folder to which every user of
+	// the machine may write, see [store.CheckFolder].
+	SharedFolder bool
 }
 
 // Store is a handle on a database file.
@@ -78,8 +83,9 @@ var (
 )
 
 // Open opens the store in the database file path, and creates it if there is
-// no such file. The folder it lies in must exist. A file that holds something
-// else is ErrForeign, one in a newer format ErrNewer; neither is changed.
+// no such file, for its owner only. The folder it lies in must exist. A file
+// that holds something else is ErrForeign, one in a newer format ErrNewer;
+// neither is changed.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -92,6 +98,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{Hub: store.NewHub(), file: file, opts: o, closing: make(chan struct{})}
+	if err := s.createFile(); err != nil {
+		return nil, err
+	}
 	conn, err := s.openFirst(ctx)
 	if err != nil {
 		return nil, err
@@ -114,6 +123,30 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, s.cannotOpen(err)
 	}
 	return s, nil
+}
+
+// createFile makes an empty file that only its owner may read and write,
+// unless there is a file. SQLite gives the files beside it the same mode.
+func (s *Store) createFile() error {
+	if _, err := os.Stat(s.file); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if !s.opts.SharedFolder {
+		if err := store.CheckFolder(filepath.Dir(s.file)); err != nil {
+			return fmt.Errorf("sqlitestore: %w", err)
+		}
+	}
+	f, err := os.OpenFile(s.file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another process was faster
+	}
+	if err == nil {
+		err = errors.Join(f.Chmod(0o600), f.Close()) // whatever the umask is
+	}
+	if err != nil {
+		return s.failed("create", err)
+	}
+	return nil
 }
 
 // checkPath answers what a stranger gets wrong, without opening the file.
