@@ -78,7 +78,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/(llm(/internal/answers)?|internal/scrub)|FOREIGN`},
 		{`\./agent`, `PERDURE(/(llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(agent|llm|store.*|internal/.*))?|FOREIGN`},
-		{`\./internal/(npm|strict|inproc|peer|scrub)`, ``},
+		{`\./internal/(browser|npm|strict|inproc|peer|scrub)`, ``},
 		{`\./api`, `PERDURE(/(agent|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|agent|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./cli`, `PERDURE(/(api|server|client|agent|llm|store.*|internal/.*))?|FOREIGN`},

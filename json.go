@@ -5,16 +5,13 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"math/big"
 	"reflect"
 	"regexp"
 	"runtime/debug"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // encode returns the JSON of a value, or ErrNotJSON if what a t reads back from
@@ -41,7 +38,7 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%w: it cannot be read back: %v", ErrNotJSON, err)
 		}
 		second, err := marshal(back.Elem().Interface())
-		if err != nil || !bytes.Equal(first, second) && !sameJSON(first, second) {
+		if err != nil || !bytes.Equal(first, second) && !strict.Same(first, second) {
 			return nil, fmt.Errorf("%w: %s is read back as something else (an integer over 2^53 in an any?)", ErrNotJSON, t)
 		}
 	}
@@ -70,51 +67,6 @@ func checkDepth(raw []byte) error {
 		}
 	}
 	return nil
-}
-
-// sameJSON reports whether two texts are the same value: the order of keys and
-// the spelling of numbers do not count.
-func sameJSON(a, b []byte) bool {
-	var x, y any
-	for raw, v := range map[*[]byte]*any{&a: &x, &b: &y} {
-		dec := json.NewDecoder(bytes.NewReader(*raw))
-		dec.UseNumber()
-		if dec.Decode(v) != nil {
-			return false
-		}
-	}
-	return sameValue(x, y)
-}
-
-func sameValue(x, y any) bool {
-	switch x := x.(type) {
-	case json.Number:
-		y, ok := y.(json.Number)
-		return ok && (x == y || exactFloat(x) && exactFloat(y) && float(x) == float(y))
-	case []any:
-		y, ok := y.([]any)
-		return ok && slices.EqualFunc(x, y, sameValue)
-	case map[string]any:
-		y, ok := y.(map[string]any)
-		return ok && maps.EqualFunc(x, y, sameValue)
-	}
-	return x == y
-}
-
-func float(n json.Number) float64 {
-	f, _ := n.Float64()
-	return f
-}
-
-// exactFloat reports whether a float64 is read back as the same number.
-func exactFloat(n json.Number) bool {
-	f, err := n.Float64()
-	if err != nil || f == 0 && strings.ContainsAny(n.String(), "eE") {
-		return false // too large or too small, and too long to look at closely
-	}
-	exact, ok := new(big.Rat).SetString(n.String())
-	back, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
-	return ok && back != nil && exact.Cmp(back) == 0
 }
 
 // exactTypes remembers the types whose values are read back as they were,
@@ -235,7 +187,7 @@ func inexact(v reflect.Value, depth int) (json.Number, bool) {
 	switch v.Kind() {
 	case reflect.Interface:
 		if n, ok := v.Interface().(json.Number); ok {
-			return n, !exactFloat(n)
+			return n, !strict.ExactFloat(n)
 		}
 		return inexact(v.Elem(), depth+1)
 	case reflect.Pointer:

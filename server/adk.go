@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // adkRoutes binds the routes that clients of the Agent Development Kit call. An
@@ -26,11 +27,15 @@ func (s *Server) adkRoutes() {
 	s.face("GET "+sessions, api.ScopeRead, s.adkSessions)
 	s.face("POST "+sessions+"/{session}", api.ScopeRun, s.adkCreateAs)
 	s.face("GET "+sessions+"/{session}", api.ScopeRead, s.adkGet)
+	s.face("PATCH "+sessions+"/{session}", api.ScopeRun, s.adkPatch)
 	s.face("DELETE "+sessions+"/{session}", api.ScopeAdmin, s.adkDelete)
 
 	s.face("POST /run", api.ScopeRun, reading(s.adkRun))
-	s.face("POST /run_sse", api.ScopeRun, reading(s.adkRunSSE))
+	s.face(adkStream, api.ScopeRun, reading(s.adkRunSSE))
 }
+
+// adkStream is the route that is answered with events.
+const adkStream = "POST /run_sse"
 
 // adkAppKey is the key of a thread's metadata that says whose session it is.
 const adkAppKey = "adk.app"
@@ -161,10 +166,7 @@ func (s *Server) adkMake(w http.ResponseWriter, r *http.Request, c *call, sessio
 	for key, value := range state {
 		q.State[key] = value
 	}
-	var shown struct{ DisplayName string }
-	if json.Unmarshal(state["__session_metadata__"], &shown) == nil {
-		q.Title = shown.DisplayName
-	}
+	q.Title, _ = adkTitle(state)
 	t, err := c.Create(r.Context(), q)
 	if err != nil {
 		return err
@@ -173,8 +175,71 @@ func (s *Server) adkMake(w http.ResponseWriter, r *http.Request, c *call, sessio
 	if err != nil {
 		return err
 	}
-	c.header.Set(traceHeader, t.ID)
 	return c.send(w, http.StatusOK, out)
+}
+
+// adkShown is the key of a session's state that says what a person calls it. It
+// is the title of the thread.
+const adkShown = "__session_metadata__"
+
+// adkTitle returns the name of a session in its state, if there is one.
+func adkTitle(state map[string]json.RawMessage) (title string, ok bool) {
+	var shown struct{ DisplayName *string }
+	if json.Unmarshal(state[adkShown], &shown) != nil || shown.DisplayName == nil {
+		return "", false
+	}
+	return *shown.DisplayName, true
+}
+
+// adkPatch renames a session.
+func (s *Server) adkPatch(w http.ResponseWriter, r *http.Request, c *call) error {
+	in, err := s.lenient(w, r)
+	if err != nil {
+		return err
+	}
+	delta, err := in.object("stateDelta")
+	if err != nil {
+		return err
+	}
+	app := r.PathValue("app")
+	t, err := c.adkThread(r.Context(), app, r.PathValue("user"), r.PathValue("session"))
+	if err == nil {
+		err = c.adkChange(r.Context(), app, t, delta)
+	}
+	if err == nil {
+		t, err = c.Get(r.Context(), t.ID)
+	}
+	if err != nil {
+		return err
+	}
+	out, err := c.adkSession(r.Context(), app, t, false)
+	if err != nil {
+		return err
+	}
+	return c.send(w, http.StatusOK, out)
+}
+
+// adkChange changes the state of a session as far as a client may: its name. The
+// rest is the flow's; what stays as it is may be repeated.
+func (c *call) adkChange(ctx context.Context, app string, t *perdure.Thread, delta members) error {
+	if len(delta) == 0 {
+		return nil
+	}
+	now, err := c.adkSession(ctx, app, t, false)
+	if err != nil {
+		return err
+	}
+	title, named := adkTitle(delta)
+	for key, value := range delta {
+		same := c.who.May(api.ScopeRead) && strict.Same(value, now.State[key]) // who may not read learns nothing
+		if !(key == adkShown && named) && !same {
+			return fmt.Errorf("%w: stateDelta changes %.80q; state is changed by the steps of a flow, and given when a session is created", api.ErrUnsupported, key)
+		}
+	}
+	if !named || title == t.Title {
+		return nil
+	}
+	return c.SetMetadata(ctx, t.ID, &title, nil, c.note("", 0))
 }
 
 // adkSession returns a thread as a client sees it, with events if they are
@@ -189,6 +254,14 @@ func (c *call) adkSession(ctx context.Context, app string, t *perdure.Thread, ev
 		if !strings.HasPrefix(key, "agent.") { // the agents' own: messages, files, todos
 			out.State[key] = value
 		}
+	}
+	if t.Title != "" {
+		shown, _ := membersOf(out.State[adkShown])
+		if shown == nil {
+			shown = members{}
+		}
+		shown["displayName"], _ = json.Marshal(t.Title)
+		out.State[adkShown], _ = json.Marshal(shown)
 	}
 	if !events {
 		return out, nil

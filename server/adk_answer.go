@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // adkRespond answers asks with the responses of a message, all or none, and
@@ -85,8 +85,7 @@ func (c *call) adkAsk(ctx context.Context, t *perdure.Thread, r adkReceived) (*p
 	var found *perdure.AskInfo
 	for _, run := range t.Runs {
 		for _, a := range run.Asks {
-			var data struct{ Call, Tool string }
-			if a.Kind != agent.KindPending || json.Unmarshal(a.Data, &data) != nil || data.Call != r.id || data.Tool != r.name {
+			if of := adkCallOf(a.Data); a.Kind != agent.KindPending || of.Call != r.id || of.Tool != r.name {
 				continue
 			}
 			if found != nil {
@@ -107,27 +106,23 @@ func adkReply(ask *perdure.AskInfo, r adkReceived) (reply api.Reply, secret stri
 	wrong := func(why string) error {
 		return fmt.Errorf("%w: the response to %s (%s): %s", perdure.ErrAnswer, ask.ID, r.name, why)
 	}
-	want := adkAskName(ask.Kind, ask.Decisions, ask.Data)
+	want := adkAskName(ask.Kind, ask.Decisions)
 	confirms := want == adkConfirm || want == adkInput && len(ask.Decisions) == 0 && ask.Want == "boolean"
-	if r.name != "" && r.name != want && !(r.name == adkConfirm && confirms) && !(r.name == adkInput && slices.Contains(ask.Decisions, agent.DecisionRespond)) {
+	switch {
+	case r.name == "", r.name == want:
+	case r.name == adkConfirm && confirms:
+	case r.name == adkInput && slices.Contains(ask.Decisions, agent.DecisionRespond):
+	case ask.Kind == agent.KindPending && r.name == adkCallOf(ask.Data).Tool:
+	default:
 		return reply, "", wrong("it is to " + want)
 	}
-	raw := r.response
-	o, isObject := membersOf(raw)
-	// Some clients put the response as a text into a member of the same name.
-	if inner, there := o["response"]; there && len(o) == 1 {
-		raw = inner
-		var text string
-		if json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) && bytes.HasPrefix([]byte(text), []byte("{")) {
-			if err := shallow([]byte(text)); err != nil {
-				return reply, "", err
-			}
-			raw = json.RawMessage(text)
-		}
-		o, isObject = membersOf(raw)
+	raw, err := adkUnwrap(ask, r.response, "response")
+	if err != nil {
+		return reply, "", err
 	}
-	if decided, ok := replyOf(ask, o); ok {
-		return decided, "", nil
+	o, _ := membersOf(raw)
+	if reply, decided, err := replyOf(ask, o); decided || err != nil {
+		return reply, "", err
 	}
 	switch {
 	case ask.Kind == agent.KindCredential:
@@ -137,32 +132,48 @@ func adkReply(ask *perdure.AskInfo, r adkReceived) (reply api.Reply, secret stri
 		return reply, secret, err
 	case r.name == adkConfirm || r.name == "" && want == adkConfirm:
 		return adkConfirmed(ask, o, wrong)
-	case want != adkInput && r.name != adkInput: // the result of a call
-		reply.Value = raw
-		var text string
-		if msg, there := o["error"]; there && len(o) == 1 && json.Unmarshal(msg, &text) == nil {
-			reply = api.Reply{Message: text}
-		} else if result, there := o["result"]; there && len(o) == 1 {
-			reply.Value = result
-		}
-		return reply, "", nil
 	}
-	reply.Value = raw
-	if isObject {
-		for _, name := range []string{"payload", "result", "response"} {
-			if value, there := o[name]; there {
-				reply.Value = value
-				break
-			}
-		}
+	var failure string
+	if ask.Kind == agent.KindPending && len(o) == 1 && json.Unmarshal(o["error"], &failure) == nil {
+		return api.Reply{Message: failure}, "", nil
 	}
+	reply.Value, err = adkUnwrap(ask, raw, "result", "payload")
 	if slices.Contains(ask.Decisions, agent.DecisionRespond) {
 		reply.Decision = agent.DecisionRespond
 	}
-	return reply, "", nil
+	return reply, "", err
 }
 
-// adkConfirmed makes an answer of a confirmation.
+// adkUnwrap returns what is in the only member of an object, if it has one of
+// these names: clients put it around what is no object itself, and write JSON
+// into it as a text where that is wanted. Anything else is returned as it is, so
+// that no other member is lost.
+func adkUnwrap(ask *perdure.AskInfo, raw json.RawMessage, names ...string) (json.RawMessage, error) {
+	o, _ := membersOf(raw)
+	for _, name := range names {
+		inner, there := o[name]
+		if !there || len(o) != 1 {
+			continue
+		}
+		var text string
+		if json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) {
+			_, isObject := membersOf(json.RawMessage(text))
+			if isObject && name == "response" || ask.Want != "" && ask.Want != "string" {
+				if err := shallow([]byte(text)); err != nil {
+					return nil, err
+				}
+				inner = json.RawMessage(text)
+			}
+		}
+		if _, isObject := membersOf(inner); isObject || ask.Want != "object" {
+			return inner, nil
+		}
+	}
+	return raw, nil
+}
+
+// adkConfirmed makes an answer of a confirmation. The web interface sends the
+// arguments back with each: they are an edit only if they are others.
 func adkConfirmed(ask *perdure.AskInfo, o members, wrong func(string) error) (reply api.Reply, _ string, err error) {
 	var confirmed *bool
 	if err := firstError(o.into("confirmed", &confirmed), o.into("hint", &reply.Message)); err != nil {
@@ -173,18 +184,34 @@ func adkConfirmed(ask *perdure.AskInfo, o members, wrong func(string) error) (re
 	case err != nil:
 	case confirmed == nil:
 		err = wrong("confirmed is neither true nor false")
+	case len(ask.Decisions) == 0 && payload != nil:
+		err = wrong("it has a payload, and yes or no is asked for")
 	case len(ask.Decisions) == 0:
 		reply.Value, _ = json.Marshal(*confirmed)
 	case !*confirmed:
 		reply.Decision = agent.DecisionReject
-	case payload == nil:
-		reply.Decision, reply.Message = agent.DecisionApprove, ""
-	case slices.Contains(ask.Decisions, agent.DecisionEdit):
-		reply.Decision, reply.Message, reply.Value = agent.DecisionEdit, "", payload
 	default:
-		err = wrong("it has a payload, and the arguments of this call cannot be edited")
+		reply.Message = ""
+		reply.Decision, reply.Value, err = adkEdited(ask, payload, wrong)
 	}
 	return reply, "", err
+}
+
+// adkEdited tells an edit from an approval.
+func adkEdited(ask *perdure.AskInfo, payload json.RawMessage, wrong func(string) error) (decision string, value json.RawMessage, err error) {
+	shown, _ := json.Marshal(adkOriginal(ask.Kind, ask.ID, ask.Path, ask.Data).Args)
+	var v any
+	_ = json.Unmarshal(shown, &v)
+	rounded, _ := json.Marshal(v)
+	switch {
+	case payload == nil || strict.Same(payload, shown):
+		return agent.DecisionApprove, nil, nil
+	case strict.Same(payload, rounded):
+		err = wrong("a number of the arguments was rounded on its way; leave payload out to approve the call as it was made")
+	case !slices.Contains(ask.Decisions, agent.DecisionEdit):
+		err = wrong("it has a payload, and the arguments of this call cannot be edited")
+	}
+	return agent.DecisionEdit, payload, err
 }
 
 // secretDepth is how deep in a response a secret is looked for: each level is

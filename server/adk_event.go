@@ -124,12 +124,8 @@ func (v *adkView) record(out *adkEvent, e perdure.Event, r agent.Record) {
 // asked shows an ask as the call of a function that takes long: the client's
 // response to it is the answer.
 func (v *adkView) asked(out *adkEvent, e perdure.Event) {
-	var data struct {
-		Agent, Tool, Call, Credential string
-		Args                          json.RawMessage
-	}
-	_ = json.Unmarshal(e.Value, &data) // that of a flow's own ask may be anything
-	name := adkAskName(e.AskKind, e.Decisions, e.Value)
+	data := adkCallOf(e.Value)
+	name := adkAskName(e.AskKind, e.Decisions)
 	v.asks[e.Ask] = name
 	if data.Agent != "" && (e.AskKind == agent.KindApproval || e.AskKind == agent.KindPending || e.AskKind == agent.KindCredential) {
 		out.Author = data.Agent
@@ -138,10 +134,7 @@ func (v *adkView) asked(out *adkEvent, e perdure.Event) {
 	switch name {
 	case adkConfirm:
 		confirm := adkConfirmation{Hint: e.Name}
-		original := adkCall{ID: data.Call, Name: data.Tool, Args: object(data.Args)}
-		if e.AskKind != agent.KindApproval || data.Tool == "" { // a flow's own
-			original = adkCall{ID: e.Ask, Name: lastName(e.Path), Args: object(e.Value)}
-		}
+		original := adkOriginal(e.AskKind, e.Ask, e.Path, e.Value)
 		out.Actions.Confirmations = map[string]adkConfirmation{original.ID: confirm}
 		args = map[string]any{"originalFunctionCall": original, "toolConfirmation": confirm}
 	case adkCredential:
@@ -155,30 +148,46 @@ func (v *adkView) asked(out *adkEvent, e perdure.Event) {
 			input["decisions"] = e.Decisions
 		}
 		args = input
-	default: // the tool's own
-		args = object(data.Args)
 	}
 	out.LongRunning = []string{e.Ask}
 	out.Content = &adkContent{Role: "model", Parts: []adkPart{{Call: &adkCall{ID: e.Ask, Name: name, Args: args}}}}
 }
 
-// adkAskName returns the name of the call that an ask is shown as.
-func adkAskName(kind string, decisions []string, data json.RawMessage) string {
+// adkAbout is what an ask of an agent is about.
+type adkAbout struct {
+	Agent, Tool, Call, Credential string
+	Args                          json.RawMessage
+}
+
+// adkCallOf reads the data of an ask, which is anything if a flow asks.
+func adkCallOf(data json.RawMessage) (of adkAbout) {
+	_ = json.Unmarshal(data, &of)
+	return of
+}
+
+// adkOriginal returns the call that is to be confirmed.
+func adkOriginal(kind, ask, path string, data json.RawMessage) adkCall {
+	if of := adkCallOf(data); kind == agent.KindApproval && of.Tool != "" {
+		return adkCall{ID: of.Call, Name: of.Tool, Args: object(of.Args)}
+	}
+	return adkCall{ID: ask, Name: lastName(path), Args: object(data)}
+}
+
+// adkAskName returns the name of the call that an ask is shown as. It is never a
+// tool's own: that call is there already, in the reply of the model that made it.
+func adkAskName(kind string, decisions []string) string {
 	switch {
 	case kind == agent.KindCredential:
 		return adkCredential
 	case slices.Contains(decisions, agent.DecisionApprove):
 		return adkConfirm
-	case kind == agent.KindPending:
-		var d struct{ Tool string }
-		if json.Unmarshal(data, &d) == nil && d.Tool != "" {
-			return d.Tool
-		}
 	}
 	return adkInput
 }
 
-// ended shows the end of a run, with its output if nobody has said it.
+// ended shows the end of a run, with its output if nobody has said it. The
+// output is a message then and has no member of its own: the web interface shows
+// both.
 func (v *adkView) ended(out *adkEvent, e perdure.Event) {
 	out.TurnComplete, out.Actions.EndOfAgent = true, true
 	said := v.said[e.Run]
@@ -194,7 +203,6 @@ func (v *adkView) ended(out *adkEvent, e perdure.Event) {
 		out.ErrorCode, out.ErrorMessage = "CANCELLED", strings.TrimSpace("the run was cancelled "+e.Reason)
 		return
 	}
-	out.Output = e.Value
 	text := textOf(e.Value)
 	if text == "" || text == "null" || slices.ContainsFunc(said, func(s string) bool { return sameText(s, text) }) {
 		return

@@ -2,12 +2,14 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
 )
 
 // What a client sees of each event, byte for byte.
@@ -53,7 +55,7 @@ func TestADKEventsAreAProjection(t *testing.T) {
 		"a credential": {perdure.Event{Kind: "asked", Ask: "k", AskKind: "credential", Decisions: []string{"provided", "reject"}, Name: "log in", Value: raw(`{"agent":"a","credential":"login"}`)},
 			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_credential","args":{"authConfig":{"credentialKey":"login"},"functionCallId":"k","message":"log in"}}}]},"longRunningToolIds":["k"],` + tail},
 		"a pending call": {perdure.Event{Kind: "asked", Ask: "k", AskKind: "pending", Value: raw(`{"agent":"a","tool":"mail","call":"c","args":{"to":"x"},"ref":"j"}`)},
-			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"mail","args":{"to":"x"}}}]},"longRunningToolIds":["k"],` + tail},
+			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_input","args":{"interruptId":"k","message":"","payload":{"agent":"a","tool":"mail","call":"c","args":{"to":"x"},"ref":"j"}}}}]},"longRunningToolIds":["k"],` + tail},
 		"blocked": {perdure.Event{Kind: "blocked", Diff: "- a"},
 			head + `"app","timestamp":1794744000.5,"errorCode":"BLOCKED","errorMessage":"- a",` + tail},
 		"failed": {perdure.Event{Kind: "ended", Status: perdure.Failed, Error: "no luck"},
@@ -61,7 +63,7 @@ func TestADKEventsAreAProjection(t *testing.T) {
 		"cancelled": {perdure.Event{Kind: "ended", Status: perdure.Cancelled},
 			head + `"app","timestamp":1794744000.5,"turnComplete":true,"errorCode":"CANCELLED","errorMessage":"the run was cancelled","actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
 		"succeeded": {perdure.Event{Kind: "ended", Status: perdure.Succeeded, Value: raw(`{"n":1}`)},
-			head + `"app","timestamp":1794744000.5,"content":{"role":"model","parts":[{"text":"{\"n\":1}"}]},"turnComplete":true,"output":{"n":1},"actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
+			head + `"app","timestamp":1794744000.5,"content":{"role":"model","parts":[{"text":"{\"n\":1}"}]},"turnComplete":true,"actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
 		"succeeded with nothing": {perdure.Event{Kind: "ended", Status: perdure.Succeeded},
 			head + `"app","timestamp":1794744000.5,"turnComplete":true,"actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
 	} {
@@ -143,4 +145,18 @@ func FuzzLenientJSON(f *testing.F) {
 			t.Errorf("%q has another length than %q", out, in)
 		}
 	})
+}
+
+// A number that a client's JSON has rounded is neither approved nor an edit.
+func TestADKRoundedPayloadIsRefused(t *testing.T) {
+	ask := &perdure.AskInfo{Kind: agent.KindApproval, Decisions: []string{"approve", "edit", "reject"}, Data: json.RawMessage(`{"tool":"pay","args":{"to":9007199254740993}}`)}
+	for payload, want := range map[string]string{"9007199254740993": "approve", "9007199254740992": "", "9007199254740994": "edit"} {
+		reply, _, err := adkReply(ask, adkReceived{name: adkConfirm, response: json.RawMessage(`{"confirmed":true,"payload":{"to":` + payload + `}}`)})
+		if want == "" && errors.Is(err, perdure.ErrAnswer) {
+			continue
+		}
+		if err != nil || reply.Decision != want {
+			t.Errorf("%s is %q, %v; want %q", payload, reply.Decision, err, want)
+		}
+	}
 }

@@ -49,7 +49,7 @@ func TestADKLongRunningToolGetsItsResultLater(t *testing.T) {
 			s := newSite(t, server.Options{}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{Tools: []agent.Tool{mail}})))
 			s.adkSession("clerk", "u", "s")
 			events := s.adkRun(adkBody("clerk", "x"))
-			adkWant(t, events, "clerk: call mail", "clerk: call mail")
+			adkWant(t, events, "clerk: call mail", "clerk: call adk_request_input")
 			id := events[1].LongRunningToolIDs[0]
 			if test.byCall {
 				id = "call-7"
@@ -59,32 +59,76 @@ func TestADKLongRunningToolGetsItsResultLater(t *testing.T) {
 	}
 }
 
+// A response is taken as it is, but for what clients put around a value: nothing
+// else in it is lost.
 func TestADKAsksForInput(t *testing.T) {
-	for response, want := range map[string]string{
-		`{"payload":"blue"}`: "blue", `{"result":"blue"}`: "blue", `{"response":"blue"}`: "blue", `"blue"`: "blue",
+	type verdict struct {
+		Result string `json:"result"`
+		Score  int    `json:"score,omitempty"`
+	}
+	flows := []perdure.Flow{adkAsker[string]("text"), adkAsker[int]("number"), adkAsker[any]("any"), adkAsker[verdict]("verdict"), adkAsker[bool]("yes")}
+	for _, test := range []struct{ flow, response, want string }{
+		{"text", `{"payload":"blue"}`, `"blue"`}, {"text", `{"result":"blue"}`, `"blue"`}, {"text", `{"response":"blue"}`, `"blue"`}, {"text", `"blue"`, `"blue"`},
+		{"text", `{"result":"3"}`, `"3"`}, {"text", `{"result":"blue","score":3}`, ""}, {"text", `{"payload":17}`, ""},
+		{"number", `{"result":"3"}`, `3`}, {"number", `{"result":"three"}`, ""}, {"number", `{"payload":3}`, `3`},
+		{"any", `{"result":"pass","score":3}`, `{"result":"pass","score":3}`}, {"any", `{"payload":1,"score":3}`, `{"payload":1,"score":3}`},
+		{"any", `{"error":"x"}`, `{"error":"x"}`}, {"any", `{"response":"{\"result\":\"a\",\"score\":3}"}`, `{"result":"a","score":3}`},
+		{"verdict", `{"result":"pass","score":3}`, `{"result":"pass","score":3}`}, {"verdict", `{"result":"pass"}`, `{"result":"pass"}`},
+		{"verdict", `{"result":{"result":"pass"}}`, `{"result":"pass"}`}, {"verdict", `{"payload":"{\"result\":\"pass\"}"}`, `{"result":"pass"}`},
+		{"yes", `{"result":"true"}`, `true`}, {"yes", `{"confirmed":true}`, `true`}, {"yes", `{"confirmed":true,"payload":{"a":1}}`, ""},
 	} {
-		ask := perdure.NewFlow("ask", func(ctx context.Context, _ string) (string, error) {
-			return perdure.Ask[string](ctx, "colour", perdure.Question{Prompt: "Which one?", Data: []string{"red", "blue"}})
-		})
-		s := newSite(t, server.Options{}, ask)
-		s.adkSession("ask", "u", "s")
-		events := s.adkRun(adkBody("ask", "x"))
-		adkWant(t, events, "ask: call adk_request_input")
+		s := newSite(t, server.Options{}, flows...)
+		s.adkSession(test.flow, "u", "s")
+		events := s.adkRun(adkBody(test.flow, "x"))
+		adkWant(t, events, test.flow+": call adk_request_input")
 		call := events[0].Content.Parts[0].FunctionCall
 		if got := string(call.Args); got != fmt.Sprintf(`{"interruptId":%q,"message":"Which one?","payload":["red","blue"]}`, call.ID) {
 			t.Errorf("it asks %s", got)
 		}
-		s.do("POST", "/run", adkAnswerBody("ask", call.ID, "adk_request_input", `{"payload":17}`)).problem(422, "answer")
-		adkWant(t, s.adkRun(adkAnswerBody("ask", call.ID, "adk_request_input", response)), "ask: "+want+" end")
+		name := "adk_request_input"
+		if strings.Contains(test.response, "confirmed") {
+			name = "adk_request_confirmation"
+		}
+		answer := s.do("POST", "/run", adkAnswerBody(test.flow, call.ID, name, test.response))
+		if test.want == "" {
+			answer.problem(422, "answer")
+			continue
+		}
+		answer.want(200)
+		run, err := s.rt.Wait(t.Context(), "s", "")
+		if err != nil || string(run.Output) != test.want {
+			t.Errorf("%s to %s is taken as %s, %v; want %s", test.response, test.flow, run.Output, err, test.want)
+		}
 	}
-	yes := perdure.NewFlow("yes", func(ctx context.Context, _ string) (string, error) {
-		ok, err := perdure.Ask[bool](ctx, "sure", perdure.Question{Prompt: "Sure?"})
-		return fmt.Sprint(ok), err
+}
+
+// adkAsker is a flow whose output is what it is answered.
+func adkAsker[T any](name string) perdure.Flow {
+	return perdure.NewFlow(name, func(ctx context.Context, _ string) (T, error) {
+		return perdure.Ask[T](ctx, "which", perdure.Question{Prompt: "Which one?", Data: []string{"red", "blue"}})
 	})
-	s := newSite(t, server.Options{}, yes)
-	s.adkSession("yes", "u", "s")
-	id := s.adkRun(adkBody("yes", "x"))[0].LongRunningToolIDs[0]
-	adkWant(t, s.adkRun(adkAnswerBody("yes", id, "adk_request_confirmation", `{"confirmed":true}`)), "yes: true end")
+}
+
+// A confirmation with the arguments as they were shown is no edit; one that would
+// lose something is refused.
+func TestADKConfirmationWithAPayload(t *testing.T) {
+	for response, want := range map[string]string{
+		`{"confirmed":true}`: "approve", `{"confirmed":true,"payload":{"id":"A-1", "amount":7.0}}`: "approve",
+		`{"confirmed":false,"payload":{"amount":7,"id":"A-1"}}`: "reject", `{"confirmed":true,"payload":{"id":"A-1","amount":8}}`: "edit",
+		`{"confirmed":true,"payload":{}}`: "", `{"decision":"approve","message":""}`: "approve",
+		`{"decision":"approve","payload":{"id":"A-1","amount":8}}`: "", `{"decision":"approve","message":5}`: "",
+	} {
+		s := newSite(t, server.Options{}, adkClerk(new(adkCount)))
+		s.adkSession("clerk", "u", "s")
+		id := s.adkRun(adkBody("clerk", "x"))[1].LongRunningToolIDs[0]
+		answer := s.do("POST", "/run", adkAnswerBody("clerk", id, "adk_request_confirmation", response))
+		if want == "" && answer.Status/100 == 4 {
+			continue
+		}
+		if got := strings.Fields(strings.Join(s.answers(), " ") + " none")[0]; got != want {
+			t.Errorf("%s is recorded as %s, want %s; %s", response, got, want, answer.Body)
+		}
+	}
 }
 
 // Several calls of one message are confirmed in one request, all or none.

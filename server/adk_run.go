@@ -23,6 +23,7 @@ type adkRequest struct {
 	input     any           // of it, for a run
 	responses []adkReceived // of it, for asks
 	streaming bool
+	delta     members // changes of the session's state
 	last      *uint64 // Last-Event-ID
 	key       string
 }
@@ -40,9 +41,8 @@ func (s *Server) adkRequest(w http.ResponseWriter, r *http.Request) (*adkRequest
 		return nil, err
 	}
 	q := &adkRequest{key: r.Header.Get("Idempotency-Key")}
-	var delta map[string]json.RawMessage
 	if err := firstError(in.into("appName", &q.app), in.into("userId", &q.user), in.into("sessionId", &q.session),
-		in.into("invocationId", &q.invocation), in.into("streaming", &q.streaming), in.into("stateDelta", &delta)); err != nil {
+		in.into("invocationId", &q.invocation), in.into("streaming", &q.streaming)); err != nil {
 		return nil, err
 	}
 	for _, missing := range []struct{ name, value string }{{"appName", q.app}, {"userId", q.user}, {"sessionId", q.session}} {
@@ -50,8 +50,8 @@ func (s *Server) adkRequest(w http.ResponseWriter, r *http.Request) (*adkRequest
 			return nil, fmt.Errorf("%w: the member %s is missing", api.ErrBody, missing.name)
 		}
 	}
-	if len(delta) > 0 {
-		return nil, fmt.Errorf("%w: stateDelta; state is changed by the steps of a flow, and given when a session is created", api.ErrUnsupported)
+	if q.delta, err = in.object("stateDelta"); err != nil {
+		return nil, err
 	}
 	if text := r.Header.Get("Last-Event-ID"); text != "" {
 		id, err := strconv.ParseUint(text, 10, 64)

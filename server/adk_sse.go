@@ -32,9 +32,7 @@ func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	// The first block has an id and nothing else: a client that is cut off
-	// before the first event knows that its run has started.
-	st, err := s.begin(w, api.IDOf(max(turn.after, turn.run.Seq), false))
+	st, err := s.beginADK(w, r, api.IDOf(max(turn.after, turn.run.Seq), false))
 	if err != nil {
 		return nil // the client is gone
 	}
@@ -78,6 +76,7 @@ func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) erro
 // adkPieces passes on what agents of a run are about to say. What finds no room
 // is left out: the whole follows.
 func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- adkBlock) {
+	thought := map[string]bool{} // steps that have shown reasoning
 	for d, err := range c.Deltas(ctx, run.Thread) {
 		if err != nil {
 			return
@@ -86,6 +85,13 @@ func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- ad
 			continue
 		}
 		if shown := adkPartial(run.Thread, d, time.Now()); shown != nil {
+			// The web interface replaces pieces by the whole reply, which has the
+			// reasoning too, only if the last of them looks like a thought.
+			if content := shown.Content; content.Parts[0].Thought {
+				thought[d.Path] = true
+			} else if thought[d.Path] {
+				content.Parts = append(content.Parts, adkPart{Thought: true})
+			}
 			select {
 			case pieces <- adkBlock{0, d.Run + d.Path, shown}:
 			default:
@@ -130,6 +136,24 @@ func (s *Server) adkWrite(ctx context.Context, c *call, st *stream, blocks, piec
 	}
 }
 
+// beginADK writes the head of a stream. A client that is cut off before the
+// first event knows from the id in its header that the run has started. One that
+// does not ask for a stream of events as such, as the kit's own does not, reads
+// only blocks of one line, with data: it gets no ids, and comments apart.
+func (s *Server) beginADK(w http.ResponseWriter, r *http.Request, id api.EventID) (*stream, error) {
+	if wantsStream(r) {
+		return s.begin(w, id)
+	}
+	st := s.newStream(w, id)
+	st.apart = true
+	w.WriteHeader(http.StatusOK)
+	if err := st.conn.Flush(); err != nil {
+		st.end()
+		return nil, err
+	}
+	return st, nil
+}
+
 // adk writes an event at once, without a kind: clients read nothing but data.
 func (st *stream) adk(b adkBlock) error {
 	if b.event == nil {
@@ -140,7 +164,7 @@ func (st *stream) adk(b adkBlock) error {
 		return err
 	}
 	var out []byte
-	if b.seq > 0 {
+	if b.seq > 0 && !st.apart {
 		out = append(strconv.AppendUint(append(out, "id: "...), b.seq, 10), '\n')
 	}
 	if err := st.add(append(append(append(out, "data: "...), raw...), "\n\n"...)); err != nil {

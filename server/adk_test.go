@@ -136,7 +136,7 @@ func (s *site) adkRun(body string) []adkNote {
 // the bytes of their data.
 func (s *site) adkSSE(body string, headers ...string) (events []adkNote, ids, data []string) {
 	s.t.Helper()
-	r := s.do("POST", "/run_sse", body, headers...).want(200)
+	r := s.do("POST", "/run_sse", body, append(headers, "Accept", "text/event-stream")...).want(200)
 	return adkStream(s.t, r)
 }
 
@@ -165,6 +165,25 @@ func adkStream(t testing.TB, r *reply) (events []adkNote, ids, data []string) {
 		}
 	}
 	return events, ids, data
+}
+
+// answers returns the decisions and values that people gave in all threads.
+func (s *site) answers() (all []string) {
+	s.t.Helper()
+	for sum, err := range s.rt.List(s.t.Context(), perdure.ListOptions{}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for e, err := range s.rt.Events(s.t.Context(), sum.ID, perdure.EventOptions{Replay: true}) {
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if e.Kind == "answered" {
+				all = append(all, strings.TrimSpace(e.Decision+" "+string(e.Value)))
+			}
+		}
+	}
+	return all
 }
 
 // adkBody is the body of a run with a text.

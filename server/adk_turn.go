@@ -23,7 +23,12 @@ func (c *call) adkBegin(ctx context.Context, q *adkRequest) (*adkTurn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.header.Set(traceHeader, t.ID)
+	follows(ctx, t.ID)
+	if q.last == nil {
+		if err := c.adkChange(ctx, q.app, t, q.delta); err != nil {
+			return nil, err
+		}
+	}
 	turn := &adkTurn{app: q.app, streaming: q.streaming}
 	switch {
 	case q.last != nil: // a reconnect starts and answers nothing

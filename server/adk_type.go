@@ -1,24 +1,21 @@
 package server
 
-import "encoding/json"
-
 // adkEvent is an event as clients of the Agent Development Kit know it.
 type adkEvent struct {
-	ID           string          `json:"id"`
-	InvocationID string          `json:"invocationId"`
-	Author       string          `json:"author"` // an agent, or user
-	Timestamp    float64         `json:"timestamp"`
-	Content      *adkContent     `json:"content,omitempty"`
-	Partial      bool            `json:"partial,omitempty"`
-	TurnComplete bool            `json:"turnComplete,omitempty"`
-	LongRunning  []string        `json:"longRunningToolIds,omitempty"`
-	Usage        *adkUsage       `json:"usageMetadata,omitempty"`
-	ErrorCode    string          `json:"errorCode,omitempty"`
-	ErrorMessage string          `json:"errorMessage,omitempty"`
-	FinishReason string          `json:"finishReason,omitempty"`
-	ModelVersion string          `json:"modelVersion,omitempty"`
-	Output       json.RawMessage `json:"output,omitempty"`
-	Actions      adkActions      `json:"actions"`
+	ID           string      `json:"id"`
+	InvocationID string      `json:"invocationId"`
+	Author       string      `json:"author"` // an agent, or user
+	Timestamp    float64     `json:"timestamp"`
+	Content      *adkContent `json:"content,omitempty"`
+	Partial      bool        `json:"partial,omitempty"`
+	TurnComplete bool        `json:"turnComplete,omitempty"`
+	LongRunning  []string    `json:"longRunningToolIds,omitempty"`
+	Usage        *adkUsage   `json:"usageMetadata,omitempty"`
+	ErrorCode    string      `json:"errorCode,omitempty"`
+	ErrorMessage string      `json:"errorMessage,omitempty"`
+	FinishReason string      `json:"finishReason,omitempty"`
+	ModelVersion string      `json:"modelVersion,omitempty"`
+	Actions      adkActions  `json:"actions"`
 }
 
 type adkContent struct {

@@ -23,7 +23,13 @@ func (s *Server) askRoutes() {
 		return nil, c.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
 	})
 	handle(s, api.AsksSecret, func(ctx context.Context, c *call, in *api.ProvideSecret) (*api.None, error) {
-		return nil, agent.Provide(ctx, c.Runtime, c.answer(in.Ask, &api.Reply{}, in.IfMatch), in.Secret)
+		if err := agent.Provide(ctx, c.Runtime, c.answer(in.Ask, &api.Reply{}, in.IfMatch), in.Secret); err != nil {
+			return nil, err
+		}
+		if ask, err := c.GetAsk(ctx, in.Ask); err == nil {
+			follows(ctx, ask.Thread)
+		}
+		return nil, nil
 	})
 	handle(s, api.SignalsSend, func(ctx context.Context, c *call, in *api.SendSignal) (*api.None, error) {
 		return nil, c.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.who.Subject, IfSeq: in.IfMatch})

@@ -152,7 +152,7 @@ func TestAttackLimitsOnReadersDoNotHitThoseWhoWait(t *testing.T) {
 				}
 				lines := bufio.NewScanner(resp.Body)
 				for beats := 0; beats < 3 && lines.Scan(); {
-					if lines.Text() == ": " {
+					if lines.Text() == ":" {
 						beats++
 					}
 				}

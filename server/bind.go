@@ -34,6 +34,16 @@ func handle[In, Out any](s *Server, op api.Op[In, Out], fn func(context.Context,
 		if err != nil {
 			return err
 		}
+		switch out := any(out).(type) {
+		case *perdure.Run:
+			follows(r.Context(), out.Thread)
+		case *perdure.AskInfo:
+			follows(r.Context(), out.Thread)
+		case *perdure.Thread:
+			follows(r.Context(), out.ID)
+		case *perdure.Fork:
+			follows(r.Context(), out.Thread)
+		}
 		if op.Out == nil {
 			w.WriteHeader(op.Status)
 			return nil
@@ -83,25 +93,34 @@ func send(w http.ResponseWriter, status int, v any) error {
 
 // fail tells an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	tell(w, s.problem(r, err), nil)
+}
+
+// problem returns an error as a caller is told it, and logs it if it is not the
+// caller's fault.
+func (s *Server) problem(r *http.Request, err error) *api.Problem {
 	p := api.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.opts.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	tell(w, p)
+	return p
 }
 
-// tell writes a problem.
-func tell(w http.ResponseWriter, p *api.Problem) {
+// tell writes a problem, or the body that is given in place of it.
+func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	data, _ := json.Marshal(p)
-	w.Header().Set("Content-Type", api.TypeProblem)
+	if body == nil {
+		data, _ := json.Marshal(p)
+		body = append(data, '\n')
+		w.Header().Set("Content-Type", api.TypeProblem)
+	}
 	w.WriteHeader(p.Status)
-	w.Write(append(data, '\n'))
+	w.Write(body)
 }
 
 // conditions are headers that must not be lost silently: without one a write is

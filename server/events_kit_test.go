@@ -64,7 +64,8 @@ func (st *sseStream) close() {
 	st.resp.Body.Close()
 }
 
-// next returns the next block; false at the end.
+// next returns the next block, or the comment or retry that stands between two;
+// false at the end. Blocks without data are a flaw: some clients pass them on.
 func (st *sseStream) next() (b sseBlock, ok bool) {
 	for st.lines.Scan() {
 		line := st.lines.Text()
@@ -72,9 +73,12 @@ func (st *sseStream) next() (b sseBlock, ok bool) {
 		value = strings.TrimPrefix(value, " ")
 		switch {
 		case line == "":
+			if b.data == "" {
+				st.t.Errorf("a block has no data: %+v", b)
+			}
 			return b, true
 		case name == "":
-			b.comment = true
+			return sseBlock{comment: true}, true
 		case name == "id":
 			b.id = value
 		case name == "event":
@@ -82,7 +86,7 @@ func (st *sseStream) next() (b sseBlock, ok bool) {
 		case name == "data":
 			b.data += value
 		case name == "retry":
-			b.retry = value
+			return sseBlock{retry: value}, true
 		default:
 			st.t.Errorf("a line is %q", line)
 		}

@@ -24,8 +24,8 @@ func TestStreamReplaysAndStaysLive(t *testing.T) {
 	if got := st.resp.Header; got.Get("Cache-Control") != "no-store, no-transform" || got.Get("X-Accel-Buffering") != "no" || got.Get("Connection") != "" {
 		t.Errorf("the headers are %v", got)
 	}
-	if b, _ := st.next(); b != (sseBlock{id: "0", retry: "300"}) {
-		t.Errorf("the first block is %+v", b)
+	if b, _ := st.next(); b != (sseBlock{retry: "300"}) || st.resp.Header.Get("Last-Event-ID") != "0" {
+		t.Errorf("the stream begins with %+v, behind %s", b, st.resp.Header.Get("Last-Event-ID"))
 	}
 	got := st.until("ended")
 	sseStart(s, "a", "count", 2)

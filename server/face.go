@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -38,14 +39,14 @@ func (s *Server) face(pattern string, scope api.Scope, fn func(http.ResponseWrit
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admit(w, r, op)
 		if err != nil {
-			s.fail(w, r, err)
+			s.failFace(w, r, err, false)
 			return
 		}
 		if err = faceConditions(r); err == nil {
 			err = fn(w, r, c)
 		}
 		if err != nil {
-			s.fail(w, r, err)
+			s.failFace(w, r, err, pattern == adkStream && wantsStream(r))
 		}
 	})
 }
@@ -59,4 +60,22 @@ func faceConditions(r *http.Request) error {
 		}
 	}
 	return nil
+}
+
+// failFace tells an error as a problem that has it in the member error too, or
+// as an event where those are read: there clients of other systems look.
+func (s *Server) failFace(w http.ResponseWriter, r *http.Request, err error, event bool) {
+	p := s.problem(r, err)
+	if event {
+		data, _ := json.Marshal(map[string]string{"error": p.Error()})
+		w.Header().Set("Content-Type", api.TypeEvents)
+		tell(w, p, append(append([]byte("data: "), data...), "\n\n"...))
+		return
+	}
+	data, _ := json.Marshal(struct {
+		*api.Problem
+		Error string `json:"error"`
+	}{p, p.Error()})
+	w.Header().Set("Content-Type", api.TypeProblem)
+	tell(w, p, append(data, '\n'))
 }

@@ -6,10 +6,6 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// traceHeader names the thread in answers that start or follow a run, for
-// clients that resume by it.
-const traceHeader = "X-Agentkit-Trace-Id"
-
 // firstError returns the first error that is one.
 func firstError(errs ...error) error {
 	for _, err := range errs {

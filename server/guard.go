@@ -18,7 +18,7 @@ import (
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, Traceparent, X-Agentkit-Trace-Id, X-Requested-With"
-	corsExposed = "ETag, Location, X-Agentkit-Trace-Id, Retry-After, Link"
+	corsExposed = "ETag, Location, Last-Event-ID, X-Agentkit-Trace-Id, Retry-After, Link"
 )
 
 // guard keeps out what no operation should see: requests that a web page from
@@ -175,7 +175,7 @@ func (s *Server) survive(w *tracked, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Del("Content-Length")
-	tell(w, api.ProblemOf(errors.New("server: a handler panicked")))
+	tell(w, api.ProblemOf(errors.New("server: a handler panicked")), nil)
 }
 
 // CheckListen returns an error for an address that others than this machine

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,6 +55,9 @@ func newSiteOn(t testing.TB, s store.Store, o server.Options, flows ...perdure.F
 	return &site{t: t, rt: rt, api: a, url: ts.URL}
 }
 
+// traced are the addresses whose answers start or follow a run.
+var traced = regexp.MustCompile(`^/(v1/runs|v1/threads/[^/]+.*|v1/asks/[^/]+(/answer|/secret)?|run|run_sse|resume|apps/[^/]+/users/[^/]+/sessions/.+)$`)
+
 // reply is an answer of the server.
 type reply struct {
 	t      testing.TB
@@ -90,6 +94,9 @@ func (s *site) do(method, path, body string, headers ...string) *reply {
 	}
 	data = bytes.TrimSpace(data)
 	checkSchema(s.t, r, resp.StatusCode, resp.Header, data)
+	if traced.MatchString(r.URL.EscapedPath()) && method != http.MethodHead && resp.StatusCode < 300 && resp.Header.Get("X-Agentkit-Trace-Id") == "" {
+		s.t.Errorf("%s %s is answered without the id of its thread", method, path)
+	}
 	return &reply{t: s.t, Status: resp.StatusCode, Header: resp.Header, Body: data}
 }
 

@@ -134,9 +134,12 @@ func TestCloseTellsReadersToComeBack(t *testing.T) {
 			if !ok {
 				t.Fatal("the stream ended without a word")
 			}
-			if b.retry == "200" && b.comment {
+			if b.retry == "200" {
 				break
 			}
+		}
+		if b, _ := st.next(); !b.comment {
+			t.Errorf("it does not say why: %v", b)
 		}
 		if b, ok := st.next(); ok {
 			t.Errorf("behind the end is %v", b)

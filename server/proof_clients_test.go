@@ -20,6 +20,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/browser"
 	"github.com/perdure/perdure/internal/npm"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
@@ -27,10 +28,10 @@ import (
 //go:embed testdata/follow.js
 var proofFollow []byte
 
-//go:embed testdata/eventsource/package.json
+//go:embed testdata/clients/package.json
 var proofManifest []byte
 
-//go:embed testdata/eventsource/package-lock.json
+//go:embed testdata/clients/package-lock.json
 var proofLock []byte
 
 // proofClient is what both clients run: it follows the thread, keeps what it
@@ -161,16 +162,21 @@ func background(t *testing.T, dir, name string, args ...string) {
 	})
 }
 
-// startNode follows a thread with the npm package eventsource.
-func startNode(t *testing.T, site string) {
+// clients returns the folder of the npm packages whose clients are tested.
+func clients(t *testing.T) string {
 	t.Helper()
-	module, err := npm.Install("eventsource", proofManifest, proofLock, "eventsource", "dist", "index.js")
+	module, err := npm.Install("clients", proofManifest, proofLock, "eventsource")
 	if err != nil {
 		missing(t, err)
 	}
+	return filepath.Dir(module)
+}
+
+// startNode follows a thread with the npm package eventsource.
+func startNode(t *testing.T, site string) {
+	t.Helper()
 	dir := t.TempDir()
-	modules := filepath.Dir(filepath.Dir(filepath.Dir(module)))
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+	if err := os.Symlink(clients(t), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"follow.mjs", "prove.mjs", "node.mjs"} {
@@ -185,36 +191,6 @@ func startNode(t *testing.T, site string) {
 		}
 	}
 	background(t, dir, "node", "node.mjs")
-}
-
-// startChromium follows a thread with a browser's own EventSource.
-func startChromium(t *testing.T, site string) {
-	t.Helper()
-	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
-	if path == "" {
-		missing(t, fmt.Errorf("neither chromium nor google-chrome is installed"))
-	}
-	profile, err := os.MkdirTemp("", "perdure-chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // its processes may still write for a moment
-		for range 50 {
-			if os.RemoveAll(profile) == nil {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	background(t, profile, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--user-data-dir="+profile, "--remote-debugging-port=0", site+"/")
 }
 
 // TestRealClientsLoseNothing lets clients that others wrote follow a thread
@@ -254,7 +230,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 	serving := startProof(t, order)
 	defer func() { serving.kill() }()
 	startNode(t, site.URL)
-	startChromium(t, site.URL)
+	browser.Open(t, site.URL+"/")
 
 	// Each life of the server gets some steps done, so that it is not taken
 	// for a poison of the run.

@@ -52,7 +52,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	c.header.Set(traceHeader, ask.Thread)
+	follows(r.Context(), ask.Thread)
 	return send(w, http.StatusOK, map[string]any{"ok": true, "thread": ask.Thread, "run": ask.Run, "ask": ask.ID})
 }
 
@@ -155,25 +155,26 @@ func (c *call) provide(ctx context.Context, ask, secret string) error {
 }
 
 // replyOf makes an answer of {decision, value, message}, if that is what o is.
-func replyOf(ask *perdure.AskInfo, o members) (reply api.Reply, ok bool) {
+// What else is in it would be lost, so that it is refused.
+func replyOf(ask *perdure.AskInfo, o members) (reply api.Reply, ok bool, err error) {
 	if json.Unmarshal(o["decision"], &reply.Decision) != nil || !slices.Contains(ask.Decisions, reply.Decision) || reply.Decision == agent.DecisionProvided {
-		return api.Reply{}, false
+		return api.Reply{}, false, nil
 	}
-	if json.Unmarshal(o["message"], &reply.Message) != nil {
-		reply.Message = ""
+	for name := range o {
+		if name != "decision" && name != "value" && name != "message" {
+			return api.Reply{}, false, fmt.Errorf("%w: ask %s: a decision has value and message beside it, not %.40q", perdure.ErrAnswer, ask.ID, name)
+		}
 	}
-	if value := o["value"]; value != nil && string(value) != "null" {
-		reply.Value = value
-	}
-	return reply, true
+	reply.Value, _ = o.get("value")
+	return reply, true, o.into("message", &reply.Message)
 }
 
 // plainReply makes an answer of what a person says: approve or yes, why not, or
 // the value that is asked for. A secret is returned apart.
 func plainReply(ask *perdure.AskInfo, raw json.RawMessage) (reply api.Reply, secret string, err error) {
 	o, _ := membersOf(raw)
-	if reply, ok := replyOf(ask, o); ok {
-		return reply, "", nil
+	if reply, decided, err := replyOf(ask, o); decided || err != nil {
+		return reply, "", err
 	}
 	var text string
 	var yes bool
@@ -208,8 +209,9 @@ func plainReply(ask *perdure.AskInfo, raw json.RawMessage) (reply api.Reply, sec
 		reply.Value, _ = json.Marshal(agreed)
 	default:
 		reply.Value = raw
-		if value, there := o["value"]; there && ask.Want != "object" { // {value, message}
-			_ = json.Unmarshal(o["message"], &reply.Message)
+		value, there := o["value"]
+		message, more := o["message"]
+		if there && ask.Want != "object" && (len(o) == 1 || more && len(o) == 2 && json.Unmarshal(message, &reply.Message) == nil) {
 			reply.Value = value
 		}
 	}

@@ -181,6 +181,9 @@ func TestResumeGivesValues(t *testing.T) {
 		case "int":
 			v, err := perdure.Ask[int](ctx, "q", perdure.Question{})
 			return fmt.Sprint(v), err
+		case "any":
+			v, err := perdure.Ask[any](ctx, "q", perdure.Question{})
+			return fmt.Sprint(v), err
 		case "map":
 			v, err := perdure.Ask[map[string]any](ctx, "q", perdure.Question{})
 			return fmt.Sprint(v), err
@@ -196,9 +199,12 @@ func TestResumeGivesValues(t *testing.T) {
 		{"bool", `false`, "false"},
 		{"int", `42`, "42"},
 		{"map", `{"value":1}`, "map[value:1]"},
+		{"any", `{"value":1}`, "1"},
+		{"any", `{"value":1,"score":3}`, "map[score:3 value:1]"},
+		{"any", `{"value":1,"message":3}`, "map[message:3 value:1]"},
 	} {
 		run := s.resumeStart("echo", fmt.Sprint("t", i), test.kind)
-		if test.kind != "text" {
+		if test.kind != "text" && test.kind != "any" {
 			s.do("POST", "/resume", fmt.Sprintf(`{"traceId":%q,"promptId":"q","response":"what?"}`, run.Thread)).problem(422, "answer")
 		}
 		s.do("POST", "/resume", fmt.Sprintf(`{"traceId":%q,"promptId":"q","response":%s}`, run.Thread, test.response)).want(200)

@@ -54,8 +54,8 @@ func (c *call) note(reason string, seq uint64) perdure.Note {
 }
 
 // started tells where a run is that was just started.
-func (c *call) started(run *perdure.Run) {
-	c.header.Set("X-Agentkit-Trace-Id", run.Thread)
+func (c *call) started(ctx context.Context, run *perdure.Run) {
+	follows(ctx, run.Thread)
 	c.header.Set("Location", threadPath(run.Thread)+"/runs/"+url.PathEscape(run.ID))
 }
 
@@ -76,7 +76,7 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, threa
 	if err != nil {
 		return err
 	}
-	c.started(run)
+	c.started(r.Context(), run)
 	c.header.Add("Vary", "Accept")
 	if wantsStream(r) {
 		return s.streamRun(w, r, c, run)
@@ -89,7 +89,7 @@ func (s *Server) startAgain(ctx context.Context, c *call, in *api.ControlRun) (*
 	if err != nil {
 		return nil, err
 	}
-	c.started(run)
+	c.started(ctx, run)
 	return run, nil
 }
 

@@ -45,6 +45,7 @@ type stream struct {
 	buf   []byte
 	dirty bool        // something was written and may not be on its way
 	quiet *time.Timer // fires when a comment is due
+	apart bool        // nothing but data, and comments as blocks of their own, see beginADK
 }
 
 // admitStream counts a stream, unless there are too many or the server is about
@@ -62,24 +63,31 @@ func (s *Server) admitStream() (leave func(), err error) {
 	return func() { s.events.open.Add(-1) }, nil
 }
 
-// begin writes the head of a stream, and the block that tells the reader where
-// it stands; "" is nowhere.
+// begin writes the head of a stream. It says where the reader stands in a
+// header; "" is nowhere. There are no blocks without data in a stream, since
+// some readers pass them on as messages: what comes before the first event, and
+// comments, are lines of the block that follows.
 func (s *Server) begin(w http.ResponseWriter, id api.EventID) (*stream, error) {
-	st := &stream{s: s, w: w, conn: http.NewResponseController(w), quiet: time.NewTimer(s.opts.Heartbeat)}
-	h := w.Header()
-	h.Set("Content-Type", api.TypeEvents)
-	h.Set("Cache-Control", "no-store, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	st := s.newStream(w, id)
 	st.buf = appendRetry(st.buf, s.opts.Retry)
-	if id != "" {
-		st.buf = fmt.Appendf(st.buf, "id: %s\n", id)
-	}
-	st.buf = append(st.buf, '\n')
 	if err := st.flush(); err != nil {
 		st.end()
 		return nil, err
 	}
 	return st, nil
+}
+
+// newStream sets the headers of a stream.
+func (s *Server) newStream(w http.ResponseWriter, id api.EventID) *stream {
+	st := &stream{s: s, w: w, conn: http.NewResponseController(w), quiet: time.NewTimer(s.opts.Heartbeat)}
+	h := w.Header()
+	h.Set("Content-Type", api.TypeEvents)
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	if id != "" {
+		h.Set("Last-Event-ID", string(id))
+	}
+	return st
 }
 
 func appendRetry(buf []byte, d time.Duration) []byte {
@@ -146,19 +154,22 @@ func (st *stream) write(block []byte) error {
 }
 
 // heartbeat shows that the connection lives.
-func (st *stream) heartbeat() error {
-	if err := st.add([]byte(": \n\n")); err != nil {
-		return err
-	}
-	return st.flush()
-}
+func (st *stream) heartbeat() error { return st.comment(":\n") }
 
 // bye tells the reader to come back soon.
 func (st *stream) bye() {
-	block := appendRetry(nil, stopRetry)
-	if st.add(append(block, ": the server is stopping, connect again\n\n"...)) == nil {
-		_ = st.flush()
+	_ = st.comment(string(appendRetry(nil, stopRetry)) + ": the server is stopping, connect again\n")
+}
+
+// comment sends lines that make no event.
+func (st *stream) comment(lines string) error {
+	if st.apart {
+		lines += "\n"
 	}
+	if err := st.add([]byte(lines)); err != nil {
+		return err
+	}
+	return st.flush()
 }
 
 // blocks writes events as a stream has them. It is used by one goroutine.

@@ -28,12 +28,13 @@ func (s *Server) createThread(ctx context.Context, c *call, in *api.CreateThread
 	if err != nil {
 		return nil, err
 	}
-	c.made(t)
+	c.made(ctx, t)
 	return t, nil
 }
 
 // made tells where a thread is that was just made.
-func (c *call) made(t *perdure.Thread) {
+func (c *call) made(ctx context.Context, t *perdure.Thread) {
+	follows(ctx, t.ID)
 	c.header.Set("Location", threadPath(t.ID))
 	c.etag(t.Seq)
 }

@@ -67,7 +67,7 @@ func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, i
 	if err != nil {
 		return err
 	}
-	c.made(t)
+	c.made(r.Context(), t)
 	return send(w, api.ThreadsImport.Status, t)
 }
 

@@ -1,17 +1,20 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/perdure/perdure/api"
 )
 
-// wrap counts requests, and tells as problems what the mux says by itself.
+// wrap counts requests, tells as problems what the mux says by itself, and names
+// the thread that an answer is about.
 func (s *Server) wrap(mux http.Handler) http.Handler {
 	names := map[string]string{}
 	for _, op := range api.All() {
@@ -22,8 +25,9 @@ func (s *Server) wrap(mux http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
-		r = keepEmpty(r)
-		a := &outcome{ResponseWriter: w, r: r}
+		a := &outcome{ResponseWriter: w}
+		r = keepEmpty(r).WithContext(context.WithValue(r.Context(), outcomeKey{}, a))
+		a.r = r
 		defer func() {
 			name, known := names[r.Pattern]
 			if !known {
@@ -98,7 +102,34 @@ type outcome struct {
 	http.ResponseWriter
 	r      *http.Request
 	status int
-	own    int // the mux's own status
+	own    int    // the mux's own status
+	thread string // that it is about, if its path does not say so
+}
+
+// outcomeKey is the key of the outcome in the context of a request.
+type outcomeKey struct{}
+
+// traceHeader names the thread in answers that start or follow a run, for
+// clients that resume by it.
+const traceHeader = "X-Agentkit-Trace-Id"
+
+// follows notes the thread that the answer to a request is about.
+func follows(ctx context.Context, thread string) {
+	if a, ok := ctx.Value(outcomeKey{}).(*outcome); ok {
+		a.thread = thread
+	}
+}
+
+// trace names the thread in the head of an answer that is no problem.
+func (a *outcome) trace(status int) {
+	for _, name := range []string{"thread", "session"} {
+		if a.thread == "" {
+			a.thread = a.r.PathValue(name)
+		}
+	}
+	if a.thread != "" && status < http.StatusMultipleChoices && !strings.ContainsFunc(a.thread, unicode.IsControl) {
+		a.Header().Set(traceHeader, a.thread)
+	}
 }
 
 // WriteHeader notes the status.
@@ -113,6 +144,7 @@ func (a *outcome) WriteHeader(status int) {
 	}
 	if a.status == 0 && status >= 200 {
 		a.status = status
+		a.trace(status)
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
@@ -123,7 +155,7 @@ func (a *outcome) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if a.status == 0 {
-		a.status = http.StatusOK
+		a.WriteHeader(http.StatusOK)
 	}
 	return a.ResponseWriter.Write(p)
 }
@@ -131,7 +163,7 @@ func (a *outcome) Write(p []byte) (int, error) {
 // Flush sends what was written.
 func (a *outcome) Flush() {
 	if a.status == 0 {
-		a.status = http.StatusOK
+		a.WriteHeader(http.StatusOK)
 	}
 	http.NewResponseController(a.ResponseWriter).Flush()
 }
