@@ -89,7 +89,7 @@ func TestForkOfEveryStatus(t *testing.T) {
 			return err
 		}))
 		k.start("t", "f", struct{}{})
-		synctest.Wait()
+		time.Sleep(time.Second)
 		k.forked(perdure.ForkRequest{Thread: "t", As: "a"})
 		k.wait("a", perdure.Paused)
 		time.Sleep(time.Hour)
