@@ -27,7 +27,7 @@ func TestNewNamesAllThatIsWrong(t *testing.T) {
 		perdure.NewFlow("\xff", none), perdure.NewFlow(strings.Repeat("x", 300), none), perdure.Flow{})
 	wantErr(t, "names", err, perdure.ErrName)
 	wantErr(t, "options", err, perdure.ErrInvalid)
-	for _, want := range []string{"empty", `"a/b"`, `"twice"`, "UTF-8", "300", "NewFlow", "negative"} {
+	for _, want := range []string{"empty", `"a/b"`, `"twice"`, "UTF-8", "300", "NewFlow", "Options.Concurrency is -1"} {
 		if err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %s: %v", want, err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/store"
 )
 
@@ -40,7 +41,8 @@ type Options struct {
 	// Concurrency is how many runs a worker executes at a time; 0 is 64.
 	Concurrency int
 	// Lease is how long a worker may be silent before others take its runs
-	// over, and so how long the runs of a killed process rest; 0 is 3 s.
+	// over, and so how long the runs of a killed process rest; 0 is 3 s, and at
+	// most it is 10 minutes.
 	Lease time.Duration
 	// Grace is how long Work lets running steps go on when it is stopped; 0
 	// is 10 s.
@@ -150,7 +152,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.opts.Validator == nil {
 		c.opts.Validator = validator
 	}
-	var errs []error
+	errs := []error{opts.check()}
 	if s == nil {
 		errs = append(errs, fmt.Errorf("%w: no store", ErrInvalid))
 	}
@@ -161,9 +163,6 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 			errs = append(errs, fmt.Errorf("%w: two flows are called %q", ErrName, f.name))
 		}
 		c.flows[f.name] = f
-	}
-	if opts.Concurrency < 0 || opts.Lease < 0 || opts.Grace < 0 || opts.DumpInterval < 0 || opts.MaxQueue < 0 {
-		errs = append(errs, fmt.Errorf("%w: a negative number in Options", ErrInvalid))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -184,6 +183,29 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)
 	}
 	return (&Runtime{core: c}).Tenant(""), nil
+}
+
+// maxConcurrency is what Options.Concurrency may be.
+const maxConcurrency = 1 << 20
+
+// check returns what is wrong with the options, so that Work does not find out.
+func (o *Options) check() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: Options."+format, append([]any{ErrInvalid}, args...)...))
+	}
+	if o.Concurrency < 0 || o.Concurrency > maxConcurrency {
+		bad("Concurrency is %d, and has to be from 1 to %d, or 0 for the default", o.Concurrency, maxConcurrency)
+	}
+	if o.Lease != 0 && (o.Lease < lease.MinTTL || o.Lease > lease.MaxTTL) {
+		bad("Lease is %v, and has to be from %v to %v, or 0 for the default", o.Lease, lease.MinTTL, lease.MaxTTL)
+	}
+	for name, n := range map[string]int64{"Grace": int64(o.Grace), "DumpInterval": int64(o.DumpInterval), "MaxQueue": int64(o.MaxQueue)} {
+		if n < 0 {
+			bad("%s is negative", name)
+		}
+	}
+	return errors.Join(append(errs, checkText("Options.Version", o.Version, 200))...)
 }
 
 func or[T comparable](v, fallback T) T {

@@ -264,11 +264,23 @@ func TestRegistrationNamesEverythingThatIsWrong(t *testing.T) {
 	flow := func(name string) perdure.Flow {
 		return perdure.NewFlow(name, func(context.Context, int) (int, error) { return 0, nil })
 	}
+	for part, o := range map[string]perdure.Options{
+		"Options.Lease is 10m0.000000001s": {Lease: 10*time.Minute + 1}, "Options.Lease is 1µs": {Lease: time.Microsecond},
+		"Options.Concurrency is": {Concurrency: math.MaxInt}, "Options.Grace is negative": {Grace: -1}, "Options.MaxQueue is negative": {MaxQueue: -1},
+		"Options.Version is text": {Version: strings.Repeat("v", 201)},
+	} {
+		if _, err := perdure.New(t.Context(), specStore(), o); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%+v: %v, want %q", o, err, part)
+		}
+	}
+	if _, err := perdure.New(t.Context(), specStore(), perdure.Options{Lease: 10 * time.Minute}); err != nil {
+		t.Error(err)
+	}
 	_, err := perdure.New(t.Context(), specStore(), perdure.Options{Lease: -1}, flow("a"), flow("a"), flow("x/y"), perdure.Flow{})
 	if !errors.Is(err, perdure.ErrName) || !errors.Is(err, perdure.ErrInvalid) {
 		t.Fatalf("error %v", err)
 	}
-	for _, part := range []string{`"a"`, `"x/y"`, "NewFlow", "negative"} {
+	for _, part := range []string{`"a"`, `"x/y"`, "NewFlow", "Options.Lease is -1ns"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not speak of %s: %v", part, err)
 		}

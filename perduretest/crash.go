@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 )
@@ -147,7 +148,7 @@ func (s *sweep) run() {
 		return
 	}
 	// A crash costs a lease, and a step may have to run again.
-	s.Limit = 2*s.want.took + 20*defaults(s.Options).Lease + 10*time.Minute
+	s.Limit = 2*s.want.took + 20*s.defaults().Lease + 10*time.Minute
 	s.cuts()
 	least := s.MinCuts
 	if least == 0 {
@@ -156,6 +157,16 @@ func (s *sweep) run() {
 	if s.crashes < least && len(s.failures) == 0 {
 		s.failf("there were only %d crashes, want at least %d: does the flow still do anything?", s.crashes, least)
 	}
+}
+
+// defaults are those of the options. Nobody looks at the time in which a worker
+// is missed, so it is long, for the sake of flows that sleep for long.
+func (s *sweep) defaults() perdure.Options {
+	o := s.Options
+	if o.Lease == 0 {
+		o.Lease = lease.MaxTTL
+	}
+	return defaults(o)
 }
 
 // cuts cuts every write of the flow, and of each recovery if there are pairs.

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // answerAll answers every open ask.
@@ -127,6 +130,38 @@ func TestCrashEverywhereStandsStill(t *testing.T) {
 	})
 	CrashEverywhere(t, Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{
 		{Flow: "ask", Thread: "t", Input: "1"}, {Flow: "ask", Thread: "t", Input: "2"}}})
+}
+
+// TestCrashEverywhereLongSleep: a flow that sleeps for long is cut no more often
+// than one that sleeps for a moment.
+func TestCrashEverywhereLongSleep(t *testing.T) {
+	flow := perdure.NewFlow("doze", func(ctx context.Context, _ string) (string, error) {
+		return "", perdure.Sleep(ctx, "nap", 6*time.Hour)
+	})
+	CrashEverywhere(t, Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{{Flow: "doze", Input: ""}}, Want: perdure.Succeeded, MaxRuns: 100})
+}
+
+// leaseless is a store on which nobody can hold a lease.
+type leaseless struct{ store.Store }
+
+func (l leaseless) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if strings.HasPrefix(key, lease.Prefix) {
+		return "", store.ErrTooLarge
+	}
+	return l.Store.Put(ctx, key, value, prev)
+}
+
+// TestCrashEverywhereTellsWhyTheWorkerFails: without a worker nothing is waited
+// for, and why there is none is what is wrong.
+func TestCrashEverywhereTellsWhyTheWorkerFails(t *testing.T) {
+	flow := perdure.NewFlow("broken", func(_ context.Context, in string) (string, error) { return in, nil })
+	said := caught(t, Crash{Flows: []perdure.Flow{flow}, Store: func() store.Store { return leaseless{memstore.New()} }})
+	if want := "undisturbed: the worker: perdure: starting a worker: "; !strings.Contains(said, want) {
+		t.Errorf("it says:\n%s\nwant %q", said, want)
+	}
+	if said := caught(t, Crash{Flows: []perdure.Flow{flow}, Options: perdure.Options{Lease: time.Hour}}); !strings.Contains(said, "Options.Lease is 1h0m0s") {
+		t.Errorf("of a lease that is too long it says:\n%s", said)
+	}
 }
 
 // caught runs a sweep that has to fail and returns what it says.

@@ -17,7 +17,7 @@ import (
 // cut says at which write a life ends, and how. The zero cut is none.
 type cut struct {
 	class string // of writes, see classOf
-	n     int    // among those, from 1, renewals of leases left out
+	n     int    // among those, from 1, what depends on time alone left out
 	fault faulty.Fault
 }
 
@@ -37,18 +37,19 @@ type life struct {
 	handle *faulty.Store
 	killed atomic.Bool // from now on every call fails
 	cancel context.CancelFunc
-	worked chan error // nil if there is no worker
+	worked chan error    // nil if there is no worker
+	gone   chan struct{} // closed when the worker is
 
 	cut    cut
 	mu     sync.Mutex
-	writes map[string]int  // that count for cuts, by class
-	leases map[string]bool // that were written; guarded by the handle, which asks about one call at a time
-	at     faulty.Call     // where the cut was
+	writes map[string]int // that count for cuts, by class
+	steady map[string]int // writes of cells that are written again and again; guarded by the handle, which asks about one call at a time
+	at     faulty.Call    // where the cut was
 }
 
 // begin starts a runtime and its worker. After an error the life is over.
 func begin(ctx context.Context, s store.Store, c cut, o perdure.Options, flows []perdure.Flow) (*life, error) {
-	l := &life{cut: c, leases: map[string]bool{}, writes: map[string]int{}, cancel: func() {}}
+	l := &life{cut: c, steady: map[string]int{}, writes: map[string]int{}, cancel: func() {}}
 	l.handle = faulty.New(s, l.plan)
 	rt, err := perdure.New(ctx, l.handle, o, flows...)
 	if err != nil {
@@ -57,8 +58,11 @@ func begin(ctx context.Context, s store.Store, c cut, o perdure.Options, flows [
 	l.rt = rt
 	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.handle.OnCrash(l.cancel)
-	l.worked = make(chan error, 1)
-	go func() { l.worked <- rt.Work(ctx) }()
+	l.worked, l.gone = make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(l.gone)
+		l.worked <- rt.Work(ctx)
+	}()
 	return l, nil
 }
 
@@ -70,11 +74,8 @@ func (l *life) plan(c faulty.Call) faulty.Fault {
 	if c.W == 0 {
 		return faulty.None
 	}
-	if strings.HasPrefix(c.Name, lease.Prefix) && c.Op == store.OpPut {
-		// How often a lease is renewed depends on time alone.
-		renewal := l.leases[c.Name]
-		l.leases[c.Name] = true
-		if renewal {
+	if most := steadyWrites(c); most > 0 {
+		if l.steady[c.Name]++; l.steady[c.Name] > most {
 			return faulty.None
 		}
 	}
@@ -88,6 +89,21 @@ func (l *life) plan(c faulty.Call) faulty.Fault {
 	l.at = c
 	l.at.W = l.writes[class]
 	return l.cut.fault
+}
+
+// steadyWrites returns how many writes of a cell are cut, if how often it is
+// written depends on time alone: of a lease the first, and of the mark of sweeps
+// the two of the first sweep. 0 is all.
+func steadyWrites(c faulty.Call) int {
+	switch {
+	case c.Op != store.OpPut:
+		return 0
+	case strings.HasPrefix(c.Name, lease.Prefix):
+		return 1
+	case c.Name == "perdure/sweep":
+		return 2
+	}
+	return 0
 }
 
 // kill ends the life as kill -9 does: nothing is released or handed over. The

@@ -52,15 +52,19 @@ func (s *sweep) play(cuts ...cut) *result {
 
 // live is one life. It reports whether it was the last: no crash ended it.
 func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (last bool) {
-	o := defaults(s.Options)
+	o := s.defaults()
 	o.Observer = watcher{s.Effects, s.Options.Observer}
 	l, err := begin(ctx, inner, c, o, s.Flows)
 	if err == nil {
 		// The outside knows the process that it talks to: it does not go on
-		// waiting for a dead one.
+		// waiting for a dead one, nor for one whose worker has given up.
 		alive, cancel := context.WithCancel(ctx)
 		defer cancel()
 		l.handle.OnCrash(cancel)
+		go func() {
+			<-l.gone
+			cancel()
+		}()
 		err = s.drive(alive, l.rt, o.Lease)
 	}
 	if err == nil {
@@ -79,7 +83,7 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 		r.crashes = append(r.crashes, fmt.Sprintf("%s %s", c.fault, l.at))
 		return false
 	}
-	if err == nil && stopErr != nil {
+	if stopErr != nil { // also if the outside has waited in vain because of it
 		err = fmt.Errorf("the worker: %w", stopErr)
 	}
 	r.err = err
