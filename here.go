@@ -16,6 +16,7 @@ type Place struct {
 	User   string `json:"user,omitempty"` // the thread's owner
 	Thread string `json:"thread"`
 	Run    string `json:"run"`
+	Flow   string `json:"flow"` // that the run executes
 	Path   string `json:"path"` // of the frame
 }
 
@@ -28,7 +29,7 @@ func Here(ctx context.Context) (Place, error) {
 	f.pass.mu.Lock()
 	defer f.pass.mu.Unlock()
 	t := f.pass.thread
-	return Place{Tenant: t.Tenant, User: t.User, Thread: t.ID, Run: f.pass.run.ID, Path: f.path()}, nil
+	return Place{Tenant: t.Tenant, User: t.User, Thread: t.ID, Run: f.pass.run.ID, Flow: f.pass.run.Flow, Path: f.path()}, nil
 }
 
 func init() {

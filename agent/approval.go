@@ -13,7 +13,7 @@ const (
 	DecisionEdit    = "edit"    // it runs with other arguments, the answer's value
 	DecisionReject  = "reject"  // it does not run; the model reads the answer's message
 	DecisionRespond = "respond" // it does not run; the answer's value is its result
-	DecisionAlways  = "always"  // it runs, and so do later ones that fit the answer's value, see [Rule.Args]; without a value, all
+	DecisionAlways  = "always"  // it runs, and a [Rule] is made: for exactly these arguments, or for those that fit the answer's value, a pattern as [Rule.Args] has it
 )
 
 // DecisionProvided answers an ask of kind [KindCredential]: the secret is there.
@@ -24,7 +24,10 @@ var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, Decis
 
 // The kinds of asks that agents open, by [perdure.AskInfo]. Data of an approval
 // and of a pending call is an object with agent, tool, call (its id) and args, an
-// approval's also with description and a pending call's with ref; that of a
+// approval's also with description and a pending call's with ref. Where a person
+// may decide DecisionAlways, it has always, too: an object with flow, agent, tool,
+// schema and user of the rule that is made, and allows, which says in words what
+// it will allow if the answer has no value. That of a
 // credential has credential (its name) and agent; that of a question choices, if
 // the model gives some.
 const (

@@ -33,8 +33,10 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if allowed == nil {
 		allowed = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond}
 	}
-	if slices.Contains(allowed, DecisionAlways) {
-		if ruled, err := s.rule(ctx, t, args, &d); err != nil || ruled {
+	offer := Rule{Agent: s.name, Tool: t.name, Schema: t.Digest(), Exact: true}
+	always := slices.Contains(allowed, DecisionAlways)
+	if always {
+		if ruled, err := s.rule(ctx, t, offer, &d); err != nil || ruled {
 			return d, err
 		}
 	}
@@ -42,11 +44,17 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if err != nil {
 		return d, err
 	}
+	data := callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: args}
+	if always {
+		offer.User, offer.Flow = here.User, here.Flow
+		data.Always = &alwaysData{offer.Agent, offer.Describe(), offer.Flow, offer.Schema, offer.Tool, offer.User}
+		if _, err := exactly(args); err != nil {
+			data.Always.Allows = "nothing but this call: " + err.Error()
+		}
+	}
 	q := perdure.Question{
 		Kind: KindApproval, Prompt: a.Prompt, Decisions: allowed, Who: a.Who, Expires: a.Expires,
-		Guards: callHash(here.Path, c.ID, same), Allows: []string{stepRun, stepResult},
-		Data:    callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: args},
-		Schemas: map[string]json.RawMessage{},
+		Guards: callHash(here.Path, c.ID, same), Allows: []string{stepRun, stepResult}, Data: data, Schemas: map[string]json.RawMessage{},
 	}
 	if q.Prompt == "" {
 		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.name, t.name, shorten(t.description, 1000))
@@ -94,8 +102,12 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	switch answer.Decision {
 	case DecisionApprove:
 	case DecisionAlways:
+		rule := Rule{Agent: s.name, Tool: t.name, Schema: t.Digest(), Args: value, Who: t.approval.Who, By: answer.By}
+		if value == nil || string(value) == "null" {
+			rule.Args, rule.Exact = d.args, true
+		}
 		_, err := perdure.Step(ctx, "allow", func(ctx context.Context) (bool, error) {
-			return true, makeRule(ctx, Rule{Tool: t.name, Args: value, Who: t.approval.Who, By: answer.By})
+			return true, makeRule(ctx, rule)
 		}, perdure.Retry(perdure.RetryPolicy{}))
 		if _, done := outcome(err); done && errors.Is(err, ErrRule) {
 			err = nil // the call is approved all the same; that there is no rule is on record
@@ -139,14 +151,14 @@ func who(by string) string {
 }
 
 // rule looks whether a rule allows the call; each use is an event.
-func (s *session) rule(ctx context.Context, t Tool, args json.RawMessage, d *decision) (bool, error) {
-	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, t.name, args, t.approval.Who...) },
+func (s *session) rule(ctx context.Context, t Tool, like Rule, d *decision) (bool, error) {
+	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, like, d.args, t.approval.Who...) },
 		perdure.Retry(perdure.RetryPolicy{}), perdure.Allows(stepRun, stepResult))
 	if err != nil || r == nil {
 		return false, err
 	}
 	d.record.Decision, d.record.By = DecisionAlways, r.By
-	return true, perdure.Emit(ctx, "rule-used", ruleUsed{Args: args, By: r.By, Rule: r.ID, Tool: t.name})
+	return true, perdure.Emit(ctx, "rule-used", ruleUsed{Args: d.args, By: r.By, Rule: r.ID, Tool: t.name})
 }
 
 type ruleUsed struct {
@@ -160,11 +172,22 @@ type ruleUsed struct {
 // a map would round large numbers.
 type callData struct {
 	Agent       string          `json:"agent"`
+	Always      *alwaysData     `json:"always,omitempty"`
 	Args        json.RawMessage `json:"args"`
 	Call        string          `json:"call"`
 	Description string          `json:"description,omitempty"`
 	Ref         string          `json:"ref,omitempty"`
 	Tool        string          `json:"tool"`
+}
+
+// alwaysData is the rule that the decision always makes, and what it allows.
+type alwaysData struct {
+	Agent  string `json:"agent"`
+	Allows string `json:"allows"`
+	Flow   string `json:"flow"`
+	Schema string `json:"schema"`
+	Tool   string `json:"tool"`
+	User   string `json:"user"`
 }
 
 // callHash returns a hash of texts that tells them apart.

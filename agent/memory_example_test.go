@@ -37,15 +37,24 @@ func ExampleMemory() {
 	// diet "vegan" <nil>
 }
 
-// A rule lets calls of a tool run without asking, on the threads of one user.
+// A rule lets calls of a tool by an agent in a flow run without asking, on the
+// threads of one user.
 func ExampleRules() {
 	ctx := context.Background()
 	rt, err := perdure.New(ctx, memstore.New(), perdure.Options{})
 	if err != nil {
 		panic(err)
 	}
+	type mail struct {
+		To string `json:"to"`
+	}
+	sendMail := agent.NewTool("send_mail", "Sends a mail.", func(context.Context, mail) (string, error) { return "sent", nil },
+		agent.WithApproval(agent.Approval{Decisions: []string{agent.DecisionApprove, agent.DecisionReject, agent.DecisionAlways}}))
 	rules := agent.RulesOf(rt)
-	rule, err := rules.Allow(ctx, agent.Rule{User: "ann", Tool: "send_mail", Args: json.RawMessage(`{"to":"*@example.com"}`), Who: []string{"boss"}}, "boss")
+	rule, err := rules.Allow(ctx, agent.Rule{
+		User: "ann", Flow: "office", Agent: "clerk", Tool: sendMail.Name(), Schema: sendMail.Digest(),
+		Args: json.RawMessage(`{"to":"*@example.com"}`), Who: []string{"boss"},
+	}, "boss")
 	if err != nil {
 		panic(err)
 	}
@@ -56,14 +65,6 @@ func ExampleRules() {
 	// send_mail {"to":"*@example.com"} by boss
 	// true
 	// <nil>
-}
-
-// The pattern of a call fits what has the same arguments.
-func ExamplePatternOf() {
-	pattern, err := agent.PatternOf(json.RawMessage(`{"path": "*.txt", "lines": 1.0}`))
-	fmt.Println(string(pattern), err)
-	// Output:
-	// {"lines":1,"path":"\\*.txt"} <nil>
 }
 
 // A redacted text does not show where it is printed.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,10 +23,11 @@ var (
 	ErrRule = perdure.Coded("agent-rule", errors.New("agent: bad rule"))
 )
 
-// Rule says that calls of a tool on a user's threads run without asking. It
-// comes from the decision [DecisionAlways] or from [Rules.Allow], and ends when
-// it is revoked or expires. For one user, tool and pattern there is one rule.
-// Only tools whose [Approval] lists DecisionAlways among its Decisions look at
+// Rule says that certain calls on a user's threads run without asking. It comes
+// from the decision [DecisionAlways] or from [Rules.Allow], and ends when it is
+// revoked or expires, and when the tool's schema changes. It is for the calls of
+// one tool by one agent in one flow, as all of these were when it was made: a tool
+// of the same name elsewhere is another. What is the same is one rule. Only tools whose [Approval] lists DecisionAlways among its Decisions look at
 // rules; the calls of others are always asked about.
 //
 // Rules are kept apart from memory: no tool, agent or call of memory reaches
@@ -33,11 +35,19 @@ var (
 type Rule struct {
 	ID   string `json:"id"`   // set by the runtime
 	User string `json:"user"` // whose threads it is for, and no other's
-	Tool string `json:"tool"` // the tool's name
+	Flow string `json:"flow"` // the flow of the run
+	// Agent is the name of the agent that calls, Tool that of the tool, and Schema
+	// the tool's Digest.
+	Agent  string `json:"agent"`
+	Tool   string `json:"tool"`
+	Schema string `json:"schema"`
 
-	// Args is the pattern of the arguments. Null or nothing fits all, {} all objects. Otherwise
-	// it is an object; arguments fit if they have every member that it has,
-	// with a value that fits:
+	// Exact says that Args are the arguments themselves, all of them, with
+	// nothing free; numbers are compared by their value.
+	Exact bool `json:"exact,omitempty"`
+	// Args is the pattern of the arguments, an object; {} fits all that are
+	// objects. Arguments fit if they have every member that it has, with a value
+	// that fits:
 	//
 	//   - A text fits the same text. In it * stands for any characters, also
 	//     none, / and line ends; \* is a star and \\ a backslash, as is one
@@ -62,6 +72,60 @@ type Rule struct {
 	By      string    `json:"by,omitempty"`  // who made it
 	Created time.Time `json:"created"`       // set by the runtime
 	Expires time.Time `json:"expires,omitzero"`
+
+	// Allows says in words what it allows, as Describe does; set by Rules.List.
+	Allows string `json:"allows,omitempty"`
+}
+
+// Describe returns in words what a rule allows. What it quotes may come from a
+// model: show it as text only.
+func (r Rule) Describe() string {
+	if err := r.complete(); err != nil {
+		return "nothing: it does not say for which flow, agent and schema of the tool it is; revoke it, and decide anew when you are asked"
+	}
+	what := "with any arguments"
+	switch {
+	case r.Exact && r.Args == nil:
+		what = "with exactly these arguments"
+	case r.Exact:
+		what = "with exactly the arguments " + string(r.Args)
+	case string(r.Args) != "{}":
+		what = "with all arguments that fit " + string(r.Args) + ", where * is any text and members that are not named are free"
+	}
+	until := "until it is revoked"
+	if !r.Expires.IsZero() {
+		until = "until " + r.Expires.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("agent %q in flow %q calls the tool %q, with its schema as it is now, on threads of user %q %s, without asking, %s",
+		r.Agent, r.Flow, r.Tool, r.User, what, until)
+}
+
+// complete returns an error if a rule does not name what it is for. Those from
+// before rules named more than the tool are like that: they allow nothing.
+func (r Rule) complete() error {
+	if r.Flow == "" || r.Schema == "" || !toolName.MatchString(r.Agent) || !toolName.MatchString(r.Tool) {
+		return fmt.Errorf("a rule names a flow, an agent, a tool and the tool's Digest, not %.40q, %.80q, %.80q and %.40q", r.Flow, r.Agent, r.Tool, r.Schema)
+	}
+	return nil
+}
+
+// matcher returns what arguments have to fit, and what is kept of it.
+func (r Rule) matcher() (fits func(args json.RawMessage) bool, kept json.RawMessage, err error) {
+	if r.Exact {
+		kept, err := exactly(r.Args)
+		return func(args json.RawMessage) bool {
+			got, err := exactly(args)
+			return err == nil && bytes.Equal(got, kept)
+		}, kept, err
+	}
+	p, err := parsePattern(r.Args)
+	if err == nil && p.tree == nil {
+		err = errors.New("it has no pattern; {} allows all arguments")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.fits, p.canonical(), nil
 }
 
 // ruleRecord is what is kept of a rule. One that was revoked is kept for a
@@ -86,8 +150,7 @@ func RulesOf(rt *perdure.Runtime) *Rules {
 }
 
 // Allow makes a rule and returns it. By is who makes it: if the rule has a Who,
-// one of these. A rule for the same user, tool and pattern is replaced, if by
-// may revoke it.
+// one of these. A rule that is for the same is replaced, if by may revoke it.
 func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) {
 	if inRun(ctx) {
 		return nil, fmt.Errorf("%w: a run cannot make one", ErrRule)
@@ -122,7 +185,7 @@ func (r *Rules) Revoke(ctx context.Context, id, by string) error {
 			return err
 		}
 		rec.Revoked, rec.Revoker = time.Now().UTC(), by
-		_, err = r.put(ctx, rec, item.Version, revokedFor)
+		_, err = r.put(ctx, rec, item.Key, item.Version, revokedFor)
 		return err
 	})
 }
@@ -143,6 +206,7 @@ func (r *Rules) list(ctx context.Context, ns []string) ([]Rule, error) {
 			return nil, err
 		}
 		if rec.Revoked.IsZero() {
+			rec.Allows = rec.Describe()
 			rules = append(rules, rec.Rule)
 		}
 	}
@@ -159,12 +223,9 @@ func mayRule(who []string, by string) error {
 
 // make makes a rule, once for the key of a step.
 func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error) {
-	p, err := parsePattern(rule.Args)
-	if err != nil {
+	_, kept, err := rule.matcher()
+	if err = errors.Join(err, rule.complete()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRule, err)
-	}
-	if !toolName.MatchString(rule.Tool) {
-		return nil, fmt.Errorf("%w: %.80q is no tool's name", ErrRule, rule.Tool)
 	}
 	if err := mayRule(rule.Who, rule.By); err != nil {
 		return nil, err
@@ -176,7 +237,7 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 		}
 	}
 	rec := &ruleRecord{Rule: rule, Step: step}
-	rec.Args, rec.Created = p.canonical(), time.Now().UTC()
+	rec.Args, rec.Created, rec.Allows = kept, time.Now().UTC(), ""
 	if err := shelf.Check(ruleNamespace(rec), ruleKey(rec)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRule, err)
 	}
@@ -185,7 +246,7 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 		item, err := r.shelf.Get(ctx, ruleNamespace(rec), ruleKey(rec))
 		if errors.Is(err, shelf.ErrNotFound) {
 			rec.ID = r.shelf.Place(ruleNamespace(rec), ruleKey(rec))
-			_, err = r.put(ctx, rec, "", ttl)
+			_, err = r.put(ctx, rec, ruleKey(rec), "", ttl)
 			return err
 		}
 		if err != nil {
@@ -205,7 +266,7 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 			}
 		}
 		rec.ID = item.Place
-		_, err = r.put(ctx, rec, item.Version, ttl)
+		_, err = r.put(ctx, rec, item.Key, item.Version, ttl)
 		return err
 	})
 	if err != nil {
@@ -216,15 +277,17 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 
 func ruleNamespace(r *ruleRecord) []string { return []string{r.User, r.Tool} }
 
-// ruleKey stands for the pattern: the same one is the same rule.
-func ruleKey(r *ruleRecord) string { return hashed("pattern", r.Args) }
+// ruleKey stands for all that a rule is for, besides its namespace.
+func ruleKey(r *ruleRecord) string {
+	return callHash(r.Flow, r.Agent, r.Schema, fmt.Sprint(r.Exact), r.Args)[:32]
+}
 
-func (r *Rules) put(ctx context.Context, rec *ruleRecord, prev store.Version, ttl time.Duration) (*shelf.Item, error) {
+func (r *Rules) put(ctx context.Context, rec *ruleRecord, key string, prev store.Version, ttl time.Duration) (*shelf.Item, error) {
 	raw, err := encodeValue(rec)
 	if err != nil {
 		return nil, err
 	}
-	item, err := r.shelf.Put(ctx, ruleNamespace(rec), ruleKey(rec), raw, shelf.PutOptions{Version: prev, Create: prev == "", TTL: ttl})
+	item, err := r.shelf.Put(ctx, ruleNamespace(rec), key, raw, shelf.PutOptions{Version: prev, Create: prev == "", TTL: ttl})
 	if errors.Is(err, shelf.ErrInvalid) || errors.Is(err, shelf.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", ErrRule, err)
 	}
@@ -253,35 +316,38 @@ func readRule(item *shelf.Item) (*ruleRecord, error) {
 	return rec, nil
 }
 
-// findRule returns a rule of the thread's owner that allows a call, nil if there
-// is none. If the approval says who may decide, the rule was made by one of
-// them. It is for leaf steps.
-func findRule(ctx context.Context, tool string, args json.RawMessage, who ...string) (*Rule, error) {
+// findRule returns a rule of the thread's owner that allows a call of a tool,
+// like: its agent, tool and schema. It is nil if there is none. If the approval
+// says who may decide, the rule was made by one of them. It is for leaf steps.
+func findRule(ctx context.Context, like Rule, args json.RawMessage, who ...string) (*Rule, error) {
 	r, place, err := rulesHere(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := r.list(ctx, []string{place.User, tool})
+	rules, err := r.list(ctx, []string{place.User, like.Tool})
 	if err != nil {
 		return nil, err
 	}
 	for i, rule := range rules {
-		p, err := parsePattern(rule.Args)
-		if err == nil && rule.User == place.User && rule.Tool == tool && mayRule(who, rule.By) == nil && p.fits(args) {
+		same := rule.User == place.User && rule.Flow == place.Flow && rule.Agent == like.Agent && rule.Tool == like.Tool && rule.Schema == like.Schema
+		if !same || rule.complete() != nil || mayRule(who, rule.By) != nil {
+			continue
+		}
+		if fits, _, err := rule.matcher(); err == nil && fits(args) {
 			return &rules[i], nil
 		}
 	}
 	return nil, nil
 }
 
-// makeRule makes a rule for the threads of the thread's owner, once however
-// often the step runs. It is for leaf steps.
+// makeRule makes a rule for the run's flow on the threads of the thread's owner,
+// once however often the step runs. It is for leaf steps.
 func makeRule(ctx context.Context, rule Rule) error {
 	r, place, err := rulesHere(ctx)
 	if err != nil {
 		return err
 	}
-	rule.User = place.User
+	rule.User, rule.Flow = place.User, place.Flow
 	_, err = r.make(ctx, rule, perdure.Key(ctx))
 	return err
 }

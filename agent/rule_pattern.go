@@ -164,42 +164,22 @@ func pieces(s string) []string {
 	return append(all, b.String())
 }
 
-// PatternOf returns the pattern for [Rule.Args] that fits calls in which every
-// one of these arguments is as it is here, for "always allow this".
-func PatternOf(args json.RawMessage) (json.RawMessage, error) {
-	v, err := readStrict(args)
+// exactly returns a JSON value in the one form in which it is compared whole.
+func exactly(raw json.RawMessage) (json.RawMessage, error) {
+	v, err := readStrict(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the arguments: %w", ErrRule, err)
+		return nil, fmt.Errorf("the arguments: %w", err)
 	}
-	object, ok := v.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%w: the arguments are no object", ErrRule)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(normal(v)); err != nil {
+		return nil, err
 	}
-	raw := (&pattern{escapeAll(object).(map[string]any)}).canonical()
-	if _, err := parsePattern(raw); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRule, err)
+	if b.Len() > maxPattern {
+		return nil, fmt.Errorf("the arguments have %d bytes, and at most %d are allowed", b.Len(), maxPattern)
 	}
-	return raw, nil
-}
-
-func escapeAll(v any) any {
-	switch v := v.(type) {
-	case string:
-		return strings.NewReplacer(`\`, `\\`, `*`, `\*`).Replace(v)
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = escapeAll(v[i])
-		}
-		return list
-	case map[string]any:
-		object := make(map[string]any, len(v))
-		for name, v := range v {
-			object[name] = escapeAll(v)
-		}
-		return object
-	}
-	return v
+	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // number is a decimal number in the one form 0.DIGITS × 10^exp, without zeros

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -23,13 +25,18 @@ type ruleAsk struct {
 // looks is a flow that returns the id of the rule that allows a call.
 var looks = perdure.NewFlow("looks", func(ctx context.Context, in ruleAsk) (string, error) {
 	return perdure.Step(ctx, "look", func(ctx context.Context) (string, error) {
-		r, err := findRule(ctx, in.Tool, in.Args, in.Who...)
+		r, err := findRule(ctx, Rule{Agent: "clerk", Tool: in.Tool, Schema: "s"}, in.Args, in.Who...)
 		if r == nil {
 			return "", err
 		}
 		return r.ID, err
 	})
 })
+
+// ruleFor returns a rule for calls that the flow looks asks about.
+func ruleFor(user, tool, args string) Rule {
+	return Rule{User: user, Flow: "looks", Agent: "clerk", Tool: tool, Schema: "s", Args: json.RawMessage(args)}
+}
 
 // doIn runs a flow on a new thread of a user and returns its output.
 func doIn[T any](t *testing.T, rt *perdure.Runtime, user, flow string, in any) T {
@@ -51,7 +58,7 @@ func doIn[T any](t *testing.T, rt *perdure.Runtime, user, flow string, in any) T
 func TestARuleIsForOneUsersThreads(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{looks}}, func(t *testing.T, e *perduretest.Env) {
 		rt := e.Runtime()
-		rule, err := RulesOf(rt).Allow(t.Context(), Rule{User: "ann", Tool: "pay", Args: json.RawMessage(`{"to":"x*"}`)}, "boss")
+		rule, err := RulesOf(rt).Allow(t.Context(), ruleFor("ann", "pay", `{"to":"x*"}`), "boss")
 		if err != nil || rule.By != "boss" || rule.ID == "" {
 			t.Fatal(rule, err)
 		}
@@ -96,7 +103,8 @@ func TestARuleIsForOneUsersThreads(t *testing.T) {
 func TestOnlyThoseWhoMayMakeAndRevokeRules(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{looks}}, func(t *testing.T, e *perduretest.Env) {
 		ctx, rules := t.Context(), RulesOf(e.Runtime())
-		r := Rule{User: "ann", Tool: "pay", Who: []string{"boss", "chief"}}
+		r := ruleFor("ann", "pay", "{}")
+		r.Who = []string{"boss", "chief"}
 		if _, err := rules.Allow(ctx, r, "ann"); !errors.Is(err, perdure.ErrForbidden) {
 			t.Errorf("ann made a rule: %v", err)
 		}
@@ -105,7 +113,7 @@ func TestOnlyThoseWhoMayMakeAndRevokeRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Nobody takes it over by making it anew.
-		if _, err := rules.Allow(ctx, Rule{User: "ann", Tool: "pay"}, "ann"); !errors.Is(err, perdure.ErrForbidden) {
+		if _, err := rules.Allow(ctx, ruleFor("ann", "pay", "{}"), "ann"); !errors.Is(err, perdure.ErrForbidden) {
 			t.Errorf("ann replaced a rule: %v", err)
 		}
 		if err := rules.Revoke(ctx, made.ID, "ann"); !errors.Is(err, perdure.ErrForbidden) {
@@ -114,7 +122,7 @@ func TestOnlyThoseWhoMayMakeAndRevokeRules(t *testing.T) {
 		if err := rules.Revoke(ctx, made.ID, "chief"); err != nil {
 			t.Error(err)
 		}
-		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay"}); got != "" {
+		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay", Args: json.RawMessage("{}")}); got != "" {
 			t.Error("a revoked rule applies")
 		}
 		for _, id := range []string{made.ID, "", "~", "../x~", made.ID + "x"} {
@@ -127,9 +135,13 @@ func TestOnlyThoseWhoMayMakeAndRevokeRules(t *testing.T) {
 			t.Errorf("the same rule again: %v %v", again, err)
 		}
 		for name, bad := range map[string]Rule{
-			"no tool": {User: "ann"}, "a tool with a slash": {User: "ann", Tool: "a/b"},
-			"a list": {User: "ann", Tool: "pay", Args: json.RawMessage(`[]`)}, "an end in the past": {User: "ann", Tool: "pay", Expires: time.Now()},
-			"no UTF-8": {User: "\xff", Tool: "pay"},
+			"no tool": ruleFor("ann", "", "{}"), "a tool with a slash": ruleFor("ann", "a/b", "{}"),
+			"a list": ruleFor("ann", "pay", "[]"), "no pattern": ruleFor("ann", "pay", ""), "null": ruleFor("ann", "pay", "null"),
+			"an end in the past": {User: "ann", Flow: "looks", Agent: "clerk", Tool: "pay", Schema: "s", Args: json.RawMessage("{}"), Expires: time.Now()},
+			"no UTF-8":           ruleFor("\xff", "pay", "{}"),
+			"no flow":            {User: "ann", Agent: "clerk", Tool: "pay", Schema: "s", Args: json.RawMessage("{}")},
+			"no agent":           {User: "ann", Flow: "looks", Tool: "pay", Schema: "s", Args: json.RawMessage("{}")},
+			"no schema":          {User: "ann", Flow: "looks", Agent: "clerk", Tool: "pay", Args: json.RawMessage("{}")},
 		} {
 			if _, err := rules.Allow(ctx, bad, "boss"); !errors.Is(err, ErrRule) {
 				t.Errorf("%s: %v", name, err)
@@ -140,16 +152,17 @@ func TestOnlyThoseWhoMayMakeAndRevokeRules(t *testing.T) {
 
 func TestRulesExpire(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{looks}}, func(t *testing.T, e *perduretest.Env) {
-		_, err := RulesOf(e.Runtime()).Allow(t.Context(), Rule{User: "ann", Tool: "pay", Expires: time.Now().Add(time.Hour)}, "ann")
-		if err != nil {
+		r := ruleFor("ann", "pay", "{}")
+		r.Expires = time.Now().Add(time.Hour)
+		if _, err := RulesOf(e.Runtime()).Allow(t.Context(), r, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		e.Advance(59 * time.Minute)
-		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay"}); got == "" {
+		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay", Args: json.RawMessage("{}")}); got == "" {
 			t.Error("the rule is over too soon")
 		}
 		e.Advance(time.Minute)
-		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay"}); got != "" {
+		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay", Args: json.RawMessage("{}")}); got != "" {
 			t.Error("the rule is not over")
 		}
 	})
@@ -165,7 +178,7 @@ func TestRunsCannotMakeRulesFromOutside(t *testing.T) {
 		})
 	})
 	flow := perdure.NewFlow("flow", func(ctx context.Context, _ string) (bool, error) {
-		_, find := findRule(ctx, "pay", nil)
+		_, find := findRule(ctx, Rule{Tool: "pay"}, nil)
 		return errors.Is(find, perdure.ErrNoLeaf) && errors.Is(makeRule(ctx, Rule{Tool: "pay"}), perdure.ErrNoLeaf), nil
 	})
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{sneaky, flow}}, func(t *testing.T, e *perduretest.Env) {
@@ -183,12 +196,12 @@ func TestRunsCannotMakeRulesFromOutside(t *testing.T) {
 func TestARuleIsMadeOnceByItsStep(t *testing.T) {
 	makes := perdure.NewFlow("makes", func(ctx context.Context, _ string) (string, error) {
 		if _, err := perdure.Step(ctx, "allow", func(ctx context.Context) (bool, error) {
-			return true, makeRule(ctx, Rule{Tool: "pay", Who: []string{"boss"}, By: "boss"})
+			return true, makeRule(ctx, Rule{Agent: "clerk", Tool: "pay", Schema: "s", Exact: true, Args: json.RawMessage(`{"a":1}`), Who: []string{"boss"}, By: "boss"})
 		}); err != nil {
 			return "", err
 		}
 		return perdure.Step(ctx, "look", func(ctx context.Context) (string, error) {
-			r, err := findRule(ctx, "pay", nil, "boss")
+			r, err := findRule(ctx, Rule{Agent: "clerk", Tool: "pay", Schema: "s"}, json.RawMessage(`{"a":1.0}`), "boss")
 			if r == nil {
 				return "", err
 			}
@@ -205,7 +218,7 @@ func TestARevokedRuleIsNotMadeAgainByItsStep(t *testing.T) {
 	makes := perdure.NewFlow("makes", func(ctx context.Context, _ string) (int, error) {
 		return perdure.Step(ctx, "allow", func(ctx context.Context) (int, error) {
 			for range 2 { // as if a crash came between and a person meanwhile
-				if err := makeRule(ctx, Rule{Tool: "pay", By: "ann"}); err != nil {
+				if err := makeRule(ctx, Rule{Agent: "clerk", Tool: "pay", Schema: "s", Exact: true, Args: json.RawMessage("{}"), By: "ann"}); err != nil {
 					return 0, err
 				}
 				list, err := RulesOf(rt).List(ctx, "ann")
@@ -234,7 +247,7 @@ func TestADamagedRuleAllowsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RulesOf(rt).Allow(t.Context(), Rule{User: "ann", Tool: "pay"}, "ann"); err != nil {
+	if _, err := RulesOf(rt).Allow(t.Context(), ruleFor("ann", "pay", "{}"), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	for cell, err := range s.List(t.Context(), "shelf/rule/", "") {
@@ -248,4 +261,27 @@ func TestADamagedRuleAllowsNothing(t *testing.T) {
 	if list, err := RulesOf(rt).List(t.Context(), "ann"); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("%v, %v", list, err)
 	}
+}
+
+// TestARuleFromBeforeAllowsNothing: it named only a tool. The list says so, and
+// it can be revoked.
+func TestARuleFromBeforeAllowsNothing(t *testing.T) {
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{looks}}, func(t *testing.T, e *perduretest.Env) {
+		rules := RulesOf(e.Runtime())
+		old := &ruleRecord{Rule: Rule{User: "ann", Tool: "pay", By: "ann", Created: time.Now()}}
+		item, err := rules.shelf.Put(t.Context(), ruleNamespace(old), hashed("pattern", nil), json.RawMessage(`{"id":"x","user":"ann","tool":"pay","by":"ann","created":"2026-01-02T03:04:05Z"}`), shelf.PutOptions{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := doIn[string](t, e.Runtime(), "ann", "looks", ruleAsk{Tool: "pay", Args: json.RawMessage("{}")}); got != "" {
+			t.Errorf("it allows a call: %s", got)
+		}
+		list, err := rules.List(t.Context(), "ann")
+		if err != nil || len(list) != 1 || !strings.HasPrefix(list[0].Allows, "nothing: ") {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		if err := rules.Revoke(t.Context(), item.Place, "ann"); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -135,6 +135,16 @@ func (t Tool) Schema() json.RawMessage {
 	return t.schema.raw
 }
 
+// Digest returns a digest of the JSON Schema of its arguments, by which a [Rule]
+// knows the tool again.
+func (t Tool) Digest() string {
+	raw := t.Schema()
+	if one, err := canonical(raw); err == nil {
+		raw = one
+	}
+	return hashed("schema", raw)
+}
+
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // check returns everything that is wrong with the tool.

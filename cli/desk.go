@@ -287,6 +287,8 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 			err = fmt.Errorf("%w: it is not JSON", errAgain)
 		}
 		r.Value = json.RawMessage(rest)
+	case c.decision == agent.DecisionAlways:
+		r.Value, err = a.always(ctx, ask, rest)
 	case c.key == "w":
 		if rest == "" {
 			rest, err = a.ask(ctx, "  your answer: ")

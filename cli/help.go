@@ -31,7 +31,7 @@ var groups = []struct{ id, title, commands string }{
 	{"begin", "Begin:", "demo init dev run chat"},
 	{"look", "Look:", "threads show events state diff"},
 	{"control", "Control runs:", "signal pause resume cancel retry fork rewind"},
-	{"people", "People:", "asks answer"},
+	{"people", "People:", "asks answer rules"},
 	{"data", "Data:", "memory export import verify erase"},
 	{"operate", "Operate:", "serve worker workers flows token doctor bench"},
 	{"more", "More:", "completion help version exit-codes"},

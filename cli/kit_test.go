@@ -236,8 +236,10 @@ default:
   text: "I can only pay."
 `)))
 	clerk := agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{Instruction: "You pay.", Tools: []agent.Tool{pay}}))
+	standing := agent.NewFlow("standing", agent.New("clerk", model, agent.Options{Tools: []agent.Tool{
+		pay.With(agent.WithApproval(agent.Approval{Decisions: []string{agent.DecisionApprove, agent.DecisionAlways}}))}}))
 	vault := agent.NewFlow("vault", agent.New("guard", model, agent.Options{Instruction: "You guard.", Tools: []agent.Tool{open}}))
-	return []perdure.Flow{vault, order, echo, fail, wait, clerk}
+	return []perdure.Flow{standing, vault, order, echo, fail, wait, clerk}
 }
 
 var _ io.Writer = (*buffer)(nil)

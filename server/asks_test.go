@@ -255,7 +255,7 @@ func TestASecretIsGivenAndNotShown(t *testing.T) {
 
 func TestRulesAreListedAndRevoked(t *testing.T) {
 	s := plainTeam(t)
-	rule, err := agent.RulesOf(s.rt).Allow(t.Context(), agent.Rule{User: "ann", Tool: "pay", Args: json.RawMessage(`{"n":1}`), Who: []string{"ann"}}, "ann")
+	rule, err := agent.RulesOf(s.rt).Allow(t.Context(), agent.Rule{User: "ann", Flow: "f", Agent: "clerk", Tool: "pay", Schema: "s", Args: json.RawMessage(`{"n":1}`), Who: []string{"ann"}}, "ann")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func newMatrix(t *testing.T) *matrix {
 	if _, err := agent.MemoryOf(acme).Put(ctx, agent.Namespace{"shared"}, "key", matrixCanary, agent.MemoryOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	rule, err := agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Tool: matrixCanary}, matrixCanary)
+	rule, err := agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Flow: matrixCanary, Agent: matrixCanary, Tool: matrixCanary, Schema: "s", Args: json.RawMessage("{}")}, matrixCanary)
 	if err != nil {
 		t.Fatal(err)
 	}
