@@ -33,8 +33,32 @@ var memberSchemas = map[string]json.RawMessage{
 	"worker":    json.RawMessage(`{"type":"string","description":"id of the worker"}`),
 }
 
+// deltaSchemas are those of what is live only: deltas, and the data of those in
+// which an agent tells the reply of its model.
+var deltaSchemas = map[string]json.RawMessage{
+	"delta": json.RawMessage(`{"type":"object","description":"what a step says while it runs; it has no id","properties":{
+		"run":{"type":"string","description":"id of the run"},
+		"path":{"type":"string","description":"of the step"},
+		"attempt":{"type":"integer","minimum":1,"description":"which attempt of the step says it"},
+		"offset":{"type":"integer","minimum":0,"description":"its place among the deltas of the attempt"},
+		"data":{"description":"what the step gave to Delta: any JSON. At a path that ends in /reply or /reply-again it is a piece"}},
+		"required":["run","path","attempt","offset","data"]}`),
+	"piece": json.RawMessage(`{"type":"object","description":"data of a delta: a piece of a model's reply","properties":{
+		"part":{"type":"integer","minimum":0,"description":"index of the part of the reply that it adds to"},
+		"text":{"type":"string","description":"more text of the part"},
+		"reasoning":{"type":"string","description":"more reasoning of the part"},
+		"call":{"type":"object","description":"a call of a tool: id and name come once, args in pieces","properties":{"id":{"type":"string"},"name":{"type":"string"},"args":{"type":"string"}}},
+		"media":{"type":"object","description":"an image or a file"},
+		"opaque":{"type":"object","description":"what the provider wants back"},
+		"usage":{"type":"object","description":"tokens so far; the last one counts"},
+		"stop":{"type":"string","description":"why the reply ended: it is whole"},
+		"model":{"type":"string","description":"the model that answers"},
+		"id":{"type":"string","description":"of the reply, as the provider calls it"}},
+		"required":["part"]}`),
+}
+
 // EventSchemas returns one JSON Schema document with a definition for each kind
-// of event. Members that a later version adds are allowed.
+// of event, and for deltas. Members that a later version adds are allowed.
 func EventSchemas() (json.RawMessage, error) {
 	type object struct {
 		Type        string                     `json:"type"`
@@ -42,7 +66,10 @@ func EventSchemas() (json.RawMessage, error) {
 		Properties  map[string]json.RawMessage `json:"properties"`
 		Required    []string                   `json:"required"`
 	}
-	defs, one := map[string]object{}, []map[string]string{}
+	defs, one := map[string]any{}, []map[string]string{}
+	for name, schema := range deltaSchemas {
+		defs[name] = schema
+	}
 	for _, k := range EventKinds {
 		o := object{"object", k.Title, map[string]json.RawMessage{}, []string{"thread", "seq", "kind", "time"}}
 		for _, list := range [][]string{CommonFields, k.Fields} {

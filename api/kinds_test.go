@@ -16,6 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/llm"
 )
 
 var updateDocs = flag.Bool("update", false, "write the pages under docs that follow from the declarations")
@@ -91,6 +92,24 @@ func TestEventSchemasAreSchemas(t *testing.T) {
 		if s.Validate(event) == nil {
 			t.Errorf("%s allows another kind", k.Name)
 		}
+	}
+}
+
+// The schema of a piece has what a piece has.
+func TestPieceSchemaIsComplete(t *testing.T) {
+	var piece struct{ Properties map[string]any }
+	if err := json.Unmarshal(deltaSchemas["piece"], &piece); err != nil {
+		t.Fatal(err)
+	}
+	for f := range reflect.TypeFor[llm.Delta]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if piece.Properties[name] == nil {
+			t.Errorf("the schema of a piece has no %q", name)
+		}
+		delete(piece.Properties, name)
+	}
+	if len(piece.Properties) > 0 {
+		t.Errorf("a piece has no %v", piece.Properties)
 	}
 }
 

@@ -21,7 +21,7 @@ export function follow(url, kinds, { onEvent, onText, onDone, onError }, Source 
       if (d.offset === 0) live.set(key, (step = { attempt: d.attempt, next: 0, text: "" }));
       if (step?.attempt !== d.attempt || step.next !== d.offset) return live.delete(key); // some are missing
       step.next++;
-      step.text += d.data;
+      step.text += typeof d.data === "string" ? d.data : d.data?.text ?? ""; // an agent's are objects
       onText?.(d, step.text);
     });
     source.addEventListener("done", (e) => { over = true; source.close(); onDone?.(JSON.parse(e.data)); });
