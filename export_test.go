@@ -89,3 +89,13 @@ func StartChild(ctx context.Context, r *Runtime, id, of string) error {
 	_, err = r.startChild(ctx, parent.name, parent.thread, parent.thread.Runs[0], child)
 	return err
 }
+
+// AlsoCalled lets another id lead to a thread, also one that a new thread could
+// not have.
+func AlsoCalled(ctx context.Context, r *Runtime, thread, id string) error {
+	name, err := r.find(ctx, thread)
+	if err == nil {
+		_, err = r.ensure(ctx, r.idCell(id), []byte(name))
+	}
+	return err
+}

@@ -18,6 +18,9 @@ import (
 // and its late writer finds it dropped. A fork does not take the id of a thread
 // that is there: ErrExists.
 func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string, error) {
+	if err := r.checkNewThreadID(ctx, id); err != nil {
+		return "", err
+	}
 	for range 10 {
 		held, err := r.ensure(ctx, r.idCell(id), []byte(fresh))
 		if err != nil || string(held) == fresh || isFork(string(held)) == fork {

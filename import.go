@@ -107,6 +107,9 @@ func (im *importer) begin(ctx context.Context, h exportHead) error {
 	if err := checkThreadID(im.as); err != nil {
 		return err
 	}
+	if err := im.checkNewThreadID(ctx, im.as); err != nil {
+		return err
+	}
 	switch _, err := im.find(ctx, im.as); {
 	case err == nil:
 		return fmt.Errorf("%w: %q", ErrExists, im.as)

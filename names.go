@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
@@ -120,6 +121,20 @@ func checkThreadID(id string) error {
 		return fmt.Errorf("%w: a thread id has 1 to 200 bytes of printable text, not %.40q", ErrInvalid, id)
 	}
 	return nil
+}
+
+// checkNewThreadID refuses the id of a new thread that is not seen as it is:
+// control and format characters, among them those that change the direction of
+// text or have no width. Threads that have such an id keep it.
+func (r *Runtime) checkNewThreadID(ctx context.Context, id string) error {
+	if !strings.ContainsFunc(id, func(c rune) bool { return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) {
+		return nil
+	}
+	_, err := r.find(ctx, id)
+	if errors.Is(err, ErrNoThread) {
+		return fmt.Errorf("%w: the id of a new thread has no control characters and none that cannot be seen, such as those in %.60q", ErrInvalid, id)
+	}
+	return err
 }
 
 // value returns a value for an entry: small ones as they are, large ones as a

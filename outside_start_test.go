@@ -1,6 +1,7 @@
 package perdure_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,6 +86,34 @@ func TestStartRefusesWhatMakesNoSense(t *testing.T) {
 		}
 		for s, err := range k.List(t.Context(), perdure.ListOptions{}) {
 			t.Errorf("a refused start left thread %+v, %v", s, err)
+		}
+	})
+}
+
+func TestIDsOfNewThreadsAreSeenAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, echoFlow("idle"))
+		k.begin(perdure.StartRequest{Flow: "idle", Input: "x", Thread: "good"})
+		var export bytes.Buffer
+		wantErr(t, "export", k.Export(t.Context(), "good", &export, perdure.ExportOptions{}), nil)
+		for _, id := range []string{"a\u202eb", "a\u200bb", "a\u0085b", "a\u2028b", "\U000e0041", "a\ufeff"} {
+			_, err := k.Start(t.Context(), perdure.StartRequest{Flow: "idle", Input: "", Thread: id})
+			wantErr(t, "start", err, perdure.ErrInvalid)
+			_, err = k.Create(t.Context(), perdure.CreateRequest{Thread: id})
+			wantErr(t, "create", err, perdure.ErrInvalid)
+			_, err = k.Fork(t.Context(), perdure.ForkRequest{Thread: "good", As: id})
+			wantErr(t, "fork", err, perdure.ErrInvalid)
+			_, err = k.Import(t.Context(), bytes.NewReader(export.Bytes()), perdure.ImportOptions{As: id})
+			wantErr(t, "import", err, perdure.ErrInvalid)
+			_, err = k.Get(t.Context(), id)
+			wantErr(t, "get", err, perdure.ErrNoThread)
+
+			// One that is there from before goes on.
+			wantErr(t, "another id", perdure.AlsoCalled(t.Context(), k.Runtime, "good", id), nil)
+			_, err = k.Get(t.Context(), id)
+			wantErr(t, "get", err, nil)
+			_, err = k.Start(t.Context(), perdure.StartRequest{Flow: "idle", Input: "", Thread: id})
+			wantErr(t, "start", err, nil)
 		}
 	})
 }

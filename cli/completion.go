@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -70,7 +71,13 @@ func (a *app) complete(root *cobra.Command) {
 	}
 }
 
-// candidates are the names that begin so, if they can be had at once.
+// completable is a name that no shell takes for more than a word, also when it
+// has typed it half and completes it again.
+var completable = regexp.MustCompile(`^[A-Za-z0-9][\w.:@/+-]*$`)
+
+// candidates are the names that begin so, if they can be had at once. Others may
+// have chosen them, and shells evaluate what they complete: only plain words are
+// offered.
 func (a *app) candidates(ctx context.Context, find func(*link, context.Context) ([]string, error), begin string) []string {
 	if ctx == nil {
 		ctx = context.Background()
@@ -84,12 +91,20 @@ func (a *app) candidates(ctx context.Context, find func(*link, context.Context) 
 	})
 	var out []string
 	for _, name := range names {
-		if strings.HasPrefix(name, begin) {
-			out = append(out, name)
+		word, about, _ := strings.Cut(name, "\t")
+		if !strings.HasPrefix(word, begin) || !completable.MatchString(word) {
+			continue
 		}
+		if about = unusual.ReplaceAllString(about, ""); about != "" {
+			word += "\t" + cut(oneLine(about), 60)
+		}
+		out = append(out, word)
 	}
 	return out
 }
+
+// unusual are the characters that a description has no need of.
+var unusual = regexp.MustCompile(`[^\w .,:?!-]`)
 
 func (l *link) flowNames(ctx context.Context) ([]string, error) { return l.Flows(ctx) }
 
@@ -99,7 +114,7 @@ func (l *link) threadNames(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return names, err
 		}
-		names = append(names, oneLine(t.ID))
+		names = append(names, t.ID)
 	}
 	return names, nil
 }
@@ -110,7 +125,7 @@ func (l *link) askNames(ctx context.Context) ([]string, error) {
 		if err != nil || len(names) >= 200 {
 			return names, err
 		}
-		names = append(names, shortAsk(k.ID)+"\t"+oneLine(k.Prompt))
+		names = append(names, shortAsk(k.ID)+"\t"+k.Prompt)
 	}
 	return names, nil
 }

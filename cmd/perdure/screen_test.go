@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,52 +49,101 @@ func hostileFlow() perdure.Flow {
 	})
 }
 
+// multiplexer is a tmux of a test's own.
+type multiplexer struct {
+	t      *testing.T
+	socket string
+}
+
+// needs skips a test without a program, and fails it in CI.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is missing", program)
+		}
+		t.Skipf("skipped, because there is no %s", program)
+	}
+}
+
+func terminals(t *testing.T, dir string) *multiplexer {
+	t.Helper()
+	needs(t, "tmux")
+	m := &multiplexer{t, filepath.Join(dir, "tmux")}
+	t.Cleanup(m.end)
+	return m
+}
+
+// end ends the shells, and waits until they are gone: they write files then.
+func (m *multiplexer) end() {
+	out, _ := exec.Command("tmux", "-S", m.socket, "list-panes", "-a", "-F", "#{pane_pid} #{pid}").Output()
+	exec.Command("tmux", "-S", m.socket, "kill-server").Run()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	late := time.After(patience)
+	for _, text := range strings.Fields(string(out)) {
+		for pid, err := strconv.Atoi(text); err == nil && alive(pid) && !zombie(pid); {
+			select {
+			case <-look.C:
+			case <-late:
+				m.t.Errorf("process %d does not end", pid)
+				return
+			}
+		}
+	}
+}
+
+func (m *multiplexer) do(args ...string) string {
+	m.t.Helper()
+	c := exec.CommandContext(m.t.Context(), "tmux", append([]string{"-u", "-f", "/dev/null", "-S", m.socket}, args...)...)
+	c.Env = append(os.Environ(), beMain+"=1", beHostile+"=1", "PERDURE_STORE=", "PERDURE_SERVER=", "TERM=xterm-256color", "LC_ALL=C.UTF-8", "SHELL=/bin/sh")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// shows types keys and waits until a text is on a screen, which it returns. A
+// shell that begins or completes may drop keys, so they are typed again.
+func (m *multiplexer) shows(session, text string, keys ...string) string {
+	m.t.Helper()
+	late := time.After(patience)
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for n, screen := 0, ""; ; n++ {
+		if len(keys) > 0 && n%100 == 0 {
+			m.do(append([]string{"send-keys", "-t", session}, keys...)...)
+		}
+		select {
+		case <-look.C:
+			if screen = m.do("capture-pane", "-p", "-t", session); strings.Contains(screen, text) {
+				return screen
+			}
+		case <-late:
+			m.t.Fatalf("%s: there is no %q on the screen:\n%s", session, text, screen)
+		}
+	}
+}
+
 // TestAnAskCannotPaintAnother answers hostile asks in a real terminal of 80 by 24:
 // what a person sees last is our line with the tool and the digest of its
 // arguments, no line of the ask begins where ours do, and all of it is behind its
 // bar.
 func TestAnAskCannotPaintAnother(t *testing.T) {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is missing")
-		}
-		t.Skip("skipped, because there is no tmux")
-	}
+	dir := t.TempDir()
+	store := "sqlite:" + filepath.Join(dir, "x.db")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	store := "sqlite:" + filepath.Join(dir, "x.db")
-	socket := filepath.Join(dir, "tmux")
-	tmux := func(args ...string) string {
-		t.Helper()
-		c := exec.CommandContext(t.Context(), "tmux", append([]string{"-u", "-f", "/dev/null", "-S", socket}, args...)...)
-		c.Env = append(os.Environ(), beMain+"=1", beHostile+"=1", "PERDURE_STORE=", "PERDURE_SERVER=", "TERM=xterm-256color", "LC_ALL=C.UTF-8", "SHELL=/bin/sh")
-		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Fatalf("tmux %v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	t.Cleanup(func() { exec.Command("tmux", "-S", socket, "kill-server").Run() })
+	tmux := terminals(t, dir)
 	question := regexp.MustCompile(`(?m)^  transfer ([0-9a-f]{16})  \[a\]pprove \[r\]eject \[s\]kip \[f\]ull > ?\s*\z`)
 	digests := map[string]bool{}
 	for _, how := range []string{"lines", "spaces", "steers", "wide", "unseen", "piled", "columns"} {
 		launch(t, dir, []string{beHostile + "=1"}, "run", "pay", how, "--thread", how, "--store", store).ends(4)
-		tmux("new-session", "-d", "-s", how, "-x", "80", "-y", "24", exe+" answer --store "+store+" ; read -r stay")
-		screen := ""
-		late := time.After(patience)
-		look := time.NewTicker(50 * time.Millisecond)
-		for !strings.Contains(screen, "[f]ull >") {
-			select {
-			case <-look.C:
-				screen = tmux("capture-pane", "-p", "-t", how)
-			case <-late:
-				t.Fatalf("%s: there is no question on the screen:\n%s", how, screen)
-			}
-		}
-		look.Stop()
+		tmux.do("new-session", "-d", "-s", how, "-x", "80", "-y", "24", exe+" answer --store "+store+" ; read -r stay")
+		screen := tmux.shows(how, "[f]ull >")
 		found := question.FindStringSubmatch(screen)
 		if found == nil {
 			t.Errorf("%s: the screen does not end with what is decided:\n%s", how, screen)
@@ -110,7 +160,7 @@ func TestAnAskCannotPaintAnother(t *testing.T) {
 		if !strings.Contains(screen, "ask 1 of 1") || !strings.Contains(screen, "not shown") {
 			t.Errorf("%s: the ask is not whole on the screen, or does not say what is missing:\n%s", how, screen)
 		}
-		tmux("kill-session", "-t", how)
+		tmux.do("kill-session", "-t", how)
 		launch(t, dir, []string{beHostile + "=1"}, "cancel", how, "--store", store).end()
 	}
 	if len(digests) != 7 {
