@@ -84,6 +84,8 @@ var (
 	ErrMethod = errors.New("api: method not allowed")
 	// ErrTooMany: more requests than are allowed are under way.
 	ErrTooMany = errors.New("api: too many requests")
+	// ErrOverloaded: the server has as much under way as it takes on.
+	ErrOverloaded = errors.New("api: the server is overloaded; try again")
 	// ErrAmbiguous: what was named is there more than once; the error names them.
 	ErrAmbiguous = errors.New("api: it is there more than once")
 	// ErrUnsupported: a compatible face cannot do what a request asks for.
@@ -110,6 +112,7 @@ var kinds = []kind{
 	{"body-too-large", http.StatusRequestEntityTooLarge, ErrBodyTooLarge},
 	{"body", http.StatusBadRequest, ErrBody},
 	{"too-many", http.StatusTooManyRequests, ErrTooMany},
+	{"overloaded", http.StatusServiceUnavailable, ErrOverloaded},
 	{"ambiguous", http.StatusConflict, ErrAmbiguous},
 	{"unsupported", http.StatusUnprocessableEntity, ErrUnsupported},
 	{"stopping", http.StatusServiceUnavailable, ErrStopping},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 
 	"github.com/perdure/perdure"
@@ -19,6 +20,7 @@ func serveCommand(a *app) *cobra.Command {
 	var address, tokens, auth string
 	var hosts, origins []string
 	var worker, insecure bool
+	var limits, tenantLimits, tokenLimits map[string]int64
 	var o perdure.Options
 	c := &cobra.Command{
 		Use:   "serve",
@@ -57,6 +59,14 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			if so.Auth, err = authenticator(rt, auth, tokens); err != nil {
 				return usage(err)
 			}
+			for name, to := range map[string]struct {
+				given map[string]int64
+				*server.Limits
+			}{"limits": {limits, &so.Limits}, "tenant-limits": {tenantLimits, &so.TenantLimits}, "token-limits": {tokenLimits, &so.TokenLimits}} {
+				if *to.Limits, err = limitsOf(to.given); err != nil {
+					return usage(fmt.Errorf("--%s: %w", name, err))
+				}
+			}
 			l, err := listen(c.Context(), address)
 			if err != nil {
 				return err
@@ -81,8 +91,31 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
 	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 is 64")
+	f.StringToInt64Var(&limits, "limits", nil, "what may be under way at a time: streams=N,requests=N,bytes=N (of answers that wait for their readers)")
+	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
+	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	return c
+}
+
+// limitsOf returns limits as flags name them.
+func limitsOf(given map[string]int64) (l server.Limits, err error) {
+	for name, n := range given {
+		if n < 1 || n > math.MaxInt32 && name != "bytes" {
+			return l, fmt.Errorf("%s=%d; give a number from 1", name, n)
+		}
+		switch name {
+		case "streams":
+			l.Streams = int(n)
+		case "requests":
+			l.Requests = int(n)
+		case "bytes":
+			l.Bytes = n
+		default:
+			return l, fmt.Errorf("there is no limit of %q; there are streams, requests and bytes", name)
+		}
+	}
+	return l, nil
 }
 
 // authenticator is who knows the tokens; nil if nobody is asked for one.

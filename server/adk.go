@@ -266,13 +266,19 @@ func (c *call) adkSession(ctx context.Context, app string, t *perdure.Thread, ev
 	if !events {
 		return out, nil
 	}
-	view := newADKView(app)
+	view, size := newADKView(app), 0
 	for e, err := range c.Events(ctx, t.ID, perdure.EventOptions{Replay: true}) {
 		if err == nil {
 			err = c.adkValue(ctx, &e)
 		}
 		if err != nil {
 			return nil, err
+		}
+		if size += len(e.Value); size > streamBuffer {
+			if err := c.load.hold(size); err != nil {
+				return nil, err
+			}
+			size = 0
 		}
 		if shown := view.event(e); shown != nil {
 			out.Events = append(out.Events, shown)

@@ -52,7 +52,7 @@ func TestADKResponsesRaceAndOneWins(t *testing.T) {
 // Where no stream may be opened, no run is started.
 func TestADKTooManyStreamsStartNothing(t *testing.T) {
 	gate := make(chan struct{})
-	s := newSite(t, server.Options{Streams: 1}, perdure.NewFlow("slow", func(ctx context.Context, in string) (string, error) {
+	s := newSite(t, server.Options{Limits: server.Limits{Streams: 1}}, perdure.NewFlow("slow", func(ctx context.Context, in string) (string, error) {
 		return perdure.Step(ctx, "wait", func(context.Context) (string, error) { <-gate; return in, nil })
 	}))
 	s.adkSession("slow", "u", "s")
@@ -61,8 +61,8 @@ func TestADKTooManyStreamsStartNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	s.do("POST", "/run_sse", adkBody("slow", "y")).problem(429, "too-many")
-	s.do("POST", "/run", adkBody("slow", "y")).problem(429, "too-many")
+	s.do("POST", "/run_sse", adkBody("slow", "y")).problem(503, "overloaded")
+	s.do("POST", "/run", adkBody("slow", "y")).problem(503, "overloaded")
 	close(gate)
 	if data, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(data), `"text":"x"`) {
 		t.Errorf("the stream was %s, %v", data, err)

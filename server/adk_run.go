@@ -188,7 +188,7 @@ func unbase64(text string) ([]byte, error) {
 }
 
 func (s *Server) adkRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	leave, err := s.admitStream() // it is open as long as one
+	leave, err := s.admitStream(c) // it is open as long as one
 	if err != nil {
 		return err
 	}

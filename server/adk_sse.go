@@ -19,7 +19,7 @@ type adkBlock struct {
 }
 
 func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) error {
-	leave, err := s.admitStream() // before anything is started
+	leave, err := s.admitStream(c) // before anything is started
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 		page.Asks = append(page.Asks, c.asksOf(t, in)...)
 		return page, nil
 	}
-	opened := 0
+	opened, size := 0, 0
 	var failed error
 	page.Next, err = c.scan(ctx, in.After, maxInbox, func(t perdure.Summary) bool {
 		if t.Asks == 0 || in.User != "" && t.User != in.User {
@@ -82,14 +82,18 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 		thread, err := c.Get(ctx, t.ID)
 		switch {
 		case thread != nil: // up to where it is good
-			page.Asks = append(page.Asks, c.asksOf(thread, in)...)
+			asks := c.asksOf(thread, in)
+			for _, a := range asks {
+				size += len(a.Data) + len(a.Prompt)
+			}
+			page.Asks = append(page.Asks, asks...)
 		case errors.Is(err, perdure.ErrNoThread), errors.Is(err, perdure.ErrErased): // since it was listed
 		default:
 			failed = err
 			return false
 		}
 		opened++
-		return len(page.Asks) < limit && opened < maxOpened
+		return len(page.Asks) < limit && opened < maxOpened && size < pageBytes
 	})
 	return page, errors.Join(failed, err)
 }

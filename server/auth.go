@@ -152,6 +152,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*c
 	if err != nil {
 		return nil, err
 	}
+	l := loadOf(w)
+	if err := l.enter(who != nobody, s.buckets(r, who)...); err != nil {
+		return nil, err
+	}
 	again := func(ctx context.Context) error {
 		now, err := still(ctx)
 		if err != nil {
@@ -162,7 +166,24 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*c
 		}
 		return allow(now, op)
 	}
-	return &call{Runtime: s.rt.Tenant(who.Tenant), who: who, header: w.Header(), still: again}, nil
+	return &call{Runtime: s.rt.Tenant(who.Tenant), who: who, header: w.Header(), load: l, still: again}, nil
+}
+
+// buckets returns for whom a request counts besides the server. Who comes with
+// a ticket counts as whoever its token stands for.
+func (s *Server) buckets(r *http.Request, who *Principal) []bucket {
+	switch {
+	case who == nobody:
+		return []bucket{{"token", "nobody"}}
+	case s.opts.Auth == nil:
+		return nil
+	}
+	name := who.Tenant + "\x00" + who.Subject
+	if token, given, _ := bearer(r); given {
+		sum := sha256.Sum256([]byte(token))
+		name = string(sum[:])
+	}
+	return []bucket{{"token", name}, {"tenant", who.Tenant}}
 }
 
 // allow reports whether someone may do an operation.

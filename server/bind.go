@@ -24,6 +24,7 @@ type call struct {
 	*perdure.Runtime // of the caller's tenant
 	who              *Principal
 	header           http.Header // of the answer
+	load             *load
 	still            func(context.Context) error
 }
 
@@ -80,6 +81,9 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 // send writes a value as JSON.
 func send(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
+	if err == nil {
+		err = loadOf(w).hold(len(data))
+	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,11 +40,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *call, in 
 		}
 		return err
 	}
-	page, err := eventPage(r.Context(), c, v, in.Limit)
-	if err != nil {
-		return err
-	}
-	return send(w, http.StatusOK, page)
+	return sendEvents(w, r, c, v, in.Limit)
 }
 
 // view is what someone wants to see of a thread.
@@ -111,36 +109,67 @@ func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
 	return "", ctx.Err()
 }
 
-func eventPage(ctx context.Context, c *call, v view, limit int) (*api.EventPage, error) {
+// sendEvents answers with a page of events, one after the other: a page may be
+// large, and its reader slow. Where the thread cannot be read on, the page ends,
+// and the next one says why.
+func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit int) error {
+	ctx := r.Context()
 	if _, err := v.find(ctx, c); err != nil {
-		return nil, err
+		return err
 	}
 	if limit == 0 {
 		limit = pageEvents
 	}
-	page, size := &api.EventPage{Events: []perdure.Event{}}, 0
+	out := bufio.NewWriterSize(w, streamBuffer)
+	n, size, last, next := 0, 0, uint64(0), uint64(0)
 	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: v.run, Replay: true}) {
-		if err != nil {
-			return nil, err
+		if err != nil && n == 0 {
+			return err
 		}
-		if n := len(page.Events); n == limit || size > pageBytes {
-			page.Next = page.Events[n-1].Seq
+		if err != nil || n == limit || size > pageBytes {
+			next = last
 			break
 		}
 		if api.Internal(ev.Kind) && !c.who.May(api.ScopeAdmin) {
 			ev = *bare(&ev)
 		}
-		page.Events = append(page.Events, ev)
-		size += len(ev.Value) + len(ev.Diff) + len(ev.Error)
+		data, err := json.Marshal(&ev)
+		if err != nil {
+			return err
+		}
+		before := ","
+		if n == 0 {
+			w.Header().Set("Content-Type", api.TypeJSON)
+			before = `{"events":[`
+		}
+		out.WriteString(before)
+		if _, err := out.Write(data); err != nil {
+			return nil // the caller is gone
+		}
+		n, size, last = n+1, size+len(data), ev.Seq
 	}
-	return page, ctx.Err()
+	if ctx.Err() != nil && out.Buffered() < size {
+		panic(http.ErrAbortHandler) // it must not look whole
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case n == 0:
+		return send(w, http.StatusOK, &api.EventPage{Events: []perdure.Event{}})
+	case next > 0:
+		fmt.Fprintf(out, `],"next":%d}`+"\n", next)
+	default:
+		out.WriteString("]}\n")
+	}
+	_ = out.Flush() // the caller may be gone
+	return nil
 }
 
 // streamRun answers with the events of a run that was just started, up to its
 // end or until it waits for someone. Where there is no room for a stream the
 // run is the answer: it has been started.
 func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run *perdure.Run) error {
-	leave, err := s.admitStream()
+	leave, err := s.admitStream(c)
 	if err != nil {
 		return send(w, http.StatusAccepted, run)
 	}
@@ -150,7 +179,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run 
 
 // follow answers with a stream.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *call, v view) error {
-	leave, err := s.admitStream()
+	leave, err := s.admitStream(c)
 	if err != nil {
 		return err
 	}

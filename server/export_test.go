@@ -37,3 +37,10 @@ func (s *Server) Admit(w http.ResponseWriter, r *http.Request, op *api.Info) (Ca
 	}
 	return Caller{c.who, c.recheck}, nil
 }
+
+// Used returns what is under way at the server.
+func (s *Server) Used() Limits {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.used[bucket{kind: "server"}]
+}

@@ -91,7 +91,9 @@ func (c *conns) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 // answer.
 func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall}
+		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall,
+			load: &load{s: s, write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
+		defer w.load.release()
 		w.lift()        // of the request before
 		defer w.limit() // of what is written when the handler is through
 		if r.Body != nil && r.Body != http.NoBody {
@@ -114,6 +116,7 @@ type paced struct {
 	http.ResponseWriter
 	conn   *http.ResponseController
 	stall  time.Duration
+	load   *load
 	unread *body // of the request, until it is read or the answer begins; nil: there is none
 }
 

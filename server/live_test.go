@@ -165,12 +165,12 @@ func TestCloseTellsReadersToComeBack(t *testing.T) {
 }
 
 func TestStreamsAreLimited(t *testing.T) {
-	s := newSite(t, server.Options{Streams: 2}, sseFlows()...)
+	s := newSite(t, server.Options{Limits: server.Limits{Streams: 2}}, sseFlows()...)
 	sseStart(s, "a", "count", 1)
 	one, two := sseOpen(s, "/v1/threads/a/events"), sseOpen(s, "/v1/events")
 	one.until("ended")
 	two.next()
-	r := s.do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").problem(429, "too-many")
+	r := s.do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").problem(503, "overloaded")
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("it does not say when to try again")
 	}

@@ -33,15 +33,16 @@ func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*
 	if err := checkCursor(in.After); err != nil {
 		return nil, err
 	}
-	page := &api.MemoryPage{Items: []*agent.MemoryItem{}}
+	page, size := &api.MemoryPage{Items: []*agent.MemoryItem{}}, 0
 	for item, err := range agent.MemoryOf(c.Runtime).List(ctx, in.NS, agent.MemoryList{Query: in.Query, After: in.After, Limit: limit + 1}) {
 		if err != nil {
 			return nil, err
 		}
-		if len(page.Items) == limit {
-			page.Next = page.Items[limit-1].Cursor
+		if n := len(page.Items); n == limit || size > pageBytes {
+			page.Next = page.Items[n-1].Cursor
 			break
 		}
+		size += len(item.Value)
 		page.Items = append(page.Items, item)
 	}
 	return page, nil

@@ -204,7 +204,7 @@ func (n *news) failed() error {
 }
 
 func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, in *api.WatchThreads) error {
-	leave, err := s.admitStream()
+	leave, err := s.admitStream(c)
 	if err != nil {
 		return err
 	}

@@ -202,6 +202,11 @@ func (s *Server) waitRun(ctx context.Context, c *call, in *api.WaitRun) (*api.Wa
 	if err != nil {
 		return nil, err
 	}
+	leave, err := c.load.stream() // it is open as long as one
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	bounded, cancel := context.WithTimeout(ctx, time.Duration(in.Seconds)*time.Second)
 	defer cancel()
 	go func() {

@@ -43,8 +43,11 @@ type Options struct {
 	// Stall is how long a reader of an answer may take nothing before it is
 	// disconnected; 0 is 20 s.
 	Stall time.Duration
-	// Streams is how many event streams may be open; 0 is 10 000.
-	Streams int
+	// Limits bound what is under way for all callers together, TenantLimits for
+	// each tenant, and TokenLimits for each token. The defaults are 10 000
+	// streams, 2000 requests and 256 MiB of answers, a half and a quarter of
+	// that. Without Auth only Limits count.
+	Limits, TenantLimits, TokenLimits Limits
 	// Connections is how many connections the server of HTTPServer may have;
 	// 0 is 16 384. Idle ones make room for new ones.
 	Connections int
@@ -65,6 +68,7 @@ type Server struct {
 	once    sync.Once
 	meter   meter
 	counts  counts
+	ledger  ledger
 	events  eventState
 	probed  probed
 }
@@ -89,9 +93,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	if o.Stall == 0 {
 		o.Stall = 20 * time.Second
 	}
-	if o.Streams == 0 {
-		o.Streams = 10_000
-	}
+	o.Limits, o.TenantLimits, o.TokenLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits), o.TokenLimits.or(tokenLimits)
 	if o.Connections == 0 {
 		o.Connections = 16_384
 	}

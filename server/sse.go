@@ -50,17 +50,21 @@ type stream struct {
 
 // admitStream counts a stream, unless there are too many or the server is about
 // to stop. Call leave when it is over.
-func (s *Server) admitStream() (leave func(), err error) {
+func (s *Server) admitStream(c *call) (leave func(), err error) {
 	select {
 	case <-s.stop:
 		return nil, api.ErrStopping
 	default:
 	}
-	if n := s.events.open.Add(1); n > int64(s.opts.Streams) {
-		s.events.open.Add(-1)
-		return nil, fmt.Errorf("%w: %d event streams are open", api.ErrTooMany, s.opts.Streams)
+	done, err := c.load.stream()
+	if err != nil {
+		return nil, err
 	}
-	return func() { s.events.open.Add(-1) }, nil
+	s.events.open.Add(1)
+	return func() {
+		s.events.open.Add(-1)
+		done()
+	}, nil
 }
 
 // begin writes the head of a stream. It says where the reader stands in a

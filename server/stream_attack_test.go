@@ -216,7 +216,7 @@ func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 }
 
 func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
-	s := newSite(t, server.Options{Streams: 1}, sseFlows()...)
+	s := newSite(t, server.Options{Limits: server.Limits{Streams: 1}}, sseFlows()...)
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {

@@ -14,7 +14,8 @@ import (
 const (
 	ringFrames  = 1024
 	ringBytes   = 512 << 10
-	batchFrames = 64   // that a reader takes at a time
+	batchFrames = 64 // that a reader takes at a time
+	batchBytes  = 256 << 10
 	deltaBuffer = 64   // of one reader; more are dropped
 	voidSteps   = 4096 // steps that are remembered as over
 )
@@ -197,8 +198,14 @@ func (t *tail) since(pos uint64, frames []frame) (_ []frame, behind bool, more <
 	case pos < begin:
 		return frames, true, nil, nil
 	}
-	there := t.ring[pos-begin:]
-	return append(frames, there[:min(len(there), batchFrames)]...), false, nil, nil
+	size := 0
+	for _, f := range t.ring[pos-begin:] {
+		if size += len(f.full); len(frames) == batchFrames || len(frames) > 0 && size > batchBytes {
+			break
+		}
+		frames = append(frames, f)
+	}
+	return frames, false, nil, nil
 }
 
 // pass notes what an event makes void. The mutex is held.

@@ -106,6 +106,9 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *ap
 	if media, _, err = mime.ParseMediaType(media); err != nil || !slices.Contains(api.BlobTypes, media) {
 		media = api.TypeBytes
 	}
+	if err := c.load.hold(len(data)); err != nil {
+		return err
+	}
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Content-Length", strconv.Itoa(len(data)))
