@@ -41,7 +41,8 @@ window.byFollow = new Promise((resolve) => {
     onText(d, text) { deltas.push(d); texts.push(text); },
   });
 });
-window.byFetch = () => new Promise((resolve, reject) => {
+window.byFetch = () => new Promise(async (resolve, reject) => {
+  await start();
   let opened = 0;
   const kinds = [];
   fetchEventSource(thread + "/events?run=newest&deltas=no", {
