@@ -363,8 +363,12 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			return nil, context.Cause(ctx)
 		}
 		hint := ""
-		if (found.Status == Queued || found.Wake) && r.pass(name) == nil {
-			hint = fmt.Sprintf("; it goes on when a process calls Work with the flow %q", found.Flow)
+		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if why := r.unattended(looking, found); why != "" {
+			hint = "; " + why + ": it goes on when a process calls Work with it"
+		} else if (found.Status == Queued || found.Wake) && r.pass(name) == nil {
+			hint = "; a worker that has the flow is busy, or about to take it"
 		}
 		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
 	}
@@ -375,8 +379,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 // that it waits for is another question.
 func (r *Runtime) stands(run *journal.Run) bool {
 	// Other code blocked it, and a worker of this one is about to look.
-	_, has := r.flows[run.Flow]
-	if run.Status == Blocked && !run.Held && !run.Misfits[r.version] && has && r.workers.Load() > 0 {
+	if run.Status == Blocked && !run.Held && !run.Misfits[r.version] && r.works(run.Flow) {
 		return false
 	}
 	switch run.Status {

@@ -84,6 +84,7 @@ type Run struct {
 	Budget     map[string]int64 `json:"budget,omitempty"`
 	Unknown    []string         `json:"unknown,omitempty"`     // at-most-once steps whose outcome nobody knows
 	Diff       string           `json:"diff,omitempty"`        // why it is blocked
+	Idle       string           `json:"idle,omitempty"`        // why nothing would go on: no living worker has its flow
 	Version    string           `json:"version,omitempty"`     // of the code that ran it last
 	PostMortem *PostMortem      `json:"post_mortem,omitempty"` // of a run that was quarantined
 	Steering   bool             `json:"steering,omitempty"`    // it is no run yet, but input for Take, see Steer
@@ -212,6 +213,9 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
 		Paused: stamp(run.PausedAt), Since: stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
 		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.thread.Run(run.N) == nil}
+	if !info.Steering {
+		info.Idle = r.unattended(ctx, run)
+	}
 	if run.Fail != nil {
 		info.Err = &recorded{*run.Fail}
 		info.Codes = run.Fail.Codes

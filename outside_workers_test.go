@@ -1,7 +1,9 @@
 package perdure_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -84,5 +88,82 @@ func TestWorkersTellOfThemselves(t *testing.T) {
 		if got, err = one.Workers(t.Context()); err != nil || len(got) != 1 {
 			t.Errorf("long after there are %+v, %v", got, err)
 		}
+	})
+}
+
+// TestAKilledWorkerIsNotListedForEver: a runtime that has no worker of its own
+// finds out too, also if it cannot remove what is left of it.
+func TestAKilledWorkerIsNotListedForEver(t *testing.T) {
+	for name, fault := range map[string]faulty.Fault{"and removed": faulty.None, "on a full disk": faulty.FailBefore} {
+		bubble(t, name, func(t *testing.T) {
+			s := memstore.New()
+			live(t, s, time.Minute, echoFlow("a"))
+			rt, err := perdure.New(t.Context(), faulty.New(s, func(c faulty.Call) faulty.Fault {
+				if c.Op == store.OpDelete {
+					return fault
+				}
+				return faulty.None
+			}), perdure.Options{Version: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []int{1, 1, 0, 0} {
+				if got, err := rt.Workers(t.Context()); err != nil || len(got) != want {
+					t.Errorf("after %d s there are %+v, %v", 2*i, got, err)
+				}
+				time.Sleep(2 * time.Second)
+			}
+			if left := keysOf(t, s, "worker/"); (len(left) == 0) != (fault == faulty.None) {
+				t.Errorf("left are %q", left)
+			}
+		})
+	}
+}
+
+// TestARunWhoseFlowNoWorkerHasSaysSo asks a runtime that has no worker.
+func TestARunWhoseFlowNoWorkerHasSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const none = `no living worker has the flow "a"`
+		s, ask := memstore.New(), askFlow("a", perdure.Question{})
+		rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(what string, status perdure.Status, idle string) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			run, err := rt.GetRun(t.Context(), "t", "")
+			thread, getErr := rt.Get(t.Context(), "t")
+			if err != nil || getErr != nil || run.Status != status || run.Idle != idle || thread.Runs[0].Idle != idle {
+				t.Errorf("%s: it is %s, %q, %q; %v, %v", what, run.Status, run.Idle, thread.Runs[0].Idle, err, getErr)
+			}
+			if at, err := rt.StateAt(t.Context(), "t", 0); err != nil || at.Thread.Runs[0].Idle != "" {
+				t.Errorf("%s: the state of a time tells of now: %+v, %v", what, at, err)
+			}
+		}
+		run, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "a", Input: ""})
+		if err != nil || run.Idle != none {
+			t.Errorf("it was started as %+v, %v", run, err)
+		}
+		expect("without a worker", perdure.Queued, none)
+		other := newKit(t, s, perdure.Options{}, echoFlow("b"))
+		expect("with another's worker", perdure.Queued, none)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := rt.Wait(ctx, "t", ""); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), none) {
+			t.Errorf("waiting for it: %v", err)
+		}
+		live(t, s, 10*time.Second, ask)
+		expect("when its worker was killed", perdure.Suspended, none)
+		k := newKit(t, s, perdure.Options{}, ask)
+		expect("with a worker", perdure.Suspended, "")
+		if run, err := k.GetRun(t.Context(), "t", ""); err != nil || run.Idle != "" {
+			t.Errorf("the worker's own runtime says %+v, %v", run, err)
+		}
+		k.answer(k.wait("t", perdure.Suspended), "/ask", perdure.Answer{Value: ""})
+		k.wait("t", perdure.Succeeded)
+		k.stop()
+		other.stop()
+		expect("when it has ended", perdure.Succeeded, "")
 	})
 }

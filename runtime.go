@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
@@ -84,10 +83,12 @@ type core struct {
 	salt    []byte
 	own     bool // the store was opened here
 
-	workers atomic.Int32 // in this process
-	mu      sync.Mutex
-	passes  map[string]chan struct{} // by thread: closed when the pass in this process is over
-	roots   map[string]root          // of forks
+	others *lease.Watcher // for those who only look; each worker has its own
+	mu     sync.Mutex
+	hands  map[string]bool // ids of the workers of this runtime
+	staff  staff
+	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
+	roots  map[string]root          // of forks
 }
 
 // executing notes that a pass of a thread runs in this process, until over is
@@ -148,7 +149,7 @@ func openAgain(ctx context.Context, url string) (store.Store, error) {
 // New returns a runtime on a store. Its error names everything that is wrong
 // with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
-	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, passes: map[string]chan struct{}{}, roots: map[string]root{}}
+	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, hands: map[string]bool{}, passes: map[string]chan struct{}{}, roots: map[string]root{}}
 	if c.opts.Validator == nil {
 		c.opts.Validator = validator
 	}
@@ -173,6 +174,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.version == "" {
 		c.version = executable()
 	}
+	c.others = lease.NewWatcher(s)
 	c.opts.Concurrency = or(opts.Concurrency, 64)
 	c.opts.Lease = or(opts.Lease, 3*time.Second)
 	c.opts.Grace = or(opts.Grace, 10*time.Second)

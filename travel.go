@@ -50,6 +50,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		return nil, err
 	}
 	for _, run := range c.Thread.Runs {
+		run.Idle = "" // which is about now
 		c.Asks = append(c.Asks, run.Asks...)
 		if run.Last != "" && !run.Status.Final() {
 			c.Step = run.Last

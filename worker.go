@@ -60,9 +60,8 @@ func newWorker(c *core, io context.Context) *worker {
 func (r *Runtime) Work(ctx context.Context) error {
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()
-	r.workers.Add(1)
-	defer r.workers.Add(-1)
 	w := newWorker(r.core, io)
+	defer r.began(w.id)()
 	// The lease lives as long as the worker; only taking it ends with ctx.
 	holding, giveUp := context.WithCancel(io)
 	defer giveUp()

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
-	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/journal"
 )
 
 // WorkerInfo is a worker, one call of Work, as it tells of itself.
@@ -17,14 +19,16 @@ type WorkerInfo struct {
 	PID     int       `json:"pid,omitempty"`
 	Version string    `json:"version,omitempty"` // of its code, see Options
 	Flows   []string  `json:"flows,omitempty"`   // that it has; the first ones, if their names are over 4 KiB
+	More    bool      `json:"more,omitempty"`    // it has other flows too
 	Started time.Time `json:"started,omitzero"`  // by its clock
 }
 
 // Workers returns the workers of the store, which those of all tenants share, by
-// id. One that died is listed until another worker finds that it is dead, which
-// takes about a Lease of its Options; without another one it stays.
+// id. One that died is listed until a worker, or this runtime, has seen for a
+// Lease of its Options that it does not move. The runtime looks when it is asked,
+// so a first call may still list one that has been dead for long.
 func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
-	leases, err := lease.All(ctx, r.store)
+	leases, err := r.others.Living(ctx, r.ownWorkers()...)
 	if err != nil {
 		return nil, fmt.Errorf("perdure: listing workers: %w", err)
 	}
@@ -45,6 +49,7 @@ func (r *Runtime) workerInfo() json.RawMessage {
 	size := 0
 	for _, flow := range r.Flows() {
 		if size += len(flow); size > most {
+			info.More = true
 			break
 		}
 		info.Flows = append(info.Flows, flow)
@@ -58,4 +63,69 @@ func (r *Runtime) workerInfo() json.RawMessage {
 		return nil
 	}
 	return raw
+}
+
+// has reports whether a worker may have a flow. One of an older version does not
+// say what it has.
+func (w *WorkerInfo) has(flow string) bool {
+	return w.More || w.PID == 0 || slices.Contains(w.Flows, flow)
+}
+
+// began notes a worker of this runtime, until over is called.
+func (c *core) began(id string) (over func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hands[id] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.hands, id)
+	}
+}
+
+// ownWorkers returns the ids of the workers of this runtime.
+func (c *core) ownWorkers() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.hands))
+}
+
+// works reports whether this runtime has a worker, and the flow.
+func (c *core) works(flow string) bool {
+	_, has := c.flows[flow]
+	return has && len(c.ownWorkers()) > 0
+}
+
+// staffFor is how long the workers that were found are taken for those that live.
+const staffFor = time.Second
+
+// staff is who was seen to work.
+type staff struct {
+	workers []WorkerInfo
+	seen    time.Time
+}
+
+// unattended says why a run does not go on by itself: no living worker has its
+// flow. It is "" if one has, or if the run needs none.
+func (r *Runtime) unattended(ctx context.Context, run *journal.Run) string {
+	if run.Status != Queued && run.Status != Running && run.Status != Suspended || r.works(run.Flow) {
+		return ""
+	}
+	r.mu.Lock()
+	known := r.staff
+	r.mu.Unlock()
+	if known.seen.IsZero() || time.Since(known.seen) > staffFor {
+		workers, err := r.Workers(ctx)
+		if err != nil {
+			return "" // nobody knows
+		}
+		known = staff{workers, time.Now()}
+		r.mu.Lock()
+		r.staff = known
+		r.mu.Unlock()
+	}
+	if slices.ContainsFunc(known.workers, func(w WorkerInfo) bool { return w.has(run.Flow) }) {
+		return ""
+	}
+	return fmt.Sprintf("no living worker has the flow %q", run.Flow)
 }

@@ -146,9 +146,15 @@ func (l *link) work(ctx context.Context) (stop func() error) {
 	})
 }
 
-// idle says so if nobody is there to execute runs.
-func (l *link) idle(ctx context.Context, a *app) {
+// idle says so if nobody is there to execute runs, or those that are given.
+func (l *link) idle(ctx context.Context, a *app, runs ...*perdure.Run) {
 	if workers, err := l.Workers(ctx); err == nil && len(workers) == 0 {
 		a.hint("no worker is alive: runs go on when one is: %s", a.command("worker", ""))
+		return
+	}
+	for _, run := range runs {
+		if run.Idle != "" {
+			a.hint("no living worker has the flow %s: the run goes on when one has", label(run.Flow))
+		}
 	}
 }

@@ -104,7 +104,7 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 		}
 		a.printName(run.Thread)
 		a.hint("run %s is %s; look at it with %s", label(run.ID), label(string(run.Status)), a.command("show", "", run.Thread))
-		l.idle(ctx, a)
+		l.idle(ctx, a, run)
 		return nil
 	}
 	a.hint("thread %s, run %s", label(run.Thread), label(run.ID))
@@ -112,7 +112,7 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	if l.runtime != nil && !f.noWork {
 		stop = l.work(ctx)
 	} else if !run.Status.Final() {
-		l.idle(ctx, a)
+		l.idle(ctx, a, run)
 	}
 	defer stop()
 	var done *api.Done

@@ -187,6 +187,9 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	if r.Diff != "" {
 		a.printf("%s\n", a.framed("          ", r.Diff))
 	}
+	if r.Idle != "" && len(r.Asks) == 0 { // else it waits for a person first
+		a.printf("  idle    %s\n", a.paragraph("  idle    ", r.Idle, ""))
+	}
 	for i := range r.Asks {
 		a.printf("  %s %s\n", a.style(amber, "waits for"), a.askLine(&r.Asks[i]))
 	}

@@ -20,26 +20,26 @@ type Worker struct {
 	// Left is how long it takes at least until it can be judged dead, if
 	// its lease does not move.
 	Left time.Duration
+
+	Info json.RawMessage // see HoldWith; nil if it said nothing
 }
 
-// Entry is a worker that has a lease.
-type Entry struct {
-	ID, Host string
-	Info     json.RawMessage // see HoldWith; nil if it said nothing
-}
+// buryFor is how long Living tries to bury one of the dead.
+const buryFor = 100 * time.Millisecond
 
-// All returns the workers that have a lease, by id, also those that died and
-// were not buried yet. It judges nobody.
-func All(ctx context.Context, s store.Store) ([]Entry, error) {
-	var all []Entry
-	for cell, err := range s.List(ctx, Prefix, "") {
-		if err != nil {
-			return nil, fmt.Errorf("lease: all: %w", err)
+// Living returns the workers that have a lease and are not judged dead, by id. It
+// judges as Roster does, for those who only look: that the dead cannot be buried
+// is no error, and is tried again by the next call.
+func (w *Watcher) Living(ctx context.Context, self ...string) ([]Worker, error) {
+	alive, _, err := w.look(ctx, func(id string) error {
+		ctx, cancel := context.WithTimeout(ctx, buryFor)
+		defer cancel()
+		if err := w.Bury(ctx, id); errors.Is(err, ErrAlive) {
+			return err
 		}
-		v := parse(cell)
-		all = append(all, Entry{ID: strings.TrimPrefix(cell.Key, Prefix), Host: v.Host, Info: v.Info})
-	}
-	return all, nil
+		return nil
+	}, self)
+	return alive, err
 }
 
 // Roster judges all workers that have a lease, as Dead does, and buries the
@@ -54,6 +54,11 @@ func All(ctx context.Context, s store.Store) ([]Entry, error) {
 // After an error nothing is lost: those who died are returned by the next call
 // that succeeds.
 func (w *Watcher) Roster(ctx context.Context, self ...string) (alive []Worker, died []string, err error) {
+	return w.look(ctx, func(id string) error { return w.Bury(ctx, id) }, self)
+}
+
+// look is Roster with another way to bury.
+func (w *Watcher) look(ctx context.Context, bury func(id string) error, self []string) (alive []Worker, died []string, err error) {
 	select {
 	case w.listing <- struct{}{}:
 		defer func() { <-w.listing }()
@@ -81,7 +86,7 @@ func (w *Watcher) Roster(ctx context.Context, self ...string) (alive []Worker, d
 		dead, left := w.judge(id, cell, began, ended)
 		w.mu.Unlock()
 		if dead && !slices.Contains(self, id) {
-			err := w.Bury(ctx, id)
+			err := bury(id)
 			if err == nil {
 				continue
 			}
@@ -90,7 +95,8 @@ func (w *Watcher) Roster(ctx context.Context, self ...string) (alive []Worker, d
 			}
 		}
 		now[id] = true
-		alive = append(alive, Worker{ID: id, Host: parse(cell).Host, Left: left})
+		v := parse(cell)
+		alive = append(alive, Worker{ID: id, Host: v.Host, Left: left, Info: v.Info})
 	}
 	w.mu.Lock()
 	w.sweep(time.Now())

@@ -62,7 +62,7 @@ func TestRosterNamesTheLiving(t *testing.T) {
 		holdAs(t, ctx, s, "b")
 		holdAs(t, ctx, s, "a")
 		host, _ := os.Hostname()
-		want := []Worker{{"a", host, ttl}, {"b", host, ttl}}
+		want := []Worker{{ID: "a", Host: host, Left: ttl}, {ID: "b", Host: host, Left: ttl}}
 		if diff := cmp.Diff(want, wantRoster(t, w, "a b", "")); diff != "" {
 			t.Errorf("the workers (-want +got):\n%s", diff)
 		}
