@@ -56,7 +56,7 @@ func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 
 // readAsk reads the thread of an ask.
 func (r *Runtime) readAsk(ctx context.Context, id string) (*opened, *journal.Ask, error) {
-	name, _, err := r.splitAsk(id)
+	name, _, err := r.splitAsk(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -35,7 +35,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	}
 	name := ""
 	for _, a := range answers {
-		thread, _, err := r.splitAsk(a.Ask)
+		thread, _, err := r.splitAsk(ctx, a.Ask)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 // Progress adds news to an open ask, for those who watch it: an event of kind
 // "progress". The run does not see it.
 func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error {
-	name, _, err := r.splitAsk(ask)
+	name, _, err := r.splitAsk(ctx, ask)
 	if err != nil {
 		return err
 	}
@@ -150,12 +150,17 @@ func askID(name, id string) string {
 	return incarnation + "." + id
 }
 
-func (r *Runtime) splitAsk(id string) (name, ask string, err error) {
+func (r *Runtime) splitAsk(ctx context.Context, id string) (name, ask string, err error) {
 	incarnation, ask, ok := strings.Cut(id, ".")
 	if !ok || incarnation == "" || len(id) > 100 {
 		return "", "", fmt.Errorf("%w: %.120q", ErrNoAsk, id)
 	}
-	return r.part + "." + incarnation, ask, nil
+	name = r.part + "." + incarnation
+	reached, err := r.reaches(ctx, name)
+	if err == nil && !reached {
+		err = fmt.Errorf("%w: %.120q", ErrNoAsk, id)
+	}
+	return name, ask, err
 }
 
 func findAsk(t *journal.Thread, id string) (*journal.Ask, error) {

@@ -34,6 +34,11 @@ type CreateRequest struct {
 // and the thread that was made is returned as it is now. The same key with
 // another request is ErrKeyReused.
 func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) {
+	owner, err := r.newOwner(q.User)
+	if err != nil {
+		return nil, err
+	}
+	q.User = owner
 	b, err := r.checkCreate(q)
 	if err != nil {
 		return nil, err
@@ -41,7 +46,7 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 	if q.Thread == "" {
 		q.Thread = newRunID()
 		if q.Key != "" {
-			q.Thread = base32Lower.EncodeToString(r.hash("thread created with key", r.tenant, q.Key)[:15])
+			q.Thread = r.byKey("thread created with key", q.Key)
 		}
 	}
 	b.Thread, b.Tenant = q.Thread, r.tenant

@@ -23,6 +23,15 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 	}
 	for range 10 {
 		held, err := r.ensure(ctx, r.idCell(id), []byte(fresh))
+		if err == nil && string(held) != fresh {
+			var reached bool
+			if reached, err = r.reaches(ctx, string(held)); err == nil && !reached {
+				err = fmt.Errorf("%w: %q", ErrExists, id)
+			}
+			if err != nil {
+				return "", err
+			}
+		}
 		if err != nil || string(held) == fresh || isFork(string(held)) == fork {
 			return string(held), err
 		}

@@ -144,6 +144,9 @@ func (im *importer) named(ctx context.Context, user string) error {
 	if im.name != "" {
 		return nil
 	}
+	if im.owner != nil && user != *im.owner {
+		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", ErrInvalid, user, *im.owner)
+	}
 	im.name = im.newName(clock(), "", user)
 	_, err := im.ensure(ctx, importCell(im.name), []byte(importing))
 	return err

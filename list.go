@@ -137,7 +137,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if s.Seq == 0 { // a start has begun it
 				s.Status = or(s.Status, Queued)
 			}
-			if !o.fits(s) {
+			if !o.fits(s) || r.owner != nil && s.User != *r.owner {
 				continue
 			}
 			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent,

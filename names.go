@@ -113,7 +113,11 @@ func (r *Runtime) find(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return string(cell.Value), nil
+	reached, err := r.reaches(ctx, string(cell.Value))
+	if err == nil && !reached {
+		err = fmt.Errorf("%w: %q", ErrNoThread, id)
+	}
+	return string(cell.Value), err
 }
 
 func checkThreadID(id string) error {

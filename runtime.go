@@ -71,7 +71,8 @@ func RegisterValidator(v Validator) { validator = v }
 type Runtime struct {
 	*core
 	tenant string
-	part   string // the tenant's part of names
+	part   string  // the tenant's part of names
+	owner  *string // whose threads it is limited to; nil: all, see User
 }
 
 type core struct {
@@ -239,7 +240,7 @@ var executable = sync.OnceValue(func() string {
 // Tenant returns the same runtime for the threads of another tenant. Threads
 // of different tenants never see each other. The default tenant is "".
 func (r *Runtime) Tenant(tenant string) *Runtime {
-	return &Runtime{core: r.core, tenant: tenant, part: r.tenantPart(tenant)}
+	return &Runtime{core: r.core, tenant: tenant, part: r.tenantPart(tenant), owner: r.owner}
 }
 
 // Flows returns the names of the flows, in order.

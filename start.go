@@ -64,6 +64,9 @@ func (e *BusyError) Unwrap() error { return ErrBusy }
 // has been started is found again whatever IfSeq says.
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	in, err := r.checkStart(q)
+	if err == nil {
+		q.User, err = r.newOwner(q.User)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +74,7 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	if q.Thread == "" {
 		q.Thread = newRunID()
 		if q.Key != "" {
-			q.Thread = base32Lower.EncodeToString(r.hash("thread of key", r.tenant, q.Key)[:15])
+			q.Thread = r.byKey("thread of key", q.Key)
 		}
 	}
 	for range mostTries {
@@ -148,6 +151,9 @@ func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
 
 // queue decides what a start appends.
 func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]line, []string, error) {
+	if !r.owns(t) { // another user was faster
+		return nil, nil, fmt.Errorf("%w: %q", ErrExists, q.Thread)
+	}
 	if old := t.RunByID(b.ID); old != nil {
 		if old.Key != b.Key {
 			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", ErrKeyReused, q.Key, old.ID, old.Flow)

@@ -73,11 +73,17 @@ type Memory struct {
 	here  bool      // in a run
 }
 
-// MemoryOf returns the memory of a runtime's tenant, for use outside of runs. In
+// MemoryOf returns the memory of a runtime's tenant, or of the user that the
+// runtime is limited to ([perdure.Runtime.User]), for use outside of runs. In
 // the leaf steps of a run it reaches every user too, so what a model says must
 // not choose the namespace there; see [MemoryHere].
 func MemoryOf(rt *perdure.Runtime) *Memory {
-	return &Memory{shelf: shelf.New(host.FromRuntime(rt), shelf.Memory)}
+	h := host.FromRuntime(rt)
+	m := &Memory{shelf: shelf.New(h, shelf.Memory)}
+	if h != nil && h.User != nil {
+		m.home = UserMemory(*h.User)
+	}
+	return m
 }
 
 // MemoryHere returns the memory of the thread's owner, for use in a run: in
@@ -129,10 +135,13 @@ type MemoryOptions struct {
 // a run the empty namespace is the owner's.
 func (m *Memory) check(ctx context.Context, ns Namespace) (Namespace, error) {
 	if !m.here && !inRun(ctx) {
-		return ns, nil
+		return m.within(ns)
 	}
-	if err := host.Leaf(ctx, "memory"); err != nil || !m.here {
+	if err := host.Leaf(ctx, "memory"); err != nil {
 		return ns, err
+	}
+	if !m.here {
+		return m.within(ns)
 	}
 	place, err := perdure.Here(ctx)
 	if err != nil {
@@ -141,11 +150,17 @@ func (m *Memory) check(ctx context.Context, ns Namespace) (Namespace, error) {
 	if home := UserMemory(place.User); !slices.Equal(home, m.home) {
 		return nil, fmt.Errorf("%w: the memory is that of another thread's run", ErrNamespace)
 	}
+	return m.within(ns)
+}
+
+// within returns a namespace if it is in what the memory is confined to, which
+// the empty one stands for.
+func (m *Memory) within(ns Namespace) (Namespace, error) {
 	if len(ns) == 0 {
 		return m.home, nil
 	}
 	if len(ns) < len(m.home) || !slices.Equal(ns[:len(m.home)], m.home) {
-		return nil, fmt.Errorf("%w: %q is not the memory of the thread's owner", ErrNamespace, []string(ns))
+		return nil, fmt.Errorf("%w: %q is not in the owner's memory, %q", ErrNamespace, []string(ns), []string(m.home))
 	}
 	return ns, nil
 }

@@ -41,6 +41,7 @@ type Stats struct {
 type Me struct {
 	Tenant  string    `json:"tenant" jsonschema:"whose threads it reaches"`
 	Subject string    `json:"subject" jsonschema:"in whose name it acts"`
+	User    string    `json:"user,omitempty" jsonschema:"the user whose threads and memory it is limited to; all of the tenant's if there is none"`
 	Groups  []string  `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
 	Scopes  []Scope   `json:"scopes" jsonschema:"what it allows"`
 	Expires time.Time `json:"expires,omitzero" jsonschema:"when it ends"`
@@ -48,11 +49,13 @@ type Me struct {
 
 // CreateToken asks for a token.
 type CreateToken struct {
-	Subject string   `json:"subject" jsonschema:"in whose name it acts"`
+	Subject string   `json:"subject,omitempty" jsonschema:"in whose name it acts; the user if there is one"`
+	User    string   `json:"user,omitempty" jsonschema:"limits it to the threads and the memory of this user, for a browser to hold; without scopes it may read and run"`
 	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant if not given. A server with tokens makes none for another"`
 	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
 	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer if not given"`
 	Days    int      `json:"days,omitempty" jsonschema:"after how many days it ends; never if not given"`
+	Minutes int      `json:"minutes,omitempty" jsonschema:"after how many minutes it ends, in place of days"`
 	Note    string   `json:"note,omitempty" jsonschema:"what it is for"`
 }
 
@@ -85,6 +88,7 @@ type OneToken struct {
 // CreateTicket asks for a ticket.
 type CreateTicket struct {
 	Thread string `json:"thread,omitempty" jsonschema:"the thread whose events it is for; the tenant's own stream if not given"`
+	User   string `json:"user,omitempty" jsonschema:"limits it to the threads of this user"`
 }
 
 // Ticket stands for a token once, in the address of an event stream: a browser's

@@ -20,7 +20,7 @@ func serveCommand(a *app) *cobra.Command {
 	var address, tokens, auth string
 	var hosts, origins []string
 	var worker, insecure bool
-	var limits, tenantLimits, tokenLimits map[string]int64
+	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
 	var o perdure.Options
 	c := &cobra.Command{
 		Use:   "serve",
@@ -62,7 +62,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			for name, to := range map[string]struct {
 				given map[string]int64
 				*server.Limits
-			}{"limits": {limits, &so.Limits}, "tenant-limits": {tenantLimits, &so.TenantLimits}, "token-limits": {tokenLimits, &so.TokenLimits}} {
+			}{"limits": {limits, &so.Limits}, "tenant-limits": {tenantLimits, &so.TenantLimits}, "token-limits": {tokenLimits, &so.TokenLimits}, "user-limits": {userLimits, &so.UserLimits}} {
 				if *to.Limits, err = limitsOf(to.given); err != nil {
 					return usage(fmt.Errorf("--%s: %w", name, err))
 				}
@@ -94,6 +94,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	f.StringToInt64Var(&limits, "limits", nil, "what may be under way at a time: streams=N,requests=N,bytes=N (of answers that wait for their readers)")
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
+	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, with all tokens and tickets that are limited to the user")
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	return c
 }

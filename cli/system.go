@@ -48,12 +48,12 @@ func tokenCommand(a *app) *cobra.Command {
 		Long:    "Make, list and revoke the tokens of a server. The first one is made on the store\nitself: --store.",
 		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
 	}
-	create := operation(a, "create SUBJECT", api.TokensCreate, func(a *app, t *api.NewToken) error {
+	create := operation(a, "create [SUBJECT]", api.TokensCreate, func(a *app, t *api.NewToken) error {
 		a.printName(t.Secret)
 		a.hint("this is the token, shown this once; its id is %s", label(t.ID))
 		return nil
 	})
-	create.Example = "  perdure token create ada\n  perdure token create ci --scopes read --scopes run --days 30 --note \"nightly runs\""
+	create.Example = "  perdure token create ada\n  perdure token create --user bob --minutes 60\n  perdure token create ci --scopes read --scopes run --days 30 --note \"nightly runs\""
 	list := operation(a, "list", api.TokensList, func(a *app, out *api.TokenList) error {
 		rows := [][]string{{"ID", "SUBJECT", "SCOPES", "GROUPS", "EXPIRES", "NOTE"}}
 		for _, t := range out.Tokens {

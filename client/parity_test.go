@@ -14,6 +14,7 @@ var differ = map[string]string{
 	"Close":   "there is nothing to close",
 	"Work":    "workers are next to the store",
 	"Tenant":  "the tenant is that of the token",
+	"User":    "the user is that of the token",
 	"Rebuild": "it repairs a store",
 	"Life":    "it is for those who read a store in pieces",
 	"Watch":   "a list is followed by events.watch",

@@ -39,7 +39,17 @@ func (s *Server) askRoutes() {
 		return &api.RuleList{Rules: some(rules)}, err
 	})
 	handle(s, api.RulesRevoke, func(ctx context.Context, c *call, in *api.OneRule) (*api.None, error) {
-		return nil, agent.RulesOf(c.Runtime).Revoke(ctx, in.ID, c.who.Subject)
+		rules := agent.RulesOf(c.Runtime)
+		if c.who.User != "" {
+			own, err := rules.List(ctx, c.who.User)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.ContainsFunc(own, func(r agent.Rule) bool { return r.ID == in.ID }) {
+				return nil, fmt.Errorf("%w: %.80q", agent.ErrNoRule, in.ID)
+			}
+		}
+		return nil, rules.Revoke(ctx, in.ID, c.who.Subject)
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 type Principal struct {
 	Tenant  string
 	Subject string      // recorded as who did it
+	User    string      // limits them to the threads and the memory of this user, whom they act as; "": all of the tenant's
 	Groups  []string    // an ask for group:NAME may be answered by its members
 	Scopes  []api.Scope // what they may do
 	Expires time.Time   // zero: never
@@ -41,6 +42,16 @@ func (p *Principal) check() error {
 	if p.Tenant != "" {
 		if err := checkName("tenant", p.Tenant); err != nil {
 			return err
+		}
+	}
+	if p.User != "" {
+		switch err := checkName("user", p.User); {
+		case err != nil:
+			return err
+		case p.Subject != p.User:
+			return api.Invalid("who is limited to the threads of %.40q acts as that user, not as %.40q", p.User, p.Subject)
+		case slices.Contains(p.Scopes, api.ScopeAdmin):
+			return api.Invalid("who is limited to the threads of a user cannot have the scope admin")
 		}
 	}
 	if len(p.Groups) > 64 {
@@ -161,12 +172,16 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*c
 		if err != nil {
 			return err
 		}
-		if now.Tenant != who.Tenant || now.Subject != who.Subject {
+		if now.Tenant != who.Tenant || now.Subject != who.Subject || now.User != who.User {
 			return fmt.Errorf("%w: it stands for someone else now", api.ErrUnauthorized)
 		}
 		return allow(now, op)
 	}
-	return &call{Runtime: s.rt.Tenant(who.Tenant), who: who, header: w.Header(), load: l, still: again}, nil
+	rt := s.rt.Tenant(who.Tenant)
+	if who.User != "" {
+		rt = rt.User(who.User)
+	}
+	return &call{Runtime: rt, who: who, header: w.Header(), load: l, still: again}, nil
 }
 
 // buckets returns for whom a request counts besides the server. Who comes with
@@ -177,6 +192,8 @@ func (s *Server) buckets(r *http.Request, who *Principal) []bucket {
 		return []bucket{{"token", "nobody"}}
 	case s.opts.Auth == nil:
 		return nil
+	case who.User != "":
+		return []bucket{{"user", who.Tenant + "\x00" + who.User}, {"tenant", who.Tenant}}
 	}
 	name := who.Tenant + "\x00" + who.Subject
 	if token, given, _ := bearer(r); given {
@@ -190,6 +207,14 @@ func (s *Server) buckets(r *http.Request, who *Principal) []bucket {
 func allow(who *Principal, op *api.Info) error {
 	if !who.May(op.Scope) {
 		return fmt.Errorf("%w: %s needs the scope %s", api.ErrScope, op.Name, op.Scope)
+	}
+	return nil
+}
+
+// names returns an error if a caller who is limited to a user names another.
+func (c *call) names(user string) error {
+	if c.who.User != "" && user != "" && user != c.who.User {
+		return fmt.Errorf("%w: it is for the threads of %.80q alone", api.ErrScope, c.who.User)
 	}
 	return nil
 }

@@ -72,10 +72,25 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 			s.fail(w, r, err)
 			return
 		}
-		if err := fn(w, r, c, in); err != nil {
+		if err = c.namesIn(fields, reflect.ValueOf(in).Elem()); err == nil {
+			err = fn(w, r, c, in)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 		}
 	})
+}
+
+// namesIn is names for the users that an input names.
+func (c *call) namesIn(fields []api.Field, in reflect.Value) error {
+	for _, f := range fields {
+		if f.Name == "User" {
+			if err := c.names(in.FieldByIndex(f.Index).String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // send writes a value as JSON.

@@ -38,7 +38,7 @@ const keepCounts = 2 * time.Second
 // of returns the numbers of the caller's tenant. Of many who ask at the same
 // time one counts.
 func (n *counts) of(ctx context.Context, c *call) (*count, error) {
-	own := n.tenant(c.who.Tenant)
+	own := n.tenant(c.who.Tenant + "\x00" + c.who.User)
 	select {
 	case own.turn <- struct{}{}:
 		defer func() { <-own.turn }()

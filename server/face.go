@@ -42,7 +42,7 @@ func (s *Server) face(pattern string, scope api.Scope, fn func(http.ResponseWrit
 			s.failFace(w, r, err, false)
 			return
 		}
-		if err = faceConditions(r); err == nil {
+		if err = firstError(faceConditions(r), c.names(r.PathValue("user"))); err == nil {
 			err = fn(w, r, c)
 		}
 		if err != nil {

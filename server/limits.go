@@ -40,10 +40,11 @@ var (
 	serverLimits = Limits{Streams: 10_000, Requests: 2000, Bytes: 256 << 20}
 	tenantLimits = Limits{Streams: 5000, Requests: 1000, Bytes: 128 << 20}
 	tokenLimits  = Limits{Streams: 2500, Requests: 500, Bytes: 64 << 20}
+	userLimits   = Limits{Streams: 100, Requests: 50, Bytes: 32 << 20}
 )
 
-// bucket is someone for whom things are counted: the server, a tenant, or a
-// token by its hash.
+// bucket is someone for whom things are counted: the server, a tenant, a token by
+// its hash, or a user with all tokens and tickets that are limited to the user.
 type bucket struct{ kind, name string }
 
 // ledger counts what is under way.
@@ -137,6 +138,8 @@ func (s *Server) over(b bucket, used, more Limits) error {
 	switch b.kind {
 	case "tenant":
 		most, whose, err = s.opts.TenantLimits, "the tenant has", api.ErrTooMany
+	case "user":
+		most, whose, err = s.opts.UserLimits, "the user has", api.ErrTooMany
 	case "token":
 		most, whose, err = s.opts.TokenLimits, "the token has", api.ErrTooMany
 	}

@@ -87,9 +87,9 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	st := memstore.New()
 	tokens := authTokens(t, st)
 	s := newSiteOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, MaxBody: 64 << 20,
-		Limits:       server.Limits{Streams: 5, Requests: 6, Bytes: 66 << 20},
-		TenantLimits: server.Limits{Streams: 3, Requests: 5, Bytes: 45 << 20},
-		TokenLimits:  server.Limits{Streams: 2, Requests: 4, Bytes: 30 << 20}}, sseFlows()...)
+		Limits:       server.Limits{Streams: 5, Requests: 6, Bytes: 33 << 20},
+		TenantLimits: server.Limits{Streams: 3, Requests: 5, Bytes: 23 << 20},
+		TokenLimits:  server.Limits{Streams: 2, Requests: 4, Bytes: 15 << 20}}, sseFlows()...)
 	token := func(tenant, subject string) string {
 		return authSecret(t, tokens, tenant, subject, api.ScopeRead, api.ScopeRun)
 	}
@@ -115,7 +115,7 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	eventually(t, "streams stay", func() bool { return s.api.Used() == server.Limits{} })
 
 	open = nil
-	state, _ := json.Marshal(map[string]any{"id": "large", "state": map[string]string{"k": strings.Repeat("x", 12<<20)}})
+	state, _ := json.Marshal(map[string]any{"id": "large", "state": map[string]string{"k": strings.Repeat("x", 6<<20)}})
 	for _, who := range []string{ann, cat, eve} {
 		s.token = who
 		s.do("POST", "/v1/threads", string(state)).want(201)
@@ -126,7 +126,7 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	want(ann, "/v1/threads/large/state", 429, "too-many")
 	want(ben, "/v1/threads/large/state", 429, "too-many")
 	want(eve, "/v1/threads/large/state", 503, "overloaded")
-	if used := s.api.Used(); used.Requests != 5 || used.Bytes < 60<<20 {
+	if used := s.api.Used(); used.Requests != 5 || used.Bytes < 30<<20 {
 		t.Errorf("%+v is under way", used)
 	}
 	s.token = ann

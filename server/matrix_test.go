@@ -62,6 +62,9 @@ func newMatrix(t *testing.T) *matrix {
 	if _, err := agent.MemoryOf(acme).Put(ctx, agent.Namespace{"shared"}, "key", matrixCanary, agent.MemoryOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := agent.MemoryOf(acme).Put(ctx, agent.UserMemory(matrixUser), "own", matrixCanary, agent.MemoryOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	rule, err := agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Flow: matrixCanary, Agent: matrixCanary, Tool: matrixCanary, Schema: "s", Args: json.RawMessage("{}")}, matrixCanary)
 	if err != nil {
 		t.Fatal(err)
@@ -315,17 +318,25 @@ func TestMatrixRightTokensAreLetIn(t *testing.T) {
 }
 
 func TestMatrixNewsAreTheTenantsOwn(t *testing.T) {
-	m := newMatrix(t)
-	if !m.api.Bound(api.EventsWatch.Name) {
-		t.Skip("there is no stream of news")
-	}
+	t.Run("tenant", func(t *testing.T) {
+		m := newMatrix(t)
+		m.newsAreOwn(t, "other", "", authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin))
+	})
+	t.Run("user", func(t *testing.T) {
+		m := newMatrix(t)
+		m.newsAreOwn(t, "acme", "eve", m.userSecret(t, "eve"))
+	})
+}
+
+func (m *matrix) newsAreOwn(t *testing.T, tenant, user, token string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", m.url+"/v1/events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin))
+	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Accept", api.TypeEvents)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -348,7 +359,7 @@ func TestMatrixNewsAreTheTenantsOwn(t *testing.T) {
 	if _, err := m.rt.Tenant("acme").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t2", Input: matrixCanary, Title: matrixCanary}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.rt.Tenant("other").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x"}); err != nil {
+	if _, err := m.rt.Tenant(tenant).Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x", User: user}); err != nil {
 		t.Fatal(err)
 	}
 	until(`"mine"`)

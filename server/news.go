@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -215,8 +216,8 @@ func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, i
 		return nil
 	}
 	ctx := r.Context()
-	rd := &newsReader{user: in.User, wake: make(chan struct{}, 1), items: map[string]api.News{}}
-	n := s.subscribe(c.Runtime, c.who.Tenant, rd)
+	rd := &newsReader{user: cmp.Or(in.User, c.who.User), wake: make(chan struct{}, 1), items: map[string]api.News{}}
+	n := s.subscribe(s.rt.Tenant(c.who.Tenant), c.who.Tenant, rd) // for all who follow them, limited or not
 	defer s.unsubscribe(n, rd)
 	select {
 	case <-n.ready:

@@ -46,8 +46,9 @@ type Options struct {
 	// Limits bound what is under way for all callers together, TenantLimits for
 	// each tenant, and TokenLimits for each token. The defaults are 10 000
 	// streams, 2000 requests and 256 MiB of answers, a half and a quarter of
-	// that. Without Auth only Limits count.
-	Limits, TenantLimits, TokenLimits Limits
+	// that. UserLimits are for all tokens together that are limited to the same
+	// user: 100, 50 and 32 MiB. Without Auth only Limits count.
+	Limits, TenantLimits, TokenLimits, UserLimits Limits
 	// Connections is how many connections the server of HTTPServer may have;
 	// 0 is 16 384. Idle ones make room for new ones.
 	Connections int
@@ -94,6 +95,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 		o.Stall = 20 * time.Second
 	}
 	o.Limits, o.TenantLimits, o.TokenLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits), o.TokenLimits.or(tokenLimits)
+	o.UserLimits = o.UserLimits.or(userLimits)
 	if o.Connections == 0 {
 		o.Connections = 16_384
 	}

@@ -52,7 +52,7 @@ func (s *Server) listFlows(context.Context, *call, *api.Nothing) (*api.FlowList,
 }
 
 func (s *Server) me(_ context.Context, c *call, _ *api.Nothing) (*api.Me, error) {
-	return &api.Me{Tenant: c.who.Tenant, Subject: c.who.Subject, Groups: c.who.Groups, Scopes: c.who.Scopes, Expires: c.who.Expires}, nil
+	return &api.Me{Tenant: c.who.Tenant, Subject: c.who.Subject, User: c.who.User, Groups: c.who.Groups, Scopes: c.who.Scopes, Expires: c.who.Expires}, nil
 }
 
 // How long the store may take to answer.
@@ -110,8 +110,12 @@ func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.St
 	if err != nil {
 		return nil, err
 	}
+	streams := int(s.events.open.Load())
+	if c.who.User != "" { // what others do is no matter of a user's
+		streams = 0
+	}
 	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
-		Streams: int(s.events.open.Load()), Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
+		Streams: streams, Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
 }
 
 // getMetrics answers also when the store does not: that is when the other

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -47,6 +48,7 @@ type pass struct {
 	Token   string      `json:"token,omitempty"` // hash of the token behind it, if that can be rechecked
 	Tenant  string      `json:"tenant,omitempty"`
 	Subject string      `json:"subject"`
+	User    string      `json:"user,omitempty"` // whom it is limited to, also where the token is not
 	Groups  []string    `json:"groups,omitempty"`
 	Scopes  []api.Scope `json:"scopes"`
 	Expires time.Time   `json:"expires,omitzero"` // of the token
@@ -86,7 +88,12 @@ func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *call, i
 	}
 	t, who := s.tickets, c.who
 	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil,
-		Tenant: who.Tenant, Subject: who.Subject, Groups: who.Groups, Scopes: who.Scopes, Expires: who.Expires}
+		Tenant: who.Tenant, Subject: who.Subject, User: cmp.Or(in.User, who.User), Groups: who.Groups, Scopes: who.Scopes, Expires: who.Expires}
+	if p.User != "" {
+		if err := checkName("user", p.User); err != nil {
+			return err
+		}
+	}
 	if !p.Local {
 		token, _, err := bearer(r)
 		if err == nil {
@@ -242,7 +249,7 @@ func (t *tickets) who(p *pass) who {
 			if p.over() {
 				return nil, fmt.Errorf("%w: the ticket is too old", api.ErrUnauthorized)
 			}
-			return vet(&Principal{Tenant: p.Tenant, Subject: p.Subject, Groups: p.Groups, Scopes: p.Scopes, Expires: p.Expires}, nil)
+			return vet(p.narrow(&Principal{Tenant: p.Tenant, Subject: p.Subject, Groups: p.Groups, Scopes: p.Scopes, Expires: p.Expires}), nil)
 		}
 		a, ok := t.auth.(Rechecker)
 		var hash [sha256.Size]byte
@@ -253,8 +260,23 @@ func (t *tickets) who(p *pass) who {
 		if err == nil && (now.Tenant != p.Tenant || now.Subject != p.Subject) {
 			return nil, api.ErrUnauthorized
 		}
-		return now, err
+		if err != nil {
+			return nil, err
+		}
+		return vet(p.narrow(now), nil)
 	}
+}
+
+// narrow limits whoever a token stands for to the user of a ticket. One that is
+// limited to another user by now is nobody.
+func (p *pass) narrow(who *Principal) *Principal {
+	switch {
+	case p.User == who.User:
+		return who
+	case who.User != "":
+		return nil
+	}
+	return &Principal{Tenant: who.Tenant, Subject: p.User, User: p.User, Scopes: []api.Scope{api.ScopeRead}, Expires: who.Expires}
 }
 
 // sweep removes some old passes; the next call goes on behind them. What it

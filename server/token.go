@@ -59,6 +59,7 @@ type seenToken struct {
 type tokenRecord struct {
 	Tenant  string      `json:"tenant,omitempty"`
 	Subject string      `json:"subject"`
+	User    string      `json:"user,omitempty"`
 	Groups  []string    `json:"groups,omitempty"`
 	Scopes  []api.Scope `json:"scopes"`
 	Expires time.Time   `json:"expires,omitzero"`
@@ -69,12 +70,12 @@ type tokenRecord struct {
 }
 
 func (t *tokenRecord) principal() *Principal {
-	return &Principal{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
+	return &Principal{Tenant: t.Tenant, Subject: t.Subject, User: t.User, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
 }
 
 func (t *tokenRecord) token(hash string) api.Token {
 	return api.Token{ID: hash[:idSize],
-		Me:   api.Me{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires},
+		Me:   api.Me{Tenant: t.Tenant, Subject: t.Subject, User: t.User, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires},
 		Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
 }
 
@@ -166,9 +167,12 @@ func (t *Tokens) index(tenant string) string {
 // in its answer and nowhere else.
 func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateToken) (*api.NewToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
-	r := &tokenRecord{Tenant: tenant, Subject: in.Subject, Groups: in.Groups, Scopes: slices.Clone(in.Scopes), Created: now, By: by, Note: in.Note}
+	r := &tokenRecord{Tenant: tenant, Subject: cmp.Or(in.Subject, in.User), User: in.User, Groups: in.Groups, Scopes: slices.Clone(in.Scopes), Created: now, By: by, Note: in.Note}
 	if len(r.Scopes) == 0 {
-		r.Scopes = []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}
+		r.Scopes = []api.Scope{api.ScopeRead, api.ScopeRun}
+		if in.User == "" { // a user may answer where someone says so
+			r.Scopes = append(r.Scopes, api.ScopeAnswer)
+		}
 	}
 	slices.Sort(r.Scopes)
 	r.Scopes = slices.Compact(r.Scopes)
@@ -181,8 +185,11 @@ func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateTok
 	if in.Days < 0 || in.Days > 36500 {
 		return nil, api.Invalid("%d days; give 1 to 36500, or none for a token that does not end", in.Days)
 	}
-	if in.Days > 0 {
-		r.Expires = now.AddDate(0, 0, in.Days)
+	if in.Minutes < 0 || in.Minutes > 60*24*366 || in.Minutes > 0 && in.Days > 0 {
+		return nil, api.Invalid("%d minutes; give 1 to %d, or days", in.Minutes, 60*24*366)
+	}
+	if in.Days > 0 || in.Minutes > 0 {
+		r.Expires = now.AddDate(0, 0, in.Days).Add(time.Duration(in.Minutes) * time.Minute)
 	}
 	secret := tokenPrefix + newSecret()
 	sum := sha256.Sum256([]byte(secret))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -38,7 +39,8 @@ type fileToken struct {
 	Hash    string      `json:"hash,omitempty"`
 	Secret  fileSecret  `json:"secret,omitempty"`
 	Tenant  string      `json:"tenant,omitempty"`
-	Subject string      `json:"subject"`
+	Subject string      `json:"subject,omitempty"`
+	User    string      `json:"user,omitempty"`
 	Groups  []string    `json:"groups,omitempty"`
 	Scopes  []api.Scope `json:"scopes"`
 	Expires time.Time   `json:"expires,omitzero"`
@@ -70,7 +72,8 @@ const (
 //
 // A token stands there as the SHA-256 of its text in hex, or as "secret"
 // itself, of at least 20 bytes; then nobody else may be able to read the file.
-// The file is read again within a second when it changes. While it cannot be
+// With "user" in place of a subject it is limited to that user's threads. The
+// file is read again within a second when it changes. While it cannot be
 // used no token of it is accepted.
 func TokenFile(path string) (Authenticator, error) {
 	f := &tokenFile{path: path}
@@ -158,7 +161,7 @@ func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principa
 		if t.Secret != "" && runtime.GOOS != "windows" && mode&0o077 != 0 {
 			return nil, fmt.Errorf("it holds secrets, and others can read it (mode %04o): chmod 600 it, or keep hashes in it", mode)
 		}
-		p := &Principal{Tenant: t.Tenant, Subject: t.Subject, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
+		p := &Principal{Tenant: t.Tenant, Subject: cmp.Or(t.Subject, t.User), User: t.User, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
 		if err := p.check(); err != nil {
 			return nil, fmt.Errorf("token %d: %v", i, err)
 		}

@@ -16,6 +16,7 @@ import (
 type Host struct {
 	Store  store.Store
 	Tenant string
+	User   *string                      // whose threads the runtime is limited to; nil: all
 	Hash   func(texts ...string) []byte // keyed, so that names of cells tell nothing
 }
 
