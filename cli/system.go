@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -53,6 +54,12 @@ func tokenCommand(a *app) *cobra.Command {
 		a.hint("this is the token, shown this once; its id is %s", label(t.ID))
 		return nil
 	})
+	create.PreRunE = func(c *cobra.Command, given []string) error {
+		if len(given) == 0 && !c.Flags().Changed("user") {
+			return usage(errors.New("usage: perdure token create SUBJECT, or --user USER for a token that is limited to one user's threads"))
+		}
+		return nil
+	}
 	create.Example = "  perdure token create ada\n  perdure token create --user bob --minutes 60\n  perdure token create ci --scopes read --scopes run --days 30 --note \"nightly runs\""
 	list := operation(a, "list", api.TokensList, func(a *app, out *api.TokenList) error {
 		rows := [][]string{{"ID", "SUBJECT", "SCOPES", "GROUPS", "EXPIRES", "NOTE"}}

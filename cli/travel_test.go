@@ -161,6 +161,8 @@ func TestTheFirstTokenIsMadeOnTheStore(t *testing.T) {
 	p.run("", "token", "list").want(exitOK, "revoked")
 	p.run("", "token", "revoke", "nope").want(exitNotFound)
 	p.run("", "token", "create").want(exitUsage, "usage: perdure token create SUBJECT")
+	p.run("", "token", "create", "--user", "bob", "--minutes", "5", "--json").want(exitOK, `"user": "bob"`, `"subject": "bob"`, `"run"`)
+	p.run("", "token", "create", "ada", "--user", "bob").want(exitUsage, "acts as that user")
 	p.run("", "version").want(exitOK, "perdure ", "go1.")
 }
 
