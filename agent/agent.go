@@ -27,12 +27,12 @@ type Agent interface {
 
 // visit is how an agent is called.
 type visit struct {
-	in      Content
-	before  []Record         // what was said in the conversation that it takes over
-	from    string           // the agent that said the input; "": a user
-	alone   bool             // it sees nothing of the thread but its input
-	family  map[string]Agent // to whom it may hand over, besides its own
-	chained bool             // whoever calls it does the handing over
+	in     Content
+	from   string // the agent that said the input; "": a user
+	alone  bool   // it sees nothing of the thread but its input
+	root   bool   // its conversation is the thread's: who holds it is kept
+	talk   *talk  // that it takes over, nil if it begins one
+	within string // the agent in whose conversation it is called, if it begins one
 }
 
 // Result is what came of an agent.
@@ -84,8 +84,12 @@ func Do[I Input](ctx context.Context, a Agent, in I) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, perdure.Permanent(err)
 	}
-	return a.run(ctx, a.Name(), visit{in: c})
+	return a.run(ctx, a.Name(), visit{in: c, root: ctx.Value(belowKey{}) == nil})
 }
+
+// belowKey marks the contexts of what other agents call: a conversation there is
+// not the thread's own.
+type belowKey struct{}
 
 // NewFlow makes a flow of an agent. Its input is a [Content], its output the
 // agent's text, or its value if it has an output schema.

@@ -62,11 +62,10 @@ func (g *group) check(n *names) error {
 
 func (g *group) run(ctx context.Context, step string, v visit) (*Result, error) {
 	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
-		v.family, v.chained = nil, false
-		if v.before != nil && len(v.in) == 0 { // it takes over a conversation
-			v.in, v.before = Content{llm.User(lastSaid(v.before))}, nil
+		if err := v.takeOver(ctx); err != nil {
+			return nil, err
 		}
-		r, err := g.body(ctx, g, v)
+		r, err := g.body(context.WithValue(ctx, belowKey{}, true), g, v)
 		if err == nil {
 			r.Agent = g.name
 		}
@@ -74,22 +73,12 @@ func (g *group) run(ctx context.Context, step string, v visit) (*Result, error) 
 	})
 }
 
-// lastSaid returns what a user said last.
-func lastSaid(records []Record) string {
-	for i := len(records) - 1; i >= 0; i-- {
-		if m := records[i].Message; m.Role == llm.RoleUser && m.Text() != "" {
-			return m.Text()
-		}
-	}
-	return ""
-}
-
 // inTurn runs the children one after the other: the first is given the input,
 // each next one what the one before it said. It stops behind one that
 // escalates, if it is to.
 func (g *group) inTurn(ctx context.Context, v visit, total *Result, stop bool) error {
 	for _, c := range g.children {
-		r, err := c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone})
+		r, err := c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone, within: v.within})
 		if err != nil {
 			return err
 		}
@@ -155,7 +144,7 @@ func Parallel(name string, children ...Agent) Agent {
 		branches := perdure.NewGroup(ctx)
 		for i, c := range g.children {
 			branches.Go("branch-"+c.Name(), func(ctx context.Context) (err error) {
-				results[i], err = c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone})
+				results[i], err = c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone, within: v.within})
 				return err
 			})
 		}
@@ -207,8 +196,8 @@ func (f *function) check(n *names) error {
 
 func (f *function) run(ctx context.Context, step string, v visit) (*Result, error) {
 	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
-		if v.before != nil && len(v.in) == 0 {
-			v.in = Content{llm.User(lastSaid(v.before))}
+		if err := v.takeOver(ctx); err != nil {
+			return nil, err
 		}
 		news := new(callNews)
 		text, err := f.fn(context.WithValue(ctx, newsKey{}, news), v.in)

@@ -98,7 +98,8 @@
 //
 // [Sequential], [Loop], [Parallel] and [Func] compose agents, [AsTool] and
 // [Delegate] make agents tools of others, with a context of their own, and
-// Options.Transfer lets a model hand the conversation over. A user's message
+// Options.Transfer lets a model hand the conversation over: the other agent
+// answers the next messages too, until it hands it on. A user's message
 // that arrives while an agent is busy, with the policy [perdure.Steer], reaches
 // it before its next reply.
 //
@@ -123,6 +124,6 @@
 // llm/script one for tests that needs no network. Retrying is the runtime's: a provider that is overloaded, or says when to come
 // back, is asked again by a durable timer; meanwhile the run is suspended and
 // costs nothing. While a reply comes in, [perdure.Runtime.Deltas] yields its
-// pieces, each an [llm.Delta], with attempt and offset; they are void when the
+// pieces, each a [Delta], with attempt and offset; they are void when the
 // reply is recorded.
 package agent

@@ -27,8 +27,15 @@ type Options struct {
 	// outputs; see [StateFiles].
 	Files Files
 	// Transfer are agents that the model may hand the conversation over to.
-	// They may hand it back, and to each other.
+	// They may hand it back, and to each other. The agent that it was handed to
+	// holds the conversation: it answers in the thread's next runs too, if it is
+	// made of a model; what is made of other agents or of code answers once. That
+	// is so for an agent that a flow runs, not for one below [Sequential], [Loop],
+	// [Parallel] or [AsTool]. See [Holder].
 	Transfer []Agent
+	// Return lets the conversation come back to this agent at the end of each
+	// run, whoever it was handed over to.
+	Return bool
 	// Output asks for JSON in place of free text; see [OutputOf].
 	Output *OutputSchema
 	// OutputKey is a key of the state that gets what the agent says. Keys that
@@ -62,7 +69,7 @@ type History string
 
 // The histories.
 const (
-	HistoryOwn    History = ""       // its own conversation on the thread, over all runs
+	HistoryOwn    History = ""       // its own conversation on the thread, over all runs, with those to whom it was handed over
 	HistoryThread History = "thread" // all that users and agents said on the thread
 	HistoryNone   History = "none"   // nothing
 )

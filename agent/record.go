@@ -17,7 +17,8 @@ type Record struct {
 	Message llm.Message `json:"message"`
 	From    string      `json:"from,omitempty"` // the agent who said it, of an input that is another's output
 
-	Alone bool `json:"alone,omitempty"` // in a context of its own, which no other call of the agent sees
+	Talk  string `json:"talk,omitempty"`  // the agent whose conversation it is part of, if that was handed over to Agent
+	Alone bool   `json:"alone,omitempty"` // in a context of its own, which no other call of the agent sees
 
 	// Of a reply.
 	Usage *llm.Usage `json:"usage,omitempty"`
@@ -32,7 +33,7 @@ type Record struct {
 	By       string            `json:"by,omitempty"`       // who decided
 	Expired  bool              `json:"expired,omitempty"`  // nobody did, and the default was taken
 	Rejected string            `json:"rejected,omitempty"` // hash of the call that was rejected
-	Mistake  bool              `json:"mistake,omitempty"`  // the call could not be made as it was
+	Mistake  bool              `json:"mistake,omitempty"`  // the call could not be made as it was; of a reply that it does not fit, of a message that it says so
 	Pending  string            `json:"pending,omitempty"`  // it goes on elsewhere under this ref
 	File     string            `json:"file,omitempty"`     // where the whole output is
 	Progress []json.RawMessage `json:"progress,omitempty"` // what the tool told on the way
@@ -107,6 +108,7 @@ func conversation(records []Record, me string) []llm.Message {
 		m := r.Said()
 		switch {
 		case len(m.Parts) == 0: // providers do not take it
+		case r.Agent != me && r.Mistake: // and what it was told about it
 		case r.Agent != me && (r.From != "" || m.Role == llm.RoleAssistant && given[m.Text()]): // it is there already
 		case r.Agent == me || m.Role == llm.RoleUser:
 			out = append(out, m)

@@ -122,6 +122,13 @@ func spend(ctx context.Context, u llm.Usage, cost int64) (over bool, err error) 
 	return over, nil
 }
 
+// Delta is a piece of a reply, as [perdure.Runtime.Deltas] yields it, with the
+// name of the agent whose reply it is.
+type Delta struct {
+	llm.Delta
+	Agent string `json:"agent"`
+}
+
 // answer gets a reply from a callback or from the model, and shows it on the
 // way.
 func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, error) {
@@ -139,7 +146,7 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 		if err != nil {
 			return nil, modelError(err)
 		}
-		perdure.Delta(ctx, d)
+		perdure.Delta(ctx, Delta{d, s.name})
 	}
 	r, err := fold.Reply()
 	if err != nil {
@@ -205,13 +212,13 @@ func (s *session) request(ctx context.Context) (*llm.Request, error) {
 	if s.Output != nil {
 		req.Output = &llm.Output{Name: s.name, Schema: s.Output.schema.raw}
 	}
-	if s.talk == nil {
-		s.talk = conversation(s.records, s.name)
+	if s.spoken == nil {
+		s.spoken = conversation(s.records, s.name)
 	}
-	if len(s.talk) == 0 {
-		s.talk = []llm.Message{llm.User("Begin.")} // there is no input, and providers want a message
+	if len(s.spoken) == 0 {
+		s.spoken = []llm.Message{llm.User("Begin.")} // there is no input, and providers want a message
 	}
-	req.Messages, err = bringMedia(ctx, s.talk)
+	req.Messages, err = bringMedia(ctx, s.spoken)
 	return req, err
 }
 

@@ -18,7 +18,7 @@ type session struct {
 	*modelAgent
 	visit
 	records []Record      // that it sees, the newest last
-	talk    []llm.Message // the same as a model reads it; nil: to be made anew
+	spoken  []llm.Message // the same as a model reads it; nil: to be made anew
 
 	turns    int
 	usage    llm.Usage
@@ -34,28 +34,16 @@ type session struct {
 // run is the agent's step: turns until it has said something.
 func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, error) {
 	return composite(ctx, step, v.in, func(ctx context.Context) (*Result, error) {
+		ctx = context.WithValue(ctx, belowKey{}, true)
 		if before := a.Callbacks.BeforeAgent; before != nil {
 			r, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Result, error) { return before(ctx, v.in) })
 			if err != nil || r != nil {
 				return r, err
 			}
 		}
-		s, err := a.begin(ctx, v)
+		r, err := a.converse(ctx, v)
 		if err != nil {
 			return nil, err
-		}
-		for done := false; !done; {
-			s.turns++
-			done, err = perdure.Scope(ctx, fmt.Sprintf("turn-%d", s.turns), s.turn)
-			if err != nil {
-				return nil, err
-			}
-		}
-		r := s.result()
-		if r.Transfer != "" && !v.chained {
-			if r, err = s.handOver(ctx, r); err != nil {
-				return nil, err
-			}
 		}
 		after := a.Callbacks.AfterAgent
 		if after == nil {
@@ -70,9 +58,25 @@ func (a *modelAgent) run(ctx context.Context, step string, v visit) (*Result, er
 	})
 }
 
+// speak takes turns until the agent has said something, or hands over.
+func (a *modelAgent) speak(ctx context.Context, v visit) (*Result, error) {
+	s, err := a.begin(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	for done := false; !done; {
+		s.turns++
+		done, err = perdure.Scope(ctx, fmt.Sprintf("turn-%d", s.turns), s.turn)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.result(), nil
+}
+
 // begin records what the agent is given, and collects what it sees.
 func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
-	s := &session{modelAgent: a, visit: v, rejected: map[string]int{}, records: v.before}
+	s := &session{modelAgent: a, visit: v, rejected: map[string]int{}}
 	all, err := transcript.Get(ctx)
 	if err != nil {
 		return nil, err
@@ -81,9 +85,8 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sees := v.before == nil && !v.alone && a.History != HistoryNone
 	for _, r := range all {
-		if sees && !r.Alone && (r.Agent == a.name || a.History == HistoryThread) {
+		if s.sees(r) {
 			s.records = append(s.records, r)
 		}
 		if r.Rejected != "" && strings.HasPrefix(r.ID, here.Run+"/") {
@@ -95,7 +98,7 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 		if i > 0 {
 			step = fmt.Sprintf("input-%d", i+1)
 		}
-		if err := s.hear(ctx, step, m, v.from); err != nil {
+		if err := s.hear(ctx, step, m, v.from, false); err != nil {
 			return nil, err
 		}
 	}
@@ -103,10 +106,10 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 }
 
 // hear records a message that comes from outside.
-func (s *session) hear(ctx context.Context, step string, m llm.Message, from string) error {
+func (s *session) hear(ctx context.Context, step string, m llm.Message, from string, mistake bool) error {
 	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
 		kept, err := keepMedia(ctx, m)
-		return Record{Message: kept, From: from}, err
+		return Record{Message: kept, From: from, Mistake: mistake}, err
 	}, perdure.Input(m))
 }
 
@@ -129,6 +132,12 @@ func (s *session) write(ctx context.Context, step string, fn func(ctx context.Co
 func (s *session) stamp(ctx context.Context, r Record) Record {
 	here, _ := perdure.Here(ctx) // it is a step's
 	r.ID, r.Agent, r.Alone = here.Run+here.Path, s.name, s.alone
+	if r.Talk = s.talk.name; s.within != "" {
+		r.Talk = s.within
+	}
+	if r.Talk == s.name {
+		r.Talk = ""
+	}
 	return r
 }
 
@@ -152,16 +161,16 @@ func (s *session) add(r Record) {
 
 // say adds a record to the conversation, which is not made anew in each turn.
 func (s *session) say(r Record) {
-	n := len(s.talk)
+	n := len(s.spoken)
 	switch {
-	case s.talk == nil, len(r.Message.Parts) == 0:
+	case s.spoken == nil, len(r.Message.Parts) == 0:
 	case r.Summary != nil:
-		s.talk = nil
-	case r.Message.Role == llm.RoleTool && s.talk[n-1].Role == llm.RoleTool:
-		parts := s.talk[n-1].Parts // of the calls before it, in the same message
-		s.talk[n-1].Parts = append(parts[:len(parts):len(parts)], r.Said().Parts...)
+		s.spoken = nil
+	case r.Message.Role == llm.RoleTool && s.spoken[n-1].Role == llm.RoleTool:
+		parts := s.spoken[n-1].Parts // of the calls before it, in the same message
+		s.spoken[n-1].Parts = append(parts[:len(parts):len(parts)], r.Said().Parts...)
 	default:
-		s.talk = append(s.talk, r.Said())
+		s.spoken = append(s.spoken, r.Said())
 	}
 }
 
@@ -223,7 +232,8 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 		return true, nil
 	default:
 		_, err := s.value(r.Message.Text())
-		if err := s.hear(ctx, "correct", llm.User(fmt.Sprintf("Your answer does not fit the JSON Schema that it has to: %v. Answer again, with JSON only.", err)), ""); err != nil {
+		m := llm.User(fmt.Sprintf("Your answer does not fit the JSON Schema that it has to: %v. Answer again, with JSON only.", err))
+		if err := s.hear(ctx, "correct", m, "", true); err != nil {
 			return false, err
 		}
 	}
@@ -250,7 +260,7 @@ func (s *session) count(reply Record, results []Record) error {
 	}
 	why := reply.Message.Text()
 	for _, r := range results {
-		if r.Mistake {
+		if r.Mistake && r.Message.Role == llm.RoleTool {
 			why = r.Message.Parts[0].Result.Text
 		}
 	}
@@ -272,7 +282,7 @@ func (s *session) steer(ctx context.Context) error {
 			in = contentOf(string(raw)) // the input of a flow that takes something else
 		}
 		for j, m := range in {
-			if err := s.hear(ctx, fmt.Sprintf("heard-%d-%d", i+1, j+1), m, ""); err != nil {
+			if err := s.hear(ctx, fmt.Sprintf("heard-%d-%d", i+1, j+1), m, "", false); err != nil {
 				return err
 			}
 		}
@@ -292,7 +302,7 @@ func (s *session) result() *Result {
 // reachable returns the agents that this one may hand over to.
 func (s *session) reachable() map[string]Agent {
 	all := map[string]Agent{}
-	maps.Copy(all, s.family)
+	maps.Copy(all, s.talk.family)
 	for _, a := range s.Transfer {
 		all[a.Name()] = a
 	}

@@ -160,3 +160,11 @@ func TestADKRoundedPayloadIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestADKPiecesNameTheirAgent: after a handover too, whose step has a number.
+func TestADKPiecesNameTheirAgent(t *testing.T) {
+	piece := perdure.DeltaEvent{Run: "r", Path: "/desk/handover-1-sub/turn-1/reply", Data: json.RawMessage(`{"part":0,"text":"hi","agent":"sub"}`)}
+	if got := adkPartial("t", piece, time.Unix(0, 0)); got == nil || got.Author != "sub" {
+		t.Errorf("the piece is %+v", got)
+	}
+}

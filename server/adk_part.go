@@ -74,7 +74,7 @@ func adkPartial(thread string, d perdure.DeltaEvent, now time.Time) *adkEvent {
 	if len(names) < 3 || !strings.HasPrefix(names[len(names)-2], "turn-") || !strings.HasPrefix(names[len(names)-1], "reply") {
 		return nil
 	}
-	var piece llm.Delta
+	var piece agent.Delta
 	if json.Unmarshal(d.Data, &piece) != nil || piece.Text == "" && piece.Reasoning == "" {
 		return nil
 	}
@@ -84,7 +84,7 @@ func adkPartial(thread string, d perdure.DeltaEvent, now time.Time) *adkEvent {
 	}
 	return &adkEvent{
 		ID:           fmt.Sprintf("%s-%s%s-%d-%d", thread, d.Run, d.Path, d.Attempt, d.Offset),
-		InvocationID: d.Run, Author: names[len(names)-3], Timestamp: float64(now.UnixMicro()) / 1e6, Partial: true,
+		InvocationID: d.Run, Author: piece.Agent, Timestamp: float64(now.UnixMicro()) / 1e6, Partial: true,
 		Content: &adkContent{Role: "model", Parts: []adkPart{part}},
 		Actions: adkActions{StateDelta: map[string]any{}, ArtifactDelta: map[string]any{}},
 	}
