@@ -13,9 +13,12 @@
 //	package main
 //
 //	import (
+//		"bufio"
 //		"context"
 //		"fmt"
 //		"log"
+//		"os"
+//		"strings"
 //
 //		"github.com/perdure/perdure"
 //		_ "github.com/perdure/perdure/store/sqlitestore"
@@ -45,10 +48,10 @@
 //		go func() { log.Fatal(rt.Work(ctx)) }() // executes runs
 //		run := must(rt.Start(ctx, perdure.StartRequest{Flow: "refund", Input: "A-17", Key: "refund A-17"}))
 //		run = must(rt.Wait(ctx, run.Thread, run.ID)) // until it asks or ends
+//		typed := bufio.NewReader(os.Stdin)
 //		for len(run.Asks) > 0 {
-//			var yes bool
-//			fmt.Print(run.Asks[0].Prompt, " (true/false) ")
-//			must(fmt.Scanln(&yes))
+//			fmt.Print(run.Asks[0].Prompt, " (yes/no) ")
+//			yes := strings.TrimSpace(must(typed.ReadString('\n'))) == "yes"
 //			if err := rt.Answer(ctx, perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: yes}}); err != nil {
 //				log.Fatal(err)
 //			}

@@ -141,7 +141,10 @@ func (l *link) findOver(ctx context.Context, own string) string {
 func fate(ask *perdure.AskInfo) string {
 	text := "the ask is " + label(ask.Status)
 	if r := ask.Answer; r != nil {
-		value, _ := r.Value.(json.RawMessage)
+		var value json.RawMessage
+		if r.Value != nil {
+			value, _ = json.Marshal(r.Value)
+		}
 		text = strings.Join(strings.Fields(text+" "+label(r.Decision)+" "+brief(value)), " ")
 		if r.By != "" {
 			text += " by " + label(r.By)

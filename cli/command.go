@@ -165,7 +165,7 @@ func flagName(f api.Field) string {
 }
 
 // setField sets a field from the command line: JSON where the field takes any,
-// NAME=VALUE where it is a map.
+// NAME=VALUE where it is a map. A list is given with commas, or bit by bit.
 func setField(f api.Field, in reflect.Value, texts []string) error {
 	v := in.FieldByIndex(f.Index)
 	switch {
@@ -192,9 +192,9 @@ func setField(f api.Field, in reflect.Value, texts []string) error {
 			v.SetMapIndex(reflect.ValueOf(name), item)
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
-		for _, text := range texts {
+		for _, text := range strings.Split(strings.Join(texts, ","), ",") {
 			item := reflect.New(v.Type().Elem()).Elem()
-			item.SetString(text)
+			item.SetString(strings.TrimSpace(text))
 			v.Set(reflect.Append(v, item))
 		}
 	default:

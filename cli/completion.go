@@ -73,7 +73,7 @@ func (a *app) complete(root *cobra.Command) {
 
 // completable is a name that no shell takes for more than a word, also when it
 // has typed it half and completes it again.
-var completable = regexp.MustCompile(`^[A-Za-z0-9][\w.:@/+-]*$`)
+var completable = regexp.MustCompile(`^\w[\w.:@/+-]*$`)
 
 // candidates are the names that begin so, if they can be had at once. Others may
 // have chosen them, and shells evaluate what they complete: only plain words are

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,6 +88,7 @@ func (a *app) givenToken() string { return cmp.Or(a.token, a.env("PERDURE_TOKEN"
 // dial returns a server. Without a token it gets the secret of dev if it is a
 // dev server of this user.
 func (a *app) dial(address, token string) (*link, error) {
+	address = withScheme(address)
 	if token == "" {
 		token = a.devSecret(address)
 	}
@@ -94,6 +97,19 @@ func (a *app) dial(address, token string) (*link, error) {
 		return nil, usage(err)
 	}
 	return &link{Client: c, close: func() {}}, nil
+}
+
+// withScheme completes an address such as localhost:7373. What leaves the machine
+// is encrypted unless the address says otherwise.
+func withScheme(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.Contains(address, "/") {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return "http://" + address
+	}
+	return "https://" + address
 }
 
 // open serves the API of a store inside this process.

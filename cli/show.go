@@ -190,6 +190,18 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	if r.Idle != "" && len(r.Asks) == 0 { // else it waits for a person first
 		a.printf("  idle    %s\n", a.paragraph("  idle    ", r.Idle, ""))
 	}
+	if do := map[perdure.Status]string{
+		perdure.Blocked:     "let code that fits work on it (perdure.Added, Dropped and Renamed say what changed on purpose), then",
+		perdure.Quarantined: "find out why it takes its workers down, then",
+		perdure.Failed:      "let it go on with",
+		perdure.Paused:      "let it go on with",
+	}[r.Status]; do != "" {
+		verb := "retry"
+		if r.Status == perdure.Paused {
+			verb = "resume"
+		}
+		a.printf("  %s    %s\n            %s\n", a.style(amber, "next"), strings.Join(wrap(do, a.left(10)), "\n          "), a.command(verb, "", r.Thread, r.ID))
+	}
 	for i := range r.Asks {
 		a.printf("  %s %s\n", a.style(amber, "waits for"), a.askLine(&r.Asks[i]))
 	}

@@ -60,7 +60,7 @@ func tokenCommand(a *app) *cobra.Command {
 		}
 		return nil
 	}
-	create.Example = "  perdure token create ada\n  perdure token create --user bob --minutes 60\n  perdure token create ci --scopes read --scopes run --days 30 --note \"nightly runs\""
+	create.Example = "  perdure token create ada\n  perdure token create --user bob --minutes 60\n  perdure token create ci --scopes read,run --days 30 --note \"nightly runs\""
 	list := operation(a, "list", api.TokensList, func(a *app, out *api.TokenList) error {
 		rows := [][]string{{"ID", "SUBJECT", "SCOPES", "GROUPS", "EXPIRES", "NOTE"}}
 		for _, t := range out.Tokens {

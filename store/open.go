@@ -58,7 +58,7 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	open := registry.schemes[scheme]
 	registry.Unlock()
 	if open == nil {
-		return nil, fmt.Errorf("%w: no driver for %q; import the driver's package, or use one of: %s", ErrScheme, scheme, known())
+		return nil, fmt.Errorf("%w: this program has no driver for %q, it has: %s; a driver is linked by importing its package", ErrScheme, scheme, known())
 	}
 	s, err := open(ctx, url)
 	if err != nil {

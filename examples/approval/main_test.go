@@ -75,7 +75,7 @@ func TestSurvivesKills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only a hanging program takes that long
 	defer cancel()
 	dir := t.TempDir()
-	const lookUp, question, paying, receipt = "looking up order A-17\n", "Refund 42 € for order A-17? (true/false) ", "paying under the key ", "refunded 42 €\n"
+	const lookUp, question, paying, receipt = "looking up order A-17\n", "Refund 42 € for order A-17? (yes/no) ", "paying under the key ", "refunded 42 €\n"
 
 	p := start(ctx, t, exe, dir)
 	p.says(lookUp)
@@ -88,14 +88,14 @@ func TestSurvivesKills(t *testing.T) {
 
 	p = start(ctx, t, exe, dir)
 	p.says(question)
-	fmt.Fprintln(p.stdin, "perhaps") // is no answer: the program gives up, the question stays
+	p.stdin.Close() // nobody answers: the program gives up, the question stays
 	if err := p.cmd.Wait(); err == nil {
-		t.Error("it took a reply that is neither true nor false")
+		t.Error("it went on without a reply")
 	}
 
 	p = start(ctx, t, exe, dir)
 	p.says(question)
-	fmt.Fprintln(p.stdin, "true")
+	fmt.Fprintln(p.stdin, "yes")
 	p.says(paying)
 	key, err := p.out.ReadString('\n')
 	if err != nil {
