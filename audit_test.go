@@ -38,13 +38,16 @@ func TestAnExportIsVerifiedWithoutAStore(t *testing.T) {
 		playAudit(k, "t")
 		want := k.verified("t")
 		file := k.exported("t", perdure.ExportOptions{})
+		var err error
+		want.Signer, err = k.ExportKey(t.Context())
+		wantErr(t, "the key", err, nil)
 		if diff := cmp.Diff(want, verifyFile(t, file)); diff != "" {
 			t.Errorf("the export and the thread are verified alike (-thread +export):\n%s", diff)
 		}
 		if !bytes.Equal(file, k.exported("t", perdure.ExportOptions{})) {
 			t.Error("two exports differ")
 		}
-		_, err := perdure.VerifyExport(cutReader(file, 5000, errors.New("the line is down")))
+		_, err = perdure.VerifyExport(cutReader(file, 5000, errors.New("the line is down")))
 		if err == nil || !strings.Contains(err.Error(), "the line is down") {
 			t.Errorf("a reader that fails is %v", err)
 		}

@@ -55,10 +55,12 @@ type Event struct {
 	Plan      []string        `json:"plan,omitempty"`
 	Diff      string          `json:"diff,omitempty"`
 	Worker    string          `json:"worker,omitempty"`
-	From      string          `json:"from,omitempty"` // id of the thread that a fork comes from
-	At        uint64          `json:"at,omitempty"`   // the last sequence that both share
-	Keep      []string        `json:"keep,omitempty"` // ids of the asks whose answers count in the fork although nothing has come of them
-	To        uint64          `json:"to,omitempty"`   // the sequence that a rewind went back to
+	From      string          `json:"from,omitempty"`   // id of the thread that a fork comes from
+	At        uint64          `json:"at,omitempty"`     // the last sequence that both share
+	Import    bool            `json:"import,omitempty"` // all before it came with a file, so what it says about people is not known here
+	Signer    string          `json:"signer,omitempty"` // the trusted key by which the file was signed
+	Keep      []string        `json:"keep,omitempty"`   // ids of the asks whose answers count in the fork although nothing has come of them
+	To        uint64          `json:"to,omitempty"`     // the sequence that a rewind went back to
 }
 
 // EventOptions choose events.
@@ -238,7 +240,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	case b.Of != "":
 		ev.Ask = askID(name, b.Of)
 	case e.Kind == journal.Forked && b.From != nil:
-		ev.From, ev.At = b.From.Thread, b.At
+		ev.From, ev.At, ev.Import, ev.Signer = b.From.Thread, b.At, b.From.Imported(), b.From.Key
 		for _, id := range b.Keep {
 			ev.Keep = append(ev.Keep, askID(name, id))
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -25,8 +26,9 @@ type ExportOptions struct {
 	Redact bool
 }
 
-// exportFormat is the number of the format of exports.
-const exportFormat = 1
+// exportFormat is the number of the format of exports. Files of before
+// signedFormat are not signed.
+const exportFormat, signedFormat = 2, 2
 
 // exportHead is the first line of an export.
 type exportHead struct {
@@ -53,7 +55,9 @@ type exportEnd struct {
 	End     string `json:"end"` // "export"
 	Entries uint64 `json:"entries"`
 	Blobs   int    `json:"blobs"`
-	Sum     string `json:"sha256"` // of all lines before it, with their line breaks
+	Sum     string `json:"sha256"`        // of all lines before it, with their line breaks
+	Key     string `json:"key,omitempty"` // the public key of the store
+	Sig     string `json:"sig,omitempty"` // its signature of the sum
 }
 
 // The lines of a blob's chunks.
@@ -66,7 +70,7 @@ const (
 // holds the entries up to now, byte by byte, and all large values that they
 // refer to; that of a fork also what it shares with its parent. [VerifyExport]
 // checks it without a store, Import makes a thread of it, and [Replay] runs
-// today's code against it.
+// today's code against it. It is signed by the key of the store.
 //
 // It streams. After an error the file is not whole, which VerifyExport finds.
 // A damaged thread is ErrCorrupt: export a fork of its good part.
@@ -82,7 +86,11 @@ func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o Expo
 	case t.Erased:
 		return fmt.Errorf("%w: %q", ErrErased, thread)
 	}
-	x := &exporter{core: r.core, name: opened.name, redact: o.Redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
+	key, err := r.signingKey(ctx)
+	if err != nil {
+		return fmt.Errorf("perdure: the key of exports: %w", err)
+	}
+	x := &exporter{key: key, core: r.core, name: opened.name, redact: o.Redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
 	head := exportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: o.Redact}
 	if o.Redact {
 		head.Name, head.User = "", ""
@@ -96,6 +104,7 @@ func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o Expo
 // exporter writes one export.
 type exporter struct {
 	*core
+	key    ed25519.PrivateKey
 	name   string
 	redact bool
 	w      *bufio.Writer
@@ -120,7 +129,9 @@ func (x *exporter) write(ctx context.Context, head exportHead) error {
 	if x.seq != head.Entries || x.hash.String() != head.Head {
 		return fmt.Errorf("%w: it ends at entry %d with the hash %s, where a moment ago it ended at %d with %s", ErrCorrupt, x.seq, x.hash, head.Entries, head.Head)
 	}
-	if err := x.object(exportEnd{End: "export", Entries: x.seq, Blobs: len(x.blobs), Sum: sumText(x.sum)}); err != nil {
+	sum := sumText(x.sum)
+	sig := base64.RawURLEncoding.EncodeToString(ed25519.Sign(x.key, signed(sum)))
+	if err := x.object(exportEnd{End: "export", Entries: x.seq, Blobs: len(x.blobs), Sum: sum, Key: keyText(x.key), Sig: sig}); err != nil {
 		return err
 	}
 	return x.w.Flush()

@@ -111,6 +111,9 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		return nil, err
 	}
 	edits.Void = true
+	if edits.From, err = r.originOf(ctx, from, q); err != nil {
+		return nil, err
+	}
 	if edits.Keep, err = r.keptAnswers(ctx, from, q); err != nil {
 		return nil, err
 	}
@@ -138,6 +141,15 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	f := &Fork{Thread: q.As, From: q.Thread, At: q.At}
 	f.Outside, f.More, err = r.outside(ctx, from, q.At)
 	return f, err
+}
+
+// originOf returns what a fork says about what it was forked from.
+func (r *Runtime) originOf(ctx context.Context, from string, q ForkRequest) (*journal.Origin, error) {
+	inside, err := r.insideImport(ctx, from, q.At)
+	if inside && q.Keep && err == nil {
+		err = fmt.Errorf("%w: entry %d of thread %s came with an import; nobody has answered anything here yet that could be kept", ErrInvalid, q.At, q.Thread)
+	}
+	return &journal.Origin{Name: from, Thread: q.Thread, Inside: inside}, err
 }
 
 // keptAnswers returns the ids of the asks whose answers count in a fork although
@@ -247,7 +259,9 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 	}
 	b := edits
 	b.Thread, b.Tenant, b.At, b.By, b.Reason = q.As, r.tenant, q.At, q.By, q.Reason
-	b.From = &journal.Origin{Name: from, Thread: q.Thread, Head: head.String()}
+	origin := *edits.From
+	origin.Head = head.String()
+	b.From = &origin
 	if q.Title != "" {
 		b.Title = &q.Title
 	}

@@ -14,7 +14,8 @@ import (
 
 // ImportOptions say what becomes of an export.
 type ImportOptions struct {
-	As string // the id of the new thread; "": the one that it had
+	As    string   // the id of the new thread; "": the one that it had
+	Trust []string // public keys, see [Runtime.ExportKey], by which the file may be signed, beside the store's own and those in Options
 }
 
 // importCell marks what belongs to an import that is not done. It is the first
@@ -32,8 +33,14 @@ const (
 // Import makes a thread of an export and returns its id. The entries keep their
 // exact bytes and their chain; behind them stands an entry which says where
 // they come from. The thread is as a fork is: runs that were active are paused,
-// so that nothing goes on here before Resume, open asks have new ids, children that
-// were not finished are spawned anew, and Keys are others.
+// so that nothing goes on here before Resume, children that were not finished are
+// spawned anew, and Keys are others.
+//
+// Whoever writes a file can make up what people have decided, and its hashes. So
+// answers are void as they are in a fork, open asks are asked anew, and the
+// thread is shown as imported for ever, unless the file is signed by a key that
+// is trusted here: that of this store, or one in Options, for a thread of the
+// same tenant, or one in ImportOptions.
 //
 // The whole file is checked on the way, and nothing of the thread is seen
 // before all of it is there: damage is ErrCorrupt, and what was written is
@@ -44,7 +51,10 @@ func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (st
 			return "", err
 		}
 	}
-	im := &importer{Runtime: r, as: o.As}
+	if err := checkKeys(o.Trust); err != nil {
+		return "", err
+	}
+	im := &importer{Runtime: r, as: o.As, trust: o.Trust}
 	err := im.all(ctx, rd)
 	if err == nil {
 		return im.as, nil
@@ -63,8 +73,12 @@ type importer struct {
 	*Runtime
 	as   string
 	user string // whose thread it is, as the first line says
-	name string // "" before the first value or entry
-	open bool   // it may be done, or not: what is written must stay
+	from string // the tenant, as it says
+	n    uint64 // how many entries there are, as it says
+
+	trust []string
+	name  string // "" before the first value or entry
+	open  bool   // it may be done, or not: what is written must stay
 
 	seq   uint64   // of the entries that are written
 	batch [][]byte // those that are not yet
@@ -100,7 +114,7 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 
 // begin looks at the first line.
 func (im *importer) begin(ctx context.Context, h exportHead) error {
-	im.as, im.user = or(im.as, h.Thread), h.User
+	im.as, im.user, im.from, im.n = or(im.as, h.Thread), h.User, h.Tenant, h.Entries
 	if h.Redacted {
 		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", ErrInvalid)
 	}
@@ -147,7 +161,7 @@ func (im *importer) named(ctx context.Context, user string) error {
 	if im.owner != nil && user != *im.owner {
 		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", ErrInvalid, user, *im.owner)
 	}
-	im.name = im.newName(clock(), "", user)
+	im.name = im.newName(clock(), importMark(im.n), user)
 	_, err := im.ensure(ctx, importCell(im.name), []byte(importing))
 	return err
 }
@@ -168,6 +182,14 @@ func (im *importer) flush(ctx context.Context) error {
 // fork checks what the entries mean, and appends that the thread goes on here
 // under another name.
 func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) {
+	trusted, err := im.trusts(ctx, v.Signer)
+	if err != nil {
+		return nil, err
+	}
+	from := journal.Origin{Thread: v.Thread, Head: v.Head}
+	if trusted {
+		from.Key = v.Signer
+	}
 	o, _, err := im.change(ctx, im.name, func(t *journal.Thread) ([]line, []string, error) {
 		switch {
 		case t.Erased:
@@ -175,8 +197,7 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) 
 		case t.Seq != v.Good || t.Head.String() != v.Head:
 			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", ErrCorrupt, v.Good, t.Seq)
 		}
-		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq, Void: true,
-			From: &journal.Origin{Thread: t.ID, Head: v.Head}}}}, nil, nil
+		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq, Void: !trusted, From: &from}}}, nil, nil
 	})
 	return o, err
 }

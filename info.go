@@ -45,7 +45,16 @@ type Thread struct {
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
 	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
 	Fork     *Point            `json:"fork,omitempty"`    // what it was forked from, or imported, and the last sequence that both share
+	Import   *ImportInfo       `json:"import,omitempty"`  // of a thread that was imported, and of its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
+}
+
+// ImportInfo says that a thread, or what it was forked from, came with a file.
+type ImportInfo struct {
+	Thread string    `json:"thread"`           // its id there
+	Seq    uint64    `json:"seq"`              // its last entry that came with the file
+	Time   time.Time `json:"time"`             // when it was imported
+	Signer string    `json:"signer,omitempty"` // the trusted key by which the file was signed; "": nobody vouches for what it says
 }
 
 // ParentInfo says who spawned a child.
@@ -181,6 +190,9 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 	}
 	if t.Fork != nil {
 		info.Fork = &Point{Thread: t.Fork.Thread, Seq: t.Fork.At}
+	}
+	if from := t.Import; from != nil {
+		info.Import = &ImportInfo{Thread: from.Thread, Seq: from.At, Time: stamp(t.Imported), Signer: from.Key}
 	}
 	var errs []error
 	for _, run := range slices.Concat(t.Runs, t.Inbox) {

@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -213,7 +214,34 @@ func (c *core) load(ctx context.Context, name string, v journal.Value) ([]byte, 
 const forkMark = "f"
 
 // isFork reports whether a name is that of a fork.
-func isFork(name string) bool {
+func isFork(name string) bool { return markOf(name) == forkMark }
+
+// importMark stands in the names of imports, with how many entries the file
+// has: what comes behind them was written here.
+func importMark(entries uint64) string {
+	return "i" + base32Lower.EncodeToString(binary.BigEndian.AppendUint64(nil, entries))
+}
+
+// insideImport reports whether all that a thread has up to a sequence was
+// brought by an import. It looks at names alone: what entries say may be made up.
+func (c *core) insideImport(ctx context.Context, name string, at uint64) (bool, error) {
+	for isFork(name) {
+		r, err := c.rootOf(ctx, name)
+		if err != nil || r.parent == "" {
+			return false, err
+		}
+		name, at = r.parent, min(at, r.base)
+	}
+	text, ok := strings.CutPrefix(markOf(name), "i")
+	raw, err := base32Lower.DecodeString(text)
+	return ok && err == nil && len(raw) == 8 && at <= binary.BigEndian.Uint64(raw), nil
+}
+
+// markOf returns what a name has between its random part and its owner.
+func markOf(name string) string {
 	_, incarnation, _ := strings.Cut(name, ".")
-	return len(incarnation) == incarnationSize+len(forkMark)
+	if len(incarnation) <= incarnationSize {
+		return ""
+	}
+	return incarnation[incarnationSize-ownerSize : len(incarnation)-ownerSize]
 }

@@ -28,11 +28,13 @@ type summary struct {
 	From    string `json:"from,omitempty"`  // of a fork that is being made: the name of the thread that it pins
 	Rough   bool   `json:"rough,omitempty"` // nobody has read the fork yet
 	Parent  string `json:"parent,omitempty"`
+	Import  bool   `json:"import,omitempty"`
 }
 
 // summaryOf returns the summary of a thread.
 func summaryOf(t *journal.Thread) summary {
 	s := summary{ID: t.ID, User: t.User, Title: t.Title, Status: threadStatus(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
+	s.Import = t.Import != nil
 	if t.Parent != nil {
 		s.Parent = t.Parent.Thread
 	}
@@ -93,6 +95,7 @@ type Summary struct {
 	Status  Status    `json:"status"`
 	Asks    int       `json:"asks,omitempty"`   // open ones
 	Parent  string    `json:"parent,omitempty"` // of a child: the thread that spawned it
+	Import  bool      `json:"import,omitempty"` // it came with a file, or was forked from one that did
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 	Cursor  string    `json:"cursor"`
@@ -140,7 +143,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 			if !o.fits(s) || r.owner != nil && s.User != *r.owner {
 				continue
 			}
-			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent,
+			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent, Import: s.Import,
 				Created: stamp(s.Created), Updated: stamp(s.changed()), Cursor: strings.TrimPrefix(cell.Key, prefix)}
 			if !yield(item, nil) {
 				return

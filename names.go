@@ -32,8 +32,9 @@ func journalOf(name string) string { return "thread/" + name }
 
 func blobsOf(name string) string { return "blob/" + name + "/" }
 
-// incarnationSize is the length of what newIncarnation returns.
-const incarnationSize = 40
+// incarnationSize is the length of what newIncarnation returns,
+// without a mark, and ownerSize that of the owner in it.
+const incarnationSize, ownerSize = 40, 8
 
 // newIncarnation returns a random name part that sorts by time and ends with
 // the hash of an owner, see ownerPart.

@@ -50,6 +50,10 @@ type Options struct {
 	DumpInterval time.Duration
 	// MaxQueue is how many inputs may wait on a thread; 0 is 100.
 	MaxQueue int
+	// Trust lists the public keys, see [Runtime.ExportKey], by which imports of
+	// the same tenant may be signed: what people decided there counts here. The
+	// store's own key always may.
+	Trust []string
 	// Development reports deps that change outside leaf steps, at the price of
 	// a dump before each step.
 	Development bool
@@ -166,6 +170,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 		}
 		c.flows[f.name] = f
 	}
+	errs = append(errs, checkKeys(opts.Trust))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func (u *unpacker) first() error {
 	if err := exactly(line, h); err != nil {
 		return err
 	}
-	if h.Format != exportFormat || h.Entries == 0 {
+	if h.Format < 1 || h.Entries == 0 {
 		return badf("it has the format %d and %d entries", h.Format, h.Entries)
 	}
 	u.v.Thread, u.v.Tenant, u.v.Redacted = h.Thread, h.Tenant, h.Redacted
@@ -282,11 +282,19 @@ func (u *unpacker) last(line []byte, sum string) error {
 		return badf("the file ends behind entry %d of %d", u.v.Good, u.head.Entries)
 	case u.v.Head != u.head.Head:
 		return badf("the last entry has the hash %s, and the first line says %s", u.v.Head, u.head.Head)
-	case end != exportEnd{End: "export", Entries: u.v.Good, Blobs: u.v.Blobs, Sum: sum}:
+	case end != exportEnd{End: "export", Entries: u.v.Good, Blobs: u.v.Blobs, Sum: sum, Key: end.Key, Sig: end.Sig}:
 		return badf("it does not fit the lines before it: one of them, or itself, was changed")
+	case (u.head.Format >= signedFormat) != (end.Key != "" && end.Sig != ""):
+		return badf("a file of the format %d is signed from %d on", u.head.Format, signedFormat)
 	case u.thread != nil && !u.head.Redacted && (u.thread.ID != u.head.Thread || u.thread.Tenant != u.head.Tenant):
 		return badf("the first line speaks of the thread %q of tenant %q, the entries of %q of %q", u.head.Thread, u.head.Tenant, u.thread.ID, u.thread.Tenant)
 	}
+	if end.Key != "" {
+		if err := end.checkSignature(); err != nil {
+			return badf("%w", err)
+		}
+	}
+	u.v.Signer = end.Key
 	if _, err := u.lines.next(); err != io.EOF {
 		if bad := (*badLine)(nil); err == nil || errors.As(err, &bad) {
 			return badf("it stands behind the end")

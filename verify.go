@@ -21,6 +21,7 @@ type Verification struct {
 	Blobs    int    `json:"blobs"`              // that were checked: the large values of the good entries
 	Bytes    int64  `json:"bytes"`              // of the good entries and their blobs
 	Redacted bool   `json:"redacted,omitempty"` // of an export: it holds hashes in place of what entries say
+	Signer   string `json:"signer,omitempty"`   // of an export: the public key by which it is signed, see [Runtime.ExportKey]; "": it is not
 	Problem  string `json:"problem,omitempty"`  // the first thing that is wrong, and where; "" if all is good
 }
 

@@ -15,6 +15,8 @@ var memberSchemas = map[string]json.RawMessage{
 	"value":     json.RawMessage(`{"description":"input, result, payload, answer or output: any JSON"}`),
 	"from":      json.RawMessage(`{"type":"string","description":"the thread that a fork comes from"}`),
 	"at":        json.RawMessage(`{"type":"integer","description":"the last sequence that it shares with the fork"}`),
+	"import":    json.RawMessage(`{"type":"boolean","description":"all before it came with a file"}`),
+	"signer":    json.RawMessage(`{"type":"string","description":"the trusted key by which the file was signed"}`),
 	"keep":      json.RawMessage(`{"type":"array","items":{"type":"string"},"description":"ids of asks whose answers count in the fork"}`),
 	"to":        json.RawMessage(`{"type":"integer","description":"the sequence that a rewind went back to"}`),
 	"value_of":  json.RawMessage(`{"type":"integer","description":"seq of the event that holds the value"}`),

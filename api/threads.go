@@ -64,7 +64,8 @@ type ExportThread struct {
 
 // ImportThread makes a thread of a file. The body is an export.
 type ImportThread struct {
-	As string `query:"as" json:"-" jsonschema:"id of the new thread; the one that it had if not given"`
+	As    string `query:"as" json:"-" jsonschema:"id of the new thread; the one that it had if not given"`
+	Trust string `query:"trust" json:"-" jsonschema:"public keys, separated by commas, by which the file may be signed: what people decided there counts here"`
 }
 
 // Operations on threads.
@@ -83,7 +84,7 @@ var (
 		"export a thread as a file", gives(TypeLines))
 	ThreadsImport = define[ImportThread, perdure.Thread]("threads.import", "POST /v1/threads/import", ScopeAdmin,
 		"make a thread of an export", takes(TypeLines), status(http.StatusCreated),
-		doc("Runs that were active are paused."))
+		doc("Runs that were active are paused. Answers that nothing has come of yet are void, unless the file is signed by a key that is trusted."))
 	ThreadsVerify = define[OneThread, perdure.Verification]("threads.verify", "GET /v1/threads/{thread}/verify", ScopeRead,
 		"check a thread's audit chain", doc("Damage is no error: problem says what is wrong."))
 )

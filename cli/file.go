@@ -86,11 +86,11 @@ func (a *app) exportToTerminal(body io.Reader) error {
 }
 
 func importCommand(a *app) *cobra.Command {
-	var in api.ImportThread
+	var in perdure.ImportOptions
 	c := &cobra.Command{
 		Use:     "import FILE",
 		Short:   api.ThreadsImport.Title,
-		Long:    "Make a thread of an export; - is the standard input. Runs that were active are\npaused: resume them.",
+		Long:    "Make a thread of an export; - is the standard input. Runs that were active are\npaused: resume them. What people answered there is asked anew here, unless the file is\nsigned by a key that is trusted: perdure verify FILE shows it.",
 		Example: "  perdure import trip-7.jsonl\n  gunzip < trip-7.jsonl.gz | perdure import - --as trip-8",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -100,7 +100,7 @@ func importCommand(a *app) *cobra.Command {
 			}
 			defer rd.Close()
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				id, err := l.Import(ctx, rd, perdure.ImportOptions{As: in.As})
+				id, err := l.Import(ctx, rd, in)
 				if err != nil {
 					return err
 				}
@@ -113,6 +113,7 @@ func importCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; the one that it had if not given")
+	c.Flags().StringSliceVar(&in.Trust, "trust", nil, "a public `KEY` that may have signed the file, beside that of this store")
 	return c
 }
 
@@ -173,6 +174,9 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 	}
 	if !v.OK() {
 		return quiet(exitFailed)
+	}
+	if v.Signer != "" && !a.json {
+		a.printf("signed by %s\n", label(v.Signer))
 	}
 	return nil
 }

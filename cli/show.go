@@ -111,6 +111,9 @@ func (a *app) head(t *perdure.Thread) {
 	if t.Fork != nil {
 		line("fork of", fmt.Sprintf("%s at %d", label(t.Fork.Thread), t.Fork.Seq))
 	}
+	if t.Import != nil {
+		line("imported", imported(t.Import))
+	}
 	line("foreign", cut(oneLine(t.Foreign), a.short(9)))
 	var meta []string
 	for k, v := range t.Metadata {
@@ -118,6 +121,14 @@ func (a *app) head(t *perdure.Thread) {
 	}
 	slices.Sort(meta)
 	line("metadata", cut(oneLine(strings.Join(meta, " ")), a.short(9)))
+}
+
+// imported tells where an imported thread comes from, and who vouches for it.
+func imported(i *perdure.ImportInfo) string {
+	if i.Signer == "" {
+		return fmt.Sprintf("%s up to %d, not signed by a trusted key", label(i.Thread), i.Seq)
+	}
+	return fmt.Sprintf("%s up to %d, signed by %s", label(i.Thread), i.Seq, label(i.Signer))
 }
 
 // runTree prints a run with its steps. Tree is nil of one that has no events

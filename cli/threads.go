@@ -30,6 +30,9 @@ func (a *app) threads(page *api.ThreadPage) error {
 		if t.Asks > 0 {
 			asks = fmt.Sprint(t.Asks)
 		}
+		if t.Import {
+			status += ", imported"
+		}
 		rows = append(rows, []string{t.ID, t.Flow, status, asks, a.when(t.Updated), t.Title})
 	}
 	if err := a.table(rows); err != nil {

@@ -90,10 +90,22 @@ func kept(e *perdure.Event) string {
 	return fmt.Sprintf(", which keeps answers (%d)", len(e.Keep))
 }
 
+// signedBy tells who vouches for what an import brought.
+func signedBy(e *perdure.Event) string {
+	if e.Signer == "" {
+		return " that is not signed by a trusted key; what people decided there does not count here"
+	}
+	return ", signed by " + e.Signer
+}
+
 // add takes the next event of the thread.
 func (h *history) add(e *perdure.Event) {
 	switch e.Kind {
 	case "forked":
+		if e.Import {
+			h.notes = append(h.notes, fmt.Sprintf("%d: all before it was imported from a file%s", e.Seq, signedBy(e)))
+			break
+		}
 		h.notes = append(h.notes, fmt.Sprintf("%d: the fork of %s at %d begins here%s%s", e.Seq, e.From, e.At, by(e), kept(e)))
 	case "rewound":
 		h.notes = append(h.notes, fmt.Sprintf("%d: rewound to %d%s; what came before is kept for audit", e.Seq, e.To, by(e)))

@@ -10,14 +10,15 @@ import (
 
 // differ says why a method is not the same over HTTP.
 var differ = map[string]string{
-	"Flows":   "it has to ask the server",
-	"Close":   "there is nothing to close",
-	"Work":    "workers are next to the store",
-	"Tenant":  "the tenant is that of the token",
-	"User":    "the user is that of the token",
-	"Rebuild": "it repairs a store",
-	"Life":    "it is for those who read a store in pieces",
-	"Watch":   "a list is followed by events.watch",
+	"Flows":     "it has to ask the server",
+	"Close":     "there is nothing to close",
+	"Work":      "workers are next to the store",
+	"Tenant":    "the tenant is that of the token",
+	"User":      "the user is that of the token",
+	"Rebuild":   "it repairs a store",
+	"ExportKey": "each export names it, and VerifyExport shows it",
+	"Life":      "it is for those who read a store in pieces",
+	"Watch":     "a list is followed by events.watch",
 
 	"Asks":   "of the API: the asks of all threads",
 	"Follow": "of the API: events, deltas and the end of a run over one connection",

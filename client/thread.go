@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -93,7 +94,7 @@ func (c *Client) Export(ctx context.Context, thread string, w io.Writer, o perdu
 // Import makes a thread of an export and returns its id.
 func (c *Client) Import(ctx context.Context, rd io.Reader, o perdure.ImportOptions) (string, error) {
 	// A reader that can be closed is still the caller's afterwards.
-	body, err := Open(ctx, c, api.ThreadsImport, api.ImportThread{As: o.As}, struct{ io.Reader }{rd})
+	body, err := Open(ctx, c, api.ThreadsImport, api.ImportThread{As: o.As, Trust: strings.Join(o.Trust, ",")}, struct{ io.Reader }{rd})
 	if err != nil {
 		return "", err
 	}

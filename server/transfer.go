@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -53,7 +54,7 @@ func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, i
 		return err
 	}
 	body := &noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}
-	id, err := c.Import(r.Context(), body, perdure.ImportOptions{As: in.As})
+	id, err := c.Import(r.Context(), body, perdure.ImportOptions{As: in.As, Trust: keys(in.Trust)})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(body.err, &large):
@@ -69,6 +70,14 @@ func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, i
 	}
 	c.made(r.Context(), t)
 	return send(w, api.ThreadsImport.Status, t)
+}
+
+// keys returns the keys of a list that is separated by commas.
+func keys(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
 }
 
 // noted is a reader that keeps its error, other than the end.

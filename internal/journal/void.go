@@ -11,6 +11,7 @@ type Gone struct {
 	Path   string // as entries have it
 	Ask    bool   // only its ask was
 	State  bool   // it changed the state
+	Before uint64 // what an entry from here on recorded there stays; 0: nothing does
 	Signal string // that it took, "" for none
 	Ref    uint64 // the entry of the signal or input that it took
 	Value  Value  // of the signal
@@ -22,18 +23,18 @@ type Gone struct {
 // changes make of it, unless another run was active meanwhile: then it stays.
 func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 	for _, g := range gone {
-		if g.Ask {
-			delete(r.Waits, g.Path)
-		} else {
-			t.settled(r, g.Path)
+		for p, w := range r.Waits {
+			if (p == g.Path || !g.Ask && within(p, g.Path)) && g.before(w.Seq) {
+				delete(r.Waits, p)
+			}
 		}
 		for _, a := range t.Asks {
-			if a.Run == r && within(a.Path, g.Path) {
+			if a.Run == r && within(a.Path, g.Path) && g.before(a.Seq) {
 				a.Answer, a.AnswerAt, a.Expired, a.Closed = nil, 0, false, true
 			}
 		}
 		for _, c := range r.Children {
-			c.Stale = c.Stale || within(c.Path, g.Path)
+			c.Stale = c.Stale || within(c.Path, g.Path) && g.before(c.Seq)
 		}
 		switch {
 		case g.Signal != "" && !IsChildSignal(g.Signal):
@@ -53,6 +54,8 @@ func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 		c.Apply(t.State)
 	}
 }
+
+func (g Gone) before(seq uint64) bool { return g.Before == 0 || seq < g.Before }
 
 // within reports whether a path is another one or below it.
 func within(path, of string) bool {

@@ -235,7 +235,9 @@ func (t *Tree) Apply(e journal.Entry) error {
 	}
 	n := t.node(e.Path, e.Seq)
 	if n.Done && (e.Kind == journal.Asked || e.Kind == journal.Step) {
-		t.forgetFrom(n) // it was decided otherwise, see decidedOtherwise
+		t.again = e.Seq // it was decided otherwise, see decidedOtherwise
+		t.forgetFrom(n)
+		t.again = 0
 		n = t.node(e.Path, e.Seq)
 	}
 	if b.Input != "" {

@@ -18,7 +18,8 @@ import (
 type voidable struct {
 	upto    uint64
 	keep    []string
-	foreign bool // all up to there was brought by an import
+	again   uint64 // the entry that records a decision anew, 0 for none
+	foreign bool   // all up to there was brought by an import
 	gone    []journal.Gone
 
 	// starts are those of forgotten at-most-once steps, by the path that entries
@@ -61,11 +62,10 @@ func (t *Tree) Unused() []string {
 // it allows where that is not what is recorded: an older version did not record
 // it, and who made up a file for an import leaves it out.
 func (t *Tree) decidedOtherwise(n *Node, allows []string) bool {
-	if n == nil || len(allows) == 0 || n.decidedAt() == 0 || n.decidedAt() > t.upto || slices.Equal(n.Allows, allows) || t.kept(n) {
+	if n == nil || len(allows) == 0 || !n.Done || n.Seq > t.upto || slices.Equal(n.Allows, allows) {
 		return false
 	}
-	n.Allows = allows
-	if n.used() {
+	if n.Allows = allows; t.kept(n) || n.used() {
 		return false
 	}
 	t.forgetFrom(n)
@@ -268,7 +268,7 @@ func (t *Tree) Started(path string) {
 }
 
 func (t *Tree) note(n *Node) {
-	g := journal.Gone{Path: n.raw(), State: n.Done && len(n.State) > 0}
+	g := journal.Gone{Path: n.raw(), Before: t.again, State: n.Done && len(n.State) > 0}
 	if n.Done && n.Fail == nil && (n.Verb == Receive || n.Verb == Take) {
 		g.Signal, g.Ref, g.Value = n.Signal, n.Ref, n.Value
 		if g.Ref == 0 && n.Verb == Receive {
