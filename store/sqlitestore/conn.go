@@ -19,7 +19,7 @@ import (
 // openFirst opens the connection that writes. It looks at the file before it
 // changes anything, and creates the schema in an empty one.
 func (s *Store) openFirst(ctx context.Context) (*conn, error) {
-	c, err := openConn(s.file, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+	c, err := openConn(s.file, "rwc")
 	if err != nil {
 		return nil, s.cannotOpen(err)
 	}
@@ -56,7 +56,7 @@ func (s *Store) prepareFirst(ctx context.Context, c *conn) error {
 
 // openReader opens a further connection.
 func (s *Store) openReader(ctx context.Context) (*conn, error) {
-	c, err := openConn(s.file, sqlite3.OPEN_READWRITE)
+	c, err := openConn(s.file, "rw")
 	if err != nil {
 		return nil, s.cannotOpen(err)
 	}
@@ -80,7 +80,7 @@ func Inspect(path string, queries ...string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := openConn(file, sqlite3.OPEN_READONLY)
+	c, err := openConn(file, "ro")
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: open %s: %w", file, err)
 	}

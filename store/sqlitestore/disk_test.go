@@ -65,8 +65,14 @@ func (f brokenFile) fails() failure {
 	return failure{}
 }
 
+// panicking is a failure that the driver does not survive.
+type panicking struct{ error }
+
 func (f brokenFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.fails().write; err != nil {
+		if _, ok := err.(panicking); ok {
+			panic("out of memory")
+		}
 		return 0, err
 	}
 	return f.FileSharedMemory.WriteAt(p, off)

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -19,22 +20,34 @@ type conn struct {
 	stmts map[string]*stmt
 }
 
-// openConn opens a connection through disk, see there.
-func openConn(file string, flags sqlite3.OpenFlag) (*conn, error) {
-	c, err := sqlite3.OpenFlags(uri(file), flags|sqlite3.OPEN_URI)
+// connMemory is the most memory that a connection may have. It is reserved, so
+// that a process whose address space is limited can have some connections.
+// SQLite keeps 2 MB of pages, and needs little besides.
+const connMemory = 32 << 20
+
+// openConn opens a connection through disk, see there, in one of SQLite's
+// modes: ro, rw, or rwc to create the file.
+func openConn(file, mode string) (c *conn, err error) {
+	defer func() {
+		if p := recover(); p != nil { // there may be no memory to reserve
+			err = fmt.Errorf("SQLite's driver panicked: %v", p)
+		}
+	}()
+	ctx := sqlite3.WithMaxMemory(context.Background(), connMemory)
+	raw, err := sqlite3.OpenContext(ctx, uri(file, mode))
 	if err != nil {
 		return nil, err
 	}
-	return &conn{c: c, stmts: map[string]*stmt{}}, nil
+	return &conn{c: raw, stmts: map[string]*stmt{}}, nil
 }
 
 // uri names an absolute path to SQLite, whatever characters it has.
-func uri(file string) string {
+func uri(file, mode string) string {
 	path := filepath.ToSlash(file)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // C:/folder
 	}
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "vfs=" + diskName}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode + "&vfs=" + diskName}
 	return u.String()
 }
 

@@ -1,6 +1,7 @@
 package sqlitestore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -160,5 +161,24 @@ func queued(t *testing.T, s *sqlitestore.Store, n int) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d writes wait, want %d", s.Queued(), n)
 		}
+	}
+}
+
+// TestManyEntriesAreDropped in the memory that a connection may have.
+func TestManyEntriesAreDropped(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	batch := make([][]byte, store.MaxBatch)
+	for i := range batch {
+		batch[i] = bytes.Repeat([]byte("x"), store.MaxEntry/len(batch))
+	}
+	for after := uint64(0); after < 400*store.MaxBatch; {
+		last, err := s.Append(t.Context(), "j", after, batch...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after = last
+	}
+	if err := s.Drop(t.Context(), "j"); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,6 +27,7 @@ var children = map[string]func(dir string){
 	"append": childAppend,
 	"scan":   childScan,
 	"busy":   childBusy,
+	"panic":  childPanic,
 }
 
 func child(t *testing.T, what, dir string) *exec.Cmd {
@@ -212,5 +213,31 @@ func TestFilesMayBeRead(t *testing.T) {
 	run(t, c, "ROLLBACK")
 	if out, err = child(t, "busy", dir).Output(); err != nil || string(out) != "<nil>" {
 		t.Errorf("after the transaction, another process writes: %s, %v", out, err)
+	}
+}
+
+// childPanic has the driver panic in a write, and recovers.
+func childPanic(dir string) {
+	s, err := open(context.Background(), dir)
+	if err != nil {
+		fmt.Print(err)
+		return
+	}
+	failDisk(dir, failure{write: panicking{}})
+	defer func() { fmt.Print("recovered: ", recover()) }()
+	_, err = s.Append(context.Background(), "j", 0, []byte("x"))
+	fmt.Print(err)
+}
+
+// TestPanicEndsTheProcess, which the store survives.
+func TestPanicEndsTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	cmd := child(t, "panic", dir)
+	cmd.Stderr = nil
+	if out, err := cmd.Output(); err == nil || len(out) > 0 {
+		t.Errorf("the process goes on: %s, %v", out, err)
+	}
+	if _, err := openTest(t, dir).Append(t.Context(), "j", 0, []byte("x")); err != nil {
+		t.Error(err)
 	}
 }

@@ -183,6 +183,16 @@ func (w *writer) take() []*request {
 // commit writes a batch in the transaction that begin started, and tells each
 // request its outcome.
 func (w *writer) commit(batch []*request) {
+	defer func() {
+		// The driver panics where SQLite cannot go on, as without memory. Half
+		// a transaction is in its hands then, and so are the locks: to die is
+		// what this store survives. Whoever recovers, as net/http does, would
+		// leave all writers waiting.
+		if p := recover(); p != nil {
+			go panic(p)
+			select {}
+		}
+	}()
 	for todo := batch; len(todo) > 0; {
 		bad, err := w.apply(todo)
 		if err == nil {
