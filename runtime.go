@@ -190,6 +190,9 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.salt, err = salt(ctx, s); err != nil {
 		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)
 	}
+	if n, ok := store.As[store.Notifier](s); ok && opts.Logger != nil {
+		n.Notify(c.logOutage())
+	}
 	return (&Runtime{core: c}).Tenant(""), nil
 }
 
@@ -214,6 +217,19 @@ func (o *Options) check() error {
 		}
 	}
 	return errors.Join(append(errs, checkText("Options.Version", o.Version, 200))...)
+}
+
+// logOutage returns what logs when writes begin to fail and when that is over.
+func (c *core) logOutage() func(error) {
+	var since time.Time
+	return func(err error) {
+		if err != nil {
+			since = time.Now()
+			c.log.Error("the store takes no writes; runs wait until it does", "error", err)
+			return
+		}
+		c.log.Info("the store takes writes again", "after", time.Since(since).Round(time.Millisecond))
+	}
 }
 
 func or[T comparable](v, fallback T) T {

@@ -58,6 +58,7 @@ func newWorker(c *core, io context.Context) *worker {
 // gives running steps Options.Grace, and returns nil. Runs of all tenants are
 // executed. Any number of workers may share a store.
 func (r *Runtime) Work(ctx context.Context) error {
+	ctx = store.Patient(ctx) // runs wait until a full disk has space again
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()
 	w := newWorker(r.core, io)

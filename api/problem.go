@@ -146,9 +146,13 @@ var kinds = []kind{
 	{"too-large", http.StatusRequestEntityTooLarge, perdure.ErrTooLarge},
 	{"not-json", http.StatusUnprocessableEntity, perdure.ErrNotJSON},
 	{"invalid", http.StatusBadRequest, perdure.ErrInvalid},
+	{"full", http.StatusInsufficientStorage, store.ErrFull},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrUnavailable},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrClosed},
 }
+
+// settle is what to do about a call that the store has not answered.
+const settle = "try again later: what changes something may have happened, and a repetition with the same idempotency key settles it"
 
 // ProblemOf returns the problem that an error is. What it does not know is an
 // internal error, of which nothing is told.
@@ -162,8 +166,11 @@ func ProblemOf(err error) *Problem {
 		if errors.Is(err, k.err) {
 			_, title, _ := strings.Cut(k.err.Error(), ": ")
 			p = &Problem{Type: problemPrefix + k.name, Status: k.status, Title: title, Detail: plainly(err)}
-			if k.name == "unavailable" { // what the store says, such as its address, is for the log
-				p.Detail = "the store does not answer; try again"
+			switch k.name { // what the store says, such as its address, is for the log
+			case "unavailable":
+				p.Detail = "the store does not answer; " + settle
+			case "full":
+				p.Detail = "the disk of the store is full and needs space; " + settle
 			}
 			break
 		}

@@ -133,7 +133,7 @@ func code(err error) int {
 		return exitConflict
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return exitAuth
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusTooManyRequests:
 		return exitUnavailable
 	}
 	if errors.Is(err, perdure.ErrInvalid) || p.Status == http.StatusBadRequest {

@@ -282,7 +282,7 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 		"key-reused": perdure.ErrKeyReused, "nothing-to-do": perdure.ErrNothingToDo, "exists": perdure.ErrExists, "pinned": perdure.ErrPinned,
 		"stale": perdure.ErrStale, "version": agent.ErrMemoryConflict, "ahead": perdure.ErrAhead, "newer": perdure.ErrNewer,
 		"corrupt": perdure.ErrCorrupt, "too-large": perdure.ErrTooLarge, "not-json": perdure.ErrNotJSON, "invalid": perdure.ErrInvalid,
-		"unavailable": store.ErrUnavailable,
+		"unavailable": store.ErrUnavailable, "full": store.ErrFull,
 	}
 	for _, p := range api.Problems() {
 		want, listed := errs[p.Kind()]

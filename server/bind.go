@@ -16,7 +16,9 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/store"
 )
 
 // call is one request to an operation, by someone who may make it.
@@ -119,10 +121,17 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // caller's fault.
 func (s *Server) problem(r *http.Request, err error) *api.Problem {
 	p := api.ProblemOf(err)
-	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
+	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil && !s.logged(err) {
 		s.opts.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	return p
+}
+
+// logged reports whether an error is that of a store which the runtime logs
+// once when it begins to fail, and once when that is over.
+func (s *Server) logged(err error) bool {
+	_, told := store.As[store.Notifier](host.FromRuntime(s.rt).Store)
+	return told && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull))
 }
 
 // tell writes a problem, or the body that is given in place of it.
@@ -130,8 +139,11 @@ func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+	switch p.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
+	case http.StatusInsufficientStorage: // somebody has to make room
+		w.Header().Set("Retry-After", "10")
 	}
 	if body == nil {
 		data, _ := json.Marshal(p)

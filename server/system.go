@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/store"
 )
 
@@ -58,6 +60,7 @@ func (s *Server) me(_ context.Context, c *call, _ *api.Nothing) (*api.Me, error)
 // How long the store may take to answer.
 const (
 	readyWithin   = 2 * time.Second
+	writeEvery    = 10 * time.Second // while it is ready, see probe
 	metricsWithin = 5 * time.Second
 )
 
@@ -82,12 +85,17 @@ func (s *Server) ready(ctx context.Context, c *call, _ *api.Nothing) (*api.Healt
 // probed is what the store last answered.
 type probed struct {
 	sync.Mutex
-	at  time.Time
-	err error
+	at    time.Time
+	wrote time.Time // when it was last written to
+	err   error
 }
 
-// probe asks the store for something small. Whoever asked may be gone before it
-// answers, which says nothing about the store.
+// readyCell is written to find out whether the store takes writes.
+const readyCell = "server/ready"
+
+// probe asks the store for something small, and now and then has it write
+// something small: a store on a full disk reads as ever. Whoever asked may be
+// gone before it answers, which says nothing about the store.
 func (s *Server) probe(ctx context.Context, c *call) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
@@ -95,14 +103,23 @@ func (s *Server) probe(ctx context.Context, c *call) error {
 	for _, err = range c.List(ctx, perdure.ListOptions{Limit: 1}) {
 		break
 	}
+	if err == nil && (s.probed.err != nil || time.Since(s.probed.wrote) > writeEvery) {
+		_, err = store.Update(ctx, host.FromRuntime(s.rt).Store, readyCell, func(store.Cell) ([]byte, error) { return []byte("ok"), nil })
+		s.probed.wrote = time.Now()
+	}
 	if err == nil {
 		err = ctx.Err()
 	}
-	if err != nil {
-		s.opts.Logger.Error("the store is not ready", "error", err)
-		return fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if s.probed.err == nil && !s.logged(err) {
+		s.opts.Logger.Error("the store is not ready", "error", err)
+	}
+	if errors.Is(err, store.ErrFull) {
+		return store.ErrFull
+	}
+	return fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
 }
 
 func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.Stats, error) {

@@ -16,9 +16,10 @@ import (
 // It returns nil if the entries are there, exactly once. ErrConflict means
 // that nothing was written: another's entry stands at after+1, or the journal
 // ends before after, or the store refused for no reason until ctx ended. So do
-// other definite errors. ErrUnknown means that ctx ended, or the handle became
-// useless, before the truth was known: whoever reads the journal later will
-// find the entries there or not.
+// other definite errors. ErrUnknown means that ctx ended, the store failed for
+// some seconds and ctx is not [Patient], or the handle became useless, before
+// the truth was known: whoever reads the journal later will find the entries
+// there or not.
 //
 // The first entry must differ from every other that may be appended to this
 // journal, for example by a random id in it: that is how it is recognised.
@@ -30,6 +31,7 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 		return 0, err
 	}
 	var open error // why an earlier try may have happened
+	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		last, err := s.Append(ctx, journal, after, entries...)
 		switch {
@@ -49,7 +51,7 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 			return 0, Conflictf("journal %q has another entry at %d; read its tail and decide again", journal, after+1)
 		case errors.Is(readErr, ErrDropped):
 			return 0, readErr
-		case errors.Is(open, ErrPoisoned), readErr != nil && wroteNothing(readErr):
+		case errors.Is(open, ErrPoisoned), readErr != nil && wroteNothing(readErr), open != nil && OutOfPatience(ctx, began):
 			return 0, verdict(journal, after, open, err, readErr)
 		}
 		if err != nil && readErr == nil && after > 0 {
@@ -111,7 +113,8 @@ func ReadAll(ctx context.Context, s Store, journal string, after uint64) ([]Entr
 // no other writer came between. Change gets the current cell, whose Version
 // is "" if there is none, and returns the new value, or an error to stop.
 //
-// What a store answers that is being opened again is repeated, until ctx ends.
+// What a store answers that is being opened again is repeated for some seconds,
+// or with a [Patient] context until it ends.
 // Where the outcome of a Put is open nevertheless, Update returns that error:
 // the change may or may not have happened, and a caller whose change can
 // safely be made twice calls Update again.
@@ -144,9 +147,10 @@ func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]b
 
 // getAgain is Get, repeated while the store is unavailable.
 func getAgain(ctx context.Context, s Store, key string) (Cell, error) {
+	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		cell, err := s.Get(ctx, key)
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, ErrUnavailable) || OutOfPatience(ctx, began) {
 			return cell, err
 		}
 		select {
@@ -162,6 +166,7 @@ func getAgain(ctx context.Context, s Store, key string) (Cell, error) {
 // is not a conflict but the open outcome of that try.
 func putAgain(ctx context.Context, s Store, key string, value []byte, prev Version) (Version, error) {
 	var open error
+	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		version, err := s.Put(ctx, key, value, prev)
 		switch {
@@ -176,6 +181,9 @@ func putAgain(ctx context.Context, s Store, key string, value []byte, prev Versi
 			}
 		default:
 			return "", errors.Join(open, err)
+		}
+		if OutOfPatience(ctx, began) {
+			return "", open
 		}
 		select {
 		case <-ctx.Done():

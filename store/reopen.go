@@ -14,6 +14,9 @@ import (
 // when a call answered ErrPoisoned, so that a program goes on when a full disk
 // has space again. Ctx is for the first opening; its error is returned.
 //
+// Those who ask by [Notifier] are told when writes begin to fail and when they
+// succeed again.
+//
 // The call that met the failure answers ErrUnavailable and may have happened.
 // The next call opens the engine again, and others wait for that, each until
 // its own context ends. Where it cannot be opened, and for a moment after each
@@ -62,6 +65,12 @@ type reopener struct {
 	failed  error            // of the last opening
 	next    time.Time        // not before it is the engine opened again
 	pause   time.Duration    // from the next opening to the one after it
+
+	down   error     // why writes fail, nil if they do not
+	downAt time.Time // when one last did
+	tells  []func(error)
+	tell   sync.Mutex // held while they are called
+	told   bool       // what they were told last
 }
 
 var (
@@ -70,6 +79,8 @@ var (
 	_ Watcher = (*reopener)(nil)
 	_ Durable = (*reopener)(nil)
 	_ Caster  = castReopener{}
+
+	_ Notifier = (*reopener)(nil)
 )
 
 // handle is one opening of the engine.
@@ -168,22 +179,63 @@ func (r *reopener) discard(h *handle) {
 
 // met notes how a call went, and returns its error as the caller gets it.
 func (r *reopener) met(h *handle, wrote bool, err error) error {
-	bad := errors.Is(err, ErrPoisoned)
-	if !bad && (!wrote || err != nil) {
+	bad, full := errors.Is(err, ErrPoisoned), errors.Is(err, ErrFull)
+	if !bad && !full && (!wrote || err != nil) {
 		return err
 	}
+	defer r.announce()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !bad {
+	if err == nil {
 		if h == r.now {
 			r.pause = reopenLeast
+			if time.Since(r.downAt) > calm {
+				r.down = nil
+			}
 		}
 		return nil
+	}
+	r.down, r.downAt = err, time.Now()
+	if !bad {
+		return err
 	}
 	if h.poison == nil {
 		h.poison = err
 	}
 	return &unavailable{"the call may have happened; the store is opened again, try again", err}
+}
+
+// calm is how long no write fails before the store is said to be well: a disk
+// that is almost full takes some writes and refuses others.
+const calm = time.Second
+
+// Notify implements Notifier.
+func (r *reopener) Notify(tell func(error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tells = append(r.tells, tell)
+}
+
+// announce tells whether writes fail, if that has changed.
+func (r *reopener) announce() {
+	r.mu.Lock()
+	quiet := len(r.tells) == 0
+	r.mu.Unlock()
+	if quiet {
+		return
+	}
+	r.tell.Lock()
+	defer r.tell.Unlock()
+	r.mu.Lock()
+	down, tells := r.down, r.tells
+	r.mu.Unlock()
+	if (down != nil) == r.told {
+		return
+	}
+	r.told = down != nil
+	for _, tell := range tells {
+		tell(down)
+	}
 }
 
 // leave ends the use of a handle.

@@ -244,12 +244,55 @@ func TestReopenUnderTheHelpers(t *testing.T) {
 	}
 }
 
+// TestCallersAreToldSoon has no deadline: only work that nobody waits for waits
+// until the disk has space again, and then goes on.
+func TestCallersAreToldSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		s := d.reopen()
+		var told []error
+		s.(store.Notifier).Notify(func(err error) { told = append(told, err) })
+		d.set(true, nil)
+		once := func(ctx context.Context) error {
+			_, err := store.AppendOnce(ctx, s, "j", 0, []byte("x"))
+			return err
+		}
+		update := func(ctx context.Context) error {
+			_, err := store.Update(ctx, s, "c", func(store.Cell) ([]byte, error) { return []byte("x"), nil })
+			return err
+		}
+		if err := once(t.Context()); !errors.Is(err, store.ErrUnknown) || !errors.Is(err, store.ErrFull) {
+			t.Errorf("AppendOnce on a full disk = %v, want ErrUnknown and ErrFull", err)
+		}
+		if err := update(t.Context()); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrFull) {
+			t.Errorf("Update on a full disk = %v, want ErrUnavailable and ErrFull", err)
+		}
+		done := make(chan error)
+		go func() { done <- errors.Join(once(store.Patient(t.Context())), update(store.Patient(t.Context()))) }()
+		time.Sleep(time.Hour)
+		if len(told) != 1 || !errors.Is(told[0], store.ErrFull) {
+			t.Errorf("while the disk is full, %v was told, want that once", told)
+		}
+		d.set(false, nil)
+		if err := <-done; err != nil {
+			t.Errorf("who is patient gets %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := update(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(told) != 2 || told[1] != nil {
+			t.Errorf("%v was told, want the end too", told)
+		}
+	})
+}
+
 func TestUpdateEndsWithItsContextWhileTheStoreIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
 		s := d.reopen()
 		d.set(true, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(store.Patient(t.Context()), time.Minute)
 		defer cancel()
 		_, err := store.Update(ctx, s, "c", func(store.Cell) ([]byte, error) { return []byte("x"), nil })
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrFull) {

@@ -189,7 +189,7 @@ func TestAppendOnceOfNothing(t *testing.T) {
 
 func TestAppendOnceGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(store.Patient(t.Context()), time.Minute)
 		defer cancel()
 		s := &scripted{Store: memstore.New()}
 		for range 10_000 {

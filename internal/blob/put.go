@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/perdure/perdure/store"
 )
@@ -76,6 +77,7 @@ const mostEmpty = 100
 // putCell writes a cell that is named by its content, if it is not there.
 func putCell(ctx context.Context, s store.Store, key string, value []byte) error {
 	errThere := errors.New("it is there")
+	began := time.Now()
 	for {
 		_, err := store.Update(ctx, s, key, func(old store.Cell) ([]byte, error) {
 			switch {
@@ -89,7 +91,7 @@ func putCell(ctx context.Context, s store.Store, key string, value []byte) error
 		switch {
 		case errors.Is(err, errThere):
 			return nil
-		case errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil:
+		case errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && !store.OutOfPatience(ctx, began):
 			continue // it may have happened: the next look tells
 		}
 		return err

@@ -274,7 +274,7 @@ func TestEndsWithItsContext(t *testing.T) {
 			mustAnnounce(t, inner, 5, 100)
 			h := want(t, inner, 5, 100)
 			s := faulty.New(inner, func(c faulty.Call) faulty.Fault { return fault })
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(store.Patient(t.Context()), time.Minute)
 			if err := Announce(ctx, s, "flow", "thread", 6, 100); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: Announce: %v, want the end of its context", name, err)
 			}
@@ -282,7 +282,7 @@ func TestEndsWithItsContext(t *testing.T) {
 				t.Errorf("%s: Announce made %d calls in a minute", name, n)
 			}
 			cancel()
-			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel = context.WithTimeout(store.Patient(t.Context()), time.Minute)
 			if err := Settle(ctx, s, h, 6, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: Settle: %v, want the end of its context", name, err)
 			}

@@ -140,11 +140,12 @@ func Forget(ctx context.Context, s store.Store, flow, thread string) error {
 }
 
 // retry calls try until it returns nil or an error that it would return again,
-// or until ctx ends.
+// until ctx ends, or until it is out of patience with the store.
 func retry(ctx context.Context, try func() error) error {
+	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := try()
-		if err == nil || hopeless(err) {
+		if err == nil || hopeless(err) || !errors.Is(err, store.ErrConflict) && store.OutOfPatience(ctx, began) {
 			return err
 		}
 		select {

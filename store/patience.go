@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// patience is how long a caller waits for a store that is unavailable.
+const patience = 3 * time.Second
+
+type patientKey struct{}
+
+// Patient returns a context for work that no caller waits for: with it
+// AppendOnce and Update repeat what an unavailable store answers until ctx
+// ends. Everyone else is told after a few seconds.
+func Patient(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patientKey{}, true)
+}
+
+// OutOfPatience reports whether a call that a store keeps failing since the
+// given time should be given up. It is for loops that repeat such calls.
+func OutOfPatience(ctx context.Context, since time.Time) bool {
+	return ctx.Value(patientKey{}) == nil && time.Since(since) > patience
+}
+
+// Notifier is implemented by stores that know when they are unavailable, such
+// as those of Reopen.
+type Notifier interface {
+	// Notify has tell called with an error when writes begin to fail, and with
+	// nil when they succeed again.
+	Notify(tell func(error))
+}
