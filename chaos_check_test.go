@@ -69,7 +69,7 @@ func (x *chaosStorm) check() {
 		}
 		run := t.Runs[0]
 		var got chaosOutput
-		if err := json.Unmarshal(run.Output.JSON, &got); err != nil || run.Status != perdure.Succeeded {
+		if err := json.Unmarshal(run.Output.JSON, &got); err != nil || run.Status != journal.StatusSucceeded {
 			x.Errorf("thread %s: %s, %v", in.Name, run.Status, err)
 			continue
 		}
@@ -92,7 +92,7 @@ func (x *chaosStorm) check() {
 				status, steps = perdure.Cancelled, nil
 				delete(child.steps, "/tidy") // if it had begun
 			}
-			if child.Runs[0].Status != status {
+			if perdure.Status(child.Runs[0].Status) != status {
 				x.Errorf("child %s is %s, want %s", name, child.Runs[0].Status, status)
 			}
 			x.sameSteps(name, child, steps)

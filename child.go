@@ -149,7 +149,7 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		return err
 	}
 	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
-	if own := o.thread.RunByID(r.childRun(child.ID)); own != nil && own.Status.Final() && own.Status != Cancelled {
+	if own := o.thread.RunByID(r.childRun(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
 		return r.tell(ctx, o) // its result is good for a retry of the parent
 	}
 	return nil

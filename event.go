@@ -369,7 +369,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		defer cancel()
 		if why := r.unattended(looking, found); why != "" {
 			hint = "; " + why + ": it goes on when a process calls Work with it"
-		} else if (found.Status == Queued || found.Wake) && r.pass(name) == nil {
+		} else if (found.Status == journal.StatusQueued || found.Wake) && r.pass(name) == nil {
 			hint = "; a worker that has the flow is busy, or about to take it"
 		}
 		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
@@ -381,13 +381,13 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 // that it waits for is another question.
 func (r *Runtime) stands(run *journal.Run) bool {
 	// Other code blocked it, and a worker of this one is about to look.
-	if run.Status == Blocked && !run.Held && !run.Misfits[r.version] && r.works(run.Flow) {
+	if run.Status == journal.StatusBlocked && !run.Held && !run.Misfits[r.version] && r.works(run.Flow) {
 		return false
 	}
 	switch run.Status {
-	case Paused, Blocked, Quarantined:
+	case journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined:
 		return !run.Cancelled || run.Held
-	case Suspended:
+	case journal.StatusSuspended:
 		if run.Wake {
 			return false
 		}

@@ -18,7 +18,7 @@ type family struct {
 // stand reports whether a child that the run waits for cannot go on by itself,
 // and otherwise when to look again, 0 if it waits for none.
 func (f *family) stand(ctx context.Context, run *journal.Run) (bool, time.Duration) {
-	if run.Status != Suspended || run.Wake {
+	if run.Status != journal.StatusSuspended || run.Wake {
 		return false, 0
 	}
 	again := time.Duration(0)

@@ -162,6 +162,13 @@ func TestFilesAreShort(t *testing.T) {
 // accepted ones, so that no change of them goes unnoticed.
 func TestPublicAPI(t *testing.T) {
 	golden := map[string]bool{}
+	var rooms []string
+	for _, pkg := range packages(t) {
+		if strings.Contains(pkg, "/internal/") {
+			rooms = append(rooms, path.Base(pkg))
+		}
+	}
+	inside := regexp.MustCompile(`\b(` + strings.Join(rooms, "|") + `)\.[A-Z]\w*`)
 	for _, pkg := range packages(t) {
 		if strings.Contains(pkg, "/internal/") || strings.HasPrefix(pkg, "./examples/") || strings.HasPrefix(pkg, "./cmd/") {
 			continue
@@ -180,6 +187,9 @@ func TestPublicAPI(t *testing.T) {
 		name := "perdure"
 		if pkg != "." {
 			name = strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-")
+		}
+		if found := inside.FindAllString(got.String(), -1); found != nil {
+			t.Errorf("public names of %s point into internal packages: %s", pkg, found)
 		}
 		file := path.Join("testdata", "api", name+".txt")
 		golden[file] = true

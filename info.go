@@ -15,20 +15,24 @@ import (
 )
 
 // Status is the state of a run.
-type Status = journal.Status
+type Status string
 
-// The statuses of a run.
+// The statuses.
 const (
-	Queued      = journal.StatusQueued
-	Running     = journal.StatusRunning
-	Suspended   = journal.StatusSuspended   // it waits for an ask, a signal or a timer
-	Paused      = journal.StatusPaused      // by a person
-	Blocked     = journal.StatusBlocked     // the code no longer fits what is recorded
-	Quarantined = journal.StatusQuarantined // it killed too many workers
-	Succeeded   = journal.StatusSucceeded
-	Failed      = journal.StatusFailed
-	Cancelled   = journal.StatusCancelled
+	Queued      Status = "queued"
+	Running     Status = "running"
+	Suspended   Status = "suspended"   // it waits for an ask, a signal or a timer
+	Paused      Status = "paused"      // by a person
+	Blocked     Status = "blocked"     // the code no longer fits what is recorded
+	Quarantined Status = "quarantined" // it killed too many workers
+	Succeeded   Status = "succeeded"
+	Failed      Status = "failed"
+	Cancelled   Status = "cancelled"
 )
+
+// Final reports whether a run with this status is over. A failed one can be
+// retried.
+func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
 // Thread is what is known about a thread.
 type Thread struct {
@@ -207,10 +211,10 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 // not ended, else the newest; "" if there is none.
 func threadStatus(t *journal.Thread) Status {
 	if run := t.Busy(); run != nil {
-		return run.Status
+		return Status(run.Status)
 	}
 	if len(t.Runs) > 0 {
-		return t.Runs[len(t.Runs)-1].Status
+		return Status(t.Runs[len(t.Runs)-1].Status)
 	}
 	return ""
 }
@@ -220,7 +224,7 @@ var waitKinds = map[journal.Kind]string{
 }
 
 func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Run, error) {
-	info := &Run{Thread: o.thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: run.Status,
+	info := &Run{Thread: o.thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status),
 		Created: stamp(run.Created), Started: stamp(run.Started), Ended: stamp(run.Ended),
 		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
 		Paused: stamp(run.PausedAt), Since: stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
@@ -247,7 +251,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	}
 	done := o.trees[run.N]
 	for _, name := range run.Plan {
-		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == Succeeded || run.Reached[name] || planDone(done, run.PlanAt+name)})
+		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == journal.StatusSucceeded || run.Reached[name] || planDone(done, run.PlanAt+name)})
 	}
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
@@ -256,7 +255,7 @@ func (k *killer) records(s store.Store) map[string]*killRecord {
 			k.Fatalf("thread %q has %d runs, or two journals", thread.ID, len(thread.Runs))
 		}
 		run := thread.Runs[0]
-		if run.Status != perdure.Succeeded {
+		if run.Status != journal.StatusSucceeded {
 			k.Errorf("thread %s is %s", thread.ID, run.Status)
 		}
 		if err := json.Unmarshal(run.Output.JSON, &r.output); err != nil {

@@ -82,7 +82,7 @@ func (r *recording) add(before []journal.Entry, e journal.Entry) error {
 // rewind.
 func (r *recording) again(e journal.Entry, b journal.Body) error {
 	for n, run := range r.runs {
-		if at := r.thread.Run(n); at == nil || at.Status == Succeeded || at.Status == Cancelled {
+		if at := r.thread.Run(n); at == nil || at.Status == journal.StatusSucceeded || at.Status == journal.StatusCancelled {
 			continue
 		}
 		run.add(e, b)

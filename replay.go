@@ -98,7 +98,7 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	}
 	done := &Replayed{Thread: rec.thread.ID}
 	for _, run := range rec.thread.Runs {
-		one := ReplayedRun{ID: run.ID, Seq: run.N, Flow: run.Flow, Status: run.Status}
+		one := ReplayedRun{ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status)}
 		if err := rt.replayRun(ctx, name, rec, entries, run, &one); err != nil {
 			return nil, fmt.Errorf("perdure: replaying run %s: %w", run.ID, err)
 		}
@@ -130,7 +130,7 @@ func (c *core) replayRun(ctx context.Context, name string, rec *recording, entri
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	run := *was
-	run.Status, run.Cancelled, run.PausedAt, run.Fail = Running, false, 0, nil
+	run.Status, run.Cancelled, run.PausedAt, run.Fail = journal.StatusRunning, false, 0, nil
 	run.BaseState, run.BaseDeps, run.Dumps = recorded.state, recorded.deps, dumps
 	p := &pass{rt: c, name: name, io: ctx, born: time.Now(), order: make(turn, 1), thread: rec.thread, run: &run, tree: t,
 		active: 1, waiters: map[*waiter]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}, replay: &replay{}}
@@ -189,7 +189,7 @@ func (c *core) judge(ctx context.Context, name string, entries []journal.Entry, 
 		one.Note = where
 	case !final:
 		one.Note = "the code returns where the record ends"
-	case was.Status == Failed:
+	case was.Status == journal.StatusFailed:
 		one.Problem = otherFailure(was.Fail, r.err)
 	case r.err != nil:
 		one.Problem = fmt.Sprintf("the end of the run:\n- recorded: %s\n+ the code: the error %s", was.Status, clip(r.err.Error(), maxShown))

@@ -21,11 +21,11 @@ type Policy string
 
 // The policies.
 const (
-	Enqueue   Policy = journal.PolicyEnqueue   // it waits its turn; the default
-	Reject    Policy = journal.PolicyReject    // ErrBusy, which names the run
-	Interrupt Policy = journal.PolicyInterrupt // it cancels the active runs and waits for their end
-	Steer     Policy = journal.PolicySteer     // the active run gets it from Take; if it does not, it waits its turn
-	Beside    Policy = journal.PolicyBeside    // it starts beside suspended runs
+	Enqueue   Policy = "enqueue"   // it waits its turn; the default
+	Reject    Policy = "reject"    // ErrBusy, which names the run
+	Interrupt Policy = "interrupt" // it cancels the active runs and waits for their end
+	Steer     Policy = "steer"     // the active run gets it from Take; if it does not, it waits its turn
+	Beside    Policy = "beside"    // it starts beside suspended runs
 )
 
 // StartRequest asks for a run.

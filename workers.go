@@ -108,7 +108,7 @@ type staff struct {
 // unattended says why a run does not go on by itself: no living worker has its
 // flow. It is "" if one has, or if the run needs none.
 func (r *Runtime) unattended(ctx context.Context, run *journal.Run) string {
-	if run.Status != Queued && run.Status != Running && run.Status != Suspended || r.works(run.Flow) {
+	if run.Status != journal.StatusQueued && run.Status != journal.StatusRunning && run.Status != journal.StatusSuspended || r.works(run.Flow) {
 		return ""
 	}
 	r.mu.Lock()

@@ -80,12 +80,12 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 	} else {
 		defer forget()
 	}
-	o := server.Options{Logger: log, Version: version()}
+	o := a.serverOptions(log)
 	if !open {
 		o.Local = ownerOnly(record.Secret)
 	}
 	a.welcome(record, open)
-	s := &site{rt: rt, api: server.New(rt, o), log: log, worker: true}
+	s := &site{rt: rt, api: server.New(rt, o), routes: a.opts.Routes, log: log, worker: true}
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}

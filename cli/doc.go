@@ -5,6 +5,9 @@
 //		cli.Main(perdure.NewFlow("triage", triage))
 //	}
 //
+// [Run] takes options too: a logger, an observer, routes of the program's own
+// beside the API, and the options of the runtime and the server.
+//
 // Commands work on a server (--server URL) or directly on a store (--store
 // URL): then the API runs inside the command.
 package cli

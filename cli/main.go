@@ -5,27 +5,66 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
 )
 
 // Main runs the command line of a program with flows, and exits. The first
-// interrupt ends a command in order, the second at once.
+// interrupt ends a command in order, the second at once. A program that wants
+// more than flows calls [Run].
 func Main(flows ...perdure.Flow) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	a := &app{flows: flows, in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, name: programName()}
-	os.Exit(a.run(ctx, os.Args[1:]))
+	os.Exit(Run(ctx, Options{}, flows...))
+}
+
+// Options of a command line. The zero value is that of [Main].
+type Options struct {
+	// Args are the arguments, without the name of the program. Nil: os.Args.
+	Args []string
+	// Stdout and Stderr are where commands write. Nil: those of the process.
+	Stdout, Stderr io.Writer
+	// Runtime are the options of every runtime that a command opens. Its Logger
+	// receives what dev, serve and worker log, which else goes to Stderr, and
+	// its Observer sees their steps. Flags have the last word.
+	Runtime perdure.Options
+	// Server are the options of the API that dev and serve answer with, such as
+	// the largest body. Flags have the last word.
+	Server server.Options
+	// Routes adds routes of the program's own to those of dev and serve. What
+	// they do not match is the API's. Nobody is asked for a token before they
+	// are called, and no limit holds for them but those that they set.
+	Routes func(mux *http.ServeMux, rt *perdure.Runtime)
+}
+
+// Run runs one command of a program with flows until it is done or the context
+// ends, and returns the exit code.
+func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
+	a := &app{flows: flows, in: os.Stdin, out: o.Stdout, err: o.Stderr, env: os.Getenv, name: programName(), opts: o}
+	if a.out == nil {
+		a.out = os.Stdout
+	}
+	if a.err == nil {
+		a.err = os.Stderr
+	}
+	args := o.Args
+	if args == nil {
+		args = os.Args[1:]
+	}
+	return a.run(ctx, args)
 }
 
 // app is one call of the program.
 type app struct {
 	flows    []perdure.Flow
+	opts     Options
 	name     string // how people call the program; "": perdure
 	in       io.Reader
 	out, err io.Writer

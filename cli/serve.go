@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
@@ -44,7 +45,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			if err != nil {
 				return err
 			}
-			authed := auth == "store" || tokens != ""
+			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
 			if err := server.CheckListen(address, authed, insecure); err != nil {
 				return usage(fmt.Errorf("%w; --insecure if that is what you want", err))
 			}
@@ -55,15 +56,19 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				return err
 			}
 			defer closeStore()
-			so := server.Options{Hosts: hosts, Origins: origins, Logger: log, Version: version()}
-			if so.Auth, err = authenticator(rt, auth, tokens); err != nil {
+			so := a.serverOptions(log)
+			so.Hosts, so.Origins = append(slices.Clone(so.Hosts), hosts...), append(slices.Clone(so.Origins), origins...)
+			if so.Auth == nil {
+				so.Auth, err = authenticator(rt, auth, tokens)
+			}
+			if err != nil {
 				return usage(err)
 			}
 			for name, to := range map[string]struct {
 				given map[string]int64
 				*server.Limits
 			}{"limits": {limits, &so.Limits}, "tenant-limits": {tenantLimits, &so.TenantLimits}, "token-limits": {tokenLimits, &so.TokenLimits}, "user-limits": {userLimits, &so.UserLimits}} {
-				if *to.Limits, err = limitsOf(to.given); err != nil {
+				if err := limitsOf(to.given, to.Limits); err != nil {
 					return usage(fmt.Errorf("--%s: %w", name, err))
 				}
 			}
@@ -75,7 +80,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				log.Warn("NO TOKENS: whoever reaches this address can do anything", "address", l.Addr().String())
 			}
 			log.Info("serving", "address", "http://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
-			s := &site{rt: rt, api: server.New(rt, so), log: log, worker: worker}
+			s := &site{rt: rt, api: server.New(rt, so), routes: a.opts.Routes, log: log, worker: worker}
 			err = s.run(c.Context(), l)
 			if err == nil {
 				log.Info("stopped")
@@ -99,11 +104,23 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	return c
 }
 
-// limitsOf returns limits as flags name them.
-func limitsOf(given map[string]int64) (l server.Limits, err error) {
+// serverOptions returns the program's options of the API.
+func (a *app) serverOptions(log *slog.Logger) server.Options {
+	o := a.opts.Server
+	if o.Logger == nil {
+		o.Logger = log
+	}
+	if o.Version == "" {
+		o.Version = version()
+	}
+	return o
+}
+
+// limitsOf sets limits as flags name them.
+func limitsOf(given map[string]int64, l *server.Limits) error {
 	for name, n := range given {
 		if n < 1 || n > math.MaxInt32 && name != "bytes" {
-			return l, fmt.Errorf("%s=%d; give a number from 1", name, n)
+			return fmt.Errorf("%s=%d; give a number from 1", name, n)
 		}
 		switch name {
 		case "streams":
@@ -113,10 +130,10 @@ func limitsOf(given map[string]int64) (l server.Limits, err error) {
 		case "bytes":
 			l.Bytes = n
 		default:
-			return l, fmt.Errorf("there is no limit of %q; there are streams, requests and bytes", name)
+			return fmt.Errorf("there is no limit of %q; there are streams, requests and bytes", name)
 		}
 	}
-	return l, nil
+	return nil
 }
 
 // authenticator is who knows the tokens; nil if nobody is asked for one.

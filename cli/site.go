@@ -21,6 +21,7 @@ const shutdownGrace = 5 * time.Second
 type site struct {
 	rt     *perdure.Runtime
 	api    *server.Server
+	routes func(*http.ServeMux, *perdure.Runtime) // the program's own; nil: none
 	log    *slog.Logger
 	worker bool // execute runs too
 }
@@ -31,6 +32,12 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	h := s.api.HTTPServer()
+	if s.routes != nil {
+		mux := http.NewServeMux()
+		mux.Handle("/", h.Handler)
+		s.routes(mux, s.rt)
+		h.Handler = mux
+	}
 	h.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	h.ConnContext = withCaller
 	served := make(chan error, 1)

@@ -127,7 +127,7 @@ func (a *app) runtime(ctx context.Context, url string, o perdure.Options) (*perd
 	if err != nil {
 		return nil, nil, &exitError{code: exitUnavailable, err: fmt.Errorf("opening the store %s: %w", url, err)}
 	}
-	rt, err := perdure.New(ctx, s, o, a.flows...)
+	rt, err := perdure.New(ctx, s, a.runtimeOptions(o), a.flows...)
 	if err == nil && a.store == "" {
 		err = a.familiar(ctx, rt, made)
 	}
@@ -146,7 +146,54 @@ func (a *app) openURL(ctx context.Context, url string) (store.Store, error) {
 	return store.Open(ctx, url)
 }
 
-func (a *app) logger() *slog.Logger { return slog.New(slog.NewTextHandler(a.err, nil)) }
+// logger returns the program's own, or one that writes for people.
+func (a *app) logger() *slog.Logger {
+	if log := a.opts.Runtime.Logger; log != nil {
+		return log
+	}
+	return slog.New(slog.NewTextHandler(a.err, nil))
+}
+
+// runtimeOptions returns the program's options, but for those that a command
+// sets. A program's observer sees what the command's does.
+func (a *app) runtimeOptions(o perdure.Options) perdure.Options {
+	all := a.opts.Runtime
+	if o.Logger != nil {
+		all.Logger = o.Logger
+	}
+	switch {
+	case all.Observer == nil:
+		all.Observer = o.Observer
+	case o.Observer != nil:
+		all.Observer = observers{all.Observer, o.Observer}
+	}
+	if o.Concurrency != 0 {
+		all.Concurrency = o.Concurrency
+	}
+	if o.Lease != 0 {
+		all.Lease = o.Lease
+	}
+	return all
+}
+
+// observers are two, of whom the first makes the context of a step.
+type observers [2]perdure.Observer
+
+// StepStarted tells both.
+func (o observers) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
+	ctx, first := o[0].StepStarted(ctx, s)
+	ctx, second := o[1].StepStarted(ctx, s)
+	return ctx, func(err error) {
+		second(err)
+		first(err)
+	}
+}
+
+// Committed tells both.
+func (o observers) Committed(e perdure.Event) {
+	o[0].Committed(e)
+	o[1].Committed(e)
+}
 
 // stepLog writes down, outside the journal, which process begins which step.
 type stepLog struct {

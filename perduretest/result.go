@@ -64,7 +64,7 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 		outcome.WriteString(same(rec.names.replace(rec.outcome(ctx, s))))
 		r.keep(ctx, s, rec, same)
 		for _, run := range rec.thread.Runs {
-			if w.Want != "" && run.Status != w.Want {
+			if w.Want != "" && string(run.Status) != string(w.Want) {
 				r.problems = append(r.problems, fmt.Sprintf("a run of flow %s on thread %s is %s, want %s", run.Flow, rec.label, run.Status, w.Want))
 			}
 		}

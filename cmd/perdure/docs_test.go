@@ -91,9 +91,10 @@ func TestDocsRun(t *testing.T) {
 	if err != nil || len(pages) < 5 {
 		t.Fatal(pages, err)
 	}
-	used := map[string]bool{}
+	used, read := map[string]bool{}, 0
 	for _, page := range append(pages, "../../README.md") {
 		t.Run(filepath.Base(page), func(t *testing.T) {
+			read++
 			d := &docRun{t: t, dir: t.TempDir(), used: used}
 			for _, b := range docBlocks(t, page) {
 				d.block(b)
@@ -101,7 +102,7 @@ func TestDocsRun(t *testing.T) {
 		})
 	}
 	for known := range docTests {
-		if !used[known] {
+		if read > len(pages) && !used[known] {
 			t.Errorf("no page has %q", known)
 		}
 	}
