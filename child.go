@@ -122,6 +122,9 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		}
 	}
 	note := Note{Reason: "its parent has ended"}
+	if child.Doomed {
+		note.Reason = "a branch beside that of its parent failed"
+	}
 	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
 		own := t.RunByID(r.childRun(child.ID))
 		switch {

@@ -353,7 +353,7 @@ func (p *pass) finish(out json.RawMessage, err error) {
 		b.Value = journal.Value{}
 	}
 	p.checkOutside("the end")
-	if p.cancelChildren() != nil { // it has sealed the pass
+	if p.cancelChildren(false) != nil { // it has sealed the pass
 		return
 	}
 	p.order.Lock()
@@ -364,8 +364,9 @@ func (p *pass) finish(out json.RawMessage, err error) {
 	}
 	err = p.commitLocked(func() batch {
 		end := b
+		end.Unknown = unknown(p.run)
 		if p.run.Cancelled {
-			end.Status, end.Unknown = string(Cancelled), unknown(p.run)
+			end.Status = string(Cancelled)
 		}
 		return batch{
 			lines: []line{{kind: journal.Ended, body: end}},

@@ -130,8 +130,10 @@ type depValue struct {
 
 // branchRef is a branch that a frame stands in, and those around it.
 type branchRef struct {
-	outer *branchRef
-	group *Group
+	outer  *branchRef
+	group  *Group
+	closed bool // another branch of the group failed, and the group fails fast
+	failed bool // it is recorded that this one did
 }
 
 // apart reports whether a and b are in different branches of one group.

@@ -153,6 +153,10 @@
 //		return err
 //	}
 //
+// A branch that fails is told at once, in [Run.Failed] and the events, and Wait
+// returns its error when all are done. A group made with [FailFast] does not wait
+// for the others: it closes them, with what they ask.
+//
 // # Waiting
 //
 // [Ask] waits for a person, [Receive] for a signal, [Sleep] for a time, and

@@ -36,6 +36,8 @@ var (
 	ErrSuspended = errors.New("perdure: the run is suspended")
 	// ErrCancelled: the run was cancelled.
 	ErrCancelled = Coded("cancelled", errors.New("perdure: the run was cancelled"))
+	// ErrFailedFast: another branch of the group failed, see FailFast.
+	ErrFailedFast = Coded("failed-fast", errors.New("perdure: a branch beside this one failed"))
 	// ErrFenced: another worker took the run over, or this one lost the store or
 	// was stopped. Return it; the flow is called again elsewhere.
 	ErrFenced = errors.New("perdure: the run is no longer this worker's")

@@ -60,12 +60,46 @@ func (f *frame) with(ctx context.Context) context.Context {
 // path returns the path of the frame, of names only.
 func (f *frame) path() string { return tree.Names(f.memo.Path()) }
 
-// cutOff remembers in all frames from f up that a cancel refused something.
+// cutOff remembers in all frames from f up that a cancel refused something, or in
+// those below a group that its failure did. mu is held.
 func (f *frame) cutOff() {
-	for ; f != nil; f = f.parent {
+	var top *frame
+	if g := f.closedBy(); g != nil && !f.pass.run.Cancelled {
+		top = g.frame
+	}
+	for ; f != nil && f != top; f = f.parent {
 		f.cut = true
 	}
 }
+
+// closedBy returns the outermost group that has closed the frame because another
+// branch failed, nil if none has. mu is held.
+func (f *frame) closedBy() (g *Group) {
+	for b := f.branch; b != nil; b = b.outer {
+		if b.closed {
+			g = b.group
+		}
+	}
+	return g
+}
+
+// over returns why nothing may begin in the frame any more, and what it waits
+// for is given up; nil if it may go on. Cleanups always do. mu is held.
+func (f *frame) over() error {
+	switch {
+	case f.cleaning:
+		return nil
+	case f.pass.run.Cancelled:
+		return ErrCancelled
+	case f.closedBy() != nil:
+		return ErrFailedFast
+	}
+	return nil
+}
+
+// isCut reports whether an error says that something was given up, or not begun,
+// because the run was cancelled or a branch beside it failed.
+func isCut(err error) bool { return errors.Is(err, ErrCancelled) || errors.Is(err, ErrFailedFast) }
 
 // begin marks a verb of the frame as in progress.
 func (f *frame) begin(verb tree.Verb, name string) error {
@@ -152,8 +186,9 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 		return v, p.cutCause(ctx, f)
 	}
 	p.mu.Lock()
-	// Under a cancel the code takes its way out, past what is recorded.
-	diverged := v.Diff != "" && !p.run.Cancelled
+	// Under a cancel the code takes its way out, past what is recorded, and so
+	// does a branch that is closed.
+	diverged := v.Diff != "" && !p.run.Cancelled && f.closedBy() == nil
 	p.mu.Unlock()
 	if diverged {
 		return v, p.block(v.Diff)
@@ -210,7 +245,7 @@ func (f *frame) left(returned error) error {
 	}
 	p.mu.Lock()
 	f.done = true
-	sealed, cut := p.sealed, p.run.Cancelled
+	sealed, cut := p.sealed, p.run.Cancelled || f.closedBy() != nil
 	diff := ""
 	if sealed == nil && !cut && !interrupted(returned) {
 		if diff = f.memo.Leave(); diff != "" {

@@ -71,6 +71,30 @@ func TestGoldenJournals(t *testing.T) {
 			e.Wait("t", perdure.Succeeded)
 		}},
 
+		{"group-that-fails-fast", func(ctx context.Context) error {
+			g := perdure.NewGroup(ctx, perdure.FailFast())
+			g.Go("person", func(ctx context.Context) (err error) {
+				defer func() {
+					if err != nil {
+						_ = perdure.Cleanup(ctx, "undo", func(ctx context.Context) error { return ctx.Err() })
+					}
+				}()
+				if err := goldenStep(ctx, "prepare", time.Second); err != nil {
+					return err
+				}
+				_, err = perdure.Ask[bool](ctx, "ok", question)
+				return err
+			})
+			g.Go("machine", func(ctx context.Context) error {
+				_, err := perdure.Step(ctx, "work", func(context.Context) (string, error) {
+					time.Sleep(2 * time.Second)
+					return "", errors.New("out of order")
+				})
+				return err
+			})
+			return g.Wait()
+		}, func(e *perduretest.Env) { e.Wait("t", perdure.Failed) }},
+
 		{"retries-of-a-composite", func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (bool, error) {
 				if err := goldenStep(ctx, "kept", 0); err != nil {

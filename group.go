@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -23,6 +24,7 @@ type Group struct {
 	frame  *frame
 	err    error // of NewGroup, or of a Go that could not start
 
+	fast     bool // a failed branch closes the others
 	started  bool
 	over     bool
 	number   int
@@ -36,14 +38,35 @@ type Group struct {
 }
 
 type branch struct {
-	frame *frame
-	err   error
+	frame  *frame
+	cancel context.CancelCauseFunc
+	err    error
 }
+
+// GroupOption is an option of NewGroup.
+type GroupOption func(*Group)
+
+// FailFast makes a group give up when one of its branches returns an error: the
+// failure is recorded, and with that entry the other branches are closed. Their
+// finished steps stay. Their asks are closed, which makes an answer [ErrAskOver],
+// and so are their timers and receives; their children are cancelled. Nothing
+// new begins in them: verbs return [ErrFailedFast], except [Cleanup], which runs.
+// A step under way has its context cancelled; if it finishes all the same, its
+// result is recorded. An at-most-once step under way is an unknown outcome, which
+// the run's end lists.
+//
+// Wait returns the error of the branch that failed, of several the one that
+// failed first in the journal. When a person retries the run because of it, the
+// other branches go on where they were.
+func FailFast() GroupOption { return func(g *Group) { g.fast = true } }
 
 // NewGroup returns a group in the frame of ctx. Its Wait has to be called; a
 // frame that returns without it cancels the branches.
-func NewGroup(ctx context.Context) *Group {
+func NewGroup(ctx context.Context, opts ...GroupOption) *Group {
 	g := &Group{woken: make(chan struct{}), judged: make(chan struct{})}
+	for _, o := range opts {
+		o(g)
+	}
 	g.frame, g.err = inside(ctx)
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	return g
@@ -83,15 +106,21 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 	b := &branch{frame: f.child(memo)}
 	b.frame.view = newView(f.view)
 	b.frame.branch = &branchRef{outer: f.branch, group: g}
+	ctx, cancel := context.WithCancelCause(g.ctx)
+	b.cancel = cancel
+	if closer := memo.Closer(); closer != nil { // in an earlier pass, or before this Go
+		b.frame.branch.failed = closer.Name == name
+		g.closeBranch(b)
+	}
 	g.names, g.branches = append(g.names, name), append(g.branches, b)
 	g.left++
 	p.shift(b.frame, +1)
 	p.mu.Unlock()
 	g.wg.Add(1)
-	go g.run(b, fn)
+	go g.run(ctx, b, fn)
 }
 
-func (g *Group) run(b *branch, fn func(context.Context) error) {
+func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) error) {
 	defer g.wg.Done()
 	p := g.frame.pass
 	exited := true
@@ -104,6 +133,10 @@ func (g *Group) run(b *branch, fn func(context.Context) error) {
 		if stop := b.frame.left(b.err); stop != nil {
 			b.err = stop
 		}
+		if b.err != nil && g.fast {
+			g.failed(b)
+		}
+		b.cancel(nil)
 		p.mu.Lock()
 		g.left--
 		if g.left == 0 && g.waiting {
@@ -115,12 +148,60 @@ func (g *Group) run(b *branch, fn func(context.Context) error) {
 		p.mu.Unlock()
 		p.settle()
 	}()
-	b.err = sound(fn(b.frame.with(g.ctx)))
+	b.err = sound(fn(b.frame.with(ctx)))
 	exited = false
 }
 
+// closeBranch closes a branch beside one that failed. mu is held.
+func (g *Group) closeBranch(b *branch) {
+	if !b.frame.branch.failed {
+		b.frame.branch.closed = true
+		b.cancel(ErrFailedFast)
+	}
+}
+
+// failed records that a branch failed, unless another was before it, and closes
+// the others.
+func (g *Group) failed(b *branch) {
+	p := g.frame.pass
+	err := p.commit(func() batch {
+		if p.run.Cancelled || g.frame.closedBy() != nil || b.frame.memo.Closer() != nil {
+			return batch{}
+		}
+		return batch{
+			lines: []line{{kind: journal.Closed, path: b.frame.memo.Path(), body: journal.Body{Fail: p.failure(b.err)}}},
+			then: func() {
+				b.frame.branch.failed = true
+				for _, other := range g.branches {
+					g.closeBranch(other)
+				}
+				for w := range p.waiters {
+					if p.goesOn(w) {
+						p.unpark(w)
+					}
+				}
+			},
+		}
+	})
+	if err == nil {
+		_ = p.cancelChildren(true) // an error has sealed the pass
+	}
+}
+
+// pastFailure returns a diff if the code goes on in a branch that is recorded as
+// failed. mu is held.
+func (f *frame) pastFailure() string {
+	for b := f.branch; b != nil; b = b.outer {
+		if b.failed {
+			return fmt.Sprintf("in %s:\n- recorded: its branch failed and closed those beside it\n+ the code: goes on", f.path())
+		}
+	}
+	return ""
+}
+
 // Wait waits for all branches and returns their errors, joined in the order
-// of Go. A failed branch does not cancel the others.
+// of Go. A failed branch does not cancel the others, unless the group was made
+// with [FailFast]: then the error is that of the branch that failed first.
 func (g *Group) Wait() error {
 	if g.frame == nil {
 		return g.err
@@ -155,15 +236,25 @@ func (g *Group) Wait() error {
 	g.frame.group = nil
 	var nodes []*tree.Node
 	var errs []error
+	var failed *branch
 	for _, b := range g.branches {
 		nodes = append(nodes, b.frame.memo.Node())
 		g.frame.now = max(g.frame.now, b.frame.now)
 		errs = append(errs, b.err)
+		if b.frame.branch.failed {
+			failed = b
+		}
 	}
 	g.frame.view.apply(tree.Changes(nodes...))
 	sealed, diff := p.sealed, ""
-	if sealed == nil && !p.run.Cancelled {
+	if sealed == nil && !p.run.Cancelled && g.frame.closedBy() == nil {
 		diff = g.frame.memo.Wait(g.names)
+		if failed != nil {
+			errs = []error{failed.err}
+			if failed.err == nil && diff == "" {
+				diff = fmt.Sprintf("at %s:\n- recorded: the branch failed and closed those beside it\n+ the code: it succeeds", failed.frame.path())
+			}
+		}
 	}
 	p.mu.Unlock()
 	switch {
@@ -171,6 +262,11 @@ func (g *Group) Wait() error {
 		return sealed
 	case diff != "":
 		return p.block(diff)
+	}
+	if failed != nil {
+		if err := p.cancelChildren(true); err != nil { // a crash may have come before it
+			return err
+		}
 	}
 	return errors.Join(append(errs, g.err)...)
 }

@@ -4,7 +4,7 @@ package perdure_test
 var familyGuards = []guard{
 	{
 		name: "a child is recorded before it is started",
-		edits: []edit{{"spawn.go", `		if child, err = p.spawn(v.Path, flow, raw); err != nil {
+		edits: []edit{{"spawn.go", `		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
 			return nil, err
 		}`, `		if OFF {
 			id := base32Lower.EncodeToString(p.rt.hash("child", p.key(v.Path), "0")[:15])
@@ -12,7 +12,7 @@ var familyGuards = []guard{
 				return nil, err
 			}
 		}
-		if child, err = p.spawn(v.Path, flow, raw); err != nil {
+		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
 			return nil, err
 		}`}},
 		test: "^TestExploredCancelledParentLeavesNoChild$", says: "the parent has ended, and child",
@@ -72,12 +72,12 @@ var familyGuards = []guard{
 	{
 		name: "children are cancelled before their parent ends",
 		edits: []edit{
-			{"claim.go", `	if p.cancelChildren() != nil { // it has sealed the pass
+			{"claim.go", `	if p.cancelChildren(false) != nil { // it has sealed the pass
 		return
 	}
 	p.order.Lock()`, `	if open := p.run.OpenChildren(); OFF {
 		defer func() { _ = p.runtime().cancelChildren(p.io, p.name, p.thread, p.run, open) }()
-	} else if p.cancelChildren() != nil { // it has sealed the pass
+	} else if p.cancelChildren(false) != nil { // it has sealed the pass
 		return
 	}
 	p.order.Lock()`},

@@ -93,6 +93,7 @@ type Run struct {
 	Paused     time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
 	Since      time.Time        `json:"suspended,omitzero"` // since when it waits
 	Errors     []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, also what was tried again or handled
+	Failed     []FailedBranch   `json:"failed,omitempty"`   // branches that have failed while the run goes on or waits
 	Spent      map[string]int64 `json:"spent,omitempty"`
 	Budget     map[string]int64 `json:"budget,omitempty"`
 	Unknown    []string         `json:"unknown,omitempty"`     // at-most-once steps whose outcome nobody knows
@@ -101,6 +102,15 @@ type Run struct {
 	Version    string           `json:"version,omitempty"`     // of the code that ran it last
 	PostMortem *PostMortem      `json:"post_mortem,omitempty"` // of a run that was quarantined
 	Steering   bool             `json:"steering,omitempty"`    // it is no run yet, but input for Take, see Steer
+}
+
+// FailedBranch is a branch of a [Group] whose newest outcome is a failure.
+type FailedBranch struct {
+	Branch string    `json:"branch"` // its path
+	Path   string    `json:"path"`   // of what failed
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+	Error  string    `json:"error"`
 }
 
 // ChildInfo is a child of a run, see [Spawn].
@@ -239,6 +249,10 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	}
 	for _, e := range run.Errors {
 		info.Errors = append(info.Errors, ErrorNote{Seq: e.Seq, Time: stamp(e.Time), Path: tree.Names(e.Path), Error: e.Fail.Msg, Stack: e.Fail.Stack})
+	}
+	for _, branch := range slices.Sorted(maps.Keys(run.Failing)) {
+		f := run.Failing[branch]
+		info.Failed = append(info.Failed, FailedBranch{Branch: tree.Names(branch), Path: tree.Names(f.Path), Seq: f.Seq, Time: stamp(f.Time), Error: f.Fail.Msg})
 	}
 	if run.PostMortem.JSON != nil {
 		info.PostMortem = new(PostMortem)

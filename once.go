@@ -40,7 +40,7 @@ func (s *step) intend() (bool, error) {
 	}
 	intended := false
 	err := p.commit(func() batch {
-		if (p.run.Cancelled || p.run.PausedAt != 0 || p.draining) && !s.frame.cleaning {
+		if s.frame.over() != nil || (p.run.PausedAt != 0 || p.draining) && !s.frame.cleaning {
 			return batch{}
 		}
 		return batch{

@@ -2,10 +2,14 @@ package perdure
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
 )
 
 // waiter is a thread of control that waits for something in the journal.
@@ -31,10 +35,10 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 	case w.ready():
 		p.mu.Unlock()
 		return nil
-	case p.run.Cancelled && !w.frame.cleaning:
+	case w.frame.over() != nil:
 		defer p.mu.Unlock()
 		w.frame.cutOff()
-		return ErrCancelled
+		return w.frame.over()
 	case ctx.Err() != nil:
 		p.mu.Unlock()
 		return p.cutCause(ctx, w.frame)
@@ -68,9 +72,9 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 }
 
 // goesOn reports whether a waiter is to be woken: what it waits for is there,
-// or the run was cancelled. mu is held.
+// or given up. mu is held.
 func (p *pass) goesOn(w *waiter) bool {
-	return w.ready() || p.run.Cancelled && !w.frame.cleaning
+	return w.ready() || w.frame.over() != nil
 }
 
 // woken tells a waiter why it was.
@@ -86,7 +90,7 @@ func (p *pass) woken(w *waiter) error {
 		return nil
 	}
 	w.frame.cutOff()
-	return ErrCancelled
+	return w.frame.over()
 }
 
 // leave ends a wait early.
@@ -99,7 +103,7 @@ func (p *pass) leave(w *waiter, err error) error {
 	if p.sealed != nil {
 		return p.sealed
 	}
-	if errors.Is(err, ErrCancelled) {
+	if isCut(err) {
 		w.frame.cutOff()
 	}
 	return err
@@ -186,7 +190,7 @@ func (p *pass) settle() {
 // suspension adds the entry that suspends the run to a batch, or the one that
 // hands it over if the worker is about to stop.
 func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
-	d := line{kind: journal.Suspended, body: journal.Body{Deps: dumps}}
+	d := line{kind: journal.Suspended, body: journal.Body{Deps: dumps, Fail: failedBranches(p.run, b.lines)}}
 	if p.draining {
 		d.kind = journal.Released
 	}
@@ -202,6 +206,23 @@ func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
 	}
 }
 
+// failedBranches says which branches of a run have failed behind lines, nil if
+// none has, so that those who see it wait are told.
+func failedBranches(run *journal.Run, lines []line) *journal.Failure {
+	failing := maps.Clone(run.Failing)
+	for _, d := range lines {
+		failing = journal.Failing(failing, journal.Entry{Kind: d.kind, Path: d.path}, &d.body)
+	}
+	var all []string
+	for _, branch := range slices.Sorted(maps.Keys(failing)) {
+		all = append(all, fmt.Sprintf("branch %s failed: %s", tree.Names(branch), failing[branch].Fail.Msg))
+	}
+	if all == nil {
+		return nil
+	}
+	return &journal.Failure{Msg: clip(strings.Join(all, "\n"), maxMessage)}
+}
+
 // open appends the entry with which a verb begins to wait. If nothing else is
 // active, the same append suspends the run.
 func (p *pass) open(f *frame, build func() line) error {
@@ -214,7 +235,7 @@ func (p *pass) open(f *frame, build func() line) error {
 	if alone {
 		dumps = p.dumps()
 	}
-	return p.commitLocked(func() batch {
+	return p.commitNew(f, func() batch {
 		b := batch{lines: []line{build()}}
 		// What was absorbed between may have woken another.
 		if alone && p.active == 1 && !p.run.Cancelled {
@@ -222,6 +243,28 @@ func (p *pass) open(f *frame, build func() line) error {
 		}
 		return b
 	})
+}
+
+// commitNew commits the entry with which something begins in a frame, unless a
+// branch beside it has failed meanwhile. What waits below a cleanup is marked.
+func (p *pass) commitNew(f *frame, build func() batch) error {
+	var closed error
+	err := p.commitLocked(func() batch {
+		if closed = f.over(); closed != nil && !p.run.Cancelled {
+			f.cutOff()
+			return batch{}
+		}
+		closed = nil
+		b := build()
+		if len(b.lines) > 0 {
+			b.lines[0].body.Cleaning = f.cleaning
+		}
+		return b
+	})
+	if err == nil {
+		err = closed
+	}
+	return err
 }
 
 // gate lets a frame begin something new, unless the run is sealed, cancelled
@@ -234,13 +277,17 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 		case p.sealed != nil:
 			defer p.mu.Unlock()
 			return p.sealed
-		case p.run.Cancelled && !f.cleaning:
+		case f.over() != nil:
 			defer p.mu.Unlock()
 			f.cutOff()
-			return ErrCancelled
+			return f.over()
 		case ctx.Err() != nil:
 			p.mu.Unlock()
 			return p.cause(ctx)
+		case f.pastFailure() != "":
+			diff := f.pastFailure()
+			p.mu.Unlock()
+			return p.block(diff)
 		case p.replay != nil:
 			p.mu.Unlock()
 			return p.recordEnds(ctx, f, false)
@@ -250,7 +297,7 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 		}
 		p.mu.Unlock()
 		w := &waiter{frame: f, ready: func() bool {
-			return p.run.PausedAt == 0 && !p.draining || p.run.Cancelled && !f.cleaning
+			return p.run.PausedAt == 0 && !p.draining || f.over() != nil
 		}}
 		if err := p.park(ctx, w); err != nil {
 			return err
@@ -261,7 +308,7 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 // cutCause is cause for a frame that gives up something because of it.
 func (p *pass) cutCause(ctx context.Context, f *frame) error {
 	err := p.cause(ctx)
-	if errors.Is(err, ErrCancelled) {
+	if isCut(err) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		f.cutOff()

@@ -319,7 +319,7 @@ func (p *pass) block(diff string) error {
 	for done := false; !done; {
 		over := p.cancelled() // then no code of it has to run any more, and it ends
 		if over {
-			if err := p.cancelChildren(); err != nil {
+			if err := p.cancelChildren(false); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -46,7 +47,7 @@ func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
 	p.mu.Lock()
 	child, _ := p.run.ChildAt(v.Path)
 	started := child != nil && child.Joined
-	fresh := child == nil || child.Stale
+	fresh := child == nil || child.Stale || child.Doomed
 	if p.replay != nil && child != nil && v.Node != nil { // whatever became of it
 		started, fresh = true, false
 	}
@@ -55,7 +56,7 @@ func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
 		if err := p.gate(ctx, f); err != nil {
 			return nil, err
 		}
-		if child, err = p.spawn(v.Path, flow, raw); err != nil {
+		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
 			return nil, err
 		}
 	}
@@ -93,12 +94,14 @@ func depth(t *journal.Thread) int {
 }
 
 // spawn records that a child is about to be started.
-func (p *pass) spawn(path, flow string, in json.RawMessage) (child *journal.Child, err error) {
+func (p *pass) spawn(f *frame, path, flow string, in json.RawMessage) (child *journal.Child, err error) {
 	value, err := p.value(in)
 	if err != nil {
 		return nil, err
 	}
-	err = p.commit(func() batch {
+	p.order.Lock()
+	defer p.order.Unlock()
+	err = p.commitNew(f, func() batch {
 		_, earlier := p.run.ChildAt(path)
 		texts := []string{"child", p.key(path), strconv.Itoa(earlier)}
 		if n := p.thread.Rewinds; n > 0 { // the number may be that of one which was taken back
@@ -166,7 +169,7 @@ func join(ctx context.Context, name string, c *Child) ([]byte, error) {
 			return nil, err
 		}
 		if again && other {
-			if child, err = p.replaceChild(child); err != nil {
+			if child, err = p.replaceChild(f, child); err != nil {
 				return nil, err
 			}
 			continue
@@ -180,7 +183,7 @@ func join(ctx context.Context, name string, c *Child) ([]byte, error) {
 		case told && !again:
 			err = p.joined(v.Path, child, end)
 		case again || !waits:
-			err = p.awaitChild(v.Path, child, end)
+			err = p.awaitChild(f, v.Path, child, end)
 		default:
 			err = p.park(ctx, &waiter{frame: f, ready: func() bool { return n.Done || child.Joined }})
 		}
@@ -237,11 +240,11 @@ func (p *pass) entry(seq uint64) (b journal.Body, err error) {
 
 // awaitChild records that the frame waits for the end of a child, unless a
 // newer one was told meanwhile.
-func (p *pass) awaitChild(path string, child *journal.Child, end uint64) error {
+func (p *pass) awaitChild(f *frame, path string, child *journal.Child, end uint64) error {
 	p.order.Lock()
 	defer p.order.Unlock()
 	dumps := p.dumps()
-	return p.commitLocked(func() batch {
+	return p.commitNew(f, func() batch {
 		if child.Joined && child.End != end {
 			return batch{}
 		}
@@ -268,12 +271,16 @@ func (p *pass) startChild(child *journal.Child) error {
 	return nil
 }
 
-// cancelChildren gives each child whose end the run does not know its cancel.
-func (p *pass) cancelChildren() error {
+// cancelChildren gives each child whose end the run does not know its cancel, or
+// only those whose branch was closed.
+func (p *pass) cancelChildren(doomed bool) error {
 	p.mu.Lock()
 	over, open := p.sealed, p.run.OpenChildren()
+	if doomed {
+		open = slices.DeleteFunc(open, func(c *journal.Child) bool { return !c.Doomed })
+	}
 	p.mu.Unlock()
-	if over != nil || len(open) == 0 {
+	if over != nil || len(open) == 0 || p.replay != nil {
 		return over
 	}
 	if err := p.runtime().cancelChildren(p.io, p.name, p.thread, p.run, open); err != nil {
@@ -298,12 +305,12 @@ func (p *pass) retryChild(child *journal.Child) (bool, error) {
 
 // replaceChild spawns another child in the place of one that failed, and that
 // is not this thread's to retry.
-func (p *pass) replaceChild(old *journal.Child) (*journal.Child, error) {
+func (p *pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error) {
 	in, err := p.load(old.Input)
 	if err != nil {
 		return nil, err
 	}
-	child, err := p.spawn(old.Path, old.Flow, in)
+	child, err := p.spawn(f, old.Path, old.Flow, in)
 	if err != nil {
 		return nil, err
 	}

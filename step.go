@@ -79,7 +79,7 @@ func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(cont
 	}
 	if err := s.run(ctx); err != nil {
 		// What is recorded inside a step that was cut off has happened.
-		if n := f.pass.node(s.path); n != nil && errors.Is(err, ErrCancelled) {
+		if n := f.pass.node(s.path); n != nil && isCut(err) {
 			f.takeOver(n)
 			if f.pass.intended(n) {
 				err = fmt.Errorf("%w; step %s may have happened: %w", err, tree.Names(s.path), ErrUnknownOutcome)
@@ -132,9 +132,9 @@ func (s *step) run(ctx context.Context) error {
 		if err := s.backoff(ctx, n); err != nil {
 			return err
 		}
-		// A composite that began before a cancel is entered for its cleanups:
+		// A composite that began before it was cut off is entered for its cleanups:
 		// nothing else starts inside it.
-		if err := p.gate(ctx, s.frame); err != nil && !(errors.Is(err, ErrCancelled) && p.begun(n)) {
+		if err := p.gate(ctx, s.frame); err != nil && !(isCut(err) && p.begun(n)) {
 			return err
 		}
 		if s.once {
@@ -163,7 +163,7 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 	if n.Timer {
 		fire := func() error {
 			return p.commit(func() batch {
-				if !n.Timer {
+				if !n.Timer || s.frame.over() != nil {
 					return batch{}
 				}
 				return batch{lines: []line{{kind: journal.Fired, path: s.path}}}
@@ -253,7 +253,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 			p.settledInside() // what it changed is void, and was not outside of it
 			p.order.Unlock()
 		}
-		if err != nil && errors.Is(stop, ErrCancelled) {
+		if err != nil && isCut(stop) {
 			s.leftover(inner, err)
 		}
 		return false, stop
@@ -283,9 +283,9 @@ func (s *step) stopped(inner *frame, err error) error {
 	}
 	// A function that fails when its context has been cancelled tells that it
 	// was interrupted; one that finishes has a result all the same.
-	if p.run.Cancelled && !inner.cleaning && (inner.cut || err != nil) {
+	if why := inner.over(); why != nil && (inner.cut || err != nil) {
 		s.frame.cutOff()
-		return ErrCancelled
+		return why
 	}
 	return nil
 }
@@ -347,7 +347,7 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 	}
 	b.Attempt = attempt
 	wait := max(policy.delay(attempt, p.key(s.path)), retryAfter(err))
-	b.Due, b.Timer = clock().Add(wait).UnixMicro(), wait > shortWait
+	b.Due, b.Timer, b.Cleaning = clock().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
 	return false, p.record(s.path, journal.Attempt, &b, inner)
 }
 

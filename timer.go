@@ -85,7 +85,7 @@ func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) err
 	p.order.Lock()
 	defer p.order.Unlock()
 	dumps := p.dumps()
-	return p.commitLocked(func() batch {
+	return p.commitNew(f, func() batch {
 		for _, s := range p.thread.Signals {
 			if s.Name == signal {
 				return batch{lines: []line{{kind: journal.Received, path: path,

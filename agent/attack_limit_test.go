@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +66,60 @@ func TestFailedParallelBranchKeepsItsSiblings(t *testing.T) {
 		e.Wait("t", perdure.Succeeded)
 	})
 	n.want(t, "a:1 bad first:1 bad second:2 c:1 end:1")
+}
+
+// TestParallelThatFailsFast: an agent that fails closes the approval that another
+// waits for, and a retry asks for it anew. Only Parallel can do so.
+func TestParallelThatFailsFast(t *testing.T) {
+	var mended atomic.Bool
+	bad := agent.Func("bad", func(ctx context.Context, _ agent.Content) (string, error) {
+		return perdure.Step(ctx, "work", func(context.Context) (string, error) {
+			time.Sleep(time.Minute)
+			if !mended.Load() {
+				return "", errors.New("broken")
+			}
+			return "mended", nil
+		})
+	})
+	pay := agent.NewTool("pay", "Pays.", func(context.Context, order) (string, error) { return "paid", nil }, agent.NeedsApproval())
+	clerk := agent.New("clerk", scripted(calls(call("pay", `{"id":"1"}`)), llm.Assistant("done")), agent.Options{Tools: []agent.Tool{pay}})
+	both := agent.Parallel("both", clerk, bad)
+	perduretest.Virtual(t, flows(agent.FailFast(both)), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		ask := ""
+		for ev, err := range e.Runtime().Events(t.Context(), "t", perdure.EventOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Kind == "asked" {
+				ask = ev.Ask
+			}
+			if ev.Kind == "ended" {
+				break
+			}
+		}
+		approve := perdure.Answer{Decision: agent.DecisionApprove, By: "ann"}
+		if err := e.Runtime().Answer(t.Context(), perdure.AskAnswer{Ask: ask, Answer: approve}); !errors.Is(err, perdure.ErrAskOver) {
+			t.Errorf("the ask of the other agent: %v, want ErrAskOver", err)
+		}
+		if run := e.Wait("t", perdure.Failed); !strings.Contains(run.Error, "broken") {
+			t.Errorf("it failed with %s", run.Error)
+		}
+		mended.Store(true)
+		if err := e.Runtime().Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		run := e.Wait("t", perdure.Suspended)
+		e.Answer("t", run.Asks[0].Path, approve)
+		if run = e.Wait("t", perdure.Succeeded); !strings.Contains(string(run.Output), "mended") {
+			t.Errorf("it returned %s", run.Output)
+		}
+	})
+	for name, bad := range map[string]agent.Agent{"nothing": nil, "one": clerk, "in turn": agent.Sequential("seq", clerk)} {
+		if err := agent.Check(agent.FailFast(bad)); !errors.Is(err, agent.ErrOption) {
+			t.Errorf("%s: %v, want ErrOption", name, err)
+		}
+	}
 }
 
 // TestCancelledRunLeavesACallThatTheNextOneRepairs: the model gets a

@@ -17,6 +17,8 @@ type group struct {
 	about    string
 	children []Agent
 	err      error
+	fast     bool // a parallel one fails fast
+	parallel bool
 	body     func(ctx context.Context, g *group, v visit) (*Result, error)
 }
 
@@ -137,11 +139,15 @@ func Loop(name string, max int, children ...Agent) Agent {
 // Parallel runs agents at the same time, each with the same input. Its value
 // has what each of them said, by name. One that waits does not hold up the
 // others, and one that fails does not lose what they did: the result is its
-// error once all are done, and a retry runs only what failed.
+// error once all are done, and a retry runs only what failed. See [FailFast].
 func Parallel(name string, children ...Agent) Agent {
-	return newGroup(name, "Runs agents at the same time.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
+	g := newGroup(name, "Runs agents at the same time.", children, func(ctx context.Context, g *group, v visit) (*Result, error) {
 		results := make([]*Result, len(g.children))
-		branches := perdure.NewGroup(ctx)
+		var opts []perdure.GroupOption
+		if g.fast {
+			opts = append(opts, perdure.FailFast())
+		}
+		branches := perdure.NewGroup(ctx, opts...)
 		for i, c := range g.children {
 			branches.Go("branch-"+c.Name(), func(ctx context.Context) (err error) {
 				results[i], err = c.run(ctx, c.Name(), visit{in: v.in, from: v.from, alone: v.alone, within: v.within})
@@ -167,6 +173,27 @@ func Parallel(name string, children ...Agent) Agent {
 		total.Value, err = json.Marshal(said)
 		return total, err
 	})
+	g.parallel = true
+	return g
+}
+
+// FailFast returns a [Parallel] agent that does not wait for the others when one
+// of its children fails: they are given up, with what they ask, as
+// [perdure.FailFast] says.
+func FailFast(parallel Agent) Agent {
+	g, ok := parallel.(*group)
+	if !ok || !g.parallel {
+		name := "fail-fast"
+		if parallel != nil {
+			name = parallel.Name()
+		}
+		bad := newGroup(name, "", nil, nil)
+		bad.err = fmt.Errorf("%w: agent %q is to fail fast, and is not made by Parallel", ErrOption, name)
+		return bad
+	}
+	fast := *g
+	fast.fast = true
+	return &fast
 }
 
 // Func makes an agent of a function. The function is flow code: it may call

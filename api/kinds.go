@@ -23,7 +23,7 @@ var EventKinds = []EventKind{
 
 	{"queued", "a run was asked for: value is the input, name the flow", []string{"name", "value", "by"}, false},
 	{"claimed", "a worker began to work on the run", []string{"worker"}, true},
-	{"suspended", "the run waits", nil, false},
+	{"suspended", "the run waits; error says which of its branches have failed meanwhile", []string{"error"}, false},
 	{"released", "the worker let go of the run", nil, true},
 	{"blocked", "the code does not fit what is recorded: diff says how", []string{"diff"}, false},
 	{"quarantined", "the run killed too many workers: value is the post-mortem", []string{"error", "value"}, false},
@@ -31,6 +31,7 @@ var EventKinds = []EventKind{
 
 	{"step", "a step is done: value is its result, or error why it failed", []string{"value", "value_of", "error", "took_us"}, false},
 	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"attempt", "error", "due", "took_us"}, false},
+	{"closed", "a branch of a group that fails fast failed, and those beside it are closed, with their asks", []string{"error"}, false},
 	{"intent", "a step that must not run twice is about to start", []string{"due"}, true},
 
 	{"asked", "a question to a person is open: name is the prompt, value what it is about", []string{"ask", "name", "ask_kind", "decisions", "value", "due"}, false},

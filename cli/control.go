@@ -54,6 +54,9 @@ func (a *app) changed(r *perdure.Run) error {
 
 // askHints says how what a run waits for is answered.
 func (a *app) askHints(r *perdure.Run) {
+	for _, f := range r.Failed {
+		a.hint("branch %s of run %s has failed, and the run waits for the others: %s", printable(f.Branch), printable(r.ID), cut(oneLine(f.Error), 200))
+	}
 	for i := range r.Asks {
 		what, how := a.waitsFor(&r.Asks[i])
 		a.hint("%s; %s", what, how)

@@ -198,6 +198,9 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	if r.Diff != "" {
 		a.printf("%s\n", a.framed("          ", r.Diff))
 	}
+	for _, f := range r.Failed {
+		a.printf("  %s  %s\n", a.style(red, "failed"), a.paragraph("  failed  ", "branch "+f.Branch+": "+f.Error, ""))
+	}
 	if r.Idle != "" && len(r.Asks) == 0 { // else it waits for a person first
 		a.printf("  idle    %s\n", a.paragraph("  idle    ", r.Idle, ""))
 	}

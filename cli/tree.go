@@ -208,6 +208,8 @@ func (h *history) step(r *runTree, e *perdure.Event) {
 	case "attempt":
 		n.status, n.err = "retry", e.Error
 		n.attempts++
+	case "closed":
+		n.status, n.err = "failed", e.Error
 	case "intent":
 		n.status = "unknown"
 	case "asked":

@@ -72,6 +72,11 @@ func (v *adkView) event(e perdure.Event) *adkEvent {
 		out.ErrorCode, out.ErrorMessage = "BLOCKED", e.Diff
 	case "quarantined":
 		out.ErrorCode, out.ErrorMessage = "QUARANTINED", "the run ended too many workers; a person has to look at it"
+	case "suspended":
+		if e.Error == "" {
+			return nil
+		}
+		out.ErrorCode, out.ErrorMessage = "BRANCH_FAILED", e.Error
 	case "ended":
 		v.ended(out, e)
 	default:

@@ -58,6 +58,8 @@ func TestADKEventsAreAProjection(t *testing.T) {
 			head + `"a","timestamp":1794744000.5,"content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"adk_request_input","args":{"interruptId":"k","message":"","payload":{"agent":"a","tool":"mail","call":"c","args":{"to":"x"},"ref":"j"}}}}]},"longRunningToolIds":["k"],` + tail},
 		"blocked": {perdure.Event{Kind: "blocked", Diff: "- a"},
 			head + `"app","timestamp":1794744000.5,"errorCode":"BLOCKED","errorMessage":"- a",` + tail},
+		"branch failed": {perdure.Event{Kind: "suspended", Error: "branch /pay failed: declined"},
+			head + `"app","timestamp":1794744000.5,"errorCode":"BRANCH_FAILED","errorMessage":"branch /pay failed: declined",` + tail},
 		"failed": {perdure.Event{Kind: "ended", Status: perdure.Failed, Error: "no luck"},
 			head + `"app","timestamp":1794744000.5,"turnComplete":true,"errorCode":"FAILED","errorMessage":"no luck","actions":{"stateDelta":{},"artifactDelta":{},"endOfAgent":true}}`},
 		"cancelled": {perdure.Event{Kind: "ended", Status: perdure.Cancelled},

@@ -178,22 +178,23 @@ type Body struct {
 	Reason string `json:"reason,omitempty"`
 
 	// Nodes. Verb: which verb wrote a step entry, if it is not Step itself.
-	Verb    string           `json:"verb,omitempty"`
-	Attempt int              `json:"att,omitempty"`
-	Due     int64            `json:"due,omitempty"`   // attempt, asked, timer, waiting
-	Timer   bool             `json:"timer,omitempty"` // attempt: the run may be suspended until it is due
-	Input   string           `json:"in,omitempty"`    // digest of a step's arguments
-	Fail    *Failure         `json:"fail,omitempty"`
-	State   []Change         `json:"state,omitempty"`
-	Spend   map[string]int64 `json:"spend,omitempty"`
-	Deps    map[string]Value `json:"deps,omitempty"`
-	NotDone bool             `json:"notdone,omitempty"` // the failure of an at-most-once step that did not happen
-	Allows  []string         `json:"allows,omitempty"`  // step: it is a decision about these steps of its frame
-	Ask     *Question        `json:"ask,omitempty"`
-	Answer  *Answer          `json:"answer,omitempty"`
-	Of      string           `json:"of,omitempty"`   // id of the ask that is answered, expired or has news
-	Name    string           `json:"name,omitempty"` // of a signal, dep
-	Plan    []string         `json:"plan,omitempty"`
+	Verb     string           `json:"verb,omitempty"`
+	Attempt  int              `json:"att,omitempty"`
+	Due      int64            `json:"due,omitempty"`      // attempt, asked, timer, waiting
+	Timer    bool             `json:"timer,omitempty"`    // attempt: the run may be suspended until it is due
+	Cleaning bool             `json:"cleaning,omitempty"` // attempt, asked, timer, waiting: it is below a cleanup
+	Input    string           `json:"in,omitempty"`       // digest of a step's arguments
+	Fail     *Failure         `json:"fail,omitempty"`
+	State    []Change         `json:"state,omitempty"`
+	Spend    map[string]int64 `json:"spend,omitempty"`
+	Deps     map[string]Value `json:"deps,omitempty"`
+	NotDone  bool             `json:"notdone,omitempty"` // the failure of an at-most-once step that did not happen
+	Allows   []string         `json:"allows,omitempty"`  // step: it is a decision about these steps of its frame
+	Ask      *Question        `json:"ask,omitempty"`
+	Answer   *Answer          `json:"answer,omitempty"`
+	Of       string           `json:"of,omitempty"`   // id of the ask that is answered, expired or has news
+	Name     string           `json:"name,omitempty"` // of a signal, dep
+	Plan     []string         `json:"plan,omitempty"`
 
 	// Ended, blocked. Status also: signal and received of a child's end.
 	Status  string   `json:"status,omitempty"`
@@ -243,7 +244,7 @@ func (b *Body) check(k Kind) error {
 		return errors.New("an ask without a question")
 	case k == Answered && b.Answer == nil, k == Expired && b.Answer == nil && b.Fail == nil:
 		return errors.New("an answer that says nothing")
-	case (k == Attempt || k == Problem) && b.Fail == nil:
+	case (k == Attempt || k == Problem || k == Closed) && b.Fail == nil:
 		return errors.New("a failure that says nothing")
 	case k == Forked && b.From == nil:
 		return errors.New("a fork of nothing")

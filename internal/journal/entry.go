@@ -35,6 +35,7 @@ const (
 	Planned     Kind = "planned"     // the names of what will come
 	Spawned     Kind = "spawned"     // a child is about to be started
 	Dumped      Kind = "dumped"      // deps saved while a leaf runs
+	Closed      Kind = "closed"      // a branch failed, and those beside it are closed
 	Problem     Kind = "problem"     // something went wrong that stops nothing
 	Suspended   Kind = "suspended"   // every frame waits; the worker let go
 	Released    Kind = "released"    // the worker let go; the run can be taken over at once
@@ -73,7 +74,7 @@ var fences = map[Kind]bool{Forked: true, Rewound: true, Erased: true}
 var workers = map[Kind]bool{
 	Claimed: true, Step: true, Attempt: true, Intent: true, Asked: true, Timer: true,
 	Waiting: true, Received: true, Took: true, Emitted: true, Planned: true, Spawned: true, Dumped: true,
-	Problem: true, Suspended: true, Released: true, Blocked: true, Quarantined: true, Ended: true,
+	Closed: true, Problem: true, Suspended: true, Released: true, Blocked: true, Quarantined: true, Ended: true,
 }
 
 var open = map[Kind]bool{

@@ -23,6 +23,7 @@ type Child struct {
 	Other   bool             // it is a child of the thread that this one was forked from
 	Spent   map[string]int64 // by it, as told so far
 	Lost    bool             // the end that was told is a cancel, and no Join was given it
+	Doomed  bool             // its branch was closed: it is cancelled, and the next Spawn there makes another
 }
 
 // childMark begins the names of the signals that tell the ends of children. No

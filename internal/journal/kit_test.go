@@ -133,6 +133,11 @@ func everyKind() *writer {
 	w.add(Suspended, 45, "", `{}`)
 	w.add(Forked, 0, "", `{"thread":"t-2","tenant":"acme","from":{"name":"a.b","thread":"t-1","head":"h"},"at":49,"state":[{"k":"tone","set":["brisk"]}]}`)
 	w.add(Resumed, 45, "", `{"by":"ann"}`)
+	w.add(Claimed, 45, "", `{"worker":"w5","version":"v1"}`)
+	w.add(Waiting, 45, "/1|a/mail", `{"name":"mail"}`)
+	w.add(Timer, 45, "/1|c/undo/nap", `{"due":900,"cleaning":true}`)
+	w.add(Step, 45, "/1|b/pay", `{"fail":{"msg":"declined"}}`)
+	w.add(Closed, 45, "/1|b", `{"fail":{"msg":"/b/pay: declined"}}`)
 	w.add(Erased, 0, "", `{"by":"ann"}`)
 	return w
 }

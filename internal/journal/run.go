@@ -82,6 +82,7 @@ type Run struct {
 	PlanAt   string           // what the paths of its steps begin with
 	Reached  map[string]bool  // names of the plan whose steps have succeeded
 	Waits    map[string]*Wait // by path
+	Failing  map[string]Note  // branches whose newest outcome is a failure, by path
 	Intents  map[string]bool  // at-most-once steps under way
 	Errors   []Note
 	Cleaning bool // a cleanup has started
@@ -101,6 +102,8 @@ type Wait struct {
 	Due    int64
 	Ask    string // id
 	Signal string // name
+
+	Cleaning bool // it is below a cleanup, which goes on in any case
 }
 
 // Begun reports whether the run was ever claimed.
@@ -183,6 +186,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		r.silent, r.resting = false, false
 	}
 	t.commit(r, b)
+	r.Failing = Failing(r.Failing, e, b)
 	switch e.Kind {
 	case Claimed:
 		if !r.Begun() {
@@ -245,7 +249,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Attempt:
 		delete(r.Intents, e.Path)
 		if b.Timer {
-			r.wait(e, Wait{Due: b.Due})
+			r.wait(e, Wait{Due: b.Due, Cleaning: b.Cleaning})
 		}
 		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
 	case Intent:
@@ -254,15 +258,17 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 		r.Intents[e.Path] = true
 		t.settled(r, e.Path)
+	case Closed:
+		t.closeBeside(r, e.Path)
 	case Problem:
 		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
 	case Asked:
 		t.Asks[e.ID] = &Ask{ID: e.ID, Run: r, Path: e.Path, Seq: e.Seq, Time: e.Time, Due: b.Due, Question: *b.Ask}
-		r.wait(e, Wait{Due: b.Due, Ask: e.ID})
+		r.wait(e, Wait{Due: b.Due, Ask: e.ID, Cleaning: b.Cleaning})
 	case Timer:
-		r.wait(e, Wait{Due: b.Due})
+		r.wait(e, Wait{Due: b.Due, Cleaning: b.Cleaning})
 	case Waiting:
-		r.wait(e, Wait{Due: b.Due, Signal: b.Name})
+		r.wait(e, Wait{Due: b.Due, Signal: b.Name, Cleaning: b.Cleaning})
 		if c := r.Child(b.Name); c != nil {
 			c.Joined = false // it is awaited again
 		}
@@ -330,7 +336,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		if r.Held {
 			r.PausedAt, r.Held = 0, false
 		}
-		r.Misfits = nil
+		r.Misfits, r.Failing, r.Unknown = nil, nil, nil
 		r.Wake, r.Deaths, r.Fail, r.Diff, r.Ended, r.Status = true, 0, nil, "", 0, StatusQueued
 	}
 }
@@ -352,7 +358,7 @@ func (t *Thread) end(r *Run, e Entry, b *Body) {
 			a.Closed = true
 		}
 	}
-	r.Waits = nil
+	r.Waits, r.Failing = nil, nil
 	if e.Epoch != 0 {
 		t.Worker = ""
 	}

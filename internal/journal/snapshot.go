@@ -179,6 +179,7 @@ func codeRun(c *codec, r, before *Run) {
 	field(c, "reached", &r.Reached, set)
 	field(c, "children", &r.Children, list(always(codeChild)))
 	field(c, "waits", &r.Waits, dict(always(codeWait)))
+	field(c, "failing", &r.Failing, dict(codeNote))
 	field(c, "intents", &r.Intents, set)
 	field(c, "errors", &r.Errors, list(codeNote))
 	field(c, "cleaning", &r.Cleaning, yes)
@@ -252,6 +253,7 @@ func codeWait(c *codec, w *Wait) {
 		field(c, "due", &w.Due, num)
 		field(c, "ask", &w.Ask, str)
 		field(c, "signal", &w.Signal, str)
+		field(c, "cleaning", &w.Cleaning, yes)
 	})
 }
 
@@ -286,6 +288,7 @@ func codeChild(c *codec, k *Child) {
 		field(c, "other", &k.Other, yes)
 		field(c, "spent", &k.Spent, dict(num[int64]))
 		field(c, "lost", &k.Lost, yes)
+		field(c, "doomed", &k.Doomed, yes)
 	})
 }
 

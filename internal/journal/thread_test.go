@@ -38,8 +38,8 @@ func TestFoldOfEveryKind(t *testing.T) {
 		{"thread", []string{th.ID, th.Tenant, th.User, th.Title}, []string{"t-2", "acme", "ann", "Refund of 7"}},
 		{"metadata", th.Meta, map[string]string{"b": "2"}},
 		{"created", th.Created, int64(500)},
-		{"time", th.Time, int64(520)},
-		{"epoch", th.Epoch, uint64(7)},
+		{"time", th.Time, int64(570)},
+		{"epoch", th.Epoch, uint64(8)},
 		{"run by number", th.Run(2), run},
 		{"no run by number", th.Run(3), (*Run)(nil)},
 		{"flow", []string{run.Flow, run.Policy, run.Key, run.Trace, run.By}, []string{"triage", "enqueue", "k", "00-1-1-00", "ann"}},
@@ -62,7 +62,9 @@ func TestFoldOfEveryKind(t *testing.T) {
 		{"dep", th.Deps["cart"].Blob.Size, int64(70000)},
 		{"busy", []*Run{th.Busy(), th.Active()}, []*Run{th.RunByID("two"), th.RunByID("two")}},
 		{"fork", []any{th.Fork.Thread, th.Parent, th.Erased}, []any{"t-1", (*Origin)(nil), true}},
-		{"what a fork's run waits for", []any{len(th.RunByID("two").Waits), th.RunByID("two").Children[0].Stale}, []any{0, true}},
+		{"what a run waits for whose branches are closed", []any{len(th.RunByID("two").Waits), th.RunByID("two").Waits["/1|c/undo/nap"].Cleaning}, []any{1, true}},
+		{"the child of a fork's run", th.RunByID("two").Children[0].Stale, true},
+		{"branch that failed", th.RunByID("two").Failing["/1|b"].Fail.Msg, "/b/pay: declined"},
 		{"state", string(th.State["tone"].Base.JSON), `"brisk"`},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {

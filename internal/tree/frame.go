@@ -3,6 +3,7 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -204,6 +205,22 @@ func (f *Frame) Branch(name string, group int) (*Frame, error) {
 		inner.outer = f
 	}
 	return inner, nil
+}
+
+// Closer returns the branch that failed and closed those beside it, in the group
+// of the branch that the frame is; nil if none did.
+func (f *Frame) Closer() *Node {
+	i := strings.LastIndexByte(f.path, '/')
+	number, _, _ := strings.Cut(f.path[i+1:], "|")
+	group, _ := strconv.Atoi(number)
+	if frame := f.tree.at(f.path[:i]); frame != nil {
+		for _, c := range frame.children {
+			if c.Closer != nil && c.Group == group {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
 // Wait judges the branches of a group: a recorded node of another kind in a

@@ -70,6 +70,9 @@ type Node struct {
 	index    map[string]*Node
 	changes  bool // something at or below it changed the state
 	handled  bool // another child of its frame came after it
+
+	// Closer is the failure with which a branch closed those beside it.
+	Closer *journal.Failure
 }
 
 // Tree is the memory of one run.
@@ -244,6 +247,8 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Input = b.Input
 	}
 	switch e.Kind {
+	case journal.Closed:
+		n.Closer = b.Fail
 	case journal.Step:
 		n.Verb = Step
 		if b.Verb != "" {

@@ -27,6 +27,9 @@ func voidTail(n *Node) {
 		})
 	}
 	for _, c := range tail {
+		c.reopen()
+	}
+	for _, c := range tail {
 		switch {
 		case c.handled, c.Done && c.Fail == nil:
 		case c.Done:
@@ -39,9 +42,23 @@ func voidTail(n *Node) {
 	}
 }
 
+// reopen takes back that a branch has closed those beside it: what they waited
+// for begins anew.
+func (n *Node) reopen() {
+	if n.Closer == nil {
+		return
+	}
+	n.Closer = nil
+	for _, c := range n.parent.children {
+		if c.Group == n.Group {
+			forgetWaits(c)
+		}
+	}
+}
+
 // prune removes a scope or branch of which nothing is recorded any more.
 func (n *Node) prune(c *Node) {
-	if c.Verb == None && len(c.children) == 0 {
+	if c.Verb == None && len(c.children) == 0 && c.Closer == nil {
 		n.remove(c)
 	}
 }
@@ -56,8 +73,9 @@ func (n *Node) void() {
 	}
 }
 
-// forgetWaits forgets what waits below a node that has failed. Its asks are
-// closed and nobody sees its timers, so that a later attempt begins them anew.
+// forgetWaits forgets what waits below a node that has failed, or was closed. Its
+// asks are closed and nobody sees its timers, so that a later attempt begins them
+// anew.
 func forgetWaits(n *Node) {
 	for _, c := range slices.Clone(n.children) {
 		forgetWaits(c)

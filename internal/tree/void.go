@@ -207,6 +207,7 @@ func (t *Tree) forgetFrom(decision *Node) {
 		}
 		if n != decision {
 			n.Done, n.Fail, n.Seq, n.State = false, nil, 0, nil
+			n.reopen()
 		}
 	}
 	up := decision.parent
