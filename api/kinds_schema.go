@@ -46,6 +46,7 @@ var deltaSchemas = map[string]json.RawMessage{
 		"data":{"description":"what the step gave to Delta: any JSON. At a path that ends in /reply or /reply-again it is a piece"}},
 		"required":["run","path","attempt","offset","data"]}`),
 	"piece": json.RawMessage(`{"type":"object","description":"data of a delta: a piece of a model's reply","properties":{
+		"agent":{"type":"string","description":"whose reply it is"},
 		"part":{"type":"integer","minimum":0,"description":"index of the part of the reply that it adds to"},
 		"text":{"type":"string","description":"more text of the part"},
 		"reasoning":{"type":"string","description":"more reasoning of the part"},

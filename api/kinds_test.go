@@ -16,7 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/agent"
 )
 
 var updateDocs = flag.Bool("update", false, "write the pages under docs that follow from the declarations")
@@ -101,7 +101,10 @@ func TestPieceSchemaIsComplete(t *testing.T) {
 	if err := json.Unmarshal(deltaSchemas["piece"], &piece); err != nil {
 		t.Fatal(err)
 	}
-	for f := range reflect.TypeFor[llm.Delta]().Fields() {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[agent.Delta]()) {
+		if f.Anonymous {
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if piece.Properties[name] == nil {
 			t.Errorf("the schema of a piece has no %q", name)
