@@ -56,8 +56,9 @@ var deltaSchemas = map[string]json.RawMessage{
 		"usage":{"type":"object","description":"tokens so far; the last one counts"},
 		"stop":{"type":"string","description":"why the reply ended: it is whole"},
 		"model":{"type":"string","description":"the model that answers"},
-		"id":{"type":"string","description":"of the reply, as the provider calls it"}},
-		"required":["part"]}`),
+		"id":{"type":"string","description":"of the reply, as the provider calls it"},
+		"agent":{"type":"string","description":"name of the agent whose reply it is"}},
+		"required":["part","agent"]}`),
 }
 
 // EventSchemas returns one JSON Schema document with a definition for each kind

@@ -77,7 +77,7 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > readers*(8<<20)/8 {
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > readers*(8<<20)/4 { // pages that are built whole take all of it, and more
 		t.Errorf("the heap has grown by %d bytes for %d pages of 8 MiB", grown, readers)
 	}
 }
