@@ -39,6 +39,7 @@ type Event struct {
 	Path      string          `json:"path,omitempty"`     // of the verb
 	Name      string          `json:"name,omitempty"`     // of a signal, dep or flow
 	Attempt   int             `json:"attempt,omitempty"`  // of a failed attempt
+	Attempts  int             `json:"attempts,omitempty"` // how many there may be
 	TookUS    int64           `json:"took_us,omitempty"`  // microseconds that the function of a leaf step ran, in this attempt
 	Value     json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
 	ValueOf   uint64          `json:"value_of,omitempty"` // the event that holds the value, where it is another's
@@ -218,7 +219,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	if err != nil {
 		return ev, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
 	}
-	ev.Name, ev.Attempt, ev.TookUS, ev.By, ev.Reason, ev.Status = b.Name, b.Attempt, b.Took, b.By, b.Reason, Status(b.Status)
+	ev.Name, ev.Attempt, ev.Attempts, ev.TookUS, ev.By, ev.Reason, ev.Status = b.Name, b.Attempt, b.Most, b.Took, b.By, b.Reason, Status(b.Status)
 	if e.Kind == journal.Step || e.Kind == journal.Ended {
 		ev.ValueOf = b.Ref
 	}

@@ -35,7 +35,8 @@ type Options struct {
 	Validator Validator
 	// Observer sees steps and entries, for traces and metrics.
 	Observer Observer
-	// Logger gets what has no one to be returned to. The default discards it.
+	// Logger receives errors that no caller is waiting for, and each failed
+	// attempt of a step that is tried again. The default discards them.
 	Logger *slog.Logger
 	// Concurrency is how many runs a worker executes at a time; 0 is 64.
 	Concurrency int

@@ -1,10 +1,12 @@
 package perdure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -29,6 +31,36 @@ func TestAStepWithoutRetryFailsOnce(t *testing.T) {
 			t.Errorf("it ran %d times: %q", c.of("x"), run.Error)
 		}
 		specLines(k, "step /x boom")
+	})
+}
+
+func TestEachFailedAttemptIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c specTally
+		var log bytes.Buffer
+		k := newKit(t, nil, perdure.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, perdure.NewFlow("flow", func(ctx context.Context, _ string) (string, error) {
+			return "", c.step(ctx, "x", []error{errSpec, errSpec, nil}, specRetry(5, time.Hour))
+		}))
+		run := k.begin(perdure.StartRequest{Flow: "flow", Input: "", Thread: "t"})
+		if _, err := k.WaitEnd(t.Context(), "t", run.ID); err != nil {
+			t.Fatal(err)
+		}
+		k.stop()
+		var told []string
+		for e, err := range k.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == "attempt" {
+				told = append(told, fmt.Sprintf("%d of %d due %t: %s", e.Attempt, e.Attempts, e.Due.After(e.Time), e.Error))
+			}
+		}
+		if d := cmp.Diff([]string{"1 of 5 due true: boom", "2 of 5 due true: boom"}, told); d != "" {
+			t.Error(d)
+		}
+		if n := strings.Count(log.String(), `msg="an attempt failed" thread=t run=`+run.ID+` path=/x attempt=`); n != 2 || !strings.Contains(log.String(), "attempt=2 of=5") || !strings.Contains(log.String(), "error=boom") {
+			t.Errorf("the log is:\n%s", log.String())
+		}
 	})
 }
 

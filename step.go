@@ -345,10 +345,14 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 	if attempt >= or(policy.Attempts, 3) || isPermanent(err) || p.cleaned(s.path) {
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
-	b.Attempt = attempt
+	b.Attempt, b.Most = attempt, or(policy.Attempts, 3)
 	wait := max(policy.delay(attempt, p.key(s.path)), retryAfter(err))
 	b.Due, b.Timer, b.Cleaning = clock().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
-	return false, p.record(s.path, journal.Attempt, &b, inner)
+	if err := p.record(s.path, journal.Attempt, &b, inner); err != nil {
+		return false, err
+	}
+	p.rt.log.Warn("an attempt failed", "thread", p.thread.ID, "run", p.run.ID, "path", tree.Names(s.path), "attempt", attempt, "of", b.Most, "next", stamp(b.Due), "error", b.Fail.Msg)
+	return false, nil
 }
 
 func (s *step) verbName() string {

@@ -30,7 +30,7 @@ var EventKinds = []EventKind{
 	{"ended", "the run is over: status says how, value is the output", []string{"status", "value", "value_of", "error"}, false},
 
 	{"step", "a step is done: value is its result, or error why it failed", []string{"value", "value_of", "error", "took_us"}, false},
-	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"attempt", "error", "due", "took_us"}, false},
+	{"attempt", "an attempt of a step failed, and it is tried again when due", []string{"attempt", "attempts", "error", "due", "took_us"}, false},
 	{"closed", "a branch of a group that fails fast failed, and those beside it are closed, with their asks", []string{"error"}, false},
 	{"intent", "a step that must not run twice is about to start", []string{"due"}, true},
 

@@ -11,6 +11,7 @@ var memberSchemas = map[string]json.RawMessage{
 	"path":      json.RawMessage(`{"type":"string","description":"of the step or other verb in the run"}`),
 	"name":      json.RawMessage(`{"type":"string","description":"of a flow, signal or dependency; of an ask its prompt"}`),
 	"attempt":   json.RawMessage(`{"type":"integer","description":"which attempt failed"}`),
+	"attempts":  json.RawMessage(`{"type":"integer","description":"how many there may be"}`),
 	"took_us":   json.RawMessage(`{"type":"integer","description":"microseconds that the function ran, in this attempt"}`),
 	"value":     json.RawMessage(`{"description":"input, result, payload, answer or output: any JSON"}`),
 	"from":      json.RawMessage(`{"type":"string","description":"the thread that a fork comes from"}`),

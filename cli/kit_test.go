@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
@@ -207,6 +208,15 @@ func testFlows() []perdure.Flow {
 	fail := perdure.NewFlow("fail", func(ctx context.Context, _ any) (string, error) {
 		return perdure.Step(ctx, "call", func(ctx context.Context) (string, error) { return "", errBroken })
 	})
+	var tried sync.Map
+	flaky := perdure.NewFlow("flaky", func(ctx context.Context, _ any) (string, error) {
+		return perdure.Step(ctx, "call", func(ctx context.Context) (string, error) {
+			if _, again := tried.LoadOrStore(perdure.Key(ctx), true); !again {
+				return "", errors.New("connection refused")
+			}
+			return "reached", nil
+		}, perdure.Retry(perdure.RetryPolicy{Attempts: 3, Wait: time.Millisecond}))
+	})
 	wait := perdure.NewFlow("wait", func(ctx context.Context, _ any) (string, error) {
 		return perdure.Receive[string](ctx, "paid", "payment", 0)
 	})
@@ -239,7 +249,7 @@ default:
 	standing := agent.NewFlow("standing", agent.New("clerk", model, agent.Options{Tools: []agent.Tool{
 		pay.With(agent.WithApproval(agent.Approval{Decisions: []string{agent.DecisionApprove, agent.DecisionAlways}}))}}))
 	vault := agent.NewFlow("vault", agent.New("guard", model, agent.Options{Instruction: "You guard.", Tools: []agent.Tool{open}}))
-	return []perdure.Flow{standing, vault, order, echo, fail, wait, clerk}
+	return []perdure.Flow{standing, vault, order, echo, fail, flaky, wait, clerk}
 }
 
 var _ io.Writer = (*buffer)(nil)

@@ -116,8 +116,12 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	}
 	defer stop()
 	var done *api.Done
-	if f.watch && !run.Steering {
-		done, err = a.watch(ctx, l, run, a.newView(false))
+	if !run.Steering && (f.watch || !a.json) {
+		v := a.newView(false)
+		if !f.watch {
+			v.quiet, v.live = true, false
+		}
+		done, err = a.watch(ctx, l, run, v)
 	} else if run, err = l.Wait(ctx, run.Thread, run.ID); err == nil {
 		done = doneOf(run)
 		if a.json {
@@ -172,8 +176,14 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 		tick = t.C
 	}
 	defer v.clear()
+	ahead := a.aheadOf(ctx, l, run)
 	for {
 		select {
+		case text := <-ahead:
+			if !a.json {
+				v.waits = text
+				v.print("… " + text) // in one piece, for the command in it
+			}
 		case <-tick:
 			v.block()
 		case n, ok := <-all:
@@ -199,6 +209,69 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 			}
 		}
 	}
+}
+
+// How often the run ahead of one that is queued is looked at: soon, and then more
+// and more seldom.
+const (
+	aheadSoon   = 500 * time.Millisecond
+	aheadSeldom = 30 * time.Second
+)
+
+// aheadOf tells, once, what a queued run waits for if the run before it on the
+// thread waits for something from outside: nobody would come back to it.
+func (a *app) aheadOf(ctx context.Context, l *link, run *perdure.Run) <-chan string {
+	told := make(chan string, 1)
+	if run.Status != perdure.Queued {
+		return told
+	}
+	go func() {
+		for pause := aheadSoon; ; pause = min(2*pause, aheadSeldom) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			t, err := l.Get(ctx, run.Thread)
+			if err != nil {
+				continue
+			}
+			for _, r := range t.Runs {
+				if r.ID == run.ID && r.Status != perdure.Queued {
+					return
+				}
+				if r.ID == run.ID {
+					break
+				}
+				if text := a.stands(r); text != "" {
+					told <- "it waits its turn: " + text
+					return
+				}
+			}
+		}
+	}()
+	return told
+}
+
+// stands says why a run does not go on by itself, and what to do; "" if it does.
+func (a *app) stands(r *perdure.Run) string {
+	switch {
+	case r.Status == perdure.Paused:
+		return fmt.Sprintf("run %s is paused; let it go on with %s", label(r.ID), a.command("resume", "", r.Thread, r.ID))
+	case r.Status == perdure.Blocked, r.Status == perdure.Quarantined:
+		return fmt.Sprintf("run %s is %s; see %s", label(r.ID), r.Status, a.command("show", "", r.Thread, r.ID))
+	case r.Status != perdure.Suspended:
+		return ""
+	case len(r.Asks) > 0:
+		what, how := a.waitsFor(&r.Asks[0])
+		return what + "; " + how
+	}
+	for _, w := range r.Waits {
+		if w.Kind == "signal" && w.Signal != "" {
+			return fmt.Sprintf("run %s waits for a signal; send it with %s", label(r.ID), a.command("signal", "", r.Thread, w.Signal))
+		}
+	}
+	return ""
 }
 
 // doneOf says how a run is, as the end of its stream does.

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/client"
 )
 
 func TestRunEndsAsTheRunDoes(t *testing.T) {
@@ -132,4 +135,38 @@ func TestWhatCannotBeReachedHasACode(t *testing.T) {
 	(&place{t: t, flags: []string{"--store", "sqlite:/nowhere/x.db"}}).run("", "threads").want(exitUnavailable, "opening the store")
 	(&place{t: t, flags: []string{"--store", "memory:", "--server", "http://x"}}).run("", "threads").want(exitUsage, "not both")
 	(&place{t: t, flags: []string{"--server", "nonsense"}}).run("", "threads").want(exitUsage)
+}
+
+func TestRunSaysWhatItWaitsFor(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		ask := p.asked("t", "order", "tea")
+		for _, flags := range [][]string{nil, {"--watch"}} {
+			ctx, cancel := context.WithCancel(t.Context())
+			p.setUp = func(a *app) { a.err = &cancelling{Writer: a.err, text: "waits its turn", cancel: cancel} }
+			p.runIn(ctx, "", append([]string{"run", "order", "milk", "--thread", "t"}, flags...)...).want(exitInterrupted, "waits for ask "+shortAsk(ask), "perdure answer "+shortAsk(ask)+" --approve")
+		}
+	})
+}
+
+func TestRunTellsOfFailedAttempts(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		for _, flags := range [][]string{nil, {"--watch"}} { // in a pipe too
+			p.run("", append([]string{"run", "flaky", "x"}, flags...)...).want(exitOK, "↻ /call failed; attempt 2 of 3 at ", ": connection refused").only("reached\n")
+		}
+	})
+	var out bytes.Buffer
+	a := &app{out: &out, err: &out, forced: true, env: func(string) string { return "" }, now: func() time.Time { return noon }}
+	v := a.newView(false)
+	for _, e := range []perdure.Event{{Kind: "claimed"}, {Kind: "attempt", Path: "/call", Attempt: 2, Attempts: 5, Due: noon.Add(time.Minute), Error: "connection refused"}, {Kind: "suspended"}} {
+		v.update(client.Update{Event: &e})
+	}
+	v.block()
+	if rows := strings.Join(seen(t, out.String()), "\n"); !strings.Contains(rows, "attempt 3 of 5 at 12:01:00: connection refused ·") || strings.Contains(rows, "for a worker") {
+		t.Errorf("it says:\n%s", rows)
+	}
+	out.Reset()
+	v.update(client.Update{Event: &perdure.Event{Kind: "fired", Path: "/call"}})
+	if v.block(); !strings.Contains(out.String(), "waiting for a worker") {
+		t.Errorf("it says:\n%s", out.String())
+	}
 }

@@ -87,7 +87,7 @@ func TestControlCommands(t *testing.T) {
 		p.run("", "retry", "nope").want(exitNotFound)
 		p.run("", "pause").want(exitUsage, "usage: perdure pause THREAD [RUN]")
 		p.run("", "signal", "t").want(exitUsage, "NAME")
-		p.run("", "flows").want(exitOK).only("clerk\necho\nfail\norder\nstanding\nvault\nwait\n")
+		p.run("", "flows").want(exitOK).only("clerk\necho\nfail\nflaky\norder\nstanding\nvault\nwait\n")
 	})
 }
 

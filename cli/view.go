@@ -18,6 +18,7 @@ type view struct {
 	*screen
 	a     *app
 	chat  bool   // only what is said, and what goes wrong
+	quiet bool   // only what goes wrong
 	last  string // what the agent said last
 	seq   uint64 // of the newest event
 	begin time.Time
@@ -32,6 +33,7 @@ type view struct {
 	newest  string              // path of the newest of them
 	over    map[string]bool     // paths whose step is recorded: deltas are void
 	working bool                // a worker has it
+	waits   string              // what it waits for, if that is known
 }
 
 // writing is what is being written, and not recorded yet.
@@ -70,7 +72,7 @@ func (v *view) delta(d *perdure.DeltaEvent) {
 		w = &writing{attempt: d.Attempt}
 		v.writing[d.Path] = w
 	}
-	v.newest, v.current = d.Path, d.Path
+	v.newest, v.current, v.waits = d.Path, d.Path, ""
 	var piece llm.Delta
 	switch {
 	case json.Unmarshal(d.Data, &piece) != nil:
@@ -88,6 +90,7 @@ func (v *view) delta(d *perdure.DeltaEvent) {
 // event takes what is recorded.
 func (v *view) event(e *perdure.Event) (todos bool) {
 	v.seq = e.Seq
+	v.waits = v.waitsFor(e)
 	switch e.Kind {
 	case "planned":
 		v.plan, v.frame, v.at = e.Plan, strings.TrimSuffix(e.Path, "#plan"), 0
@@ -113,10 +116,10 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 		return v.step(e)
 	case "attempt":
 		delete(v.writing, e.Path)
-		v.note(amber, "↻", e.Path+" failed, and is tried again: "+e.Error)
+		v.note(amber, "↻", e.Path+" failed; "+v.waits)
 	case "asked":
 		v.detail(amber, "?", e.Name)
-		if _, args := called(e.Value); len(args) > 0 && !v.chat {
+		if _, args := called(e.Value); len(args) > 0 && !v.chat && !v.quiet {
 			text, hidden := v.a.frame("  ", pretty(args), callLines)
 			if v.print(text); hidden > 0 {
 				v.print(fmt.Sprintf("  and %s", number(hidden, "more line", "more lines")))
@@ -127,7 +130,9 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 	case "expired":
 		v.note(amber, "!", "nobody answered "+e.Path+" in time")
 	case "emitted":
-		v.note("", "", e.Path+": "+brief(e.Value))
+		if !v.quiet {
+			v.note("", "", e.Path+": "+brief(e.Value))
+		}
 	case "spawned":
 		v.detail(green, "✓", e.Path+": child "+e.Child)
 	case "timer":
@@ -140,6 +145,32 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 		v.note(red, "!", e.Kind+": "+e.Error+e.Reason)
 	}
 	return false
+}
+
+// waitsFor is what a run waits for since an event, as far as that tells; what it
+// waited for before, if it goes on doing so.
+func (v *view) waitsFor(e *perdure.Event) string {
+	switch e.Kind {
+	case "attempt":
+		of := ""
+		if e.Attempts > 0 && e.Attempts < 1000 {
+			of = fmt.Sprintf(" of %d", e.Attempts)
+		}
+		at := ""
+		if !e.Due.IsZero() {
+			at = " at " + v.a.when(e.Due)
+		}
+		return oneLine(fmt.Sprintf("attempt %d%s%s: %s", e.Attempt+1, of, at, e.Error))
+	case "timer":
+		return oneLine(e.Path) + " is due at " + v.a.when(e.Due)
+	case "waiting":
+		return oneLine(e.Path + " waits for " + e.Name + " " + e.Child)
+	case "asked":
+		return "waiting for an answer"
+	case "suspended", "released":
+		return v.waits
+	}
+	return ""
 }
 
 // step shows the outcome of a step.
@@ -155,7 +186,7 @@ func (v *view) step(e *perdure.Event) (todos bool) {
 	}
 	for _, p := range r.Said().Parts {
 		switch {
-		case r.Message.Role == llm.RoleUser:
+		case r.Message.Role == llm.RoleUser, v.quiet:
 		case p.Text != "":
 			v.last = p.Text
 			v.print(v.a.framed("", p.Text))
@@ -197,7 +228,7 @@ func (v *view) note(style, sign, text string) {
 // detail prints a line that is no part of a conversation, and is cut where the
 // terminal ends.
 func (v *view) detail(style, sign, text string) {
-	if !v.chat {
+	if !v.chat && !v.quiet {
 		v.note(style, sign, cut(oneLine(text), v.width-4))
 	}
 }
@@ -223,7 +254,10 @@ func (v *view) block() {
 	}
 	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	status := string(spinner[v.turns%len(spinner)])
-	if !v.working {
+	switch {
+	case v.waits != "":
+		status += " " + v.waits + " ·"
+	case !v.working:
 		status += " waiting for a worker"
 	}
 	if len(v.plan) > 0 {

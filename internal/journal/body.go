@@ -180,6 +180,7 @@ type Body struct {
 	// Nodes. Verb: which verb wrote a step entry, if it is not Step itself.
 	Verb     string           `json:"verb,omitempty"`
 	Attempt  int              `json:"att,omitempty"`
+	Most     int              `json:"most,omitempty"`     // attempt: how many there may be
 	Due      int64            `json:"due,omitempty"`      // attempt, asked, timer, waiting
 	Timer    bool             `json:"timer,omitempty"`    // attempt: the run may be suspended until it is due
 	Cleaning bool             `json:"cleaning,omitempty"` // attempt, asked, timer, waiting: it is below a cleanup
