@@ -93,7 +93,11 @@ func (c *corruptible) refused(t *testing.T, what string, seq int) {
 	t.Helper()
 	info, err := c.Get(context.Background(), "bad")
 	wantErr(t, what, err, perdure.ErrCorrupt)
-	if info == nil || info.Seq != uint64(seq-1) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("good up to entry %d", seq-1)) {
+	says := fmt.Sprintf("thread bad, good up to entry %d, where it can be forked", seq-1)
+	if seq == 1 {
+		says = "thread bad: nothing of it is good"
+	}
+	if info == nil || info.ID != "bad" || info.Seq != uint64(seq-1) || err != nil && !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: Get returns %+v, %v", what, info, err)
 	}
 }

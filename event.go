@@ -159,6 +159,12 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 		if err == nil {
 			ev, err = f.next(ctx, line, line.Seq > o.After)
 		}
+		if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		if errors.Is(err, ErrCorrupt) {
+			f.tellDamage(ctx, f.name)
+		}
 		if err != nil {
 			yield(Event{}, fmt.Errorf("perdure: events of thread %s behind %d: %w", f.thread, f.seq, err))
 			return false

@@ -162,6 +162,7 @@ func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
 		return nil, err
 	}
 	t, infoErr := r.threadInfo(ctx, o)
+	t.ID = or(t.ID, thread) // of one whose first entry is damaged
 	return t, errors.Join(err, infoErr)
 }
 

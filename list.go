@@ -60,7 +60,7 @@ func (c *core) summarise(ctx context.Context, o *opened) error {
 		if old.Version == "" {
 			return nil, errNothing
 		}
-		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq && !was.Rough {
+		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq && !was.Rough && was.Status != Damaged {
 			return nil, errNothing
 		}
 		return json.Marshal(s)
@@ -184,6 +184,9 @@ func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
 // refined returns the summary of a fork that nobody has read yet.
 func (c *core) refined(ctx context.Context, name string, s summary) summary {
 	o, err := c.read(ctx, name)
+	if errors.Is(err, ErrCorrupt) {
+		s.Status = Damaged
+	}
 	if err != nil || o.thread.Seq == 0 {
 		return s
 	}

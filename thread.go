@@ -40,19 +40,25 @@ func (c *core) readAt(ctx context.Context, name string, upto uint64) (*opened, e
 		// What the journal says without the snapshot is what counts.
 	}
 	o := emptyThread(name)
-	return o, c.readMore(ctx, o, upto)
+	err := c.readMore(ctx, o, upto)
+	if upto == 0 && errors.Is(err, ErrCorrupt) {
+		c.tellDamage(ctx, name)
+	}
+	return o, err
 }
 
 // readMore folds what was appended since, up to a sequence if that is not 0.
 func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
-	if err := c.place(ctx, o); err != nil {
+	bad := (*store.CorruptError)(nil)
+	if err := c.place(ctx, o); errors.As(err, &bad) {
+		return c.damaged(ctx, o, err)
+	} else if err != nil {
 		return err
 	}
 	for line, err := range c.entries(ctx, o.name, o.thread.Seq, upto) {
 		if err != nil {
-			var bad *store.CorruptError
 			if errors.As(err, &bad) {
-				return fmt.Errorf("%w: thread %s, good up to entry %d, where it can be forked: %w", ErrCorrupt, o.thread.ID, o.thread.Seq, err)
+				return c.damaged(ctx, o, err)
 			}
 			return err
 		}
@@ -71,7 +77,7 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 			if reading := (*readError)(nil); errors.As(err, &reading) {
 				return reading.error
 			}
-			return fmt.Errorf("%w: thread %s, entry %d: %w; the thread is good up to entry %d, where it can be forked", ErrCorrupt, o.thread.ID, line.Seq, err, line.Seq-1)
+			return c.damaged(ctx, o, fmt.Errorf("entry %d: %w", line.Seq, err))
 		}
 	}
 	if o.thread.Erased {

@@ -57,9 +57,13 @@ func (id EventID) Parse() (seq uint64, done bool, err error) {
 const (
 	KindDelta = "delta" // a perdure.DeltaEvent; it has no id
 	KindDone  = "done"  // a Done; the stream of a run ends
-	KindOpen  = "open"  // of the tenant's stream: list anew, what changes from now on is told
-	KindNews  = "thread"
-	KindGone  = "gone"
+
+	// KindCorrupt ends the stream of a thread that is damaged behind the last
+	// event: a Problem; it has no id.
+	KindCorrupt = "corrupt"
+	KindOpen    = "open" // of the tenant's stream: list anew, what changes from now on is told
+	KindNews    = "thread"
+	KindGone    = "gone"
 )
 
 // Done is the data of the event that ends the stream of a run: its kind is

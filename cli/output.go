@@ -162,7 +162,7 @@ func styleOf(status string) string {
 	switch status {
 	case "succeeded", "answered":
 		return green
-	case "failed", "blocked", "quarantined":
+	case "failed", "blocked", "quarantined", "damaged":
 		return red
 	case "suspended", "paused", "open":
 		return amber

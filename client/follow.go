@@ -236,6 +236,12 @@ func (f *follower) update(m message) (u Update, err error) {
 		}
 	case m.event == "erased":
 		return Update{}, &finalError{fmt.Errorf("%w: %s", perdure.ErrErased, f.thread)}
+	case m.event == api.KindCorrupt:
+		p := new(api.Problem)
+		if err := json.Unmarshal(m.data, p); err != nil {
+			p.Detail = "the thread is damaged"
+		}
+		return Update{}, &finalError{fmt.Errorf("%w: thread %s, behind event %d: %s", perdure.ErrCorrupt, f.thread, f.seq, p.Detail)}
 	case m.id == "":
 		return Update{}, nil // of a later version
 	default:

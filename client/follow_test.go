@@ -169,6 +169,10 @@ func TestFollowEndsQuietlyWithItsContextOrReader(t *testing.T) {
 			break
 		}
 	})
+	corrupt := "event: corrupt\ndata: {\"type\":\"urn:perdure:problem:corrupt\",\"detail\":\"entry 2\"}\n\n"
+	if _, err := follow(t, &script{answers: []string{event(1) + corrupt}}, client.FollowOptions{}, client.Options{}); !errors.Is(err, perdure.ErrCorrupt) || !strings.Contains(err.Error(), "entry 2") {
+		t.Errorf("damage is %v", err)
+	}
 	if _, err := follow(t, &script{answers: []string{event(1) + "id: 2\nevent: erased\ndata: {}\n\n"}}, client.FollowOptions{}, client.Options{}); !errors.Is(err, perdure.ErrErased) {
 		t.Error(err)
 	}

@@ -97,6 +97,12 @@ func (rd *reader) end(err error) {
 		if b, err := block("", gone.Kind, gone); err == nil {
 			_ = rd.add(b)
 		}
+	case errors.Is(err, perdure.ErrCorrupt):
+		// Coming back changes nothing.
+		if b, err := block("", api.KindCorrupt, api.ProblemOf(err)); err == nil {
+			_ = rd.add(b)
+		}
+		rd.s.opts.Logger.Warn("an event stream ended at damage", "thread", rd.thread, "error", err)
 	case !errors.Is(err, errOver) && !errors.Is(err, context.Canceled):
 		// What went wrong is no business of the reader, and it comes back.
 		rd.s.opts.Logger.Warn("an event stream ended", "thread", rd.thread, "error", err)

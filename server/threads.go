@@ -53,7 +53,7 @@ func (c *call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.For
 
 // statuses are what threads.list can be asked for.
 var statuses = []perdure.Status{perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused, perdure.Blocked, perdure.Quarantined,
-	perdure.Succeeded, perdure.Failed, perdure.Cancelled}
+	perdure.Succeeded, perdure.Failed, perdure.Cancelled, perdure.Damaged}
 
 // idle is how a thread without a run is counted and asked for.
 const idle = "idle"

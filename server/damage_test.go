@@ -1,0 +1,83 @@
+package server_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	_ "github.com/perdure/perdure/store/filestore"
+)
+
+// A thread with damage in its middle, or in its first entry, says so on every
+// route, in a stream also behind what is good, and in lists.
+func TestADamagedThreadSaysSo(t *testing.T) {
+	for what, at := range map[string]struct {
+		mark string
+		good uint64
+	}{"the middle": {`"k":"suspended"`, 4}, "the first entry": {`"k":"created"`, 0}} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			open := func() store.Store {
+				s, err := store.Open(t.Context(), "file:"+dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			t.Run("before", func(t *testing.T) {
+				s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+				plainWait(s, plainStart(s, "t", "yes", "2"))
+			})
+			damaged := 0
+			err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				data, err := os.ReadFile(filepath.Join(dir, name))
+				if i := bytes.Index(data, []byte(at.mark)); err == nil && i > 0 {
+					damaged++
+					data[i+5] ^= 1
+					err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+				}
+				return err
+			})
+			if err != nil || damaged != 1 {
+				t.Fatalf("%d files were damaged: %v", damaged, err)
+			}
+			s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+			detail := s.do("GET", "/v1/threads/t", "").problem(422, "corrupt")
+			if text := string(detail.Body); strings.Contains(text, "entry 0") || strings.Contains(text, "thread ,") || !strings.Contains(text, "thread t") {
+				t.Errorf("it says %s", text)
+			}
+			var page api.ThreadPage
+			s.do("GET", "/v1/threads", "").want(200, &page)
+			if len(page.Threads) != 1 || page.Threads[0].Status != perdure.Damaged {
+				t.Errorf("it is listed as %+v", page.Threads)
+			}
+			var events api.EventPage
+			if at.good == 0 {
+				s.do("GET", "/v1/threads/t/events", "").problem(422, "corrupt")
+				s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents).problem(422, "corrupt")
+			} else {
+				s.do("GET", "/v1/threads/t/events", "").want(200, &events)
+				if n := len(events.Events); n == 0 || events.Next != events.Events[n-1].Seq {
+					t.Fatalf("the page is %+v", events)
+				}
+				after := api.IDOf(events.Next, false)
+				s.do("GET", "/v1/threads/t/events?after="+string(after), "").problem(422, "corrupt")
+				s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents, "Last-Event-ID", string(after)).problem(422, "corrupt")
+				stream := s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents)
+				if text := string(stream.Body); stream.Status != 200 || !strings.Contains(text, "\nevent: corrupt\ndata: {") || !strings.Contains(text, "urn:perdure:problem:corrupt") {
+					t.Errorf("the stream is %d %s", stream.Status, text)
+				}
+			}
+		})
+	}
+}
