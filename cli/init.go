@@ -10,7 +10,9 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,14 +109,25 @@ func (a *app) begin(dir, module string) error {
 			return err
 		}
 	}
-	if err := writeNew(filepath.Join(dir, "go.mod"), goMod(module)); err != nil {
+	mod, sum, source := goMod(module)
+	if err := writeNew(filepath.Join(dir, "go.mod"), mod); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"folder": dir, "module": module})
+	tidy := "  go mod tidy\n"
+	if sum != "" {
+		if err := writeNew(filepath.Join(dir, "go.sum"), sum); err != nil {
+			return err
+		}
+		tidy = "" // all that is needed is known
 	}
-	a.printf("%s has an agent, one tool that needs approval, and a test. Next:\n\n", dir)
-	a.printf("  cd %s\n  go mod tidy\n  go test ./...\n  go run . dev\n\n", quoted(dir))
+	if a.json {
+		return a.printJSON(map[string]string{"folder": dir, "module": module, "source": source})
+	}
+	a.printf("%s has an agent, one tool that needs approval, and a test.", dir)
+	if source != "" {
+		a.printf("\nThis program was not built from a release, so go.mod replaces %s\nby the source that it was built from, %s:\nremove that line when you want a release.", perdureModule, source)
+	}
+	a.printf(" Next:\n\n  cd %s\n%s  go test ./...\n  go run . dev\n\n", quoted(dir), tidy)
 	a.printf("and in another terminal:\n\n  go run . run clerk \"Please refund order A-17\"\n")
 	return nil
 }
@@ -129,22 +142,34 @@ func writeNew(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// goMod is the go.mod of a new project. A program that was not built from a
-// release cannot say which version to require; go mod tidy finds the newest.
-func goMod(module string) string {
-	text := "module " + module + "\n\ngo 1.26.0\n"
+// goMod is the go.mod of a new project, and its go.sum if that is known. A
+// program that was built from a release requires that. Of another the project
+// uses the source that it was built from, if it is still there: it is returned
+// too. Else go mod tidy finds the newest release.
+func goMod(module string) (mod, sum, source string) {
+	mod = "module " + module + "\n\ngo 1.26.0\n"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return text
+		return mod, "", ""
 	}
-	version := ""
 	for _, m := range append(info.Deps, &info.Main) {
 		if m.Path == perdureModule && m.Replace == nil && release.MatchString(m.Version) {
-			version = m.Version
+			return mod + "\nrequire " + perdureModule + " " + m.Version + "\n", "", ""
 		}
 	}
-	if version != "" {
-		text += "\nrequire " + perdureModule + " " + version + "\n"
+	_, file, _, _ := runtime.Caller(0)
+	source = filepath.Dir(filepath.Dir(file))
+	own, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	sums, sumErr := os.ReadFile(filepath.Join(source, "go.sum"))
+	if err != nil || sumErr != nil || !filepath.IsAbs(source) || !strings.HasPrefix(string(own), "module "+perdureModule+"\n") {
+		return mod, "", ""
 	}
-	return text
+	mod += "\nrequire " + perdureModule + " v0.0.0\n\nreplace " + perdureModule + " => " + strconv.Quote(filepath.ToSlash(source)) + "\n\n// What that requires; go mod tidy removes what is not needed.\nrequire (\n"
+	for _, m := range required.FindAllStringSubmatch(string(own), -1) {
+		mod += "\t" + m[1] + " // indirect\n"
+	}
+	return mod + ")\n", string(sums), source
 }
+
+// required is a line of a block of requirements.
+var required = regexp.MustCompile(`(?m)^\t(\S+ v\S+)( // indirect)?$`)
