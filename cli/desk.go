@@ -220,10 +220,10 @@ func (a *app) decide(ctx context.Context, l *link, ask *perdure.AskInfo) (bool, 
 			a.printf("  type one of the letters in brackets\n")
 			continue
 		}
-		switch able[i].key {
-		case "s":
+		switch chosen := able[i]; {
+		case chosen.decision == "" && chosen.key == "s":
 			return false, nil
-		case "f":
+		case chosen.decision == "" && chosen.key == "f":
 			a.present(ask, true)
 			continue
 		}

@@ -50,7 +50,7 @@ func rulesList(a *app) *cobra.Command {
 					if r.By != "" {
 						by = " by " + r.By
 					}
-					a.printf("%s\n  %s\n%s\n", a.style(bold, oneLine(r.ID)), cut(oneLine("made "+a.when(r.Created)+by), a.short(2)), a.framed("  ", oneLine(r.Allows)))
+					a.printf("%s\n  %s\n%s\n", a.style(bold, label(r.ID)), cut(oneLine("made "+a.when(r.Created)+by), a.short(2)), a.framed("  ", oneLine(r.Allows)))
 				}
 				return nil
 			})
