@@ -19,6 +19,11 @@ func TestThreadsAndShowLookTheSame(t *testing.T) {
 		p.run("", "run", "order", "tea", "--thread", "t", "--title", "Tea \x1b]0;owned\x07for two", "--user", "ada", "--metadata", "shop=corner").want(exitWaiting)
 		p.run("", "run", "fail", "x", "--thread", "broken", "--user", "bob").want(exitFailed)
 		p.run("", "run", "echo", "x", "--thread", "fine", "--user", "bob").want(exitOK)
+		for range 1000 { // the list may lag
+			if !strings.Contains(p.run("", "threads").out, " running ") {
+				break
+			}
+		}
 		golden(t, "threads.txt", steady(p.run("", "threads").want(exitOK).out))
 		golden(t, "show.txt", steady(p.run("", "show", "t").want(exitOK).out))
 		golden(t, "show-failed.txt", steady(p.run("", "show", "broken").want(exitOK).out))
