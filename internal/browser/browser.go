@@ -1,7 +1,5 @@
 //go:build darwin || freebsd || linux || netbsd || openbsd
 
-// Package browser drives Chromium in tests of what people see in a browser. It
-// speaks the browser's own debugging protocol over pipes.
 package browser
 
 import (
