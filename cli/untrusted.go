@@ -98,7 +98,7 @@ func oneLine(s string) string { return printable(strings.Join(strings.Fields(s),
 // nameCells is how many columns a name may have that is no plain word.
 const nameCells = 24
 
-var plainWord = regexp.MustCompile(`^[\w.:@/+=-]+$`)
+var plainWord = regexp.MustCompile(`^[\w.:@/+=~-]+$`)
 
 // label is a name in a line: an id that needs no quotes as it is, another one not
 // longer than a line has room for.
