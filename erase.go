@@ -123,6 +123,11 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		return errors.Join(err, e.reopen(ctx, name, err))
 	}
 	if o != nil {
+		if t := o.thread; idCell != "" && (t.Seq == 0 || t.Seq > t.Base+1) { // it had events, or nobody can tell
+			if _, err := e.ensure(ctx, e.usedCell(idCell), []byte("{}")); err != nil {
+				return err
+			}
+		}
 		if err := e.clear(ctx, name, o.thread); err != nil {
 			return err
 		}

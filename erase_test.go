@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// leftovers returns the names of all that a store holds but its keys, the leases
+// leftovers returns the names of all that a store holds but its keys, that ids were used, the leases
 // of workers, and alarms, which ring for nobody.
 func leftovers(t *testing.T, s store.Store) []string {
 	t.Helper()
@@ -23,7 +23,7 @@ func leftovers(t *testing.T, s store.Store) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cell.Key != "perdure/salt" && cell.Key != "perdure/sign" && cell.Key != "perdure/sweep" && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
+		if cell.Key != "perdure/salt" && cell.Key != "perdure/sign" && cell.Key != "perdure/sweep" && !strings.HasPrefix(cell.Key, "used/") && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
 			names = append(names, "cell "+cell.Key)
 		}
 	}

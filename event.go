@@ -32,7 +32,8 @@ import (
 // Later versions may add some.
 type Event struct {
 	Thread    string          `json:"thread"`
-	Seq       uint64          `json:"seq"` // dense from 1 in its thread
+	Seq       uint64          `json:"seq"`            // dense from 1 in its thread
+	Life      string          `json:"life,omitempty"` // of a thread that uses the id of an erased one, see [Runtime.Tag]
 	Kind      string          `json:"kind"`
 	Time      time.Time       `json:"time"`
 	Run       string          `json:"run,omitempty"`      // id
@@ -69,14 +70,7 @@ type EventOptions struct {
 	After  uint64 // only later ones; if the thread has not reached it, there is only the error ErrAhead
 	Run    string // only those of this run
 	Replay bool   // end with what is there now, instead of staying live
-	Life   string // only of the thread with this [Runtime.Life]; another one under the id is ErrErased
-}
-
-// Life returns what tells a thread from all others that have or had its id: it
-// is another one when the thread was erased and its id is used again. It is for
-// those who read a thread in pieces.
-func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
-	return r.find(ctx, thread)
+	Life   string // only of the thread with this [Runtime.Life] or [Runtime.Tag]; another one under the id is ErrErased
 }
 
 // Events yields the events of a thread in order, each once: those that are
@@ -86,7 +80,11 @@ func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		name, err := r.find(ctx, thread)
-		if o.Life != "" && (errors.Is(err, ErrNoThread) || err == nil && name != o.Life) {
+		tag := ""
+		if err == nil {
+			tag, err = r.tag(ctx, name, thread)
+		}
+		if o.Life != "" && (errors.Is(err, ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
 			err = &erasedError{thread: thread}
 		}
 		if err != nil {
@@ -98,6 +96,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			return
 		}
 		f := r.follow(ctx, name, thread, o.After)
+		f.tag = tag
 		if o.Replay {
 			f.more(ctx, o, yield)
 			return
@@ -118,6 +117,7 @@ type follower struct {
 	*core
 	name   string
 	thread string // its id, also for what a fork shares
+	tag    string // see Tag
 	seq    uint64
 	head   journal.Hash
 	runs   map[uint64]string // ids by number
@@ -210,7 +210,7 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 		run = f.runs[e.Seq]
 	}
 	ev, err := f.event(ctx, f.name, run, e, true)
-	ev.Thread = f.thread
+	ev.Thread, ev.Life = f.thread, f.tag
 	return ev, err
 }
 

@@ -43,8 +43,9 @@ type Thread struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`
-	Seq      uint64            `json:"seq"`    // of its last entry
-	Status   Status            `json:"status"` // of the oldest run that has not ended, else of the newest; "": it has none
+	Seq      uint64            `json:"seq"`            // of its last entry
+	Life     string            `json:"life,omitempty"` // of one that uses the id of an erased thread, see [Runtime.Tag]
+	Status   Status            `json:"status"`         // of the oldest run that has not ended, else of the newest; "": it has none
 	Spent    map[string]int64  `json:"spent,omitempty"`
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
 	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
@@ -210,6 +211,11 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 		info.Import = &ImportInfo{Thread: from.Thread, Seq: from.At, Time: stamp(t.Imported), Signer: from.Key}
 	}
 	var errs []error
+	if t.ID != "" {
+		var err error
+		info.Life, err = r.tag(ctx, o.name, t.ID)
+		errs = append(errs, err)
+	}
 	for _, run := range slices.Concat(t.Runs, t.Inbox) {
 		ri, err := r.runInfo(ctx, o, run)
 		errs = append(errs, err)

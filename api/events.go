@@ -13,7 +13,7 @@ import (
 type ListEvents struct {
 	Thread string  `path:"thread" json:"-" jsonschema:"id of the thread"`
 	LastID EventID `header:"Last-Event-ID" json:"-" jsonschema:"only later ones; a browser sends it by itself when it reconnects. It wins over after"`
-	After  uint64  `query:"after" json:"-" jsonschema:"only later ones than this sequence"`
+	After  EventID `query:"after" json:"-" jsonschema:"only later ones than this: a sequence, or an id as a stream has it"`
 	Run    string  `query:"run" json:"-" jsonschema:"only those of this run; the stream ends with it"`
 	Until  string  `query:"until" json:"-" jsonschema:"with run: end, or wait to end the stream also when the run waits for someone"`
 	Deltas string  `query:"deltas" json:"-" jsonschema:"no: leave live deltas out of a stream"`
@@ -24,16 +24,21 @@ type ListEvents struct {
 // EventPage is a page of events.
 type EventPage struct {
 	Events []perdure.Event `json:"events" jsonschema:"the events"`
-	Next   uint64          `json:"next,omitempty" jsonschema:"after of the next page; none if this is the last for now"`
+	Next   uint64          `json:"next,omitempty" jsonschema:"after of the next page, with -LIFE behind it where events have a life; none if this is the last for now"`
 }
 
 // EventID is the id of an event in a stream: the sequence, or SEQ.done of the
-// event that ends the stream of a run. "" is none.
+// event that ends the stream of a run. On a thread that uses the id of an erased
+// one it is SEQ-LIFE, or SEQ-LIFE.done. "" is none.
 type EventID string
 
-// IDOf returns the id of an event, or of the end of a stream behind it.
-func IDOf(seq uint64, done bool) EventID {
+// IDOf returns the id of an event of a life, or of the end of a stream behind
+// it.
+func IDOf(seq uint64, life string, done bool) EventID {
 	id := EventID(strconv.FormatUint(seq, 10))
+	if life != "" {
+		id += EventID("-" + life)
+	}
 	if done {
 		id += doneSuffix
 	}
@@ -42,15 +47,16 @@ func IDOf(seq uint64, done bool) EventID {
 
 const doneSuffix = ".done"
 
-// Parse returns the sequence of an id, and whether it is that of the end of a
-// stream.
-func (id EventID) Parse() (seq uint64, done bool, err error) {
+// Parse returns the sequence and the life of an id, and whether it is that of
+// the end of a stream.
+func (id EventID) Parse() (seq uint64, life string, done bool, err error) {
 	number, done := strings.CutSuffix(string(id), doneSuffix)
+	number, life, tagged := strings.Cut(number, "-")
 	seq, err = strconv.ParseUint(number, 10, 64)
-	if err != nil || number != strconv.FormatUint(seq, 10) {
-		return 0, false, Invalid("%.40q is no id of an event", string(id))
+	if err != nil || IDOf(seq, life, done) != id || tagged && life == "" {
+		return 0, "", false, Invalid("%.40q is no id of an event", string(id))
 	}
-	return seq, done, nil
+	return seq, life, done, nil
 }
 
 // The kinds of what is in a stream besides the events of the thread.

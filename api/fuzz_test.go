@@ -37,13 +37,13 @@ func FuzzField(f *testing.F) {
 }
 
 func FuzzEventID(f *testing.F) {
-	for _, text := range []string{"", "0", "7", "7.done", "07", "+7", "7.done.done", ".done", "18446744073709551615.done", "18446744073709551616", " 7"} {
+	for _, text := range []string{"", "0", "7", "7.done", "07", "+7", "7.done.done", ".done", "7-x", "7-x.done", "7-", "-x", "18446744073709551615.done", "18446744073709551616", " 7"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		seq, done, err := api.EventID(text).Parse()
-		if err == nil && string(api.IDOf(seq, done)) != text {
-			t.Errorf("%q is %d, %v", text, seq, done)
+		seq, life, done, err := api.EventID(text).Parse()
+		if err == nil && string(api.IDOf(seq, life, done)) != text {
+			t.Errorf("%q is %d, %q, %v", text, seq, life, done)
 		}
 	})
 }

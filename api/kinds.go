@@ -9,7 +9,7 @@ type EventKind struct {
 }
 
 // CommonFields are the members that an event of any kind may have.
-var CommonFields = []string{"thread", "seq", "kind", "time", "run", "path"}
+var CommonFields = []string{"thread", "seq", "life", "kind", "time", "run", "path"}
 
 // EventKinds are the kinds of events in the journal of a thread. Later versions
 // may add some.

@@ -6,6 +6,7 @@ import "encoding/json"
 var memberSchemas = map[string]json.RawMessage{
 	"thread":    json.RawMessage(`{"type":"string","description":"id of the thread"}`),
 	"seq":       json.RawMessage(`{"type":"integer","minimum":1,"description":"its place in the thread, and its id"}`),
+	"life":      json.RawMessage(`{"type":"string","description":"of a thread that uses the id of an erased one: its ids are SEQ-LIFE"}`),
 	"time":      json.RawMessage(`{"type":"string","format":"date-time","description":"when it was written"}`),
 	"run":       json.RawMessage(`{"type":"string","description":"id of the run"}`),
 	"path":      json.RawMessage(`{"type":"string","description":"of the step or other verb in the run"}`),

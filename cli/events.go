@@ -15,6 +15,7 @@ func init() {
 	register(func(a *app) *cobra.Command {
 		var follow, deltas bool
 		var o client.FollowOptions
+		var after string
 		c := &cobra.Command{
 			Use:   "events THREAD",
 			Short: "list a thread's events, or follow them",
@@ -28,10 +29,16 @@ With --json each event is a line of JSON.`,
 		}
 		c.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and show new ones")
 		c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also what is being written, before it is recorded")
-		c.Flags().Uint64Var(&o.After, "after", 0, "only later ones than this sequence")
+		c.Flags().StringVar(&after, "after", "", "only later ones than this `sequence`")
 		c.Flags().StringVar(&o.Run, "run", "", "only those of this run, or of the newest")
 		c.RunE = func(c *cobra.Command, args []string) error {
 			o.NoDeltas = !deltas
+			if after != "" {
+				var err error
+				if o.After, o.Life, _, err = api.EventID(after).Parse(); err != nil {
+					return fmt.Errorf("--after: %w", err)
+				}
+			}
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
 				if follow {
 					return a.follow(ctx, l, args[0], o)
@@ -52,7 +59,7 @@ func (a *app) events(ctx context.Context, l *link, thread string, o client.Follo
 		}
 		o.Run = run.ID
 	}
-	for e, err := range l.Events(ctx, thread, perdure.EventOptions{After: o.After, Run: o.Run, Replay: true}) {
+	for e, err := range l.Events(ctx, thread, perdure.EventOptions{After: o.After, Life: o.Life, Run: o.Run, Replay: true}) {
 		if err != nil {
 			return err
 		}

@@ -161,7 +161,7 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 	all := make(chan news)
 	go func() {
 		defer close(all)
-		for u, err := range l.Follow(ctx, run.Thread, client.FollowOptions{After: max(run.Seq, 1) - 1, Run: run.ID, Wait: true}) {
+		for u, err := range l.Follow(ctx, run.Thread, client.FollowOptions{Run: run.ID, Wait: true}) {
 			select {
 			case all <- news{u, err}:
 			case <-ctx.Done():

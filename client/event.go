@@ -19,7 +19,7 @@ func (c *Client) Events(ctx context.Context, thread string, o perdure.EventOptio
 			c.replay(ctx, thread, o, yield)
 			return
 		}
-		for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, Run: o.Run, NoDeltas: true}) {
+		for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, Life: o.Life, Run: o.Run, NoDeltas: true}) {
 			switch {
 			case err != nil:
 				yield(perdure.Event{}, err)
@@ -40,10 +40,10 @@ func (c *Client) replay(ctx context.Context, thread string, o perdure.EventOptio
 		}
 		return
 	}
-	if o.After == t.Seq {
+	if o.After == t.Seq && (o.After == 0 || o.Life == t.Life) {
 		return
 	}
-	for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, NoDeltas: true}) {
+	for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, Life: o.Life, NoDeltas: true}) {
 		if err != nil {
 			yield(perdure.Event{}, err)
 			return
@@ -68,7 +68,7 @@ func (c *Client) Deltas(ctx context.Context, thread string) iter.Seq2[perdure.De
 			}
 			return
 		}
-		for u, err := range c.Follow(ctx, thread, FollowOptions{After: t.Seq}) {
+		for u, err := range c.Follow(ctx, thread, FollowOptions{After: t.Seq, Life: t.Life}) {
 			switch {
 			case err != nil:
 				yield(perdure.DeltaEvent{}, err)

@@ -10,8 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -21,6 +19,7 @@ import (
 // FollowOptions choose what of a thread is followed.
 type FollowOptions struct {
 	After    uint64 // only later events
+	Life     string // of the thread that After is in, as [perdure.Event] has it; another one under the id is ErrErased
 	Run      string // only those of this run; [api.Newest] is the one that is the newest now
 	Wait     bool   // of a run: end also when it waits for someone
 	NoDeltas bool   // leave live deltas out
@@ -56,7 +55,7 @@ func (c *Client) Follow(ctx context.Context, thread string, o FollowOptions) ite
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		f := &follower{Client: c, thread: thread, o: o, seq: o.After, yield: yield}
+		f := &follower{Client: c, thread: thread, o: o, seq: o.After, life: o.Life, yield: yield}
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
 			yield(Update{}, err)
 		}
@@ -72,6 +71,7 @@ type follower struct {
 	thread string
 	o      FollowOptions
 	seq    uint64 // of the last event
+	life   string // of that event
 	fails  int    // connections in a row without news
 	yield  func(Update, error) bool
 }
@@ -127,7 +127,7 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 		in.Until = "wait"
 	}
 	q := &request{op: &api.EventsList.Info, in: reflect.ValueOf(in), accept: api.TypeEvents, once: true,
-		header: http.Header{"Last-Event-Id": {strconv.FormatUint(f.seq, 10)}}}
+		header: http.Header{"Last-Event-Id": {string(f.last())}}}
 	known := f.reached.Load()
 	ctx, hangUp := context.WithCancel(ctx)
 	resp, err := f.send(ctx, q)
@@ -150,6 +150,15 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 	b := &body{newParser(resp.Body), resp.Body}
 	b.alive = func() { f.fails = 0 }
 	return b, nil
+}
+
+// last returns the id of the last event. Before the first there is none of any
+// life.
+func (f *follower) last() api.EventID {
+	if f.seq == 0 {
+		return api.IDOf(0, "", false)
+	}
+	return api.IDOf(f.seq, f.life, false)
 }
 
 // listener hangs up when a stream is silent for too long: a server that is there
@@ -231,7 +240,7 @@ func (f *follower) update(m message) (u Update, err error) {
 		err = json.Unmarshal(m.data, &u.Delta)
 	case m.event == "done":
 		err = json.Unmarshal(m.data, &u.Done)
-		if seq, _ := strconv.ParseUint(strings.TrimSuffix(m.id, ".done"), 10, 64); seq > f.seq {
+		if seq, _, _, _ := api.EventID(m.id).Parse(); seq > f.seq {
 			return bad("the run is done at %d", seq)
 		}
 	case m.event == "erased":
@@ -258,7 +267,10 @@ func (f *follower) update(m message) (u Update, err error) {
 	// With a run there are gaps where others did something.
 	e := u.Event
 	next := e.Seq == f.seq+1 || f.o.Run != "" && e.Seq > f.seq
-	if !next || m.id != strconv.FormatUint(e.Seq, 10) || e.Thread != f.thread {
+	if f.seq == 0 {
+		f.life = e.Life
+	}
+	if !next || e.Life != f.life || m.id != string(api.IDOf(e.Seq, f.life, false)) || e.Thread != f.thread {
 		return bad("the next one is %s, event %d of thread %s", m.id, e.Seq, e.Thread)
 	}
 	f.seq = e.Seq

@@ -406,3 +406,48 @@ func TestFlowsAndWorkers(t *testing.T) {
 		}
 	})
 }
+
+// TestAReusedIDIsNotFollowed: who followed a thread that was erased since does
+// not go on with another one that has its id.
+func TestAReusedIDIsNotFollowed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		ctx := t.Context()
+		lived := func() (events []perdure.Event) {
+			s.start(perdure.StartRequest{Flow: "echo", Input: "x", Thread: "t"})
+			s.end("t")
+			for e, err := range s.Events(ctx, "t", perdure.EventOptions{Replay: true}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				events = append(events, e)
+			}
+			return events
+		}
+		first := lived()
+		if err := s.Erase(ctx, "t", perdure.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		second := lived()
+		if first[0].Life != "" || second[0].Life == "" {
+			t.Fatalf("the lives are %q and %q", first[0].Life, second[0].Life)
+		}
+		for _, replay := range []bool{true, false} {
+			var last error
+			for _, err := range s.Events(ctx, "t", perdure.EventOptions{After: first[1].Seq, Replay: replay}) {
+				last = err
+			}
+			if !errors.Is(last, perdure.ErrErased) {
+				t.Errorf("a reader of the first life (%v) is told %v", replay, last)
+			}
+		}
+		n := 0
+		for e, err := range s.Events(ctx, "t", perdure.EventOptions{After: second[1].Seq, Life: second[1].Life, Replay: true}) {
+			if n++; err != nil || e.Seq != second[n+1].Seq {
+				t.Fatal(e, err)
+			}
+		}
+		if n != len(second)-2 {
+			t.Errorf("%d events of %d", n, len(second))
+		}
+	})
+}

@@ -17,6 +17,7 @@ var differ = map[string]string{
 	"User":      "the user is that of the token",
 	"Rebuild":   "it repairs a store",
 	"ExportKey": "each export names it, and VerifyExport shows it",
+	"Tag":       "events and threads have it as their life",
 	"Life":      "it is for those who read a store in pieces",
 	"Watch":     "a list is followed by events.watch",
 

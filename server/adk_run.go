@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +24,7 @@ type adkRequest struct {
 	streaming bool
 	delta     members // changes of the session's state
 	last      *uint64 // Last-Event-ID
+	tag       string  // of the life that it is in
 	key       string
 }
 
@@ -54,11 +54,11 @@ func (s *Server) adkRequest(w http.ResponseWriter, r *http.Request) (*adkRequest
 		return nil, err
 	}
 	if text := r.Header.Get("Last-Event-ID"); text != "" {
-		id, err := strconv.ParseUint(text, 10, 64)
+		id, tag, _, err := api.EventID(text).Parse()
 		if err != nil {
-			return nil, api.Invalid("Last-Event-ID: %.40q is no id of an event", text)
+			return nil, fmt.Errorf("Last-Event-ID: %w", err)
 		}
-		q.last = &id
+		q.last, q.tag = &id, tag
 	}
 	message, err := in.object("newMessage")
 	if err != nil {

@@ -3,8 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -13,8 +13,8 @@ import (
 
 // adkBlock is an event of a stream, and the step that it is about.
 type adkBlock struct {
-	seq   uint64 // 0: a piece of a reply
-	step  string // the run and path
+	id    api.EventID // "": a piece of a reply
+	step  string      // the run and path
 	event *adkEvent
 }
 
@@ -32,7 +32,7 @@ func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	st, err := s.beginADK(w, r, api.IDOf(max(turn.after, turn.run.Seq), false))
+	st, err := s.beginADK(w, r, api.IDOf(max(turn.after, turn.run.Seq), turn.tag, false))
 	if err != nil {
 		return nil // the client is gone
 	}
@@ -44,7 +44,7 @@ func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) erro
 	go func() {
 		over <- c.adkFollow(ctx, turn, func(e perdure.Event, shown *adkEvent) bool {
 			select {
-			case blocks <- adkBlock{e.Seq, e.Run + e.Path, shown}:
+			case blocks <- adkBlock{api.IDOf(e.Seq, e.Life, false), e.Run + e.Path, shown}:
 				return true
 			case <-ctx.Done():
 				return false
@@ -93,7 +93,7 @@ func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- ad
 				content.Parts = append(content.Parts, adkPart{Thought: true})
 			}
 			select {
-			case pieces <- adkBlock{0, d.Run + d.Path, shown}:
+			case pieces <- adkBlock{"", d.Run + d.Path, shown}:
 			default:
 			}
 		}
@@ -164,8 +164,8 @@ func (st *stream) adk(b adkBlock) error {
 		return err
 	}
 	var out []byte
-	if b.seq > 0 && !st.apart {
-		out = append(strconv.AppendUint(append(out, "id: "...), b.seq, 10), '\n')
+	if b.id != "" && !st.apart {
+		out = fmt.Appendf(out, "id: %s\n", b.id)
 	}
 	if err := st.add(append(append(append(out, "data: "...), raw...), "\n\n"...)); err != nil {
 		return err

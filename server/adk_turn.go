@@ -12,6 +12,7 @@ import (
 type adkTurn struct {
 	app       string
 	run       *perdure.Run
+	tag       string          // of the thread's life, in ids
 	after     uint64          // events up to this one are left out
 	asks      map[string]bool // but for those of these asks
 	streaming bool
@@ -29,7 +30,7 @@ func (c *call) adkBegin(ctx context.Context, q *adkRequest) (*adkTurn, error) {
 			return nil, err
 		}
 	}
-	turn := &adkTurn{app: q.app, streaming: q.streaming}
+	turn := &adkTurn{app: q.app, tag: t.Life, streaming: q.streaming}
 	switch {
 	case q.last != nil: // a reconnect starts and answers nothing
 		turn.after = *q.last
@@ -58,6 +59,9 @@ func adkFind(t *perdure.Thread, id string) (*perdure.Run, error) {
 // off.
 func (c *call) adkRunAt(ctx context.Context, t *perdure.Thread, q *adkRequest) (*perdure.Run, error) {
 	id := q.invocation
+	if *q.last > 0 && q.tag != t.Life {
+		return nil, fmt.Errorf("%w: %q has been used again since", perdure.ErrErased, t.ID)
+	}
 	for e, err := range c.Events(ctx, t.ID, perdure.EventOptions{After: max(*q.last, 1) - 1, Replay: true}) {
 		if err != nil {
 			return nil, err

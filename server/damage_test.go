@@ -70,7 +70,7 @@ func TestADamagedThreadSaysSo(t *testing.T) {
 				if n := len(events.Events); n == 0 || events.Next != events.Events[n-1].Seq {
 					t.Fatalf("the page is %+v", events)
 				}
-				after := api.IDOf(events.Next, false)
+				after := api.IDOf(events.Next, "", false)
 				s.do("GET", "/v1/threads/t/events?after="+string(after), "").problem(422, "corrupt")
 				s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents, "Last-Event-ID", string(after)).problem(422, "corrupt")
 				stream := s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents)

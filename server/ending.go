@@ -69,7 +69,7 @@ func (rd *reader) finish(ctx context.Context) error {
 		rd.check = !rd.await
 		return nil
 	}
-	b, err := block(api.IDOf(rd.last, true), api.KindDone, doneOf(run))
+	b, err := block(api.IDOf(rd.last, rd.tag, true), api.KindDone, doneOf(run))
 	if err != nil {
 		return err
 	}

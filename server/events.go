@@ -34,7 +34,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *call, in 
 	w.Header().Add("Vary", "Accept")
 	if wantsStream(r) {
 		err := s.follow(w, r, c, v)
-		if errors.Is(err, perdure.ErrNoThread) && in.LastID != "" && v.after > 0 {
+		if errors.Is(err, perdure.ErrNoThread) && v.after > 0 && v.back {
 			// It was there once, or else its reader would have no id of it.
 			err = fmt.Errorf("%w: %q", perdure.ErrErased, in.Thread)
 		}
@@ -48,21 +48,28 @@ type view struct {
 	thread string
 	run    string // id; "": all
 	after  uint64
-	back   bool // it comes back: after is what it has seen
-	done   bool // the end of the stream behind after was seen
-	wait   bool // the stream ends also when the run waits for someone
+	tag    string // of the life that after is in
+	life   string // of the thread
+	ours   bool   // after is not what a reader said
+	back   bool   // it comes back: after is what it has seen
+	done   bool   // the end of the stream behind after was seen
+	wait   bool   // the stream ends also when the run waits for someone
 	deltas bool
 }
 
 // viewOf checks what was asked for.
 func viewOf(in *api.ListEvents) (view, error) {
-	v := view{thread: in.Thread, run: in.Run, after: in.After, deltas: in.Deltas != "no"}
+	v := view{thread: in.Thread, run: in.Run, deltas: in.Deltas != "no"}
+	var err error
 	if in.LastID != "" {
-		var err error
-		if v.after, v.done, err = in.LastID.Parse(); err != nil {
+		if v.after, v.tag, v.done, err = in.LastID.Parse(); err != nil {
 			return v, fmt.Errorf("Last-Event-ID: %w", err)
 		}
 		v.back = v.after > 0
+	} else if in.After != "" {
+		if v.after, v.tag, _, err = in.After.Parse(); err != nil {
+			return v, fmt.Errorf("after: %w", err)
+		}
 	}
 	switch {
 	case in.Until == "wait" && in.Run != "":
@@ -75,6 +82,19 @@ func viewOf(in *api.ListEvents) (view, error) {
 		return v, api.Invalid("limit is at most %d", mostEvents)
 	}
 	return v, nil
+}
+
+// known finds out which thread has the id, and whether it is the one that the
+// reader has seen events of.
+func (v *view) known(ctx context.Context, c *call) (err error) {
+	if v.life, err = c.Life(ctx, v.thread); err != nil {
+		return err
+	}
+	seen := v.tag
+	if v.tag, err = c.Tag(ctx, v.thread); err == nil && v.after > 0 && seen != v.tag && !v.ours {
+		err = fmt.Errorf("%w: %q has been used again since", perdure.ErrErased, v.thread)
+	}
+	return err
 }
 
 // find looks the run up.
@@ -103,7 +123,7 @@ func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
 	if !v.back {
 		return "", nil
 	}
-	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true}) {
+	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true, Life: v.life}) {
 		return ev.Run, err
 	}
 	return "", ctx.Err()
@@ -114,6 +134,9 @@ func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
 // and the next one says why.
 func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit int) error {
 	ctx := r.Context()
+	if err := v.known(ctx, c); err != nil {
+		return err
+	}
 	if _, err := v.find(ctx, c); err != nil {
 		return err
 	}
@@ -122,7 +145,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 	}
 	out := bufio.NewWriterSize(w, streamBuffer)
 	n, size, last, next := 0, 0, uint64(0), uint64(0)
-	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: v.run, Replay: true}) {
+	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: v.run, Replay: true, Life: v.life}) {
 		if err != nil && n == 0 {
 			return err
 		}
@@ -174,7 +197,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run 
 		return send(w, http.StatusAccepted, run)
 	}
 	defer leave()
-	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, wait: true, deltas: true})
+	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, ours: true, wait: true, deltas: true})
 }
 
 // follow answers with a stream.
@@ -194,10 +217,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view)
 	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.who.May(api.ScopeAdmin), pos: v.after, last: v.after}
 	rd.recheck = time.NewTicker(recheckEvery)
 	defer rd.recheck.Stop()
-	var err error
-	if rd.life, err = c.Life(ctx, v.thread); err != nil {
+	if err := v.known(ctx, c); err != nil {
 		return err
 	}
+	rd.life, rd.tag = v.life, v.tag
 	rd.nowhere = v.run == api.Newest && !v.back
 	run, err := v.find(ctx, c)
 	if err != nil {

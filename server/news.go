@@ -170,7 +170,7 @@ func (n *news) look(ctx context.Context, rt *perdure.Runtime, known map[string]p
 		if there && before == sum {
 			continue
 		}
-		if there && before.User != sum.User { // another thread, which has the id of one that was erased
+		if there && before.Cursor != sum.Cursor { // another thread, which has the id of one that was erased
 			n.tell(sum.ID, before.User, api.News{Gone: sum.ID})
 		}
 		known[sum.ID] = sum

@@ -16,6 +16,7 @@ type reader struct {
 	w       http.ResponseWriter
 	c       *call
 	thread  string
+	tag     string // of that life, in ids
 	life    string // of the thread: another one under its id is none of the reader's business
 	admin   bool
 	recheck *time.Ticker // fires when it is time to ask whether the reader may read
@@ -73,7 +74,7 @@ func (rd *reader) mayGoOn(ctx context.Context) error {
 // begin writes the head, once.
 func (rd *reader) begin() (err error) {
 	if rd.stream == nil {
-		id := api.IDOf(rd.last, false)
+		id := api.IDOf(rd.last, rd.tag, false)
 		if rd.nowhere {
 			id = ""
 		}
@@ -92,7 +93,7 @@ func (rd *reader) event(out *blocks, ev *perdure.Event) error {
 		if api.Internal(ev.Kind) && !rd.admin {
 			ev = bare(ev)
 		}
-		data, err := out.block(api.IDOf(ev.Seq, false), ev.Kind, ev)
+		data, err := out.block(api.IDOf(ev.Seq, ev.Life, false), ev.Kind, ev)
 		if err != nil {
 			return err
 		}

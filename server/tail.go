@@ -39,12 +39,12 @@ func frameOf(ev *perdure.Event) frame {
 func newFrame(ev *perdure.Event) (frame, error) {
 	f := frameOf(ev)
 	var err error
-	if f.full, err = block(api.IDOf(ev.Seq, false), ev.Kind, ev); err != nil {
+	if f.full, err = block(api.IDOf(ev.Seq, ev.Life, false), ev.Kind, ev); err != nil {
 		return f, err
 	}
 	f.bare = f.full
 	if api.Internal(ev.Kind) {
-		f.bare, err = block(api.IDOf(ev.Seq, false), ev.Kind, bare(ev))
+		f.bare, err = block(api.IDOf(ev.Seq, ev.Life, false), ev.Kind, bare(ev))
 	}
 	return f, err
 }
@@ -57,7 +57,7 @@ func (f *frame) mayEnd(run string) bool {
 
 // bare returns what those who are no admins see of an internal event.
 func bare(ev *perdure.Event) *perdure.Event {
-	return &perdure.Event{Thread: ev.Thread, Seq: ev.Seq, Kind: ev.Kind, Time: ev.Time, Run: ev.Run, Path: ev.Path}
+	return &perdure.Event{Thread: ev.Thread, Seq: ev.Seq, Life: ev.Life, Kind: ev.Kind, Time: ev.Time, Run: ev.Run, Path: ev.Path}
 }
 
 // tail follows a thread for all who read its stream here: one of them reads the
