@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -321,12 +322,12 @@ func TestRewindAsksAnew(t *testing.T) {
 // Keep keeps answers, for those who may give them, and says so.
 func TestForkKeepsAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pays := 0
+		var pays atomic.Int64
 		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			err := sure(ctx, "ok", perdure.Question{Who: []string{"ann", "group:board"}, Allows: []string{"pay"}})
 			_, rule := perdure.Step(ctx, "hold", func(context.Context) (int, error) { return 1, nil })
 			err = errors.Join(err, rule, perdure.Sleep(ctx, "hour", time.Hour))
-			return perdure.Step(ctx, "pay", func(context.Context) (string, error) { pays++; return "paid", err })
+			return perdure.Step(ctx, "pay", func(context.Context) (string, error) { pays.Add(1); return "paid", err })
 		})
 		k := newKit(t, nil, perdure.Options{}, flow)
 		k.start("t", "f", "")
@@ -353,13 +354,13 @@ func TestForkKeepsAnswers(t *testing.T) {
 			wantErr(t, "another fork", err, perdure.ErrExists)
 		}
 		k.wait("t", perdure.Succeeded)
-		if pays != 3 {
-			t.Errorf("paid %d times", pays)
+		if pays.Load() != 3 {
+			t.Errorf("paid %d times", pays.Load())
 		}
 		// What a fork has kept is not kept by a fork of it.
 		k.forked(perdure.ForkRequest{Thread: "a", At: at + 1, As: "c"})
 		k.goOn("c", false)
-		if pays != 3 {
+		if pays.Load() != 3 {
 			t.Errorf("a fork of a fork paid without an answer\n%s", k.trace("c"))
 		}
 		if diff := cmp.Diff(k.goOn("c", true).Status, perdure.Succeeded); diff != "" {
