@@ -394,7 +394,7 @@ func TestDepsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestLoadThatFailsFailsTheGet(t *testing.T) {
+func TestLoadThatFailsBlocksTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on := &logs{}
 		dep := newLog(on, "log")
@@ -408,9 +408,8 @@ func TestLoadThatFailsFailsTheGet(t *testing.T) {
 			return true, err
 		}))
 		k.start("t", "g", "")
-		run := k.wait("t", perdure.Failed)
-		if !errors.Is(run.Err, perdure.ErrDep) || !strings.Contains(run.Error, "cannot read that") {
-			t.Errorf("it failed with %q", run.Error)
+		if run := k.wait("t", perdure.Blocked); !strings.Contains(run.Diff, "cannot read that") {
+			t.Errorf("it is blocked by %q", run.Diff)
 		}
 		k.stop()
 		if !slices.Contains(on.did, "close refuser") {

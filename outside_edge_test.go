@@ -134,45 +134,6 @@ func TestConcurrentStartsWithOneKeyAndOtherInputs(t *testing.T) {
 	})
 }
 
-func TestValueOfAnotherTypeFailsTheVerbTheSameInEveryPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var texts []string
-		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (bool, error) {
-			if _, err := perdure.Ask[string](ctx, "first", perdure.Question{}); err != nil {
-				return false, err
-			}
-			_, _, takeErr := perdure.Take[int](ctx, "take")
-			_, receiveErr := perdure.Receive[int](ctx, "r", "go", 0)
-			if errors.Is(receiveErr, perdure.ErrSuspended) {
-				return false, receiveErr
-			}
-			mu.Lock()
-			texts = append(texts, fmt.Sprint(takeErr, " / ", receiveErr))
-			mu.Unlock()
-			if takeErr == nil || receiveErr == nil {
-				t.Errorf("a text was taken for a number: %v, %v", takeErr, receiveErr)
-			}
-			_, err := perdure.Ask[string](ctx, "last", perdure.Question{})
-			return true, err
-		})
-		k := newKit(t, nil, perdure.Options{}, flow)
-		k.start("t", "f", "")
-		run := k.wait("t", perdure.Suspended)
-		k.begin(perdure.StartRequest{Thread: "t", Flow: "f", Input: "text", Policy: perdure.Steer})
-		k.signal("t", "go", "text", "")
-		k.answer(run, "/first", perdure.Answer{Value: ""})
-		run = k.waitRun("t", run.ID, perdure.Suspended)
-		k.answer(run, "/last", perdure.Answer{Value: ""})
-		k.waitRun("t", run.ID, perdure.Succeeded)
-		mu.Lock()
-		defer mu.Unlock()
-		if len(texts) != 2 || texts[0] != texts[1] {
-			t.Errorf("the passes saw %q", texts)
-		}
-	})
-}
-
 // TestQuarantinedRunIsRetriedOrCancelledByAPerson writes the entries that a
 // run which kills its workers leaves.
 func TestQuarantinedRunIsRetriedOrCancelledByAPerson(t *testing.T) {

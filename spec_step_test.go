@@ -461,17 +461,7 @@ func TestLargeIntegersSurviveOrAreRefused(t *testing.T) {
 			if err == nil && v == float64(big) {
 				t.Error("the signal was changed silently")
 			}
-			if errors.Is(err, perdure.ErrSuspended) {
-				return "", err
-			}
-			w, err := perdure.Ask[any](ctx, "a", perdure.Question{})
-			if err == nil && w == float64(big) {
-				t.Error("the answer was changed silently")
-			}
-			if errors.Is(err, perdure.ErrSuspended) {
-				return "", err
-			}
-			return "", nil
+			return "", err
 		})
 		k := newKit(t, nil, perdure.Options{}, flow, loose, waits)
 		k.start("t", "typed", big)
@@ -487,10 +477,6 @@ func TestLargeIntegersSurviveOrAreRefused(t *testing.T) {
 		if err := k.Signal(t.Context(), "t", "signal", big, perdure.SignalOptions{}); err != nil {
 			return // refused loudly
 		}
-		run := specWait(k, perdure.Suspended)
-		if err := k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: big}}); err != nil {
-			return
-		}
-		specWait(k, perdure.Succeeded)
+		specWait(k, perdure.Blocked)
 	})
 }
