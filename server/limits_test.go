@@ -75,11 +75,13 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	if used := s.api.Used(); used.Requests != readers {
 		t.Fatalf("%+v is under way", used)
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > readers*(8<<20)/4 { // pages that are built whole take all of it, and more
-		t.Errorf("the heap has grown by %d bytes for %d pages of 8 MiB", grown, readers)
-	}
+	// Handlers allocate until their connections are full; what they hold then
+	// stays, since nobody reads.
+	eventually(t, fmt.Sprintf("%d stalled pages of 8 MiB hold more than an eighth of it", readers), func() bool {
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		return int64(after.HeapAlloc)-int64(before.HeapAlloc) <= readers*(8<<20)/8
+	})
 }
 
 // TestLimitsAreByTokenTenantAndServer takes all that each may have.
