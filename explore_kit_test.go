@@ -330,13 +330,11 @@ func (s *lean) Put(ctx context.Context, key string, value []byte, prev store.Ver
 
 func (s *lean) Watch(ctx context.Context, _ string) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
-		tick := time.NewTicker(exploredPoll)
-		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-time.After(exploredPoll):
 			}
 			if ctx.Err() != nil || !yield(struct{}{}) {
 				return

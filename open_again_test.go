@@ -51,9 +51,9 @@ func againFlow(ctx context.Context, _ string) (string, error) {
 // TestOpenGoesOnWhenTheStoreFails has each handle of the store die at one of
 // its calls, before or after it is done, reads included. The run ends in the
 // same process and the same Work, and each step is recorded once. (With less
-// than six calls a handle, nobody gets to read a thread with its values.)
+// than seven calls a handle, nobody gets to read a thread with its values.)
 func TestOpenGoesOnWhenTheStoreFails(t *testing.T) {
-	for n := 6; n <= 40; n++ {
+	for n := 7; n <= 40; n++ {
 		for _, fault := range []faulty.Fault{faulty.CrashBefore, faulty.CrashAfter} {
 			synctest.Test(t, func(t *testing.T) { openAgain(t, n, fault) })
 			if t.Failed() {

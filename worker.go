@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/store"
@@ -100,13 +101,15 @@ func (r *Runtime) Work(ctx context.Context) error {
 // watchOthers looks who else works, about as often as leases are renewed. That it
 // is not exactly as often keeps workers of one process from falling into step.
 func (w *worker) watchOthers(ctx context.Context) {
-	tick := time.NewTicker(w.opts.Lease * 7 / 26)
-	defer tick.Stop()
+	every := w.opts.Lease * 7 / 26
+	again := bell.New(every)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-again.C:
+			again.Reset(every)
 			w.muster(ctx)
 		}
 	}
@@ -122,10 +125,9 @@ func (w *worker) poke() {
 
 // loop looks for due work until the context ends or the lease is lost.
 func (w *worker) loop(ctx context.Context) error {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	begin, _ := alarm(0)
-	health := time.NewTicker(w.opts.Lease)
+	again := bell.New(0)
+	defer again.Stop()
+	health := bell.New(w.opts.Lease)
 	defer health.Stop()
 	for {
 		select {
@@ -134,6 +136,7 @@ func (w *worker) loop(ctx context.Context) error {
 		case err := <-w.fatal:
 			return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 		case <-health.C:
+			health.Reset(w.opts.Lease)
 			if err := w.lease.Err(); useless(err) {
 				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 			}
@@ -142,8 +145,7 @@ func (w *worker) loop(ctx context.Context) error {
 			return fmt.Errorf("%w: the lease of worker %s: %w", ErrFenced, w.id, w.lease.Err())
 		case <-w.wake:
 			w.news = true
-		case <-begin:
-		case <-timer.C:
+		case <-again.C:
 		}
 		wait, err := w.scan(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -152,7 +154,7 @@ func (w *worker) loop(ctx context.Context) error {
 			}
 			w.log.Warn("looking for due work", "error", err)
 		}
-		timer.Reset(wait)
+		again.Reset(wait)
 	}
 }
 

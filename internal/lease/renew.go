@@ -5,19 +5,20 @@ import (
 	"errors"
 	"time"
 
+	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/store"
 )
 
 // keep renews the lease until ctx ends or it is lost.
 func (l *Lease) keep(ctx context.Context) {
 	defer close(l.done)
-	timer := time.NewTimer(l.untilRenewal())
-	defer timer.Stop()
+	next := bell.New(l.untilRenewal())
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-next.C:
 		}
 		if ctx.Err() != nil {
 			return
@@ -32,10 +33,10 @@ func (l *Lease) keep(ctx context.Context) {
 		if err != nil {
 			// Sooner than usual: there is time for several tries before
 			// the lease lapses.
-			timer.Reset(l.ttl / 16)
+			next.Reset(l.ttl / 16)
 			continue
 		}
-		timer.Reset(l.untilRenewal())
+		next.Reset(l.untilRenewal())
 	}
 }
 
