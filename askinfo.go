@@ -40,7 +40,8 @@ type AskInfo struct {
 	Answer    *Answer                    `json:"answer,omitempty"`   // that it got, also the default when it expired; its Value is a json.RawMessage
 }
 
-// GetAsk returns an ask by its id, open or over. One that a rewind took back is
+// GetAsk returns an ask by its id, open or over. One whose time is over is
+// expired; its answer follows when a worker records that. One that a rewind took back is
 // ErrNoAsk, as is one that never was; that of an erased thread is ErrErased.
 func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 	o, a, err := r.readAsk(ctx, id)
@@ -75,7 +76,7 @@ func (r *Runtime) findAsk(ctx context.Context, id string) (*host.Ask, error) {
 		return nil, err
 	}
 	data, err := r.load(ctx, o.name, a.Question.Data)
-	return &host.Ask{Thread: o.thread.ID, User: o.thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: a.Open()}, err
+	return &host.Ask{Thread: o.thread.ID, User: o.thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: answerable(a)}, err
 }
 
 func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskInfo, error) {
@@ -95,9 +96,13 @@ func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskIn
 	return info, err
 }
 
+// answerable reports whether an ask takes an answer: it is open and its time is
+// not over. Nobody may have recorded yet that it is.
+func answerable(a *journal.Ask) bool { return a.Open() && (a.Due == 0 || wall() < a.Due) }
+
 func askStatus(a *journal.Ask) string {
 	switch {
-	case a.Expired:
+	case a.Expired, a.Open() && !answerable(a):
 		return AskExpired
 	case a.Answer != nil:
 		return AskAnswered

@@ -27,8 +27,8 @@ type AskAnswer struct {
 // Answer answers asks of one thread, all or none. Each answer is checked
 // before it is stored; a wrong one leaves the run as it is. The first answer
 // wins: the same one again changes nothing, and another one is ErrAnswered. An
-// unknown ask is ErrNoAsk, one that expired or whose run ended is ErrAskOver.
-// The IfSeq of each answer that has one must hold for any of them to be stored.
+// unknown ask is ErrNoAsk, one whose time is over or whose run ended is
+// ErrAskOver, also if no worker has recorded the expiry yet. The IfSeq of each answer that has one must hold for any of them to be stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	if len(answers) == 0 {
 		return fmt.Errorf("%w: no answers", ErrInvalid)
@@ -55,7 +55,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		if err != nil {
 			return err
 		}
-		if !ask.Open() && (ask.Answer == nil || ask.Expired) {
+		if !answerable(ask) && (ask.Answer == nil || ask.Expired) {
 			return fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
 		}
 		if !host.May(ask.Question.Who, a.By, a.Groups) {
@@ -81,7 +81,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 				continue
 			case ask.Answer != nil && !ask.Expired:
 				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", ErrAnswered, a.Ask, by(ask.Answer.By), stamp(ask.AnswerAt).Format(time.RFC3339))
-			case !ask.Open():
+			case !answerable(ask):
 				return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
 			}
 			seen[ask.ID] = true
@@ -133,7 +133,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 		if err != nil {
 			return nil, nil, err
 		}
-		if !a.Open() {
+		if !answerable(a) {
 			return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, ask)
 		}
 		if err := ifSeq(t, t.ID, n.IfSeq); err != nil {

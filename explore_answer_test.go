@@ -208,12 +208,22 @@ func TestExploredFirstOfTwoAnswersWins(t *testing.T) {
 	exploreAll(t, explore.Config{}, twoAnswers("yes", "yes"), "both")
 }
 
-// expiring is an ask whose time is over when a worker and a person see it.
+// expiring is an ask whose time is just not over when a worker and a person see
+// it, and may be over at any moment.
 func (sc *scene) expiring() func() (string, error) {
+	return sc.expires(time.Minute - 57*time.Millisecond)
+}
+
+// expired is an ask whose time is over when they see it: an answer changes
+// nothing, whether or not the expiry is recorded.
+func (sc *scene) expired() func() (string, error) { return sc.expires(time.Minute) }
+
+// expires is an ask for a minute, which a worker and a person see at a time.
+func (sc *scene) expires(seen time.Duration) func() (string, error) {
 	sc.open(exploredAsk(perdure.Question{Prompt: "?", Expires: time.Minute, Default: &perdure.Answer{Value: "default"}}))
 	sc.start()
 	ask := sc.work().Asks[0].ID
-	time.Sleep(time.Minute)
+	time.Sleep(seen)
 	person := sc.outside("person", replying(ask, "yes", ""))
 	sc.workers(person)
 	return func() (string, error) {
@@ -232,6 +242,7 @@ func (sc *scene) expiring() func() (string, error) {
 }
 
 func TestExploredAnswerOrExpiryWins(t *testing.T) {
-	exploreAll(t, explore.Config{}, (*scene).expiring, "answered", "expired")
+	exploreAll(t, explore.Config{Delays: 1}, (*scene).expiring, "answered", "expired")
 	exploreAll(t, explore.Config{Crashes: 1}, (*scene).expiring, "answered", "expired")
+	exploreAll(t, explore.Config{Crashes: 1}, (*scene).expired, "expired")
 }

@@ -121,7 +121,7 @@ func TestExploredFlawsAreFound(t *testing.T) {
 		{"a signal that ignores a conflict", (*scene).receiving, explore.Config{}, ignored, "0 signals"},
 		{"a signal's hint deleted unseen", (*scene).receivingAgain, explore.Config{}, unseen, "the run is suspended"},
 		{"two answers that ignore a conflict", twoAnswers("yes", "no"), explore.Config{}, ignored, "ann got"},
-		{"an answer that ignores an expiry", (*scene).expiring, explore.Config{}, ignored, "the person got"},
+		{"an answer that ignores an expiry", (*scene).expiring, explore.Config{Delays: 1}, ignored, "the person got"},
 		{"a cancel that ignores a conflict", (*scene).cancelling, explore.Config{}, ignored, "the person got"},
 		{"two starts that overwrite the name", starting("t", "in", "in"), explore.Config{}, named, "2 threads"},
 		{"a start that ignores a conflict", starting("t", "x", "y"), explore.Config{}, ignored, "who sent"},

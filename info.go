@@ -286,7 +286,9 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 			if err != nil {
 				return info, err
 			}
-			info.Asks = append(info.Asks, ai)
+			if ai.Status == AskOpen {
+				info.Asks = append(info.Asks, ai)
+			}
 		}
 		info.Waits = append(info.Waits, wait)
 	}

@@ -355,20 +355,41 @@ func TestAskExpires(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		wantOutput(t, k.waitRun("t", "", perdure.Succeeded), "nobody")
 	})
-	bubble(t, "an answer before the entry of the expiry wins", func(t *testing.T) {
+	bubble(t, "an answer after its time is too late, also before the entry of the expiry", func(t *testing.T) {
 		k := newKit(t, nil, perdure.Options{}, whole)
 		k.start("t", "whole", "")
 		id := k.at(k.wait("t", perdure.Suspended), "/ask").ID
 		k.stop()
-		time.Sleep(2 * time.Minute) // due, and nobody has seen it
-		wantErr(t, "answer", k.reply(id, perdure.Answer{Decision: "yes"}), nil)
+		time.Sleep(time.Minute) // due, and nobody has seen it
+		wantErr(t, "answer", k.reply(id, perdure.Answer{Decision: "yes"}), perdure.ErrAskOver)
+		wantErr(t, "progress", k.Progress(t.Context(), id, "news", perdure.Note{}), perdure.ErrAskOver)
+		if ask, err := k.GetAsk(t.Context(), id); err != nil || ask.Status != perdure.AskExpired {
+			t.Errorf("it is %+v, %v", ask, err)
+		}
+		if run, err := k.GetRun(t.Context(), "t", ""); err != nil || len(run.Asks) != 0 || run.Waits[0].Ask != id {
+			t.Errorf("the run is %+v, %v", run, err)
+		}
 		k2 := newKit(t, k.store, perdure.Options{}, whole)
+		time.Sleep(time.Minute)
 		got, err := perdure.Output[perdure.Answer](k2.waitRun("t", "", perdure.Succeeded))
-		if err != nil || got.Decision != "yes" || got.Expired {
+		if err != nil || got.Decision != "no" || !got.Expired {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if n := k2.kinds("t")["expired"]; n != 0 {
-			t.Errorf("%d expiries are recorded", n)
+	})
+	bubble(t, "an answer in time stands, and its repeat is no news, however late", func(t *testing.T) {
+		k := newKit(t, nil, perdure.Options{}, whole)
+		k.start("t", "whole", "")
+		run := k.wait("t", perdure.Suspended)
+		id := k.at(run, "/ask").ID
+		wantErr(t, "pause", k.control("pause", "t", run.ID), nil)
+		for range 2 {
+			wantErr(t, "answer", k.reply(id, perdure.Answer{Decision: "yes"}), nil)
+			time.Sleep(2 * time.Minute)
+		}
+		wantErr(t, "resume", k.control("resume", "t", run.ID), nil)
+		got, err := perdure.Output[perdure.Answer](k.waitRun("t", "", perdure.Succeeded))
+		if err != nil || got.Decision != "yes" || got.Expired {
+			t.Errorf("got %+v, %v", got, err)
 		}
 	})
 	bubble(t, "racing at the same moment one of them wins", func(t *testing.T) {
@@ -382,7 +403,7 @@ func TestAskExpires(t *testing.T) {
 			run := k.wait(thread, perdure.Suspended)
 			ask := k.at(run, "/ask")
 			answers.Go(func() {
-				time.Sleep(time.Until(ask.Expires))
+				time.Sleep(time.Until(ask.Expires) - time.Duration(i%2)*time.Microsecond)
 				results[i] = k.reply(ask.ID, perdure.Answer{Decision: "yes"})
 			})
 		}
