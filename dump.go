@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // Limits of a dump. Beyond them the last good one stays, and an event of kind
@@ -197,8 +197,11 @@ func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
 		return nil, res.err
 	case len(res.raw) > MaxDump:
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(res.raw), MaxDump)
-	case !json.Valid(res.raw) || !utf8.Valid(res.raw):
+	case !json.Valid(res.raw):
 		return nil, fmt.Errorf("%w: Dump did not return JSON", ErrNotJSON)
+	}
+	if err := strict.Text(res.raw); err != nil {
+		return nil, fmt.Errorf("%w: what Dump returned: %w", ErrNotJSON, err)
 	}
 	if err := checkDepth(res.raw); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 )
 
 // encode returns the JSON of a value, or ErrNotJSON if what a t reads back from
-// it would not be the same: an integer over 2^53 in an any, invalid UTF-8, a
-// NaN, a cycle, a channel.
+// it would not be the same: an integer over 2^53 in an any, invalid UTF-8, half
+// of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
 func encode(v any, t reflect.Type) (json.RawMessage, error) {
 	first, err := marshal(v)
 	if err != nil {
@@ -26,8 +26,10 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 		return nil, err
 	}
 	exact := exactType(t)
-	if !exact && !utf8.Valid(first) {
-		return nil, fmt.Errorf("%w: it holds invalid UTF-8", ErrNotJSON)
+	if !exact {
+		if err := strict.Text(first); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotJSON, err)
+		}
 	}
 	if replaced(first) && badText(reflect.ValueOf(v), 0) {
 		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", ErrNotJSON)

@@ -2,6 +2,7 @@ package perdure_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -97,6 +98,7 @@ func TestSignalReachesItsReceive(t *testing.T) {
 		wantErr(t, "another tenant", k.Tenant("x").Signal(ctx, "t", "go", "", perdure.SignalOptions{}), perdure.ErrNoThread)
 		wantErr(t, "empty name", k.Signal(ctx, "t", "", "", perdure.SignalOptions{}), perdure.ErrName)
 		wantErr(t, "no JSON", k.Signal(ctx, "t", "go", make(chan int), perdure.SignalOptions{}), perdure.ErrNotJSON)
+		wantErr(t, "half a surrogate", k.Signal(ctx, "t", "go", json.RawMessage(`"\udfff"`), perdure.SignalOptions{}), perdure.ErrNotJSON)
 		k.waitRun("t", "", perdure.Suspended)
 	})
 }

@@ -75,6 +75,7 @@ func TestStartRefusesWhatMakesNoSense(t *testing.T) {
 			"NaN":                 {perdure.StartRequest{Flow: "any", Input: math.NaN()}, perdure.ErrNotJSON},
 			"channel":             {perdure.StartRequest{Flow: "any", Input: make(chan int)}, perdure.ErrNotJSON},
 			"cycle":               {perdure.StartRequest{Flow: "any", Input: loop}, perdure.ErrNotJSON},
+			"half a surrogate":    {perdure.StartRequest{Flow: "any", Input: json.RawMessage(`{"a":"\ud800"}`)}, perdure.ErrNotJSON},
 			"invalid UTF-8":       {perdure.StartRequest{Flow: "idle", Input: "a\xffb"}, perdure.ErrNotJSON},
 			"policy":              {perdure.StartRequest{Flow: "idle", Input: "", Policy: "perhaps"}, perdure.ErrInvalid},
 			"thread of newlines":  {perdure.StartRequest{Flow: "idle", Input: "", Thread: "a\nb"}, perdure.ErrInvalid},

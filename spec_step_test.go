@@ -2,6 +2,7 @@ package perdure_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -371,6 +372,7 @@ func TestWhatJSONCannotCarryIsRefused(t *testing.T) {
 		"NaN":               math.NaN(),
 		"infinity":          math.Inf(1),
 		"invalid UTF-8":     "a\xff",
+		"half a surrogate":  json.RawMessage(`"a\ud800"`),
 		"invalid UTF-8 key": map[string]any{"a\xff": 1},
 		"cycle":             loop,
 		"channel":           make(chan int),

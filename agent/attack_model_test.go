@@ -44,6 +44,7 @@ func TestHostileModel(t *testing.T) {
 		"no name":               {calls(call("", `{"id":"1"}`)), 0, "There is no tool"},
 		"a name of 1 MB":        {calls(call(strings.Repeat("n", 1<<20), `{}`)), 0, "There is no tool"},
 		"names like frames":     {calls(call("result", `{}`), call("serial", `{}`), call("credential-x", `{}`)), 0, "There is no tool"},
+		"half a surrogate":      {calls(call("note", `{"id":"\ud800"}`)), 0, `\ud800 in a text is half of a surrogate pair`},
 		"arguments of 5 MB":     {calls(call("note", `{"id":"`+strings.Repeat("x", 5<<20)+`"}`)), 1, ""},
 		"garbage of 5 MB":       {calls(call("note", strings.Repeat("[", 5<<20))), 0, "are wrong"},
 		"arguments cut off":     {calls(call("note", `{"id":"1`)), 0, "are wrong"},

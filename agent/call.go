@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -227,8 +228,11 @@ func (t Tool) accepts(raw json.RawMessage) error {
 }
 
 // canonical returns JSON in one form: sorted keys, each once, numbers as they
-// are written.
+// are written. It refuses texts that would change.
 func canonical(raw json.RawMessage) (json.RawMessage, error) {
+	if err := strict.Text(raw); err != nil {
+		return nil, fmt.Errorf("they are no JSON: %w", err)
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var v any

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/shelf"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
 )
 
@@ -256,8 +256,11 @@ func encodeValue(v any) (json.RawMessage, error) {
 	// Bytes that are no UTF-8 are escaped as this one, which itself is not.
 	_, given := v.(json.RawMessage)
 	plain := bytes.ReplaceAll(raw, []byte(`\\`), nil)
-	if !utf8.Valid(raw) || !given && bytes.Contains(plain, []byte(`\ufffd`)) {
+	if !given && bytes.Contains(plain, []byte(`\ufffd`)) {
 		return nil, fmt.Errorf("%w: a text in it is not valid UTF-8", perdure.ErrNotJSON)
+	}
+	if err := strict.Text(raw); err != nil {
+		return nil, fmt.Errorf("%w: %w", perdure.ErrNotJSON, err)
 	}
 	return raw, nil
 }

@@ -65,7 +65,7 @@ func TestMemoryKeepsVersions(t *testing.T) {
 	for item, err := range m.List(ctx, nil, agent.MemoryList{}) {
 		t.Errorf("left is %v, %v", item, err)
 	}
-	for name, v := range map[string]any{"no UTF-8": "a\xff", "a channel": make(chan int), "no JSON": json.RawMessage(`{`)} {
+	for name, v := range map[string]any{"no UTF-8": "a\xff", "half a surrogate": json.RawMessage(`"\ud800"`), "a channel": make(chan int), "no JSON": json.RawMessage(`{`)} {
 		if _, err := m.Put(ctx, ann, "k", v, agent.MemoryOptions{}); !errors.Is(err, perdure.ErrNotJSON) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -236,8 +236,8 @@ func (n number) String() string {
 // members of one name, case aside, and no text has a character that stands for
 // others.
 func readStrict(raw json.RawMessage) (any, error) {
-	if !utf8.Valid(raw) {
-		return nil, errors.New("it is not valid UTF-8")
+	if err := strict.Text(raw); err != nil {
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

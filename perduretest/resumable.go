@@ -10,9 +10,9 @@ import (
 	"reflect"
 	"sync"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // CheckResumable checks that a dep keeps the rules of [perdure.Resumable].
@@ -111,8 +111,8 @@ func (c *resumableCheck) json(raw json.RawMessage) bool {
 	case !json.Valid(raw):
 		c.fail(ruleJSON, "The dump is no JSON: %.200q", raw)
 		return false
-	case !utf8.Valid(raw):
-		c.fail(ruleJSON, "The dump is no valid UTF-8, so its texts change when they are read: %.200q", raw)
+	case strict.Text(raw) != nil:
+		c.fail(ruleJSON, "The dump is not Unicode, so its texts change when they are read: %v: %.200q", strict.Text(raw), raw)
 		return false
 	case bytes.TrimSpace(raw)[0] != '{':
 		c.fail(ruleJSON, "The dump is no JSON object, but Load has to accept {} as well: %.200s", raw)

@@ -138,14 +138,15 @@ func TestCheckResumableExplainsWhatIsBroken(t *testing.T) {
 		make func(n int) perdure.Resumable
 		want []string // each is in some message
 	}{
-		"dump fails":      {of(func(*fake) (json.RawMessage, error) { return nil, errors.New("no luck") }, nil), []string{"rule 1", "no luck"}},
-		"dump panics":     {of(func(*fake) (json.RawMessage, error) { panic("oh") }, nil), []string{"rule 1", "panic: oh"}},
-		"no JSON":         {of(text(`{"n":`), nil), []string{"rule 1", "no JSON"}},
-		"invalid UTF-8":   {of(text("{\"n\":\"\xff\"}"), nil), []string{"rule 1", "UTF-8"}},
-		"no object":       {of(text(`[7]`), nil), []string{"rule 1", "no JSON object"}},
-		"duplicate keys":  {of(text(`{"n":7,"m":{"a":1,"b":[{}],"a":2}}`), nil), []string{"rule 1", `the key "a" twice`}},
-		"too large":       {of(text(`{"n":"`+strings.Repeat("x", perdure.MaxDump)+`"}`), nil), []string{"rule 1", "the limit is"}},
-		"refuses unknown": {of(nil, strict), []string{"rule 2", "unknown_key"}},
+		"dump fails":       {of(func(*fake) (json.RawMessage, error) { return nil, errors.New("no luck") }, nil), []string{"rule 1", "no luck"}},
+		"dump panics":      {of(func(*fake) (json.RawMessage, error) { panic("oh") }, nil), []string{"rule 1", "panic: oh"}},
+		"no JSON":          {of(text(`{"n":`), nil), []string{"rule 1", "no JSON"}},
+		"half a surrogate": {of(text(`{"n":"\ud800"}`), nil), []string{"rule 1", "surrogate"}},
+		"invalid UTF-8":    {of(text("{\"n\":\"\xff\"}"), nil), []string{"rule 1", "UTF-8"}},
+		"no object":        {of(text(`[7]`), nil), []string{"rule 1", "no JSON object"}},
+		"duplicate keys":   {of(text(`{"n":7,"m":{"a":1,"b":[{}],"a":2}}`), nil), []string{"rule 1", `the key "a" twice`}},
+		"too large":        {of(text(`{"n":"`+strings.Repeat("x", perdure.MaxDump)+`"}`), nil), []string{"rule 1", "the limit is"}},
+		"refuses unknown":  {of(nil, strict), []string{"rule 2", "unknown_key"}},
 		"refuses {}": {of(nil, func(f *fake, state json.RawMessage) error {
 			var s map[string]int
 			if err := json.Unmarshal(state, &s); err != nil {

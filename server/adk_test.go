@@ -366,6 +366,7 @@ func TestADKRunRefusesBadRequests(t *testing.T) {
 		`{"a"`:                              {400, "body"},
 		`{,}`:                               {400, "body"},
 		"{\"\xff\"":                         {400, "body"},
+		head + `,"invocationId":"x\ud800"}`: {400, "body"},
 		head + `}`:                          {400, "invalid"},
 		head + `,"invocationId":"unknown"}`: {404, "no-run"},
 		head + `,"app_name":"other","invocationId":"x"}`:                                              {400, "body"},

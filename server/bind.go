@@ -287,8 +287,12 @@ func checkMedia(r *http.Request, taken ...string) error {
 	if len(given) == 0 || len(given) == 1 && given[0] == "" {
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(given[0]); err != nil || len(given) > 1 || !slices.Contains(taken, media) {
+	media, params, err := mime.ParseMediaType(given[0])
+	if err != nil || len(given) > 1 || !slices.Contains(taken, media) {
 		return fmt.Errorf("%w: %.80q, and %s is taken", api.ErrMedia, given, taken[0])
+	}
+	if set, ok := params["charset"]; ok && !strings.EqualFold(set, "utf-8") {
+		return fmt.Errorf("%w: its charset is %.40q, and utf-8 is taken", api.ErrMedia, set)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/strict"
@@ -43,10 +42,10 @@ func (s *Server) lenient(w http.ResponseWriter, r *http.Request) (members, error
 	return m, nil
 }
 
-// shallow refuses what is not UTF-8 or nested too deep.
+// shallow refuses what is not Unicode or nested too deep.
 func shallow(data []byte) error {
-	if !utf8.Valid(data) {
-		return fmt.Errorf("%w: it is not UTF-8", api.ErrBody)
+	if err := strict.Text(data); err != nil {
+		return fmt.Errorf("%w: %w", api.ErrBody, err)
 	}
 	depth := 0
 	outside(data, func(i int) {

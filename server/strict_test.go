@@ -42,6 +42,8 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		"too deep":                   {`{"flow":"echo","input":` + deep + `}`, 400, "body"},
 		"too large":                  {`{"flow":"echo","input":"` + strings.Repeat("x", 10_000) + `"}`, 413, "body-too-large"},
 		"bytes that are no text":     {"{\"flow\":\"echo\",\"input\":\"\xff\"}", 400, "body"},
+		"half a surrogate":           {`{"flow":"echo","input":"a\ud800b"}`, 400, "body"},
+		"half a surrogate in a name": {`{"flow":"echo","input":{"\udfff":1}}`, 400, "body"},
 		"a name that is no text":     {"{\"flow\":\"echo\",\"input\":{\"\xff\":1}}", 400, "body"},
 		"an escaped name, twice":     {`{"flow":"echo","input":{"a":1,"\u0061":2}}`, 400, "body"},
 		"a trailing comma":           {`{"flow":"echo",}`, 400, "body"},
@@ -59,14 +61,14 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 			s.do("POST", "/v1/threads/t/runs", c.body, "Content-Type", "application/json").problem(c.status, c.kind)
 		})
 	}
-	for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x", "application/json; charset"} {
+	for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x", "application/json; charset", "application/json; charset=utf-16", "application/json; charset=latin1"} {
 		s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", media).problem(415, "media-type")
 	}
 	s.do("POST", "/v1/threads/t/runs?colour=red", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
 	s.do("POST", "/v1/threads/t/runs?%zz", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
 	s.do("POST", "/v1/threads/%ff/runs", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
 	s.do("GET", "/v1/threads/t", "").problem(404, "no-thread") // none of it has done anything
-	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", "application/json; charset=utf-8").want(202)
+	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", "application/json; charset=\"UTF-8\"").want(202)
 }
 
 func TestWhatTheMuxSaysIsAProblemToo(t *testing.T) {

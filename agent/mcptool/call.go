@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -31,8 +32,8 @@ func (s *Server) Call(ctx context.Context, tool string, args json.RawMessage) (a
 	if args = bytes.TrimSpace(args); len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	if args[0] != '{' || !json.Valid(args) {
-		return agent.Output{}, perdure.NotDone(perdure.Permanent(fmt.Errorf("mcptool: the arguments of %s are no JSON object", tool)))
+	if args[0] != '{' || !json.Valid(args) || strict.Text(args) != nil {
+		return agent.Output{}, perdure.NotDone(perdure.Permanent(fmt.Errorf("mcptool: the arguments of %s are no JSON object of Unicode texts", tool)))
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

@@ -1,6 +1,6 @@
 // Package strict checks JSON from outside before anything decodes it. What two
 // readers could understand differently is refused: names that stand twice in an
-// object, or differ in case only, texts that are not UTF-8, and what follows a
+// object, or differ in case only, texts that are not Unicode, and what follows a
 // value.
 package strict
 
@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -20,8 +22,8 @@ const MaxDepth = 64
 
 // Check returns what is wrong with a JSON value.
 func Check(data []byte) error {
-	if !utf8.Valid(data) {
-		return errors.New("it is not UTF-8")
+	if err := Text(data); err != nil {
+		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -84,6 +86,44 @@ func Check(data []byte) error {
 		return errors.New("something follows the value")
 	}
 	return nil
+}
+
+// Text returns an error if a text in JSON is not Unicode: bytes that are not
+// UTF-8, or half of a surrogate pair as an escape. Decoders put U+FFFD in their
+// place, which makes different texts one.
+func Text(data []byte) error {
+	if !utf8.Valid(data) {
+		return errors.New("it is not UTF-8")
+	}
+	for i := 0; ; {
+		next := bytes.IndexByte(data[i:], '\\')
+		if next < 0 {
+			return nil
+		}
+		i += next
+		first := unit(data[i:])
+		switch {
+		case !utf16.IsSurrogate(first):
+			i += min(2, len(data)-i)
+		case utf16.DecodeRune(first, unit(data[i+6:])) == utf8.RuneError:
+			return fmt.Errorf("the escape %s in a text is half of a surrogate pair", data[i:i+6])
+		default:
+			i += 12
+		}
+	}
+}
+
+// unit returns the UTF-16 code unit that data begins with as an escape, -1 if it
+// begins with something else.
+func unit(data []byte) rune {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 // Fold returns a text that is the same for all texts that differ in case only.

@@ -13,6 +13,7 @@ func TestCheck(t *testing.T) {
 		`{}`, `[]`, `null`, `1e400`, `"x"`, `{"a":{"a":1},"b":[{"a":1},{"a":2}]}`, ` {"a" : 9007199254740993} ` + "\n",
 		strings.Repeat("[", strict.MaxDepth) + strings.Repeat("]", strict.MaxDepth),
 		`{"a":"{\"x\":1,\"x\":2}"}`, `{"":1}`, `["a","a","A"]`, `{"a":"b","b":"a"}`,
+		`"\ud83d\ude00 \\ud800 \uFFFD"`, `"\u0041\uD83D\uDE00\n"`,
 	} {
 		if err := strict.Check([]byte(good)); err != nil {
 			t.Errorf("%s is refused: %v", good, err)
@@ -28,6 +29,13 @@ func TestCheck(t *testing.T) {
 		`{"a":1`:                         `too early`,
 		``:                               `too early`,
 		"{\"a\":\"\xff\"}":               `UTF-8`,
+		`{"a":"\ud800"}`:                 `half of a surrogate pair`,
+		`{"a\uDFFF":1}`:                  `half of a surrogate pair`,
+		`"\ude00\ud83d"`:                 `half of a surrogate pair`,
+		`"\\\ud83d\\ude00"`:              `half of a surrogate pair`,
+		`"\ud83d\ud83d\ude00"`:           `half of a surrogate pair`,
+		`"\ud83d\u12`:                    `half of a surrogate pair`,
+		`"\`:                             `unexpected EOF`,
 		`{"a":01}`:                       `invalid`,
 		strings.Repeat("[", 65):          `deeper`,
 		strings.Repeat(`{"a":`, 1000000): `deeper`,
@@ -54,6 +62,9 @@ func FuzzCheck(f *testing.F) {
 		var v any
 		if err := json.Unmarshal(data, &v); err != nil && !strings.Contains(err.Error(), "cannot unmarshal number") {
 			t.Fatalf("%q: %v", data, err)
+		}
+		if !strings.Contains(strings.ToLower(string(data)), `\ufffd`) && strings.Count(string(data), "\ufffd") != texts(v) {
+			t.Fatalf("%q: a text is read as another", data)
 		}
 		names := 0
 		count(v, &names)
@@ -88,6 +99,23 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("%q has %d names and %d are read", data, written, names)
 		}
 	})
+}
+
+// texts returns how often U+FFFD is in the texts of a value.
+func texts(v any) (n int) {
+	switch v := v.(type) {
+	case string:
+		n = strings.Count(v, "\ufffd")
+	case map[string]any:
+		for name, x := range v {
+			n += texts(name) + texts(x)
+		}
+	case []any:
+		for _, x := range v {
+			n += texts(x)
+		}
+	}
+	return n
 }
 
 func count(v any, names *int) {
