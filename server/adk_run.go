@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -204,12 +203,12 @@ func (s *Server) adkRun(w http.ResponseWriter, r *http.Request, c *call) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	go func() {
-		recheck := time.NewTicker(recheckEvery)
-		defer recheck.Stop()
+		watch := c.watch()
+		defer watch.Stop()
 		for {
 			select {
-			case <-recheck.C: // it lasts as long as a stream may
-				if err := c.recheck(ctx); err != nil {
+			case <-watch.C: // it lasts as long as a stream may
+				if err := watch.recheck(ctx); err != nil {
 					cancel(err)
 					return
 				}

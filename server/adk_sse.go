@@ -102,11 +102,14 @@ func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- ad
 
 // adkWrite writes blocks until there are no more.
 func (s *Server) adkWrite(ctx context.Context, c *call, st *stream, blocks, pieces <-chan adkBlock) error {
-	recheck := time.NewTicker(recheckEvery)
-	defer recheck.Stop()
+	watch := c.watch()
+	defer watch.Stop()
 	done := map[string]bool{} // steps whose event was sent: pieces of them are void
 	for {
-		var err error
+		err := watch.due(ctx)
+		if err != nil {
+			return err
+		}
 		select {
 		case b, more := <-blocks:
 			if !more {
@@ -122,8 +125,8 @@ func (s *Server) adkWrite(ctx context.Context, c *call, st *stream, blocks, piec
 			}
 		case <-st.quiet.C:
 			err = st.heartbeat()
-		case <-recheck.C:
-			err = c.recheck(ctx)
+		case <-watch.C:
+			err = watch.recheck(ctx)
 		case <-s.stop:
 			st.bye()
 			err = api.ErrStopping

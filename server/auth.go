@@ -167,7 +167,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*c
 	if err := l.enter(who != nobody, s.buckets(r, who)...); err != nil {
 		return nil, err
 	}
-	again := func(ctx context.Context) error {
+	c := &call{who: who, header: w.Header(), load: l, expires: who.Expires}
+	c.still = func(ctx context.Context) error {
 		now, err := still(ctx)
 		if err != nil {
 			return err
@@ -175,13 +176,15 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*c
 		if now.Tenant != who.Tenant || now.Subject != who.Subject || now.User != who.User {
 			return fmt.Errorf("%w: it stands for someone else now", api.ErrUnauthorized)
 		}
+		c.expires = now.Expires
 		return allow(now, op)
 	}
 	rt := s.rt.Tenant(who.Tenant)
 	if who.User != "" {
 		rt = rt.User(who.User)
 	}
-	return &call{Runtime: rt, who: who, header: w.Header(), load: l, still: again}, nil
+	c.Runtime = rt
+	return c, nil
 }
 
 // buckets returns for whom a request counts besides the server. Who comes with
@@ -219,9 +222,41 @@ func (c *call) names(user string) error {
 	return nil
 }
 
-// recheck reports whether the caller may still do what was admitted: streams ask
-// now and then.
+// recheck reports whether the caller may still do what was admitted.
 func (c *call) recheck(ctx context.Context) error { return c.still(ctx) }
+
+// watch tells a stream when to recheck its caller: every minute, and when the
+// caller's token expires. It is used by one goroutine.
+type watch struct {
+	*time.Timer
+	c *call
+}
+
+func (c *call) watch() *watch { return &watch{time.NewTimer(c.untilRecheck()), c} }
+
+func (c *call) untilRecheck() time.Duration {
+	if c.expires.IsZero() {
+		return recheckEvery
+	}
+	return min(recheckEvery, time.Until(c.expires))
+}
+
+// recheck is called when the timer has fired.
+func (w *watch) recheck(ctx context.Context) error {
+	err := w.c.recheck(ctx)
+	w.Reset(w.c.untilRecheck())
+	return err
+}
+
+// due rechecks if it is time to.
+func (w *watch) due(ctx context.Context) error {
+	select {
+	case <-w.C:
+		return w.recheck(ctx)
+	default:
+		return nil
+	}
+}
 
 // who finds someone out, once more each time it is called.
 type who func(context.Context) (*Principal, error)

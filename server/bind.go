@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -28,6 +29,7 @@ type call struct {
 	header           http.Header // of the answer
 	load             *load
 	still            func(context.Context) error
+	expires          time.Time // of the caller's token, as far as known; zero: never
 }
 
 // handle binds an operation to a function from its input to its output.

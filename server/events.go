@@ -215,8 +215,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.who.May(api.ScopeAdmin), pos: v.after, last: v.after}
-	rd.recheck = time.NewTicker(recheckEvery)
-	defer rd.recheck.Stop()
+	rd.watch = c.watch()
+	defer rd.watch.Stop()
 	if err := v.known(ctx, c); err != nil {
 		return err
 	}

@@ -242,10 +242,13 @@ func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, i
 
 // sendNews sends what changes, until the reader or the server has enough.
 func (s *Server) sendNews(ctx context.Context, st *stream, c *call, n *news, rd *newsReader) error {
-	recheck := time.NewTicker(recheckEvery)
-	defer recheck.Stop()
+	watch := c.watch()
+	defer watch.Stop()
 	open := true
 	for {
+		if err := watch.due(ctx); err != nil {
+			return err
+		}
 		lost, items := rd.take()
 		if open || lost {
 			if err := st.event(api.KindOpen, struct{}{}); err != nil {
@@ -274,8 +277,8 @@ func (s *Server) sendNews(ctx context.Context, st *stream, c *call, n *news, rd 
 			if err := st.heartbeat(); err != nil {
 				return err
 			}
-		case <-recheck.C:
-			if err := c.recheck(ctx); err != nil {
+		case <-watch.C:
+			if err := watch.recheck(ctx); err != nil {
 				return err
 			}
 		case <-s.stop:

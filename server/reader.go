@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -19,7 +18,7 @@ type reader struct {
 	tag     string // of that life, in ids
 	life    string // of the thread: another one under its id is none of the reader's business
 	admin   bool
-	recheck *time.Ticker // fires when it is time to ask whether the reader may read
+	watch   *watch // over whether the reader may read
 
 	pos     uint64  // the last event that was sent, or is none of its own
 	last    uint64  // the last that was sent
@@ -44,11 +43,11 @@ func (rd *reader) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		one = ev
-		if err := rd.event(out, &one); err != nil {
+		if err := rd.mayGoOn(ctx); err != nil {
 			return err
 		}
-		if err := rd.mayGoOn(ctx); err != nil {
+		one = ev
+		if err := rd.event(out, &one); err != nil {
 			return err
 		}
 	}
@@ -64,10 +63,8 @@ func (rd *reader) mayGoOn(ctx context.Context) error {
 	select {
 	case <-rd.s.stop:
 		return api.ErrStopping
-	case <-rd.recheck.C:
-		return rd.c.recheck(ctx)
 	default:
-		return nil
+		return rd.watch.due(ctx)
 	}
 }
 
@@ -158,6 +155,9 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 	var held *delta
 	var frames []frame
 	for {
+		if err := rd.watch.due(ctx); err != nil {
+			return err
+		}
 		var behind bool
 		var more <-chan struct{}
 		var err error
@@ -214,8 +214,8 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 			}
 		case <-rd.quiet.C:
 			err = rd.heartbeat()
-		case <-rd.recheck.C:
-			err = rd.c.recheck(ctx)
+		case <-rd.watch.C:
+			err = rd.watch.recheck(ctx)
 		case <-rd.s.stop:
 			return api.ErrStopping
 		case <-ctx.Done():

@@ -221,6 +221,9 @@ func (s *Server) waitRun(ctx context.Context, c *call, in *api.WaitRun) (*api.Wa
 		wait = c.WaitEnd
 	}
 	over, err := wait(bounded, in.Thread, run.ID)
+	if err := c.recheck(ctx); err != nil {
+		return nil, err
+	}
 	switch {
 	case err == nil:
 		return &api.Waited{Run: over, Over: true}, nil

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +120,71 @@ func TestThreadsOfTheSameNameHaveStreamsOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStreamsEndWhenTheTokenExpires reads streams and a wait in virtual time: at
+// the second of the expiry they are over, and what happens then is not told.
+func TestStreamsEndWhenTheTokenExpires(t *testing.T) {
+	for _, c := range []struct{ method, path, body, ticket string }{
+		{"GET", "/v1/threads/t/events", "", ""}, {"GET", "/v1/threads/t/events", "", "t"},
+		{"GET", "/v1/events", "", ""}, {"GET", "/v1/events", "", "all"},
+		{"POST", "/v1/threads/u/runs", `{"flow":"buy","input":"x"}`, ""},
+		{"GET", "/v1/threads/t/runs/newest/wait?seconds=60&end=true", "", ""},
+	} {
+		t.Run(c.path+c.ticket, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
+				if err != nil {
+					t.Fatal(err)
+				}
+				tenant := rt.Tenant("acme")
+				if _, err := tenant.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}); err != nil {
+					t.Fatal(err)
+				}
+				expires := time.Now().Add(90 * time.Second)
+				auth := expiring{expires}
+				srv := server.New(rt, server.Options{Auth: auth, Heartbeat: time.Hour})
+				client, stop := inproc.Serve(srv)
+				defer stop()
+				defer srv.Close()
+				time.Sleep(40 * time.Second)
+				r, _ := http.NewRequestWithContext(t.Context(), c.method, "http://localhost"+c.path, strings.NewReader(c.body))
+				r.Header.Set("Accept", api.TypeEvents)
+				if c.ticket != "" {
+					r.URL.RawQuery = "ticket=" + (&ticketDesk{t, srv, nil}).make("x", strings.TrimPrefix(c.ticket, "all"))
+				} else {
+					r.Header.Set("Authorization", "Bearer x")
+				}
+				var signals sync.WaitGroup
+				defer signals.Wait()
+				signals.Go(func() { // at the very moment, and behind it
+					time.Sleep(time.Until(expires))
+					for range 3 {
+						for _, thread := range []string{"t", "u"} {
+							_ = tenant.Signal(t.Context(), thread, "too-late", "x", perdure.SignalOptions{})
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
+				resp, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				data, _ := io.ReadAll(resp.Body)
+				if late := time.Since(expires); late > 15*time.Second || strings.Contains(string(data), "too-late") || resp.StatusCode == 200 && late > 0 {
+					t.Errorf("%v behind the expiry it ends with %d %s", late, resp.StatusCode, data)
+				}
+			})
+		})
+	}
+}
+
+// expiring lets anyone in until then.
+type expiring struct{ until time.Time }
+
+func (e expiring) Authenticate(context.Context, string) (*server.Principal, error) {
+	return &server.Principal{Tenant: "acme", Subject: "ann", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}, Expires: e.until}, nil
 }
 
 // TestStreamsEndWithTheTokenBehindThem waits a minute, of virtual time.
