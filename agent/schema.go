@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,12 +12,13 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
+	jschema "github.com/perdure/perdure/internal/schema"
 )
 
 // schema is a JSON Schema, ready to check values.
 type schema struct {
-	raw      json.RawMessage
-	resolved *jsonschema.Resolved
+	raw    json.RawMessage
+	parsed *jschema.Schema
 }
 
 // schemaOf returns the schema of a Go type.
@@ -41,29 +41,25 @@ func schemaOf(t reflect.Type) (*schema, error) {
 
 // parseSchema returns a schema that is given as JSON.
 func parseSchema(raw json.RawMessage) (*schema, error) {
-	s := new(jsonschema.Schema)
-	if err := json.Unmarshal(raw, s); err != nil {
+	s, err := jschema.Parse(raw)
+	if err != nil {
 		return nil, fmt.Errorf("the schema: %w", err)
 	}
-	r, err := resolve(s)
-	if err == nil {
-		r.raw = bytes.Clone(raw)
-	}
-	return r, err
+	return &schema{bytes.Clone(raw), s}, nil
 }
 
 func resolve(s *jsonschema.Schema) (*schema, error) {
-	r, err := s.Resolve(nil)
+	p, err := jschema.New(s)
 	if err != nil {
 		return nil, fmt.Errorf("the schema: %w", err)
 	}
 	raw, err := json.Marshal(s)
-	return &schema{raw, r}, err
+	return &schema{raw, p}, err
 }
 
 // withEnum returns the schema with the texts that one property may be.
 func (s *schema) withEnum(property string, texts []string) (*schema, error) {
-	c := s.resolved.Schema().CloneSchemas()
+	c := s.parsed.Source().CloneSchemas()
 	for _, text := range texts {
 		c.Properties[property].Enum = append(c.Properties[property].Enum, text)
 	}
@@ -173,15 +169,7 @@ func (s *schema) check(raw json.RawMessage) error {
 	if s == nil {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return fmt.Errorf("it is no JSON: %w", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("it is more than one JSON value")
-	}
-	return s.resolved.Validate(v)
+	return s.parsed.Check(raw)
 }
 
 // validator checks answers of asks for the runtime.

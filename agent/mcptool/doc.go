@@ -19,8 +19,8 @@
 // two servers can have tools of the same name. Characters that models do not
 // take become _, and names that are too long end with a hash. Two tools that
 // would get the same name are an error. So are a list without end, a schema
-// that is not that of an object, and a pattern in Only or With that matches
-// nothing: a rule with a typo protects nobody.
+// that is not that of an object or that could be checked forever, and a pattern
+// in Only or With that matches nothing: a rule with a typo protects nobody.
 //
 // # Resuming
 //
@@ -92,6 +92,7 @@
 // Tokens and headers go to the server's own origin only, not along redirects,
 // and are taken out of errors; tokens also out of what the server returns.
 //
-// Servers get nothing else: when they ask for a model's reply (sampling), for
-// a person's input (elicitation) or for folders (roots), they are refused.
+// Servers get nothing else: when they ask for a model's reply (sampling) or for
+// a person's input (elicitation), they are refused, and when they ask for
+// folders (roots), they get an empty list.
 package mcptool

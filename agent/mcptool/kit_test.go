@@ -179,6 +179,7 @@ func testServer() *mcp.Server {
 // raw is a server that is not made with the SDK, for what the SDK does not do.
 func raw(mode string) {
 	in := bufio.NewReader(os.Stdin)
+	first := true
 	for range 10000 {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
@@ -201,8 +202,27 @@ func raw(mode string) {
 		reply := func(result string) {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 		}
+		if first && m.Method != "initialize" {
+			switch mode {
+			case "strict":
+				os.Exit(1)
+			case "patient":
+				time.Sleep(2 * time.Minute)
+			}
+		}
+		first = false
 		switch m.Method {
+		case "server/discover":
+			if mode == "modern" {
+				reply(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
+				continue
+			}
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`+"\n", m.ID)
 		case "initialize":
+			if mode == "modern" {
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`+"\n", m.ID)
+				continue
+			}
 			reply(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
 		case "tools/list":
 			n, _ := strconv.Atoi(m.Params.Cursor)
@@ -217,6 +237,8 @@ func raw(mode string) {
 					next = ""
 				}
 				reply(fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}]%s}`, n, next))
+			case "strict", "patient", "modern":
+				reply(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
 			default:
 				reply(`{"tools":[` + mode + `]}`)
 			}

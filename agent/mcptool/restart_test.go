@@ -93,8 +93,8 @@ func TestProgramThatDiesAtOnceSaysWhy(t *testing.T) {
 		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "no database at db.example") || !strings.Contains(err.Error(), "exit status 3") {
 			t.Fatalf("got %v, want ErrUnreachable with its words", err)
 		}
-		if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("the error tells a secret: %v", err)
+		if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "did not greet in") {
+			t.Errorf("the error tells a secret or of a timeout: %v", err)
 		}
 	}
 	if _, err := Command("none", "/does/not/exist").Call(t.Context(), "x", nil); !errors.Is(err, ErrUnreachable) {
@@ -116,6 +116,16 @@ func TestProgramThatFailsAgainAndAgainIsLeftAlone(t *testing.T) {
 	s.failed = time.Now().Add(-time.Minute)
 	if d := s.pause(); d > 0 {
 		t.Errorf("after a minute it is left alone for another %v", d)
+	}
+}
+
+// TestProgramsAreGreetedFirst: some end or wait when something else comes before
+// the greeting, and newer ones need none.
+func TestProgramsAreGreetedFirst(t *testing.T) {
+	for _, mode := range []string{"strict", "patient", "modern"} {
+		if tools, err := program(t, mode, Options{}).Tools(t.Context()); err != nil || len(tools) != 1 {
+			t.Errorf("%s: %v, %v", mode, names(tools), err)
+		}
 	}
 }
 

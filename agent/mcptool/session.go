@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/scrub"
@@ -31,6 +32,9 @@ type session struct {
 	calls int           // that run; with used, guarded by the server's mu
 	used  time.Time     // when it was taken last
 }
+
+// lastGreeted is the newest version of the protocol that begins with a greeting.
+const lastGreeted = "2025-11-25"
 
 // maxSessions is how many users with tokens of their own stay connected.
 const maxSessions = 32
@@ -165,9 +169,30 @@ func (s *Server) pause() time.Duration {
 
 // connect starts or reaches the server. The caller holds the gate.
 func (s *Server) connect(ctx context.Context, token string) (*session, error) {
+	m := &mark{}
+	c, err := s.greet(ctx, token, m, s.url != "")
+	if s.url == "" && errors.As(err, new(*jsonrpc.Error)) && ctx.Err() == nil {
+		c, err = s.greet(ctx, token, m, true)
+	}
+	if err == nil {
+		return c, nil
+	}
+	s.mu.Lock()
+	s.fails++
+	s.failed = time.Now()
+	s.mu.Unlock()
+	if m.status.Load() == http.StatusUnauthorized || m.status.Load() == http.StatusForbidden {
+		return nil, s.noLogin(m, err, token)
+	}
+	return nil, s.unreachable(err, c.child, token)
+}
+
+// greet starts or reaches the server and greets it. With discover it asks first
+// whether the server needs no greeting. Programs are asked only if they refuse
+// the greeting: many end, or never answer, when something else comes first.
+func (s *Server) greet(ctx context.Context, token string, m *mark, discover bool) (*session, error) {
 	c := &session{token: token, done: make(chan struct{}), quiet: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(s.life)
-	m := &mark{}
 	limit, stopLimit := context.WithTimeout(context.WithValue(c.ctx, markKey{}, m), s.opts.StartTimeout)
 	defer stopLimit()
 	defer context.AfterFunc(ctx, stopLimit)()
@@ -187,7 +212,11 @@ func (s *Server) connect(ctx context.Context, token string) (*session, error) {
 		}
 	}
 	if err == nil {
-		c.cs, err = s.client().Connect(limit, t, nil)
+		opts := &mcp.ClientSessionOptions{}
+		if !discover {
+			opts.ProtocolVersion = lastGreeted
+		}
+		c.cs, err = s.client().Connect(limit, t, opts)
 	}
 	if err == nil {
 		context.AfterFunc(c.ctx, func() {
@@ -200,24 +229,17 @@ func (s *Server) connect(ctx context.Context, token string) (*session, error) {
 		})
 		return c, nil
 	}
-	c.cancel()
-	idle()
 	if ctx.Err() != nil {
 		err = ctx.Err()
-	} else if limit.Err() != nil {
+	} else if errors.Is(limit.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it did not greet in %v: %w", s.opts.StartTimeout, err)
 	}
+	c.cancel()
+	idle()
 	if c.child != nil {
 		c.child.stop()
 	}
-	s.mu.Lock()
-	s.fails++
-	s.failed = time.Now()
-	s.mu.Unlock()
-	if m.status.Load() == http.StatusUnauthorized || m.status.Load() == http.StatusForbidden {
-		return nil, s.noLogin(m, err, token)
-	}
-	return nil, s.unreachable(err, c.child, token)
+	return c, err
 }
 
 // settle waits until the calls of a session that was given up have ended, so

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/schema"
 )
 
 // Info is what a server says about a tool. Its JSON can be kept in a file, so
@@ -221,11 +221,7 @@ func infoOf(t *mcp.Tool) (Info, error) {
 	if len(raw) > maxSchema {
 		return info, fmt.Errorf("the schema of its arguments has more than %d bytes", maxSchema)
 	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(raw, &schema); err != nil {
-		return info, fmt.Errorf("the schema of its arguments: %w", err)
-	}
-	if _, err := schema.Resolve(nil); err != nil {
+	if _, err := schema.Parse(raw); err != nil {
 		return info, fmt.Errorf("the schema of its arguments: %w", err)
 	}
 	info.Schema = raw

@@ -104,6 +104,7 @@ func TestBadListsAreRefused(t *testing.T) {
 		tool("a", `{"type":["object","null"]}`): "not that of an object",
 		tool("a", `{"type":"object","properties":5}`):                                                                "the schema",
 		tool("a", `{"type":"object","$ref":"https://evil.example"}`):                                                 "the schema",
+		tool("a", `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"$ref":"#/$defs/x"}}}`):                    `tool "a" of server test: the schema of its arguments: checking would take too long: #/$defs/x`,
 		tool("", `{"type":"object"}`):                                                                                "its name",
 		tool("a", `{"type":"object"}`) + "," + tool("a", `{"type":"object"}`):                                        "twice",
 		tool("a.b", `{"type":"object"}`) + "," + tool("a/b", `{"type":"object"}`):                                    "both be called test_a_b",

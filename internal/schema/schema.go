@@ -1,0 +1,104 @@
+// Package schema checks values against JSON Schemas that strangers wrote, such
+// as MCP servers. Checking follows references and tries every branch of anyOf,
+// so a small schema can take forever, or the stack of the whole process. A
+// Schema is refused when it is made if it can do so on any value, and a value
+// is refused if it would take the two together too long.
+//
+// It imports the JSON Schema library and nothing of Perdure.
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// What a schema may be, and what a check may take.
+const (
+	maxDepth   = 256     // levels of JSON that a schema has
+	maxProgram = 1 << 17 // instructions of all its patterns together
+	maxVisits  = 1 << 16 // subschemas, each as often as it is tried on one value
+	maxWork    = 1 << 30 // of one check, about in bytes copied and compared
+)
+
+// ErrCost is that of a schema or value whose check would take too long.
+var ErrCost = errors.New("checking would take too long")
+
+// Schema is a JSON Schema, ready to check values.
+type Schema struct {
+	resolved *jsonschema.Resolved
+	root     *node
+}
+
+// Parse returns the schema that the JSON is.
+func Parse(raw []byte) (*Schema, error) {
+	if depth(raw) > maxDepth {
+		return nil, fmt.Errorf("%w: the schema is nested more than %d levels deep", ErrCost, maxDepth)
+	}
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, err
+	}
+	return New(s)
+}
+
+// New returns a schema, which must not change afterwards.
+func New(s *jsonschema.Schema) (*Schema, error) {
+	g := newGraph()
+	root, err := g.add(s, "")
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.link(s.ID); err != nil {
+		return nil, err
+	}
+	return &Schema{r, root}, nil
+}
+
+// Source returns the schema from which s was made.
+func (s *Schema) Source() *jsonschema.Schema { return s.resolved.Schema() }
+
+// Check returns an error if the JSON is not one value that fits the schema.
+func (s *Schema) Check(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return fmt.Errorf("it is no JSON: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("it is more than one JSON value")
+	}
+	w := work{left: maxWork}
+	if !w.visit(map[*node]visits{s.root: {n: 1}}, v) {
+		return fmt.Errorf("%w: it is too large or too deeply nested for its schema, which has many branches; give less at once", ErrCost)
+	}
+	return s.resolved.Validate(v)
+}
+
+// depth returns how many arrays and objects of the JSON are inside each other.
+func depth(raw []byte) (most int) {
+	open, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			open++
+			most = max(most, open)
+		case c == '}' || c == ']':
+			open--
+		}
+	}
+	return most
+}
