@@ -118,8 +118,15 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Guards:    key,
 		Want:      s.want,
 	}
+	if s.asks != nil {
+		q.Prompt, q.Who = or(s.asks.Prompt, q.Prompt), s.asks.Who
+	}
+	b, err := p.question(q, s.shown, Question{})
+	if err != nil {
+		return false, err
+	}
 	if err := p.open(s.frame, func() line {
-		return line{kind: journal.Asked, path: s.path, body: journal.Body{Ask: &q}}
+		return line{kind: journal.Asked, path: s.path, body: b}
 	}); err != nil {
 		return false, err
 	}

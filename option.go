@@ -20,6 +20,7 @@ type stepOptions struct {
 	input     string
 	inputErr  error
 	once      bool
+	asks      *Question
 	reconcile func(context.Context) (json.RawMessage, Outcome, error)
 	renamed   string
 	allows    []string
@@ -93,9 +94,18 @@ func Input(v any) StepOption {
 // A crash, a timeout, or an error not marked [NotDone] leaves an unknown
 // outcome. The step's [Reconcile] decides it if there is one; else the run
 // suspends with an ask of kind "outcome" whose decisions are "done" (the value
-// is the result), "not-done" (it is run again) and "fail".
+// is the result), "not-done" (it is run again) and "fail". [AskOutcome] says who
+// may answer it.
 func AtMostOnce() StepOption {
 	return func(o *stepOptions) { o.once = true }
+}
+
+// AskOutcome says how a person is asked about an unknown outcome of an
+// at-most-once step. The Prompt, Data and Who of q count, and nothing else may be
+// set. Whoever answers can have the step run again: if only some people may
+// allow it, they are the Who here too. Without it anyone may answer.
+func AskOutcome(q Question) StepOption {
+	return func(o *stepOptions) { o.asks = &q }
 }
 
 // Outcome is what a Reconcile function found out.
@@ -167,6 +177,10 @@ func (o *stepOptions) check() error {
 		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot go on", ErrOption)
 	case o.reconcile != nil && !o.once:
 		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", ErrOption)
+	case o.asks != nil && !o.once:
+		return fmt.Errorf("%w: AskOutcome belongs to AtMostOnce", ErrOption)
+	case o.asks != nil && !reflect.DeepEqual(*o.asks, Question{Prompt: o.asks.Prompt, Data: o.asks.Data, Who: o.asks.Who}):
+		return fmt.Errorf("%w: AskOutcome takes a question's Prompt, Data and Who, and nothing else", ErrOption)
 	case o.timeout < 0:
 		return fmt.Errorf("%w: a negative Timeout", ErrOption)
 	case o.retry != nil && (o.retry.Attempts < 0 || o.retry.Wait < 0 || o.retry.MaxWait < 0):

@@ -522,6 +522,20 @@ func TestARefusedVerbDoesNotBlockTheResume(t *testing.T) {
 		"huge": func(ctx context.Context, n string) error {
 			return specQuestion(ctx, n, perdure.Question{Prompt: strings.Repeat("x", 400<<10)})
 		},
+		"outcome": func(ctx context.Context, n string) error {
+			_, err := perdure.Step(ctx, n, func(context.Context) (int, error) { return 1, nil }, perdure.AtMostOnce(), perdure.Timeout(time.Second),
+				perdure.AskOutcome(perdure.Question{Expires: time.Hour}))
+			return err
+		},
+		"outcome of": func(ctx context.Context, n string) error {
+			_, err := perdure.Step(ctx, n, func(context.Context) (int, error) { return 1, nil }, perdure.AskOutcome(perdure.Question{}))
+			return err
+		},
+		"outcome data": func(ctx context.Context, n string) error {
+			_, err := perdure.Step(ctx, n, func(context.Context) (int, error) { return 1, nil }, perdure.AtMostOnce(), perdure.Timeout(time.Second),
+				perdure.AskOutcome(perdure.Question{Data: nan}))
+			return err
+		},
 		"emit": func(ctx context.Context, n string) error { return perdure.Emit(ctx, n, nan) },
 		"receive": func(ctx context.Context, n string) error {
 			_, err := perdure.Receive[int](ctx, n, "a/b", 0)

@@ -212,6 +212,32 @@ func TestAnUnknownOutcomeIsAskedAbout(t *testing.T) {
 	}
 }
 
+// Whoever may allow a step also says what came of it, and sees what it is about.
+func TestAskOutcomeSaysWhoDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := 0
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ struct{}) (int, error) {
+			return perdure.Step(ctx, "pay", func(context.Context) (int, error) {
+				if ran++; ran == 1 {
+					return 0, errSpec
+				}
+				return 5, nil
+			}, specAtMostOnce(perdure.AskOutcome(perdure.Question{Prompt: "Paid?", Data: map[string]string{"to": "bob"}, Who: []string{"group:staff"}}))...)
+		})
+		k := newKit(t, nil, perdure.Options{}, flow)
+		k.start("t", "f", struct{}{})
+		ask := specWait(k, perdure.Suspended).Asks[0]
+		if ask.Kind != perdure.KindOutcome || ask.Prompt != "Paid?" || string(ask.Data) != `{"to":"bob"}` || len(ask.Decisions) != 3 {
+			t.Errorf("the ask is %+v", ask)
+		}
+		answer := perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Decision: perdure.DecisionNotDone, By: "eve"}}
+		wantErr(t, "anyone's answer", k.Answer(t.Context(), answer), perdure.ErrForbidden)
+		answer.Groups = []string{"staff"}
+		wantErr(t, "an answer of staff", k.Answer(t.Context(), answer), nil)
+		wantOutput(t, specWait(k, perdure.Succeeded), 5)
+	})
+}
+
 func TestADoneAnswerOfTheWrongKindIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flow := perdure.NewFlow("f", func(ctx context.Context, _ struct{}) (int, error) {

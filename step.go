@@ -52,6 +52,7 @@ type step struct {
 	path  string
 	want  string // kind of JSON value of its result, "" for any
 	visit tree.Visit
+	shown json.RawMessage // data of the question about its outcome
 	fn    func(context.Context) (json.RawMessage, error)
 
 	returned error // with which an at-most-once function of this pass ended
@@ -62,7 +63,11 @@ func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(cont
 	for _, o := range opts {
 		o(s.stepOptions)
 	}
-	if err := s.check(); err != nil {
+	err := s.check()
+	if err == nil && s.asks != nil {
+		_, _, s.shown, err = checkQuestion(ctx, *s.asks, want)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("step %q: %w", name, err)
 	}
 	f, v, err := enter(ctx, verb, name, tree.Options{Input: s.input, Renamed: s.renamed, Added: s.added, Allows: s.allows})

@@ -13,7 +13,7 @@ const (
 	DecisionEdit    = "edit"    // it runs with other arguments, the answer's value
 	DecisionReject  = "reject"  // it does not run; the model reads the answer's message
 	DecisionRespond = "respond" // it does not run; the answer's value is its result
-	DecisionAlways  = "always"  // it runs, and a [Rule] is made: for exactly these arguments, or for those that fit the answer's value, a pattern as [Rule.Args] has it
+	DecisionAlways  = "always"  // it runs, and a [Rule] is made: for exactly these arguments, or for those that fit the answer's value, a pattern as [Rule.Args] has it. If none can be made, as the ask's data says, it is DecisionApprove
 )
 
 // DecisionProvided answers an ask of kind [KindCredential]: the secret is there.
@@ -22,9 +22,10 @@ const DecisionProvided = "provided"
 
 var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond, DecisionAlways}
 
-// The kinds of asks that agents open, by [perdure.AskInfo]. Data of an approval
-// and of a pending call is an object with agent, tool, call (its id) and args, an
-// approval's also with description and a pending call's with ref. Where a person
+// The kinds of asks that agents open, by [perdure.AskInfo]. Data of an approval,
+// of a pending call and of an unknown outcome ([perdure.KindOutcome]) is an object
+// with agent, tool, call (its id) and args, a pending call's also with ref and the
+// others' with description. Where a person
 // may decide DecisionAlways, it has always, too: an object with flow, agent, tool,
 // schema and user of the rule that is made, and allows, which says in words what
 // it will allow if the answer has no value. That of a
@@ -42,7 +43,7 @@ type Approval struct {
 	If        func(args json.RawMessage) bool // nil: every call does; see ApprovalIf
 	Prompt    string                          // what the person reads; "": made of the tool and its description
 	Decisions []string                        // that are allowed; nil: approve, edit, reject, respond
-	Who       []string                        // who may decide, as perdure.Question has it; nil: anyone. Only those by name can make rules
+	Who       []string                        // who may decide, as perdure.Question has it, and say what came of a call that is pending or whose outcome is unknown; nil: anyone. Only those by name can make rules
 	Expires   time.Duration                   // after which the default is taken; 0: never
 	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" is reject
 }

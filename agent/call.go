@@ -151,6 +151,15 @@ func (t Tool) wants() []Credential {
 	return t.needs
 }
 
+// approvers returns who may approve a tool's calls, and so also say what came of
+// one; nil: anyone.
+func (t Tool) approvers() []string {
+	if t.approval == nil {
+		return nil
+	}
+	return t.approval.Who
+}
+
 // call makes one call: it is checked, decided on if need be, run, and has
 // exactly one result.
 func (s *session) call(ctx context.Context, c llm.Call) (Record, error) {
@@ -285,7 +294,11 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		opts = append(opts, perdure.Retry(*t.retry))
 	}
 	if t.once {
-		opts = append(opts, perdure.AtMostOnce())
+		opts = append(opts, perdure.AtMostOnce(), perdure.AskOutcome(perdure.Question{
+			Prompt: fmt.Sprintf("%s called %s, and nobody knows whether that happened. Did it?", s.name, t.name),
+			Data:   callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: d.args},
+			Who:    t.approvers(),
+		}))
 	}
 	if t.reconcile != nil {
 		opts = append(opts, perdure.Reconcile(func(ctx context.Context) (ran, perdure.Outcome, error) {
@@ -338,7 +351,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	case err != nil:
 		return s.failed(ctx, c, d, err)
 	case r.Pending != "":
-		return s.pend(ctx, c, call, d, r.Record)
+		return s.pend(ctx, t, c, call, d, r.Record)
 	case plain:
 		return r.Record, nil
 	}
@@ -456,12 +469,13 @@ func (s *session) resultRecord(c llm.Call, r Record, out Output) Record {
 }
 
 // pend waits for the result of a call that goes on elsewhere.
-func (s *session) pend(ctx context.Context, c llm.Call, call ToolCall, d decision, rec Record) (Record, error) {
+func (s *session) pend(ctx context.Context, t Tool, c llm.Call, call ToolCall, d decision, rec Record) (Record, error) {
 	ref := rec.Pending
 	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
 		Kind:   KindPending,
 		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result; a message without a value says that it failed.", call.Tool, ref),
 		Data:   callData{Agent: s.name, Tool: call.Tool, Call: c.ID, Args: d.args, Ref: ref},
+		Who:    t.approvers(),
 	})
 	if err != nil {
 		s.cutShort(ctx, "cut-short", c, err, fmt.Sprintf("There is no result: the run was cancelled while this call went on elsewhere as %s. It has begun, and may have happened or may still happen.", ref))

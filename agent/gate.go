@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -48,8 +50,13 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if always {
 		offer.User, offer.Flow = here.User, here.Flow
 		data.Always = &alwaysData{offer.Agent, offer.Describe(), offer.Flow, offer.Schema, offer.Tool, offer.User}
+		named := slices.DeleteFunc(slices.Clone(a.Who), host.IsGroup)
 		if _, err := exactly(args); err != nil {
 			data.Always.Allows = "nothing but this call: " + err.Error()
+		} else if len(a.Who) > 0 && len(named) == 0 {
+			data.Always.Allows = "nothing but this call: only people whom the approval names make rules, and it names groups"
+		} else if len(a.Who) > len(named) {
+			data.Always.Allows += fmt.Sprintf("; from others than %s nothing but this call", strings.Join(named, ", "))
 		}
 	}
 	q := perdure.Question{
@@ -68,7 +75,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 		case DecisionEdit:
 			q.Schemas[decision] = t.schema.raw
 		case DecisionAlways:
-			q.Schemas[decision] = json.RawMessage(`{"type":["object","null"]}`)
+			q.Schemas[decision] = json.RawMessage(ruleSchema)
 		case DecisionApprove, DecisionReject:
 			q.Schemas[decision] = json.RawMessage(`{"type":"null"}`)
 		}
@@ -116,6 +123,7 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	case DecisionEdit:
 		args, _, err := t.arguments(string(value))
 		if err != nil {
+			d.record.Args = nil // it was made with none
 			d.out = &Output{Error: true, Text: fmt.Sprintf("The call was not made: %s edited its arguments, and they are wrong: %v.", who(answer.By), err)}
 			return d, nil
 		}
@@ -126,6 +134,9 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 		d.args, d.record.Args = args, args
 	case DecisionReject:
 		d.record.Rejected = same
+		if one, err := exactly(d.args); err == nil { // the same however its numbers are written, as for rules
+			d.record.Rejected = callHash(t.name, one)
+		}
 		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))
 		switch {
 		case answer.Expired:
@@ -232,22 +243,51 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 	need := Credential{Name: name}
 	for _, c := range calls {
 		for _, n := range s.tools[c.Name].wants() {
-			if n.Name == name {
-				need = n
+			if n.Name != name {
+				continue
 			}
+			may := n.Who
+			if len(need.Who) > 0 && len(may) > 0 { // those who may give it to all of them
+				may = slices.DeleteFunc(slices.Clone(may), func(name string) bool { return !slices.Contains(need.Who, name) })
+				if len(may) == 0 {
+					return fmt.Sprintf("nobody may give the credential %q to all tools that need it here; call them one after the other.", name), nil
+				}
+			} else if len(may) == 0 {
+				may = need.Who
+			}
+			need, need.Who = n, may
 		}
 	}
 	if need.Prompt == "" {
 		need.Prompt = fmt.Sprintf("%s needs the credential %q.", s.name, name)
 	}
-	a, err := perdure.Ask[perdure.Answer](ctx, "provide", perdure.Question{
+	q := perdure.Question{
 		Kind: KindCredential, Prompt: need.Prompt, Who: need.Who,
 		Decisions: []string{DecisionProvided, DecisionReject},
 		Schema:    json.RawMessage(`{"type":"null"}`), // the secret itself never comes this way
 		Data:      map[string]any{"credential": name, "agent": s.name},
-	})
-	if err != nil || a.Decision == DecisionProvided {
-		return "", err
 	}
-	return fmt.Sprintf("%s refused to give the credential %q. %s", who(a.By), name, clean(a.Message)), nil
+	for n := 1; ; n++ {
+		a, err := perdure.Ask[perdure.Answer](ctx, nth("provide", n), q)
+		if err != nil {
+			return "", err
+		}
+		if a.Decision != DecisionProvided {
+			return fmt.Sprintf("%s refused to give the credential %q. %s", who(a.By), name, clean(a.Message)), nil
+		}
+		there, err := perdure.Step(ctx, nth("there", n), func(ctx context.Context) (bool, error) { return hasCredential(ctx, name) },
+			perdure.Retry(perdure.RetryPolicy{}), perdure.Added())
+		if err != nil || there {
+			return "", err
+		}
+		q.Prompt = "It was said to be provided, and it is not there. " + need.Prompt
+	}
+}
+
+// nth names a verb that comes again in its frame.
+func nth(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, n)
 }

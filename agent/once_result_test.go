@@ -89,7 +89,9 @@ func TestSerialCallsWithAndWithoutCredentials(t *testing.T) {
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		for _, ask := range asked(t, e, "t", 2) {
-			reply(t, e, ask, perdure.Answer{Decision: agent.DecisionProvided})
+			if err := agent.Provide(t.Context(), e.Runtime(), perdure.AskAnswer{Ask: ask.ID}, "a secret"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		e.Wait("t", perdure.Succeeded)
 		n.want(t, "free:1 mail:1 post:1")

@@ -10,7 +10,8 @@ import (
 // ask of kind [KindPending] whose data has the ref, or the step's key if that is
 // empty; [perdure.Runtime.Progress] tells how it goes on, and the value of
 // [perdure.Runtime.Answer] is the call's result, hours later and from any
-// process. An answer with a message and without a value says that it failed.
+// process. An answer with a message and without a value says that it failed. If
+// the tool has an [Approval] with a Who, only those may answer.
 func Pending(ref string) error { return &pendingError{ref} }
 
 type pendingError struct{ ref string }

@@ -59,10 +59,11 @@ type Rule struct {
 	//   - An object inside fits one with the same members, whose values fit.
 	//
 	// Members of the arguments that the pattern does not have are free, at the
-	// outermost level only. Names are compared exactly. Arguments fit no
-	// pattern if they are not one JSON object of valid UTF-8, or if anywhere in
-	// them two members of an object have one name, also where the names differ
-	// in case only: readers disagree about which of them counts.
+	// outermost level only. Names are compared exactly. Of members of a call that
+	// have the very same name only the last one is there, for the tool too.
+	// Arguments fit no pattern if they are not one JSON object of valid UTF-8, or
+	// if anywhere in them the names of two members differ in case only: readers
+	// disagree about which of them counts. A pattern has neither.
 	//
 	// Patterns look at texts and not at what these mean: "/tmp/*" fits
 	// "/tmp/../etc/passwd".

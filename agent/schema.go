@@ -188,5 +188,12 @@ func (validator) Validate(raw, value json.RawMessage) error {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
-	return s.check(value)
+	if err := s.check(value); err != nil || string(raw) != ruleSchema {
+		return err
+	}
+	_, err = parsePattern(value) // which says more than a schema can
+	return err
 }
+
+// ruleSchema is the schema of a pattern, see [Rule].
+const ruleSchema = `{"title":"the arguments that the rule allows","type":["object","null"]}`

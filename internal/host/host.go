@@ -53,6 +53,9 @@ var FindAsk func(ctx context.Context, runtime any, id string) (*Ask, error)
 // groupMark is what the names of groups begin with among those who may answer.
 const groupMark = "group:"
 
+// IsGroup reports whether one of those who may is a group.
+func IsGroup(who string) bool { return strings.HasPrefix(who, groupMark) }
+
 // May reports whether someone, who is in groups, is among those who may. Nobody
 // named means anyone. A name never stands for a group.
 func May(who []string, by string, groups []string) bool {
