@@ -40,7 +40,8 @@ type Answer struct {
 
 // Ask suspends the run until the question is answered, and returns the
 // answer's value. The value has to fit T: Runtime.Answer refuses one that is of
-// another kind of JSON. Ask[Answer] returns the whole answer, with the decision
+// another kind of JSON, and one that does not fit otherwise blocks the run. Types
+// that read JSON themselves take any kind, but for time.Time. Ask[Answer] returns the whole answer, with the decision
 // and who took it; its Value is a json.RawMessage then.
 //
 // The question is recorded when it is asked; another one in the same place

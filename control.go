@@ -25,8 +25,10 @@ type AskAnswer struct {
 }
 
 // Answer answers asks of one thread, all or none. Each answer is checked
-// before it is stored; a wrong one leaves the run as it is. The first answer
-// wins: the same one again changes nothing, and another one is ErrAnswered. An
+// before it is stored: who gives it, its decision, its value's kind of JSON and
+// its schema. One that fails leaves the run as it is. A value that passes and
+// still does not fit the code's type, as 300 does not fit an int8, is stored and
+// blocks the run; a schema keeps it out. The first answer wins: the same one again changes nothing, and another one is ErrAnswered. An
 // unknown ask is ErrNoAsk, one whose time is over or whose run ended is
 // ErrAskOver, also if no worker has recorded the expiry yet. The IfSeq of each answer that has one must hold for any of them to be stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {

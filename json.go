@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/strict"
@@ -285,6 +286,10 @@ func kindOf(t reflect.Type) string {
 		t = t.Elem()
 	}
 	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return "string"
+	case t == reflect.TypeFor[json.Number]():
+		return "number"
 	case t == nil, t.Implements(reflect.TypeFor[json.Unmarshaler]()), reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return ""
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):

@@ -66,6 +66,24 @@ func TestAnswerIsValidatedBeforeItIsStored(t *testing.T) {
 			right: perdure.Answer{Value: "good"},
 		},
 		{
+			name: "kind of a time", want: perdure.ErrAnswer,
+			ask: func(ctx context.Context) error {
+				_, err := perdure.Ask[time.Time](ctx, "ask", perdure.Question{})
+				return err
+			},
+			wrong: map[string]perdure.Answer{"none": {}, "number": {Value: 5}, "object": {Value: map[string]int{}}},
+			right: perdure.Answer{Value: "2026-11-16T00:00:00Z"},
+		},
+		{
+			name: "kind of a json.Number", want: perdure.ErrAnswer,
+			ask: func(ctx context.Context) error {
+				_, err := perdure.Ask[json.Number](ctx, "ask", perdure.Question{})
+				return err
+			},
+			wrong: map[string]perdure.Answer{"string": {Value: "5"}, "none": {}},
+			right: perdure.Answer{Value: json.RawMessage("5.50")},
+		},
+		{
 			name: "kind string", want: perdure.ErrAnswer,
 			ask: func(ctx context.Context) error {
 				_, err := perdure.Ask[string](ctx, "ask", perdure.Question{})
