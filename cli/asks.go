@@ -81,6 +81,9 @@ func shortAsk(id string) string {
 // findAsk returns the ask with an id, or the open one whose id, or the part of it
 // that is shown, begins so.
 func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error) {
+	if id == "" { // every id begins with it
+		return nil, usage(errors.New("no ask is given: its id is empty"))
+	}
 	var found *perdure.AskInfo
 	for k, err := range l.Asks(ctx, api.ListAsks{Limit: 1000}) {
 		if err != nil {
@@ -92,7 +95,7 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 			return &k, nil
 		case !strings.HasPrefix(k.ID, id) && !strings.HasPrefix(own, id):
 		case found != nil:
-			return nil, usage(fmt.Errorf("%s is the beginning of more than one ask: %s and %s", id, shortAsk(found.ID), shortAsk(k.ID)))
+			return nil, usage(fmt.Errorf("%q is the beginning of more than one ask: %s and %s", id, shortAsk(found.ID), shortAsk(k.ID)))
 		default:
 			found = &k
 		}
@@ -101,7 +104,7 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 		return found, nil
 	}
 	ask, err := l.GetAsk(ctx, id) // it is over, or there is none
-	if errors.Is(err, perdure.ErrNoAsk) && id != "" {
+	if errors.Is(err, perdure.ErrNoAsk) {
 		if over := l.findOver(ctx, id); over != "" {
 			return l.GetAsk(ctx, over)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -58,9 +59,9 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 		}
 	}
 	c.Args = func(c *cobra.Command, given []string) error { return count(c, args, given) }
-	c.RunE = func(c *cobra.Command, given []string) error {
+	c.RunE = func(c *cobra.Command, words []string) error {
 		in := reflect.New(op.In).Elem()
-		for i, text := range given {
+		for i, text := range words {
 			if text == "-" && args[i].Type == reflect.TypeFor[json.RawMessage]() {
 				data, err := a.value(text)
 				if err != nil {
@@ -76,7 +77,8 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 			name := flagName(f)
 			given := values[name]
 			if given == nil || !c.Flags().Changed(name) {
-				if f.Where == api.InPath && f.Key == "run" && in.FieldByIndex(f.Index).IsZero() {
+				left := !slices.ContainsFunc(args[:len(words)], func(x argument) bool { return x.Name == f.Name })
+				if f.Where == api.InPath && f.Key == "run" && left { // an empty one is no run
 					in.FieldByIndex(f.Index).SetString(api.Newest)
 				}
 				continue
@@ -256,5 +258,16 @@ func (a *app) value(text string) (json.RawMessage, error) {
 		}
 		text = strings.TrimSuffix(string(data), "\n")
 	}
+	if err := checkText("the standard input", text); err != nil {
+		return nil, err
+	}
 	return anyJSON(text), nil
+}
+
+// checkText refuses a text that is not UTF-8, which JSON would change silently.
+func checkText(what, text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return usage(fmt.Errorf("%s is not UTF-8: %.40q; convert it first, as iconv does", what, text))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -18,14 +19,20 @@ func init() {
 			Use:   "completion bash|zsh|fish|powershell",
 			Short: "print a script by which a shell completes commands",
 			Long: `Print a script by which a shell completes commands, flags, flows, and the ids of
-threads and open asks.`,
-			Example:   "  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_perdure\"\n  perdure completion fish > ~/.config/fish/completions/perdure.fish",
+threads and open asks. That for bash works with and without the package
+bash-completion.`,
+			Example:   fmt.Sprintf("  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_%[1]s\"\n  perdure completion fish > ~/.config/fish/completions/%[1]s.fish", a.shellName()),
 			ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 			Args:      arguments(1, 1),
 			RunE: func(c *cobra.Command, args []string) error {
 				switch root := c.Root(); args[0] {
 				case "bash":
-					return root.GenBashCompletionV2(a.out, true)
+					var script bytes.Buffer
+					if err := root.GenBashCompletionV2(&script, true); err != nil {
+						return err
+					}
+					a.printf("%s", strings.Replace(script.String(), bashWords, bashWordsAlone, 1))
+					return nil
 				case "zsh":
 					return root.GenZshCompletion(a.out)
 				case "fish":
@@ -38,6 +45,20 @@ threads and open asks.`,
 		}
 	})
 }
+
+// bashWords is the line of the script for bash that needs the package
+// bash-completion. Without it the words are those between spaces, whatever else
+// bash breaks them at.
+const (
+	bashWords      = "    _get_comp_words_by_ref \"$@\" cur prev words cword\n"
+	bashWordsAlone = "    if declare -F _get_comp_words_by_ref >/dev/null; then\n    " + bashWords + `        return
+    fi
+    read -ra words <<<"${COMP_LINE:0:COMP_POINT}"
+    [[ ${COMP_LINE:0:COMP_POINT} == *[[:space:]] ]] && words+=("")
+    cword=$((${#words[@]} - 1))
+    cur=${words[cword]} prev=${words[cword > 0 ? cword - 1 : 0]}
+`
+)
 
 // complete lets shells complete the first argument of commands: a flow, a thread
 // or an ask.

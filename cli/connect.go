@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -74,10 +73,8 @@ func (a *app) connect(ctx context.Context) (*link, error) {
 	return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", devAddress, devFolder, a.program())}
 }
 
-// answers reports whether a Perdure server is there.
+// answers reports whether a Perdure server is there, as long as the context lasts.
 func (l *link) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	_, err := client.Do(ctx, l.Client, api.HealthGet, api.Nothing{})
 	return err == nil
 }
@@ -92,11 +89,14 @@ func (a *app) dial(address, token string) (*link, error) {
 	if token == "" {
 		token = a.devSecret(address)
 	}
-	c, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{a.as, http.DefaultTransport}}, Attempts: patience})
+	t := a.newServerTransport()
+	c, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{a.as, t}}, Attempts: patience})
 	if err != nil {
 		return nil, usage(err)
 	}
-	return &link{Client: c, close: func() {}}, nil
+	l := &link{Client: c, close: func() {}}
+	t.probe = l.answers
+	return l, nil
 }
 
 // withScheme completes an address such as localhost:7373. What leaves the machine

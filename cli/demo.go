@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -184,31 +182,6 @@ func (d *demo) hire() error {
 	}
 	d.worker = w
 	return nil
-}
-
-// programName is how this program is called.
-func programName() string {
-	info, ok := debug.ReadBuildInfo()
-	exe, err := os.Executable()
-	if err != nil || !ok {
-		return "perdure"
-	}
-	if strings.Contains(exe, string(filepath.Separator)+"go-build") { // go run removes it afterwards
-		if info.Path == info.Main.Path {
-			return "go run ."
-		}
-		if rest, ok := strings.CutPrefix(info.Path, info.Main.Path+"/"); ok {
-			if at, err := os.Stat(rest); err == nil && at.IsDir() {
-				return "go run ./" + rest
-			}
-		}
-		return "go run " + info.Path
-	}
-	name := filepath.Base(exe)
-	if found, err := exec.LookPath(name); err == nil && found == exe {
-		return name
-	}
-	return os.Args[0]
 }
 
 // typedLines returns the lines of the input, which ends with the channel.

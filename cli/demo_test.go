@@ -211,7 +211,7 @@ func TestDoctorJudgesTheClock(t *testing.T) {
 		{at(2026), time.Hour, poor},
 		{at(2026), -time.Hour, poor},
 	} {
-		d := &doctor{}
+		d := &doctor{app: &app{}}
 		d.clock(test.now, 100*time.Millisecond, test.wall)
 		if got := d.found[0].Status; got != test.want {
 			t.Errorf("%v that goes %v is %s, want %s", test.now, test.wall, got, test.want)

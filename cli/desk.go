@@ -111,7 +111,7 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 // hidden says that not all of an ask is shown, and what shows the rest.
 func (a *app) hidden(lines int, rest string) {
 	if lines > 0 {
-		a.printf("  %s\n", a.style(amber, number(lines, "line is", "lines are")+" not shown: "+rest))
+		a.print("  " + a.style(amber, number(lines, "line is", "lines are")+" not shown: "+rest) + "\n")
 	}
 }
 

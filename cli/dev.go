@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/peer"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
 	"github.com/spf13/cobra"
 )
 
@@ -59,7 +61,7 @@ machine in.`,
 func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 	url, err := a.store, error(nil)
 	if url == "" {
-		if url, err = devStore(); err != nil {
+		if url, err = devStore(a.shared); err != nil {
 			return err
 		}
 	}
@@ -135,7 +137,17 @@ func ownerOnly(secret string) func(*http.Request) error {
 }
 
 // devStore makes the folder of dev, which is no business of version control.
-func devStore() (string, error) {
+// Whoever may write beside it could put another in its place.
+func devStore(shared bool) (string, error) {
+	if _, err := os.Stat(filepath.Join(devFolder, devFile)); errors.Is(err, fs.ErrNotExist) && !shared {
+		here, err := os.Getwd()
+		if err == nil {
+			err = store.CheckFolder(here)
+		}
+		if err != nil {
+			return "", &exitError{code: exitUnavailable, err: fmt.Errorf("making a store in ./%s: %w", devFolder, err)}
+		}
+	}
 	if err := os.MkdirAll(devFolder, 0o700); err != nil {
 		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder where you may write, or name a --store", err, devFolder)
 	}
@@ -178,9 +190,9 @@ func (a *app) welcome(d devRecord, open bool) {
 			input = demoQuestion
 		}
 		a.printf("\n%s\n", a.style(bold, "Try, in another terminal"))
-		a.printf("  %s run %s %q%s\n", a.program(), flow, input, to)
-		a.printf("  %s threads%s\n", a.program(), to)
-		a.printf("  curl %s--json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", header, flow, input, address)
+		a.print(fmt.Sprintf("  %s run %s %q%s\n", a.program(), flow, input, to))
+		a.print(fmt.Sprintf("  %s threads%s\n", a.program(), to))
+		a.print(fmt.Sprintf("  curl %s--json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", header, flow, input, address))
 	}
 	a.printf("\nCtrl-C stops it.\n")
 }

@@ -68,7 +68,7 @@ type doctor struct {
 }
 
 func (d *doctor) note(check, status, fix, format string, args ...any) {
-	d.found = append(d.found, finding{check, status, fmt.Sprintf(format, args...), fix})
+	d.found = append(d.found, finding{check, status, fmt.Sprintf(format, args...), d.named(fix)})
 }
 
 // report prints what was found.

@@ -111,7 +111,6 @@ func (a *app) event(e *perdure.Event) error {
 		return a.printLine(e)
 	}
 	line := fmt.Sprintf("%6d  %-8s  %-9s  %s", e.Seq, a.when(e.Time), oneLine(e.Kind), oneLine(e.Path))
-	line = cut(line, a.width())
 	rest := a.said(e)
 	style := ""
 	switch {
@@ -128,7 +127,7 @@ func (a *app) event(e *perdure.Event) error {
 		}
 		line += cut(rest, a.short(cells(line)))
 	}
-	_, err := fmt.Fprintln(a.out, a.style(style, strings.TrimRight(line, " ")))
+	_, err := fmt.Fprintln(a.out, a.style(style, a.clip(strings.TrimRight(line, " "))))
 	return err
 }
 

@@ -70,7 +70,7 @@ func (a *app) message(err error) string {
 	if errors.As(err, &exit) && exit.next != "" {
 		next = exit.next
 	}
-	return a.paragraph("perdure: ", text, next)
+	return a.paragraph(a.shellName()+": ", a.named(text), a.named(next))
 }
 
 // paragraph is a message whose words may not be ours, and what to do, which is.

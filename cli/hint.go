@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"strings"
 )
 
@@ -10,7 +9,7 @@ import (
 // paste the line into a shell, and others may have chosen the ids in it. Long ones
 // that are no plain words are cut, so that they do not fill lines of their own.
 func (a *app) command(verb, flags string, args ...string) string {
-	words := []string{cmp.Or(a.name, "perdure"), verb}
+	words := []string{a.program(), verb}
 	var given []string
 	dash := false
 	for _, arg := range args {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ func (k *keyboard) read(in io.Reader) {
 		line, err := r.ReadString('\n')
 		if line != "" && errors.Is(err, io.EOF) {
 			err = nil
+		}
+		if err == nil {
+			err = checkText("what was typed", line)
 		}
 		k.lines <- typed{strings.TrimRight(line, "\r\n"), err}
 	}
@@ -115,7 +119,7 @@ func (a *app) readSecret(ctx context.Context, question string) (string, error) {
 		term.Restore(int(f.Fd()), before) // the shell shows again what is typed
 		return "", ctx.Err()
 	case t := <-done:
-		return t.line, t.err
+		return t.line, cmp.Or(t.err, checkText("the secret", t.line))
 	}
 }
 
@@ -147,5 +151,8 @@ func (a *app) edit(ctx context.Context, text string) (string, error) {
 		return "", fmt.Errorf("the editor %s: %w", program, err)
 	}
 	changed, err := os.ReadFile(f.Name())
+	if err == nil {
+		err = checkText("the edited text", string(changed))
+	}
 	return strings.TrimSpace(string(changed)), err
 }

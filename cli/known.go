@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/host"
@@ -60,9 +61,19 @@ func (a *app) remember(kind, name string, data []byte) error {
 
 // familiar returns an error unless the store in ./.perdure was made by this user
 // on this machine, or is trusted: a folder that came from elsewhere can hold runs
-// whose calls are approved already.
+// whose calls are approved already. A store is known by its id, its path and its
+// file, since whoever copies a store copies its id.
 func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) error {
-	id := hex.EncodeToString(host.FromRuntime(rt).Hash("store")[:16])
+	where, err := filepath.Abs(filepath.Join(devFolder, devFile))
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(where); err == nil {
+		where = real
+	}
+	where += "\n" + fileID(where) + "\n"
+	sum := sha256.Sum256(append(host.FromRuntime(rt).Hash("store"), where...))
+	id := hex.EncodeToString(sum[:16])
 	dir, err := a.stateFolder()
 	if err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "stores", id)); err == nil {
@@ -71,9 +82,9 @@ func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) erro
 	}
 	if !made && !a.trust {
 		if !a.interactive() {
-			return usage(fmt.Errorf("./%s was not made by you on this machine, and what it holds could run here; look where it comes from, then say --trust, or name it with --store", devFolder))
+			return usage(fmt.Errorf("./%s was not made here by you, or it was moved or copied, and what it holds could run here; look where it comes from, then say --trust, or name it with --store", devFolder))
 		}
-		a.printf("./%s was not made by you on this machine. Runs in it can go on here, with calls that somebody approved elsewhere.\n", devFolder)
+		a.printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", devFolder)
 		answer, err := a.ask(ctx, "Use it? (yes/no) ")
 		if err != nil {
 			return err
@@ -82,8 +93,7 @@ func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) erro
 			return usage(fmt.Errorf("./%s is not used", devFolder))
 		}
 	}
-	where, _ := filepath.Abs(devFolder)
-	if err := a.remember("stores", id, []byte(where+"\n")); err != nil {
+	if err := a.remember("stores", id, []byte(where)); err != nil {
 		a.hint("the store in ./%s will be asked about again: %v", devFolder, err)
 	}
 	return nil
@@ -178,7 +188,10 @@ func (a *app) dialDev(ctx context.Context, fits func(devRecord) bool) *link {
 		if !fits(d) || !d.own() {
 			continue
 		}
-		if l, err := a.dial("http://"+d.Address, d.Secret); err == nil && l.answers(ctx) {
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		l, err := a.dial("http://"+d.Address, d.Secret)
+		there := err == nil && l.answers(soon)
+		if cancel(); there {
 			return l
 		}
 	}
@@ -196,6 +209,3 @@ func (a *app) devSecret(address string) string {
 	}
 	return ""
 }
-
-// program is how people call this program.
-func (a *app) program() string { return cmp.Or(a.name, "perdure") }

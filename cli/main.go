@@ -75,12 +75,15 @@ type app struct {
 	json, plain, trust       bool
 	shared                   bool // --shared-folder
 
-	forced bool                                          // behave as in a terminal
-	editor func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
-	secret func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
-	keys   *keyboard                                     // what is typed
-	now    func() time.Time                              // nil is time.Now
-	broken error                                         // why something could not be printed
+	patience [2]time.Duration // with a server: see firstAnswer; 0 is that
+
+	forced  bool                                          // behave as in a terminal
+	columns int                                           // of that terminal; 0 is 100
+	editor  func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
+	secret  func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
+	keys    *keyboard                                     // what is typed
+	now     func() time.Time                              // nil is time.Now
+	broken  error                                         // why something could not be printed
 }
 
 // run runs a command and returns the exit code.
@@ -90,19 +93,28 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+	var err error
+	for _, arg := range args {
+		if err == nil {
+			err = checkText("an argument", arg)
+		}
+	}
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		err = a.broken
 	}
 	if err != nil && !errors.Is(err, errQuiet) {
-		fmt.Fprintln(a.err, "perdure:", a.message(err))
+		fmt.Fprintf(a.err, "%s: %s\n", a.shellName(), a.message(err))
 	}
 	return code(err)
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "perdure",
+		Use:           a.shellName(),
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: a.program()},
 		Short:         "a durable runtime for AI agents",
 		Long:          rootHelp,
 		SilenceUsage:  true,
@@ -120,7 +132,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.store, "store", a.env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
 	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
 	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
-	flags.BoolVar(&a.trust, "trust", false, "use the store in ./.perdure though it was not made by you on this machine")
+	flags.BoolVar(&a.trust, "trust", false, "use the store in ./.perdure though it was not made here by you, or was moved")
 	flags.BoolVar(&a.shared, "shared-folder", false, "let a new store be made in a folder to which every user of this machine may write")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
@@ -133,6 +145,7 @@ func (a *app) root() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(a.helpCommand(root))
 	arrange(root)
+	a.rename(root)
 	a.complete(root)
 	return root
 }

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"golang.org/x/term"
@@ -30,9 +32,19 @@ func (a *app) encode(v any, indent string) error {
 }
 
 // printf prints what the command gives. The command fails if that cannot be
-// written: half an answer must not look like one.
+// written: half an answer must not look like one. Lines that are too long for the
+// terminal are folded.
 func (a *app) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(a.out, format, args...); err != nil && a.broken == nil {
+	lines := strings.Split(fmt.Sprintf(format, args...), "\n")
+	for i, line := range lines {
+		lines[i] = a.fold(line)
+	}
+	a.print(strings.Join(lines, "\n"))
+}
+
+// print prints a text as it is, such as a command that people paste.
+func (a *app) print(text string) {
+	if _, err := io.WriteString(a.out, text); err != nil && a.broken == nil {
 		a.broken = err
 	}
 }
@@ -40,9 +52,42 @@ func (a *app) printf(format string, args ...any) {
 // hint says what to do next, where it is in nobody's way.
 func (a *app) hint(format string, args ...any) {
 	if !a.json {
-		fmt.Fprintf(a.err, format+"\n", args...)
+		text := a.named(fmt.Sprintf(format, args...))
+		if !strings.Contains(text, " "+a.program()+" ") && (a.forced || isTerminal(a.err)) {
+			text = strings.Join(wrap(text, a.left(cells(frameLeft))), "\n"+frameLeft)
+		}
+		fmt.Fprintln(a.err, text)
 	}
 }
+
+// edge is how many columns the terminal has to which the command prints; 0 if it
+// is none.
+func (a *app) edge() int {
+	if a.forced || isTerminal(a.out) {
+		return a.width()
+	}
+	return 0
+}
+
+// fold breaks a line that is too long for the terminal, so that the terminal does
+// not: what follows is behind a bar. It loses its styles.
+func (a *app) fold(line string) string {
+	if plain := styles.ReplaceAllString(line, ""); a.edge() > 0 && cells(plain) > a.edge() {
+		return strings.Join(wrap(plain, a.edge()-2-cells(frameLeft)), "\n  "+frameLeft)
+	}
+	return line
+}
+
+// clip cuts a line that is too long for the terminal. It loses its styles.
+func (a *app) clip(line string) string {
+	if plain := styles.ReplaceAllString(line, ""); a.edge() > 0 && cells(plain) > a.edge() {
+		return cut(plain, a.edge())
+	}
+	return line
+}
+
+// styles are what style adds to a text.
+var styles = regexp.MustCompile(`\x1b\[\d*m`)
 
 // table prints rows in columns; the first row is the heading. Cells are cut so
 // that rows fit the terminal.
@@ -72,7 +117,7 @@ func (a *app) table(rows [][]string) error {
 				line.WriteString(strings.Repeat(" ", widths[j]-cells(cell)+2))
 			}
 		}
-		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line.String(), " ")); err != nil {
+		if _, err := fmt.Fprintln(a.out, a.clip(strings.TrimRight(line.String(), " "))); err != nil {
 			return err
 		}
 	}
@@ -115,7 +160,7 @@ func isTerminal(stream any) bool {
 // width is how many columns a line has; 0 if that does not matter.
 func (a *app) width() int {
 	if a.forced {
-		return 100
+		return cmp.Or(a.columns, 100)
 	}
 	for _, w := range []io.Writer{a.out, a.err} {
 		if f, ok := w.(*os.File); ok {
@@ -136,7 +181,7 @@ func (a *app) short(used int) int {
 	if width == 0 {
 		width = 200
 	}
-	return max(width-used, 20)
+	return max(width-used, 8)
 }
 
 // The styles of a terminal.

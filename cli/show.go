@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,7 +30,9 @@ With --json it is the thread as the API gives it.`,
 				return a.linked(c.Context(), func(ctx context.Context, l *link) error {
 					run := ""
 					if len(args) > 1 {
-						run = args[1]
+						if run = args[1]; run == "" {
+							return usage(errors.New("no run is given: its id is empty"))
+						}
 					}
 					if messages {
 						return a.transcript(ctx, l, args[0])
@@ -79,7 +82,7 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 		a.runTree(h, h.byID[r.ID], r)
 	}
 	if gone := len(h.runs) - len(t.Runs); gone > 0 && run == "" {
-		a.printf("\n%s\n", a.style(dim, number(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them"))
+		a.print("\n" + a.style(dim, number(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them") + "\n")
 	}
 	for i, w := range h.workers {
 		if i == 0 {
@@ -214,21 +217,21 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 		if r.Status == perdure.Paused {
 			verb = "resume"
 		}
-		a.printf("  %s    %s\n            %s\n", a.style(amber, "next"), strings.Join(wrap(do, a.left(10)), "\n          "), a.command(verb, "", r.Thread, r.ID))
+		a.print(fmt.Sprintf("  %s    %s\n            %s\n", a.style(amber, "next"), strings.Join(wrap(do, a.left(10)), "\n          "), a.command(verb, "", r.Thread, r.ID)))
 	}
 	for i := range r.Asks {
-		a.printf("  %s %s\n", a.style(amber, "waits for"), a.askLine(&r.Asks[i]))
+		a.print("  " + a.askLine(&r.Asks[i]))
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" {
-			a.printf("  waits for a signal: %s\n", a.command("signal", "", r.Thread, w.Signal))
+			a.print("  waits for a signal: " + a.command("signal", "", r.Thread, w.Signal) + "\n")
 		}
 	}
 }
 
-// askLine says how an ask is answered.
+// askLine are lines that say how an ask is answered.
 func (a *app) askLine(ask *perdure.AskInfo) string {
-	return fmt.Sprintf("%s\n            %s", cut(oneLine(ask.Prompt), a.short(12)), a.command("answer", "", shortAsk(ask.ID)))
+	return fmt.Sprintf("%s %s\n            %s\n", a.style(amber, "waits for"), cut(oneLine(ask.Prompt), a.short(12)), a.command("answer", "", shortAsk(ask.ID)))
 }
 
 // row is a line of the tree.

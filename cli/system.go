@@ -98,7 +98,7 @@ func versionCommand(a *app) *cobra.Command {
 			if a.json {
 				return a.printJSON(map[string]string{"version": v, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
-			a.printf("perdure %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			a.printf("%s %s %s %s/%s\n", a.program(), v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}

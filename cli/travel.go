@@ -243,7 +243,7 @@ func (a *app) state(s *api.State) error {
 		}
 	}
 	for i := range s.Asks {
-		a.printf("\n%s %s\n", a.style(amber, "waits for"), a.askLine(&s.Asks[i]))
+		a.print("\n" + a.askLine(&s.Asks[i]))
 	}
 	return nil
 }

@@ -238,7 +238,7 @@ func (a *app) left(used int) int {
 	if a.width() == 0 {
 		return 0
 	}
-	return max(a.width()-used, 20)
+	return max(a.width()-used, 8)
 }
 
 // printName prints a name that is all that a line gives.

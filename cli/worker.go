@@ -61,7 +61,7 @@ and others take its runs over when its lease is over.`,
 			}
 			defer closeStore()
 			if tell == "" {
-				fmt.Fprintf(a.err, "perdure: works on %s, process %d; stop it with Ctrl-C\n", url, os.Getpid())
+				fmt.Fprintf(a.err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), url, os.Getpid())
 				return keepWorking(c.Context(), rt, o.Logger)
 			}
 			ctx, stop := context.WithCancel(c.Context())

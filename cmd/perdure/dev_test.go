@@ -250,6 +250,15 @@ func TestAStoreFromElsewhereIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	launch(t, dir, []string{elsewhere}, "threads").ends(2)
+	// Nor is a copy of one's own: others may have changed it. The original stays known.
+	copied := t.TempDir()
+	if err := os.CopyFS(filepath.Join(copied, ".perdure"), os.DirFS(filepath.Dir(foreign))); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, copied, nil, "threads").ends(2)
+	launch(t, copied, nil, "threads", "--trust").ends(0)
+	launch(t, copied, nil, "threads").ends(0)
+	launch(t, q.cmd.Dir, nil, "threads").ends(0)
 }
 
 // TestWhatDevMakesIsPrivate, also where the umask would give it to all; and a
@@ -257,6 +266,12 @@ func TestAStoreFromElsewhereIsNotUsed(t *testing.T) {
 func TestWhatDevMakesIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := t.TempDir()
+	if said := launch(t, dir, nil, "dev", "--addr", "127.0.0.1:0").ends(7).err.String(); !strings.Contains(said, "--shared-folder") {
+		t.Errorf("dev in a folder for everyone: %s", said)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	p, address := dev(t, dir)
 	status(t, address, begin(t, address), perdure.Suspended)
 	err := filepath.WalkDir(filepath.Join(dir, ".perdure"), func(path string, d fs.DirEntry, err error) error {
