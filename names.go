@@ -13,10 +13,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
 )
 
@@ -128,11 +128,10 @@ func checkThreadID(id string) error {
 	return nil
 }
 
-// checkNewThreadID refuses the id of a new thread that is not seen as it is:
-// control and format characters, among them those that change the direction of
-// text or have no width. Threads that have such an id keep it.
+// checkNewThreadID refuses the id of a new thread that is not seen as it is, see
+// strict.Seen. Threads that have such an id keep it.
 func (r *Runtime) checkNewThreadID(ctx context.Context, id string) error {
-	if !strings.ContainsFunc(id, func(c rune) bool { return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) {
+	if strict.Seen(id) {
 		return nil
 	}
 	_, err := r.find(ctx, id)

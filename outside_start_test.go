@@ -97,9 +97,13 @@ func TestIDsOfNewThreadsAreSeenAsTheyAre(t *testing.T) {
 		k.begin(perdure.StartRequest{Flow: "idle", Input: "x", Thread: "good"})
 		var export bytes.Buffer
 		wantErr(t, "export", k.Export(t.Context(), "good", &export, perdure.ExportOptions{}), nil)
-		for _, id := range []string{"a\u202eb", "a\u200bb", "a\u0085b", "a\u2028b", "\U000e0041", "a\ufeff"} {
+		for _, id := range []string{"a\u202eb", "a\u200bb", "a\u0085b", "a\u2028b", "\U000e0041", "a\ufeff", "a\ufe0f", "a\u3164", "a\uffff"} {
 			_, err := k.Start(t.Context(), perdure.StartRequest{Flow: "idle", Input: "", Thread: id})
 			wantErr(t, "start", err, perdure.ErrInvalid)
+			_, err = k.Start(t.Context(), perdure.StartRequest{Flow: "idle", Input: "", User: id})
+			wantErr(t, "start for a user", err, perdure.ErrInvalid)
+			_, err = k.Create(t.Context(), perdure.CreateRequest{Thread: "of-a-user", User: id})
+			wantErr(t, "create for a user", err, perdure.ErrInvalid)
 			_, err = k.Create(t.Context(), perdure.CreateRequest{Thread: id})
 			wantErr(t, "create", err, perdure.ErrInvalid)
 			_, err = k.Fork(t.Context(), perdure.ForkRequest{Thread: "good", As: id})

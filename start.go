@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
 )
 
@@ -278,6 +279,9 @@ func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
 // createAs makes the cells of a thread with a summary. What is to be done first
 // is done when its name is known.
 func (r *Runtime) createAs(ctx context.Context, s summary, first func(name string) error) (string, error) {
+	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
+		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", ErrInvalid, s.User)
+	}
 	now := clock()
 	name, err := r.name(ctx, s.ID, r.newName(now, "", s.User), false)
 	if err == nil {

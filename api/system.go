@@ -54,8 +54,8 @@ type CreateToken struct {
 	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant if not given. A server with tokens makes none for another"`
 	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
 	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer if not given"`
-	Days    int      `json:"days,omitempty" jsonschema:"after how many days it ends; never if not given"`
-	Minutes int      `json:"minutes,omitempty" jsonschema:"after how many minutes it ends, in place of days"`
+	Days    *int     `json:"days,omitempty" jsonschema:"after how many days it ends; never if not given"`
+	Minutes *int     `json:"minutes,omitempty" jsonschema:"after how many minutes it ends, in place of days"`
 	Note    string   `json:"note,omitempty" jsonschema:"what it is for"`
 }
 

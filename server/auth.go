@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // Principal is who makes a request.
@@ -81,6 +82,16 @@ func checkName(what, name string) error {
 		return api.Invalid("the %s %.40q begins with group:, which is how asks name groups", what, name)
 	}
 	return nil
+}
+
+// checkNew is check for one that is new, whose names are seen as they are.
+// Others keep their names.
+func (p *Principal) checkNew() error {
+	names := append([]string{p.Tenant, p.Subject, p.User}, p.Groups...)
+	if i := slices.IndexFunc(names, func(name string) bool { return !strict.Seen(name) }); i >= 0 {
+		return api.Invalid("tenants, subjects, users and groups have no control characters and none that cannot be seen, such as those in %.60q", names[i])
+	}
+	return p.check()
 }
 
 // Authenticator finds out who a bearer token stands for. Its error is

@@ -177,7 +177,7 @@ func TestTicketEndsWithItsToken(t *testing.T) {
 		_, _, err = d.enter("GET", "t", unused, "")
 		ticketRefused(t, "a ticket", err)
 
-		short, err := d.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann", Days: 1})
+		short, err := d.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann", Days: new(1)})
 		if err != nil {
 			t.Fatal(err)
 		}

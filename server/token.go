@@ -176,20 +176,23 @@ func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateTok
 	}
 	slices.Sort(r.Scopes)
 	r.Scopes = slices.Compact(r.Scopes)
-	if err := r.principal().check(); err != nil {
+	if err := r.principal().checkNew(); err != nil {
 		return nil, err
 	}
 	if len(r.Note) > 1000 {
 		return nil, api.Invalid("the note has %d bytes, and 1000 are the most", len(r.Note))
 	}
-	if in.Days < 0 || in.Days > 36500 {
-		return nil, api.Invalid("%d days; give 1 to 36500, or none for a token that does not end", in.Days)
-	}
-	if in.Minutes < 0 || in.Minutes > 60*24*366 || in.Minutes > 0 && in.Days > 0 {
-		return nil, api.Invalid("%d minutes; give 1 to %d, or days", in.Minutes, 60*24*366)
-	}
-	if in.Days > 0 || in.Minutes > 0 {
-		r.Expires = now.AddDate(0, 0, in.Days).Add(time.Duration(in.Minutes) * time.Minute)
+	switch days, minutes := in.Days, in.Minutes; {
+	case days != nil && minutes != nil:
+		return nil, api.Invalid("days and minutes; give one of them")
+	case days != nil && (*days < 1 || *days > 36500):
+		return nil, api.Invalid("%d days; give 1 to 36500, or leave it out for a token that does not end", *days)
+	case minutes != nil && (*minutes < 1 || *minutes > 60*24*366):
+		return nil, api.Invalid("%d minutes; give 1 to %d, or leave it out for a token that does not end", *minutes, 60*24*366)
+	case days != nil:
+		r.Expires = now.AddDate(0, 0, *days)
+	case minutes != nil:
+		r.Expires = now.Add(time.Duration(*minutes) * time.Minute)
 	}
 	secret := tokenPrefix + newSecret()
 	sum := sha256.Sum256([]byte(secret))

@@ -68,7 +68,7 @@ func TestTokensLiveAsLongAsTheyAreMeantTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		here, there := authTokens(t, s), authTokens(t, s)
-		made, err := here.Create(t.Context(), "acme", "root", api.CreateToken{Subject: "ann", Groups: []string{"buyers"}, Days: 1})
+		made, err := here.Create(t.Context(), "acme", "root", api.CreateToken{Subject: "ann", Groups: []string{"buyers"}, Days: new(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,8 +136,15 @@ func TestTokensThatCannotBeMade(t *testing.T) {
 		"no scope's name":    {Subject: "a", Scopes: []api.Scope{""}},
 		"an empty group":     {Subject: "a", Groups: []string{""}},
 		"many groups":        {Subject: "a", Groups: make([]string, 65)},
-		"days before now":    {Subject: "a", Days: -1},
-		"days past calendar": {Subject: "a", Days: 1 << 40},
+		"days before now":    {Subject: "a", Days: new(-1)},
+		"no days":            {Subject: "a", Days: new(0)},
+		"no minutes":         {Subject: "a", Minutes: new(0)},
+		"minutes before now": {Subject: "a", Minutes: new(-5)},
+		"days and minutes":   {Subject: "a", Days: new(1), Minutes: new(1)},
+		"an unseen subject":  {Subject: "ann\u200b"},
+		"an unseen user":     {User: "ann\u202e"},
+		"an unseen group":    {Subject: "a", Groups: []string{"staff\ufe0f"}},
+		"days past calendar": {Subject: "a", Days: new(1 << 40)},
 		"a long note":        {Subject: "a", Note: strings.Repeat("n", 1001)},
 	} {
 		if made, err := tokens.Create(t.Context(), "", "", in); !errors.Is(err, perdure.ErrInvalid) {

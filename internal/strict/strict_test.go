@@ -46,6 +46,23 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestSeen(t *testing.T) {
+	for _, good := range []string{"", "ann", "Ann Å. <a@b.c>", "日本語", "e\u0301", "a/b:c", "\U0001F600", "\ue000"} {
+		if !strict.Seen(good) {
+			t.Errorf("%+q is not seen", good)
+		}
+	}
+	for _, bad := range []rune{'\n', 0x1b, 0x7f, 0x85, 0xad, 0x34f, 0x61c, 0x115f, 0x17b4, 0x180b, 0x180e, 0x200b, 0x200d, 0x2028, 0x202e, 0x2060, 0x2066,
+		0x3164, 0xfe00, 0xfe0f, 0xfeff, 0xffa0, 0xfff9, 0xffff, 0x1d173, 0xe0041, 0xe0100, 0x10ffff} {
+		if strict.Seen("a" + string(bad)) {
+			t.Errorf("%+q is seen", bad)
+		}
+	}
+	if strict.Seen("\xff") {
+		t.Error("bytes that are no text are seen")
+	}
+}
+
 // FuzzCheck holds what is let through against what encoding/json makes of it:
 // nothing is lost or read in two ways.
 func FuzzCheck(f *testing.F) {
