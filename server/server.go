@@ -101,6 +101,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	}
 	s := &Server{rt: rt, opts: o, mux: &router{ServeMux: http.NewServeMux()}, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
 	s.tokens = tokensOf(rt, o.Auth)
+	logTo(o.Auth, o.Logger)
 	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
 	for _, op := range api.All() {

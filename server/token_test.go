@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -319,9 +321,43 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 		authWant(t, a, "a secret that is long enough", "ann")
 		write("bob")
 		authWant(t, a, "a secret that is long enough", "bob")
-		write("") // one that cannot be used lets nobody in
-		if p, err := a.Authenticate(t.Context(), "a secret that is long enough"); err == nil || errors.Is(err, api.ErrUnauthorized) {
-			t.Errorf("with a broken file: %v, %v", p, err)
+		var log bytes.Buffer
+		rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.New(rt, server.Options{Auth: server.Any(a), Logger: slog.New(slog.NewTextHandler(&log, nil))}).Close()
+
+		for how, spoil := range map[string]func() error{
+			"broken":          func() error { write(""); return nil },
+			"missing":         func() error { return os.Remove(path) },
+			"writable":        func() error { return os.Chmod(path, 0o622) },
+			"folder writable": func() error { return os.Chmod(filepath.Dir(path), 0o777) },
+		} {
+			write("bob")
+			if err := errors.Join(os.Chmod(filepath.Dir(path), 0o700), spoil()); err != nil {
+				t.Fatal(err)
+			}
+			log.Reset()
+			for range 3 { // what it last had counts, and that is said once
+				time.Sleep(time.Second)
+				authWant(t, a, "a secret that is long enough", "bob")
+				authWant(t, a, "another one of some length", "")
+			}
+			if says := log.String(); strings.Count(says, "level=ERROR") != 1 {
+				t.Errorf("the file is %s, and the log says %q", how, says)
+			}
+			if _, err := server.TokenFile(path); err == nil {
+				t.Errorf("a file that is %s is taken", how)
+			}
+			if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write("bob")
+			authWant(t, a, "a secret that is long enough", "bob")
+			if !strings.Contains(log.String(), "again") {
+				t.Errorf("the file is not %s any more, and the log says %q", how, log.String())
+			}
 		}
 		write("cid")
 		authWant(t, a, "a secret that is long enough", "cid")

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
@@ -28,8 +30,9 @@ type tokenFile struct {
 	looked  time.Time // when the file was looked at
 	read    time.Time // when it was read
 	info    os.FileInfo
-	entries map[[sha256.Size]byte]*Principal
-	err     error // why the file as it is now cannot be used
+	entries map[[sha256.Size]byte]*Principal // of the file as it was last good
+	err     error                            // why the file as it is now cannot be used
+	log     *slog.Logger
 }
 
 var _ Rechecker = (*tokenFile)(nil)
@@ -73,10 +76,11 @@ const (
 // A token stands there as the SHA-256 of its text in hex, or as "secret"
 // itself, of at least 20 bytes; then nobody else may be able to read the file.
 // With "user" in place of a subject it is limited to that user's threads. The
-// file is read again within a second when it changes. While it cannot be
-// used no token of it is accepted.
+// file is read again within a second when it changes. Neither the file nor its
+// folder may be writable by others. While the file is missing or cannot be used,
+// its tokens are those that it last had, and the server's log says so.
 func TokenFile(path string) (Authenticator, error) {
-	f := &tokenFile{path: path}
+	f := &tokenFile{path: path, log: slog.New(slog.DiscardHandler)}
 	f.refresh()
 	if f.err != nil {
 		return nil, f.err
@@ -96,9 +100,6 @@ func (f *tokenFile) Recheck(_ context.Context, hash [sha256.Size]byte) (*Princip
 	if since := time.Since(f.looked); since >= fileInterval || since < 0 {
 		f.refresh()
 	}
-	if f.err != nil {
-		return nil, f.err
-	}
 	return vet(f.entries[hash], nil)
 }
 
@@ -108,12 +109,57 @@ func (f *tokenFile) refresh() {
 	info, err := os.Stat(f.path)
 	// A file that was written just before it was read can be written again
 	// without a sign of it: clocks of file systems are coarse.
-	if err == nil && f.err == nil && f.info != nil && f.read.Sub(f.info.ModTime()) > fileCoarse && os.SameFile(info, f.info) &&
+	if err == nil && f.err == nil && guarded(f.path) == nil && f.info != nil && f.read.Sub(f.info.ModTime()) > fileCoarse && os.SameFile(info, f.info) &&
 		info.ModTime().Equal(f.info.ModTime()) && info.Size() == f.info.Size() && info.Mode() == f.info.Mode() {
 		return
 	}
-	f.read = f.looked
-	f.entries, f.info, f.err = readTokens(f.path)
+	entries, info, err := readTokens(f.path)
+	switch {
+	case err != nil && (f.err == nil || f.err.Error() != err.Error()):
+		f.log.Error("the token file cannot be used; the tokens that it last had still count", "error", err)
+	case err == nil && f.err != nil:
+		f.log.Info("the token file can be used again", "path", f.path)
+	}
+	if f.err = err; err == nil {
+		f.entries, f.info, f.read = entries, info, f.looked
+	}
+}
+
+// logTo makes the token files that an Authenticator asks tell a log about
+// themselves.
+func logTo(a Authenticator, log *slog.Logger) {
+	switch a := a.(type) {
+	case *tokenFile:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.log = log
+	case anyOf:
+		for _, one := range a {
+			logTo(one, log)
+		}
+	}
+}
+
+// guarded returns an error if others may write a file, or put another one in its
+// place. A sticky folder, such as /tmp, lets only owners do that.
+func guarded(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	for _, one := range []string{real, filepath.Dir(real), filepath.Dir(path)} {
+		info, err := os.Stat(one)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
+			return fmt.Errorf("others can write %s (mode %04o): chmod go-w it", one, info.Mode().Perm())
+		}
+	}
+	return nil
 }
 
 func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, error) {
@@ -125,6 +171,9 @@ func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, err
 		return fail("%w", err)
 	}
 	defer file.Close()
+	if err := guarded(path); err != nil {
+		return fail("%w", err)
+	}
 	info, err := file.Stat()
 	if err != nil {
 		return fail("%w", err)
