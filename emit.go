@@ -78,7 +78,7 @@ func Delta(ctx context.Context, v any) {
 	raw = scrub.From(ctx).JSON(raw)
 	p := f.pass
 	p.mu.Lock()
-	d := DeltaEvent{Run: p.run.ID, Path: f.path(), Attempt: max(1, f.attempt), Offset: f.offset, Data: raw}
+	d := DeltaEvent{Run: p.run.ID, Path: f.path(), Pass: p.epoch, Attempt: max(1, f.attempt), Offset: f.offset, Data: raw}
 	f.offset++
 	over := p.sealed != nil || f.done
 	p.mu.Unlock()

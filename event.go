@@ -264,12 +264,14 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 }
 
 // DeltaEvent is live news of a step: see Delta. It is void when the step's
-// event arrives, or a delta of a later attempt.
+// event arrives, or a delta of a later attempt or pass. A worker that takes over
+// from one that died makes the same attempt again, in a later pass.
 type DeltaEvent struct {
 	Run     string          `json:"run"`
 	Path    string          `json:"path"`
+	Pass    uint64          `json:"pass"` // grows each time a worker takes up the thread
 	Attempt int             `json:"attempt"`
-	Offset  int64           `json:"offset"` // of the delta within the attempt
+	Offset  int64           `json:"offset"` // of the delta within the attempt of the pass
 	Data    json.RawMessage `json:"data"`
 }
 

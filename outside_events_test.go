@@ -339,7 +339,7 @@ func TestDeltasAreLiveOnly(t *testing.T) {
 		<-done
 		var want []perdure.DeltaEvent
 		for i := range 3 {
-			want = append(want, perdure.DeltaEvent{Run: run.ID, Path: "/write", Attempt: 1, Offset: int64(i), Data: json.RawMessage(fmt.Sprintf(`"token %d"`, i))})
+			want = append(want, perdure.DeltaEvent{Run: run.ID, Path: "/write", Pass: 2, Attempt: 1, Offset: int64(i), Data: json.RawMessage(fmt.Sprintf(`"token %d"`, i))})
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)

@@ -124,6 +124,6 @@
 // llm/script one for tests that needs no network. Retrying is the runtime's: a provider that is overloaded, or says when to come
 // back, is asked again by a durable timer; meanwhile the run is suspended and
 // costs nothing. While a reply comes in, [perdure.Runtime.Deltas] yields its
-// pieces, each a [Delta], with attempt and offset; they are void when the
-// reply is recorded.
+// pieces, each a [Delta], with pass, attempt and offset; they are void when
+// the reply is recorded.
 package agent

@@ -43,10 +43,11 @@ var deltaSchemas = map[string]json.RawMessage{
 	"delta": json.RawMessage(`{"type":"object","description":"what a step says while it runs; it has no id","properties":{
 		"run":{"type":"string","description":"id of the run"},
 		"path":{"type":"string","description":"of the step"},
+		"pass":{"type":"integer","minimum":0,"description":"grows each time a worker takes up the thread: the attempt of another pass is another one"},
 		"attempt":{"type":"integer","minimum":1,"description":"which attempt of the step says it"},
-		"offset":{"type":"integer","minimum":0,"description":"its place among the deltas of the attempt"},
+		"offset":{"type":"integer","minimum":0,"description":"its place among the deltas of the attempt in the pass"},
 		"data":{"description":"what the step gave to Delta: any JSON. At a path that ends in /reply or /reply-again it is a piece"}},
-		"required":["run","path","attempt","offset","data"]}`),
+		"required":["run","path","pass","attempt","offset","data"]}`),
 	"piece": json.RawMessage(`{"type":"object","description":"data of a delta: a piece of a model's reply","properties":{
 		"agent":{"type":"string","description":"whose reply it is"},
 		"part":{"type":"integer","minimum":0,"description":"index of the part of the reply that it adds to"},

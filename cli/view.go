@@ -38,7 +38,9 @@ type view struct {
 
 // writing is what is being written, and not recorded yet.
 type writing struct {
+	pass    uint64
 	attempt int
+	next    int64 // offset of the delta that continues the text
 	text    string
 }
 
@@ -62,21 +64,26 @@ func (v *view) update(u client.Update) bool {
 }
 
 // delta takes a piece of what is being written. It is void once its step is
-// recorded, or a later attempt begins.
+// recorded, or a later attempt or pass begins.
 func (v *view) delta(d *perdure.DeltaEvent) {
 	w := v.writing[d.Path]
-	if v.over[d.Path] || w != nil && d.Attempt < w.attempt {
+	if v.over[d.Path] || w != nil && (d.Pass < w.pass || d.Pass == w.pass && d.Attempt < w.attempt) {
 		return
 	}
-	if w == nil || d.Attempt > w.attempt {
-		w = &writing{attempt: d.Attempt}
+	if w == nil || d.Pass > w.pass || d.Attempt > w.attempt {
+		w = &writing{pass: d.Pass, attempt: d.Attempt}
 		v.writing[d.Path] = w
+	}
+	whole := d.Offset == w.next
+	if whole {
+		w.next++
 	}
 	v.newest, v.current, v.waits = d.Path, d.Path, ""
 	var piece llm.Delta
 	switch {
 	case json.Unmarshal(d.Data, &piece) != nil:
 		w.text = brief(d.Data)
+	case !whole: // some are missing: the rest comes with the event
 	case piece.Call != nil:
 		if piece.Call.Name != "" {
 			w.text += "\n→ " + piece.Call.Name + " "

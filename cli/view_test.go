@@ -92,6 +92,15 @@ func TestTheViewShowsWhatIsWrittenUntilItIsRecorded(t *testing.T) {
 	if rows := show(client.Update{Delta: delta("/first/reply", 1, "late")}); has(rows, "late") {
 		t.Errorf("a piece of an old attempt is shown: %q", rows)
 	}
+	taken := delta("/first/reply", 1, "Taken over") // by another worker
+	taken.Pass = 1
+	if rows := show(client.Update{Delta: taken}); has(rows, "Another") || !has(rows, "Taken over") {
+		t.Errorf("a new pass does not void the old: %q", rows)
+	}
+	taken.Offset = 2
+	if rows := show(client.Update{Delta: taken}); has(rows, "overTaken") {
+		t.Errorf("a piece is shown behind one that is missing: %q", rows)
+	}
 	v.todos = []agent.Todo{{Content: "look", Status: agent.TodoInProgress}}
 	if rows := show(client.Update{Event: record("/first/reply", llm.Assistant("The whole \x9bthought."))}); has(rows, "Another") || !has(rows, "thought.") || !has(rows, "[>] look") {
 		t.Errorf("what is recorded does not stand for what was written: %q", rows)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
@@ -195,11 +196,22 @@ func TestADKSequentialAgentsAndMedia(t *testing.T) {
 	}
 }
 
-// With streaming a reply arrives in pieces first, and then whole.
+// With streaming a reply arrives in pieces first, and then whole. The pieces are
+// of one attempt: a client puts all of them together.
 func TestADKStreamsPiecesAndThenTheWhole(t *testing.T) {
 	heard := make(chan struct{})
+	attempts := 0
 	model := llm.ModelFunc(func(ctx context.Context, _ *llm.Request) iter.Seq2[llm.Delta, error] {
 		return func(yield func(llm.Delta, error) bool) {
+			if attempts++; attempts == 2 {
+				for range 200 {
+					if !yield(llm.Delta{Text: "dum "}, nil) {
+						return
+					}
+				}
+				yield(llm.Delta{Stop: llm.StopEnd}, nil)
+				return
+			}
 			for listening := true; listening; { // until the client has heard a piece
 				select {
 				case <-heard:
@@ -212,10 +224,10 @@ func TestADKStreamsPiecesAndThenTheWhole(t *testing.T) {
 					return
 				}
 			}
-			yield(llm.Delta{Stop: llm.StopEnd}, nil)
+			yield(llm.Delta{}, llm.ErrOverloaded)
 		}
 	})
-	s := newSite(t, server.Options{}, agent.NewFlow("singer", agent.New("voice", model, agent.Options{})))
+	s := newSite(t, server.Options{}, agent.NewFlow("singer", agent.New("voice", model, agent.Options{Retry: &perdure.RetryPolicy{Wait: time.Millisecond}})))
 	s.adkSession("singer", "u", "s")
 	r, err := http.Post(s.url+"/run_sse", "application/json", strings.NewReader(strings.Replace(adkBody("singer", "x"), `{"app`, `{"streaming":true,"app`, 1)))
 	if err != nil {

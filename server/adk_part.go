@@ -83,7 +83,7 @@ func adkPartial(thread string, d perdure.DeltaEvent, now time.Time) *adkEvent {
 		part = adkPart{Text: piece.Reasoning, Thought: true}
 	}
 	return &adkEvent{
-		ID:           fmt.Sprintf("%s-%s%s-%d-%d", thread, d.Run, d.Path, d.Attempt, d.Offset),
+		ID:           fmt.Sprintf("%s-%s%s-%d-%d-%d", thread, d.Run, d.Path, d.Pass, d.Attempt, d.Offset),
 		InvocationID: d.Run, Author: piece.Agent, Timestamp: float64(now.UnixMicro()) / 1e6, Partial: true,
 		Content: &adkContent{Role: "model", Parts: []adkPart{part}},
 		Actions: adkActions{StateDelta: map[string]any{}, ArtifactDelta: map[string]any{}},

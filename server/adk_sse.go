@@ -73,10 +73,18 @@ func (s *Server) adkRunSSE(w http.ResponseWriter, r *http.Request, c *call) erro
 	return nil
 }
 
-// adkPieces passes on what agents of a run are about to say. What finds no room
-// is left out: the whole follows.
+// adkPieces passes on what agents of a run are about to say. Clients put all
+// pieces of a reply together and know of no attempts: after a failed one, or
+// where a piece is missing or finds no room, the rest of that reply is left out.
+// The whole follows.
 func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- adkBlock) {
-	thought := map[string]bool{} // steps that have shown reasoning
+	type progress struct {
+		pass    uint64
+		attempt int
+		next    int64 // offset of the piece that continues the reply
+		thought bool  // reasoning was shown
+	}
+	replies := map[string]*progress{}
 	for d, err := range c.Deltas(ctx, run.Thread) {
 		if err != nil {
 			return
@@ -84,17 +92,28 @@ func (c *call) adkPieces(ctx context.Context, run *perdure.Run, pieces chan<- ad
 		if d.Run != run.ID {
 			continue
 		}
+		reply := replies[d.Path]
+		if reply == nil {
+			reply = &progress{pass: d.Pass, attempt: d.Attempt, next: d.Offset}
+			replies[d.Path] = reply
+		}
+		if d.Pass != reply.pass || d.Attempt != reply.attempt || d.Offset != reply.next {
+			reply.next = -1 // nothing more
+			continue
+		}
+		reply.next++
 		if shown := adkPartial(run.Thread, d, time.Now()); shown != nil {
 			// The web interface replaces pieces by the whole reply, which has the
 			// reasoning too, only if the last of them looks like a thought.
 			if content := shown.Content; content.Parts[0].Thought {
-				thought[d.Path] = true
-			} else if thought[d.Path] {
+				reply.thought = true
+			} else if reply.thought {
 				content.Parts = append(content.Parts, adkPart{Thought: true})
 			}
 			select {
 			case pieces <- adkBlock{"", d.Run + d.Path, shown}:
 			default:
+				reply.next = -1
 			}
 		}
 	}

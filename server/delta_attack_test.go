@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"sync"
@@ -124,6 +126,37 @@ func TestDeltasOfARetryAreTold(t *testing.T) {
 		}
 		if !told {
 			t.Error("a step that runs again is not heard")
+		}
+	})
+}
+
+// TestNoDeltaOfAReplacedWorkerIsTold lets a worker speak on that does not know
+// yet that another one has taken over.
+func TestNoDeltaOfAReplacedWorkerIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := &deltaLate{Store: memstore.New()}
+		s, c := attackSite(t, late, server.Options{}, true, deltaFlow(make(chan bool)))
+		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := attackOpen(s, c, "/v1/threads/a/events")
+		time.AfterFunc(time.Minute, st.close)
+		time.Sleep(10 * time.Second)
+		for i, pass := range []int{2, 1, 2} {
+			if err := late.Cast(t.Context(), "", fmt.Appendf(nil, `{"run":%q,"path":"/twice","pass":%d,"attempt":1,"offset":%d,"data":"pass %d"}`, run.ID, pass, i, pass)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := map[string]int{}
+		for b, ok := st.next(); ok; b, ok = st.next() {
+			var d perdure.DeltaEvent
+			if b.kind == "delta" && json.Unmarshal([]byte(b.data), &d) == nil {
+				told[fmt.Sprint(d.Pass, " ", string(d.Data))]++
+			}
+		}
+		if told[`1 "twice"`] != 1 || told[`1 "pass 1"`] != 0 || told[`2 "pass 2"`] != 2 {
+			t.Errorf("deltas are told of %v", told)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/history"
 )
 
 // params translates a request.
@@ -16,7 +17,7 @@ func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 	if c.name == "" {
 		return p, invalid("the model has no name")
 	}
-	messages, err := conversation(r.Messages)
+	messages, err := conversation(history.IDs(history.Names(r)))
 	if err != nil {
 		return p, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/history"
 	"google.golang.org/genai"
 )
 
@@ -20,7 +21,7 @@ func (c *Client) config(r *llm.Request) (*genai.GenerateContentConfig, string, e
 	if c.name == "" || strings.Contains(c.name, "..") || strings.ContainsAny(c.name, "?&#%") {
 		return nil, "", invalid("%q is no name of a model", c.name)
 	}
-	contents, err := c.contents(r.Messages)
+	contents, err := c.contents(history.Names(r))
 	if err != nil {
 		return nil, "", err
 	}

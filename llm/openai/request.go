@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/history"
 )
 
 // The request is written by types of this package, not of the SDK: those keep
@@ -150,7 +151,12 @@ func (s *server) messages(r *llm.Request) ([]message, *llm.Error) {
 			shown = nil
 		}
 	}
-	for i, m := range r.Messages {
+	messages := history.Names(r)
+	if !s.compatible {
+		// Others want their ids back as they are, such as Kimi, which counts in them.
+		messages = history.IDs(messages)
+	}
+	for i, m := range messages {
 		var err *llm.Error
 		switch m.Role {
 		case llm.RoleUser:

@@ -18,8 +18,8 @@ export function follow(url, kinds, { onEvent, onText, onDone, onError }, Source 
     source.addEventListener("delta", (e) => {
       const d = JSON.parse(e.data), key = d.run + d.path;
       let step = live.get(key);
-      if (d.offset === 0) live.set(key, (step = { attempt: d.attempt, next: 0, text: "" }));
-      if (step?.attempt !== d.attempt || step.next !== d.offset) return live.delete(key); // some are missing
+      if (d.offset === 0) live.set(key, (step = { pass: d.pass, attempt: d.attempt, next: 0, text: "" }));
+      if (step?.pass !== d.pass || step.attempt !== d.attempt || step.next !== d.offset) return live.delete(key); // some are missing
       step.next++;
       step.text += typeof d.data === "string" ? d.data : d.data?.text ?? ""; // an agent's are objects
       onText?.(d, step.text);

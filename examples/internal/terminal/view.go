@@ -22,6 +22,10 @@ type view struct {
 // delta shows a piece of a reply.
 func (v *view) delta(d *perdure.DeltaEvent) {
 	var piece llm.Delta
+	if d.Offset == 0 { // the step begins, perhaps anew
+		v.endLine()
+		v.shown[d.Path] = ""
+	}
 	if json.Unmarshal(d.Data, &piece) != nil || piece.Text == "" && piece.Call == nil {
 		return
 	}

@@ -1,0 +1,104 @@
+// Package history writes the tool calls of a conversation so that every
+// provider takes them. Models make up names of tools, and ids come from other
+// providers when an agent gets another model; a provider that refuses one of
+// them would refuse the conversation forever.
+package history
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/perdure/perdure/llm"
+)
+
+var (
+	goodName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
+	goodID   = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
+	odd      = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+)
+
+// Names returns the messages of a request with names of tools that are declared
+// or that every provider takes. A name that is neither is replaced; the same
+// one always by the same.
+func Names(r *llm.Request) []llm.Message {
+	declared := map[string]bool{}
+	for _, t := range r.Tools {
+		declared[t.Name] = true
+	}
+	name := func(s string) string {
+		if declared[s] || goodName.MatchString(s) {
+			return s
+		}
+		return plain("tool_", s, 64)
+	}
+	return rewrite(r.Messages, func(c llm.Call) llm.Call {
+		c.Name = name(c.Name)
+		return c
+	}, func(r llm.Result) llm.Result {
+		r.Name = name(r.Name)
+		return r
+	})
+}
+
+// IDs returns messages whose calls have ids that every provider takes, each
+// another one, and whose results have those of their calls. An id stays as it
+// is if it can, and what it becomes depends on what is before it only.
+func IDs(messages []llm.Message) []llm.Message {
+	used := map[string]bool{}
+	now := map[string]string{} // from the id of the last such call
+	fit := func(id string) string {
+		if goodID.MatchString(id) {
+			return id
+		}
+		return plain("call_", id, 40)
+	}
+	return rewrite(messages, func(c llm.Call) llm.Call {
+		id := fit(c.ID)
+		for n := 2; used[id]; n++ {
+			id = fit(fmt.Sprintf("%s_%d", c.ID, n))
+		}
+		used[id] = true
+		now[c.ID] = id
+		c.ID = id
+		return c
+	}, func(r llm.Result) llm.Result {
+		if id, ok := now[r.Call]; ok {
+			r.Call = id
+		} else {
+			r.Call = fit(r.Call)
+		}
+		return r
+	})
+}
+
+// plain returns a text of letters, digits, _ and - for another one, with a hash
+// of it.
+func plain(prefix, s string, limit int) string {
+	hash := fmt.Sprintf("_%x", sha256.Sum256([]byte(s)))[:13]
+	s = prefix + strings.Trim(odd.ReplaceAllString(s, "_"), "_")
+	return strings.TrimRight(s[:min(len(s), limit-len(hash))], "_") + hash
+}
+
+// rewrite returns messages with other calls and results. Those that it was given
+// do not change.
+func rewrite(messages []llm.Message, call func(llm.Call) llm.Call, result func(llm.Result) llm.Result) []llm.Message {
+	out := make([]llm.Message, len(messages))
+	for i, m := range messages {
+		out[i] = m
+		out[i].Parts = make([]llm.Part, len(m.Parts))
+		for j, p := range m.Parts {
+			if p.Call != nil {
+				c := call(*p.Call)
+				p.Call = &c
+			}
+			if p.Result != nil {
+				r := result(*p.Result)
+				p.Result = &r
+			}
+			out[i].Parts[j] = p
+		}
+	}
+	return out
+}
