@@ -19,6 +19,10 @@
 // a conversation that was recorded and is sent again is the same request, which
 // its provider accepts and finds in its prompt cache.
 //
+// A name of a tool or an id of a call that a provider would refuse, because a
+// model made it up or another provider gave it, is sent in another spelling, the
+// same each time. The message keeps what the model said.
+//
 // An image or another file is a part with [Media], by its bytes or its URL:
 //
 //	llm.Message{Role: llm.RoleUser, Parts: []llm.Part{

@@ -75,6 +75,8 @@ type tail struct {
 	more  chan struct{} // closed when there is more
 	err   error         // why it ended
 
+	speaks uint64 // the latest pass that was heard
+
 	void  map[step]int // attempts up to this one are over
 	order []step       // of void
 	ears  map[*ear]bool
@@ -91,6 +93,7 @@ type ear struct {
 
 type delta struct {
 	step
+	pass    uint64
 	attempt int
 	block   []byte
 }
@@ -279,16 +282,17 @@ func (t *tail) listen(ctx context.Context, rt *perdure.Runtime) {
 		if err != nil {
 			continue
 		}
-		t.tell(&delta{step{d.Run, d.Path}, d.Attempt, b})
+		t.tell(&delta{step{d.Run, d.Path}, d.Pass, d.Attempt, b})
 	}
 }
 
 func (t *tail) tell(d *delta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over(d) {
+	if t.over(d) || d.pass < t.speaks { // or its worker has been replaced
 		return
 	}
+	t.speaks = d.pass
 	for e := range t.ears {
 		if e.run != "" && e.run != d.run {
 			continue
