@@ -241,6 +241,52 @@ func (sc *scene) expires(seen time.Duration) func() (string, error) {
 	}
 }
 
+// closing is an ask in a group that fails fast, while another branch fails: the
+// answer is recorded before the ask is closed, or the person hears that it is.
+func (sc *scene) closing() func() (string, error) {
+	sc.open(perdure.NewFlow("ask", func(ctx context.Context, _ string) (string, error) {
+		g := perdure.NewGroup(ctx, perdure.FailFast())
+		g.Go("person", func(ctx context.Context) error {
+			_, err := perdure.Ask[string](ctx, "q", perdure.Question{Prompt: "?"})
+			return err
+		})
+		g.Go("clerk", func(ctx context.Context) error {
+			if _, err := perdure.Step(ctx, "work", func(ctx context.Context) (int, error) {
+				return 1, explore.Point(ctx, "work")
+			}); err != nil {
+				return err
+			}
+			return errors.New("declined")
+		})
+		return "", g.Wait()
+	}))
+	sc.start()
+	person := sc.outside("person", sc.replyToNews)
+	sc.workers()
+	return func() (string, error) {
+		answered, err := sc.count("answered"), person.Err()
+		switch {
+		case sc.count("closed") != 1:
+			return "", fmt.Errorf("closed %d times", sc.count("closed"))
+		case answered == 1 && (err == nil || person.Killed()):
+			return "answered", sc.is(perdure.Failed)
+		case answered == 0 && person.Killed():
+			return "unanswered", sc.is(perdure.Failed)
+		case answered == 0 && errors.Is(err, perdure.ErrAskOver):
+			return "closed", sc.is(perdure.Failed)
+		}
+		return "", fmt.Errorf("%d answers, the person got: %w", answered, err)
+	}
+}
+
+func TestExploredAnswerOrFailureOfAnotherBranchWins(t *testing.T) {
+	exploreAll(t, explore.Config{}, (*scene).closing, "answered", "closed")
+	if exploreTorture {
+		exploreAll(t, explore.Config{Unknowns: 1}, (*scene).closing, "answered", "closed")
+		exploreAll(t, explore.Config{Crashes: 1}, (*scene).closing, "answered", "closed", "unanswered")
+	}
+}
+
 func TestExploredAnswerOrExpiryWins(t *testing.T) {
 	exploreAll(t, explore.Config{Delays: 1}, (*scene).expiring, "answered", "expired")
 	exploreAll(t, explore.Config{Crashes: 1}, (*scene).expiring, "answered", "expired")

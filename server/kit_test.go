@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
@@ -73,7 +74,9 @@ func (s *site) do(method, path, body string, headers ...string) *reply {
 	if body != "" {
 		in = strings.NewReader(body)
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, in)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute) // a stream that nobody should get does not end
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, in)
 	if err != nil {
 		s.t.Fatal(err)
 	}
