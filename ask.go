@@ -104,7 +104,7 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	if n.Fail != nil {
 		return nil, nil, &StepError{Path: n.Path(), Attempt: 1, Err: &recorded{*n.Fail}}
 	}
-	raw, err := p.load(n.Answer.Value)
+	raw, err := p.load(f, n.Answer.Value)
 	return n, raw, err
 }
 

@@ -256,7 +256,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	}
 	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
 		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
-		spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
+		calls: map[*step]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
 	p.runCtx, p.secrets = scrub.With(p.runCtx)
@@ -332,7 +332,7 @@ func (p *pass) flow(f Flow) {
 		}
 		p.finish(out, err)
 	}()
-	in, loadErr := p.load(p.run.Input)
+	in, loadErr := p.load(root, p.run.Input)
 	if loadErr != nil { // it has sealed the pass
 		err = loadErr
 		return

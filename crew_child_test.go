@@ -85,7 +85,7 @@ func crewWork(order crewOrder, flows []perdure.Flow) error {
 	}
 	crewSay("up")
 	for ctx.Err() == nil {
-		err := rt.Work(ctx)
+		err := perdure.WorkOnce(ctx, rt)
 		if err != nil && !errors.Is(err, perdure.ErrFenced) {
 			return err
 		}

@@ -333,7 +333,11 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 		return nil
 	}
 	adopted := !own
-	raw, err := p.load(blob)
+	f, err := inside(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := p.load(f, blob)
 	if err != nil {
 		return err
 	}
@@ -341,7 +345,7 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 		if sealed := p.sealedErr(); sealed != nil {
 			return sealed
 		}
-		return p.misfit(fmt.Sprintf("the state of dep %q", v.id), raw, fmt.Sprintf("Load of %T", r), err)
+		return p.misfit(f, fmt.Sprintf("the state of dep %q", v.id), raw, fmt.Sprintf("Load of %T", r), err)
 	}
 	if adopted {
 		return nil // the next commit writes it under its new key

@@ -104,12 +104,15 @@
 //   - Names are unique in their frame; a loop puts its index into them.
 //
 // A flow that no longer fits its journal is not guessed at: the run is blocked
-// with a diff, before anything runs. Appending steps is always safe; [Added],
-// [Dropped] and [Renamed] say what else was changed. A recorded value that the
-// code cannot read into its Go type blocks the run too, see [ErrBlocked]: a type
-// may gain fields, and change others if it still reads the old JSON. When code
-// that fits is deployed, Retry lets the run go on at once; without it a worker
-// with other code tries it by itself, about every half minute.
+// with a diff, before anything behind that runs. Steps that other branches of a
+// group have begun by then finish and are recorded. Appending steps is always
+// safe; [Added], [Dropped] and [Renamed] say what else was changed. The order of
+// recorded steps is not compared. A recorded value that the code cannot read into
+// its Go type blocks the run too, see [ErrBlocked]: a type may gain fields, and
+// change others if it still reads the old JSON. A composite step that has become
+// one without verbs is found out when its function has returned. When code that
+// fits is deployed, Retry lets the run go on at once; without it a worker with
+// other code tries it by itself, about every half minute.
 //
 // # Steps
 //

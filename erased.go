@@ -18,15 +18,10 @@ import (
 // ErrNoThread for those who do not care why there is none.
 type erasedError struct {
 	thread string // id or name
-	err    error
+	err    error  // of the store, if it was that which told
 }
 
-func (e *erasedError) Error() string {
-	if e.err != nil {
-		return fmt.Sprintf("%v: %s: %v", ErrErased, e.thread, e.err)
-	}
-	return fmt.Sprintf("%v: %s", ErrErased, e.thread)
-}
+func (e *erasedError) Error() string { return fmt.Sprintf("%v: %s", ErrErased, e.thread) }
 
 func (e *erasedError) Unwrap() []error { return []error{ErrErased, ErrNoThread, e.err} }
 

@@ -99,3 +99,6 @@ func AlsoCalled(ctx context.Context, r *Runtime, thread, id string) error {
 	}
 	return err
 }
+
+// WorkOnce is Work without a new beginning when the lease is lost.
+func WorkOnce(ctx context.Context, r *Runtime) error { return r.work(ctx) }

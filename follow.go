@@ -98,14 +98,14 @@ func (s *step) follow(ctx context.Context, n *tree.Node) error {
 	if stop := inner.left(err); stop != nil {
 		return stop
 	}
-	recorded, loadErr := p.load(n.Value)
+	recorded, loadErr := p.load(s.frame, n.Value)
 	switch {
 	case loadErr != nil:
 		return loadErr
 	case err != nil:
-		return p.block(fmt.Sprintf("at %s:\n- recorded: a result, %s\n+ the code: the error %s", n.Path(), shown(recorded), clip(err.Error(), maxShown)))
+		return p.block(s.frame, fmt.Sprintf("at %s:\n- recorded: a result, %s\n+ the code: the error %s", n.Path(), shown(recorded), clip(err.Error(), maxShown)))
 	case !bytes.Equal(raw, recorded):
-		return p.block(fmt.Sprintf("the result of %s:\n- recorded: %s\n+ the code: %s", n.Path(), shown(recorded), shown(raw)))
+		return p.block(s.frame, fmt.Sprintf("the result of %s:\n- recorded: %s\n+ the code: %s", n.Path(), shown(recorded), shown(raw)))
 	}
 	return nil
 }

@@ -60,6 +60,13 @@ func (f *frame) with(ctx context.Context) context.Context {
 // path returns the path of the frame, of names only.
 func (f *frame) path() string { return tree.Names(f.memo.Path()) }
 
+// within reports whether f is another frame or below it.
+func (f *frame) within(other *frame) bool {
+	for ; f != nil && f != other; f = f.parent {
+	}
+	return f != nil
+}
+
 // cutOff remembers in all frames from f up that a cancel refused something, or in
 // those below a group that its failure did. mu is held.
 func (f *frame) cutOff() {
@@ -191,7 +198,7 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 	diverged := v.Diff != "" && !p.run.Cancelled && f.closedBy() == nil
 	p.mu.Unlock()
 	if diverged {
-		return v, p.block(v.Diff)
+		return v, p.block(f, v.Diff)
 	}
 	return v, nil
 }
@@ -211,7 +218,7 @@ func (f *frame) result(n *tree.Node) ([]byte, error) {
 	if n.Fail != nil {
 		return nil, &StepError{Path: n.Path(), Attempt: n.Attempts + 1, Err: &recorded{*n.Fail}}
 	}
-	return f.pass.load(n.Value)
+	return f.pass.load(f, n.Value)
 }
 
 // node returns what is recorded at a path by now.
@@ -257,7 +264,7 @@ func (f *frame) left(returned error) error {
 	case sealed != nil:
 		return sealed
 	case diff != "":
-		return p.block(diff)
+		return p.block(f, diff)
 	}
 	return nil
 }

@@ -28,7 +28,6 @@ type Group struct {
 	started  bool
 	over     bool
 	number   int
-	names    []string
 	branches []*branch
 	left     int
 	waiting  bool
@@ -97,6 +96,11 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 	if !g.started {
 		g.started, f.group, g.number = true, g, f.memo.Group()
 	}
+	if diff := f.memo.NotBranch(name); diff != "" && !p.run.Cancelled && f.closedBy() == nil {
+		p.mu.Unlock()
+		g.err = p.block(f, diff)
+		return
+	}
 	memo, err := f.memo.Branch(name, g.number)
 	if err != nil {
 		g.err = fmt.Errorf("%w: branch %s/%s: %w", ErrName, f.path(), name, err)
@@ -112,7 +116,7 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 		b.frame.branch.failed = closer.Name == name
 		g.closeBranch(b)
 	}
-	g.names, g.branches = append(g.names, name), append(g.branches, b)
+	g.branches = append(g.branches, b)
 	g.left++
 	p.shift(b.frame, +1)
 	p.mu.Unlock()
@@ -247,13 +251,10 @@ func (g *Group) Wait() error {
 	}
 	g.frame.view.apply(tree.Changes(nodes...))
 	sealed, diff := p.sealed, ""
-	if sealed == nil && !p.run.Cancelled && g.frame.closedBy() == nil {
-		diff = g.frame.memo.Wait(g.names)
-		if failed != nil {
-			errs = []error{failed.err}
-			if failed.err == nil && diff == "" {
-				diff = fmt.Sprintf("at %s:\n- recorded: the branch failed and closed those beside it\n+ the code: it succeeds", failed.frame.path())
-			}
+	if failed != nil && sealed == nil && !p.run.Cancelled && g.frame.closedBy() == nil {
+		errs = []error{failed.err}
+		if failed.err == nil {
+			diff = fmt.Sprintf("at %s:\n- recorded: the branch failed and closed those beside it\n+ the code: it succeeds", failed.frame.path())
 		}
 	}
 	p.mu.Unlock()
@@ -261,7 +262,7 @@ func (g *Group) Wait() error {
 	case sealed != nil:
 		return sealed
 	case diff != "":
-		return p.block(diff)
+		return p.block(g.frame, diff)
 	}
 	if failed != nil {
 		if err := p.cancelChildren(true); err != nil { // a crash may have come before it

@@ -54,7 +54,7 @@ func init() {
 		if outside != nil {
 			return outside
 		}
-		return f.pass.misfit(where, raw, reader, err)
+		return f.pass.misfit(f, where, raw, reader, err)
 	}
 	host.FindAsk = func(ctx context.Context, r any, id string) (*host.Ask, error) {
 		rt, ok := r.(*Runtime)

@@ -28,10 +28,10 @@ func recordedAs[T any](ctx context.Context, what, name string, raw json.RawMessa
 	case "input":
 		where = "the input"
 	}
-	return zero, f.pass.misfit(where, raw, reflect.TypeFor[T]().String(), err)
+	return zero, f.pass.misfit(f, where, raw, reflect.TypeFor[T]().String(), err)
 }
 
 // misfit blocks the run because a recorded value cannot be read by the code.
-func (p *pass) misfit(where string, raw json.RawMessage, reader string, err error) error {
-	return p.block(fmt.Sprintf("%s:\n- recorded: %s\n+ the code: %s, which cannot read it: %s", where, shown(raw), reader, clip(err.Error(), maxShown)))
+func (p *pass) misfit(f *frame, where string, raw json.RawMessage, reader string, err error) error {
+	return p.block(f, fmt.Sprintf("%s:\n- recorded: %s\n+ the code: %s, which cannot read it: %s", where, shown(raw), reader, clip(err.Error(), maxShown)))
 }

@@ -169,18 +169,18 @@ func (c *core) blob(ctx context.Context, name string, raw json.RawMessage) (jour
 // load returns the JSON of a recorded value. A store that fails is no outcome
 // of the code that wants to read: it is asked again for a while, and then the
 // pass is lost. A value that is damaged or gone blocks the run.
-func (p *pass) load(v journal.Value) (json.RawMessage, error) {
-	return p.patient(func() (json.RawMessage, error) { return p.rt.load(p.io, p.name, v) })
+func (p *pass) load(f *frame, v journal.Value) (json.RawMessage, error) {
+	return p.patient(f, func() (json.RawMessage, error) { return p.rt.load(p.io, p.name, v) })
 }
 
-func (p *pass) patient(read func() (json.RawMessage, error)) (json.RawMessage, error) {
+func (p *pass) patient(f *frame, read func() (json.RawMessage, error)) (json.RawMessage, error) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		raw, err := read()
 		switch {
 		case err == nil:
 			return raw, nil
 		case errors.Is(err, ErrCorrupt), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
-			return nil, p.block(fmt.Sprintf("a recorded value cannot be read: %v", err))
+			return nil, p.block(f, fmt.Sprintf("a recorded value cannot be read: %v", err))
 		case pause > p.rt.opts.Lease, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrPoisoned):
 			return nil, p.lose(err)
 		}

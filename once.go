@@ -35,9 +35,6 @@ func wanted(q *journal.Question, decision string) string {
 // not started then, which is recorded unless another took the run over.
 func (s *step) intend() (bool, error) {
 	p := s.frame.pass
-	if err := p.worker.awaitLease(p.ctx); err != nil {
-		return false, p.lose(err)
-	}
 	intended := false
 	err := p.commit(func() batch {
 		if s.frame.over() != nil || (p.run.PausedAt != 0 || p.draining) && !s.frame.cleaning {

@@ -287,7 +287,7 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 		case f.pastFailure() != "":
 			diff := f.pastFailure()
 			p.mu.Unlock()
-			return p.block(diff)
+			return p.block(f, diff)
 		case p.replay != nil:
 			p.mu.Unlock()
 			return p.recordEnds(ctx, f, false)

@@ -44,8 +44,10 @@ type pass struct {
 	draining bool          // the worker is to hand over
 	drained  chan struct{} // closed then
 	solo     bool          // it is a suspect that runs alone
+	halted   bool          // the code does not fit: nothing is started any more
 	sealed   error         // why nothing is written or started any more
 
+	calls     map[*step]bool        // steps from before their function starts until its outcome is recorded
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
 	leaves    map[*frame]*leafWatch // steps that run
 	resumable bool                  // there are deps to be saved inside them
@@ -313,9 +315,35 @@ func (p *pass) letGo() {
 	}
 }
 
-// block stops the run because the code does not fit what is recorded.
-func (p *pass) block(diff string) error {
+// halt lets nothing start any more, and what other branches than that of f have
+// started finish, for a while: an outcome that is not recorded would be thrown
+// away, and its step would run again.
+func (p *pass) halt(f *frame) {
+	begin := time.Now()
+	for time.Since(begin) < p.rt.opts.Grace {
+		p.mu.Lock()
+		p.halted = true
+		busy := false
+		for s := range p.calls {
+			busy = busy || s.inner == nil || !s.inner.verbs && !f.within(s.inner)
+		}
+		p.mu.Unlock()
+		if !busy {
+			return
+		}
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// block stops the run because the code does not fit what is recorded, as is seen
+// in a frame.
+func (p *pass) block(f *frame, diff string) error {
 	diff = clip(diff, maxMessage)
+	p.halt(f)
 	for done := false; !done; {
 		over := p.cancelled() // then no code of it has to run any more, and it ends
 		if over {

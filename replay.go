@@ -133,7 +133,7 @@ func (c *core) replayRun(ctx context.Context, name string, rec *recording, entri
 	run.Status, run.Cancelled, run.PausedAt, run.Fail = journal.StatusRunning, false, 0, nil
 	run.BaseState, run.BaseDeps, run.Dumps = recorded.state, recorded.deps, dumps
 	p := &pass{rt: c, name: name, io: ctx, born: time.Now(), order: make(turn, 1), thread: rec.thread, run: &run, tree: t,
-		active: 1, waiters: map[*waiter]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}, replay: &replay{}}
+		active: 1, waiters: map[*waiter]bool{}, calls: map[*step]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}, replay: &replay{}}
 	p.ctx, p.end = context.WithCancelCause(ctx)
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
 	p.runCtx, p.secrets = scrub.With(p.runCtx)

@@ -230,7 +230,7 @@ func (p *pass) joined(path string, child *journal.Child, end uint64) error {
 
 // entry returns what an entry of the thread says.
 func (p *pass) entry(seq uint64) (b journal.Body, err error) {
-	_, err = p.patient(func() (json.RawMessage, error) {
+	_, err = p.patient(nil, func() (json.RawMessage, error) {
 		var err error
 		b, err = p.rt.entry(p.io, p.name, seq)
 		return nil, err
@@ -306,7 +306,7 @@ func (p *pass) retryChild(child *journal.Child) (bool, error) {
 // replaceChild spawns another child in the place of one that failed, and that
 // is not this thread's to retry.
 func (p *pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error) {
-	in, err := p.load(old.Input)
+	in, err := p.load(f, old.Input)
 	if err != nil {
 		return nil, err
 	}

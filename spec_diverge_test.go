@@ -418,3 +418,58 @@ func TestANewBranchBeforeRecordedStepsBlocksBeforeItRuns(t *testing.T) {
 		specEndOf(k, perdure.Succeeded)
 	})
 }
+
+// TestABlockKeepsWhatOtherBranchesHaveBegun: a branch that no longer fits may be
+// found when another has begun a step. It is finished and recorded, so that it
+// does not run again once the code fits.
+func TestABlockKeepsWhatOtherBranchesHaveBegun(t *testing.T) {
+	for _, opts := range [][]perdure.StepOption{nil, {perdure.AtMostOnce(), perdure.Timeout(time.Minute)}} {
+		synctest.Test(t, func(t *testing.T) {
+			var c specTally
+			flow := func(first string) perdure.Flow {
+				return specFlow(func(ctx context.Context) error {
+					paying := make(chan struct{})
+					g := perdure.NewGroup(ctx)
+					g.Go("x", func(ctx context.Context) error {
+						if first != "recorded" {
+							<-paying
+						}
+						return c.ok(ctx, first)
+					})
+					g.Go("y", func(ctx context.Context) error {
+						if err := specAsk(ctx, "gate"); err != nil {
+							return err
+						}
+						if _, err := perdure.Step(ctx, "pay", func(context.Context) (int, error) {
+							close(paying)
+							time.Sleep(5 * time.Second)
+							return c.hit("pay"), nil
+						}, opts...); err != nil {
+							return err
+						}
+						return c.ok(ctx, "after")
+					})
+					return g.Wait()
+				})
+			}
+			s := specStore()
+			k := newKit(t, s, perdure.Options{Version: "1"}, flow("recorded"))
+			k.start("t", "f", struct{}{})
+			run := specWait(k, perdure.Suspended)
+			k.stop()
+			specYes(k, run, "/y/gate")
+			k = newKit(t, s, perdure.Options{Version: "2"}, flow("renamed"))
+			run = specWait(k, perdure.Blocked)
+			k.stop()
+			if c.of("pay") != 1 || c.of("after") != 0 || c.of("renamed") != 0 || !strings.Contains(run.Diff, `+ step "renamed"`) {
+				t.Errorf("%v ran; %s", c.all(), run.Diff)
+			}
+			specLines(k, "step /y/pay 1")
+			k = newKit(t, s, perdure.Options{Version: "3"}, flow("recorded"))
+			specEnd(k, perdure.Succeeded)
+			if c.of("pay") != 1 || c.of("after") != 1 || c.of("recorded") != 1 {
+				t.Errorf("%v ran in the end", c.all())
+			}
+		})
+	}
+}

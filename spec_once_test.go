@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -498,10 +499,48 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 	})
 }
 
-// specStuck is a store that loses the renewals of leases once lease is closed.
+// A worker that was taken for dead while it was in code between two steps does
+// not start a step that another has finished meanwhile, and then works again.
+func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner, entered, thaw := specStore(), make(chan bool, 1), make(chan bool)
+		var passes, ran atomic.Int32
+		flow := specFlow(func(ctx context.Context) error {
+			if passes.Add(1) == 1 {
+				entered <- true
+				<-thaw
+			}
+			_, err := perdure.Step(ctx, "x", func(context.Context) (int32, error) { return ran.Add(1), nil })
+			return err
+		})
+		stuck := &specStuck{Store: inner, lease: make(chan struct{})}
+		old := newKit(t, stuck, perdure.Options{}, flow)
+		wake := sync.OnceFunc(func() { close(thaw) })
+		t.Cleanup(wake)
+		old.start("t", "f", struct{}{})
+		<-entered
+		close(stuck.lease)
+		k := newKit(t, inner, perdure.Options{}, flow)
+		specWait(k, perdure.Succeeded)
+		k.stop()
+		stuck.mended.Store(true)
+		wake()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if ran.Load() != 1 {
+			t.Errorf("the step ran %d times", ran.Load())
+		}
+		old.start("u", "f", struct{}{})
+		old.wait("u", perdure.Succeeded)
+	})
+}
+
+// specStuck is a store that loses the renewals of leases once lease is closed,
+// until it is mended.
 type specStuck struct {
 	store.Store
-	lease chan struct{}
+	lease  chan struct{}
+	mended atomic.Bool
 }
 
 func (s *specStuck) Unwrap() store.Store { return s.Store }
@@ -509,7 +548,7 @@ func (s *specStuck) Unwrap() store.Store { return s.Store }
 func (s *specStuck) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	select {
 	case <-s.lease:
-		if strings.HasPrefix(key, "worker/") {
+		if strings.HasPrefix(key, "worker/") && !s.mended.Load() {
 			return "", errors.New("lost")
 		}
 	default:

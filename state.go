@@ -228,7 +228,7 @@ func readItem(ctx context.Context, key string) (raw json.RawMessage, item journa
 	if !ok {
 		return nil, item, false, nil
 	}
-	raw, err = f.pass.patient(func() (json.RawMessage, error) { return f.pass.rt.item(f.pass.io, f.pass.name, item) })
+	raw, err = f.pass.patient(f, func() (json.RawMessage, error) { return f.pass.rt.item(f.pass.io, f.pass.name, item) })
 	return raw, item, err == nil, err
 }
 

@@ -55,7 +55,8 @@ type step struct {
 	shown json.RawMessage // data of the question about its outcome
 	fn    func(context.Context) (json.RawMessage, error)
 
-	returned error // with which an at-most-once function of this pass ended
+	inner    *frame // that its function is given, once it is called
+	returned error  // with which an at-most-once function of this pass ended
 }
 
 func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
@@ -121,7 +122,7 @@ func (s *step) run(ctx context.Context) error {
 		}
 		if unknown {
 			if !s.once {
-				return p.block(fmt.Sprintf("at %s:\n- recorded: the start of an at-most-once step\n+ the code: a step that is not AtMostOnce", tree.Names(s.path)))
+				return p.block(s.frame, fmt.Sprintf("at %s:\n- recorded: the start of an at-most-once step\n+ the code: a step that is not AtMostOnce", tree.Names(s.path)))
 			}
 			if p.replay != nil {
 				return p.recordEnds(ctx, s.frame, false)
@@ -142,18 +143,41 @@ func (s *step) run(ctx context.Context) error {
 		if err := p.gate(ctx, s.frame); err != nil && !(isCut(err) && p.begun(n)) {
 			return err
 		}
-		if s.once {
-			if intended, err := s.intend(); err != nil {
-				return err
-			} else if !intended {
-				continue
-			}
-		}
-		done, err := s.attempt(ctx, attempt)
-		if done || err != nil {
+		if done, err := s.call(ctx, attempt); done || err != nil {
 			return err
 		}
 	}
+}
+
+// call makes an attempt, unless nothing may start any more or the worker can no
+// longer believe that the run is its own. It returns true if the step has its
+// outcome then.
+func (s *step) call(ctx context.Context, attempt int) (bool, error) {
+	p := s.frame.pass
+	if err := p.worker.awaitLease(p.ctx); err != nil {
+		return false, p.lose(err)
+	}
+	p.mu.Lock()
+	halted := p.halted
+	if !halted {
+		p.calls[s] = true
+	}
+	p.mu.Unlock()
+	if halted {
+		<-p.ctx.Done()
+		return false, p.sealedErr()
+	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.calls, s)
+	}()
+	if s.once {
+		if intended, err := s.intend(); err != nil || !intended {
+			return false, err
+		}
+	}
+	return s.attempt(ctx, attempt)
 }
 
 // shortWait is the longest wait between attempts that is spent in the worker.
@@ -202,6 +226,9 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	p := s.frame.pass
 	inner := s.frame.child(s.frame.memo.Enter(s.visit))
+	p.mu.Lock()
+	s.inner = inner
+	p.mu.Unlock()
 	inner.step, inner.once, inner.attempt = true, s.once, attempt
 	inner.cleaning = inner.cleaning || s.verb == tree.Cleanup
 	inner.view = newView(s.frame.view)

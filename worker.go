@@ -57,8 +57,26 @@ func newWorker(c *core, io context.Context) *worker {
 // Work executes runs that are due, of the flows that the runtime has, until
 // the context ends. Then it hands over what is between two steps at once,
 // gives running steps Options.Grace, and returns nil. Runs of all tenants are
-// executed. Any number of workers may share a store.
+// executed. Any number of workers may share a store. One that has lost its
+// lease, because the machine slept or the store was away, begins anew as another
+// worker.
 func (r *Runtime) Work(ctx context.Context) error {
+	for {
+		err := r.work(ctx)
+		if !errors.Is(err, ErrFenced) {
+			return err
+		}
+		r.log.Warn("a worker begins anew", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.opts.Lease / 4):
+		}
+	}
+}
+
+// work is one worker, until the context ends or its lease is lost.
+func (r *Runtime) work(ctx context.Context) error {
 	ctx = store.Patient(ctx) // runs wait until a full disk has space again
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()

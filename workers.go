@@ -114,7 +114,9 @@ func (r *Runtime) unattended(ctx context.Context, run *journal.Run) string {
 	r.mu.Lock()
 	known := r.staff
 	r.mu.Unlock()
-	if known.seen.IsZero() || time.Since(known.seen) > staffFor {
+	has := func(w WorkerInfo) bool { return w.has(run.Flow) }
+	// That somebody works is believed for a moment; that nobody does is looked up.
+	if time.Since(known.seen) > staffFor || !slices.ContainsFunc(known.workers, has) {
 		workers, err := r.Workers(ctx)
 		if err != nil {
 			return "" // nobody knows
@@ -124,7 +126,7 @@ func (r *Runtime) unattended(ctx context.Context, run *journal.Run) string {
 		r.staff = known
 		r.mu.Unlock()
 	}
-	if slices.ContainsFunc(known.workers, func(w WorkerInfo) bool { return w.has(run.Flow) }) {
+	if slices.ContainsFunc(known.workers, has) {
 		return ""
 	}
 	return fmt.Sprintf("no living worker has the flow %q", run.Flow)

@@ -51,7 +51,7 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 			worked <- nil
 			return
 		}
-		err := keepWorking(ctx, s.rt, s.log)
+		err := s.rt.Work(ctx)
 		stop()
 		worked <- err
 	}()

@@ -62,7 +62,7 @@ and others take its runs over when its lease is over.`,
 			defer closeStore()
 			if tell == "" {
 				fmt.Fprintf(a.err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), url, os.Getpid())
-				return keepWorking(c.Context(), rt, o.Logger)
+				return rt.Work(c.Context())
 			}
 			ctx, stop := context.WithCancel(c.Context())
 			defer stop()
@@ -82,24 +82,6 @@ and others take its runs over when its lease is over.`,
 		_ = c.Flags().MarkHidden(name)
 	}
 	return c
-}
-
-// keepWorking executes runs until the context ends. A worker that has lost its
-// lease, because the machine slept or the store was away, begins anew.
-func keepWorking(ctx context.Context, rt *perdure.Runtime, log *slog.Logger) error {
-	for {
-		err := rt.Work(ctx)
-		if ctx.Err() != nil || !errors.Is(err, perdure.ErrFenced) {
-			return err
-		}
-		log.Warn("the worker begins anew", "error", err)
-		wait := time.NewTimer(time.Second)
-		select {
-		case <-ctx.Done():
-		case <-wait.C:
-		}
-		wait.Stop()
-	}
 }
 
 // storeHere returns the URL of the store that the flags name, or else of that

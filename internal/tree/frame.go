@@ -188,7 +188,7 @@ func (f *Frame) Group() int {
 	return f.groups
 }
 
-// Branch follows the execution to a branch of a group. It is judged at Wait.
+// Branch follows the execution to a branch of a group.
 func (f *Frame) Branch(name string, group int) (*Frame, error) {
 	if f.seen[name] {
 		return nil, fmt.Errorf("%w: %q", ErrDuplicate, name)
@@ -223,26 +223,22 @@ func (f *Frame) Closer() *Node {
 	return nil
 }
 
-// Wait judges the branches of a group: a recorded node of another kind in a
-// branch's place is a difference.
-func (f *Frame) Wait(branches []string) string {
+// NotBranch returns a difference if what is recorded in the place of a branch is
+// something else.
+func (f *Frame) NotBranch(name string) string {
 	node := f.Node()
 	if node == nil {
 		return ""
 	}
-	for _, name := range branches {
-		c := node.Child(name)
-		if c == nil {
-			continue
-		}
-		if had := c.Verb; had != None || c.Group == 0 {
-			if had == None {
-				had = "step or scope"
-			}
-			return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), had)
-		}
+	c := node.Child(name)
+	if c == nil || c.Verb == None && c.Group != 0 {
+		return ""
 	}
-	return ""
+	had := c.Verb
+	if had == None {
+		had = "step or scope"
+	}
+	return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), had)
 }
 
 // Drop marks a child as visited that the code no longer has.

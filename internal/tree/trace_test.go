@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "accept what the tests find into testdat
 //	> VERB name [in=…] [was=…] [added]  it reaches a verb
 //	> enter name                     the body of a step, scope or branch
 //	> leave                          that returns
-//	> group, branch name, wait       a group, its branches, its end
+//	> group, branch name             a group, its branches
 //	> dropped name
 //	> tree                           what is recorded
 //
@@ -86,10 +86,9 @@ type player struct {
 
 type played struct {
 	*Frame
-	visits   map[string]Visit
-	scopes   map[string]bool
-	group    int
-	branches []string
+	visits map[string]Visit
+	scopes map[string]bool
+	group  int
 }
 
 func (p *player) play(t *testing.T, line string) string {
@@ -142,18 +141,18 @@ func (p *player) play(t *testing.T, line string) string {
 		p.frames = p.frames[:len(p.frames)-1]
 		return verdict(f.Leave())
 	case "group":
-		f.group, f.branches = f.Group(), nil
+		f.group = f.Group()
 		return ""
 	case "branch":
 		b, err := f.Branch(name, f.group)
 		if err != nil {
 			return "error: " + err.Error()
 		}
-		f.branches = append(f.branches, name)
 		p.push(b)
+		if diff := f.NotBranch(name); diff != "" {
+			return verdict(diff)
+		}
 		return "at " + b.Path()
-	case "wait":
-		return verdict(f.Wait(f.branches))
 	case "dropped":
 		f.Drop(name)
 		return ""

@@ -250,8 +250,8 @@ func FuzzTree(f *testing.F) {
 				if b, err := f.Branch(name, f.Group()); err == nil {
 					frames = append(frames, b)
 				}
-			case "wait":
-				f.Wait([]string{name, "a", "b"})
+			case "other":
+				f.NotBranch(name)
 			case "dropped":
 				f.Drop(name)
 			default:
