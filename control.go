@@ -196,7 +196,7 @@ func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.
 		return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
-		return kept, nil, fmt.Errorf("%w: the decision is one of %q, not %q", ErrAnswer, q.Decisions, a.Decision)
+		return kept, nil, fmt.Errorf("%w: the decision is one of %q", ErrAnswer, q.Decisions) // what was given may be a secret
 	}
 	if len(q.Decisions) == 0 && a.Decision != "" {
 		return kept, nil, fmt.Errorf("%w: the ask takes no decision", ErrAnswer)

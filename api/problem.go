@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/perdure/perdure"
@@ -151,6 +152,12 @@ var kinds = []kind{
 	{"unavailable", http.StatusServiceUnavailable, store.ErrClosed},
 }
 
+// Kinds that stand for no error of their own.
+var (
+	internal  = Problem{Type: problemPrefix + "internal", Status: http.StatusInternalServerError, Title: "internal error"}
+	cancelled = Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was given up"}
+)
+
 // settle is what to do about a call that the store has not answered.
 const settle = "try again later: what changes something may have happened, and a repetition with the same idempotency key settles it"
 
@@ -161,7 +168,7 @@ func ProblemOf(err error) *Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	p = &Problem{Type: problemPrefix + "internal", Status: http.StatusInternalServerError, Title: "internal error"}
+	p = &Problem{Type: internal.Type, Status: internal.Status, Title: internal.Title}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			_, title, _ := strings.Cut(k.err.Error(), ": ")
@@ -176,7 +183,7 @@ func ProblemOf(err error) *Problem {
 		}
 	}
 	if p.Status == http.StatusInternalServerError && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		p = &Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was given up"}
+		p = &Problem{Type: cancelled.Type, Status: cancelled.Status, Title: cancelled.Title}
 	}
 	var busy *perdure.BusyError
 	var stale *perdure.StaleError
@@ -195,14 +202,34 @@ func ProblemOf(err error) *Problem {
 	return p
 }
 
-// plainly is what an error says without the name of the package that says it.
+// Limits of what a problem says. Texts of the request that it repeats are in
+// quotes.
+const (
+	maxQuoted = 100
+	maxDetail = 4000
+)
+
+// plainly is what an error says without the name of the package that says it,
+// and with no more than the beginning of long texts.
 func plainly(err error) string {
 	text := err.Error()
 	for _, name := range []string{"perdure: ", "api: ", "agent: ", "server: ", "store: "} {
 		text = strings.TrimPrefix(text, name)
 	}
+	text = quoted.ReplaceAllStringFunc(text, func(q string) string {
+		if len(q) <= maxQuoted+2 {
+			return q
+		}
+		return strings.TrimRight(strings.ToValidUTF8(q[:maxQuoted], ""), `\\`) + `…"`
+	})
+	if len(text) > maxDetail {
+		text = strings.ToValidUTF8(text[:maxDetail], "") + "…"
+	}
 	return text
 }
+
+// quoted is a text as %q writes it.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // Problems returns the kinds of problems with their statuses, in order.
 func Problems() []Problem {
@@ -214,7 +241,7 @@ func Problems() []Problem {
 		_, title, _ := strings.Cut(k.err.Error(), ": ")
 		all = append(all, Problem{Type: problemPrefix + k.name, Status: k.status, Title: title})
 	}
-	return all
+	return append(all, internal, cancelled)
 }
 
 // Invalid returns an error that says what is wrong with a request.

@@ -126,7 +126,7 @@ var (
 	ReadyGet = define[Nothing, Health]("ready.get", "GET /readyz", ScopeNone,
 		"see whether the store answers and the server is not about to stop")
 	MetricsGet = define[Nothing, []byte]("metrics.get", "GET /metrics", ScopeAdmin,
-		"get metrics for Prometheus", gives(TypeText))
+		"get metrics of the whole server for Prometheus, as an admin of the default tenant", gives(TypeText))
 	OpenAPIGet = define[Nothing, json.RawMessage]("openapi.get", "GET /openapi.json", ScopeNone,
 		"get the OpenAPI document")
 )

@@ -20,6 +20,13 @@ func (s *Server) askRoutes() {
 	handle(s, api.AsksAnswer, s.answerAsk)
 	handle(s, api.AsksAnswerAll, s.answerAsks)
 	handle(s, api.AsksProgress, func(ctx context.Context, c *call, in *api.TellProgress) (*api.None, error) {
+		ask, err := c.GetAsk(ctx, in.Ask)
+		if err != nil {
+			return nil, err
+		}
+		if !c.mayAnswer(ask.Who) {
+			return nil, fmt.Errorf("%w: ask %s: its progress is told by those who may answer it", perdure.ErrForbidden, in.Ask)
+		}
 		return nil, c.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
 	})
 	handle(s, api.AsksSecret, func(ctx context.Context, c *call, in *api.ProvideSecret) (*api.None, error) {

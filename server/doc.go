@@ -12,6 +12,7 @@
 //
 // A run never depends on a connection: closing one, or the server, cancels
 // nothing. Everything is scoped to the tenant of the token, event streams
-// included. Without Options.Auth anyone who reaches the server may do anything;
+// included; /metrics, which is about the whole server, is for admins of the
+// default tenant, and the number of streams in stats is that of the server. Without Options.Auth anyone who reaches the server may do anything;
 // command serve refuses to listen beyond the machine then.
 package server

@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -60,6 +62,15 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 			s.t = t
 			s.do("POST", "/v1/threads/t/runs", c.body, "Content-Type", "application/json").problem(c.status, c.kind)
 		})
+	}
+	long := strings.Repeat("é\\n", 2000)
+	for path, body := range map[string]string{
+		"/v1/threads/t/runs": `{"flow":"` + long + `"}`, "/v1/runs": `{"flow":"echo","` + long + `":1}`, "/v1/threads": `{"id":"` + long + `"}`,
+		"/v1/tokens": `{"subject":"a","scopes":["` + long + `"]}`, "/v1/threads/t/fork?" + url.QueryEscape(long): `{}`,
+	} {
+		if r := s.do("POST", path, body); r.Status < 400 || len(r.Body) > 600 || !json.Valid(r.Body) {
+			t.Errorf("%.40s: %d bytes are said about a long text: %.900s", path, len(r.Body), r.Body)
+		}
 	}
 	for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x", "application/json; charset", "application/json; charset=utf-16", "application/json; charset=latin1"} {
 		s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", media).problem(415, "media-type")

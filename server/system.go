@@ -138,6 +138,9 @@ func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.St
 // getMetrics answers also when the store does not: that is when the other
 // numbers are needed most.
 func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *call, _ *api.Nothing) error {
+	if s.opts.Auth != nil && c.who.Tenant != "" {
+		return fmt.Errorf("%w: metrics are of the whole server and all tenants, and need an admin of the default tenant", api.ErrScope)
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), metricsWithin)
 	defer cancel()
 	n, err := s.counts.of(ctx, c)

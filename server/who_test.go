@@ -65,6 +65,9 @@ func TestWhoMayAnswerIsTheTokensMatter(t *testing.T) {
 		return made.Secret
 	}
 	admin := site.token
+	site.do("GET", "/metrics", "").problem(403, "scope") // of all tenants
+	site.token = authSecret(t, tokens, "", "operator", api.ScopeAdmin)
+	site.do("GET", "/metrics", "").want(200)
 	for name, c := range map[string]struct {
 		token string
 		by    string
@@ -81,12 +84,15 @@ func TestWhoMayAnswerIsTheTokensMatter(t *testing.T) {
 		for _, forged := range []string{`{"value":"yes","by":"ann"}`, `{"value":"yes","groups":["buyers"]}`, `{"value":"yes","By":"ann"}`} {
 			site.do("POST", "/v1/asks/"+ask+"/answer", forged).problem(400, "body")
 		}
+		progress := site.do("POST", "/v1/asks/"+ask+"/progress", `{"value":"half"}`)
 		one := site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann")
 		all := site.do("POST", "/v1/threads/"+thread+"/answers", `{"answers":[{"ask":"`+ask+`","value":"yes"}]}`, "Perdure-As", "ann")
 		if c.by == "" {
+			progress.problem(403, "forbidden")
 			one.problem(403, "forbidden")
 			all.problem(403, "forbidden")
 		} else {
+			progress.want(204)
 			one.want(200)
 			all.want(200) // the same again
 		}
