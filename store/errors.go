@@ -70,10 +70,11 @@ var (
 
 // CorruptError locates damage. It matches ErrCorrupt.
 type CorruptError struct {
-	Journal string // the damaged journal, if it is one
-	Seq     uint64 // the first sequence that cannot be trusted; those before it are good
-	Cell    string // the damaged cell, if it is one
-	Where   string // the place in the driver's terms: a file and offset, a row
+	Journal string  // the damaged journal, if it is one
+	Seq     uint64  // the first sequence that cannot be trusted; those before it are good
+	Cell    string  // the damaged cell, if it is one
+	Version Version // of the damaged cell: Put and Delete replace or remove it by this; "" if they cannot
+	Where   string  // the place in the driver's terms: a file and offset, a row
 	Reason  string
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -193,9 +194,41 @@ func putAgain(ctx context.Context, s Store, key string, value []byte, prev Versi
 	}
 }
 
-// DeletePrefix removes all cells whose keys begin with prefix. It can be
-// interrupted and repeated. A cell that is written meanwhile may stay.
+// Derived returns s for writers of cells that follow from something else and
+// can be written anew: Get returns a damaged cell as one with an empty value,
+// under the version by which Put and Delete replace or remove it.
+func Derived(s Store) Store { return derived{s} }
+
+type derived struct{ Store }
+
+func (d derived) Get(ctx context.Context, key string) (Cell, error) {
+	cell, err := d.Store.Get(ctx, key)
+	if bad, ok := errors.AsType[*CorruptError](err); ok && bad.Cell == key && bad.Version != "" {
+		return Cell{Key: key, Version: bad.Version}, nil
+	}
+	return cell, err
+}
+
+// DeletePrefix removes all cells whose keys begin with prefix, also damaged
+// ones. It can be interrupted and repeated. A cell that is written meanwhile
+// may stay.
 func DeletePrefix(ctx context.Context, s Store, prefix string) error {
+	for {
+		err := deletePrefix(ctx, s, prefix)
+		bad, ok := errors.AsType[*CorruptError](err)
+		if !ok || bad.Version == "" || !strings.HasPrefix(bad.Cell, prefix) {
+			return err
+		}
+		if err := s.Delete(ctx, bad.Cell, bad.Version); err != nil && !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func deletePrefix(ctx context.Context, s Store, prefix string) error {
 	for cell, err := range s.List(ctx, prefix, "") {
 		if err != nil {
 			return err

@@ -161,6 +161,13 @@ func damageFound(t *testing.T, dir string, f file, damaged []byte, files []file,
 	if whole {
 		listDamaged(t, s, f, found)
 	}
+	if whole && f.cell != "" && len(damaged)%16 == 0 { // who knows what it should hold writes it anew
+		_, err := store.Update(t.Context(), store.Derived(s), f.cell, func(store.Cell) ([]byte, error) { return []byte(smallCells[f.cell]), nil })
+		if err != nil {
+			t.Fatalf("the damaged cell %q cannot be written anew: %v", f.cell, err)
+		}
+		listDamaged(t, s, f, false)
+	}
 	return found, readable
 }
 
@@ -228,6 +235,42 @@ func listDamaged(t *testing.T, s *Store, f file, found bool) {
 	}
 	if cells != len(smallCells) {
 		t.Fatalf("List yields %d of %d, and no error", cells, len(smallCells))
+	}
+}
+
+// TestANamelessFileIsToldToItsOwn damages the keys of cells. Lists of what
+// their files' names cannot belong to do not tell it.
+func TestANamelessFileIsToldToItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, healthy)
+	keys := []string{"id/a", "thread/0123456789abcdef.x", "thread/0123456789abcdeg.x", "shelf/rule/x"}
+	for _, key := range keys {
+		if _, err := s.Put(t.Context(), key, []byte("1"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	path := s.engine.cells.path(placeOf(keys[1]))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[strings.Index(string(b), "thread")] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, dir, healthy)
+	for prefix, told := range map[string]bool{"": true, "t": true, "thread/": true, "thread/0123456789abcdef.": true, "thread/0123456789abcdeg.": false, "id/": false, "shelf/rule/": false} {
+		var last error
+		for _, err := range s.List(t.Context(), prefix, "") {
+			last = err
+		}
+		if errors.Is(last, store.ErrCorrupt) != told {
+			t.Errorf("the list of %q ends with %v", prefix, last)
+		}
+	}
+	if err := store.DeletePrefix(t.Context(), s, "thread/0123456789abcdeg."); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -143,7 +143,7 @@ func (e *engine) create(j *journal, entries [][]byte) error {
 	if err != nil {
 		return e.poison(err, "creating journal %q", j.name)
 	}
-	e.journals.index.add(j.name)
+	e.journals.index.add(j.name, j.path)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tail.marks = []mark{{0, j.body}}
@@ -360,5 +360,5 @@ func (e *engine) names(after string, limit int) (names []string, damage, err err
 	if err != nil {
 		return nil, nil, fmt.Errorf("filestore: list the journals: %w", err)
 	}
-	return x.behind("", after, limit), x.damage(), nil
+	return x.behind("", after, limit), x.damage(""), nil
 }

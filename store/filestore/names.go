@@ -3,6 +3,7 @@ package filestore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -72,9 +73,10 @@ func (x *index) load(scan func() (names []string, damaged map[string]error, err 
 	return nil
 }
 
-func (x *index) add(name string) {
+func (x *index) add(name, file string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	delete(x.damaged, file)
 	if i, found := slices.BinarySearch(x.sorted, name); x.known && !found {
 		x.sorted = slices.Insert(x.sorted, i, name)
 	}
@@ -108,13 +110,14 @@ func (x *index) behind(prefix, after string, limit int) []string {
 	return names
 }
 
-// damage returns the error of the first file whose name cannot be read.
-func (x *index) damage() error {
+// damage returns the error of the first file whose name cannot be read and may
+// begin with prefix: the name of the file begins as the slug of its name.
+func (x *index) damage(prefix string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	first := ""
+	first, slug := "", slugOf(prefix)
 	for file := range x.damaged {
-		if first == "" || file < first {
+		if strings.HasPrefix(filepath.Base(file), slug) && (first == "" || file < first) {
 			first = file
 		}
 	}

@@ -42,7 +42,7 @@ func openCell(key string, inner store.Cell) (store.Cell, error) {
 		err = &damage{inner.Key, "the cell is not well formed"}
 	}
 	if d, ok := errors.AsType[*damage](err); ok {
-		return store.Cell{}, &store.CorruptError{Cell: key, Where: "key " + d.key, Reason: d.reason}
+		return store.Cell{}, &store.CorruptError{Cell: key, Version: inner.Version, Where: "key " + d.key, Reason: d.reason}
 	}
 	if err != nil {
 		return store.Cell{}, err

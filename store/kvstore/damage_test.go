@@ -72,6 +72,12 @@ func checkSick(t *testing.T, e *engine, key, what string) {
 	if sick := key == "c-edkm6qo"; sick && (!ok || corrupt.Cell != "sick") || !sick && (err != nil || string(cell.Value) != "value of sick") {
 		t.Fatalf("%s: the cell is %q: %v", what, cell.Value, err)
 	}
+	if ok {
+		_, err := s.Put(ctx, "sick", []byte("anew"), corrupt.Version)
+		if cell, getErr := s.Get(ctx, "sick"); err != nil || string(cell.Value) != "anew" {
+			t.Fatalf("%s: the cell cannot be written anew: %v, %v", what, err, getErr)
+		}
+	}
 	if entries, err := store.ReadAll(ctx, s, "well", 0); err != nil || len(entries) != 4 {
 		t.Fatalf("%s: the other journal has %d entries: %v", what, len(entries), err)
 	}

@@ -94,6 +94,6 @@ func corruptEntry(journal string, seq uint64, reason string) error {
 	return &store.CorruptError{Journal: journal, Seq: seq, Reason: reason}
 }
 
-func corruptCell(key, reason string) error {
-	return &store.CorruptError{Cell: key, Reason: reason}
+func corruptCell(c store.Cell, reason string) error {
+	return &store.CorruptError{Cell: c.Key, Version: c.Version, Reason: reason}
 }

@@ -243,7 +243,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 func (s *Store) openCell(c store.Cell) (store.Cell, error) {
 	plain, reason := unlock(s.root(cellKind, c.Key), c.Value, bound(cellKind, c.Key, 0))
 	if reason != "" {
-		return store.Cell{}, corruptCell(c.Key, reason)
+		return store.Cell{}, corruptCell(c, reason)
 	}
 	c.Value = plain
 	return c, nil

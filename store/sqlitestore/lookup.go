@@ -102,12 +102,17 @@ const cellColumns = "c.id, c.name, c.version, c.value, k.key"
 // scanCell returns the cell in the first columns of a row.
 func (s *Store) scanCell(stmt *stmt) (store.Cell, error) {
 	name, version, value := stmt.columnBytes(1), stmt.columnBytes(2), stmt.columnBytes(3)
-	if key, ok := stmt.columnKey(4); ok && len(version) == versionSize {
+	key, ok := stmt.columnKey(4)
+	if ok && len(version) == versionSize {
 		if value, ok := newMasker(key).atCell(name, version).unmask(value); ok {
 			return store.Cell{Key: string(name), Value: value, Version: toVersion(version)}, nil
 		}
 	}
-	return store.Cell{}, s.badCell(string(name), stmt.columnInt64(0), "it does not match its checksum")
+	err := s.badCell(string(name), stmt.columnInt64(0), "it does not match its checksum")
+	if ok {
+		err.Version = toVersion(version) // as cell finds it, which does not look at the value
+	}
+	return store.Cell{}, err
 }
 
 // checkNoCell is checkNoJournal for cells.
@@ -133,6 +138,6 @@ func (s *Store) badJournal(name string, seq uint64, where, reason string) error 
 	return &store.CorruptError{Journal: name, Seq: seq, Where: s.file + ", " + where, Reason: reason}
 }
 
-func (s *Store) badCell(name string, id int64, reason string) error {
+func (s *Store) badCell(name string, id int64, reason string) *store.CorruptError {
 	return &store.CorruptError{Cell: name, Where: fmt.Sprintf("%s, table cells, id %d", s.file, id), Reason: reason}
 }
