@@ -125,7 +125,7 @@ func (c *core) listed(ctx context.Context, name string) (string, error) {
 // remove deletes a cell, if it holds only what is given, where that is not "".
 func (c *core) remove(ctx context.Context, key, only string) error {
 	for {
-		cell, err := c.store.Get(ctx, key)
+		cell, err := store.Derived(c.store).Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) || err == nil && only != "" && string(cell.Value) != only {
 			return nil
 		}

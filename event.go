@@ -159,11 +159,11 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 		if err == nil {
 			ev, err = f.next(ctx, line, line.Seq > o.After)
 		}
-		if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
+		if bad := (*store.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, ErrCorrupt) {
 			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		if errors.Is(err, ErrCorrupt) {
-			f.tellDamage(ctx, f.name)
+			f.tellDamage(ctx, emptyThread(f.name))
 		}
 		if err != nil {
 			yield(Event{}, fmt.Errorf("perdure: events of thread %s behind %d: %w", f.thread, f.seq, err))

@@ -231,11 +231,7 @@ func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (s
 		}
 		return name, err
 	}
-	value, err := json.Marshal(s)
-	if err != nil {
-		return name, err
-	}
-	if _, err := r.ensure(ctx, journalOf(name), value); err != nil {
+	if err := r.ensureSummary(ctx, name, s); err != nil {
 		return name, err
 	}
 	return name, r.pinOrAbandon(ctx, from, q.As, name)

@@ -23,6 +23,11 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 	}
 	for range 10 {
 		held, err := r.ensure(ctx, r.idCell(id), []byte(fresh))
+		if errors.Is(err, store.ErrCorrupt) {
+			var name string
+			name, err = r.mendID(ctx, id, err)
+			held = []byte(name)
+		}
 		if err == nil && string(held) != fresh {
 			var reached bool
 			if reached, err = r.reaches(ctx, string(held)); err == nil && !reached {

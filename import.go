@@ -205,10 +205,7 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) 
 // show makes the thread known.
 func (im *importer) show(ctx context.Context, o *opened) error {
 	t := o.thread
-	value, err := marshal(summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
-	if err == nil {
-		_, err = im.ensure(ctx, journalOf(im.name), value)
-	}
+	err := im.ensureSummary(ctx, im.name, summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
 	if err == nil {
 		err = im.summarise(ctx, o)
 	}

@@ -274,6 +274,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	for _, name := range run.Plan {
 		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == journal.StatusSucceeded || run.Reached[name] || planDone(done, run.PlanAt+name)})
 	}
+	var errs []error // of what is damaged; the rest is told
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]
 		wait := Wait{Kind: waitKinds[w.Kind], Path: tree.Names(path), Since: stamp(w.Since), Due: stamp(w.Due), Signal: w.Signal}
@@ -283,18 +284,16 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 		if ask := o.thread.Asks[w.Ask]; ask != nil && ask.Open() {
 			wait.Ask = askID(o.name, ask.ID)
 			ai, err := r.askInfo(ctx, o, ask)
-			if err != nil {
-				return info, err
-			}
-			if ai.Status == AskOpen {
+			if err == nil && ai.Status == AskOpen {
 				info.Asks = append(info.Asks, ai)
 			}
+			errs = append(errs, err)
 		}
 		info.Waits = append(info.Waits, wait)
 	}
 	var err error
 	info.Output, err = r.output(ctx, o, run)
-	return info, err
+	return info, errors.Join(append(errs, err)...)
 }
 
 // output returns what a run returned, which may stand in an entry of its own

@@ -197,8 +197,17 @@ func (c *core) load(ctx context.Context, name string, v journal.Value) ([]byte, 
 	if v.Blob == nil {
 		return v.JSON, nil
 	}
+	raw, err := c.loadBlob(ctx, name, *v.Blob)
+	if damagedBlob(err) {
+		c.tellDamage(ctx, emptyThread(name))
+		err = fmt.Errorf("%w: a value of %d bytes: %w", ErrCorrupt, v.Blob.Size, err)
+	}
+	return raw, err
+}
+
+func (c *core) loadBlob(ctx context.Context, name string, ref blob.Ref) ([]byte, error) {
 	for {
-		raw, err := blob.Bytes(ctx, c.store, blobsOf(name), *v.Blob)
+		raw, err := blob.Bytes(ctx, c.store, blobsOf(name), ref)
 		if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) || !isFork(name) {
 			return raw, err
 		}

@@ -48,6 +48,9 @@ func summaryOf(t *journal.Thread) summary {
 			s.Asks++
 		}
 	}
+	if run := t.Busy(); run != nil && run.Status == journal.StatusBlocked && strings.HasPrefix(run.Diff, unreadable) {
+		s.Status = Damaged
+	}
 	return s
 }
 
@@ -55,7 +58,7 @@ func summaryOf(t *journal.Thread) summary {
 // is none it makes none: the thread was erased.
 func (c *core) summarise(ctx context.Context, o *opened) error {
 	s := summaryOf(o.thread)
-	_, err := store.Update(ctx, c.store, journalOf(o.name), func(old store.Cell) ([]byte, error) {
+	_, err := store.Update(ctx, store.Derived(c.store), journalOf(o.name), func(old store.Cell) ([]byte, error) {
 		var was summary
 		if old.Version == "" {
 			return nil, errNothing
@@ -70,6 +73,29 @@ func (c *core) summarise(ctx context.Context, o *opened) error {
 	}
 	if err != nil {
 		c.log.Debug("writing a summary", "thread", s.ID, "error", err)
+	}
+	return err
+}
+
+// ensureSummary makes the summary of a thread that is about to begin, unless it
+// is there. One that is damaged is made rough: who lists it reads the thread.
+func (c *core) ensureSummary(ctx context.Context, name string, s summary) error {
+	value, err := json.Marshal(s)
+	if err == nil {
+		_, err = c.ensure(ctx, journalOf(name), value)
+	}
+	if !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	s.Rough = true
+	_, err = store.Update(ctx, store.Derived(c.store), journalOf(name), func(old store.Cell) ([]byte, error) {
+		if len(old.Value) > 0 {
+			return nil, errNothing
+		}
+		return json.Marshal(s)
+	})
+	if errors.Is(err, errNothing) {
+		return nil
 	}
 	return err
 }
@@ -101,54 +127,93 @@ type Summary struct {
 	Cursor  string    `json:"cursor"`
 }
 
-// List yields the tenant's threads in the order of their creation.
+// List yields the tenant's threads in the order of their creation. A summary
+// that is damaged is written anew from its journal, and its thread comes behind
+// all others once. Damage that remains is ErrCorrupt, the last thing yielded.
 func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
-		prefix := journalOf(r.part) + "."
-		after := ""
-		if o.After != "" {
-			after = prefix + o.After
-		}
 		n := 0
-		for cell, err := range r.store.List(ctx, prefix, after) {
+		for s, err := range r.summaries(ctx, o.After) {
 			if err != nil {
 				yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
 				return
 			}
-			var s summary
-			if err := json.Unmarshal(cell.Value, &s); err != nil {
-				s.ID = "?"
-			}
-			if s.Seq == 0 {
-				begun, err := r.begun(ctx, cell.Key)
-				if errors.Is(err, store.ErrDropped) {
-					// Of a start that came too late for its thread and died.
-					_ = r.store.Delete(ctx, cell.Key, cell.Version)
-					continue
-				}
-				if err != nil {
-					yield(Summary{}, fmt.Errorf("perdure: listing threads: %w", err))
-					return
-				}
-				if !begun {
-					continue // its first entry was never written
-				}
-			}
-			if s.Rough {
-				s = r.refined(ctx, strings.TrimPrefix(cell.Key, journalOf("")), s)
-			}
-			if s.Seq == 0 { // a start has begun it
-				s.Status = or(s.Status, Queued)
-			}
-			if !o.fits(s) || r.owner != nil && s.User != *r.owner {
+			if !o.fits(s.summary) || r.owner != nil && s.User != *r.owner {
 				continue
 			}
 			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: s.Status, Asks: s.Asks, Parent: s.Parent, Import: s.Import,
-				Created: stamp(s.Created), Updated: stamp(s.changed()), Cursor: strings.TrimPrefix(cell.Key, prefix)}
+				Created: stamp(s.Created), Updated: stamp(s.changed()), Cursor: s.cursor}
 			if !yield(item, nil) {
 				return
 			}
 			if n++; o.Limit > 0 && n >= o.Limit {
+				return
+			}
+		}
+	}
+}
+
+// listed is a summary on its way to a list.
+type listed struct {
+	summary
+	name   string
+	cursor string // behind which the list goes on
+}
+
+// summaries yields those of the tenant's threads that have begun, as List does.
+func (r *Runtime) summaries(ctx context.Context, cursor string) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
+		prefix := journalOf(r.part) + "."
+		after := ""
+		if cursor != "" {
+			after = prefix + cursor
+		}
+		for cell, err := range r.store.List(ctx, prefix, after) {
+			if errors.Is(err, store.ErrCorrupt) {
+				var mended []listed
+				mended, err = r.mendSummaries(ctx, prefix, after, err)
+				for _, s := range mended {
+					s.cursor = max(s.cursor, cursor)
+					if !yield(s, nil) {
+						return
+					}
+				}
+				if err == nil {
+					return
+				}
+			}
+			if err != nil {
+				yield(listed{}, err)
+				return
+			}
+			s := listed{name: strings.TrimPrefix(cell.Key, journalOf("")), cursor: strings.TrimPrefix(cell.Key, prefix)}
+			cursor = s.cursor
+			if err := json.Unmarshal(cell.Value, &s.summary); err != nil {
+				s.ID = "?"
+			}
+			if s.Seq == 0 {
+				begun, err := r.begun(ctx, cell.Key)
+				switch {
+				case errors.Is(err, store.ErrDropped):
+					// Of a start that came too late for its thread and died.
+					_ = r.store.Delete(ctx, cell.Key, cell.Version)
+					continue
+				case errors.Is(err, store.ErrCorrupt):
+					s.Status = Damaged
+				case err != nil:
+					yield(listed{}, err)
+					return
+				case !begun:
+					continue // its first entry was never written
+				}
+			}
+			if s.Rough {
+				s.summary = r.refined(ctx, s.name, s.summary)
+			}
+			if s.Seq == 0 { // a start has begun it
+				s.Status = or(s.Status, Queued)
+			}
+			if !yield(s, nil) {
 				return
 			}
 		}
@@ -185,6 +250,9 @@ func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
 func (c *core) refined(ctx context.Context, name string, s summary) summary {
 	o, err := c.read(ctx, name)
 	if errors.Is(err, ErrCorrupt) {
+		if s.ID == "" {
+			s = summaryOf(o.thread)
+		}
 		s.Status = Damaged
 	}
 	if err != nil || o.thread.Seq == 0 {

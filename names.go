@@ -108,17 +108,21 @@ func (r *Runtime) find(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	cell, err := r.store.Get(ctx, r.idCell(id))
+	name := string(cell.Value)
+	if errors.Is(err, store.ErrCorrupt) {
+		name, err = r.mendID(ctx, id, err)
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		return "", fmt.Errorf("%w: %q", ErrNoThread, id)
 	}
 	if err != nil {
 		return "", err
 	}
-	reached, err := r.reaches(ctx, string(cell.Value))
+	reached, err := r.reaches(ctx, name)
 	if err == nil && !reached {
 		err = fmt.Errorf("%w: %q", ErrNoThread, id)
 	}
-	return string(cell.Value), err
+	return name, err
 }
 
 func checkThreadID(id string) error {
@@ -180,7 +184,7 @@ func (p *pass) patient(f *frame, read func() (json.RawMessage, error)) (json.Raw
 		case err == nil:
 			return raw, nil
 		case errors.Is(err, ErrCorrupt), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
-			return nil, p.block(f, fmt.Sprintf("a recorded value cannot be read: %v", err))
+			return nil, p.block(f, unreadable+err.Error())
 		case pause > p.rt.opts.Lease, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrPoisoned):
 			return nil, p.lose(err)
 		}

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,21 +18,24 @@ type Rebuilt struct {
 	Threads   int `json:"threads"`   // that are there
 	Hints     int `json:"hints"`     // of due work and of timers that were missing
 	Summaries int `json:"summaries"` // that were missing or behind
-	Damaged   int `json:"damaged"`   // threads that cannot be read to their end
+	Damaged   int `json:"damaged"`   // threads that cannot be read to their end, and cells that cannot be mended
 	Orphans   int `json:"orphans"`   // that no id leads to: half imported or half erased
 }
 
-// Rebuild writes what follows from the journals and was lost: hints of due work
-// and of timers, and the summaries that List shows. It reads the threads of all
+// Rebuild writes what follows from the journals and was lost or damaged: hints
+// of due work and of timers, the summaries that List shows, and the cells that
+// lead from ids to threads; those of threads that have ended are mended when the
+// id is used. It reads the threads of all
 // tenants, finishes erases that were cut off, and drops imports that were, after
 // an hour. What is there stays, so it can be called at any time, beside workers
 // and as often as one likes. Workers do the same now and then, at a gentle pace.
 //
-// Call it after a store was restored from a backup or repaired. Beside an error
-// it returns what it did before.
+// Call it after a store was restored from a backup or repaired. It goes on
+// behind damage that it cannot mend, and tells the first such at its end:
+// ErrCorrupt. Beside an error it returns what it did.
 func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
 	b := &rebuilder{core: r.core, step: func(string) error { return ctx.Err() }}
-	if err := b.all(ctx, ""); err != nil {
+	if err := cmp.Or(b.all(ctx, ""), b.bad); err != nil {
 		return &b.Rebuilt, fmt.Errorf("perdure: rebuilding: %w", err)
 	}
 	return &b.Rebuilt, nil
@@ -43,6 +47,7 @@ type rebuilder struct {
 	Rebuilt
 	step   func(after string) error // called behind each thread, with its name
 	parent *opened                  // the one that was read last: its children often stand together
+	bad    error                    // the first damage that it went on behind
 }
 
 // rebuildPage is how many names are read at a time, so that no loop over the
@@ -65,22 +70,29 @@ func (b *rebuilder) all(ctx context.Context, after string) error {
 			after = name
 			if young[name] {
 				b.Orphans++
-			} else if err := b.thread(ctx, name); err != nil {
+			} else if err := b.goOn(b.thread(ctx, name)); err != nil {
 				return fmt.Errorf("thread %s: %w", name, err)
 			}
 			if err := b.step(after); err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, store.ErrCorrupt) {
-			b.Damaged++
-			b.log.Warn("journals are damaged", "error", err)
-			return nil
-		}
-		if err != nil || !more {
+		if err := b.goOn(err); err != nil || !more {
 			return err
 		}
 	}
+}
+
+// goOn notes damage that cannot be mended, behind which a Rebuild goes on, and
+// returns every other error.
+func (b *rebuilder) goOn(err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	b.Damaged++
+	b.bad = cmp.Or(b.bad, err)
+	b.log.Warn("a journal or a cell is damaged", "error", err)
+	return nil
 }
 
 // page returns the names of some threads, and whether there are more.
@@ -114,9 +126,9 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 		return nil
 	}
 	o, err := b.read(ctx, name)
-	idCell := ""
+	rt, idCell := &Runtime{core: b.core, tenant: o.thread.Tenant, part: b.tenantPart(o.thread.Tenant)}, ""
 	if o.thread.ID != "" {
-		idCell = (&Runtime{core: b.core, tenant: o.thread.Tenant}).idCell(o.thread.ID)
+		idCell = rt.idCell(o.thread.ID)
 	}
 	switch {
 	case errors.Is(err, ErrErased):
@@ -134,6 +146,11 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 	}
 	damaged := err != nil || o.thread.Foreign != ""
 	cell, err := b.store.Get(ctx, idCell)
+	if errors.Is(err, store.ErrCorrupt) {
+		var led string
+		led, err = rt.mendID(ctx, o.thread.ID, err)
+		cell.Value = []byte(led)
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && string(cell.Value) != name {
 		b.Orphans++
 		b.log.Warn("no id leads to a thread", "thread", name)
@@ -152,7 +169,7 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 
 // summary returns the summary of a thread, and whether there is one.
 func (b *rebuilder) summary(ctx context.Context, name string) (s summary, there bool, err error) {
-	cell, err := b.store.Get(ctx, journalOf(name))
+	cell, err := store.Derived(b.store).Get(ctx, journalOf(name))
 	if errors.Is(err, store.ErrNotFound) {
 		return s, false, nil
 	}
@@ -187,11 +204,7 @@ func (b *rebuilder) list(ctx context.Context, o *opened, s summary, there bool) 
 		// As Start makes it: if the thread is being erased, the next list
 		// finds it empty and removes it.
 		t := o.thread
-		value, err := json.Marshal(summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
-		if err == nil {
-			_, err = b.ensure(ctx, journalOf(o.name), value)
-		}
-		if err != nil {
+		if err := b.ensureSummary(ctx, o.name, summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created}); err != nil {
 			return err
 		}
 		gone, err := b.erased(ctx, o.name)

@@ -95,6 +95,8 @@ type core struct {
 	staff  staff
 	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
 	roots  map[string]root          // of forks
+
+	unmended map[string]string // by prefix of a tenant's summaries: the damage that could not be mended
 }
 
 // executing notes that a pass of a thread runs in this process, until over is
@@ -155,7 +157,7 @@ func openAgain(ctx context.Context, url string) (store.Store, error) {
 // New returns a runtime on a store. Its error names everything that is wrong
 // with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
-	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, hands: map[string]bool{}, passes: map[string]chan struct{}{}, roots: map[string]root{}}
+	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, hands: map[string]bool{}, passes: map[string]chan struct{}{}, roots: map[string]root{}, unmended: map[string]string{}}
 	if c.opts.Validator == nil {
 		c.opts.Validator = validator
 	}

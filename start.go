@@ -292,12 +292,7 @@ func (r *Runtime) createAs(ctx context.Context, s summary, first func(name strin
 	}
 	// The summary comes before the first entry, so that lists are complete.
 	s.Created = now.UnixMicro()
-	value, err := json.Marshal(s)
-	if err != nil {
-		return "", err
-	}
-	_, err = r.ensure(ctx, journalOf(name), value)
-	return name, err
+	return name, r.ensureSummary(ctx, name, s)
 }
 
 // ensure returns what a cell holds, which is fresh if it was not there.

@@ -42,7 +42,7 @@ func (c *core) readAt(ctx context.Context, name string, upto uint64) (*opened, e
 	o := emptyThread(name)
 	err := c.readMore(ctx, o, upto)
 	if upto == 0 && errors.Is(err, ErrCorrupt) {
-		c.tellDamage(ctx, name)
+		c.tellDamage(ctx, o)
 	}
 	return o, err
 }

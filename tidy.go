@@ -114,15 +114,18 @@ func (b *rebuilder) cells(ctx context.Context, prefix string, see func(cell stor
 	for after := ""; ; {
 		var page []store.Cell
 		for cell, err := range b.store.List(ctx, prefix, after) {
-			if err != nil {
+			if err := b.goOn(err); err != nil {
 				return err
+			}
+			if err != nil {
+				break
 			}
 			if page = append(page, cell); len(page) == rebuildPage {
 				break
 			}
 		}
 		for _, cell := range page {
-			if err := see(cell, strings.TrimPrefix(cell.Key, prefix)); err != nil {
+			if err := b.goOn(see(cell, strings.TrimPrefix(cell.Key, prefix))); err != nil {
 				return err
 			}
 			after = cell.Key

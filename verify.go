@@ -51,12 +51,16 @@ func (v *Verification) took(e journal.Entry, size int) {
 // has seen it. Whoever can rewrite the whole journal, with all its hashes, is
 // found out by comparing Head with one that was kept elsewhere.
 func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, error) {
+	v := &Verification{Thread: thread, Tenant: r.tenant}
 	name, err := r.find(ctx, thread)
+	if isDamage(err) {
+		v.bad("it cannot be found: %v", err)
+		return v, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	seen := r.seen(ctx, name) // before the journal, which then reaches it
-	v := &Verification{Thread: thread, Tenant: r.tenant}
 	o := emptyThread(name)
 	if err := r.verify(ctx, o, v); err != nil {
 		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)

@@ -52,14 +52,14 @@ func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
-		old, getErr := s.Get(ctx, key)
+		old, getErr := store.Derived(s).Get(ctx, key)
 		switch {
 		case errors.Is(getErr, store.ErrNotFound):
 			return err
 		case getErr != nil:
 			return getErr
 		}
-		_, err = s.Put(ctx, key, old.Value, old.Version)
+		_, err = s.Put(ctx, key, []byte("{}"), old.Version)
 		return err
 	})
 	if err != nil {

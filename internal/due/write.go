@@ -24,7 +24,8 @@ func Announce(ctx context.Context, s store.Store, flow, thread string, seq uint6
 
 // announce is Announce. Afresh says to write the hint also where nothing
 // changes, so that who saw it before cannot settle it. It reports whether the
-// hint is now as it should be; one that cannot be read is left as it is.
+// hint is now as it should be; one that cannot be read is left as it is, and one
+// that the store finds damaged is written anew.
 func announce(ctx context.Context, s store.Store, flow, thread string, given value, afresh bool) (ok bool, err error) {
 	key, err := keyOf(flow, thread)
 	if err != nil {
@@ -34,9 +35,11 @@ func announce(ctx context.Context, s store.Store, flow, thread string, given val
 		return false, fmt.Errorf("due: announce %q: %w: sequences begin at 1", thread, store.ErrInvalid)
 	}
 	err = retry(ctx, func() error {
-		old, err := s.Get(ctx, key)
+		old, err := store.Derived(s).Get(ctx, key)
 		merged := given
-		if err == nil {
+		if err == nil && len(old.Value) == 0 {
+			merged.Due = min(given.Due, 1) // it is damaged: what it said may be due by now
+		} else if err == nil {
 			h := parse(flow, old)
 			if ok = h.Err == nil; !ok {
 				return nil // due now for every reader, and none removes it
@@ -125,7 +128,7 @@ func Forget(ctx context.Context, s store.Store, flow, thread string) error {
 		return err
 	}
 	err = retry(ctx, func() error {
-		cell, err := s.Get(ctx, key)
+		cell, err := store.Derived(s).Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		} else if err != nil {
