@@ -149,7 +149,7 @@ func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answ
 		}
 		answered, err := a.decide(ctx, l, ask)
 		if errors.Is(err, io.EOF) {
-			return quiet(exitFailed)
+			return &exitError{code: exitFailed, err: errors.New("the input has ended; nothing was answered")}
 		}
 		if answered {
 			a.answered(ctx, l, ask)

@@ -22,7 +22,7 @@ func init() {
 			}
 			rows := [][]string{{"ASK", "KIND", "THREAD", "WHO", "ASKED", "PROMPT"}}
 			for _, k := range page.Asks {
-				rows = append(rows, []string{shortAsk(k.ID), k.Kind, k.Thread, strings.Join(k.Who, " "), a.when(k.Asked), k.Prompt})
+				rows = append(rows, []string{shortAsk(k.ID), k.Kind, name(k.Thread), strings.Join(k.Who, " "), a.when(k.Asked), k.Prompt})
 			}
 			if err := a.table(rows); err != nil {
 				return err

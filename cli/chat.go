@@ -142,7 +142,7 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 			}
 			return nil
 		case len(done.Asks) == 0 || done.Status.Final():
-			a.hint("%s", a.message(a.finish(done, false)))
+			a.hint("%s", a.message(a.finish(ctx, l, done, false)))
 			return nil
 		}
 		skipped := true

@@ -62,7 +62,7 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 	c.RunE = func(c *cobra.Command, words []string) error {
 		in := reflect.New(op.In).Elem()
 		for i, text := range words {
-			if text == "-" && args[i].Type == reflect.TypeFor[json.RawMessage]() {
+			if args[i].Type == reflect.TypeFor[json.RawMessage]() {
 				data, err := a.value(text)
 				if err != nil {
 					return err
@@ -261,7 +261,11 @@ func (a *app) value(text string) (json.RawMessage, error) {
 	if err := checkText("the standard input", text); err != nil {
 		return nil, err
 	}
-	return anyJSON(text), nil
+	value := anyJSON(text)
+	if begin := strings.TrimSpace(text); value[0] == '"' && (strings.HasPrefix(begin, "{") || strings.HasPrefix(begin, "[")) {
+		a.hint("this is not valid JSON, so it is taken as a text: %s", cut(oneLine(text), nameCells))
+	}
+	return value, nil
 }
 
 // checkText refuses a text that is not UTF-8, which JSON would change silently.

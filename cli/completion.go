@@ -87,6 +87,7 @@ func (a *app) complete(root *cobra.Command) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
+			a.choose(c)
 			return a.candidates(c.Context(), find, begin), files
 		}
 	}

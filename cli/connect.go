@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -17,9 +18,11 @@ import (
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"   // file: URLs
 	_ "github.com/perdure/perdure/store/memstore"    // memory: URLs
 	_ "github.com/perdure/perdure/store/sqlitestore" // sqlite: URLs
+	"github.com/spf13/cobra"
 )
 
 // Where dev keeps everything, and where it listens.
@@ -47,7 +50,7 @@ type link struct {
 func (a *app) connect(ctx context.Context) (*link, error) {
 	switch {
 	case a.server != "" && a.store != "":
-		return nil, usage(errors.New("give --server or --store, not both"))
+		return nil, usage(errors.New("give --server ($PERDURE_SERVER) or --store ($PERDURE_STORE), not both"))
 	case a.server != "":
 		return a.dial(a.server, a.givenToken())
 	case a.store != "":
@@ -71,6 +74,17 @@ func (a *app) connect(ctx context.Context) (*link, error) {
 		return l, nil
 	}
 	return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", devAddress, devFolder, a.program())}
+}
+
+// choose lets a flag that names a server or a store win over the environment.
+func (a *app) choose(c *cobra.Command) {
+	server, store := c.Flags().Changed("server"), c.Flags().Changed("store")
+	if server && !store {
+		a.store = ""
+	}
+	if store && !server {
+		a.server = ""
+	}
 }
 
 // answers reports whether a Perdure server is there, as long as the context lasts.
@@ -114,6 +128,9 @@ func withScheme(address string) string {
 
 // open serves the API of a store inside this process.
 func (a *app) open(ctx context.Context, url string) (*link, error) {
+	if err := a.exists(url); err != nil {
+		return nil, err
+	}
 	rt, closeStore, err := a.runtime(ctx, url, perdure.Options{})
 	if err != nil {
 		return nil, err
@@ -130,6 +147,22 @@ func (a *app) open(ctx context.Context, url string) (*link, error) {
 		stop()
 		closeStore()
 	}}, nil
+}
+
+// makers are the commands, beside dev, serve and worker, that make a store which is
+// not there. To the others its name is a mistake.
+const makers = " run chat import create put "
+
+// exists returns an error if a store is not there and the command makes none.
+func (a *app) exists(url string) error {
+	path, ok := sqliteFile(url)
+	if !ok {
+		path, ok = strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "file:")
+	}
+	if _, err := os.Stat(path); !ok || !errors.Is(err, fs.ErrNotExist) || strings.Contains(makers, " "+a.verb+" ") {
+		return nil
+	}
+	return &exitError{code: exitUnavailable, err: fmt.Errorf("there is no store %s", url), next: "check its name; perdure dev, serve, worker, run and import make new ones"}
 }
 
 // asTransport says who asks, where no token does.

@@ -64,10 +64,16 @@ const (
 // present shows an ask, all of it if that is wanted, and returns how many lines
 // are not shown.
 func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
+	spare := a.height() - 12 // what else there may be: names, and where a person decides
 	most := func(n int) int {
-		if full {
+		switch {
+		case full:
 			return 0
+		case a.height() == 0:
+			return n
 		}
+		n = max(1, min(n, spare))
+		spare -= n
 		return n
 	}
 	lines := wrap(oneLine(ask.Prompt), a.left(4))
@@ -83,7 +89,7 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 		}
 	}
 	line("ask", shortAsk(ask.ID)+", asked "+a.when(ask.Asked))
-	line("thread", ask.Thread+" "+ask.Path)
+	line("thread", name(ask.Thread)+" "+ask.Path)
 	line("kind", ask.Kind)
 	line("who", strings.Join(ask.Who, ", "))
 	if !ask.Expires.IsZero() {

@@ -78,7 +78,7 @@ func (d *doctor) openStore(ctx context.Context) {
 	begin := time.Now()
 	l, err := d.open(ctx, url)
 	if err != nil {
-		d.note("store", broken, "check the URL, and that this user may read and write there", "%v", err)
+		d.note("store", broken, adviceOn(err), "%v", err)
 		return
 	}
 	defer l.close()
@@ -103,6 +103,21 @@ func (d *doctor) openStore(ctx context.Context) {
 	}
 	d.workers(stats)
 	d.threads(ctx, l.runtime)
+}
+
+// adviceOn says what to do about a store that does not open.
+func adviceOn(err error) string {
+	switch {
+	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrUnavailable):
+		return "another process holds it: end that one, or wait until it is done"
+	case errors.Is(err, store.ErrNewer):
+		return "use the version that wrote it, or a newer one"
+	case errors.Is(err, store.ErrForeign):
+		return "it holds something else: check the URL"
+	case errors.Is(err, fs.ErrPermission), strings.Contains(err.Error(), "readonly"):
+		return "let this user write to the file and to its folder"
+	}
+	return "check the URL, and that this user may read and write there"
 }
 
 // sqliteFile returns the file of a SQLite URL.
@@ -132,6 +147,9 @@ func (d *doctor) sqlite(file string) bool {
 		checks = append(checks, "PRAGMA quick_check(1)")
 	}
 	said, err := sqlitestore.Inspect(file, checks...)
+	if err == nil && strings.Contains(said[0], "not a database") { // the answer to the first question
+		err = errors.New(file + " is not a SQLite database")
+	}
 	if err != nil {
 		d.note("sqlite", broken, "it may be no database, or belong to somebody else", "%v", err)
 		return false

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -90,7 +92,7 @@ func importCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import FILE",
 		Short:   api.ThreadsImport.Title,
-		Long:    "Make a thread of an export; - is the standard input. Runs that were active are\npaused: resume them. What people answered there is asked anew here, unless the file is\nsigned by a key that is trusted: perdure verify FILE shows it.",
+		Long:    "Make a thread of an export; - is the standard input. Runs that were active are\npaused: resume them. What people answered there is asked anew here, unless the file is\nsigned by a key that is trusted, such as one that --trust-key names: perdure verify\nFILE shows it.",
 		Example: "  perdure import trip-7.jsonl\n  gunzip < trip-7.jsonl.gz | perdure import - --as trip-8",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -101,6 +103,9 @@ func importCommand(a *app) *cobra.Command {
 			defer rd.Close()
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
 				id, err := l.Import(ctx, rd, in)
+				if errors.Is(err, perdure.ErrExists) {
+					return &exitError{code: code(err), err: err, next: "give it another id with --as"}
+				}
 				if err != nil {
 					return err
 				}
@@ -113,7 +118,7 @@ func importCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; the one that it had if not given")
-	c.Flags().StringSliceVar(&in.Trust, "trust", nil, "a public `KEY` that may have signed the file, beside that of this store")
+	c.Flags().StringSliceVar(&in.Trust, "trust-key", nil, "a public `KEY` that may have signed the file, beside that of this store")
 	return c
 }
 
@@ -126,6 +131,10 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exitError{code: exitNotFound, err: err}
 	}
+	if info, wrong := f.Stat(); wrong == nil && info.IsDir() {
+		f.Close()
+		return nil, usage(fmt.Errorf("%s is a folder, not an export", name))
+	}
 	return f, err
 }
 
@@ -133,27 +142,40 @@ func verifyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "verify THREAD|FILE",
 		Short:   api.ThreadsVerify.Title + ", or that of an export",
-		Long:    "Check a thread's audit chain: that no entry was changed, removed or moved. An export\nis checked without a store or server. It fails if something is wrong.\n\nWhoever can rewrite all of it is found out by comparing the head with one that was\nkept elsewhere.",
+		Long:    "Check a thread's audit chain: that no entry was changed, removed or moved. An export\nis checked without a store or server. It fails if something is wrong.\n\nThe argument is a file if it ends in .jsonl or has a slash in it, else a thread if there\nis one of that id, and else a file.\n\nWhoever can rewrite all of it is found out by comparing the head with one that was\nkept elsewhere.",
 		Example: "  perdure verify trip-7\n  perdure verify trip-7.jsonl",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if f, err := os.Open(args[0]); err == nil {
-				defer f.Close()
-				v, err := perdure.VerifyExport(f)
-				if err != nil {
-					return err
-				}
-				return a.verified(v, "")
+			if filepath.Ext(args[0]) == ".jsonl" || strings.ContainsAny(args[0], `/`+string(filepath.Separator)) {
+				return a.verifyFile(args[0])
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+			err := a.linked(c.Context(), func(ctx context.Context, l *link) error {
 				v, err := l.Verify(ctx, args[0])
 				if err != nil {
 					return err
 				}
 				return a.verified(v, a.command("fork", fmt.Sprintf("--at %d", v.Good), v.Thread))
 			})
+			if _, missing := os.Stat(args[0]); missing == nil && (errors.Is(err, perdure.ErrNoThread) || code(err) == exitUnavailable) {
+				return a.verifyFile(args[0])
+			}
+			return err
 		},
 	}
+}
+
+// verifyFile checks an export.
+func (a *app) verifyFile(name string) error {
+	f, err := a.openFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	v, err := perdure.VerifyExport(f)
+	if err != nil {
+		return err
+	}
+	return a.verified(v, "")
 }
 
 // verified tells what came of a check, and what to do if something is wrong.

@@ -11,8 +11,8 @@ const rootHelp = `Perdure is a durable runtime for AI agents. What an agent does
 by step, so that it survives crashes and deploys, and can wait for people.
 
 Commands work on a server (--server), or directly on a store (--store). Without
-either it is the dev server of this machine if one runs, else the store in
-./.perdure.`
+either they use ./.perdure: through the dev server that serves it if one runs, else
+directly. In a folder without it they use your dev server at 127.0.0.1:7373.`
 
 const exitHelp = `Every command ends with one of these codes:
 

@@ -144,6 +144,7 @@ func TestHelpKnowsCommandsOnly(t *testing.T) {
 
 func TestOutputInJSONIsJSON(t *testing.T) {
 	p := stored(t)
+	p.run("", "run", "echo", "x").want(exitOK)
 	for _, args := range [][]string{{"exit-codes"}, {"version"}, {"flows"}, {"threads"}, {"init", filepath.Join(t.TempDir(), "x")}} {
 		r := p.run("", append(args, "--json")...).want(exitOK)
 		if !json.Valid([]byte(r.out)) {

@@ -45,7 +45,7 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 		var said strings.Builder
 		a := &app{flows: testFlows(), in: strings.NewReader(""), out: fullDisk{}, err: &said, env: func(string) string { return "" }}
 		given := append(strings.Fields(args), "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
-		if args == "threads" { // so that there is one
+		if args == "threads" || args == "flows" { // so that there is one
 			p := &place{t: t, flows: testFlows(), flags: given[len(given)-2:]}
 			p.run("", "run", testFlows()[0].Name(), "x", "--detach").want(exitOK)
 		}

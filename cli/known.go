@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -86,7 +87,7 @@ func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) erro
 		}
 		a.printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", devFolder)
 		answer, err := a.ask(ctx, "Use it? (yes/no) ")
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if answer != "yes" && answer != "y" {

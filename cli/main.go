@@ -73,17 +73,18 @@ type app struct {
 	// Flags of all commands.
 	server, store, token, as string
 	json, plain, trust       bool
-	shared                   bool // --shared-folder
+	shared                   bool   // --shared-folder
+	verb                     string // name of the command; "" while a shell completes
 
 	patience [2]time.Duration // with a server: see firstAnswer; 0 is that
 
-	forced  bool                                          // behave as in a terminal
-	columns int                                           // of that terminal; 0 is 100
-	editor  func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
-	secret  func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
-	keys    *keyboard                                     // what is typed
-	now     func() time.Time                              // nil is time.Now
-	broken  error                                         // why something could not be printed
+	forced         bool                                          // behave as in a terminal
+	columns, lines int                                           // of that terminal; 0 is 100, and any
+	editor         func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
+	secret         func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
+	keys           *keyboard                                     // what is typed
+	now            func() time.Time                              // nil is time.Now
+	broken         error                                         // why something could not be printed
 }
 
 // run runs a command and returns the exit code.
@@ -126,6 +127,10 @@ func (a *app) root() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			a.verb = c.Name()
+			a.choose(c)
+		},
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", a.env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")

@@ -53,7 +53,7 @@ func memoryList(a *app) *cobra.Command {
 				}
 				rows := [][]string{{"PLACE", "UPDATED", "VALUE"}}
 				for _, i := range page.Items {
-					rows = append(rows, []string{placeOf(i), a.when(i.Updated), brief(i.Value)})
+					rows = append(rows, []string{name(placeOf(i)), a.when(i.Updated), brief(i.Value)})
 				}
 				if err := a.table(rows); err != nil {
 					return err

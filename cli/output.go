@@ -175,6 +175,19 @@ func (a *app) width() int {
 	return 0
 }
 
+// height is how many lines a screen has; 0 if that does not matter.
+func (a *app) height() int {
+	if a.forced {
+		return a.lines
+	}
+	if f, ok := a.out.(*os.File); ok {
+		if _, height, err := term.GetSize(int(f.Fd())); err == nil {
+			return height
+		}
+	}
+	return 0
+}
+
 // short is how many columns a value may have in a line that has used so many.
 func (a *app) short(used int) int {
 	width := a.width()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -130,12 +131,15 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	}
 	if ctx.Err() != nil {
 		a.hint("the run does not depend on this command; follow it with %s", a.command("events", "-f", thread))
+		if l.runtime != nil && !f.noWork {
+			a.hint("it goes on when a worker is alive: %s", a.command("worker", ""))
+		}
 		return ctx.Err()
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.finish(done, !f.watch), stop())
+	return errors.Join(a.finish(ctx, l, done, !f.watch), stop())
 }
 
 // explain adds what to do to an error of a start.
@@ -281,7 +285,7 @@ func doneOf(r *perdure.Run) *api.Done {
 
 // finish prints what came of a run, and ends the command as it ended. What is
 // asked is shown unless it was before.
-func (a *app) finish(d *api.Done, show bool) error {
+func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error {
 	switch d.Status {
 	case perdure.Succeeded:
 		if !a.json {
@@ -298,6 +302,11 @@ func (a *app) finish(d *api.Done, show bool) error {
 		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s is paused", label(d.Run)), next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
 	}
 	if len(d.Asks) == 0 {
+		if r, err := l.GetRun(ctx, d.Thread, d.Run); err == nil {
+			if what, how, ok := strings.Cut(a.stands(r), "; "); ok {
+				return &exitError{code: exitWaiting, err: errors.New(what), next: how}
+			}
+		}
 		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s waits", label(d.Run)), next: "see " + a.command("show", "", d.Thread, d.Run)}
 	}
 	for i := range d.Asks {

@@ -132,7 +132,7 @@ func (c *cancelling) Write(p []byte) (int, error) {
 func TestWhatCannotBeReachedHasACode(t *testing.T) {
 	gone := &place{t: t, flags: []string{"--server", "http://127.0.0.1:1"}}
 	gone.run("", "threads").want(exitUnavailable)
-	(&place{t: t, flags: []string{"--store", "sqlite:/nowhere/x.db"}}).run("", "threads").want(exitUnavailable, "opening the store")
+	(&place{t: t, flags: []string{"--store", "sqlite:/nowhere/x.db"}}).run("", "threads").want(exitUnavailable, "there is no store")
 	(&place{t: t, flags: []string{"--store", "memory:", "--server", "http://x"}}).run("", "threads").want(exitUsage, "not both")
 	(&place{t: t, flags: []string{"--server", "nonsense"}}).run("", "threads").want(exitUsage)
 }

@@ -179,6 +179,9 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	for _, n := range tree.notes {
 		a.printf("  %s %s\n", a.style(dim, a.when(n.at)), cut(n.text, a.short(22)))
 	}
+	if r.Status.Final() {
+		tree.root.giveUp()
+	}
 	var rows []row
 	for _, c := range tree.root.children {
 		rows = a.rows(rows, c, 0)

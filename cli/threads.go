@@ -33,7 +33,7 @@ func (a *app) threads(page *api.ThreadPage) error {
 		if t.Import {
 			status += ", imported"
 		}
-		rows = append(rows, []string{t.ID, t.Flow, status, asks, a.when(t.Updated), t.Title})
+		rows = append(rows, []string{name(t.ID), t.Flow, status, asks, a.when(t.Updated), t.Title})
 	}
 	if err := a.table(rows); err != nil {
 		return err

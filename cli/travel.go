@@ -23,7 +23,6 @@ func init() {
 				return a.forked(ctx, l, f, resume)
 			})
 			c.Flags().BoolVar(&resume, "resume", false, "let the runs go on that had not ended there")
-			c.Long += "\n\nAn approval is for one call in one thread: an answer that nothing has come of yet is\nasked anew in the fork. --keep keeps it, if you may give it."
 			c.Example = "  perdure fork trip-7\n  perdure fork trip-7 --at 12 --as trip-8 --resume\n  perdure fork trip-7 --at 2 --input '\"another question\"' --state tone=friendly"
 			return c
 		},

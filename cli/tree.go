@@ -82,6 +82,16 @@ func (n *node) find(path string) *node {
 	return n
 }
 
+// giveUp marks what waits in a run that has ended.
+func (n *node) giveUp() {
+	if n.status == "waits" {
+		n.status, n.note = "", "given up: "+n.note
+	}
+	for _, c := range n.children {
+		c.giveUp()
+	}
+}
+
 // kept tells how many answers a fork has kept.
 func kept(e *perdure.Event) string {
 	if len(e.Keep) == 0 {

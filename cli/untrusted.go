@@ -106,7 +106,23 @@ func label(id string) string {
 	if plainWord.MatchString(id) {
 		return id
 	}
-	return cut(oneLine(id), nameCells)
+	return cut(name(id), nameCells)
+}
+
+// oddSpace are the spaces of which a reader does not see which, or how many: those
+// at an end, all but the first in a row, and any but the usual one.
+var oddSpace = regexp.MustCompile(`^\s+|\s+$|\s{2,}|[\t-\r\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]`)
+
+// name is an id of which no other one looks the same because of spaces: odd ones
+// are written as <U+0020>.
+func name(id string) string {
+	return oneLine(oddSpace.ReplaceAllStringFunc(id, func(spaces string) string {
+		out := ""
+		for _, c := range spaces {
+			out += fmt.Sprintf("<U+%04X>", c)
+		}
+		return out
+	}))
 }
 
 // escaped writes the characters of JSON that printable would not let pass as

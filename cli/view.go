@@ -271,6 +271,9 @@ func (v *view) block() {
 		at := min(v.at, len(v.plan)-1)
 		status += fmt.Sprintf(" step %d of %d: %s ·", at+1, len(v.plan), oneLine(v.plan[at]))
 	}
-	status += " " + oneLine(v.current) + "  " + strings.Replace(length(v.a.clock().Sub(v.begin).Truncate(time.Second)), ".0s", "s", 1)
+	status += " " + oneLine(v.current)
+	if took := v.a.clock().Sub(v.begin).Truncate(time.Second); took > 0 {
+		status += "  " + strings.Replace(length(took), ".0s", "s", 1)
+	}
 	v.draw(append(lines, cut(status, width)))
 }

@@ -291,9 +291,9 @@ func TestWhatDevMakesIsPrivate(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if said := launch(t, dir, nil, "threads", "--store", "sqlite:new.db").ends(7).err.String(); !strings.Contains(said, "--shared-folder") {
+	if said := launch(t, dir, nil, "memory", "put", "a/b", "1", "--store", "sqlite:new.db").ends(7).err.String(); !strings.Contains(said, "--shared-folder") {
 		t.Errorf("a new store in a folder for everyone: %s", said)
 	}
-	launch(t, dir, nil, "threads", "--store", "sqlite:new.db", "--shared-folder").ends(0)
+	launch(t, dir, nil, "memory", "put", "a/b", "1", "--store", "sqlite:new.db", "--shared-folder").ends(0)
 	launch(t, dir, nil, "threads", "--store", "sqlite:new.db").ends(0)
 }
