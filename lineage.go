@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -196,6 +197,9 @@ func (c *core) append(ctx context.Context, name string, t *journal.Thread, data 
 func (c *core) load(ctx context.Context, name string, v journal.Value) ([]byte, error) {
 	if v.Blob == nil {
 		return v.JSON, nil
+	}
+	if err := host.ScaleOf(ctx).Value(ctx, v.Blob.Size); err != nil {
+		return nil, err
 	}
 	raw, err := c.loadBlob(ctx, name, *v.Blob)
 	if damagedBlob(err) {

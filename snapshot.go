@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -70,6 +71,9 @@ func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Th
 		var at snapshotRef
 		if json.Unmarshal(data, &at) != nil {
 			return nil
+		}
+		if host.ScaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
+			return nil // reading the journal says why
 		}
 		if data, err = blob.Bytes(ctx, c.store, fmt.Sprintf("%s/%d/", snapshotOf(name), at.Seq), at.Ref); err != nil {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -21,6 +22,7 @@ type opened struct {
 	rewinds  []rewind // that were folded, oldest first
 	snapshot uint64   // sequence of the snapshot from which it was read, 0 for none
 	lacks    bool     // the snapshot does not have what an entry behind it needs
+	bytes    int64    // of the entries that were folded
 }
 
 // read folds a journal. Beside ErrCorrupt it returns the thread up to the last
@@ -55,11 +57,16 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 	} else if err != nil {
 		return err
 	}
+	scale := host.ScaleOf(ctx)
 	for line, err := range c.entries(ctx, o.name, o.thread.Seq, upto) {
 		if err != nil {
 			if errors.As(err, &bad) {
 				return c.damaged(ctx, o, err)
 			}
+			return err
+		}
+		o.bytes += int64(len(line.Data))
+		if err := scale.Fold(ctx, o.bytes); err != nil {
 			return err
 		}
 		e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)

@@ -109,8 +109,9 @@ func send(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", api.TypeJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
 	w.WriteHeader(status)
-	_, err = w.Write(append(data, '\n'))
-	_ = err // the caller is gone
+	if _, err = w.Write(data); err == nil { // else the caller is gone
+		io.WriteString(w, "\n")
+	}
 	return nil
 }
 
@@ -304,13 +305,35 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, media string) ([]b
 	if err := checkMedia(r, media); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	l := loadOf(w)
+	body := &weighed{Reader: http.MaxBytesReader(w, r.Body, s.opts.MaxBody), load: l}
+	data, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	switch {
+	case body.err != nil:
+		return nil, body.err
 	case errors.As(err, &large):
 		return nil, fmt.Errorf("%w: over %d bytes", api.ErrBodyTooLarge, large.Limit)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %v", api.ErrBody, err)
+	case l != nil:
+		err = l.Value(r.Context(), 0) // a large one waits for its turn
 	}
-	return data, nil
+	return data, err
+}
+
+// weighed is a body whose bytes count.
+type weighed struct {
+	io.Reader
+	load *load
+	err  error // why it is not read on
+}
+
+// Read reads on.
+func (b *weighed) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.err = b.load.body(n); b.err != nil {
+		err = b.err
+	}
+	return n, err
 }

@@ -140,6 +140,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 	if _, err := v.find(ctx, c); err != nil {
 		return err
 	}
+	c.load.letGo()
 	if limit == 0 {
 		limit = pageEvents
 	}
@@ -170,6 +171,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 			return nil // the caller is gone
 		}
 		n, size, last = n+1, size+len(data), ev.Seq
+		c.load.letGo()
 	}
 	if ctx.Err() != nil && out.Buffered() < size {
 		panic(http.ErrAbortHandler) // it must not look whole

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/perdure/perdure/internal/host"
 )
 
 // Limits on who is slow to say what they want.
@@ -92,10 +94,11 @@ func (c *conns) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall,
-			load: &load{s: s, write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
+			load: &load{s: s, ctx: r.Context(), write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
 		defer w.load.release()
-		w.lift()        // of the request before
-		defer w.limit() // of what is written when the handler is through
+		w.lift()                                               // of the request before
+		defer w.limit()                                        // of what is written when the handler is through
+		r = r.WithContext(host.WithScale(r.Context(), w.load)) // also since net/http judges by its own request what became of the body
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, conn: w.conn, by: time.Now().Add(s.opts.Body)}
 			b.extend()
@@ -103,7 +106,6 @@ func (s *Server) patient(next http.Handler) http.Handler {
 				w.unread = b
 				defer b.linger()
 			}
-			r = r.WithContext(r.Context()) // net/http judges by its own request what became of the body
 			r.Body = b
 		}
 		next.ServeHTTP(w, r)
@@ -117,6 +119,7 @@ type paced struct {
 	conn   *http.ResponseController
 	stall  time.Duration
 	load   *load
+	begun  bool
 	unread *body // of the request, until it is read or the answer begins; nil: there is none
 }
 
@@ -126,7 +129,10 @@ func (p *paced) begin() {
 	if p.unread != nil && !p.unread.done {
 		p.Header().Set("Connection", "close")
 	}
-	p.unread = nil
+	if p.unread = nil; !p.begun {
+		p.begun = true
+		p.load.begin()
+	}
 }
 
 // WriteHeader begins the answer.

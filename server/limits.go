@@ -1,11 +1,16 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/host"
 )
 
 // Limits bound what is under way at a time. A field that is 0 has its default.
@@ -15,9 +20,9 @@ type Limits struct {
 	Streams int
 	// Requests are all others.
 	Requests int
-	// Bytes are those of answers that are being made or wait to be taken by
-	// their readers. Answers up to 32 KiB do not count, and event streams and
-	// pages of events hold no more than that of what they have read.
+	// Bytes are those of bodies, of what is read of threads, and of answers
+	// until their readers have taken them. Requests up to 32 KiB do not count.
+	// Event streams and pages of events hold one event at a time.
 	Bytes int64
 }
 
@@ -49,18 +54,81 @@ type bucket struct{ kind, name string }
 
 // ledger counts what is under way.
 type ledger struct {
-	mu   sync.Mutex
-	used map[bucket]Limits // those that have something under way
+	mu    sync.Mutex
+	used  map[bucket]Limits // those that have something under way
+	turns map[bucket]int    // heavy requests at work
+	freed chan struct{}     // closed when bytes or a turn are given back; nil: nobody waits
 }
+
+// wake tells those who wait that there is more room. The mutex is held.
+func (g *ledger) wake() {
+	if g.freed != nil {
+		close(g.freed)
+		g.freed = nil
+	}
+}
+
+// await tries to get something, with the mutex held, and again when something
+// was given back, until the time is over. It returns the last error.
+func (g *ledger) await(ctx context.Context, most time.Duration, try func() error) error {
+	var late <-chan time.Time
+	for last := false; ; {
+		g.mu.Lock()
+		err := try()
+		if err == nil || last || errors.Is(err, perdure.ErrTooLarge) {
+			g.mu.Unlock()
+			return err
+		}
+		if g.freed == nil {
+			g.freed = make(chan struct{})
+		}
+		freed := g.freed
+		g.mu.Unlock()
+		if late == nil {
+			late = time.After(most)
+		}
+		select {
+		case <-freed:
+		case <-late:
+			last = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// What a request holds in memory, and how long it waits for others.
+const (
+	heavy    = 256 << 10   // bytes with which a request takes its turn
+	oneTurn  = 32 << 20    // bytes of a limit for which there is one
+	turnTime = time.Minute // that a heavy request waits in line
+	roomTime = time.Second // that a request waits for bytes to be given back
+)
 
 // load is what one request takes of the limits. A nil one takes nothing, as in
 // tests that have no connection.
+//
+// Memory is taken before it is filled: by the kernel for what it reads, since
+// the load is the [host.Scale] of the request, and here for bodies and answers.
+// An answer is made of what was read, so of the two the larger counts. Who makes
+// heavy requests does them one after the other: the others wait, and hold
+// nothing but what they have been sent.
 type load struct {
 	s       *Server
+	ctx     context.Context
 	write   bool // what it does is done before it is answered, so the answer is not refused
 	buckets []bucket
-	held    Limits
+
+	// Guarded by the ledger's mutex.
+	held   Limits
+	values int64 // bytes of values that were read, and of the body
+	fold   int64 // bytes of the largest thread that was folded
+	turn   bool  // it has a turn
+	begun  bool  // it is answered, or open: it takes no turn any more
+	over   bool
 }
+
+var _ host.Scale = (*load)(nil)
 
 // enter counts a request for those who make it. Without any it is one that
 // needs no token, of which only the bytes count.
@@ -72,46 +140,202 @@ func (l *load) enter(known bool, buckets ...bucket) error {
 	if !known {
 		return nil
 	}
-	return l.take(Limits{Requests: 1}, false)
+	return l.take(Limits{Requests: 1})
+}
+
+// Value counts bytes of a value, until the request lets go of it.
+func (l *load) Value(ctx context.Context, bytes int64) error {
+	return l.grow(ctx, func() int64 {
+		l.values += bytes
+		return l.values + l.fold
+	})
+}
+
+// Fold counts the entries of a thread.
+func (l *load) Fold(ctx context.Context, bytes int64) error {
+	return l.grow(ctx, func() int64 {
+		l.fold = max(l.fold, bytes)
+		return l.values + l.fold
+	})
 }
 
 // hold counts bytes of the answer until the request is over.
 func (l *load) hold(bytes int) error {
-	if l == nil || bytes <= streamBuffer {
+	if l == nil {
 		return nil
 	}
-	return l.take(Limits{Bytes: int64(bytes)}, l.write)
+	return l.grow(l.ctx, func() int64 { return int64(bytes) })
 }
 
-// stream makes the request a stream, until leave is called.
+// letGo gives back what was read: nothing of it is needed any more.
+func (l *load) letGo() {
+	if l == nil {
+		return
+	}
+	l.s.ledger.mu.Lock()
+	defer l.s.ledger.mu.Unlock()
+	l.values, l.fold = 0, 0
+	l.add(Limits{Bytes: -l.held.Bytes})
+}
+
+// body counts bytes of the body as they arrive. They wait for no turn, since
+// who sends them may be slow, and nothing is done yet that could not be refused.
+func (l *load) body(bytes int) error {
+	if l == nil {
+		return nil
+	}
+	return l.s.ledger.await(l.ctx, roomTime, func() error {
+		if err := l.reach(l.values + int64(bytes)); err != nil {
+			return err
+		}
+		l.values += int64(bytes)
+		return nil
+	})
+}
+
+// grow makes the request hold as many bytes as weight returns, if that is more
+// than it holds. It waits for its turn and for room.
+func (l *load) grow(ctx context.Context, weight func() int64) error {
+	g := &l.s.ledger
+	g.mu.Lock()
+	most := weight()
+	g.mu.Unlock()
+	if most > heavy {
+		if err := g.await(ctx, turnTime, l.takeTurn); err != nil {
+			return err
+		}
+	}
+	err := g.await(ctx, roomTime, func() error { return l.reach(most) })
+	if err != nil && l.write && ctx.Err() == nil && !errors.Is(err, perdure.ErrTooLarge) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		l.add(Limits{Bytes: max(most-l.held.Bytes, 0)})
+		return nil
+	}
+	return err
+}
+
+// reach makes the request hold so many bytes, unless that is over a limit. The
+// mutex is held.
+func (l *load) reach(bytes int64) error {
+	bytes += -bytes & (streamBuffer - 1) // so that entries are not counted one by one
+	if l.over || bytes <= streamBuffer || bytes <= l.held.Bytes {
+		return nil
+	}
+	size := bytes
+	if l.write { // what it changes has to be read, however large
+		size = l.values
+	}
+	if most := l.most(); size > most {
+		return fmt.Errorf("%w: this takes %d bytes of memory or more, and one request has %d at most, half of its tenant's limit; ask for a part, or raise the limits of the server", perdure.ErrTooLarge, size, most)
+	}
+	return l.try(Limits{Bytes: bytes - l.held.Bytes})
+}
+
+// takeTurn makes the request one of those that do heavy work for whoever makes
+// it. The mutex is held.
+func (l *load) takeTurn() error {
+	if l.turn || l.begun || l.over || len(l.buckets) == 0 {
+		return nil
+	}
+	g, b := &l.s.ledger, l.buckets[0]
+	most, whose, err := l.s.limitsOf(b)
+	if g.turns[b] >= max(1, int(most.Bytes/oneTurn)) {
+		return fmt.Errorf("%w: %s large requests under way; try again", err, whose)
+	}
+	if g.turns == nil {
+		g.turns = map[bucket]int{}
+	}
+	g.turns[b]++
+	l.turn = true
+	return nil
+}
+
+// begin gives the turn back when the answer begins. What is written stays heavy
+// until it is answered: its answer is not refused, so there must not be many.
+func (l *load) begin() {
+	l.s.ledger.mu.Lock()
+	defer l.s.ledger.mu.Unlock()
+	if !l.write {
+		l.rest()
+	}
+}
+
+// rest gives the turn back. The mutex is held.
+func (l *load) rest() {
+	l.begun = true
+	if !l.turn {
+		return
+	}
+	g, b := &l.s.ledger, l.buckets[0]
+	if g.turns[b]--; g.turns[b] == 0 {
+		delete(g.turns, b)
+	}
+	l.turn = false
+	g.wake()
+}
+
+// stream makes the request a stream, until leave is called. It has nothing in
+// its hands then.
 func (l *load) stream() (leave func(), err error) {
 	if l == nil {
 		return func() {}, nil
 	}
 	change := Limits{Streams: 1, Requests: -l.held.Requests}
-	if err := l.take(change, false); err != nil {
+	if err := l.take(change); err != nil {
 		return nil, err
 	}
-	return func() { _ = l.take(Limits{Streams: -1, Requests: -change.Requests}, true) }, nil
+	l.letGo()
+	l.s.ledger.mu.Lock()
+	defer l.s.ledger.mu.Unlock()
+	l.rest()
+	return func() {
+		l.s.ledger.mu.Lock()
+		defer l.s.ledger.mu.Unlock()
+		l.add(Limits{Streams: -1, Requests: -change.Requests})
+	}, nil
 }
 
 // release gives everything back.
 func (l *load) release() {
-	_ = l.take(Limits{Streams: -l.held.Streams, Requests: -l.held.Requests, Bytes: -l.held.Bytes}, true)
+	l.s.ledger.mu.Lock()
+	defer l.s.ledger.mu.Unlock()
+	l.over = true
+	l.rest()
+	l.add(Limits{Streams: -l.held.Streams, Requests: -l.held.Requests, Bytes: -l.held.Bytes})
 }
 
 // take adds to what the request holds, unless that is over a limit.
-func (l *load) take(n Limits, force bool) error {
-	g := &l.s.ledger
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !force {
-		for _, b := range l.buckets {
-			if err := l.s.over(b, g.used[b], n); err != nil {
-				return err
-			}
+func (l *load) take(n Limits) error {
+	l.s.ledger.mu.Lock()
+	defer l.s.ledger.mu.Unlock()
+	return l.try(n)
+}
+
+// try is take. The mutex is held.
+func (l *load) try(n Limits) error {
+	for i, b := range l.buckets {
+		if err := l.full(b, i == 0, n); err != nil {
+			return err
 		}
 	}
+	l.add(n)
+	return nil
+}
+
+// most is how many bytes the request may have, so that others of its tenant have
+// as many.
+func (l *load) most() int64 {
+	most := l.s.opts.Limits.Bytes
+	if len(l.buckets) > 2 {
+		most = min(most, l.s.opts.TenantLimits.Bytes)
+	}
+	return most / 2
+}
+
+// add adds to what the request holds. The mutex is held.
+func (l *load) add(n Limits) {
+	g := &l.s.ledger
 	if g.used == nil {
 		g.used = map[bucket]Limits{}
 	}
@@ -123,33 +347,41 @@ func (l *load) take(n Limits, force bool) error {
 		}
 	}
 	l.held = l.held.plus(n)
-	return nil
+	if n.Bytes < 0 {
+		g.wake()
+	}
 }
 
 func (l Limits) plus(n Limits) Limits {
 	return Limits{l.Streams + n.Streams, l.Requests + n.Requests, l.Bytes + n.Bytes}
 }
 
-// over returns why someone who uses so much cannot have more. A single answer
-// may be larger than the limit if nothing else is under way, or else it could
-// never be given.
-func (s *Server) over(b bucket, used, more Limits) error {
-	most, whose, err := s.opts.Limits, "this server has", api.ErrOverloaded
+// limitsOf returns the limits of someone, and how to say that they are reached.
+func (s *Server) limitsOf(b bucket) (most Limits, whose string, err error) {
 	switch b.kind {
 	case "tenant":
-		most, whose, err = s.opts.TenantLimits, "the tenant has", api.ErrTooMany
+		return s.opts.TenantLimits, "the tenant has", api.ErrTooMany
 	case "user":
-		most, whose, err = s.opts.UserLimits, "the user has", api.ErrTooMany
+		return s.opts.UserLimits, "the user has", api.ErrTooMany
 	case "token":
-		most, whose, err = s.opts.TokenLimits, "the token has", api.ErrTooMany
+		return s.opts.TokenLimits, "the token has", api.ErrTooMany
 	}
+	return s.opts.Limits, "this server has", api.ErrOverloaded
+}
+
+// full returns why someone cannot have more. A single request may have more
+// bytes than a user or token if they have nothing else under way, or else it
+// could never be answered.
+func (l *load) full(b bucket, own bool, more Limits) error {
+	most, whose, err := l.s.limitsOf(b)
+	used := l.s.ledger.used[b]
 	switch {
 	case more.Streams > 0 && used.Streams+more.Streams > most.Streams:
 		return fmt.Errorf("%w: %s %d event streams open; close some, or try again", err, whose, used.Streams)
 	case more.Requests > 0 && used.Requests+more.Requests > most.Requests:
 		return fmt.Errorf("%w: %s %d requests under way; try again", err, whose, used.Requests)
-	case more.Bytes > 0 && used.Bytes > 0 && used.Bytes+more.Bytes > most.Bytes:
-		return fmt.Errorf("%w: %s %d bytes of answers that are not taken by their readers; read them, or try again", err, whose, used.Bytes)
+	case more.Bytes > 0 && !(own && used.Bytes == l.held.Bytes) && used.Bytes+more.Bytes > most.Bytes:
+		return fmt.Errorf("%w: %s %d bytes of requests and answers under way that are not read to their end; read them, or try again", err, whose, used.Bytes)
 	}
 	return nil
 }

@@ -50,6 +50,7 @@ func (rd *reader) catchUp(ctx context.Context) error {
 		if err := rd.event(out, &one); err != nil {
 			return err
 		}
+		rd.c.load.letGo()
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -112,6 +112,7 @@ func control(do func(*perdure.Runtime, context.Context, string, string, perdure.
 		if err := do(c.Runtime, ctx, in.Thread, run.ID, c.note(in.Reason, in.IfMatch)); err != nil {
 			return nil, err
 		}
+		c.load.letGo()
 		return c.GetRun(ctx, in.Thread, run.ID)
 	}
 }
@@ -119,6 +120,7 @@ func control(do func(*perdure.Runtime, context.Context, string, string, perdure.
 // theRun returns the run that a request names, so that newest stays the same
 // one while it is worked on.
 func (c *call) theRun(ctx context.Context, in api.OneRun) (*perdure.Run, error) {
+	defer c.load.letGo() // of what it has, the id is of interest
 	return c.GetRun(ctx, in.Thread, runID(in.Run))
 }
 
@@ -133,6 +135,7 @@ func (s *Server) resumeRun(ctx context.Context, c *call, in *api.ControlRun) (*a
 	if err != nil && !nothing {
 		return nil, err
 	}
+	c.load.letGo()
 	out := &api.Resumed{Resumed: !nothing}
 	if out.Run, err = c.GetRun(ctx, in.Thread, run.ID); err != nil {
 		return nil, err

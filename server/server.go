@@ -45,7 +45,7 @@ type Options struct {
 	Stall time.Duration
 	// Limits bound what is under way for all callers together, TenantLimits for
 	// each tenant, and TokenLimits for each token. The defaults are 10 000
-	// streams, 2000 requests and 256 MiB of answers, a half and a quarter of
+	// streams, 2000 requests and 256 MiB of memory, a half and a quarter of
 	// that. UserLimits are for all tokens together that are limited to the same
 	// user: 100, 50 and 32 MiB. Without Auth only Limits count.
 	Limits, TenantLimits, TokenLimits, UserLimits Limits

@@ -176,7 +176,7 @@ func (t *tail) add(f frame) {
 	t.ring = append(t.ring, f)
 	t.bytes += len(f.full)
 	drop := 0
-	for len(t.ring)-drop > ringFrames || t.bytes > ringBytes && len(t.ring)-drop > 1 {
+	for len(t.ring)-drop > ringFrames || t.bytes > ringBytes && len(t.ring) > drop {
 		t.bytes -= len(t.ring[drop].full)
 		t.ring[drop] = frame{}
 		drop++

@@ -117,6 +117,7 @@ func (s *Server) updateThread(ctx context.Context, c *call, in *api.UpdateThread
 	if err := c.SetMetadata(ctx, in.Thread, in.Title, in.Metadata, c.note("", in.IfMatch)); err != nil {
 		return nil, err
 	}
+	c.load.letGo()
 	return s.getThread(ctx, c, &api.OneThread{Thread: in.Thread})
 }
 

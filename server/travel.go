@@ -197,6 +197,7 @@ func (s *Server) listHistory(ctx context.Context, c *call, in *api.ListHistory) 
 			page.Next = last
 			break
 		}
+		c.load.letGo()
 		seen++
 		last = e.Seq
 		if !slices.Contains(passing, e.Kind) {

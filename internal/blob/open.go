@@ -97,6 +97,9 @@ func (r *reader) loadChunk() ([]byte, error) {
 	if i == len(r.manifest.hashes) {
 		return nil, io.EOF
 	}
+	if err := r.ctx.Err(); err != nil {
+		return nil, err
+	}
 	r.next++
 	h := r.manifest.hashes[i]
 	key := chunkKey(r.prefix, h)
