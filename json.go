@@ -35,7 +35,7 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 	if replaced(first) && badText(reflect.ValueOf(v), 0) {
 		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", ErrNotJSON)
 	}
-	if t != nil && !exact {
+	if _, raw := v.(json.RawMessage); t != nil && !exact && !raw { // raw JSON is read back as it is
 		back := reflect.New(t)
 		if err := json.Unmarshal(first, back.Interface()); err != nil {
 			return nil, fmt.Errorf("%w: it cannot be read back: %v", ErrNotJSON, err)

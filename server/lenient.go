@@ -33,7 +33,7 @@ func (s *Server) lenient(w http.ResponseWriter, r *http.Request) (members, error
 	}
 	m, ok := membersOf(withoutCommas(data))
 	if !ok {
-		var v any
+		var v json.RawMessage
 		if err := json.Unmarshal(data, &v); err != nil {
 			return nil, fmt.Errorf("%w: %v", api.ErrBody, err)
 		}

@@ -29,8 +29,8 @@ func Check(data []byte) error {
 	d.UseNumber()
 	type level struct {
 		object bool
-		key    bool // a name is next
-		seen   map[string]string
+		key    bool              // a name is next
+		seen   map[string]string // nil until there is a name
 	}
 	var stack []level
 	for {
@@ -52,7 +52,7 @@ func Check(data []byte) error {
 				if top >= 0 {
 					stack[top].key = stack[top].object
 				}
-				stack = append(stack, level{object: v == '{', key: v == '{', seen: map[string]string{}})
+				stack = append(stack, level{object: v == '{', key: v == '{'})
 				continue
 			default:
 				stack = stack[:top]
@@ -65,6 +65,9 @@ func Check(data []byte) error {
 						return fmt.Errorf("the name %q stands twice in an object", v)
 					}
 					return fmt.Errorf("the names %q and %q in an object differ in case only", other, v)
+				}
+				if stack[top].seen == nil {
+					stack[top].seen = map[string]string{}
 				}
 				stack[top].seen[f] = v
 				stack[top].key = false
