@@ -85,9 +85,18 @@ func (s *Set) Add(secrets ...string) {
 
 // formsOf returns the ways to write a secret.
 func formsOf(secret string) []form {
-	quoted := []string{secret, inJSON(secret, true), inJSON(secret, false), inner(strconv.Quote(secret)), inner(strconv.QuoteToASCII(secret)), html.EscapeString(secret)}
-	texts := []string{strings.ToUpper(secret), strings.ToLower(secret), url.QueryEscape(secret), url.PathEscape(secret),
+	quoted := []string{secret, inJSON(secret, true), inJSON(secret, false), inner(strconv.Quote(secret)), inner(strconv.QuoteToASCII(secret)),
+		strings.ToUpper(secret), strings.ToLower(secret), url.QueryEscape(secret), url.PathEscape(secret),
 		url.UserPassword("", secret).String()[1:], hex.EncodeToString([]byte(secret)), percent(secret)}
+	for _, text := range []string{inJSON(secret, true), inJSON(secret, false), inner(strconv.QuoteToASCII(secret))} {
+		quoted = append(quoted, strings.ReplaceAll(text, "/", `\/`)) // as PHP does
+	}
+	for _, quote := range []string{`"`, "&#34;", "&quot;", "&#x22;"} {
+		for _, apostrophe := range []string{"'", "&#39;", "&apos;", "&#x27;"} {
+			quoted = append(quoted, strings.NewReplacer("&#34;", quote, "&#39;", apostrophe).Replace(html.EscapeString(secret)))
+		}
+	}
+	var texts []string
 	for _, text := range quoted {
 		texts = append(texts, text, inJSON(text, true), inJSON(text, false)) // also inside a text in JSON
 	}

@@ -31,10 +31,25 @@ var encodings = map[string]func(before, secret, after string) string{
 	},
 	"go":          func(b, s, a string) string { return strconv.Quote(b + s + a) },
 	"go in ascii": func(b, s, a string) string { return fmt.Sprintf("%+q", b+s+a) },
-	"html":        func(b, s, a string) string { return html.EscapeString(b + s + a) },
-	"query":       func(b, s, a string) string { return "?q=" + url.QueryEscape(b+s+a) },
-	"path":        func(b, s, a string) string { return url.PathEscape(b + s + a) },
-	"userinfo":    func(b, s, a string) string { return url.UserPassword("ann", s).String() },
+	"php": func(b, s, a string) string {
+		raw, _ := json.Marshal(b + s + a)
+		return strings.ReplaceAll(string(raw), "/", `\/`)
+	},
+	"html, quot":  func(b, s, a string) string { return htmlWith(b+s+a, "&quot;", "&apos;") },
+	"html, hex":   func(b, s, a string) string { return htmlWith(b+s+a, "&#x22;", "&#x27;") },
+	"html, mixed": func(b, s, a string) string { return htmlWith(b+s+a, "&quot;", "&#x27;") },
+	"path in json": func(b, s, a string) string {
+		raw, _ := json.Marshal(url.PathEscape(b + s + a))
+		return string(raw)
+	},
+	"upper in json": func(b, s, a string) string {
+		raw, _ := json.Marshal(b + strings.ToUpper(s) + a)
+		return string(raw)
+	},
+	"html":     func(b, s, a string) string { return html.EscapeString(b + s + a) },
+	"query":    func(b, s, a string) string { return "?q=" + url.QueryEscape(b+s+a) },
+	"path":     func(b, s, a string) string { return url.PathEscape(b + s + a) },
+	"userinfo": func(b, s, a string) string { return url.UserPassword("ann", s).String() },
 	"percent": func(b, s, a string) string {
 		return "%" + strings.ReplaceAll(fmt.Sprintf("% x", b+s+a), " ", "%")
 	},
@@ -184,4 +199,8 @@ func BenchmarkText(b *testing.B) {
 	for b.Loop() {
 		s.Text(text)
 	}
+}
+
+func htmlWith(s, quote, apostrophe string) string {
+	return strings.NewReplacer("&#34;", quote, "&#39;", apostrophe).Replace(html.EscapeString(s))
 }
