@@ -148,7 +148,9 @@ func Now(ctx context.Context) time.Time {
 
 // Spend counts n of a unit (tokens, cents) against the run's budget. It is
 // recorded with the outcome of the step, also of one that fails. Over budget
-// it returns ErrBudget; what was spent counts all the same.
+// it returns ErrBudget; what was spent counts all the same. A run so ends with
+// the step that exceeds its budget, not before it. A unit that nothing spends,
+// such as token where agents spend tokens and cost, limits nothing.
 func Spend(ctx context.Context, unit string, n int64) error {
 	if unit == "" || len(unit) > 200 || !utf8.ValidString(unit) || n < 0 {
 		return fmt.Errorf("%w: spend %d of %.40q", ErrOption, n, unit)

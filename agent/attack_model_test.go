@@ -55,7 +55,7 @@ func TestHostileModel(t *testing.T) {
 		"another case":          {calls(call("note", `{"ID":"1"}`)), 0, "are wrong"},
 		"unknown arguments":     {calls(call("note", `{"id":"1","force":true}`)), 0, "are wrong"},
 		"a huge number":         {calls(call("note", `{"id":"1","amount":1e999}`)), 0, "are wrong"},
-		"1.0 for an int":        {calls(call("note", `{"id":"1","amount":1.0}`)), 0, "are wrong"},
+		"1.0 for an int":        {calls(call("note", `{"id":"1","amount":1.0}`)), 1, ""},
 		"out of bounds":         {calls(call("note", `{"id":"1","amount":101}`)), 0, "are wrong"},
 		"a transfer":            {calls(call("transfer_to_agent", `{"agent":"clerk"}`)), 0, "not handed over"},
 		"text and calls":        {mixed, 2, ""},

@@ -212,12 +212,18 @@ func (s *session) cutShort(ctx context.Context, step string, c llm.Call, err err
 // everything after it sees: predicates, people, rules and the tool. It reports
 // whether normalising changed them.
 func (t Tool) arguments(text string) (args json.RawMessage, changed bool, err error) {
-	if strings.TrimSpace(text) == "" {
+	if t := strings.TrimSpace(text); t == "" || t == "null" {
 		text = "{}"
 	}
 	given, err := canonical(json.RawMessage(text))
 	if err != nil {
 		return nil, false, err
+	}
+	if t.fits != nil && t.fits(given) != nil {
+		// 1.0 is an integer for a schema, and none for Go.
+		if whole := wholeNumbers(given); t.accepts(whole) == nil {
+			given = whole
+		}
 	}
 	if err := t.accepts(given); err != nil || t.normal == nil {
 		return given, false, err
@@ -233,7 +239,7 @@ func (t Tool) accepts(raw json.RawMessage) error {
 	if err := t.schema.check(raw); err != nil || t.fits == nil {
 		return err
 	}
-	return t.fits(raw) // 1.0 is an integer for a schema, and none for Go
+	return t.fits(raw)
 }
 
 // canonical returns JSON in one form: sorted keys, each once, numbers as they

@@ -192,6 +192,7 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 	if text == "" {
 		return Record{}, modelError(fmt.Errorf("%w: the summary is empty", llm.ErrInterrupted))
 	}
+	reply.Usage = sane(reply.Usage)
 	r := Record{Message: withMedia("[Summary of the conversation so far]\n"+text, old), Summary: summary,
 		Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
 	_, err = spend(ctx, reply.Usage, r.Cost)

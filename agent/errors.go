@@ -38,6 +38,9 @@ var (
 // Fatal marks an error of a tool that is not for the model to handle: the run
 // fails with it.
 func Fatal(err error) error {
+	if err == nil {
+		return perdure.Permanent(ErrFatal)
+	}
 	return perdure.Permanent(fmt.Errorf("%w: %w", ErrFatal, err))
 }
 

@@ -109,8 +109,12 @@ func cleanPath(p string) (string, error) {
 // cleanFile returns the path of a file, which the root is not.
 func cleanFile(p string) (string, error) {
 	c, err := cleanPath(p)
-	if err == nil && (c == "/" || strings.HasSuffix(p, "/")) {
+	switch {
+	case err != nil:
+	case c == "/":
 		err = isFolder(c)
+	case strings.HasSuffix(p, "/"):
+		err = badPath(p, "it ends with /, as the path of a folder does; give the path of a file")
 	}
 	return c, err
 }
@@ -118,7 +122,7 @@ func cleanFile(p string) (string, error) {
 // checkFileText returns an error if a text cannot be that of a file.
 func checkFileText(p, text string) error {
 	if len(text) > MaxFile {
-		return &fileError{p, fmt.Sprintf("it has %d bytes, and %d are allowed; split it", len(text), MaxFile), ErrNotText}
+		return &fileError{p, fmt.Sprintf("it has more than the %d bytes that are allowed; split it", MaxFile), ErrNotText}
 	}
 	if !utf8.ValidString(text) {
 		return &fileError{p, "it is not UTF-8", ErrNotText}

@@ -19,7 +19,8 @@ import (
 // first one is written. They are not forked or rewound with the thread: what a
 // step did to them stays, and every thread that uses the folder sees it. Nothing
 // outside the folder is read or written: links are refused, as is everything
-// that is not a plain file, and names that some system does not take, such as
+// that is not a plain file. A hard link is a plain file, and so is reached if
+// someone puts one there. Refused are also names that some system does not take, such as
 // "a:b", "nul" or "end.". Writing replaces a file as a whole, so that readers
 // see the old text or the new one. Created is not known.
 func DiskFiles(root string) Files { return diskFiles{root} }

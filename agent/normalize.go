@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
+	"strconv"
+	"strings"
 
 	"github.com/perdure/perdure/internal/strict"
 )
@@ -96,4 +99,40 @@ func misspelled(raw, encoded any) bool {
 		}
 	}
 	return false
+}
+
+// wholeNumbers returns JSON in which integers that are written as 1.0 or 1e0
+// are written as 1, as far as that changes nothing.
+func wholeNumbers(raw json.RawMessage) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return raw
+	}
+	var whole func(v any) any
+	whole = func(v any) any {
+		switch v := v.(type) {
+		case json.Number:
+			n, err := v.Float64()
+			if err == nil && strings.ContainsAny(v.String(), ".eE") && n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+				return json.Number(strconv.FormatInt(int64(n), 10))
+			}
+		case []any:
+			for i := range v {
+				v[i] = whole(v[i])
+			}
+		case map[string]any:
+			for name := range v {
+				v[name] = whole(v[name])
+			}
+		}
+		return v
+	}
+	if raw, err := json.Marshal(whole(v)); err == nil {
+		if raw, err = canonical(raw); err == nil {
+			return raw
+		}
+	}
+	return raw
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,7 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
+	reply.Usage = sane(reply.Usage)
 	r := Record{Message: kept, Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Stop: reply.Stop, Model: reply.Model}
 	r.Took = time.Since(begin).Milliseconds()
 	if r.Over, err = spend(ctx, reply.Usage, r.Cost); err != nil {
@@ -103,6 +105,17 @@ func (s *session) put(ctx context.Context, v any) error {
 		return err
 	}
 	return perdure.NewState[json.RawMessage](s.OutputKey).Set(ctx, raw)
+}
+
+// sane returns a usage that can be counted: servers report negative and absurd
+// numbers, which may not cost the reply.
+func sane(u llm.Usage) llm.Usage {
+	limit := func(n, most int64) int64 { return min(max(n, 0), most) }
+	u.Input, u.Output = limit(u.Input, math.MaxInt32), limit(u.Output, math.MaxInt32)
+	u.CacheRead = limit(u.CacheRead, u.Input)
+	u.CacheWrite = limit(u.CacheWrite, u.Input-u.CacheRead)
+	u.Reasoning = limit(u.Reasoning, u.Output)
+	return u
 }
 
 // spend counts a reply against the run's budget. One that uses it up is

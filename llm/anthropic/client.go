@@ -3,10 +3,12 @@ package anthropic
 import (
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
@@ -120,12 +122,25 @@ func (c *Client) sdk(key string) *sdk.Client {
 		option.WithHTTPClient(answers.Stay(c.http)),
 		option.WithMaxRetries(0),
 		option.WithAPIKey(key),
+		option.WithMiddleware(noPage),
 	}
 	if base := c.base(); base != "" {
 		opts = append(opts, option.WithBaseURL(base))
 	}
 	s := sdk.NewClient(opts...)
 	return &s
+}
+
+// noPage refuses the page of a proxy, which the SDK would read as a stream
+// without events.
+func noPage(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	res, err := next(r)
+	if err != nil || res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
+		return res, err
+	}
+	page, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	res.Body.Close()
+	return nil, interrupted("the server did not answer with a stream but with %q", answers.Short(string(page)))
 }
 
 // interrupted is a reply that makes no sense.

@@ -28,7 +28,7 @@ func problem(ctx context.Context, err error, key string) error {
 			e.Kind = llm.ErrInvalid
 		}
 	}
-	e.Message = llm.Scrub(e.Message, key)
+	e.Message = answers.Short(llm.Scrub(e.Message, key))
 	e.Code = llm.Scrub(e.Code, key)
 	return e
 }

@@ -25,10 +25,14 @@ func invalid(format string, args ...any) *llm.Error {
 
 // interrupted is an error of the way to the server or back.
 func (s *server) interrupted(err error) *llm.Error {
+	kind := llm.ErrInterrupted
+	if answers.WrongURL(err) {
+		kind = llm.ErrInvalid
+	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // without the URL, which may hold a password
 	}
-	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: s.clean(err.Error())}
+	return &llm.Error{Kind: kind, Provider: provider, Message: s.clean(err.Error())}
 }
 
 // clean makes a text fit for an error.

@@ -5,17 +5,19 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 // read reads the stream of a reply.
 func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "application/json" {
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "application/json" || kind == "text/html" {
 		return s.unstreamed(res)
 	}
 	r := reply{server: s, emit: emit, textPart: -1, thoughtPart: -1, calls: map[int64]*call{}, ids: map[string]bool{}}
@@ -33,8 +35,8 @@ func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
 	return r.end(events.Err())
 }
 
-// unstreamed is the error of a server that answers with JSON: it has an error
-// to report, or it does not stream.
+// unstreamed is the error of a server that answers with JSON or a page: it has
+// an error to report, or it does not stream.
 func (s *server) unstreamed(res *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
 	if err != nil {
@@ -46,7 +48,7 @@ func (s *server) unstreamed(res *http.Response) error {
 	if json.Unmarshal(body, &outer) == nil && len(outer.Error) > 0 && string(outer.Error) != "null" {
 		return s.failure(parseProblem(body), 0)
 	}
-	return s.nonsense("the server did not answer with a stream")
+	return s.nonsense("the server did not answer with a stream but with " + strconv.Quote(answers.Short(s.clean(string(body)))))
 }
 
 func (s *server) nonsense(message string) *llm.Error {

@@ -71,5 +71,8 @@ func Stay(h *http.Client) *http.Client {
 // attempt can help.
 func WrongURL(err error) bool {
 	u, ok := errors.AsType[*url.Error](err)
+	if err != nil && strings.Contains(err.Error(), "request URL origin must match") {
+		return true // OpenAI's SDK sees a redirect elsewhere first
+	}
 	return ok && (u.Op == "parse" || errors.Is(err, errElsewhere) || strings.Contains(u.Err.Error(), "unsupported protocol scheme"))
 }
