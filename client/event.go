@@ -40,7 +40,7 @@ func (c *Client) replay(ctx context.Context, thread string, o perdure.EventOptio
 		}
 		return
 	}
-	if o.After == t.Seq && (o.After == 0 || o.Life == t.Life) {
+	if o.After == t.Seq && (o.After == 0 && o.Life == "" || o.Life == t.Life) {
 		return
 	}
 	for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, Life: o.Life, NoDeltas: true}) {

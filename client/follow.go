@@ -19,7 +19,7 @@ import (
 // FollowOptions choose what of a thread is followed.
 type FollowOptions struct {
 	After    uint64 // only later events
-	Life     string // of the thread that After is in, as [perdure.Event] has it; another one under the id is ErrErased
+	Life     string // of the thread, as [perdure.Event] has it; another one under the id is ErrErased
 	Run      string // only those of this run; [api.Newest] is the one that is the newest now
 	Wait     bool   // of a run: end also when it waits for someone
 	NoDeltas bool   // leave live deltas out
@@ -152,14 +152,8 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 	return b, nil
 }
 
-// last returns the id of the last event. Before the first there is none of any
-// life.
-func (f *follower) last() api.EventID {
-	if f.seq == 0 {
-		return api.IDOf(0, "", false)
-	}
-	return api.IDOf(f.seq, f.life, false)
-}
+// last returns the id of the last event.
+func (f *follower) last() api.EventID { return api.IDOf(f.seq, f.life, false) }
 
 // listener hangs up when a stream is silent for too long: a server that is there
 // says so now and then, and a peer that is gone may never be heard of.
@@ -267,7 +261,7 @@ func (f *follower) update(m message) (u Update, err error) {
 	// With a run there are gaps where others did something.
 	e := u.Event
 	next := e.Seq == f.seq+1 || f.o.Run != "" && e.Seq > f.seq
-	if f.seq == 0 {
+	if f.seq == 0 && f.o.Life == "" {
 		f.life = e.Life
 	}
 	if !next || e.Life != f.life || m.id != string(api.IDOf(e.Seq, f.life, false)) || e.Thread != f.thread {

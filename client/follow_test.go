@@ -280,3 +280,11 @@ func TestASilentStreamIsLost(t *testing.T) {
 		}
 	})
 }
+
+// The life counts before the first event too.
+func TestFollowNamesTheLifeFromTheBeginning(t *testing.T) {
+	s := &script{answers: []string{"204"}}
+	if _, err := follow(t, s, client.FollowOptions{Life: "x", Run: "r"}, client.Options{}); err != nil || len(s.ids) != 1 || s.ids[0] != "0-x" {
+		t.Errorf("it asks behind %v: %v", s.ids, err)
+	}
+}

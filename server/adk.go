@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -132,27 +133,48 @@ func (s *Server) adkCreate(w http.ResponseWriter, r *http.Request, c *call) erro
 		return err
 	}
 	var session string
-	var state map[string]json.RawMessage
-	var events []json.RawMessage
-	if err := firstError(in.into("sessionId", &session), in.into("state", &state), in.into("events", &events)); err != nil {
+	if err := in.into("sessionId", &session); err != nil {
 		return err
 	}
-	if len(events) > 0 {
-		return fmt.Errorf("%w: a session cannot begin with events; import a thread instead", api.ErrUnsupported)
+	state, err := adkState(in)
+	if err != nil {
+		return err
 	}
 	return s.adkMake(w, r, c, session, state)
 }
 
+// adkState returns the state that a new session is to have.
+func adkState(in members) (state map[string]json.RawMessage, err error) {
+	var events []json.RawMessage
+	if err := firstError(in.into("state", &state), in.into("events", &events)); err != nil {
+		return nil, err
+	}
+	if len(events) > 0 {
+		return nil, fmt.Errorf("%w: a session cannot begin with events; import a thread instead", api.ErrUnsupported)
+	}
+	return state, nil
+}
+
+// adkCreateAs makes a session with an id. Some clients send a request with the
+// members state and events, others the state itself.
 func (s *Server) adkCreateAs(w http.ResponseWriter, r *http.Request, c *call) error {
 	in, err := s.lenient(w, r)
 	if err != nil {
 		return err
 	}
 	state := map[string]json.RawMessage(in)
-	if inner, ok := membersOf(in["state"]); ok && len(in) == 1 {
-		state = inner
+	if holds(in, "state", '{') || holds(in, "events", '[') {
+		if state, err = adkState(in); err != nil {
+			return err
+		}
 	}
 	return s.adkMake(w, r, c, r.PathValue("session"), state)
+}
+
+// holds reports whether a member is null or a value that begins like this.
+func holds(in members, name string, begin byte) bool {
+	raw := bytes.TrimSpace(in[name])
+	return len(raw) > 0 && (raw[0] == begin || string(raw) == "null")
 }
 
 // adkMake makes a session.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
@@ -309,4 +310,27 @@ func (a adkTokens) Authenticate(_ context.Context, token string) (*server.Princi
 		return &p, nil
 	}
 	return nil, api.ErrUnauthorized
+}
+
+// A session with an id is made of a request or of the bare state, as clients of
+// different versions send it.
+func TestADKCreatesOfARequestOrOfAState(t *testing.T) {
+	s := newSite(t, server.Options{}, adkClerk(new(adkCount)))
+	for i, c := range []struct{ body, want string }{
+		{`{"state":{"a":1},"events":[]}`, `{"a":1}`},
+		{`{"state":{"a":1},"events":null}`, `{"a":1}`},
+		{`{"state":{"a":1},"foo":1}`, `{"a":1}`},
+		{`{"state":null}`, `{}`},
+		{`{"events":[]}`, `{}`},
+		{`{}`, `{}`},
+		{`{"a":1,"b":{}}`, `{"a":1,"b":{}}`},
+		{`{"state":"open","events":3}`, `{"events":3,"state":"open"}`},
+	} {
+		var got struct{ State json.RawMessage }
+		s.do("POST", fmt.Sprint("/apps/clerk/users/u/sessions/s", i), c.body).want(200, &got)
+		if string(got.State) != c.want {
+			t.Errorf("%s makes the state %s, want %s", c.body, got.State, c.want)
+		}
+	}
+	s.do("POST", "/apps/clerk/users/u/sessions/no", `{"events":[{"author":"user"}]}`).problem(422, "unsupported")
 }

@@ -65,12 +65,12 @@ func viewOf(in *api.ListEvents) (view, error) {
 		if v.after, v.tag, v.done, err = in.LastID.Parse(); err != nil {
 			return v, fmt.Errorf("Last-Event-ID: %w", err)
 		}
-		v.back = v.after > 0
 	} else if in.After != "" {
-		if v.after, v.tag, _, err = in.After.Parse(); err != nil {
+		if v.after, v.tag, v.done, err = in.After.Parse(); err != nil {
 			return v, fmt.Errorf("after: %w", err)
 		}
 	}
+	v.back = v.after > 0
 	switch {
 	case in.Until == "wait" && in.Run != "":
 		v.wait = true
@@ -91,8 +91,8 @@ func (v *view) known(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	seen := v.tag
-	if v.tag, err = c.Tag(ctx, v.thread); err == nil && v.after > 0 && seen != v.tag && !v.ours {
-		err = fmt.Errorf("%w: %q has been used again since", perdure.ErrErased, v.thread)
+	if v.tag, err = c.Tag(ctx, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
+		err = fmt.Errorf("%w: the id %s is of another thread than the one that is called %q now", perdure.ErrErased, api.IDOf(v.after, seen, v.done), v.thread)
 	}
 	return err
 }
@@ -124,7 +124,13 @@ func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
 		return "", nil
 	}
 	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true, Life: v.life}) {
-		return ev.Run, err
+		if err == nil {
+			return ev.Run, nil
+		}
+		break
+	}
+	for _, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Replay: true, Life: v.life}) {
+		return "", err // of what was asked for
 	}
 	return "", ctx.Err()
 }

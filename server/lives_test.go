@@ -56,7 +56,7 @@ func TestAReusedIDHasOtherEventIDs(t *testing.T) {
 	s.do("DELETE", "/v1/threads/t", "").want(204)
 	live()
 	s.do("GET", "/v1/threads/t", "").want(200, info)
-	foreign := append(append([]string{"1", "2.done", "1-x"}, first...), second...)
+	foreign := append(append([]string{"1", "2.done", "1-x", "0-x"}, first...), second...)
 	for _, id := range foreign {
 		for _, accept := range []string{api.TypeEvents, api.TypeJSON} {
 			bare, _, _ := strings.Cut(id, ".")

@@ -71,6 +71,9 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, threa
 		if err := c.mayRead(); err != nil {
 			return err
 		}
+		if last := r.Header.Get("Last-Event-ID"); last != "" {
+			return s.comeBack(w, r, c, thread, api.EventID(last))
+		}
 	}
 	run, err := c.Start(r.Context(), q)
 	if err != nil {
@@ -82,6 +85,19 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, threa
 		return s.streamRun(w, r, c, run)
 	}
 	return c.send(w, api.RunsStart.Status, run)
+}
+
+// comeBack answers a reconnect of one that has started a run and follows it: it
+// starts nothing.
+func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, c *call, thread string, last api.EventID) error {
+	if thread == "" {
+		return api.Invalid("Last-Event-ID: a reconnect starts nothing; follow the events of the thread that the first answer names in Location")
+	}
+	v, err := viewOf(&api.ListEvents{Thread: thread, Run: api.Newest, LastID: last, Until: "wait"})
+	if err != nil {
+		return err
+	}
+	return s.follow(w, r, c, v)
 }
 
 func (s *Server) startAgain(ctx context.Context, c *call, in *api.ControlRun) (*perdure.Run, error) {

@@ -143,14 +143,26 @@ func TestNewestStaysWithItsRunAcrossReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest, done := attackDone(sseOpen(s, "/v1/threads/a/events?run=newest", "Last-Event-ID", last))
-	if done.Run != run.ID {
-		t.Errorf("it goes on with run %s, not %s", done.Run, run.ID)
+	_, same := attackDone(sseOpen(s, "/v1/threads/a/events?run=newest&after="+last))
+	if done.Run != run.ID || same.Run != run.ID {
+		t.Errorf("it goes on with runs %s and %s, not %s", done.Run, same.Run, run.ID)
 	}
-	if r := s.do("GET", "/v1/threads/a/events?run=newest", "", "Accept", "text/event-stream", "Last-Event-ID", rest[len(rest)-1].id); r.Status != 204 {
-		t.Errorf("behind done: %d %s", r.Status, r.Body)
+	before := len(mustThread(t, s, "a").Runs)
+	end, stream := rest[len(rest)-1].id, []string{"Accept", "text/event-stream", "Last-Event-ID"}
+	s.do("GET", "/v1/threads/a/events?run=newest", "", append(stream, end)...).want(204)
+	s.do("GET", "/v1/threads/a/events?run=newest&after="+end, "", stream[:2]...).want(204)
+	if p := s.do("GET", "/v1/threads/a/events?run=newest", "", append(stream, "99")...).problem(400, "ahead"); !strings.Contains(string(p.Body), "99") {
+		t.Errorf("an id that is ahead: %s", p.Body)
+	}
+	// One that repeats the request that started a run starts nothing.
+	const start = `{"flow":"count","input":1}`
+	s.do("POST", "/v1/threads/a/runs", start, append(stream, end)...).want(204)
+	s.do("POST", "/v1/runs", start, append(stream, end)...).problem(400, "invalid")
+	if n := len(mustThread(t, s, "a").Runs); n != before {
+		t.Errorf("reconnects have started %d runs", n-before)
 	}
 	// Who has seen nothing of it follows the one that is the newest now.
-	for _, c := range [][]string{{"newest"}, {"newest&after=" + last}, {"newest", "Last-Event-ID", "0"}} {
+	for _, c := range [][]string{{"newest"}, {"newest&after=0"}, {"newest", "Last-Event-ID", "0"}} {
 		if _, done := attackDone(sseOpen(s, "/v1/threads/a/events?run="+c[0], c[1:]...)); done.Run != later.ID {
 			t.Errorf("%v is run %s, not %s", c, done.Run, later.ID)
 		}
