@@ -220,6 +220,9 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 		ri, err := r.runInfo(ctx, o, run)
 		errs = append(errs, err)
 		info.Runs = append(info.Runs, ri)
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			break // the others could not be read either
+		}
 	}
 	return info, errors.Join(errs...)
 }
