@@ -15,7 +15,7 @@ var CommonFields = []string{"thread", "seq", "life", "kind", "time", "run", "pat
 // may add some.
 var EventKinds = []EventKind{
 	{"created", "the thread was made", []string{"by"}, false},
-	{"metadata", "its title or metadata changed", nil, false},
+	{"metadata", "its title or metadata changed", []string{"by", "reason"}, false},
 	{"signal", "a named event arrived from outside, or a child ended", []string{"name", "child", "value", "status", "error", "by"}, false},
 	{"forked", "the thread begins as a fork of the thread from, behind its sequence at, or was imported; value is an input that was edited; answers that nothing has come of yet are void, but for those in keep", []string{"from", "at", "import", "signer", "keep", "value", "by", "reason"}, false},
 	{"rewound", "the thread is again as it was at the sequence to", []string{"to", "by", "reason"}, false},

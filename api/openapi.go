@@ -128,6 +128,9 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 		delete(content, TypeEvents) // a stream has begun, whatever it is about
 		responses["200"] = map[string]any{"description": http.StatusText(http.StatusOK), "content": map[string]any{TypeEvents: map[string]any{}}}
 	}
+	if op.Name == EventsList.Name {
+		responses["204"] = map[string]any{"description": "the stream has ended at the id that was given, and nothing comes behind it"}
+	}
 	o["responses"] = responses
 	return o, nil
 }

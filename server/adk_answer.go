@@ -176,8 +176,11 @@ func adkUnwrap(ask *perdure.AskInfo, raw json.RawMessage, names ...string) (json
 // arguments back with each: they are an edit only if they are others.
 func adkConfirmed(ask *perdure.AskInfo, o members, wrong func(string) error) (reply api.Reply, _ string, err error) {
 	var confirmed *bool
-	if err := firstError(o.into("confirmed", &confirmed), o.into("hint", &reply.Message)); err != nil {
+	if err := o.into("hint", &reply.Message); err != nil {
 		return reply, "", err
+	}
+	if o.into("confirmed", &confirmed) != nil {
+		return reply, "", api.Invalid("confirmed is neither true nor false")
 	}
 	payload, err := o.get("payload")
 	switch {
