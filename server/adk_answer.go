@@ -180,7 +180,7 @@ func adkConfirmed(ask *perdure.AskInfo, o members, wrong func(string) error) (re
 		return reply, "", err
 	}
 	if o.into("confirmed", &confirmed) != nil {
-		return reply, "", api.Invalid("confirmed is neither true nor false")
+		return reply, "", fmt.Errorf("%w: confirmed is neither true nor false", api.ErrBody)
 	}
 	payload, err := o.get("payload")
 	switch {
