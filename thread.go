@@ -96,7 +96,7 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 // readAhead reads a journal, and lets the store read on while what it has read
 // is folded once the journal turns out to be long.
 func (c *core) readAhead(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	const long, batch = 512, 128
+	const long, batch, batchBytes = 512, 128, 64 << 10 // what is read ahead is in memory for each reader
 	type item struct {
 		line store.Entry
 		err  error
@@ -123,18 +123,19 @@ func (c *core) readAhead(ctx context.Context, journal string, after uint64) iter
 		}()
 		go func() {
 			defer close(batches)
-			list := make([]item, 0, batch)
+			list, size := make([]item, 0, batch), 0
 			send := func() bool {
 				select {
 				case batches <- list:
-					list = make([]item, 0, batch)
+					list, size = make([]item, 0, batch), 0
 					return true
 				case <-quit:
 					return false
 				}
 			}
 			for line, err := range c.store.Read(ctx, journal, after) {
-				if list = append(list, item{line, err}); len(list) == batch && !send() {
+				list, size = append(list, item{line, err}), size+len(line.Data)
+				if (len(list) == batch || size >= batchBytes) && !send() {
 					return
 				}
 			}
