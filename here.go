@@ -70,5 +70,5 @@ func init() {
 }
 
 func (r *Runtime) host() *host.Host {
-	return &host.Host{Store: r.store, Tenant: r.tenant, User: r.owner, Hash: r.hash}
+	return &host.Host{Store: r.store, Tenant: r.tenant, User: r.owner, Hash: r.hash, Log: r.log}
 }

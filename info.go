@@ -290,7 +290,9 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 			if err == nil && ai.Status == AskOpen {
 				info.Asks = append(info.Asks, ai)
 			}
-			errs = append(errs, err)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("thread %s, the ask at %s: %w", o.thread.ID, wait.Path, err))
+			}
 		}
 		info.Waits = append(info.Waits, wait)
 	}

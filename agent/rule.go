@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -191,28 +192,35 @@ func (r *Rules) Revoke(ctx context.Context, id, by string) error {
 	})
 }
 
-// List returns the rules for a user's threads, oldest first.
+// List returns the rules for a user's threads, oldest first. Beside an error
+// that says that some are damaged it returns the others.
 func (r *Rules) List(ctx context.Context, user string) ([]Rule, error) {
 	return r.list(ctx, []string{user})
 }
 
 func (r *Rules) list(ctx context.Context, ns []string) ([]Rule, error) {
 	var rules []Rule
+	var damage error
 	for item, err := range r.shelf.List(ctx, ns, "") {
-		if err != nil {
+		var rec *ruleRecord
+		if err == nil {
+			rec, err = readRule(item)
+		}
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+			damage = cmp.Or(damage, err)
+		case err != nil:
 			return nil, fmt.Errorf("agent: rules: %w", err)
-		}
-		rec, err := readRule(item)
-		if err != nil {
-			return nil, err
-		}
-		if rec.Revoked.IsZero() {
+		case rec.Revoked.IsZero():
 			rec.Allows = rec.Describe()
 			rules = append(rules, rec.Rule)
 		}
 	}
 	slices.SortStableFunc(rules, func(a, b Rule) int { return a.Created.Compare(b.Created) })
-	return rules, nil
+	if damage != nil {
+		damage = fmt.Errorf("agent: rules: %w: %w", perdure.ErrCorrupt, damage)
+	}
+	return rules, damage
 }
 
 func mayRule(who []string, by string) error {
@@ -248,6 +256,14 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 		if errors.Is(err, shelf.ErrNotFound) {
 			rec.ID = r.shelf.Place(ruleNamespace(rec), ruleKey(rec))
 			_, err = r.put(ctx, rec, ruleKey(rec), "", ttl)
+			return err
+		}
+		if errors.Is(err, store.ErrCorrupt) { // it allows nothing: this one takes its place
+			rec.ID = r.shelf.Place(ruleNamespace(rec), ruleKey(rec))
+			raw, err := encodeValue(rec)
+			if err == nil {
+				_, err = r.shelf.Put(ctx, ruleNamespace(rec), ruleKey(rec), raw, shelf.PutOptions{TTL: ttl})
+			}
 			return err
 		}
 		if err != nil {
@@ -319,14 +335,17 @@ func readRule(item *shelf.Item) (*ruleRecord, error) {
 
 // findRule returns a rule of the thread's owner that allows a call of a tool,
 // like: its agent, tool and schema. It is nil if there is none. If the approval
-// says who may decide, the rule was made by one of them. It is for leaf steps.
+// says who may decide, the rule was made by one of them. Damaged rules allow
+// nothing, so that a person is asked. It is for leaf steps.
 func findRule(ctx context.Context, like Rule, args json.RawMessage, who ...string) (*Rule, error) {
 	r, place, err := rulesHere(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rules, err := r.list(ctx, []string{place.User, like.Tool})
-	if err != nil {
+	if errors.Is(err, perdure.ErrCorrupt) {
+		r.shelf.Log().Warn("rules are damaged, so a person may be asked again", "thread", place.Thread, "tool", like.Tool, "error", err)
+	} else if err != nil {
 		return nil, err
 	}
 	for i, rule := range rules {

@@ -11,8 +11,6 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/perduretest"
-	"github.com/perdure/perdure/store"
-	"github.com/perdure/perdure/store/memstore"
 )
 
 // ruleAsk is the input of the flow that looks for a rule.
@@ -241,26 +239,46 @@ func TestARevokedRuleIsNotMadeAgainByItsStep(t *testing.T) {
 	})
 }
 
+// TestADamagedRuleAllowsNothing: the others of the user go on, and one that is
+// made anew takes its place.
 func TestADamagedRuleAllowsNothing(t *testing.T) {
-	s := memstore.New()
-	rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := RulesOf(rt).Allow(t.Context(), ruleFor("ann", "pay", "{}"), "ann"); err != nil {
-		t.Fatal(err)
-	}
-	for cell, err := range s.List(t.Context(), "shelf/rule/", "") {
-		if err != nil {
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{looks}}, func(t *testing.T, e *perduretest.Env) {
+		rt, s := e.Runtime(), e.Store
+		var ids []string
+		for _, to := range []string{"x", "y"} {
+			rule, err := RulesOf(rt).Allow(t.Context(), ruleFor("ann", "pay", `{"to":"`+to+`"}`), "boss")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, rule.ID)
+		}
+		for cell, err := range s.List(t.Context(), "shelf/rule/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(cell.Key, ids[0]) {
+				if _, err := s.Put(t.Context(), cell.Key, []byte(`{"value":{"tool":"pay"}}`), cell.Version); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		look := func(to string) string {
+			return doIn[string](t, rt, "ann", "looks", ruleAsk{Tool: "pay", Args: json.RawMessage(`{"to":"` + to + `"}`)})
+		}
+		if x, y := look("x"), look("y"); x != "" || y != ids[1] {
+			t.Errorf("the damaged rule allows %q, and the other %q", x, y)
+		}
+		list, err := RulesOf(rt).List(t.Context(), "ann")
+		if !errors.Is(err, perdure.ErrCorrupt) || len(list) != 1 {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		if _, err := RulesOf(rt).Allow(t.Context(), ruleFor("ann", "pay", `{"to":"x"}`), "boss"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Put(t.Context(), cell.Key, []byte(`{"value":{"tool":"pay"}}`), cell.Version); err != nil {
-			t.Fatal(err)
+		if x := look("x"); x != ids[0] {
+			t.Errorf("the rule that is made anew allows %q", x)
 		}
-	}
-	if list, err := RulesOf(rt).List(t.Context(), "ann"); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("%v, %v", list, err)
-	}
+	})
 }
 
 // TestARuleFromBeforeAllowsNothing: it named only a tool. The list says so, and

@@ -20,8 +20,9 @@ type ListAsks struct {
 
 // AskPage is a page of open asks.
 type AskPage struct {
-	Asks []perdure.AskInfo `json:"asks" jsonschema:"the asks, by thread in the order of creation"`
-	Next string            `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+	Asks   []perdure.AskInfo `json:"asks" jsonschema:"the asks, by thread in the order of creation"`
+	Next   string            `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+	Damage []string          `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
 }
 
 // OneAsk names an ask.

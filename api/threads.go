@@ -33,6 +33,7 @@ type ListThreads struct {
 type ThreadPage struct {
 	Threads []perdure.Summary `json:"threads" jsonschema:"the threads"`
 	Next    string            `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+	Damage  []string          `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
 }
 
 // OneThread names a thread.

@@ -16,6 +16,7 @@ import (
 func init() {
 	register(func(a *app) *cobra.Command {
 		c := operation(a, "asks", api.AsksList, func(a *app, page *api.AskPage) error {
+			defer a.damage(page.Damage)
 			if len(page.Asks) == 0 {
 				a.hint("nobody is asked anything")
 				return nil
@@ -61,6 +62,13 @@ func init() {
 	})
 }
 
+// damage says what may be missing from a page.
+func (a *app) damage(what []string) {
+	for _, text := range what {
+		a.hint("damaged, and not shown: %s", oneLine(text))
+	}
+}
+
 // more says how to see what is not on the page.
 func (a *app) more(next string) {
 	if next != "" {
@@ -86,6 +94,9 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 	}
 	var found *perdure.AskInfo
 	for k, err := range l.Asks(ctx, api.ListAsks{Limit: 1000}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			break // behind all that is sound
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -26,6 +26,10 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 	}
 	var all []perdure.AskInfo
 	for ask, err := range l.Asks(ctx, api.ListAsks{}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			a.damage([]string{err.Error()})
+			break
+		}
 		if err != nil {
 			return err
 		}

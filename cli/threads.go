@@ -17,6 +17,7 @@ func init() {
 
 // threads prints a page of threads.
 func (a *app) threads(page *api.ThreadPage) error {
+	defer a.damage(page.Damage)
 	if len(page.Threads) == 0 {
 		a.hint("there are no such threads; start one with perdure run FLOW INPUT")
 		return nil

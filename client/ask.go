@@ -13,6 +13,7 @@ import (
 // After and Limit of the choice are those of the first page.
 func (c *Client) Asks(ctx context.Context, q api.ListAsks) iter.Seq2[perdure.AskInfo, error] {
 	return func(yield func(perdure.AskInfo, error) bool) {
+		var damage []string
 		for {
 			page, err := Do(ctx, c, api.AsksList, q)
 			if err != nil {
@@ -24,7 +25,11 @@ func (c *Client) Asks(ctx context.Context, q api.ListAsks) iter.Seq2[perdure.Ask
 					return
 				}
 			}
+			damage = append(damage, page.Damage...)
 			if page.Next == "" || page.Next == q.After {
+				if len(damage) > 0 {
+					yield(perdure.AskInfo{}, damaged(damage))
+				}
 				return
 			}
 			q.After = page.Next

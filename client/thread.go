@@ -37,6 +37,7 @@ func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error
 func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perdure.Summary, error] {
 	return func(yield func(perdure.Summary, error) bool) {
 		q := api.ListThreads{User: o.User, Status: o.Status, Flow: o.Flow, Updated: o.Updated, Asks: o.Asks, After: o.After}
+		var damage []string
 		for left := o.Limit; ; {
 			q.Limit = pageSize
 			if o.Limit > 0 {
@@ -52,12 +53,21 @@ func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perd
 					return
 				}
 			}
+			damage = append(damage, page.Damage...)
 			if page.Next == "" || page.Next == q.After || o.Limit > 0 && left <= 0 {
+				if len(damage) > 0 {
+					yield(perdure.Summary{}, damaged(damage))
+				}
 				return
 			}
 			q.After = page.Next
 		}
 	}
+}
+
+// damaged returns the error that tells, behind a list, what was damaged.
+func damaged(what []string) error {
+	return fmt.Errorf("%w: %s", perdure.ErrCorrupt, strings.Join(what, "; "))
 }
 
 // SetMetadata changes a thread's title, unless that is nil, and its metadata;

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -331,6 +332,9 @@ func (s *Server) adkSessions(w http.ResponseWriter, r *http.Request, c *call) er
 	}
 	var ids []string
 	for sum, err := range c.List(r.Context(), perdure.ListOptions{User: user}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			break
+		}
 		if err != nil {
 			return err
 		}

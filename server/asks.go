@@ -49,7 +49,7 @@ func (s *Server) askRoutes() {
 		rules := agent.RulesOf(c.Runtime)
 		if c.who.User != "" {
 			own, err := rules.List(ctx, c.who.User)
-			if err != nil {
+			if err != nil && !errors.Is(err, perdure.ErrCorrupt) {
 				return nil, err
 			}
 			if !slices.ContainsFunc(own, func(r agent.Rule) bool { return r.ID == in.ID }) {
@@ -84,7 +84,10 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 	page := &api.AskPage{Asks: []perdure.AskInfo{}}
 	if in.Thread != "" {
 		t, err := c.Get(ctx, in.Thread)
-		if err != nil {
+		if t == nil {
+			return nil, err
+		}
+		if err := damage(&page.Damage, err); err != nil {
 			return nil, err
 		}
 		page.Asks = append(page.Asks, c.asksOf(t, in)...)
@@ -99,6 +102,10 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 		thread, err := c.Get(ctx, t.ID)
 		switch {
 		case thread != nil: // up to where it is good
+			if err := damage(&page.Damage, err); err != nil {
+				failed = err
+				return false
+			}
 			asks := c.asksOf(thread, in)
 			for _, a := range asks {
 				size += len(a.Data) + len(a.Prompt)
@@ -112,7 +119,7 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 		opened++
 		return len(page.Asks) < limit && opened < maxOpened && size < pageBytes
 	})
-	return page, errors.Join(failed, err)
+	return page, errors.Join(failed, damage(&page.Damage, err))
 }
 
 // asksOf returns the open asks of a thread that a list is about.

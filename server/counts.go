@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -85,6 +86,9 @@ func (n *counts) tenant(name string) *counted {
 func countThreads(ctx context.Context, c *call) (*count, error) {
 	n := &count{statuses: map[string]int{}}
 	for t, err := range c.List(ctx, perdure.ListOptions{}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			break // lists tell it
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -81,3 +81,55 @@ func TestADamagedThreadSaysSo(t *testing.T) {
 		})
 	}
 }
+
+// Damage beside threads hides none of them: a damaged summary is mended, and
+// what belongs to nobody is named.
+func TestDamageHidesNoThreads(t *testing.T) {
+	dir := t.TempDir()
+	open := func() store.Store {
+		s, err := store.Open(t.Context(), "file:"+dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	t.Run("before", func(t *testing.T) {
+		s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+		for _, id := range []string{"a", "b", "c"} {
+			plainWait(s, plainStart(s, id, "yes", "2"))
+		}
+	})
+	files, err := filepath.Glob(filepath.Join(dir, "cells", "*", "thread-*.json"))
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := bytes.Replace([]byte(files[1]), []byte(".json"), []byte("0.json"), 1)
+	if err := os.WriteFile(string(stray), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(files[1], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+	for range 2 {
+		var threads api.ThreadPage
+		s.do("GET", "/v1/threads", "").want(200, &threads)
+		var asks api.AskPage
+		s.do("GET", "/v1/asks", "").want(200, &asks)
+		if len(threads.Threads) != 3 || len(asks.Asks) != 6 || len(threads.Damage) != 1 || len(asks.Damage) != 1 || !strings.Contains(asks.Damage[0], filepath.Base(string(stray))) {
+			t.Errorf("there are %d threads and %d asks; damage: %q and %q", len(threads.Threads), len(asks.Asks), threads.Damage, asks.Damage)
+		}
+	}
+	var ready api.Health
+	s.do("GET", "/readyz", "").want(200, &ready)
+	var stats api.Stats
+	s.do("GET", "/v1/stats", "").want(200, &stats)
+	if stats.Threads != 3 {
+		t.Errorf("%+v", stats)
+	}
+}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -162,6 +163,10 @@ func (n *news) look(ctx context.Context, rt *perdure.Runtime, known map[string]p
 		gone[id] = true
 	}
 	for sum, err := range rt.List(ctx, perdure.ListOptions{}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			clear(gone) // what is damaged may be there
+			break
+		}
 		if err != nil {
 			return err
 		}

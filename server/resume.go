@@ -111,11 +111,14 @@ func (c *call) findPrompt(ctx context.Context, trace, prompt string) (*perdure.A
 // way from a run to its thread.
 func (c *call) findTraced(ctx context.Context, run, prompt string, unknown error) (*perdure.AskInfo, error) {
 	for sum, err := range c.List(ctx, perdure.ListOptions{Asks: true, Limit: maxTraced}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
 		t, err := c.Get(ctx, sum.ID)
-		if gone(err) {
+		if gone(err) || errors.Is(err, perdure.ErrCorrupt) {
 			continue
 		}
 		if err != nil {

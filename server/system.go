@@ -103,6 +103,9 @@ func (s *Server) probe(ctx context.Context, c *call) error {
 	for _, err = range c.List(ctx, perdure.ListOptions{Limit: 1}) {
 		break
 	}
+	if errors.Is(err, perdure.ErrCorrupt) {
+		err = nil // of something else: the store answers
+	}
 	if err == nil && (s.probed.err != nil || time.Since(s.probed.wrote) > writeEvery) {
 		_, err = store.Update(ctx, host.FromRuntime(s.rt).Store, readyCell, func(store.Cell) ([]byte, error) { return []byte("ok"), nil })
 		s.probed.wrote = time.Now()

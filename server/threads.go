@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -77,7 +78,17 @@ func (s *Server) listThreads(ctx context.Context, c *call, in *api.ListThreads) 
 		}
 		return len(page.Threads) < limit
 	})
-	return page, err
+	return page, damage(&page.Damage, err)
+}
+
+// damage moves an error that says that something is damaged to a page, which has
+// all that is sound, and returns any other.
+func damage(told *[]string, err error) error {
+	if !errors.Is(err, perdure.ErrCorrupt) {
+		return err
+	}
+	*told = append(*told, api.ProblemOf(err).Detail)
+	return nil
 }
 
 func fits(t *perdure.Summary, in *api.ListThreads) bool {

@@ -35,10 +35,13 @@ func announce(ctx context.Context, s store.Store, flow, thread string, given val
 		return false, fmt.Errorf("due: announce %q: %w: sequences begin at 1", thread, store.ErrInvalid)
 	}
 	err = retry(ctx, func() error {
-		old, err := store.Derived(s).Get(ctx, key)
+		old, err := s.Get(ctx, key)
 		merged := given
-		if err == nil && len(old.Value) == 0 {
-			merged.Due = min(given.Due, 1) // it is damaged: what it said may be due by now
+		if errors.Is(err, store.ErrCorrupt) {
+			if old, err = store.Derived(s).Get(ctx, key); err != nil {
+				return err
+			}
+			merged.Due = min(given.Due, 1) // what it said may be due by now
 		} else if err == nil {
 			h := parse(flow, old)
 			if ok = h.Err == nil; !ok {

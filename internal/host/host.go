@@ -6,6 +6,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type Host struct {
 	Tenant string
 	User   *string                      // whose threads the runtime is limited to; nil: all
 	Hash   func(texts ...string) []byte // keyed, so that names of cells tell nothing
+	Log    *slog.Logger
 }
 
 // FromContext returns the host of the run that a context belongs to. The kernel

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,14 @@ func New(h *host.Host, kind Kind) *Shelf {
 
 // Store returns the store that the shelf is in.
 func (s *Shelf) Store() store.Store { return s.host.Store }
+
+// Log returns where damage is told that harms nobody.
+func (s *Shelf) Log() *slog.Logger {
+	if s.host.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.host.Log
+}
 
 // Tenant returns the tenant that the shelf belongs to.
 func (s *Shelf) Tenant() string { return s.host.Tenant }

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// PutOptions say what a Put expects to find. The zero value expects nothing.
+// PutOptions say what a Put expects to find. The zero value expects nothing, and
+// also replaces what is damaged.
 type PutOptions struct {
 	Version store.Version // of the value that it replaces; "": any, or none
 	Create  bool          // there must be no value
@@ -47,7 +48,12 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 	var put *Item
 	var open error // why an earlier try may have happened
 	err := s.retry(ctx, func() error {
-		cell, err := s.host.Store.Get(ctx, s.root+s.Place(ns, key))
+		from := s.host.Store
+		blind := o.Version == "" && !o.Create
+		if blind {
+			from = store.Derived(from) // what is damaged is replaced
+		}
+		cell, err := from.Get(ctx, s.root+s.Place(ns, key))
 		if errors.Is(err, store.ErrNotFound) {
 			cell = store.Cell{Key: s.root + s.Place(ns, key)}
 		} else if err != nil {
@@ -56,14 +62,14 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 		var old *Item
 		if cell.Version != "" {
 			item, r, err := s.parse(cell)
-			if err != nil {
+			switch {
+			case err != nil && !blind:
 				return err
-			}
-			if r.Write == id {
+			case err != nil:
+			case r.Write == id:
 				put = item // an earlier try that is taken for lost
 				return nil
-			}
-			if !item.over() {
+			case !item.over():
 				old = item
 			}
 		}
