@@ -181,7 +181,7 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 func TestCommandsShowHostileTextsSafely(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		evil := "\x1b]0;owned\x07\u009b2J\u202eevil"
-		p.run("", "run", "echo", evil, "--thread", "e", "--title", evil, "--user", evil, "--metadata", evil+"="+evil).want(exitOK)
+		p.run("", "run", "echo", evil, "--thread", "e", "--title", evil, "--metadata", evil+"="+evil).want(exitOK)
 		p.run("", "run", "order", evil, "--thread", "o", "--title", evil).want(exitWaiting)
 		p.run("", "run", "clerk", "pay 1 "+evil, "--thread", "c", "--watch").want(exitWaiting)
 		p.run("", "memory", "put", "a/"+url(evil), evil).want(exitOK)
