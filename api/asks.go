@@ -93,7 +93,8 @@ type ListRules struct {
 
 // RuleList is the rules of a user.
 type RuleList struct {
-	Rules []agent.Rule `json:"rules" jsonschema:"the rules"`
+	Rules  []agent.Rule `json:"rules" jsonschema:"the rules"`
+	Damage []string     `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
 }
 
 // OneRule names a rule.

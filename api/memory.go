@@ -22,8 +22,9 @@ type ListMemory struct {
 
 // MemoryPage is a page of what is remembered.
 type MemoryPage struct {
-	Items []*agent.MemoryItem `json:"items" jsonschema:"the values"`
-	Next  string              `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+	Items  []*agent.MemoryItem `json:"items" jsonschema:"the values"`
+	Next   string              `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+	Damage []string            `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
 }
 
 // PutMemory remembers a value.

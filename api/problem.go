@@ -144,6 +144,7 @@ var kinds = []kind{
 	{"ahead", http.StatusBadRequest, perdure.ErrAhead},
 	{"newer", http.StatusConflict, perdure.ErrNewer},
 	{"corrupt", http.StatusUnprocessableEntity, perdure.ErrCorrupt},
+	{"corrupt", http.StatusUnprocessableEntity, store.ErrCorrupt},
 	{"too-large", http.StatusRequestEntityTooLarge, perdure.ErrTooLarge},
 	{"not-json", http.StatusUnprocessableEntity, perdure.ErrNotJSON},
 	{"invalid", http.StatusBadRequest, perdure.ErrInvalid},

@@ -42,6 +42,7 @@ func rulesList(a *app) *cobra.Command {
 				if a.json {
 					return a.printJSON(list)
 				}
+				defer a.damage(list.Damage)
 				if len(list.Rules) == 0 {
 					a.hint("there are no rules")
 				}

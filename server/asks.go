@@ -43,7 +43,8 @@ func (s *Server) askRoutes() {
 	})
 	handle(s, api.RulesList, func(ctx context.Context, c *call, in *api.ListRules) (*api.RuleList, error) {
 		rules, err := agent.RulesOf(c.Runtime).List(ctx, s.owner(c, in.User))
-		return &api.RuleList{Rules: some(rules)}, err
+		list := &api.RuleList{Rules: some(rules)}
+		return list, damage(&list.Damage, err)
 	})
 	handle(s, api.RulesRevoke, func(ctx context.Context, c *call, in *api.OneRule) (*api.None, error) {
 		rules := agent.RulesOf(c.Runtime)

@@ -36,7 +36,7 @@ func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*
 	page, size := &api.MemoryPage{Items: []*agent.MemoryItem{}}, 0
 	for item, err := range agent.MemoryOf(c.Runtime).List(ctx, in.NS, agent.MemoryList{Query: in.Query, After: in.After, Limit: limit + 1}) {
 		if err != nil {
-			return nil, err
+			return page, damage(&page.Damage, err)
 		}
 		if n := len(page.Items); n == limit || size > pageBytes {
 			page.Next = page.Items[n-1].Cursor

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/store"
 )
 
 func (s *Server) threadRoutes() {
@@ -84,7 +85,7 @@ func (s *Server) listThreads(ctx context.Context, c *call, in *api.ListThreads) 
 // damage moves an error that says that something is damaged to a page, which has
 // all that is sound, and returns any other.
 func damage(told *[]string, err error) error {
-	if !errors.Is(err, perdure.ErrCorrupt) {
+	if !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
 	*told = append(*told, api.ProblemOf(err).Detail)

@@ -51,7 +51,8 @@
 //     a new one then.
 //   - A closed store answers ErrClosed.
 //   - Damage is ErrCorrupt with its place, never a silently shorter journal,
-//     and does not spread to other journals or cells.
+//     and does not spread to other journals or cells. A damaged cell that can
+//     still be found has a version, by which it is replaced or removed.
 //
 // # Writing a driver
 //
