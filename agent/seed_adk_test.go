@@ -301,6 +301,7 @@ func TestSeedADKConfirmationAfterAProcessChange(t *testing.T) {
 				e.Start("t", "flow", "go")
 				ask := asked(t, e, "t", 1)[0]
 				e.Restart()
+				e.Stop() // a kill in the middle of the call would let it run twice
 				reply(t, e, ask, c.answer)
 				e.Restart()
 				e.Wait("t", perdure.Succeeded)
