@@ -221,7 +221,7 @@ func plainly(err error) string {
 		if len(q) <= maxQuoted+2 {
 			return q
 		}
-		return strings.TrimRight(strings.ToValidUTF8(q[:maxQuoted], ""), `\\`) + `…"`
+		return strings.TrimRight(strings.ToValidUTF8(q[:maxQuoted], ""), `\`) + `…"`
 	})
 	if len(text) > maxDetail {
 		text = strings.ToValidUTF8(text[:maxDetail], "") + "…"
