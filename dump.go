@@ -245,7 +245,7 @@ type leafWatch struct {
 // saveLater saves deps when a leaf has run for the interval. mu is held.
 func (p *pass) saveLater(f *frame, w *leafWatch) {
 	if w.timer == nil {
-		w.timer = time.AfterFunc(p.rt.opts.DumpInterval-time.Since(w.since), func() { p.saveInside(f) })
+		w.timer = time.AfterFunc(max(p.rt.opts.DumpInterval-time.Since(w.since), 1), func() { p.saveInside(f) })
 	}
 }
 

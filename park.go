@@ -339,7 +339,7 @@ func (s *stopwatch) shift(by int) {
 	switch now := s.active > 0; {
 	case now && !was:
 		s.running = time.Now()
-		s.timer = time.AfterFunc(s.left, s.over)
+		s.timer = time.AfterFunc(max(s.left, 1), s.over) // never over at once, see internal/bell
 	case was && !now:
 		s.timer.Stop()
 		s.left -= time.Since(s.running)

@@ -6,8 +6,9 @@ import "time"
 // A Bell rings on C when its time is over, once for each time that it is set.
 // It is a time.Timer for loops that do other work between their waits. A timer
 // with a channel runs in whichever goroutine next looks at the channel, if its
-// time came while nobody did. The race detector of Go 1.26 does not survive two
-// of them at once in a test with virtual time (golang.org/issue/78156).
+// time came while nobody did, and one that is over when it is set runs in the
+// goroutine that sets it. The race detector of Go 1.26 does not survive two of
+// them at once in a test with virtual time (golang.org/issue/78156).
 type Bell struct {
 	C     <-chan struct{}
 	rings chan struct{}
@@ -18,13 +19,16 @@ type Bell struct {
 func New(d time.Duration) *Bell {
 	rings := make(chan struct{}, 1)
 	b := &Bell{C: rings, rings: rings}
-	b.timer = time.AfterFunc(d, func() {
-		select {
-		case rings <- struct{}{}:
-		default:
-		}
-	})
+	b.timer = time.AfterFunc(time.Hour, b.ring)
+	b.Reset(d)
 	return b
+}
+
+func (b *Bell) ring() {
+	select {
+	case b.rings <- struct{}{}:
+	default:
+	}
 }
 
 // Reset sets the bell to ring after d from now, and forgets a ring that nobody
@@ -34,6 +38,10 @@ func (b *Bell) Reset(d time.Duration) {
 	select {
 	case <-b.rings:
 	default:
+	}
+	if d <= 0 { // a timer would run in this goroutine, see Bell
+		b.ring()
+		return
 	}
 	b.timer.Reset(d)
 }

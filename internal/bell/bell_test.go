@@ -27,6 +27,8 @@ func TestRingsWhileNobodyListens(t *testing.T) {
 						default:
 							t.Error("it has not rung")
 						}
+						b.Reset(0)
+						<-b.C
 						b.Reset(time.Second)
 					}
 				})
