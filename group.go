@@ -96,15 +96,15 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 	if !g.started {
 		g.started, f.group, g.number = true, g, f.memo.Group()
 	}
-	if diff := f.memo.NotBranch(name); diff != "" && !p.run.Cancelled && f.closedBy() == nil {
-		p.mu.Unlock()
-		g.err = p.block(f, diff)
-		return
-	}
 	memo, err := f.memo.Branch(name, g.number)
 	if err != nil {
 		g.err = fmt.Errorf("%w: branch %s/%s: %w", ErrName, f.path(), name, err)
 		p.mu.Unlock()
+		return
+	}
+	if diff := f.memo.NotBranch(name); diff != "" && !p.run.Cancelled && f.closedBy() == nil {
+		p.mu.Unlock()
+		g.err = p.block(f, diff)
 		return
 	}
 	b := &branch{frame: f.child(memo)}
