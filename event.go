@@ -296,9 +296,8 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 // Wait waits until a run has ended, or may not go on without the outside: it is
 // suspended with an open ask or waits for a signal, or it is paused, blocked
 // or quarantined, or it waits for a child of which that is true. A run that only
-// waits for a timer is waited for, and so is one with an ask or receive whose time
-// is over. The run "" is the newest one. Input that steered a run stands for that
-// run.
+// waits for a timer is waited for. The run "" is the newest one. Input that
+// steered a run stands for that run.
 //
 // Waiting executes nothing: if no process works on the run's flow, only the
 // context ends it. A run that failed is no error of Wait, see [Output].
@@ -401,15 +400,10 @@ func (r *Runtime) stands(run *journal.Run) bool {
 		if run.Wake {
 			return false
 		}
-		outside := false
 		for _, w := range run.Waits {
-			if w.Due != 0 && w.Due <= wall() {
-				return false // a worker is about to record that its time is over
+			if w.Kind == journal.Asked || w.Kind == journal.Waiting && !journal.IsChildSignal(w.Signal) {
+				return true
 			}
-			outside = outside || w.Kind == journal.Asked || w.Kind == journal.Waiting && !journal.IsChildSignal(w.Signal)
-		}
-		if outside {
-			return true
 		}
 	}
 	return run.Status.Final()

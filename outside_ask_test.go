@@ -426,6 +426,7 @@ func TestAskExpires(t *testing.T) {
 			})
 		}
 		answers.Wait()
+		time.Sleep(time.Minute) // until the expiries are recorded
 		for i, err := range results {
 			thread := fmt.Sprint("t", i)
 			got, outErr := perdure.Output[perdure.Answer](k.waitRun(thread, "", perdure.Succeeded))
