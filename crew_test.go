@@ -239,18 +239,17 @@ func (c *crew) cells(prefix string) (keys []string) {
 	return keys
 }
 
-// await looks again and again until something is so, for ten minutes, since the
-// machine may be busy.
+// await looks again and again until something is so, for a minute.
 func (c *crew) await(what string, so func() (bool, string)) {
 	c.Helper()
-	end := time.Now().Add(10 * time.Minute)
+	end := time.Now().Add(time.Minute)
 	for {
 		ok, found := so()
 		if ok {
 			return
 		}
 		if time.Now().After(end) {
-			c.Fatalf("%s: not within ten minutes: %s", what, found)
+			c.Fatalf("%s: not within a minute: %s", what, found)
 		}
 		<-time.After(50 * time.Millisecond)
 	}
