@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -127,7 +128,7 @@ func (p *pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 			return batch{lines: []line{over(p.thread, p.run, path, w)}}
 		})
 	}
-	if n.Due != 0 && wall() >= n.Due {
+	if n.Due != 0 && clock.Micros() >= n.Due {
 		return fire()
 	}
 	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
@@ -215,7 +216,7 @@ func (p *pass) question(k journal.Question, data json.RawMessage, q Question) (b
 		k.Default = &d
 	}
 	if q.Expires > 0 {
-		b.Due = clock().Add(q.Expires).UnixMicro()
+		b.Due = clock.Now().Add(q.Expires).UnixMicro()
 	}
 	b.Ask = &k
 	return b, nil

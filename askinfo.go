@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -98,7 +99,7 @@ func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskIn
 
 // answerable reports whether an ask takes an answer: it is open and its time is
 // not over. Nobody may have recorded yet that it is.
-func answerable(a *journal.Ask) bool { return a.Open() && (a.Due == 0 || wall() < a.Due) }
+func answerable(a *journal.Ask) bool { return a.Open() && (a.Due == 0 || clock.Micros() < a.Due) }
 
 func askStatus(a *journal.Ask) string {
 	switch {

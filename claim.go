@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
@@ -39,7 +40,7 @@ func (w *worker) lookAt(h due.Hint) error {
 		return err
 	}
 	for {
-		run, _ := o.thread.Next(wall(), w.fits)
+		run, _ := o.thread.Next(clock.Micros(), w.fits)
 		if _, mine := w.flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			return w.settle(o, h)
 		}
@@ -86,7 +87,7 @@ func (w *worker) lookAt(h due.Hint) error {
 		} else if ok {
 			h = found
 		}
-		if next, _ := o.thread.Next(wall(), w.fits); next == nil {
+		if next, _ := o.thread.Next(clock.Micros(), w.fits); next == nil {
 			return w.settle(o, h)
 		}
 		// The pass has kept the thread up to date, but not the trees of others.
@@ -148,7 +149,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 	switch {
 	case o.thread.Seq < h.Seq:
 		return w.ahead(o, h)
-	case next != 0 && next <= wall():
+	case next != 0 && next <= clock.Micros():
 		// Another run is first, of a flow that this worker does not have. Its
 		// end or suspension announces the others.
 		w.later(h, w.opts.Lease/4)
@@ -157,7 +158,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		// The hint stays for workers with other code, which look at once.
 		wait := blockedAgain
 		if next != 0 {
-			wait = min(wait, until(next))
+			wait = min(wait, clock.Until(next))
 		}
 		w.later(h, wait)
 		return w.summarise(w.io, o)
@@ -167,7 +168,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 	if err := w.summarise(w.io, o); err != nil {
 		return err
 	}
-	return due.Settle(w.io, w.store, h, o.thread.Seq, next, wall())
+	return due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros())
 }
 
 // ahead deals with a hint whose fact is not in the journal yet: its writer is
@@ -238,7 +239,7 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 // pass, nil if another entry came between.
 func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	t := o.thread
-	lines := dueLines(t, run, wall())
+	lines := dueLines(t, run, clock.Micros())
 	entries, data, err := writeLines(t, append(lines, line{kind: journal.Claimed, run: run.N, epoch: t.Epoch + 1,
 		body: journal.Body{Worker: w.id, Version: w.version}}))
 	if err != nil {

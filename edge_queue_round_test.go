@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -18,7 +19,7 @@ import (
 func edgeQueueCrowd(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	for i := range n {
-		if err := due.Announce(t.Context(), s, "f", fmt.Sprintf("blocked.%016d", i*7919%n), 1, wall()+time.Hour.Microseconds()); err != nil {
+		if err := due.Announce(t.Context(), s, "f", fmt.Sprintf("blocked.%016d", i*7919%n), 1, clock.Micros()+time.Hour.Microseconds()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,28 +5,12 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/upkeep"
 )
-
-// SweepInterval is how often workers look for lost hints.
-var SweepInterval = sweepEvery
 
 // No test but those of the sweep itself is to be saved by it: a lost hint must
 // be seen.
-func init() { sweepEvery = 100 * 365 * 24 * time.Hour }
-
-// SweepEvery sets how often workers look for lost hints, until undo is called.
-func SweepEvery(d time.Duration) (undo func()) {
-	old := sweepEvery
-	sweepEvery = d
-	return func() { sweepEvery = old }
-}
-
-// SetClock sets the wall clock, until undo is called.
-func SetClock(now func() time.Time) (undo func()) {
-	old := clock
-	clock = now
-	return func() { clock = old }
-}
+func init() { upkeep.SetSweepInterval(100 * 365 * 24 * time.Hour) }
 
 // Halfway makes the cells of a thread and pins another by it, as a fork or a
 // child does before its first entry. It returns what writes that entry.

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -212,7 +213,7 @@ func (r *Runtime) checkPoint(ctx context.Context, thread, name string, at uint64
 
 // createFork makes the cells of a fork, or finds those of an earlier try.
 func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
-	now := clock()
+	now := clock.Now()
 	var of summary
 	if cell, err := r.store.Get(ctx, journalOf(from)); err == nil {
 		_ = json.Unmarshal(cell.Value, &of) // a hint: Get is exact

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -161,7 +162,7 @@ func (im *importer) named(ctx context.Context, user string) error {
 	if im.owner != nil && user != *im.owner {
 		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", ErrInvalid, user, *im.owner)
 	}
-	im.name = im.newName(clock(), importMark(im.n), user)
+	im.name = im.newName(clock.Now(), importMark(im.n), user)
 	_, err := im.ensure(ctx, importCell(im.name), []byte(importing))
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -42,7 +43,7 @@ func (s *step) intend() (bool, error) {
 		}
 		return batch{
 			lines: []line{{kind: journal.Intent, path: s.path,
-				body: journal.Body{Input: s.input, Due: clock().Add(s.timeout).UnixMicro()}}},
+				body: journal.Body{Input: s.input, Due: clock.Now().Add(s.timeout).UnixMicro()}}},
 			then: func() { intended = true },
 		}
 	})

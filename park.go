@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -50,7 +51,7 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 
 	var due <-chan time.Time
 	if w.due != 0 {
-		ready, stop := alarm(w.due)
+		ready, stop := clock.Alarm(w.due)
 		defer stop()
 		due = ready
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/store"
 )
@@ -110,7 +111,7 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 			if err != nil {
 				return w.opts.Lease / 4, err
 			}
-			if !there || fresh.Due > wall() {
+			if !there || fresh.Due > clock.Micros() {
 				continue
 			}
 			h = fresh
@@ -131,13 +132,13 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 		return min(wait, left), nil
 	}
 	for flow := range w.flows {
-		rung, next, err := due.Ring(ctx, w.store, flow, wall(), pageSize)
+		rung, next, err := due.Ring(ctx, w.store, flow, clock.Micros(), pageSize)
 		if err != nil && !w.damaged(err) {
 			return 0, err
 		}
 		w.news = w.news || rung > 0
 		if next != 0 {
-			wait = min(wait, max(until(next), time.Millisecond))
+			wait = min(wait, max(clock.Until(next), time.Millisecond))
 		}
 	}
 	// An alarm that is set meanwhile is further off than that.
@@ -169,7 +170,7 @@ func (w *worker) judge(h due.Hint) (time.Duration, bool) {
 		}
 		delete(w.again, of(h))
 	}
-	if left := until(h.Due); left > 0 {
+	if left := clock.Until(h.Due); left > 0 {
 		return left, false
 	}
 	if w.busy[h.Thread] {

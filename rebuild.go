@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
@@ -221,7 +222,7 @@ func (b *rebuilder) list(ctx context.Context, o *opened, s summary, there bool) 
 
 // remind makes sure that workers look at a thread when they have to.
 func (b *rebuilder) remind(ctx context.Context, o *opened) error {
-	now := wall()
+	now := clock.Micros()
 	at := dueAt(o.thread, now)
 	if flow, err := b.untold(ctx, o); err != nil {
 		return err

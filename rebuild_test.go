@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/upkeep"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
@@ -281,7 +282,7 @@ func TestEverythingEndsAfterRebuild(t *testing.T) {
 		endsWell(t, newKit(t, s, perdure.Options{Version: "v3"}, townFlows("a")...))
 	})
 	bubble(t, "by a sweep of two workers", func(t *testing.T) {
-		t.Cleanup(perdure.SweepEvery(perdure.SweepInterval)) // when the workers have stopped
+		t.Cleanup(upkeep.SetSweepInterval(upkeep.SweepInterval)) // when the workers have stopped
 		s := memstore.New()
 		town(t, s)
 		loseHints(t, s)
@@ -424,7 +425,7 @@ func TestRebuildLeavesDamageAndOrphans(t *testing.T) {
 // when it is gone the other does.
 func TestOneWorkerSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(perdure.SweepEvery(perdure.SweepInterval)) // when the workers have stopped
+		t.Cleanup(upkeep.SetSweepInterval(upkeep.SweepInterval)) // when the workers have stopped
 		s := memstore.New()
 		var sweeps [2]atomic.Int32
 		var kits []*kit

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -21,7 +22,7 @@ func TestClockMayJump(t *testing.T) {
 	} {
 		bubble(t, fmt.Sprint(jumps), func(t *testing.T) {
 			var off atomic.Int64
-			t.Cleanup(perdure.SetClock(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })) // when the workers have stopped
+			t.Cleanup(clock.Set(func() time.Time { return time.Now().Add(time.Duration(off.Load())) })) // when the workers have stopped
 			var tally specTally
 			var mu sync.Mutex
 			var backwards []string

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
@@ -284,7 +285,7 @@ func (r *Runtime) createAs(ctx context.Context, s summary, first func(name strin
 	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
 		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", ErrInvalid, s.User)
 	}
-	now := clock()
+	now := clock.Now()
 	name, err := r.name(ctx, s.ID, r.newName(now, "", s.User), false)
 	if err == nil {
 		err = first(name)

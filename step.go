@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -198,12 +199,12 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 				return batch{lines: []line{{kind: journal.Fired, path: s.path}}}
 			})
 		}
-		if wall() >= n.Due {
+		if clock.Micros() >= n.Due {
 			return fire()
 		}
 		return p.park(ctx, &waiter{frame: s.frame, due: n.Due, fire: fire, ready: func() bool { return !n.Timer }})
 	}
-	due, stop := alarm(n.Due)
+	due, stop := clock.Alarm(n.Due)
 	defer stop()
 	drained := p.drained
 	if s.frame.cleaning {
@@ -379,7 +380,7 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 	}
 	b.Attempt, b.Most = attempt, or(policy.Attempts, 3)
 	wait := max(policy.delay(attempt, p.key(s.path)), retryAfter(err))
-	b.Due, b.Timer, b.Cleaning = clock().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
+	b.Due, b.Timer, b.Cleaning = clock.Now().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
 	if err := p.record(s.path, journal.Attempt, &b, inner); err != nil {
 		return false, err
 	}

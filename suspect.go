@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -122,7 +123,7 @@ func (w *worker) recall(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		if there && h.Due <= wall() {
+		if there && h.Due <= clock.Micros() {
 			w.take(h)
 			continue
 		}

@@ -25,9 +25,6 @@ const (
 	sweepSign = time.Minute
 )
 
-// sweepEvery is how long after a sweep the next one comes; a test may change it.
-var sweepEvery = 10 * time.Minute
-
 // sweepMark is what the cell says.
 type sweepMark struct {
 	After string `json:"after,omitempty"` // how far a sweep got that is under way or was cut off

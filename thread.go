@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -292,7 +293,7 @@ func (c *core) amend(ctx context.Context, name string, decide func(*journal.Thre
 func writeLines(t *journal.Thread, lines []line) ([]journal.Entry, [][]byte, error) {
 	entries := make([]journal.Entry, len(lines))
 	data := make([][]byte, len(lines))
-	prev, now := t.Head, wall()
+	prev, now := t.Head, clock.Micros()
 	for i, l := range lines {
 		body, err := l.body.Encode()
 		if err != nil {

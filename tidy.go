@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/store"
 )
 
@@ -23,7 +24,7 @@ func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
 	young := map[string]bool{}
 	err := b.cells(ctx, importCell(""), func(cell store.Cell, name string) error {
 		made, ok := madeAt(name)
-		if !ok || clock().Sub(made) < importDead {
+		if !ok || clock.Now().Sub(made) < importDead {
 			young[name] = true
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -23,7 +24,7 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 		if err := p.gate(ctx, f); err != nil {
 			return err
 		}
-		due := clock().Add(d).UnixMicro()
+		due := clock.Now().Add(d).UnixMicro()
 		if err := p.open(f, func() line {
 			return line{kind: journal.Timer, path: v.Path, body: journal.Body{Due: due}}
 		}); err != nil {
@@ -80,7 +81,7 @@ func receive(ctx context.Context, name, signal string, timeout time.Duration) ([
 func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) error {
 	var due int64
 	if timeout > 0 {
-		due = clock().Add(timeout).UnixMicro()
+		due = clock.Now().Add(timeout).UnixMicro()
 	}
 	p.order.Lock()
 	defer p.order.Unlock()

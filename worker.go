@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/upkeep"
 	"github.com/perdure/perdure/store"
 )
 
@@ -105,7 +106,7 @@ func (r *Runtime) work(ctx context.Context) error {
 		}()
 	}
 	go w.watchOthers(watching)
-	go (&sweeper{core: r.core, every: sweepEvery}).run(watching)
+	go (&sweeper{core: r.core, every: upkeep.Interval()}).run(watching)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)

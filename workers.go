@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -45,7 +46,7 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // workerInfo is what a worker tells of itself beside its id and host.
 func (r *Runtime) workerInfo() json.RawMessage {
 	const most = 4 << 10
-	info := WorkerInfo{PID: os.Getpid(), Version: r.version, Started: clock().UTC()}
+	info := WorkerInfo{PID: os.Getpid(), Version: r.version, Started: clock.Now().UTC()}
 	size := 0
 	for _, flow := range r.Flows() {
 		if size += len(flow); size > most {
