@@ -27,7 +27,7 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 
 .PHONY: bench
 bench: ## the table of speeds, as ratios within one run
-	$(GO) run ./internal/bench
+	$(GO) run ./cmd/bench
 
 .PHONY: torture
 torture: ## the long sweeps, tens of minutes

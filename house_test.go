@@ -86,9 +86,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./api`, `PERDURE(/(agent|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|agent|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./cli`, `PERDURE(/(api|server|client|agent|llm|store.*|internal/.*))?|FOREIGN`},
-		{`\./cmd/perdure`, `.*`},
+		{`\./cmd/(perdure|bench)`, `.*`},
 		{`\./internal/aimock`, `PERDURE/internal/npm`},
-		{`\./internal/bench`, `.*`},
 		{`\./examples/.*`, `.*`},
 	}
 	matches := func(pattern, s string) bool {
