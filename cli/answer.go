@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
@@ -144,7 +146,7 @@ func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
 // answer answers one ask: as the flags say, or as a person decides now.
 func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answerFlags) error {
 	if !f.given() {
-		if !a.interactive() {
+		if !a.term.Interactive() {
 			return usage(fmt.Errorf("say what you answer: %s", strings.Join(ways(ask), ", ")))
 		}
 		answered, err := a.decide(ctx, l, ask)
@@ -172,8 +174,8 @@ func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answ
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(out)
+	if a.term.JSON {
+		return a.term.PrintJSON(out)
 	}
 	a.answered(ctx, l, ask)
 	return nil
@@ -190,8 +192,8 @@ func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *ans
 	if err := a.give(ctx, l, ask); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(struct{}{})
+	if a.term.JSON {
+		return a.term.PrintJSON(struct{}{})
 	}
 	a.answered(ctx, l, ask)
 	return nil
@@ -199,7 +201,7 @@ func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *ans
 
 // give reads a secret and hands it over.
 func (a *app) give(ctx context.Context, l *link, ask *perdure.AskInfo) error {
-	secret, err := a.readSecret(ctx, "secret (not shown): ")
+	secret, err := a.term.ReadSecret(ctx, "secret (not shown): ")
 	if err != nil {
 		return err
 	}
@@ -233,7 +235,7 @@ func ways(ask *perdure.AskInfo) []string {
 		case agent.DecisionRespond:
 			all = append(all, "--respond JSON")
 		default:
-			all = append(all, "--decision "+quoted(d))
+			all = append(all, "--decision "+safe.Quote(d))
 		}
 	}
 	if len(all) == 0 && ask.Want == "boolean" {
@@ -247,5 +249,5 @@ func ways(ask *perdure.AskInfo) []string {
 
 // waitsFor says what a run waits for, and how it goes on.
 func (a *app) waitsFor(ask *perdure.AskInfo) (what, how string) {
-	return fmt.Sprintf("run %s waits for ask %s", label(ask.Run), shortAsk(ask.ID)), "answer it with " + a.command("answer", ways(ask)[0], shortAsk(ask.ID))
+	return fmt.Sprintf("run %s waits for ask %s", safe.Label(ask.Run), shortAsk(ask.ID)), "answer it with " + a.command("answer", ways(ask)[0], shortAsk(ask.ID))
 }

@@ -136,8 +136,8 @@ func TestAPersonDecidesAtTheTerminal(t *testing.T) {
 			ask := p.asked("t", c.flow, c.input)
 			edits := 0
 			p.setUp = func(a *app) {
-				a.forced = true
-				a.editor = func(_ context.Context, text string) (string, error) {
+				a.term.Forced = true
+				a.term.Editor = func(_ context.Context, text string) (string, error) {
 					if edits++; edits == 1 {
 						return "nonsense", nil
 					}
@@ -158,7 +158,7 @@ func TestTheInboxIsGoneThrough(t *testing.T) {
 	p.asked("a", "order", "tea")
 	p.asked("b", "order", "milk")
 	p.asked("c", "order", "bread")
-	p.setUp = func(a *app) { a.forced = true }
+	p.setUp = func(a *app) { a.term.Forced = true }
 	p.run("s\ny\n", "answer").want(exitOK, "ask 1 of 3", "Buy tea?", "Buy milk?", "ask 3 of 3") // then Ctrl-D
 	if got := p.ended("b"); got != `"bought milk"` {
 		t.Errorf("the output is %s", got)
@@ -178,8 +178,8 @@ func TestASecretIsReadAndNeverShown(t *testing.T) {
 	p.run("", "answer", ask).want(exitUsage, "--secret")
 	p.run("\n", "answer", ask, "--secret").want(exitUsage, "empty")
 	p.setUp = func(a *app) {
-		a.forced = true
-		a.secret = func(_ context.Context, question string) (string, error) {
+		a.term.Forced = true
+		a.term.Secret = func(_ context.Context, question string) (string, error) {
 			if !strings.Contains(question, "secret") {
 				return "", errors.New(question)
 			}
@@ -195,4 +195,29 @@ func TestASecretIsReadAndNeverShown(t *testing.T) {
 	if got := p.ended("t"); got != `"opened"` {
 		t.Errorf("the output is %s", got)
 	}
+}
+
+// TestAnAskIsOnOneScreen with the line where a person decides, also on a small one.
+func TestAnAskIsOnOneScreen(t *testing.T) {
+	p := stored(t)
+	id := p.asked("t", "order", strings.Repeat("a very long list of tea ", 40))
+	p.setUp = func(a *app) { a.term.Forced, a.term.Columns, a.term.Lines = true, 60, 12 }
+	r := p.run("s\n", "answer", id).want(exitOK, "not shown", "[y]es")
+	if n := strings.Count(r.out, "\n"); n > 12 {
+		t.Errorf("%d lines:\n%s", n, r.out)
+	}
+}
+
+func TestAnAskThatIsOverIsFoundByWhatIsShownOfIt(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		ask := p.asked("t", "order", "tea")
+		p.run("", "asks", shortAsk(ask)).want(exitOK, "? Buy tea?", "the ask is open")
+		p.run("", "answer", shortAsk(ask), "--approve", "--message", "we are out", "--by", "ada").want(exitOK)
+		for _, id := range []string{ask, shortAsk(ask)} {
+			p.run("", "asks", id).want(exitOK, "? Buy tea?", "the ask is answered true", "we are out")
+			p.run("", "answer", id, "--reject", "no").want(exitConflict, "the ask is answered true", "we are out")
+		}
+		p.run("", "asks", "none-such").want(exitNotFound, "lists the open ones")
+		p.run("", "asks", "--full").want(exitUsage, "asks ASK --full")
+	})
 }

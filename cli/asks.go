@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/spf13/cobra"
@@ -23,9 +26,9 @@ func init() {
 			}
 			rows := [][]string{{"ASK", "KIND", "THREAD", "WHO", "ASKED", "PROMPT"}}
 			for _, k := range page.Asks {
-				rows = append(rows, []string{shortAsk(k.ID), k.Kind, name(k.Thread), strings.Join(k.Who, " "), a.when(k.Asked), k.Prompt})
+				rows = append(rows, []string{shortAsk(k.ID), k.Kind, safe.Name(k.Thread), strings.Join(k.Who, " "), a.term.When(k.Asked), k.Prompt})
 			}
-			if err := a.table(rows); err != nil {
+			if err := a.term.Table(rows, styleOf); err != nil {
 				return err
 			}
 			a.more(page.Next)
@@ -50,11 +53,11 @@ func init() {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(ask)
+				if a.term.JSON {
+					return a.term.PrintJSON(ask)
 				}
 				a.hidden(a.present(ask, *full), "--full shows all")
-				a.printf("  %s  %s\n", a.style(bold, decided(ask)), cut(fate(ask), a.short(4+cells(decided(ask)))))
+				a.term.Printf("  %s  %s\n", a.term.Style(terminal.Bold, decided(ask)), safe.Cut(fate(ask), a.term.Room(4+safe.Cells(decided(ask)))))
 				return nil
 			})
 		}
@@ -65,7 +68,7 @@ func init() {
 // damage says what may be missing from a page.
 func (a *app) damage(what []string) {
 	for _, text := range what {
-		a.hint("damaged, and not shown: %s", oneLine(text))
+		a.hint("damaged, and not shown: %s", safe.Line(text))
 	}
 }
 
@@ -81,9 +84,9 @@ func (a *app) more(next string) {
 func shortAsk(id string) string {
 	_, own, ok := strings.Cut(id, ".")
 	if !ok || own == "" || strings.HasPrefix(own, "-") {
-		return label(id)
+		return safe.Label(id)
 	}
-	return label(own)
+	return safe.Label(own)
 }
 
 // findAsk returns the ask with an id, or the open one whose id, or the part of it
@@ -153,18 +156,18 @@ func (l *link) findOver(ctx context.Context, own string) string {
 
 // fate is what became of an ask.
 func fate(ask *perdure.AskInfo) string {
-	text := "the ask is " + label(ask.Status)
+	text := "the ask is " + safe.Label(ask.Status)
 	if r := ask.Answer; r != nil {
 		var value json.RawMessage
 		if r.Value != nil {
 			value, _ = json.Marshal(r.Value)
 		}
-		text = strings.Join(strings.Fields(text+" "+label(r.Decision)+" "+brief(value)), " ")
+		text = strings.Join(strings.Fields(text+" "+safe.Label(r.Decision)+" "+brief(value)), " ")
 		if r.By != "" {
-			text += " by " + label(r.By)
+			text += " by " + safe.Label(r.By)
 		}
 		if r.Message != "" {
-			text += ": " + oneLine(r.Message)
+			text += ": " + safe.Line(r.Message)
 		}
 	}
 	return text

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -119,8 +121,8 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 		x.Rate = x.rates[len(x.rates)/2]
 		x.Ratio = x.Rate / max(subjects[0].Rate, 1e-9)
 	}
-	if a.json {
-		return a.printJSON(struct {
+	if a.term.JSON {
+		return a.term.PrintJSON(struct {
 			Store      string     `json:"store"`
 			Durability string     `json:"durability"`
 			Subjects   []*subject `json:"subjects"`
@@ -130,8 +132,8 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	for _, x := range subjects {
 		rows = append(rows, []string{x.Name, strconv.FormatFloat(x.Rate, 'f', 0, 64), strconv.FormatFloat(x.Ratio, 'f', 2, 64)})
 	}
-	a.printf("%s, writes survive: %s\n\n", printable(url), store.DurabilityOf(s))
-	return a.table(rows)
+	a.term.Printf("%s, writes survive: %s\n\n", safe.Text(url), store.DurabilityOf(s))
+	return a.term.Table(rows, styleOf)
 }
 
 // syncs writes to a file and waits for the disk each time.

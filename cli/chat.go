@@ -7,6 +7,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -29,7 +32,7 @@ conversation, which is kept: come back to it with --thread.`,
 			Example: "  perdure chat story\n  perdure chat story --thread evening",
 			Args:    arguments(1, 1),
 			RunE: func(c *cobra.Command, args []string) error {
-				if a.json {
+				if a.term.JSON {
 					return usage(errors.New("chat is for people; use run --json"))
 				}
 				return a.linked(c.Context(), func(ctx context.Context, l *link) error {
@@ -54,15 +57,15 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 	}
 	defer func() {
 		if thread != "" {
-			a.hint("come back with %s", a.command("chat", "--thread "+quoted(thread), flow))
+			a.hint("come back with %s", a.command("chat", "--thread "+safe.Quote(thread), flow))
 		}
 	}()
 	prompt := ""
-	if a.interactive() {
-		prompt = a.style(blue, "> ")
+	if a.term.Interactive() {
+		prompt = a.term.Style(terminal.Blue, "> ")
 	}
 	for {
-		line, err := a.ask(ctx, prompt)
+		line, err := a.term.Ask(ctx, prompt)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -107,13 +110,13 @@ func (a *app) recall(ctx context.Context, l *link, thread string) error {
 		switch text := m.Text(); {
 		case text == "":
 		case m.Role == llm.RoleUser:
-			said = append(said, a.framed("> ", text))
+			said = append(said, a.term.Framed("> ", text))
 		case m.Role == llm.RoleAssistant:
-			said = append(said, a.framed("", text))
+			said = append(said, a.term.Framed("", text))
 		}
 	}
 	for _, text := range said[max(0, len(said)-recalled):] {
-		a.printf("%s\n", text)
+		a.term.Printf("%s\n", text)
 	}
 	for _, r := range t.Runs {
 		if !r.Status.Final() && len(r.Asks) > 0 {
@@ -128,8 +131,8 @@ func (a *app) recall(ctx context.Context, l *link, thread string) error {
 // turn shows a run until it ends, and lets a person answer what it asks.
 func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 	v := a.newView(true)
-	v.out = a.out
-	v.live = a.terminal()
+	v.screen.Out = a.term.Out
+	v.screen.Live = a.term.Live(a.term.Out)
 	for {
 		done, err := a.watch(ctx, l, run, v)
 		if err != nil {
@@ -138,7 +141,7 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 		switch {
 		case done.Status == perdure.Succeeded:
 			if text := strings.TrimSpace(pretty(done.Output)); text != strings.TrimSpace(v.last) && given(done.Output) {
-				a.printf("%s\n", a.framed("", text))
+				a.term.Printf("%s\n", a.term.Framed("", text))
 			}
 			return nil
 		case len(done.Asks) == 0 || done.Status.Final():

@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/safe"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -23,10 +24,10 @@ import (
 func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
 	return operate(a, use, op, func(_ context.Context, _ *link, out *Out) error {
 		switch {
-		case a.json && op.Out == nil:
-			return a.printJSON(struct{}{})
-		case a.json:
-			return a.printJSON(out)
+		case a.term.JSON && op.Out == nil:
+			return a.term.PrintJSON(struct{}{})
+		case a.term.JSON:
+			return a.term.PrintJSON(out)
 		}
 		return show(a, out)
 	})
@@ -252,26 +253,18 @@ func group(c *cobra.Command, below ...*cobra.Command) {
 // input.
 func (a *app) value(text string) (json.RawMessage, error) {
 	if text == "-" {
-		data, err := io.ReadAll(a.in)
+		data, err := io.ReadAll(a.term.In)
 		if err != nil {
 			return nil, err
 		}
 		text = strings.TrimSuffix(string(data), "\n")
 	}
-	if err := checkText("the standard input", text); err != nil {
+	if err := safe.CheckUTF8("the standard input", text); err != nil {
 		return nil, err
 	}
 	value := anyJSON(text)
 	if begin := strings.TrimSpace(text); value[0] == '"' && (strings.HasPrefix(begin, "{") || strings.HasPrefix(begin, "[")) {
-		a.hint("this is not valid JSON, so it is taken as a text: %s", cut(oneLine(text), nameCells))
+		a.hint("this is not valid JSON, so it is taken as a text: %s", safe.Cut(safe.Line(text), safe.LabelCells))
 	}
 	return value, nil
-}
-
-// checkText refuses a text that is not UTF-8, which JSON would change silently.
-func checkText(what, text string) error {
-	if utf8.ValidString(text) {
-		return nil
-	}
-	return usage(fmt.Errorf("%s is not UTF-8: %.40q; convert it first, as iconv does", what, text))
 }

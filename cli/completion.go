@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/spf13/cobra"
@@ -31,14 +33,14 @@ bash-completion.`,
 					if err := root.GenBashCompletionV2(&script, true); err != nil {
 						return err
 					}
-					a.printf("%s", strings.Replace(script.String(), bashWords, bashWordsAlone, 1))
+					a.term.Printf("%s", strings.Replace(script.String(), bashWords, bashWordsAlone, 1))
 					return nil
 				case "zsh":
-					return root.GenZshCompletion(a.out)
+					return root.GenZshCompletion(a.term.Out)
 				case "fish":
-					return root.GenFishCompletion(a.out, true)
+					return root.GenFishCompletion(a.term.Out, true)
 				case "powershell":
-					return root.GenPowerShellCompletionWithDesc(a.out)
+					return root.GenPowerShellCompletionWithDesc(a.term.Out)
 				}
 				return usage(fmt.Errorf("there is no script for %s; for bash, zsh, fish and powershell there is", args[0]))
 			},
@@ -118,7 +120,7 @@ func (a *app) candidates(ctx context.Context, find func(*link, context.Context) 
 			continue
 		}
 		if about = unusual.ReplaceAllString(about, ""); about != "" {
-			word += "\t" + cut(oneLine(about), 60)
+			word += "\t" + safe.Cut(safe.Line(about), 60)
 		}
 		out = append(out, word)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -68,9 +70,9 @@ func (a *app) connect(ctx context.Context) (*link, error) {
 	var other devRecord
 	if l := a.dialDev(ctx, func(d devRecord) bool { other = d; return d.Address == devAddress }); l != nil {
 		if other.Program != a.program() {
-			return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", devFolder, devAddress, printable(other.Program), devAddress, a.program())}
+			return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", devFolder, devAddress, safe.Text(other.Program), devAddress, a.program())}
 		}
-		a.hint("on the dev server at http://%s, store %s", devAddress, printable(other.Store))
+		a.hint("on the dev server at http://%s, store %s", devAddress, safe.Text(other.Store))
 		return l, nil
 	}
 	return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", devAddress, devFolder, a.program())}
@@ -94,7 +96,7 @@ func (l *link) answers(ctx context.Context) bool {
 }
 
 // givenToken is the token for the server that is named.
-func (a *app) givenToken() string { return cmp.Or(a.token, a.env("PERDURE_TOKEN")) }
+func (a *app) givenToken() string { return cmp.Or(a.token, a.term.Env("PERDURE_TOKEN")) }
 
 // dial returns a server. Without a token it gets the secret of dev if it is a
 // dev server of this user.
@@ -203,7 +205,7 @@ func (l *link) idle(ctx context.Context, a *app, runs ...*perdure.Run) {
 	}
 	for _, run := range runs {
 		if run.Idle != "" {
-			a.hint("no living worker has the flow %s: the run goes on when one has", label(run.Flow))
+			a.hint("no living worker has the flow %s: the run goes on when one has", safe.Label(run.Flow))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -14,7 +15,7 @@ func init() {
 		func(a *app) *cobra.Command {
 			c := operation(a, "resume THREAD [RUN]", api.RunsResume, func(a *app, r *api.Resumed) error {
 				if !r.Resumed {
-					a.printf("nothing to do: %s\n", cut(oneLine(r.Note), a.short(15)))
+					a.term.Printf("nothing to do: %s\n", safe.Cut(safe.Line(r.Note), a.term.Room(15)))
 					a.askHints(r.Run)
 					return nil
 				}
@@ -48,14 +49,14 @@ func control(name string, op api.Op[api.ControlRun, perdure.Run], example string
 // changed tells how a run is now.
 func (a *app) changed(r *perdure.Run) error {
 	status := string(r.Status)
-	a.printf("run %s of thread %s is %s\n", label(r.ID), label(r.Thread), a.style(styleOf(status), label(status)))
+	a.term.Printf("run %s of thread %s is %s\n", safe.Label(r.ID), safe.Label(r.Thread), a.term.Style(styleOf(status), safe.Label(status)))
 	return nil
 }
 
 // askHints says how what a run waits for is answered.
 func (a *app) askHints(r *perdure.Run) {
 	for _, f := range r.Failed {
-		a.hint("branch %s of run %s has failed, and the run waits for the others: %s", printable(f.Branch), printable(r.ID), cut(oneLine(f.Error), 200))
+		a.hint("branch %s of run %s has failed, and the run waits for the others: %s", safe.Text(f.Branch), safe.Text(r.ID), safe.Cut(safe.Line(f.Error), 200))
 	}
 	for i := range r.Asks {
 		what, how := a.waitsFor(&r.Asks[i])
@@ -63,7 +64,7 @@ func (a *app) askHints(r *perdure.Run) {
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" && w.Signal != "" {
-			a.hint("run %s waits for a signal: %s", label(r.ID), a.command("signal", "", r.Thread, w.Signal))
+			a.hint("run %s waits for a signal: %s", safe.Label(r.ID), a.command("signal", "", r.Thread, w.Signal))
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
@@ -21,7 +24,7 @@ import (
 
 // inbox lets a person go through all open asks.
 func (a *app) inbox(ctx context.Context, l *link) error {
-	if !a.interactive() {
+	if !a.term.Interactive() {
 		return usage(errors.New("name the ask that is answered: perdure asks lists them"))
 	}
 	var all []perdure.AskInfo
@@ -36,11 +39,11 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 		all = append(all, ask)
 	}
 	if len(all) == 0 {
-		a.printf("nobody is asked anything\n")
+		a.term.Printf("nobody is asked anything\n")
 	}
 	some := false
 	for i := range all {
-		a.printf("%s\n", a.style(dim, fmt.Sprintf("ask %d of %d", i+1, len(all))))
+		a.term.Printf("%s\n", a.term.Style(terminal.Dim, fmt.Sprintf("ask %d of %d", i+1, len(all))))
 		answered, err := a.decide(ctx, l, &all[i])
 		if errors.Is(err, io.EOF) {
 			break
@@ -49,7 +52,7 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 			return err
 		}
 		some = some || answered
-		a.printf("\n")
+		a.term.Printf("\n")
 	}
 	if some {
 		l.idle(ctx, a)
@@ -68,40 +71,40 @@ const (
 // present shows an ask, all of it if that is wanted, and returns how many lines
 // are not shown.
 func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
-	spare := a.height() - 12 // what else there may be: names, and where a person decides
+	spare := a.term.Height() - 12 // what else there may be: names, and where a person decides
 	most := func(n int) int {
 		switch {
 		case full:
 			return 0
-		case a.height() == 0:
+		case a.term.Height() == 0:
 			return n
 		}
 		n = max(1, min(n, spare))
 		spare -= n
 		return n
 	}
-	lines := wrap(oneLine(ask.Prompt), a.left(4))
-	a.printf("%s %s\n", a.style(amber, "?"), a.style(bold, lines[0]))
+	lines := safe.Wrap(safe.Line(ask.Prompt), a.term.WrapAt(4))
+	a.term.Printf("%s %s\n", a.term.Style(terminal.Amber, "?"), a.term.Style(terminal.Bold, lines[0]))
 	if len(lines) > 1 {
-		rest, n := a.frame("  ", strings.Join(lines[1:], "\n"), most(promptLines-1))
+		rest, n := a.term.Frame("  ", strings.Join(lines[1:], "\n"), most(promptLines-1))
 		hidden = n
-		a.printf("%s\n", rest)
+		a.term.Printf("%s\n", rest)
 	}
 	line := func(name, value string) {
 		if value != "" {
-			a.printf("  %s %s\n", a.style(dim, fmt.Sprintf("%-8s", name)), cut(oneLine(value), a.short(11)))
+			a.term.Printf("  %s %s\n", a.term.Style(terminal.Dim, fmt.Sprintf("%-8s", name)), safe.Cut(safe.Line(value), a.term.Room(11)))
 		}
 	}
-	line("ask", shortAsk(ask.ID)+", asked "+a.when(ask.Asked))
-	line("thread", name(ask.Thread)+" "+ask.Path)
+	line("ask", shortAsk(ask.ID)+", asked "+a.term.When(ask.Asked))
+	line("thread", safe.Name(ask.Thread)+" "+ask.Path)
 	line("kind", ask.Kind)
 	line("who", strings.Join(ask.Who, ", "))
 	if !ask.Expires.IsZero() {
-		line("expires", a.when(ask.Expires)+" (in "+length(max(0, ask.Expires.Sub(a.clock()).Round(time.Second)))+")")
+		line("expires", a.term.When(ask.Expires)+" (in "+terminal.Length(max(0, ask.Expires.Sub(a.term.Clock()).Round(time.Second)))+")")
 	}
 	if full && len(ask.Schema) > 0 {
 		line("schema", "")
-		a.printf("%s\n", a.framed("  ", pretty(ask.Schema)))
+		a.term.Printf("%s\n", a.term.Framed("  ", pretty(ask.Schema)))
 	} else if ask.Kind != agent.KindCredential {
 		line("schema", brief(ask.Schema))
 	}
@@ -111,9 +114,9 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 		if !full {
 			text = spaces.ReplaceAllStringFunc(compact(args), func(s string) string { return fmt.Sprintf("⟨%d spaces⟩", len(s)) })
 		}
-		shown, n := a.frame("  ", pretty(json.RawMessage(text)), most(callLines))
+		shown, n := a.term.Frame("  ", pretty(json.RawMessage(text)), most(callLines))
 		hidden += n
-		a.printf("%s\n", shown)
+		a.term.Printf("%s\n", shown)
 	}
 	return hidden
 }
@@ -121,7 +124,7 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 // hidden says that not all of an ask is shown, and what shows the rest.
 func (a *app) hidden(lines int, rest string) {
 	if lines > 0 {
-		a.print("  " + a.style(amber, number(lines, "line is", "lines are")+" not shown: "+rest) + "\n")
+		a.term.Print("  " + a.term.Style(terminal.Amber, terminal.Count(lines, "line is", "lines are")+" not shown: "+rest) + "\n")
 	}
 }
 
@@ -151,7 +154,7 @@ func decided(ask *perdure.AskInfo) string {
 		}
 		return c
 	}, tool)); tool != "" {
-		return fmt.Sprintf("%s %x", cut(tool, 40), sum[:8])
+		return fmt.Sprintf("%s %x", safe.Cut(tool, 40), sum[:8])
 	}
 	return fmt.Sprintf("%x", sum[:8])
 }
@@ -192,7 +195,7 @@ func choices(ask *perdure.AskInfo) []choice {
 		case agent.DecisionProvided:
 			all = append(all, choice{"p", "[p]rovide the secret", d})
 		default:
-			all = append(all, choice{d, "[" + label(d) + "]", d})
+			all = append(all, choice{d, "[" + safe.Label(d) + "]", d})
 		}
 	}
 	switch {
@@ -218,7 +221,7 @@ func (a *app) decide(ctx context.Context, l *link, ask *perdure.AskInfo) (bool, 
 		able = append(able, choice{"f", "[f]ull", ""})
 	}
 	for {
-		line, err := a.ask(ctx, a.question(ask, able))
+		line, err := a.term.Ask(ctx, a.question(ask, able))
 		if err != nil {
 			return false, err
 		}
@@ -227,7 +230,7 @@ func (a *app) decide(ctx context.Context, l *link, ask *perdure.AskInfo) (bool, 
 			return strings.EqualFold(c.key, key) || c.decision != "" && strings.EqualFold(c.decision, key)
 		})
 		if i < 0 {
-			a.printf("  type one of the letters in brackets\n")
+			a.term.Printf("  type one of the letters in brackets\n")
 			continue
 		}
 		switch chosen := able[i]; {
@@ -241,13 +244,13 @@ func (a *app) decide(ctx context.Context, l *link, ask *perdure.AskInfo) (bool, 
 		var p *api.Problem
 		switch {
 		case err == nil:
-			a.printf("  %s\n", a.style(green, "answered"))
+			a.term.Printf("  %s\n", a.term.Style(terminal.Green, "answered"))
 			return true, nil
 		case errors.Is(err, perdure.ErrAnswered), errors.Is(err, perdure.ErrAskOver):
-			a.printf("  too late: %s\n", cut(oneLine(err.Error()), a.short(12)))
+			a.term.Printf("  too late: %s\n", safe.Cut(safe.Line(err.Error()), a.term.Room(12)))
 			return false, nil
 		case errors.As(err, &p) && p.Status < 500 && p.Status != 401, errors.Is(err, errAgain):
-			a.printf("%s\n", a.framed("  ", err.Error()))
+			a.term.Printf("%s\n", a.term.Framed("  ", err.Error()))
 		default:
 			return false, err
 		}
@@ -261,8 +264,8 @@ func (a *app) question(ask *perdure.AskInfo, able []choice) string {
 	for _, c := range able {
 		labels = append(labels, c.label)
 	}
-	about, choices := a.style(bold, decided(ask)), strings.Join(labels, " ")
-	if w := a.width(); w > 0 && cells(decided(ask)+choices)+7 > w {
+	about, choices := a.term.Style(terminal.Bold, decided(ask)), strings.Join(labels, " ")
+	if w := a.term.Width(); w > 0 && safe.Cells(decided(ask)+choices)+7 > w {
 		return "  " + about + "\n  " + choices + " > "
 	}
 	return "  " + about + "  " + choices + " > "
@@ -283,7 +286,7 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 		r = api.Reply{Value: json.RawMessage(c.decision), Message: rest}
 	case c.decision == agent.DecisionReject:
 		if rest == "" {
-			rest, err = a.ask(ctx, "  why? ")
+			rest, err = a.term.Ask(ctx, "  why? ")
 		}
 		r.Message = rest
 	case c.decision == agent.DecisionEdit:
@@ -292,7 +295,7 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 		if json.Indent(&text, args, "", "  ") != nil {
 			text.Write(args)
 		}
-		rest, err = a.edit(ctx, text.String())
+		rest, err = a.term.Edit(ctx, text.String())
 		if err == nil && !json.Valid([]byte(rest)) {
 			err = fmt.Errorf("%w: it is not JSON", errAgain)
 		}
@@ -301,7 +304,7 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 		r.Value, err = a.always(ctx, ask, rest)
 	case c.key == "w":
 		if rest == "" {
-			rest, err = a.ask(ctx, "  your answer: ")
+			rest, err = a.term.Ask(ctx, "  your answer: ")
 		}
 		r.Value = fitting(ask, rest)
 	default:

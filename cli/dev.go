@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/perdure/perdure/internal/terminal"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -91,7 +94,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}
-	a.printf("Stopped. What was not done goes on when it starts again.\n")
+	a.term.Printf("Stopped. What was not done goes on when it starts again.\n")
 	return nil
 }
 
@@ -175,24 +178,21 @@ func (a *app) welcome(d devRecord, open bool) {
 			header = fmt.Sprintf("-H 'Authorization: Bearer %s' ", d.Secret)
 		}
 	}
-	a.printf("%s\n", a.style(bold, "Perdure serves "+address+", for "+whom+" only"))
-	a.printf("  store  %s\n  flows  %s\n  API    %s/openapi.json\n", d.Store, strings.Join(flows, ", "), address)
+	a.term.Printf("%s\n", a.term.Style(terminal.Bold, "Perdure serves "+address+", for "+whom+" only"))
+	a.term.Printf("  store  %s\n  flows  %s\n  API    %s/openapi.json\n", d.Store, strings.Join(flows, ", "), address)
 	if header != "" {
-		a.printf("  token  %s\n", d.Secret)
+		a.term.Printf("  token  %s\n", d.Secret)
 	}
 	if len(flows) > 0 {
 		to := ""
 		if d.Address != devAddress && a.store != "" {
 			to = " --server " + address
 		}
-		flow, input := flows[0], "Hello"
-		if flow == demoFlow {
-			input = demoQuestion
-		}
-		a.printf("\n%s\n", a.style(bold, "Try, in another terminal"))
-		a.print(fmt.Sprintf("  %s run %s %q%s\n", a.program(), flow, input, to))
-		a.print(fmt.Sprintf("  %s threads%s\n", a.program(), to))
-		a.print(fmt.Sprintf("  curl %s--json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", header, flow, input, address))
+		flow, input := flows[0], cmp.Or(a.opts.Example, "Hello")
+		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, "Try, in another terminal"))
+		a.term.Print(fmt.Sprintf("  %s run %s %q%s\n", a.program(), flow, input, to))
+		a.term.Print(fmt.Sprintf("  %s threads%s\n", a.program(), to))
+		a.term.Print(fmt.Sprintf("  curl %s--json '{\"flow\": %q, \"input\": %q}' %s/v1/runs\n", header, flow, input, address))
 	}
-	a.printf("\nCtrl-C stops it.\n")
+	a.term.Printf("\nCtrl-C stops it.\n")
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
 )
@@ -79,16 +82,16 @@ func (d *doctor) report() error {
 			bad++
 		}
 	}
-	if d.json {
+	if d.term.JSON {
 		out := struct {
 			OK     bool      `json:"ok"`
 			Checks []finding `json:"checks"`
 		}{bad == 0, d.found}
-		if err := d.printJSON(out); err != nil {
+		if err := d.term.PrintJSON(out); err != nil {
 			return err
 		}
 	} else {
-		d.print(bad)
+		d.printFindings(bad)
 	}
 	if bad > 0 {
 		return quiet(exitFailed)
@@ -96,21 +99,21 @@ func (d *doctor) report() error {
 	return nil
 }
 
-func (d *doctor) print(bad int) {
-	styles := map[string]string{fine: green, poor: amber, broken: red}
+func (d *doctor) printFindings(bad int) {
+	styles := map[string]string{fine: terminal.Green, poor: terminal.Amber, broken: terminal.Red}
 	for _, f := range d.found {
-		d.printf("%s  %-11s %s\n", d.style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, oneLine(f.Detail))
+		d.term.Printf("%s  %-11s %s\n", d.term.Style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, safe.Line(f.Detail))
 		if f.Fix != "" {
-			d.printf("%20s-> %s\n", "", oneLine(f.Fix))
+			d.term.Printf("%20s-> %s\n", "", safe.Line(f.Fix))
 		}
 	}
 	switch bad {
 	case 0:
-		d.printf("\nNothing is broken.\n")
+		d.term.Printf("\nNothing is broken.\n")
 	case 1:
-		d.printf("\n1 check found something broken.\n")
+		d.term.Printf("\n1 check found something broken.\n")
 	default:
-		d.printf("\n%d checks found something broken.\n", bad)
+		d.term.Printf("\n%d checks found something broken.\n", bad)
 	}
 }
 
@@ -126,7 +129,7 @@ func (d *doctor) machine(ctx context.Context) {
 		return
 	}
 	end := time.Now()
-	d.clock(begin, end.Sub(begin), end.Round(0).Sub(begin.Round(0)))
+	d.judgeClock(begin, end.Sub(begin), end.Round(0).Sub(begin.Round(0)))
 	var flows []string
 	for _, f := range d.flows {
 		flows = append(flows, f.Name())
@@ -138,9 +141,9 @@ func (d *doctor) machine(ctx context.Context) {
 	d.note("flows", fine, "", "%s", strings.Join(flows, ", "))
 }
 
-// clock judges the clock of this machine: what it says now, and how far it went
+// judgeClock judges the clock of this machine: what it says now, and how far it went
 // while the monotonic one went on.
-func (d *doctor) clock(now time.Time, monotonic, wall time.Duration) {
+func (d *doctor) judgeClock(now time.Time, monotonic, wall time.Duration) {
 	const sync = "set the clock, and keep it by NTP"
 	off := (wall - monotonic).Abs()
 	switch {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -88,16 +91,16 @@ func (a *app) printUpdate(u client.Update) error {
 	switch {
 	case u.Event != nil:
 		return a.event(u.Event)
-	case u.Delta != nil && a.json:
-		return a.printLine(struct {
+	case u.Delta != nil && a.term.JSON:
+		return a.term.PrintLine(struct {
 			Kind string `json:"kind"`
 			*perdure.DeltaEvent
 		}{"delta", u.Delta})
 	case u.Delta != nil:
-		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", cut(oneLine(u.Delta.Path), 48))
-		a.printf("%s\n", a.style(dim, line+cut(brief(u.Delta.Data), a.short(cells(line)))))
-	case u.Done != nil && a.json:
-		return a.printLine(struct {
+		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", safe.Cut(safe.Line(u.Delta.Path), 48))
+		a.term.Printf("%s\n", a.term.Style(terminal.Dim, line+safe.Cut(brief(u.Delta.Data), a.term.Room(safe.Cells(line)))))
+	case u.Done != nil && a.term.JSON:
+		return a.term.PrintLine(struct {
 			Kind string `json:"kind"`
 			*api.Done
 		}{"done", u.Done})
@@ -107,28 +110,27 @@ func (a *app) printUpdate(u client.Update) error {
 
 // event prints an event in a line.
 func (a *app) event(e *perdure.Event) error {
-	if a.json {
-		return a.printLine(e)
+	if a.term.JSON {
+		return a.term.PrintLine(e)
 	}
-	line := fmt.Sprintf("%6d  %-8s  %-9s  %s", e.Seq, a.when(e.Time), oneLine(e.Kind), oneLine(e.Path))
+	line := fmt.Sprintf("%6d  %-8s  %-9s  %s", e.Seq, a.term.When(e.Time), safe.Line(e.Kind), safe.Line(e.Path))
 	rest := a.said(e)
 	style := ""
 	switch {
 	case e.Error != "":
-		style = red
+		style = terminal.Red
 	case e.Kind == "asked":
-		style = amber
+		style = terminal.Amber
 	case e.Kind == "claimed", e.Kind == "released", e.Kind == "dumped", e.Kind == "nudge":
-		style = dim
+		style = terminal.Dim
 	}
 	if rest != "" {
 		if e.Path != "" {
 			line += "  "
 		}
-		line += cut(rest, a.short(cells(line)))
+		line += safe.Cut(rest, a.term.Room(safe.Cells(line)))
 	}
-	_, err := fmt.Fprintln(a.out, a.style(style, a.clip(strings.TrimRight(line, " "))))
-	return err
+	return a.term.PrintClipped(style, strings.TrimRight(line, " "))
 }
 
 // said is what an event says, in a line.
@@ -136,7 +138,7 @@ func (a *app) said(e *perdure.Event) string {
 	var parts []string
 	add := func(format, text string) {
 		if text != "" {
-			parts = append(parts, fmt.Sprintf(format, oneLine(text)))
+			parts = append(parts, fmt.Sprintf(format, safe.Line(text)))
 		}
 	}
 	add("%s", e.Name)
@@ -156,7 +158,7 @@ func (a *app) said(e *perdure.Event) string {
 		add("ask %s", shortAsk(e.Ask))
 	}
 	if !e.Due.IsZero() {
-		add("due %s", a.when(e.Due))
+		add("due %s", a.term.When(e.Due))
 	}
 	add("worker %s", e.Worker)
 	add("by %s", e.By)

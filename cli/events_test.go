@@ -36,7 +36,7 @@ func TestEventsAreFollowedOverRestartsOfTheServer(t *testing.T) {
 
 	var out listener
 	p.flags = nil
-	p.setUp = func(a *app) { a.out = &out }
+	p.setUp = func(a *app) { a.term.Out = &out }
 	ended := make(chan *result, 1)
 	out.on("suspended", func() {
 		stop()
@@ -115,5 +115,16 @@ func TestEventsAreChosen(t *testing.T) {
 		}
 		p.run("", "events", "t", "--run", "nope").want(exitNotFound)
 		p.run("", "events", "t", "-f", "--run", "nope").want(exitNotFound)
+	})
+}
+
+// TestEventsAfter lists later events only.
+func TestEventsAfter(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", "echo", "x", "--thread", "t").want(exitOK)
+		all := strings.SplitAfter(p.run("", "events", "t").want(exitOK).out, "\n")
+		p.run("", "events", "t", "--after", "2").want(exitOK).only(strings.Join(all[2:], ""))
+		p.run("", "events", "t", "--after", "999").want(exitUsage, "it ends at 5")
+		p.run("", "events", "t", "--after", "x").want(exitUsage, "--after")
 	})
 }

@@ -9,6 +9,8 @@ import (
 	neturl "net/url"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 )
@@ -70,27 +72,7 @@ func (a *app) message(err error) string {
 	if errors.As(err, &exit) && exit.next != "" {
 		next = exit.next
 	}
-	return a.paragraph(a.shellName()+": ", a.named(text), a.named(next))
-}
-
-// paragraph is a message whose words may not be ours, and what to do, which is.
-// All lines but the first are in a frame, as far to the right as a prefix of the
-// first.
-func (a *app) paragraph(prefix, text, next string) string {
-	margin := strings.Repeat(" ", cells(prefix))
-	first, rest, _ := strings.Cut(text, "\n")
-	first = oneLine(first)
-	if rest == "" && next != "" && (a.width() == 0 || cells(prefix+first+"; "+next) <= a.width()) {
-		return first + "; " + next
-	}
-	out := strings.Join(wrap(first, a.left(cells(prefix+frameLeft))), "\n"+margin+frameLeft)
-	if rest != "" {
-		out += "\n" + a.framed(margin, rest)
-	}
-	if next != "" {
-		out += "\n" + next
-	}
-	return out
+	return a.term.Paragraph(a.shellName()+": ", a.named(text), a.named(next))
 }
 
 // advice is what helps against errors, where they do not say it themselves.
@@ -112,12 +94,15 @@ func code(err error) int {
 	var exit *exitError
 	var p *api.Problem
 	var dial *net.OpError
+	var garbled *safe.NotUTF8Error
 	var request *neturl.Error
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.code
+	case errors.As(err, &garbled):
+		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &p):

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -43,11 +46,11 @@ func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to strin
 		return err
 	}
 	defer body.Close()
-	if to == "" && isTerminal(a.out) {
+	if to == "" && terminal.IsTerminal(a.term.Out) {
 		return a.exportToTerminal(body)
 	}
 	if to == "" {
-		_, err = io.Copy(a.out, body)
+		_, err = io.Copy(a.term.Out, body)
 		return err
 	}
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -62,10 +65,10 @@ func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to strin
 		os.Remove(to)
 		return fmt.Errorf("exporting to %s, which is removed: %w", to, err)
 	}
-	if a.json {
-		return a.printJSON(map[string]any{"thread": in.Thread, "file": to, "bytes": n})
+	if a.term.JSON {
+		return a.term.PrintJSON(map[string]any{"thread": in.Thread, "file": to, "bytes": n})
 	}
-	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, quoted(to))
+	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, safe.Quote(to))
 	return nil
 }
 
@@ -75,7 +78,7 @@ func (a *app) exportToTerminal(body io.Reader) error {
 	lines := bufio.NewReader(body)
 	for {
 		line, err := lines.ReadString('\n')
-		if _, err := io.WriteString(a.out, escaped(line)); err != nil {
+		if _, err := io.WriteString(a.term.Out, safe.JSON(line)); err != nil {
 			return err
 		}
 		if errors.Is(err, io.EOF) {
@@ -109,10 +112,10 @@ func importCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(map[string]string{"thread": id})
+				if a.term.JSON {
+					return a.term.PrintJSON(map[string]string{"thread": id})
 				}
-				a.printName(id)
+				a.term.PrintName(id)
 				return nil
 			})
 		},
@@ -125,7 +128,7 @@ func importCommand(a *app) *cobra.Command {
 // openFile opens a file to read, - for the standard input.
 func (a *app) openFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return io.NopCloser(a.in), nil
+		return io.NopCloser(a.term.In), nil
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -180,16 +183,16 @@ func (a *app) verifyFile(name string) error {
 
 // verified tells what came of a check, and what to do if something is wrong.
 func (a *app) verified(v *perdure.Verification, do string) error {
-	if a.json {
-		if err := a.printJSON(v); err != nil {
+	if a.term.JSON {
+		if err := a.term.PrintJSON(v); err != nil {
 			return err
 		}
 	} else if v.OK() {
-		a.printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.style(green, "good"), label(v.Thread), v.Good, v.Blobs, label(v.Head))
+		a.term.Printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.term.Style(terminal.Green, "good"), safe.Label(v.Thread), v.Good, v.Blobs, safe.Label(v.Head))
 	} else if v.Good == 0 {
-		a.printf("%s: nothing of it is good\n%s\n", a.style(red, "damaged"), a.framed("  ", v.Problem))
+		a.term.Printf("%s: nothing of it is good\n%s\n", a.term.Style(terminal.Red, "damaged"), a.term.Framed("  ", v.Problem))
 	} else {
-		a.printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.style(red, "damaged"), label(v.Thread), v.Good, v.Entries, a.framed("  ", v.Problem))
+		a.term.Printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.term.Style(terminal.Red, "damaged"), safe.Label(v.Thread), v.Good, v.Entries, a.term.Framed("  ", v.Problem))
 		if do != "" {
 			a.hint("go on from there with %s", do)
 		}
@@ -197,8 +200,8 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 	if !v.OK() {
 		return quiet(exitFailed)
 	}
-	if v.Signer != "" && !a.json {
-		a.printf("signed by %s\n", label(v.Signer))
+	if v.Signer != "" && !a.term.JSON {
+		a.term.Printf("signed by %s\n", safe.Label(v.Signer))
 	}
 	return nil
 }
@@ -218,12 +221,12 @@ func eraseCommand(a *app) *cobra.Command {
 				if _, err := l.Get(ctx, in.Thread); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
 					return err
 				}
-				if err := a.sure(ctx, yes, "erase thread "+label(in.Thread)+" for ever"); err != nil {
+				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for ever"); err != nil {
 					return err
 				}
 				_, err := client.Do(ctx, l.Client, api.ThreadsErase, in)
-				if err == nil && a.json {
-					return a.printJSON(struct{}{})
+				if err == nil && a.term.JSON {
+					return a.term.PrintJSON(struct{}{})
 				}
 				return err
 			})

@@ -41,10 +41,10 @@ func init() {
 	register(func(a *app) *cobra.Command {
 		return &cobra.Command{Use: "exit-codes", Short: "what the exit codes mean", Long: exitHelp, Example: "  perdure run research \"…\" || echo \"ended with $?\"",
 			Args: arguments(0, 0), RunE: func(*cobra.Command, []string) error {
-				if a.json {
-					return a.printJSON(exitCodes())
+				if a.term.JSON {
+					return a.term.PrintJSON(exitCodes())
 				}
-				a.printf("%s\n", exitHelp)
+				a.term.Printf("%s\n", exitHelp)
 				return nil
 			}}
 	})

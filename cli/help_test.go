@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
 // each calls a function for all commands that people see.
 func each(t *testing.T, do func(t *testing.T, c *cobra.Command)) {
-	a := &app{env: func(string) string { return "" }, flows: testFlows()}
+	a := testApp(terminal.Terminal{})
+	a.flows = testFlows()
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, c := range c.Commands() {
@@ -65,7 +67,8 @@ func TestExamplesCanBeTyped(t *testing.T) {
 				}
 				args = append(args, strings.Trim(strings.TrimSuffix(word, ")"), `'"`))
 			}
-			a := &app{env: func(string) string { return "" }, flows: testFlows()}
+			a := testApp(terminal.Terminal{})
+			a.flows = testFlows()
 			found, rest, err := a.root().Find(args)
 			if err != nil {
 				t.Errorf("%s: %v", line, err)

@@ -1,7 +1,13 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"strings"
+
+	"github.com/perdure/perdure/internal/safe"
 )
 
 // command is a command line that goes to the same server or store as this one:
@@ -14,10 +20,7 @@ func (a *app) command(verb, flags string, args ...string) string {
 	dash := false
 	for _, arg := range args {
 		dash = dash || strings.HasPrefix(arg, "-")
-		if !plainWord.MatchString(arg) {
-			arg = cut(arg, nameCells)
-		}
-		given = append(given, quoted(arg))
+		given = append(given, safe.Argument(arg))
 	}
 	if !dash {
 		words = append(words, given...)
@@ -26,10 +29,10 @@ func (a *app) command(verb, flags string, args ...string) string {
 		words = append(words, flags)
 	}
 	switch {
-	case a.store != "" && a.store != a.env("PERDURE_STORE"):
-		words = append(words, "--store", quoted(a.store))
-	case a.server != "" && a.server != a.env("PERDURE_SERVER"):
-		words = append(words, "--server", quoted(a.server))
+	case a.store != "" && a.store != a.term.Env("PERDURE_STORE"):
+		words = append(words, "--store", safe.Quote(a.store))
+	case a.server != "" && a.server != a.term.Env("PERDURE_SERVER"):
+		words = append(words, "--server", safe.Quote(a.server))
 	}
 	if dash { // an argument would be taken for a flag
 		words = append(append(words, "--"), given...)
@@ -37,14 +40,28 @@ func (a *app) command(verb, flags string, args ...string) string {
 	return strings.Join(words, " ")
 }
 
-// quoted is a text as one word of a shell.
-func quoted(text string) string {
-	text = printable(text)
-	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-./:@%+=,", c)
+// hint says what to do next, where no program reads it.
+func (a *app) hint(format string, args ...any) {
+	if !a.term.JSON {
+		text := a.named(fmt.Sprintf(format, args...))
+		a.term.Note(text, strings.Contains(text, " "+a.program()+" "))
 	}
-	if text != "" && !strings.ContainsFunc(text, func(c rune) bool { return !plain(c) }) {
-		return text
+}
+
+// sure asks whether to do something that cannot be undone.
+func (a *app) sure(ctx context.Context, yes bool, what string) error {
+	if yes {
+		return nil
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	if !a.term.Interactive() {
+		return usage(fmt.Errorf("%s: say that you are sure with --yes", what))
+	}
+	line, err := a.term.Ask(ctx, what+"? [y/N] ")
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if line != "y" && line != "yes" {
+		return &exitError{code: exitFailed, err: errors.New("nothing was done")}
+	}
+	return nil
 }

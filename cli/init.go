@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/spf13/cobra"
 )
 
@@ -120,15 +122,15 @@ func (a *app) begin(dir, module string) error {
 		}
 		tidy = "" // all that is needed is known
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"folder": dir, "module": module, "source": source})
+	if a.term.JSON {
+		return a.term.PrintJSON(map[string]string{"folder": dir, "module": module, "source": source})
 	}
-	a.printf("%s has an agent, one tool that needs approval, and a test.", dir)
+	a.term.Printf("%s has an agent, one tool that needs approval, and a test.", dir)
 	if source != "" {
-		a.printf("\nThis program was not built from a release, so go.mod replaces %s\nby the source that it was built from, %s:\nremove that line when you want a release.", perdureModule, source)
+		a.term.Printf("\nThis program was not built from a release, so go.mod replaces %s\nby the source that it was built from, %s:\nremove that line when you want a release.", perdureModule, source)
 	}
-	a.printf(" Next:\n\n  cd %s\n%s  go test ./...\n  go run . dev\n\n", quoted(dir), tidy)
-	a.printf("and in another terminal:\n\n  go run . run clerk \"Please refund order A-17\"\n")
+	a.term.Printf(" Next:\n\n  cd %s\n%s  go test ./...\n  go run . dev\n\n", safe.Quote(dir), tidy)
+	a.term.Printf("and in another terminal:\n\n  go run . run clerk \"Please refund order A-17\"\n")
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
@@ -89,12 +90,31 @@ func (p *place) run(input string, args ...string) *result {
 func (p *place) runIn(ctx context.Context, input string, args ...string) *result {
 	p.t.Helper()
 	var out, err buffer
-	a := &app{flows: p.flows, in: strings.NewReader(input), out: &out, err: &err, env: func(string) string { return "" }}
+	a := testApp(terminal.Terminal{In: strings.NewReader(input), Out: &out, Err: &err})
+	a.flows = p.flows
 	if p.setUp != nil {
 		p.setUp(a)
 	}
 	code := a.run(ctx, append(append([]string{}, args...), p.flags...))
 	return &result{p.t, args, code, out.String(), err.String()}
+}
+
+// testApp is a program whose streams are empty, and whose environment is, unless
+// they are given.
+func testApp(t terminal.Terminal) *app {
+	if t.In == nil {
+		t.In = strings.NewReader("")
+	}
+	if t.Out == nil {
+		t.Out = io.Discard
+	}
+	if t.Err == nil {
+		t.Err = io.Discard
+	}
+	if t.Env == nil {
+		t.Env = func(string) string { return "" }
+	}
+	return &app{term: &t}
 }
 
 // buffer is what several goroutines may write to.

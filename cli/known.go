@@ -24,13 +24,13 @@ import (
 
 // stateFolder is where this user's commands remember what belongs to them.
 func (a *app) stateFolder() (string, error) {
-	if dir := a.env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+	if dir := a.term.Env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "perdure"), nil
 	}
-	if dir := a.env("LocalAppData"); runtime.GOOS == "windows" && filepath.IsAbs(dir) {
+	if dir := a.term.Env("LocalAppData"); runtime.GOOS == "windows" && filepath.IsAbs(dir) {
 		return filepath.Join(dir, "perdure"), nil
 	}
-	if dir := a.env("HOME"); filepath.IsAbs(dir) {
+	if dir := a.term.Env("HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, ".local", "state", "perdure"), nil
 	}
 	return "", errors.New("there is no home folder to remember it in; set XDG_STATE_HOME")
@@ -82,11 +82,11 @@ func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) erro
 		}
 	}
 	if !made && !a.trust {
-		if !a.interactive() {
+		if !a.term.Interactive() {
 			return usage(fmt.Errorf("./%s was not made here by you, or it was moved or copied, and what it holds could run here; look where it comes from, then say --trust, or name it with --store", devFolder))
 		}
-		a.printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", devFolder)
-		answer, err := a.ask(ctx, "Use it? (yes/no) ")
+		a.term.Printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", devFolder)
+		answer, err := a.term.Ask(ctx, "Use it? (yes/no) ")
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/perdure/perdure/internal/terminal"
 )
 
 // TestDevTakesAnotherPort if the usual one is taken, unless it is told which.
@@ -18,7 +20,7 @@ func TestDevTakesAnotherPort(t *testing.T) {
 	}
 	defer taken.Close()
 	var said buffer
-	a := &app{err: &said, env: func(string) string { return "" }}
+	a := testApp(terminal.Terminal{Err: &said})
 	if _, err := a.listenDev(t.Context(), taken.Addr().String(), "memory:", true); code(err) != exitUnavailable {
 		t.Errorf("a port that was asked for: %v", err)
 	}
@@ -52,9 +54,9 @@ func TestTokensGoToTheirServerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, said buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &said, env: func(name string) string {
+	a := testApp(terminal.Terminal{Out: &out, Err: &said, Env: func(name string) string {
 		return map[string]string{"XDG_STATE_HOME": dir, "PERDURE_TOKEN": "for another"}[name]
-	}}
+	}})
 	d, forget, err := a.recordDev(ts.Listener.Addr(), "sqlite:"+file)
 	if err != nil {
 		t.Fatal(err)

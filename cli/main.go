@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
@@ -38,6 +41,11 @@ type Options struct {
 	// Server are the options of the API that dev and serve answer with, such as
 	// the largest body. Flags have the last word.
 	Server server.Options
+	// Example is an input of the first flow, which dev proposes. Empty: Hello.
+	Example string
+	// Commands are the program's own, beside those that every program has. A flag
+	// of all commands, such as plain, is among the flags of each.
+	Commands []*cobra.Command
 	// Routes adds routes of the program's own to those of dev and serve. What
 	// they do not match is the API's. Nobody is asked for a token before they
 	// are called, and no limit holds for them but those that they set.
@@ -47,13 +55,14 @@ type Options struct {
 // Run runs one command of a program with flows until it is done or the context
 // ends, and returns the exit code.
 func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
-	a := &app{flows: flows, in: os.Stdin, out: o.Stdout, err: o.Stderr, env: os.Getenv, name: programName(), opts: o}
-	if a.out == nil {
-		a.out = os.Stdout
+	t := &terminal.Terminal{In: os.Stdin, Out: o.Stdout, Err: o.Stderr, Env: os.Getenv}
+	if t.Out == nil {
+		t.Out = os.Stdout
 	}
-	if a.err == nil {
-		a.err = os.Stderr
+	if t.Err == nil {
+		t.Err = os.Stderr
 	}
+	a := &app{flows: flows, term: t, name: programName(), opts: o}
 	args := o.Args
 	if args == nil {
 		args = os.Args[1:]
@@ -63,51 +72,42 @@ func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
 
 // app is one call of the program.
 type app struct {
-	flows    []perdure.Flow
-	opts     Options
-	name     string // how people call the program; "": perdure
-	in       io.Reader
-	out, err io.Writer
-	env      func(string) string
+	flows []perdure.Flow
+	opts  Options
+	name  string // how people call the program; "": perdure
+	term  *terminal.Terminal
 
 	// Flags of all commands.
 	server, store, token, as string
-	json, plain, trust       bool
+	trust                    bool
 	shared                   bool   // --shared-folder
 	verb                     string // name of the command; "" while a shell completes
 
 	patience [2]time.Duration // with a server: see firstAnswer; 0 is that
 
-	forced         bool                                          // behave as in a terminal
-	columns, lines int                                           // of that terminal; 0 is 100, and any
-	editor         func(context.Context, string) (string, error) // lets a person edit a text; nil is $EDITOR
-	secret         func(context.Context, string) (string, error) // reads what is not to be seen; nil is the terminal
-	keys           *keyboard                                     // what is typed
-	now            func() time.Time                              // nil is time.Now
-	broken         error                                         // why something could not be printed
 }
 
 // run runs a command and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
+	root.SetIn(a.term.In)
+	root.SetOut(a.term.Out)
+	root.SetErr(a.term.Err)
 	var err error
 	for _, arg := range args {
 		if err == nil {
-			err = checkText("an argument", arg)
+			err = safe.CheckUTF8("an argument", arg)
 		}
 	}
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
 	if err == nil {
-		err = a.broken
+		err = a.term.Broken()
 	}
 	if err != nil && !errors.Is(err, errQuiet) {
-		fmt.Fprintf(a.err, "%s: %s\n", a.shellName(), a.message(err))
+		fmt.Fprintf(a.term.Err, "%s: %s\n", a.shellName(), a.message(err))
 	}
 	return code(err)
 }
@@ -133,20 +133,21 @@ func (a *app) root() *cobra.Command {
 		},
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.server, "server", a.env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
-	flags.StringVar(&a.store, "store", a.env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
+	flags.StringVar(&a.server, "server", a.term.Env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
+	flags.StringVar(&a.store, "store", a.term.Env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
 	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
 	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
 	flags.BoolVar(&a.trust, "trust", false, "use the store in ./.perdure though it was not made here by you, or was moved")
 	flags.BoolVar(&a.shared, "shared-folder", false, "let a new store be made in a folder to which every user of this machine may write")
-	flags.BoolVar(&a.json, "json", false, "print JSON")
-	flags.BoolVar(&a.plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
+	flags.BoolVar(&a.term.JSON, "json", false, "print JSON")
+	flags.BoolVar(&a.term.Plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
 	})
 	for _, add := range commands {
 		root.AddCommand(add(a))
 	}
+	root.AddCommand(a.opts.Commands...)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(a.helpCommand(root))
 	arrange(root)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -44,8 +46,8 @@ func memoryList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(page)
+				if a.term.JSON {
+					return a.term.PrintJSON(page)
 				}
 				if len(page.Items) == 0 {
 					a.hint("nothing is remembered there")
@@ -53,9 +55,9 @@ func memoryList(a *app) *cobra.Command {
 				}
 				rows := [][]string{{"PLACE", "UPDATED", "VALUE"}}
 				for _, i := range page.Items {
-					rows = append(rows, []string{name(placeOf(i)), a.when(i.Updated), brief(i.Value)})
+					rows = append(rows, []string{safe.Name(placeOf(i)), a.term.When(i.Updated), brief(i.Value)})
 				}
-				if err := a.table(rows); err != nil {
+				if err := a.term.Table(rows, styleOf); err != nil {
 					return err
 				}
 				a.more(page.Next)
@@ -85,10 +87,10 @@ func memoryGet(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(item)
+				if a.term.JSON {
+					return a.term.PrintJSON(item)
 				}
-				a.data(pretty(item.Value))
+				a.term.PrintValue(pretty(item.Value))
 				return nil
 			})
 		},
@@ -121,10 +123,10 @@ func memoryPut(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(item)
+				if a.term.JSON {
+					return a.term.PrintJSON(item)
 				}
-				a.hint("remembered, version %s", label(item.Version))
+				a.hint("remembered, version %s", safe.Label(item.Version))
 				return nil
 			})
 		},
@@ -150,8 +152,8 @@ func memoryDelete(a *app) *cobra.Command {
 			in.Place = place
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
 				_, err := client.Do(ctx, l.Client, api.MemoryDelete, in)
-				if err == nil && a.json {
-					return a.printJSON(struct{}{})
+				if err == nil && a.term.JSON {
+					return a.term.PrintJSON(struct{}{})
 				}
 				return err
 			})

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
@@ -39,8 +42,8 @@ func rulesList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(list)
+				if a.term.JSON {
+					return a.term.PrintJSON(list)
 				}
 				defer a.damage(list.Damage)
 				if len(list.Rules) == 0 {
@@ -51,7 +54,7 @@ func rulesList(a *app) *cobra.Command {
 					if r.By != "" {
 						by = " by " + r.By
 					}
-					a.printf("%s\n  %s\n%s\n", a.style(bold, label(r.ID)), cut(oneLine("made "+a.when(r.Created)+by), a.short(2)), a.framed("  ", oneLine(r.Allows)))
+					a.term.Printf("%s\n  %s\n%s\n", a.term.Style(terminal.Bold, safe.Label(r.ID)), safe.Cut(safe.Line("made "+a.term.When(r.Created)+by), a.term.Room(2)), a.term.Framed("  ", safe.Line(r.Allows)))
 				}
 				return nil
 			})
@@ -71,8 +74,8 @@ func rulesRevoke(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
 				_, err := client.Do(ctx, l.Client, api.RulesRevoke, api.OneRule{ID: args[0]})
-				if err == nil && a.json {
-					return a.printJSON(struct{}{})
+				if err == nil && a.term.JSON {
+					return a.term.PrintJSON(struct{}{})
 				}
 				if err == nil {
 					a.hint("revoked")
@@ -98,8 +101,8 @@ func (a *app) always(ctx context.Context, ask *perdure.AskInfo, typed string) (j
 		rule.Args = pattern
 		rule.Allows = rule.Describe()
 	}
-	a.printf("  from now on\n%s\n", a.framed("  ", oneLine(rule.Allows)))
-	sure, err := a.ask(ctx, "  type yes to allow that > ")
+	a.term.Printf("  from now on\n%s\n", a.term.Framed("  ", safe.Line(rule.Allows)))
+	sure, err := a.term.Ask(ctx, "  type yes to allow that > ")
 	if err == nil && !strings.EqualFold(strings.TrimSpace(sure), "yes") {
 		err = fmt.Errorf("%w: no rule is made", errAgain)
 	}

@@ -11,7 +11,7 @@ import (
 // TestARuleIsShownBeforeItIsMade, listed and revoked.
 func TestARuleIsShownBeforeItIsMade(t *testing.T) {
 	p := served(t)
-	p.setUp = func(a *app) { a.forced = true }
+	p.setUp = func(a *app) { a.term.Forced = true }
 	list := func() (out api.RuleList) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(p.run("", "rules", "list", "--json").want(exitOK).out), &out); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -60,7 +62,7 @@ answer or a signal.`,
 				return usage(errors.New("give --watch or --detach, not both"))
 			}
 			if !flags.Changed("watch") {
-				f.watch = a.watched(a.err)
+				f.watch = a.term.Live(a.term.Err)
 			}
 			return a.linked(c.Context(), func(ctx context.Context, l *link) error { return a.start(ctx, l, &f) })
 		}
@@ -100,15 +102,15 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	}
 	thread := run.Thread
 	if f.detach {
-		if a.json {
-			return a.printJSON(run)
+		if a.term.JSON {
+			return a.term.PrintJSON(run)
 		}
-		a.printName(run.Thread)
-		a.hint("run %s is %s; look at it with %s", label(run.ID), label(string(run.Status)), a.command("show", "", run.Thread))
+		a.term.PrintName(run.Thread)
+		a.hint("run %s is %s; look at it with %s", safe.Label(run.ID), safe.Label(string(run.Status)), a.command("show", "", run.Thread))
 		l.idle(ctx, a, run)
 		return nil
 	}
-	a.hint("thread %s, run %s", label(run.Thread), label(run.ID))
+	a.hint("thread %s, run %s", safe.Label(run.Thread), safe.Label(run.ID))
 	stop := func() error { return nil }
 	if l.runtime != nil && !f.noWork {
 		stop = l.work(ctx)
@@ -117,16 +119,16 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	}
 	defer stop()
 	var done *api.Done
-	if !run.Steering && (f.watch || !a.json) {
+	if !run.Steering && (f.watch || !a.term.JSON) {
 		v := a.newView(false)
 		if !f.watch {
-			v.quiet, v.live = true, false
+			v.quiet, v.screen.Live = true, false
 		}
 		done, err = a.watch(ctx, l, run, v)
 	} else if run, err = l.Wait(ctx, run.Thread, run.ID); err == nil {
 		done = doneOf(run)
-		if a.json {
-			err = a.printJSON(run)
+		if a.term.JSON {
+			err = a.term.PrintJSON(run)
 		}
 	}
 	if ctx.Err() != nil {
@@ -174,19 +176,19 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 		}
 	}()
 	var tick <-chan time.Time
-	if v.live {
+	if v.screen.Live {
 		t := time.NewTicker(120 * time.Millisecond)
 		defer t.Stop()
 		tick = t.C
 	}
-	defer v.clear()
+	defer v.screen.Clear()
 	ahead := a.aheadOf(ctx, l, run)
 	for {
 		select {
 		case text := <-ahead:
-			if !a.json {
+			if !a.term.JSON {
 				v.waits = text
-				v.print("… " + text) // in one piece, for the command in it
+				v.screen.Print("… " + text) // in one piece, for the command in it
 			}
 		case <-tick:
 			v.block()
@@ -199,7 +201,7 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 				return nil, errors.New("the stream of the run ended before the run")
 			case n.err != nil:
 				return nil, n.err
-			case a.json:
+			case a.term.JSON:
 				if err := a.printUpdate(n.u); err != nil {
 					return nil, err
 				}
@@ -261,9 +263,9 @@ func (a *app) aheadOf(ctx context.Context, l *link, run *perdure.Run) <-chan str
 func (a *app) stands(r *perdure.Run) string {
 	switch {
 	case r.Status == perdure.Paused:
-		return fmt.Sprintf("run %s is paused; let it go on with %s", label(r.ID), a.command("resume", "", r.Thread, r.ID))
+		return fmt.Sprintf("run %s is paused; let it go on with %s", safe.Label(r.ID), a.command("resume", "", r.Thread, r.ID))
 	case r.Status == perdure.Blocked, r.Status == perdure.Quarantined:
-		return fmt.Sprintf("run %s is %s; see %s", label(r.ID), r.Status, a.command("show", "", r.Thread, r.ID))
+		return fmt.Sprintf("run %s is %s; see %s", safe.Label(r.ID), r.Status, a.command("show", "", r.Thread, r.ID))
 	case r.Status != perdure.Suspended:
 		return ""
 	case len(r.Asks) > 0:
@@ -272,7 +274,7 @@ func (a *app) stands(r *perdure.Run) string {
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" && w.Signal != "" {
-			return fmt.Sprintf("run %s waits for a signal; send it with %s", label(r.ID), a.command("signal", "", r.Thread, w.Signal))
+			return fmt.Sprintf("run %s waits for a signal; send it with %s", safe.Label(r.ID), a.command("signal", "", r.Thread, w.Signal))
 		}
 	}
 	return ""
@@ -288,18 +290,18 @@ func doneOf(r *perdure.Run) *api.Done {
 func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error {
 	switch d.Status {
 	case perdure.Succeeded:
-		if !a.json {
+		if !a.term.JSON {
 			a.output(d.Output)
 		}
 		return nil
 	case perdure.Failed:
-		return &exitError{code: exitFailed, err: fmt.Errorf("run %s failed: %s", label(d.Run), d.Error), next: "let it go on with " + a.command("retry", "", d.Thread, d.Run)}
+		return &exitError{code: exitFailed, err: fmt.Errorf("run %s failed: %s", safe.Label(d.Run), d.Error), next: "let it go on with " + a.command("retry", "", d.Thread, d.Run)}
 	case perdure.Cancelled:
-		return &exitError{code: exitFailed, err: fmt.Errorf("run %s was cancelled", label(d.Run))}
+		return &exitError{code: exitFailed, err: fmt.Errorf("run %s was cancelled", safe.Label(d.Run))}
 	case perdure.Blocked, perdure.Quarantined:
-		return &exitError{code: exitFailed, err: fmt.Errorf("run %s is %s", label(d.Run), label(string(d.Status))), next: "see " + a.command("show", "", d.Thread, d.Run)}
+		return &exitError{code: exitFailed, err: fmt.Errorf("run %s is %s", safe.Label(d.Run), safe.Label(string(d.Status))), next: "see " + a.command("show", "", d.Thread, d.Run)}
 	case perdure.Paused:
-		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s is paused", label(d.Run)), next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
+		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s is paused", safe.Label(d.Run)), next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
 	}
 	if len(d.Asks) == 0 {
 		if r, err := l.GetRun(ctx, d.Thread, d.Run); err == nil {
@@ -307,10 +309,10 @@ func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error
 				return &exitError{code: exitWaiting, err: errors.New(what), next: how}
 			}
 		}
-		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s waits", label(d.Run)), next: "see " + a.command("show", "", d.Thread, d.Run)}
+		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s waits", safe.Label(d.Run)), next: "see " + a.command("show", "", d.Thread, d.Run)}
 	}
 	for i := range d.Asks {
-		if show && !a.json {
+		if show && !a.term.JSON {
 			a.hidden(a.present(&d.Asks[i], false), a.command("asks", "--full", shortAsk(d.Asks[i].ID)))
 		}
 	}
@@ -328,6 +330,6 @@ func given(value json.RawMessage) bool { return len(value) > 0 && string(value) 
 // output prints what a run returned.
 func (a *app) output(value json.RawMessage) {
 	if given(value) {
-		a.data(pretty(value))
+		a.term.PrintValue(pretty(value))
 	}
 }

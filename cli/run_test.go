@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/terminal"
 )
 
 func TestRunEndsAsTheRunDoes(t *testing.T) {
@@ -105,7 +106,7 @@ func TestRunWatchedAsJSONIsAStream(t *testing.T) {
 func TestAnInterruptedCommandLeavesTheRun(t *testing.T) {
 	p := served(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	p.setUp = func(a *app) { a.err = &cancelling{Writer: a.err, text: "thread t", cancel: cancel} }
+	p.setUp = func(a *app) { a.term.Err = &cancelling{Writer: a.term.Err, text: "thread t", cancel: cancel} }
 	p.runIn(ctx, "", "run", "wait", "x", "--thread", "t").want(exitInterrupted)
 	p.setUp = nil
 	p.run("", "signal", "t", "payment", "paid").want(exitOK)
@@ -142,7 +143,7 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 		ask := p.asked("t", "order", "tea")
 		for _, flags := range [][]string{nil, {"--watch"}} {
 			ctx, cancel := context.WithCancel(t.Context())
-			p.setUp = func(a *app) { a.err = &cancelling{Writer: a.err, text: "waits its turn", cancel: cancel} }
+			p.setUp = func(a *app) { a.term.Err = &cancelling{Writer: a.term.Err, text: "waits its turn", cancel: cancel} }
 			p.runIn(ctx, "", append([]string{"run", "order", "milk", "--thread", "t"}, flags...)...).want(exitInterrupted, "waits for ask "+shortAsk(ask), "perdure answer "+shortAsk(ask)+" --approve")
 		}
 	})
@@ -155,7 +156,7 @@ func TestRunTellsOfFailedAttempts(t *testing.T) {
 		}
 	})
 	var out bytes.Buffer
-	a := &app{out: &out, err: &out, forced: true, env: func(string) string { return "" }, now: func() time.Time { return noon }}
+	a := testApp(terminal.Terminal{Out: &out, Err: &out, Forced: true, Now: func() time.Time { return noon }})
 	v := a.newView(false)
 	for _, e := range []perdure.Event{{Kind: "claimed"}, {Kind: "attempt", Path: "/call", Attempt: 2, Attempts: 5, Due: noon.Add(time.Minute), Error: "connection refused"}, {Kind: "suspended"}} {
 		v.update(client.Update{Event: &e})

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
@@ -63,11 +66,11 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 		}
 		runs = runs[i : i+1]
 	}
-	if a.json {
+	if a.term.JSON {
 		if run != "" {
-			return a.printJSON(runs[0])
+			return a.term.PrintJSON(runs[0])
 		}
-		return a.printJSON(t)
+		return a.term.PrintJSON(t)
 	}
 	h := &history{}
 	for e, err := range l.Events(ctx, thread, perdure.EventOptions{Replay: true}) {
@@ -78,17 +81,17 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 	}
 	a.head(t)
 	for _, r := range runs {
-		a.printf("\n")
+		a.term.Printf("\n")
 		a.runTree(h, h.byID[r.ID], r)
 	}
 	if gone := len(h.runs) - len(t.Runs); gone > 0 && run == "" {
-		a.print("\n" + a.style(dim, number(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them") + "\n")
+		a.term.Print("\n" + a.term.Style(terminal.Dim, terminal.Count(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them") + "\n")
 	}
 	for i, w := range h.workers {
 		if i == 0 {
-			a.printf("\n")
+			a.term.Printf("\n")
 		}
-		a.printf("w%d is worker %s\n", i+1, label(w))
+		a.term.Printf("w%d is worker %s\n", i+1, safe.Label(w))
 	}
 	return nil
 }
@@ -97,87 +100,87 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 func (a *app) head(t *perdure.Thread) {
 	line := func(name, value string) {
 		if value != "" {
-			a.printf("%-8s %s\n", name, value)
+			a.term.Printf("%-8s %s\n", name, value)
 		}
 	}
-	line("thread", a.style(bold, label(t.ID)))
-	line("title", cut(oneLine(t.Title), a.short(9)))
-	line("owner", cut(oneLine(t.User), a.short(9)))
-	status := label(string(t.Status))
-	line("status", a.style(styleOf(status), status))
-	line("created", a.when(t.Created))
-	line("updated", fmt.Sprintf("%s, at sequence %d", a.when(t.Updated), t.Seq))
-	line("spent", cut(amounts(t.Spent), a.short(9)))
+	line("thread", a.term.Style(terminal.Bold, safe.Label(t.ID)))
+	line("title", safe.Cut(safe.Line(t.Title), a.term.Room(9)))
+	line("owner", safe.Cut(safe.Line(t.User), a.term.Room(9)))
+	status := safe.Label(string(t.Status))
+	line("status", a.term.Style(styleOf(status), status))
+	line("created", a.term.When(t.Created))
+	line("updated", fmt.Sprintf("%s, at sequence %d", a.term.When(t.Updated), t.Seq))
+	line("spent", safe.Cut(amounts(t.Spent), a.term.Room(9)))
 	if t.Parent != nil {
-		line("child of", label(t.Parent.Thread)+" "+label(t.Parent.Path))
+		line("child of", safe.Label(t.Parent.Thread)+" "+safe.Label(t.Parent.Path))
 	}
 	if t.Fork != nil {
-		line("fork of", fmt.Sprintf("%s at %d", label(t.Fork.Thread), t.Fork.Seq))
+		line("fork of", fmt.Sprintf("%s at %d", safe.Label(t.Fork.Thread), t.Fork.Seq))
 	}
 	if t.Import != nil {
 		line("imported", imported(t.Import))
 	}
-	line("foreign", cut(oneLine(t.Foreign), a.short(9)))
+	line("foreign", safe.Cut(safe.Line(t.Foreign), a.term.Room(9)))
 	var meta []string
 	for k, v := range t.Metadata {
 		meta = append(meta, k+"="+v)
 	}
 	slices.Sort(meta)
-	line("metadata", cut(oneLine(strings.Join(meta, " ")), a.short(9)))
+	line("metadata", safe.Cut(safe.Line(strings.Join(meta, " ")), a.term.Room(9)))
 }
 
 // imported tells where an imported thread comes from, and who vouches for it.
 func imported(i *perdure.ImportInfo) string {
 	if i.Signer == "" {
-		return fmt.Sprintf("%s up to %d, not signed by a trusted key", label(i.Thread), i.Seq)
+		return fmt.Sprintf("%s up to %d, not signed by a trusted key", safe.Label(i.Thread), i.Seq)
 	}
-	return fmt.Sprintf("%s up to %d, signed by %s", label(i.Thread), i.Seq, label(i.Signer))
+	return fmt.Sprintf("%s up to %d, signed by %s", safe.Label(i.Thread), i.Seq, safe.Label(i.Signer))
 }
 
 // runTree prints a run with its steps. Tree is nil of one that has no events
 // here.
 func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
-	status := cut(label(string(r.Status)), 12)
+	status := safe.Cut(safe.Label(string(r.Status)), 12)
 	more := []string{}
 	if !r.Started.IsZero() {
-		more = append(more, "started "+a.when(r.Started))
+		more = append(more, "started "+a.term.When(r.Started))
 		if !r.Ended.IsZero() {
-			more = append(more, "took "+length(r.Ended.Sub(r.Started)))
+			more = append(more, "took "+terminal.Length(r.Ended.Sub(r.Started)))
 		}
 	}
 	if r.Retries > 0 {
-		more = append(more, number(r.Retries, "retry", "retries"))
+		more = append(more, terminal.Count(r.Retries, "retry", "retries"))
 	}
 	if spent := amounts(r.Spent); spent != "" {
 		more = append(more, "spent "+spent)
 	}
-	used := cells(label(r.ID)+label(r.Flow)+status) + 10
-	a.printf("%s %s  %s  %s  %s\n", a.style(bold, "run"), label(r.ID), label(r.Flow), a.style(styleOf(status), status), a.style(dim, cut(strings.Join(more, ", "), a.short(used))))
+	used := safe.Cells(safe.Label(r.ID)+safe.Label(r.Flow)+status) + 10
+	a.term.Printf("%s %s  %s  %s  %s\n", a.term.Style(terminal.Bold, "run"), safe.Label(r.ID), safe.Label(r.Flow), a.term.Style(styleOf(status), status), a.term.Style(terminal.Dim, safe.Cut(strings.Join(more, ", "), a.term.Room(used))))
 	if tree == nil {
 		return
 	}
 	if len(tree.input) > 0 {
-		a.printf("  input   %s\n", cut(brief(tree.input), a.short(10)))
+		a.term.Printf("  input   %s\n", safe.Cut(brief(tree.input), a.term.Room(10)))
 	}
 	for i, step := range r.Plan {
 		if !step.Done {
-			a.printf("  plan    step %d of %d: %s\n", i+1, len(r.Plan), cut(oneLine(step.Name), a.short(24)))
+			a.term.Printf("  plan    step %d of %d: %s\n", i+1, len(r.Plan), safe.Cut(safe.Line(step.Name), a.term.Room(24)))
 			break
 		}
 	}
 	for i, p := range tree.passes {
-		end := a.when(p.end)
+		end := a.term.When(p.end)
 		how := p.how
 		switch {
 		case how == "":
 			end, how = "now", "at work"
 		case how == "lost":
-			how = a.style(red, "lost")
+			how = a.term.Style(terminal.Red, "lost")
 		}
-		a.printf("  pass %-2d w%d, %s to %s, %s\n", i+1, p.worker+1, a.when(p.begin), end, how)
+		a.term.Printf("  pass %-2d w%d, %s to %s, %s\n", i+1, p.worker+1, a.term.When(p.begin), end, how)
 	}
 	for _, n := range tree.notes {
-		a.printf("  %s %s\n", a.style(dim, a.when(n.at)), cut(n.text, a.short(22)))
+		a.term.Printf("  %s %s\n", a.term.Style(terminal.Dim, a.term.When(n.at)), safe.Cut(n.text, a.term.Room(22)))
 	}
 	if r.Status.Final() {
 		tree.root.giveUp()
@@ -188,27 +191,27 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 	}
 	width := 0
 	for _, row := range rows {
-		width = max(width, cells(row.name))
+		width = max(width, safe.Cells(row.name))
 	}
 	for _, row := range rows {
-		line := fmt.Sprintf("  %s %s  ", row.mark, pad(row.name, width))
+		line := fmt.Sprintf("  %s %s  ", row.mark, safe.Pad(row.name, width))
 		rest := strings.TrimRight(row.rest, " ")
-		a.printf("%s\n", strings.TrimRight(a.style(row.style, line)+cut(rest, a.short(cells(line))), " "))
+		a.term.Printf("%s\n", strings.TrimRight(a.term.Style(row.style, line)+safe.Cut(rest, a.term.Room(safe.Cells(line))), " "))
 	}
 	if len(tree.output) > 0 && r.Status.Final() {
-		a.printf("  output  %s\n", cut(brief(tree.output), a.short(10)))
+		a.term.Printf("  output  %s\n", safe.Cut(brief(tree.output), a.term.Room(10)))
 	}
 	if text := r.Error; text != "" {
-		a.printf("  %s   %s\n", a.style(red, "error"), a.paragraph("  error   ", text, ""))
+		a.term.Printf("  %s   %s\n", a.term.Style(terminal.Red, "error"), a.term.Paragraph("  error   ", text, ""))
 	}
 	if r.Diff != "" {
-		a.printf("%s\n", a.framed("          ", r.Diff))
+		a.term.Printf("%s\n", a.term.Framed("          ", r.Diff))
 	}
 	for _, f := range r.Failed {
-		a.printf("  %s  %s\n", a.style(red, "failed"), a.paragraph("  failed  ", "branch "+f.Branch+": "+f.Error, ""))
+		a.term.Printf("  %s  %s\n", a.term.Style(terminal.Red, "failed"), a.term.Paragraph("  failed  ", "branch "+f.Branch+": "+f.Error, ""))
 	}
 	if r.Idle != "" && len(r.Asks) == 0 { // else it waits for a person first
-		a.printf("  idle    %s\n", a.paragraph("  idle    ", r.Idle, ""))
+		a.term.Printf("  idle    %s\n", a.term.Paragraph("  idle    ", r.Idle, ""))
 	}
 	if do := map[perdure.Status]string{
 		perdure.Blocked:     "let code that fits work on it (perdure.Added, Dropped and Renamed say what changed on purpose), then",
@@ -220,21 +223,21 @@ func (a *app) runTree(h *history, tree *runTree, r *perdure.Run) {
 		if r.Status == perdure.Paused {
 			verb = "resume"
 		}
-		a.print(fmt.Sprintf("  %s    %s\n            %s\n", a.style(amber, "next"), strings.Join(wrap(do, a.left(10)), "\n          "), a.command(verb, "", r.Thread, r.ID)))
+		a.term.Print(fmt.Sprintf("  %s    %s\n            %s\n", a.term.Style(terminal.Amber, "next"), strings.Join(safe.Wrap(do, a.term.WrapAt(10)), "\n          "), a.command(verb, "", r.Thread, r.ID)))
 	}
 	for i := range r.Asks {
-		a.print("  " + a.askLine(&r.Asks[i]))
+		a.term.Print("  " + a.askLine(&r.Asks[i]))
 	}
 	for _, w := range r.Waits {
 		if w.Kind == "signal" {
-			a.print("  waits for a signal: " + a.command("signal", "", r.Thread, w.Signal) + "\n")
+			a.term.Print("  waits for a signal: " + a.command("signal", "", r.Thread, w.Signal) + "\n")
 		}
 	}
 }
 
 // askLine are lines that say how an ask is answered.
 func (a *app) askLine(ask *perdure.AskInfo) string {
-	return fmt.Sprintf("%s %s\n            %s\n", a.style(amber, "waits for"), cut(oneLine(ask.Prompt), a.short(12)), a.command("answer", "", shortAsk(ask.ID)))
+	return fmt.Sprintf("%s %s\n            %s\n", a.term.Style(terminal.Amber, "waits for"), safe.Cut(safe.Line(ask.Prompt), a.term.Room(12)), a.command("answer", "", shortAsk(ask.ID)))
 }
 
 // row is a line of the tree.
@@ -242,23 +245,23 @@ type row struct{ mark, name, rest, style string }
 
 // rows lists a node and what is below it.
 func (a *app) rows(rows []row, n *node, depth int) []row {
-	name := oneLine(n.name)
+	name := safe.Line(n.name)
 	for n.kind == "" && len(n.children) == 1 { // a name that holds one other needs no line
 		n = n.children[0]
-		name += "/" + oneLine(n.name)
+		name += "/" + safe.Line(n.name)
 	}
-	r := row{mark: "·", name: cut(strings.Repeat("  ", min(depth, 12))+name, 48), style: dim}
+	r := row{mark: "·", name: safe.Cut(strings.Repeat("  ", min(depth, 12))+name, 48), style: terminal.Dim}
 	switch n.status {
 	case "done":
-		r.mark, r.style = "✓", green
+		r.mark, r.style = "✓", terminal.Green
 	case "failed":
-		r.mark, r.style = "✗", red
+		r.mark, r.style = "✗", terminal.Red
 	case "retry":
-		r.mark, r.style = "↻", amber
+		r.mark, r.style = "↻", terminal.Amber
 	case "waits":
-		r.mark, r.style = "?", amber
+		r.mark, r.style = "?", terminal.Amber
 	case "unknown":
-		r.mark, r.style = "…", amber
+		r.mark, r.style = "…", terminal.Amber
 	}
 	var rest []string
 	add := func(text string) {
@@ -266,17 +269,17 @@ func (a *app) rows(rows []row, n *node, depth int) []row {
 			rest = append(rest, text)
 		}
 	}
-	add(a.when(n.at))
+	add(a.term.When(n.at))
 	if n.worker >= 0 {
 		took := ""
 		if n.took > 0 {
-			took = length(n.took)
+			took = terminal.Length(n.took)
 		}
 		add(fmt.Sprintf("%6s", took)) // a column, also where there is nothing to tell
 		add(fmt.Sprintf("w%d", n.worker+1))
 	}
 	if n.attempts > 1 || n.status == "retry" {
-		add(number(n.attempts, "attempt", "attempts"))
+		add(terminal.Count(n.attempts, "attempt", "attempts"))
 	}
 	if n.resumed {
 		add("first after a worker was lost")
@@ -284,14 +287,14 @@ func (a *app) rows(rows []row, n *node, depth int) []row {
 	if n.status == "unknown" {
 		add("begun; nobody knows whether it happened")
 	}
-	add(oneLine(n.note))
+	add(safe.Line(n.note))
 	if n.child != "" {
-		add("child " + oneLine(n.child))
+		add("child " + safe.Line(n.child))
 	}
 	if n.ask != "" {
 		add("ask " + shortAsk(n.ask))
 	}
-	add(oneLine(n.err))
+	add(safe.Line(n.err))
 	r.rest = strings.Join(rest, "  ")
 	rows = append(rows, r)
 	for _, c := range n.children {
@@ -306,8 +309,8 @@ func (a *app) transcript(ctx context.Context, l *link, thread string) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(list)
+	if a.term.JSON {
+		return a.term.PrintJSON(list)
 	}
 	for i := range list.Messages {
 		r := &list.Messages[i]
@@ -315,7 +318,7 @@ func (a *app) transcript(ctx context.Context, l *link, thread string) error {
 		if r.Message.Role == "assistant" && r.Agent != "" {
 			who = r.Agent
 		}
-		a.printf("%s\n%s\n", a.style(bold, label(who)), a.framed("  ", spoken(r.Said())))
+		a.term.Printf("%s\n%s\n", a.term.Style(terminal.Bold, safe.Label(who)), a.term.Framed("  ", spoken(r.Said())))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure/api"
 	"github.com/spf13/cobra"
 )
@@ -18,7 +20,7 @@ func init() {
 func flowsCommand(a *app) *cobra.Command {
 	c := operation(a, "flows", api.FlowsList, func(a *app, out *api.FlowList) error {
 		for _, f := range out.Flows {
-			a.printName(f.Name)
+			a.term.PrintName(f.Name)
 		}
 		return nil
 	})
@@ -34,9 +36,9 @@ func workersCommand(a *app) *cobra.Command {
 		}
 		rows := [][]string{{"WORKER", "HOST", "PID", "SINCE", "FLOWS"}}
 		for _, w := range out.Workers {
-			rows = append(rows, []string{w.ID, w.Host, fmt.Sprint(w.PID), a.when(w.Started), strings.Join(w.Flows, " ")})
+			rows = append(rows, []string{w.ID, w.Host, fmt.Sprint(w.PID), a.term.When(w.Started), strings.Join(w.Flows, " ")})
 		}
-		return a.table(rows)
+		return a.term.Table(rows, styleOf)
 	})
 	c.Example = "  perdure workers"
 	return c
@@ -50,8 +52,8 @@ func tokenCommand(a *app) *cobra.Command {
 		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
 	}
 	create := operation(a, "create [SUBJECT]", api.TokensCreate, func(a *app, t *api.NewToken) error {
-		a.printName(t.Secret)
-		a.hint("this is the token, shown this once; its id is %s", label(t.ID))
+		a.term.PrintName(t.Secret)
+		a.hint("this is the token, shown this once; its id is %s", safe.Label(t.ID))
 		return nil
 	})
 	create.PreRunE = func(c *cobra.Command, given []string) error {
@@ -68,13 +70,13 @@ func tokenCommand(a *app) *cobra.Command {
 			for _, s := range t.Scopes {
 				scopes = append(scopes, string(s))
 			}
-			ends := a.when(t.Expires)
+			ends := a.term.When(t.Expires)
 			if !t.Revoked.IsZero() {
-				ends = "revoked " + a.when(t.Revoked)
+				ends = "revoked " + a.term.When(t.Revoked)
 			}
 			rows = append(rows, []string{t.ID, t.Subject, strings.Join(scopes, " "), strings.Join(t.Groups, " "), ends, t.Note})
 		}
-		return a.table(rows)
+		return a.term.Table(rows, styleOf)
 	})
 	list.Example = "  perdure token list"
 	revoke := operation(a, "revoke TOKEN", api.TokensRevoke, func(a *app, _ *api.None) error {
@@ -95,10 +97,10 @@ func versionCommand(a *app) *cobra.Command {
 		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := version()
-			if a.json {
-				return a.printJSON(map[string]string{"version": v, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+			if a.term.JSON {
+				return a.term.PrintJSON(map[string]string{"version": v, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
-			a.printf("%s %s %s %s/%s\n", a.program(), v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			a.term.Printf("%s %s %s %s/%s\n", a.program(), v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}

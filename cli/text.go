@@ -7,49 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/llm"
 )
-
-// clock is the present.
-func (a *app) clock() time.Time {
-	if a.now != nil {
-		return a.now()
-	}
-	return time.Now()
-}
-
-// when is a point in time as people read it: today's without the date.
-func (a *app) when(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	now := a.clock()
-	t = t.In(now.Location())
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format("2006-01-02 15:04")
-}
-
-// length is a duration as people read it.
-func length(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Sprintf("%dµs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
 
 // pretty is JSON as people read it: a text as it is, other values over lines. It
 // is for frame and data, which make it safe.
@@ -62,7 +26,7 @@ func pretty(value json.RawMessage) string {
 	if json.Indent(&out, value, "", "  ") != nil {
 		return string(value)
 	}
-	return escaped(out.String())
+	return safe.JSON(out.String())
 }
 
 // brief is a value in one line: of a message who says what.
@@ -72,12 +36,12 @@ func brief(value json.RawMessage) string {
 	}
 	var r agent.Record
 	if value[0] == '{' && json.Unmarshal(value, &r) == nil && r.ID != "" && r.Message.Role != "" {
-		return oneLine(string(r.Message.Role)) + ": " + oneLine(spoken(r.Said()))
+		return safe.Line(string(r.Message.Role)) + ": " + safe.Line(spoken(r.Said()))
 	}
 	if !json.Valid(value) {
-		return oneLine(string(value))
+		return safe.Line(string(value))
 	}
-	return escaped(compact(value))
+	return safe.JSON(compact(value))
 }
 
 // spoken is what a message says, and which tools it calls.
@@ -104,13 +68,22 @@ func amounts(spent map[string]int64) string {
 	for _, unit := range slices.Sorted(maps.Keys(spent)) {
 		parts = append(parts, fmt.Sprintf("%d %s", spent[unit], unit))
 	}
-	return oneLine(strings.Join(parts, ", "))
+	return safe.Line(strings.Join(parts, ", "))
 }
 
-// number is how many there are.
-func number(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
+// styleOf is the style of a status.
+func styleOf(status string) string {
+	switch status {
+	case "succeeded", "answered":
+		return terminal.Green
+	case "failed", "blocked", "quarantined", "damaged":
+		return terminal.Red
+	case "suspended", "paused", "open":
+		return terminal.Amber
+	case "running", "queued":
+		return terminal.Blue
+	case "cancelled", "expired", "closed":
+		return terminal.Dim
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return ""
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure/api"
 	"github.com/spf13/cobra"
 )
@@ -34,9 +36,9 @@ func (a *app) threads(page *api.ThreadPage) error {
 		if t.Import {
 			status += ", imported"
 		}
-		rows = append(rows, []string{name(t.ID), t.Flow, status, asks, a.when(t.Updated), t.Title})
+		rows = append(rows, []string{safe.Name(t.ID), t.Flow, status, asks, a.term.When(t.Updated), t.Title})
 	}
-	if err := a.table(rows); err != nil {
+	if err := a.term.Table(rows, styleOf); err != nil {
 		return err
 	}
 	a.more(page.Next)

@@ -1,6 +1,9 @@
 package cli
 
-import "github.com/perdure/perdure/agent"
+import (
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/safe"
+)
 
 // todoLine is a todo in a list.
 func todoLine(t agent.Todo) string {
@@ -13,5 +16,5 @@ func todoLine(t agent.Todo) string {
 	case agent.TodoCancelled:
 		mark = "[-]"
 	}
-	return mark + " " + oneLine(t.Content)
+	return mark + " " + safe.Line(t.Content)
 }

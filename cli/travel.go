@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
@@ -28,7 +31,7 @@ func init() {
 		},
 		func(a *app) *cobra.Command {
 			c := operation(a, "rewind THREAD TO", api.ThreadsRewind, func(a *app, r *perdure.Rewound) error {
-				a.printf("thread %s is as it was at %d\n", label(r.Thread), r.To)
+				a.term.Printf("thread %s is as it was at %d\n", safe.Label(r.Thread), r.To)
 				a.outside(r.Outside, r.More)
 				return nil
 			})
@@ -53,10 +56,10 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(f)
+	if a.term.JSON {
+		err = a.term.PrintJSON(f)
 	} else {
-		a.printName(f.Thread)
+		a.term.PrintName(f.Thread)
 	}
 	if err != nil {
 		return err
@@ -69,10 +72,10 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 			if err := l.Resume(ctx, t.ID, r.ID, perdure.Note{}); err != nil {
 				return err
 			}
-			a.hint("run %s goes on: %s", label(r.ID), a.command("events", "-f", t.ID))
+			a.hint("run %s goes on: %s", safe.Label(r.ID), a.command("events", "-f", t.ID))
 			l.idle(ctx, a)
 		default:
-			a.hint("run %s is paused: %s", label(r.ID), a.command("resume", "", t.ID, r.ID))
+			a.hint("run %s is paused: %s", safe.Label(r.ID), a.command("resume", "", t.ID, r.ID))
 		}
 	}
 	return nil
@@ -89,7 +92,7 @@ func (a *app) outside(effects []perdure.Effect, more bool) {
 			more = true
 			break
 		}
-		a.hint("  %d %s %s", e.Seq, label(e.Kind), cut(oneLine(e.Path), a.short(40)))
+		a.hint("  %d %s %s", e.Seq, safe.Label(e.Kind), safe.Cut(safe.Line(e.Path), a.term.Room(40)))
 	}
 	if more {
 		a.hint("  and more")
@@ -98,28 +101,32 @@ func (a *app) outside(effects []perdure.Effect, more bool) {
 
 // difference prints what changed, with + and -.
 func (a *app) difference(d *perdure.Difference) error {
-	a.printf("%s at %d → %s at %d", label(d.From.Thread), d.From.Seq, label(d.To.Thread), d.To.Seq)
+	a.term.Printf("%s at %d → %s at %d", safe.Label(d.From.Thread), d.From.Seq, safe.Label(d.To.Thread), d.To.Seq)
 	if d.Common != min(d.From.Seq, d.To.Seq) || d.From.Thread != d.To.Thread {
-		a.printf(", the same up to %d", d.Common)
+		a.term.Printf(", the same up to %d", d.Common)
 	}
-	a.printf("\n")
+	a.term.Printf("\n")
 	empty := true
 	title := func(text string) {
 		empty = false
-		a.printf("\n%s\n", a.style(bold, text))
+		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, text))
 	}
-	minus := func(text string) { a.printf("%s\n", a.style(red, "- "+cut(oneLine(text), a.short(2)))) }
-	plus := func(text string) { a.printf("%s\n", a.style(green, "+ "+cut(oneLine(text), a.short(2)))) }
+	minus := func(text string) {
+		a.term.Printf("%s\n", a.term.Style(terminal.Red, "- "+safe.Cut(safe.Line(text), a.term.Room(2))))
+	}
+	plus := func(text string) {
+		a.term.Printf("%s\n", a.term.Style(terminal.Green, "+ "+safe.Cut(safe.Line(text), a.term.Room(2))))
+	}
 	for _, group := range []struct {
 		name string
 		keys []perdure.KeyDiff
 	}{{"state", d.State}, {"fact", d.Facts}, {"dep", d.Deps}} {
 		for _, k := range group.keys {
-			title(group.name + " " + cut(oneLine(k.Key), a.short(8)))
+			title(group.name + " " + safe.Cut(safe.Line(k.Key), a.term.Room(8)))
 			for _, line := range lineDiff(readable(k.Key, k.Before), readable(k.Key, k.After)) {
-				style := map[byte]string{'-': red, '+': green}[line[0]]
-				for _, part := range wrap(printable(strings.ReplaceAll(line[2:], "\t", "    ")), a.left(2)) {
-					a.printf("%s\n", a.style(style, strings.Replace(line[:2], "  ", frameLeft, 1)+part))
+				style := map[byte]string{'-': terminal.Red, '+': terminal.Green}[line[0]]
+				for _, part := range safe.Wrap(safe.Text(strings.ReplaceAll(line[2:], "\t", "    ")), a.term.WrapAt(2)) {
+					a.term.Printf("%s\n", a.term.Style(style, strings.Replace(line[:2], "  ", safe.Bar, 1)+part))
 				}
 			}
 		}
@@ -128,33 +135,33 @@ func (a *app) difference(d *perdure.Difference) error {
 		title("runs")
 		for _, r := range d.Runs {
 			if r.Before != "" {
-				minus(fmt.Sprintf("%s %s", oneLine(r.Run), r.Before))
+				minus(fmt.Sprintf("%s %s", safe.Line(r.Run), r.Before))
 			}
 			if r.After != "" {
-				plus(fmt.Sprintf("%s %s, %+d steps", oneLine(r.Run), r.After, r.Steps))
+				plus(fmt.Sprintf("%s %s, %+d steps", safe.Line(r.Run), r.After, r.Steps))
 			}
 		}
 	}
 	if len(d.Opened)+len(d.Closed) > 0 {
 		title("open asks")
 		for _, k := range d.Closed {
-			minus(shortAsk(k.ID) + " " + oneLine(k.Prompt))
+			minus(shortAsk(k.ID) + " " + safe.Line(k.Prompt))
 		}
 		for _, k := range d.Opened {
-			plus(shortAsk(k.ID) + " " + oneLine(k.Prompt))
+			plus(shortAsk(k.ID) + " " + safe.Line(k.Prompt))
 		}
 	}
 	if len(d.Left)+len(d.Events) > 0 {
 		title("events")
 		for _, e := range d.Left {
-			minus(strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Seq, oneLine(e.Kind), oneLine(e.Path))))
+			minus(strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Seq, safe.Line(e.Kind), safe.Line(e.Path))))
 		}
 		for _, e := range d.Events {
-			plus(strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Seq, oneLine(e.Kind), oneLine(e.Path))))
+			plus(strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Seq, safe.Line(e.Kind), safe.Line(e.Path))))
 		}
 	}
 	if empty {
-		a.printf("there is no difference\n")
+		a.term.Printf("there is no difference\n")
 	}
 	return nil
 }
@@ -191,8 +198,8 @@ func stateCommand(a *app) *cobra.Command {
 				if len(args) == 2 {
 					return a.stateKey(s, args[1])
 				}
-				if a.json {
-					return a.printJSON(s)
+				if a.term.JSON {
+					return a.term.PrintJSON(s)
 				}
 				return a.state(s)
 			})
@@ -206,10 +213,10 @@ func stateCommand(a *app) *cobra.Command {
 func (a *app) stateKey(s *api.State, key string) error {
 	for _, values := range []map[string]json.RawMessage{s.State, s.Facts, s.Deps} {
 		if v, ok := values[key]; ok {
-			if a.json {
-				return a.printJSON(v)
+			if a.term.JSON {
+				return a.term.PrintJSON(v)
 			}
-			a.data(pretty(v))
+			a.term.PrintValue(pretty(v))
 			return nil
 		}
 	}
@@ -218,9 +225,9 @@ func (a *app) stateKey(s *api.State, key string) error {
 
 // state prints the state of a thread.
 func (a *app) state(s *api.State) error {
-	a.printf("thread %s at %d, %s, %s\n", label(s.Thread.ID), s.Seq, a.when(s.Time), label(string(s.Thread.Status)))
+	a.term.Printf("thread %s at %d, %s, %s\n", safe.Label(s.Thread.ID), s.Seq, a.term.When(s.Time), safe.Label(string(s.Thread.Status)))
 	if s.Step != "" {
-		a.printf("newest step %s\n", cut(oneLine(s.Step), a.short(12)))
+		a.term.Printf("newest step %s\n", safe.Cut(safe.Line(s.Step), a.term.Room(12)))
 	}
 	for _, group := range []struct {
 		name   string
@@ -229,20 +236,20 @@ func (a *app) state(s *api.State) error {
 		if len(group.values) == 0 {
 			continue
 		}
-		a.printf("\n%s\n", a.style(bold, group.name))
+		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, group.name))
 		for _, key := range slices.Sorted(maps.Keys(group.values)) {
-			name := cut(oneLine(key), 48)
-			a.printf("  %s = %s\n", name, cut(brief(group.values[key]), a.short(cells(name)+5)))
+			name := safe.Cut(safe.Line(key), 48)
+			a.term.Printf("  %s = %s\n", name, safe.Cut(brief(group.values[key]), a.term.Room(safe.Cells(name)+5)))
 		}
 	}
 	if len(s.Todos) > 0 {
-		a.printf("\n%s\n", a.style(bold, "todos"))
+		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, "todos"))
 		for _, t := range s.Todos {
-			a.printf("  %s\n", cut(todoLine(t), a.short(2)))
+			a.term.Printf("  %s\n", safe.Cut(todoLine(t), a.term.Room(2)))
 		}
 	}
 	for i := range s.Asks {
-		a.print("\n" + a.askLine(&s.Asks[i]))
+		a.term.Print("\n" + a.askLine(&s.Asks[i]))
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,37 +11,6 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/server"
 )
-
-func TestThreadsAndShowLookTheSame(t *testing.T) {
-	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", "order", "tea", "--thread", "t", "--title", "Tea \x1b]0;owned\x07for two", "--user", "ada", "--metadata", "shop=corner").want(exitWaiting)
-		p.run("", "run", "fail", "x", "--thread", "broken", "--user", "bob").want(exitFailed)
-		p.run("", "run", "echo", "x", "--thread", "fine", "--user", "bob").want(exitOK)
-		for range 1000 { // the list may lag
-			if !strings.Contains(p.run("", "threads").out, " running ") {
-				break
-			}
-		}
-		golden(t, "threads.txt", steady(p.run("", "threads").want(exitOK).out))
-		golden(t, "show.txt", steady(p.run("", "show", "t").want(exitOK).out))
-		golden(t, "show-failed.txt", steady(p.run("", "show", "broken").want(exitOK).out))
-		golden(t, "asks.txt", steady(p.run("", "asks").want(exitOK).out))
-		golden(t, "events.txt", steady(p.run("", "events", "t").want(exitOK).out))
-		r := p.run("", "threads", "--user", "bob", "--status", "failed").want(exitOK, "broken")
-		if strings.Contains(r.out, "fine") || strings.Contains(r.out, "t ") {
-			t.Errorf("the filters do nothing:\n%s", r.out)
-		}
-		p.run("", "threads", "--asks").want(exitOK, "order")
-		p.run("", "threads", "--limit", "1").want(exitOK, "--after")
-		p.run("", "threads", "--limit", "x").want(exitUsage, "--limit")
-		p.run("", "threads", "--updated", "yesterday").want(exitUsage, "--updated")
-		p.run("", "show", "nope").want(exitNotFound, "perdure threads")
-		p.run("", "show", "t", "nope").want(exitNotFound)
-		p.run("", "show", "t", "newest").want(exitOK, "order")
-		p.run("", "events", "t", "--after", "999").want(exitUsage)
-		p.run("", "events", "nope").want(exitNotFound)
-	})
-}
 
 func TestDiffIsReadable(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
@@ -93,45 +60,6 @@ func TestControlCommands(t *testing.T) {
 		p.run("", "pause").want(exitUsage, "usage: perdure pause THREAD [RUN]")
 		p.run("", "signal", "t").want(exitUsage, "NAME")
 		p.run("", "flows").want(exitOK).only("clerk\necho\nfail\nflaky\norder\nstanding\nvault\nwait\n")
-	})
-}
-
-func TestFilesAreExportedVerifiedAndImported(t *testing.T) {
-	both(t, func(t *testing.T, p *place) {
-		p.asked("t", "order", "tea")
-		file := filepath.Join(t.TempDir(), "t.jsonl")
-		p.run("", "export", "t", "-o", file).want(exitOK, "perdure verify")
-		p.run("", "export", "t", "-o", file).want(exitUsage, "exists")
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.run("", "verify", file).want(exitOK, "good: thread t")
-		p.run("", "verify", "t").want(exitOK, "good: thread t")
-		p.run("", "verify", "nope").want(exitNotFound)
-		p.run("", "import", file).want(exitConflict)
-		p.run(string(data), "import", "-", "--as", "copy").want(exitOK).only("copy\n")
-		p.run("", "show", "copy").want(exitOK, "paused")
-		p.run("", "import", file+"x").want(exitNotFound)
-		if err := os.WriteFile(file, []byte(strings.Replace(string(data), "tea", "tee", 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		p.run("", "verify", file).want(exitFailed, "damaged")
-		p.run("", "verify", file, "--json").want(exitFailed, `"problem"`)
-		redacted := p.run("", "export", "t", "--redact").want(exitOK)
-		if strings.Contains(redacted.out, `"tea"`) || strings.Contains(redacted.out, "Buy tea") || !strings.Contains(redacted.out, "\n") {
-			t.Errorf("the redacted export is %s", redacted.out)
-		}
-		p.run("", "erase", "copy").want(exitUsage, "--yes")
-		p.setUp = func(a *app) { a.forced = true }
-		p.run("n\n", "erase", "copy").want(exitFailed, "nothing was done")
-		p.run("y\n", "erase", "copy").want(exitOK, "erase thread copy for ever? [y/N]")
-		p.setUp = nil
-		p.run("", "erase", "copy", "--yes").want(exitNotFound)
-		p.run("", "fork", "t", "--as", "child").want(exitOK)
-		p.run("", "erase", "t", "--yes").want(exitConflict)
-		p.run("", "erase", "t", "--dependents", "--yes").want(exitOK)
-		p.run("", "show", "child").want(exitNotFound)
 	})
 }
 
@@ -207,7 +135,7 @@ func TestWhatIsNotAllowedHasACode(t *testing.T) {
 	p.run("", "threads", "--token", "valid").want(exitOK)
 	p.run("", "run", "echo", "x", "--token", "valid").want(exitAuth, "scope run")
 	p.setUp = func(a *app) {
-		a.env = func(name string) string { return map[string]string{"PERDURE_TOKEN": "valid"}[name] }
+		a.term.Env = func(name string) string { return map[string]string{"PERDURE_TOKEN": "valid"}[name] }
 	}
 	p.run("", "threads").want(exitOK)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 )
 
@@ -271,10 +273,10 @@ func (h *history) worker(id string) int {
 func by(e *perdure.Event) string {
 	text := ""
 	if e.By != "" {
-		text = " by " + oneLine(e.By)
+		text = " by " + safe.Line(e.By)
 	}
 	if e.Reason != "" {
-		text += ": " + oneLine(e.Reason)
+		text += ": " + safe.Line(e.Reason)
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/terminal"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -64,7 +65,7 @@ func TestTheTreeOfALongStory(t *testing.T) {
 		h.add(&e)
 	}
 	var out bytes.Buffer
-	a := &app{out: &out, err: &out, env: func(string) string { return "" }, now: func() time.Time { return noon.Add(time.Hour) }}
+	a := testApp(terminal.Terminal{Out: &out, Err: &out, Now: func() time.Time { return noon.Add(time.Hour) }})
 	a.runTree(h, h.byID["r1"], &perdure.Run{Thread: "t", ID: "r1", Flow: "order", Status: perdure.Running, Started: noon, Retries: 1,
 		Plan: []perdure.PlanStep{{Name: "price", Done: true}, {Name: "ask", Done: true}, {Name: "buy"}}, Spent: map[string]int64{"tokens": 7, "calls": 2}})
 	golden(t, "tree.txt", out.String())
@@ -79,7 +80,7 @@ func TestEveryBeginningOfAStoryHasATree(t *testing.T) {
 			h.add(&e)
 		}
 		var out bytes.Buffer
-		a := &app{out: &out, err: &out, env: func(string) string { return "" }, now: func() time.Time { return noon }}
+		a := testApp(terminal.Terminal{Out: &out, Err: &out, Now: func() time.Time { return noon }})
 		for _, r := range h.runs {
 			a.runTree(h, r, &perdure.Run{ID: r.id, Status: r.status})
 			if !strings.Contains(out.String(), "run r1") {

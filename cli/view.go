@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/client"
@@ -15,14 +18,15 @@ import (
 // view shows a run as it goes: what is recorded in lines that stay, and what is
 // under way in a block below them.
 type view struct {
-	*screen
-	a     *app
-	chat  bool   // only what is said, and what goes wrong
-	quiet bool   // only what goes wrong
-	last  string // what the agent said last
-	seq   uint64 // of the newest event
-	begin time.Time
-	turns int // of the spinner
+	screen *terminal.Screen
+	width  int
+	a      *app
+	chat   bool   // only what is said, and what goes wrong
+	quiet  bool   // only what goes wrong
+	last   string // what the agent said last
+	seq    uint64 // of the newest event
+	begin  time.Time
+	turns  int // of the spinner
 
 	current string   // path of what is under way, as far as is known
 	frame   string   // of the plan
@@ -46,8 +50,9 @@ type writing struct {
 
 func (a *app) newView(chat bool) *view {
 	return &view{
-		screen: &screen{out: a.err, live: a.watched(a.err), width: a.short(0)},
-		a:      a, chat: chat, begin: a.clock(),
+		screen: &terminal.Screen{Out: a.term.Err, Live: a.term.Live(a.term.Err)},
+		width:  a.term.Room(0),
+		a:      a, chat: chat, begin: a.term.Clock(),
 		writing: map[string]*writing{}, over: map[string]bool{},
 	}
 }
@@ -105,7 +110,7 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 		return false
 	case "claimed":
 		if v.working {
-			v.note(amber, "!", "the worker was lost, and another one goes on")
+			v.note(terminal.Amber, "!", "the worker was lost, and another one goes on")
 		}
 		v.working = true
 		return false
@@ -123,33 +128,33 @@ func (v *view) event(e *perdure.Event) (todos bool) {
 		return v.step(e)
 	case "attempt":
 		delete(v.writing, e.Path)
-		v.note(amber, "↻", e.Path+" failed; "+v.waits)
+		v.note(terminal.Amber, "↻", e.Path+" failed; "+v.waits)
 	case "asked":
-		v.detail(amber, "?", e.Name)
+		v.detail(terminal.Amber, "?", e.Name)
 		if _, args := called(e.Value); len(args) > 0 && !v.chat && !v.quiet {
-			text, hidden := v.a.frame("  ", pretty(args), callLines)
-			if v.print(text); hidden > 0 {
-				v.print(fmt.Sprintf("  and %s", number(hidden, "more line", "more lines")))
+			text, hidden := v.a.term.Frame("  ", pretty(args), callLines)
+			if v.screen.Print(text); hidden > 0 {
+				v.screen.Print(fmt.Sprintf("  and %s", terminal.Count(hidden, "more line", "more lines")))
 			}
 		}
 	case "answered":
-		v.detail(green, "✓", "answered "+e.Decision+" "+brief(e.Value)+by(e))
+		v.detail(terminal.Green, "✓", "answered "+e.Decision+" "+brief(e.Value)+by(e))
 	case "expired":
-		v.note(amber, "!", "nobody answered "+e.Path+" in time")
+		v.note(terminal.Amber, "!", "nobody answered "+e.Path+" in time")
 	case "emitted":
 		if !v.quiet {
 			v.note("", "", e.Path+": "+brief(e.Value))
 		}
 	case "spawned":
-		v.detail(green, "✓", e.Path+": child "+e.Child)
+		v.detail(terminal.Green, "✓", e.Path+": child "+e.Child)
 	case "timer":
-		v.detail(amber, "…", e.Path+" waits until "+v.a.when(e.Due))
+		v.detail(terminal.Amber, "…", e.Path+" waits until "+v.a.term.When(e.Due))
 	case "waiting":
-		v.detail(amber, "…", e.Path+" waits for "+e.Name+" "+e.Child)
+		v.detail(terminal.Amber, "…", e.Path+" waits for "+e.Name+" "+e.Child)
 	case "paused", "resumed", "retried", "cancel":
-		v.note(amber, "!", e.Kind+by(e))
+		v.note(terminal.Amber, "!", e.Kind+by(e))
 	case "blocked", "quarantined", "problem":
-		v.note(red, "!", e.Kind+": "+e.Error+e.Reason)
+		v.note(terminal.Red, "!", e.Kind+": "+e.Error+e.Reason)
 	}
 	return false
 }
@@ -165,13 +170,13 @@ func (v *view) waitsFor(e *perdure.Event) string {
 		}
 		at := ""
 		if !e.Due.IsZero() {
-			at = " at " + v.a.when(e.Due)
+			at = " at " + v.a.term.When(e.Due)
 		}
-		return oneLine(fmt.Sprintf("attempt %d%s%s: %s", e.Attempt+1, of, at, e.Error))
+		return safe.Line(fmt.Sprintf("attempt %d%s%s: %s", e.Attempt+1, of, at, e.Error))
 	case "timer":
-		return oneLine(e.Path) + " is due at " + v.a.when(e.Due)
+		return safe.Line(e.Path) + " is due at " + v.a.term.When(e.Due)
 	case "waiting":
-		return oneLine(e.Path + " waits for " + e.Name + " " + e.Child)
+		return safe.Line(e.Path + " waits for " + e.Name + " " + e.Child)
 	case "asked":
 		return "waiting for an answer"
 	case "suspended", "released":
@@ -183,12 +188,12 @@ func (v *view) waitsFor(e *perdure.Event) string {
 // step shows the outcome of a step.
 func (v *view) step(e *perdure.Event) (todos bool) {
 	if e.Error != "" {
-		v.note(red, "✗", e.Path+": "+e.Error)
+		v.note(terminal.Red, "✗", e.Path+": "+e.Error)
 		return false
 	}
 	var r agent.Record
 	if len(e.Value) == 0 || e.Value[0] != '{' || json.Unmarshal(e.Value, &r) != nil || r.ID == "" || r.Message.Role == "" {
-		v.detail(green, "✓", e.Path+"  "+brief(e.Value))
+		v.detail(terminal.Green, "✓", e.Path+"  "+brief(e.Value))
 		return false
 	}
 	for _, p := range r.Said().Parts {
@@ -196,11 +201,11 @@ func (v *view) step(e *perdure.Event) (todos bool) {
 		case r.Message.Role == llm.RoleUser, v.quiet:
 		case p.Text != "":
 			v.last = p.Text
-			v.print(v.a.framed("", p.Text))
+			v.screen.Print(v.a.term.Framed("", p.Text))
 		case p.Call != nil:
-			v.print(cut("  → "+oneLine(p.Call.Name+" "+p.Call.Args), v.width))
+			v.screen.Print(safe.Cut("  → "+safe.Line(p.Call.Name+" "+p.Call.Args), v.width))
 		case p.Result != nil:
-			v.print(cut("  ← "+oneLine(p.Result.Name+": "+p.Result.Text), v.width))
+			v.screen.Print(safe.Cut("  ← "+safe.Line(p.Result.Name+": "+p.Result.Text), v.width))
 			todos = todos || p.Result.Name == "write_todos"
 		}
 	}
@@ -222,34 +227,34 @@ func (v *view) progress(e *perdure.Event) {
 
 // note prints a line that stays: a sign, if there is one, and a text.
 func (v *view) note(style, sign, text string) {
-	text = strings.Join(wrap(oneLine(text), v.a.left(4)), "\n  "+frameLeft)
+	text = strings.Join(safe.Wrap(safe.Line(text), v.a.term.WrapAt(4)), "\n  "+safe.Bar)
 	if sign != "" {
-		if v.live {
+		if v.screen.Live {
 			sign = "\x1b[" + style + "m" + sign + "\x1b[0m"
 		}
 		text = sign + " " + text
 	}
-	v.print(text)
+	v.screen.Print(text)
 }
 
 // detail prints a line that is no part of a conversation, and is cut where the
 // terminal ends.
 func (v *view) detail(style, sign, text string) {
 	if !v.chat && !v.quiet {
-		v.note(style, sign, cut(oneLine(text), v.width-4))
+		v.note(style, sign, safe.Cut(safe.Line(text), v.width-4))
 	}
 }
 
 // block draws what is under way.
 func (v *view) block() {
-	if !v.live {
+	if !v.screen.Live {
 		return
 	}
 	v.turns++
 	width := v.width - 1
 	var lines []string
 	if w := v.writing[v.newest]; w != nil {
-		text := strings.Split(v.a.framed("", strings.TrimLeft(w.text, "\n")), "\n")
+		text := strings.Split(v.a.term.Framed("", strings.TrimLeft(w.text, "\n")), "\n")
 		lines = append(lines, text[max(0, len(text)-10):]...)
 	}
 	for i, t := range v.todos {
@@ -257,7 +262,7 @@ func (v *view) block() {
 			lines = append(lines, fmt.Sprintf("  and %d more", len(v.todos)-i))
 			break
 		}
-		lines = append(lines, cut("  "+todoLine(t), width))
+		lines = append(lines, safe.Cut("  "+todoLine(t), width))
 	}
 	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	status := string(spinner[v.turns%len(spinner)])
@@ -269,11 +274,11 @@ func (v *view) block() {
 	}
 	if len(v.plan) > 0 {
 		at := min(v.at, len(v.plan)-1)
-		status += fmt.Sprintf(" step %d of %d: %s ·", at+1, len(v.plan), oneLine(v.plan[at]))
+		status += fmt.Sprintf(" step %d of %d: %s ·", at+1, len(v.plan), safe.Line(v.plan[at]))
 	}
-	status += " " + oneLine(v.current)
-	if took := v.a.clock().Sub(v.begin).Truncate(time.Second); took > 0 {
-		status += "  " + strings.Replace(length(took), ".0s", "s", 1)
+	status += " " + safe.Line(v.current)
+	if took := v.a.term.Clock().Sub(v.begin).Truncate(time.Second); took > 0 {
+		status += "  " + strings.Replace(terminal.Length(took), ".0s", "s", 1)
 	}
-	v.draw(append(lines, cut(status, width)))
+	v.screen.Draw(append(lines, safe.Cut(status, width)))
 }

@@ -10,6 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
@@ -50,7 +53,7 @@ func seen(t testing.TB, sent string) []string {
 				rows = append(rows, "")
 			}
 		case c == '\r':
-		case steers(c):
+		case safe.Steers(c):
 			t.Fatalf("a character steers the terminal: %q", c)
 		default:
 			rows[at] += string(c)
@@ -72,7 +75,7 @@ func delta(path string, attempt int, text string) *perdure.DeltaEvent {
 func TestTheViewShowsWhatIsWrittenUntilItIsRecorded(t *testing.T) {
 	var sent bytes.Buffer
 	now := noon
-	a := &app{out: &sent, err: &sent, forced: true, env: func(string) string { return "" }, now: func() time.Time { return now }}
+	a := testApp(terminal.Terminal{Out: &sent, Err: &sent, Forced: true, Now: func() time.Time { return now }})
 	v := a.newView(false)
 	show := func(u client.Update) []string {
 		v.update(u)
@@ -112,7 +115,7 @@ func TestTheViewShowsWhatIsWrittenUntilItIsRecorded(t *testing.T) {
 	if rows := show(client.Update{Event: &perdure.Event{Kind: "claimed", Worker: "two"}}); !has(rows, "the worker was lost") || !has(rows, "step 2 of 2: second") {
 		t.Errorf("a lost worker is not told: %q", rows)
 	}
-	v.clear()
+	v.screen.Clear()
 	want := []string{"plan: first, second", "│ The whole \ufffdthought.", "✓ /first", "! the worker was lost, and another one goes on", ""}
 	if diff := cmp.Diff(want, seen(t, sent.String())); diff != "" {
 		t.Errorf("what stays (-want +got):\n%s", diff)
@@ -121,7 +124,7 @@ func TestTheViewShowsWhatIsWrittenUntilItIsRecorded(t *testing.T) {
 
 func TestLinesFitTheTerminal(t *testing.T) {
 	var sent bytes.Buffer
-	a := &app{out: &sent, err: &sent, forced: true, env: func(string) string { return "" }}
+	a := testApp(terminal.Terminal{Out: &sent, Err: &sent, Forced: true})
 	v := a.newView(false)
 	long := strings.Repeat("word ", 200) + strings.Repeat("x", 500)
 	v.update(client.Update{Event: &perdure.Event{Kind: "planned", Plan: []string{long}}})
@@ -131,77 +134,20 @@ func TestLinesFitTheTerminal(t *testing.T) {
 	}
 	v.block()
 	for _, row := range seen(t, sent.String()) {
-		if n := cells(row); n > a.width() {
-			t.Errorf("a line has %d characters, and the terminal %d: %q", n, a.width(), row)
+		if n := safe.Cells(row); n > a.term.Width() {
+			t.Errorf("a line has %d characters, and the terminal %d: %q", n, a.term.Width(), row)
 		}
 	}
-	if v.drawn > 24 {
-		t.Errorf("the block has %d lines", v.drawn)
+	if v.screen.Drawn > 24 {
+		t.Errorf("the block has %d lines", v.screen.Drawn)
 	}
 	sent.Reset()
-	if err := a.table([][]string{{"A", "B"}, {"x", long}, {long, "y"}}); err != nil {
+	if err := a.term.Table([][]string{{"A", "B"}, {"x", long}, {long, "y"}}, styleOf); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range seen(t, sent.String()) {
-		if n := cells(row); n > a.width() {
-			t.Errorf("a row has %d characters, and the terminal %d", n, a.width())
+		if n := safe.Cells(row); n > a.term.Width() {
+			t.Errorf("a row has %d characters, and the terminal %d", n, a.term.Width())
 		}
 	}
 }
-
-func TestNothingSteersTheTerminal(t *testing.T) {
-	evil := "a\x1b[31mb\x07c\u009bd\u202ee\u2066f\rg\u2028h\ufeffi\x7fj\xffk\tl\nm"
-	want := "a<U+001B>[31mb<U+0007>c<U+009B>d<U+202E>e<U+2066>f<U+000D>g<U+2028>h<U+FEFF>i<U+007F>j<FF>k<U+0009>l<U+000A>m"
-	if got := printable(evil); got != want {
-		t.Errorf("printable makes %q", got)
-	}
-	for text, want := range map[string]string{
-		" a\n\tb\x1b ":                      "a b<U+001B>",
-		"re\u200bject \U000e0061\U000e0062": "re<U+200B>ject <U+E0061><U+E0062>",
-		"❤\ufe0f👩\u200d💻 1\ufe0f":           "❤👩💻 1<U+FE0F>",
-		"❤\ufe0f\ufe0f\u200dx":              "❤<U+FE0F><U+200D>x",
-		"می\u200cخواهم a\u200cb":            "میخواهم a<U+200C>b",
-		"e\u0301\u0301\u0301\u0301\u0301":   "e\u0301\u0301\u0301\u0301<U+0301>",
-		"\u0301x \u0301":                    "<U+0301>x <U+0301>",
-		"a\u00a0b\u3000c\u3164\u2800":       "a b c<U+3164><U+2800>",
-		"\ue000\ufdd0\uff21日本":              "<U+E000><U+FDD0>\uff21日本",
-	} {
-		if got := oneLine(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
-	}
-	for n, want := range map[int]string{0: "abcé", 2: "a…", 4: "abcé", 3: "ab…", 1: "…"} {
-		if got := cut("abcé", n); got != want {
-			t.Errorf("cut to %d is %q", n, got)
-		}
-	}
-}
-
-// What flows, models and people write comes out of every command as text.
-func TestCommandsShowHostileTextsSafely(t *testing.T) {
-	both(t, func(t *testing.T, p *place) {
-		evil := "\x1b]0;owned\x07\u009b2J\u202eevil"
-		p.run("", "run", "echo", evil, "--thread", "e", "--title", evil, "--metadata", evil+"="+evil).want(exitOK)
-		p.run("", "run", "order", evil, "--thread", "o", "--title", evil).want(exitWaiting)
-		p.run("", "run", "clerk", "pay 1 "+evil, "--thread", "c", "--watch").want(exitWaiting)
-		p.run("", "memory", "put", "a/"+url(evil), evil).want(exitOK)
-		for _, args := range [][]string{
-			{"threads"}, {"show", "e"}, {"show", "o"}, {"show", "c", "--messages"}, {"events", "e"}, {"events", "o"}, {"asks"}, {"state", "o"}, {"state", "o", "note"},
-			{"diff", "o", "2"}, {"memory", "list"}, {"run", "echo", evil}, {"run", "order", evil, "--watch"}, {"show", evil}, {"run", evil}, {"answer", evil, "--approve"},
-			{"threads", "--json"}, {"show", "e", "--json"}, {"events", "o", "--json"}, {"asks", "--json"}, {"state", "o", "--json"}, {evil},
-		} {
-			r := p.run("", args...)
-			for _, text := range []string{r.out, r.err} {
-				if strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), steers) {
-					t.Errorf("perdure %q prints %q", args, text)
-				}
-			}
-			p.setUp = func(a *app) { a.forced = true }
-			r = p.run("s\n", args...)
-			p.setUp = nil
-			seen(t, strings.ReplaceAll(r.out, "\t", " "))
-		}
-	})
-}
-
-func url(s string) string { return strings.ReplaceAll(s, "/", "%2F") }

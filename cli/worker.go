@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
@@ -25,7 +20,6 @@ func init() { register(workerCommand) }
 // workerCommand makes the command that executes runs and serves nothing.
 func workerCommand(a *app) *cobra.Command {
 	var o perdure.Options
-	var steps, tell string
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "execute the runs of a store",
@@ -47,40 +41,17 @@ and others take its runs over when its lease is over.`,
 				return err
 			}
 			o.Logger = a.logger()
-			var seen *stepLog
-			if steps != "" {
-				if seen, err = newStepLog(steps); err != nil {
-					return err
-				}
-				defer seen.Close()
-				o.Observer = seen
-			}
 			rt, closeStore, err := a.runtime(c.Context(), url, o)
 			if err != nil {
 				return err
 			}
 			defer closeStore()
-			if tell == "" {
-				fmt.Fprintf(a.err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), url, os.Getpid())
-				return rt.Work(c.Context())
-			}
-			ctx, stop := context.WithCancel(c.Context())
-			defer stop()
-			go func() { // whoever started this process is gone when its pipe is
-				_, _ = io.Copy(io.Discard, a.in)
-				stop()
-			}()
-			go tellDeltas(ctx, rt, tell, seen, a.out)
-			return rt.Work(ctx)
+			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), url, os.Getpid())
+			return rt.Work(c.Context())
 		},
 	}
 	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 is 64")
 	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker rest; 0 is 3s")
-	c.Flags().StringVar(&steps, "log-steps", "", "append a line to this file for each step that begins")
-	c.Flags().StringVar(&tell, "tell", "", "print the deltas of this thread, and stop when the input ends")
-	for _, name := range []string{"log-steps", "tell"} { // for demo
-		_ = c.Flags().MarkHidden(name)
-	}
 	return c
 }
 
@@ -133,7 +104,7 @@ func (a *app) logger() *slog.Logger {
 	if log := a.opts.Runtime.Logger; log != nil {
 		return log
 	}
-	return slog.New(slog.NewTextHandler(a.err, nil))
+	return slog.New(slog.NewTextHandler(a.term.Err, nil))
 }
 
 // runtimeOptions returns the program's options, but for those that a command
@@ -175,89 +146,4 @@ func (o observers) StepStarted(ctx context.Context, s perdure.StepInfo) (context
 func (o observers) Committed(e perdure.Event) {
 	o[0].Committed(e)
 	o[1].Committed(e)
-}
-
-// stepLog writes down, outside the journal, which process begins which step.
-type stepLog struct {
-	file *os.File
-	seq  atomic.Uint64 // of the last entry that this process committed
-}
-
-var _ perdure.Observer = (*stepLog)(nil)
-
-func newStepLog(name string) (*stepLog, error) {
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &stepLog{file: f}, nil
-}
-
-// begunStep is a line of the log.
-type begunStep struct {
-	PID     int       `json:"pid"`
-	Path    string    `json:"path"`
-	Attempt int       `json:"attempt"`
-	Started time.Time `json:"started"`
-}
-
-// StepStarted appends a line, with one write, before the step does anything.
-func (l *stepLog) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
-	line, err := json.Marshal(begunStep{os.Getpid(), s.Path, s.Attempt, time.Now()})
-	if err == nil {
-		_, err = l.file.Write(append(line, '\n'))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "perdure: the log of steps:", err)
-	}
-	return ctx, func(error) {}
-}
-
-// Committed remembers how far the journal is.
-func (l *stepLog) Committed(e perdure.Event) {
-	for old := l.seq.Load(); e.Seq > old && !l.seq.CompareAndSwap(old, e.Seq); old = l.seq.Load() {
-	}
-}
-
-// Close closes the file.
-func (l *stepLog) Close() error { return l.file.Close() }
-
-// readSteps reads a log.
-func readSteps(name string) ([]begunStep, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var all []begunStep
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var b begunStep
-		if err := json.Unmarshal(lines.Bytes(), &b); err != nil {
-			return nil, fmt.Errorf("line %d of %s: %w", len(all)+1, name, err)
-		}
-		all = append(all, b)
-	}
-	return all, lines.Err()
-}
-
-// toldDelta is a delta on its way to another process.
-type toldDelta struct {
-	After uint64             `json:"after"` // what was committed before
-	Delta perdure.DeltaEvent `json:"delta"`
-}
-
-// tellDeltas prints the deltas of a thread as lines of JSON: what SQLite casts
-// stays in the process.
-func tellDeltas(ctx context.Context, rt *perdure.Runtime, thread string, seen *stepLog, out io.Writer) {
-	e := json.NewEncoder(out)
-	for d, err := range rt.Deltas(ctx, thread) {
-		t := toldDelta{Delta: d}
-		if seen != nil {
-			t.After = seen.seq.Load()
-		}
-		if err != nil || e.Encode(t) != nil {
-			return
-		}
-	}
 }

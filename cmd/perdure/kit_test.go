@@ -38,7 +38,7 @@ var state string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beMain) != "" {
-		if len(os.Args) > 1 && os.Args[1] == "worker" && os.Getenv(noWorker) != "" {
+		if len(os.Args) > 1 && os.Args[1] == "demo-worker" && os.Getenv(noWorker) != "" {
 			fmt.Fprintln(os.Stderr, "this machine\x1b[2J has had enough")
 			os.Exit(3)
 		}

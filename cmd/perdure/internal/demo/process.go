@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// executable finds this program, of which workers are made.
+// executable finds this program, which is started again as a worker.
 var executable = os.Executable
 
 // workerProcess is a worker in a process of its own.
@@ -22,21 +22,21 @@ type workerProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	told  chan toldDelta
-	deaf  chan struct{} // closed when nobody receives from told any more
+	deaf  chan struct{} // closed when nobody receives from told anymore
 	hush  func()        // closes deaf, once
 	said  lastWords     // on its standard error
 	done  chan struct{}
 	err   error // of its end, when done is closed
 }
 
-// startWorkerProcess starts a worker that tells about a thread. The worker stops when
-// this process is gone, however that happens.
+// startWorkerProcess starts a worker that sends deltas. The worker stops when this
+// process is gone, however it ended.
 func startWorkerProcess(args, env []string) (*workerProcess, error) {
 	exe, err := executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, append([]string{"worker"}, args...)...)
+	cmd := exec.Command(exe, append([]string{workerName}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	c := &workerProcess{cmd: cmd, told: make(chan toldDelta), deaf: make(chan struct{}), done: make(chan struct{})}
 	c.hush = sync.OnceFunc(func() { close(c.deaf) })
@@ -79,9 +79,9 @@ func (c *workerProcess) tell(line []byte) bool {
 
 func (c *workerProcess) pid() int { return c.cmd.Process.Pid }
 
-// kill kills the process as kill -9 does, and waits until it is gone. What it
-// has told and nobody has received is dropped: the caller, who would receive it,
-// waits here.
+// kill kills the process as kill -9 does and waits until it is gone. Deltas that
+// were not received are dropped, since the caller who would receive them waits
+// here.
 func (c *workerProcess) kill() error {
 	c.hush()
 	err := c.cmd.Process.Kill()
@@ -89,8 +89,8 @@ func (c *workerProcess) kill() error {
 	return err
 }
 
-// stop lets the worker end in order, and kills it if it does not. It drops what
-// kill drops.
+// stop lets the worker end in order and kills it if it does not. It drops the same
+// deltas as kill.
 func (c *workerProcess) stop(ctx context.Context) error {
 	c.hush()
 	c.stdin.Close()
@@ -111,7 +111,7 @@ func (c *workerProcess) stop(ctx context.Context) error {
 	}
 }
 
-// failed says why the process ended by itself.
+// failed explains why the process ended by itself.
 func (c *workerProcess) failed() error {
 	why := strings.TrimSpace(c.said.String())
 	if why == "" {

@@ -1,45 +1,46 @@
-package cli
+package demo
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
+
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/llm"
 )
 
-// demoWidth is where lines of the story are broken.
-const demoWidth = 76
+// width is the column at which lines of the story are broken.
+const width = 76
 
-// demoView shows what an agent does, as it does it.
-type demoView struct {
-	*app
-	shown  map[string]string // what was shown of a reply on its way, by path
-	last   string            // path of the reply whose line is not ended
+// view shows what an agent does while it does it.
+type view struct {
+	term   *terminal.Terminal
+	shown  map[string]string // what was shown of an unfinished reply, by path
+	last   string            // path of the reply whose line is still open
 	column int
-	space  bool // one is to be printed before the next word
+	space  bool // print a space before the next word
 }
 
 // say prints a line.
-func (v *demoView) say(style, text string) {
+func (v *view) say(style, text string) {
 	v.endLine()
-	if style != "" {
-		text = v.style(style, text)
-	}
-	v.printf("%s\n", text)
+	v.term.Printf("%s\n", v.term.Style(style, text))
 }
 
-// endLine ends the line of a reply on its way.
-func (v *demoView) endLine() {
+// endLine ends the line of an unfinished reply.
+func (v *view) endLine() {
 	if v.last != "" {
-		v.printf("\n")
+		v.term.Printf("\n")
 		v.last, v.space = "", false
 	}
 }
 
-// delta shows a piece of a reply, and returns how much of the reply was shown.
-func (v *demoView) delta(d *perdure.DeltaEvent) int {
+// delta shows a piece of a reply and returns how many bytes of the reply are shown.
+func (v *view) delta(d *perdure.DeltaEvent) int {
 	var piece llm.Delta
 	if json.Unmarshal(d.Data, &piece) != nil || piece.Text == "" {
 		return 0
@@ -48,7 +49,7 @@ func (v *demoView) delta(d *perdure.DeltaEvent) int {
 		v.endLine()
 		v.last = d.Path
 		v.shown[d.Path] = "" // what another process showed of it is void
-		v.printf("  ")
+		v.term.Printf("  ")
 		v.column = 2
 	}
 	v.shown[d.Path] += piece.Text
@@ -56,26 +57,26 @@ func (v *demoView) delta(d *perdure.DeltaEvent) int {
 	return len(v.shown[d.Path])
 }
 
-// write prints text, broken into lines at spaces. A space is printed with the
-// word behind it.
-func (v *demoView) write(text string) {
+// write prints text, broken into lines at spaces. A space is printed together with
+// the word after it.
+func (v *view) write(text string) {
 	for i, line := range strings.Split(text, "\n") {
 		if i > 0 {
-			v.printf("\n  ")
+			v.term.Printf("\n  ")
 			v.column, v.space = 2, false
 		}
-		v.writeLine(printable(line))
+		v.writeLine(safe.Text(line))
 	}
 }
 
-func (v *demoView) writeLine(line string) {
+func (v *view) writeLine(line string) {
 	var b strings.Builder
 	for i, c := range line {
 		if c == ' ' {
 			v.space = true
 			continue
 		}
-		if v.space && v.column+1+wordLength(line[i:]) > demoWidth {
+		if v.space && v.column+1+wordLength(line[i:]) > width {
 			b.WriteString("\n  ")
 			v.column = 2
 		} else if v.space {
@@ -83,17 +84,17 @@ func (v *demoView) writeLine(line string) {
 			v.column++
 		}
 		b.WriteRune(c)
-		v.column += cell(c)
+		v.column += safe.Cells(string(c))
 		v.space = false
 	}
-	v.printf("%s", b.String())
+	v.term.Printf("%s", b.String())
 }
 
-// wordLength is how much comes before the next space; of a word that is not
-// whole yet a bit more is expected.
+// wordLength is how many columns come before the next space, and a few more if the
+// word is not complete yet.
 func wordLength(text string) int {
 	word, _, whole := strings.Cut(text, " ")
-	n := cells(word)
+	n := safe.Cells(word)
 	if !whole {
 		n += 4
 	}
@@ -101,20 +102,20 @@ func wordLength(text string) int {
 }
 
 // event shows what is recorded of a step.
-func (v *demoView) event(e *perdure.Event) {
+func (v *view) event(e *perdure.Event) {
 	switch {
 	case e.Kind == "attempt":
-		v.say(amber, "  "+printable(e.Path)+" failed, and is tried again: "+shorten(e.Error, 100))
+		v.say(terminal.Amber, "  "+safe.Text(e.Path)+" failed, and is tried again: "+shorten(e.Error, 100))
 		return
 	case e.Kind != "step":
 		return
 	case e.Error != "":
-		v.say(red, "  "+printable(e.Path)+" failed: "+shorten(e.Error, 100))
+		v.say(terminal.Red, "  "+safe.Text(e.Path)+" failed: "+shorten(e.Error, 100))
 		return
 	}
 	var r agent.Record
 	if json.Unmarshal(e.Value, &r) != nil || r.ID == "" {
-		return // it is no message: it holds other steps
+		return // not a message: a step that holds others
 	}
 	switch r.Message.Role {
 	case llm.RoleAssistant:
@@ -123,29 +124,29 @@ func (v *demoView) event(e *perdure.Event) {
 		case text == shown:
 		case v.last == e.Path && strings.HasPrefix(text, shown):
 			v.write(text[len(shown):])
-		default: // some of it was missed
+		default: // some deltas were missed
 			v.endLine()
 			v.last, v.column = e.Path, 2
-			v.printf("  ")
+			v.term.Printf("  ")
 			v.write(text)
 		}
 		v.endLine()
 		delete(v.shown, e.Path)
 		for _, p := range r.Message.Parts {
 			if p.Call != nil {
-				v.say("", "    "+v.style(blue, "→ "+printable(p.Call.Name))+"  "+v.style(dim, gist(p.Call.Args)))
+				v.say("", "    "+v.term.Style(terminal.Blue, "→ "+safe.Text(p.Call.Name))+"  "+v.term.Style(terminal.Dim, gist(p.Call.Args)))
 			}
 		}
 	case llm.RoleTool:
 		for _, p := range r.Message.Parts {
 			if p.Result != nil {
-				v.say("", "    "+v.style(green, "✓ "+printable(p.Result.Name))+"  "+v.style(dim, shorten(p.Result.Text, 56)))
+				v.say("", "    "+v.term.Style(terminal.Green, "✓ "+safe.Text(p.Result.Name))+"  "+v.term.Style(terminal.Dim, shorten(p.Result.Text, 56)))
 			}
 		}
 	}
 }
 
-// gist is what arguments say, in a few words.
+// gist sums up the arguments of a call in a few words.
 func gist(args string) string {
 	d := json.NewDecoder(strings.NewReader(args))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -165,29 +166,21 @@ func gist(args string) string {
 		case string:
 			words = append(words, shorten(v, 40))
 		case []any:
-			words = append(words, number(len(v), strings.TrimSuffix(key.(string), "s"), key.(string)))
+			words = append(words, terminal.Count(len(v), strings.TrimSuffix(key.(string), "s"), key.(string)))
 		case bool: // says little without its name
 		default:
-			words = append(words, jsonText(v))
+			words = append(words, fmt.Sprint(v))
 		}
 	}
 	return shorten(strings.Join(words, ", "), 60)
 }
 
-func jsonText(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	return string(data)
-}
-
-// shorten returns the first line of a text, and not too much of it.
+// shorten returns the first line of a text, cut to so many columns.
 func shorten(text string, most int) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	line = printable(line)
-	if rest != "" && cells(line) <= most {
+	line = safe.Text(line)
+	if rest != "" && safe.Cells(line) <= most {
 		return line + " …"
 	}
-	return cut(line, most)
+	return safe.Cut(line, most)
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -18,85 +16,10 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm"
 )
-
-// FuzzUntrusted: whatever a text is, its lines stay behind the bar and within
-// the terminal, nothing in them steers it or is unseen, and escaped JSON means
-// the same.
-func FuzzUntrusted(f *testing.F) {
-	for _, s := range []string{
-		"", "plain", "  call     pay\n  [a]pprove > ", strings.Repeat(" ", 200) + "? Pay?", "a\r\nb\rc\x1b[2J\u009b1A",
-		strings.Repeat("日本語", 50), "e" + strings.Repeat("\u0301", 300), "\u0301\n\u0301", "\u202e\u2066\u200b\U000e0041", "\ufe0f❤\ufe0f\u200d👩", "\xff\xc0",
-		"ᄀ" + strings.Repeat("\u1161", 90), "x\tyyyy", strings.Repeat("❤\ufe0f", 99), strings.Repeat("\u3000", 99) + "x", `{"a":"\u202e"}`,
-	} {
-		f.Add(s)
-	}
-	pieces := []string{" ", "\n", "\t", "\r", "a", "日", "e\u0301", "\u0301", "\u1161", "\u200d", "\ufe0f", "❤", "\U000e0041", "\x1b[A", "\xff", "[a]pprove", "│ ", "                     "}
-	for r := rand.New(rand.NewPCG(1, 2)); len(pieces) < 600; { // so that an ordinary test finds much
-		n := r.IntN(60)
-		s := ""
-		for range n {
-			s += pieces[r.IntN(18)]
-		}
-		f.Add(s)
-		pieces = append(pieces, s)
-	}
-	a := &app{out: io.Discard, err: io.Discard, forced: true, json: true, env: func(string) string { return "" }} // JSON has no colours
-	f.Fuzz(func(t *testing.T, s string) {
-		check := func(what, line string) {
-			t.Helper()
-			carried := marks
-			for _, c := range line {
-				switch {
-				case steers(c):
-					t.Fatalf("%s of %q has %q: %q", what, s, c, line)
-				case !combines(c):
-					carried = 0
-				default:
-					if carried++; carried > marks {
-						t.Fatalf("%s of %q piles up characters: %q", what, s, line)
-					}
-				}
-			}
-		}
-		check("printable", printable(s))
-		check("oneLine", oneLine(s))
-		if n := cells(label(s)); n > nameCells && !plainWord.MatchString(s) {
-			t.Fatalf("the label of %q has %d columns", s, n)
-		}
-		for _, margin := range []string{"", "  "} {
-			text, hidden := a.frame(margin, s, 7)
-			lines := strings.Split(text, "\n")
-			if len(lines) > 7 || hidden > 0 && len(lines) != 7 {
-				t.Fatalf("%d lines of %q are shown, and %d hidden", len(lines), s, hidden)
-			}
-			for _, line := range lines {
-				rest, ok := strings.CutPrefix(line, margin+strings.TrimSpace(frameLeft))
-				if !ok || cells(line) > a.width() {
-					t.Fatalf("a line of %q is out of its frame: %q", s, line)
-				}
-				check("a line", strings.TrimPrefix(rest, " "))
-			}
-		}
-		for n := range 12 {
-			if got := cut(printable(s), n); n > 0 && cells(got) > n {
-				t.Fatalf("%q cut to %d has %d columns", got, n, cells(got))
-			}
-			joined := strings.Join(wrap(printable(s), n+2), "")
-			if strings.ReplaceAll(joined, " ", "") != strings.ReplaceAll(printable(s), " ", "") {
-				t.Fatalf("%q in lines is %q", printable(s), joined)
-			}
-		}
-		data, _ := json.Marshal(s)
-		text := escaped(string(data))
-		check("JSON", text)
-		var before, after any
-		if json.Unmarshal(data, &before) != nil || json.Unmarshal([]byte(text), &after) != nil || before != after {
-			t.Fatalf("%s means %q, and as %s it means %q", data, before, text, after)
-		}
-	})
-}
 
 // evil is a text that tries to look like lines of ours.
 const evil = "x\n? Pay 1?\n  call     pay\n  [a]pprove > \r\x1b[2J\u009b1A\u202e\u200b\U000e0041" +
@@ -181,7 +104,7 @@ func TestAHostileServer(t *testing.T) {
 			"run f x", "run f x --detach", "run f x --watch", "signal t s", "erase t --yes", "export t",
 		} {
 			for _, columns := range screens {
-				p.setUp = func(a *app) { a.forced, a.columns = columns > 0, columns }
+				p.setUp = func(a *app) { a.term.Forced, a.term.Columns = columns > 0, columns }
 				r := p.run("f\ns\ns\n", strings.Fields(command)...)
 				for _, text := range []string{r.out, r.err} {
 					lookAtLines(t, command, text, columns)
@@ -209,8 +132,8 @@ func lookAtLines(t *testing.T, command, text string, columns int) {
 			}
 		}
 		hint := strings.Contains(row, "--server") || strings.HasPrefix(begin, "perdure answer '") || strings.Contains(row, "not shown: ") // commands are not broken
-		if columns > 0 && cells(row) > columns && !hint {
-			t.Errorf("perdure %s prints a line of %d columns, not %d: %q", command, cells(row), columns, row)
+		if columns > 0 && safe.Cells(row) > columns && !hint {
+			t.Errorf("perdure %s prints a line of %d columns, not %d: %q", command, safe.Cells(row), columns, row)
 		}
 		if strings.ContainsFunc(row, func(c rune) bool { return unicode.In(c, unicode.Cc, unicode.Bidi_Control) }) {
 			t.Errorf("perdure %s prints %q", command, row)
@@ -226,7 +149,7 @@ func TestHostileEvents(t *testing.T) {
 	for _, columns := range screens {
 		for _, chat := range []bool{true, false} {
 			var sent bytes.Buffer
-			a := &app{out: &sent, err: &sent, forced: columns > 0, columns: columns, env: func(string) string { return "" }, now: func() time.Time { return noon }}
+			a := testApp(terminal.Terminal{Out: &sent, Err: &sent, Forced: columns > 0, Columns: columns, Now: func() time.Time { return noon }})
 			v, h := a.newView(chat), &history{}
 			v.plan, v.todos = []string{evil}, []agent.Todo{{Content: evil}}
 			for _, kind := range strings.Fields("queued claimed planned step message attempt intent asked answered expired progress emitted spawned timer waiting fired received signal paused resumed retried cancel problem forked rewound released suspended blocked quarantined ended " + evil[:1]) {
@@ -243,7 +166,7 @@ func TestHostileEvents(t *testing.T) {
 				}
 				h.add(&e)
 			}
-			v.clear()
+			v.screen.Clear()
 			var run perdure.Run
 			hostile(reflect.ValueOf(&run).Elem(), 0)
 			a.runTree(h, h.runs[0], &run)
@@ -251,3 +174,32 @@ func TestHostileEvents(t *testing.T) {
 		}
 	}
 }
+
+// What flows, models and people write comes out of every command as text.
+func TestCommandsShowHostileTextsSafely(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		evil := "\x1b]0;owned\x07\u009b2J\u202eevil"
+		p.run("", "run", "echo", evil, "--thread", "e", "--title", evil, "--metadata", evil+"="+evil).want(exitOK)
+		p.run("", "run", "order", evil, "--thread", "o", "--title", evil).want(exitWaiting)
+		p.run("", "run", "clerk", "pay 1 "+evil, "--thread", "c", "--watch").want(exitWaiting)
+		p.run("", "memory", "put", "a/"+url(evil), evil).want(exitOK)
+		for _, args := range [][]string{
+			{"threads"}, {"show", "e"}, {"show", "o"}, {"show", "c", "--messages"}, {"events", "e"}, {"events", "o"}, {"asks"}, {"state", "o"}, {"state", "o", "note"},
+			{"diff", "o", "2"}, {"memory", "list"}, {"run", "echo", evil}, {"run", "order", evil, "--watch"}, {"show", evil}, {"run", evil}, {"answer", evil, "--approve"},
+			{"threads", "--json"}, {"show", "e", "--json"}, {"events", "o", "--json"}, {"asks", "--json"}, {"state", "o", "--json"}, {evil},
+		} {
+			r := p.run("", args...)
+			for _, text := range []string{r.out, r.err} {
+				if strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), safe.Steers) {
+					t.Errorf("perdure %q prints %q", args, text)
+				}
+			}
+			p.setUp = func(a *app) { a.term.Forced = true }
+			r = p.run("s\n", args...)
+			p.setUp = nil
+			seen(t, strings.ReplaceAll(r.out, "\t", " "))
+		}
+	})
+}
+
+func url(s string) string { return strings.ReplaceAll(s, "/", "%2F") }

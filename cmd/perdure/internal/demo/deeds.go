@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"fmt"
@@ -7,23 +7,25 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/perdure/perdure/internal/safe"
+
 	"github.com/perdure/perdure"
 )
 
-// deed is a step and who did it, as two records tell that know nothing of each
-// other: the journal and the log of the workers.
+// deed is a step and who ran it, according to two independent records: the journal
+// and the log of the workers.
 type deed struct {
 	path string
-	pids []int // of the processes that began it, in order
+	pids []int // processes that began it, in order
 	note string
-	bad  bool // it is not as it has to be
+	bad  bool // it contradicts the story
 }
 
-// compareDeeds puts the log of the workers beside the journal. Up to the sequence cut
-// the journal is the work of the process that was killed, behind it that of the
-// other one. What is recorded before the cut must have run once, there; what is
-// not may have begunStep there and then ran again, once. Steps that hold other steps
-// are left out: they are code, which runs in every pass.
+// compareDeeds compares the log of the workers with the journal. Entries up to the
+// sequence cut were written by the process that was killed, later ones by the other.
+// A step recorded before the cut must have run once, in the first process. A later
+// one may have begun there, and then ran once in the second. Steps that hold other
+// steps are left out: they are code, which runs in every pass.
 func compareDeeds(events []perdure.Event, starts []begunStep, dead, other int, cut uint64) (deeds []deed, ok bool) {
 	holds := map[string]bool{}
 	hold := func(path string) {
@@ -89,13 +91,13 @@ func (d *demo) table(deeds []deed) error {
 		for _, pid := range x.pids {
 			pids = append(pids, strconv.Itoa(pid))
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", printable(x.path), strings.Join(pids, ", "), len(x.pids), x.note)
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", safe.Text(x.path), strings.Join(pids, ", "), len(x.pids), x.note)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for line := range strings.Lines(text.String()) {
-		d.printf("%s\n", strings.TrimRight(line, " \n"))
+		d.term.Printf("%s\n", strings.TrimRight(line, " \n"))
 	}
 	return nil
 }

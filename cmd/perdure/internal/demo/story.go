@@ -1,29 +1,33 @@
-package cli
+package demo
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 )
 
-// When the first worker is killed: so many steps are done, and so much of a
-// reply has come in, but not all of it.
+// The first worker is killed in the middle of a reply, once this many steps are
+// done and this many bytes of the reply have arrived.
 const (
-	demoSteps = 3
-	demoWords = 70
+	killSteps = 3
+	killBytes = 70
 )
 
-// demoPatience is how long nothing may happen.
-const demoPatience = time.Minute
+// patience is the longest time in which nothing may happen.
+const patience = time.Minute
 
-// watch shows the news, and does what the story needs, until the run has ended.
+// watch shows what happens and moves the story on, until the run has ended.
 func (d *demo) watch(ctx context.Context) error {
-	silence := time.NewTimer(demoPatience)
+	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	for {
 		var err error
@@ -31,7 +35,7 @@ func (d *demo) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-silence.C:
-			return fmt.Errorf("nothing has happened for %v; look at the thread with: %s show %s --store %s", demoPatience, programName(), d.thread, d.url())
+			return fmt.Errorf("nothing has happened for %v; look at the thread with: %s show %s --store %s", patience, d.program, thread, d.url())
 		case <-d.worker.done:
 			if ctx.Err() != nil { // an interrupt reaches the workers too
 				return ctx.Err()
@@ -56,15 +60,15 @@ func (d *demo) watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		silence.Reset(demoPatience)
+		silence.Reset(patience)
 		if d.pending != nil && d.ask {
 			silence.Stop() // a person may take their time
 		}
 	}
 }
 
-// take takes what is recorded.
-func (d *demo) take(ctx context.Context, n demoNews) (over bool, err error) {
+// take takes an event.
+func (d *demo) take(ctx context.Context, n news) (over bool, err error) {
 	if n.err != nil {
 		return false, n.err
 	}
@@ -72,20 +76,19 @@ func (d *demo) take(ctx context.Context, n demoNews) (over bool, err error) {
 	return d.event(ctx, &n.event)
 }
 
-// release shows the deltas that are not ahead of the events, so that nothing is
-// shown before what came before it.
+// release shows the deltas whose preceding events are shown.
 func (d *demo) release(ctx context.Context) error {
 	for len(d.held) > 0 && d.held[0].After <= d.seq() {
 		t := d.held[0]
 		d.held = d.held[1:]
-		if d.view.delta(&t.Delta) >= demoWords && d.dead == 0 && d.steps() >= demoSteps {
+		if d.view.delta(&t.Delta) >= killBytes && d.dead == 0 && d.steps() >= killSteps {
 			return d.kill(ctx)
 		}
 	}
 	return nil
 }
 
-// seq is how far the events are shown.
+// seq is the sequence of the last event that is shown.
 func (d *demo) seq() uint64 {
 	if len(d.events) == 0 {
 		return 0
@@ -104,8 +107,8 @@ func (d *demo) steps() int {
 	return n
 }
 
-// kill kills the worker, for real, and starts another one when all that the
-// first has recorded is shown.
+// kill kills the worker, for real, and starts another one once everything that the
+// first one recorded is shown.
 func (d *demo) kill(ctx context.Context) error {
 	d.dead = d.worker.pid()
 	if err := d.worker.kill(); err != nil {
@@ -113,7 +116,7 @@ func (d *demo) kill(ctx context.Context) error {
 	}
 	d.killed = time.Now()
 	d.held = nil
-	t, err := d.rt.Get(ctx, d.thread)
+	t, err := d.rt.Get(ctx, thread)
 	if err != nil {
 		return err
 	}
@@ -121,7 +124,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err := d.catchUp(ctx); err != nil {
 		return err
 	}
-	d.say(red, fmt.Sprintf("  ✗ kill -9 %d", d.dead))
+	d.say(terminal.Red, fmt.Sprintf("  ✗ kill -9 %d", d.dead))
 	d.head("2", "The worker is dead, in the middle of a sentence")
 	d.say("", fmt.Sprintf("  The journal has %d finished steps. The reply that was on its way is not one of\n  them: what nobody has recorded has not happened.", d.steps()))
 	if err := d.hire(); err != nil {
@@ -131,16 +134,16 @@ func (d *demo) kill(ctx context.Context) error {
 	return nil
 }
 
-// catchUp shows what the dead worker has recorded in its last moment.
+// catchUp shows what the dead worker recorded in its last moment.
 func (d *demo) catchUp(ctx context.Context) error {
-	late := time.NewTimer(demoPatience)
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	for d.seq() < d.cut {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late.C:
-			return fmt.Errorf("the events of %s end at %d, and the thread at %d", d.thread, d.seq(), d.cut)
+			return fmt.Errorf("the events of %s end at %d, and the thread at %d", thread, d.seq(), d.cut)
 		case n := <-d.news:
 			over, err := d.take(ctx, n)
 			if over {
@@ -154,14 +157,14 @@ func (d *demo) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// event shows an event and does what it calls for.
+// event shows an event and reacts to it.
 func (d *demo) event(ctx context.Context, e *perdure.Event) (over bool, err error) {
 	d.view.event(e)
 	switch e.Kind {
 	case "claimed":
 		if d.cut > 0 && e.Seq > d.cut && !d.resumed {
 			d.resumed = true
-			d.say(green, fmt.Sprintf("  It goes on after %.1f s, at the step that was cut off:", time.Since(d.killed).Seconds()))
+			d.say(terminal.Green, fmt.Sprintf("  It goes on after %.1f s, at the step that was cut off:", time.Since(d.killed).Seconds()))
 		}
 	case "asked":
 		return false, d.asked(ctx)
@@ -177,12 +180,12 @@ func (d *demo) event(ctx context.Context, e *perdure.Event) (over bool, err erro
 	return false, nil
 }
 
-// asked shows what the agent asks, and has it answered.
+// asked shows what the agent asks.
 func (d *demo) asked(ctx context.Context) error {
 	if d.dead == 0 {
 		return errors.New("the agent was faster than the kill: it asks already; call the demo again")
 	}
-	run, err := d.rt.GetRun(ctx, d.thread, "")
+	run, err := d.rt.GetRun(ctx, thread, "")
 	if err != nil {
 		return err
 	}
@@ -191,42 +194,51 @@ func (d *demo) asked(ctx context.Context) error {
 	}
 	d.pending = &run.Asks[0]
 	d.head("4", "The agent needs a person")
-	d.say(amber, "  ? "+printable(d.pending.Prompt))
+	d.say(terminal.Amber, "  ? "+safe.Text(d.pending.Prompt))
 	var call struct{ Args json.RawMessage }
 	if json.Unmarshal(d.pending.Data, &call) == nil && call.Args != nil {
-		d.say("", "    "+printable(string(call.Args)))
+		d.say("", "    "+safe.Text(string(call.Args)))
 	}
 	return nil
 }
 
-// suspended has the ask answered, once nobody executes the run any more.
+// suspended has the question answered, once no process executes the run.
 func (d *demo) suspended(ctx context.Context) {
 	d.say("", "  The run is in no process's memory now: it could wait for days. Anyone on this\n  store may answer:")
-	d.say("", "    "+d.command("answer "+shortAsk(d.pending.ID)+" --approve"))
+	d.say("", "    "+d.answerCommand())
 	if d.ask {
 		d.lines = d.typedLines(ctx)
-		d.printf("  [a]pprove or [r]eject? ")
+		d.term.Printf("  [a]pprove or [r]eject? ")
 		return
 	}
 	d.answer = time.After(d.pause(4 * time.Second))
 }
 
+// answerCommand is the command line that approves what the agent asks.
+func (d *demo) answerCommand() string {
+	id := d.pending.ID
+	if _, own, ok := strings.Cut(id, "."); ok && !strings.HasPrefix(own, "-") {
+		id = own // enough among the open ones
+	}
+	return d.command("answer " + id + " --approve")
+}
+
 // command is a command line that works on the store of the demo.
 func (d *demo) command(rest string) string {
-	return programName() + " " + rest + " --store " + d.url()
+	return d.program + " " + rest + " --store " + d.url()
 }
 
 func (d *demo) typedLine(ctx context.Context, line string, ok bool) error {
 	if !ok {
 		d.lines = nil
-		return errors.New("nobody is there to answer, and the question stays open: " + d.command("answer "+shortAsk(d.pending.ID)+" --approve"))
+		return errors.New("nobody is there to answer, and the question stays open: " + d.answerCommand())
 	}
 	if d.pending == nil {
 		return nil
 	}
-	a, ok := demoDecision(line)
+	a, ok := parseDecision(line)
 	if !ok {
-		d.printf("  [a]pprove or [r]eject? ")
+		d.term.Printf("  [a]pprove or [r]eject? ")
 		return nil
 	}
 	return d.decide(ctx, a)
@@ -234,10 +246,7 @@ func (d *demo) typedLine(ctx context.Context, line string, ok bool) error {
 
 // decide answers the agent.
 func (d *demo) decide(ctx context.Context, a perdure.Answer) error {
-	a.By = d.as
-	if a.By == "" {
-		a.By = "you"
-	}
+	a.By = d.by
 	ask := d.pending
 	d.pending, d.answer = nil, nil
 	if err := d.rt.Answer(ctx, perdure.AskAnswer{Ask: ask.ID, Answer: a}); err != nil {

@@ -1,14 +1,18 @@
-package cli
+package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 
 	"github.com/perdure/perdure"
 )
 
-// prove shows that what was told is true, and ends with an error if it is not.
+// prove shows that the story is true, and returns an error if it is not.
 func (d *demo) prove(ctx context.Context) error {
 	other := d.worker.pid()
 	err := d.worker.stop(ctx)
@@ -16,14 +20,14 @@ func (d *demo) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run, err := d.rt.GetRun(ctx, d.thread, "")
+	run, err := d.rt.GetRun(ctx, thread, "")
 	if err != nil {
 		return err
 	}
 	if run.Status != perdure.Succeeded {
-		return fmt.Errorf("the run is %s: %s; look at it with: %s", run.Status, run.Error, d.command("show "+d.thread))
+		return fmt.Errorf("the run is %s: %s; look at it with: %s", run.Status, run.Error, d.command("show "+thread))
 	}
-	d.say(green, "  The run has succeeded.")
+	d.say(terminal.Green, "  The run has succeeded.")
 
 	starts, err := readSteps(d.log())
 	if err != nil {
@@ -39,31 +43,31 @@ func (d *demo) prove(ctx context.Context) error {
 	d.say("", "")
 	var wrong []string
 	if ok {
-		d.say(green, "  "+deedsInWords(deeds))
+		d.say(terminal.Green, "  "+deedsInWords(deeds))
 	} else {
 		wrong = append(wrong, "a step was repeated, or is missing in one of the records")
 	}
 
-	v, err := d.rt.Verify(ctx, d.thread)
+	v, err := d.rt.Verify(ctx, thread)
 	switch {
 	case err != nil:
 		return err
 	case !v.OK():
 		wrong = append(wrong, "the journal does not verify: "+v.Problem)
 	default:
-		d.say(green, fmt.Sprintf("  The chain of hashes over %d journal entries is whole: %.16s…", v.Entries, v.Head))
+		d.say(terminal.Green, fmt.Sprintf("  The chain of hashes over %d journal entries is whole: %.16s…", v.Entries, v.Head))
 	}
 	for _, w := range wrong {
-		d.say(red, "  WRONG: "+printable(w))
+		d.say(terminal.Red, "  WRONG: "+safe.Text(w))
 	}
 	d.hints()
 	if len(wrong) > 0 {
-		return quiet(exitFailed)
+		return errors.New("the story is not true; see WRONG above")
 	}
 	return nil
 }
 
-// deedsInWords says what the table shows.
+// deedsInWords sums up the table.
 func deedsInWords(deeds []deed) string {
 	again := 0
 	for _, x := range deeds {
@@ -80,23 +84,23 @@ func deedsInWords(deeds []deed) string {
 	return fmt.Sprintf("%d steps ran once. %d were under way at the kill and ran again. Nothing else did.", len(deeds)-again, again)
 }
 
-// hints says what to look at next.
+// hints suggests what to look at next.
 func (d *demo) hints() {
 	d.say("", "")
-	d.say(bold, "Look around")
-	before := uint64(0) // where the person had not decided yet
+	d.say(terminal.Bold, "Look around")
+	before := uint64(0) // a sequence before the person decided
 	for _, e := range d.events {
 		if e.Kind == "suspended" && before == 0 {
 			before = e.Seq
 		}
 	}
 	for _, x := range []struct{ what, command string }{
-		{"the tree of steps", "show " + d.thread},
-		{"the journal", "events " + d.thread},
-		{"go back to before the decision, on a branch", fmt.Sprintf("fork %s --at %d --as other --resume", d.thread, before)},
+		{"the tree of steps", "show " + thread},
+		{"the journal", "events " + thread},
+		{"go back to before the decision, on a branch", fmt.Sprintf("fork %s --at %d --as other --resume", thread, before)},
 	} {
-		d.say(dim, "  # "+x.what)
+		d.say(terminal.Dim, "  # "+x.what)
 		d.say("", "  "+d.command(x.command))
 	}
-	d.say(dim, fmt.Sprintf("It took %.0f s. Remove %s when you are done.", time.Since(d.began).Seconds(), d.folder))
+	d.say(terminal.Dim, fmt.Sprintf("It took %.0f s. Remove %s when you are done.", time.Since(d.began).Seconds(), d.folder))
 }

@@ -1,17 +1,18 @@
-package cli
+package demo
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -92,18 +93,18 @@ func TestStepLog(t *testing.T) {
 	}
 }
 
-// newDemoView returns a view, and what it has shown.
-func newDemoView() (*demoView, *bytes.Buffer) {
+// newTestView returns a view, and what it has shown.
+func newTestView() (*view, *bytes.Buffer) {
 	var out bytes.Buffer
-	return &demoView{app: &app{out: &out, env: func(string) string { return "" }}, shown: map[string]string{}}, &out
+	return &view{term: &terminal.Terminal{Out: &out, Err: io.Discard, Env: func(string) string { return "" }}, shown: map[string]string{}}, &out
 }
 
-func demoDelta(path, text string) *perdure.DeltaEvent {
+func deltaEvent(path, text string) *perdure.DeltaEvent {
 	data, _ := json.Marshal(llm.Delta{Text: text})
 	return &perdure.DeltaEvent{Path: path, Data: data}
 }
 
-func demoReply(path, text string, calls ...llm.Call) *perdure.Event {
+func replyEvent(path, text string, calls ...llm.Call) *perdure.Event {
 	m := llm.Message{Role: llm.RoleAssistant, Parts: []llm.Part{{Text: text}}}
 	for _, c := range calls {
 		m.Parts = append(m.Parts, llm.Part{Call: &c})
@@ -119,18 +120,18 @@ func TestDemoShowsEachWordOnce(t *testing.T) {
 		"the end lost": {"one "},
 		"all lost":     nil,
 	} {
-		v, out := newDemoView()
+		v, out := newTestView()
 		for _, d := range deltas {
-			v.delta(demoDelta("/r", d))
+			v.delta(deltaEvent("/r", d))
 		}
-		v.event(demoReply("/r", "one two three"))
+		v.event(replyEvent("/r", "one two three"))
 		if got := out.String(); got != "  one two three\n" {
 			t.Errorf("%s: it shows %q", name, got)
 		}
 	}
-	v, out := newDemoView()
-	v.delta(demoDelta("/r", "two")) // the beginning is lost
-	v.event(demoReply("/r", "one two"))
+	v, out := newTestView()
+	v.delta(deltaEvent("/r", "two")) // the beginning is lost
+	v.event(replyEvent("/r", "one two"))
 	if got := out.String(); got != "  two\n  one two\n" {
 		t.Errorf("it shows %q", got)
 	}
@@ -140,18 +141,18 @@ func TestDemoShowsEachWordOnce(t *testing.T) {
 func TestDemoBreaksLines(t *testing.T) {
 	text := strings.TrimSpace(strings.Repeat("word and another ", 30))
 	for size := 1; size < 40; size++ {
-		v, out := newDemoView()
+		v, out := newTestView()
 		for rest := text; rest != ""; {
 			n := min(size, len(rest))
-			v.delta(demoDelta("/r", rest[:n]))
+			v.delta(deltaEvent("/r", rest[:n]))
 			rest = rest[n:]
 		}
-		v.event(demoReply("/r", text))
+		v.event(replyEvent("/r", text))
 		if got := strings.Join(strings.Fields(out.String()), " "); got != text {
 			t.Fatalf("in pieces of %d it shows %q", size, got)
 		}
 		for line := range strings.Lines(out.String()) {
-			if len(line) > demoWidth+8 || strings.TrimRight(line, " \n") != strings.TrimSuffix(line, "\n") {
+			if len(line) > width+8 || strings.TrimRight(line, " \n") != strings.TrimSuffix(line, "\n") {
 				t.Errorf("in pieces of %d there is the line %q", size, line)
 			}
 		}
@@ -160,9 +161,9 @@ func TestDemoBreaksLines(t *testing.T) {
 
 // TestDemoIsSafe: what models and tools say does not steer the terminal.
 func TestDemoIsSafe(t *testing.T) {
-	v, out := newDemoView()
-	v.delta(demoDelta("/r", "a\x1b[2Jb"))
-	v.event(demoReply("/r", "a\x1b[2Jb", llm.Call{Name: "x\x1b]0;y", Args: `{"q":"\u001b[31m","n":[1,2],"b":true,"f":1.5,"long":"` + strings.Repeat("x", 500) + `"}`}))
+	v, out := newTestView()
+	v.delta(deltaEvent("/r", "a\x1b[2Jb"))
+	v.event(replyEvent("/r", "a\x1b[2Jb", llm.Call{Name: "x\x1b]0;y", Args: `{"q":"\u001b[31m","n":[1,2],"b":true,"f":1.5,"long":"` + strings.Repeat("x", 500) + `"}`}))
 	v.event(&perdure.Event{Kind: "step", Path: "/p\x1b[1m", Error: "e\x1b[1m"})
 	v.event(&perdure.Event{Kind: "step", Path: "/p", Value: json.RawMessage(`{"id":"x","message":{"role":"tool","parts":[{"result":{"name":"t\u0007","text":"\u001b[5m\nmore"}}]}}`)})
 	if strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), "2 n, 1.5") {
@@ -173,62 +174,12 @@ func TestDemoIsSafe(t *testing.T) {
 // TestDemoUnderstands what people type.
 func TestDemoUnderstands(t *testing.T) {
 	for line, want := range map[string]string{"a": "approve", " YES ": "approve", "reject too short": "reject", "n": "reject", "": "", "perhaps": ""} {
-		got, ok := demoDecision(line)
+		got, ok := parseDecision(line)
 		if got.Decision != want || ok != (want != "") {
 			t.Errorf("%q is understood as %+v, %v", line, got, ok)
 		}
 	}
-	if got, _ := demoDecision("reject too short"); got.Message != "too short" {
+	if got, _ := parseDecision("reject too short"); got.Message != "too short" {
 		t.Errorf("the remark is %q", got.Message)
-	}
-}
-
-// TestDemoNeedsItsFlow and is not offered by programs without it.
-func TestDemoNeedsItsFlow(t *testing.T) {
-	var out, errs bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: &out, err: &errs, env: func(string) string { return "" }}
-	if got := a.run(t.Context(), []string{"demo"}); got != exitUsage || !strings.Contains(errs.String(), `the flow "research"`) {
-		t.Errorf("it exits with %d: %s", got, errs.String())
-	}
-	out.Reset()
-	if a.run(t.Context(), []string{"--help"}); strings.Contains(out.String(), "  demo ") {
-		t.Errorf("it is offered:\n%s", out.String())
-	}
-}
-
-// TestDoctorJudgesTheClock by its year, and by the monotonic one.
-func TestDoctorJudgesTheClock(t *testing.T) {
-	at := func(year int) time.Time { return time.Date(year, 5, 6, 7, 8, 9, 0, time.UTC) }
-	for _, test := range []struct {
-		now  time.Time
-		wall time.Duration
-		want string
-	}{
-		{at(2026), 100 * time.Millisecond, fine},
-		{at(2026), 120 * time.Millisecond, fine},
-		{at(1970), 100 * time.Millisecond, broken},
-		{at(2400), 100 * time.Millisecond, broken},
-		{at(2026), time.Hour, poor},
-		{at(2026), -time.Hour, poor},
-	} {
-		d := &doctor{app: &app{}}
-		d.clock(test.now, 100*time.Millisecond, test.wall)
-		if got := d.found[0].Status; got != test.want {
-			t.Errorf("%v that goes %v is %s, want %s", test.now, test.wall, got, test.want)
-		}
-	}
-}
-
-// TestModuleNames come from the names of folders.
-func TestModuleNames(t *testing.T) {
-	for folder, want := range map[string]string{"desk": "desk", "My Desk": "my-desk", "...": "agent", "func": "agent", "ärger": "rger", "a_b-c": "a_b-c"} {
-		if got := moduleName(folder); got != want || !modulePath.MatchString(got) {
-			t.Errorf("%q makes %q, want %q", folder, got, want)
-		}
-	}
-	for version, want := range map[string]bool{"v1.2.3": true, "v0.1.0-rc.1": true, "(devel)": false, "v0.0.0-20260101000000-0123456789ab": false, "v1.2.3+dirty": false, "": false} {
-		if release.MatchString(version) != want {
-			t.Errorf("%q: %v", version, !want)
-		}
 	}
 }

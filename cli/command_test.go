@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/terminal"
+)
+
+// TestAnEmptyIDIsNone: a variable of a script that is not set names nothing.
+func TestAnEmptyIDIsNone(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.asked("one", "order", "tea")
+		for _, args := range []string{"answer - --approve", "asks -", "cancel one -", "pause one -", "show one -", "show -", "events -"} {
+			given := strings.Fields(args)
+			for i := range given {
+				given[i] = strings.TrimSuffix(given[i], "-")
+			}
+			p.run("", given...).want(exitUsage, " is given")
+		}
+		p.run("", "show", "one").want(exitOK, "waits for")
+	})
+}
+
+// TestTextThatIsNotUTF8IsRefused wherever it comes from: JSON would change it.
+func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
+	p := stored(t)
+	const name = "M\xfcller"
+	p.run("", "run", "wait", "x", "--thread", "t", "--detach").want(exitOK)
+	for _, c := range []struct{ in, args string }{
+		{name, "run echo -"}, {name, "memory put a/b -"}, {name, "signal t s -"}, {`"` + name + `"`, "run echo -"},
+		{"", "run echo " + name}, {"", "memory put a/b " + name}, {"", "run echo x --title " + name}, {"", "signal t s " + name},
+	} {
+		p.run(c.in, strings.Fields(c.args)...).want(exitUsage, "is not UTF-8", `M\xfcller`)
+	}
+	p.run("open\n", "chat", "vault", "--thread", "v").want(exitOK)
+	ask := strings.Fields(p.run("", "asks", "--thread", "v").want(exitOK).out)[6]
+	p.run(name+"\n", "answer", ask, "--secret").want(exitUsage, "is not UTF-8")
+	p.run("Müller", "run", "echo", "-").want(exitOK, "Müller")
+}
+
+// TestBrokenJSONIsMentioned where it becomes a text.
+func TestBrokenJSONIsMentioned(t *testing.T) {
+	p := stored(t)
+	p.run("", "run", "echo", "[1,2").want(exitOK, "not valid JSON", "[1,2\n")
+	p.run("", "memory", "put", "a/b", `{"a":`).want(exitOK, "not valid JSON")
+	if r := p.run("", "run", "echo", "plain [1]").want(exitOK); strings.Contains(r.err, "JSON") {
+		t.Error(r.err)
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+// Write fails.
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestWhatCannotBePrintedIsAnError(t *testing.T) {
+	for _, args := range []string{"version", "version --json", "flows", "threads", "exit-codes"} {
+		var said strings.Builder
+		a := testApp(terminal.Terminal{In: strings.NewReader(""), Out: fullDisk{}, Err: &said})
+		a.flows = testFlows()
+		given := append(strings.Fields(args), "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
+		if args == "threads" || args == "flows" { // so that there is one
+			p := &place{t: t, flows: testFlows(), flags: given[len(given)-2:]}
+			p.run("", "run", testFlows()[0].Name(), "x", "--detach").want(exitOK)
+		}
+		if got := a.run(t.Context(), given); got != exitFailed || !strings.Contains(said.String(), "no space left") {
+			t.Errorf("%s ends with %d and says %q", args, got, said.String())
+		}
+	}
+}
+
+func TestValuesAreReadFromTheStandardInput(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", testFlows()[0].Name(), "x", "--thread", "t", "--detach").want(exitOK)
+		p.run("{\"grüße\": 1}\n", "signal", "t", "hi", "-").want(exitOK)
+		p.run("", "events", "t").want(exitOK, `{"grüße":1}`)
+		p.run("", "rewind", "t", "x").want(exitUsage, "SEQ: ")
+	})
+}

@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/terminal"
+)
+
+// TestDoctorJudgesTheClock by its year, and by the monotonic one.
+func TestDoctorJudgesTheClock(t *testing.T) {
+	at := func(year int) time.Time { return time.Date(year, 5, 6, 7, 8, 9, 0, time.UTC) }
+	for _, test := range []struct {
+		now  time.Time
+		wall time.Duration
+		want string
+	}{
+		{at(2026), 100 * time.Millisecond, fine},
+		{at(2026), 120 * time.Millisecond, fine},
+		{at(1970), 100 * time.Millisecond, broken},
+		{at(2400), 100 * time.Millisecond, broken},
+		{at(2026), time.Hour, poor},
+		{at(2026), -time.Hour, poor},
+	} {
+		d := &doctor{app: testApp(terminal.Terminal{})}
+		d.judgeClock(test.now, 100*time.Millisecond, test.wall)
+		if got := d.found[0].Status; got != test.want {
+			t.Errorf("%v that goes %v is %s, want %s", test.now, test.wall, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/terminal"
+)
+
+// TestAGroupThatFailedFast shows which branch failed, and what was closed by it.
+func TestAGroupThatFailedFast(t *testing.T) {
+	p := stored(t)
+	p.flows = append(p.flows, perdure.NewFlow("race", func(ctx context.Context, _ any) (string, error) {
+		g := perdure.NewGroup(ctx, perdure.FailFast())
+		g.Go("bad", func(ctx context.Context) error {
+			_, err := perdure.Step(ctx, "call", func(context.Context) (int, error) { return 0, errBroken })
+			return err
+		})
+		g.Go("slow", func(ctx context.Context) error {
+			_, err := perdure.Receive[string](ctx, "paid", "payment", 0)
+			return err
+		})
+		return "", g.Wait()
+	}))
+	p.run("", "run", "race", "--thread", "t").want(exitFailed, "the supplier is")
+	p.run("", "show", "t").want(exitOK, "✗ bad ", "✗   call ", "· slow/paid ", "given up: for the signal payment")
+}
+
+func TestARunThatStandsNamesTheRemedy(t *testing.T) {
+	for status, want := range map[perdure.Status]string{
+		perdure.Blocked: "let code that fits work on it", perdure.Quarantined: "takes its workers down", perdure.Failed: "perdure retry t r", perdure.Paused: "perdure resume t r", perdure.Running: "",
+	} {
+		var out bytes.Buffer
+		a := testApp(terminal.Terminal{Out: &out})
+		a.runTree(&history{}, &runTree{}, &perdure.Run{ID: "r", Thread: "t", Status: status, Diff: "- a\n+ b"})
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "next") != (want != "") {
+			t.Errorf("of a run that is %s it says:\n%s", status, out.String())
+		}
+	}
+}
+
+func TestThreadsAndShowLookTheSame(t *testing.T) {
+	both(t, func(t *testing.T, p *place) {
+		p.run("", "run", "order", "tea", "--thread", "t", "--title", "Tea \x1b]0;owned\x07for two", "--user", "ada", "--metadata", "shop=corner").want(exitWaiting)
+		p.run("", "run", "fail", "x", "--thread", "broken", "--user", "bob").want(exitFailed)
+		p.run("", "run", "echo", "x", "--thread", "fine", "--user", "bob").want(exitOK)
+		for range 1000 { // the list may lag
+			if !strings.Contains(p.run("", "threads").out, " running ") {
+				break
+			}
+		}
+		golden(t, "threads.txt", steady(p.run("", "threads").want(exitOK).out))
+		golden(t, "show.txt", steady(p.run("", "show", "t").want(exitOK).out))
+		golden(t, "show-failed.txt", steady(p.run("", "show", "broken").want(exitOK).out))
+		golden(t, "asks.txt", steady(p.run("", "asks").want(exitOK).out))
+		golden(t, "events.txt", steady(p.run("", "events", "t").want(exitOK).out))
+		r := p.run("", "threads", "--user", "bob", "--status", "failed").want(exitOK, "broken")
+		if strings.Contains(r.out, "fine") || strings.Contains(r.out, "t ") {
+			t.Errorf("the filters do nothing:\n%s", r.out)
+		}
+		p.run("", "threads", "--asks").want(exitOK, "order")
+		p.run("", "threads", "--limit", "1").want(exitOK, "--after")
+		p.run("", "threads", "--limit", "x").want(exitUsage, "--limit")
+		p.run("", "threads", "--updated", "yesterday").want(exitUsage, "--updated")
+		p.run("", "show", "nope").want(exitNotFound, "perdure threads")
+		p.run("", "show", "t", "nope").want(exitNotFound)
+		p.run("", "show", "t", "newest").want(exitOK, "order")
+		p.run("", "events", "t", "--after", "999").want(exitUsage)
+		p.run("", "events", "nope").want(exitNotFound)
+	})
+}
