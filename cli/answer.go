@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -249,5 +249,5 @@ func ways(ask *perdure.AskInfo) []string {
 
 // waitsFor says what a run waits for, and how it goes on.
 func (a *app) waitsFor(ask *perdure.AskInfo) (what, how string) {
-	return fmt.Sprintf("run %s waits for ask %s", safe.Label(ask.Run), shortAsk(ask.ID)), "answer it with " + a.command("answer", ways(ask)[0], shortAsk(ask.ID))
+	return fmt.Sprintf("run %s waits for ask %s", safe.Label(ask.Run), render.AskID(ask.ID)), "answer it with " + a.command("answer", ways(ask)[0], render.AskID(ask.ID))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/store"
 )
 
@@ -109,7 +110,7 @@ func TestAnAskIsFoundByItsBeginning(t *testing.T) {
 	one := p.asked("a", "order", "tea")
 	thread, own, _ := strings.Cut(one, ".")
 	p.run("", "run", "order", "salt", "--thread", "a", "--policy", "beside").want(exitWaiting)
-	p.run("", "answer", thread, "--approve").want(exitUsage, `"`+thread+`" is the beginning of more than one`, shortAsk(one))
+	p.run("", "answer", thread, "--approve").want(exitUsage, `"`+thread+`" is the beginning of more than one`, render.AskID(one))
 	if !strings.HasPrefix(own, "-") {
 		p.run("", "answer", own[:12], "--approve").want(exitOK)
 	}
@@ -211,9 +212,9 @@ func TestAnAskIsOnOneScreen(t *testing.T) {
 func TestAnAskThatIsOverIsFoundByWhatIsShownOfIt(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		ask := p.asked("t", "order", "tea")
-		p.run("", "asks", shortAsk(ask)).want(exitOK, "? Buy tea?", "the ask is open")
-		p.run("", "answer", shortAsk(ask), "--approve", "--message", "we are out", "--by", "ada").want(exitOK)
-		for _, id := range []string{ask, shortAsk(ask)} {
+		p.run("", "asks", render.AskID(ask)).want(exitOK, "? Buy tea?", "the ask is open")
+		p.run("", "answer", render.AskID(ask), "--approve", "--message", "we are out", "--by", "ada").want(exitOK)
+		for _, id := range []string{ask, render.AskID(ask)} {
 			p.run("", "asks", id).want(exitOK, "? Buy tea?", "the ask is answered true", "we are out")
 			p.run("", "answer", id, "--reject", "no").want(exitConflict, "the ask is answered true", "we are out")
 		}

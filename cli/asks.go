@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -26,9 +26,9 @@ func init() {
 			}
 			rows := [][]string{{"ASK", "KIND", "THREAD", "WHO", "ASKED", "PROMPT"}}
 			for _, k := range page.Asks {
-				rows = append(rows, []string{shortAsk(k.ID), k.Kind, safe.Name(k.Thread), strings.Join(k.Who, " "), a.term.When(k.Asked), k.Prompt})
+				rows = append(rows, []string{render.AskID(k.ID), k.Kind, safe.Name(k.Thread), strings.Join(k.Who, " "), a.term.When(k.Asked), k.Prompt})
 			}
-			if err := a.term.Table(rows, styleOf); err != nil {
+			if err := a.term.Table(rows, render.StatusStyle); err != nil {
 				return err
 			}
 			a.more(page.Next)
@@ -79,16 +79,6 @@ func (a *app) more(next string) {
 	}
 }
 
-// shortAsk is an ask's id as it is shown: what stands behind the thread is
-// enough to find it among the open ones.
-func shortAsk(id string) string {
-	_, own, ok := strings.Cut(id, ".")
-	if !ok || own == "" || strings.HasPrefix(own, "-") {
-		return safe.Label(id)
-	}
-	return safe.Label(own)
-}
-
 // findAsk returns the ask with an id, or the open one whose id, or the part of it
 // that is shown, begins so.
 func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error) {
@@ -109,7 +99,7 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 			return &k, nil
 		case !strings.HasPrefix(k.ID, id) && !strings.HasPrefix(own, id):
 		case found != nil:
-			return nil, usage(fmt.Errorf("%q is the beginning of more than one ask: %s and %s", id, shortAsk(found.ID), shortAsk(k.ID)))
+			return nil, usage(fmt.Errorf("%q is the beginning of more than one ask: %s and %s", id, render.AskID(found.ID), render.AskID(k.ID)))
 		default:
 			found = &k
 		}
@@ -162,7 +152,7 @@ func fate(ask *perdure.AskInfo) string {
 		if r.Value != nil {
 			value, _ = json.Marshal(r.Value)
 		}
-		text = strings.Join(strings.Fields(text+" "+safe.Label(r.Decision)+" "+brief(value)), " ")
+		text = strings.Join(strings.Fields(text+" "+safe.Label(r.Decision)+" "+render.Brief(value)), " ")
 		if r.By != "" {
 			text += " by " + safe.Label(r.By)
 		}

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/render"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 	"github.com/spf13/cobra"
@@ -133,7 +133,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 		rows = append(rows, []string{x.Name, strconv.FormatFloat(x.Rate, 'f', 0, 64), strconv.FormatFloat(x.Ratio, 'f', 2, 64)})
 	}
 	a.term.Printf("%s, writes survive: %s\n\n", safe.Text(url), store.DurabilityOf(s))
-	return a.term.Table(rows, styleOf)
+	return a.term.Table(rows, render.StatusStyle)
 }
 
 // syncs writes to a file and waits for the disk each time.

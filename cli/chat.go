@@ -7,12 +7,12 @@ import (
 	"io"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm"
 	"github.com/spf13/cobra"
 )
@@ -130,9 +130,9 @@ func (a *app) recall(ctx context.Context, l *link, thread string) error {
 
 // turn shows a run until it ends, and lets a person answer what it asks.
 func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
-	v := a.newView(true)
-	v.screen.Out = a.term.Out
-	v.screen.Live = a.term.Live(a.term.Out)
+	v := render.NewView(a.term, true)
+	v.Screen.Out = a.term.Out
+	v.Screen.Live = a.term.Live(a.term.Out)
 	for {
 		done, err := a.watch(ctx, l, run, v)
 		if err != nil {
@@ -140,7 +140,7 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 		}
 		switch {
 		case done.Status == perdure.Succeeded:
-			if text := strings.TrimSpace(pretty(done.Output)); text != strings.TrimSpace(v.last) && given(done.Output) {
+			if text := strings.TrimSpace(render.Value(done.Output)); text != strings.TrimSpace(v.Last) && given(done.Output) {
 				a.term.Printf("%s\n", a.term.Framed("", text))
 			}
 			return nil
@@ -161,6 +161,6 @@ func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
 			return nil
 		}
 		next := *run // what was shown is not shown again
-		next.Seq, run = v.seq+1, &next
+		next.Seq, run = v.Seq+1, &next
 	}
 }

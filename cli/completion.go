@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -149,7 +149,7 @@ func (l *link) askNames(ctx context.Context) ([]string, error) {
 		if err != nil || len(names) >= 200 {
 			return names, err
 		}
-		names = append(names, shortAsk(k.ID)+"\t"+k.Prompt)
+		names = append(names, render.AskID(k.ID)+"\t"+k.Prompt)
 	}
 	return names, nil
 }

@@ -13,12 +13,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"   // file: URLs

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
@@ -49,7 +50,7 @@ func control(name string, op api.Op[api.ControlRun, perdure.Run], example string
 // changed tells how a run is now.
 func (a *app) changed(r *perdure.Run) error {
 	status := string(r.Status)
-	a.term.Printf("run %s of thread %s is %s\n", safe.Label(r.ID), safe.Label(r.Thread), a.term.Style(styleOf(status), safe.Label(status)))
+	a.term.Printf("run %s of thread %s is %s\n", safe.Label(r.ID), safe.Label(r.Thread), a.term.Style(render.StatusStyle(status), safe.Label(status)))
 	return nil
 }
 

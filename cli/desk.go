@@ -13,13 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 )
 
 // inbox lets a person go through all open asks.
@@ -63,10 +63,7 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 // How much of an ask is shown at first, so that all of it is on one screen with
 // the line where a person decides: so many lines of its prompt and of what it is
 // about.
-const (
-	promptLines = 4
-	callLines   = 9
-)
+const promptLines = 4
 
 // present shows an ask, all of it if that is wanted, and returns how many lines
 // are not shown.
@@ -95,7 +92,7 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 			a.term.Printf("  %s %s\n", a.term.Style(terminal.Dim, fmt.Sprintf("%-8s", name)), safe.Cut(safe.Line(value), a.term.Room(11)))
 		}
 	}
-	line("ask", shortAsk(ask.ID)+", asked "+a.term.When(ask.Asked))
+	line("ask", render.AskID(ask.ID)+", asked "+a.term.When(ask.Asked))
 	line("thread", safe.Name(ask.Thread)+" "+ask.Path)
 	line("kind", ask.Kind)
 	line("who", strings.Join(ask.Who, ", "))
@@ -104,17 +101,17 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 	}
 	if full && len(ask.Schema) > 0 {
 		line("schema", "")
-		a.term.Printf("%s\n", a.term.Framed("  ", pretty(ask.Schema)))
+		a.term.Printf("%s\n", a.term.Framed("  ", render.Value(ask.Schema)))
 	} else if ask.Kind != agent.KindCredential {
-		line("schema", brief(ask.Schema))
+		line("schema", render.Brief(ask.Schema))
 	}
-	if tool, args := called(ask.Data); len(args) > 0 {
+	if tool, args := render.Call(ask.Data); len(args) > 0 {
 		line("call", tool)
 		text := string(args)
 		if !full {
-			text = spaces.ReplaceAllStringFunc(compact(args), func(s string) string { return fmt.Sprintf("⟨%d spaces⟩", len(s)) })
+			text = spaces.ReplaceAllStringFunc(render.Compact(args), func(s string) string { return fmt.Sprintf("⟨%d spaces⟩", len(s)) })
 		}
-		shown, n := a.term.Frame("  ", pretty(json.RawMessage(text)), most(callLines))
+		shown, n := a.term.Frame("  ", render.Value(json.RawMessage(text)), most(render.CallLines))
 		hidden += n
 		a.term.Printf("%s\n", shown)
 	}
@@ -131,23 +128,14 @@ func (a *app) hidden(lines int, rest string) {
 // spaces are many in a row, of which a person sees only that there are some.
 var spaces = regexp.MustCompile(` {9,}`)
 
-// compact is a value without the spaces that mean nothing.
-func compact(value json.RawMessage) string {
-	var out bytes.Buffer
-	if json.Compact(&out, value) != nil {
-		return string(value)
-	}
-	return out.String()
-}
-
 // decided is what a person decides about, in a few words that others cannot
 // choose: the tool, and a digest of what it is called with, or of what is asked.
 func decided(ask *perdure.AskInfo) string {
-	tool, args := called(ask.Data)
+	tool, args := render.Call(ask.Data)
 	if len(args) == 0 {
 		args, _ = json.Marshal(ask.Prompt)
 	}
-	sum := sha256.Sum256([]byte(compact(args)))
+	sum := sha256.Sum256([]byte(render.Compact(args)))
 	if tool = strings.TrimSpace(strings.Map(func(c rune) rune {
 		if c <= ' ' || c > '~' {
 			return '?'
@@ -157,19 +145,6 @@ func decided(ask *perdure.AskInfo) string {
 		return fmt.Sprintf("%s %x", safe.Cut(tool, 40), sum[:8])
 	}
 	return fmt.Sprintf("%x", sum[:8])
-}
-
-// called returns the tool and the arguments that an ask is about, or else all
-// that it shows.
-func called(data json.RawMessage) (tool string, args json.RawMessage) {
-	var call struct {
-		Tool string          `json:"tool"`
-		Args json.RawMessage `json:"args"`
-	}
-	if json.Unmarshal(data, &call) == nil && call.Tool != "" && len(call.Args) > 0 {
-		return call.Tool, call.Args
-	}
-	return "", data
 }
 
 // choice is something that a person can decide.
@@ -290,7 +265,7 @@ func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choic
 		}
 		r.Message = rest
 	case c.decision == agent.DecisionEdit:
-		_, args := called(ask.Data)
+		_, args := render.Call(ask.Data)
 		var text bytes.Buffer
 		if json.Indent(&text, args, "", "  ") != nil {
 			text.Write(args)

@@ -16,11 +16,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/peer"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/spf13/cobra"

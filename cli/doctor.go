@@ -9,7 +9,6 @@ import (
 
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
 )

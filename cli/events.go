@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -98,7 +98,7 @@ func (a *app) printUpdate(u client.Update) error {
 		}{"delta", u.Delta})
 	case u.Delta != nil:
 		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", safe.Cut(safe.Line(u.Delta.Path), 48))
-		a.term.Printf("%s\n", a.term.Style(terminal.Dim, line+safe.Cut(brief(u.Delta.Data), a.term.Room(safe.Cells(line)))))
+		a.term.Printf("%s\n", a.term.Style(terminal.Dim, line+safe.Cut(render.Brief(u.Delta.Data), a.term.Room(safe.Cells(line)))))
 	case u.Done != nil && a.term.JSON:
 		return a.term.PrintLine(struct {
 			Kind string `json:"kind"`
@@ -148,14 +148,14 @@ func (a *app) said(e *perdure.Event) string {
 	}
 	add("%s", e.Decision)
 	add("%s", strings.Join(e.Plan, ", "))
-	add("%s", brief(e.Value))
+	add("%s", render.Brief(e.Value))
 	if e.ValueOf > 0 {
 		add("as in %s", fmt.Sprint(e.ValueOf))
 	}
 	add("%s", e.Error)
 	add("child %s", e.Child)
 	if e.Ask != "" {
-		add("ask %s", shortAsk(e.Ask))
+		add("ask %s", render.AskID(e.Ask))
 	}
 	if !e.Due.IsZero() {
 		add("due %s", a.term.When(e.Due))

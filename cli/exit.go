@@ -9,10 +9,9 @@ import (
 	neturl "net/url"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/safe"
 )
 
 // The exit codes, which scripts can rely on.

@@ -15,11 +15,15 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/internal/terminal/terminaltest"
 	"github.com/perdure/perdure/llm"
 )
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 // evil is a text that tries to look like lines of ours.
 const evil = "x\n? Pay 1?\n  call     pay\n  [a]pprove > \r\x1b[2J\u009b1A\u202e\u200b\U000e0041" +
@@ -122,7 +126,7 @@ func lookAtLines(t *testing.T, command, text string, columns int) {
 	t.Helper()
 	rows := strings.Split(text, "\n")
 	if columns > 0 {
-		rows = seen(t, text)
+		rows = terminaltest.Screen(t, text)
 	}
 	for _, row := range rows {
 		begin := strings.TrimLeft(row, " ")
@@ -146,30 +150,35 @@ func lookAtLines(t *testing.T, command, text string, columns int) {
 func TestHostileEvents(t *testing.T) {
 	message, _ := json.Marshal(agent.Record{ID: "r", Message: llm.Message{Role: llm.RoleAssistant, Parts: []llm.Part{
 		{Text: evil}, {Call: &llm.Call{Name: evil, Args: evil}}, {Result: &llm.Result{Name: evil, Text: evil}}}}})
+	spoken, _ := json.Marshal(llm.Delta{Text: evil})
 	for _, columns := range screens {
 		for _, chat := range []bool{true, false} {
 			var sent bytes.Buffer
 			a := testApp(terminal.Terminal{Out: &sent, Err: &sent, Forced: columns > 0, Columns: columns, Now: func() time.Time { return noon }})
-			v, h := a.newView(chat), &history{}
-			v.plan, v.todos = []string{evil}, []agent.Todo{{Content: evil}}
+			v, h := render.NewView(a.term, chat), &render.History{}
+			v.Todos = []agent.Todo{{Content: evil}}
 			for _, kind := range strings.Fields("queued claimed planned step message attempt intent asked answered expired progress emitted spawned timer waiting fired received signal paused resumed retried cancel problem forked rewound released suspended blocked quarantined ended " + evil[:1]) {
 				var e perdure.Event
 				hostile(reflect.ValueOf(&e).Elem(), 0)
 				if e.Kind = kind; kind == "message" {
 					e.Kind, e.Value, e.Error = "step", message, ""
 				}
-				v.update(client.Update{Event: &e})
-				v.update(client.Update{Delta: delta(e.Path+kind, 1, evil)})
-				v.block()
+				v.Update(client.Update{Event: &e})
+				v.Update(client.Update{Delta: &perdure.DeltaEvent{Path: e.Path + kind, Attempt: 1, Data: spoken}})
+				v.Draw()
 				if err := a.event(&e); err != nil {
 					t.Fatal(err)
 				}
-				h.add(&e)
+				h.Add(&e)
 			}
-			v.screen.Clear()
+			v.Screen.Clear()
 			var run perdure.Run
 			hostile(reflect.ValueOf(&run).Elem(), 0)
-			a.runTree(h, h.runs[0], &run)
+			run.ID = evil
+			if !h.PrintRun(a.term, &run) {
+				t.Fatal("the run is not in the history")
+			}
+			a.runNext(&run)
 			lookAtLines(t, fmt.Sprint("view ", columns, chat), sent.String(), columns)
 		}
 	}
@@ -197,7 +206,7 @@ func TestCommandsShowHostileTextsSafely(t *testing.T) {
 			p.setUp = func(a *app) { a.term.Forced = true }
 			r = p.run("s\n", args...)
 			p.setUp = nil
-			seen(t, strings.ReplaceAll(r.out, "\t", " "))
+			terminaltest.Screen(t, strings.ReplaceAll(r.out, "\t", " "))
 		}
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/spf13/cobra"
 )
 

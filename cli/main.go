@@ -11,10 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
-
-	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
 	"github.com/spf13/cobra"
 )

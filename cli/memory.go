@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -55,9 +55,9 @@ func memoryList(a *app) *cobra.Command {
 				}
 				rows := [][]string{{"PLACE", "UPDATED", "VALUE"}}
 				for _, i := range page.Items {
-					rows = append(rows, []string{safe.Name(placeOf(i)), a.term.When(i.Updated), brief(i.Value)})
+					rows = append(rows, []string{safe.Name(placeOf(i)), a.term.When(i.Updated), render.Brief(i.Value)})
 				}
-				if err := a.term.Table(rows, styleOf); err != nil {
+				if err := a.term.Table(rows, render.StatusStyle); err != nil {
 					return err
 				}
 				a.more(page.Next)
@@ -90,7 +90,7 @@ func memoryGet(a *app) *cobra.Command {
 				if a.term.JSON {
 					return a.term.PrintJSON(item)
 				}
-				a.term.PrintValue(pretty(item.Value))
+				a.term.PrintValue(render.Value(item.Value))
 				return nil
 			})
 		},

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 

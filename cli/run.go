@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -120,9 +120,9 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	defer stop()
 	var done *api.Done
 	if !run.Steering && (f.watch || !a.term.JSON) {
-		v := a.newView(false)
+		v := render.NewView(a.term, false)
 		if !f.watch {
-			v.quiet, v.screen.Live = true, false
+			v.Quiet, v.Screen.Live = true, false
 		}
 		done, err = a.watch(ctx, l, run, v)
 	} else if run, err = l.Wait(ctx, run.Thread, run.ID); err == nil {
@@ -157,7 +157,7 @@ func (a *app) explain(err error) error {
 }
 
 // watch shows a run until it ends or waits for someone.
-func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*api.Done, error) {
+func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *render.View) (*api.Done, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type news struct {
@@ -176,22 +176,22 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 		}
 	}()
 	var tick <-chan time.Time
-	if v.screen.Live {
+	if v.Screen.Live {
 		t := time.NewTicker(120 * time.Millisecond)
 		defer t.Stop()
 		tick = t.C
 	}
-	defer v.screen.Clear()
+	defer v.Screen.Clear()
 	ahead := a.aheadOf(ctx, l, run)
 	for {
 		select {
 		case text := <-ahead:
 			if !a.term.JSON {
-				v.waits = text
-				v.screen.Print("… " + text) // in one piece, for the command in it
+				v.Waits = text
+				v.Screen.Print("… " + text) // in one piece, for the command in it
 			}
 		case <-tick:
-			v.block()
+			v.Draw()
 		case n, ok := <-all:
 			switch {
 			case !ok:
@@ -205,9 +205,9 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *view) (*a
 				if err := a.printUpdate(n.u); err != nil {
 					return nil, err
 				}
-			case v.update(n.u):
+			case v.Update(n.u):
 				if s, err := client.Do(ctx, l.Client, api.StateGet, api.AtThread{Thread: run.Thread}); err == nil {
-					v.todos = s.Todos
+					v.Todos = s.Todos
 				}
 			}
 			if n.u.Done != nil {
@@ -313,7 +313,7 @@ func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error
 	}
 	for i := range d.Asks {
 		if show && !a.term.JSON {
-			a.hidden(a.present(&d.Asks[i], false), a.command("asks", "--full", shortAsk(d.Asks[i].ID)))
+			a.hidden(a.present(&d.Asks[i], false), a.command("asks", "--full", render.AskID(d.Asks[i].ID)))
 		}
 	}
 	for i := range d.Asks[1:] {
@@ -330,6 +330,6 @@ func given(value json.RawMessage) bool { return len(value) > 0 && string(value) 
 // output prints what a run returned.
 func (a *app) output(value json.RawMessage) {
 	if given(value) {
-		a.term.PrintValue(pretty(value))
+		a.term.PrintValue(render.Value(value))
 	}
 }

@@ -2,17 +2,14 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/client"
-	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/cli/internal/render"
 )
 
 func TestRunEndsAsTheRunDoes(t *testing.T) {
@@ -144,7 +141,7 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 		for _, flags := range [][]string{nil, {"--watch"}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			p.setUp = func(a *app) { a.term.Err = &cancelling{Writer: a.term.Err, text: "waits its turn", cancel: cancel} }
-			p.runIn(ctx, "", append([]string{"run", "order", "milk", "--thread", "t"}, flags...)...).want(exitInterrupted, "waits for ask "+shortAsk(ask), "perdure answer "+shortAsk(ask)+" --approve")
+			p.runIn(ctx, "", append([]string{"run", "order", "milk", "--thread", "t"}, flags...)...).want(exitInterrupted, "waits for ask "+render.AskID(ask), "perdure answer "+render.AskID(ask)+" --approve")
 		}
 	})
 }
@@ -155,19 +152,4 @@ func TestRunTellsOfFailedAttempts(t *testing.T) {
 			p.run("", append([]string{"run", "flaky", "x"}, flags...)...).want(exitOK, "↻ /call failed; attempt 2 of 3 at ", ": connection refused").only("reached\n")
 		}
 	})
-	var out bytes.Buffer
-	a := testApp(terminal.Terminal{Out: &out, Err: &out, Forced: true, Now: func() time.Time { return noon }})
-	v := a.newView(false)
-	for _, e := range []perdure.Event{{Kind: "claimed"}, {Kind: "attempt", Path: "/call", Attempt: 2, Attempts: 5, Due: noon.Add(time.Minute), Error: "connection refused"}, {Kind: "suspended"}} {
-		v.update(client.Update{Event: &e})
-	}
-	v.block()
-	if rows := strings.Join(seen(t, out.String()), "\n"); !strings.Contains(rows, "attempt 3 of 5 at 12:01:00: connection refused ·") || strings.Contains(rows, "for a worker") {
-		t.Errorf("it says:\n%s", rows)
-	}
-	out.Reset()
-	v.update(client.Update{Event: &perdure.Event{Kind: "fired", Path: "/call"}})
-	if v.block(); !strings.Contains(out.String(), "waiting for a worker") {
-		t.Errorf("it says:\n%s", out.String())
-	}
 }

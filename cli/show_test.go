@@ -35,7 +35,7 @@ func TestARunThatStandsNamesTheRemedy(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		a := testApp(terminal.Terminal{Out: &out})
-		a.runTree(&history{}, &runTree{}, &perdure.Run{ID: "r", Thread: "t", Status: status, Diff: "- a\n+ b"})
+		a.runNext(&perdure.Run{ID: "r", Thread: "t", Status: status})
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "next") != (want != "") {
 			t.Errorf("of a run that is %s it says:\n%s", status, out.String())
 		}

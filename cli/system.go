@@ -7,9 +7,9 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -38,7 +38,7 @@ func workersCommand(a *app) *cobra.Command {
 		for _, w := range out.Workers {
 			rows = append(rows, []string{w.ID, w.Host, fmt.Sprint(w.PID), a.term.When(w.Started), strings.Join(w.Flows, " ")})
 		}
-		return a.term.Table(rows, styleOf)
+		return a.term.Table(rows, render.StatusStyle)
 	})
 	c.Example = "  perdure workers"
 	return c
@@ -76,7 +76,7 @@ func tokenCommand(a *app) *cobra.Command {
 			}
 			rows = append(rows, []string{t.ID, t.Subject, strings.Join(scopes, " "), strings.Join(t.Groups, " "), ends, t.Note})
 		}
-		return a.term.Table(rows, styleOf)
+		return a.term.Table(rows, render.StatusStyle)
 	})
 	list.Example = "  perdure token list"
 	revoke := operation(a, "revoke TOKEN", api.TokensRevoke, func(a *app, _ *api.None) error {

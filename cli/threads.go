@@ -3,9 +3,9 @@ package cli
 import (
 	"fmt"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
+	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
@@ -38,7 +38,7 @@ func (a *app) threads(page *api.ThreadPage) error {
 		}
 		rows = append(rows, []string{safe.Name(t.ID), t.Flow, status, asks, a.term.When(t.Updated), t.Title})
 	}
-	if err := a.term.Table(rows, styleOf); err != nil {
+	if err := a.term.Table(rows, render.StatusStyle); err != nil {
 		return err
 	}
 	a.more(page.Next)

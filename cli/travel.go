@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -123,7 +123,7 @@ func (a *app) difference(d *perdure.Difference) error {
 	}{{"state", d.State}, {"fact", d.Facts}, {"dep", d.Deps}} {
 		for _, k := range group.keys {
 			title(group.name + " " + safe.Cut(safe.Line(k.Key), a.term.Room(8)))
-			for _, line := range lineDiff(readable(k.Key, k.Before), readable(k.Key, k.After)) {
+			for _, line := range render.LineDiff(readable(k.Key, k.Before), readable(k.Key, k.After)) {
 				style := map[byte]string{'-': terminal.Red, '+': terminal.Green}[line[0]]
 				for _, part := range safe.Wrap(safe.Text(strings.ReplaceAll(line[2:], "\t", "    ")), a.term.WrapAt(2)) {
 					a.term.Printf("%s\n", a.term.Style(style, strings.Replace(line[:2], "  ", safe.Bar, 1)+part))
@@ -145,10 +145,10 @@ func (a *app) difference(d *perdure.Difference) error {
 	if len(d.Opened)+len(d.Closed) > 0 {
 		title("open asks")
 		for _, k := range d.Closed {
-			minus(shortAsk(k.ID) + " " + safe.Line(k.Prompt))
+			minus(render.AskID(k.ID) + " " + safe.Line(k.Prompt))
 		}
 		for _, k := range d.Opened {
-			plus(shortAsk(k.ID) + " " + safe.Line(k.Prompt))
+			plus(render.AskID(k.ID) + " " + safe.Line(k.Prompt))
 		}
 	}
 	if len(d.Left)+len(d.Events) > 0 {
@@ -170,12 +170,12 @@ func (a *app) difference(d *perdure.Difference) error {
 func readable(key string, value json.RawMessage) string {
 	said, err := agent.Transcript(map[string]json.RawMessage{key: value})
 	if err != nil || len(said) == 0 {
-		return pretty(value)
+		return render.Value(value)
 	}
 	var all []string
 	for i := range said {
 		m := said[i].Said()
-		all = append(all, string(m.Role)+": "+strings.ReplaceAll(spoken(m), "\n", "\n  "))
+		all = append(all, string(m.Role)+": "+strings.ReplaceAll(render.Message(m), "\n", "\n  "))
 	}
 	return strings.Join(all, "\n")
 }
@@ -216,7 +216,7 @@ func (a *app) stateKey(s *api.State, key string) error {
 			if a.term.JSON {
 				return a.term.PrintJSON(v)
 			}
-			a.term.PrintValue(pretty(v))
+			a.term.PrintValue(render.Value(v))
 			return nil
 		}
 	}
@@ -239,13 +239,13 @@ func (a *app) state(s *api.State) error {
 		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, group.name))
 		for _, key := range slices.Sorted(maps.Keys(group.values)) {
 			name := safe.Cut(safe.Line(key), 48)
-			a.term.Printf("  %s = %s\n", name, safe.Cut(brief(group.values[key]), a.term.Room(safe.Cells(name)+5)))
+			a.term.Printf("  %s = %s\n", name, safe.Cut(render.Brief(group.values[key]), a.term.Room(safe.Cells(name)+5)))
 		}
 	}
 	if len(s.Todos) > 0 {
 		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, "todos"))
 		for _, t := range s.Todos {
-			a.term.Printf("  %s\n", safe.Cut(todoLine(t), a.term.Room(2)))
+			a.term.Printf("  %s\n", safe.Cut(render.Todo(t), a.term.Room(2)))
 		}
 	}
 	for i := range s.Asks {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/server"
 )
@@ -97,22 +96,6 @@ func TestTheFirstTokenIsMadeOnTheStore(t *testing.T) {
 	p.run("", "token", "create", "--user", "bob", "--minutes", "5", "--json").want(exitOK, `"user": "bob"`, `"subject": "bob"`, `"run"`)
 	p.run("", "token", "create", "ada", "--user", "bob").want(exitUsage, "acts as that user")
 	p.run("", "version").want(exitOK, "perdure ", "go1.")
-}
-
-func TestLineDiff(t *testing.T) {
-	for _, c := range []struct{ before, after, want string }{
-		{"", "", ""},
-		{"", "a", "+ a"},
-		{"a\nb", "", "- a\n- b"},
-		{"a\nb\nc", "a\nx\nc", "  a\n- b\n+ x\n  c"},
-		{"1\n2\n3\n4\n5\nb\n6\n7\n8\n9", "1\n2\n3\n4\n5\n6\n7\n8\n9", "  …\n  4\n  5\n- b\n  6\n  7\n  …"},
-		{"a\na\na", "a\na", "  a\n  a\n- a"},
-		{"a\nb\nc\nd", "b\nd\ne", "- a\n  b\n- c\n  d\n+ e"},
-	} {
-		if diff := cmp.Diff(c.want, strings.Join(lineDiff(c.before, c.after), "\n")); diff != "" {
-			t.Errorf("%q and %q (-want +got):\n%s", c.before, c.after, diff)
-		}
-	}
 }
 
 // guarded lets nobody in but those with a token, who may only look.

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/perdure/perdure/internal/safe"
-
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/safe"
 )
 
 // deed is a step and who ran it, according to two independent records: the journal

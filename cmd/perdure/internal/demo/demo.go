@@ -10,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/examples/research"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/examples/research"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 

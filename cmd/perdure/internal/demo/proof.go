@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
-
-	"github.com/perdure/perdure"
 )
 
 // prove shows that the story is true, and returns an error if it is not.

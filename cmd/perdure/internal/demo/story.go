@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 )
 
 // The first worker is killed in the middle of a reply, once this many steps are

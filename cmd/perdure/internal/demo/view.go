@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perdure/perdure/internal/safe"
-	"github.com/perdure/perdure/internal/terminal"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm"
 )
 

@@ -1,12 +1,12 @@
-package cli
+package render
 
 import "strings"
 
-// lineDiff returns the lines of two texts, those that only one has behind "- "
-// and "+ ". Long stretches that both have are left out.
-func lineDiff(before, after string) []string {
+// LineDiff returns the lines of two texts: "- " precedes those that only the first
+// has, "+ " those that only the second has. Long stretches in common are left out.
+func LineDiff(before, after string) []string {
 	old, new := lines(before), lines(after)
-	// Both ends that are the same need no search.
+	// Equal ends need no search.
 	begin := 0
 	for begin < len(old) && begin < len(new) && old[begin] == new[begin] {
 		begin++
@@ -31,7 +31,7 @@ func lineDiff(before, after string) []string {
 	}
 	same(old[:begin], 2, false)
 	a, b := old[begin:len(old)-end], new[begin:len(new)-end]
-	if len(a)*len(b) > 1<<20 { // too long to be worth it
+	if len(a)*len(b) > 1<<20 { // too long to search
 		for _, l := range a {
 			out = append(out, "- "+l)
 		}

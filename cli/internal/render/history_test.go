@@ -1,12 +1,14 @@
-package cli
+package render
 
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/terminal"
 )
@@ -60,29 +62,34 @@ const longStory = `
 `
 
 func TestTheTreeOfALongStory(t *testing.T) {
-	h := &history{}
+	h := &History{}
 	for _, e := range told(t, longStory) {
-		h.add(&e)
+		h.Add(&e)
 	}
 	var out bytes.Buffer
-	a := testApp(terminal.Terminal{Out: &out, Err: &out, Now: func() time.Time { return noon.Add(time.Hour) }})
-	a.runTree(h, h.byID["r1"], &perdure.Run{Thread: "t", ID: "r1", Flow: "order", Status: perdure.Running, Started: noon, Retries: 1,
+	a := testTerminal(terminal.Terminal{Out: &out, Err: &out, Now: func() time.Time { return noon.Add(time.Hour) }})
+	h.PrintRun(a, &perdure.Run{Thread: "t", ID: "r1", Flow: "order", Status: perdure.Running, Started: noon, Retries: 1,
 		Plan: []perdure.PlanStep{{Name: "price", Done: true}, {Name: "ask", Done: true}, {Name: "buy"}}, Spent: map[string]int64{"tokens": 7, "calls": 2}})
-	golden(t, "tree.txt", out.String())
+	want, err := os.ReadFile("testdata/tree.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("testdata/tree.txt (-want +got):\n%s", diff)
+	}
 }
 
 // Whatever happened up to some point, the tree can be shown.
 func TestEveryBeginningOfAStoryHasATree(t *testing.T) {
 	all := told(t, longStory)
 	for n := range all {
-		h := &history{}
+		h := &History{}
 		for _, e := range all[:n+1] {
-			h.add(&e)
+			h.Add(&e)
 		}
 		var out bytes.Buffer
-		a := testApp(terminal.Terminal{Out: &out, Err: &out, Now: func() time.Time { return noon }})
-		for _, r := range h.runs {
-			a.runTree(h, r, &perdure.Run{ID: r.id, Status: r.status})
+		a := testTerminal(terminal.Terminal{Out: &out, Err: &out, Now: func() time.Time { return noon }})
+		if h.PrintRun(a, &perdure.Run{ID: "r1", Status: perdure.Running}) {
 			if !strings.Contains(out.String(), "run r1") {
 				t.Fatalf("after %d events: %s", n+1, out.String())
 			}
@@ -94,21 +101,21 @@ func TestEveryBeginningOfAStoryHasATree(t *testing.T) {
 }
 
 func TestALostWorkerIsTold(t *testing.T) {
-	h := &history{}
+	h := &History{}
 	for _, e := range told(t, longStory) {
-		h.add(&e)
+		h.Add(&e)
 	}
 	var how []string
-	for _, p := range h.byID["r1"].passes {
+	for _, p := range h.runs["r1"].passes {
 		how = append(how, p.how)
 	}
 	if got := strings.Join(how, ","); got != "lost,suspended,ended,released," {
 		t.Errorf("the passes ended %s", got)
 	}
-	if n := h.byID["r1"].root.find("/price/shop-2"); !n.resumed || n.worker != 1 {
+	if n := h.runs["r1"].root.find("/price/shop-2"); !n.resumed || n.worker != 1 {
 		t.Errorf("the first step after the loss is %+v", n)
 	}
-	if n := h.byID["r1"].root.find("/price"); n.resumed {
+	if n := h.runs["r1"].root.find("/price"); n.resumed {
 		t.Errorf("the second step after the loss is marked too: %+v", n)
 	}
 }
