@@ -56,6 +56,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 // TestImportsRunOneWay holds the directions of docs/ARCHITECTURE.md.
 func TestImportsRunOneWay(t *testing.T) {
 	const sqlite = `(golang\.org/x/sys|github\.com/ncruces/(go-sqlite3|go-sqlite3-wasm|julianday))/?.*`
+	const agents = `agent(/(credentials|files|memory|internal/filetool))?`
 	rules := []struct {
 		of  string // packages below the root
 		may string // what else than the standard library they may need, their own folder aside; FOREIGN: any other module
@@ -79,14 +80,17 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./llm/internal/answers`, ``},
 		{`\./llm/internal/history`, `PERDURE/(llm|internal/scrub)`},
 		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/(llm(/internal/(answers|history))?|internal/scrub)|FOREIGN`},
-		{`\./agent`, `PERDURE(/(llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
-		{`\./agent/mcptool`, `PERDURE(/(agent|llm|store.*|internal/.*))?|FOREIGN`},
+		{`\./agent/(memory|credentials)`, `PERDURE(/(store.*|internal/.*))?`},
+		{`\./agent/files`, `PERDURE(/(agent/memory|store.*|internal/.*))?`},
+		{`\./agent/internal/filetool`, `PERDURE(/(agent/(files|memory)|store.*|internal/.*))?`},
+		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/schema`, `github\.com/google/jsonschema-go/.*`},
 		{`\./internal/(bell|browser|clock|npm|strict|inproc|peer|scrub)`, ``},
-		{`\./api`, `PERDURE(/(agent|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
-		{`\./(server|client)`, `PERDURE(/(api|agent|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
-		{`\./cli`, `PERDURE(/(api|server|client|agent|llm|store.*|internal/.*|cli/internal/.*))?|FOREIGN`},
-		{`\./cli/internal/render`, `PERDURE(/(api|client|agent|llm|store.*|internal/.*))?|FOREIGN`},
+		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./(server|client)`, `PERDURE(/(api|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
+		{`\./cli`, `PERDURE(/(api|server|client|` + agents + `|llm|store.*|internal/.*|cli/internal/.*))?|FOREIGN`},
+		{`\./cli/internal/render`, `PERDURE(/(api|client|` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/safe`, `golang\.org/x/text/.*`},
 		{`\./internal/terminal(/terminaltest)?`, `PERDURE/internal/safe|golang\.org/x/(text|term|sys)(/.*)?`},
 		{`\./cmd/perdure/internal/demo`, `PERDURE(/(agent|llm|store|examples|internal)(/.*)?)?|FOREIGN`},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -223,14 +224,14 @@ func TestLargeOutputGoesToAFile(t *testing.T) {
 		}
 		return llm.Assistant("done")
 	}}
-	perduretest.Virtual(t, flows(agent.New("clerk", model, agent.Options{Files: agent.StateFiles(), Tools: []agent.Tool{tool}})), func(t *testing.T, e *perduretest.Env) {
+	perduretest.Virtual(t, flows(agent.New("clerk", model, agent.Options{Files: files.State(), Tools: []agent.Tool{tool}})), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Wait("t", perdure.Succeeded)
 		at, err := e.Runtime().StateAt(t.Context(), "t", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := agent.FilesAt(at.State)
+		files, err := files.At(at.State)
 		if err != nil || len(files) != 1 || files[0].Text != big {
 			t.Fatalf("there are %d files (%v)", len(files), err)
 		}

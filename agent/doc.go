@@ -92,7 +92,7 @@
 // [AskPerson] lets the model ask. A [Credential] that a tool [Needs] is asked for
 // once; [Provide] answers with the secret, which goes into a sealed cell and
 // never into the journal. That needs a sealed store or the environment variable
-// PERDURE_KEYS, see [Credentials].
+// PERDURE_KEYS, see package agent/credentials.
 //
 // # More agents
 //
@@ -105,10 +105,10 @@
 //
 // # Working state
 //
-// [TodoTools] keeps a list of tasks, [FileTools] files, and [MemoryTools] what
-// is to be known on other threads. Files in the state ([StateFiles]) fork and
-// rewind with the thread. Those on a disk ([DiskFiles]) and those that threads
-// share ([MemoryFiles], [SharedFiles]) stay as they are.
+// [TodoTools] keep a list of tasks, [FileTools] files, and [MemoryTools] what is
+// to be known on other threads. Package agent/files says where files can be: in
+// the state, where they fork and rewind with the thread, on a disk, or where
+// threads share them. Package agent/memory is for code that uses memory itself.
 //
 // # Limits
 //

@@ -2,12 +2,15 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/llm/script"
+	"github.com/perdure/perdure/store/memstore"
 	_ "github.com/perdure/perdure/store/memstore"
 )
 
@@ -141,4 +144,46 @@ func ExampleRunTo() {
 	}
 	fmt.Println(perdure.Output[string](run))
 	// Output: there is no proof <nil>
+}
+
+// A rule lets calls of a tool by an agent in a flow run without asking, on the
+// threads of one user.
+func ExampleRules() {
+	ctx := context.Background()
+	rt, err := perdure.New(ctx, memstore.New(), perdure.Options{})
+	if err != nil {
+		panic(err)
+	}
+	type mail struct {
+		To string `json:"to"`
+	}
+	sendMail := agent.NewTool("send_mail", "Sends a mail.", func(context.Context, mail) (string, error) { return "sent", nil },
+		agent.WithApproval(agent.Approval{Decisions: []string{agent.DecisionApprove, agent.DecisionReject, agent.DecisionAlways}}))
+	rules := agent.RulesOf(rt)
+	rule, err := rules.Allow(ctx, agent.Rule{
+		User: "ann", Flow: "office", Agent: "clerk", Tool: sendMail.Name(), Schema: sendMail.Digest(),
+		Args: json.RawMessage(`{"to":"*@example.com"}`), Who: []string{"boss"},
+	}, "boss")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(rule.Tool, string(rule.Args), "by", rule.By)
+	fmt.Println(errors.Is(rules.Revoke(ctx, rule.ID, "ann"), perdure.ErrForbidden))
+	fmt.Println(rules.Revoke(ctx, rule.ID, "boss"))
+	// Output:
+	// send_mail {"to":"*@example.com"} by boss
+	// true
+	// <nil>
+}
+
+// The todos of an agent with agent.TodoTools are in the thread's state, which
+// perdure.Runtime.StateAt returns.
+func ExampleTodosAt() {
+	todos, err := agent.TodosAt(map[string]json.RawMessage{
+		"agent.todos": json.RawMessage(`[{"id":"1","content":"read the mail","status":"pending"}]`),
+	})
+	for _, t := range todos {
+		fmt.Println(t.ID, t.Content, t.Status, err)
+	}
+	// Output: 1 read the mail pending <nil>
 }

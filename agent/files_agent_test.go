@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store"
@@ -29,7 +30,7 @@ func TestCallsOfOneMessageSeeEachOthersFiles(t *testing.T) {
 		return llm.Assistant(results(last(r)))
 	}}
 	clerk := agent.New("clerk", model, agent.Options{
-		Files: agent.CompositeFiles(map[string]agent.Files{"/disk": agent.DiskFiles(root)}, agent.StateFiles()),
+		Files: files.Composite(map[string]files.FS{"/disk": files.Disk(root)}, files.State()),
 		Tools: agent.TodoTools(),
 	})
 	times := regexp.MustCompile(`2000-01-[0-9T:.]+Z`)

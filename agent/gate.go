@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/llm"
 )
@@ -225,7 +226,7 @@ func (s *session) missing(ctx context.Context, calls []llm.Call) (map[string]boo
 	return perdure.Step(ctx, "credentials", func(ctx context.Context) (map[string]bool, error) {
 		missing := map[string]bool{}
 		for name := range needs {
-			there, err := hasCredential(ctx, name)
+			there, err := credentials.Given(ctx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -275,7 +276,7 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 		if a.Decision != DecisionProvided {
 			return fmt.Sprintf("%s refused to give the credential %q. %s", who(a.By), name, clean(a.Message)), nil
 		}
-		there, err := perdure.Step(ctx, nth("there", n), func(ctx context.Context) (bool, error) { return hasCredential(ctx, name) },
+		there, err := perdure.Step(ctx, nth("there", n), func(ctx context.Context) (bool, error) { return credentials.Given(ctx, name) },
 			perdure.Retry(perdure.RetryPolicy{}), perdure.Added())
 		if err != nil || there {
 			return "", err

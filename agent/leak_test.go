@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store"
@@ -61,7 +62,7 @@ func TestALeakyToolTellsNoSecret(t *testing.T) {
 	}
 	const begin = "what it tells is "
 	use := func(ctx context.Context, leak func(context.Context, string) error) (string, error) {
-		if s, err := agent.Secret(ctx, "desk"); err != nil || s != secret {
+		if s, err := credentials.Secret(ctx, "desk"); err != nil || s != secret {
 			return "", fmt.Errorf("no secret: %w", err)
 		}
 		return begin + told, leak(ctx, begin+told)
@@ -97,7 +98,7 @@ func TestALeakyToolTellsNoSecret(t *testing.T) {
 				opts := perdure.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 				perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{hello, flow}, Options: opts}, func(t *testing.T, e *perduretest.Env) {
 					rt := e.Runtime()
-					if err := agent.CredentialsOf(rt).Give(t.Context(), "", "desk", secret, ""); err != nil {
+					if err := credentials.Of(rt).Give(t.Context(), "", "desk", secret, ""); err != nil {
 						t.Fatal(err)
 					}
 					e.Start("t", "hello", "")

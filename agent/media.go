@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -118,11 +119,11 @@ func bringMedia(ctx context.Context, messages []llm.Message) ([]llm.Message, err
 // BlobAt returns the bytes that a message of a thread refers to by a blob, and
 // their media type, "" if no message of the state says it. [perdure.Runtime.StateAt]
 // has the state, of now or of any time before. Without such bytes it is
-// ErrNoFile.
+// files.ErrNotFound.
 func BlobAt(state map[string]json.RawMessage, blob string) (data []byte, mime string, err error) {
 	raw, ok := state[blobKey(blob)]
 	if !ok {
-		return nil, "", fmt.Errorf("%w: the thread has no blob %.80q", ErrNoFile, blob)
+		return nil, "", fmt.Errorf("%w: the thread has no blob %.80q", files.ErrNotFound, blob)
 	}
 	if err := json.Unmarshal(raw, &data); err != nil {
 		return nil, "", fmt.Errorf("agent: the blob %s: %w", blob, err)

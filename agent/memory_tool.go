@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/memory"
 )
 
 // MemoryToolOptions of [MemoryTools].
@@ -49,7 +50,7 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 				if err != nil {
 					return "", err
 				}
-				m, err := MemoryHere(ctx)
+				m, err := memory.Here(ctx)
 				if err != nil {
 					return "", err
 				}
@@ -57,8 +58,8 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 				if key == "" {
 					key = keyOf(a.Text)
 				}
-				ns := UserMemory(place.User, o.Part...)
-				if _, err := m.Put(ctx, ns, key, Memo{a.Text, place.Thread}, MemoryOptions{TTL: o.TTL}); err != nil {
+				ns := memory.User(place.User, o.Part...)
+				if _, err := m.Put(ctx, ns, key, Memo{a.Text, place.Thread}, memory.PutOptions{TTL: o.TTL}); err != nil {
 					return "", err
 				}
 				return "remembered as " + key, perdure.NewFact[string](key).Set(ctx, a.Text)
@@ -68,7 +69,7 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 			})),
 		NewTool("recall", "Recall what was remembered about the user.",
 			func(ctx context.Context, a recall) ([]fact, error) {
-				m, err := MemoryHere(ctx)
+				m, err := memory.Here(ctx)
 				if err != nil {
 					return nil, err
 				}
@@ -87,7 +88,7 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 
 // textOfItem returns the text of a value, which other code may have put: that of a
 // Memo, or the JSON.
-func textOfItem(item *MemoryItem) string {
+func textOfItem(item *memory.Item) string {
 	var memo Memo
 	if item.Decode(&memo) == nil && memo.Text != "" {
 		return memo.Text

@@ -9,13 +9,14 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
 
 // gatedFiles are tools for files whose calls below /secret need approval. The
 // predicate is the plainest that one would write.
-func gatedFiles(f agent.Files) []agent.Tool {
+func gatedFiles(f files.FS) []agent.Tool {
 	tools := agent.FileTools(f)
 	for i, t := range tools {
 		tools[i] = t.With(agent.ApprovalIf(func(a struct {
@@ -36,8 +37,8 @@ func TestNoSpellingOfAPathPassesAGate(t *testing.T) {
 		"/\uff0fsecret/a", "/%73ecret/a", "/SECRET/a", "/ſecret/a", "/secret\u0301/a"}
 	tools := map[string]map[string]any{"write_file": {"text": "new"}, "edit_file": {"old": "TOP", "new": ""}, "delete_file": {}, "read_file": {},
 		"ls": {}, "glob": {"pattern": "*"}, "grep": {"pattern": "TOP"}}
-	for name, files := range map[string]agent.Files{"state": agent.StateFiles(), "disk": agent.DiskFiles(t.TempDir()), "memory": agent.MemoryFiles(),
-		"composite": agent.CompositeFiles(map[string]agent.Files{"/secret": agent.StateFiles()}, agent.StateFiles())} {
+	for name, files := range map[string]files.FS{"state": files.State(), "disk": files.Disk(t.TempDir()), "memory": files.Memory(),
+		"composite": files.Composite(map[string]files.FS{"/secret": files.State()}, files.State())} {
 		for _, p := range spellings {
 			for tool, args := range tools {
 				args["path"] = p

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -137,7 +138,7 @@ func TestRetryAfterAFatalToolKeepsItsSiblings(t *testing.T) {
 func TestLargeOutputsOfCallsWithOneIdAreKeptApart(t *testing.T) {
 	big := agent.NewTool("big", "Says much.", func(_ context.Context, o order) (string, error) { return strings.Repeat(o.ID, 100), nil }, agent.MaxOutput(30))
 	model := scripted(calls(call("big", `{"id":"A"}`)), calls(call("big", `{"id":"B"}`)), llm.Assistant("end"))
-	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{big}, Files: agent.StateFiles()})
+	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{big}, Files: files.State()})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Wait("t", perdure.Succeeded)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -24,8 +25,8 @@ type Options struct {
 	// Tools that the model may call.
 	Tools []Tool
 	// Files gives the agent files, the tools for them, and a place for large
-	// outputs; see [StateFiles].
-	Files Files
+	// outputs; see package agent/files.
+	Files files.FS
 	// Transfer are agents that the model may hand the conversation over to.
 	// They may hand it back, and to each other. The agent that it was handed to
 	// holds the conversation: it answers in the thread's next runs too, if it is

@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/shelf"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
 )
 
@@ -154,7 +155,7 @@ func RulesOf(rt *perdure.Runtime) *Rules {
 // Allow makes a rule and returns it. By is who makes it: if the rule has a Who,
 // one of these. A rule that is for the same is replaced, if by may revoke it.
 func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) {
-	if inRun(ctx) {
+	if shelf.InRun(ctx) {
 		return nil, fmt.Errorf("%w: a run cannot make one", ErrRule)
 	}
 	rule.By = by
@@ -165,7 +166,7 @@ func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) 
 // decision again. By is one of the rule's Who, if it has any. A rule that was
 // revoked before is ErrNoRule.
 func (r *Rules) Revoke(ctx context.Context, id, by string) error {
-	if inRun(ctx) {
+	if shelf.InRun(ctx) {
 		return fmt.Errorf("%w: a run cannot revoke one", ErrRule)
 	}
 	return r.change(func() error {
@@ -260,7 +261,7 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 		}
 		if errors.Is(err, store.ErrCorrupt) { // it allows nothing: this one takes its place
 			rec.ID = r.shelf.Place(ruleNamespace(rec), ruleKey(rec))
-			raw, err := encodeValue(rec)
+			raw, err := strict.Encode(rec)
 			if err == nil {
 				_, err = r.shelf.Put(ctx, ruleNamespace(rec), ruleKey(rec), raw, shelf.PutOptions{TTL: ttl})
 			}
@@ -300,7 +301,7 @@ func ruleKey(r *ruleRecord) string {
 }
 
 func (r *Rules) put(ctx context.Context, rec *ruleRecord, key string, prev store.Version, ttl time.Duration) (*shelf.Item, error) {
-	raw, err := encodeValue(rec)
+	raw, err := strict.Encode(rec)
 	if err != nil {
 		return nil, err
 	}

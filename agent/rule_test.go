@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/credentials"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -87,8 +89,8 @@ func TestARuleIsForOneUsersThreads(t *testing.T) {
 			t.Errorf("another tenant sees %v, %v", list, err)
 		}
 		// Memory of the same names reaches no rule.
-		for _, ns := range []Namespace{{"ann", "pay"}, {"ann"}, nil} {
-			if err := MemoryOf(rt).Clear(t.Context(), ns); err != nil {
+		for _, ns := range []memory.Namespace{{"ann", "pay"}, {"ann"}, nil} {
+			if err := memory.Of(rt).Clear(t.Context(), ns); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -172,7 +174,7 @@ func TestRunsCannotMakeRulesFromOutside(t *testing.T) {
 		return perdure.Step(ctx, "try", func(ctx context.Context) (bool, error) {
 			_, allow := RulesOf(rt).Allow(ctx, Rule{Tool: "pay"}, "ann")
 			return errors.Is(allow, ErrRule) && errors.Is(RulesOf(rt).Revoke(ctx, "~", "ann"), ErrRule) &&
-				errors.Is(CredentialsOf(rt).Give(ctx, "ann", "n", "s", "ann"), ErrCredential), nil
+				errors.Is(credentials.Of(rt).Give(ctx, "ann", "n", "s", "ann"), credentials.ErrInvalid), nil
 		})
 	})
 	flow := perdure.NewFlow("flow", func(ctx context.Context, _ string) (bool, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -36,8 +37,8 @@ func TestSeedDeepAgentsRestoresTodosFilesAndMessages(t *testing.T) {
 		}
 		return llm.Assistant(fmt.Sprintf("I know %d messages", len(r.Messages)))
 	}}
-	files := agent.CompositeFiles(map[string]agent.Files{"/disk": agent.DiskFiles(root)}, agent.StateFiles())
-	deep := agent.New("deep", model, agent.Options{Files: files, Tools: agent.TodoTools()})
+	fs := files.Composite(map[string]files.FS{"/disk": files.Disk(root)}, files.State())
+	deep := agent.New("deep", model, agent.Options{Files: fs, Tools: agent.TodoTools()})
 	perduretest.Virtual(t, flows(deep), func(t *testing.T, e *perduretest.Env) {
 		look := func(thread, todo, note string) {
 			t.Helper()
@@ -49,7 +50,7 @@ func TestSeedDeepAgentsRestoresTodosFilesAndMessages(t *testing.T) {
 			if err != nil || len(todos) != 2 || string(todos[1].Status) != todo {
 				t.Errorf("the todos are %v, %v; want the second %s", todos, err, todo)
 			}
-			all, err := agent.FilesAt(at.State)
+			all, err := files.At(at.State)
 			if err != nil || len(all) != 1 || all[0].Text != note {
 				t.Errorf("the files are %v, %v; want a note %q", all, err, note)
 			}
@@ -92,7 +93,7 @@ func TestSeedDeepAgentsDecidesInASecondProcess(t *testing.T) {
 		calls(call("write_file", `{"path":"/draft.md","text":"a draft"}`), call("publish", `{"id":"draft"}`)),
 		calls(call("read_file", `{"path":"/draft.md"}`)),
 		llm.Assistant("published"))
-	deep := agent.New("deep", model, agent.Options{Files: agent.StateFiles(), Tools: []agent.Tool{noted(&n, "publish", agent.NeedsApproval())}})
+	deep := agent.New("deep", model, agent.Options{Files: files.State(), Tools: []agent.Tool{noted(&n, "publish", agent.NeedsApproval())}})
 	perduretest.Virtual(t, flows(deep), func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "flow", "go")
 		e.Advance(72 * time.Hour)
@@ -103,7 +104,7 @@ func TestSeedDeepAgentsDecidesInASecondProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The peer loses the results of calls beside a gated one.
-		if all, err := agent.FilesAt(at.State); err != nil || len(all) != 1 || all[0].Text != "a draft" {
+		if all, err := files.At(at.State); err != nil || len(all) != 1 || all[0].Text != "a draft" {
 			t.Errorf("while it waits the files are %v, %v", all, err)
 		}
 		reply(t, e, ask, perdure.Answer{Decision: agent.DecisionApprove, By: "ann"})

@@ -84,7 +84,7 @@ func writeTodos(ctx context.Context, a todoArgs) (Output, error) {
 	}
 	all, why := mergeTodos(old, a)
 	if why != "" {
-		return sayMistake("%s Nothing was changed.", why)
+		return Output{Text: why + " Nothing was changed.", Error: true}, nil
 	}
 	if !slices.Equal(old, all) {
 		if len(all) == 0 {

@@ -3,7 +3,7 @@ package api
 import (
 	"encoding/json"
 
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 )
 
 // OneMemory names what is remembered: a namespace and a key as segments of a
@@ -22,9 +22,9 @@ type ListMemory struct {
 
 // MemoryPage is a page of what is remembered.
 type MemoryPage struct {
-	Items  []*agent.MemoryItem `json:"items" jsonschema:"the values"`
-	Next   string              `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
-	Damage []string            `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
+	Items  []*memory.Item `json:"items" jsonschema:"the values"`
+	Next   string         `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
+	Damage []string       `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
 }
 
 // PutMemory remembers a value.
@@ -46,9 +46,9 @@ type DeleteMemory struct {
 var (
 	MemoryList = define[ListMemory, MemoryPage]("memory.list", "GET /v1/memory", ScopeRead,
 		"list what is remembered beyond threads")
-	MemoryGet = define[OneMemory, agent.MemoryItem]("memory.get", "GET /v1/memory/{place...}", ScopeRead,
+	MemoryGet = define[OneMemory, memory.Item]("memory.get", "GET /v1/memory/{place...}", ScopeRead,
 		"get a value that is remembered", doc("ETag is its version, for If-Match."))
-	MemoryPut = define[PutMemory, agent.MemoryItem]("memory.put", "PUT /v1/memory/{place...}", ScopeRun,
+	MemoryPut = define[PutMemory, memory.Item]("memory.put", "PUT /v1/memory/{place...}", ScopeRun,
 		"remember a value")
 	MemoryDelete = define[DeleteMemory, None]("memory.delete", "DELETE /v1/memory/{place...}", ScopeRun,
 		"forget a value")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/memory"
 )
 
 // OpenAPI returns the OpenAPI 3.1 document of the operations.
@@ -160,6 +161,9 @@ var plain = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[Scope]():          {Type: "string", Enum: []any{ScopeRead, ScopeRun, ScopeAnswer, ScopeAdmin}},
 }
 
+// published are the components that are not named after their Go type.
+var published = map[reflect.Type]string{reflect.TypeFor[memory.Item](): "MemoryItem"}
+
 // of returns the schema of a type, a reference if the type is a component.
 func (s *schemas) of(t reflect.Type) (*jsonschema.Schema, error) {
 	for t.Kind() == reflect.Pointer {
@@ -186,7 +190,7 @@ func (s *schemas) add(t reflect.Type) error {
 	default:
 		return nil
 	}
-	name := t.Name()
+	name := cmp.Or(published[t], t.Name())
 	for other, taken := range s.names {
 		if taken == name && other != t {
 			name = capital(t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:]) + name

@@ -10,6 +10,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/credentials"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/store"
 )
 
@@ -122,7 +124,7 @@ var kinds = []kind{
 	{"no-run", http.StatusNotFound, perdure.ErrRunNotFound},
 	{"no-ask", http.StatusNotFound, perdure.ErrNoAsk},
 	{"no-flow", http.StatusUnprocessableEntity, perdure.ErrNoFlow},
-	{"no-memory", http.StatusNotFound, agent.ErrNoMemory},
+	{"no-memory", http.StatusNotFound, memory.ErrNotFound},
 	{"no-rule", http.StatusNotFound, agent.ErrNoRule},
 	{"erased", http.StatusGone, perdure.ErrErased},
 	{"ask-over", http.StatusGone, perdure.ErrAskOver},
@@ -136,11 +138,11 @@ var kinds = []kind{
 	{"exists", http.StatusConflict, perdure.ErrExists},
 	{"pinned", http.StatusConflict, perdure.ErrPinned},
 	{"stale", http.StatusPreconditionFailed, perdure.ErrStale},
-	{"version", http.StatusPreconditionFailed, agent.ErrMemoryConflict},
+	{"version", http.StatusPreconditionFailed, memory.ErrConflict},
 	{"name", http.StatusBadRequest, perdure.ErrName},
-	{"namespace", http.StatusBadRequest, agent.ErrNamespace},
-	{"credential", http.StatusUnprocessableEntity, agent.ErrCredential},
-	{"unsealed", http.StatusConflict, agent.ErrUnsealed},
+	{"namespace", http.StatusBadRequest, memory.ErrNamespace},
+	{"credential", http.StatusUnprocessableEntity, credentials.ErrInvalid},
+	{"unsealed", http.StatusConflict, credentials.ErrUnsealed},
 	{"ahead", http.StatusBadRequest, perdure.ErrAhead},
 	{"newer", http.StatusConflict, perdure.ErrNewer},
 	{"corrupt", http.StatusUnprocessableEntity, perdure.ErrCorrupt},
@@ -189,7 +191,7 @@ func ProblemOf(err error) *Problem {
 	var busy *perdure.BusyError
 	var stale *perdure.StaleError
 	var pinned *perdure.PinnedError
-	var conflict *agent.MemoryConflict
+	var conflict *memory.ConflictError
 	switch {
 	case errors.As(err, &busy):
 		p.Thread, p.Run = busy.Thread, busy.Run

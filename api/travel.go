@@ -6,6 +6,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 )
 
 // AtThread names a thread at a point of its past.
@@ -35,7 +36,7 @@ type ListFiles struct {
 // FileList is files in the state of a thread.
 type FileList struct {
 	Seq   uint64       `json:"seq" jsonschema:"as of this sequence"`
-	Files []agent.File `json:"files" jsonschema:"in the order of their paths, without texts unless one is asked for"`
+	Files []files.File `json:"files" jsonschema:"in the order of their paths, without texts unless one is asked for"`
 }
 
 // GetBlob names an image or file that messages refer to.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
@@ -246,7 +247,7 @@ func testFlows() []perdure.Flow {
 		return "paid", nil
 	}, agent.NeedsApproval())
 	open := agent.NewTool("open", "Open the vault.", func(ctx context.Context, _ struct{}) (string, error) {
-		if secret, err := agent.Secret(ctx, "vault"); err != nil || secret != "s3cret" {
+		if secret, err := credentials.Secret(ctx, "vault"); err != nil || secret != "s3cret" {
 			return "", errors.Join(err, errors.New("the secret is wrong"))
 		}
 		return "opened", nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
@@ -176,7 +176,7 @@ func segments(place string) ([]string, error) {
 }
 
 // placeOf is where an item is, as a command takes it.
-func placeOf(i *agent.MemoryItem) string {
+func placeOf(i *memory.Item) string {
 	var parts []string
 	for _, p := range append(append([]string{}, i.Namespace...), i.Key) {
 		parts = append(parts, strings.ReplaceAll(p, "/", "%2F"))

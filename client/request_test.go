@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/store"
@@ -277,10 +277,10 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 		"unauthorized": api.ErrUnauthorized, "scope": api.ErrScope, "origin": api.ErrOrigin, "not-found": api.ErrNotFound, "method": api.ErrMethod,
 		"media-type": api.ErrMedia, "body-too-large": api.ErrBodyTooLarge, "body": api.ErrBody, "too-many": api.ErrTooMany, "overloaded": api.ErrOverloaded, "stopping": api.ErrStopping,
 		"no-thread": perdure.ErrNoThread, "no-run": perdure.ErrRunNotFound, "no-ask": perdure.ErrNoAsk, "no-flow": perdure.ErrNoFlow,
-		"no-memory": agent.ErrNoMemory, "erased": perdure.ErrErased, "ask-over": perdure.ErrAskOver, "answered": perdure.ErrAnswered,
+		"no-memory": memory.ErrNotFound, "erased": perdure.ErrErased, "ask-over": perdure.ErrAskOver, "answered": perdure.ErrAnswered,
 		"answer": perdure.ErrAnswer, "forbidden": perdure.ErrForbidden, "busy": perdure.ErrBusy, "queue-full": perdure.ErrQueueFull,
 		"key-reused": perdure.ErrKeyReused, "nothing-to-do": perdure.ErrNothingToDo, "exists": perdure.ErrExists, "pinned": perdure.ErrPinned,
-		"stale": perdure.ErrStale, "version": agent.ErrMemoryConflict, "ahead": perdure.ErrAhead, "newer": perdure.ErrNewer,
+		"stale": perdure.ErrStale, "version": memory.ErrConflict, "ahead": perdure.ErrAhead, "newer": perdure.ErrNewer,
 		"corrupt": perdure.ErrCorrupt, "too-large": perdure.ErrTooLarge, "not-json": perdure.ErrNotJSON, "invalid": perdure.ErrInvalid,
 		"unavailable": store.ErrUnavailable, "full": store.ErrFull,
 	}

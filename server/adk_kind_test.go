@@ -14,6 +14,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
@@ -23,7 +24,7 @@ import (
 // adkVault is an agent with a tool that needs a secret.
 func adkVault(t *testing.T, secret string) perdure.Flow {
 	fetch := agent.NewTool("fetch", "Fetches.", func(ctx context.Context, _ struct{}) (string, error) {
-		got, err := agent.Secret(ctx, "login")
+		got, err := credentials.Secret(ctx, "login")
 		if err == nil && got != secret {
 			err = errResumeSecret
 		}

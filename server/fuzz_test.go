@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/server"
 )
@@ -50,7 +50,7 @@ func (f *fuzzed) seed(t testing.TB) {
 	if len(run.Asks) > 0 {
 		ask = run.Asks[0].ID
 	}
-	if _, err := agent.MemoryOf(f.rt).Put(ctx, agent.Namespace{"shared"}, "key", "x", agent.MemoryOptions{}); err != nil {
+	if _, err := memory.Of(f.rt).Put(ctx, memory.Namespace{"shared"}, "key", "x", memory.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.ids = strings.NewReplacer("RUN", run.ID, "ASK", ask)

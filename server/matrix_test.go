@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
@@ -59,10 +60,10 @@ func newMatrix(t *testing.T) *matrix {
 		t.Fatalf("the run is %v: %v", run, err)
 	}
 	m.run, m.ask = run, run.Asks[0].ID
-	if _, err := agent.MemoryOf(acme).Put(ctx, agent.Namespace{"shared"}, "key", matrixCanary, agent.MemoryOptions{}); err != nil {
+	if _, err := memory.Of(acme).Put(ctx, memory.Namespace{"shared"}, "key", matrixCanary, memory.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.MemoryOf(acme).Put(ctx, agent.UserMemory(matrixUser), "own", matrixCanary, agent.MemoryOptions{}); err != nil {
+	if _, err := memory.Of(acme).Put(ctx, memory.User(matrixUser), "own", matrixCanary, memory.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	rule, err := agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Flow: matrixCanary, Agent: matrixCanary, Tool: matrixCanary, Schema: "s", Args: json.RawMessage("{}")}, matrixCanary)
@@ -135,7 +136,7 @@ func (m *matrix) snapshot() string {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	item, err := agent.MemoryOf(acme).Get(ctx, agent.Namespace{"shared"}, "key")
+	item, err := memory.Of(acme).Get(ctx, memory.Namespace{"shared"}, "key")
 	if err != nil {
 		m.t.Fatal(err)
 	}

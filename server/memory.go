@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 )
 
@@ -17,12 +17,12 @@ func (s *Server) memoryRoutes() {
 }
 
 // memoryPlace returns the namespace and the key of a value.
-func memoryPlace(segments []string) (agent.Namespace, string, error) {
+func memoryPlace(segments []string) (memory.Namespace, string, error) {
 	last := len(segments) - 1
 	if last < 1 || segments[last] == "" {
 		return nil, "", api.Invalid("the path has a namespace of at least one segment, and a key")
 	}
-	return agent.Namespace(segments[:last]), segments[last], nil
+	return memory.Namespace(segments[:last]), segments[last], nil
 }
 
 func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*api.MemoryPage, error) {
@@ -33,8 +33,8 @@ func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*
 	if err := checkCursor(in.After); err != nil {
 		return nil, err
 	}
-	page, size := &api.MemoryPage{Items: []*agent.MemoryItem{}}, 0
-	for item, err := range agent.MemoryOf(c.Runtime).List(ctx, in.NS, agent.MemoryList{Query: in.Query, After: in.After, Limit: limit + 1}) {
+	page, size := &api.MemoryPage{Items: []*memory.Item{}}, 0
+	for item, err := range memory.Of(c.Runtime).List(ctx, in.NS, memory.ListOptions{Query: in.Query, After: in.After, Limit: limit + 1}) {
 		if err != nil {
 			return page, damage(&page.Damage, err)
 		}
@@ -48,12 +48,12 @@ func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*
 	return page, nil
 }
 
-func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*agent.MemoryItem, error) {
+func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*memory.Item, error) {
 	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
 	}
-	item, err := agent.MemoryOf(c.Runtime).Get(ctx, ns, key)
+	item, err := memory.Of(c.Runtime).Get(ctx, ns, key)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*ag
 // maxTTL is the longest time that a value can be kept for, in seconds.
 const maxTTL = 100 * 365 * 24 * 3600
 
-func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*agent.MemoryItem, error) {
+func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*memory.Item, error) {
 	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
@@ -77,18 +77,18 @@ func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*ag
 	case in.TTL < 0 || in.TTL > maxTTL:
 		return nil, api.Invalid("ttl: it is from 1 to %d seconds", maxTTL)
 	}
-	memory := agent.MemoryOf(c.Runtime)
-	o := agent.MemoryOptions{Version: in.IfMatch, Create: in.IfNoneMatch != "", TTL: time.Duration(in.TTL) * time.Second}
-	version, err := memory.Put(ctx, ns, key, in.Value, o)
+	m := memory.Of(c.Runtime)
+	o := memory.PutOptions{Version: in.IfMatch, Create: in.IfNoneMatch != "", TTL: time.Duration(in.TTL) * time.Second}
+	version, err := m.Put(ctx, ns, key, in.Value, o)
 	if err != nil {
 		return nil, err
 	}
 	c.header.Set("ETag", strconv.Quote(version))
-	item, err := memory.Get(ctx, ns, key)
+	item, err := m.Get(ctx, ns, key)
 	if err != nil || item.Version != version {
 		// Someone has changed it since. What was put is what is told.
 		now := time.Now().UTC()
-		return &agent.MemoryItem{Namespace: ns, Key: key, Value: in.Value, Version: version, Created: now, Updated: now}, nil
+		return &memory.Item{Namespace: ns, Key: key, Value: in.Value, Version: version, Created: now, Updated: now}, nil
 	}
 	return item, nil
 }
@@ -98,5 +98,5 @@ func (s *Server) deleteMemory(ctx context.Context, c *call, in *api.DeleteMemory
 	if err != nil {
 		return nil, err
 	}
-	return nil, agent.MemoryOf(c.Runtime).Delete(ctx, ns, key, in.IfMatch)
+	return nil, memory.Of(c.Runtime).Delete(ctx, ns, key, in.IfMatch)
 }

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 )
 
 func TestMemoryIsKeptWithVersions(t *testing.T) {
 	s := plainSite(t)
 	const at = "/v1/memory/user/ann/colour"
-	var item agent.MemoryItem
+	var item memory.Item
 	s.do("GET", at, "").problem(404, "no-memory")
 	first := s.do("PUT", at, `{"value":"red"}`, "If-None-Match", "*").want(200, &item).Header.Get("ETag")
 	if item.Key != "colour" || !slices.Equal(item.Namespace, []string{"user", "ann"}) || first != fmt.Sprintf("%q", item.Version) {
@@ -96,13 +96,13 @@ func TestAnyTextIsASegmentOfMemory(t *testing.T) {
 		"a/b%0Ac":         {"a", "b\nc"},
 		"user/ann%40x/k+": {"user", "ann@x", "k+"},
 	} {
-		var item agent.MemoryItem
+		var item memory.Item
 		s.do("PUT", "/v1/memory/"+path, `{"value":1}`).want(200, &item)
 		if got := append(item.Namespace, item.Key); !slices.Equal(got, want) {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 		s.do("GET", "/v1/memory/"+path, "").want(200)
-		if _, err := agent.MemoryOf(s.rt).Get(t.Context(), want[:len(want)-1], want[len(want)-1]); err != nil {
+		if _, err := memory.Of(s.rt).Get(t.Context(), want[:len(want)-1], want[len(want)-1]); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

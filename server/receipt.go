@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 )
 
@@ -46,8 +46,8 @@ func receipt(v any) (short any, known bool) {
 		return &perdure.Fork{Thread: v.Thread, From: v.From, At: v.At}, true
 	case *perdure.Rewound:
 		return &perdure.Rewound{Thread: v.Thread, To: v.To, Seq: v.Seq}, true
-	case *agent.MemoryItem:
-		return &agent.MemoryItem{Namespace: v.Namespace, Key: v.Key, Version: v.Version}, true
+	case *memory.Item:
+		return &memory.Item{Namespace: v.Namespace, Key: v.Key, Version: v.Version}, true
 	case *adkSession:
 		return &adkSession{ID: v.ID, App: v.App, User: v.User, State: map[string]json.RawMessage{}, Events: []*adkEvent{}, Updated: v.Updated}, true
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/api"
 )
 
@@ -72,21 +73,21 @@ func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*ap
 	if in.At == 0 {
 		c.etag(at.Seq)
 	}
-	files, err := agent.FilesAt(at.State)
+	all, err := files.At(at.State)
 	if err != nil {
 		return nil, unreadable(in.Thread, err)
 	}
 	if in.Path == "" {
-		for i := range files {
-			files[i].Text = ""
+		for i := range all {
+			all[i].Text = ""
 		}
-		return &api.FileList{Seq: at.Seq, Files: some(files)}, nil
+		return &api.FileList{Seq: at.Seq, Files: some(all)}, nil
 	}
-	i := slices.IndexFunc(files, func(f agent.File) bool { return f.Path == in.Path })
+	i := slices.IndexFunc(all, func(f files.File) bool { return f.Path == in.Path })
 	if i < 0 {
 		return nil, fmt.Errorf("%w: there is no file %.200q", api.ErrNotFound, in.Path)
 	}
-	return &api.FileList{Seq: at.Seq, Files: files[i : i+1]}, nil
+	return &api.FileList{Seq: at.Seq, Files: all[i : i+1]}, nil
 }
 
 // getBlob answers with bytes that someone else has chosen, in a way that no
@@ -97,7 +98,7 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *ap
 		return err
 	}
 	data, media, err := agent.BlobAt(at.State, in.Hash)
-	if errors.Is(err, agent.ErrNoFile) {
+	if errors.Is(err, files.ErrNotFound) {
 		return fmt.Errorf("%w: thread %s has no blob %.80q", api.ErrNotFound, in.Thread, in.Hash)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
@@ -42,7 +43,7 @@ func plainArtist() perdure.Flow {
 		}
 		return out, nil
 	})
-	tools := append(append(agent.FileTools(agent.StateFiles()), agent.TodoTools()...), shoot)
+	tools := append(append(agent.FileTools(files.State()), agent.TodoTools()...), shoot)
 	return agent.NewFlow("artist", agent.New("artist", script.New(
 		script.Call("write_file", `{"path":"/notes.txt","text":"hello"}`),
 		script.Call("write_todos", `{"todos":[{"content":"shoot"}]}`),

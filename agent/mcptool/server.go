@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/credentials"
 )
 
 // Server is an MCP server whose tools agents can use. Make one with [Command]
@@ -153,7 +154,7 @@ func (s *Server) Set(o Options) *Server {
 		o.MaxMessage = defaultMaxMessage
 	}
 	if o.Token == nil && o.Login.Name != "" {
-		o.Token = func(ctx context.Context) (string, error) { return agent.Secret(ctx, o.Login.Name) }
+		o.Token = func(ctx context.Context) (string, error) { return credentials.Secret(ctx, o.Login.Name) }
 	}
 	s.opts = o
 	return s

@@ -19,6 +19,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/examples/internal/pace"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
@@ -52,7 +53,7 @@ func Agent(o Options) agent.Agent {
 	if o.Model == nil {
 		o.Model = script.Must(script.Parse("research/script.yaml", lines))
 	}
-	files := agent.StateFiles()
+	files := files.State()
 	return agent.New("researcher", pace.Model(o.Model, o.Pace), agent.Options{
 		Instruction: "You are a researcher. Plan with write_todos. Search, read what looks useful, and write a report with its sources into /report.md. Then publish it.",
 		Files:       files,

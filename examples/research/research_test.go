@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/examples/research"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -70,7 +71,7 @@ func TestWritesAndPublishesAReport(t *testing.T) {
 		}
 
 		at := state(t, e.Runtime(), "t")
-		files, err := agent.FilesAt(at.State)
+		files, err := files.At(at.State)
 		if err != nil || len(files) != 1 || files[0].Path != "/report.md" {
 			t.Fatalf("its files are %+v, %v", files, err)
 		}
@@ -121,7 +122,7 @@ func TestKeepsTheReportThatNobodyWants(t *testing.T) {
 		if err != nil || out != "I leave it unpublished. The report stays in /report.md." {
 			t.Errorf("it says %q, %v", out, err)
 		}
-		if files, err := agent.FilesAt(state(t, e.Runtime(), "t").State); err != nil || len(files) != 1 {
+		if files, err := files.At(state(t, e.Runtime(), "t").State); err != nil || len(files) != 1 {
 			t.Errorf("its files are %v, %v", files, err)
 		}
 	})

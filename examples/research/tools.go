@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/examples/internal/pace"
 )
 
@@ -92,7 +93,7 @@ type publishArgs struct {
 }
 
 // publishTool publishes a file, when a person has approved of it.
-func publishTool(files agent.Files, publish func(context.Context, Report) (string, error)) agent.Tool {
+func publishTool(files files.FS, publish func(context.Context, Report) (string, error)) agent.Tool {
 	return agent.NewTool("publish", "Publishes a report.", func(ctx context.Context, a publishArgs) (string, error) {
 		f, err := files.Read(ctx, a.Path)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/examples/internal/terminal"
 	"github.com/perdure/perdure/examples/research"
 )
@@ -54,7 +55,7 @@ func list(ctx context.Context, p *terminal.Program, rt *perdure.Runtime, thread 
 	for _, t := range todos {
 		fmt.Fprintf(p.Out, "-- todo %s: %s\n", t.ID, t.Status)
 	}
-	files, err := agent.FilesAt(at.State)
+	files, err := files.At(at.State)
 	for _, f := range files {
 		fmt.Fprintf(p.Out, "-- file %s, %d bytes\n", f.Path, len(f.Text))
 	}

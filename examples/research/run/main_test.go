@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/examples/research"
 )
 
@@ -167,7 +167,7 @@ func check(t *testing.T, dir string, busy int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := agent.FilesAt(at.State)
+	files, err := files.At(at.State)
 	if err != nil || len(files) != 1 || files[0].Path != "/report.md" {
 		t.Fatalf("the files of the thread are %+v, %v", files, err)
 	}
