@@ -38,7 +38,8 @@ type Options struct {
 	// its Observer sees their steps. Flags have the last word.
 	Runtime perdure.Options
 	// Server are the options of the API that dev and serve answer with, such as
-	// the largest body. Flags have the last word.
+	// the largest body. Flags have the last word. Its Faces come beside those of
+	// packages adk and agentkit, which dev and serve always have.
 	Server server.Options
 	// Example is an input of the first flow, which dev proposes. Empty: Hello.
 	Example string

@@ -11,6 +11,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/server/adk"
+	"github.com/perdure/perdure/server/agentkit"
 	"github.com/spf13/cobra"
 )
 
@@ -113,6 +115,7 @@ func (a *app) serverOptions(log *slog.Logger) server.Options {
 	if o.Version == "" {
 		o.Version = version()
 	}
+	o.Faces = append(slices.Clone(o.Faces), adk.Face(), agentkit.Face())
 	return o
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
 
 // FollowOptions choose what of a thread is followed.
@@ -62,6 +63,9 @@ func (c *Client) Follow(ctx context.Context, thread string, o FollowOptions) ite
 	}
 }
 
+// maxEvent bounds what is kept of one event of a stream.
+const maxEvent = 64 << 20
+
 // errOver ends a follower without an error.
 var errOver = errors.New("over")
 
@@ -105,7 +109,7 @@ func final(format string, args ...any) error { return &finalError{fmt.Errorf(for
 
 // body is the stream of a connection.
 type body struct {
-	*parser
+	events *sse.Reader
 	io.Closer
 }
 
@@ -114,7 +118,7 @@ func (b *body) hint() time.Duration {
 	if b == nil {
 		return 0
 	}
-	return b.retry
+	return b.events.Retry
 }
 
 // connect asks for what comes behind the last event.
@@ -147,8 +151,8 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 		resp.Body.Close()
 		return nil, final("client: %s: %w", q.op.Name, f.foreign(resp))
 	}
-	b := &body{newParser(resp.Body), resp.Body}
-	b.alive = func() { f.fails = 0 }
+	b := &body{sse.NewReader(resp.Body, maxEvent), resp.Body}
+	b.events.Alive = func() { f.fails = 0 }
 	return b, nil
 }
 
@@ -201,9 +205,9 @@ func lasting(err error) bool {
 func (f *follower) read(b *body) error {
 	defer b.Close()
 	for {
-		m, err := b.next()
+		m, err := b.events.Next()
 		switch {
-		case errors.Is(err, errTooLong):
+		case errors.Is(err, sse.ErrTooLong):
 			return final("client: the events of thread %s behind %d: %w", f.thread, f.seq, err)
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("client: the events of thread %s behind %d: the server ended the stream", f.thread, f.seq)
@@ -225,36 +229,36 @@ func (f *follower) read(b *body) error {
 }
 
 // update returns what a message says, and checks that it is next.
-func (f *follower) update(m message) (u Update, err error) {
+func (f *follower) update(m sse.Event) (u Update, err error) {
 	bad := func(what string, args ...any) (Update, error) {
 		return Update{}, final("client: the events of thread %s behind %d: %s", f.thread, f.seq, fmt.Sprintf(what, args...))
 	}
 	switch {
-	case m.event == "delta":
-		err = json.Unmarshal(m.data, &u.Delta)
-	case m.event == "done":
-		err = json.Unmarshal(m.data, &u.Done)
-		if seq, _, _, _ := api.EventID(m.id).Parse(); seq > f.seq {
+	case m.Kind == "delta":
+		err = json.Unmarshal(m.Data, &u.Delta)
+	case m.Kind == "done":
+		err = json.Unmarshal(m.Data, &u.Done)
+		if seq, _, _, _ := api.EventID(m.ID).Parse(); seq > f.seq {
 			return bad("the run is done at %d", seq)
 		}
-	case m.event == "erased":
+	case m.Kind == "erased":
 		return Update{}, &finalError{fmt.Errorf("%w: %s", perdure.ErrErased, f.thread)}
-	case m.event == api.KindCorrupt:
+	case m.Kind == api.KindCorrupt:
 		p := new(api.Problem)
-		if err := json.Unmarshal(m.data, p); err != nil {
+		if err := json.Unmarshal(m.Data, p); err != nil {
 			p.Detail = "the thread is damaged"
 		}
 		return Update{}, &finalError{fmt.Errorf("%w: thread %s, behind event %d: %s", perdure.ErrCorrupt, f.thread, f.seq, p.Detail)}
-	case m.id == "":
+	case m.ID == "":
 		return Update{}, nil // of a later version
 	default:
-		err = json.Unmarshal(m.data, &u.Event)
+		err = json.Unmarshal(m.Data, &u.Event)
 	}
 	switch {
 	case err != nil:
-		return bad("the event %s %q: %v", m.id, m.event, err)
+		return bad("the event %s %q: %v", m.ID, m.Kind, err)
 	case u.Delta == nil && u.Done == nil && u.Event == nil:
-		return bad("the event %s %q is null", m.id, m.event)
+		return bad("the event %s %q is null", m.ID, m.Kind)
 	case u.Event == nil:
 		return u, nil
 	}
@@ -264,8 +268,8 @@ func (f *follower) update(m message) (u Update, err error) {
 	if f.seq == 0 && f.o.Life == "" {
 		f.life = e.Life
 	}
-	if !next || e.Life != f.life || m.id != string(api.IDOf(e.Seq, f.life, false)) || e.Thread != f.thread {
-		return bad("the next one is %s, event %d of thread %s", m.id, e.Seq, e.Thread)
+	if !next || e.Life != f.life || m.ID != string(api.IDOf(e.Seq, f.life, false)) || e.Thread != f.thread {
+		return bad("the next one is %s, event %d of thread %s", m.ID, e.Seq, e.Thread)
 	}
 	f.seq = e.Seq
 	return u, nil

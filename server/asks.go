@@ -14,42 +14,42 @@ import (
 
 func (s *Server) askRoutes() {
 	handle(s, api.AsksList, s.listAsks)
-	handle(s, api.AsksGet, func(ctx context.Context, c *call, in *api.OneAsk) (*perdure.AskInfo, error) {
-		return c.GetAsk(ctx, in.Ask)
+	handle(s, api.AsksGet, func(ctx context.Context, c *Call, in *api.OneAsk) (*perdure.AskInfo, error) {
+		return c.Runtime.GetAsk(ctx, in.Ask)
 	})
 	handle(s, api.AsksAnswer, s.answerAsk)
 	handle(s, api.AsksAnswerAll, s.answerAsks)
-	handle(s, api.AsksProgress, func(ctx context.Context, c *call, in *api.TellProgress) (*api.None, error) {
-		ask, err := c.GetAsk(ctx, in.Ask)
+	handle(s, api.AsksProgress, func(ctx context.Context, c *Call, in *api.TellProgress) (*api.None, error) {
+		ask, err := c.Runtime.GetAsk(ctx, in.Ask)
 		if err != nil {
 			return nil, err
 		}
 		if !c.mayAnswer(ask.Who) {
 			return nil, fmt.Errorf("%w: ask %s: its progress is told by those who may answer it", perdure.ErrForbidden, in.Ask)
 		}
-		return nil, c.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
+		return nil, c.Runtime.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
 	})
-	handle(s, api.AsksSecret, func(ctx context.Context, c *call, in *api.ProvideSecret) (*api.None, error) {
-		if err := agent.Provide(ctx, c.Runtime, c.answer(in.Ask, &api.Reply{}, in.IfMatch), in.Secret); err != nil {
+	handle(s, api.AsksSecret, func(ctx context.Context, c *Call, in *api.ProvideSecret) (*api.None, error) {
+		if err := agent.Provide(ctx, c.Runtime, c.AskAnswer(in.Ask, api.Reply{}, in.IfMatch), in.Secret); err != nil {
 			return nil, err
 		}
-		if ask, err := c.GetAsk(ctx, in.Ask); err == nil {
-			follows(ctx, ask.Thread)
+		if ask, err := c.Runtime.GetAsk(ctx, in.Ask); err == nil {
+			c.About(ask.Thread)
 		}
 		return nil, nil
 	})
-	handle(s, api.SignalsSend, func(ctx context.Context, c *call, in *api.SendSignal) (*api.None, error) {
-		return nil, c.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.who.Subject, IfSeq: in.IfMatch})
+	handle(s, api.SignalsSend, func(ctx context.Context, c *Call, in *api.SendSignal) (*api.None, error) {
+		return nil, c.Runtime.Signal(ctx, in.Thread, in.Name, given(in.Value), perdure.SignalOptions{Key: in.Key, By: c.Who.Subject, IfSeq: in.IfMatch})
 	})
-	handle(s, api.RulesList, func(ctx context.Context, c *call, in *api.ListRules) (*api.RuleList, error) {
+	handle(s, api.RulesList, func(ctx context.Context, c *Call, in *api.ListRules) (*api.RuleList, error) {
 		rules, err := agent.RulesOf(c.Runtime).List(ctx, s.owner(c, in.User))
 		list := &api.RuleList{Rules: some(rules)}
 		return list, damage(&list.Damage, err)
 	})
-	handle(s, api.RulesRevoke, func(ctx context.Context, c *call, in *api.OneRule) (*api.None, error) {
+	handle(s, api.RulesRevoke, func(ctx context.Context, c *Call, in *api.OneRule) (*api.None, error) {
 		rules := agent.RulesOf(c.Runtime)
-		if c.who.User != "" {
-			own, err := rules.List(ctx, c.who.User)
+		if c.Who.User != "" {
+			own, err := rules.List(ctx, c.Who.User)
 			if err != nil && !errors.Is(err, perdure.ErrCorrupt) {
 				return nil, err
 			}
@@ -57,7 +57,7 @@ func (s *Server) askRoutes() {
 				return nil, fmt.Errorf("%w: %.80q", agent.ErrNoRule, in.ID)
 			}
 		}
-		return nil, rules.Revoke(ctx, in.ID, c.who.Subject)
+		return nil, rules.Revoke(ctx, in.ID, c.Who.Subject)
 	})
 }
 
@@ -77,14 +77,14 @@ const (
 
 // listAsks is the inbox: it reads the threads whose summary says that they have
 // open asks, one after the other.
-func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.AskPage, error) {
+func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.AskPage, error) {
 	limit, err := pageSize(in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	page := &api.AskPage{Asks: []perdure.AskInfo{}}
 	if in.Thread != "" {
-		t, err := c.Get(ctx, in.Thread)
+		t, err := c.Runtime.Get(ctx, in.Thread)
 		if t == nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 		if t.Asks == 0 || in.User != "" && t.User != in.User {
 			return true
 		}
-		thread, err := c.Get(ctx, t.ID)
+		thread, err := c.Runtime.Get(ctx, t.ID)
 		switch {
 		case thread != nil: // up to where it is good
 			if err := damage(&page.Damage, err); err != nil {
@@ -124,7 +124,7 @@ func (s *Server) listAsks(ctx context.Context, c *call, in *api.ListAsks) (*api.
 }
 
 // asksOf returns the open asks of a thread that a list is about.
-func (c *call) asksOf(t *perdure.Thread, in *api.ListAsks) []perdure.AskInfo {
+func (c *Call) asksOf(t *perdure.Thread, in *api.ListAsks) []perdure.AskInfo {
 	if in.User != "" && t.User != in.User {
 		return nil
 	}
@@ -143,51 +143,52 @@ func (c *call) asksOf(t *perdure.Thread, in *api.ListAsks) []perdure.AskInfo {
 }
 
 // mayAnswer reports whether an ask is for the caller.
-func (c *call) mayAnswer(who []string) bool {
-	return len(who) == 0 || slices.Contains(who, c.who.Subject) ||
-		slices.ContainsFunc(c.who.Groups, func(g string) bool { return slices.Contains(who, "group:"+g) })
+func (c *Call) mayAnswer(who []string) bool {
+	return len(who) == 0 || slices.Contains(who, c.Who.Subject) ||
+		slices.ContainsFunc(c.Who.Groups, func(g string) bool { return slices.Contains(who, "group:"+g) })
 }
 
-// answer returns a reply as the runtime takes it.
-func (c *call) answer(ask string, r *api.Reply, seq uint64) perdure.AskAnswer {
-	return perdure.AskAnswer{Ask: ask, IfSeq: seq, Groups: c.who.Groups,
-		Answer: perdure.Answer{Decision: r.Decision, Value: given(r.Value), Message: r.Message, By: c.who.Subject}}
+// AskAnswer returns a reply to an ask in the caller's name, for
+// [perdure.Runtime.Answer]. If ifSeq is not 0, the thread has to be at it.
+func (c *Call) AskAnswer(ask string, r api.Reply, ifSeq uint64) perdure.AskAnswer {
+	return perdure.AskAnswer{Ask: ask, IfSeq: ifSeq, Groups: c.Who.Groups,
+		Answer: perdure.Answer{Decision: r.Decision, Value: given(r.Value), Message: r.Message, By: c.Who.Subject}}
 }
 
-func (s *Server) answerAsk(ctx context.Context, c *call, in *api.AnswerAsk) (*perdure.AskInfo, error) {
-	if err := c.Answer(ctx, c.answer(in.Ask, &in.Reply, in.IfMatch)); err != nil {
+func (s *Server) answerAsk(ctx context.Context, c *Call, in *api.AnswerAsk) (*perdure.AskInfo, error) {
+	if err := c.Runtime.Answer(ctx, c.AskAnswer(in.Ask, in.Reply, in.IfMatch)); err != nil {
 		return nil, err
 	}
-	return c.GetAsk(ctx, in.Ask)
+	return c.Runtime.GetAsk(ctx, in.Ask)
 }
 
-func (s *Server) answerAsks(ctx context.Context, c *call, in *api.AnswerAsks) (*api.AskList, error) {
+func (s *Server) answerAsks(ctx context.Context, c *Call, in *api.AnswerAsks) (*api.AskList, error) {
 	if len(in.Answers) == 0 {
 		return nil, api.Invalid("there are no answers")
 	}
 	if len(in.Answers) > maxPage {
 		return nil, api.Invalid("there are more than %d answers", maxPage)
 	}
-	if _, err := c.Get(ctx, in.Thread); err != nil {
+	if _, err := c.Runtime.Get(ctx, in.Thread); err != nil {
 		return nil, err
 	}
 	var answers []perdure.AskAnswer
 	for _, a := range in.Answers {
-		info, err := c.GetAsk(ctx, a.Ask)
+		info, err := c.Runtime.GetAsk(ctx, a.Ask)
 		if err != nil {
 			return nil, err
 		}
 		if info.Thread != in.Thread {
 			return nil, fmt.Errorf("%w: thread %s has no ask %s", perdure.ErrNoAsk, in.Thread, a.Ask)
 		}
-		answers = append(answers, c.answer(a.Ask, &a.Reply, in.IfMatch))
+		answers = append(answers, c.AskAnswer(a.Ask, a.Reply, in.IfMatch))
 	}
-	if err := c.Answer(ctx, answers...); err != nil {
+	if err := c.Runtime.Answer(ctx, answers...); err != nil {
 		return nil, err
 	}
 	out := &api.AskList{Asks: []perdure.AskInfo{}}
 	for _, a := range in.Answers {
-		info, err := c.GetAsk(ctx, a.Ask)
+		info, err := c.Runtime.GetAsk(ctx, a.Ask)
 		if err != nil {
 			return nil, err
 		}

@@ -16,15 +16,16 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
 
 // wire sends bytes to a server with its limits and returns the first answer, its
 // status 0 if there is none. Through ends what is sent.
-func wire(t *testing.T, s *site, text string, through bool) *reply {
+func wire(t *testing.T, s *servertest.Site, text string, through bool) *servertest.Reply {
 	t.Helper()
-	conn := slowDial(t, s.url)
+	conn := slowDial(t, s.URL)
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +34,9 @@ func wire(t *testing.T, s *site, text string, through bool) *reply {
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return &reply{t: t}
+		return new(servertest.Reply)
 	}
-	defer resp.Body.Close()
-	data, _ := io.ReadAll(resp.Body)
-	return &reply{t: t, Status: resp.StatusCode, Header: resp.Header, Body: bytes.TrimSpace(data)}
+	return servertest.ReplyOf(t, resp)
 }
 
 // Requests as no library sends them.
@@ -81,7 +80,7 @@ func TestAttackRequestsOnTheWire(t *testing.T) {
 		"a query of very many":             {"GET /v1/threads?" + strings.Repeat("a&", 15000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
 		"a stream whose reader is through": {"GET /v1/threads/t1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", 0},
 	} {
-		got := wire(t, s.site, c.text, strings.Contains(name, " early") || strings.Contains(name, "through"))
+		got := wire(t, s.Site, c.text, strings.Contains(name, " early") || strings.Contains(name, "through"))
 		if c.status != 0 && got.Status != c.status {
 			t.Errorf("%s: %d, want %d: %s", name, got.Status, c.status, got.Body)
 		}
@@ -89,8 +88,8 @@ func TestAttackRequestsOnTheWire(t *testing.T) {
 			t.Errorf("%s: %s", name, got.Body)
 		}
 	}
-	s.do("GET", "/v1/threads/zipped", "").want(404)
-	if other, err := s.rt.Tenant("evil").Get(t.Context(), "t1"); err == nil {
+	s.Do("GET", "/v1/threads/zipped", "").Want(404)
+	if other, err := s.Runtime.Tenant("evil").Get(t.Context(), "t1"); err == nil {
 		t.Errorf("a trailer is who asks: %v", other)
 	}
 }

@@ -166,7 +166,7 @@ var nobody = &Principal{}
 
 // admit finds out who makes a request, and whether they may. It is the only way
 // to a call.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*call, error) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*Call, error) {
 	who, still, err := s.principal(w, r, op)
 	if err == nil {
 		err = allow(who, op)
@@ -178,7 +178,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*c
 	if err := l.enter(who != nobody, s.buckets(r, who)...); err != nil {
 		return nil, err
 	}
-	c := &call{who: who, header: w.Header(), load: l, expires: who.Expires}
+	c := &Call{s: s, Who: who, header: w.Header(), load: l, expires: who.Expires}
+	c.about, _ = r.Context().Value(outcomeKey{}).(*outcome)
 	c.still = func(ctx context.Context) error {
 		now, err := still(ctx)
 		if err != nil {
@@ -225,27 +226,16 @@ func allow(who *Principal, op *api.Info) error {
 	return nil
 }
 
-// names returns an error if a caller who is limited to a user names another.
-func (c *call) names(user string) error {
-	if c.who.User != "" && user != "" && user != c.who.User {
-		return fmt.Errorf("%w: it is for the threads of %.80q alone", api.ErrScope, c.who.User)
-	}
-	return nil
-}
-
-// recheck reports whether the caller may still do what was admitted.
-func (c *call) recheck(ctx context.Context) error { return c.still(ctx) }
-
 // watch tells a stream when to recheck its caller: every minute, and when the
 // caller's token expires. It is used by one goroutine.
 type watch struct {
 	*time.Timer
-	c *call
+	c *Call
 }
 
-func (c *call) watch() *watch { return &watch{time.NewTimer(c.untilRecheck()), c} }
+func (c *Call) watch() *watch { return &watch{time.NewTimer(c.untilRecheck()), c} }
 
-func (c *call) untilRecheck() time.Duration {
+func (c *Call) untilRecheck() time.Duration {
 	if c.expires.IsZero() {
 		return recheckEvery
 	}

@@ -11,17 +11,18 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
 
 func TestBearerTokensAreTakenFromTheHeaderOnly(t *testing.T) {
 	site, _ := authSite(t, server.Options{})
-	token := site.token
-	site.token = ""
-	me := func(path string, values ...string) *reply {
+	token := site.Token
+	site.Token = ""
+	me := func(path string, values ...string) *servertest.Reply {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", site.url+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", site.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,14 +35,11 @@ func TestBearerTokensAreTakenFromTheHeaderOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
-		var body bytes.Buffer
-		body.ReadFrom(resp.Body)
-		return &reply{t: t, Status: resp.StatusCode, Header: resp.Header, Body: body.Bytes()}
+		return servertest.ReplyOf(t, resp)
 	}
 	for _, value := range []string{"Bearer " + token, "bearer " + token, "BEARER  " + token} {
 		var who api.Me
-		me("/v1/me", value).want(200, &who)
+		me("/v1/me", value).Want(200, &who)
 		if who.Subject != "root" || who.Tenant != "acme" {
 			t.Errorf("%q is %+v", value[:7], who)
 		}
@@ -50,28 +48,28 @@ func TestBearerTokensAreTakenFromTheHeaderOnly(t *testing.T) {
 		{}, {""}, {"Bearer"}, {"Bearer "}, {token}, {"Basic " + token}, {"Bearer" + token}, {"Bearer " + token + " x"}, {"Bearer " + token + ","},
 		{"Bearer " + token, "Bearer " + token}, {"Bearer x", "Bearer " + token}, {"Bearer " + token + ", Bearer " + token}, {"Token " + token}, {"Bearer \"" + token + "\""},
 	} {
-		got := me("/v1/me", values...).problem(401, "unauthorized")
+		got := me("/v1/me", values...).Problem(401, "unauthorized")
 		if got.Header.Get("WWW-Authenticate") != "Bearer" || bytes.Contains(got.Body, []byte(token[4:])) {
 			t.Errorf("%d values: %v %s", len(values), got.Header, got.Body)
 		}
 	}
 	for _, query := range []string{"token", "access_token", "ticket", "authorization", "api_key"} {
-		me("/v1/me?"+query+"="+token).problem(401, "unauthorized")
+		me("/v1/me?"+query+"="+token).Problem(401, "unauthorized")
 	}
 }
 
 func TestTokenOperations(t *testing.T) {
 	site, tokens := authSite(t, server.Options{})
 	var made api.NewToken
-	site.do("POST", "/v1/tokens", `{"subject":"ann","groups":["buyers"],"days":7,"note":"for the test"}`).want(201, &made)
+	site.Do("POST", "/v1/tokens", `{"subject":"ann","groups":["buyers"],"days":7,"note":"for the test"}`).Want(201, &made)
 	if made.Tenant != "acme" || made.By != "root" || made.Expires.IsZero() || len(made.Scopes) != 3 {
 		t.Errorf("the token is %+v", made)
 	}
-	site.do("POST", "/v1/tokens", `{"subject":"ann","tenant":"other"}`).problem(403, "scope")
-	site.do("POST", "/v1/tokens", `{"subject":"ann","tenant":"acme"}`).want(201)
-	site.do("POST", "/v1/tokens", `{"subject":""}`).problem(400, "invalid")
+	site.Do("POST", "/v1/tokens", `{"subject":"ann","tenant":"other"}`).Problem(403, "scope")
+	site.Do("POST", "/v1/tokens", `{"subject":"ann","tenant":"acme"}`).Want(201)
+	site.Do("POST", "/v1/tokens", `{"subject":""}`).Problem(400, "invalid")
 	var list api.TokenList
-	got := site.do("GET", "/v1/tokens", "").want(200, &list)
+	got := site.Do("GET", "/v1/tokens", "").Want(200, &list)
 	if len(list.Tokens) != 3 || strings.Contains(string(got.Body), made.Secret[4:]) {
 		t.Errorf("the list is %s", got.Body)
 	}
@@ -79,42 +77,42 @@ func TestTokenOperations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site.do("DELETE", "/v1/tokens/"+foreign.ID, "").problem(404, "not-found")
+	site.Do("DELETE", "/v1/tokens/"+foreign.ID, "").Problem(404, "not-found")
 	authWant(t, tokens, foreign.Secret, "eve")
 
-	admin := site.token
-	site.token = made.Secret
-	site.do("GET", "/v1/me", "").want(200)
+	admin := site.Token
+	site.Token = made.Secret
+	site.Do("GET", "/v1/me", "").Want(200)
 	for _, method := range []string{"GET", "POST"} {
-		site.do(method, "/v1/tokens", "").problem(403, "scope")
+		site.Do(method, "/v1/tokens", "").Problem(403, "scope")
 	}
-	site.token = admin
-	site.do("DELETE", "/v1/tokens/"+made.ID, "").want(204)
-	site.do("DELETE", "/v1/tokens/"+made.ID, "").want(204)
-	site.token = made.Secret
-	site.do("GET", "/v1/me", "").problem(401, "unauthorized")
+	site.Token = admin
+	site.Do("DELETE", "/v1/tokens/"+made.ID, "").Want(204)
+	site.Do("DELETE", "/v1/tokens/"+made.ID, "").Want(204)
+	site.Token = made.Secret
+	site.Do("GET", "/v1/me", "").Problem(401, "unauthorized")
 }
 
 func TestTokensThatAreKeptElsewhereAreNotMadeHere(t *testing.T) {
-	site := newSite(t, server.Options{Auth: authFixed{"abc": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}}}})
-	site.token = "abc"
-	site.do("POST", "/v1/tokens", `{"subject":"ann"}`).problem(404, "not-found")
-	site.do("GET", "/v1/tokens", "").problem(404, "not-found")
-	site.do("DELETE", "/v1/tokens/0000000000000000", "").problem(404, "not-found")
+	site := servertest.New(t, server.Options{Auth: authFixed{"abc": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}}}})
+	site.Token = "abc"
+	site.Do("POST", "/v1/tokens", `{"subject":"ann"}`).Problem(404, "not-found")
+	site.Do("GET", "/v1/tokens", "").Problem(404, "not-found")
+	site.Do("DELETE", "/v1/tokens/0000000000000000", "").Problem(404, "not-found")
 }
 
 func TestPrincipalsThatCannotBeAreRefused(t *testing.T) {
-	site := newSite(t, server.Options{Auth: authFixed{
+	site := servertest.New(t, server.Options{Auth: authFixed{
 		"group": {Subject: "group:admins", Scopes: api.Scopes},
 		"empty": {Scopes: api.Scopes},
 		"none":  {Subject: "ann"},
 	}})
-	for _, site.token = range []string{"group", "empty", "none"} {
-		site.do("GET", "/v1/me", "").problem(500, "internal")
+	for _, site.Token = range []string{"group", "empty", "none"} {
+		site.Do("GET", "/v1/me", "").Problem(500, "internal")
 	}
-	free := newSite(t, server.Options{})
-	free.do("GET", "/v1/me", "", "Perdure-As", "group:admins").problem(400, "invalid")
-	free.do("GET", "/v1/me", "", "Perdure-As", "ann").want(200)
+	free := servertest.New(t, server.Options{})
+	free.Do("GET", "/v1/me", "", "Perdure-As", "group:admins").Problem(400, "invalid")
+	free.Do("GET", "/v1/me", "", "Perdure-As", "ann").Want(200)
 }
 
 func TestRecheckTellsWhatBecameOfTheToken(t *testing.T) {
@@ -151,18 +149,18 @@ func TestSecretsAreInNoLogAndNoError(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&guardLog{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug - 10}))
 	s := memstore.New()
 	down := authTokens(t, authDown{s})
-	site := newSiteOn(t, s, server.Options{Auth: server.Any(down, authTokens(t, s)), Logger: logger})
+	site := servertest.NewOn(t, s, server.Options{Auth: server.Any(down, authTokens(t, s)), Logger: logger})
 	good := authSecret(t, authTokens(t, s), "acme", "root", api.ScopeAdmin)
-	site.token = good
+	site.Token = good
 	var ticket api.Ticket
 	var made api.NewToken
-	site.do("POST", "/v1/tickets", `{"thread":"t"}`).want(201, &ticket)
-	site.do("POST", "/v1/tokens", `{"subject":"ann"}`).want(201, &made)
+	site.Do("POST", "/v1/tickets", `{"thread":"t"}`).Want(201, &ticket)
+	site.Do("POST", "/v1/tokens", `{"subject":"ann"}`).Want(201, &made)
 	canary := "pdr_" + strings.Repeat("CANARY0", 6) + "A"
 	secrets := []string{good, made.Secret, ticket.Ticket, canary}
 	for _, secret := range secrets {
 		for _, op := range api.All() {
-			if !site.api.Bound(op.Name) {
+			if !site.Server.Bound(op.Name) {
 				continue
 			}
 			path := strings.NewReplacer("{place...}", "a/b", "{", "", "}", "").Replace(op.Path)
@@ -171,7 +169,7 @@ func TestSecretsAreInNoLogAndNoError(t *testing.T) {
 					if header == "Bearer "+secret && (secret == good || secret == made.Secret) {
 						continue // let in
 					}
-					got := site.do(op.Method, path+query, `{"secret":"`+secret+`"}`, "Authorization", header, "Cookie", "perdure_stream="+secret)
+					got := site.Do(op.Method, path+query, `{"secret":"`+secret+`"}`, "Authorization", header, "Cookie", "perdure_stream="+secret)
 					if bytes.Contains(got.Body, []byte(secret[4:])) {
 						t.Fatalf("%s%s is answered %s", op.Name, query, got.Body)
 					}

@@ -5,15 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -22,44 +18,34 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// call is one request to an operation, by someone who may make it.
-type call struct {
-	*perdure.Runtime // of the caller's tenant
-	who              *Principal
-	header           http.Header // of the answer
-	load             *load
-	still            func(context.Context) error
-	expires          time.Time // of the caller's token, as far as known; zero: never
-}
-
 // handle binds an operation to a function from its input to its output.
-func handle[In, Out any](s *Server, op api.Op[In, Out], fn func(context.Context, *call, *In) (*Out, error)) {
-	raw(s, op, func(w http.ResponseWriter, r *http.Request, c *call, in *In) error {
+func handle[In, Out any](s *Server, op api.Op[In, Out], fn func(context.Context, *Call, *In) (*Out, error)) {
+	raw(s, op, func(w http.ResponseWriter, r *http.Request, c *Call, in *In) error {
 		out, err := fn(r.Context(), c, in)
 		if err != nil {
 			return err
 		}
 		switch out := any(out).(type) {
 		case *perdure.Run:
-			follows(r.Context(), out.Thread)
+			c.About(out.Thread)
 		case *perdure.AskInfo:
-			follows(r.Context(), out.Thread)
+			c.About(out.Thread)
 		case *perdure.Thread:
-			follows(r.Context(), out.ID)
+			c.About(out.ID)
 		case *perdure.Fork:
-			follows(r.Context(), out.Thread)
+			c.About(out.Thread)
 		}
 		if op.Out == nil {
 			w.WriteHeader(op.Status)
 			return nil
 		}
-		return c.send(w, op.Status, out)
+		return c.sendOrReceipt(w, op.Status, out)
 	})
 }
 
 // raw binds an operation to a function that writes the answer itself. An error
 // that it returns before it has written anything is told as a problem.
-func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter, *http.Request, *call, *In) error) {
+func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter, *http.Request, *Call, *In) error) {
 	s.bound[op.Name] = true
 	if _, known := receipt(new(Out)); !known && op.Out != nil && (op.Scope == api.ScopeRun || op.Scope == api.ScopeAnswer) {
 		panic("server: nothing says what " + op.Name + " tells those who may not read")
@@ -72,7 +58,7 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 			return
 		}
 		in := new(In)
-		if err := s.bind(w, r, &op.Info, fields, reflect.ValueOf(in).Elem()); err != nil {
+		if err := c.bind(w, r, &op.Info, fields, reflect.ValueOf(in).Elem()); err != nil {
 			s.fail(w, r, err)
 			return
 		}
@@ -86,31 +72,13 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 }
 
 // namesIn is names for the users that an input names.
-func (c *call) namesIn(fields []api.Field, in reflect.Value) error {
+func (c *Call) namesIn(fields []api.Field, in reflect.Value) error {
 	for _, f := range fields {
 		if f.Name == "User" {
 			if err := c.names(in.FieldByIndex(f.Index).String()); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// send writes a value as JSON.
-func send(w http.ResponseWriter, status int, v any) error {
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = loadOf(w).hold(len(data))
-	}
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", api.TypeJSON)
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
-	w.WriteHeader(status)
-	if _, err = w.Write(data); err == nil { // else the caller is gone
-		io.WriteString(w, "\n")
 	}
 	return nil
 }
@@ -162,7 +130,7 @@ func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 var conditions = []string{"If-Match", "If-None-Match", "Idempotency-Key"}
 
 // bind reads the input of an operation from a request.
-func (s *Server) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields []api.Field, in reflect.Value) error {
+func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields []api.Field, in reflect.Value) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return api.Invalid("the query: %v", err)
@@ -217,7 +185,7 @@ func (s *Server) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fiel
 	if !op.HasBody() {
 		return nil
 	}
-	return s.body(w, r, fields, in)
+	return c.decodeBody(w, r, fields, in)
 }
 
 // segments returns what a path has in place of its last parameter, split at
@@ -242,9 +210,9 @@ func segments(r *http.Request, op *api.Info, name string) ([]string, error) {
 	return parts, nil
 }
 
-// body decodes a JSON body, which may be missing if no member of it is needed.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, fields []api.Field, in reflect.Value) error {
-	data, err := s.read(w, r, api.TypeJSON)
+// decodeBody decodes a JSON body, which may be missing if no member of it is needed.
+func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.Field, in reflect.Value) error {
+	data, err := c.Body(w, r)
 	if err != nil {
 		return err
 	}
@@ -279,61 +247,4 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, fields []api.Field
 		}
 	}
 	return nil
-}
-
-// checkMedia refuses a body that says it is something else than what is taken.
-func checkMedia(r *http.Request, taken ...string) error {
-	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
-		return fmt.Errorf("%w: it is packed as %.40q, and is taken as it is", api.ErrMedia, packed)
-	}
-	given := r.Header.Values("Content-Type")
-	if len(given) == 0 || len(given) == 1 && given[0] == "" {
-		return nil
-	}
-	media, params, err := mime.ParseMediaType(given[0])
-	if err != nil || len(given) > 1 || !slices.Contains(taken, media) {
-		return fmt.Errorf("%w: %.80q, and %s is taken", api.ErrMedia, given, taken[0])
-	}
-	if set, ok := params["charset"]; ok && !strings.EqualFold(set, "utf-8") {
-		return fmt.Errorf("%w: its charset is %.40q, and utf-8 is taken", api.ErrMedia, set)
-	}
-	return nil
-}
-
-// read returns the whole body of a request.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, media string) ([]byte, error) {
-	if err := checkMedia(r, media); err != nil {
-		return nil, err
-	}
-	l := loadOf(w)
-	body := &weighed{Reader: http.MaxBytesReader(w, r.Body, s.opts.MaxBody), load: l}
-	data, err := io.ReadAll(body)
-	var large *http.MaxBytesError
-	switch {
-	case body.err != nil:
-		return nil, body.err
-	case errors.As(err, &large):
-		return nil, fmt.Errorf("%w: over %d bytes", api.ErrBodyTooLarge, large.Limit)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %v", api.ErrBody, err)
-	case l != nil:
-		err = l.Value(r.Context(), 0) // a large one waits for its turn
-	}
-	return data, err
-}
-
-// weighed is a body whose bytes count.
-type weighed struct {
-	io.Reader
-	load *load
-	err  error // why it is not read on
-}
-
-// Read reads on.
-func (b *weighed) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.err = b.load.body(n); b.err != nil {
-		err = b.err
-	}
-	return n, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/browser"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
@@ -59,11 +60,11 @@ window.byFetch = () => new Promise(async (resolve, reject) => {
 func TestBrowserFollowsAnAgent(t *testing.T) {
 	model := script.New(script.Reply{When: func(*llm.Request) bool { return true },
 		Reasoning: "They greet.", Text: "Good morning, what can I do for you?", Chunks: 12, Delay: 10 * time.Millisecond})
-	s := newSite(t, server.Options{Heartbeat: 5 * time.Millisecond}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{})))
-	s.do("POST", "/v1/threads", `{"id":"chat"}`).want(201)
-	modules := http.Dir(clients(t))
+	s := servertest.New(t, server.Options{Heartbeat: 5 * time.Millisecond}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{})))
+	s.Do("POST", "/v1/threads", `{"id":"chat"}`).Want(201)
+	modules := http.Dir(servertest.Clients(t))
 	mux := http.NewServeMux()
-	mux.Handle("/v1/", s.api)
+	mux.Handle("/v1/", s.Server)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		io.WriteString(w, pageScripts)

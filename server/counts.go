@@ -38,8 +38,8 @@ const keepCounts = 2 * time.Second
 
 // of returns the numbers of the caller's tenant. Of many who ask at the same
 // time one counts.
-func (n *counts) of(ctx context.Context, c *call) (*count, error) {
-	own := n.tenant(c.who.Tenant + "\x00" + c.who.User)
+func (n *counts) of(ctx context.Context, c *Call) (*count, error) {
+	own := n.tenant(c.Who.Tenant + "\x00" + c.Who.User)
 	select {
 	case own.turn <- struct{}{}:
 		defer func() { <-own.turn }()
@@ -83,9 +83,9 @@ func (n *counts) tenant(name string) *counted {
 	return own
 }
 
-func countThreads(ctx context.Context, c *call) (*count, error) {
+func countThreads(ctx context.Context, c *Call) (*count, error) {
 	n := &count{statuses: map[string]int{}}
-	for t, err := range c.List(ctx, perdure.ListOptions{}) {
+	for t, err := range c.Runtime.List(ctx, perdure.ListOptions{}) {
 		if errors.Is(err, perdure.ErrCorrupt) {
 			break // lists tell it
 		}
@@ -100,7 +100,7 @@ func countThreads(ctx context.Context, c *call) (*count, error) {
 		n.statuses[status]++
 		n.asks += t.Asks
 	}
-	workers, err := c.Workers(ctx)
+	workers, err := c.Runtime.Workers(ctx)
 	n.workers = len(workers)
 	if err == nil {
 		err = ctx.Err()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
@@ -32,7 +33,7 @@ func TestADamagedThreadSaysSo(t *testing.T) {
 				return s
 			}
 			t.Run("before", func(t *testing.T) {
-				s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+				s := servertest.NewOn(t, open(), server.Options{}, plainFlows()...)
 				plainWait(s, plainStart(s, "t", "yes", "2"))
 			})
 			damaged := 0
@@ -51,29 +52,29 @@ func TestADamagedThreadSaysSo(t *testing.T) {
 			if err != nil || damaged != 1 {
 				t.Fatalf("%d files were damaged: %v", damaged, err)
 			}
-			s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
-			detail := s.do("GET", "/v1/threads/t", "").problem(422, "corrupt")
+			s := servertest.NewOn(t, open(), server.Options{}, plainFlows()...)
+			detail := s.Do("GET", "/v1/threads/t", "").Problem(422, "corrupt")
 			if text := string(detail.Body); strings.Contains(text, "entry 0") || strings.Contains(text, "thread ,") || !strings.Contains(text, "thread t") {
 				t.Errorf("it says %s", text)
 			}
 			var page api.ThreadPage
-			s.do("GET", "/v1/threads", "").want(200, &page)
+			s.Do("GET", "/v1/threads", "").Want(200, &page)
 			if len(page.Threads) != 1 || page.Threads[0].Status != perdure.Damaged {
 				t.Errorf("it is listed as %+v", page.Threads)
 			}
 			var events api.EventPage
 			if at.good == 0 {
-				s.do("GET", "/v1/threads/t/events", "").problem(422, "corrupt")
-				s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents).problem(422, "corrupt")
+				s.Do("GET", "/v1/threads/t/events", "").Problem(422, "corrupt")
+				s.Do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents).Problem(422, "corrupt")
 			} else {
-				s.do("GET", "/v1/threads/t/events", "").want(200, &events)
+				s.Do("GET", "/v1/threads/t/events", "").Want(200, &events)
 				if n := len(events.Events); n == 0 || events.Next != events.Events[n-1].Seq {
 					t.Fatalf("the page is %+v", events)
 				}
 				after := api.IDOf(events.Next, "", false)
-				s.do("GET", "/v1/threads/t/events?after="+string(after), "").problem(422, "corrupt")
-				s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents, "Last-Event-ID", string(after)).problem(422, "corrupt")
-				stream := s.do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents)
+				s.Do("GET", "/v1/threads/t/events?after="+string(after), "").Problem(422, "corrupt")
+				s.Do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents, "Last-Event-ID", string(after)).Problem(422, "corrupt")
+				stream := s.Do("GET", "/v1/threads/t/events", "", "Accept", api.TypeEvents)
 				if text := string(stream.Body); stream.Status != 200 || !strings.Contains(text, "\nevent: corrupt\ndata: {") || !strings.Contains(text, "urn:perdure:problem:corrupt") {
 					t.Errorf("the stream is %d %s", stream.Status, text)
 				}
@@ -94,7 +95,7 @@ func TestDamageHidesNoThreads(t *testing.T) {
 		return s
 	}
 	t.Run("before", func(t *testing.T) {
-		s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+		s := servertest.NewOn(t, open(), server.Options{}, plainFlows()...)
 		for _, id := range []string{"a", "b", "c"} {
 			plainWait(s, plainStart(s, id, "yes", "2"))
 		}
@@ -115,20 +116,20 @@ func TestDamageHidesNoThreads(t *testing.T) {
 	if err := os.WriteFile(files[1], data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := newSiteOn(t, open(), server.Options{}, plainFlows()...)
+	s := servertest.NewOn(t, open(), server.Options{}, plainFlows()...)
 	for range 2 {
 		var threads api.ThreadPage
-		s.do("GET", "/v1/threads", "").want(200, &threads)
+		s.Do("GET", "/v1/threads", "").Want(200, &threads)
 		var asks api.AskPage
-		s.do("GET", "/v1/asks", "").want(200, &asks)
+		s.Do("GET", "/v1/asks", "").Want(200, &asks)
 		if len(threads.Threads) != 3 || len(asks.Asks) != 6 || len(threads.Damage) != 1 || len(asks.Damage) != 1 || !strings.Contains(asks.Damage[0], filepath.Base(string(stray))) {
 			t.Errorf("there are %d threads and %d asks; damage: %q and %q", len(threads.Threads), len(asks.Asks), threads.Damage, asks.Damage)
 		}
 	}
 	var ready api.Health
-	s.do("GET", "/readyz", "").want(200, &ready)
+	s.Do("GET", "/readyz", "").Want(200, &ready)
 	var stats api.Stats
-	s.do("GET", "/v1/stats", "").want(200, &stats)
+	s.Do("GET", "/v1/stats", "").Want(200, &stats)
 	if stats.Threads != 3 {
 		t.Errorf("%+v", stats)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -80,18 +81,18 @@ func deltaFlow(let <-chan bool) perdure.Flow {
 func TestNoDeltaComesBehindItsStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan bool)
-		s, c := attackSite(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
-		if _, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""}); err != nil {
+		s := servertest.NewPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
+		if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		st := attackOpen(s, c, "/v1/threads/a/events")
-		time.AfterFunc(time.Minute, st.close)
+		st := s.Open("/v1/threads/a/events")
+		time.AfterFunc(time.Minute, st.Close)
 		told := map[string]bool{}
-		for b, ok := st.next(); ok; b, ok = st.next() {
-			if b.kind == "delta" {
+		for b, ok := st.Next(); ok; b, ok = st.Next() {
+			if b.Kind == "delta" {
 				for _, word := range []string{"once", "twice"} {
-					told[word] = told[word] || strings.Contains(b.data, `"data":"`+word)
+					told[word] = told[word] || strings.Contains(b.Data, `"data":"`+word)
 				}
 			}
 		}
@@ -105,24 +106,24 @@ func TestNoDeltaComesBehindItsStep(t *testing.T) {
 func TestDeltasOfARetryAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan bool)
-		s, c := attackSite(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
-		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
+		s := servertest.NewPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
+		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
 		if err != nil {
 			t.Fatal(err)
 		}
 		let <- false
-		if _, err := s.rt.WaitEnd(t.Context(), "a", run.ID); err != nil {
+		if _, err := s.Runtime.WaitEnd(t.Context(), "a", run.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.rt.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+		if err := s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		st := attackOpen(s, c, "/v1/threads/a/events")
-		time.AfterFunc(time.Minute, st.close)
+		st := s.Open("/v1/threads/a/events")
+		time.AfterFunc(time.Minute, st.Close)
 		told := false
-		for b, ok := st.next(); ok; b, ok = st.next() {
-			told = told || b.kind == "delta" && strings.Contains(b.data, "twice")
+		for b, ok := st.Next(); ok; b, ok = st.Next() {
+			told = told || b.Kind == "delta" && strings.Contains(b.Data, "twice")
 		}
 		if !told {
 			t.Error("a step that runs again is not heard")
@@ -135,13 +136,13 @@ func TestDeltasOfARetryAreTold(t *testing.T) {
 func TestNoDeltaOfAReplacedWorkerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := &deltaLate{Store: memstore.New()}
-		s, c := attackSite(t, late, server.Options{}, true, deltaFlow(make(chan bool)))
-		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
+		s := servertest.NewPiped(t, late, server.Options{}, true, deltaFlow(make(chan bool)))
+		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := attackOpen(s, c, "/v1/threads/a/events")
-		time.AfterFunc(time.Minute, st.close)
+		st := s.Open("/v1/threads/a/events")
+		time.AfterFunc(time.Minute, st.Close)
 		time.Sleep(10 * time.Second)
 		for i, pass := range []int{2, 1, 2} {
 			if err := late.Cast(t.Context(), "", fmt.Appendf(nil, `{"run":%q,"path":"/twice","pass":%d,"attempt":1,"offset":%d,"data":"pass %d"}`, run.ID, pass, i, pass)); err != nil {
@@ -149,9 +150,9 @@ func TestNoDeltaOfAReplacedWorkerIsTold(t *testing.T) {
 			}
 		}
 		told := map[string]int{}
-		for b, ok := st.next(); ok; b, ok = st.next() {
+		for b, ok := st.Next(); ok; b, ok = st.Next() {
 			var d perdure.DeltaEvent
-			if b.kind == "delta" && json.Unmarshal([]byte(b.data), &d) == nil {
+			if b.Kind == "delta" && json.Unmarshal([]byte(b.Data), &d) == nil {
 				told[fmt.Sprint(d.Pass, " ", string(d.Data))]++
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
 
 // waitPause keeps a reader from asking all the time about a run that stands
@@ -27,9 +28,9 @@ type stand struct {
 // outside.
 func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand {
 	told := make(chan stand, 1)
-	wait := rd.c.WaitEnd
+	wait := rd.c.Runtime.WaitEnd
 	if rd.wait {
-		wait = rd.c.Wait
+		wait = rd.c.Runtime.Wait
 	}
 	run := rd.run
 	go func() {
@@ -49,7 +50,7 @@ func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand
 func (rd *reader) finish(ctx context.Context) error {
 	stood := rd.stood
 	rd.check, rd.stood = false, nil
-	t, err := rd.c.Get(ctx, rd.thread)
+	t, err := rd.c.Runtime.Get(ctx, rd.thread)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (rd *reader) finish(ctx context.Context) error {
 		rd.check = !rd.await
 		return nil
 	}
-	b, err := block(api.IDOf(rd.last, rd.tag, true), api.KindDone, doneOf(run))
+	b, err := sse.Encode(string(api.IDOf(rd.last, rd.tag, true)), api.KindDone, doneOf(run))
 	if err != nil {
 		return err
 	}
@@ -94,12 +95,12 @@ func (rd *reader) end(err error) {
 		return
 	case errors.Is(err, perdure.ErrErased):
 		gone := &perdure.Event{Thread: rd.thread, Seq: rd.pos + 1, Kind: "erased", Time: time.Now().UTC()}
-		if b, err := block("", gone.Kind, gone); err == nil {
+		if b, err := sse.Encode("", gone.Kind, gone); err == nil {
 			_ = rd.add(b)
 		}
 	case errors.Is(err, perdure.ErrCorrupt):
 		// Coming back changes nothing.
-		if b, err := block("", api.KindCorrupt, api.ProblemOf(err)); err == nil {
+		if b, err := sse.Encode("", api.KindCorrupt, api.ProblemOf(err)); err == nil {
 			_ = rd.add(b)
 		}
 		rd.s.opts.Logger.Warn("an event stream ended at damage", "thread", rd.thread, "error", err)

@@ -26,7 +26,7 @@ const (
 	pageBytes  = 8 << 20 // a page that has so much is not filled up
 )
 
-func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *call, in *api.ListEvents) error {
+func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *Call, in *api.ListEvents) error {
 	v, err := viewOf(in)
 	if err != nil {
 		return err
@@ -86,19 +86,19 @@ func viewOf(in *api.ListEvents) (view, error) {
 
 // known finds out which thread has the id, and whether it is the one that the
 // reader has seen events of.
-func (v *view) known(ctx context.Context, c *call) (err error) {
-	if v.life, err = c.Life(ctx, v.thread); err != nil {
+func (v *view) known(ctx context.Context, c *Call) (err error) {
+	if v.life, err = c.Runtime.Life(ctx, v.thread); err != nil {
 		return err
 	}
 	seen := v.tag
-	if v.tag, err = c.Tag(ctx, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
+	if v.tag, err = c.Runtime.Tag(ctx, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
 		err = fmt.Errorf("%w: the id %s is of another thread than the one that is called %q now", perdure.ErrErased, api.IDOf(v.after, seen, v.done), v.thread)
 	}
 	return err
 }
 
 // find looks the run up.
-func (v *view) find(ctx context.Context, c *call) (*perdure.Run, error) {
+func (v *view) find(ctx context.Context, c *Call) (*perdure.Run, error) {
 	if v.run == "" {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (v *view) find(ctx context.Context, c *call) (*perdure.Run, error) {
 			return nil, err
 		}
 	}
-	run, err := c.GetRun(ctx, v.thread, name)
+	run, err := c.Runtime.GetRun(ctx, v.thread, name)
 	if err != nil {
 		return nil, err
 	}
@@ -119,17 +119,17 @@ func (v *view) find(ctx context.Context, c *call) (*perdure.Run, error) {
 
 // seen returns the run of the last event that one who comes back has seen: the
 // newest run may be another one by now. It is "" if there is none.
-func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
+func (v *view) seen(ctx context.Context, c *Call) (run string, err error) {
 	if !v.back {
 		return "", nil
 	}
-	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true, Life: v.life}) {
+	for ev, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: v.after - 1, Replay: true, Life: v.life}) {
 		if err == nil {
 			return ev.Run, nil
 		}
 		break
 	}
-	for _, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Replay: true, Life: v.life}) {
+	for _, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Replay: true, Life: v.life}) {
 		return "", err // of what was asked for
 	}
 	return "", ctx.Err()
@@ -138,7 +138,7 @@ func (v *view) seen(ctx context.Context, c *call) (run string, err error) {
 // sendEvents answers with a page of events, one after the other: a page may be
 // large, and its reader slow. Where the thread cannot be read on, the page ends,
 // and the next one says why.
-func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit int) error {
+func sendEvents(w http.ResponseWriter, r *http.Request, c *Call, v view, limit int) error {
 	ctx := r.Context()
 	if err := v.known(ctx, c); err != nil {
 		return err
@@ -152,7 +152,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 	}
 	out := bufio.NewWriterSize(w, streamBuffer)
 	n, size, last, next := 0, 0, uint64(0), uint64(0)
-	for ev, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: v.run, Replay: true, Life: v.life}) {
+	for ev, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: v.run, Replay: true, Life: v.life}) {
 		if err != nil && n == 0 {
 			return err
 		}
@@ -160,7 +160,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 			next = last
 			break
 		}
-		if api.Internal(ev.Kind) && !c.who.May(api.ScopeAdmin) {
+		if api.Internal(ev.Kind) && !c.Who.May(api.ScopeAdmin) {
 			ev = *bare(&ev)
 		}
 		data, err := json.Marshal(&ev)
@@ -186,7 +186,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case n == 0:
-		return send(w, http.StatusOK, &api.EventPage{Events: []perdure.Event{}})
+		return c.Send(w, http.StatusOK, &api.EventPage{Events: []perdure.Event{}})
 	case next > 0:
 		fmt.Fprintf(out, `],"next":%d}`+"\n", next)
 	default:
@@ -199,17 +199,17 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *call, v view, limit i
 // streamRun answers with the events of a run that was just started, up to its
 // end or until it waits for someone. Where there is no room for a stream the
 // run is the answer: it has been started.
-func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *call, run *perdure.Run) error {
+func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *Call, run *perdure.Run) error {
 	leave, err := s.admitStream(c)
 	if err != nil {
-		return send(w, http.StatusAccepted, run)
+		return c.Send(w, http.StatusAccepted, run)
 	}
 	defer leave()
 	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, ours: true, wait: true, deltas: true})
 }
 
 // follow answers with a stream.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *call, v view) error {
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *Call, v view) error {
 	leave, err := s.admitStream(c)
 	if err != nil {
 		return err
@@ -219,10 +219,10 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *call, v view)
 }
 
 // stream sends what someone wants to see. It has been admitted.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view) error {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *Call, v view) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.who.May(api.ScopeAdmin), pos: v.after, last: v.after}
+	rd := &reader{s: s, w: w, c: c, thread: v.thread, admin: c.Who.May(api.ScopeAdmin), pos: v.after, last: v.after}
 	rd.watch = c.watch()
 	defer rd.watch.Stop()
 	if err := v.known(ctx, c); err != nil {
@@ -245,7 +245,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call, v view)
 		}
 	}
 	if r.Method == http.MethodHead {
-		for _, err := range c.Events(ctx, v.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
+		for _, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
 			if err != nil {
 				return err
 			}
@@ -296,9 +296,9 @@ func (rd *reader) moved(ctx context.Context, v view) (bool, error) {
 	if run == "" { // what other runs do is not news of the one that took the input
 		brief, cancel := context.WithTimeout(ctx, takerTime)
 		defer cancel()
-		wait := rd.c.WaitEnd
+		wait := rd.c.Runtime.WaitEnd
 		if v.wait {
-			wait = rd.c.Wait
+			wait = rd.c.Runtime.Wait
 		}
 		taker, err := wait(brief, v.thread, rd.run)
 		if err != nil {
@@ -306,7 +306,7 @@ func (rd *reader) moved(ctx context.Context, v view) (bool, error) {
 		}
 		run = taker.ID
 	}
-	for _, err := range rd.c.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: run, Replay: true, Life: rd.life}) {
+	for _, err := range rd.c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Run: run, Replay: true, Life: rd.life}) {
 		return true, err
 	}
 	return false, ctx.Err()

@@ -14,35 +14,36 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 )
 
 func TestStreamReplaysAndStaysLive(t *testing.T) {
-	s := newSite(t, server.Options{Retry: 300 * time.Millisecond}, sseFlows()...)
-	sseStart(s, "a", "count", 3)
-	st := sseOpen(s, "/v1/threads/a/events")
-	if got := st.resp.Header; got.Get("Cache-Control") != "no-store, no-transform" || got.Get("X-Accel-Buffering") != "no" || got.Get("Connection") != "" {
+	s := servertest.New(t, server.Options{Retry: 300 * time.Millisecond}, servertest.Flows()...)
+	s.Start("a", "count", 3)
+	st := s.Open("/v1/threads/a/events")
+	if got := st.Response.Header; got.Get("Cache-Control") != "no-store, no-transform" || got.Get("X-Accel-Buffering") != "no" || got.Get("Connection") != "" {
 		t.Errorf("the headers are %v", got)
 	}
-	if b, _ := st.next(); b != (sseBlock{retry: "300"}) || st.resp.Header.Get("Last-Event-ID") != "0" {
-		t.Errorf("the stream begins with %+v, behind %s", b, st.resp.Header.Get("Last-Event-ID"))
+	if b, _ := st.Next(); b != (servertest.Block{Retry: "300"}) || st.Response.Header.Get("Last-Event-ID") != "0" {
+		t.Errorf("the stream begins with %+v, behind %s", b, st.Response.Header.Get("Last-Event-ID"))
 	}
-	got := st.until("ended")
-	sseStart(s, "a", "count", 2)
-	got = append(got, st.until("ended")...)
+	got := st.Until("ended")
+	s.Start("a", "count", 2)
+	got = append(got, st.Until("ended")...)
 	var all []string
 	for _, b := range got {
 		all = append(all, b.String())
 	}
-	want := sseJournal(t, s.rt, "a")
+	want := servertest.Journal(t, s.Runtime, "a")
 	if diff := cmp.Diff(want[:len(all)], all); diff != "" {
 		t.Errorf("the stream differs from the journal: %s", diff)
 	}
 }
 
 func TestStreamGoesOnBehindTheLastID(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 3)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 3)
 	for _, c := range []struct{ path, id, first string }{
 		{"", "", "1"}, {"?after=3", "", "4"}, {"?after=3", "5", "6"}, {"?after=100", "2", "3"}, {"", "0", "1"}, {"", "4.done", "5"},
 	} {
@@ -50,18 +51,18 @@ func TestStreamGoesOnBehindTheLastID(t *testing.T) {
 		if c.id != "" {
 			headers = []string{"Last-Event-ID", c.id}
 		}
-		st := sseOpen(s, "/v1/threads/a/events"+c.path, headers...)
-		if b, _ := st.event(); b.id != c.first {
-			t.Errorf("%q behind %q begins with %q, want %q", c.path, c.id, b.id, c.first)
+		st := s.Open("/v1/threads/a/events"+c.path, headers...)
+		if b, _ := st.Event(); b.ID != c.first {
+			t.Errorf("%q behind %q begins with %q, want %q", c.path, c.id, b.ID, c.first)
 		}
-		st.close()
+		st.Close()
 	}
 }
 
 func TestStreamRefusesBeforeItBegins(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 1)
-	n := len(sseJournal(t, s.rt, "a"))
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 1)
+	n := len(servertest.Journal(t, s.Runtime, "a"))
 	for _, c := range []struct {
 		path, id string
 		status   int
@@ -92,72 +93,72 @@ func TestStreamRefusesBeforeItBegins(t *testing.T) {
 			headers = append(headers, "Last-Event-ID", c.id)
 		}
 		t.Run(c.path+" "+c.id, func(t *testing.T) {
-			s.do("GET", "/v1/threads/"+c.path, "", headers...).problem(c.status, c.kind)
+			s.Do("GET", "/v1/threads/"+c.path, "", headers...).Problem(c.status, c.kind)
 		})
 	}
 }
 
 func TestStreamOfARunEndsWithDone(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	first := sseStart(s, "a", "count", 2)
-	second := sseStart(s, "a", "count", 3)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	first := s.Start("a", "count", 2)
+	second := s.Start("a", "count", 3)
 	for _, name := range []string{first.ID, second.ID, "newest"} {
-		st := sseOpen(s, "/v1/threads/a/events?run="+name)
-		all := st.until("done")
-		if b, ok := st.next(); ok {
+		st := s.Open("/v1/threads/a/events?run=" + name)
+		all := st.Until("done")
+		if b, ok := st.Next(); ok {
 			t.Errorf("behind done is %v", b)
 		}
 		var done api.Done
 		end := all[len(all)-1]
-		if err := json.Unmarshal([]byte(end.data), &done); err != nil {
+		if err := json.Unmarshal([]byte(end.Data), &done); err != nil {
 			t.Fatal(err)
 		}
 		last := all[len(all)-2]
-		if done.Status != perdure.Succeeded || end.id != last.id+".done" || done.Thread != "a" {
+		if done.Status != perdure.Succeeded || end.ID != last.ID+".done" || done.Thread != "a" {
 			t.Errorf("done is %+v behind %v", end, last)
 		}
 		for _, b := range all[:len(all)-1] {
-			if !strings.Contains(b.data, done.Run) {
+			if !strings.Contains(b.Data, done.Run) {
 				t.Errorf("of another run: %v", b)
 			}
 		}
 		// Who has seen the end is told to stop; who may have missed it gets it.
 		path := "/v1/threads/a/events?run=" + name
-		if r := s.do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.id); r.Status != 204 || len(r.Body) > 0 {
+		if r := s.Do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.ID); r.Status != 204 || len(r.Body) > 0 {
 			t.Errorf("behind done: %d %s", r.Status, r.Body)
 		}
-		again := sseOpen(s, path, "Last-Event-ID", last.id)
-		if b, ok := again.event(); !ok || b.String() != end.String() {
+		again := s.Open(path, "Last-Event-ID", last.ID)
+		if b, ok := again.Event(); !ok || b.String() != end.String() {
 			t.Errorf("behind the last event: %v", b)
 		}
 	}
 }
 
 func TestStreamOfARunThatWaits(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	run := sseStart(s, "a", "ask", "how many?")
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	run := s.Start("a", "ask", "how many?")
 	path := "/v1/threads/a/events?until=wait&run=" + run.ID
-	all := sseOpen(s, path).until("done")
+	all := s.Open(path).Until("done")
 	end := all[len(all)-1]
 	var done api.Done
-	if err := json.Unmarshal([]byte(end.data), &done); err != nil {
+	if err := json.Unmarshal([]byte(end.Data), &done); err != nil {
 		t.Fatal(err)
 	}
 	if done.Status != perdure.Suspended || len(done.Asks) != 1 || done.Asks[0].Prompt != "how many?" {
-		t.Fatalf("done is %s", end.data)
+		t.Fatalf("done is %s", end.Data)
 	}
-	s.do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.id).want(204)
+	s.Do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.ID).Want(204)
 	// One that wants the real end is not told to stop.
-	real := sseOpen(s, "/v1/threads/a/events?run="+run.ID, "Last-Event-ID", end.id)
-	if err := s.rt.Answer(t.Context(), perdure.AskAnswer{Ask: done.Asks[0].ID, Answer: perdure.Answer{Value: json.RawMessage(`"two"`)}}); err != nil {
+	real := s.Open("/v1/threads/a/events?run="+run.ID, "Last-Event-ID", end.ID)
+	if err := s.Runtime.Answer(t.Context(), perdure.AskAnswer{Ask: done.Asks[0].ID, Answer: perdure.Answer{Value: json.RawMessage(`"two"`)}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, st := range []*sseStream{real, sseOpen(s, path, "Last-Event-ID", end.id)} {
-		rest := st.until("done")
-		if rest[0].id == "" || rest[0].kind == "asked" {
+	for _, st := range []*servertest.Stream{real, s.Open(path, "Last-Event-ID", end.ID)} {
+		rest := st.Until("done")
+		if rest[0].ID == "" || rest[0].Kind == "asked" {
 			t.Errorf("it goes on with %v", rest[0])
 		}
-		if err := json.Unmarshal([]byte(rest[len(rest)-1].data), &done); err != nil || done.Status != perdure.Succeeded || string(done.Output) != `"two"` {
+		if err := json.Unmarshal([]byte(rest[len(rest)-1].Data), &done); err != nil || done.Status != perdure.Succeeded || string(done.Output) != `"two"` {
 			t.Errorf("the end is %v", rest[len(rest)-1])
 		}
 	}
@@ -165,7 +166,7 @@ func TestStreamOfARunThatWaits(t *testing.T) {
 
 func TestStreamOfARunThatIsRetriedGoesOn(t *testing.T) {
 	fail := true
-	s := newSite(t, server.Options{}, perdure.NewFlow("once", func(ctx context.Context, _ string) (string, error) {
+	s := servertest.New(t, server.Options{}, perdure.NewFlow("once", func(ctx context.Context, _ string) (string, error) {
 		return perdure.Step(ctx, "try", func(context.Context) (string, error) {
 			if fail {
 				return "", errors.New("not now")
@@ -173,47 +174,47 @@ func TestStreamOfARunThatIsRetriedGoesOn(t *testing.T) {
 			return "ok", nil
 		})
 	}))
-	run := sseStart(s, "a", "once", "")
+	run := s.Start("a", "once", "")
 	path := "/v1/threads/a/events?run=" + run.ID
-	all := sseOpen(s, path).until("done")
+	all := s.Open(path).Until("done")
 	end := all[len(all)-1]
 	fail = false
-	if err := s.rt.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+	if err := s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
 		t.Fatal(err)
 	}
-	rest := sseOpen(s, path, "Last-Event-ID", end.id).until("done")
-	if rest[0].kind != "retried" || !strings.Contains(rest[len(rest)-1].data, `"succeeded"`) {
+	rest := s.Open(path, "Last-Event-ID", end.ID).Until("done")
+	if rest[0].Kind != "retried" || !strings.Contains(rest[len(rest)-1].Data, `"succeeded"`) {
 		t.Errorf("it goes on with %v", rest)
 	}
 }
 
 func TestStreamOfAnErasedThreadEnds(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "ask", "?")
-	st := sseOpen(s, "/v1/threads/a/events")
-	st.until("asked")
-	if err := s.rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "ask", "?")
+	st := s.Open("/v1/threads/a/events")
+	st.Until("asked")
+	if err := s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	all := st.until("erased")
-	if last := all[len(all)-1]; last.id != "" {
+	all := st.Until("erased")
+	if last := all[len(all)-1]; last.ID != "" {
 		t.Errorf("the end has an id: %v", last)
 	}
-	if b, ok := st.next(); ok {
+	if b, ok := st.Next(); ok {
 		t.Errorf("behind the end is %v", b)
 	}
-	s.do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream", "Last-Event-ID", "2").problem(410, "erased")
+	s.Do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream", "Last-Event-ID", "2").Problem(410, "erased")
 }
 
 func TestPagesOfEvents(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 20)
-	run := sseStart(s, "a", "count", 5)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 20)
+	run := s.Start("a", "count", 5)
 	var all []string
 	var seqs []uint64
 	for after, pages := uint64(0), 0; ; pages++ {
 		var page api.EventPage
-		s.do("GET", fmt.Sprintf("/v1/threads/a/events?limit=7&after=%d", after), "").want(200, &page)
+		s.Do("GET", fmt.Sprintf("/v1/threads/a/events?limit=7&after=%d", after), "").Want(200, &page)
 		for _, ev := range page.Events {
 			data, _ := json.Marshal(ev)
 			all = append(all, fmt.Sprintf("%d %s %s", ev.Seq, ev.Kind, data))
@@ -224,25 +225,25 @@ func TestPagesOfEvents(t *testing.T) {
 		}
 		after = page.Next
 	}
-	if diff := cmp.Diff(sseJournal(t, s.rt, "a"), all); diff != "" {
+	if diff := cmp.Diff(servertest.Journal(t, s.Runtime, "a"), all); diff != "" {
 		t.Error(diff)
 	}
 	var page api.EventPage
-	s.do("GET", "/v1/threads/a/events?run=newest", "").want(200, &page)
+	s.Do("GET", "/v1/threads/a/events?run=newest", "").Want(200, &page)
 	if len(page.Events) == 0 || slices.ContainsFunc(page.Events, func(ev perdure.Event) bool { return ev.Run != run.ID }) {
 		t.Errorf("of the run: %v", page.Events)
 	}
-	s.do("GET", "/v1/threads/a/events?after=1000", "").problem(400, "ahead")
-	s.do("GET", "/v1/threads/none/events", "").problem(404, "no-thread")
-	end := s.do("GET", fmt.Sprintf("/v1/threads/a/events?after=%d", seqs[len(seqs)-1]), "").want(200)
+	s.Do("GET", "/v1/threads/a/events?after=1000", "").Problem(400, "ahead")
+	s.Do("GET", "/v1/threads/none/events", "").Problem(404, "no-thread")
+	end := s.Do("GET", fmt.Sprintf("/v1/threads/a/events?after=%d", seqs[len(seqs)-1]), "").Want(200)
 	if string(end.Body) != `{"events":[]}` {
 		t.Errorf("behind the end: %s", end.Body)
 	}
 }
 
 func TestWhichAnswerIsAskedFor(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	run := sseStart(s, "a", "count", 1)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	run := s.Start("a", "count", 1)
 	for accept, want := range map[string]string{
 		"":                                    "application/json",
 		"*/*":                                 "application/json",
@@ -255,7 +256,7 @@ func TestWhichAnswerIsAskedFor(t *testing.T) {
 		"text/event-stream;q=0":                           "application/json",
 		"text/event-stream;q=x, ;;":                       "application/json",
 	} {
-		got := s.do("GET", "/v1/threads/a/events?run="+run.ID, "", "Accept", accept).want(200).Header.Get("Content-Type")
+		got := s.Do("GET", "/v1/threads/a/events?run="+run.ID, "", "Accept", accept).Want(200).Header.Get("Content-Type")
 		if got != want {
 			t.Errorf("%q gets %s", accept, got)
 		}
@@ -273,45 +274,45 @@ func (s sseTokens) Authenticate(_ context.Context, token string) (*server.Princi
 }
 
 func TestInternalEventsAreBareForOthersThanAdmins(t *testing.T) {
-	s := newSite(t, server.Options{Auth: sseTokens{
+	s := servertest.New(t, server.Options{Auth: sseTokens{
 		"admin": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}},
 		"read":  {Subject: "ann", Scopes: []api.Scope{api.ScopeRead}},
-	}}, sseFlows()...)
-	sseStart(s, "a", "count", 2)
-	n := len(sseJournal(t, s.rt, "a"))
+	}}, servertest.Flows()...)
+	s.Start("a", "count", 2)
+	n := len(servertest.Journal(t, s.Runtime, "a"))
 	for _, token := range []string{"admin", "read"} {
-		st := sseOpen(s, "/v1/threads/a/events", "Authorization", "Bearer "+token)
+		st := s.Open("/v1/threads/a/events", "Authorization", "Bearer "+token)
 		var page api.EventPage
-		s.do("GET", "/v1/threads/a/events", "", "Authorization", "Bearer "+token).want(200, &page)
+		s.Do("GET", "/v1/threads/a/events", "", "Authorization", "Bearer "+token).Want(200, &page)
 		if len(page.Events) != n {
 			t.Errorf("%s sees %d events of %d", token, len(page.Events), n)
 		}
-		for i, b := range st.until("ended") {
+		for i, b := range st.Until("ended") {
 			var ev perdure.Event
-			if err := json.Unmarshal([]byte(b.data), &ev); err != nil {
+			if err := json.Unmarshal([]byte(b.Data), &ev); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(page.Events[i], ev); diff != "" {
 				t.Errorf("%s sees in a stream other than on a page: %s", token, diff)
 			}
-			if b.id != fmt.Sprint(i+1) {
-				t.Errorf("%s gets the id %s", token, b.id)
+			if b.ID != fmt.Sprint(i+1) {
+				t.Errorf("%s gets the id %s", token, b.ID)
 			}
 			if ev.Kind == "claimed" && (ev.Worker != "") != (token == "admin") {
-				t.Errorf("%s sees %s", token, b.data)
+				t.Errorf("%s sees %s", token, b.Data)
 			}
 			if ev.Kind == "step" && ev.Value == nil {
-				t.Errorf("%s does not see %s", token, b.data)
+				t.Errorf("%s does not see %s", token, b.Data)
 			}
 		}
 	}
 }
 
 func TestHeadOfAStreamHasNoBody(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 1)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 1)
 	for _, path := range []string{"/v1/threads/a/events", "/v1/events"} {
-		r := s.do("HEAD", path, "", "Accept", "text/event-stream").want(200)
+		r := s.Do("HEAD", path, "", "Accept", "text/event-stream").Want(200)
 		if len(r.Body) > 0 || r.Header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("%s: %v %s", path, r.Header, r.Body)
 		}
@@ -319,14 +320,14 @@ func TestHeadOfAStreamHasNoBody(t *testing.T) {
 }
 
 func TestStartAnswersWithTheRunsEvents(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
 	for _, c := range []struct{ path, body, status string }{
 		{"/v1/runs", `{"flow":"count","input":3}`, "succeeded"},
 		{"/v1/threads/a/runs", `{"flow":"count","input":3}`, "succeeded"},
 		{"/v1/threads/b/runs", `{"flow":"ask","input":"?"}`, "suspended"},
 	} {
-		r := s.do("POST", c.path, c.body, "Accept", "text/event-stream", "Content-Type", "application/json")
-		text := string(r.want(200).Body)
+		r := s.Do("POST", c.path, c.body, "Accept", "text/event-stream", "Content-Type", "application/json")
+		text := string(r.Want(200).Body)
 		if !strings.Contains(text, "event: queued\n") || !strings.Contains(text, ".done\nevent: done\n") || !strings.Contains(text, `"status":"`+c.status+`"`) {
 			t.Errorf("%s answers with %s", c.path, text)
 		}
@@ -336,7 +337,7 @@ func TestStartAnswersWithTheRunsEvents(t *testing.T) {
 // TestInputThatSteersIsFollowed follows input that becomes part of a run.
 func TestInputThatSteersIsFollowed(t *testing.T) {
 	go1, took := make(chan bool), make(chan bool)
-	s := newSite(t, server.Options{}, perdure.NewFlow("listen", func(ctx context.Context, _ string) (string, error) {
+	s := servertest.New(t, server.Options{}, perdure.NewFlow("listen", func(ctx context.Context, _ string) (string, error) {
 		if _, err := perdure.Step(ctx, "begin", func(context.Context) (bool, error) { return <-go1, nil }); err != nil {
 			return "", err
 		}
@@ -349,23 +350,23 @@ func TestInputThatSteersIsFollowed(t *testing.T) {
 		}
 		return more, nil
 	}))
-	first, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
+	first, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
 	if err != nil {
 		t.Fatal(err)
 	}
-	begun := sseOpen(s, "/v1/threads/a/events")
-	begun.until("claimed")
-	more, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
+	begun := s.Open("/v1/threads/a/events")
+	begun.Until("claimed")
+	more, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, query := range []string{"", "&until=wait"} {
-		st := sseOpen(s, "/v1/threads/a/events?run="+more.ID+query)
-		st.until("queued")
+		st := s.Open("/v1/threads/a/events?run=" + more.ID + query)
+		st.Until("queued")
 		defer func() {
-			all := st.until("done")
+			all := st.Until("done")
 			var done api.Done
-			if err := json.Unmarshal([]byte(all[len(all)-1].data), &done); err != nil || done.Run != first.ID || done.Status != perdure.Succeeded {
+			if err := json.Unmarshal([]byte(all[len(all)-1].Data), &done); err != nil || done.Run != first.ID || done.Status != perdure.Succeeded {
 				t.Errorf("done is %v", all[len(all)-1])
 			}
 		}()

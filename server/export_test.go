@@ -24,9 +24,9 @@ type Caller struct {
 
 // AddFace binds a route.
 func (s *Server) AddFace(pattern string, scope api.Scope, fn func(http.ResponseWriter, *http.Request, Caller) error) {
-	s.face(pattern, scope, func(w http.ResponseWriter, r *http.Request, c *call) error {
-		return fn(w, r, Caller{c.who, c.recheck})
-	})
+	s.bindRoute(Route{Pattern: pattern, Scope: scope, Serve: func(w http.ResponseWriter, r *http.Request, c *Call) error {
+		return fn(w, r, Caller{c.Who, c.recheck})
+	}})
 }
 
 // Admit asks who makes a request to an operation.
@@ -35,7 +35,7 @@ func (s *Server) Admit(w http.ResponseWriter, r *http.Request, op *api.Info) (Ca
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{c.who, c.recheck}, nil
+	return Caller{c.Who, c.recheck}, nil
 }
 
 // Used returns what is under way at the server.

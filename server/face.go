@@ -1,12 +1,32 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"strings"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
+
+// Face is a protocol of another system, which a server speaks besides its own
+// API. Package adk has one.
+type Face []Route
+
+// Route is a route of a face.
+type Route struct {
+	// Pattern is one of http.ServeMux, with a method.
+	Pattern string
+	// Scope is what the caller needs.
+	Scope api.Scope
+	// Events sends an error as an event to a client that asks for a stream.
+	Events bool
+	// Serve answers an admitted request. An error that it returns before it has
+	// written anything becomes a problem.
+	Serve func(w http.ResponseWriter, r *http.Request, c *Call) error
+}
 
 // router is a mux that knows its patterns, so that a test can tell that there
 // is no way in but through admit.
@@ -26,34 +46,36 @@ func (r *router) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Re
 	r.Handle(pattern, http.HandlerFunc(h))
 }
 
-// face binds a route that is not Perdure's own, such as one that clients of
-// another system call. Callers are admitted as those of operations are. An
-// error that fn returns before it has written anything is told as a problem.
-func (s *Server) face(pattern string, scope api.Scope, fn func(http.ResponseWriter, *http.Request, *call) error) {
-	method, path, ok := strings.Cut(pattern, " ")
+// bindRoute binds a route that is not an operation of the API. Its callers are
+// admitted as those of operations are.
+func (s *Server) bindRoute(route Route) {
+	method, path, ok := strings.Cut(route.Pattern, " ")
 	if !ok {
-		panic("server: the face " + pattern + " names no method")
+		panic("server: the route " + route.Pattern + " names no method")
 	}
-	op := &api.Info{Name: pattern, Method: method, Path: path, Scope: scope}
+	op := &api.Info{Name: route.Pattern, Method: method, Path: path, Scope: route.Scope}
 	s.faces = append(s.faces, op)
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admit(w, r, op)
 		if err != nil {
-			s.failFace(w, r, err, false)
+			s.failRoute(w, r, err, false)
 			return
 		}
-		if err = firstError(faceConditions(r), c.names(r.PathValue("user"))); err == nil {
-			err = fn(w, r, c)
+		if err = noConditions(r); err == nil {
+			err = c.names(r.PathValue("user"))
+		}
+		if err == nil {
+			err = route.Serve(w, r, c)
 		}
 		if err != nil {
-			s.failFace(w, r, err, pattern == adkStream && wantsStream(r))
+			s.failRoute(w, r, err, route.Events && wantsStream(r))
 		}
 	})
 }
 
-// faceConditions refuses conditions that no face knows: without one a write is
-// another one.
-func faceConditions(r *http.Request) error {
+// noConditions refuses conditions on writes: no face knows any, and a write
+// whose condition is ignored is a different write.
+func noConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && len(r.Header.Values(name)) > 0 {
 			return api.Invalid("header %s: %s knows no such condition; the routes under /v1 do", name, r.URL.Path)
@@ -62,14 +84,14 @@ func faceConditions(r *http.Request) error {
 	return nil
 }
 
-// failFace tells an error as a problem that has it in the member error too, or
-// as an event where those are read: there clients of other systems look.
-func (s *Server) failFace(w http.ResponseWriter, r *http.Request, err error, event bool) {
+// failRoute sends an error as a problem that has its text in the member error
+// too, or as an event: that is where clients of other systems look.
+func (s *Server) failRoute(w http.ResponseWriter, r *http.Request, err error, event bool) {
 	p := s.problem(r, err)
 	if event {
-		data, _ := json.Marshal(map[string]string{"error": p.Error()})
+		data, _ := sse.Encode("", "", map[string]string{"error": p.Error()})
 		w.Header().Set("Content-Type", api.TypeEvents)
-		tell(w, p, append(append([]byte("data: "), data...), "\n\n"...))
+		tell(w, p, data)
 		return
 	}
 	data, _ := json.Marshal(struct {
@@ -78,4 +100,94 @@ func (s *Server) failFace(w http.ResponseWriter, r *http.Request, err error, eve
 	}{p, p.Error()})
 	w.Header().Set("Content-Type", api.TypeProblem)
 	tell(w, p, append(data, '\n'))
+}
+
+// StreamEvent is an event of [Call.Stream].
+type StreamEvent struct {
+	ID   api.EventID // "": none
+	Data any         // encoded as JSON
+}
+
+// Stream answers with events until there are no more or ctx, which is that of
+// [Call.Last], ends; the context that it passes to events ends with the answer.
+// An error of theirs is the last event. A header names the event after which the
+// stream begins, so that a client that is cut off before the first one knows
+// where it stood.
+//
+// A client that does not ask for a stream of events as such may read only blocks
+// of one line: it gets no ids, and comments as blocks of their own.
+func (c *Call) Stream(ctx context.Context, w http.ResponseWriter, r *http.Request, after api.EventID, events func(context.Context) iter.Seq2[StreamEvent, error]) error {
+	st := c.s.newStream(w, after)
+	defer st.end()
+	if wantsStream(r) {
+		st.buf = sse.AppendRetry(st.buf, c.s.opts.Retry)
+	} else {
+		st.apart = true
+		w.WriteHeader(http.StatusOK)
+		st.dirty = true
+	}
+	if st.flush() != nil {
+		return nil // the client is gone
+	}
+	inner, cancel := context.WithCancel(ctx)
+	ready := make(chan StreamEvent)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e, err := range events(inner) {
+			if err != nil {
+				e = StreamEvent{Data: map[string]string{"error": api.ProblemOf(err).Error()}}
+			}
+			select {
+			case ready <- e:
+			case <-inner.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	over := done // not before ready is drained: it has no buffer
+	for {
+		var err error
+		select {
+		case e := <-ready:
+			err = st.send(e)
+		case <-st.quiet.C:
+			err = st.heartbeat()
+		case <-over:
+			if ctx.Err() == nil {
+				return nil
+			}
+			over = nil
+		case <-ctx.Done():
+			if context.Cause(ctx) == api.ErrStopping {
+				st.bye()
+			}
+			return nil
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// send writes an event at once.
+func (st *stream) send(e StreamEvent) error {
+	if st.apart {
+		e.ID = ""
+	}
+	block, err := sse.Encode(string(e.ID), "", e.Data)
+	if err == nil {
+		err = st.add(block)
+	}
+	if err == nil {
+		err = st.flush()
+	}
+	return err
 }

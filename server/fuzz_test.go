@@ -14,23 +14,24 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 )
 
 // fuzzed is a server with something of everything, which requests name by words
 // in capitals since ids are random.
 type fuzzed struct {
-	*site
+	*servertest.Site
 	closed *server.Server // of the same runtime, where nobody has a token
 	ids    *strings.Replacer
 }
 
 func newFuzzed(t testing.TB) *fuzzed {
 	t.Helper()
-	f := &fuzzed{site: newSite(t, server.Options{Version: "test"}, perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
+	f := &fuzzed{Site: servertest.New(t, server.Options{Version: "test", Faces: allFaces()}, perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
 		return perdure.Ask[string](ctx, "approve", perdure.Question{Kind: "approval", Prompt: in})
 	}))}
-	f.closed = server.New(f.rt, server.Options{Auth: authFixed{}})
+	f.closed = server.New(f.Runtime, server.Options{Auth: authFixed{}, Faces: allFaces()})
 	f.seed(t)
 	return f
 }
@@ -39,9 +40,9 @@ func newFuzzed(t testing.TB) *fuzzed {
 func (f *fuzzed) seed(t testing.TB) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	run, err := f.rt.Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t1", Input: "x", User: "ann", Policy: perdure.Beside})
+	run, err := f.Runtime.Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t1", Input: "x", User: "ann", Policy: perdure.Beside})
 	if err == nil {
-		run, err = f.rt.Wait(ctx, "t1", run.ID)
+		run, err = f.Runtime.Wait(ctx, "t1", run.ID)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func (f *fuzzed) seed(t testing.TB) {
 	if len(run.Asks) > 0 {
 		ask = run.Asks[0].ID
 	}
-	if _, err := memory.Of(f.rt).Put(ctx, memory.Namespace{"shared"}, "key", "x", memory.PutOptions{}); err != nil {
+	if _, err := memory.Of(f.Runtime).Put(ctx, memory.Namespace{"shared"}, "key", "x", memory.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.ids = strings.NewReplacer("RUN", run.ID, "ASK", ask)
@@ -99,8 +100,9 @@ func (f *fuzzed) request(t *testing.T, method, target, head, body string) {
 		}
 	}
 	r = r.WithContext(ctx)
-	f.api.ServeHTTP(w, r)
-	got := bytes.TrimSpace(w.Body.Bytes())
+	f.Server.ServeHTTP(w, r)
+	reply := servertest.ReplyOf(t, w.Result())
+	got := reply.Body
 	if ctx.Err() != nil {
 		return
 	}
@@ -109,7 +111,7 @@ func (f *fuzzed) request(t *testing.T, method, target, head, body string) {
 	}
 	if w.Code >= 300 {
 		var p api.Problem
-		(&reply{t: t, Status: w.Code, Header: w.Header(), Body: got}).want(w.Code, &p)
+		reply.Want(w.Code, &p)
 		if w.Code < 400 || w.Code >= 500 || p.Status != w.Code || api.TypeProblem != w.Header().Get("Content-Type") {
 			t.Fatalf("%q is answered %d: %s", text, w.Code, got)
 		}
@@ -119,8 +121,8 @@ func (f *fuzzed) request(t *testing.T, method, target, head, body string) {
 			t.Fatalf("%q is answered with a header %s of several lines: %q", text, name, values)
 		}
 	}
-	checkSchema(t, r, w.Code, w.Header(), got)
-	if thread, err := f.rt.Get(ctx, "t1"); err != nil || len(thread.Runs) == 0 || len(thread.Runs[len(thread.Runs)-1].Asks) == 0 {
+	servertest.CheckSchema(t, r, reply)
+	if thread, err := f.Runtime.Get(ctx, "t1"); err != nil || len(thread.Runs) == 0 || len(thread.Runs[len(thread.Runs)-1].Asks) == 0 {
 		f.seed(t)
 	}
 }
@@ -146,7 +148,7 @@ func FuzzRequest(f *testing.F) {
 	for _, op := range api.All() {
 		add(op, m.body(op))
 	}
-	for _, op := range s.api.Faces() {
+	for _, op := range s.Server.Faces() {
 		add(op, m.faceBody())
 	}
 	f.Add("PUT", "/v1/memory", "", `{"value":1}`)

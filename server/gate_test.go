@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 )
 
@@ -29,7 +30,7 @@ func gateDial(t *testing.T, url string) net.Conn {
 // no body of someone whom it does not know.
 func TestEveryRoutePassesTheGate(t *testing.T) {
 	m := newMatrix(t)
-	patient := server.New(m.rt, server.Options{Auth: m.tokens, Body: time.Hour})
+	patient := server.New(m.Runtime, server.Options{Auth: m.tokens, Body: time.Hour, Faces: allFaces()})
 	h := patient.HTTPServer()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,8 +92,8 @@ func TestEveryRoutePassesTheGate(t *testing.T) {
 
 // TestConnectionsAreBounded holds many connections that ask for nothing.
 func TestConnectionsAreBounded(t *testing.T) {
-	s := newSite(t, server.Options{})
-	h := server.New(s.rt, server.Options{Connections: 8}).HTTPServer()
+	s := servertest.New(t, server.Options{})
+	h := server.New(s.Runtime, server.Options{Connections: 8}).HTTPServer()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

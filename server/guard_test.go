@@ -14,6 +14,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -196,25 +197,25 @@ func TestGuardSetsHeadersOnAllAnswers(t *testing.T) {
 func TestGuardSurvivesPanics(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
-	site := newSite(t, server.Options{Logger: slog.New(slog.NewTextHandler(&guardLog{&mu, &log}, nil))})
-	site.api.AddFace("GET /early", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
+	site := servertest.New(t, server.Options{Logger: slog.New(slog.NewTextHandler(&guardLog{&mu, &log}, nil))})
+	site.Server.AddFace("GET /early", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
 		w.Header().Set("Content-Length", "1000")
 		panic("an oops inside")
 	})
-	site.api.AddFace("GET /late", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
+	site.Server.AddFace("GET /late", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
 		fmt.Fprintln(w, "half")
 		http.NewResponseController(w).Flush()
 		panic(errors.New("an oops inside"))
 	})
-	site.api.AddFace("GET /abort", api.ScopeNone, func(http.ResponseWriter, *http.Request, server.Caller) error {
+	site.Server.AddFace("GET /abort", api.ScopeNone, func(http.ResponseWriter, *http.Request, server.Caller) error {
 		panic(http.ErrAbortHandler)
 	})
-	early := site.do("GET", "/early", "").problem(500, "internal")
+	early := site.Do("GET", "/early", "").Problem(500, "internal")
 	if bytes.Contains(early.Body, []byte("oops")) {
 		t.Errorf("the caller is told what is inside: %s", early.Body)
 	}
 	for _, path := range []string{"/late", "/abort"} {
-		resp, err := http.Get(site.url + path)
+		resp, err := http.Get(site.URL + path)
 		if err == nil {
 			_, err = io.ReadAll(resp.Body)
 			resp.Body.Close()
@@ -223,7 +224,7 @@ func TestGuardSurvivesPanics(t *testing.T) {
 			t.Errorf("%s seems to be whole", path)
 		}
 	}
-	site.do("GET", "/healthz", "").want(200)
+	site.Do("GET", "/healthz", "").Want(200)
 	mu.Lock()
 	defer mu.Unlock()
 	if n := strings.Count(log.String(), "an oops inside"); n != 2 || !strings.Contains(log.String(), "guard_test.go") {

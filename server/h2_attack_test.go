@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -104,9 +105,9 @@ func h2Large() perdure.Flow {
 // HTTP/2, whose streams could have as much as they like.
 func TestConnectionThatTakesNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := attackSite(t, memstore.New(), server.Options{}, true, h2Large())
-		sseStart(s, "a", "large", 100)
-		_, out, closed := h2Dial(t, s.api, 1<<31-1)
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, h2Large())
+		s.Start("a", "large", 100)
+		_, out, closed := h2Dial(t, s.Server, 1<<31-1)
 		out <- h2Get(1, "/v1/threads/a/events")
 		select {
 		case <-closed:
@@ -120,9 +121,9 @@ func TestConnectionThatTakesNothingIsClosed(t *testing.T) {
 // window: others on the connection go on, and it is ended.
 func TestStalledStreamHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := attackSite(t, memstore.New(), server.Options{}, true, h2Large())
-		sseStart(s, "a", "large", 10)
-		conn, out, closed := h2Dial(t, s.api, 1000)
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, h2Large())
+		s.Start("a", "large", 10)
+		conn, out, closed := h2Dial(t, s.Server, 1000)
 		out <- h2Get(1, "/v1/threads/a/events")
 		out <- h2Get(3, "/v1/threads/a/events")
 		got, reset := 0, false

@@ -14,19 +14,20 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
 
 // stalled asks for something and reads no more than the head of the answer.
-func stalled(s *site, path, token string) net.Conn {
-	s.t.Helper()
-	conn := slowDial(s.t.(*testing.T), s.url)
+func stalled(s *servertest.Site, path, token string) net.Conn {
+	s.T.Helper()
+	conn := slowDial(s.T.(*testing.T), s.URL)
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", path, token)
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 	if err != nil || resp.StatusCode != 200 {
-		s.t.Fatalf("%s is answered %v, %v", path, resp, err)
+		s.T.Fatalf("%s is answered %v, %v", path, resp, err)
 	}
 	return conn
 }
@@ -49,7 +50,7 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	const steps, size, readers = 900, 60 << 10, 48
 	st := memstore.New()
 	tokens := authTokens(t, st)
-	s := newSiteOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
 		for i := range n {
 			if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", size), nil }); err != nil {
 				return i, err
@@ -57,10 +58,10 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 		}
 		return n, nil
 	}))
-	s.token = authSecret(t, tokens, "", "ann", api.ScopeRead, api.ScopeRun)
-	sseStart(s, "a", "large", steps)
+	s.Token = authSecret(t, tokens, "", "ann", api.ScopeRead, api.ScopeRun)
+	s.Start("a", "large", steps)
 	var page api.EventPage
-	s.do("GET", "/v1/threads/a/events?limit=1000&after=600", "").want(200, &page)
+	s.Do("GET", "/v1/threads/a/events?limit=1000&after=600", "").Want(200, &page)
 	if len(page.Events) < 100 || page.Next != page.Events[len(page.Events)-1].Seq {
 		t.Fatalf("the page has %d events, next is %d", len(page.Events), page.Next)
 	}
@@ -70,9 +71,9 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range readers {
-		stalled(s, "/v1/threads/a/events?limit=1000&after=600", s.token)
+		stalled(s, "/v1/threads/a/events?limit=1000&after=600", s.Token)
 	}
-	if used := s.api.Used(); used.Requests != readers {
+	if used := s.Server.Used(); used.Requests != readers {
 		t.Fatalf("%+v is under way", used)
 	}
 	// Handlers allocate until their connections are full; what they hold then
@@ -88,18 +89,18 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	st := memstore.New()
 	tokens := authTokens(t, st)
-	s := newSiteOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, MaxBody: 64 << 20,
+	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, MaxBody: 64 << 20,
 		Limits:       server.Limits{Streams: 5, Requests: 6, Bytes: 33 << 20},
 		TenantLimits: server.Limits{Streams: 3, Requests: 5, Bytes: 23 << 20},
-		TokenLimits:  server.Limits{Streams: 2, Requests: 4, Bytes: 15 << 20}}, sseFlows()...)
+		TokenLimits:  server.Limits{Streams: 2, Requests: 4, Bytes: 15 << 20}}, servertest.Flows()...)
 	token := func(tenant, subject string) string {
 		return authSecret(t, tokens, tenant, subject, api.ScopeRead, api.ScopeRun)
 	}
 	ann, ben, cat, eve := token("acme", "ann"), token("acme", "ben"), token("other", "cat"), token("third", "eve")
 	want := func(who, path string, status int, kind string) {
 		t.Helper()
-		s.token = who
-		got := s.do("GET", path, "", "Accept", map[bool]string{true: api.TypeEvents, false: api.TypeJSON}[path == "/v1/events"]).problem(status, kind)
+		s.Token = who
+		got := s.Do("GET", path, "", "Accept", map[bool]string{true: api.TypeEvents, false: api.TypeJSON}[path == "/v1/events"]).Problem(status, kind)
 		if got.Header.Get("Retry-After") == "" {
 			t.Errorf("%s is answered without Retry-After: %v", path, got.Header)
 		}
@@ -114,13 +115,13 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	for _, c := range open {
 		c.Close()
 	}
-	eventually(t, "streams stay", func() bool { return s.api.Used() == server.Limits{} })
+	eventually(t, "streams stay", func() bool { return s.Server.Used() == server.Limits{} })
 
 	open = nil
 	state, _ := json.Marshal(map[string]any{"id": "large", "state": map[string]string{"k": strings.Repeat("x", 6<<20)}})
 	for _, who := range []string{ann, cat, eve} {
-		s.token = who
-		s.do("POST", "/v1/threads", string(state)).want(201)
+		s.Token = who
+		s.Do("POST", "/v1/threads", string(state)).Want(201)
 	}
 	for _, who := range []string{ann, ann, ben, cat, cat} {
 		open = append(open, stalled(s, "/v1/threads/large/state", who))
@@ -128,29 +129,29 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	want(ann, "/v1/threads/large/state", 429, "too-many")
 	want(ben, "/v1/threads/large/state", 429, "too-many")
 	want(eve, "/v1/threads/large/state", 503, "overloaded")
-	if used := s.api.Used(); used.Requests != 5 || used.Bytes < 30<<20 {
+	if used := s.Server.Used(); used.Requests != 5 || used.Bytes < 30<<20 {
 		t.Errorf("%+v is under way", used)
 	}
-	s.token = ann
-	s.do("PATCH", "/v1/threads/large", `{"title":"x"}`).want(200) // what is small is no burden, and what is done is told
+	s.Token = ann
+	s.Do("PATCH", "/v1/threads/large", `{"title":"x"}`).Want(200) // what is small is no burden, and what is done is told
 	for _, c := range open {
 		c.Close()
 	}
-	eventually(t, "requests stay", func() bool { return s.api.Used() == server.Limits{} })
+	eventually(t, "requests stay", func() bool { return s.Server.Used() == server.Limits{} })
 
 	open = nil
 	for range 4 { // each is under way for as long as its body takes
-		conn := slowDial(t, s.url)
+		conn := slowDial(t, s.URL)
 		fmt.Fprintf(conn, "POST /v1/threads HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", ann)
 		open = append(open, conn)
 	}
-	eventually(t, "requests do not begin", func() bool { return s.api.Used().Requests == 4 })
+	eventually(t, "requests do not begin", func() bool { return s.Server.Used().Requests == 4 })
 	want(ann, "/v1/flows", 429, "too-many")
-	s.token = ben
-	s.do("GET", "/v1/flows", "").want(200)
-	s.do("GET", "/healthz", "").want(200)
+	s.Token = ben
+	s.Do("GET", "/v1/flows", "").Want(200)
+	s.Do("GET", "/healthz", "").Want(200)
 	for _, c := range open {
 		c.Close()
 	}
-	eventually(t, "requests stay", func() bool { return s.api.Used() == server.Limits{} })
+	eventually(t, "requests stay", func() bool { return s.Server.Used() == server.Limits{} })
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -51,24 +52,24 @@ func liveSpeaker(words <-chan string) perdure.Flow {
 
 func TestDeltasAreLiveAndHaveNoID(t *testing.T) {
 	words := make(chan string)
-	s := newSite(t, server.Options{}, liveSpeaker(words))
-	if _, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "speak", Input: 2}); err != nil {
+	s := servertest.New(t, server.Options{}, liveSpeaker(words))
+	if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "speak", Input: 2}); err != nil {
 		t.Fatal(err)
 	}
-	st := sseOpen(s, "/v1/threads/a/events?run=newest")
-	without := sseOpen(s, "/v1/threads/a/events?run=newest&deltas=no")
-	for b, ok := st.next(); ok && b.kind != "claimed"; b, ok = st.next() {
+	st := s.Open("/v1/threads/a/events?run=newest")
+	without := s.Open("/v1/threads/a/events?run=newest&deltas=no")
+	for b, ok := st.Next(); ok && b.Kind != "claimed"; b, ok = st.Next() {
 	}
 	// The reader listens a moment after it has begun to read.
-	var got sseBlock
-	for i := 0; got.kind != "delta" && i < 1000; i++ {
+	var got servertest.Block
+	for i := 0; got.Kind != "delta" && i < 1000; i++ {
 		words <- "a"
 		told := make(chan struct{})
 		go func() {
 			defer close(told)
-			for got.kind != "delta" {
+			for got.Kind != "delta" {
 				var ok bool
-				if got, ok = st.next(); !ok {
+				if got, ok = st.Next(); !ok {
 					return
 				}
 			}
@@ -82,11 +83,11 @@ func TestDeltasAreLiveAndHaveNoID(t *testing.T) {
 		}
 	}
 	var d perdure.DeltaEvent
-	if err := json.Unmarshal([]byte(got.data), &d); err != nil || got.id != "" || d.Path != "/say-0" || string(d.Data) != `"a"` {
+	if err := json.Unmarshal([]byte(got.Data), &d); err != nil || got.ID != "" || d.Path != "/say-0" || string(d.Data) != `"a"` {
 		t.Fatalf("the delta is %+v: %v", got, err)
 	}
 	words <- "."
-	for b, ok := st.next(); b.kind != "step"; b, ok = st.next() {
+	for b, ok := st.Next(); b.Kind != "step"; b, ok = st.Next() {
 		if !ok {
 			t.Fatal("the step does not arrive")
 		}
@@ -95,13 +96,13 @@ func TestDeltasAreLiveAndHaveNoID(t *testing.T) {
 	words <- "."
 	seen := map[string]bool{}
 	for {
-		b, ok := st.next()
+		b, ok := st.Next()
 		if !ok {
 			break
 		}
-		switch b.kind {
+		switch b.Kind {
 		case "delta":
-			if err := json.Unmarshal([]byte(b.data), &d); err != nil || seen[d.Path] || d.Path == "/say-0" {
+			if err := json.Unmarshal([]byte(b.Data), &d); err != nil || seen[d.Path] || d.Path == "/say-0" {
 				t.Errorf("a delta behind its step: %v", b)
 			}
 		case "step":
@@ -109,54 +110,54 @@ func TestDeltasAreLiveAndHaveNoID(t *testing.T) {
 		}
 	}
 	for {
-		b, ok := without.next()
+		b, ok := without.Next()
 		if !ok {
 			break
 		}
-		if b.kind == "delta" {
+		if b.Kind == "delta" {
 			t.Errorf("nobody asked for %v", b)
 		}
 	}
 }
 
 func TestCloseTellsReadersToComeBack(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 5)
-	st := sseOpen(s, "/v1/threads/a/events")
-	watch := sseOpen(s, "/v1/events")
-	got := st.until("ended")
-	for b, _ := watch.next(); b.kind != "open"; b, _ = watch.next() {
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 5)
+	st := s.Open("/v1/threads/a/events")
+	watch := s.Open("/v1/events")
+	got := st.Until("ended")
+	for b, _ := watch.Next(); b.Kind != "open"; b, _ = watch.Next() {
 	}
-	s.api.Close()
-	for _, st := range []*sseStream{st, watch} {
+	s.Server.Close()
+	for _, st := range []*servertest.Stream{st, watch} {
 		for {
-			b, ok := st.next()
+			b, ok := st.Next()
 			if !ok {
 				t.Fatal("the stream ended without a word")
 			}
-			if b.retry == "200" {
+			if b.Retry == "200" {
 				break
 			}
 		}
-		if b, _ := st.next(); !b.comment {
+		if b, _ := st.Next(); !b.Comment {
 			t.Errorf("it does not say why: %v", b)
 		}
-		if b, ok := st.next(); ok {
+		if b, ok := st.Next(); ok {
 			t.Errorf("behind the end is %v", b)
 		}
 	}
-	s.do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").problem(503, "stopping")
-	s.do("GET", "/v1/events", "").problem(503, "stopping")
+	s.Do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").Problem(503, "stopping")
+	s.Do("GET", "/v1/events", "").Problem(503, "stopping")
 
 	// Another server of the same store goes on where this one stopped.
-	next := server.New(s.rt, server.Options{})
+	next := server.New(s.Runtime, server.Options{})
 	ts := httptest.NewServer(next)
 	defer ts.Close()
 	defer next.Close()
-	s.url = ts.URL
-	sseStart(s, "a", "count", 2)
-	got = append(got, sseOpen(s, "/v1/threads/a/events", "Last-Event-ID", got[len(got)-1].id).until("ended")...)
-	want := sseJournal(t, s.rt, "a")
+	s.URL = ts.URL
+	s.Start("a", "count", 2)
+	got = append(got, s.Open("/v1/threads/a/events", "Last-Event-ID", got[len(got)-1].ID).Until("ended")...)
+	want := servertest.Journal(t, s.Runtime, "a")
 	for i, b := range got {
 		if b.String() != want[i] {
 			t.Fatalf("event %d is %v, want %s", i, b, want[i])
@@ -165,28 +166,28 @@ func TestCloseTellsReadersToComeBack(t *testing.T) {
 }
 
 func TestStreamsAreLimited(t *testing.T) {
-	s := newSite(t, server.Options{Limits: server.Limits{Streams: 2}}, sseFlows()...)
-	sseStart(s, "a", "count", 1)
-	one, two := sseOpen(s, "/v1/threads/a/events"), sseOpen(s, "/v1/events")
-	one.until("ended")
-	two.next()
-	r := s.do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").problem(503, "overloaded")
+	s := servertest.New(t, server.Options{Limits: server.Limits{Streams: 2}}, servertest.Flows()...)
+	s.Start("a", "count", 1)
+	one, two := s.Open("/v1/threads/a/events"), s.Open("/v1/events")
+	one.Until("ended")
+	two.Next()
+	r := s.Do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").Problem(503, "overloaded")
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("it does not say when to try again")
 	}
 	// A run that is started is told without a stream.
 	var run perdure.Run
-	s.do("POST", "/v1/threads/b/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream").want(202, &run)
-	if _, err := s.rt.WaitEnd(t.Context(), "b", run.ID); err != nil {
+	s.Do("POST", "/v1/threads/b/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream").Want(202, &run)
+	if _, err := s.Runtime.WaitEnd(t.Context(), "b", run.ID); err != nil {
 		t.Error(err)
 	}
-	one.close()
+	one.Close()
 	for i := 0; ; i++ { // the server sees it a moment later
-		st := sseOpen(s, "/v1/threads/a/events")
-		if st.resp.StatusCode == 200 {
+		st := s.Open("/v1/threads/a/events")
+		if st.Response.StatusCode == 200 {
 			break
 		}
-		st.close()
+		st.Close()
 		if i > 1000 {
 			t.Fatal("the stream that was closed still counts")
 		}
@@ -195,16 +196,16 @@ func TestStreamsAreLimited(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
-	s := newSite(t, server.Options{Heartbeat: time.Millisecond}, sseFlows()...)
-	sseStart(s, "a", "count", 1)
+	s := servertest.New(t, server.Options{Heartbeat: time.Millisecond}, servertest.Flows()...)
+	s.Start("a", "count", 1)
 	for _, path := range []string{"/v1/threads/a/events", "/v1/events"} {
-		st := sseOpen(s, path)
+		st := s.Open(path)
 		for n := 0; n < 3; {
-			b, ok := st.next()
+			b, ok := st.Next()
 			if !ok {
 				t.Fatal("the stream ended")
 			}
-			if b.comment && b.id == "" && b.data == "" {
+			if b.Comment && b.ID == "" && b.Data == "" {
 				n++
 			}
 		}
@@ -214,13 +215,13 @@ func TestHeartbeats(t *testing.T) {
 // TestReadersReconnectAtRandom lets readers come and go at random places while
 // runs go on: together they see exactly the journal.
 func TestReadersReconnectAtRandom(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "base", "count", 30)
-	fork, err := s.rt.Fork(t.Context(), perdure.ForkRequest{Thread: "base", At: 20, As: "fork"})
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("base", "count", 30)
+	fork, err := s.Runtime.Fork(t.Context(), perdure.ForkRequest{Thread: "base", At: 20, As: "fork"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "fork", Flow: "count", Input: 3}); err != nil {
+	if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "fork", Flow: "count", Input: 3}); err != nil {
 		t.Fatal(err)
 	}
 	_ = fork
@@ -229,7 +230,7 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 		if thread == "fork" {
 			for _, run := range mustThread(t, s, "fork").Runs {
 				if run.Status == perdure.Paused {
-					if err := s.rt.Resume(t.Context(), "fork", run.ID, perdure.Note{}); err != nil {
+					if err := s.Runtime.Resume(t.Context(), "fork", run.ID, perdure.Note{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -237,7 +238,7 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 		}
 		go func() {
 			for range runs {
-				if _, err := s.rt.Start(context.WithoutCancel(t.Context()), perdure.StartRequest{Thread: thread, Flow: "count", Input: 40}); err != nil {
+				if _, err := s.Runtime.Start(context.WithoutCancel(t.Context()), perdure.StartRequest{Thread: thread, Flow: "count", Input: 40}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -251,9 +252,9 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 			thread := []string{"base", "fork"}[i%2]
 			var got []string
 			for connect := 0; uint64(len(got)) < want && connect < 400; connect++ {
-				st := sseOpen(s, "/v1/threads/"+thread+"/events", "Last-Event-ID", fmt.Sprint(len(got)))
+				st := s.Open("/v1/threads/"+thread+"/events", "Last-Event-ID", fmt.Sprint(len(got)))
 				for range rng.IntN(60) {
-					b, ok := st.event()
+					b, ok := st.Event()
 					if !ok {
 						break
 					}
@@ -261,9 +262,9 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 						break
 					}
 				}
-				st.close()
+				st.Close()
 			}
-			journal := sseJournal(t, s.rt, thread)
+			journal := servertest.Journal(t, s.Runtime, thread)
 			if uint64(len(got)) != want {
 				t.Errorf("%s: %d events, want %d", thread, len(got), want)
 			}
@@ -278,9 +279,9 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 	wg.Wait()
 }
 
-func mustThread(t *testing.T, s *site, id string) *perdure.Thread {
+func mustThread(t *testing.T, s *servertest.Site, id string) *perdure.Thread {
 	t.Helper()
-	th, err := s.rt.Get(t.Context(), id)
+	th, err := s.Runtime.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,19 +290,19 @@ func mustThread(t *testing.T, s *site, id string) *perdure.Thread {
 
 // TestStreamsLeaveNothingBehind counts goroutines.
 func TestStreamsLeaveNothingBehind(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "ask", "?")
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "ask", "?")
 	http.DefaultClient.CloseIdleConnections()
 	before := runtime.NumGoroutine()
 	for range 20 {
-		var open []*sseStream
+		var open []*servertest.Stream
 		for _, path := range []string{"/v1/threads/a/events", "/v1/threads/a/events?run=newest", "/v1/threads/a/events?run=newest&until=wait", "/v1/events"} {
-			st := sseOpen(s, path)
-			st.next()
+			st := s.Open(path)
+			st.Next()
 			open = append(open, st)
 		}
 		for _, st := range open {
-			st.close()
+			st.Close()
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -315,40 +316,40 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 }
 
 func TestNewsOfThreads(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "old", "count", 1)
-	st := sseOpen(s, "/v1/events")
-	mine := sseOpen(s, "/v1/events?user=ann")
-	for _, st := range []*sseStream{st, mine} {
-		if b, ok := st.event(); !ok || b.kind != api.KindOpen || b.id != "" {
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("old", "count", 1)
+	st := s.Open("/v1/events")
+	mine := s.Open("/v1/events?user=ann")
+	for _, st := range []*servertest.Stream{st, mine} {
+		if b, ok := st.Event(); !ok || b.Kind != api.KindOpen || b.ID != "" {
 			t.Fatalf("it begins with %v", b)
 		}
 	}
-	read := func(st *sseStream, kind, has string) {
+	read := func(st *servertest.Stream, kind, has string) {
 		t.Helper()
 		for range 100 {
-			b, ok := st.event()
+			b, ok := st.Event()
 			if !ok {
 				t.Fatal("the stream ended")
 			}
-			if strings.Contains(b.data, `"old"`) && has != "old" {
+			if strings.Contains(b.Data, `"old"`) && has != "old" {
 				t.Errorf("news of a thread that did not change: %v", b)
 			}
-			if b.kind == kind && strings.Contains(b.data, has) {
+			if b.Kind == kind && strings.Contains(b.Data, has) {
 				return
 			}
 		}
 		t.Fatalf("no %s of %s", kind, has)
 	}
-	sseStart(s, "new", "ask", "?")
+	s.Start("new", "ask", "?")
 	read(st, "thread", `"suspended"`)
-	if _, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "hers", Flow: "count", Input: 1, User: "ann"}); err != nil {
+	if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "hers", Flow: "count", Input: 1, User: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	if b, ok := mine.event(); !ok || !strings.Contains(b.data, `"hers"`) {
+	if b, ok := mine.Event(); !ok || !strings.Contains(b.Data, `"hers"`) {
 		t.Errorf("ann's first news is %v", b)
 	}
-	if err := s.rt.Erase(t.Context(), "new", perdure.EraseOptions{}); err != nil {
+	if err := s.Runtime.Erase(t.Context(), "new", perdure.EraseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	read(st, "gone", `"new"`)
@@ -358,8 +359,8 @@ func TestNewsOfThreads(t *testing.T) {
 // requests on the same connection.
 func TestStreamOverHTTP2(t *testing.T) {
 	store := memstore.New()
-	s := newSiteOn(t, store, server.Options{}, sseFlows()...)
-	h := server.New(s.rt, server.Options{}).HTTPServer()
+	s := servertest.NewOn(t, store, server.Options{}, servertest.Flows()...)
+	h := server.New(s.Runtime, server.Options{}).HTTPServer()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -369,18 +370,17 @@ func TestStreamOverHTTP2(t *testing.T) {
 	tr := &http.Transport{Protocols: new(http.Protocols)}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	defer tr.CloseIdleConnections()
-	sseStart(s, "a", "count", 5)
-	ctx, cancel := context.WithCancel(t.Context())
-	r, _ := http.NewRequestWithContext(ctx, "GET", "http://"+l.Addr().String()+"/v1/threads/a/events", nil)
-	st := sseDo(t, &http.Client{Transport: tr}, r, cancel, []string{"Accept", "text/event-stream"})
-	if st.resp.ProtoMajor != 2 {
-		t.Fatalf("the protocol is %s", st.resp.Proto)
+	s.Start("a", "count", 5)
+	s.URL, s.Client = "http://"+l.Addr().String(), &http.Client{Transport: tr}
+	st := s.Open("/v1/threads/a/events")
+	if st.Response.ProtoMajor != 2 {
+		t.Fatalf("the protocol is %s", st.Response.Proto)
 	}
-	st.until("ended")
-	sseStart(s, "a", "count", 2)
-	st.until("ended")
+	st.Until("ended")
+	s.Start("a", "count", 2)
+	st.Until("ended")
 	go func() { done <- h.Shutdown(context.WithoutCancel(t.Context())) }()
-	for b, ok := st.next(); b.retry != "200"; b, ok = st.next() {
+	for b, ok := st.Next(); b.Retry != "200"; b, ok = st.Next() {
 		if !ok {
 			t.Fatal("Shutdown does not tell the reader to come back")
 		}

@@ -18,10 +18,16 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/server/adk"
+	"github.com/perdure/perdure/server/agentkit"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
+
+// allFaces returns the faces that the command line switches on.
+func allFaces() []server.Face { return []server.Face{adk.Face(), agentkit.Face()} }
 
 // matrixCanary is in everything that tenant acme has, and in no request.
 // MatrixUser owns it, and is named in requests.
@@ -33,7 +39,7 @@ const (
 // matrix is a server with a tenant acme, whose things all have the canary, and a
 // tenant other, which has nothing.
 type matrix struct {
-	*site
+	*servertest.Site
 	store  store.Store
 	tokens *server.Tokens
 	run    *perdure.Run
@@ -50,8 +56,8 @@ func newMatrix(t *testing.T) *matrix {
 	})
 	s := memstore.New()
 	tokens := authTokens(t, s)
-	m := &matrix{store: s, tokens: tokens, site: newSiteOn(t, s, server.Options{Auth: tokens, Version: "test"}, flow)}
-	ctx, acme := t.Context(), m.rt.Tenant("acme")
+	m := &matrix{store: s, tokens: tokens, Site: servertest.NewOn(t, s, server.Options{Auth: tokens, Version: "test", Faces: allFaces()}, flow)}
+	ctx, acme := t.Context(), m.Runtime.Tenant("acme")
 	run, err := acme.Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t1", Input: matrixCanary, Title: matrixCanary, User: matrixUser, Metadata: map[string]string{"k": matrixCanary}})
 	if err == nil {
 		run, err = acme.Wait(ctx, "t1", run.ID)
@@ -107,8 +113,8 @@ func (m *matrix) faceBody() string {
 	return string(data)
 }
 
-func (m *matrix) request(op *api.Info, face bool, accept string) *reply {
-	m.t.Helper()
+func (m *matrix) request(op *api.Info, face bool, accept string) *servertest.Reply {
+	m.T.Helper()
 	body := m.body(op)
 	if face && op.Method != "GET" {
 		body = m.faceBody()
@@ -118,39 +124,39 @@ func (m *matrix) request(op *api.Info, face bool, accept string) *reply {
 		headers = append(headers, "Content-Type", op.Takes)
 	}
 	query := map[string]string{"diff.get": "?from=1", "runs.wait": "?seconds=1"}[op.Name]
-	return m.do(op.Method, m.ids.Replace(op.Path)+query, body, headers...)
+	return m.Do(op.Method, m.ids.Replace(op.Path)+query, body, headers...)
 }
 
 // snapshot is all that acme has, as the runtime tells it.
 func (m *matrix) snapshot() string {
-	m.t.Helper()
-	ctx, acme := m.t.Context(), m.rt.Tenant("acme")
+	m.T.Helper()
+	ctx, acme := m.T.Context(), m.Runtime.Tenant("acme")
 	var all []any
 	for s, err := range acme.List(ctx, perdure.ListOptions{}) {
 		if err != nil {
-			m.t.Fatal(err)
+			m.T.Fatal(err)
 		}
 		all = append(all, s.ID)
 	}
 	thread, err := acme.Get(ctx, "t1")
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	item, err := memory.Of(acme).Get(ctx, memory.Namespace{"shared"}, "key")
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	rules, err := agent.RulesOf(acme).List(ctx, matrixUser)
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	tokens, err := m.tokens.List(ctx, "acme")
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	data, err := json.MarshalIndent(append(all, thread, item, rules, slices.DeleteFunc(tokens, func(t api.Token) bool { return t.Subject != matrixCanary })), "", " ")
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	return string(data)
 }
@@ -159,11 +165,11 @@ func (m *matrix) snapshot() string {
 func (m *matrix) routes() (ops []*api.Info, isFace map[*api.Info]bool) {
 	isFace = map[*api.Info]bool{}
 	for _, op := range api.All() {
-		if m.api.Bound(op.Name) {
+		if m.Server.Bound(op.Name) {
 			ops = append(ops, op)
 		}
 	}
-	for _, op := range m.api.Faces() {
+	for _, op := range m.Server.Faces() {
 		ops, isFace[op] = append(ops, op), true
 	}
 	return ops, isFace
@@ -179,13 +185,13 @@ func TestMatrixNoRouteIsUnknown(t *testing.T) {
 			t.Errorf("the matrix has no value for a parameter of %s", rest)
 		}
 	}
-	for _, pattern := range m.api.Patterns() {
+	for _, pattern := range m.Server.Patterns() {
 		if !known[pattern] {
 			t.Errorf("%s is neither an operation nor a face: it is not seen whether callers are checked", pattern)
 		}
 	}
-	if len(m.api.Patterns()) != len(ops) {
-		t.Errorf("%d routes, %d operations and faces", len(m.api.Patterns()), len(ops))
+	if len(m.Server.Patterns()) != len(ops) {
+		t.Errorf("%d routes, %d operations and faces", len(m.Server.Patterns()), len(ops))
 	}
 }
 
@@ -225,13 +231,13 @@ func TestMatrixWrongTokensGetNothing(t *testing.T) {
 			{"a token without the scope", authSecret(t, m.tokens, "acme", "x", others...), "scope", 403},
 		} {
 			for _, accept := range []string{api.TypeJSON, api.TypeEvents} {
-				m.token = c.token
+				m.Token = c.token
 				got := m.request(op, isFace[op], accept)
 				if bytes.Contains(got.Body, []byte(matrixCanary)) {
 					t.Errorf("%s with %s: %s", op.Name, c.name, got.Body)
 				}
 				if op.Scope != api.ScopeNone {
-					got.problem(c.status, c.kind)
+					got.Problem(c.status, c.kind)
 				}
 			}
 		}
@@ -248,10 +254,10 @@ var matrixMakes = map[string]bool{"threads.create": true, "runs.start": true, "m
 func TestMatrixOtherTenantsGetNothing(t *testing.T) {
 	m := newMatrix(t)
 	before := m.snapshot()
-	m.token = authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin)
+	m.Token = authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin)
 	ops, isFace := m.routes()
 	var makes []*api.Info
-	check := func(op *api.Info, path string, got *reply) {
+	check := func(op *api.Info, path string, got *servertest.Reply) {
 		t.Helper()
 		if got.Status == 401 || got.Status >= 500 || bytes.Contains(got.Body, []byte(matrixCanary)) {
 			t.Errorf("%s %s: %d %s", op.Method, path, got.Status, got.Body)
@@ -272,19 +278,19 @@ func TestMatrixOtherTenantsGetNothing(t *testing.T) {
 		}
 	}
 	// What stands in queries and bodies is checked as what stands in paths is.
-	m.do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).want(202)
-	if _, err := m.rt.Tenant("other").Wait(t.Context(), "mine", ""); err != nil {
+	m.Do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).Want(202)
+	if _, err := m.Runtime.Tenant("other").Wait(t.Context(), "mine", ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/v1/asks?thread=t1", "/v1/threads/mine/diff?with=t1"} {
-		got := m.do("GET", path, "")
+		got := m.Do("GET", path, "")
 		check(&api.Info{Method: "GET"}, path, got)
-		got.want(404)
+		got.Want(404)
 	}
-	m.do("POST", "/v1/threads/mine/answers", `{"answers":[{"ask":"`+m.ask+`","value":"x"}]}`).want(404)
-	m.do("GET", "/v1/threads/mine/runs/"+m.run.ID, "").want(404)
+	m.Do("POST", "/v1/threads/mine/answers", `{"answers":[{"ask":"`+m.ask+`","value":"x"}]}`).Want(404)
+	m.Do("GET", "/v1/threads/mine/runs/"+m.run.ID, "").Want(404)
 	for _, path := range []string{"/v1/threads?user=" + matrixUser, "/v1/asks?user=" + matrixUser, "/v1/rules?user=" + matrixUser, "/v1/memory?ns=shared", "/v1/memory?q=canary"} {
-		check(&api.Info{Method: "GET"}, path, m.do("GET", path, "").want(200))
+		check(&api.Info{Method: "GET"}, path, m.Do("GET", path, "").Want(200))
 	}
 	for _, op := range makes {
 		check(op, op.Path, m.request(op, isFace[op], api.TypeJSON))
@@ -308,7 +314,7 @@ func TestMatrixRightTokensAreLetIn(t *testing.T) {
 		if op.Name == api.MetricsGet.Name {
 			tenant = "" // the operator's
 		}
-		m.token = authSecret(t, m.tokens, tenant, "x", op.Scope)
+		m.Token = authSecret(t, m.tokens, tenant, "x", op.Scope)
 		got := m.request(op, isFace[op], api.TypeJSON)
 		if got.Status == 401 || got.Status == 403 || got.Status == 404 && !isFace[op] && op.Name != "blobs.get" {
 			t.Errorf("%s: %d %s", op.Name, got.Status, got.Body)
@@ -337,7 +343,7 @@ func (m *matrix) newsAreOwn(t *testing.T, tenant, user, token string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", m.url+"/v1/events", nil)
+	r, err := http.NewRequestWithContext(ctx, "GET", m.URL+"/v1/events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,10 +367,10 @@ func (m *matrix) newsAreOwn(t *testing.T, tenant, user, token string) {
 		t.Fatalf("the stream ends before %s: %v\n%s", text, lines.Err(), all.String())
 	}
 	until("event: open")
-	if _, err := m.rt.Tenant("acme").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t2", Input: matrixCanary, Title: matrixCanary}); err != nil {
+	if _, err := m.Runtime.Tenant("acme").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t2", Input: matrixCanary, Title: matrixCanary}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.rt.Tenant(tenant).Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x", User: user}); err != nil {
+	if _, err := m.Runtime.Tenant(tenant).Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x", User: user}); err != nil {
 		t.Fatal(err)
 	}
 	until(`"mine"`)

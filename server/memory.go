@@ -25,7 +25,7 @@ func memoryPlace(segments []string) (memory.Namespace, string, error) {
 	return memory.Namespace(segments[:last]), segments[last], nil
 }
 
-func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*api.MemoryPage, error) {
+func (s *Server) listMemory(ctx context.Context, c *Call, in *api.ListMemory) (*api.MemoryPage, error) {
 	limit, err := pageSize(in.Limit)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Server) listMemory(ctx context.Context, c *call, in *api.ListMemory) (*
 	return page, nil
 }
 
-func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*memory.Item, error) {
+func (s *Server) getMemory(ctx context.Context, c *Call, in *api.OneMemory) (*memory.Item, error) {
 	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Server) getMemory(ctx context.Context, c *call, in *api.OneMemory) (*me
 // maxTTL is the longest time that a value can be kept for, in seconds.
 const maxTTL = 100 * 365 * 24 * 3600
 
-func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*memory.Item, error) {
+func (s *Server) putMemory(ctx context.Context, c *Call, in *api.PutMemory) (*memory.Item, error) {
 	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *Server) putMemory(ctx context.Context, c *call, in *api.PutMemory) (*me
 	return item, nil
 }
 
-func (s *Server) deleteMemory(ctx context.Context, c *call, in *api.DeleteMemory) (*api.None, error) {
+func (s *Server) deleteMemory(ctx context.Context, c *Call, in *api.DeleteMemory) (*api.None, error) {
 	ns, key, err := memoryPlace(in.Place)
 	if err != nil {
 		return nil, err

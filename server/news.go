@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
 
 // Limits of the tenant's stream.
@@ -209,7 +210,7 @@ func (n *news) failed() error {
 	return n.err
 }
 
-func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, in *api.WatchThreads) error {
+func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *Call, in *api.WatchThreads) error {
 	leave, err := s.admitStream(c)
 	if err != nil {
 		return err
@@ -221,8 +222,8 @@ func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, i
 		return nil
 	}
 	ctx := r.Context()
-	rd := &newsReader{user: cmp.Or(in.User, c.who.User), wake: make(chan struct{}, 1), items: map[string]api.News{}}
-	n := s.subscribe(s.rt.Tenant(c.who.Tenant), c.who.Tenant, rd) // for all who follow them, limited or not
+	rd := &newsReader{user: cmp.Or(in.User, c.Who.User), wake: make(chan struct{}, 1), items: map[string]api.News{}}
+	n := s.subscribe(s.rt.Tenant(c.Who.Tenant), c.Who.Tenant, rd) // for all who follow them, limited or not
 	defer s.unsubscribe(n, rd)
 	select {
 	case <-n.ready:
@@ -246,7 +247,7 @@ func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *call, i
 }
 
 // sendNews sends what changes, until the reader or the server has enough.
-func (s *Server) sendNews(ctx context.Context, st *stream, c *call, n *news, rd *newsReader) error {
+func (s *Server) sendNews(ctx context.Context, st *stream, c *Call, n *news, rd *newsReader) error {
 	watch := c.watch()
 	defer watch.Stop()
 	open := true
@@ -297,7 +298,7 @@ func (s *Server) sendNews(ctx context.Context, st *stream, c *call, n *news, rd 
 
 // event adds an event without an id.
 func (st *stream) event(kind string, data any) error {
-	b, err := block("", kind, data)
+	b, err := sse.Encode("", kind, data)
 	if err != nil {
 		return err
 	}

@@ -21,18 +21,12 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/browser"
-	"github.com/perdure/perdure/internal/npm"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 //go:embed testdata/follow.js
 var proofFollow []byte
-
-//go:embed testdata/clients/package.json
-var proofManifest []byte
-
-//go:embed testdata/clients/package-lock.json
-var proofLock []byte
 
 // proofClient is what both clients run: it follows the thread, keeps what it
 // is told, and reports it when the signal "end" arrives.
@@ -127,15 +121,6 @@ prove(follow, %q, %s, async (r) => {
 	return site, reports
 }
 
-// missing skips a test that lacks a program, but not in CI.
-func missing(t *testing.T, err error) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("the proof with real clients cannot run: %v", err)
-	}
-	t.Skipf("skipped, because the proof with real clients cannot run: %v", err)
-}
-
 // background starts a program that ends with the test.
 func background(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
@@ -162,21 +147,11 @@ func background(t *testing.T, dir, name string, args ...string) {
 	})
 }
 
-// clients returns the folder of the npm packages whose clients are tested.
-func clients(t *testing.T) string {
-	t.Helper()
-	module, err := npm.Install("clients", proofManifest, proofLock, "eventsource")
-	if err != nil {
-		missing(t, err)
-	}
-	return filepath.Dir(module)
-}
-
 // startNode follows a thread with the npm package eventsource.
 func startNode(t *testing.T, site string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink(clients(t), filepath.Join(dir, "node_modules")); err != nil {
+	if err := os.Symlink(servertest.Clients(t), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"follow.mjs", "prove.mjs", "node.mjs"} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
 
 // reader is someone who follows a thread, or one of its runs.
@@ -13,7 +14,7 @@ type reader struct {
 	*stream // nil until there is something to say
 	s       *Server
 	w       http.ResponseWriter
-	c       *call
+	c       *Call
 	thread  string
 	tag     string // of that life, in ids
 	life    string // of the thread: another one under its id is none of the reader's business
@@ -36,10 +37,10 @@ type reader struct {
 
 // catchUp sends what the journal has behind pos.
 func (rd *reader) catchUp(ctx context.Context) error {
-	out := takeBlocks()
-	defer out.release()
+	out := sse.TakeEncoder()
+	defer out.Release()
 	var one perdure.Event // for all, since it is encoded at once
-	for ev, err := range rd.c.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
+	for ev, err := range rd.c.Runtime.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (rd *reader) begin() (err error) {
 }
 
 // event sends an event that a reader took from the journal itself.
-func (rd *reader) event(out *blocks, ev *perdure.Event) error {
+func (rd *reader) event(out *sse.Encoder, ev *perdure.Event) error {
 	if err := rd.begin(); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (rd *reader) event(out *blocks, ev *perdure.Event) error {
 		if api.Internal(ev.Kind) && !rd.admin {
 			ev = bare(ev)
 		}
-		data, err := out.block(api.IDOf(ev.Seq, ev.Life, false), ev.Kind, ev)
+		data, err := out.Encode(string(api.IDOf(ev.Seq, ev.Life, false)), ev.Kind, ev)
 		if err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (rd *reader) frame(f *frame) error {
 
 // live sends what happens, until the reader or the server has enough.
 func (rd *reader) live(ctx context.Context, deltas bool) error {
-	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.who.Tenant, rd.thread, rd.life}, rd.pos, rd.recent)
+	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.Who.Tenant, rd.thread, rd.life}, rd.pos, rd.recent)
 	defer rd.s.leave(rd.tail)
 	rd.recent = nil
 	var heard chan delta

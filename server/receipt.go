@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -10,17 +9,17 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// send answers with a value, or with a receipt for it if the caller may not
+// sendOrReceipt answers with a value, or with a receipt for it if the caller may not
 // read: scopes do not contain each other, and what a write answers with is read.
-func (c *call) send(w http.ResponseWriter, status int, v any) error {
-	if c.who != nobody && !c.who.May(api.ScopeRead) { // what nobody may ask is nothing of a tenant's
+func (c *Call) sendOrReceipt(w http.ResponseWriter, status int, v any) error {
+	if c.Who != nobody && !c.Who.May(api.ScopeRead) { // what nobody may ask is nothing of a tenant's
 		short, known := receipt(v)
 		if !known {
 			return fmt.Errorf("server: there is no receipt for a %T", v)
 		}
 		v = short
 	}
-	return send(w, status, v)
+	return c.Send(w, status, v)
 }
 
 // receipt returns what is told of an answer to those who may not read: ids,
@@ -48,8 +47,6 @@ func receipt(v any) (short any, known bool) {
 		return &perdure.Rewound{Thread: v.Thread, To: v.To, Seq: v.Seq}, true
 	case *memory.Item:
 		return &memory.Item{Namespace: v.Namespace, Key: v.Key, Version: v.Version}, true
-	case *adkSession:
-		return &adkSession{ID: v.ID, App: v.App, User: v.User, State: map[string]json.RawMessage{}, Events: []*adkEvent{}, Updated: v.Updated}, true
 	}
 	return nil, false
 }
@@ -63,23 +60,4 @@ func runReceipt(r *perdure.Run) *perdure.Run {
 
 func askReceipt(a perdure.AskInfo) perdure.AskInfo {
 	return perdure.AskInfo{ID: a.ID, Thread: a.Thread, Run: a.Run, Status: a.Status, Asked: a.Asked}
-}
-
-// reading makes a face need the scope read besides its own, since it answers
-// with what happens on a thread.
-func reading(fn func(http.ResponseWriter, *http.Request, *call) error) func(http.ResponseWriter, *http.Request, *call) error {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		if err := c.mayRead(); err != nil {
-			return err
-		}
-		return fn(w, r, c)
-	}
-}
-
-// mayRead is for answers that are nothing without what they show.
-func (c *call) mayRead() error {
-	if !c.who.May(api.ScopeRead) {
-		return fmt.Errorf("%w: the answer shows events, which needs the scope %s too; POST /v1/threads/{thread}/runs answers with a receipt", api.ErrScope, api.ScopeRead)
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 )
 
 // TestWithoutReadNothingIsRead does everything that can be done without the
@@ -26,7 +27,7 @@ func TestWithoutReadNothingIsRead(t *testing.T) {
 			if scope == api.ScopeNone {
 				scope = api.ScopeRun
 			}
-			m.token = authSecret(t, m.tokens, "acme", matrixUser, scope)
+			m.Token = authSecret(t, m.tokens, "acme", matrixUser, scope)
 			got := m.request(op, isFace[op], accept)
 			header, _ := json.Marshal(got.Header)
 			if bytes.Contains(append(header, got.Body...), []byte(matrixCanary)) {
@@ -37,7 +38,7 @@ func TestWithoutReadNothingIsRead(t *testing.T) {
 			}
 		}
 		m := newMatrix(t)
-		m.token = authSecret(t, m.tokens, "acme", matrixUser, api.ScopeRead, api.ScopeRun, api.ScopeAnswer)
+		m.Token = authSecret(t, m.tokens, "acme", matrixUser, api.ScopeRead, api.ScopeRun, api.ScopeAnswer)
 		if got := m.request(op, isFace[op], api.TypeJSON); bytes.Contains(got.Body, []byte(matrixCanary)) {
 			shown++
 		}
@@ -58,15 +59,15 @@ func TestEveryWriteHonoursIfMatch(t *testing.T) {
 			continue
 		}
 		about := strings.Contains(op.Path, "{thread}") || strings.Contains(op.Path, "{ask}")
-		do := func(m *matrix, tag string) *reply {
-			m.token = authSecret(t, m.tokens, "acme", matrixUser, api.ScopeAdmin)
+		do := func(m *matrix, tag string) *servertest.Reply {
+			m.Token = authSecret(t, m.tokens, "acme", matrixUser, api.ScopeAdmin)
 			m.headers = []string{"If-Match", tag}
 			return m.request(op, isFace[op], api.TypeJSON)
 		}
 		fresh := func() *matrix {
 			m := newMatrix(t)
 			if op.Name == api.RunsResume.Name { // what would change nothing is not refused
-				if err := m.rt.Tenant("acme").Pause(t.Context(), "t1", "", perdure.Note{}); err != nil {
+				if err := m.Runtime.Tenant("acme").Pause(t.Context(), "t1", "", perdure.Note{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -87,18 +88,18 @@ func TestEveryWriteHonoursIfMatch(t *testing.T) {
 				t.Errorf("%s was refused and changed something:\n%s", op.Name, diff)
 			}
 			var p api.Problem
-			if wrong.want(412, &p); p.Seq == nil && p.Version == "" {
+			if wrong.Want(412, &p); p.Seq == nil && p.Version == "" {
 				t.Errorf("%s does not say how it stands: %s", op.Name, wrong.Body)
 			}
 		}
 		if !about {
 			continue
 		}
-		var right *reply
+		var right *servertest.Reply
 		for range 50 { // a worker may have moved the thread since
 			m := fresh()
-			m.token = authSecret(t, m.tokens, "acme", matrixUser, api.ScopeAdmin)
-			tag := m.do("GET", "/v1/threads/t1", "").want(200).Header.Get("ETag")
+			m.Token = authSecret(t, m.tokens, "acme", matrixUser, api.ScopeAdmin)
+			tag := m.Do("GET", "/v1/threads/t1", "").Want(200).Header.Get("ETag")
 			if right = do(m, tag); right.Status != 412 {
 				break
 			}

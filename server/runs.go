@@ -13,15 +13,15 @@ import (
 )
 
 func (s *Server) runRoutes() {
-	raw(s, api.RunsNew, func(w http.ResponseWriter, r *http.Request, c *call, in *api.Start) error {
+	raw(s, api.RunsNew, func(w http.ResponseWriter, r *http.Request, c *Call, in *api.Start) error {
 		return s.startRun(w, r, c, "", in)
 	})
-	raw(s, api.RunsStart, func(w http.ResponseWriter, r *http.Request, c *call, in *api.StartRun) error {
+	raw(s, api.RunsStart, func(w http.ResponseWriter, r *http.Request, c *Call, in *api.StartRun) error {
 		return s.startRun(w, r, c, in.Thread, &in.Start)
 	})
 	handle(s, api.RunsList, s.listRuns)
-	handle(s, api.RunsGet, func(ctx context.Context, c *call, in *api.OneRun) (*perdure.Run, error) {
-		return c.GetRun(ctx, in.Thread, runID(in.Run))
+	handle(s, api.RunsGet, func(ctx context.Context, c *Call, in *api.OneRun) (*perdure.Run, error) {
+		return c.Runtime.GetRun(ctx, in.Thread, runID(in.Run))
 	})
 	handle(s, api.RunsWait, s.waitRun)
 	handle(s, api.RunsCancel, control((*perdure.Runtime).Cancel))
@@ -41,55 +41,55 @@ func runID(id string) string {
 
 // owner returns who owns a new thread: who is named, else who asks for it,
 // unless nobody knows who that is.
-func (s *Server) owner(c *call, named string) string {
-	if named == "" && (s.opts.Auth != nil || c.who.Subject != local(&http.Request{}).Subject) {
-		return c.who.Subject
+func (s *Server) owner(c *Call, named string) string {
+	if named == "" && (s.opts.Auth != nil || c.Who.Subject != local(&http.Request{}).Subject) {
+		return c.Who.Subject
 	}
 	return named
 }
 
 // note says who does something, and why.
-func (c *call) note(reason string, seq uint64) perdure.Note {
-	return perdure.Note{By: c.who.Subject, Reason: reason, IfSeq: seq}
+func (c *Call) note(reason string, seq uint64) perdure.Note {
+	return perdure.Note{By: c.Who.Subject, Reason: reason, IfSeq: seq}
 }
 
 // started tells where a run is that was just started.
-func (c *call) started(ctx context.Context, run *perdure.Run) {
-	follows(ctx, run.Thread)
+func (c *Call) started(run *perdure.Run) {
+	c.About(run.Thread)
 	c.header.Set("Location", threadPath(run.Thread)+"/runs/"+url.PathEscape(run.ID))
 }
 
 // startRun starts a run and answers with it, or with its events if they are
 // asked for.
-func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *call, thread string, in *api.Start) error {
+func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, thread string, in *api.Start) error {
 	q := perdure.StartRequest{Flow: in.Flow, Thread: thread, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
-		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.who.Subject, IfSeq: in.IfMatch}
+		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.Who.Subject, IfSeq: in.IfMatch}
 	if in.Input != nil {
 		q.Input = in.Input
 	}
 	if wantsStream(r) {
-		if err := c.mayRead(); err != nil {
+		if err := c.MayRead(); err != nil {
 			return err
 		}
 		if last := r.Header.Get("Last-Event-ID"); last != "" {
 			return s.comeBack(w, r, c, thread, api.EventID(last))
 		}
 	}
-	run, err := c.Start(r.Context(), q)
+	run, err := c.Runtime.Start(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	c.started(r.Context(), run)
+	c.started(run)
 	c.header.Add("Vary", "Accept")
 	if wantsStream(r) {
 		return s.streamRun(w, r, c, run)
 	}
-	return c.send(w, api.RunsStart.Status, run)
+	return c.sendOrReceipt(w, api.RunsStart.Status, run)
 }
 
 // comeBack answers a reconnect of one that has started a run and follows it: it
 // starts nothing.
-func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, c *call, thread string, last api.EventID) error {
+func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, c *Call, thread string, last api.EventID) error {
 	if thread == "" {
 		return api.Invalid("Last-Event-ID: a reconnect starts nothing; follow the events of the thread that the first answer names in Location")
 	}
@@ -100,17 +100,17 @@ func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, c *call, threa
 	return s.follow(w, r, c, v)
 }
 
-func (s *Server) startAgain(ctx context.Context, c *call, in *api.ControlRun) (*perdure.Run, error) {
-	run, err := c.StartAgain(ctx, in.Thread, runID(in.Run), c.note(in.Reason, in.IfMatch))
+func (s *Server) startAgain(ctx context.Context, c *Call, in *api.ControlRun) (*perdure.Run, error) {
+	run, err := c.Runtime.StartAgain(ctx, in.Thread, runID(in.Run), c.note(in.Reason, in.IfMatch))
 	if err != nil {
 		return nil, err
 	}
-	c.started(ctx, run)
+	c.started(run)
 	return run, nil
 }
 
-func (s *Server) listRuns(ctx context.Context, c *call, in *api.OneThread) (*api.RunList, error) {
-	t, err := c.Get(ctx, in.Thread)
+func (s *Server) listRuns(ctx context.Context, c *Call, in *api.OneThread) (*api.RunList, error) {
+	t, err := c.Runtime.Get(ctx, in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (s *Server) listRuns(ctx context.Context, c *call, in *api.OneThread) (*api
 }
 
 // control makes an operation of a method that changes what becomes of a run.
-func control(do func(*perdure.Runtime, context.Context, string, string, perdure.Note) error) func(context.Context, *call, *api.ControlRun) (*perdure.Run, error) {
-	return func(ctx context.Context, c *call, in *api.ControlRun) (*perdure.Run, error) {
+func control(do func(*perdure.Runtime, context.Context, string, string, perdure.Note) error) func(context.Context, *Call, *api.ControlRun) (*perdure.Run, error) {
+	return func(ctx context.Context, c *Call, in *api.ControlRun) (*perdure.Run, error) {
 		run, err := c.theRun(ctx, in.OneRun)
 		if err != nil {
 			return nil, err
@@ -129,31 +129,31 @@ func control(do func(*perdure.Runtime, context.Context, string, string, perdure.
 			return nil, err
 		}
 		c.load.letGo()
-		return c.GetRun(ctx, in.Thread, run.ID)
+		return c.Runtime.GetRun(ctx, in.Thread, run.ID)
 	}
 }
 
 // theRun returns the run that a request names, so that newest stays the same
 // one while it is worked on.
-func (c *call) theRun(ctx context.Context, in api.OneRun) (*perdure.Run, error) {
+func (c *Call) theRun(ctx context.Context, in api.OneRun) (*perdure.Run, error) {
 	defer c.load.letGo() // of what it has, the id is of interest
-	return c.GetRun(ctx, in.Thread, runID(in.Run))
+	return c.Runtime.GetRun(ctx, in.Thread, runID(in.Run))
 }
 
 // resumeRun lifts a pause. That there is none is no error: it says so.
-func (s *Server) resumeRun(ctx context.Context, c *call, in *api.ControlRun) (*api.Resumed, error) {
+func (s *Server) resumeRun(ctx context.Context, c *Call, in *api.ControlRun) (*api.Resumed, error) {
 	run, err := c.theRun(ctx, in.OneRun)
 	if err != nil {
 		return nil, err
 	}
-	err = c.Resume(ctx, in.Thread, run.ID, c.note(in.Reason, in.IfMatch))
+	err = c.Runtime.Resume(ctx, in.Thread, run.ID, c.note(in.Reason, in.IfMatch))
 	nothing := errors.Is(err, perdure.ErrNothingToDo)
 	if err != nil && !nothing {
 		return nil, err
 	}
 	c.load.letGo()
 	out := &api.Resumed{Resumed: !nothing}
-	if out.Run, err = c.GetRun(ctx, in.Thread, run.ID); err != nil {
+	if out.Run, err = c.Runtime.GetRun(ctx, in.Thread, run.ID); err != nil {
 		return nil, err
 	}
 	if nothing {
@@ -210,7 +210,7 @@ const (
 
 // waitRun answers when a run needs someone or has ended, or when the time is
 // over.
-func (s *Server) waitRun(ctx context.Context, c *call, in *api.WaitRun) (*api.Waited, error) {
+func (s *Server) waitRun(ctx context.Context, c *Call, in *api.WaitRun) (*api.Waited, error) {
 	if in.Seconds > maxWait {
 		return nil, api.Invalid("query seconds: it is at most %d", maxWait)
 	}
@@ -235,9 +235,9 @@ func (s *Server) waitRun(ctx context.Context, c *call, in *api.WaitRun) (*api.Wa
 		case <-bounded.Done():
 		}
 	}()
-	wait := c.Wait
+	wait := c.Runtime.Wait
 	if in.End {
-		wait = c.WaitEnd
+		wait = c.Runtime.WaitEnd
 	}
 	over, err := wait(bounded, in.Thread, run.ID)
 	if err := c.recheck(ctx); err != nil {
@@ -251,7 +251,7 @@ func (s *Server) waitRun(ctx context.Context, c *call, in *api.WaitRun) (*api.Wa
 	case s.stopped():
 		return nil, api.ErrStopping
 	}
-	if run, err = c.GetRun(ctx, in.Thread, run.ID); err != nil {
+	if run, err = c.Runtime.GetRun(ctx, in.Thread, run.ID); err != nil {
 		return nil, err
 	}
 	return &api.Waited{Run: run}, nil

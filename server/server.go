@@ -49,6 +49,9 @@ type Options struct {
 	// that. UserLimits are for all tokens together that are limited to the same
 	// user: 100, 50 and 32 MiB. Without Auth only Limits count.
 	Limits, TenantLimits, TokenLimits, UserLimits Limits
+	// Faces are protocols of other systems that the server speaks besides its own
+	// API.
+	Faces []Face
 	// Connections is how many connections the server of HTTPServer may have;
 	// 0 is 16 384. Idle ones make room for new ones.
 	Connections int
@@ -126,8 +129,11 @@ func (s *Server) routes() {
 	s.memoryRoutes()
 	s.systemRoutes()
 	s.tokenRoutes()
-	s.adkRoutes()
-	s.resumeRoutes()
+	for _, face := range s.opts.Faces {
+		for _, route := range face {
+			s.bindRoute(route)
+		}
+	}
 }
 
 // Close tells all who follow events to come back later, and lets no new ones

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
@@ -27,7 +28,7 @@ func TestStalledReaderHoldsUpNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSiteOn(t, store, server.Options{Stall: 3 * time.Second}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
 		for i := range n {
 			_, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
 			if err != nil {
@@ -36,31 +37,31 @@ func TestStalledReaderHoldsUpNobody(t *testing.T) {
 		}
 		return n, nil
 	}))
-	sseStart(s, "a", "large", 1)
+	s.Start("a", "large", 1)
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	const readers = 5
 	for range readers {
-		conn := slowDial(t, s.url)
+		conn := slowDial(t, s.URL)
 		fmt.Fprintf(conn, "GET /v1/threads/a/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
 	}
-	reads := sseOpen(s, "/v1/threads/a/events")
-	reads.until("ended")
+	reads := s.Open("/v1/threads/a/events")
+	reads.Until("ended")
 	read := make(chan bool)
 	go func() {
 		defer close(read)
-		for b, ok := reads.event(); ok && b.kind != "ended"; b, ok = reads.event() {
+		for b, ok := reads.Event(); ok && b.Kind != "ended"; b, ok = reads.Event() {
 		}
 	}()
-	run := sseStart(s, "a", "large", steps)
+	run := s.Start("a", "large", steps)
 	if run.Status != perdure.Succeeded {
 		t.Fatalf("the run is %s: %s", run.Status, run.Error)
 	}
 	<-read // who reads is not held up either
 	for i := 0; ; i++ {
 		var stats api.Stats
-		s.do("GET", "/v1/stats", "").want(200, &stats)
+		s.Do("GET", "/v1/stats", "").Want(200, &stats)
 		if stats.Streams == 1 {
 			break
 		}
@@ -91,8 +92,8 @@ func slowDial(t *testing.T, url string) net.Conn {
 // slowServe serves an API with the limits of HTTPServer, some of them shorter.
 func slowServe(t *testing.T, change func(*http.Server)) string {
 	t.Helper()
-	s := newSite(t, server.Options{}, sseFlows()...)
-	h := server.New(s.rt, server.Options{}).HTTPServer()
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	h := server.New(s.Runtime, server.Options{}).HTTPServer()
 	if h.ReadHeaderTimeout == 0 || h.IdleTimeout == 0 || h.MaxHeaderBytes == 0 || h.WriteTimeout != 0 {
 		t.Errorf("the limits are %v, %v, %v, %v", h.ReadHeaderTimeout, h.IdleTimeout, h.MaxHeaderBytes, h.WriteTimeout)
 	}
@@ -116,8 +117,8 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 }
 
 func TestSlowBodyIsCutOff(t *testing.T) {
-	s := newSite(t, server.Options{Body: 50 * time.Millisecond}, sseFlows()...)
-	conn := slowDial(t, s.url)
+	s := servertest.New(t, server.Options{Body: 50 * time.Millisecond}, servertest.Flows()...)
+	conn := slowDial(t, s.URL)
 	fmt.Fprint(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -131,8 +132,8 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 		t.Logf("it ends with %v", err)
 	}
 	// A body that is there in time gives its stream all the time.
-	st := sseOpen(s, "/v1/events")
-	if b, ok := st.event(); !ok || b.kind != api.KindOpen {
+	st := s.Open("/v1/events")
+	if b, ok := st.Event(); !ok || b.Kind != api.KindOpen {
 		t.Errorf("a stream begins with %v", b)
 	}
 }

@@ -1,9 +1,6 @@
 package server
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -13,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
 
 // eventState is what a server keeps for its event streams.
@@ -45,12 +43,12 @@ type stream struct {
 	buf   []byte
 	dirty bool        // something was written and may not be on its way
 	quiet *time.Timer // fires when a comment is due
-	apart bool        // nothing but data, and comments as blocks of their own, see beginADK
+	apart bool        // nothing but data, and comments as blocks of their own, see Call.Stream
 }
 
 // admitStream counts a stream, unless there are too many or the server is about
 // to stop. Call leave when it is over.
-func (s *Server) admitStream(c *call) (leave func(), err error) {
+func (s *Server) admitStream(c *Call) (leave func(), err error) {
 	select {
 	case <-s.stop:
 		return nil, api.ErrStopping
@@ -73,7 +71,7 @@ func (s *Server) admitStream(c *call) (leave func(), err error) {
 // comments, are lines of the block that follows.
 func (s *Server) begin(w http.ResponseWriter, id api.EventID) (*stream, error) {
 	st := s.newStream(w, id)
-	st.buf = appendRetry(st.buf, s.opts.Retry)
+	st.buf = sse.AppendRetry(st.buf, s.opts.Retry)
 	if err := st.flush(); err != nil {
 		st.end()
 		return nil, err
@@ -92,10 +90,6 @@ func (s *Server) newStream(w http.ResponseWriter, id api.EventID) *stream {
 		h.Set("Last-Event-ID", string(id))
 	}
 	return st
-}
-
-func appendRetry(buf []byte, d time.Duration) []byte {
-	return fmt.Appendf(buf, "retry: %d\n", d.Milliseconds())
 }
 
 // end gives the connection back: the next request on it is not a stream.
@@ -162,7 +156,7 @@ func (st *stream) heartbeat() error { return st.comment(":\n") }
 
 // bye tells the reader to come back soon.
 func (st *stream) bye() {
-	_ = st.comment(string(appendRetry(nil, stopRetry)) + ": the server is stopping, connect again\n")
+	_ = st.comment(string(sse.AppendRetry(nil, stopRetry)) + ": the server is stopping, connect again\n")
 }
 
 // comment sends lines that make no event.
@@ -174,63 +168,6 @@ func (st *stream) comment(lines string) error {
 		return err
 	}
 	return st.flush()
-}
-
-// blocks writes events as a stream has them. It is used by one goroutine.
-type blocks struct {
-	buf  bytes.Buffer
-	json *json.Encoder // into buf
-}
-
-var blocksPool = sync.Pool{New: func() any {
-	b := new(blocks)
-	b.json = json.NewEncoder(&b.buf)
-	return b
-}}
-
-func takeBlocks() *blocks { return blocksPool.Get().(*blocks) }
-
-// release gives it back, unless it has become large.
-func (b *blocks) release() {
-	if b.buf.Cap() <= 2*streamBuffer {
-		blocksPool.Put(b)
-	}
-}
-
-// block returns an event, which is valid until the next call. The id "" is none.
-func (b *blocks) block(id api.EventID, kind string, data any) ([]byte, error) {
-	b.buf.Reset()
-	if id != "" {
-		b.buf.WriteString("id: ")
-		b.buf.WriteString(string(id))
-		b.buf.WriteByte('\n')
-	}
-	b.buf.WriteString("event: ")
-	b.buf.WriteString(field(kind))
-	b.buf.WriteString("\ndata: ")
-	if err := b.json.Encode(data); err != nil { // one line, also of raw values
-		return nil, err
-	}
-	b.buf.WriteByte('\n')
-	return b.buf.Bytes(), nil
-}
-
-// block returns an event that stays.
-func block(id api.EventID, kind string, data any) ([]byte, error) {
-	b := takeBlocks()
-	defer b.release()
-	raw, err := b.block(id, kind, data)
-	return bytes.Clone(raw), err
-}
-
-// field returns a text that is no more than the value of one field.
-func field(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\r' || r == '\n' || r == 0 {
-			return -1
-		}
-		return r
-	}, text)
 }
 
 // wantsStream reports whether a request asks for events rather than for JSON.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -25,7 +26,7 @@ import (
 func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const steps = 200
-		s, c := attackSite(t, memstore.New(), server.Options{}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
 			for i := range n {
 				if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) {
 					time.Sleep(10 * time.Millisecond)
@@ -36,28 +37,28 @@ func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 			}
 			return n, nil
 		}))
-		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "large", Input: steps})
+		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "large", Input: steps})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		for i := range 6 {
 			query := []string{"", "?run=newest", "?run=" + run.ID + "&until=wait"}[i%3]
-			st := attackOpen(s, c, "/v1/threads/a/events"+query)
+			st := s.Open("/v1/threads/a/events" + query)
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(i), 1))
 				var last uint64
 				for {
-					b, ok := st.event()
+					b, ok := st.Event()
 					if !ok {
 						t.Errorf("%d ends behind %d", i, last)
 						return
 					}
-					if b.kind == api.KindDone {
-						if b.id != fmt.Sprintf("%d.done", last) {
-							t.Errorf("%d is done at %s behind %d", i, b.id, last)
+					if b.Kind == api.KindDone {
+						if b.ID != fmt.Sprintf("%d.done", last) {
+							t.Errorf("%d is done at %s behind %d", i, b.ID, last)
 						}
-						_, more := st.next()
+						_, more := st.Next()
 						if more {
 							t.Errorf("%d goes on behind done", i)
 						}
@@ -66,11 +67,11 @@ func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 					if last++; query != "" && last == 1 {
 						last = run.Seq // nothing before it is of the run
 					}
-					if b.id != fmt.Sprint(last) {
-						t.Errorf("%d is told %s, and %d is next", i, b.id, last)
+					if b.ID != fmt.Sprint(last) {
+						t.Errorf("%d is told %s, and %d is next", i, b.ID, last)
 						return
 					}
-					if query == "" && b.kind == "ended" {
+					if query == "" && b.Kind == "ended" {
 						return
 					}
 					if rng.IntN(20) == 0 {
@@ -86,8 +87,8 @@ func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 // TestManyStreamsComeAndGo opens and closes streams of many kinds at once, while
 // threads come and go, and counts what is left.
 func TestManyStreamsComeAndGo(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "other", "ask", "?")
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("other", "ask", "?")
 	http.DefaultClient.CloseIdleConnections()
 	before := runtime.NumGoroutine()
 	paths := []string{"/v1/threads/%s/events", "/v1/threads/%s/events?run=newest", "/v1/threads/%s/events?run=newest&until=wait", "/v1/events", "/v1/threads/%s/events?deltas=no"}
@@ -97,28 +98,28 @@ func TestManyStreamsComeAndGo(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(i), 2))
 			thread := fmt.Sprint("t", rng.IntN(4))
 			if i%10 == 0 {
-				_, _ = s.rt.Start(t.Context(), perdure.StartRequest{Thread: thread, Flow: "count", Input: 3})
+				_, _ = s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: thread, Flow: "count", Input: 3})
 			}
 			if i%25 == 0 {
-				_ = s.rt.Erase(t.Context(), thread, perdure.EraseOptions{})
+				_ = s.Runtime.Erase(t.Context(), thread, perdure.EraseOptions{})
 			}
 			path := paths[i%len(paths)]
 			if strings.Contains(path, "%s") {
 				path = fmt.Sprintf(path, thread)
 			}
 			for range 3 {
-				st := sseOpen(s, path)
-				if st.resp.StatusCode == http.StatusOK && rng.IntN(2) == 0 {
-					st.next() // its first block
+				st := s.Open(path)
+				if st.Response.StatusCode == http.StatusOK && rng.IntN(2) == 0 {
+					st.Next() // its first block
 				}
-				st.close()
+				st.Close()
 			}
 		})
 	}
 	wg.Wait()
 	var stats api.Stats
 	for i := 0; i == 0 || stats.Streams > 0; i++ {
-		if s.do("GET", "/v1/stats", "").want(200, &stats); i > 2000 {
+		if s.Do("GET", "/v1/stats", "").Want(200, &stats); i > 2000 {
 			t.Fatalf("%d streams are open", stats.Streams)
 		}
 	}
@@ -133,9 +134,9 @@ func TestManyStreamsComeAndGo(t *testing.T) {
 }
 
 func TestStreamOverHTTP10(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	run := sseStart(s, "a", "count", 2)
-	conn := slowDial(t, s.url)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	run := s.Start("a", "count", 2)
+	conn := slowDial(t, s.URL)
 	fmt.Fprintf(conn, "GET /v1/threads/a/events?run=%s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", run.ID)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -149,17 +150,17 @@ func TestStreamOverHTTP10(t *testing.T) {
 }
 
 func TestLargestIDsAreAhead(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 2)
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 2)
 	for _, id := range []string{"9007199254740992", "9007199254740993", "9223372036854775808", "18446744073709551615"} {
 		for _, end := range []string{"", ".done"} {
 			for _, query := range []string{"", "?run=newest", "?run=newest&until=wait"} {
 				for _, accept := range []string{"text/event-stream", "application/json"} {
-					s.do("GET", "/v1/threads/a/events"+query, "", "Accept", accept, "Last-Event-ID", id+end).problem(400, "ahead")
+					s.Do("GET", "/v1/threads/a/events"+query, "", "Accept", accept, "Last-Event-ID", id+end).Problem(400, "ahead")
 				}
 			}
 		}
-		s.do("GET", "/v1/threads/a/events?run=newest&after="+id, "", "Accept", "text/event-stream").problem(400, "ahead")
+		s.Do("GET", "/v1/threads/a/events?run=newest&after="+id, "", "Accept", "text/event-stream").Problem(400, "ahead")
 	}
 }
 
@@ -167,28 +168,28 @@ func TestLargestIDsAreAhead(t *testing.T) {
 // ways than by a question.
 func TestWaitEndsForWhateverNeedsSomeone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c := attackSite(t, memstore.New(), server.Options{}, true, append(sseFlows(), perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, append(servertest.Flows(), perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
 			return "slept", perdure.Sleep(ctx, "nap", time.Hour)
 		}))...)
-		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "sleep", Input: ""})
+		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "sleep", Input: ""})
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := attackOpen(s, c, "/v1/threads/a/events?until=wait&run="+run.ID)
+		st := s.Open("/v1/threads/a/events?until=wait&run=" + run.ID)
 		time.AfterFunc(time.Minute, func() {
-			if err := s.rt.Pause(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+			if err := s.Runtime.Pause(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
 				t.Error(err)
 			}
 		})
-		all := st.until("done")
-		if !strings.Contains(all[len(all)-1].data, `"paused"`) {
+		all := st.Until("done")
+		if !strings.Contains(all[len(all)-1].Data, `"paused"`) {
 			t.Errorf("done is %v", all)
 		}
-		if err := s.rt.Resume(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+		if err := s.Runtime.Resume(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		rest := attackOpen(s, c, "/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", all[len(all)-1].id).until("done")
-		if rest[0].kind != "resumed" || !strings.Contains(rest[len(rest)-1].data, `"succeeded"`) {
+		rest := s.Open("/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", all[len(all)-1].ID).Until("done")
+		if rest[0].Kind != "resumed" || !strings.Contains(rest[len(rest)-1].Data, `"succeeded"`) {
 			t.Errorf("it goes on with %v", rest)
 		}
 	})

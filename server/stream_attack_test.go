@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -14,63 +13,11 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
-
-// attackSite is a server in a bubble, over pipes. Without a worker runs stay
-// queued.
-func attackSite(t *testing.T, st store.Store, o server.Options, work bool, flows ...perdure.Flow) (*site, *http.Client) {
-	t.Helper()
-	rt, err := perdure.New(t.Context(), st, perdure.Options{}, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	if work {
-		go func() { done <- rt.Work(ctx) }()
-	} else {
-		done <- nil
-	}
-	a := server.New(rt, o)
-	c, end := inproc.Serve(a)
-	t.Cleanup(func() {
-		a.Close()
-		end()
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("the worker: %v", err)
-		}
-		st.Close()
-	})
-	return &site{t: t, rt: rt, api: a, url: "http://perdure.localhost"}, c
-}
-
-// attackOpen opens a stream of a server in a bubble.
-func attackOpen(s *site, c *http.Client, path string, headers ...string) *sseStream {
-	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return sseDo(s.t, c, r, cancel, append([]string{"Accept", "text/event-stream"}, headers...))
-}
-
-// attackDone reads up to the end of a stream that must have one soon.
-func attackDone(st *sseStream) (all []sseBlock, done api.Done) {
-	st.t.Helper()
-	cut := time.AfterFunc(10*time.Second, st.cancel)
-	defer cut.Stop()
-	all = st.until("done")
-	if err := json.Unmarshal([]byte(all[len(all)-1].data), &done); err != nil {
-		st.t.Fatal(err)
-	}
-	return all, done
-}
 
 // attackListen takes one input more when it is let.
 func attackListen(let <-chan bool) perdure.Flow {
@@ -92,78 +39,78 @@ func attackListen(let <-chan bool) perdure.Flow {
 
 func TestSteeringInputThatWasTakenIsOverOnce(t *testing.T) {
 	let := make(chan bool)
-	s := newSite(t, server.Options{}, append(sseFlows(), attackListen(let))...)
-	first, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
+	s := servertest.New(t, server.Options{}, append(servertest.Flows(), attackListen(let))...)
+	first, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sseOpen(s, "/v1/threads/a/events").until("claimed")
-	more, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
+	s.Open("/v1/threads/a/events").Until("claimed")
+	more, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := "/v1/threads/a/events?run=" + more.ID
-	live := sseOpen(s, path)
-	live.until("queued")
+	live := s.Open(path)
+	live.Until("queued")
 	close(let)
-	_, done := attackDone(live)
+	_, done := live.Done()
 	if done.Run != first.ID || done.Status != perdure.Succeeded {
 		t.Errorf("done is %+v", done)
 	}
-	all, done := attackDone(sseOpen(s, path))
+	all, done := s.Open(path).Done()
 	if done.Run != first.ID || done.Status != perdure.Succeeded {
 		t.Errorf("done anew is %+v", done)
 	}
-	sseStart(s, "a", "count", 3) // is none of its business
+	s.Start("a", "count", 3) // is none of its business
 	end := all[len(all)-1]
 	for _, query := range []string{"", "&until=wait"} {
-		if r := s.do("GET", path+query, "", "Accept", "text/event-stream", "Last-Event-ID", end.id); r.Status != 204 {
+		if r := s.Do("GET", path+query, "", "Accept", "text/event-stream", "Last-Event-ID", end.ID); r.Status != 204 {
 			t.Errorf("behind done%s: %d %s", query, r.Status, r.Body)
 		}
 	}
 }
 
 func TestNewestStaysWithItsRunAcrossReconnects(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 1)
-	run := sseStart(s, "a", "ask", "?")
-	st := sseOpen(s, "/v1/threads/a/events?run=newest")
-	all := st.until("asked")
-	st.close()
-	later, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 2})
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 1)
+	run := s.Start("a", "ask", "?")
+	st := s.Open("/v1/threads/a/events?run=newest")
+	all := st.Until("asked")
+	st.Close()
+	later, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := all[len(all)-1].id
+	last := all[len(all)-1].ID
 	ask := mustThread(t, s, "a").Runs[1].Asks[0]
-	if err := s.rt.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: json.RawMessage(`"x"`)}}); err != nil {
+	if err := s.Runtime.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: json.RawMessage(`"x"`)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.rt.WaitEnd(t.Context(), "a", later.ID); err != nil {
+	if _, err := s.Runtime.WaitEnd(t.Context(), "a", later.ID); err != nil {
 		t.Fatal(err)
 	}
-	rest, done := attackDone(sseOpen(s, "/v1/threads/a/events?run=newest", "Last-Event-ID", last))
-	_, same := attackDone(sseOpen(s, "/v1/threads/a/events?run=newest&after="+last))
+	rest, done := s.Open("/v1/threads/a/events?run=newest", "Last-Event-ID", last).Done()
+	_, same := s.Open("/v1/threads/a/events?run=newest&after=" + last).Done()
 	if done.Run != run.ID || same.Run != run.ID {
 		t.Errorf("it goes on with runs %s and %s, not %s", done.Run, same.Run, run.ID)
 	}
 	before := len(mustThread(t, s, "a").Runs)
-	end, stream := rest[len(rest)-1].id, []string{"Accept", "text/event-stream", "Last-Event-ID"}
-	s.do("GET", "/v1/threads/a/events?run=newest", "", append(stream, end)...).want(204)
-	s.do("GET", "/v1/threads/a/events?run=newest&after="+end, "", stream[:2]...).want(204)
-	if p := s.do("GET", "/v1/threads/a/events?run=newest", "", append(stream, "99")...).problem(400, "ahead"); !strings.Contains(string(p.Body), "99") {
+	end, stream := rest[len(rest)-1].ID, []string{"Accept", "text/event-stream", "Last-Event-ID"}
+	s.Do("GET", "/v1/threads/a/events?run=newest", "", append(stream, end)...).Want(204)
+	s.Do("GET", "/v1/threads/a/events?run=newest&after="+end, "", stream[:2]...).Want(204)
+	if p := s.Do("GET", "/v1/threads/a/events?run=newest", "", append(stream, "99")...).Problem(400, "ahead"); !strings.Contains(string(p.Body), "99") {
 		t.Errorf("an id that is ahead: %s", p.Body)
 	}
 	// One that repeats the request that started a run starts nothing.
 	const start = `{"flow":"count","input":1}`
-	s.do("POST", "/v1/threads/a/runs", start, append(stream, end)...).want(204)
-	s.do("POST", "/v1/runs", start, append(stream, end)...).problem(400, "invalid")
+	s.Do("POST", "/v1/threads/a/runs", start, append(stream, end)...).Want(204)
+	s.Do("POST", "/v1/runs", start, append(stream, end)...).Problem(400, "invalid")
 	if n := len(mustThread(t, s, "a").Runs); n != before {
 		t.Errorf("reconnects have started %d runs", n-before)
 	}
 	// Who has seen nothing of it follows the one that is the newest now.
 	for _, c := range [][]string{{"newest"}, {"newest&after=0"}, {"newest", "Last-Event-ID", "0"}} {
-		if _, done := attackDone(sseOpen(s, "/v1/threads/a/events?run="+c[0], c[1:]...)); done.Run != later.ID {
+		if _, done := s.Open("/v1/threads/a/events?run="+c[0], c[1:]...).Done(); done.Run != later.ID {
 			t.Errorf("%v is run %s, not %s", c, done.Run, later.ID)
 		}
 	}
@@ -176,31 +123,31 @@ type attackPolled struct{ store.Store }
 // its reader has seen any of that.
 func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c := attackSite(t, attackPolled{memstore.New()}, server.Options{}, false, sseFlows()...)
-		if _, err := s.rt.Create(t.Context(), perdure.CreateRequest{Thread: "a"}); err != nil {
+		s := servertest.NewPiped(t, attackPolled{memstore.New()}, server.Options{}, false, servertest.Flows()...)
+		if _, err := s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		at := mustThread(t, s, "a").Seq
-		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
+		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var open []*sseStream
+		var open []*servertest.Stream
 		for _, query := range []string{"", "&until=wait"} {
-			st := attackOpen(s, c, "/v1/threads/a/events?run="+run.ID+query)
-			st.until("queued")
+			st := s.Open("/v1/threads/a/events?run=" + run.ID + query)
+			st.Until("queued")
 			open = append(open, st)
 		}
 		synctest.Wait()
-		if err := s.rt.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+		if err := s.Runtime.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.rt.Rewind(t.Context(), "a", at, perdure.Note{}); err != nil {
+		if _, err := s.Runtime.Rewind(t.Context(), "a", at, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, st := range open {
-			cut := time.AfterFunc(time.Minute, func() { t.Error("the stream of a run that is no more goes on"); st.cancel() })
-			for _, ok := st.next(); ok; _, ok = st.next() {
+			cut := time.AfterFunc(time.Minute, func() { t.Error("the stream of a run that is no more goes on"); st.Hangup() })
+			for _, ok := st.Next(); ok; _, ok = st.Next() {
 			}
 			cut.Stop()
 		}
@@ -209,18 +156,18 @@ func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 
 func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c := attackSite(t, memstore.New(), server.Options{}, false, sseFlows()...)
-		run, err := s.rt.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, false, servertest.Flows()...)
+		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, query := range []string{"", "&until=wait"} {
-			st := attackOpen(s, c, "/v1/threads/a/events?run="+run.ID+query)
-			st.until("queued")
-			if err := s.rt.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil && !errors.Is(err, perdure.ErrNothingToDo) {
+			st := s.Open("/v1/threads/a/events?run=" + run.ID + query)
+			st.Until("queued")
+			if err := s.Runtime.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil && !errors.Is(err, perdure.ErrNothingToDo) {
 				t.Fatal(err)
 			}
-			if _, done := attackDone(st); done.Status != perdure.Cancelled {
+			if _, done := st.Done(); done.Status != perdure.Cancelled {
 				t.Errorf("done is %+v", done)
 			}
 		}
@@ -228,12 +175,12 @@ func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 }
 
 func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
-	s := newSite(t, server.Options{Limits: server.Limits{Streams: 1}}, sseFlows()...)
+	s := servertest.New(t, server.Options{Limits: server.Limits{Streams: 1}}, servertest.Flows()...)
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
 			for j := range 25 {
-				r := s.do("POST", fmt.Sprintf("/v1/threads/t%d-%d/runs", i, j), `{"flow":"count","input":1}`, "Accept", "text/event-stream")
+				r := s.Do("POST", fmt.Sprintf("/v1/threads/t%d-%d/runs", i, j), `{"flow":"count","input":1}`, "Accept", "text/event-stream")
 				if r.Status != 200 && r.Status != 202 {
 					t.Errorf("a run that was started is answered with %d %s", r.Status, r.Body)
 				}
@@ -246,7 +193,7 @@ func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
 func TestWaitingForATimerIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
-		s, c := attackSite(t, memstore.New(), server.Options{}, true, perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
 			if _, err := perdure.Step(ctx, "try", func(context.Context) (bool, error) {
 				if fail {
 					return false, errors.New("no")
@@ -257,11 +204,11 @@ func TestWaitingForATimerIsNoEnd(t *testing.T) {
 			}
 			return "slept", perdure.Sleep(ctx, "nap", time.Hour)
 		}))
-		run := sseStart(s, "a", "sleep", "")
+		run := s.Start("a", "sleep", "")
 		fail = false
 		// The reader has seen the failure, and not what came of the retry.
 		at := mustThread(t, s, "a").Seq
-		if err := s.rt.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
+		if err := s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -269,10 +216,10 @@ func TestWaitingForATimerIsNoEnd(t *testing.T) {
 			t.Fatalf("the run is %s", got)
 		}
 		for _, id := range []string{"0", fmt.Sprint(at - 1), fmt.Sprint(at), fmt.Sprint(at) + ".done"} {
-			st := attackOpen(s, c, "/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", id)
-			all := st.until("done")
-			if end := all[len(all)-1]; !strings.Contains(end.data, `"succeeded"`) {
-				t.Errorf("behind %s: %s", id, end.data)
+			st := s.Open("/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", id)
+			all := st.Until("done")
+			if end := all[len(all)-1]; !strings.Contains(end.Data, `"succeeded"`) {
+				t.Errorf("behind %s: %s", id, end.Data)
 			}
 		}
 	})
@@ -280,38 +227,38 @@ func TestWaitingForATimerIsNoEnd(t *testing.T) {
 
 func TestNewsTellWhenAThreadIsSomeoneElses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c := attackSite(t, memstore.New(), server.Options{}, false, sseFlows()...)
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, false, servertest.Flows()...)
 		create := func(user string) {
-			if _, err := s.rt.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: user}); err != nil {
+			if _, err := s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: user}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		create("ann")
-		st := attackOpen(s, c, "/v1/events?user=ann")
-		if b, ok := st.event(); !ok || b.kind != api.KindOpen {
+		st := s.Open("/v1/events?user=ann")
+		if b, ok := st.Event(); !ok || b.Kind != api.KindOpen {
 			t.Fatalf("it begins with %v", b)
 		}
-		if err := s.rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
+		if err := s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		create("bob")
-		cut := time.AfterFunc(time.Minute, st.cancel)
+		cut := time.AfterFunc(time.Minute, st.Hangup)
 		defer cut.Stop()
-		if b, ok := st.event(); !ok || b.kind != api.KindGone {
+		if b, ok := st.Event(); !ok || b.Kind != api.KindGone {
 			t.Errorf("she is told %v", b)
 		}
 	})
 }
 
 func TestPageOfFewerThanNoEventsIsRefused(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	sseStart(s, "a", "count", 1)
-	s.do("GET", "/v1/threads/a/events?limit=-1", "").problem(400, "invalid")
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s.Start("a", "count", 1)
+	s.Do("GET", "/v1/threads/a/events?limit=-1", "").Problem(400, "invalid")
 }
 
 func TestHeadOfAnUnknownThreadIsRefused(t *testing.T) {
-	s := newSite(t, server.Options{}, sseFlows()...)
-	if r := s.do("HEAD", "/v1/threads/none/events", "", "Accept", "text/event-stream"); r.Status != 404 {
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	if r := s.Do("HEAD", "/v1/threads/none/events", "", "Accept", "text/event-stream"); r.Status != 404 {
 		t.Errorf("the answer is %d", r.Status)
 	}
 }
@@ -338,7 +285,7 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tokens := &attackTokens{}
-				s, c := attackSite(t, memstore.New(), server.Options{Auth: tokens}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+				s := servertest.NewPiped(t, memstore.New(), server.Options{Auth: tokens}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
 					for i := range n {
 						if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) { return strings.Repeat("x", 30<<10), nil }); err != nil {
 							return 0, err
@@ -346,25 +293,25 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 					}
 					return n, nil
 				}))
-				sseStart(s, "a", "large", 100)
-				st := attackOpen(s, c, "/v1/threads/a/events", "Authorization", "Bearer x")
+				s.Start("a", "large", 100)
+				st := s.Open("/v1/threads/a/events", "Authorization", "Bearer x")
 				for i := range 60 {
 					if i == 6 {
 						if why == "close" {
-							s.api.Close()
+							s.Server.Close()
 						}
 						tokens.mu.Lock()
 						tokens.gone = true
 						tokens.mu.Unlock()
 					}
-					b, ok := st.event()
+					b, ok := st.Event()
 					if !ok {
-						if i < 6 || st.lines.Err() != nil {
-							t.Errorf("it ends behind %d events: %v", i, st.lines.Err())
+						if i < 6 || st.Err != nil {
+							t.Errorf("it ends behind %d events: %v", i, st.Err)
 						}
 						return
 					}
-					if b.kind == "step" { // slow, and fast enough
+					if b.Kind == "step" { // slow, and fast enough
 						time.Sleep(12 * time.Second)
 					}
 				}
@@ -380,48 +327,48 @@ func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 12} { // the ring of the old one has 2 to 9
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, c := attackSite(t, attackPolled{memstore.New()}, server.Options{}, false, sseFlows()...)
+				s := servertest.NewPiped(t, attackPolled{memstore.New()}, server.Options{}, false, servertest.Flows()...)
 				create := func(by string, n int) {
 					t.Helper()
-					if _, err := s.rt.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: by, By: by}); err != nil {
+					if _, err := s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: by, By: by}); err != nil {
 						t.Fatal(err)
 					}
 					for range n - 1 {
-						if err := s.rt.Signal(t.Context(), "a", "x", by, perdure.SignalOptions{}); err != nil {
+						if err := s.Runtime.Signal(t.Context(), "a", "x", by, perdure.SignalOptions{}); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
 				create("old", 1)
-				old := attackOpen(s, c, "/v1/threads/a/events")
-				old.event()
+				old := s.Open("/v1/threads/a/events")
+				old.Event()
 				synctest.Wait()
 				for range 8 {
-					if err := s.rt.Signal(t.Context(), "a", "x", "old", perdure.SignalOptions{}); err != nil {
+					if err := s.Runtime.Signal(t.Context(), "a", "x", "old", perdure.SignalOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				time.Sleep(time.Second)
-				if err := s.rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
+				if err := s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				create("new", n)
-				st := attackOpen(s, c, "/v1/threads/a/events")
+				st := s.Open("/v1/threads/a/events")
 				for i := range n {
-					if b, ok := st.event(); !ok || !strings.HasPrefix(b.id, fmt.Sprint(i+1, "-")) || !strings.Contains(b.data, "new") {
+					if b, ok := st.Event(); !ok || !strings.HasPrefix(b.ID, fmt.Sprint(i+1, "-")) || !strings.Contains(b.Data, "new") {
 						t.Fatalf("event %d of the new thread is %v", i+1, b)
 					}
 				}
-				cut := time.AfterFunc(time.Minute, st.cancel)
+				cut := time.AfterFunc(time.Minute, st.Hangup)
 				defer cut.Stop()
-				if err := s.rt.Signal(t.Context(), "a", "x", "new", perdure.SignalOptions{}); err != nil {
+				if err := s.Runtime.Signal(t.Context(), "a", "x", "new", perdure.SignalOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				if b, ok := st.event(); !ok || !strings.HasPrefix(b.id, fmt.Sprint(n+1, "-")) || !strings.Contains(b.data, "new") {
+				if b, ok := st.Event(); !ok || !strings.HasPrefix(b.ID, fmt.Sprint(n+1, "-")) || !strings.Contains(b.Data, "new") {
 					t.Errorf("the next event of the new thread is %v", b)
 				}
-				for b, ok := old.event(); ok; b, ok = old.event() {
-					if strings.Contains(b.data, "new") {
+				for b, ok := old.Event(); ok; b, ok = old.Event() {
+					if strings.Contains(b.Data, "new") {
 						t.Errorf("who followed the old thread is told %v", b)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 )
 
@@ -19,7 +20,7 @@ func plainServe(t testing.TB, h http.Handler) string {
 }
 
 func TestBodiesAreReadStrictly(t *testing.T) {
-	s := newSite(t, server.Options{MaxBody: 10_000}, plainFlows()...)
+	s := servertest.New(t, server.Options{MaxBody: 10_000}, plainFlows()...)
 	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
 	for name, c := range map[string]struct {
 		body   string
@@ -59,8 +60,8 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := *s
-			s.t = t
-			s.do("POST", "/v1/threads/t/runs", c.body, "Content-Type", "application/json").problem(c.status, c.kind)
+			s.T = t
+			s.Do("POST", "/v1/threads/t/runs", c.body, "Content-Type", "application/json").Problem(c.status, c.kind)
 		})
 	}
 	long := strings.Repeat("é\\n", 2000)
@@ -68,38 +69,38 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		"/v1/threads/t/runs": `{"flow":"` + long + `"}`, "/v1/runs": `{"flow":"echo","` + long + `":1}`, "/v1/threads": `{"id":"` + long + `"}`,
 		"/v1/tokens": `{"subject":"a","scopes":["` + long + `"]}`, "/v1/threads/t/fork?" + url.QueryEscape(long): `{}`,
 	} {
-		if r := s.do("POST", path, body); r.Status < 400 || len(r.Body) > 600 || !json.Valid(r.Body) {
+		if r := s.Do("POST", path, body); r.Status < 400 || len(r.Body) > 600 || !json.Valid(r.Body) {
 			t.Errorf("%.40s: %d bytes are said about a long text: %.900s", path, len(r.Body), r.Body)
 		}
 	}
 	for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x", "application/json; charset", "application/json; charset=utf-16", "application/json; charset=latin1"} {
-		s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", media).problem(415, "media-type")
+		s.Do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", media).Problem(415, "media-type")
 	}
-	s.do("POST", "/v1/threads/t/runs?colour=red", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
-	s.do("POST", "/v1/threads/t/runs?%zz", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
-	s.do("POST", "/v1/threads/%ff/runs", `{"flow":"echo","input":"x"}`).problem(400, "invalid")
-	s.do("GET", "/v1/threads/t", "").problem(404, "no-thread") // none of it has done anything
-	s.do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", "application/json; charset=\"UTF-8\"").want(202)
+	s.Do("POST", "/v1/threads/t/runs?colour=red", `{"flow":"echo","input":"x"}`).Problem(400, "invalid")
+	s.Do("POST", "/v1/threads/t/runs?%zz", `{"flow":"echo","input":"x"}`).Problem(400, "invalid")
+	s.Do("POST", "/v1/threads/%ff/runs", `{"flow":"echo","input":"x"}`).Problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t", "").Problem(404, "no-thread") // none of it has done anything
+	s.Do("POST", "/v1/threads/t/runs", `{"flow":"echo","input":"x"}`, "Content-Type", "application/json; charset=\"UTF-8\"").Want(202)
 }
 
 func TestWhatTheMuxSaysIsAProblemToo(t *testing.T) {
 	s := plainSite(t)
-	s.do("GET", "/v1/nothing", "").problem(404, "not-found")
-	s.do("POST", "/v1/threads/t/nothing", "{}").problem(404, "not-found")
+	s.Do("GET", "/v1/nothing", "").Problem(404, "not-found")
+	s.Do("POST", "/v1/threads/t/nothing", "{}").Problem(404, "not-found")
 	for _, path := range []string{"//v1/threads", "/v1//threads", "/v1/./threads", "/v1/x/../threads", "/v1/threads/"} {
-		s.do("GET", path, "").problem(404, "not-found")
+		s.Do("GET", path, "").Problem(404, "not-found")
 	}
-	r := s.do("PUT", "/v1/threads", "{}").problem(405, "method")
+	r := s.Do("PUT", "/v1/threads", "{}").Problem(405, "method")
 	if allow := r.Header.Get("Allow"); !strings.Contains(allow, "GET") || !strings.Contains(allow, "POST") {
 		t.Errorf("allowed is %q", allow)
 	}
-	s.do("DELETE", "/healthz", "").problem(405, "method")
-	s.do("PUT", "/v1/memory", "{}").problem(404, "not-found") // and is not sent to an address with a slash
-	head := s.do("HEAD", "/v1/flows", "").want(200)
+	s.Do("DELETE", "/healthz", "").Problem(405, "method")
+	s.Do("PUT", "/v1/memory", "{}").Problem(404, "not-found") // and is not sent to an address with a slash
+	head := s.Do("HEAD", "/v1/flows", "").Want(200)
 	if len(head.Body) > 0 || head.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("HEAD answers %q with %v", head.Body, head.Header)
 	}
-	if r := s.do("HEAD", "/v1/threads/none", ""); r.Status != 404 {
+	if r := s.Do("HEAD", "/v1/threads/none", ""); r.Status != 404 {
 		t.Errorf("HEAD of nothing is %d", r.Status)
 	}
 }

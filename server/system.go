@@ -16,16 +16,16 @@ import (
 )
 
 func (s *Server) systemRoutes() {
-	s.face("GET /{$}", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ *call) error {
+	s.bindRoute(Route{Pattern: "GET /{$}", Scope: api.ScopeNone, Serve: func(w http.ResponseWriter, _ *http.Request, _ *Call) error {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(w, "This is a Perdure server.\n\nThe API is at /v1, and /openapi.json describes it.\n")
 		return nil
-	})
+	}})
 	handle(s, api.FlowsList, s.listFlows)
-	handle(s, api.WorkersList, func(ctx context.Context, c *call, _ *api.Nothing) (*api.WorkerList, error) {
-		workers, err := c.Workers(ctx)
+	handle(s, api.WorkersList, func(ctx context.Context, c *Call, _ *api.Nothing) (*api.WorkerList, error) {
+		workers, err := c.Runtime.Workers(ctx)
 		for i := range workers {
-			if !c.who.May(api.ScopeAdmin) { // where it runs is no matter of those who only look
+			if !c.Who.May(api.ScopeAdmin) { // where it runs is no matter of those who only look
 				workers[i].Host, workers[i].PID = "", 0
 			}
 		}
@@ -33,19 +33,19 @@ func (s *Server) systemRoutes() {
 	})
 	handle(s, api.StatsGet, s.getStats)
 	handle(s, api.MeGet, s.me)
-	handle(s, api.HealthGet, func(context.Context, *call, *api.Nothing) (*api.Health, error) {
+	handle(s, api.HealthGet, func(context.Context, *Call, *api.Nothing) (*api.Health, error) {
 		return &api.Health{Status: "ok"}, nil
 	})
 	handle(s, api.ReadyGet, s.ready)
 	raw(s, api.MetricsGet, s.getMetrics)
 	document := sync.OnceValues(func() (json.RawMessage, error) { return api.OpenAPI(s.opts.Version) })
-	handle(s, api.OpenAPIGet, func(context.Context, *call, *api.Nothing) (*json.RawMessage, error) {
+	handle(s, api.OpenAPIGet, func(context.Context, *Call, *api.Nothing) (*json.RawMessage, error) {
 		data, err := document()
 		return &data, err
 	})
 }
 
-func (s *Server) listFlows(context.Context, *call, *api.Nothing) (*api.FlowList, error) {
+func (s *Server) listFlows(context.Context, *Call, *api.Nothing) (*api.FlowList, error) {
 	out := &api.FlowList{Flows: []api.FlowInfo{}}
 	for _, name := range s.rt.Flows() {
 		out.Flows = append(out.Flows, api.FlowInfo{Name: name})
@@ -53,8 +53,8 @@ func (s *Server) listFlows(context.Context, *call, *api.Nothing) (*api.FlowList,
 	return out, nil
 }
 
-func (s *Server) me(_ context.Context, c *call, _ *api.Nothing) (*api.Me, error) {
-	return &api.Me{Tenant: c.who.Tenant, Subject: c.who.Subject, User: c.who.User, Groups: c.who.Groups, Scopes: c.who.Scopes, Expires: c.who.Expires}, nil
+func (s *Server) me(_ context.Context, c *Call, _ *api.Nothing) (*api.Me, error) {
+	return &api.Me{Tenant: c.Who.Tenant, Subject: c.Who.Subject, User: c.Who.User, Groups: c.Who.Groups, Scopes: c.Who.Scopes, Expires: c.Who.Expires}, nil
 }
 
 // How long the store may take to answer.
@@ -66,7 +66,7 @@ const (
 
 // ready reports whether requests would be answered. What is wrong with the store
 // is for the log: anyone may ask, so what was found is good for a moment.
-func (s *Server) ready(ctx context.Context, c *call, _ *api.Nothing) (*api.Health, error) {
+func (s *Server) ready(ctx context.Context, c *Call, _ *api.Nothing) (*api.Health, error) {
 	if s.stopped() {
 		return nil, api.ErrStopping
 	}
@@ -96,11 +96,11 @@ const readyCell = "server/ready"
 // probe asks the store for something small, and now and then has it write
 // something small: a store on a full disk reads as ever. Whoever asked may be
 // gone before it answers, which says nothing about the store.
-func (s *Server) probe(ctx context.Context, c *call) error {
+func (s *Server) probe(ctx context.Context, c *Call) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
 	err := error(nil)
-	for _, err = range c.List(ctx, perdure.ListOptions{Limit: 1}) {
+	for _, err = range c.Runtime.List(ctx, perdure.ListOptions{Limit: 1}) {
 		break
 	}
 	if errors.Is(err, perdure.ErrCorrupt) {
@@ -125,13 +125,13 @@ func (s *Server) probe(ctx context.Context, c *call) error {
 	return fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
 }
 
-func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.Stats, error) {
+func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.Stats, error) {
 	n, err := s.counts.of(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	streams := int(s.events.open.Load())
-	if c.who.User != "" { // what others do is no matter of a user's
+	if c.Who.User != "" { // what others do is no matter of a user's
 		streams = 0
 	}
 	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
@@ -140,8 +140,8 @@ func (s *Server) getStats(ctx context.Context, c *call, _ *api.Nothing) (*api.St
 
 // getMetrics answers also when the store does not: that is when the other
 // numbers are needed most.
-func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *call, _ *api.Nothing) error {
-	if s.opts.Auth != nil && c.who.Tenant != "" {
+func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *api.Nothing) error {
+	if s.opts.Auth != nil && c.Who.Tenant != "" {
 		return fmt.Errorf("%w: metrics are of the whole server and all tenants, and need an admin of the default tenant", api.ErrScope)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), metricsWithin)

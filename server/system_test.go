@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -27,21 +29,21 @@ func TestStatsCountThreads(t *testing.T) {
 	plainWait(s, plainStart(s, "a", "echo", `"x"`))
 	plainWait(s, plainStart(s, "b", "yes", `2`))
 	var stats api.Stats
-	s.do("GET", "/v1/stats", "").want(200, &stats)
+	s.Do("GET", "/v1/stats", "").Want(200, &stats)
 	if stats.Threads != 2 || stats.Statuses["succeeded"] != 1 || stats.Statuses["suspended"] != 1 || stats.Asks != 2 || stats.Version != "test" {
 		t.Errorf("the stats are %+v", stats)
 	}
 	var workers api.WorkerList
-	s.do("GET", "/v1/workers", "").want(200, &workers)
+	s.Do("GET", "/v1/workers", "").Want(200, &workers)
 	if len(workers.Workers) != 1 || stats.Workers != 1 {
 		t.Errorf("the workers are %v, %d", workers.Workers, stats.Workers)
 	}
 	var me api.Me
-	s.do("GET", "/v1/me", "").want(200, &me)
+	s.Do("GET", "/v1/me", "").Want(200, &me)
 	if me.Subject == "" || len(me.Scopes) == 0 {
 		t.Errorf("I am %+v", me)
 	}
-	s.do("GET", "/openapi.json", "").want(200)
+	s.Do("GET", "/openapi.json", "").Want(200)
 }
 
 // plainDead is a store whose lists fail.
@@ -64,28 +66,28 @@ func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What was found is good for a moment, so each server is asked once.
-	fresh := func() *site {
+	fresh := func() *servertest.Site {
 		api := server.New(rt, server.Options{})
-		return &site{t: t, rt: rt, api: api, url: plainServe(t, api)}
+		return &servertest.Site{T: t, Runtime: rt, Server: api, URL: plainServe(t, api), Client: http.DefaultClient}
 	}
-	fresh().do("GET", "/readyz", "").want(200)
+	fresh().Do("GET", "/readyz", "").Want(200)
 	dead.dead = true
 	s := fresh()
-	r := s.do("GET", "/readyz", "").problem(503, "unavailable")
+	r := s.Do("GET", "/readyz", "").Problem(503, "unavailable")
 	if bytes.Contains(r.Body, []byte("canary")) || r.Header.Get("Retry-After") == "" {
 		t.Errorf("the answer is %s with %v", r.Body, r.Header)
 	}
-	s.do("GET", "/healthz", "").want(200)
-	if samples := plainMetrics(t, s.do("GET", "/metrics", "").want(200).Body); samples["perdure_store_up{}"] != 0 || samples["go_goroutines{}"] == 0 {
+	s.Do("GET", "/healthz", "").Want(200)
+	if samples := plainMetrics(t, s.Do("GET", "/metrics", "").Want(200).Body); samples["perdure_store_up{}"] != 0 || samples["go_goroutines{}"] == 0 {
 		t.Errorf("the metrics are %v", samples)
 	}
 	dead.dead = false
-	s.do("GET", "/readyz", "").problem(503, "unavailable")
+	s.Do("GET", "/readyz", "").Problem(503, "unavailable")
 	s = fresh()
-	s.do("GET", "/readyz", "").want(200)
-	s.api.Close()
-	s.do("GET", "/readyz", "").problem(503, "stopping")
-	s.do("GET", "/healthz", "").want(200)
+	s.Do("GET", "/readyz", "").Want(200)
+	s.Server.Close()
+	s.Do("GET", "/readyz", "").Problem(503, "stopping")
+	s.Do("GET", "/healthz", "").Want(200)
 }
 
 var (
@@ -157,15 +159,15 @@ func plainMetrics(t *testing.T, text []byte) map[string]float64 {
 }
 
 func TestMetricsAreInPrometheusFormat(t *testing.T) {
-	s := newSite(t, plainOptions, plainFlows()...)
+	s := servertest.New(t, plainOptions, plainFlows()...)
 	plainWait(s, plainStart(s, "a", "yes", `2`))
 	for range 3 {
-		s.do("GET", "/v1/threads/none", "")
-		s.do("GET", "/v1/nowhere", "")
-		s.do("HEAD", "/v1/flows", "")
-		s.do("PUT", "/healthz", "")
+		s.Do("GET", "/v1/threads/none", "")
+		s.Do("GET", "/v1/nowhere", "")
+		s.Do("HEAD", "/v1/flows", "")
+		s.Do("PUT", "/healthz", "")
 	}
-	r := s.do("GET", "/metrics", "").want(200)
+	r := s.Do("GET", "/metrics", "").Want(200)
 	if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "text/plain; version=0.0.4") {
 		t.Errorf("the type is %s", got)
 	}

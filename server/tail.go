@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/sse"
 )
 
 // Sizes of what is kept for the readers of a thread.
@@ -39,12 +40,12 @@ func frameOf(ev *perdure.Event) frame {
 func newFrame(ev *perdure.Event) (frame, error) {
 	f := frameOf(ev)
 	var err error
-	if f.full, err = block(api.IDOf(ev.Seq, ev.Life, false), ev.Kind, ev); err != nil {
+	if f.full, err = sse.Encode(string(api.IDOf(ev.Seq, ev.Life, false)), ev.Kind, ev); err != nil {
 		return f, err
 	}
 	f.bare = f.full
 	if api.Internal(ev.Kind) {
-		f.bare, err = block(api.IDOf(ev.Seq, ev.Life, false), ev.Kind, bare(ev))
+		f.bare, err = sse.Encode(string(api.IDOf(ev.Seq, ev.Life, false)), ev.Kind, bare(ev))
 	}
 	return f, err
 }
@@ -278,7 +279,7 @@ func (t *tail) listen(ctx context.Context, rt *perdure.Runtime) {
 		if err != nil {
 			return
 		}
-		b, err := block("", api.KindDelta, &d)
+		b, err := sse.Encode("", api.KindDelta, &d)
 		if err != nil {
 			continue
 		}

@@ -19,30 +19,30 @@ func (s *Server) threadRoutes() {
 	handle(s, api.ThreadsErase, s.eraseThread)
 	raw(s, api.ThreadsExport, s.exportThread)
 	raw(s, api.ThreadsImport, s.importThread)
-	handle(s, api.ThreadsVerify, func(ctx context.Context, c *call, in *api.OneThread) (*perdure.Verification, error) {
-		return c.Verify(ctx, in.Thread)
+	handle(s, api.ThreadsVerify, func(ctx context.Context, c *Call, in *api.OneThread) (*perdure.Verification, error) {
+		return c.Runtime.Verify(ctx, in.Thread)
 	})
 }
 
-func (s *Server) createThread(ctx context.Context, c *call, in *api.CreateThread) (*perdure.Thread, error) {
-	t, err := c.Create(ctx, perdure.CreateRequest{Thread: in.ID, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
-		State: values(in.State), Key: in.Key, By: c.who.Subject})
+func (s *Server) createThread(ctx context.Context, c *Call, in *api.CreateThread) (*perdure.Thread, error) {
+	t, err := c.Runtime.Create(ctx, perdure.CreateRequest{Thread: in.ID, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
+		State: values(in.State), Key: in.Key, By: c.Who.Subject})
 	if err != nil {
 		return nil, err
 	}
-	c.made(ctx, t)
+	c.made(t)
 	return t, nil
 }
 
 // made tells where a thread is that was just made.
-func (c *call) made(ctx context.Context, t *perdure.Thread) {
-	follows(ctx, t.ID)
+func (c *Call) made(t *perdure.Thread) {
+	c.About(t.ID)
 	c.header.Set("Location", threadPath(t.ID))
 	c.etag(t.Seq)
 }
 
-func (s *Server) getThread(ctx context.Context, c *call, in *api.OneThread) (*perdure.Thread, error) {
-	t, err := c.Get(ctx, in.Thread)
+func (s *Server) getThread(ctx context.Context, c *Call, in *api.OneThread) (*perdure.Thread, error) {
+	t, err := c.Runtime.Get(ctx, in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Server) getThread(ctx context.Context, c *call, in *api.OneThread) (*pe
 }
 
 // etag tells the sequence that a write can name in If-Match.
-func (c *call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.FormatUint(seq, 10))) }
+func (c *Call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.FormatUint(seq, 10))) }
 
 // statuses are what threads.list can be asked for.
 var statuses = []perdure.Status{perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused, perdure.Blocked, perdure.Quarantined,
@@ -64,7 +64,7 @@ const idle = "idle"
 // too little among them is short and says where the next one begins.
 const maxScan = 10_000
 
-func (s *Server) listThreads(ctx context.Context, c *call, in *api.ListThreads) (*api.ThreadPage, error) {
+func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) (*api.ThreadPage, error) {
 	limit, err := pageSize(in.Limit)
 	if err != nil {
 		return nil, err
@@ -103,12 +103,12 @@ func fits(t *perdure.Summary, in *api.ListThreads) bool {
 // scan shows the tenant's threads to fn until that has enough, at most so many.
 // It returns the cursor behind the last one that was shown, "" if there are no
 // more.
-func (c *call) scan(ctx context.Context, after string, most int, fn func(perdure.Summary) bool) (string, error) {
+func (c *Call) scan(ctx context.Context, after string, most int, fn func(perdure.Summary) bool) (string, error) {
 	if err := checkCursor(after); err != nil {
 		return "", err
 	}
 	last, seen, enough := "", 0, false
-	for t, err := range c.List(ctx, perdure.ListOptions{After: after}) {
+	for t, err := range c.Runtime.List(ctx, perdure.ListOptions{After: after}) {
 		if err != nil {
 			return "", err
 		}
@@ -122,17 +122,17 @@ func (c *call) scan(ctx context.Context, after string, most int, fn func(perdure
 	return "", ctx.Err()
 }
 
-func (s *Server) updateThread(ctx context.Context, c *call, in *api.UpdateThread) (*perdure.Thread, error) {
+func (s *Server) updateThread(ctx context.Context, c *Call, in *api.UpdateThread) (*perdure.Thread, error) {
 	if in.Title == nil && len(in.Metadata) == 0 {
 		return nil, api.Invalid("neither a title nor metadata is given")
 	}
-	if err := c.SetMetadata(ctx, in.Thread, in.Title, in.Metadata, c.note("", in.IfMatch)); err != nil {
+	if err := c.Runtime.SetMetadata(ctx, in.Thread, in.Title, in.Metadata, c.note("", in.IfMatch)); err != nil {
 		return nil, err
 	}
 	c.load.letGo()
 	return s.getThread(ctx, c, &api.OneThread{Thread: in.Thread})
 }
 
-func (s *Server) eraseThread(ctx context.Context, c *call, in *api.EraseThread) (*api.None, error) {
-	return nil, c.Erase(ctx, in.Thread, perdure.EraseOptions{Note: c.note(in.Reason, in.IfMatch), Dependents: in.Dependents})
+func (s *Server) eraseThread(ctx context.Context, c *Call, in *api.EraseThread) (*api.None, error) {
+	return nil, c.Runtime.Erase(ctx, in.Thread, perdure.EraseOptions{Note: c.note(in.Reason, in.IfMatch), Dependents: in.Dependents})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -26,7 +27,7 @@ func TestThreadsAreListedPageByPage(t *testing.T) {
 	for i := range 7 {
 		id := fmt.Sprintf("t%d", i)
 		user := []string{"ann", "bob"}[i%2]
-		s.do("POST", "/v1/threads/"+id+"/runs", fmt.Sprintf(`{"flow":"echo","input":"x","user":%q}`, user)).want(202)
+		s.Do("POST", "/v1/threads/"+id+"/runs", fmt.Sprintf(`{"flow":"echo","input":"x","user":%q}`, user)).Want(202)
 		plainWait(s, &perdure.Run{Thread: id, ID: api.Newest})
 		want = append(want, id)
 	}
@@ -36,7 +37,7 @@ func TestThreadsAreListedPageByPage(t *testing.T) {
 	after := ""
 	for range 10 {
 		var page api.ThreadPage
-		s.do("GET", "/v1/threads?limit=3&after="+after, "").want(200, &page)
+		s.Do("GET", "/v1/threads?limit=3&after="+after, "").Want(200, &page)
 		for _, sum := range page.Threads {
 			got = append(got, sum.ID)
 		}
@@ -53,13 +54,13 @@ func TestThreadsAreListedPageByPage(t *testing.T) {
 	for query, n := range map[string]int{"user=ann": 4, "user=bob": 3, "user=eve": 0, "flow=echo": 7, "flow=ask": 1, "asks=true": 1, "": 8, "limit=8": 8, "limit=1000": 8, "status=idle": 0,
 		"updated=2100-01-01T00:00:00Z": 0, "updated=" + asked.Created.UTC().Format(time.RFC3339Nano): 1} {
 		var page api.ThreadPage
-		s.do("GET", "/v1/threads?"+query, "").want(200, &page)
+		s.Do("GET", "/v1/threads?"+query, "").Want(200, &page)
 		if len(page.Threads) != n || page.Next != "" {
 			t.Errorf("%s: %d threads, want %d; next %q", query, len(page.Threads), n, page.Next)
 		}
 	}
 	for _, query := range []string{"limit=1001", "limit=-1", "limit=x", "status=well", "after=%00", "after=../x", "asks=perhaps", "updated=now", "sort=up", "limit=1&limit=2"} {
-		s.do("GET", "/v1/threads?"+query, "").problem(400, "invalid")
+		s.Do("GET", "/v1/threads?"+query, "").Problem(400, "invalid")
 	}
 }
 
@@ -68,41 +69,41 @@ func TestAThreadIsMadeWithoutARun(t *testing.T) {
 	ann := plainAs(s, "ann")
 	var made, again perdure.Thread
 	body := `{"id":"t","title":"T","metadata":{"a":"b"},"state":{"tone":"low","n":12345678901234567890}}`
-	r := ann.do("POST", "/v1/threads", body, "Idempotency-Key", "k").want(201, &made)
+	r := ann.Do("POST", "/v1/threads", body, "Idempotency-Key", "k").Want(201, &made)
 	if made.ID != "t" || made.User != "ann" || made.Title != "T" || made.Metadata["a"] != "b" || made.Status != "" ||
 		r.Header.Get("Location") != "/v1/threads/t" || r.Header.Get("ETag") != fmt.Sprintf("%q", fmt.Sprint(made.Seq)) {
 		t.Errorf("the thread is %+v with %v", made, r.Header)
 	}
-	ann.do("POST", "/v1/threads", body, "Idempotency-Key", "k").want(201, &again)
+	ann.Do("POST", "/v1/threads", body, "Idempotency-Key", "k").Want(201, &again)
 	if again.Seq != made.Seq {
 		t.Errorf("it was made again, at %d", again.Seq)
 	}
-	ann.do("POST", "/v1/threads", body).problem(409, "exists")
-	ann.do("POST", "/v1/threads", `{"id":"t","title":"U"}`, "Idempotency-Key", "k").problem(409, "key-reused")
-	ann.do("POST", "/v1/threads", `{"id":"u","state":{"agent.messages":[]}}`).problem(400, "invalid")
-	ann.do("POST", "/v1/threads", `{"id":"`+strings.Repeat("x", 2000)+`"}`).problem(400, "invalid")
+	ann.Do("POST", "/v1/threads", body).Problem(409, "exists")
+	ann.Do("POST", "/v1/threads", `{"id":"t","title":"U"}`, "Idempotency-Key", "k").Problem(409, "key-reused")
+	ann.Do("POST", "/v1/threads", `{"id":"u","state":{"agent.messages":[]}}`).Problem(400, "invalid")
+	ann.Do("POST", "/v1/threads", `{"id":"`+strings.Repeat("x", 2000)+`"}`).Problem(400, "invalid")
 	var state api.State
-	ann.do("GET", "/v1/threads/t/state", "").want(200, &state)
+	ann.Do("GET", "/v1/threads/t/state", "").Want(200, &state)
 	if string(state.State["tone"]) != `"low"` || string(state.State["n"]) != "12345678901234567890" {
 		t.Errorf("the state is %s", state.State)
 	}
 	var page api.ThreadPage
-	ann.do("GET", "/v1/threads?status=idle", "").want(200, &page)
+	ann.Do("GET", "/v1/threads?status=idle", "").Want(200, &page)
 	if len(page.Threads) != 1 || page.Threads[0].ID != "t" {
 		t.Errorf("idle are %v", page.Threads)
 	}
 	var stats api.Stats
-	ann.do("GET", "/v1/stats", "").want(200, &stats)
+	ann.Do("GET", "/v1/stats", "").Want(200, &stats)
 	if stats.Statuses["idle"] != 1 {
 		t.Errorf("the stats are %+v", stats)
 	}
 	for _, verb := range []string{"pause", "resume", "cancel", "retry", "again"} {
-		ann.do("POST", "/v1/threads/t/runs/newest/"+verb, "").problem(404, "no-run")
+		ann.Do("POST", "/v1/threads/t/runs/newest/"+verb, "").Problem(404, "no-run")
 	}
-	ann.do("GET", "/v1/threads/t/runs/newest", "").problem(404, "no-run")
-	ann.do("GET", "/v1/threads/t/runs/newest/wait", "").problem(404, "no-run")
+	ann.Do("GET", "/v1/threads/t/runs/newest", "").Problem(404, "no-run")
+	ann.Do("GET", "/v1/threads/t/runs/newest/wait", "").Problem(404, "no-run")
 	var list api.RunList
-	if ann.do("GET", "/v1/threads/t/runs", "").want(200, &list); len(list.Runs) != 0 || list.Runs == nil {
+	if ann.Do("GET", "/v1/threads/t/runs", "").Want(200, &list); len(list.Runs) != 0 || list.Runs == nil {
 		t.Errorf("the runs are %v", list.Runs)
 	}
 	run := plainWait(ann, plainStart(ann, "t", "tune", `"high"`, "If-Match", r.Header.Get("ETag")))
@@ -110,7 +111,7 @@ func TestAThreadIsMadeWithoutARun(t *testing.T) {
 		t.Errorf("the run is %s", run.Status)
 	}
 	var fresh perdure.Thread
-	ann.do("POST", "/v1/threads", "").want(201, &fresh)
+	ann.Do("POST", "/v1/threads", "").Want(201, &fresh)
 	if fresh.ID == "" || fresh.User != "ann" {
 		t.Errorf("the thread is %+v", fresh)
 	}
@@ -120,40 +121,40 @@ func TestTitleAndMetadataAreChanged(t *testing.T) {
 	s := plainSite(t)
 	plainWait(s, plainStart(s, "t", "echo", `"x"`))
 	var now perdure.Thread
-	r := s.do("PATCH", "/v1/threads/t", `{"title":"New","metadata":{"a":"1","b":"2"}}`).want(200, &now)
+	r := s.Do("PATCH", "/v1/threads/t", `{"title":"New","metadata":{"a":"1","b":"2"}}`).Want(200, &now)
 	if now.Title != "New" || now.Metadata["b"] != "2" || r.Header.Get("ETag") != fmt.Sprintf("%q", fmt.Sprint(now.Seq)) {
 		t.Errorf("the thread is %+v with the tag %s", now, r.Header.Get("ETag"))
 	}
 	now = perdure.Thread{}
-	s.do("PATCH", "/v1/threads/t", `{"metadata":{"a":""}}`).want(200, &now)
+	s.Do("PATCH", "/v1/threads/t", `{"metadata":{"a":""}}`).Want(200, &now)
 	if _, there := now.Metadata["a"]; there || now.Title != "New" {
 		t.Errorf("the thread is %+v", now)
 	}
-	s.do("PATCH", "/v1/threads/t", `{}`).problem(400, "invalid")
-	s.do("PATCH", "/v1/threads/none", `{"title":"x"}`).problem(404, "no-thread")
+	s.Do("PATCH", "/v1/threads/t", `{}`).Problem(400, "invalid")
+	s.Do("PATCH", "/v1/threads/none", `{"title":"x"}`).Problem(404, "no-thread")
 }
 
 func TestAThreadIsErased(t *testing.T) {
 	s := plainSite(t)
 	plainWait(s, plainStart(s, "t", "echo", `"x"`))
-	s.do("POST", "/v1/threads/t/fork", `{"as":"f"}`).want(201)
-	s.do("DELETE", "/v1/threads/t", "", "If-Match", `"1"`).problem(412, "stale")
+	s.Do("POST", "/v1/threads/t/fork", `{"as":"f"}`).Want(201)
+	s.Do("DELETE", "/v1/threads/t", "", "If-Match", `"1"`).Problem(412, "stale")
 	var p api.Problem
-	s.do("DELETE", "/v1/threads/t", "").problem(409, "pinned").want(409, &p)
+	s.Do("DELETE", "/v1/threads/t", "").Problem(409, "pinned").Want(409, &p)
 	if !slices.Equal(p.Pins, []string{"f"}) {
 		t.Errorf("the pins are %v", p.Pins)
 	}
-	s.do("DELETE", "/v1/threads/t?dependents=true&reason=asked", "").want(204)
-	s.do("DELETE", "/v1/threads/t", "").problem(404, "no-thread")
+	s.Do("DELETE", "/v1/threads/t?dependents=true&reason=asked", "").Want(204)
+	s.Do("DELETE", "/v1/threads/t", "").Problem(404, "no-thread")
 	for _, id := range []string{"t", "f"} {
-		s.do("GET", "/v1/threads/"+id, "").problem(404, "no-thread")
+		s.Do("GET", "/v1/threads/"+id, "").Problem(404, "no-thread")
 	}
 }
 
 func TestAnExportIsImported(t *testing.T) {
 	s := plainSite(t)
 	plainWait(s, plainStart(s, "t", "echo", `"hello"`))
-	file := s.do("GET", "/v1/threads/t/export", "").want(200)
+	file := s.Do("GET", "/v1/threads/t/export", "").Want(200)
 	if file.Header.Get("Content-Type") != "application/x-ndjson" || file.Header.Get("Content-Disposition") == "" {
 		t.Errorf("the headers are %v", file.Header)
 	}
@@ -161,31 +162,31 @@ func TestAnExportIsImported(t *testing.T) {
 	if err != nil || !v.OK() {
 		t.Fatalf("the export is %+v: %v", v, err)
 	}
-	redacted := s.do("GET", "/v1/threads/t/export?redact=true", "").want(200)
+	redacted := s.Do("GET", "/v1/threads/t/export?redact=true", "").Want(200)
 	if bytes.Contains(redacted.Body, []byte("hello")) {
 		t.Error("the redacted export says what was said")
 	}
 	body := string(file.Body) + "\n"
 	var made perdure.Thread
-	r := s.do("POST", "/v1/threads/import?as=copy", body, "Content-Type", "application/x-ndjson").want(201, &made)
+	r := s.Do("POST", "/v1/threads/import?as=copy", body, "Content-Type", "application/x-ndjson").Want(201, &made)
 	if made.ID != "copy" || len(made.Runs) != 1 || r.Header.Get("Location") != "/v1/threads/copy" || r.Header.Get("ETag") == "" {
 		t.Errorf("the thread is %+v at %s", made, r.Header.Get("Location"))
 	}
-	s.do("POST", "/v1/threads/import?as=copy2", body, "Content-Type", "application/octet-stream").want(201)
-	s.do("POST", "/v1/threads/import", body).problem(409, "exists")
-	s.do("POST", "/v1/threads/import?as=x", body, "Content-Type", "application/json").problem(415, "media-type")
-	s.do("POST", "/v1/threads/import?as=x", body[:len(body)/2]).problem(422, "corrupt")
-	s.do("POST", "/v1/threads/import?as=x", strings.Replace(body, "hello", "jello", 1)).problem(422, "corrupt")
-	s.do("POST", "/v1/threads/import?as=x", string(redacted.Body)+"\n").problem(400, "invalid")
-	s.do("POST", "/v1/threads/import?as=x", "").problem(422, "corrupt")
-	s.do("GET", "/v1/threads/x", "").problem(404, "no-thread")
-	s.do("GET", "/v1/threads/none/export", "").problem(404, "no-thread")
+	s.Do("POST", "/v1/threads/import?as=copy2", body, "Content-Type", "application/octet-stream").Want(201)
+	s.Do("POST", "/v1/threads/import", body).Problem(409, "exists")
+	s.Do("POST", "/v1/threads/import?as=x", body, "Content-Type", "application/json").Problem(415, "media-type")
+	s.Do("POST", "/v1/threads/import?as=x", body[:len(body)/2]).Problem(422, "corrupt")
+	s.Do("POST", "/v1/threads/import?as=x", strings.Replace(body, "hello", "jello", 1)).Problem(422, "corrupt")
+	s.Do("POST", "/v1/threads/import?as=x", string(redacted.Body)+"\n").Problem(400, "invalid")
+	s.Do("POST", "/v1/threads/import?as=x", "").Problem(422, "corrupt")
+	s.Do("GET", "/v1/threads/x", "").Problem(404, "no-thread")
+	s.Do("GET", "/v1/threads/none/export", "").Problem(404, "no-thread")
 	var check perdure.Verification
-	s.do("GET", "/v1/threads/copy/verify", "").want(200, &check)
+	s.Do("GET", "/v1/threads/copy/verify", "").Want(200, &check)
 	if !check.OK() {
 		t.Errorf("the copy is %+v", check)
 	}
-	s.do("GET", "/v1/threads/none/verify", "").problem(404, "no-thread")
+	s.Do("GET", "/v1/threads/none/verify", "").Problem(404, "no-thread")
 }
 
 // plainCut is a store whose reading of journals fails after some entries.
@@ -219,7 +220,7 @@ func TestAnExportThatFailsInTheMiddleDoesNotLookWhole(t *testing.T) {
 		}
 		return text, nil
 	})
-	s := newSiteOn(t, inner, server.Options{}, many)
+	s := servertest.NewOn(t, inner, server.Options{}, many)
 	plainWait(s, plainStart(s, "t", "many", `"x"`))
 	cut, err := perdure.New(t.Context(), &plainCut{Store: inner, after: 30}, perdure.Options{}, many)
 	if err != nil {

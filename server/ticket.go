@@ -82,11 +82,11 @@ func ticketKey(secret string) string {
 	return ticketCells + hex.EncodeToString(sum[:])
 }
 
-func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *call, in *api.CreateTicket) error {
+func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *Call, in *api.CreateTicket) error {
 	if len(in.Thread) > 200 {
 		return api.Invalid("the thread %.40q…", in.Thread)
 	}
-	t, who := s.tickets, c.who
+	t, who := s.tickets, c.Who
 	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil,
 		Tenant: who.Tenant, Subject: who.Subject, User: cmp.Or(in.User, who.User), Groups: who.Groups, Scopes: who.Scopes, Expires: who.Expires}
 	if p.User != "" {
@@ -108,7 +108,7 @@ func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *call, i
 		return err
 	}
 	t.sweep(r.Context())
-	return send(w, api.TicketsCreate.Status, api.Ticket{Ticket: secret, Expires: p.Ends})
+	return c.Send(w, api.TicketsCreate.Status, api.Ticket{Ticket: secret, Expires: p.Ends})
 }
 
 // behind returns the hash of a token by which it can be rechecked, "" if that

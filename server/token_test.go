@@ -17,6 +17,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -34,15 +35,15 @@ func authTokens(t testing.TB, s store.Store) *server.Tokens {
 
 // authSite starts a server whose tokens are in its store, and returns it with
 // the secret of an admin of tenant acme.
-func authSite(t testing.TB, o server.Options, flows ...perdure.Flow) (*site, *server.Tokens) {
+func authSite(t testing.TB, o server.Options, flows ...perdure.Flow) (*servertest.Site, *server.Tokens) {
 	t.Helper()
 	s := memstore.New()
 	tokens := authTokens(t, s)
 	if o.Auth == nil {
 		o.Auth = tokens
 	}
-	site := newSiteOn(t, s, o, flows...)
-	site.token = authSecret(t, tokens, "acme", "root", api.ScopeAdmin)
+	site := servertest.NewOn(t, s, o, flows...)
+	site.Token = authSecret(t, tokens, "acme", "root", api.ScopeAdmin)
 	return site, tokens
 }
 

@@ -41,12 +41,12 @@ func (s *Server) keptTokens() (*Tokens, error) {
 	return s.tokens, nil
 }
 
-func (s *Server) createToken(ctx context.Context, c *call, in *api.CreateToken) (*api.NewToken, error) {
+func (s *Server) createToken(ctx context.Context, c *Call, in *api.CreateToken) (*api.NewToken, error) {
 	t, err := s.keptTokens()
 	if err != nil {
 		return nil, err
 	}
-	tenant := c.who.Tenant
+	tenant := c.Who.Tenant
 	switch {
 	case in.Tenant == "" || in.Tenant == tenant:
 	case s.opts.Auth == nil: // whoever is here may do anything, also make the first token of a tenant
@@ -54,22 +54,22 @@ func (s *Server) createToken(ctx context.Context, c *call, in *api.CreateToken) 
 	default:
 		return nil, fmt.Errorf("%w: a token is made for the own tenant only", api.ErrScope)
 	}
-	return t.Create(ctx, tenant, c.who.Subject, *in)
+	return t.Create(ctx, tenant, c.Who.Subject, *in)
 }
 
-func (s *Server) listTokens(ctx context.Context, c *call, _ *api.Nothing) (*api.TokenList, error) {
+func (s *Server) listTokens(ctx context.Context, c *Call, _ *api.Nothing) (*api.TokenList, error) {
 	t, err := s.keptTokens()
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := t.List(ctx, c.who.Tenant)
+	tokens, err := t.List(ctx, c.Who.Tenant)
 	return &api.TokenList{Tokens: tokens}, err
 }
 
-func (s *Server) revokeToken(ctx context.Context, c *call, in *api.OneToken) (*api.None, error) {
+func (s *Server) revokeToken(ctx context.Context, c *Call, in *api.OneToken) (*api.None, error) {
 	t, err := s.keptTokens()
 	if err != nil {
 		return nil, err
 	}
-	return nil, t.Revoke(ctx, c.who.Tenant, in.ID)
+	return nil, t.Revoke(ctx, c.Who.Tenant, in.ID)
 }

@@ -17,12 +17,12 @@ const maxImport = 1 << 30
 
 // exportThread streams a thread as a file. If that fails when a part of it was
 // sent, the connection is aborted: the file must not look whole.
-func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *call, in *api.ExportThread) error {
+func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *Call, in *api.ExportThread) error {
 	out := &late{w: w, begin: func(h http.Header) {
 		h.Set("Content-Type", api.TypeLines)
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": in.Thread + ".ndjson"}))
 	}}
-	err := c.Export(r.Context(), in.Thread, out, perdure.ExportOptions{Redact: in.Redact})
+	err := c.Runtime.Export(r.Context(), in.Thread, out, perdure.ExportOptions{Redact: in.Redact})
 	if err != nil && out.begun {
 		if r.Context().Err() == nil {
 			s.opts.Logger.Error("an export was cut off", "thread", in.Thread, "error", err)
@@ -49,12 +49,12 @@ func (l *late) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, in *api.ImportThread) error {
+func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *Call, in *api.ImportThread) error {
 	if err := checkMedia(r, api.TypeLines, api.TypeBytes); err != nil {
 		return err
 	}
 	body := &noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}
-	id, err := c.Import(r.Context(), body, perdure.ImportOptions{As: in.As, Trust: keys(in.Trust)})
+	id, err := c.Runtime.Import(r.Context(), body, perdure.ImportOptions{As: in.As, Trust: keys(in.Trust)})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(body.err, &large):
@@ -64,12 +64,12 @@ func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *call, i
 	case err != nil:
 		return err
 	}
-	t, err := c.Get(r.Context(), id)
+	t, err := c.Runtime.Get(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	c.made(r.Context(), t)
-	return send(w, api.ThreadsImport.Status, t)
+	c.made(t)
+	return c.Send(w, api.ThreadsImport.Status, t)
 }
 
 // keys returns the keys of a list that is separated by commas.

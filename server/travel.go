@@ -28,8 +28,8 @@ func (s *Server) travelRoutes() {
 	handle(s, api.HistoryList, s.listHistory)
 }
 
-func (s *Server) getState(ctx context.Context, c *call, in *api.AtThread) (*api.State, error) {
-	at, err := c.StateAt(ctx, in.Thread, in.At)
+func (s *Server) getState(ctx context.Context, c *Call, in *api.AtThread) (*api.State, error) {
+	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (s *Server) getState(ctx context.Context, c *call, in *api.AtThread) (*api.
 	return &api.State{Checkpoint: *at, Todos: todos}, nil
 }
 
-func (s *Server) listMessages(ctx context.Context, c *call, in *api.AtThread) (*api.MessageList, error) {
-	at, err := c.StateAt(ctx, in.Thread, in.At)
+func (s *Server) listMessages(ctx context.Context, c *Call, in *api.AtThread) (*api.MessageList, error) {
+	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func unreadable(thread string, err error) error {
 }
 
 // listFiles lists files without their texts, or one with its text.
-func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*api.FileList, error) {
-	at, err := c.StateAt(ctx, in.Thread, in.At)
+func (s *Server) listFiles(ctx context.Context, c *Call, in *api.ListFiles) (*api.FileList, error) {
+	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (s *Server) listFiles(ctx context.Context, c *call, in *api.ListFiles) (*ap
 
 // getBlob answers with bytes that someone else has chosen, in a way that no
 // browser does anything with them.
-func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *api.GetBlob) error {
-	at, err := c.StateAt(r.Context(), in.Thread, in.At)
+func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *Call, in *api.GetBlob) error {
+	at, err := c.Runtime.StateAt(r.Context(), in.Thread, in.At)
 	if err != nil {
 		return err
 	}
@@ -122,29 +122,29 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *call, in *ap
 	return nil
 }
 
-func (s *Server) getDiff(ctx context.Context, c *call, in *api.DiffThreads) (*perdure.Difference, error) {
+func (s *Server) getDiff(ctx context.Context, c *Call, in *api.DiffThreads) (*perdure.Difference, error) {
 	with := in.With
 	if with == "" {
 		with = in.Thread
 	}
-	return c.Diff(ctx, perdure.Point{Thread: in.Thread, Seq: in.From}, perdure.Point{Thread: with, Seq: in.To})
+	return c.Runtime.Diff(ctx, perdure.Point{Thread: in.Thread, Seq: in.From}, perdure.Point{Thread: with, Seq: in.To})
 }
 
-func (s *Server) forkThread(ctx context.Context, c *call, in *api.ForkThread) (*perdure.Fork, error) {
+func (s *Server) forkThread(ctx context.Context, c *Call, in *api.ForkThread) (*perdure.Fork, error) {
 	for key := range in.State {
 		if strings.HasPrefix(key, "agent.") { // what agents have said and done is not for callers to write
 			return nil, api.Invalid("the state key %.40q belongs to package agent", key)
 		}
 	}
-	if in.Keep && !c.who.May(api.ScopeAnswer) {
+	if in.Keep && !c.Who.May(api.ScopeAnswer) {
 		return nil, fmt.Errorf("%w: keeping answers is answering anew, and needs the scope %s", api.ErrScope, api.ScopeAnswer)
 	}
 	q := perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, State: values(in.State),
-		Keep: in.Keep, By: c.who.Subject, Groups: c.who.Groups, Reason: in.Reason, IfSeq: in.IfMatch}
+		Keep: in.Keep, By: c.Who.Subject, Groups: c.Who.Groups, Reason: in.Reason, IfSeq: in.IfMatch}
 	if in.Input != nil {
 		q.Input = in.Input
 	}
-	f, err := c.Fork(ctx, q)
+	f, err := c.Runtime.Fork(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +167,8 @@ func values(raw map[string]json.RawMessage) map[string]any {
 	return all
 }
 
-func (s *Server) rewindThread(ctx context.Context, c *call, in *api.RewindThread) (*perdure.Rewound, error) {
-	w, err := c.Rewind(ctx, in.Thread, in.To, c.note(in.Reason, in.IfMatch))
+func (s *Server) rewindThread(ctx context.Context, c *Call, in *api.RewindThread) (*perdure.Rewound, error) {
+	w, err := c.Runtime.Rewind(ctx, in.Thread, in.To, c.note(in.Reason, in.IfMatch))
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +183,14 @@ var passing = []string{"claimed", "released", "nudge", "dumped", "problem", "pro
 // maxEvents is how many events one page of a history looks at.
 const maxEvents = 10_000
 
-func (s *Server) listHistory(ctx context.Context, c *call, in *api.ListHistory) (*api.HistoryPage, error) {
+func (s *Server) listHistory(ctx context.Context, c *Call, in *api.ListHistory) (*api.HistoryPage, error) {
 	limit, err := pageSize(in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	page := &api.HistoryPage{Checkpoints: []api.CheckpointRef{}}
 	seen, last := 0, uint64(0)
-	for e, err := range c.Events(ctx, in.Thread, perdure.EventOptions{After: in.After, Replay: true}) {
+	for e, err := range c.Runtime.Events(ctx, in.Thread, perdure.EventOptions{After: in.After, Replay: true}) {
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/files"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 )
@@ -53,35 +54,35 @@ func plainArtist() perdure.Flow {
 }
 
 func TestWhatAnAgentLeftIsLookedAt(t *testing.T) {
-	s := newSite(t, plainOptions, plainArtist())
+	s := servertest.New(t, plainOptions, plainArtist())
 	run := plainWait(s, plainStart(s, "t", "artist", `"Please."`))
 	if run.Status != perdure.Succeeded {
 		t.Fatalf("the run is %s: %s", run.Status, run.Error)
 	}
 	var state api.State
-	tag := s.do("GET", "/v1/threads/t/state", "").want(200, &state).Header.Get("ETag")
+	tag := s.Do("GET", "/v1/threads/t/state", "").Want(200, &state).Header.Get("ETag")
 	if len(state.Todos) != 1 || state.Todos[0].Content != "shoot" || tag != fmt.Sprintf("%q", fmt.Sprint(state.Seq)) {
 		t.Errorf("the todos are %v at %s", state.Todos, tag)
 	}
 	var messages api.MessageList
-	s.do("GET", "/v1/threads/t/messages", "").want(200, &messages)
+	s.Do("GET", "/v1/threads/t/messages", "").Want(200, &messages)
 	if n := len(messages.Messages); n != 8 || messages.Messages[n-1].Message.Text() != "There you are." || messages.Seq != state.Seq {
 		t.Errorf("there are %d messages as of %d", n, messages.Seq)
 	}
 	var files api.FileList
-	s.do("GET", "/v1/threads/t/files", "").want(200, &files)
+	s.Do("GET", "/v1/threads/t/files", "").Want(200, &files)
 	if len(files.Files) != 1 || files.Files[0].Text != "" || files.Files[0].Size != 5 {
 		t.Errorf("the files are %+v", files.Files)
 	}
-	s.do("GET", "/v1/threads/t/files?path=/notes.txt", "").want(200, &files)
+	s.Do("GET", "/v1/threads/t/files?path=/notes.txt", "").Want(200, &files)
 	if len(files.Files) != 1 || files.Files[0].Text != "hello" {
 		t.Errorf("the files are %+v", files.Files)
 	}
-	s.do("GET", "/v1/threads/t/files?path=/none", "").problem(404, "not-found")
-	s.do("GET", "/v1/threads/t/files?path=/notes.txt&at=1", "").problem(404, "not-found")
+	s.Do("GET", "/v1/threads/t/files?path=/none", "").Problem(404, "not-found")
+	s.Do("GET", "/v1/threads/t/files?path=/notes.txt&at=1", "").Problem(404, "not-found")
 	for media, data := range plainShots {
 		sum := sha256.Sum256(data)
-		blob := s.do("GET", "/v1/blobs/t/"+hex.EncodeToString(sum[:]), "").want(200)
+		blob := s.Do("GET", "/v1/blobs/t/"+hex.EncodeToString(sum[:]), "").Want(200)
 		want := map[string]string{"image/png": "image/png", "application/pdf; v=1": "application/pdf"}[media]
 		if want == "" {
 			want = "application/octet-stream"
@@ -93,106 +94,106 @@ func TestWhatAnAgentLeftIsLookedAt(t *testing.T) {
 		}
 	}
 	sum := sha256.Sum256(plainShots["image/png"])
-	s.do("GET", "/v1/blobs/t/"+hex.EncodeToString(sum[:])+"?at=2", "").problem(404, "not-found")
-	s.do("GET", "/v1/blobs/t/none", "").problem(404, "not-found")
-	s.do("GET", "/v1/blobs/none/none", "").problem(404, "no-thread")
+	s.Do("GET", "/v1/blobs/t/"+hex.EncodeToString(sum[:])+"?at=2", "").Problem(404, "not-found")
+	s.Do("GET", "/v1/blobs/t/none", "").Problem(404, "not-found")
+	s.Do("GET", "/v1/blobs/none/none", "").Problem(404, "no-thread")
 }
 
 func TestOtherStateIsNoBlob(t *testing.T) {
-	s := newSite(t, plainOptions, plainTune)
+	s := servertest.New(t, plainOptions, plainTune)
 	plainWait(s, plainStart(s, "t", "tune", `"low"`))
 	for _, hash := range []string{"tone", "..%2Ftone", "%00", ":tone"} {
-		s.do("GET", "/v1/blobs/t/"+hash, "").problem(404, "not-found")
+		s.Do("GET", "/v1/blobs/t/"+hash, "").Problem(404, "not-found")
 	}
 }
 
 func TestAThreadTravels(t *testing.T) {
-	s := newSite(t, plainOptions, append(plainFlows(), plainTune)...)
+	s := servertest.New(t, plainOptions, append(plainFlows(), plainTune)...)
 	plainWait(s, plainStart(s, "t", "tune", `"low"`))
 	var low, high api.State
-	s.do("GET", "/v1/threads/t/state", "").want(200, &low)
+	s.Do("GET", "/v1/threads/t/state", "").Want(200, &low)
 	plainWait(s, plainStart(s, "t", "tune", `"high"`))
-	s.do("GET", "/v1/threads/t/state", "").want(200, &high)
+	s.Do("GET", "/v1/threads/t/state", "").Want(200, &high)
 	var then api.State
-	r := s.do("GET", fmt.Sprintf("/v1/threads/t/state?at=%d", low.Seq), "").want(200, &then)
+	r := s.Do("GET", fmt.Sprintf("/v1/threads/t/state?at=%d", low.Seq), "").Want(200, &then)
 	if string(then.State["tone"]) != `"low"` || string(high.State["tone"]) != `"high"` || r.Header.Get("ETag") != "" {
 		t.Errorf("the tone is %s, then %s", then.State["tone"], high.State["tone"])
 	}
-	s.do("GET", "/v1/threads/t/state?at=9999", "").problem(400, "invalid")
-	s.do("GET", "/v1/threads/t/messages?at=9999", "").problem(400, "invalid")
-	s.do("GET", "/v1/threads/t/files?at=9999", "").problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t/state?at=9999", "").Problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t/messages?at=9999", "").Problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t/files?at=9999", "").Problem(400, "invalid")
 	for _, what := range []string{"state", "messages", "files", "history", "diff?from=1"} {
-		s.do("GET", "/v1/threads/none/"+what, "").problem(404, "no-thread")
+		s.Do("GET", "/v1/threads/none/"+what, "").Problem(404, "no-thread")
 	}
 
 	var diff perdure.Difference
-	s.do("GET", fmt.Sprintf("/v1/threads/t/diff?from=%d", low.Seq), "").want(200, &diff)
+	s.Do("GET", fmt.Sprintf("/v1/threads/t/diff?from=%d", low.Seq), "").Want(200, &diff)
 	if len(diff.State) != 1 || string(diff.State[0].Before) != `"low"` || string(diff.State[0].After) != `"high"` {
 		t.Errorf("the difference is %+v", diff)
 	}
-	s.do("GET", "/v1/threads/t/diff", "").problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t/diff", "").Problem(400, "invalid")
 
 	var fork perdure.Fork
 	body := fmt.Sprintf(`{"at":%d,"as":"f","title":"F","state":{"tone":"loud"},"reason":"try"}`, low.Seq)
-	r = s.do("POST", "/v1/threads/t/fork", body).want(201, &fork)
+	r = s.Do("POST", "/v1/threads/t/fork", body).Want(201, &fork)
 	if fork.Thread != "f" || fork.At != low.Seq || len(fork.Outside) == 0 || r.Header.Get("Location") != "/v1/threads/f" {
 		t.Errorf("the fork is %+v at %s", fork, r.Header.Get("Location"))
 	}
-	s.do("GET", "/v1/threads/f/state", "").want(200, &then)
+	s.Do("GET", "/v1/threads/f/state", "").Want(200, &then)
 	if string(then.State["tone"]) != `"loud"` {
 		t.Errorf("the fork's tone is %s", then.State["tone"])
 	}
-	s.do("GET", "/v1/threads/t/diff?with=f", "").want(200, &diff)
+	s.Do("GET", "/v1/threads/t/diff?with=f", "").Want(200, &diff)
 	if diff.Common != low.Seq || len(diff.State) != 1 {
 		t.Errorf("the difference is %+v", diff)
 	}
-	s.do("POST", "/v1/threads/t/fork", fmt.Sprintf(`{"at":%d,"as":"g","state":{"tone":null}}`, low.Seq)).want(201)
+	s.Do("POST", "/v1/threads/t/fork", fmt.Sprintf(`{"at":%d,"as":"g","state":{"tone":null}}`, low.Seq)).Want(201)
 	then = api.State{}
-	s.do("GET", "/v1/threads/g/state", "").want(200, &then)
+	s.Do("GET", "/v1/threads/g/state", "").Want(200, &then)
 	if _, there := then.State["tone"]; there {
 		t.Errorf("the removed tone is %s", then.State["tone"])
 	}
-	s.do("POST", "/v1/threads/t/fork", `{"as":"f"}`).problem(409, "exists")
-	s.do("POST", "/v1/threads/t/fork", `{"at":9999}`).problem(400, "invalid")
-	s.do("POST", "/v1/threads/none/fork", ``).problem(404, "no-thread")
+	s.Do("POST", "/v1/threads/t/fork", `{"as":"f"}`).Problem(409, "exists")
+	s.Do("POST", "/v1/threads/t/fork", `{"at":9999}`).Problem(400, "invalid")
+	s.Do("POST", "/v1/threads/none/fork", ``).Problem(404, "no-thread")
 
-	tag := s.do("GET", "/v1/threads/t", "").Header.Get("ETag")
+	tag := s.Do("GET", "/v1/threads/t", "").Header.Get("ETag")
 	rewind := fmt.Sprintf(`{"to":%d,"reason":"back"}`, low.Seq)
-	s.do("POST", "/v1/threads/t/rewind", rewind, "If-Match", `"1"`).problem(412, "stale")
-	s.do("POST", "/v1/threads/t/rewind", `{"to":3}`).problem(400, "invalid")
-	s.do("POST", "/v1/threads/t/rewind", `{}`).problem(400, "body")
-	s.do("POST", "/v1/threads/none/rewind", rewind).problem(404, "no-thread")
+	s.Do("POST", "/v1/threads/t/rewind", rewind, "If-Match", `"1"`).Problem(412, "stale")
+	s.Do("POST", "/v1/threads/t/rewind", `{"to":3}`).Problem(400, "invalid")
+	s.Do("POST", "/v1/threads/t/rewind", `{}`).Problem(400, "body")
+	s.Do("POST", "/v1/threads/none/rewind", rewind).Problem(404, "no-thread")
 	var back perdure.Rewound
-	r = s.do("POST", "/v1/threads/t/rewind", rewind, "If-Match", tag).want(200, &back)
+	r = s.Do("POST", "/v1/threads/t/rewind", rewind, "If-Match", tag).Want(200, &back)
 	if back.To != low.Seq || r.Header.Get("ETag") != fmt.Sprintf("%q", fmt.Sprint(back.Seq)) {
 		t.Errorf("it went back as %+v, at %s", back, r.Header.Get("ETag"))
 	}
-	s.do("POST", "/v1/threads/t/rewind", rewind, "If-Match", tag).problem(412, "stale")
-	s.do("GET", "/v1/threads/t/state", "").want(200, &then)
+	s.Do("POST", "/v1/threads/t/rewind", rewind, "If-Match", tag).Problem(412, "stale")
+	s.Do("GET", "/v1/threads/t/state", "").Want(200, &then)
 	if string(then.State["tone"]) != `"low"` {
 		t.Errorf("the tone is %s again", then.State["tone"])
 	}
 	plainWait(s, plainStart(s, "t", "ask", "{}"))
-	s.do("POST", "/v1/threads/t/rewind", rewind).problem(409, "busy")
+	s.Do("POST", "/v1/threads/t/rewind", rewind).Problem(409, "busy")
 }
 
 func TestAForkBeginsWithAnotherInput(t *testing.T) {
-	s := newSite(t, plainOptions, plainFlows()...)
+	s := servertest.New(t, plainOptions, plainFlows()...)
 	run := plainWait(s, plainStart(s, "t", "echo", `"one"`))
-	s.do("POST", "/v1/threads/t/fork", fmt.Sprintf(`{"at":%d,"as":"f","input":"two"}`, run.Seq)).want(201)
-	s.do("POST", "/v1/threads/f/runs/newest/resume", "").want(200)
+	s.Do("POST", "/v1/threads/t/fork", fmt.Sprintf(`{"at":%d,"as":"f","input":"two"}`, run.Seq)).Want(201)
+	s.Do("POST", "/v1/threads/f/runs/newest/resume", "").Want(200)
 	if over := plainWait(s, &perdure.Run{Thread: "f", ID: api.Newest}); string(over.Output) != `"two"` {
 		t.Errorf("the output is %s", over.Output)
 	}
 }
 
 func TestHistoryIsReadPageByPage(t *testing.T) {
-	s := newSite(t, plainOptions, append(plainFlows(), plainTune)...)
+	s := servertest.New(t, plainOptions, append(plainFlows(), plainTune)...)
 	for i := range 4 {
 		plainWait(s, plainStart(s, "t", "tune", fmt.Sprintf(`"%d"`, i)))
 	}
 	var want []uint64
-	for e, err := range s.rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+	for e, err := range s.Runtime.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,10 +206,10 @@ func TestHistoryIsReadPageByPage(t *testing.T) {
 		after := uint64(0)
 		for range 100 {
 			var page api.HistoryPage
-			s.do("GET", fmt.Sprintf("/v1/threads/t/history?limit=%d&after=%d", limit, after), "").want(200, &page)
+			s.Do("GET", fmt.Sprintf("/v1/threads/t/history?limit=%d&after=%d", limit, after), "").Want(200, &page)
 			for _, c := range page.Checkpoints {
 				got = append(got, c.Seq)
-				s.do("GET", fmt.Sprintf("/v1/threads/t/state?at=%d", c.Seq), "").want(200)
+				s.Do("GET", fmt.Sprintf("/v1/threads/t/state?at=%d", c.Seq), "").Want(200)
 			}
 			if after = page.Next; after == 0 {
 				break
@@ -218,16 +219,16 @@ func TestHistoryIsReadPageByPage(t *testing.T) {
 			t.Errorf("with pages of %d: %v, want %v", limit, got, want)
 		}
 	}
-	s.do("GET", "/v1/threads/t/history?limit=1001", "").problem(400, "invalid")
-	s.do("GET", "/v1/threads/t/history?after=9999", "").problem(400, "ahead")
+	s.Do("GET", "/v1/threads/t/history?limit=1001", "").Problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t/history?after=9999", "").Problem(400, "ahead")
 }
 
 func TestAnEmptyThreadHasEmptyLists(t *testing.T) {
-	s := newSite(t, plainOptions, plainFlows()...)
+	s := servertest.New(t, plainOptions, plainFlows()...)
 	plainWait(s, plainStart(s, "t", "echo", `"x"`))
 	for path, key := range map[string]string{"/v1/threads/t/messages": "messages", "/v1/threads/t/files": "files", "/v1/asks": "asks", "/v1/memory": "items", "/v1/rules": "rules"} {
 		var m map[string]json.RawMessage
-		s.do("GET", path, "").want(200, &m)
+		s.Do("GET", path, "").Want(200, &m)
 		if string(m[key]) != "[]" {
 			t.Errorf("%s of %s is %s", key, path, m[key])
 		}

@@ -34,7 +34,7 @@ var userOpen = map[string]int{
 func TestMatrixOtherUsersGetNothing(t *testing.T) {
 	m := newMatrix(t)
 	before := m.snapshot()
-	m.token = m.userSecret(t, "eve")
+	m.Token = m.userSecret(t, "eve")
 	ops, isFace := m.routes()
 	for _, op := range ops {
 		if op.Name == api.EventsWatch.Name || op.Scope == api.ScopeNone {
@@ -51,24 +51,24 @@ func TestMatrixOtherUsersGetNothing(t *testing.T) {
 			want, open := userOpen[op.Name]
 			switch {
 			case op.Scope == api.ScopeAdmin:
-				got.problem(403, "scope")
+				got.Problem(403, "scope")
 			case open && got.Status != want:
 				t.Errorf("%s is answered %d, want %d: %s", op.Name, got.Status, want, got.Body)
 			case open:
 			case op.Name == api.RunsStart.Name:
-				got.problem(409, "exists")
+				got.Problem(409, "exists")
 			case strings.Contains(op.Path, "{place...}"):
-				got.problem(400, "namespace")
+				got.Problem(400, "namespace")
 			case strings.Contains(op.Path, "{user}"):
-				got.problem(403, "scope")
+				got.Problem(403, "scope")
 			case strings.Contains(op.Path, "{") && got.Status == http.StatusNotFound:
 			default:
 				t.Errorf("%s is answered %d, and nothing says whether that is right: %s", op.Name, got.Status, got.Body)
 			}
 		}
 	}
-	m.do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).want(202)
-	if _, err := m.rt.Tenant("acme").Wait(t.Context(), "mine", ""); err != nil {
+	m.Do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).Want(202)
+	if _, err := m.Runtime.Tenant("acme").Wait(t.Context(), "mine", ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -100,12 +100,12 @@ func TestMatrixOtherUsersGetNothing(t *testing.T) {
 		{"POST", "/resume", `{"traceId":"` + m.run.ID + `","promptId":"approve","response":"x"}`, 404},
 		{"GET", "/apps/asker/users/eve/sessions/t1", "", 404},
 	} {
-		if got := m.do(c.method, c.path, c.body); got.Status != c.status || bytes.Contains(got.Body, []byte(matrixCanary)) {
+		if got := m.Do(c.method, c.path, c.body); got.Status != c.status || bytes.Contains(got.Body, []byte(matrixCanary)) {
 			t.Errorf("%s %s %s is answered %d, want %d: %s", c.method, c.path, c.body, got.Status, c.status, got.Body)
 		}
 	}
 	var stats api.Stats
-	if m.do("GET", "/v1/stats", "").want(200, &stats); stats.Threads > 3 || stats.Streams != 0 {
+	if m.Do("GET", "/v1/stats", "").Want(200, &stats); stats.Threads > 3 || stats.Streams != 0 {
 		t.Errorf("the numbers are those of others too: %+v", stats)
 	}
 	after := m.snapshot()
@@ -119,7 +119,7 @@ func TestMatrixOtherUsersGetNothing(t *testing.T) {
 // acts.
 func TestUserTokensReachTheirOwn(t *testing.T) {
 	m := newMatrix(t)
-	m.token = m.userSecret(t, matrixUser)
+	m.Token = m.userSecret(t, matrixUser)
 	ops, isFace := m.routes()
 	seen := 0
 	for _, op := range ops {
@@ -132,31 +132,31 @@ func TestUserTokensReachTheirOwn(t *testing.T) {
 	if seen < 10 {
 		t.Errorf("%d operations show a user what is their own", seen)
 	}
-	if got := m.do("GET", "/v1/memory/user/ann/own", "").want(200); !bytes.Contains(got.Body, []byte(matrixCanary)) {
+	if got := m.Do("GET", "/v1/memory/user/ann/own", "").Want(200); !bytes.Contains(got.Body, []byte(matrixCanary)) {
 		t.Errorf("own memory is %s", got.Body)
 	}
 	var fork perdure.Fork
-	m.do("POST", "/v1/threads/t1/fork", `{"as":"fork"}`).want(201, &fork)
+	m.Do("POST", "/v1/threads/t1/fork", `{"as":"fork"}`).Want(201, &fork)
 	var thread perdure.Thread
-	if m.do("GET", "/v1/threads/fork", "").want(200, &thread); thread.User != matrixUser {
+	if m.Do("GET", "/v1/threads/fork", "").Want(200, &thread); thread.User != matrixUser {
 		t.Errorf("the fork is owned by %q", thread.User)
 	}
-	if _, err := m.rt.Tenant("acme").Fork(t.Context(), perdure.ForkRequest{Thread: "fork", As: "twice"}); err != nil {
+	if _, err := m.Runtime.Tenant("acme").Fork(t.Context(), perdure.ForkRequest{Thread: "fork", As: "twice"}); err != nil {
 		t.Fatal(err)
 	}
-	m.do("GET", "/v1/threads/twice/events", "").want(200)
+	m.Do("GET", "/v1/threads/twice/events", "").Want(200)
 	var info perdure.AskInfo
-	if m.do("POST", "/v1/asks/"+m.ask+"/answer", `{"value":"x"}`).want(200, &info); info.Answer.By != matrixUser {
+	if m.Do("POST", "/v1/asks/"+m.ask+"/answer", `{"value":"x"}`).Want(200, &info); info.Answer.By != matrixUser {
 		t.Errorf("the answer is by %q", info.Answer.By)
 	}
 	var run perdure.Run
-	m.do("POST", "/v1/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").want(202, &run)
-	if m.do("GET", "/v1/threads/"+run.Thread, "").want(200, &thread); thread.User != matrixUser {
+	m.Do("POST", "/v1/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").Want(202, &run)
+	if m.Do("GET", "/v1/threads/"+run.Thread, "").Want(200, &thread); thread.User != matrixUser {
 		t.Errorf("a new thread is owned by %q", thread.User)
 	}
 	var other perdure.Run
-	m.token = m.userSecret(t, "eve")
-	if m.do("POST", "/v1/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").want(202, &other); other.Thread == run.Thread {
+	m.Token = m.userSecret(t, "eve")
+	if m.Do("POST", "/v1/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").Want(202, &other); other.Thread == run.Thread {
 		t.Error("the keys of two users meet")
 	}
 }
@@ -176,23 +176,23 @@ func TestTicketsForUsers(t *testing.T) {
 		{m.userSecret(t, "eve"), `{"thread":"t1"}`, 404},
 	} {
 		var ticket api.Ticket
-		m.token = c.token
-		m.do("POST", "/v1/tickets", c.body).want(201, &ticket)
-		m.token = ""
-		got := m.do("GET", "/v1/threads/t1/events?ticket="+ticket.Ticket, "")
+		m.Token = c.token
+		m.Do("POST", "/v1/tickets", c.body).Want(201, &ticket)
+		m.Token = ""
+		got := m.Do("GET", "/v1/threads/t1/events?ticket="+ticket.Ticket, "")
 		if got.Status != c.status || bytes.Contains(got.Body, []byte(matrixCanary)) != (c.status == 200) {
 			t.Errorf("a ticket for %s is answered %d: %s", c.body, got.Status, got.Body)
 		}
 	}
-	m.token = authSecret(t, m.tokens, "acme", "root", api.ScopeAdmin)
-	m.do("POST", "/v1/tokens", `{"user":"ann","scopes":["admin"]}`).problem(400, "invalid")
-	m.do("POST", "/v1/tokens", `{"user":"ann","subject":"ben"}`).problem(400, "invalid")
-	m.do("POST", "/v1/tokens", `{}`).problem(400, "invalid")
+	m.Token = authSecret(t, m.tokens, "acme", "root", api.ScopeAdmin)
+	m.Do("POST", "/v1/tokens", `{"user":"ann","scopes":["admin"]}`).Problem(400, "invalid")
+	m.Do("POST", "/v1/tokens", `{"user":"ann","subject":"ben"}`).Problem(400, "invalid")
+	m.Do("POST", "/v1/tokens", `{}`).Problem(400, "invalid")
 	var made api.NewToken
-	m.do("POST", "/v1/tokens", `{"user":"ann","minutes":5}`).want(201, &made)
+	m.Do("POST", "/v1/tokens", `{"user":"ann","minutes":5}`).Want(201, &made)
 	if made.User != "ann" || made.Subject != "ann" || len(made.Scopes) != 2 || made.Expires.IsZero() {
 		t.Errorf("the token is %+v", made)
 	}
-	m.token = made.Secret
-	m.do("POST", "/v1/asks/"+m.ask+"/answer", `{"value":"x"}`).problem(403, "scope")
+	m.Token = made.Secret
+	m.Do("POST", "/v1/asks/"+m.ask+"/answer", `{"value":"x"}`).Problem(403, "scope")
 }

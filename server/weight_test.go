@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -23,7 +24,7 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 	const limit, runs, size, callers = 8 << 20, 12, 1 << 20, 40
 	st := memstore.New()
 	tokens := authTokens(t, st)
-	s := newSiteOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, UserLimits: server.Limits{Bytes: limit}},
+	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, UserLimits: server.Limits{Bytes: limit}},
 		perdure.NewFlow("large", func(ctx context.Context, n int) (string, error) { return strings.Repeat("x", n), nil }))
 	secret := func(user string) string {
 		token, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{User: user, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}})
@@ -34,7 +35,7 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 	}
 	bob, ann := secret("bob"), secret("ann")
 	run := func(user, thread string) {
-		rt := s.rt.Tenant("acme").User(user)
+		rt := s.Runtime.Tenant("acme").User(user)
 		if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "large", Thread: thread, User: user, Input: size}); err != nil {
 			t.Fatal(err)
 		}
@@ -46,12 +47,12 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 	for range runs {
 		run("bob", "large")
 	}
-	s.token = bob
+	s.Token = bob
 	// It is larger than the limit, and can be had all the same.
-	if got := s.do("GET", "/v1/threads/large", "").want(200); len(got.Body) < runs*size {
+	if got := s.Do("GET", "/v1/threads/large", "").Want(200); len(got.Body) < runs*size {
 		t.Fatalf("the answer has %d bytes", len(got.Body))
 	}
-	s.token = ann
+	s.Token = ann
 	heap := func() int64 {
 		var now runtime.MemStats
 		runtime.GC()
@@ -67,7 +68,7 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 		body := bytes.Repeat([]byte(" "), 2*size-1) // all but the last byte
 		done := make(chan bool)
 		for range callers {
-			conn := slowDial(t, s.url)
+			conn := slowDial(t, s.URL)
 			go func() {
 				fmt.Fprintf(conn, "%sHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", request, bob)
 				if what == "bodies" {
@@ -77,14 +78,14 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 				conn.Close()
 			}()
 		}
-		eventually(t, "the requests do not begin", func() bool { return s.api.Used().Bytes > limit/2 })
+		eventually(t, "the requests do not begin", func() bool { return s.Server.Used().Bytes > limit/2 })
 		for range 50 {
-			s.do("GET", "/v1/threads/small", "").want(200)
+			s.Do("GET", "/v1/threads/small", "").Want(200)
 			if grown := heap() - before; grown > 8*limit {
 				t.Fatalf("%s: the heap has grown by %d MiB beside a limit of %d", what, grown>>20, limit>>20)
 			}
 		}
 		close(done)
-		eventually(t, what+" stay", func() bool { return s.api.Used() == server.Limits{} })
+		eventually(t, what+" stay", func() bool { return s.Server.Used() == server.Limits{} })
 	}
 }

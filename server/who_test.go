@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -25,33 +26,33 @@ func whoFlow(who ...string) perdure.Flow {
 }
 
 // whoAsk starts a run and returns its ask.
-func whoAsk(s *site, tenant, thread string) string {
-	s.t.Helper()
-	rt := s.rt.Tenant(tenant)
-	run, err := rt.Start(s.t.Context(), perdure.StartRequest{Flow: "buy", Thread: thread, Input: "a desk"})
+func whoAsk(s *servertest.Site, tenant, thread string) string {
+	s.T.Helper()
+	rt := s.Runtime.Tenant(tenant)
+	run, err := rt.Start(s.T.Context(), perdure.StartRequest{Flow: "buy", Thread: thread, Input: "a desk"})
 	if err == nil {
-		run, err = rt.Wait(s.t.Context(), thread, run.ID)
+		run, err = rt.Wait(s.T.Context(), thread, run.ID)
 	}
 	if err != nil || len(run.Asks) != 1 {
-		s.t.Fatalf("the run is %v: %v", run, err)
+		s.T.Fatalf("the run is %v: %v", run, err)
 	}
 	return run.Asks[0].ID
 }
 
 // whoAnswered fails unless the journal says that someone answered.
-func whoAnswered(s *site, tenant, thread, by string) {
-	s.t.Helper()
+func whoAnswered(s *servertest.Site, tenant, thread, by string) {
+	s.T.Helper()
 	var got []string
-	for ev, err := range s.rt.Tenant(tenant).Events(s.t.Context(), thread, perdure.EventOptions{Replay: true}) {
+	for ev, err := range s.Runtime.Tenant(tenant).Events(s.T.Context(), thread, perdure.EventOptions{Replay: true}) {
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		if ev.Kind == "answered" {
 			got = append(got, ev.By)
 		}
 	}
 	if want := strings.Fields(by); len(got) != len(want) || len(got) == 1 && got[0] != want[0] {
-		s.t.Errorf("the journal says that %q answered, want %q", got, want)
+		s.T.Errorf("the journal says that %q answered, want %q", got, want)
 	}
 }
 
@@ -64,10 +65,10 @@ func TestWhoMayAnswerIsTheTokensMatter(t *testing.T) {
 		}
 		return made.Secret
 	}
-	admin := site.token
-	site.do("GET", "/metrics", "").problem(403, "scope") // of all tenants
-	site.token = authSecret(t, tokens, "", "operator", api.ScopeAdmin)
-	site.do("GET", "/metrics", "").want(200)
+	admin := site.Token
+	site.Do("GET", "/metrics", "").Problem(403, "scope") // of all tenants
+	site.Token = authSecret(t, tokens, "", "operator", api.ScopeAdmin)
+	site.Do("GET", "/metrics", "").Want(200)
 	for name, c := range map[string]struct {
 		token string
 		by    string
@@ -80,49 +81,47 @@ func TestWhoMayAnswerIsTheTokensMatter(t *testing.T) {
 	} {
 		thread := strings.ReplaceAll(name, " ", "-")
 		ask := whoAsk(site, "acme", thread)
-		site.token = c.token
+		site.Token = c.token
 		for _, forged := range []string{`{"value":"yes","by":"ann"}`, `{"value":"yes","groups":["buyers"]}`, `{"value":"yes","By":"ann"}`} {
-			site.do("POST", "/v1/asks/"+ask+"/answer", forged).problem(400, "body")
+			site.Do("POST", "/v1/asks/"+ask+"/answer", forged).Problem(400, "body")
 		}
-		progress := site.do("POST", "/v1/asks/"+ask+"/progress", `{"value":"half"}`)
-		one := site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann")
-		all := site.do("POST", "/v1/threads/"+thread+"/answers", `{"answers":[{"ask":"`+ask+`","value":"yes"}]}`, "Perdure-As", "ann")
+		progress := site.Do("POST", "/v1/asks/"+ask+"/progress", `{"value":"half"}`)
+		one := site.Do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann")
+		all := site.Do("POST", "/v1/threads/"+thread+"/answers", `{"answers":[{"ask":"`+ask+`","value":"yes"}]}`, "Perdure-As", "ann")
 		if c.by == "" {
-			progress.problem(403, "forbidden")
-			one.problem(403, "forbidden")
-			all.problem(403, "forbidden")
+			progress.Problem(403, "forbidden")
+			one.Problem(403, "forbidden")
+			all.Problem(403, "forbidden")
 		} else {
-			progress.want(204)
-			one.want(200)
-			all.want(200) // the same again
+			progress.Want(204)
+			one.Want(200)
+			all.Want(200) // the same again
 		}
 		whoAnswered(site, "acme", thread, c.by)
 	}
 }
 
 func TestWhoAnsweredWithoutTokensIsWhoTheySay(t *testing.T) {
-	site := newSite(t, server.Options{}, whoFlow("ann"))
+	site := servertest.New(t, server.Options{}, whoFlow("ann"))
 	ask := whoAsk(site, "", "t")
-	site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`).problem(403, "forbidden")
-	site.do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann").want(200)
+	site.Do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`).Problem(403, "forbidden")
+	site.Do("POST", "/v1/asks/"+ask+"/answer", `{"value":"yes"}`, "Perdure-As", "ann").Want(200)
 	whoAnswered(site, "", "t", "ann")
 }
 
 func TestThreadsOfTheSameNameHaveStreamsOfTheirOwn(t *testing.T) {
 	site, tokens := authSite(t, server.Options{}, whoFlow())
-	mine := site.token
+	mine := site.Token
 	theirs := authSecret(t, tokens, "other", "eve", api.ScopeAdmin)
 	ask, other := whoAsk(site, "acme", "t"), whoAsk(site, "other", "t")
 	for token, want := range map[string]string{mine: ask, theirs: other} {
-		st := sseOpen(site, "/v1/threads/t/events", "Authorization", "Bearer "+token)
-		for found := false; !found && st.lines.Scan(); {
-			line := st.lines.Text()
-			found = strings.Contains(line, want)
-			if strings.Contains(line, ask) && want != ask || strings.Contains(line, other) && want != other {
-				t.Fatalf("the stream of another tenant's thread: %s", line)
+		st := site.Open("/v1/threads/t/events", "Authorization", "Bearer "+token)
+		for _, b := range st.Until("asked") {
+			if strings.Contains(b.Data, ask) && want != ask || strings.Contains(b.Data, other) && want != other {
+				t.Fatalf("the stream of another tenant's thread: %s", b)
 			}
-			if strings.Contains(line, "asked") && strings.Contains(line, "data:") && !found {
-				t.Fatalf("the ask is not %s: %s", want, line)
+			if b.Kind == "asked" && !strings.Contains(b.Data, want) {
+				t.Fatalf("the ask is not %s: %s", want, b)
 			}
 		}
 	}
@@ -259,11 +258,11 @@ func TestTicketsCookieBringsABrowserBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ticket api.Ticket
-	site.do("POST", "/v1/tickets", `{"thread":"mine"}`).want(201, &ticket)
+	site.Do("POST", "/v1/tickets", `{"thread":"mine"}`).Want(201, &ticket)
 	browser := &http.Client{Jar: jar}
 	get := func(path string) int {
 		t.Helper()
-		resp, err := browser.Get(site.url + path)
+		resp, err := browser.Get(site.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,9 +285,9 @@ func TestTicketsCookieBringsABrowserBack(t *testing.T) {
 		t.Errorf("without the cookie it is answered %d", status)
 	}
 	// A browser compares the path as it stands in the address.
-	site.do("POST", "/v1/tickets", `{"thread":"my thread/1"}`).want(201, &ticket)
-	site.token = ""
-	got := site.do("GET", "/v1/threads/my%20thread%2F1/events?limit=1&ticket="+ticket.Ticket, "").want(200)
+	site.Do("POST", "/v1/tickets", `{"thread":"my thread/1"}`).Want(201, &ticket)
+	site.Token = ""
+	got := site.Do("GET", "/v1/threads/my%20thread%2F1/events?limit=1&ticket="+ticket.Ticket, "").Want(200)
 	if cookie := got.Header.Get("Set-Cookie"); !strings.Contains(cookie, "; Path=/v1/threads/my%20thread%2F1/events; Max-Age=") {
 		t.Errorf("the cookie is %s", cookie)
 	}

@@ -113,13 +113,6 @@ type outcomeKey struct{}
 // clients that resume by it.
 const traceHeader = "X-Agentkit-Trace-Id"
 
-// follows notes the thread that the answer to a request is about.
-func follows(ctx context.Context, thread string) {
-	if a, ok := ctx.Value(outcomeKey{}).(*outcome); ok {
-		a.thread = thread
-	}
-}
-
 // trace names the thread in the head of an answer that is no problem.
 func (a *outcome) trace(status int) {
 	for _, name := range []string{"thread", "session"} {

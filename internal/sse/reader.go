@@ -1,0 +1,141 @@
+// Package sse reads and writes event streams (text/event-stream, as the HTML
+// standard defines them). It imports only the standard library.
+package sse
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+)
+
+// ErrTooLong is the error of an event or line over a reader's limit.
+var ErrTooLong = errors.New("an event is too large")
+
+// Event is an event of a stream.
+type Event struct {
+	ID   string // "" if the event has none of its own
+	Kind string // "message" if the stream does not name one
+	Data []byte
+}
+
+// Reader reads an event stream.
+type Reader struct {
+	// Alive is called for each comment, which is how a silent stream shows that
+	// it is still there. It may be nil.
+	Alive func()
+	// Retry is how long the stream last asked readers to wait before they
+	// connect again; 0 if it did not.
+	Retry time.Duration
+
+	r     *bufio.Reader
+	limit int
+	begun bool
+	cr    bool // the line before ended with CR, so an LF belongs to it
+	line  []byte
+}
+
+// NewReader returns a reader of a stream that keeps at most limit bytes of an
+// event.
+func NewReader(r io.Reader, limit int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 32<<10), limit: limit}
+}
+
+// Next returns the next event with data. A stream that ends in the middle of an
+// event ends before it.
+func (p *Reader) Next() (Event, error) {
+	var m Event
+	var hasData bool
+	for {
+		line, err := p.Line()
+		if err != nil {
+			return Event{}, err
+		}
+		if len(line) == 0 {
+			if hasData {
+				if m.Kind == "" {
+					m.Kind = "message"
+				}
+				m.Data = m.Data[:len(m.Data)-1] // the last line break
+				return m, nil
+			}
+			m = Event{}
+			continue
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "":
+			if p.Alive != nil {
+				p.Alive()
+			}
+		case "event":
+			m.Kind = string(value)
+		case "data":
+			if len(m.Data)+len(value) > p.limit {
+				return Event{}, ErrTooLong
+			}
+			m.Data = append(append(m.Data, value...), '\n')
+			hasData = true
+		case "id":
+			if bytes.IndexByte(value, 0) < 0 {
+				m.ID = string(value)
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				p.Retry = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+}
+
+// Line returns the next line, without its end, which is LF, CR or both. It is valid
+// until the next call.
+func (p *Reader) Line() ([]byte, error) {
+	if p.line = p.line[:0]; cap(p.line) > 1<<20 {
+		p.line = nil // of a large event, which is seldom
+	}
+	for {
+		chunk, err := p.peek()
+		if err != nil {
+			return nil, err
+		}
+		if p.cr {
+			p.cr = false
+			if chunk[0] == '\n' {
+				p.discard(1)
+				continue
+			}
+		}
+		end := bytes.IndexAny(chunk, "\r\n")
+		if end < 0 {
+			end = len(chunk)
+		}
+		if p.line = append(p.line, chunk[:end]...); len(p.line) > p.limit {
+			return nil, ErrTooLong
+		}
+		if end == len(chunk) {
+			p.discard(end)
+			continue
+		}
+		p.cr = chunk[end] == '\r'
+		p.discard(end + 1)
+		if !p.begun {
+			p.begun = true
+			p.line = bytes.TrimPrefix(p.line, []byte("\ufeff"))
+		}
+		return p.line, nil
+	}
+}
+
+// peek returns what has arrived, at least a byte.
+func (p *Reader) peek() ([]byte, error) {
+	if _, err := p.r.Peek(1); err != nil {
+		return nil, err
+	}
+	return p.r.Peek(p.r.Buffered())
+}
+
+func (p *Reader) discard(n int) { _, _ = p.r.Discard(n) } // it has been peeked at

@@ -1,0 +1,81 @@
+package sse
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// keepBuffer is the largest buffer of an encoder that is kept for the next use.
+const keepBuffer = 64 << 10
+
+// AppendRetry appends the line that asks readers to wait before they connect
+// again.
+func AppendRetry(buf []byte, d time.Duration) []byte {
+	return fmt.Appendf(buf, "retry: %d\n", d.Milliseconds())
+}
+
+// Encoder writes events whose data is JSON. It is used by one goroutine.
+type Encoder struct {
+	buf  bytes.Buffer
+	json *json.Encoder // into buf
+}
+
+var encoders = sync.Pool{New: func() any {
+	b := new(Encoder)
+	b.json = json.NewEncoder(&b.buf)
+	return b
+}}
+
+// TakeEncoder returns an encoder. Release it when it is no longer used.
+func TakeEncoder() *Encoder { return encoders.Get().(*Encoder) }
+
+// Release gives the encoder back, unless it has become large.
+func (b *Encoder) Release() {
+	if b.buf.Cap() <= keepBuffer {
+		encoders.Put(b)
+	}
+}
+
+// Encode returns an event, which is valid until the next call. An id or kind ""
+// is left out.
+func (b *Encoder) Encode(id, kind string, data any) ([]byte, error) {
+	b.buf.Reset()
+	if id != "" {
+		b.buf.WriteString("id: ")
+		b.buf.WriteString(id)
+		b.buf.WriteByte('\n')
+	}
+	if kind != "" {
+		b.buf.WriteString("event: ")
+		b.buf.WriteString(field(kind))
+		b.buf.WriteByte('\n')
+	}
+	b.buf.WriteString("data: ")
+	if err := b.json.Encode(data); err != nil { // one line, also of raw values
+		return nil, err
+	}
+	b.buf.WriteByte('\n')
+	return b.buf.Bytes(), nil
+}
+
+// Encode returns an event whose data is JSON.
+func Encode(id, kind string, data any) ([]byte, error) {
+	b := TakeEncoder()
+	defer b.Release()
+	raw, err := b.Encode(id, kind, data)
+	return bytes.Clone(raw), err
+}
+
+// field returns a text that is no more than the value of one field.
+func field(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\r' || r == '\n' || r == 0 {
+			return -1
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// Call is a request whose caller has been admitted.
+type Call struct {
+	// Runtime is limited to the caller's tenant and, if the caller acts for one
+	// user, to that user's threads.
+	Runtime *perdure.Runtime
+	// Who makes the request.
+	Who *Principal
+
+	s       *Server
+	header  http.Header // of the answer
+	about   *outcome    // nil: nothing notes what the answer is about
+	load    *load
+	still   func(context.Context) error
+	expires time.Time // of the caller's token, as far as known; zero: never
+}
+
+// Version returns Options.Version.
+func (c *Call) Version() string { return c.s.opts.Version }
+
+// About notes the thread that the answer is about, which its header then names.
+func (c *Call) About(thread string) {
+	if c.about != nil {
+		c.about.thread = thread
+	}
+}
+
+// Hold counts bytes of an answer that is being put together against the limits
+// of the caller, until the request is over.
+func (c *Call) Hold(bytes int) error { return c.load.hold(bytes) }
+
+// Send answers with a value as JSON.
+func (c *Call) Send(w http.ResponseWriter, status int, v any) error {
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = c.load.hold(len(data))
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", api.TypeJSON)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	if _, err = w.Write(data); err == nil { // else the caller is gone
+		io.WriteString(w, "\n")
+	}
+	return nil
+}
+
+// MayRead returns an error if the caller lacks the scope read, for answers that
+// are events and nothing else.
+func (c *Call) MayRead() error {
+	if !c.Who.May(api.ScopeRead) {
+		return fmt.Errorf("%w: the answer shows events, which needs the scope %s too; POST /v1/threads/{thread}/runs answers with a receipt", api.ErrScope, api.ScopeRead)
+	}
+	return nil
+}
+
+// Last makes the request one that stays open until something happens: it counts
+// as a stream until leave is called. The context that it returns ends, with the
+// cause, when the server stops or the caller may no longer make the request.
+func (c *Call) Last(ctx context.Context) (lasting context.Context, leave func(), err error) {
+	done, err := c.s.admitStream(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	lasting, cancel := context.WithCancelCause(ctx)
+	go func() {
+		watch := c.watch()
+		defer watch.Stop()
+		for {
+			select {
+			case <-watch.C:
+				if err := watch.recheck(lasting); err != nil {
+					cancel(err)
+					return
+				}
+			case <-c.s.stop:
+				cancel(api.ErrStopping)
+				return
+			case <-lasting.Done():
+				return
+			}
+		}
+	}()
+	return lasting, func() {
+		cancel(nil)
+		done()
+	}, nil
+}
+
+// names returns an error if a caller who is limited to a user names another.
+func (c *Call) names(user string) error {
+	if c.Who.User != "" && user != "" && user != c.Who.User {
+		return fmt.Errorf("%w: it is for the threads of %.80q alone", api.ErrScope, c.Who.User)
+	}
+	return nil
+}
+
+// recheck reports whether the caller may still do what was admitted.
+func (c *Call) recheck(ctx context.Context) error { return c.still(ctx) }
