@@ -173,6 +173,12 @@ func setField(f api.Field, in reflect.Value, texts []string) error {
 	switch {
 	case v.Type() == reflect.TypeFor[json.RawMessage]():
 		v.SetBytes(anyJSON(texts[0]))
+	case f.Key == "place..." || f.Key == "ns":
+		place, err := segments(texts[0])
+		if err != nil {
+			return err
+		}
+		v.Set(reflect.ValueOf(place))
 	case v.Kind() == reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for _, text := range texts {

@@ -9,80 +9,44 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		c := &cobra.Command{
-			Use:     "rules",
-			Short:   "look at and revoke the rules by which calls run without asking",
-			Long:    "Look at and revoke the rules by which calls run without asking. A rule is made\nby the decision always, for one user, flow, agent and tool.",
-			Example: "  perdure rules list\n  perdure rules list --user ada\n  perdure rules revoke ID",
-		}
-		group(c, rulesList(a), rulesRevoke(a))
-		return c
-	})
-}
+func init() { register(rulesCommand) }
 
-func rulesList(a *app) *cobra.Command {
-	var in api.ListRules
+func rulesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   api.RulesList.Title,
-		Example: "  perdure rules list\n  perdure rules list --user ada",
-		Args:    arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				list, err := client.Do(ctx, l.Client, api.RulesList, in)
-				if err != nil {
-					return err
-				}
-				if a.term.JSON {
-					return a.term.PrintJSON(list)
-				}
-				defer a.damage(list.Damage)
-				if len(list.Rules) == 0 {
-					a.hint("there are no rules")
-				}
-				for _, r := range list.Rules {
-					by := ""
-					if r.By != "" {
-						by = " by " + r.By
-					}
-					a.term.Printf("%s\n  %s\n%s\n", a.term.Style(terminal.Bold, safe.Label(r.ID)), safe.Cut(safe.Line("made "+a.term.When(r.Created)+by), a.term.Room(2)), a.term.Framed("  ", safe.Line(r.Allows)))
-				}
-				return nil
-			})
-		},
+		Use:     "rules",
+		Short:   "look at and revoke the rules by which calls run without asking",
+		Long:    "Look at and revoke the rules by which calls run without asking. The decision always\nmakes such a rule, for one user, flow, agent and tool.",
+		Example: "  perdure rules list\n  perdure rules list --user ada\n  perdure rules revoke ID",
 	}
-	c.Flags().StringVar(&in.User, "user", "", "whose threads they are for; you if not given")
+	list := operation(a, "list", api.RulesList, func(a *app, list *api.RuleList) error {
+		defer a.damage(list.Damage)
+		if len(list.Rules) == 0 {
+			a.hint("there are no rules")
+		}
+		for _, r := range list.Rules {
+			by := ""
+			if r.By != "" {
+				by = " by " + r.By
+			}
+			a.term.Printf("%s\n  %s\n%s\n", a.term.Style(terminal.Bold, safe.Label(r.ID)), safe.Cut(safe.Line("made "+a.term.When(r.Created)+by), a.term.Room(2)), a.term.Framed("  ", safe.Line(r.Allows)))
+		}
+		return nil
+	})
+	list.Example = "  perdure rules list\n  perdure rules list --user ada"
+	revoke := operation(a, "revoke RULE", api.RulesRevoke, func(a *app, _ *api.None) error {
+		a.hint("revoked")
+		return nil
+	})
+	revoke.Use = "revoke ID"
+	revoke.Long = "Revoke a rule. Calls that it has not allowed yet are asked about again."
+	revoke.Example = "  perdure rules revoke ID"
+	group(c, list, revoke)
 	return c
-}
-
-func rulesRevoke(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "revoke ID",
-		Short:   api.RulesRevoke.Title,
-		Long:    "Revoke a rule. Calls that it has not allowed yet are asked about again.",
-		Example: "  perdure rules revoke ID",
-		Args:    arguments(1, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				_, err := client.Do(ctx, l.Client, api.RulesRevoke, api.OneRule{ID: args[0]})
-				if err == nil && a.term.JSON {
-					return a.term.PrintJSON(struct{}{})
-				}
-				if err == nil {
-					a.hint("revoked")
-				}
-				return err
-			})
-		},
-	}
 }
 
 // always shows what a rule will allow before it is made, and returns the pattern
