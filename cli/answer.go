@@ -12,6 +12,8 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -53,13 +55,13 @@ nothing.`,
 		c.RunE = func(c *cobra.Command, args []string) error {
 			f.hasEdit, f.hasReject, f.hasRespond, f.hasValue = flags.Changed("edit"), flags.Changed("reject"), flags.Changed("respond"), flags.Changed("value")
 			if err := f.check(len(args)); err != nil {
-				return usage(err)
+				return exit.Usage(err)
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 				if len(args) == 0 {
 					return a.inbox(ctx, l)
 				}
-				ask, err := l.findAsk(ctx, args[0])
+				ask, err := findAsk(ctx, l, args[0])
 				if err != nil {
 					return err
 				}
@@ -124,9 +126,9 @@ func (f *answerFlags) reply(ask *perdure.AskInfo) (api.Reply, error) {
 	}
 	if r.Decision != "" && !slices.Contains(ask.Decisions, r.Decision) {
 		if plain {
-			return r, usage(errors.New("this ask has no decisions, it wants a value: --respond JSON"))
+			return r, exit.Usage(errors.New("this ask has no decisions, it wants a value: --respond JSON"))
 		}
-		return r, usage(fmt.Errorf("this ask does not take %s, but %s", r.Decision, strings.Join(ask.Decisions, ", ")))
+		return r, exit.Usage(fmt.Errorf("this ask does not take %s, but %s", r.Decision, strings.Join(ask.Decisions, ", ")))
 	}
 	return r, nil
 }
@@ -144,14 +146,14 @@ func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
 }
 
 // answer answers one ask: as the flags say, or as a person decides now.
-func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answerFlags) error {
+func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
 	if !f.given() {
 		if !a.term.Interactive() {
-			return usage(fmt.Errorf("say what you answer: %s", strings.Join(ways(ask), ", ")))
+			return exit.Usage(fmt.Errorf("say what you answer: %s", strings.Join(ways(ask), ", ")))
 		}
 		answered, err := a.decide(ctx, l, ask)
 		if errors.Is(err, io.EOF) {
-			return &exitError{code: exitFailed, err: errors.New("the input has ended; nothing was answered")}
+			return &exit.Error{Code: exit.Failed, Err: errors.New("the input has ended; nothing was answered")}
 		}
 		if answered {
 			a.answered(ctx, l, ask)
@@ -167,8 +169,8 @@ func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answ
 	}
 	out, err := client.Do(ctx, l.Client, api.AsksAnswer, api.AnswerAsk{OneAsk: api.OneAsk{Ask: ask.ID}, Reply: r})
 	if errors.Is(err, perdure.ErrAnswered) || errors.Is(err, perdure.ErrAskOver) {
-		if now, wrong := l.GetAsk(ctx, ask.ID); wrong == nil {
-			return &exitError{code: code(err), err: err, next: fate(now)}
+		if now, wrong := l.Client.GetAsk(ctx, ask.ID); wrong == nil {
+			return &exit.Error{Code: exit.Code(err), Err: err, Next: fate(now)}
 		}
 	}
 	if err != nil {
@@ -182,12 +184,12 @@ func (a *app) answer(ctx context.Context, l *link, ask *perdure.AskInfo, f *answ
 }
 
 // provide gives a secret.
-func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *answerFlags) error {
+func (a *app) provide(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
 	if ask.Kind != agent.KindCredential {
-		return usage(errors.New("this ask wants no secret: secrets are for asks of kind credential"))
+		return exit.Usage(errors.New("this ask wants no secret: secrets are for asks of kind credential"))
 	}
 	if f.hasRespond {
-		return usage(errors.New("a secret does not belong on a command line: use --secret, which reads it"))
+		return exit.Usage(errors.New("a secret does not belong on a command line: use --secret, which reads it"))
 	}
 	if err := a.give(ctx, l, ask); err != nil {
 		return err
@@ -200,22 +202,22 @@ func (a *app) provide(ctx context.Context, l *link, ask *perdure.AskInfo, f *ans
 }
 
 // give reads a secret and hands it over.
-func (a *app) give(ctx context.Context, l *link, ask *perdure.AskInfo) error {
+func (a *app) give(ctx context.Context, l *link.Link, ask *perdure.AskInfo) error {
 	secret, err := a.term.ReadSecret(ctx, "secret (not shown): ")
 	if err != nil {
 		return err
 	}
 	if secret == "" {
-		return usage(errors.New("the secret is empty"))
+		return exit.Usage(errors.New("the secret is empty"))
 	}
 	_, err = client.Do(ctx, l.Client, api.AsksSecret, api.ProvideSecret{OneAsk: api.OneAsk{Ask: ask.ID}, Secret: secret})
 	return err
 }
 
 // answered tells what comes next.
-func (a *app) answered(ctx context.Context, l *link, ask *perdure.AskInfo) {
+func (a *app) answered(ctx context.Context, l *link.Link, ask *perdure.AskInfo) {
 	a.hint("answered; see how it goes on: %s", a.command("events", "-f", ask.Thread))
-	l.idle(ctx, a)
+	a.idle(ctx, l)
 }
 
 // ways are the flags by which an ask can be answered.

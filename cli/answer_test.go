@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/store"
 )
@@ -16,9 +17,9 @@ import (
 // asked starts a run that asks, and returns the id of the ask.
 func (p *place) asked(thread, flow, input string) string {
 	p.t.Helper()
-	p.run("", "run", flow, input, "--thread", thread).want(exitWaiting)
+	p.run("", "run", flow, input, "--thread", thread).want(exit.Waiting)
 	var page struct{ Asks []perdure.AskInfo }
-	r := p.run("", "asks", "--thread", thread, "--json").want(exitOK)
+	r := p.run("", "asks", "--thread", thread, "--json").want(exit.OK)
 	if err := json.Unmarshal([]byte(r.out), &page); err != nil || len(page.Asks) != 1 {
 		p.t.Fatalf("%v: the asks of %s are %s", err, thread, r.out)
 	}
@@ -72,12 +73,12 @@ func TestAnswerTakesEachDecision(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := served(t)
 			ask := p.asked("t", "clerk", "pay 5")
-			p.run("", append([]string{"answer", ask}, c.flags...)...).want(exitOK, "answered", "perdure events t -f")
+			p.run("", append([]string{"answer", ask}, c.flags...)...).want(exit.OK, "answered", "perdure events t -f")
 			if got := p.ended("t"); !strings.Contains(got, c.want) {
 				t.Errorf("the output is %s, want %s", got, c.want)
 			}
-			p.run("", append([]string{"answer", ask}, c.flags...)...).want(exitOK) // the same again
-			p.run("", "show", "t", "--messages").want(exitOK, c.want)
+			p.run("", append([]string{"answer", ask}, c.flags...)...).want(exit.OK) // the same again
+			p.run("", "show", "t", "--messages").want(exit.OK, c.want)
 		})
 	}
 }
@@ -85,20 +86,20 @@ func TestAnswerTakesEachDecision(t *testing.T) {
 func TestAnswerRefusesWhatDoesNotFit(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		ask := p.asked("t", "clerk", "pay 5")
-		p.run("", "answer", ask).want(exitUsage, "--approve, --edit JSON, --reject WHY, --respond JSON")
-		p.run("", "answer").want(exitUsage, "perdure asks")
-		p.run("", "answer", "--approve").want(exitUsage, "perdure asks")
-		p.run("", "answer", ask, "--approve", "--reject", "no").want(exitUsage, "one of")
-		p.run("", "answer", ask, "--edit", `{"amount": "many"}`).want(exitFailed, "amount")
-		p.run("", "answer", ask, "--edit", `nonsense`).want(exitFailed)
-		p.run("", "answer", ask, "--decision", "shrug").want(exitUsage, "does not take shrug, but approve")
-		p.run("", "answer", ask, "--secret").want(exitUsage, "wants no secret")
-		p.run("", "answer", "nope", "--approve").want(exitNotFound, "perdure asks")
+		p.run("", "answer", ask).want(exit.BadUsage, "--approve, --edit JSON, --reject WHY, --respond JSON")
+		p.run("", "answer").want(exit.BadUsage, "perdure asks")
+		p.run("", "answer", "--approve").want(exit.BadUsage, "perdure asks")
+		p.run("", "answer", ask, "--approve", "--reject", "no").want(exit.BadUsage, "one of")
+		p.run("", "answer", ask, "--edit", `{"amount": "many"}`).want(exit.Failed, "amount")
+		p.run("", "answer", ask, "--edit", `nonsense`).want(exit.Failed)
+		p.run("", "answer", ask, "--decision", "shrug").want(exit.BadUsage, "does not take shrug, but approve")
+		p.run("", "answer", ask, "--secret").want(exit.BadUsage, "wants no secret")
+		p.run("", "answer", "nope", "--approve").want(exit.NotFound, "perdure asks")
 		plain := p.asked("o", "order", "tea")
-		p.run("", "answer", plain, "--edit", "1").want(exitUsage, "--respond JSON")
-		p.run("", "answer", plain, "--respond", "perhaps").want(exitFailed)
-		p.run("", "answer", plain, "--reject", "no need").want(exitOK)
-		p.run("", "answer", plain, "--approve").want(exitConflict, "another answer")
+		p.run("", "answer", plain, "--edit", "1").want(exit.BadUsage, "--respond JSON")
+		p.run("", "answer", plain, "--respond", "perhaps").want(exit.Failed)
+		p.run("", "answer", plain, "--reject", "no need").want(exit.OK)
+		p.run("", "answer", plain, "--approve").want(exit.Conflict, "another answer")
 		if got := p.ended("o"); got != `"not bought"` {
 			t.Errorf("the output is %s", got)
 		}
@@ -109,10 +110,10 @@ func TestAnAskIsFoundByItsBeginning(t *testing.T) {
 	p := served(t)
 	one := p.asked("a", "order", "tea")
 	thread, own, _ := strings.Cut(one, ".")
-	p.run("", "run", "order", "salt", "--thread", "a", "--policy", "beside").want(exitWaiting)
-	p.run("", "answer", thread, "--approve").want(exitUsage, `"`+thread+`" is the beginning of more than one`, render.AskID(one))
+	p.run("", "run", "order", "salt", "--thread", "a", "--policy", "beside").want(exit.Waiting)
+	p.run("", "answer", thread, "--approve").want(exit.BadUsage, `"`+thread+`" is the beginning of more than one`, render.AskID(one))
 	if !strings.HasPrefix(own, "-") {
-		p.run("", "answer", own[:12], "--approve").want(exitOK)
+		p.run("", "answer", own[:12], "--approve").want(exit.OK)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestAPersonDecidesAtTheTerminal(t *testing.T) {
 					return strings.Replace(text, "5", "6", 1), nil
 				}
 			}
-			p.run(c.typed, "answer", ask).want(exitOK, c.shown)
+			p.run(c.typed, "answer", ask).want(exit.OK, c.shown)
 			p.setUp = nil
 			if got := p.ended("t"); !strings.Contains(got, c.want) {
 				t.Errorf("the output is %s, want %s", got, c.want)
@@ -160,12 +161,12 @@ func TestTheInboxIsGoneThrough(t *testing.T) {
 	p.asked("b", "order", "milk")
 	p.asked("c", "order", "bread")
 	p.setUp = func(a *app) { a.term.Forced = true }
-	p.run("s\ny\n", "answer").want(exitOK, "ask 1 of 3", "Buy tea?", "Buy milk?", "ask 3 of 3") // then Ctrl-D
+	p.run("s\ny\n", "answer").want(exit.OK, "ask 1 of 3", "Buy tea?", "Buy milk?", "ask 3 of 3") // then Ctrl-D
 	if got := p.ended("b"); got != `"bought milk"` {
 		t.Errorf("the output is %s", got)
 	}
 	p.setUp = nil
-	r := p.run("", "asks").want(exitOK, "Buy tea?", "Buy bread?")
+	r := p.run("", "asks").want(exit.OK, "Buy tea?", "Buy bread?")
 	if strings.Contains(r.out, "milk") {
 		t.Errorf("an ask that is answered is listed:\n%s", r.out)
 	}
@@ -175,9 +176,9 @@ func TestASecretIsReadAndNeverShown(t *testing.T) {
 	t.Setenv("PERDURE_KEYS", "k1:"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	p := served(t)
 	ask := p.asked("t", "vault", "open")
-	p.run("", "answer", ask, "--respond", "s3cret").want(exitUsage, "command line")
-	p.run("", "answer", ask).want(exitUsage, "--secret")
-	p.run("\n", "answer", ask, "--secret").want(exitUsage, "empty")
+	p.run("", "answer", ask, "--respond", "s3cret").want(exit.BadUsage, "command line")
+	p.run("", "answer", ask).want(exit.BadUsage, "--secret")
+	p.run("\n", "answer", ask, "--secret").want(exit.BadUsage, "empty")
 	p.setUp = func(a *app) {
 		a.term.Forced = true
 		a.term.Secret = func(_ context.Context, question string) (string, error) {
@@ -187,7 +188,7 @@ func TestASecretIsReadAndNeverShown(t *testing.T) {
 			return "s3cret", nil
 		}
 	}
-	r := p.run("p\n", "answer", ask).want(exitOK, "[p]rovide the secret", "answered")
+	r := p.run("p\n", "answer", ask).want(exit.OK, "[p]rovide the secret", "answered")
 	p.setUp = nil
 	all := r.out + r.err + p.run("", "events", "t", "--json").out + p.run("", "show", "t").out
 	if strings.Contains(all, "s3cret") {
@@ -203,7 +204,7 @@ func TestAnAskIsOnOneScreen(t *testing.T) {
 	p := stored(t)
 	id := p.asked("t", "order", strings.Repeat("a very long list of tea ", 40))
 	p.setUp = func(a *app) { a.term.Forced, a.term.Columns, a.term.Lines = true, 60, 12 }
-	r := p.run("s\n", "answer", id).want(exitOK, "not shown", "[y]es")
+	r := p.run("s\n", "answer", id).want(exit.OK, "not shown", "[y]es")
 	if n := strings.Count(r.out, "\n"); n > 12 {
 		t.Errorf("%d lines:\n%s", n, r.out)
 	}
@@ -212,13 +213,13 @@ func TestAnAskIsOnOneScreen(t *testing.T) {
 func TestAnAskThatIsOverIsFoundByWhatIsShownOfIt(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		ask := p.asked("t", "order", "tea")
-		p.run("", "asks", render.AskID(ask)).want(exitOK, "? Buy tea?", "the ask is open")
-		p.run("", "answer", render.AskID(ask), "--approve", "--message", "we are out", "--by", "ada").want(exitOK)
+		p.run("", "asks", render.AskID(ask)).want(exit.OK, "? Buy tea?", "the ask is open")
+		p.run("", "answer", render.AskID(ask), "--approve", "--message", "we are out", "--by", "ada").want(exit.OK)
 		for _, id := range []string{ask, render.AskID(ask)} {
-			p.run("", "asks", id).want(exitOK, "? Buy tea?", "the ask is answered true", "we are out")
-			p.run("", "answer", id, "--reject", "no").want(exitConflict, "the ask is answered true", "we are out")
+			p.run("", "asks", id).want(exit.OK, "? Buy tea?", "the ask is answered true", "we are out")
+			p.run("", "answer", id, "--reject", "no").want(exit.Conflict, "the ask is answered true", "we are out")
 		}
-		p.run("", "asks", "none-such").want(exitNotFound, "lists the open ones")
-		p.run("", "asks", "--full").want(exitUsage, "asks ASK --full")
+		p.run("", "asks", "none-such").want(exit.NotFound, "lists the open ones")
+		p.run("", "asks", "--full").want(exit.BadUsage, "asks ASK --full")
 	})
 }

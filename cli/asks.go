@@ -10,6 +10,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
@@ -43,13 +45,13 @@ func init() {
 		c.Args = arguments(0, 1)
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && *full {
-				return usage(errors.New("--full is for one ask: perdure asks ASK --full"))
+				return exit.Usage(errors.New("--full is for one ask: perdure asks ASK --full"))
 			}
 			if len(args) == 0 {
 				return list(c, args)
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				ask, err := l.findAsk(ctx, args[0])
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+				ask, err := findAsk(ctx, l, args[0])
 				if err != nil {
 					return err
 				}
@@ -81,12 +83,12 @@ func (a *app) more(next string) {
 
 // findAsk returns the ask with an id, or the open one whose id, or the part of it
 // that is shown, begins so.
-func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error) {
+func findAsk(ctx context.Context, l *link.Link, id string) (*perdure.AskInfo, error) {
 	if id == "" { // every id begins with it
-		return nil, usage(errors.New("no ask is given: its id is empty"))
+		return nil, exit.Usage(errors.New("no ask is given: its id is empty"))
 	}
 	var found *perdure.AskInfo
-	for k, err := range l.Asks(ctx, api.ListAsks{Limit: 1000}) {
+	for k, err := range l.Client.Asks(ctx, api.ListAsks{Limit: 1000}) {
 		if errors.Is(err, perdure.ErrCorrupt) {
 			break // behind all that is sound
 		}
@@ -99,7 +101,7 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 			return &k, nil
 		case !strings.HasPrefix(k.ID, id) && !strings.HasPrefix(own, id):
 		case found != nil:
-			return nil, usage(fmt.Errorf("%q is the beginning of more than one ask: %s and %s", id, render.AskID(found.ID), render.AskID(k.ID)))
+			return nil, exit.Usage(fmt.Errorf("%q is the beginning of more than one ask: %s and %s", id, render.AskID(found.ID), render.AskID(k.ID)))
 		default:
 			found = &k
 		}
@@ -107,10 +109,10 @@ func (l *link) findAsk(ctx context.Context, id string) (*perdure.AskInfo, error)
 	if found != nil {
 		return found, nil
 	}
-	ask, err := l.GetAsk(ctx, id) // it is over, or there is none
+	ask, err := l.Client.GetAsk(ctx, id) // it is over, or there is none
 	if errors.Is(err, perdure.ErrNoAsk) {
-		if over := l.findOver(ctx, id); over != "" {
-			return l.GetAsk(ctx, over)
+		if over := findOver(ctx, l, id); over != "" {
+			return l.Client.GetAsk(ctx, over)
 		}
 	}
 	return ask, err
@@ -125,14 +127,14 @@ const (
 // findOver returns the whole id of an ask that is not open any more, of which the
 // part that is shown is given, or its beginning. It looks at the threads that
 // changed last, since nothing lists such asks; "" means that none was found.
-func (l *link) findOver(ctx context.Context, own string) string {
+func findOver(ctx context.Context, l *link.Link, own string) string {
 	ctx, cancel := context.WithTimeout(ctx, overTime)
 	defer cancel()
-	for t, err := range l.List(ctx, perdure.ListOptions{Limit: overThreads}) {
+	for t, err := range l.Client.List(ctx, perdure.ListOptions{Limit: overThreads}) {
 		if err != nil {
 			return ""
 		}
-		for e, err := range l.Events(ctx, t.ID, perdure.EventOptions{Replay: true}) {
+		for e, err := range l.Client.Events(ctx, t.ID, perdure.EventOptions{Replay: true}) {
 			if err != nil {
 				break
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,12 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/store"
@@ -48,10 +50,10 @@ too.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("server") {
-				return usage(errors.New("bench measures a --store"))
+				return exit.Usage(errors.New("bench measures a --store"))
 			}
 			if turn <= 0 {
-				return usage(errors.New("--turn is how long each turn takes"))
+				return exit.Usage(errors.New("--turn is how long each turn takes"))
 			}
 			return a.bench(c.Context(), turn)
 		},
@@ -72,7 +74,7 @@ type subject struct {
 }
 
 func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
-	url, folder := a.store, "."
+	url, folder := a.conn.Store, "."
 	if url == "" {
 		dir, err := os.MkdirTemp(".", ".perdure-bench-")
 		if err != nil {
@@ -80,14 +82,12 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 		}
 		defer os.RemoveAll(dir)
 		url, folder = "sqlite:"+filepath.ToSlash(filepath.Join(dir, "bench.db")), dir
-	} else if file, ok := sqliteFile(url); ok {
-		folder = filepath.Dir(file)
-	} else if path, ok := strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "file:"); ok {
-		folder = path
+	} else {
+		folder = cmp.Or(link.Folder(url), ".")
 	}
-	s, err := a.openURL(ctx, url)
+	s, err := a.conn.OpenURL(ctx, url)
 	if err != nil {
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("opening the store %s: %w", url, err)}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", url, err)}
 	}
 	defer s.Close()
 	memory := memstore.New()

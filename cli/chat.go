@@ -9,6 +9,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -33,9 +35,9 @@ conversation, which is kept: come back to it with --thread.`,
 			Args:    arguments(1, 1),
 			RunE: func(c *cobra.Command, args []string) error {
 				if a.term.JSON {
-					return usage(errors.New("chat is for people; use run --json"))
+					return exit.Usage(errors.New("chat is for people; use run --json"))
 				}
-				return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 					return a.chat(ctx, l, args[0], thread, user)
 				})
 			},
@@ -47,8 +49,8 @@ conversation, which is kept: come back to it with --thread.`,
 }
 
 // chat is a conversation on a thread.
-func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) error {
-	stop := l.work(ctx)
+func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string) error {
+	stop := l.Work(ctx)
 	defer stop()
 	if thread != "" {
 		if err := a.recall(ctx, l, thread); err != nil {
@@ -76,7 +78,7 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 			continue
 		}
 		input, _ := json.Marshal(line)
-		run, err := l.Start(ctx, perdure.StartRequest{Flow: flow, Thread: thread, User: user, Policy: perdure.Enqueue, Input: json.RawMessage(input)})
+		run, err := l.Client.Start(ctx, perdure.StartRequest{Flow: flow, Thread: thread, User: user, Policy: perdure.Enqueue, Input: json.RawMessage(input)})
 		if err != nil {
 			return a.explain(err)
 		}
@@ -92,8 +94,8 @@ func (a *app) chat(ctx context.Context, l *link, flow, thread, user string) erro
 
 // recall shows the end of an earlier conversation, and lets what is asked there
 // be answered.
-func (a *app) recall(ctx context.Context, l *link, thread string) error {
-	t, err := l.Get(ctx, thread)
+func (a *app) recall(ctx context.Context, l *link.Link, thread string) error {
+	t, err := l.Client.Get(ctx, thread)
 	if errors.Is(err, perdure.ErrNoThread) {
 		return nil // it is a new one
 	}
@@ -129,7 +131,7 @@ func (a *app) recall(ctx context.Context, l *link, thread string) error {
 }
 
 // turn shows a run until it ends, and lets a person answer what it asks.
-func (a *app) turn(ctx context.Context, l *link, run *perdure.Run) error {
+func (a *app) turn(ctx context.Context, l *link.Link, run *perdure.Run) error {
 	v := render.NewView(a.term, true)
 	v.Screen.Out = a.term.Out
 	v.Screen.Live = a.term.Live(a.term.Out)

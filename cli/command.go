@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
@@ -21,7 +23,7 @@ import (
 // optional ones in brackets. All other fields are flags. Show prints the result
 // for people; with --json it is printed as it is.
 func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
-	return operate(a, use, op, func(_ context.Context, _ *link, out *Out) error {
+	return operate(a, use, op, func(_ context.Context, _ *link.Link, out *Out) error {
 		switch {
 		case a.term.JSON && op.Out == nil:
 			return a.term.PrintJSON(struct{}{})
@@ -34,7 +36,7 @@ func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*a
 
 // operate makes a command as operation does, which does something with the
 // result besides printing it.
-func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(context.Context, *link, *Out) error) *cobra.Command {
+func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(context.Context, *link.Link, *Out) error) *cobra.Command {
 	words := strings.Fields(use)
 	var args []argument
 	for _, word := range words[1:] {
@@ -70,7 +72,7 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 				text = string(data)
 			}
 			if err := setField(args[i].Field, in, []string{text}); err != nil {
-				return usage(fmt.Errorf("%s: %w", strings.Trim(strings.Fields(c.Use)[i+1], "[]"), err))
+				return exit.Usage(fmt.Errorf("%s: %w", strings.Trim(strings.Fields(c.Use)[i+1], "[]"), err))
 			}
 		}
 		for _, f := range op.Fields() {
@@ -84,10 +86,10 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 				continue
 			}
 			if err := setField(f, in, given.all); err != nil {
-				return usage(fmt.Errorf("--%s: %w", name, err))
+				return exit.Usage(fmt.Errorf("--%s: %w", name, err))
 			}
 		}
-		return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 			out, err := client.Do(ctx, l.Client, op, in.Interface().(In))
 			if err != nil {
 				return err
@@ -226,19 +228,19 @@ func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if len(given) < least || most >= 0 && len(given) > most {
-			return usage(fmt.Errorf("usage: %s", strings.TrimSuffix(c.UseLine(), " [flags]")))
+			return exit.Usage(fmt.Errorf("usage: %s", strings.TrimSuffix(c.UseLine(), " [flags]")))
 		}
 		return nil
 	}
 }
 
 // linked does something with a server or a store.
-func (a *app) linked(ctx context.Context, do func(context.Context, *link) error) error {
-	l, err := a.connect(ctx)
+func (a *app) linked(ctx context.Context, do func(context.Context, *link.Link) error) error {
+	l, err := a.conn.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	return do(ctx, l)
 }
 
@@ -249,7 +251,7 @@ func group(c *cobra.Command, below ...*cobra.Command) {
 		if len(given) == 0 {
 			return nil
 		}
-		return usage(fmt.Errorf("there is no %s %s; see %s --help", c.CommandPath(), given[0], c.CommandPath()))
+		return exit.Usage(fmt.Errorf("there is no %s %s; see %s --help", c.CommandPath(), given[0], c.CommandPath()))
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }

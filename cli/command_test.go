@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/terminal"
 )
 
@@ -18,9 +19,9 @@ func TestAnEmptyIDIsNone(t *testing.T) {
 			for i := range given {
 				given[i] = strings.TrimSuffix(given[i], "-")
 			}
-			p.run("", given...).want(exitUsage, " is given")
+			p.run("", given...).want(exit.BadUsage, " is given")
 		}
-		p.run("", "show", "one").want(exitOK, "waits for")
+		p.run("", "show", "one").want(exit.OK, "waits for")
 	})
 }
 
@@ -28,25 +29,25 @@ func TestAnEmptyIDIsNone(t *testing.T) {
 func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
 	p := stored(t)
 	const name = "M\xfcller"
-	p.run("", "run", "wait", "x", "--thread", "t", "--detach").want(exitOK)
+	p.run("", "run", "wait", "x", "--thread", "t", "--detach").want(exit.OK)
 	for _, c := range []struct{ in, args string }{
 		{name, "run echo -"}, {name, "memory put a/b -"}, {name, "signal t s -"}, {`"` + name + `"`, "run echo -"},
 		{"", "run echo " + name}, {"", "memory put a/b " + name}, {"", "run echo x --title " + name}, {"", "signal t s " + name},
 	} {
-		p.run(c.in, strings.Fields(c.args)...).want(exitUsage, "is not UTF-8", `M\xfcller`)
+		p.run(c.in, strings.Fields(c.args)...).want(exit.BadUsage, "is not UTF-8", `M\xfcller`)
 	}
-	p.run("open\n", "chat", "vault", "--thread", "v").want(exitOK)
-	ask := strings.Fields(p.run("", "asks", "--thread", "v").want(exitOK).out)[6]
-	p.run(name+"\n", "answer", ask, "--secret").want(exitUsage, "is not UTF-8")
-	p.run("Müller", "run", "echo", "-").want(exitOK, "Müller")
+	p.run("open\n", "chat", "vault", "--thread", "v").want(exit.OK)
+	ask := strings.Fields(p.run("", "asks", "--thread", "v").want(exit.OK).out)[6]
+	p.run(name+"\n", "answer", ask, "--secret").want(exit.BadUsage, "is not UTF-8")
+	p.run("Müller", "run", "echo", "-").want(exit.OK, "Müller")
 }
 
 // TestBrokenJSONIsMentioned where it becomes a text.
 func TestBrokenJSONIsMentioned(t *testing.T) {
 	p := stored(t)
-	p.run("", "run", "echo", "[1,2").want(exitOK, "not valid JSON", "[1,2\n")
-	p.run("", "memory", "put", "a/b", `{"a":`).want(exitOK, "not valid JSON")
-	if r := p.run("", "run", "echo", "plain [1]").want(exitOK); strings.Contains(r.err, "JSON") {
+	p.run("", "run", "echo", "[1,2").want(exit.OK, "not valid JSON", "[1,2\n")
+	p.run("", "memory", "put", "a/b", `{"a":`).want(exit.OK, "not valid JSON")
+	if r := p.run("", "run", "echo", "plain [1]").want(exit.OK); strings.Contains(r.err, "JSON") {
 		t.Error(r.err)
 	}
 }
@@ -60,14 +61,13 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	for _, args := range []string{"version", "version --json", "flows", "threads", "exit-codes"} {
 		var said strings.Builder
-		a := testApp(terminal.Terminal{In: strings.NewReader(""), Out: fullDisk{}, Err: &said})
-		a.flows = testFlows()
+		a := testApp(terminal.Terminal{In: strings.NewReader(""), Out: fullDisk{}, Err: &said}, testFlows()...)
 		given := append(strings.Fields(args), "--store", "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
 		if args == "threads" || args == "flows" { // so that there is one
 			p := &place{t: t, flows: testFlows(), flags: given[len(given)-2:]}
-			p.run("", "run", testFlows()[0].Name(), "x", "--detach").want(exitOK)
+			p.run("", "run", testFlows()[0].Name(), "x", "--detach").want(exit.OK)
 		}
-		if got := a.run(t.Context(), given); got != exitFailed || !strings.Contains(said.String(), "no space left") {
+		if got := a.run(t.Context(), given); got != exit.Failed || !strings.Contains(said.String(), "no space left") {
 			t.Errorf("%s ends with %d and says %q", args, got, said.String())
 		}
 	}
@@ -75,9 +75,9 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 
 func TestValuesAreReadFromTheStandardInput(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", testFlows()[0].Name(), "x", "--thread", "t", "--detach").want(exitOK)
-		p.run("{\"grüße\": 1}\n", "signal", "t", "hi", "-").want(exitOK)
-		p.run("", "events", "t").want(exitOK, `{"grüße":1}`)
-		p.run("", "rewind", "t", "x").want(exitUsage, "SEQ: ")
+		p.run("", "run", testFlows()[0].Name(), "x", "--thread", "t", "--detach").want(exit.OK)
+		p.run("{\"grüße\": 1}\n", "signal", "t", "hi", "-").want(exit.OK)
+		p.run("", "events", "t").want(exit.OK, `{"grüße":1}`)
+		p.run("", "rewind", "t", "x").want(exit.BadUsage, "SEQ: ")
 	})
 }

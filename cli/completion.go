@@ -10,6 +10,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
@@ -42,7 +44,7 @@ bash-completion.`,
 				case "powershell":
 					return root.GenPowerShellCompletionWithDesc(a.term.Out)
 				}
-				return usage(fmt.Errorf("there is no script for %s; for bash, zsh, fish and powershell there is", args[0]))
+				return exit.Usage(fmt.Errorf("there is no script for %s; for bash, zsh, fish and powershell there is", args[0]))
 			},
 		}
 	})
@@ -70,14 +72,14 @@ func (a *app) complete(root *cobra.Command) {
 		if len(words) < 2 || c.ValidArgsFunction != nil || len(c.ValidArgs) > 0 {
 			continue
 		}
-		var find func(*link, context.Context) ([]string, error)
+		var find func(*link.Link, context.Context) ([]string, error)
 		switch strings.Trim(words[1], "[]") {
 		case "FLOW":
-			find = (*link).flowNames
+			find = flowNames
 		case "THREAD", "THREAD|FILE":
-			find = (*link).threadNames
+			find = threadNames
 		case "ASK":
-			find = (*link).askNames
+			find = askNames
 		default:
 			continue
 		}
@@ -102,14 +104,14 @@ var completable = regexp.MustCompile(`^\w[\w.:@/+-]*$`)
 // candidates are the names that begin so, if they can be had at once. Others may
 // have chosen them, and shells evaluate what they complete: only plain words are
 // offered.
-func (a *app) candidates(ctx context.Context, find func(*link, context.Context) ([]string, error), begin string) []string {
+func (a *app) candidates(ctx context.Context, find func(*link.Link, context.Context) ([]string, error), begin string) []string {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var names []string
-	_ = a.linked(ctx, func(ctx context.Context, l *link) (err error) {
+	_ = a.linked(ctx, func(ctx context.Context, l *link.Link) (err error) {
 		names, err = find(l, ctx)
 		return err
 	})
@@ -130,11 +132,11 @@ func (a *app) candidates(ctx context.Context, find func(*link, context.Context) 
 // unusual are the characters that a description has no need of.
 var unusual = regexp.MustCompile(`[^\w .,:?!-]`)
 
-func (l *link) flowNames(ctx context.Context) ([]string, error) { return l.Flows(ctx) }
+func flowNames(l *link.Link, ctx context.Context) ([]string, error) { return l.Client.Flows(ctx) }
 
-func (l *link) threadNames(ctx context.Context) ([]string, error) {
+func threadNames(l *link.Link, ctx context.Context) ([]string, error) {
 	var names []string
-	for t, err := range l.List(ctx, perdure.ListOptions{Limit: 200}) {
+	for t, err := range l.Client.List(ctx, perdure.ListOptions{Limit: 200}) {
 		if err != nil {
 			return names, err
 		}
@@ -143,9 +145,9 @@ func (l *link) threadNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func (l *link) askNames(ctx context.Context) ([]string, error) {
+func askNames(l *link.Link, ctx context.Context) ([]string, error) {
 	var names []string
-	for k, err := range l.Asks(ctx, api.ListAsks{Limit: 200}) {
+	for k, err := range l.Client.Asks(ctx, api.ListAsks{Limit: 200}) {
 		if err != nil || len(names) >= 200 {
 			return names, err
 		}

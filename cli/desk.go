@@ -16,6 +16,8 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -23,12 +25,12 @@ import (
 )
 
 // inbox lets a person go through all open asks.
-func (a *app) inbox(ctx context.Context, l *link) error {
+func (a *app) inbox(ctx context.Context, l *link.Link) error {
 	if !a.term.Interactive() {
-		return usage(errors.New("name the ask that is answered: perdure asks lists them"))
+		return exit.Usage(errors.New("name the ask that is answered: perdure asks lists them"))
 	}
 	var all []perdure.AskInfo
-	for ask, err := range l.Asks(ctx, api.ListAsks{}) {
+	for ask, err := range l.Client.Asks(ctx, api.ListAsks{}) {
 		if errors.Is(err, perdure.ErrCorrupt) {
 			a.damage([]string{err.Error()})
 			break
@@ -55,7 +57,7 @@ func (a *app) inbox(ctx context.Context, l *link) error {
 		a.term.Printf("\n")
 	}
 	if some {
-		l.idle(ctx, a)
+		a.idle(ctx, l)
 	}
 	return nil
 }
@@ -185,11 +187,11 @@ func choices(ask *perdure.AskInfo) []choice {
 
 // decide shows an ask and lets a person answer it, and reports whether it was
 // answered. It is io.EOF when nobody is there any more.
-func (a *app) decide(ctx context.Context, l *link, ask *perdure.AskInfo) (bool, error) {
+func (a *app) decide(ctx context.Context, l *link.Link, ask *perdure.AskInfo) (bool, error) {
 	hidden := a.present(ask, false)
 	a.hidden(hidden, "[f]ull shows all")
 	if ask.Status != perdure.AskOpen && ask.Status != "" {
-		return false, &exitError{code: exitConflict, err: errors.New(fate(ask))}
+		return false, &exit.Error{Code: exit.Conflict, Err: errors.New(fate(ask))}
 	}
 	able := choices(ask)
 	if hidden > 0 {
@@ -251,7 +253,7 @@ var errAgain = errors.New("that cannot be")
 
 // settle answers an ask as a person has chosen. Rest is what stood behind the
 // choice.
-func (a *app) settle(ctx context.Context, l *link, ask *perdure.AskInfo, c choice, rest string) error {
+func (a *app) settle(ctx context.Context, l *link.Link, ask *perdure.AskInfo, c choice, rest string) error {
 	r := api.Reply{Decision: c.decision}
 	var err error
 	switch {

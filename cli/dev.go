@@ -18,6 +18,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/peer"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
@@ -46,29 +48,29 @@ machine in.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("server") {
-				return usage(errors.New("dev is a server itself: call it without --server"))
+				return exit.Usage(errors.New("dev is a server itself: call it without --server"))
 			}
 			if err := server.CheckListen(address, false, false); err != nil {
-				return usage(fmt.Errorf("dev serves this machine only: %w; perdure serve has tokens", err))
+				return exit.Usage(fmt.Errorf("dev serves this machine only: %w; perdure serve has tokens", err))
 			}
 			return a.dev(c.Context(), address, c.Flags().Changed("addr"), open)
 		},
 	}
 	c.Flags().BoolVar(&open, "open", false, "let every user of this machine in")
-	c.Flags().StringVar(&address, "addr", devAddress, "address to listen on, of this machine only")
+	c.Flags().StringVar(&address, "addr", link.DevAddress, "address to listen on, of this machine only")
 	return c
 }
 
 // dev serves until the context ends. Fixed says that no other address will do.
 func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
-	url, err := a.store, error(nil)
+	url, err := a.conn.Store, error(nil)
 	if url == "" {
-		if url, err = devStore(a.shared); err != nil {
+		if url, err = devStore(a.conn.Shared); err != nil {
 			return err
 		}
 	}
 	log := a.logger()
-	rt, closeStore, err := a.runtime(ctx, url, perdure.Options{Logger: log, Observer: transitions{log}})
+	rt, closeStore, err := a.conn.OpenRuntime(ctx, url, perdure.Options{Logger: log, Observer: transitions{log}})
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 		return err
 	}
 	defer l.Close()
-	record, forget, err := a.recordDev(l.Addr(), url)
+	record, forget, err := a.conn.RecordDev(l.Addr(), url)
 	if err != nil {
 		a.hint("other commands need --server %s: %v", "http://"+l.Addr().String(), err)
 	} else {
@@ -104,8 +106,8 @@ func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (n
 	if err == nil || fixed || !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}
-	if file, ok := sqliteFile(url); ok && a.dialDev(ctx, func(d devRecord) bool { return d.Address == address && d.serves(file) }) != nil {
-		return nil, &exitError{code: exitUnavailable, err: fmt.Errorf("dev serves this store at http://%s already: use it, or start another one with --addr 127.0.0.1:0", address)}
+	if file, ok := link.SQLiteFile(url); ok && a.conn.DialDev(ctx, func(d link.DevRecord) bool { return d.Address == address && d.Serves(file) }) != nil {
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("dev serves this store at http://%s already: use it, or start another one with --addr 127.0.0.1:0", address)}
 	}
 	if l, err = listen(ctx, "127.0.0.1:0"); err == nil {
 		a.hint("%s is taken by another program; this one has %s", address, l.Addr())
@@ -141,29 +143,29 @@ func ownerOnly(secret string) func(*http.Request) error {
 // devStore makes the folder of dev, which is no business of version control.
 // Whoever may write beside it could put another in its place.
 func devStore(shared bool) (string, error) {
-	if _, err := os.Stat(filepath.Join(devFolder, devFile)); errors.Is(err, fs.ErrNotExist) && !shared {
+	if _, err := os.Stat(link.DevFile); errors.Is(err, fs.ErrNotExist) && !shared {
 		here, err := os.Getwd()
 		if err == nil {
 			err = store.CheckFolder(here)
 		}
 		if err != nil {
-			return "", &exitError{code: exitUnavailable, err: fmt.Errorf("making a store in ./%s: %w", devFolder, err)}
+			return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("making a store in ./%s: %w", link.DevFolder, err)}
 		}
 	}
-	if err := os.MkdirAll(devFolder, 0o700); err != nil {
-		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder where you may write, or name a --store", err, devFolder)
+	if err := os.MkdirAll(link.DevFolder, 0o700); err != nil {
+		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder where you may write, or name a --store", err, link.DevFolder)
 	}
-	ignore := filepath.Join(devFolder, ".gitignore")
+	ignore := filepath.Join(link.DevFolder, ".gitignore")
 	if _, err := os.Stat(ignore); err != nil {
 		if err := os.WriteFile(ignore, []byte("*\n"), 0o600); err != nil {
 			return "", err
 		}
 	}
-	return "sqlite:" + filepath.ToSlash(filepath.Join(devFolder, devFile)), nil
+	return link.DevURL, nil
 }
 
 // welcome says what is served, and what to try.
-func (a *app) welcome(d devRecord, open bool) {
+func (a *app) welcome(d link.DevRecord, open bool) {
 	flows := make([]string, len(a.flows))
 	for i, f := range a.flows {
 		flows[i] = f.Name()
@@ -184,7 +186,7 @@ func (a *app) welcome(d devRecord, open bool) {
 	}
 	if len(flows) > 0 {
 		to := ""
-		if d.Address != devAddress && a.store != "" {
+		if d.Address != link.DevAddress && a.conn.Store != "" {
 			to = " --server " + address
 		}
 		flow, input := flows[0], cmp.Or(a.opts.Example, "Hello")

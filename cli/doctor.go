@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
@@ -45,7 +46,7 @@ status is 1 if something is broken.`,
 			d := &doctor{app: a}
 			d.machine(c.Context())
 			switch {
-			case a.server != "":
+			case a.conn.Server != "":
 				d.askServer(c.Context())
 			default:
 				d.openStore(c.Context())
@@ -93,7 +94,7 @@ func (d *doctor) report() error {
 		d.printFindings(bad)
 	}
 	if bad > 0 {
-		return quiet(exitFailed)
+		return exit.Quiet(exit.Failed)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/store"
@@ -29,17 +30,17 @@ const (
 
 // askServer checks a server from outside.
 func (d *doctor) askServer(ctx context.Context) {
-	l, err := d.dial(d.server, d.givenToken())
+	l, err := d.conn.Dial(d.conn.Server, d.conn.GivenToken())
 	if err != nil {
 		d.note("server", broken, "give its address, such as http://127.0.0.1:7373", "%v", err)
 		return
 	}
-	defer l.close()
+	defer l.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	begin := time.Now()
-	if !l.answers(ctx) {
-		d.note("server", broken, "start one with perdure dev or perdure serve, or check the address", "no Perdure server answers at %s", d.server)
+	if !l.Answers(ctx) {
+		d.note("server", broken, "start one with perdure dev or perdure serve, or check the address", "no Perdure server answers at %s", d.conn.Server)
 		return
 	}
 	took := time.Since(begin)
@@ -51,38 +52,33 @@ func (d *doctor) askServer(ctx context.Context) {
 		d.note("server", broken, "give a token that may read, with --token or $PERDURE_TOKEN", "it answers, but %v", err)
 		return
 	}
-	d.note("server", fine, "", "%s answers in %v, version %s, up for %v", d.server, round(took), stats.Version, time.Duration(stats.Uptime)*time.Second)
+	d.note("server", fine, "", "%s answers in %v, version %s, up for %v", d.conn.Server, round(took), stats.Version, time.Duration(stats.Uptime)*time.Second)
 	d.workers(stats)
 }
 
 // openStore checks the store that the flags name, or that of dev.
 func (d *doctor) openStore(ctx context.Context) {
-	url := d.store
+	url := d.conn.Store
 	if url == "" {
-		url = "sqlite:" + filepath.ToSlash(filepath.Join(devFolder, devFile))
-		if _, err := os.Stat(filepath.Join(devFolder, devFile)); err != nil {
-			d.note("store", poor, "perdure dev makes one; name others with --store or --server", "there is none in ./%s", devFolder)
+		url = link.DevURL
+		if _, err := os.Stat(link.DevFile); err != nil {
+			d.note("store", poor, "perdure dev makes one; name others with --store or --server", "there is none in ./%s", link.DevFolder)
 			d.disk(".")
 			return
 		}
 	}
-	folder := ""
-	if file, ok := sqliteFile(url); ok {
-		folder = filepath.Dir(file)
-		if !d.sqlite(file) {
-			return
-		}
-	} else if path, ok := strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "file:"); ok {
-		folder = path
+	folder := link.Folder(url)
+	if file, ok := link.SQLiteFile(url); ok && !d.sqlite(file) {
+		return
 	}
 	begin := time.Now()
-	l, err := d.open(ctx, url)
+	l, err := d.conn.Open(ctx, url)
 	if err != nil {
 		d.note("store", broken, adviceOn(err), "%v", err)
 		return
 	}
-	defer l.close()
-	s := host.FromRuntime(l.runtime).Store
+	defer l.Close()
+	s := host.FromRuntime(l.Runtime).Store
 	d.note("store", fine, "", "%s opens in %v", url, round(time.Since(begin)))
 	switch class := store.DurabilityOf(s); class {
 	case store.Power:
@@ -102,7 +98,7 @@ func (d *doctor) openStore(ctx context.Context) {
 		return
 	}
 	d.workers(stats)
-	d.threads(ctx, l.runtime)
+	d.threads(ctx, l.Runtime)
 }
 
 // adviceOn says what to do about a store that does not open.
@@ -118,15 +114,6 @@ func adviceOn(err error) string {
 		return "let this user write to the file and to its folder"
 	}
 	return "check the URL, and that this user may read and write there"
-}
-
-// sqliteFile returns the file of a SQLite URL.
-func sqliteFile(url string) (string, bool) {
-	path, ok := strings.CutPrefix(strings.TrimSuffix(url, store.SharedFolder), "sqlite:")
-	if rest, absolute := strings.CutPrefix(path, "///"); absolute {
-		path = "/" + rest
-	}
-	return path, ok
 }
 
 // sqlite checks a database from outside, before the store opens it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -42,7 +43,7 @@ With --json each event is a line of JSON.`,
 					return fmt.Errorf("--after: %w", err)
 				}
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 				if follow {
 					return a.follow(ctx, l, args[0], o)
 				}
@@ -54,15 +55,15 @@ With --json each event is a line of JSON.`,
 }
 
 // events prints the events that are there.
-func (a *app) events(ctx context.Context, l *link, thread string, o client.FollowOptions) error {
+func (a *app) events(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
 	if o.Run != "" {
-		run, err := l.GetRun(ctx, thread, o.Run)
+		run, err := l.Client.GetRun(ctx, thread, o.Run)
 		if err != nil {
 			return err
 		}
 		o.Run = run.ID
 	}
-	for e, err := range l.Events(ctx, thread, perdure.EventOptions{After: o.After, Life: o.Life, Run: o.Run, Replay: true}) {
+	for e, err := range l.Client.Events(ctx, thread, perdure.EventOptions{After: o.After, Life: o.Life, Run: o.Run, Replay: true}) {
 		if err != nil {
 			return err
 		}
@@ -74,8 +75,8 @@ func (a *app) events(ctx context.Context, l *link, thread string, o client.Follo
 }
 
 // follow prints events as they come.
-func (a *app) follow(ctx context.Context, l *link, thread string, o client.FollowOptions) error {
-	for u, err := range l.Follow(ctx, thread, o) {
+func (a *app) follow(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
+	for u, err := range l.Client.Follow(ctx, thread, o) {
 		if err == nil {
 			err = a.printUpdate(u)
 		}

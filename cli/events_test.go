@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/server"
 )
 
@@ -32,7 +33,7 @@ func TestEventsAreFollowedOverRestartsOfTheServer(t *testing.T) {
 	p := served(t)
 	address, stop := listening(t, p.rt, "127.0.0.1:0")
 	ask := p.asked("t", "order", "tea")
-	p.run("", "run", "order", "milk", "--thread", "t", "--detach").want(exitOK)
+	p.run("", "run", "order", "milk", "--thread", "t", "--detach").want(exit.OK)
 
 	var out listener
 	p.flags = nil
@@ -54,7 +55,7 @@ func TestEventsAreFollowedOverRestartsOfTheServer(t *testing.T) {
 	}()
 	select {
 	case r := <-ended:
-		r.want(exitOK)
+		r.want(exit.OK)
 	case <-time.After(time.Minute):
 		t.Fatalf("it does not end; it has printed\n%s", out.String())
 	}
@@ -99,32 +100,32 @@ func (l *listener) Write(p []byte) (int, error) {
 
 func TestEventsAreChosen(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", "echo", "one", "--thread", "t").want(exitOK)
-		p.run("", "run", "echo", "two", "--thread", "t").want(exitOK)
-		all := p.run("", "events", "t").want(exitOK, "one", "two").out
-		later := p.run("", "events", "t", "--after", "1").want(exitOK).out
+		p.run("", "run", "echo", "one", "--thread", "t").want(exit.OK)
+		p.run("", "run", "echo", "two", "--thread", "t").want(exit.OK)
+		all := p.run("", "events", "t").want(exit.OK, "one", "two").out
+		later := p.run("", "events", "t", "--after", "1").want(exit.OK).out
 		if !strings.HasSuffix(all, later) || strings.Count(all, "\n") != strings.Count(later, "\n")+1 {
 			t.Errorf("after 1 there is\n%s\nof\n%s", later, all)
 		}
-		newest := p.run("", "events", "t", "--run", "newest").want(exitOK, "two").out
+		newest := p.run("", "events", "t", "--run", "newest").want(exit.OK, "two").out
 		if strings.Contains(newest, "one") {
 			t.Errorf("the newest run has\n%s", newest)
 		}
-		if followed := p.run("", "events", "t", "-f", "--run", "newest").want(exitOK).out; followed != newest {
+		if followed := p.run("", "events", "t", "-f", "--run", "newest").want(exit.OK).out; followed != newest {
 			t.Errorf("followed, the newest run has\n%s\nwant\n%s", followed, newest)
 		}
-		p.run("", "events", "t", "--run", "nope").want(exitNotFound)
-		p.run("", "events", "t", "-f", "--run", "nope").want(exitNotFound)
+		p.run("", "events", "t", "--run", "nope").want(exit.NotFound)
+		p.run("", "events", "t", "-f", "--run", "nope").want(exit.NotFound)
 	})
 }
 
 // TestEventsAfter lists later events only.
 func TestEventsAfter(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", "echo", "x", "--thread", "t").want(exitOK)
-		all := strings.SplitAfter(p.run("", "events", "t").want(exitOK).out, "\n")
-		p.run("", "events", "t", "--after", "2").want(exitOK).only(strings.Join(all[2:], ""))
-		p.run("", "events", "t", "--after", "999").want(exitUsage, "it ends at 5")
-		p.run("", "events", "t", "--after", "x").want(exitUsage, "--after")
+		p.run("", "run", "echo", "x", "--thread", "t").want(exit.OK)
+		all := strings.SplitAfter(p.run("", "events", "t").want(exit.OK).out, "\n")
+		p.run("", "events", "t", "--after", "2").want(exit.OK).only(strings.Join(all[2:], ""))
+		p.run("", "events", "t", "--after", "999").want(exit.BadUsage, "it ends at 5")
+		p.run("", "events", "t", "--after", "x").want(exit.BadUsage, "--after")
 	})
 }

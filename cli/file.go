@@ -12,6 +12,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
@@ -31,7 +33,7 @@ func exportCommand(a *app) *cobra.Command {
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Thread = args[0]
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error { return a.export(ctx, l, in, to) })
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.export(ctx, l, in, to) })
 		},
 	}
 	c.Flags().StringVarP(&to, "output", "o", "", "file to write; it must not exist")
@@ -39,7 +41,7 @@ func exportCommand(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to string) (err error) {
+func (a *app) export(ctx context.Context, l *link.Link, in api.ExportThread, to string) (err error) {
 	body, err := client.Open(ctx, l.Client, api.ThreadsExport, in, nil)
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ func (a *app) export(ctx context.Context, l *link, in api.ExportThread, to strin
 	}
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return usage(fmt.Errorf("%s exists; choose another file", to))
+		return exit.Usage(fmt.Errorf("%s exists; choose another file", to))
 	}
 	if err != nil {
 		return err
@@ -103,10 +105,10 @@ func importCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer rd.Close()
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				id, err := l.Import(ctx, rd, in)
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+				id, err := l.Client.Import(ctx, rd, in)
 				if errors.Is(err, perdure.ErrExists) {
-					return &exitError{code: code(err), err: err, next: "give it another id with --as"}
+					return &exit.Error{Code: exit.Code(err), Err: err, Next: "give it another id with --as"}
 				}
 				if err != nil {
 					return err
@@ -131,11 +133,11 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &exitError{code: exitNotFound, err: err}
+		return nil, &exit.Error{Code: exit.NotFound, Err: err}
 	}
 	if info, wrong := f.Stat(); wrong == nil && info.IsDir() {
 		f.Close()
-		return nil, usage(fmt.Errorf("%s is a folder, not an export", name))
+		return nil, exit.Usage(fmt.Errorf("%s is a folder, not an export", name))
 	}
 	return f, err
 }
@@ -151,14 +153,14 @@ func verifyCommand(a *app) *cobra.Command {
 			if filepath.Ext(args[0]) == ".jsonl" || strings.ContainsAny(args[0], `/`+string(filepath.Separator)) {
 				return a.verifyFile(args[0])
 			}
-			err := a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				v, err := l.Verify(ctx, args[0])
+			err := a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+				v, err := l.Client.Verify(ctx, args[0])
 				if err != nil {
 					return err
 				}
 				return a.verified(v, a.command("fork", fmt.Sprintf("--at %d", v.Good), v.Thread))
 			})
-			if _, missing := os.Stat(args[0]); missing == nil && (errors.Is(err, perdure.ErrNoThread) || code(err) == exitUnavailable) {
+			if _, missing := os.Stat(args[0]); missing == nil && (errors.Is(err, perdure.ErrNoThread) || exit.Code(err) == exit.Unavailable) {
 				return a.verifyFile(args[0])
 			}
 			return err
@@ -197,7 +199,7 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 		}
 	}
 	if !v.OK() {
-		return quiet(exitFailed)
+		return exit.Quiet(exit.Failed)
 	}
 	if v.Signer != "" && !a.term.JSON {
 		a.term.Printf("signed by %s\n", safe.Label(v.Signer))
@@ -216,8 +218,8 @@ func eraseCommand(a *app) *cobra.Command {
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Thread = args[0]
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
-				if _, err := l.Get(ctx, in.Thread); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+				if _, err := l.Client.Get(ctx, in.Thread); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
 					return err
 				}
 				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for ever"); err != nil {

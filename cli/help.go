@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/spf13/cobra"
 )
 
@@ -70,7 +71,7 @@ func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, words []string) error {
 			c, rest, err := root.Find(words)
 			if err != nil || len(rest) > 0 {
-				return usage(fmt.Errorf("there is no command %s%s; perdure --help lists them", strings.Join(words, " "), didYouMean(root, words[0])))
+				return exit.Usage(fmt.Errorf("there is no command %s%s; perdure --help lists them", strings.Join(words, " "), didYouMean(root, words[0])))
 			}
 			c.InitDefaultHelpFlag()
 			return c.Help()

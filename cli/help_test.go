@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
 // each calls a function for all commands that people see.
 func each(t *testing.T, do func(t *testing.T, c *cobra.Command)) {
-	a := testApp(terminal.Terminal{})
-	a.flows = testFlows()
+	a := testApp(terminal.Terminal{}, testFlows()...)
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, c := range c.Commands() {
@@ -67,8 +67,7 @@ func TestExamplesCanBeTyped(t *testing.T) {
 				}
 				args = append(args, strings.Trim(strings.TrimSuffix(word, ")"), `'"`))
 			}
-			a := testApp(terminal.Terminal{})
-			a.flows = testFlows()
+			a := testApp(terminal.Terminal{}, testFlows()...)
 			found, rest, err := a.root().Find(args)
 			if err != nil {
 				t.Errorf("%s: %v", line, err)
@@ -90,7 +89,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, code := range []int{exitOK, exitFailed, exitUsage, exitNotFound, exitWaiting, exitConflict, exitAuth, exitUnavailable, exitInterrupted} {
+	for _, code := range []int{exit.OK, exit.Failed, exit.BadUsage, exit.NotFound, exit.Waiting, exit.Conflict, exit.Auth, exit.Unavailable, exit.Interrupted} {
 		if !strings.Contains(exitHelp, fmt.Sprintf("\n  %3d  ", code)) {
 			t.Errorf("perdure exit-codes does not have %d", code)
 		}
@@ -99,15 +98,15 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		}
 	}
 	p := &place{t: t}
-	p.run("", "exit-codes").want(exitOK, "130")
-	p.run("", "help", "exit-codes").want(exitOK, "130")
-	p.run("", "showw").want(exitUsage, "is it show?")
-	p.run("").want(exitOK, "Control runs:")
+	p.run("", "exit-codes").want(exit.OK, "130")
+	p.run("", "help", "exit-codes").want(exit.OK, "130")
+	p.run("", "showw").want(exit.BadUsage, "is it show?")
+	p.run("").want(exit.OK, "Control runs:")
 }
 
 func TestShellsComplete(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", "echo", "x", "--thread", "trip-7").want(exitOK)
+		p.run("", "run", "echo", "x", "--thread", "trip-7").want(exit.OK)
 		p.asked("trip-8", "order", "tea")
 		for _, c := range []struct {
 			args []string
@@ -122,34 +121,34 @@ func TestShellsComplete(t *testing.T) {
 		} {
 			// The flags that say where have to stand before what is completed.
 			args := append(append([]string{cobra.ShellCompRequestCmd}, p.flags...), c.args...)
-			r := (&place{t: t, flows: p.flows}).run("", args...).want(exitOK)
+			r := (&place{t: t, flows: p.flows}).run("", args...).want(exit.OK)
 			if !strings.Contains(r.out, c.want) {
 				t.Errorf("%v is completed to %q, want %q", c.args, r.out, c.want)
 			}
 		}
 		for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-			if r := p.run("", "completion", shell).want(exitOK); !strings.Contains(r.out, "perdure") {
+			if r := p.run("", "completion", shell).want(exit.OK); !strings.Contains(r.out, "perdure") {
 				t.Errorf("the script for %s is %q", shell, r.out)
 			}
 		}
-		p.run("", "completion", "tcsh").want(exitUsage, "powershell")
+		p.run("", "completion", "tcsh").want(exit.BadUsage, "powershell")
 	})
 }
 
 func TestHelpKnowsCommandsOnly(t *testing.T) {
 	p := stored(t)
-	p.run("", "help", "token", "create").want(exitOK, "Make a token")
-	p.run("", "help").want(exitOK, "Begin:")
-	p.run("", "help", "thread").want(exitUsage, "there is no command thread (is it threads")
-	p.run("", "help", "run", "fast").want(exitUsage, "there is no command run fast")
-	p.run("", "threads", "--stat", "x").want(exitUsage, "see perdure threads --help")
+	p.run("", "help", "token", "create").want(exit.OK, "Make a token")
+	p.run("", "help").want(exit.OK, "Begin:")
+	p.run("", "help", "thread").want(exit.BadUsage, "there is no command thread (is it threads")
+	p.run("", "help", "run", "fast").want(exit.BadUsage, "there is no command run fast")
+	p.run("", "threads", "--stat", "x").want(exit.BadUsage, "see perdure threads --help")
 }
 
 func TestOutputInJSONIsJSON(t *testing.T) {
 	p := stored(t)
-	p.run("", "run", "echo", "x").want(exitOK)
+	p.run("", "run", "echo", "x").want(exit.OK)
 	for _, args := range [][]string{{"exit-codes"}, {"version"}, {"flows"}, {"threads"}, {"init", filepath.Join(t.TempDir(), "x")}} {
-		r := p.run("", append(args, "--json")...).want(exitOK)
+		r := p.run("", append(args, "--json")...).want(exit.OK)
 		if !json.Valid([]byte(r.out)) {
 			t.Errorf("%v prints %s", args, r.out)
 		}

@@ -7,6 +7,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/safe"
 )
 
@@ -29,10 +32,10 @@ func (a *app) command(verb, flags string, args ...string) string {
 		words = append(words, flags)
 	}
 	switch {
-	case a.store != "" && a.store != a.term.Env("PERDURE_STORE"):
-		words = append(words, "--store", safe.Quote(a.store))
-	case a.server != "" && a.server != a.term.Env("PERDURE_SERVER"):
-		words = append(words, "--server", safe.Quote(a.server))
+	case a.conn.Store != "" && a.conn.Store != a.term.Env("PERDURE_STORE"):
+		words = append(words, "--store", safe.Quote(a.conn.Store))
+	case a.conn.Server != "" && a.conn.Server != a.term.Env("PERDURE_SERVER"):
+		words = append(words, "--server", safe.Quote(a.conn.Server))
 	}
 	if dash { // an argument would be taken for a flag
 		words = append(append(words, "--"), given...)
@@ -54,14 +57,27 @@ func (a *app) sure(ctx context.Context, yes bool, what string) error {
 		return nil
 	}
 	if !a.term.Interactive() {
-		return usage(fmt.Errorf("%s: say that you are sure with --yes", what))
+		return exit.Usage(fmt.Errorf("%s: say that you are sure with --yes", what))
 	}
 	line, err := a.term.Ask(ctx, what+"? [y/N] ")
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if line != "y" && line != "yes" {
-		return &exitError{code: exitFailed, err: errors.New("nothing was done")}
+		return &exit.Error{Code: exit.Failed, Err: errors.New("nothing was done")}
 	}
 	return nil
+}
+
+// idle says so if no worker is alive, or none that has the flows of the given runs.
+func (a *app) idle(ctx context.Context, l *link.Link, runs ...*perdure.Run) {
+	if workers, err := l.Client.Workers(ctx); err == nil && len(workers) == 0 {
+		a.hint("no worker is alive: runs go on when one is: %s", a.command("worker", ""))
+		return
+	}
+	for _, run := range runs {
+		if run.Idle != "" {
+			a.hint("no living worker has the flow %s: the run goes on when one has", safe.Label(run.Flow))
+		}
+	}
 }

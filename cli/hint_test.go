@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/terminal"
 )
 
@@ -21,7 +22,7 @@ func TestHintsCanBePastedIntoAShell(t *testing.T) {
 		{"", "", "perdure show '' -f"},
 	} {
 		a := testApp(terminal.Terminal{})
-		a.store = x.store
+		a.conn.Store = x.store
 		if got := a.command("show", "-f", x.id); got != x.want {
 			t.Errorf("%q: it is %s, not %s", x.id, got, x.want)
 		}
@@ -30,7 +31,7 @@ func TestHintsCanBePastedIntoAShell(t *testing.T) {
 
 func TestErrorsOfFilesAreNoUnreachableServers(t *testing.T) {
 	_, err := os.ReadFile(filepath.Join(t.TempDir(), "none", "none"))
-	if got := code(err); got != exitFailed {
+	if got := exit.Code(err); got != exit.Failed {
 		t.Errorf("%v ends with %d", err, got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -188,10 +189,10 @@ func TestHostileEvents(t *testing.T) {
 func TestCommandsShowHostileTextsSafely(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
 		evil := "\x1b]0;owned\x07\u009b2J\u202eevil"
-		p.run("", "run", "echo", evil, "--thread", "e", "--title", evil, "--metadata", evil+"="+evil).want(exitOK)
-		p.run("", "run", "order", evil, "--thread", "o", "--title", evil).want(exitWaiting)
-		p.run("", "run", "clerk", "pay 1 "+evil, "--thread", "c", "--watch").want(exitWaiting)
-		p.run("", "memory", "put", "a/"+url(evil), evil).want(exitOK)
+		p.run("", "run", "echo", evil, "--thread", "e", "--title", evil, "--metadata", evil+"="+evil).want(exit.OK)
+		p.run("", "run", "order", evil, "--thread", "o", "--title", evil).want(exit.Waiting)
+		p.run("", "run", "clerk", "pay 1 "+evil, "--thread", "c", "--watch").want(exit.Waiting)
+		p.run("", "memory", "put", "a/"+url(evil), evil).want(exit.OK)
 		for _, args := range [][]string{
 			{"threads"}, {"show", "e"}, {"show", "o"}, {"show", "c", "--messages"}, {"events", "e"}, {"events", "o"}, {"asks"}, {"state", "o"}, {"state", "o", "note"},
 			{"diff", "o", "2"}, {"memory", "list"}, {"run", "echo", evil}, {"run", "order", evil, "--watch"}, {"show", evil}, {"run", evil}, {"answer", evil, "--approve"},

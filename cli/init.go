@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ is; main.go says how to use a real one.`,
 		Example: "  perdure init desk --module example.com/desk",
 		Args: func(_ *cobra.Command, given []string) error {
 			if len(given) != 1 {
-				return usage(errors.New("usage: perdure init DIR"))
+				return exit.Usage(errors.New("usage: perdure init DIR"))
 			}
 			return nil
 		},
@@ -56,7 +57,7 @@ is; main.go says how to use a real one.`,
 				module = moduleName(filepath.Base(full))
 			}
 			if !modulePath.MatchString(module) {
-				return usage(fmt.Errorf("%q is no name for a module; give one such as example.com/desk", module))
+				return exit.Usage(fmt.Errorf("%q is no name for a module; give one such as example.com/desk", module))
 			}
 			return a.begin(dir, module)
 		},
@@ -90,7 +91,7 @@ func (a *app) begin(dir, module string) error {
 		return err
 	}
 	if len(there) > 0 {
-		return &exitError{code: exitConflict, err: fmt.Errorf("%s is not empty: it has %s; name a new folder", dir, there[0].Name())}
+		return &exit.Error{Code: exit.Conflict, Err: fmt.Errorf("%s is not empty: it has %s; name a new folder", dir, there[0].Name())}
 	}
 	name := path.Base(module)
 	files, err := fs.ReadDir(starter, "starter")

@@ -91,8 +91,7 @@ func (p *place) run(input string, args ...string) *result {
 func (p *place) runIn(ctx context.Context, input string, args ...string) *result {
 	p.t.Helper()
 	var out, err buffer
-	a := testApp(terminal.Terminal{In: strings.NewReader(input), Out: &out, Err: &err})
-	a.flows = p.flows
+	a := testApp(terminal.Terminal{In: strings.NewReader(input), Out: &out, Err: &err}, p.flows...)
 	if p.setUp != nil {
 		p.setUp(a)
 	}
@@ -102,7 +101,7 @@ func (p *place) runIn(ctx context.Context, input string, args ...string) *result
 
 // testApp is a program whose streams are empty, and whose environment is, unless
 // they are given.
-func testApp(t terminal.Terminal) *app {
+func testApp(t terminal.Terminal, flows ...perdure.Flow) *app {
 	if t.In == nil {
 		t.In = strings.NewReader("")
 	}
@@ -115,7 +114,7 @@ func testApp(t terminal.Terminal) *app {
 	if t.Env == nil {
 		t.Env = func(string) string { return "" }
 	}
-	return &app{term: &t}
+	return newApp(&t, Options{}, "", flows)
 }
 
 // buffer is what several goroutines may write to.

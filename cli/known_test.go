@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/terminal"
 )
 
@@ -21,7 +22,7 @@ func TestDevTakesAnotherPort(t *testing.T) {
 	defer taken.Close()
 	var said buffer
 	a := testApp(terminal.Terminal{Err: &said})
-	if _, err := a.listenDev(t.Context(), taken.Addr().String(), "memory:", true); code(err) != exitUnavailable {
+	if _, err := a.listenDev(t.Context(), taken.Addr().String(), "memory:", true); exit.Code(err) != exit.Unavailable {
 		t.Errorf("a port that was asked for: %v", err)
 	}
 	l, err := a.listenDev(t.Context(), taken.Addr().String(), "memory:", false)
@@ -46,10 +47,10 @@ func TestTokensGoToTheirServerOnly(t *testing.T) {
 	defer ts.Close()
 	dir := t.TempDir()
 	t.Chdir(t.TempDir())
-	if err := os.MkdirAll(devFolder, 0o700); err != nil {
+	if err := os.MkdirAll(link.DevFolder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(devFolder, devFile)
+	file := link.DevFile
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestTokensGoToTheirServerOnly(t *testing.T) {
 	a := testApp(terminal.Terminal{Out: &out, Err: &said, Env: func(name string) string {
 		return map[string]string{"XDG_STATE_HOME": dir, "PERDURE_TOKEN": "for another"}[name]
 	}})
-	d, forget, err := a.recordDev(ts.Listener.Addr(), "sqlite:"+file)
+	d, forget, err := a.conn.RecordDev(ts.Listener.Addr(), "sqlite:"+file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestTokensGoToTheirServerOnly(t *testing.T) {
 		t.Fatalf("code %d: %s", code, said.String())
 	}
 	forget()
-	if l := a.dialDev(t.Context(), func(devRecord) bool { return true }); l != nil {
+	if l := a.conn.DialDev(t.Context(), func(link.DevRecord) bool { return true }); l != nil {
 		t.Error("a server without a record is used")
 	}
 	if len(got) == 0 {

@@ -9,9 +9,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/perdure/perdure/server"
@@ -62,12 +63,18 @@ func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
 	if t.Err == nil {
 		t.Err = os.Stderr
 	}
-	a := &app{flows: flows, term: t, name: programName(), opts: o}
+	a := newApp(t, o, programName(), flows)
 	args := o.Args
 	if args == nil {
 		args = os.Args[1:]
 	}
 	return a.run(ctx, args)
+}
+
+func newApp(t *terminal.Terminal, o Options, name string, flows []perdure.Flow) *app {
+	a := &app{flows: flows, term: t, name: name, opts: o}
+	a.conn = &link.Connector{Program: a.program(), Flows: flows, Runtime: o.Runtime, Term: t, Hint: a.hint}
+	return a
 }
 
 // app is one call of the program.
@@ -77,14 +84,7 @@ type app struct {
 	name  string // how people call the program; "": perdure
 	term  *terminal.Terminal
 
-	// Flags of all commands.
-	server, store, token, as string
-	trust                    bool
-	shared                   bool   // --shared-folder
-	verb                     string // name of the command; "" while a shell completes
-
-	patience [2]time.Duration // with a server: see firstAnswer; 0 is that
-
+	conn *link.Connector
 }
 
 // run runs a command and returns the exit code.
@@ -106,10 +106,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		err = a.term.Broken()
 	}
-	if err != nil && !errors.Is(err, errQuiet) {
+	if err != nil && !errors.Is(err, exit.ErrQuiet) {
 		fmt.Fprintf(a.term.Err, "%s: %s\n", a.shellName(), a.message(err))
 	}
-	return code(err)
+	return exit.Code(err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -122,27 +122,27 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		Args: func(c *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return usage(fmt.Errorf("there is no command %s%s; perdure --help lists them", given[0], didYouMean(c, given[0])))
+				return exit.Usage(fmt.Errorf("there is no command %s%s; perdure --help lists them", given[0], didYouMean(c, given[0])))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
-			a.verb = c.Name()
+			a.conn.Verb = c.Name()
 			a.choose(c)
 		},
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.server, "server", a.term.Env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
-	flags.StringVar(&a.store, "store", a.term.Env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
-	flags.StringVar(&a.token, "token", "", "token for the server ($PERDURE_TOKEN)")
-	flags.StringVar(&a.as, "by", "", "who you are, where no token says it")
-	flags.BoolVar(&a.trust, "trust", false, "use the store in ./.perdure though it was not made here by you, or was moved")
-	flags.BoolVar(&a.shared, "shared-folder", false, "let a new store be made in a folder to which every user of this machine may write")
+	flags.StringVar(&a.conn.Server, "server", a.term.Env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
+	flags.StringVar(&a.conn.Store, "store", a.term.Env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
+	flags.StringVar(&a.conn.Token, "token", "", "token for the server ($PERDURE_TOKEN)")
+	flags.StringVar(&a.conn.By, "by", "", "who you are, where no token says it")
+	flags.BoolVar(&a.conn.Trust, "trust", false, "use the store in ./.perdure though it was not made here by you, or was moved")
+	flags.BoolVar(&a.conn.Shared, "shared-folder", false, "let a new store be made in a folder to which every user of this machine may write")
 	flags.BoolVar(&a.term.JSON, "json", false, "print JSON")
 	flags.BoolVar(&a.term.Plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
+		return exit.Usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
 	})
 	for _, add := range commands {
 		root.AddCommand(add(a))
@@ -160,3 +160,14 @@ func (a *app) root() *cobra.Command {
 var commands []func(*app) *cobra.Command
 
 func register(make ...func(*app) *cobra.Command) { commands = append(commands, make...) }
+
+// choose lets a flag that names a server or a store win over the environment.
+func (a *app) choose(c *cobra.Command) {
+	server, store := c.Flags().Changed("server"), c.Flags().Changed("store")
+	if server && !store {
+		a.conn.Store = ""
+	}
+	if store && !server {
+		a.conn.Server = ""
+	}
+}

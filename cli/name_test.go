@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/perdure/perdure/cli/internal/exit"
 )
 
 // TestAProgramHasItsOwnName in help, hints, errors and what shells complete.
 func TestAProgramHasItsOwnName(t *testing.T) {
 	p := stored(t)
-	p.setUp = func(a *app) { a.name = "/opt/acme" }
+	p.setUp = func(a *app) { a.name, a.conn.Program = "/opt/acme", "/opt/acme" }
 	p.asked("t", "order", "tea")
 	for _, args := range []string{"", "--help", "completion bash", "completion zsh", "completion fish", "completion powershell", "help completion", "help import", "answer", "threads", "workers", "doctor", "show", "showw", "show x", "version", "token create", "help serve", "rules -x", "threads --status failed"} {
 		r := p.run("", strings.Fields(args)...)
@@ -32,7 +34,7 @@ func TestBashCompletesByItself(t *testing.T) {
 		t.Skip("there is no bash")
 	}
 	dir := t.TempDir()
-	script := stored(t).run("", "completion", "bash").want(exitOK).out
+	script := stored(t).run("", "completion", "bash").want(exit.OK).out
 	for name, text := range map[string]string{"script": script, "perdure": "#!/bin/sh\nprintf '%s\\n' \"$#:$*\" >>" + dir + "/asked\nprintf 'threads\\n:4\\n'\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -59,12 +61,12 @@ answer or a signal.`,
 				return err
 			}
 			if f.detach && f.watch {
-				return usage(errors.New("give --watch or --detach, not both"))
+				return exit.Usage(errors.New("give --watch or --detach, not both"))
 			}
 			if !flags.Changed("watch") {
 				f.watch = a.term.Live(a.term.Err)
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error { return a.start(ctx, l, &f) })
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.start(ctx, l, &f) })
 		}
 		return c
 	})
@@ -87,7 +89,7 @@ func (f *runFlags) fill(a *app, args []string) error {
 			continue
 		}
 		if err := setField(field, reflect.ValueOf(&in).Elem(), given.all); err != nil {
-			return usage(fmt.Errorf("--%s: %w", field.Key, err))
+			return exit.Usage(fmt.Errorf("--%s: %w", field.Key, err))
 		}
 	}
 	f.q.Budget, f.q.Metadata = in.Budget, in.Metadata
@@ -95,8 +97,8 @@ func (f *runFlags) fill(a *app, args []string) error {
 }
 
 // start starts a run and waits for it.
-func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
-	run, err := l.Start(ctx, f.q)
+func (a *app) start(ctx context.Context, l *link.Link, f *runFlags) error {
+	run, err := l.Client.Start(ctx, f.q)
 	if err != nil {
 		return a.explain(err)
 	}
@@ -107,15 +109,15 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 		}
 		a.term.PrintName(run.Thread)
 		a.hint("run %s is %s; look at it with %s", safe.Label(run.ID), safe.Label(string(run.Status)), a.command("show", "", run.Thread))
-		l.idle(ctx, a, run)
+		a.idle(ctx, l, run)
 		return nil
 	}
 	a.hint("thread %s, run %s", safe.Label(run.Thread), safe.Label(run.ID))
 	stop := func() error { return nil }
-	if l.runtime != nil && !f.noWork {
-		stop = l.work(ctx)
+	if l.Runtime != nil && !f.noWork {
+		stop = l.Work(ctx)
 	} else if !run.Status.Final() {
-		l.idle(ctx, a, run)
+		a.idle(ctx, l, run)
 	}
 	defer stop()
 	var done *api.Done
@@ -125,7 +127,7 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 			v.Quiet, v.Screen.Live = true, false
 		}
 		done, err = a.watch(ctx, l, run, v)
-	} else if run, err = l.Wait(ctx, run.Thread, run.ID); err == nil {
+	} else if run, err = l.Client.Wait(ctx, run.Thread, run.ID); err == nil {
 		done = doneOf(run)
 		if a.term.JSON {
 			err = a.term.PrintJSON(run)
@@ -133,7 +135,7 @@ func (a *app) start(ctx context.Context, l *link, f *runFlags) error {
 	}
 	if ctx.Err() != nil {
 		a.hint("the run does not depend on this command; follow it with %s", a.command("events", "-f", thread))
-		if l.runtime != nil && !f.noWork {
+		if l.Runtime != nil && !f.noWork {
 			a.hint("it goes on when a worker is alive: %s", a.command("worker", ""))
 		}
 		return ctx.Err()
@@ -149,15 +151,15 @@ func (a *app) explain(err error) error {
 	var busy *perdure.BusyError
 	switch {
 	case errors.Is(err, perdure.ErrNoFlow):
-		return &exitError{code: exitNotFound, err: err}
+		return &exit.Error{Code: exit.NotFound, Err: err}
 	case errors.As(err, &busy):
-		return &exitError{code: exitConflict, err: err, next: "let it wait its turn with --policy enqueue, or look at it with " + a.command("show", "", busy.Thread)}
+		return &exit.Error{Code: exit.Conflict, Err: err, Next: "let it wait its turn with --policy enqueue, or look at it with " + a.command("show", "", busy.Thread)}
 	}
 	return err
 }
 
 // watch shows a run until it ends or waits for someone.
-func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *render.View) (*api.Done, error) {
+func (a *app) watch(ctx context.Context, l *link.Link, run *perdure.Run, v *render.View) (*api.Done, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type news struct {
@@ -167,7 +169,7 @@ func (a *app) watch(ctx context.Context, l *link, run *perdure.Run, v *render.Vi
 	all := make(chan news)
 	go func() {
 		defer close(all)
-		for u, err := range l.Follow(ctx, run.Thread, client.FollowOptions{Run: run.ID, Wait: true}) {
+		for u, err := range l.Client.Follow(ctx, run.Thread, client.FollowOptions{Run: run.ID, Wait: true}) {
 			select {
 			case all <- news{u, err}:
 			case <-ctx.Done():
@@ -226,7 +228,7 @@ const (
 
 // aheadOf tells, once, what a queued run waits for if the run before it on the
 // thread waits for something from outside: nobody would come back to it.
-func (a *app) aheadOf(ctx context.Context, l *link, run *perdure.Run) <-chan string {
+func (a *app) aheadOf(ctx context.Context, l *link.Link, run *perdure.Run) <-chan string {
 	told := make(chan string, 1)
 	if run.Status != perdure.Queued {
 		return told
@@ -238,7 +240,7 @@ func (a *app) aheadOf(ctx context.Context, l *link, run *perdure.Run) <-chan str
 				return
 			case <-time.After(pause):
 			}
-			t, err := l.Get(ctx, run.Thread)
+			t, err := l.Client.Get(ctx, run.Thread)
 			if err != nil {
 				continue
 			}
@@ -287,7 +289,7 @@ func doneOf(r *perdure.Run) *api.Done {
 
 // finish prints what came of a run, and ends the command as it ended. What is
 // asked is shown unless it was before.
-func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error {
+func (a *app) finish(ctx context.Context, l *link.Link, d *api.Done, show bool) error {
 	switch d.Status {
 	case perdure.Succeeded:
 		if !a.term.JSON {
@@ -295,21 +297,21 @@ func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error
 		}
 		return nil
 	case perdure.Failed:
-		return &exitError{code: exitFailed, err: fmt.Errorf("run %s failed: %s", safe.Label(d.Run), d.Error), next: "let it go on with " + a.command("retry", "", d.Thread, d.Run)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s failed: %s", safe.Label(d.Run), d.Error), Next: "let it go on with " + a.command("retry", "", d.Thread, d.Run)}
 	case perdure.Cancelled:
-		return &exitError{code: exitFailed, err: fmt.Errorf("run %s was cancelled", safe.Label(d.Run))}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s was cancelled", safe.Label(d.Run))}
 	case perdure.Blocked, perdure.Quarantined:
-		return &exitError{code: exitFailed, err: fmt.Errorf("run %s is %s", safe.Label(d.Run), safe.Label(string(d.Status))), next: "see " + a.command("show", "", d.Thread, d.Run)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s is %s", safe.Label(d.Run), safe.Label(string(d.Status))), Next: "see " + a.command("show", "", d.Thread, d.Run)}
 	case perdure.Paused:
-		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s is paused", safe.Label(d.Run)), next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
+		return &exit.Error{Code: exit.Waiting, Err: fmt.Errorf("run %s is paused", safe.Label(d.Run)), Next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
 	}
 	if len(d.Asks) == 0 {
-		if r, err := l.GetRun(ctx, d.Thread, d.Run); err == nil {
+		if r, err := l.Client.GetRun(ctx, d.Thread, d.Run); err == nil {
 			if what, how, ok := strings.Cut(a.stands(r), "; "); ok {
-				return &exitError{code: exitWaiting, err: errors.New(what), next: how}
+				return &exit.Error{Code: exit.Waiting, Err: errors.New(what), Next: how}
 			}
 		}
-		return &exitError{code: exitWaiting, err: fmt.Errorf("run %s waits", safe.Label(d.Run)), next: "see " + a.command("show", "", d.Thread, d.Run)}
+		return &exit.Error{Code: exit.Waiting, Err: fmt.Errorf("run %s waits", safe.Label(d.Run)), Next: "see " + a.command("show", "", d.Thread, d.Run)}
 	}
 	for i := range d.Asks {
 		if show && !a.term.JSON {
@@ -321,7 +323,7 @@ func (a *app) finish(ctx context.Context, l *link, d *api.Done, show bool) error
 		a.hint("%s; %s", what, how)
 	}
 	what, how := a.waitsFor(&d.Asks[0])
-	return &exitError{code: exitWaiting, err: errors.New(what), next: how}
+	return &exit.Error{Code: exit.Waiting, Err: errors.New(what), Next: how}
 }
 
 // given reports whether there is a value.

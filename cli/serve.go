@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/server/adk"
 	"github.com/perdure/perdure/server/agentkit"
@@ -38,22 +40,22 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("server") {
-				return usage(errors.New("serve is a server itself: name its --store and --addr"))
+				return exit.Usage(errors.New("serve is a server itself: name its --store and --addr"))
 			}
 			if auth != "store" && auth != "none" {
-				return usage(fmt.Errorf("--auth is store or none, not %q", auth))
+				return exit.Usage(fmt.Errorf("--auth is store or none, not %q", auth))
 			}
-			url, err := a.storeHere()
+			url, err := a.conn.StoreHere()
 			if err != nil {
 				return err
 			}
 			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
 			if err := server.CheckListen(address, authed, insecure); err != nil {
-				return usage(fmt.Errorf("%w; --insecure if that is what you want", err))
+				return exit.Usage(fmt.Errorf("%w; --insecure if that is what you want", err))
 			}
 			log := a.logger()
 			o.Logger, o.Observer = log, transitions{log}
-			rt, closeStore, err := a.runtime(c.Context(), url, o)
+			rt, closeStore, err := a.conn.OpenRuntime(c.Context(), url, o)
 			if err != nil {
 				return err
 			}
@@ -64,14 +66,14 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				so.Auth, err = authenticator(rt, auth, tokens)
 			}
 			if err != nil {
-				return usage(err)
+				return exit.Usage(err)
 			}
 			for name, to := range map[string]struct {
 				given map[string]int64
 				*server.Limits
 			}{"limits": {limits, &so.Limits}, "tenant-limits": {tenantLimits, &so.TenantLimits}, "token-limits": {tokenLimits, &so.TokenLimits}, "user-limits": {userLimits, &so.UserLimits}} {
 				if err := limitsOf(to.given, to.Limits); err != nil {
-					return usage(fmt.Errorf("--%s: %w", name, err))
+					return exit.Usage(fmt.Errorf("--%s: %w", name, err))
 				}
 			}
 			l, err := listen(c.Context(), address)
@@ -91,7 +93,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&address, "addr", devAddress, "address to listen on")
+	f.StringVar(&address, "addr", link.DevAddress, "address to listen on")
 	f.StringVar(&auth, "auth", "store", "store: tokens made with perdure token create; none: no others than those of --tokens, if given")
 	f.StringVar(&tokens, "tokens", "", "JSON file with more tokens")
 	f.StringArrayVar(&hosts, "host", nil, "name under which the server may be called, besides this machine's own; * is any")

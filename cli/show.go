@@ -9,6 +9,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -30,11 +32,11 @@ With --json it is the thread as the API gives it.`,
 			Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
 			Args:    arguments(1, 2),
 			RunE: func(c *cobra.Command, args []string) error {
-				return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+				return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 					run := ""
 					if len(args) > 1 {
 						if run = args[1]; run == "" {
-							return usage(errors.New("no run is given: its id is empty"))
+							return exit.Usage(errors.New("no run is given: its id is empty"))
 						}
 					}
 					if messages {
@@ -50,8 +52,8 @@ With --json it is the thread as the API gives it.`,
 }
 
 // show prints a thread, or one run of it.
-func (a *app) show(ctx context.Context, l *link, thread, run string) error {
-	t, err := l.Get(ctx, thread)
+func (a *app) show(ctx context.Context, l *link.Link, thread, run string) error {
+	t, err := l.Client.Get(ctx, thread)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (a *app) show(ctx context.Context, l *link, thread, run string) error {
 		return a.term.PrintJSON(t)
 	}
 	h := &render.History{}
-	for e, err := range l.Events(ctx, thread, perdure.EventOptions{Replay: true}) {
+	for e, err := range l.Client.Events(ctx, thread, perdure.EventOptions{Replay: true}) {
 		if err != nil {
 			return err
 		}
@@ -169,7 +171,7 @@ func (a *app) askLine(ask *perdure.AskInfo) string {
 }
 
 // transcript prints what was said on a thread.
-func (a *app) transcript(ctx context.Context, l *link, thread string) error {
+func (a *app) transcript(ctx context.Context, l *link.Link, thread string) error {
 	list, err := client.Do(ctx, l.Client, api.MessagesList, api.AtThread{Thread: thread})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/terminal"
 )
 
@@ -25,8 +26,8 @@ func TestAGroupThatFailedFast(t *testing.T) {
 		})
 		return "", g.Wait()
 	}))
-	p.run("", "run", "race", "--thread", "t").want(exitFailed, "the supplier is")
-	p.run("", "show", "t").want(exitOK, "✗ bad ", "✗   call ", "· slow/paid ", "given up: for the signal payment")
+	p.run("", "run", "race", "--thread", "t").want(exit.Failed, "the supplier is")
+	p.run("", "show", "t").want(exit.OK, "✗ bad ", "✗   call ", "· slow/paid ", "given up: for the signal payment")
 }
 
 func TestARunThatStandsNamesTheRemedy(t *testing.T) {
@@ -44,31 +45,31 @@ func TestARunThatStandsNamesTheRemedy(t *testing.T) {
 
 func TestThreadsAndShowLookTheSame(t *testing.T) {
 	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", "order", "tea", "--thread", "t", "--title", "Tea \x1b]0;owned\x07for two", "--user", "ada", "--metadata", "shop=corner").want(exitWaiting)
-		p.run("", "run", "fail", "x", "--thread", "broken", "--user", "bob").want(exitFailed)
-		p.run("", "run", "echo", "x", "--thread", "fine", "--user", "bob").want(exitOK)
+		p.run("", "run", "order", "tea", "--thread", "t", "--title", "Tea \x1b]0;owned\x07for two", "--user", "ada", "--metadata", "shop=corner").want(exit.Waiting)
+		p.run("", "run", "fail", "x", "--thread", "broken", "--user", "bob").want(exit.Failed)
+		p.run("", "run", "echo", "x", "--thread", "fine", "--user", "bob").want(exit.OK)
 		for range 1000 { // the list may lag
 			if !strings.Contains(p.run("", "threads").out, " running ") {
 				break
 			}
 		}
-		golden(t, "threads.txt", steady(p.run("", "threads").want(exitOK).out))
-		golden(t, "show.txt", steady(p.run("", "show", "t").want(exitOK).out))
-		golden(t, "show-failed.txt", steady(p.run("", "show", "broken").want(exitOK).out))
-		golden(t, "asks.txt", steady(p.run("", "asks").want(exitOK).out))
-		golden(t, "events.txt", steady(p.run("", "events", "t").want(exitOK).out))
-		r := p.run("", "threads", "--user", "bob", "--status", "failed").want(exitOK, "broken")
+		golden(t, "threads.txt", steady(p.run("", "threads").want(exit.OK).out))
+		golden(t, "show.txt", steady(p.run("", "show", "t").want(exit.OK).out))
+		golden(t, "show-failed.txt", steady(p.run("", "show", "broken").want(exit.OK).out))
+		golden(t, "asks.txt", steady(p.run("", "asks").want(exit.OK).out))
+		golden(t, "events.txt", steady(p.run("", "events", "t").want(exit.OK).out))
+		r := p.run("", "threads", "--user", "bob", "--status", "failed").want(exit.OK, "broken")
 		if strings.Contains(r.out, "fine") || strings.Contains(r.out, "t ") {
 			t.Errorf("the filters do nothing:\n%s", r.out)
 		}
-		p.run("", "threads", "--asks").want(exitOK, "order")
-		p.run("", "threads", "--limit", "1").want(exitOK, "--after")
-		p.run("", "threads", "--limit", "x").want(exitUsage, "--limit")
-		p.run("", "threads", "--updated", "yesterday").want(exitUsage, "--updated")
-		p.run("", "show", "nope").want(exitNotFound, "perdure threads")
-		p.run("", "show", "t", "nope").want(exitNotFound)
-		p.run("", "show", "t", "newest").want(exitOK, "order")
-		p.run("", "events", "t", "--after", "999").want(exitUsage)
-		p.run("", "events", "nope").want(exitNotFound)
+		p.run("", "threads", "--asks").want(exit.OK, "order")
+		p.run("", "threads", "--limit", "1").want(exit.OK, "--after")
+		p.run("", "threads", "--limit", "x").want(exit.BadUsage, "--limit")
+		p.run("", "threads", "--updated", "yesterday").want(exit.BadUsage, "--updated")
+		p.run("", "show", "nope").want(exit.NotFound, "perdure threads")
+		p.run("", "show", "t", "nope").want(exit.NotFound)
+		p.run("", "show", "t", "newest").want(exit.OK, "order")
+		p.run("", "events", "t", "--after", "999").want(exit.BadUsage)
+		p.run("", "events", "nope").want(exit.NotFound)
 	})
 }

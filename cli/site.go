@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/server"
 )
 
@@ -79,5 +80,5 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("%w: perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", err)
 	}
-	return nil, &exitError{code: exitUnavailable, err: err}
+	return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
@@ -58,7 +59,7 @@ func tokenCommand(a *app) *cobra.Command {
 	})
 	create.PreRunE = func(c *cobra.Command, given []string) error {
 		if len(given) == 0 && !c.Flags().Changed("user") {
-			return usage(errors.New("usage: perdure token create SUBJECT, or --user USER for a token that is limited to one user's threads"))
+			return exit.Usage(errors.New("usage: perdure token create SUBJECT, or --user USER for a token that is limited to one user's threads"))
 		}
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
@@ -22,7 +24,7 @@ func init() {
 	register(
 		func(a *app) *cobra.Command {
 			var resume bool
-			c := operate(a, "fork THREAD", api.ThreadsFork, func(ctx context.Context, l *link, f *perdure.Fork) error {
+			c := operate(a, "fork THREAD", api.ThreadsFork, func(ctx context.Context, l *link.Link, f *perdure.Fork) error {
 				return a.forked(ctx, l, f, resume)
 			})
 			c.Flags().BoolVar(&resume, "resume", false, "let the runs go on that had not ended there")
@@ -51,8 +53,8 @@ func init() {
 }
 
 // forked tells what a fork is, and lets its runs go on if that is wanted.
-func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool) error {
-	t, err := l.Get(ctx, f.Thread)
+func (a *app) forked(ctx context.Context, l *link.Link, f *perdure.Fork, resume bool) error {
+	t, err := l.Client.Get(ctx, f.Thread)
 	if err != nil {
 		return err
 	}
@@ -69,11 +71,11 @@ func (a *app) forked(ctx context.Context, l *link, f *perdure.Fork, resume bool)
 		switch {
 		case r.Status != perdure.Paused:
 		case resume:
-			if err := l.Resume(ctx, t.ID, r.ID, perdure.Note{}); err != nil {
+			if err := l.Client.Resume(ctx, t.ID, r.ID, perdure.Note{}); err != nil {
 				return err
 			}
 			a.hint("run %s goes on: %s", safe.Label(r.ID), a.command("events", "-f", t.ID))
-			l.idle(ctx, a)
+			a.idle(ctx, l)
 		default:
 			a.hint("run %s is paused: %s", safe.Label(r.ID), a.command("resume", "", t.ID, r.ID))
 		}
@@ -190,7 +192,7 @@ func stateCommand(a *app) *cobra.Command {
 		Example: "  perdure state trip-7\n  perdure state trip-7 --at 12\n  perdure state trip-7 notes --json",
 		Args:    arguments(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.linked(c.Context(), func(ctx context.Context, l *link) error {
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
 				s, err := client.Do(ctx, l.Client, api.StateGet, api.AtThread{Thread: args[0], At: at})
 				if err != nil {
 					return err
@@ -220,7 +222,7 @@ func (a *app) stateKey(s *api.State, key string) error {
 			return nil
 		}
 	}
-	return &exitError{code: exitNotFound, err: fmt.Errorf("there is no key %q in the state at %d", key, s.Seq), next: a.command("state", "", s.Thread.ID) + " lists them"}
+	return &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("there is no key %q in the state at %d", key, s.Seq), Next: a.command("state", "", s.Thread.ID) + " lists them"}
 }
 
 // state prints the state of a thread.

@@ -1,4 +1,4 @@
-package cli
+package link
 
 import (
 	"cmp"
@@ -12,42 +12,41 @@ import (
 	"time"
 )
 
-// firstAnswer is how long the first answer of a server may take before it is asked
-// whether it is there at all, and how long that answer may take.
+// firstAnswer is the default of [Connector.Patience].
 const firstAnswer = 5 * time.Second
 
-// noServerError says that something takes connections but has never answered as a
-// Perdure server does. It counts as one of dialing, so that nobody tries again.
+// noServerError reports that something takes connections but has never answered as
+// a Perdure server does. It counts as an error of dialing, so that it is not retried.
 type noServerError struct{ why error }
 
 func (e *noServerError) Error() string {
 	return fmt.Sprintf("what listens there does not answer as a Perdure server does: %v", e.why)
 }
 
-// Unwrap makes it an error of dialing.
+// Unwrap makes it an error of dialing too.
 func (e *noServerError) Unwrap() []error { return []error{&net.OpError{Op: "dial", Err: e.why}, e.why} }
 
-// serverTransport finds out whether a server is there while its first answer is
-// waited for. Afterwards requests may take as long as they do: some are streams.
+// serverTransport finds out whether a server is there while it waits for the first
+// answer. After that, requests may take as long as they do: some are streams.
 type serverTransport struct {
 	http.RoundTripper
 	patience [2]time.Duration
-	probe    func(context.Context) bool // whether a Perdure server is there
-	asked    atomic.Bool                // that is being found out
+	probe    func(context.Context) bool // reports whether a Perdure server is there
+	asked    atomic.Bool                // probe was called
 	reached  atomic.Bool                // it has answered
 }
 
-func (a *app) newServerTransport() *serverTransport {
+func (c *Connector) newServerTransport() *serverTransport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	dial := t.DialContext
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
+		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return &silentConn{Conn: c, ready: make(chan struct{})}, nil
+		return &silentConn{Conn: conn, ready: make(chan struct{})}, nil
 	}
-	return &serverTransport{RoundTripper: t, patience: [2]time.Duration{cmp.Or(a.patience[0], firstAnswer), cmp.Or(a.patience[1], firstAnswer)}}
+	return &serverTransport{RoundTripper: t, patience: [2]time.Duration{cmp.Or(c.Patience[0], firstAnswer), cmp.Or(c.Patience[1], firstAnswer)}}
 }
 
 // RoundTrip sends a request.
@@ -81,8 +80,8 @@ func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// silentConn is a connection on which nothing is heard before something is said:
-// package http would log what a server of another protocol begins with.
+// silentConn is a connection from which nothing is read before something is written:
+// package http would log the greeting of a server with another protocol.
 type silentConn struct {
 	net.Conn
 	once  sync.Once
@@ -99,7 +98,7 @@ func (c *silentConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close ends it, and whoever reads.
+// Close also ends a Read that waits.
 func (c *silentConn) Close() error {
 	c.once.Do(func() { close(c.ready) })
 	return c.Conn.Close()

@@ -1,4 +1,4 @@
-package cli
+package link
 
 import (
 	"context"
@@ -18,27 +18,29 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/peer"
 )
 
-// stateFolder is where this user's commands remember what belongs to them.
-func (a *app) stateFolder() (string, error) {
-	if dir := a.term.Env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+// stateFolder is where this user's commands keep what they remember.
+func (c *Connector) stateFolder() (string, error) {
+	if dir := c.Term.Env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "perdure"), nil
 	}
-	if dir := a.term.Env("LocalAppData"); runtime.GOOS == "windows" && filepath.IsAbs(dir) {
+	if dir := c.Term.Env("LocalAppData"); runtime.GOOS == "windows" && filepath.IsAbs(dir) {
 		return filepath.Join(dir, "perdure"), nil
 	}
-	if dir := a.term.Env("HOME"); filepath.IsAbs(dir) {
+	if dir := c.Term.Env("HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, ".local", "state", "perdure"), nil
 	}
 	return "", errors.New("there is no home folder to remember it in; set XDG_STATE_HOME")
 }
 
-// remember writes a file of the state folder, for this user only, all or nothing.
-func (a *app) remember(kind, name string, data []byte) error {
-	dir, err := a.stateFolder()
+// remember writes a file in the state folder, readable by this user only, whole or
+// not at all.
+func (c *Connector) remember(kind, name string, data []byte) error {
+	dir, err := c.stateFolder()
 	if err != nil {
 		return err
 	}
@@ -60,12 +62,12 @@ func (a *app) remember(kind, name string, data []byte) error {
 	return err
 }
 
-// familiar returns an error unless the store in ./.perdure was made by this user
-// on this machine, or is trusted: a folder that came from elsewhere can hold runs
-// whose calls are approved already. A store is known by its id, its path and its
-// file, since whoever copies a store copies its id.
-func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) error {
-	where, err := filepath.Abs(filepath.Join(devFolder, devFile))
+// checkKnown returns an error unless the store in ./.perdure was made by this user on
+// this machine, or is trusted: a folder from elsewhere can hold runs whose calls are
+// already approved. A store is known by its id, its path and its file, since a copy
+// has the same id.
+func (c *Connector) checkKnown(ctx context.Context, rt *perdure.Runtime, made bool) error {
+	where, err := filepath.Abs(DevFile)
 	if err != nil {
 		return err
 	}
@@ -75,33 +77,33 @@ func (a *app) familiar(ctx context.Context, rt *perdure.Runtime, made bool) erro
 	where += "\n" + fileID(where) + "\n"
 	sum := sha256.Sum256(append(host.FromRuntime(rt).Hash("store"), where...))
 	id := hex.EncodeToString(sum[:16])
-	dir, err := a.stateFolder()
+	dir, err := c.stateFolder()
 	if err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "stores", id)); err == nil {
 			return nil
 		}
 	}
-	if !made && !a.trust {
-		if !a.term.Interactive() {
-			return usage(fmt.Errorf("./%s was not made here by you, or it was moved or copied, and what it holds could run here; look where it comes from, then say --trust, or name it with --store", devFolder))
+	if !made && !c.Trust {
+		if !c.Term.Interactive() {
+			return exit.Usage(fmt.Errorf("./%s was not made here by you, or it was moved or copied, and what it holds could run here; look where it comes from, then say --trust, or name it with --store", DevFolder))
 		}
-		a.term.Printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", devFolder)
-		answer, err := a.term.Ask(ctx, "Use it? (yes/no) ")
+		c.Term.Printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", DevFolder)
+		answer, err := c.Term.Ask(ctx, "Use it? (yes/no) ")
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if answer != "yes" && answer != "y" {
-			return usage(fmt.Errorf("./%s is not used", devFolder))
+			return exit.Usage(fmt.Errorf("./%s is not used", DevFolder))
 		}
 	}
-	if err := a.remember("stores", id, []byte(where)); err != nil {
-		a.hint("the store in ./%s will be asked about again: %v", devFolder, err)
+	if err := c.remember("stores", id, []byte(where)); err != nil {
+		c.Hint("the store in ./%s will be asked about again: %v", DevFolder, err)
 	}
 	return nil
 }
 
-// devRecord is what dev tells this user's other commands.
-type devRecord struct {
+// DevRecord is what dev tells this user's other commands.
+type DevRecord struct {
 	Address string `json:"address"` // it listens on
 	Program string `json:"program"`
 	Store   string `json:"store"` // URL
@@ -110,8 +112,8 @@ type devRecord struct {
 	PID     int    `json:"pid"`
 }
 
-// serves reports whether the store of dev is a file.
-func (d devRecord) serves(file string) bool {
+// Serves reports whether the store of dev is in a file.
+func (d DevRecord) Serves(file string) bool {
 	one, err := os.Stat(file)
 	if err != nil || d.File == "" {
 		return false
@@ -122,7 +124,7 @@ func (d devRecord) serves(file string) bool {
 
 // own reports whether the one who listens there is this user, as far as the
 // system can tell.
-func (d devRecord) own() bool {
+func (d DevRecord) own() bool {
 	at, err := netip.ParseAddrPort(d.Address)
 	if err != nil || !at.Addr().IsLoopback() || !alive(d.PID) {
 		return false
@@ -131,11 +133,11 @@ func (d devRecord) own() bool {
 	return !known || uid == os.Geteuid()
 }
 
-// recordDev tells this user's other commands about a dev server, until forget is
+// RecordDev tells this user's other commands about a dev server, until forget is
 // called.
-func (a *app) recordDev(at net.Addr, url string) (d devRecord, forget func(), err error) {
-	d = devRecord{Address: at.String(), Program: a.program(), Store: url, Secret: rand.Text(), PID: os.Getpid()}
-	if file, ok := sqliteFile(url); ok {
+func (c *Connector) RecordDev(at net.Addr, url string) (d DevRecord, forget func(), err error) {
+	d = DevRecord{Address: at.String(), Program: c.Program, Store: url, Secret: rand.Text(), PID: os.Getpid()}
+	if file, ok := SQLiteFile(url); ok {
 		if d.File, err = filepath.Abs(file); err != nil {
 			return d, nil, err
 		}
@@ -150,11 +152,11 @@ func (a *app) recordDev(at net.Addr, url string) (d devRecord, forget func(), er
 		}
 		return c
 	}, d.Address) + ".json"
-	if err := a.remember("dev", name, data); err != nil {
+	if err := c.remember("dev", name, data); err != nil {
 		return d, nil, err
 	}
 	return d, func() {
-		dir, err := a.stateFolder()
+		dir, err := c.stateFolder()
 		if err != nil {
 			return
 		}
@@ -165,16 +167,16 @@ func (a *app) recordDev(at net.Addr, url string) (d devRecord, forget func(), er
 	}, nil
 }
 
-// devRecords returns what this user's dev servers have told.
-func (a *app) devRecords() []devRecord {
-	dir, err := a.stateFolder()
+// devRecords returns the records of this user's dev servers.
+func (c *Connector) devRecords() []DevRecord {
+	dir, err := c.stateFolder()
 	if err != nil {
 		return nil
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "dev", "*.json"))
-	var all []devRecord
+	var all []DevRecord
 	for _, name := range files {
-		var d devRecord
+		var d DevRecord
 		if data, err := os.ReadFile(name); err == nil && json.Unmarshal(data, &d) == nil {
 			all = append(all, d)
 		}
@@ -182,16 +184,16 @@ func (a *app) devRecords() []devRecord {
 	return all
 }
 
-// dialDev returns the first of this user's dev servers that fits and answers, nil
+// DialDev returns the first of this user's dev servers that fits and answers, nil
 // if none does.
-func (a *app) dialDev(ctx context.Context, fits func(devRecord) bool) *link {
-	for _, d := range a.devRecords() {
+func (c *Connector) DialDev(ctx context.Context, fits func(DevRecord) bool) *Link {
+	for _, d := range c.devRecords() {
 		if !fits(d) || !d.own() {
 			continue
 		}
 		soon, cancel := context.WithTimeout(ctx, time.Second)
-		l, err := a.dial("http://"+d.Address, d.Secret)
-		there := err == nil && l.answers(soon)
+		l, err := c.Dial("http://"+d.Address, d.Secret)
+		there := err == nil && l.Answers(soon)
 		if cancel(); there {
 			return l
 		}
@@ -201,9 +203,9 @@ func (a *app) dialDev(ctx context.Context, fits func(devRecord) bool) *link {
 
 // devSecret returns the secret of this user's dev server at an address, "" if
 // there is none.
-func (a *app) devSecret(address string) string {
+func (c *Connector) devSecret(address string) string {
 	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
-	for _, d := range a.devRecords() {
+	for _, d := range c.devRecords() {
 		if d.Address == address && d.own() {
 			return d.Secret
 		}

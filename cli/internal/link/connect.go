@@ -1,0 +1,204 @@
+// Package link connects a command to what it works on: a server, or a store whose
+// API it serves to itself. It imports packages client and server and what they stand
+// on, and the exit codes and the terminal of the command line.
+package link
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/server"
+)
+
+// Where dev keeps everything, and where it listens.
+const (
+	DevFolder  = ".perdure"
+	DevFile    = DevFolder + "/perdure.db"
+	DevURL     = "sqlite:" + DevFile
+	DevAddress = "127.0.0.1:7373"
+)
+
+// patience is how often in a row a server that has answered once is tried again:
+// for minutes, since a deploy may take as long.
+const patience = 100
+
+// Connector finds the server or the store of a command. Its fields are the flags of
+// all commands, and the program.
+type Connector struct {
+	Server, Store, Token, By string
+	Trust                    bool   // use a store in ./.perdure that was not made here
+	Shared                   bool   // let a store be made in a folder that others can write to
+	Verb                     string // name of the command; "" while a shell completes
+
+	Program string // how people call the program
+	Flows   []perdure.Flow
+	Runtime perdure.Options
+	Term    *terminal.Terminal
+	Hint    func(format string, args ...any) // tells the person something
+
+	// Patience is how long the first answer of a server may take before it is asked
+	// whether it is there at all, and how long that may take. 0: 5 seconds.
+	Patience [2]time.Duration
+}
+
+// Link is what a command works on: a server, or the API of a store in this process.
+type Link struct {
+	Client  *client.Client
+	Runtime *perdure.Runtime // of a store; nil with a server
+	Close   func()
+}
+
+// Connect returns what the flags name: a server or a store. Without either it is
+// ./.perdure: through the dev server that serves it if one is running, otherwise
+// the store itself. In a folder without it, it is this user's dev server at the
+// usual address.
+func (c *Connector) Connect(ctx context.Context) (*Link, error) {
+	switch {
+	case c.Server != "" && c.Store != "":
+		return nil, exit.Usage(errors.New("give --server ($PERDURE_SERVER) or --store ($PERDURE_STORE), not both"))
+	case c.Server != "":
+		return c.Dial(c.Server, c.GivenToken())
+	case c.Store != "":
+		return c.Open(ctx, c.Store)
+	case c.Token != "":
+		return nil, exit.Usage(errors.New("name the server that the token is for with --server"))
+	}
+	if _, err := os.Stat(DevFile); err == nil {
+		if l := c.DialDev(ctx, func(d DevRecord) bool { return d.Serves(DevFile) }); l != nil {
+			return l, nil
+		}
+		return c.Open(ctx, DevURL)
+	}
+	var other DevRecord
+	if l := c.DialDev(ctx, func(d DevRecord) bool { other = d; return d.Address == DevAddress }); l != nil {
+		if other.Program != c.Program {
+			return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", DevFolder, DevAddress, safe.Text(other.Program), DevAddress, c.Program)}
+		}
+		c.Hint("on the dev server at http://%s, store %s", DevAddress, safe.Text(other.Store))
+		return l, nil
+	}
+	return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", DevAddress, DevFolder, c.Program)}
+}
+
+// Answers reports whether a Perdure server answers while the context lasts.
+func (l *Link) Answers(ctx context.Context) bool {
+	_, err := client.Do(ctx, l.Client, api.HealthGet, api.Nothing{})
+	return err == nil
+}
+
+// GivenToken is the token for the server that a flag names.
+func (c *Connector) GivenToken() string { return cmp.Or(c.Token, c.Term.Env("PERDURE_TOKEN")) }
+
+// Dial returns a server. Without a token, a dev server of this user gets its secret.
+func (c *Connector) Dial(address, token string) (*Link, error) {
+	address = withScheme(address)
+	if token == "" {
+		token = c.devSecret(address)
+	}
+	t := c.newServerTransport()
+	to, err := client.New(address, client.Options{Token: token, HTTP: &http.Client{Transport: &asTransport{c.By, t}}, Attempts: patience})
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	l := &Link{Client: to, Close: func() {}}
+	t.probe = l.Answers
+	return l, nil
+}
+
+// withScheme completes an address such as localhost:7373. Connections to other
+// machines are encrypted unless the address says otherwise.
+func withScheme(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.Contains(address, "/") {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return "http://" + address
+	}
+	return "https://" + address
+}
+
+// Open serves the API of a store inside this process.
+func (c *Connector) Open(ctx context.Context, url string) (*Link, error) {
+	if err := c.exists(url); err != nil {
+		return nil, err
+	}
+	rt, closeStore, err := c.OpenRuntime(ctx, url, perdure.Options{})
+	if err != nil {
+		return nil, err
+	}
+	srv := server.New(rt, server.Options{})
+	h, stop := inproc.Serve(srv)
+	h.Transport = &asTransport{c.By, h.Transport}
+	to, err := client.New("http://localhost", client.Options{HTTP: h, Attempts: -1})
+	if err != nil {
+		return nil, err
+	}
+	return &Link{Client: to, Runtime: rt, Close: func() {
+		srv.Close()
+		stop()
+		closeStore()
+	}}, nil
+}
+
+// makers are the commands, besides dev, serve and worker, that make a missing store.
+// For the others its name is a mistake.
+const makers = " run chat import create put "
+
+// exists returns an error if a store is missing and the command does not make one.
+func (c *Connector) exists(url string) error {
+	path, ok := SQLiteFile(url)
+	if !ok {
+		path = Folder(url)
+	}
+	if _, err := os.Stat(path); path == "" || !errors.Is(err, fs.ErrNotExist) || strings.Contains(makers, " "+c.Verb+" ") {
+		return nil
+	}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store %s", url), Next: "check its name; perdure dev, serve, worker, run and import make new ones"}
+}
+
+// asTransport names the caller where no token does.
+type asTransport struct {
+	as string
+	http.RoundTripper
+}
+
+// RoundTrip sends a request.
+func (t *asTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.as != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Perdure-As", t.as)
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// Work executes the runs of a store in this process until it is stopped. With a
+// server it does nothing, since that has workers.
+func (l *Link) Work(ctx context.Context) (stop func() error) {
+	if l.Runtime == nil {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- l.Runtime.Work(ctx) }()
+	return sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+}
