@@ -85,7 +85,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./agent/internal/filetool`, `PERDURE(/(agent/(files|memory)|store.*|internal/.*))?`},
 		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
-		{`\./internal/schema`, `github\.com/google/jsonschema-go/.*`},
+		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/(bell|browser|clock|npm|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},

@@ -257,7 +257,7 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("they are more than one JSON value")
 	}
-	if deeper(v, maxNesting) {
+	if strict.Depth(raw) > maxNesting {
 		return nil, fmt.Errorf("they are nested more than %d deep", maxNesting)
 	}
 	var b bytes.Buffer
@@ -265,18 +265,6 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
 	return bytes.TrimSpace(b.Bytes()), err
-}
-
-// deeper reports whether a value is nested more than n deep.
-func deeper(v any, n int) bool {
-	inside := func(v any) bool { return deeper(v, n-1) }
-	switch v := v.(type) {
-	case []any:
-		return n == 0 || slices.ContainsFunc(v, inside)
-	case map[string]any:
-		return n == 0 || slices.ContainsFunc(slices.Collect(maps.Values(v)), inside)
-	}
-	return false
 }
 
 // perform runs the tool and records its result.

@@ -239,9 +239,12 @@ func readStrict(raw json.RawMessage) (any, error) {
 	if err := strict.Text(raw); err != nil {
 		return nil, err
 	}
+	if strict.Depth(raw) > maxNesting {
+		return nil, fmt.Errorf("it is nested more than %d deep", maxNesting)
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	v, err := readValue(d, 0)
+	v, err := readValue(d)
 	if err != nil {
 		return nil, err
 	}
@@ -251,19 +254,16 @@ func readStrict(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-func readValue(d *json.Decoder, depth int) (any, error) {
+func readValue(d *json.Decoder) (any, error) {
 	t, err := d.Token()
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
-	}
-	if depth > maxNesting {
-		return nil, fmt.Errorf("it is nested more than %d deep", maxNesting)
 	}
 	switch t {
 	case json.Delim('['):
 		list := []any{}
 		for d.More() {
-			v, err := readValue(d, depth+1)
+			v, err := readValue(d)
 			if err != nil {
 				return nil, err
 			}
@@ -285,7 +285,7 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 			} else {
 				names[folded] = true
 			}
-			if object[name], err = readValue(d, depth+1); err != nil {
+			if object[name], err = readValue(d); err != nil {
 				return nil, err
 			}
 		}

@@ -219,31 +219,21 @@ func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.F
 	if len(data) == 0 {
 		data = []byte("{}")
 	}
-	if err := strict.Check(data); err != nil {
-		return fmt.Errorf("%w: %v", api.ErrBody, err)
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil || members == nil {
-		return fmt.Errorf("%w: it has to be a JSON object", api.ErrBody)
-	}
-	for name := range members {
-		if !slices.ContainsFunc(fields, func(f api.Field) bool { return f.Where == api.InBody && f.Key == name }) {
-			return fmt.Errorf("%w: there is no member %q", api.ErrBody, name)
+	var given []string
+	err = decodeStrict(data, func(r *strict.Reader) error {
+		if r.Kind() != '{' {
+			return errors.New("it has to be a JSON object")
 		}
+		var err error
+		given, err = decodeObject(r, fields, in)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", api.ErrBody, err)
 	}
 	for _, f := range fields {
-		if f.Where != api.InBody {
-			continue
-		}
-		value, there := members[f.Key]
-		if !there {
-			if !strings.Contains(f.Tag.Get("json"), ",omit") {
-				return fmt.Errorf("%w: the member %q is missing", api.ErrBody, f.Key)
-			}
-			continue
-		}
-		if err := decode(value, in.FieldByIndex(f.Index)); err != nil {
-			return fmt.Errorf("%w: the member %q: %v", api.ErrBody, f.Key, err)
+		if f.Where == api.InBody && !slices.Contains(given, f.Key) && !strings.Contains(f.Tag.Get("json"), ",omit") {
+			return fmt.Errorf("%w: the member %q is missing", api.ErrBody, f.Key)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // maxItems bounds the lists of objects in a body: each element is worth three
@@ -29,53 +30,68 @@ func fieldsOf(t reflect.Type) []api.Field {
 	return fields
 }
 
-// decode decodes a member. Members of objects inside it are matched exactly,
-// as those of the body are.
-func decode(data json.RawMessage, v reflect.Value) error {
+// decodeStrict decodes all of a text, in which every object has only members that
+// its type knows, spelled exactly.
+func decodeStrict(data []byte, decode func(*strict.Reader) error) error {
+	r, err := strict.NewReader(data)
+	if err == nil {
+		err = decode(r)
+	}
+	if err == nil {
+		err = r.End()
+	}
+	return err
+}
+
+// decodeObject decodes an object, and returns the names of its members.
+func decodeObject(r *strict.Reader, fields []api.Field, v reflect.Value) (given []string, err error) {
+	err = r.Object(func(name string) error {
+		i := slices.IndexFunc(fields, func(f api.Field) bool { return f.Where == api.InBody && f.Key == name })
+		if i < 0 {
+			return fmt.Errorf("there is no member %q", name)
+		}
+		given = append(given, name)
+		if err := decodeValue(r, v.FieldByIndex(fields[i].Index)); err != nil {
+			return fmt.Errorf("the member %q: %w", name, err)
+		}
+		return nil
+	})
+	return given, err
+}
+
+// decodeValue decodes the next value by the type of v. Raw JSON is not looked at
+// twice.
+func decodeValue(r *strict.Reader, v reflect.Value) error {
 	t := v.Type()
-	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
-		var items []json.RawMessage
-		if err := json.Unmarshal(data, &items); err != nil {
-			return errors.New("it has to be a list")
-		}
-		if len(items) > maxItems {
-			return fmt.Errorf("it has more than %d elements", maxItems)
-		}
-		list := reflect.MakeSlice(t, len(items), len(items))
-		for i, item := range items {
-			if err := decode(item, list.Index(i)); err != nil {
-				return fmt.Errorf("element %d: %v", i, err)
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && r.Kind() != 'n':
+		v.SetLen(0)
+		return r.List(func(i int) error {
+			if i == maxItems {
+				return fmt.Errorf("it has more than %d elements", maxItems)
 			}
-		}
-		v.Set(list)
-		return nil
-	}
-	if t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(data, &members); err != nil || members == nil {
-			return errors.New("it has to be an object")
-		}
-		fields := fieldsOf(t)
-		for name := range members {
-			if !slices.ContainsFunc(fields, func(f api.Field) bool { return f.Key == name }) {
-				return fmt.Errorf("there is no member %q", name)
+			v.Set(reflect.Append(v, reflect.Zero(t.Elem())))
+			if err := decodeValue(r, v.Index(i)); err != nil {
+				return fmt.Errorf("element %d: %w", i, err)
 			}
-		}
-		for _, f := range fields {
-			if value, there := members[f.Key]; there {
-				if err := decode(value, v.FieldByIndex(f.Index)); err != nil {
-					return fmt.Errorf("member %q: %v", f.Key, err)
-				}
-			}
-		}
-		return nil
-	}
-	if err := json.Unmarshal(data, v.Addr().Interface()); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return fmt.Errorf("it is a %s, and has to be a %s", wrong.Value, wrong.Type)
-		}
+			return nil
+		})
+	case t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]():
+		_, err := decodeObject(r, fieldsOf(t), v)
 		return err
 	}
-	return nil
+	raw, err := r.Raw()
+	if err != nil {
+		return err
+	}
+	if t == reflect.TypeFor[json.RawMessage]() {
+		v.SetBytes(raw)
+		return nil
+	}
+	err = json.Unmarshal(raw, v.Addr().Interface())
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("it is a %s, and has to be a %s", wrong.Value, wrong.Type)
+	}
+	return err
 }

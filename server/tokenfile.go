@@ -194,12 +194,10 @@ func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, err
 
 // parseTokens reads the tokens of a file that has certain permissions.
 func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principal, error) {
-	if err := strict.Check(data); err != nil {
-		return nil, fmt.Errorf("it is no JSON list of tokens: %w", err)
-	}
 	var list []fileToken
-	if err := decode(data, reflect.ValueOf(&list).Elem()); err != nil {
-		return nil, err
+	err := decodeStrict(data, func(r *strict.Reader) error { return decodeValue(r, reflect.ValueOf(&list).Elem()) })
+	if err != nil {
+		return nil, fmt.Errorf("it is no JSON list of tokens: %w", err)
 	}
 	entries := map[[sha256.Size]byte]*Principal{}
 	for i, t := range list {

@@ -4,7 +4,7 @@
 // Schema is refused when it is made if it can do so on any value, and a value
 // is refused if it would take the two together too long.
 //
-// It imports the JSON Schema library and nothing of Perdure.
+// It imports the JSON Schema library and internal/strict.
 package schema
 
 import (
@@ -15,6 +15,7 @@ import (
 	"io"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // What a schema may be, and what a check may take.
@@ -36,7 +37,7 @@ type Schema struct {
 
 // Parse returns the schema that the JSON is.
 func Parse(raw []byte) (*Schema, error) {
-	if depth(raw) > maxDepth {
+	if strict.Depth(raw) > maxDepth {
 		return nil, fmt.Errorf("%w: the schema is nested more than %d levels deep", ErrCost, maxDepth)
 	}
 	s := new(jsonschema.Schema)
@@ -81,24 +82,4 @@ func (s *Schema) Check(raw []byte) error {
 		return fmt.Errorf("%w: it is too large or too deeply nested for its schema, which has many branches; give less at once", ErrCost)
 	}
 	return s.resolved.Validate(v)
-}
-
-// depth returns how many arrays and objects of the JSON are inside each other.
-func depth(raw []byte) (most int) {
-	open, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			open++
-			most = max(most, open)
-		case c == '}' || c == ']':
-			open--
-		}
-	}
-	return most
 }

@@ -46,6 +46,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestDepth(t *testing.T) {
+	for text, want := range map[string]int{``: 0, `1`: 0, `[]`: 1, `{"a":[1,{}],"b":[]}`: 3, `"[[\"[["`: 0, `["\\",[]]`: 2} {
+		if got := strict.Depth([]byte(text)); got != want {
+			t.Errorf("%s is %d deep, want %d", text, got, want)
+		}
+	}
+}
+
 func TestSeen(t *testing.T) {
 	for _, good := range []string{"", "ann", "Ann Å. <a@b.c>", "日本語", "e\u0301", "a/b:c", "\U0001F600", "\ue000"} {
 		if !strict.Seen(good) {

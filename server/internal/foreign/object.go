@@ -51,19 +51,7 @@ func Check(data []byte) error {
 	if err := strict.Text(data); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrBody, err)
 	}
-	depth := 0
-	outside(data, func(i int) {
-		switch data[i] {
-		case '{', '[':
-			depth++
-			if depth == strict.MaxDepth+1 {
-				depth = 1 << 30
-			}
-		case '}', ']':
-			depth--
-		}
-	})
-	if depth > 1<<29 {
+	if strict.Depth(data) > strict.MaxDepth {
 		return fmt.Errorf("%w: it is nested deeper than %d", api.ErrBody, strict.MaxDepth)
 	}
 	return nil
