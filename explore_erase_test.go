@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/explore"
@@ -35,9 +36,11 @@ func (s appended) Append(ctx context.Context, journal string, after uint64, entr
 func (sc *scene) journals() []string { return journalsOf(sc.t, sc.w.Store()) }
 
 // old makes thread "t" with a run in its queue, and returns its journal.
-func (sc *scene) old(input string) string {
-	sc.open(exploredEcho)
-	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: input, Title: "old"})
+func (sc *scene) old(input string) string { return sc.oldOf(exploredEcho, input) }
+
+func (sc *scene) oldOf(flow perdure.Flow, input string) string {
+	sc.open(flow)
+	_, err := sc.rt.Start(context.Background(), perdure.StartRequest{Thread: "t", Flow: flow.Name(), Input: input, Title: "old"})
 	sc.must(err)
 	return sc.journals()[0]
 }
@@ -163,34 +166,80 @@ func TestExploredEraseThatDiesIsFinishedByAStart(t *testing.T) {
 	exploreAll(t, explore.Config{Unknowns: 1, Conflicts: 1}, (*scene).eraseCutOff, "erased, then started", "not erased")
 }
 
+// handover is the store of a worker that is an actor only while it starts a
+// child: it records the child undisturbed, and goes on so when Spawn returns.
+type handover struct {
+	store.Store // the world's, the actor's, the world's
+	world       store.Store
+	taken       chan store.Store
+}
+
+func (h *handover) Unwrap() store.Store { return h.Store }
+
+func (h *handover) Append(ctx context.Context, name string, after uint64, entries ...[]byte) (uint64, error) {
+	last, err := h.Store.Append(ctx, name, after, entries...)
+	if e, peekErr := journal.Peek(after+1, entries[0]); err == nil && peekErr == nil && e.Kind == journal.Spawned {
+		h.Store = <-h.taken
+	}
+	return last, err
+}
+
+// aboutToSpawn brings thread "t" to where its run has recorded a child that is
+// not started yet. It returns the thread's journal, and what goes on from there.
+func (sc *scene) aboutToSpawn() (old string, goOn func(context.Context, store.Store) error) {
+	h := &handover{Store: sc.w.Store(), world: sc.w.Store(), taken: make(chan store.Store)}
+	old = sc.oldOf(perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+		_, err := perdure.Spawn(ctx, "child", "nobody's", "in")
+		h.Store = h.world
+		if err != nil {
+			return "", err
+		}
+		return perdure.Ask[string](ctx, "ready", perdure.Question{Prompt: "?"})
+	}), "old")
+	ctx, cancel := context.WithCancel(context.Background())
+	rt, err := sc.runtime(ctx, sc.lean(ctx, h))
+	sc.must(err)
+	done := make(chan error, 1)
+	go func() { done <- rt.Work(ctx) }()
+	synctest.Wait()
+	if sc.count("spawned") != 1 {
+		sc.t.Fatalf("no child is recorded: %s", sc.trace())
+	}
+	return old, func(ctx context.Context, s store.Store) error {
+		defer context.AfterFunc(ctx, cancel)()
+		h.taken <- flawed(sc.flaw.outside, s)
+		return <-done
+	}
+}
+
+// born reports whether a child of thread "t" has begun.
+func (sc *scene) born(old string) bool {
+	return slices.ContainsFunc(sc.journals(), func(name string) bool { return name != old })
+}
+
 // eraseOrSpawn is an erase that meets the birth of a child.
 func (sc *scene) eraseOrSpawn() func() (string, error) {
-	old := sc.old("old")
-	eraser := sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
+	old, goOn := sc.aboutToSpawn()
+	sc.outside("eraser", func(ctx context.Context, rt *perdure.Runtime) error {
 		return rt.Erase(ctx, "t", perdure.EraseOptions{})
 	})
-	spawner := sc.outside("spawner", func(ctx context.Context, rt *perdure.Runtime) error {
-		return perdure.StartChild(ctx, rt, "child", "t")
-	})
-	return sc.dependent(old, eraser, spawner)
+	sc.w.Actor("spawner", goOn)
+	return sc.dependent(old)
 }
 
 // dependent erases thread "t" again when a child of it was made, or not, and
 // judges which of the two came first.
-func (sc *scene) dependent(old string, eraser, spawner *explore.Actor) func() (string, error) {
-	again := sc.outside("erases again", func(ctx context.Context, rt *perdure.Runtime) error {
-		return rt.Erase(ctx, "t", perdure.EraseOptions{})
-	}).Reliable().After(eraser, spawner)
+func (sc *scene) dependent(old string) func() (string, error) {
 	return func() (string, error) {
-		_, childErr := sc.rt.Get(context.Background(), "child")
+		again := sc.rt.Erase(context.Background(), "t", perdure.EraseOptions{})
 		_, parentErr := sc.rt.Get(context.Background(), "t")
-		switch {
-		case childErr == nil && parentErr == nil && errors.Is(again.Err(), perdure.ErrPinned):
+		switch born := sc.born(old); {
+		case born && parentErr == nil && errors.Is(again, perdure.ErrPinned):
 			return "pinned", nil
-		case childErr == nil:
-			return "", fmt.Errorf("a child lives without its parent: %w, %w", parentErr, again.Err())
-		case !errors.Is(childErr, perdure.ErrNoThread) || !errors.Is(parentErr, perdure.ErrNoThread):
-			return "", fmt.Errorf("%w, %w", childErr, parentErr)
+		case born:
+			return "", fmt.Errorf("a child lives without its parent: %w, %w", parentErr, again)
+		case !errors.Is(parentErr, perdure.ErrNoThread):
+			return "", parentErr
 		}
 		if left := leftovers(sc.t, sc.w.Store()); len(left) > 0 {
 			return "", fmt.Errorf("left behind: %q", left)
