@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -79,19 +80,22 @@ func crewWork(order crewOrder, flows []perdure.Flow) error {
 	defer s.Close()
 	rt, err := perdure.New(ctx, s, perdure.Options{
 		Version: order.Version, Lease: crewLease, Grace: crewGrace, Concurrency: 8, Observer: crewObserver{},
+		Logger: slog.New(crewLog{slog.NewTextHandler(io.Discard, nil)}),
 	}, flows...)
 	if err != nil {
 		return err
 	}
 	crewSay("up")
-	for ctx.Err() == nil {
-		err := perdure.WorkOnce(ctx, rt)
-		if err != nil && !errors.Is(err, perdure.ErrFenced) {
-			return err
-		}
-		if err != nil {
-			crewSay("lost") // none of its steps runs any more
-		}
+	return rt.Work(ctx)
+}
+
+// crewLog tells the test when a worker begins anew because it lost its lease:
+// none of its steps runs any more.
+type crewLog struct{ slog.Handler }
+
+func (h crewLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "a worker begins anew" {
+		crewSay("lost")
 	}
 	return nil
 }

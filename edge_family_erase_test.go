@@ -102,7 +102,7 @@ func TestEdgeFamilyASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 }
 
 func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
-	for _, at := range []string{"pin/", "gate/", "thread/"} {
+	for _, at := range []string{"put pin/", "put gate/", "put thread/", "append thread/"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
@@ -113,7 +113,8 @@ func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 				k.wait("t", perdure.Succeeded)
 				k.rest()
 				met := false
-				s.once("put", at, func() {
+				op, name, _ := strings.Cut(at, " ")
+				s.once(op, name, func() {
 					met = true
 					if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
 						t.Errorf("erase: %v", err)
@@ -133,7 +134,7 @@ func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 }
 
 func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
-	for _, at := range []string{"id/", "thread/", "pin/", "gate/", "due/"} {
+	for _, at := range []string{"put id/", "put thread/", "put pin/", "put gate/", "put due/", "append thread/"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
@@ -157,7 +158,7 @@ func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 				k.rest()
 				var met atomic.Bool
 				before := func(op, name, _ string) {
-					if op != "put" || !strings.HasPrefix(name, at) || met.Load() {
+					if !strings.HasPrefix(op+" "+name, at) || met.Load() {
 						return
 					}
 					if run, err := other.GetRun(context.Background(), "p", ""); err != nil || len(run.Children) == 0 || !met.CompareAndSwap(false, true) {
@@ -264,9 +265,7 @@ func TestEdgeFamilyAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
 			k.start("t", "echo", "one")
 			k.wait("t", perdure.Succeeded)
 			k.stop()
-			if _, err := perdure.Halfway(t.Context(), k.Runtime, "f", "t", true); err != nil {
-				t.Fatal(err)
-			}
+			halfFork(t, inner, "f", "t")
 			rt, err := perdure.New(t.Context(), faulty.New(inner, plan), perdure.Options{Version: "test"}, echoFlow("echo"))
 			if err == nil {
 				_, _ = rt.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two", Key: "k"})
@@ -287,16 +286,13 @@ func TestEdgeFamilyAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
 		k.start("t", "echo", "one")
 		k.wait("t", perdure.Succeeded)
 		k.rest()
-		begin, err := perdure.Halfway(t.Context(), k.Runtime, "f", "t", true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		begin := halfFork(t, inner, "f", "t")
 		// The erase has seen that the fork has not begun, and is about to erase it.
 		s := &edgeFamilyBetween{Store: inner}
 		var began error
-		s.once("append", "thread/", func() { began = begin(context.Background()) })
+		s.once("append", "thread/", func() { began = begin() })
 		eraser := edgeFamilyOther(t, s, echoFlow("echo"))
-		err = eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
+		err := eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
 		_, forkErr := k.Get(t.Context(), "f")
 		if began != nil || !errors.Is(err, perdure.ErrPinned) || forkErr != nil {
 			t.Errorf("the fork began: %v, erase: %v, and then the fork: %v", began, err, forkErr)

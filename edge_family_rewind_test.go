@@ -86,13 +86,10 @@ func TestEdgeFamilyAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
 		k.wait("t", perdure.Succeeded)
 		for n := range 5 {
 			id := strings.Repeat("f", n+1)
-			begin, err := perdure.Halfway(t.Context(), k.Runtime, id, "t", true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			begin := halfFork(t, inner, id, "t")
 			s := &edgeFamilyReads{Store: inner, n: n + 1}
 			s.empty = func() {
-				if err := begin(context.Background()); err != nil {
+				if err := begin(); err != nil {
 					t.Error(err)
 				}
 			}

@@ -37,7 +37,7 @@ func TestAnEraseThatWasCutOffIsFinishedByAnother(t *testing.T) {
 		cuts := 0
 		for at, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
 			s := memstore.New()
-			rt := family(t, s)
+			rt, _ := family(t, s)
 			if dieErasing(t, s, plan, "p", perdure.EraseOptions{Dependents: true}) {
 				cuts++
 			}
@@ -220,7 +220,7 @@ func TestJoinOfAnErasedChildFails(t *testing.T) {
 func TestAChildOfADamagedParentCanBeErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := family(t, s)
+		rt, child := family(t, s)
 		names := journalsOf(t, s)
 		parent := slices.IndexFunc(names, func(name string) bool {
 			entries, err := store.ReadAll(t.Context(), s, name, 0)
@@ -233,7 +233,7 @@ func TestAChildOfADamagedParentCanBeErased(t *testing.T) {
 		}
 		_, err := rt.Get(t.Context(), "p")
 		wantErr(t, "Get", err, perdure.ErrCorrupt)
-		wantErr(t, "Erase", rt.Erase(t.Context(), "child", perdure.EraseOptions{Dependents: true}), nil)
+		wantErr(t, "Erase", rt.Erase(t.Context(), child, perdure.EraseOptions{Dependents: true}), nil)
 		wantErr(t, "Erase", rt.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}), nil)
 		wantNothing(t, s)
 	})

@@ -1,6 +1,7 @@
 package perdure_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,47 +10,88 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// depend makes a thread that depends on another.
-func depend(t *testing.T, rt *perdure.Runtime, id, of string, fork bool) {
+// halfFork begins a fork of a thread, and stops before its first entry. What it
+// returns lets it go on; if nobody does, it died there.
+func halfFork(t *testing.T, s store.Store, id, of string) (begin func() error) {
 	t.Helper()
-	begin, err := perdure.Halfway(t.Context(), rt, id, of, fork)
-	if err == nil {
-		err = begin(t.Context())
+	held := false
+	frozen := faulty.New(s, func(c faulty.Call) faulty.Fault {
+		if c.Op != store.OpAppend || held {
+			return faulty.None
+		}
+		held = true
+		return faulty.Freeze
+	})
+	rt := edgeWorkerRuntime(t, frozen, perdure.Options{})
+	forked := make(chan error, 1)
+	go func() {
+		_, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: of, As: id})
+		forked <- err
+	}()
+	if synctest.Wait(); frozen.Frozen() != 1 {
+		t.Fatalf("fork %s is not about to append", id)
 	}
-	if err != nil {
-		t.Fatal(err)
+	return func() error {
+		frozen.Thaw()
+		return <-forked
 	}
 }
 
-// family makes thread "p" with forks and children, some of which never began.
-func family(t *testing.T, s store.Store) *perdure.Runtime {
+// family makes thread "p" with forks and a child, and with a fork and a child
+// that never began. Its worker died when it was about to begin the last one.
+func family(t *testing.T, s store.Store) (rt *perdure.Runtime, child string) {
 	t.Helper()
-	k := newKit(t, s, perdure.Options{}, eraseFlows()...)
-	k.start("p", "ask", large)
-	k.wait("p", perdure.Suspended)
-	k.stop()
-	depend(t, k.Runtime, "child", "p", false)
-	depend(t, k.Runtime, "fork", "p", true)
-	depend(t, k.Runtime, "fork of child", "child", true)
-	for id, fork := range map[string]bool{"no child": false, "no fork": true} {
-		if _, err := perdure.Halfway(t.Context(), k.Runtime, id, "p", fork); err != nil {
+	flow := perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+		for _, name := range []string{"child", "no child"} {
+			if _, err := perdure.Spawn(ctx, name, "nobody's", large); err != nil {
+				return "", err
+			}
+		}
+		return "", errors.New("nobody died")
+	})
+	hints := 0
+	dying := faulty.New(s, func(c faulty.Call) faulty.Fault {
+		if c.Op == store.OpPut && strings.HasPrefix(c.Name, "due/nobody") {
+			hints++
+		}
+		if hints == 2 {
+			return faulty.CrashBefore
+		}
+		return faulty.None
+	})
+	k := newSpecMortal(t, dying, perdure.Options{}, flow)
+	k.start("p", "parent", large)
+	k.rest()
+	if !dying.Crashed() {
+		t.Fatal("the worker lives")
+	}
+	rt = edgeWorkerRuntime(t, s, perdure.Options{}, eraseFlows()...)
+	run, err := rt.GetRun(t.Context(), "p", "")
+	if err != nil || len(run.Children) != 2 {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	child = run.Children[0].Thread
+	for id, of := range map[string]string{"fork": "p", "fork of child": child} {
+		if _, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: of, As: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return k.Runtime
+	halfFork(t, s, "no fork", "p")
+	return rt, child
 }
 
 func TestForksAndChildrenKeepAThreadFromBeingErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := family(t, s)
-		for thread, by := range map[string][]string{"p": {"child", "fork"}, "child": {"fork of child"}} {
+		rt, child := family(t, s)
+		for thread, by := range map[string][]string{"p": {child, "fork"}, child: {"fork of child"}} {
 			err := rt.Erase(t.Context(), thread, perdure.EraseOptions{})
 			var pinned *perdure.PinnedError
-			if !errors.As(err, &pinned) || pinned.Thread != thread || !slices.Equal(pinned.By, by) || !errors.Is(err, perdure.ErrPinned) {
+			if !errors.As(err, &pinned) || pinned.Thread != thread || !slices.Equal(slices.Sorted(slices.Values(pinned.By)), slices.Sorted(slices.Values(by))) || !errors.Is(err, perdure.ErrPinned) {
 				t.Errorf("erasing %s: %v, want a PinnedError by %q", thread, err, by)
 			}
 			if _, err := rt.Get(t.Context(), thread); err != nil {
@@ -57,8 +99,9 @@ func TestForksAndChildrenKeepAThreadFromBeingErased(t *testing.T) {
 			}
 		}
 		// What is refused can still be forked.
-		depend(t, rt, "another", "p", true)
-		for _, id := range []string{"another", "fork of child", "child", "fork", "p"} {
+		_, err := rt.Fork(t.Context(), perdure.ForkRequest{Thread: "p", As: "another"})
+		wantErr(t, "Fork", err, nil)
+		for _, id := range []string{"another", "fork of child", child, "fork", "p"} {
 			wantErr(t, "Erase "+id, rt.Erase(t.Context(), id, perdure.EraseOptions{}), nil)
 		}
 		// What never began went with "p".
@@ -69,7 +112,7 @@ func TestForksAndChildrenKeepAThreadFromBeingErased(t *testing.T) {
 func TestEraseTakesForksAndChildrenAlongWhenToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := family(t, s)
+		rt, _ := family(t, s)
 		wantErr(t, "Erase", rt.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}), nil)
 		wantNothing(t, s)
 	})
@@ -78,8 +121,8 @@ func TestEraseTakesForksAndChildrenAlongWhenToldSo(t *testing.T) {
 func TestAnErasedForkOrChildPinsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := family(t, s)
-		for _, id := range []string{"fork of child", "child", "fork"} {
+		rt, child := family(t, s)
+		for _, id := range []string{"fork of child", child, "fork"} {
 			wantErr(t, "Erase "+id, rt.Erase(t.Context(), id, perdure.EraseOptions{}), nil)
 		}
 		pins := slices.DeleteFunc(leftovers(t, s), func(left string) bool { return !strings.HasPrefix(left, "cell pin/") })
@@ -89,24 +132,4 @@ func TestAnErasedForkOrChildPinsNoLonger(t *testing.T) {
 		wantErr(t, "Erase", rt.Erase(t.Context(), "p", perdure.EraseOptions{}), nil)
 		wantNothing(t, s)
 	})
-}
-
-// What depends on a thread, and begins after the thread was erased, does not
-// begin, and leaves nothing.
-func TestALateForkOrChildDoesNotBegin(t *testing.T) {
-	for name, fork := range map[string]bool{"child": false, "fork": true} {
-		bubble(t, name, func(t *testing.T) {
-			s := memstore.New()
-			k := newKit(t, s, perdure.Options{}, eraseFlows()...)
-			k.start("p", "echo", "in")
-			k.wait("p", perdure.Succeeded)
-			begin, err := perdure.Halfway(t.Context(), k.Runtime, "late", "p", fork)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantErr(t, "Erase", k.Erase(t.Context(), "p", perdure.EraseOptions{}), nil)
-			wantErr(t, "the first entry", begin(t.Context()), perdure.ErrErased)
-			wantNothing(t, s)
-		})
-	}
 }

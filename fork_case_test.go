@@ -124,15 +124,15 @@ func TestForkOfEveryStatus(t *testing.T) {
 		s := memstore.New()
 		old := newKit(t, s, perdure.Options{Version: "1"}, specFlow(func(ctx context.Context) error { return specAsk(ctx, "old") }))
 		old.start("t", "f", struct{}{})
-		run := specWait(old, perdure.Suspended)
+		run := old.wait("t", perdure.Suspended)
 		old.stop()
 		bad := newKit(t, s, perdure.Options{Version: "2"}, specFlow(func(ctx context.Context) error { return specAsk(ctx, "new") }))
-		specYes(bad, run, "/old")
-		specWait(bad, perdure.Blocked)
+		bad.yes(run, "/old")
+		bad.wait("t", perdure.Blocked)
 		bad.stop()
 		good := newKit(t, s, perdure.Options{Version: "3"}, specFlow(func(ctx context.Context) error { return specAsk(ctx, "old") }))
 		blocked := uint64(0)
-		for _, e := range specEvents(good) {
+		for _, e := range good.events("t") {
 			if e.Kind == "blocked" {
 				blocked = e.Seq
 			}
@@ -145,7 +145,7 @@ func TestForkOfEveryStatus(t *testing.T) {
 		wantErr(t, "resume", good.Resume(t.Context(), "a", "", perdure.Note{}), nil)
 		wantErr(t, "retry", good.Retry(t.Context(), "b", "", perdure.Note{}), nil)
 		for _, as := range []string{"a", "b"} { // nothing has come of the answer: it is the other thread's
-			specYes(good, good.wait(as, perdure.Suspended), "/old")
+			good.yes(good.wait(as, perdure.Suspended), "/old")
 			good.wait(as, perdure.Succeeded)
 		}
 		wantErr(t, "cancel", good.Cancel(t.Context(), "c", "", perdure.Note{}), nil)
@@ -248,9 +248,9 @@ func TestForkInheritsUnknownOutcome(t *testing.T) {
 			return err
 		}))
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		intent := uint64(0)
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if e.Kind == "intent" {
 				intent = e.Seq
 			}

@@ -63,7 +63,7 @@ func TestForkEditsAreSeenBehindTheNewestOutcome(t *testing.T) {
 			}
 			wantErr(t, "resume", k.Resume(t.Context(), as, "", perdure.Note{}), nil)
 			run := k.wait(as, perdure.Suspended)
-			specYes(k, run, "/ask")
+			k.yes(run, "/ask")
 			want := strings.Repeat("old ", passed) + strings.Repeat("new ", steps+1-passed)
 			wantOutput(t, k.wait(as, perdure.Succeeded), strings.TrimSpace(want))
 		}
@@ -92,7 +92,7 @@ func TestForkEditsDoNotOutliveLaterWrites(t *testing.T) {
 		for _, run := range runs {
 			wantErr(t, "resume", k.Resume(t.Context(), "a", run.ID, perdure.Note{}), nil)
 		}
-		specYes(k, k.waitRun("a", runs[0].ID, perdure.Suspended), "/ask")
+		k.yes(k.waitRun("a", runs[0].ID, perdure.Suspended), "/ask")
 		wantOutput(t, k.waitRun("a", runs[1].ID, perdure.Succeeded), "later")
 	})
 }
@@ -139,11 +139,11 @@ func TestForkEdits(t *testing.T) {
 			"same": fmt.Sprint(len(big), " 1 ", len(big)), "long": fmt.Sprint(len(big), " 20000 10"),
 			"input": "4 1 4", "large": fmt.Sprint(len(big)+4, " 1 ", len(big)+4)} {
 			wantErr(t, "resume", k.Resume(t.Context(), as, "", perdure.Note{}), nil)
-			specYes(k, k.wait(as, perdure.Suspended), "/ask")
+			k.yes(k.wait(as, perdure.Suspended), "/ask")
 			wantOutput(t, k.wait(as, perdure.Succeeded), want)
 		}
 		k.start("long", "f", "x") // a list stays one
-		specYes(k, k.wait("long", perdure.Suspended), "/ask")
+		k.yes(k.wait("long", perdure.Suspended), "/ask")
 		wantOutput(t, k.wait("long", perdure.Succeeded), "1 20001 1")
 		if got := k.stateAt("t", 0); got.Seq != at.Seq || string(got.State["list"]) != string(at.State["list"]) {
 			t.Error("the parent has changed")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
@@ -61,12 +62,16 @@ func (k *kit) start(thread, flow string, in any) *perdure.Run {
 	return run
 }
 
-// wait waits until the newest run of a thread stands, and expects a status.
+// wait waits until the newest run of a thread stands, and expects a status. It
+// gives up after six hours of virtual time, so that a run that never stands
+// fails the test instead of hanging it.
 func (k *kit) wait(thread string, want perdure.Status) *perdure.Run {
 	k.t.Helper()
-	run, err := k.Wait(k.t.Context(), thread, "")
+	ctx, cancel := context.WithTimeout(k.t.Context(), 6*time.Hour)
+	defer cancel()
+	run, err := k.Wait(ctx, thread, "")
 	if err != nil {
-		k.t.Fatal(err)
+		k.t.Fatalf("waiting for %s: %v\n%s", want, err, k.trace(thread))
 	}
 	if run.Status != want {
 		k.t.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.trace(thread))

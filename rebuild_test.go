@@ -128,7 +128,7 @@ func town(t *testing.T, s store.Store) {
 		}
 	})}, townFlows("a")...)
 	mortal.start("untold", "parent", "sleep")
-	specUntil(mortal.kit, "a child ends", mortal.dead.Load)
+	mortal.until("a child ends", mortal.dead.Load)
 	mortal.stop()
 
 	k = newKit(t, s, perdure.Options{Version: "v2"}, townFlows("b")[turn])
@@ -159,7 +159,7 @@ func town(t *testing.T, s store.Store) {
 // suspends waits until the newest run of a thread is suspended.
 func (k *kit) suspends(thread string) {
 	k.t.Helper()
-	specUntil(k, thread+" is suspended", func() bool {
+	k.until(thread+" is suspended", func() bool {
 		run, err := k.GetRun(k.t.Context(), thread, "")
 		return err == nil && run.Status == perdure.Suspended
 	})

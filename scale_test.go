@@ -1,6 +1,7 @@
 package perdure_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -107,7 +108,9 @@ func TestSuspendedThreadsCostNothing(t *testing.T) {
 	measure := func(n int) (got idle) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memstore.New()
-			flows := []perdure.Flow{askFlow("ask", perdure.Question{}), townFlows("a")[3]}
+			flows := []perdure.Flow{askFlow("ask", perdure.Question{}), perdure.NewFlow("sleep", func(ctx context.Context, d time.Duration) (string, error) {
+				return "slept", perdure.Sleep(ctx, "nap", d)
+			})}
 			k := newKit(t, inner, perdure.Options{}, flows...)
 			for i := range n {
 				if i%2 == 0 {

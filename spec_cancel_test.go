@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 func specCancel(k *kit) {
@@ -102,14 +103,14 @@ func TestCancelEndsARunThatWaitsForAnything(t *testing.T) {
 					k.start("t", "f", struct{}{})
 					time.Sleep(time.Minute + time.Second)
 					synctest.Wait()
-					before := specEvents(k)
+					before := k.events("t")
 					cancelled := time.Now()
 					specCancel(k)
-					run := specEnd(k, perdure.Cancelled)
+					run := k.ends("t", perdure.Cancelled)
 					if c.of("told") == 0 || c.of("later") != 0 {
 						t.Errorf("the code was not told: %v\n%s", c.all(), k.trace("t"))
 					}
-					for _, e := range specEvents(k)[len(before):] {
+					for _, e := range k.events("t")[len(before):] {
 						// An attempt that ends while the news travels is recorded.
 						racing := e.Kind == "attempt" && e.Time.Sub(cancelled) < 100*time.Millisecond
 						if !racing && !slices.Contains([]string{"cancel", "claimed", "ended", "suspended"}, e.Kind) {
@@ -136,7 +137,7 @@ func TestCancelEndsARunThatWaitsForAnything(t *testing.T) {
 func TestCancelIsHonouredByWhoeverClaimsNext(t *testing.T) {
 	for _, deep := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			inner := specStore()
+			inner := memstore.New()
 			var c specTally
 			body := func(ctx context.Context) error {
 				err := specAsk(ctx, "ok")
@@ -154,7 +155,7 @@ func TestCancelIsHonouredByWhoeverClaimsNext(t *testing.T) {
 			})
 			k := newKit(t, inner, perdure.Options{}, flow)
 			k.start("t", "f", struct{}{})
-			specWait(k, perdure.Suspended)
+			k.wait("t", perdure.Suspended)
 			k.stop()
 			rt, err := perdure.New(t.Context(), inner, perdure.Options{}) // it has no flows
 			if err != nil {
@@ -164,7 +165,7 @@ func TestCancelIsHonouredByWhoeverClaimsNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			k = newKit(t, inner, perdure.Options{}, flow)
-			specWait(k, perdure.Cancelled)
+			k.wait("t", perdure.Cancelled)
 			if c.of("undo") != 1 || c.of("later") != 0 {
 				t.Errorf("ran %v\n%s", c.all(), k.trace("t"))
 			}
@@ -184,17 +185,17 @@ func TestACancelCanBeRepeatedAndIsRefusedAfterTheEnd(t *testing.T) {
 		specCancel(k)
 		specCancel(k)
 		close(release)
-		run := specEnd(k, perdure.Cancelled)
-		if specKinds(k)["cancel"] != 1 {
+		run := k.ends("t", perdure.Cancelled)
+		if k.kinds("t")["cancel"] != 1 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
-		specLines(k, "step /x 1") // what has run is recorded
+		k.hasLines("step /x 1") // what has run is recorded
 		if run.Steps != 1 {
 			t.Errorf("%d steps", run.Steps)
 		}
 		specCancel(k)
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
 			t.Errorf("cancel of a run that succeeded: %v", err)
 		}
@@ -230,11 +231,11 @@ func TestARunningStepIsToldOfTheCancelAndItsErrorIsNoOutcome(t *testing.T) {
 		k.start("t", "f", struct{}{})
 		<-entered
 		specCancel(k)
-		specEnd(k, perdure.Cancelled)
+		k.ends("t", perdure.Cancelled)
 		if !errors.Is(cause, perdure.ErrCancelled) {
 			t.Errorf("the step's context ended with %v", cause)
 		}
-		if kinds := specKinds(k); kinds["step"] != 0 || kinds["attempt"] != 0 {
+		if kinds := k.kinds("t"); kinds["step"] != 0 || kinds["attempt"] != 0 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
 	})
@@ -253,10 +254,10 @@ func TestACancelBetweenAttemptsIsNoOutcome(t *testing.T) {
 					return err
 				}))
 				k.start("t", "f", struct{}{})
-				specUntil(k, "an attempt failed", func() bool { return specKinds(k)["attempt"] == 1 })
+				k.until("an attempt failed", func() bool { return k.kinds("t")["attempt"] == 1 })
 				specCancel(k)
-				specEnd(k, perdure.Cancelled)
-				if specKinds(k)["step"] != 0 {
+				k.ends("t", perdure.Cancelled)
+				if k.kinds("t")["step"] != 0 {
 					t.Errorf("the journal is\n%s", k.trace("t"))
 				}
 			})
@@ -306,17 +307,17 @@ func TestCleanupsRunInTheOrderOfTheirDefersAndOnce(t *testing.T) {
 			want := perdure.Failed
 			if cancel {
 				want = perdure.Cancelled
-				specWait(k, perdure.Suspended)
+				k.wait("t", perdure.Suspended)
 				if len(order) != 0 {
 					t.Errorf("in a suspended run %v ran", order)
 				}
 				specCancel(k)
 			}
-			run := specEnd(k, want)
+			run := k.ends("t", want)
 			if d := cmp.Diff([]string{"undo c", "undo b", "undo a"}, order); d != "" {
 				t.Error(d)
 			}
-			specLines(k, "step /undo b boom")
+			k.hasLines("step /undo b boom")
 			if !cancel && !strings.Contains(run.Error, "the reason") {
 				t.Errorf("the run failed because of %q", run.Error)
 			}
@@ -355,10 +356,10 @@ func TestACleanupMayWaitAndRunStepsInACancelledRun(t *testing.T) {
 			return specAsk(ctx, "ok")
 		}))
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Suspended)
+		k.wait("t", perdure.Suspended)
 		specCancel(k)
 		var ask string
-		specUntil(k, "the cleanup asks", func() bool {
+		k.until("the cleanup asks", func() bool {
 			run, err := k.GetRun(t.Context(), "t", "")
 			if err != nil {
 				t.Fatal(err)
@@ -373,18 +374,18 @@ func TestACleanupMayWaitAndRunStepsInACancelledRun(t *testing.T) {
 		if err := k.Answer(t.Context(), perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: true}}); err != nil {
 			t.Fatal(err)
 		}
-		specEnd(k, perdure.Cancelled)
+		k.ends("t", perdure.Cancelled)
 		if c.of("call") != 2 || c.of("in a") != 1 {
 			t.Errorf("ran %v", c.all())
 		}
-		specLines(k, "emitted /undo/undone 1", "step /undo")
+		k.hasLines("emitted /undo/undone 1", "step /undo")
 	})
 }
 
 // A worker dies in the middle of the way out; another one goes on with it.
 func TestACleanupSurvivesACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, entered := specStore(), make(chan bool, 1)
+		inner, entered := memstore.New(), make(chan bool, 1)
 		var c specTally
 		flow := specFlow(func(ctx context.Context) (err error) {
 			defer func() {
@@ -409,12 +410,12 @@ func TestACleanupSurvivesACrash(t *testing.T) {
 		})
 		m := newSpecMortal(t, inner, perdure.Options{}, flow)
 		m.start("t", "f", struct{}{})
-		specWait(m.kit, perdure.Suspended)
+		m.wait("t", perdure.Suspended)
 		specCancel(m.kit)
 		<-entered
 		m.die()
 		k := newKit(t, inner, perdure.Options{}, flow)
-		specEnd(k, perdure.Cancelled)
+		k.ends("t", perdure.Cancelled)
 		if d := cmp.Diff(map[string]int{"a": 1, "one": 1, "two": 2, "three": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
@@ -425,7 +426,7 @@ func TestTheAsksOfACancelledRunAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, run := specOnce(t, perdure.Suspended, func(ctx context.Context) error { return specAsk(ctx, "ok") })
 		specCancel(k)
-		specWait(k, perdure.Cancelled)
+		k.wait("t", perdure.Cancelled)
 		err := k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: true}})
 		if !errors.Is(err, perdure.ErrAskOver) {
 			t.Errorf("answer: %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // specChange is a change of a flow's code while a run of it waits at an ask.
@@ -137,16 +138,16 @@ func TestAChangeOfTheCodeBlocksTheRunOrIsFine(t *testing.T) {
 	for what, change := range specChanges {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inner := specStore()
+				inner := memstore.New()
 				var old, now specTally
 				k := newKit(t, inner, perdure.Options{Version: "v1"}, specFlow(func(ctx context.Context) error { return change.before(ctx, &old) }))
 				k.start("t", "f", struct{}{})
-				run := specWait(k, perdure.Suspended)
+				run := k.wait("t", perdure.Suspended)
 				k.stop()
 				k = newKit(t, inner, perdure.Options{Version: "v2"}, specFlow(func(ctx context.Context) error { return change.after(ctx, &now) }))
-				specYes(k, run, run.Asks[0].Path)
+				k.yes(run, run.Asks[0].Path)
 				if change.diff == nil {
-					specWait(k, perdure.Succeeded)
+					k.wait("t", perdure.Succeeded)
 					all := now.all()
 					delete(all, change.ran)
 					if len(all) > 0 || change.ran != "" && now.of(change.ran) != 1 {
@@ -154,7 +155,7 @@ func TestAChangeOfTheCodeBlocksTheRunOrIsFine(t *testing.T) {
 					}
 					return
 				}
-				run = specWait(k, perdure.Blocked)
+				run = k.wait("t", perdure.Blocked)
 				if len(now.all()) != 0 {
 					t.Errorf("something ran before the run was blocked: %v", now.all())
 				}
@@ -188,14 +189,14 @@ func specHasLine(lines []string, want string) bool {
 // blocked at: v1 has steps a, ask ok, b; v2 has x before them.
 func specBlocked(t *testing.T, c *specTally) (store.Store, *kit) {
 	t.Helper()
-	inner := specStore()
+	inner := memstore.New()
 	k := newKit(t, inner, perdure.Options{Version: "v1"}, specFlow(func(ctx context.Context) error { return specSeq("a", "?ok", "b")(ctx, c) }))
 	k.start("t", "f", struct{}{})
-	run := specWait(k, perdure.Suspended)
+	run := k.wait("t", perdure.Suspended)
 	k.stop()
-	specYes(k, run, "/ok")
+	k.yes(run, "/ok")
 	k = newKit(t, inner, perdure.Options{Version: "v2"}, specFlow(func(ctx context.Context) error { return specSeq("x", "a", "?ok", "b")(ctx, c) }))
-	specWait(k, perdure.Blocked)
+	k.wait("t", perdure.Blocked)
 	return inner, k
 }
 
@@ -203,10 +204,10 @@ func TestABlockedRunIsClaimedByAnotherVersionOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
 		inner, k := specBlocked(t, &c)
-		claims := specKinds(k)["claimed"]
+		claims := k.kinds("t")["claimed"]
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if n := specKinds(k)["claimed"]; n != claims {
+		if n := k.kinds("t")["claimed"]; n != claims {
 			t.Errorf("the version that is blocked claimed the run %d times more", n-claims)
 		}
 		// The old code comes back beside the new one.
@@ -221,11 +222,11 @@ func TestABlockedRunIsClaimedByAnotherVersionOnly(t *testing.T) {
 // specEndOf is specEnd for a run that is blocked first.
 func specEndOf(k *kit, want perdure.Status) *perdure.Run {
 	k.t.Helper()
-	specUntil(k, "the run is taken up", func() bool {
+	k.until("the run is taken up", func() bool {
 		run, err := k.GetRun(k.t.Context(), "t", "")
 		return err == nil && run.Status != perdure.Blocked
 	})
-	return specEnd(k, want)
+	return k.ends("t", want)
 }
 
 func TestABlockedRunGoesOnWithAMendedVersion(t *testing.T) {
@@ -250,13 +251,13 @@ func TestRetryLiftsABlockForTheSameVersion(t *testing.T) {
 		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		specWait(k, perdure.Blocked) // the code is as it was
+		k.wait("t", perdure.Blocked) // the code is as it was
 		k.stop()
 		k = newKit(t, inner, perdure.Options{Version: "v2"}, specFlow(func(ctx context.Context) error { return specSeq("a", "?ok", "b")(ctx, &c) }))
 		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if c.of("a") != 1 || c.of("x") != 0 {
 			t.Errorf("ran %v", c.all())
 		}
@@ -272,11 +273,11 @@ func TestABlockedRunIsCancelledWithoutRunningCode(t *testing.T) {
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		run := specWait(k, perdure.Cancelled)
+		run := k.wait("t", perdure.Cancelled)
 		if _, err := perdure.Output[struct{}](run); !errors.Is(err, perdure.ErrCancelled) {
 			t.Errorf("Output: %v", err)
 		}
-		if len(before) != len(c.all()) || specKinds(k)["ended"] != 1 {
+		if len(before) != len(c.all()) || k.kinds("t")["ended"] != 1 {
 			t.Errorf("ran %v:\n%s", c.all(), k.trace("t"))
 		}
 	})
@@ -284,7 +285,7 @@ func TestABlockedRunIsCancelledWithoutRunningCode(t *testing.T) {
 
 func TestWorkersClaimOnlyFlowsTheyHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := specStore()
+		inner := memstore.New()
 		other := perdure.NewFlow("g", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
 		flow := specFlow(func(context.Context) error { return nil })
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
@@ -304,14 +305,14 @@ func TestWorkersClaimOnlyFlowsTheyHave(t *testing.T) {
 			t.Errorf("starting a flow that is not there: %v", err)
 		}
 		k = newKit(t, inner, perdure.Options{}, flow)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
 // An at-most-once step whose start is recorded must not lose its care.
 func TestAStartedAtMostOnceStepCannotBecomeAPlainOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, entered := specStore(), make(chan bool, 1)
+		inner, entered := memstore.New(), make(chan bool, 1)
 		m := newSpecMortal(t, inner, perdure.Options{Version: "v1"}, specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
 				entered <- true
@@ -325,14 +326,14 @@ func TestAStartedAtMostOnceStepCannotBecomeAPlainOne(t *testing.T) {
 		m.die()
 		var c specTally
 		k := newKit(t, inner, perdure.Options{Version: "v2"}, specFlow(func(ctx context.Context) error { return c.ok(ctx, "pay") }))
-		run := specWait(k, perdure.Blocked)
+		run := k.wait("t", perdure.Blocked)
 		if c.of("pay") != 0 || !strings.Contains(run.Diff, "at-most-once") {
 			t.Errorf("it ran %d times: %s", c.of("pay"), run.Diff)
 		}
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		if run = specWait(k, perdure.Cancelled); len(run.Unknown) != 1 || run.Unknown[0] != "/pay" {
+		if run = k.wait("t", perdure.Cancelled); len(run.Unknown) != 1 || run.Unknown[0] != "/pay" {
 			t.Errorf("unknown outcomes %v", run.Unknown)
 		}
 	})
@@ -360,12 +361,12 @@ func TestBranchesAreJudgedAtWaitNotAtGo(t *testing.T) {
 			return g.Wait()
 		})
 		for _, path := range []string{"/c/one", "/a/one", "/b/one", "/b/two", "/c/two", "/a/two"} {
-			specYes(k, run, path)
+			k.yes(run, path)
 			if path != "/a/two" {
-				run = specWait(k, perdure.Suspended)
+				run = k.wait("t", perdure.Suspended)
 			}
 		}
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		for name, n := range c.all() {
 			if n != 1 {
 				t.Errorf("%q ran %d times", name, n)
@@ -380,7 +381,7 @@ func TestTheBlockedEventCarriesTheDiff(t *testing.T) {
 		var c specTally
 		_, k := specBlocked(t, &c)
 		found := false
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if e.Kind == "blocked" {
 				found = strings.Contains(e.Diff, `+ step "x"`)
 			}
@@ -395,18 +396,18 @@ func TestTheBlockedEventCarriesTheDiff(t *testing.T) {
 // that the old code can still go on.
 func TestANewBranchBeforeRecordedStepsBlocksBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := specStore()
+		inner := memstore.New()
 		var c specTally
 		old := specFlow(func(ctx context.Context) error { return specThen(specGroup("a"), specSeq("?ok"))(ctx, &c) })
 		k := newKit(t, inner, perdure.Options{Version: "v1"}, old)
 		k.start("t", "f", struct{}{})
-		run := specWait(k, perdure.Suspended)
+		run := k.wait("t", perdure.Suspended)
 		k.stop()
 		k = newKit(t, inner, perdure.Options{Version: "v2"}, specFlow(func(ctx context.Context) error {
 			return specThen(specGroup("new", "a"), specSeq("?ok", "end"))(ctx, &c)
 		}))
-		specYes(k, run, "/ok")
-		run = specWait(k, perdure.Blocked)
+		k.yes(run, "/ok")
+		run = k.wait("t", perdure.Blocked)
 		if !strings.Contains(run.Diff, `- ask "ok"`) || !strings.Contains(run.Diff, `+ step "new/`) {
 			t.Errorf("the diff is\n%s", run.Diff)
 		}
@@ -452,21 +453,21 @@ func TestABlockKeepsWhatOtherBranchesHaveBegun(t *testing.T) {
 					return g.Wait()
 				})
 			}
-			s := specStore()
+			s := memstore.New()
 			k := newKit(t, s, perdure.Options{Version: "1"}, flow("recorded"))
 			k.start("t", "f", struct{}{})
-			run := specWait(k, perdure.Suspended)
+			run := k.wait("t", perdure.Suspended)
 			k.stop()
-			specYes(k, run, "/y/gate")
+			k.yes(run, "/y/gate")
 			k = newKit(t, s, perdure.Options{Version: "2"}, flow("renamed"))
-			run = specWait(k, perdure.Blocked)
+			run = k.wait("t", perdure.Blocked)
 			k.stop()
 			if c.of("pay") != 1 || c.of("after") != 0 || c.of("renamed") != 0 || !strings.Contains(run.Diff, `+ step "renamed"`) {
 				t.Errorf("%v ran; %s", c.all(), run.Diff)
 			}
-			specLines(k, "step /y/pay 1")
+			k.hasLines("step /y/pay 1")
 			k = newKit(t, s, perdure.Options{Version: "3"}, flow("recorded"))
-			specEnd(k, perdure.Succeeded)
+			k.ends("t", perdure.Succeeded)
 			if c.of("pay") != 1 || c.of("after") != 1 || c.of("recorded") != 1 {
 				t.Errorf("%v ran in the end", c.all())
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // specVerb is a verb that needs no more than a name.
@@ -130,8 +131,8 @@ func TestVerbsWithTheContextOfAFinishedFrameReturnErrNoRun(t *testing.T) {
 			return errors.Join(err, err2, err3)
 		})
 		refused("after the run", context.WithoutCancel(whole))
-		specLines(k, "step /step 1")
-		if n := specKinds(k)["step"]; n != 1 {
+		k.hasLines("step /step 1")
+		if n := k.kinds("t")["step"]; n != 1 {
 			t.Errorf("%d steps are recorded:\n%s", n, k.trace("t"))
 		}
 	})
@@ -168,8 +169,8 @@ func TestADuplicateNameIsAnErrorWhateverTheVerb(t *testing.T) {
 			return nil
 		}))
 		k.start("t", "f", struct{}{})
-		specEnd(k, perdure.Succeeded)
-		for _, e := range specEvents(k) {
+		k.ends("t", perdure.Succeeded)
+		for _, e := range k.events("t") {
 			if e.Error != "" && e.Kind != "fired" {
 				t.Errorf("an error is recorded: %+v", e)
 			}
@@ -191,13 +192,13 @@ func TestTheSameNameIsFreeInAnotherFrame(t *testing.T) {
 			return errors.Join(err1, err2, err3, g.Wait(), specAsk(ctx, "ok"))
 		}
 		k, run := specOnce(t, perdure.Suspended, flow)
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		if c.of("x") != 5 {
 			t.Errorf("x ran %d times", c.of("x"))
 		}
 		paths := map[string]bool{}
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if e.Kind == "step" {
 				paths[e.Path] = true
 			}
@@ -253,7 +254,7 @@ func TestEmptyAndOddNamesAreRefusedByEveryVerb(t *testing.T) {
 			t.Errorf("something is recorded:\n%s", got)
 		}
 		for what, name := range odd {
-			if _, err := perdure.New(t.Context(), specStore(), perdure.Options{}, perdure.NewFlow(name, func(context.Context, int) (int, error) { return 0, nil })); !errors.Is(err, perdure.ErrName) {
+			if _, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, perdure.NewFlow(name, func(context.Context, int) (int, error) { return 0, nil })); !errors.Is(err, perdure.ErrName) {
 				t.Errorf("%s: a flow of that name: %v", what, err)
 			}
 		}
@@ -269,14 +270,14 @@ func TestRegistrationNamesEverythingThatIsWrong(t *testing.T) {
 		"Options.Concurrency is": {Concurrency: math.MaxInt}, "Options.Grace is negative": {Grace: -1}, "Options.MaxQueue is negative": {MaxQueue: -1},
 		"Options.Version is text": {Version: strings.Repeat("v", 201)},
 	} {
-		if _, err := perdure.New(t.Context(), specStore(), o); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), part) {
+		if _, err := perdure.New(t.Context(), memstore.New(), o); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: %v, want %q", o, err, part)
 		}
 	}
-	if _, err := perdure.New(t.Context(), specStore(), perdure.Options{Lease: 10 * time.Minute}); err != nil {
+	if _, err := perdure.New(t.Context(), memstore.New(), perdure.Options{Lease: 10 * time.Minute}); err != nil {
 		t.Error(err)
 	}
-	_, err := perdure.New(t.Context(), specStore(), perdure.Options{Lease: -1}, flow("a"), flow("a"), flow("x/y"), perdure.Flow{})
+	_, err := perdure.New(t.Context(), memstore.New(), perdure.Options{Lease: -1}, flow("a"), flow("a"), flow("x/y"), perdure.Flow{})
 	if !errors.Is(err, perdure.ErrName) || !errors.Is(err, perdure.ErrInvalid) {
 		t.Fatalf("error %v", err)
 	}
@@ -301,13 +302,13 @@ func TestStrangeNamesSurviveAResume(t *testing.T) {
 			}
 			return specAsk(ctx, "ok")
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		for _, name := range names {
 			if n := c.of(name); n != 1 {
 				t.Errorf("%q ran %d times", name, n)
 			}
-			specLines(k, "step /"+name+" 1")
+			k.hasLines("step /" + name + " 1")
 		}
 	})
 }
@@ -414,7 +415,7 @@ func TestAFrameThatReturnsCancelsAndAwaitsItsBranches(t *testing.T) {
 		if !over["flow"] {
 			t.Error("the run ended before its branch")
 		}
-		specLines(k, "step /step/branch/waits 1", "step /scope/branch/waits 1", "step /branch/waits 1", "step /step 7")
+		k.hasLines("step /step/branch/waits 1", "step /scope/branch/waits 1", "step /branch/waits 1", "step /step 7")
 	})
 }
 
@@ -498,8 +499,8 @@ func TestAnEmptyScopeOrBranchDoesNotBlock(t *testing.T) {
 			})
 			return errors.Join(err, g.Wait(), specAsk(ctx, "ok"))
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -563,11 +564,11 @@ func TestARefusedVerbDoesNotBlockTheResume(t *testing.T) {
 					}
 					return specAsk(ctx, "ok")
 				})
-				if specKinds(k)["asked"] != 1 {
+				if k.kinds("t")["asked"] != 1 {
 					t.Errorf("the journal is\n%s", k.trace("t"))
 				}
-				specYes(k, run, "/ok")
-				specWait(k, perdure.Succeeded)
+				k.yes(run, "/ok")
+				k.wait("t", perdure.Succeeded)
 			})
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
-	"github.com/perdure/perdure/store/memstore"
 )
 
 // specFlow returns a flow called f without input and output.
@@ -27,46 +26,29 @@ func specOnce(t *testing.T, want perdure.Status, fn func(context.Context) error)
 	t.Helper()
 	k = newKit(t, nil, perdure.Options{}, specFlow(fn))
 	k.start("t", "f", struct{}{})
-	return k, specWait(k, want)
+	return k, k.wait("t", want)
 }
 
-// specWait waits until the newest run of thread t stands, and expects a
-// status. It gives up after some virtual time, so that a run that never stands
-// fails the test instead of hanging it.
-func specWait(k *kit, want perdure.Status) *perdure.Run {
-	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), 6*time.Hour)
-	defer cancel()
-	run, err := k.Wait(ctx, "t", "")
-	if err != nil {
-		k.t.Fatalf("waiting for %s: %v\n%s", want, err, k.trace("t"))
-	}
-	if run.Status != want {
-		k.t.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.trace("t"))
-	}
-	return run
-}
-
-// specEnd waits until the newest run of thread t has ended, and expects a
-// status.
-func specEnd(k *kit, want perdure.Status) *perdure.Run {
+// ends waits until the newest run of a thread has ended or is blocked, and
+// expects a status.
+func (k *kit) ends(thread string, want perdure.Status) *perdure.Run {
 	k.t.Helper()
 	var run *perdure.Run
-	specUntil(k, "the run ends", func() bool {
+	k.until("the run ends", func() bool {
 		var err error
-		if run, err = k.GetRun(k.t.Context(), "t", ""); err != nil {
+		if run, err = k.GetRun(k.t.Context(), thread, ""); err != nil {
 			k.t.Fatal(err)
 		}
 		return run.Status.Final() || run.Status == perdure.Blocked
 	})
 	if run.Status != want {
-		k.t.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.trace("t"))
+		k.t.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.trace(thread))
 	}
 	return run
 }
 
-// specUntil lets virtual time pass until something holds.
-func specUntil(k *kit, what string, holds func() bool) {
+// until lets virtual time pass until something holds.
+func (k *kit) until(what string, holds func() bool) {
 	k.t.Helper()
 	pause := 10 * time.Millisecond
 	for range 1000 {
@@ -171,29 +153,8 @@ func (c *specTally) ok(ctx context.Context, name string, opts ...perdure.StepOpt
 	return c.step(ctx, name, nil, opts...)
 }
 
-// specKinds returns how many events of each kind a thread has.
-func specKinds(k *kit) map[string]int {
-	kinds := map[string]int{}
-	for _, e := range specEvents(k) {
-		kinds[e.Kind]++
-	}
-	return kinds
-}
-
-func specEvents(k *kit) []perdure.Event {
-	k.t.Helper()
-	var all []perdure.Event
-	for e, err := range k.Events(context.Background(), "t", perdure.EventOptions{Replay: true}) {
-		if err != nil {
-			k.t.Fatal(err)
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-// specLines expects lines in a trace, in any order.
-func specLines(k *kit, want ...string) {
+// hasLines expects lines in the trace of thread "t", in any order.
+func (k *kit) hasLines(want ...string) {
 	k.t.Helper()
 	trace := k.trace("t")
 	have := strings.Split(trace, "\n")
@@ -210,12 +171,11 @@ func specAsk(ctx context.Context, name string) error {
 	return err
 }
 
-func specYes(k *kit, run *perdure.Run, path string) {
+// yes answers the ask at a path of a run with true.
+func (k *kit) yes(run *perdure.Run, path string) {
 	k.t.Helper()
 	k.answer(run, path, perdure.Answer{Value: true})
 }
-
-func specStore() store.Store { return memstore.New() }
 
 // specHook is a store that calls before ahead of an append, with its bytes.
 type specHook struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 func TestKeyIsTheSameOnEveryAttemptAndOtherwiseUnique(t *testing.T) {
@@ -108,13 +109,13 @@ func TestTheIntentIsRecordedBeforeTheFunctionStarts(t *testing.T) {
 		var k *kit
 		k = newKit(t, nil, perdure.Options{}, specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
-				specLines(k, "intent /pay")
+				k.hasLines("intent /pay")
 				return 1, nil
 			}, specAtMostOnce()...)
 			return err
 		}))
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if got, want := k.trace("t"), "created\nqueued {}\nclaimed\nintent /pay\nstep /pay 1\nended {} succeeded\n"; got != want {
 			t.Errorf("the journal is\n%s", got)
 		}
@@ -141,7 +142,7 @@ func TestOnlyNotDoneIsRetried(t *testing.T) {
 		if d := cmp.Diff(map[string]int{"heals": 3, "fails": 2, "fails once": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
-		if kinds := specKinds(k); kinds["intent"] != 6 || kinds["asked"] != 0 {
+		if kinds := k.kinds("t"); kinds["intent"] != 6 || kinds["asked"] != 0 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
 	})
@@ -180,7 +181,7 @@ func TestAnUnknownOutcomeIsAskedAbout(t *testing.T) {
 					})
 					k := newKit(t, nil, perdure.Options{}, flow)
 					k.start("t", "f", struct{}{})
-					run := specWait(k, perdure.Suspended)
+					run := k.wait("t", perdure.Suspended)
 					if len(run.Asks) != 1 {
 						t.Fatalf("asks %+v", run.Asks)
 					}
@@ -200,7 +201,7 @@ func TestAnUnknownOutcomeIsAskedAbout(t *testing.T) {
 						a.Value = 77
 					}
 					k.answer(run, "/pay", a)
-					run = specWait(k, want.status)
+					run = k.wait("t", want.status)
 					if ran != want.ran || string(run.Output) != want.out {
 						t.Errorf("it ran %d times, output %s", ran, run.Output)
 					}
@@ -227,7 +228,7 @@ func TestAskOutcomeSaysWhoDecides(t *testing.T) {
 		})
 		k := newKit(t, nil, perdure.Options{}, flow)
 		k.start("t", "f", struct{}{})
-		ask := specWait(k, perdure.Suspended).Asks[0]
+		ask := k.wait("t", perdure.Suspended).Asks[0]
 		if ask.Kind != perdure.KindOutcome || ask.Prompt != "Paid?" || string(ask.Data) != `{"to":"bob"}` || len(ask.Decisions) != 3 {
 			t.Errorf("the ask is %+v", ask)
 		}
@@ -235,7 +236,7 @@ func TestAskOutcomeSaysWhoDecides(t *testing.T) {
 		wantErr(t, "anyone's answer", k.Answer(t.Context(), answer), perdure.ErrForbidden)
 		answer.Groups = []string{"staff"}
 		wantErr(t, "an answer of staff", k.Answer(t.Context(), answer), nil)
-		wantOutput(t, specWait(k, perdure.Succeeded), 5)
+		wantOutput(t, k.wait("t", perdure.Succeeded), 5)
 	})
 }
 
@@ -246,7 +247,7 @@ func TestADoneAnswerOfTheWrongKindIsRefused(t *testing.T) {
 		})
 		k := newKit(t, nil, perdure.Options{}, flow)
 		k.start("t", "f", struct{}{})
-		run := specWait(k, perdure.Suspended)
+		run := k.wait("t", perdure.Suspended)
 		for what, v := range map[string]any{"a string": "seven", "an object": map[string]any{}, "nothing": nil} {
 			err := k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Decision: perdure.DecisionDone, Value: v}})
 			if !errors.Is(err, perdure.ErrAnswer) {
@@ -257,7 +258,7 @@ func TestADoneAnswerOfTheWrongKindIsRefused(t *testing.T) {
 			t.Fatalf("an invalid answer did not leave the run suspended: %+v, %v", run, err)
 		}
 		k.answer(run, "/pay", perdure.Answer{Decision: perdure.DecisionDone, Value: 7})
-		if out, err := perdure.Output[int](specWait(k, perdure.Succeeded)); out != 7 || err != nil {
+		if out, err := perdure.Output[int](k.wait("t", perdure.Succeeded)); out != 7 || err != nil {
 			t.Errorf("output %d, %v", out, err)
 		}
 	})
@@ -323,10 +324,10 @@ func TestReconcileDecidesAnUnknownOutcome(t *testing.T) {
 func specReconcileEnd(k *kit, want specReconciled, ran *int) {
 	k.t.Helper()
 	if want.asked {
-		k.answer(specWait(k, perdure.Suspended), "/pay", perdure.Answer{Decision: perdure.DecisionDone, Value: 77})
+		k.answer(k.wait("t", perdure.Suspended), "/pay", perdure.Answer{Decision: perdure.DecisionDone, Value: 77})
 	}
-	run := specWait(k, perdure.Succeeded)
-	if *ran != want.ran || string(run.Output) != want.out || specKinds(k)["asked"] > 0 != want.asked {
+	run := k.wait("t", perdure.Succeeded)
+	if *ran != want.ran || string(run.Output) != want.out || k.kinds("t")["asked"] > 0 != want.asked {
 		k.t.Errorf("it ran %d times, output %s:\n%s", *ran, run.Output, k.trace("t"))
 	}
 }
@@ -337,7 +338,7 @@ func TestAfterACrashTheOutcomeIsDecidedNoEarlierThanTimeoutAfterTheClaim(t *test
 	for what, want := range specReconciles {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ran, inner, entered := 0, specStore(), make(chan bool)
+				ran, inner, entered := 0, memstore.New(), make(chan bool)
 				var found []time.Time
 				flow := specReconcileFlow(t, &ran, func(ctx context.Context) (int, error) {
 					close(entered)
@@ -368,7 +369,7 @@ func TestAfterACrashTheOutcomeIsDecidedNoEarlierThanTimeoutAfterTheClaim(t *test
 // specClaims returns when the run was claimed.
 func specClaims(k *kit) []time.Time {
 	var times []time.Time
-	for _, e := range specEvents(k) {
+	for _, e := range k.events("t") {
 		if e.Kind == "claimed" {
 			times = append(times, e.Time)
 		}
@@ -378,7 +379,7 @@ func specClaims(k *kit) []time.Time {
 
 func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, entered := specStore(), make(chan bool, 9)
+		inner, entered := memstore.New(), make(chan bool, 9)
 		ran := 0
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
@@ -395,11 +396,11 @@ func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing
 		first.die()
 		// The second dies while it sits the time out; the third begins anew.
 		second := newSpecMortal(t, inner, perdure.Options{}, flow)
-		specUntil(second.kit, "it is taken over", func() bool { return len(specClaims(second.kit)) == 2 })
+		second.until("it is taken over", func() bool { return len(specClaims(second.kit)) == 2 })
 		time.Sleep(50 * time.Second)
 		second.die()
 		k := newKit(t, inner, perdure.Options{}, flow)
-		run := specWait(k, perdure.Suspended)
+		run := k.wait("t", perdure.Suspended)
 		claims := specClaims(k)
 		if len(claims) != 3 || run.Asks[0].Asked.Before(claims[2].Add(time.Minute)) {
 			t.Errorf("claims at %v, asked at %v", claims, run.Asks[0].Asked)
@@ -408,7 +409,7 @@ func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing
 			t.Errorf("it was started %d times", ran)
 		}
 		k.answer(run, "/pay", perdure.Answer{Decision: perdure.DecisionDone, Value: 1})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -416,7 +417,7 @@ func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing
 // wakes, and does not start.
 func TestTheFunctionStartsOnlyInsideTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ran, inner := 0, specStore()
+		ran, inner := 0, memstore.New()
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) { ran++; return 1, nil }, specAtMostOnce()...)
 			return err
@@ -441,9 +442,9 @@ func TestTheFunctionStartsOnlyInsideTheLease(t *testing.T) {
 			t.Fatal("the function started outside the lease")
 		}
 		k := newKit(t, inner, perdure.Options{}, flow)
-		run := specWait(k, perdure.Suspended)
+		run := k.wait("t", perdure.Suspended)
 		k.answer(run, "/pay", perdure.Answer{Decision: perdure.DecisionNotDone})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if ran != 1 {
 			t.Errorf("it ran %d times", ran)
 		}
@@ -454,7 +455,7 @@ func TestTheFunctionStartsOnlyInsideTheLease(t *testing.T) {
 // function. What it then has to say comes too late, and is not recorded.
 func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, entered, thaw := specStore(), make(chan bool, 1), make(chan bool)
+		inner, entered, thaw := memstore.New(), make(chan bool, 1), make(chan bool)
 		ran := 0
 		flow := specFlow(func(ctx context.Context) error {
 			v, err := perdure.Step(ctx, "x", func(ctx context.Context) (int, error) {
@@ -487,7 +488,7 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 		<-entered
 		close(stuck.lease) // from now on its renewals are lost
 		k2 := newKit(t, inner, perdure.Options{}, flow)
-		specWait(k2, perdure.Succeeded)
+		k2.wait("t", perdure.Succeeded)
 		before := k.trace("t")
 		wake()
 		time.Sleep(time.Minute)
@@ -495,7 +496,7 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 		if after := k.trace("t"); after != before {
 			t.Errorf("the old worker wrote something:\n%s", after)
 		}
-		specLines(k, "step /x 2")
+		k.hasLines("step /x 2")
 	})
 }
 
@@ -503,7 +504,7 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 // not start a step that another has finished meanwhile, and then works again.
 func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, entered, thaw := specStore(), make(chan bool, 1), make(chan bool)
+		inner, entered, thaw := memstore.New(), make(chan bool, 1), make(chan bool)
 		var passes, ran atomic.Int32
 		flow := specFlow(func(ctx context.Context) error {
 			if passes.Add(1) == 1 {
@@ -521,7 +522,7 @@ func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 		<-entered
 		close(stuck.lease)
 		k := newKit(t, inner, perdure.Options{}, flow)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		k.stop()
 		stuck.mended.Store(true)
 		wake()
@@ -574,7 +575,7 @@ func TestACancelledRunListsItsUnknownOutcomes(t *testing.T) {
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		run = specWait(k, perdure.Cancelled)
+		run = k.wait("t", perdure.Cancelled)
 		if d := cmp.Diff([]string{"/a/pay", "/b/pay"}, run.Unknown); d != "" {
 			t.Error(d)
 		}
@@ -591,18 +592,18 @@ func TestAnOutcomeStaysUnknownThroughFailAndRetry(t *testing.T) {
 			return err
 		})
 		k.answer(run, "/pay", perdure.Answer{Decision: perdure.DecisionFail})
-		specWait(k, perdure.Failed)
+		k.wait("t", perdure.Failed)
 		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		run = specWait(k, perdure.Suspended)
+		run = k.wait("t", perdure.Suspended)
 		if ran != 1 || len(run.Asks) != 1 || run.Asks[0].Kind != perdure.KindOutcome {
 			t.Fatalf("it ran %d times, asks %+v", ran, run.Asks)
 		}
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		run = specWait(k, perdure.Cancelled)
+		run = k.wait("t", perdure.Cancelled)
 		if d := cmp.Diff([]string{"/pay"}, run.Unknown); d != "" {
 			t.Error(d)
 		}

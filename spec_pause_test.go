@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 func specPause(k *kit) {
@@ -46,9 +47,9 @@ func TestPauseStopsARunBeforeItsNextStep(t *testing.T) {
 		specPause(k) // again changes nothing
 		time.Sleep(time.Minute)
 		close(release)
-		run := specWait(k, perdure.Paused)
-		specLines(k, "step /first 1")
-		if c.of("second") != 0 || run.Paused.IsZero() || specKinds(k)["paused"] != 1 {
+		run := k.wait("t", perdure.Paused)
+		k.hasLines("step /first 1")
+		if c.of("second") != 0 || run.Paused.IsZero() || k.kinds("t")["paused"] != 1 {
 			t.Errorf("ran %v, paused since %v:\n%s", c.all(), run.Paused, k.trace("t"))
 		}
 		time.Sleep(10 * time.Minute)
@@ -57,7 +58,7 @@ func TestPauseStopsARunBeforeItsNextStep(t *testing.T) {
 			t.Fatal("a paused run went on")
 		}
 		specResume(k)
-		run = specWait(k, perdure.Succeeded)
+		run = k.wait("t", perdure.Succeeded)
 		if c.of("second") != 1 || !run.Paused.IsZero() {
 			t.Errorf("ran %v, paused since %v", c.all(), run.Paused)
 		}
@@ -76,8 +77,8 @@ func TestResumeSaysWhenThereIsNothingToDo(t *testing.T) {
 		specPause(k)
 		specResume(k)
 		refused("resumed")
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		refused("over")
 		if err := k.Pause(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
 			t.Errorf("pause of a run that is over: %v", err)
@@ -109,17 +110,17 @@ func TestAnswersSignalsAndTimersWaitForTheEndOfAPause(t *testing.T) {
 			return g.Wait()
 		})
 		specPause(k)
-		specYes(k, run, "/ask/x")
+		k.yes(run, "/ask/x")
 		if err := k.Signal(t.Context(), "t", "s", 1, perdure.SignalOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if specWait(k, perdure.Paused); c.of("x") != 1 || len(c.all()) != 1 {
+		if k.wait("t", perdure.Paused); c.of("x") != 1 || len(c.all()) != 1 {
 			t.Fatalf("while it was paused %v ran", c.all())
 		}
 		specResume(k)
-		specEnd(k, perdure.Succeeded)
+		k.ends("t", perdure.Succeeded)
 		want := map[string]int{"x": 2, "after ask": 1, "after timer": 1, "after signal": 1, "after retry": 1}
 		if d := cmp.Diff(want, c.all()); d != "" {
 			t.Error(d)
@@ -130,7 +131,7 @@ func TestAnswersSignalsAndTimersWaitForTheEndOfAPause(t *testing.T) {
 func TestAQueuedRunCanBePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner := specStore()
+		inner := memstore.New()
 		flow := specFlow(func(ctx context.Context) error { return c.ok(ctx, "a") })
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
 		if err != nil {
@@ -142,12 +143,12 @@ func TestAQueuedRunCanBePaused(t *testing.T) {
 		k = newKit(t, inner, perdure.Options{}, flow)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		specWait(k, perdure.Paused)
+		k.wait("t", perdure.Paused)
 		if c.of("a") != 0 {
 			t.Error("a paused run began")
 		}
 		specResume(k)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -173,13 +174,13 @@ func TestEveryBranchStopsBeforeItsNextStep(t *testing.T) {
 		k.start("t", "f", struct{}{})
 		time.Sleep(15 * time.Second)
 		specPause(k)
-		specWait(k, perdure.Paused)
+		k.wait("t", perdure.Paused)
 		if d := cmp.Diff(map[string]int{"two in a": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
-		specLines(k, "step /b/one 1", "step /c/one 1")
+		k.hasLines("step /b/one 1", "step /c/one 1")
 		specResume(k)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"two in a": 1, "two in b": 1, "two in c": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
@@ -201,8 +202,8 @@ func TestAPauseThatIsLiftedBeforeTheNextStepHasNoEffect(t *testing.T) {
 		specResume(k)
 		time.Sleep(time.Second)
 		close(release)
-		specWait(k, perdure.Succeeded)
-		if kinds := specKinds(k); kinds["claimed"] != 1 || kinds["suspended"] != 0 {
+		k.wait("t", perdure.Succeeded)
+		if kinds := k.kinds("t"); kinds["claimed"] != 1 || kinds["suspended"] != 0 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
 	})
@@ -211,7 +212,7 @@ func TestAPauseThatIsLiftedBeforeTheNextStepHasNoEffect(t *testing.T) {
 func TestAPauseSurvivesACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner := specStore()
+		inner := memstore.New()
 		first, entered := true, make(chan bool, 1)
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "first", func(ctx context.Context) (int, error) {
@@ -235,12 +236,12 @@ func TestAPauseSurvivesACrash(t *testing.T) {
 		specPause(m.kit)
 		m.die()
 		k := newKit(t, inner, perdure.Options{}, flow)
-		specWait(k, perdure.Paused)
+		k.wait("t", perdure.Paused)
 		if c.of("first") != 1 || c.of("second") != 0 {
 			t.Errorf("ran %v", c.all())
 		}
 		specResume(k)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if c.of("first") != 2 || c.of("second") != 1 {
 			t.Errorf("ran %v", c.all())
 		}
@@ -259,9 +260,9 @@ func TestAPausedRunCanBeCancelledAndCleansUp(t *testing.T) {
 			return specAsk(ctx, "ok")
 		})
 		specPause(k)
-		specWait(k, perdure.Paused)
+		k.wait("t", perdure.Paused)
 		specCancel(k)
-		specEnd(k, perdure.Cancelled)
+		k.ends("t", perdure.Cancelled)
 		if c.of("undone") != 1 {
 			t.Errorf("the cleanup ran %d times:\n%s", c.of("undone"), k.trace("t"))
 		}
@@ -276,7 +277,7 @@ func TestAPausedRunCanBeCancelledAndCleansUp(t *testing.T) {
 func TestAStoppedWorkerHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner := specStore()
+		inner := memstore.New()
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "first", func(ctx context.Context) (int, error) {
 				c.hit("first")
@@ -295,9 +296,9 @@ func TestAStoppedWorkerHandsOver(t *testing.T) {
 		if c.of("first") != 1 || c.of("second") != 0 {
 			t.Errorf("ran %v", c.all())
 		}
-		specLines(k, "step /first 1", "released")
+		k.hasLines("step /first 1", "released")
 		k = newKit(t, inner, perdure.Options{}, flow)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if c.of("first") != 1 || c.of("second") != 1 {
 			t.Errorf("ran %v:\n%s", c.all(), k.trace("t"))
 		}
@@ -309,7 +310,7 @@ func TestAStoppedWorkerHandsOver(t *testing.T) {
 func TestAStepThatOutlivesTheGraceRunsAgainElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner, entered := specStore(), make(chan bool, 1)
+		inner, entered := memstore.New(), make(chan bool, 1)
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "x", func(ctx context.Context) (int, error) {
 				if c.hit("x") == 1 {
@@ -329,7 +330,7 @@ func TestAStepThatOutlivesTheGraceRunsAgainElsewhere(t *testing.T) {
 		<-entered
 		k.stop()
 		k = newKit(t, inner, perdure.Options{}, flow)
-		run := specWait(k, perdure.Succeeded)
+		run := k.wait("t", perdure.Succeeded)
 		if c.of("x") != 2 || len(run.Errors) != 0 {
 			t.Errorf("it ran %d times, errors %+v", c.of("x"), run.Errors)
 		}
@@ -338,7 +339,7 @@ func TestAStepThatOutlivesTheGraceRunsAgainElsewhere(t *testing.T) {
 
 func TestAPausedRunThatHasNotBegunIsCancelledWithoutRunningCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := specStore()
+		inner := memstore.New()
 		flow := specFlow(func(context.Context) error { t.Error("it ran"); return nil })
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
 		if err != nil {
@@ -348,7 +349,7 @@ func TestAPausedRunThatHasNotBegunIsCancelledWithoutRunningCode(t *testing.T) {
 		k.start("t", "f", struct{}{})
 		specPause(k)
 		specCancel(k)
-		specWait(k, perdure.Cancelled)
+		k.wait("t", perdure.Cancelled)
 		if err := k.Resume(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
 			t.Errorf("resume of a cancelled run: %v", err)
 		}
@@ -367,7 +368,7 @@ func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 		})
 		k := newKit(t, nil, perdure.Options{}, flow)
 		first := k.start("t", "f", "first")
-		specUntil(k, "the first sleeps", func() bool { return specKinds(k)["suspended"] == 1 })
+		k.until("the first sleeps", func() bool { return k.kinds("t")["suspended"] == 1 })
 		if err := k.Pause(t.Context(), "t", first.ID, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +381,7 @@ func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 		if err := k.Resume(t.Context(), "t", first.ID, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"first": 1, "second": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
@@ -391,7 +392,7 @@ func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 func TestPauseAndResumeFromAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner := specStore()
+		inner := memstore.New()
 		k := newKit(t, inner, perdure.Options{}, specFlow(func(ctx context.Context) error {
 			for _, name := range []string{"a", "b", "c"} {
 				_, err := perdure.Step(ctx, name, func(context.Context) (int, error) { c.hit(name); time.Sleep(time.Minute); return 1, nil })
@@ -409,12 +410,12 @@ func TestPauseAndResumeFromAnotherProcess(t *testing.T) {
 		k.start("t", "f", struct{}{})
 		time.Sleep(90 * time.Second)
 		specPause(far)
-		specWait(far, perdure.Paused)
+		far.wait("t", perdure.Paused)
 		if d := cmp.Diff(map[string]int{"a": 1, "b": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
 		specResume(far)
-		specWait(far, perdure.Succeeded)
+		far.wait("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1}, c.all()); d != "" {
 			t.Error(d)
 		}

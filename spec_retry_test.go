@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 var errSpec = errors.New("boom")
@@ -30,7 +31,7 @@ func TestAStepWithoutRetryFailsOnce(t *testing.T) {
 		if c.of("x") != 1 || run.Error != "/x: boom" {
 			t.Errorf("it ran %d times: %q", c.of("x"), run.Error)
 		}
-		specLines(k, "step /x boom")
+		k.hasLines("step /x boom")
 	})
 }
 
@@ -70,12 +71,12 @@ func TestShortWaitsBetweenAttemptsStayInTheWorker(t *testing.T) {
 		k, run := specOnce(t, perdure.Succeeded, func(ctx context.Context) error {
 			return c.step(ctx, "x", []error{errSpec, errSpec, nil}, specRetry(3, time.Second))
 		})
-		kinds := specKinds(k)
+		kinds := k.kinds("t")
 		if c.of("x") != 3 || kinds["suspended"] != 0 || kinds["claimed"] != 1 || kinds["attempt"] != 2 {
 			t.Errorf("%d attempts:\n%s", c.of("x"), k.trace("t"))
 		}
 		last := time.Time{}
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if e.Kind == "step" && e.Time.Before(last) {
 				t.Errorf("the last attempt ended at %v, it was due at %v", e.Time, last)
 			}
@@ -99,26 +100,26 @@ func TestShortWaitsBetweenAttemptsStayInTheWorker(t *testing.T) {
 func TestLongWaitsBetweenAttemptsAreDurableTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner := specStore()
+		inner := memstore.New()
 		flow := specFlow(func(ctx context.Context) error {
 			return c.step(ctx, "x", []error{errSpec, errSpec, nil}, specRetry(3, 10*time.Minute))
 		})
 		k := newKit(t, inner, perdure.Options{}, flow)
 		k.start("t", "f", struct{}{})
-		specUntil(k, "it is suspended", func() bool {
+		k.until("it is suspended", func() bool {
 			run, err := k.GetRun(t.Context(), "t", "")
 			return err == nil && run.Status == perdure.Suspended && len(run.Waits) == 1 && run.Waits[0].Kind == "retry"
 		})
 		k.stop()
 		time.Sleep(5 * time.Minute)
 		k = newKit(t, inner, perdure.Options{}, flow) // another process goes on
-		specWait(k, perdure.Succeeded)
-		kinds := specKinds(k)
+		k.wait("t", perdure.Succeeded)
+		kinds := k.kinds("t")
 		if c.of("x") != 3 || kinds["suspended"] != 2 || kinds["claimed"] != 3 {
 			t.Errorf("%d attempts:\n%s", c.of("x"), k.trace("t"))
 		}
 		due := time.Time{}
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if e.Kind == "claimed" && e.Time.Before(due) {
 				t.Errorf("the run went on at %v, it was due at %v", e.Time, due)
 			}
@@ -134,7 +135,7 @@ func TestLongWaitsBetweenAttemptsAreDurableTimers(t *testing.T) {
 func TestABackoffSurvivesACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c specTally
-		inner := specStore()
+		inner := memstore.New()
 		flow := specFlow(func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
 			g.Go("retries", func(ctx context.Context) error {
@@ -148,16 +149,16 @@ func TestABackoffSurvivesACrash(t *testing.T) {
 		})
 		m := newSpecMortal(t, inner, perdure.Options{}, flow)
 		m.start("t", "f", struct{}{})
-		specUntil(m.kit, "an attempt failed", func() bool { return specKinds(m.kit)["attempt"] == 1 })
+		m.until("an attempt failed", func() bool { return m.kinds("t")["attempt"] == 1 })
 		time.Sleep(10 * time.Second)
 		m.die()
 		k := newKit(t, inner, perdure.Options{}, flow)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if c.of("x") != 2 {
 			t.Errorf("%d attempts:\n%s", c.of("x"), k.trace("t"))
 		}
 		var due time.Time
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if e.Kind == "attempt" {
 				due = e.Due
 			}
@@ -300,8 +301,8 @@ func TestAnExpiredAskAndALateSignalAreFailedTailsToo(t *testing.T) {
 			return err
 		}))
 		k.start("t", "f", struct{}{})
-		specEnd(k, perdure.Failed)
-		if kinds := specKinds(k); kinds["asked"] != 2 || kinds["expired"] != 2 || kinds["waiting"] != 2 || kinds["fired"] != 2 {
+		k.ends("t", perdure.Failed)
+		if kinds := k.kinds("t"); kinds["asked"] != 2 || kinds["expired"] != 2 || kinds["waiting"] != 2 || kinds["fired"] != 2 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
 	})
@@ -330,7 +331,7 @@ func TestRetryByAPersonVoidsTheFailedTailAndKeepsKeys(t *testing.T) {
 		if err := k.Retry(t.Context(), "t", run.ID, perdure.Note{By: "ann", Reason: "the service is back"}); err != nil {
 			t.Fatal(err)
 		}
-		run = specWait(k, perdure.Succeeded)
+		run = k.wait("t", perdure.Succeeded)
 		if run.Retries != 1 || c.of("good") != 1 || c.of("bad") != 3 || len(keys) != 1 {
 			t.Errorf("%d retries, ran %v, keys %v", run.Retries, c.all(), keys)
 		}
@@ -391,19 +392,19 @@ func TestRetryIsRefusedOnceALaterRunHasBegun(t *testing.T) {
 			return specAsk(ctx, "ok")
 		})
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Failed)
+		k.wait("t", perdure.Failed)
 		if err := k.Retry(t.Context(), "t", first.ID, perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) || !strings.Contains(err.Error(), "start anew") {
 			t.Errorf("retry of the first run: %v", err)
 		}
 		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
 			t.Errorf("retry of the newest run: %v", err)
 		}
-		run := specWait(k, perdure.Suspended)
+		run := k.wait("t", perdure.Suspended)
 		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
 			t.Errorf("retry of a suspended run: %v", err)
 		}
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -433,7 +434,7 @@ func TestAPanicIsAFailedAttemptWithItsStack(t *testing.T) {
 		if len(run.Errors) != 2 || !strings.Contains(run.Errors[0].Stack, "spec_retry_test.go") || run.Errors[0].Error != "panic: first" {
 			t.Errorf("the error log is %+v", run.Errors)
 		}
-		specLines(k, "attempt /heals panic: first", "step /heals 1")
+		k.hasLines("attempt /heals panic: first", "step /heals 1")
 	})
 }
 
@@ -510,8 +511,8 @@ func TestErrorsMatchByCodeNowAndWhenReadBack(t *testing.T) {
 			texts = append(texts, err.Error())
 			return specAsk(ctx, "ok")
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		if len(texts) != 4 || texts[0] != texts[2] || texts[1] != texts[3] {
 			t.Errorf("the texts are %q", texts)
 		}
@@ -536,8 +537,8 @@ func TestAResultIsTheSameNowAndWhenReadBack(t *testing.T) {
 			seen = append(seen, v)
 			return errors.Join(err, specAsk(ctx, "ok"))
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		if len(seen) != 2 {
 			t.Fatalf("%d passes", len(seen))
 		}
@@ -565,8 +566,8 @@ func TestLargeResultsAndLongErrorsAreKept(t *testing.T) {
 			}
 			return errors.Join(err, specAsk(ctx, "ok"))
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		if c.of("large") != 1 {
 			t.Errorf("it ran %d times", c.of("large"))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 func TestTheVerbReturnsErrSuspendedAndTheContextEndsWithThatCause(t *testing.T) {
@@ -32,8 +33,8 @@ func TestTheVerbReturnsErrSuspendedAndTheContextEndsWithThatCause(t *testing.T) 
 			}
 			return err
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -83,8 +84,8 @@ func TestAfterTheSealNothingIsStartedOrRecorded(t *testing.T) {
 				if got, want := k.trace("t"), fmt.Sprintf("created\nqueued {}\nclaimed\nasked %s\nsuspended\n", path); got != want {
 					t.Errorf("the journal is\n%s", got)
 				}
-				specYes(k, run, path)
-				specWait(k, perdure.Succeeded)
+				k.yes(run, path)
+				k.wait("t", perdure.Succeeded)
 				if c.of("behind") != 1 {
 					t.Errorf("the step ran %d times", c.of("behind"))
 				}
@@ -102,7 +103,7 @@ func TestTheSuspensionSharesTheAppendOfItsAsk(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				appends := 0
-				s := faulty.New(specStore(), func(c faulty.Call) faulty.Fault {
+				s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
 					if c.Op == store.OpAppend && strings.HasPrefix(c.Name, "thread/") {
 						appends++
 					}
@@ -110,7 +111,7 @@ func TestTheSuspensionSharesTheAppendOfItsAsk(t *testing.T) {
 				})
 				k := newKit(t, s, perdure.Options{}, specFlow(park))
 				k.start("t", "f", struct{}{})
-				specUntil(k, "it is suspended", func() bool {
+				k.until("it is suspended", func() bool {
 					run, err := k.GetRun(t.Context(), "t", "")
 					return err == nil && run.Status == perdure.Suspended
 				})
@@ -127,7 +128,7 @@ func TestAConflictWithTheSuspensionIsAbsorbedAndUnparks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var other *kit
 		var answered atomic.Bool
-		inner := specStore()
+		inner := memstore.New()
 		flow := specFlow(func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
 			g.Go("asks", func(ctx context.Context) error { return specAsk(ctx, "ok") })
@@ -146,7 +147,7 @@ func TestAConflictWithTheSuspensionIsAbsorbedAndUnparks(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			specYes(other, run, "/asks/ok")
+			other.yes(run, "/asks/ok")
 		}}
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
 		if err != nil {
@@ -155,11 +156,11 @@ func TestAConflictWithTheSuspensionIsAbsorbedAndUnparks(t *testing.T) {
 		other = &kit{Runtime: rt, t: t, store: inner}
 		k := newKit(t, s, perdure.Options{}, flow)
 		k.start("t", "f", struct{}{})
-		specEnd(k, perdure.Succeeded)
+		k.ends("t", perdure.Succeeded)
 		if !answered.Load() {
 			t.Fatal("the run never tried to suspend")
 		}
-		if d := specKinds(k); d["claimed"] != 1 || d["suspended"] != 0 {
+		if d := k.kinds("t"); d["claimed"] != 1 || d["suspended"] != 0 {
 			t.Errorf("the answer did not unpark the run:\n%s", k.trace("t"))
 		}
 	})
@@ -169,7 +170,7 @@ func TestAConflictWithTheSuspensionIsAbsorbedAndUnparks(t *testing.T) {
 func TestASpuriousConflictDoesNotFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflicts := 0
-		s := faulty.New(specStore(), func(c faulty.Call) faulty.Fault {
+		s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
 			if c.Op == store.OpAppend && c.W%2 == 0 {
 				conflicts++
 				return faulty.Conflict
@@ -186,8 +187,8 @@ func TestASpuriousConflictDoesNotFence(t *testing.T) {
 			return specAsk(ctx, "ok")
 		}))
 		k.start("t", "f", struct{}{})
-		specYes(k, specWait(k, perdure.Suspended), "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(k.wait("t", perdure.Suspended), "/ok")
+		k.wait("t", perdure.Succeeded)
 		for name, n := range c.all() {
 			if n != 1 {
 				t.Errorf("%s ran %d times", name, n)
@@ -220,10 +221,10 @@ func TestARunSuspendsOnlyWhenEveryLeafFrameIsParked(t *testing.T) {
 		if err != nil || run.Status != perdure.Running || len(run.Asks) != 1 {
 			t.Fatalf("while a branch works the run is %+v, %v", run, err)
 		}
-		run = specWait(k, perdure.Suspended)
-		specLines(k, "step /works/step 1")
-		specYes(k, run, "/asks/ok")
-		specWait(k, perdure.Succeeded)
+		run = k.wait("t", perdure.Suspended)
+		k.hasLines("step /works/step 1")
+		k.yes(run, "/asks/ok")
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -238,11 +239,11 @@ func TestASuspensionIsNoOutcomeOfTheStepsAroundIt(t *testing.T) {
 			})
 			return err
 		})
-		specYes(k, run, "/outer/inner/a")
-		run = specWait(k, perdure.Suspended)
-		specYes(k, run, "/outer/inner/b")
-		run = specWait(k, perdure.Succeeded)
-		kinds := specKinds(k)
+		k.yes(run, "/outer/inner/a")
+		run = k.wait("t", perdure.Suspended)
+		k.yes(run, "/outer/inner/b")
+		run = k.wait("t", perdure.Succeeded)
+		kinds := k.kinds("t")
 		if kinds["attempt"] != 0 || kinds["step"] != 2 || len(run.Errors) != 0 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
@@ -261,7 +262,7 @@ func TestAWaitingRunHoldsNoGoroutine(t *testing.T) {
 			return g.Wait()
 		}))
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Suspended)
+		k.wait("t", perdure.Suspended)
 		synctest.Wait()
 		one := runtime.NumGoroutine()
 		for i := range runs {
@@ -307,8 +308,8 @@ func TestNowIsStableInReplayAndNeverGoesBack(t *testing.T) {
 			seen = append(seen, times)
 			return errors.Join(err, err2, specAsk(ctx, "ok"))
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		if len(seen) != 2 {
 			t.Fatalf("%d passes", len(seen))
 		}

@@ -33,10 +33,10 @@ func TestACompositeRunsAgainOnResumeAndALeafDoesNot(t *testing.T) {
 			}
 			return specAsk(ctx, "two")
 		})
-		specYes(k, run, "/composite/one")
-		run = specWait(k, perdure.Suspended)
-		specYes(k, run, "/two")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/composite/one")
+		run = k.wait("t", perdure.Suspended)
+		k.yes(run, "/two")
+		k.wait("t", perdure.Succeeded)
 		// Once finished, a composite is not entered again either.
 		want := map[string]int{"composite": 2, "leaf": 1, "leaf 2": 1}
 		if d := cmp.Diff(want, c.all()); d != "" {
@@ -59,8 +59,8 @@ func TestAStepWithANilResultNeverRunsAgain(t *testing.T) {
 			}
 			return errors.Join(err1, err2, err3, err4, err5, specAsk(ctx, "ok"))
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		for name, n := range c.all() {
 			if n != 1 {
 				t.Errorf("%s ran %d times", name, n)
@@ -130,7 +130,7 @@ func TestTheTimeOfInnerStepsCountsForATimeout(t *testing.T) {
 			}
 			return nil
 		})
-		if n := specKinds(k)["step"]; n != 4 {
+		if n := k.kinds("t")["step"]; n != 4 {
 			t.Errorf("%d outcomes are recorded:\n%s", n, k.trace("t"))
 		}
 	})
@@ -182,7 +182,7 @@ func TestAStepThatCallsVerbsAndChangesThingsGetsErrComposite(t *testing.T) {
 			return nil
 		}))
 		k.start("t", "f", struct{}{})
-		run := specEnd(k, perdure.Succeeded)
+		run := k.ends("t", perdure.Succeeded)
 		for name, n := range c.all() {
 			if n != 1 {
 				t.Errorf("%s ran %d times: what cannot get better is not tried again", name, n)
@@ -281,8 +281,8 @@ func TestAnInnerStepsChangesStayWhenTheOuterFails(t *testing.T) {
 			}
 			return specAsk(ctx, "ok")
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -343,9 +343,9 @@ func TestEveryVerbButScopeIsARecordedChild(t *testing.T) {
 			return perdure.Plan(ctx, "x")
 		}))
 		k.start("t", "f", struct{}{})
-		specEnd(k, perdure.Succeeded)
+		k.ends("t", perdure.Succeeded)
 		recorded := map[string]string{}
-		for _, e := range specEvents(k) {
+		for _, e := range k.events("t") {
 			if name, ok := strings.CutPrefix(e.Path, "/"); ok && recorded[name] == "" {
 				recorded[name] = e.Kind
 			}
@@ -354,7 +354,7 @@ func TestEveryVerbButScopeIsARecordedChild(t *testing.T) {
 		if d := cmp.Diff(kinds, recorded); d != "" {
 			t.Error(d)
 		}
-		if specKinds(k)["planned"] != 1 {
+		if k.kinds("t")["planned"] != 1 {
 			t.Error("the plan is not recorded")
 		}
 	})
@@ -437,7 +437,7 @@ func TestWhatJSONCannotCarryIsRefused(t *testing.T) {
 		flow := perdure.NewFlow("f", func(context.Context, struct{}) (any, error) { return math.NaN(), nil })
 		k2 := newKit(t, nil, perdure.Options{}, flow)
 		k2.start("t", "f", struct{}{})
-		if run := specWait(k2, perdure.Failed); !errors.Is(run.Err, perdure.ErrNotJSON) {
+		if run := k2.wait("t", perdure.Failed); !errors.Is(run.Err, perdure.ErrNotJSON) {
 			t.Errorf("a flow that returns NaN: %v", run.Err)
 		}
 	})
@@ -467,18 +467,18 @@ func TestLargeIntegersSurviveOrAreRefused(t *testing.T) {
 		})
 		k := newKit(t, nil, perdure.Options{}, flow, loose, waits)
 		k.start("t", "typed", big)
-		specYes(k, specWait(k, perdure.Suspended), "/ok")
-		if out, err := perdure.Output[int64](specWait(k, perdure.Succeeded)); out != big || err != nil {
+		k.yes(k.wait("t", perdure.Suspended), "/ok")
+		if out, err := perdure.Output[int64](k.wait("t", perdure.Succeeded)); out != big || err != nil {
 			t.Errorf("output %d, %v", out, err)
 		}
 		if _, err := k.Start(t.Context(), perdure.StartRequest{Flow: "loose", Thread: "t", Input: big}); err == nil {
-			specWait(k, perdure.Succeeded)
+			k.wait("t", perdure.Succeeded)
 		}
 		k.start("t", "waits", 1)
-		specWait(k, perdure.Suspended)
+		k.wait("t", perdure.Suspended)
 		if err := k.Signal(t.Context(), "t", "signal", big, perdure.SignalOptions{}); err != nil {
 			return // refused loudly
 		}
-		specWait(k, perdure.Blocked)
+		k.wait("t", perdure.Blocked)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 func specRetried(k *kit) {
@@ -48,7 +49,7 @@ func TestRetryByAPersonReachesIntoBranchesScopesAndSteps(t *testing.T) {
 			return g.Wait()
 		})
 		specRetried(k)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		// The composite has two attempts before and two after the retry.
 		want := map[string]int{"handled": 1, "fine": 1, "good": 1, "in a scope": 2, "composite": 4, "also good": 1, "in a step": 4}
 		if d := cmp.Diff(want, c.all()); d != "" {
@@ -70,7 +71,7 @@ func TestRetryOfAFlowThatFailedByItselfKeepsItsSteps(t *testing.T) {
 			return c.ok(ctx, "b")
 		})
 		specRetried(k)
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"flow": 2, "a": 1, "b": 1}, c.all()); d != "" {
 			t.Error(d)
 		}
@@ -158,7 +159,7 @@ func TestAPanicInACleanupIsRecordedAndStopsNothing(t *testing.T) {
 		if c.of("two") != 1 || !strings.Contains(run.Error, "boom") {
 			t.Errorf("ran %v, failed with %s", c.all(), run.Error)
 		}
-		specLines(k, "step /one panic: bang")
+		k.hasLines("step /one panic: bang")
 	})
 }
 
@@ -177,9 +178,9 @@ func TestASleepOfNothingIsOverAtOnceAndRecorded(t *testing.T) {
 		if took := time.Since(begun); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
-		if kinds := specKinds(k); kinds["timer"] != 2 || kinds["fired"] != 2 || c.of("x") != 1 {
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
+		if kinds := k.kinds("t"); kinds["timer"] != 2 || kinds["fired"] != 2 || c.of("x") != 1 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
 	})
@@ -191,7 +192,7 @@ func TestALeafRunsAgainOnlyIfItsOutcomeIsNotInTheJournal(t *testing.T) {
 	for what, want := range map[string]int{"before": 2, "after": 1} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inner := specStore()
+				inner := memstore.New()
 				ran, keys := 0, map[string]bool{}
 				var armed atomic.Bool
 				flow := specFlow(func(ctx context.Context) error {
@@ -223,13 +224,13 @@ func TestALeafRunsAgainOnlyIfItsOutcomeIsNotInTheJournal(t *testing.T) {
 				if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}}); err != nil {
 					t.Fatal(err)
 				}
-				specUntil(&kit{t: t, Runtime: rt}, "the crash", dying.Crashed)
+				(&kit{t: t, Runtime: rt}).until("the crash", dying.Crashed)
 				k := newKit(t, inner, perdure.Options{}, flow)
-				specWait(k, perdure.Succeeded)
+				k.wait("t", perdure.Succeeded)
 				if ran != want || len(keys) != 1 {
 					t.Errorf("it ran %d times, want %d, with the keys %v", ran, want, keys)
 				}
-				if specKinds(k)["step"] != 1 {
+				if k.kinds("t")["step"] != 1 {
 					t.Errorf("the journal is\n%s", k.trace("t"))
 				}
 			})
@@ -249,7 +250,7 @@ func TestAResultOfAnAtMostOnceStepThatJSONCannotCarryIsAnUnknownOutcome(t *testi
 			t.Fatalf("it ran %d times, asks %+v", ran, run.Asks)
 		}
 		k.answer(run, "/pay", perdure.Answer{Decision: perdure.DecisionDone, Value: "a?"})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 	})
 }
 
@@ -266,7 +267,7 @@ func TestAnAtMostOnceStepThatFinishesLateIsDone(t *testing.T) {
 			}
 			return err
 		})
-		specLines(k, "step /pay 1")
+		k.hasLines("step /pay 1")
 	})
 }
 
@@ -285,7 +286,7 @@ func TestNotDoneUnderACancelIsNotUnknown(t *testing.T) {
 		k.start("t", "f", struct{}{})
 		<-entered
 		specCancel(k)
-		if run := specEnd(k, perdure.Cancelled); len(run.Unknown) != 0 {
+		if run := k.ends("t", perdure.Cancelled); len(run.Unknown) != 0 {
 			t.Errorf("unknown outcomes %v:\n%s", run.Unknown, k.trace("t"))
 		}
 	})
@@ -295,7 +296,7 @@ func TestNotDoneUnderACancelIsNotUnknown(t *testing.T) {
 // cancelled; the start stays unknown.
 func TestACancelDoesNotWaitForALostStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, entered := specStore(), make(chan bool, 1)
+		inner, entered := memstore.New(), make(chan bool, 1)
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
 				entered <- true
@@ -312,9 +313,9 @@ func TestACancelDoesNotWaitForALostStart(t *testing.T) {
 		<-entered
 		m.die()
 		k := newKit(t, inner, perdure.Options{}, flow)
-		specUntil(k, "it is taken over", func() bool { return len(specClaims(k)) == 2 })
+		k.until("it is taken over", func() bool { return len(specClaims(k)) == 2 })
 		specCancel(k)
-		run := specEnd(k, perdure.Cancelled)
+		run := k.ends("t", perdure.Cancelled)
 		if d := cmp.Diff([]string{"/pay"}, run.Unknown); d != "" {
 			t.Error(d)
 		}
@@ -324,7 +325,7 @@ func TestACancelDoesNotWaitForALostStart(t *testing.T) {
 // Without Options.Version the fingerprint is a hash of the executable.
 func TestTheFingerprintIsTheVersionOrAHashOfTheExecutable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := specStore()
+		inner := memstore.New()
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, specFlow(func(ctx context.Context) error { return specAsk(ctx, "ok") }))
 		if err != nil {
 			t.Fatal(err)
@@ -335,7 +336,7 @@ func TestTheFingerprintIsTheVersionOrAHashOfTheExecutable(t *testing.T) {
 		t.Cleanup(func() { cancel(); <-done })
 		k := &kit{Runtime: rt, t: t, store: inner}
 		k.start("t", "f", struct{}{})
-		run := specWait(k, perdure.Suspended)
+		run := k.wait("t", perdure.Suspended)
 		if len(run.Version) != 16 || strings.Trim(run.Version, "0123456789abcdef") != "" {
 			t.Errorf("the fingerprint is %q", run.Version)
 		}
@@ -367,8 +368,8 @@ func TestAVerbRefusedForItsContextDoesNotBlockTheResume(t *testing.T) {
 					})
 					return errors.Join(err, specAsk(ctx, "ok"))
 				})
-				specYes(k, run, "/ok")
-				specWait(k, perdure.Succeeded)
+				k.yes(run, "/ok")
+				k.wait("t", perdure.Succeeded)
 			})
 		})
 	}
@@ -431,8 +432,8 @@ func TestAStepThatChangesTooMuchFails(t *testing.T) {
 			}
 			return specAsk(ctx, "ok")
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 		if c.of("greedy") != 1 {
 			t.Errorf("it ran %d times", c.of("greedy"))
 		}
@@ -472,17 +473,17 @@ func TestABranchGoesOnWhileItsSiblingWorks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		specYes(k, run, "/b0/x")
+		k.yes(run, "/b0/x")
 		if err := k.Signal(t.Context(), "t", "s", 1, perdure.SignalOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		for i, at := range times {
 			if wait := at.Sub(begun); wait < 10*time.Second || wait > time.Minute {
 				t.Errorf("branch %d went on after %v", i, wait)
 			}
 		}
-		if specKinds(k)["claimed"] != 1 {
+		if k.kinds("t")["claimed"] != 1 {
 			t.Errorf("the journal is\n%s", k.trace("t"))
 		}
 	})
@@ -515,7 +516,7 @@ func TestAnAbandonedBranchThatIsFasterNextTimeDoesNotBlock(t *testing.T) {
 			})
 			return errors.Join(err, specAsk(ctx, "ok"))
 		})
-		specYes(k, run, "/ok")
-		specWait(k, perdure.Succeeded)
+		k.yes(run, "/ok")
+		k.wait("t", perdure.Succeeded)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // A worker that comes when another has just died may meet the dead one in the
@@ -19,7 +20,7 @@ import (
 func TestTakeoverOfAWorkerThatAnotherBuried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 3 * time.Second
-		inner := specStore()
+		inner := memstore.New()
 		calls := 0
 		flow := specFlow(func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "step", func(ctx context.Context) (int, error) {
@@ -58,7 +59,7 @@ func TestTakeoverOfAWorkerThatAnotherBuried(t *testing.T) {
 func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lapse atomic.Bool
-		s := faulty.New(specStore(), func(c faulty.Call) faulty.Fault {
+		s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
 			if lapse.Load() && strings.HasPrefix(c.Name, "worker/") {
 				return faulty.FailBefore
 			}
@@ -78,7 +79,7 @@ func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
 			return err
 		}))
 		k.start("t", "f", struct{}{})
-		specWait(k, perdure.Succeeded)
+		k.wait("t", perdure.Succeeded)
 		if intents != 2 || ran != 1 {
 			t.Errorf("%d intents, and it ran %d times", intents, ran)
 		}
@@ -97,7 +98,7 @@ func TestABlockedRunGoesOnAtOnceWhereItsCodeIs(t *testing.T) {
 }
 
 func blockedGoesOn(t *testing.T, slow time.Duration) {
-	s, diverge := specStore(), make(chan struct{})
+	s, diverge := memstore.New(), make(chan struct{})
 	flow := func(name string, before func()) perdure.Flow {
 		return specFlow(func(ctx context.Context) error {
 			before()
@@ -110,7 +111,7 @@ func blockedGoesOn(t *testing.T, slow time.Duration) {
 	right := flow("right", func() {})
 	k := newKit(t, s, perdure.Options{Version: "right"}, right)
 	k.start("t", "f", struct{}{})
-	run := specWait(k, perdure.Suspended)
+	run := k.wait("t", perdure.Suspended)
 	k.stop()
 	var diverged atomic.Bool
 	delayed := faulty.New(s, func(c faulty.Call) faulty.Fault {
@@ -120,7 +121,7 @@ func blockedGoesOn(t *testing.T, slow time.Duration) {
 		return faulty.None
 	})
 	wrong := newKit(t, delayed, perdure.Options{Version: "wrong"}, flow("wrong", func() { <-diverge }))
-	specYes(wrong, run, "/ask")
+	wrong.yes(run, "/ask")
 	synctest.Wait() // it holds the run
 	k = newKit(t, s, perdure.Options{Version: "right"}, right)
 	synctest.Wait() // it has looked at it
