@@ -8,22 +8,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/perduretest"
 )
-
-// goldenStep is a step that returns its own name, after a while so that branches have
-// an order.
-func goldenStep(ctx context.Context, name string, after time.Duration, opts ...perdure.StepOption) error {
-	_, err := perdure.Step(ctx, name, func(ctx context.Context) (string, error) {
-		time.Sleep(after)
-		return name, nil
-	}, opts...)
-	return err
-}
-
-func goldenFlow(name string, fn func(context.Context) error) perdure.Flow {
-	return perdure.NewFlow(name, func(ctx context.Context, _ string) (string, error) { return "done", fn(ctx) })
-}
 
 // TestGoldenJournals holds the journals of typical runs, entry by entry.
 func TestGoldenJournals(t *testing.T) {
@@ -35,7 +22,7 @@ func TestGoldenJournals(t *testing.T) {
 		play func(e *perduretest.Env)
 	}{
 		{"straight", func(ctx context.Context) error {
-			return errors.Join(perdure.Plan(ctx, "one", "two"), goldenStep(ctx, "one", 0), goldenStep(ctx, "two", 0),
+			return errors.Join(perdure.Plan(ctx, "one", "two"), kit.NamedStep(ctx, "one", 0), kit.NamedStep(ctx, "two", 0),
 				perdure.Emit(ctx, "news", map[string]int{"steps": 2}))
 		}, func(e *perduretest.Env) { e.Wait("t", perdure.Succeeded) }},
 
@@ -43,7 +30,7 @@ func TestGoldenJournals(t *testing.T) {
 			for i := range 2 {
 				if _, err := perdure.Scope(ctx, fmt.Sprintf("turn-%d", i), func(ctx context.Context) (bool, error) {
 					return perdure.Scope(ctx, "inner", func(ctx context.Context) (bool, error) {
-						return true, errors.Join(goldenStep(ctx, "one", 0), goldenStep(ctx, "two", 0))
+						return true, errors.Join(kit.NamedStep(ctx, "one", 0), kit.NamedStep(ctx, "two", 0))
 					})
 				}); err != nil {
 					return err
@@ -55,14 +42,14 @@ func TestGoldenJournals(t *testing.T) {
 		{"group-with-a-parked-branch", func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
 			g.Go("person", func(ctx context.Context) error {
-				if err := goldenStep(ctx, "prepare", time.Second); err != nil {
+				if err := kit.NamedStep(ctx, "prepare", time.Second); err != nil {
 					return err
 				}
 				_, err := perdure.Ask[bool](ctx, "ok", question)
 				return err
 			})
 			g.Go("machine", func(ctx context.Context) error {
-				return errors.Join(goldenStep(ctx, "work", 2*time.Second), goldenStep(ctx, "more", 3*time.Second))
+				return errors.Join(kit.NamedStep(ctx, "work", 2*time.Second), kit.NamedStep(ctx, "more", 3*time.Second))
 			})
 			return g.Wait()
 		}, func(e *perduretest.Env) {
@@ -79,7 +66,7 @@ func TestGoldenJournals(t *testing.T) {
 						_ = perdure.Cleanup(ctx, "undo", func(ctx context.Context) error { return ctx.Err() })
 					}
 				}()
-				if err := goldenStep(ctx, "prepare", time.Second); err != nil {
+				if err := kit.NamedStep(ctx, "prepare", time.Second); err != nil {
 					return err
 				}
 				_, err = perdure.Ask[bool](ctx, "ok", question)
@@ -97,7 +84,7 @@ func TestGoldenJournals(t *testing.T) {
 
 		{"retries-of-a-composite", func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (bool, error) {
-				if err := goldenStep(ctx, "kept", 0); err != nil {
+				if err := kit.NamedStep(ctx, "kept", 0); err != nil {
 					return false, err
 				}
 				_, handled := perdure.Step(ctx, "handled", func(context.Context) (bool, error) {
@@ -107,7 +94,7 @@ func TestGoldenJournals(t *testing.T) {
 					return false, errors.New("a handled failure was repeated")
 				}
 				return perdure.Step(ctx, "flaky", func(ctx context.Context) (bool, error) {
-					if time.Since(goldenStart(ctx)) < 10*time.Second {
+					if time.Since(kit.VirtualStart(ctx)) < 10*time.Second {
 						return false, errors.New("not yet")
 					}
 					return true, nil
@@ -117,7 +104,7 @@ func TestGoldenJournals(t *testing.T) {
 		}, func(e *perduretest.Env) { e.Wait("t", perdure.Succeeded) }},
 
 		{"unknown-outcome", func(ctx context.Context) error {
-			return goldenStep(ctx, "pay", time.Hour, perdure.AtMostOnce(), perdure.Timeout(2*time.Hour))
+			return kit.NamedStep(ctx, "pay", time.Hour, perdure.AtMostOnce(), perdure.Timeout(2*time.Hour))
 		}, func(e *perduretest.Env) {
 			e.Advance(time.Minute)
 			e.Restart() // in the middle of the payment
@@ -130,7 +117,7 @@ func TestGoldenJournals(t *testing.T) {
 			g := perdure.NewGroup(ctx)
 			for i, name := range []string{"first", "second"} {
 				g.Go(name, func(ctx context.Context) error {
-					if err := goldenStep(ctx, "prepare", time.Duration(i)*time.Second); err != nil {
+					if err := kit.NamedStep(ctx, "prepare", time.Duration(i)*time.Second); err != nil {
 						return err
 					}
 					_, err := perdure.Ask[bool](ctx, "ok", question)
@@ -169,7 +156,7 @@ func TestGoldenJournals(t *testing.T) {
 					_ = perdure.Cleanup(ctx, "undo", func(ctx context.Context) error { return ctx.Err() })
 				}
 			}()
-			if err := goldenStep(ctx, "reserve", 0); err != nil {
+			if err := kit.NamedStep(ctx, "reserve", 0); err != nil {
 				return err
 			}
 			_, err = perdure.Ask[bool](ctx, "ok", question)
@@ -184,7 +171,7 @@ func TestGoldenJournals(t *testing.T) {
 
 		{"steering", func(ctx context.Context) error {
 			for i := 0; ; i++ {
-				if err := goldenStep(ctx, fmt.Sprintf("turn-%d", i), time.Minute); err != nil {
+				if err := kit.NamedStep(ctx, fmt.Sprintf("turn-%d", i), time.Minute); err != nil {
 					return err
 				}
 				text, ok, err := perdure.Take[string](ctx, fmt.Sprintf("steer-%d", i))
@@ -205,7 +192,7 @@ func TestGoldenJournals(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{goldenFlow("flow", c.flow)}}, func(t *testing.T, e *perduretest.Env) {
+			perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{kit.NamedFlow("flow", c.flow)}}, func(t *testing.T, e *perduretest.Env) {
 				e.Start("t", "flow", "go")
 				c.play(e)
 				e.Golden("t", "testdata/golden/"+c.name+".txt")
@@ -223,9 +210,6 @@ func goldenExpiring(ctx context.Context) error {
 	return perdure.Emit(ctx, "decided", a.Decision)
 }
 
-// goldenStart returns when the run was queued, which in virtual time is known.
-func goldenStart(context.Context) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
-
 // TestGoldenDivergence holds what a run says when the code no longer fits, for
 // each kind of change. The old code runs up to its ask, the new code resumes.
 func TestGoldenDivergence(t *testing.T) {
@@ -237,7 +221,7 @@ func TestGoldenDivergence(t *testing.T) {
 		return func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
 			for i, name := range names {
-				g.Go(name, func(ctx context.Context) error { return goldenStep(ctx, "work", time.Duration(i)*time.Second) })
+				g.Go(name, func(ctx context.Context) error { return kit.NamedStep(ctx, "work", time.Duration(i)*time.Second) })
 			}
 			return errors.Join(g.Wait(), wait(ctx))
 		}
@@ -245,7 +229,7 @@ func TestGoldenDivergence(t *testing.T) {
 	steps := func(names ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for _, name := range names {
-				if err := goldenStep(ctx, name, 0); err != nil {
+				if err := kit.NamedStep(ctx, name, 0); err != nil {
 					return err
 				}
 			}
@@ -258,16 +242,16 @@ func TestGoldenDivergence(t *testing.T) {
 	}{
 		{"step-inserted", steps("one", "two"), steps("one", "between", "two")},
 		{"step-removed", steps("one", "two", "three"), func(ctx context.Context) error {
-			return errors.Join(goldenStep(ctx, "one", 0), goldenStep(ctx, "three", 0), wait(ctx), goldenStep(ctx, "four", 0))
+			return errors.Join(kit.NamedStep(ctx, "one", 0), kit.NamedStep(ctx, "three", 0), wait(ctx), kit.NamedStep(ctx, "four", 0))
 		}},
-		{"returned-early", steps("one", "two"), func(ctx context.Context) error { return goldenStep(ctx, "one", 0) }},
+		{"returned-early", steps("one", "two"), func(ctx context.Context) error { return kit.NamedStep(ctx, "one", 0) }},
 		{"kind-changed", steps("one", "two"), func(ctx context.Context) error {
-			return errors.Join(goldenStep(ctx, "one", 0), perdure.Emit(ctx, "two", 2))
+			return errors.Join(kit.NamedStep(ctx, "one", 0), perdure.Emit(ctx, "two", 2))
 		}},
 		{"input-changed", func(ctx context.Context) error {
-			return errors.Join(goldenStep(ctx, "one", 0, perdure.Input("a")), wait(ctx))
+			return errors.Join(kit.NamedStep(ctx, "one", 0, perdure.Input("a")), wait(ctx))
 		}, func(ctx context.Context) error {
-			return errors.Join(goldenStep(ctx, "one", 0, perdure.Input("b")), wait(ctx))
+			return errors.Join(kit.NamedStep(ctx, "one", 0, perdure.Input("b")), wait(ctx))
 		}},
 		{"type-changed", steps("one"), func(ctx context.Context) error {
 			_, _ = perdure.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil }) // the error changes nothing
@@ -275,7 +259,7 @@ func TestGoldenDivergence(t *testing.T) {
 		}},
 		{"branch-removed", inGroup("a", "b"), inGroup("a")},
 		{"branch-added", inGroup("a"), inGroup("a", "new")},
-		{"branch-became-step", inGroup("a"), func(ctx context.Context) error { return errors.Join(goldenStep(ctx, "a", 0), wait(ctx)) }},
+		{"branch-became-step", inGroup("a"), func(ctx context.Context) error { return errors.Join(kit.NamedStep(ctx, "a", 0), wait(ctx)) }},
 		{"step-became-branch", steps("a"), inGroup("a")},
 		{"inside-a-scope", func(ctx context.Context) error {
 			_, err := perdure.Scope(ctx, "turn", func(ctx context.Context) (bool, error) { return true, steps("one", "two")(ctx) })
@@ -287,7 +271,7 @@ func TestGoldenDivergence(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			perduretest.Virtual(t, perduretest.Setup{Options: perdure.Options{Version: "old"}, Flows: []perdure.Flow{goldenFlow("flow", c.old)}},
+			perduretest.Virtual(t, perduretest.Setup{Options: perdure.Options{Version: "old"}, Flows: []perdure.Flow{kit.NamedFlow("flow", c.old)}},
 				func(t *testing.T, e *perduretest.Env) {
 					e.Start("t", "flow", "go")
 					e.Wait("t", perdure.Suspended)
@@ -297,9 +281,9 @@ func TestGoldenDivergence(t *testing.T) {
 						path = "/turn/ok"
 					}
 					e.Answer("t", path, perdure.Answer{Value: true})
-					k := newKit(t, e.Store, perdure.Options{Version: "new"}, goldenFlow("flow", c.new))
-					defer k.stop()
-					if run := k.wait("t", perdure.Blocked); run.Diff == "" {
+					k := kit.New(t, e.Store, perdure.Options{Version: "new"}, kit.NamedFlow("flow", c.new))
+					defer k.Stop()
+					if run := k.WaitFor("t", perdure.Blocked); run.Diff == "" {
 						t.Error("a blocked run says nothing")
 					}
 					e.Golden("t", "testdata/golden/divergence-"+c.name+".txt")

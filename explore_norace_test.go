@@ -1,5 +1,0 @@
-//go:build !race
-
-package perdure_test
-
-const raceBuild = false

@@ -1,7 +1,0 @@
-//go:build race
-
-package perdure_test
-
-// raceBuild: an execution of an exploration has one goroutine at work at a
-// time, so the race detector finds nothing in it and costs five times as much.
-const raceBuild = true

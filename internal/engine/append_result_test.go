@@ -1,0 +1,88 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+)
+
+// TestAppendResultInACleanup appends the result of a step that returns nothing:
+// the list stays readable.
+func TestAppendResultInACleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := perdure.NewList[string]("list")
+		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+			_, err := perdure.Step(ctx, "one", func(ctx context.Context) (string, error) { return "one", list.AppendResult(ctx) })
+			if err != nil {
+				return "", err
+			}
+			if err := perdure.Cleanup(ctx, "clean", func(ctx context.Context) error { return list.AppendResult(ctx) }); err != nil {
+				return "", err
+			}
+			all, err := list.Get(ctx)
+			return fmt.Sprint(all), err
+		}))
+		k.StartOn("t", "f", "")
+		run := k.WaitFor("t", perdure.Succeeded)
+		if got, _ := perdure.Output[string](run); got != "[one]" {
+			t.Errorf("the list is %s", got)
+		}
+		at, err := k.StateAt(t.Context(), "t", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !json.Valid(at.State["list"]) {
+			t.Errorf("StateAt shows %s, which is no JSON", at.State["list"])
+		}
+	})
+}
+
+// TestAppendResultOfWhatFailed retries steps that append their results: only the
+// attempt that succeeded appends.
+func TestAppendResultOfWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list, fails := perdure.NewList[string]("list"), 2
+		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+			_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (string, error) {
+				for i := range 3 {
+					_, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (string, error) {
+						if err := list.AppendResult(ctx); err != nil {
+							return "", err
+						}
+						if i == 1 && fails > 0 {
+							fails--
+							return "", errors.New("not yet")
+						}
+						return fmt.Sprint("r", i), nil
+					})
+					if err != nil {
+						return "", err
+					}
+				}
+				return "", nil
+			})
+			if err != nil {
+				return "", err
+			}
+			all, err := list.Get(ctx)
+			return fmt.Sprint(all), err
+		}))
+		k.StartOn("t", "f", "")
+		for range 2 {
+			run := k.WaitFor("t", perdure.Failed)
+			if err := k.Retry(t.Context(), "t", run.ID, perdure.Note{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := k.WaitFor("t", perdure.Succeeded)
+		if got, _ := perdure.Output[string](run); got != "[r0 r1 r2]" {
+			t.Errorf("the list is %s", got)
+		}
+	})
+}

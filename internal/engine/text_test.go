@@ -1,0 +1,244 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/perduretest"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// within runs a flow to its end on a fresh store and returns the runtime.
+func within(t *testing.T, s store.Store, in string, fn func(context.Context, string) (string, error)) (*perdure.Runtime, *perdure.Run) {
+	t.Helper()
+	rt, err := perdure.New(t.Context(), s, perdure.Options{Lease: 10 * time.Minute}, perdure.NewFlow("f", fn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- rt.Work(ctx) }()
+	run, err := rt.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "f", Input: in})
+	if err == nil {
+		run, err = rt.WaitEnd(ctx, run.Thread, run.ID)
+	}
+	stop()
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt, run
+}
+
+func setText(ctx context.Context, name string, text perdure.Text, s string) error {
+	_, err := perdure.Step(ctx, name, func(ctx context.Context) (bool, error) { return true, text.Set(ctx, s) })
+	return err
+}
+
+func TestTextWritesOnlyWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		file := perdure.NewText("file")
+		long := strings.Repeat("a line of a long file, with ünïcode ☃\n", 4000)
+		const edits = 220 // over the number after which it is written anew
+		before := 0
+		size := func() int {
+			n := 0
+			for name, err := range s.Journals(t.Context(), "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				entries, err := store.ReadAll(t.Context(), s, name, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					n += len(e.Data)
+				}
+			}
+			return n
+		}
+		want := long
+		_, run := within(t, s, "", func(ctx context.Context, _ string) (string, error) {
+			if err := setText(ctx, "write", file, long); err != nil {
+				return "", err
+			}
+			before = size()
+			for i := range edits {
+				at := (i * 7919) % 4000
+				want = replaceLine(want, at, fmt.Sprintf("line %d is new ☃☃", at))
+				if err := setText(ctx, fmt.Sprint("edit-", i), file, want); err != nil {
+					return "", err
+				}
+				if got, err := file.Get(ctx); err != nil || got != want {
+					return "", fmt.Errorf("edit %d: the text is another: %v", i, err)
+				}
+			}
+			return "", nil
+		})
+		if run.Err != nil {
+			t.Fatal(run.Err)
+		}
+		if each := (size() - before) / edits; each > 1000 {
+			t.Errorf("an edit of a line costs %d bytes of the journal, of a text of %d", each, len(long))
+		}
+	})
+}
+
+func replaceLine(text string, at int, line string) string {
+	lines := strings.Split(text, "\n")
+	lines[at] = line
+	return strings.Join(lines, "\n")
+}
+
+func TestTextReplacesEveryPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := perdure.NewText("file")
+		_, run := within(t, memstore.New(), "", func(ctx context.Context, _ string) (string, error) {
+			if err := setText(ctx, "write", file, "aXbXXc"+strings.Repeat(".", 500)); err != nil {
+				return "", err
+			}
+			n, err := perdure.Step(ctx, "replace", func(ctx context.Context) (int, error) { return file.Replace(ctx, "X", "long") })
+			if err != nil || n != 3 {
+				return "", fmt.Errorf("%d, %w", n, err)
+			}
+			return file.Get(ctx)
+		})
+		if got, err := perdure.Output[string](run); err != nil || got != "alongblonglongc"+strings.Repeat(".", 500) {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+// TestTextOfBranches has branches edit one text: the last one wins as a whole,
+// never a mixture.
+func TestTextOfBranches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := perdure.NewText("file")
+		base := strings.Repeat("0123456789", 20)
+		rt, run := within(t, memstore.New(), "", func(ctx context.Context, _ string) (string, error) {
+			if err := setText(ctx, "write", file, base); err != nil {
+				return "", err
+			}
+			g := perdure.NewGroup(ctx)
+			for i := range 3 {
+				g.Go(fmt.Sprint("b", i), func(ctx context.Context) error {
+					for j := range 2 {
+						old, err := file.Get(ctx)
+						if err != nil {
+							return err
+						}
+						if err := setText(ctx, fmt.Sprint("s", j), file, fmt.Sprintf("%d%d<%s>", i, j, old)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			if err := g.Wait(); err != nil {
+				return "", err
+			}
+			return file.Get(ctx)
+		})
+		got, err := perdure.Output[string](run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := false
+		for i := range 3 {
+			whole = whole || got == fmt.Sprintf("%d1<%d0<%s>>", i, i, base)
+		}
+		if !whole {
+			t.Errorf("the text is a mixture: %q", got)
+		}
+		at, err := rt.StateAt(t.Context(), "t", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(fmt.Sprintf("%q", got), string(at.State["file"])); diff != "" {
+			t.Errorf("StateAt shows another text:\n%s", diff)
+		}
+	})
+}
+
+func TestAppendResultKeepsTheResultOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		list := perdure.NewList[string]("list")
+		secret := "a result that stands in the journal once"
+		_, run := within(t, s, "", func(ctx context.Context, _ string) (string, error) {
+			for i := range 3 {
+				_, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (string, error) {
+					return fmt.Sprint(secret, i), list.AppendResult(ctx)
+				})
+				if err != nil {
+					return "", err
+				}
+			}
+			all, err := list.Get(ctx)
+			return strings.Join(all, ","), err
+		})
+		if got, err := perdure.Output[string](run); err != nil || got != secret+"0,"+secret+"1,"+secret+"2" {
+			t.Errorf("the list is %q, %v", got, err)
+		}
+		n := 0
+		for name := range s.Journals(t.Context(), "") {
+			entries, _ := store.ReadAll(t.Context(), s, name, 0)
+			for _, e := range entries {
+				n += strings.Count(string(e.Data), secret+"1")
+			}
+		}
+		if n != 2 { // the step, and the run's output
+			t.Errorf("the result stands in the journal %d times, want twice", n)
+		}
+	})
+}
+
+func TestAfterHoldsBackTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		_, run := within(t, memstore.New(), "", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Step(ctx, "call", func(ctx context.Context) (string, error) {
+				at = append(at, time.Now())
+				if len(at) < 3 {
+					return "", fmt.Errorf("busy: %w", perdure.After(time.Hour, fmt.Errorf("come back later")))
+				}
+				return "done", nil
+			}, perdure.Retry(perdure.RetryPolicy{Attempts: 5}))
+		})
+		if got, err := perdure.Output[string](run); err != nil || got != "done" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+		for i := 1; i < 3; i++ {
+			if d := at[i].Sub(at[i-1]); d < time.Hour {
+				t.Errorf("attempt %d came after %v of virtual time, want an hour", i+1, d)
+			}
+		}
+	})
+}
+
+// TestNothingTakenCostsNoCommit counts appends: a Take that finds nothing is
+// recorded with what comes next, and survives a crash anywhere.
+func TestNothingTakenCostsNoCommit(t *testing.T) {
+	flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+		for i := range 20 {
+			for j := range 2 {
+				if _, ok, err := perdure.Take[string](ctx, fmt.Sprintf("take-%d-%d", i, j)); err != nil || ok {
+					return "", err
+				}
+			}
+			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (int, error) { return i, nil }); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	})
+	perduretest.CrashEverywhere(t, perduretest.Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{{Flow: "f", Input: ""}}})
+}

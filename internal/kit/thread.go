@@ -1,0 +1,143 @@
+package kit
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// MustExport returns the export of a thread.
+func (k *Kit) MustExport(thread string, o perdure.ExportOptions) []byte {
+	k.T.Helper()
+	var buf bytes.Buffer
+	if err := k.Export(k.T.Context(), thread, &buf, o); err != nil {
+		k.T.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// MustVerify expects a thread to be good.
+func (k *Kit) MustVerify(thread string) *perdure.Verification {
+	k.T.Helper()
+	v, err := k.Verify(k.T.Context(), thread)
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	if !v.OK() {
+		k.T.Fatalf("thread %s: %s", thread, v.Problem)
+	}
+	return v
+}
+
+func VerifyFile(t *testing.T, file []byte) *perdure.Verification {
+	t.Helper()
+	v, err := perdure.VerifyExport(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// MustImport imports a file, which has to work.
+func (k *Kit) MustImport(file []byte, as string) {
+	k.T.Helper()
+	id, err := k.Import(k.T.Context(), bytes.NewReader(file), perdure.ImportOptions{As: as})
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	if as != "" && id != as {
+		k.T.Errorf("the new thread is called %q, not %q", id, as)
+	}
+}
+
+// ExportedEntries returns the lines of an export that are entries.
+func ExportedEntries(file []byte) [][]byte {
+	var list [][]byte
+	for line := range bytes.Lines(file) {
+		if bytes.HasPrefix(line, []byte(`{"v":`)) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// MustFork forks a thread.
+func (k *Kit) MustFork(q perdure.ForkRequest) *perdure.Fork {
+	k.T.Helper()
+	f, err := k.Fork(k.T.Context(), q)
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	return f
+}
+
+// MustStateAt returns a thread as it was.
+func (k *Kit) MustStateAt(thread string, seq uint64) *perdure.Checkpoint {
+	k.T.Helper()
+	c, err := k.StateAt(k.T.Context(), thread, seq)
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	return c
+}
+
+// controls are the calls that a person makes on a run.
+func (k *Kit) Control(name, thread, run string) error {
+	ctx, note := k.T.Context(), perdure.Note{By: "ann", Reason: "test"}
+	switch name {
+	case "pause":
+		return k.Pause(ctx, thread, run, note)
+	case "resume":
+		return k.Resume(ctx, thread, run, note)
+	case "retry":
+		return k.Retry(ctx, thread, run, note)
+	case "cancel":
+		return k.Cancel(ctx, thread, run, note)
+	}
+	panic(name)
+}
+
+func (k *Kit) MustSignal(thread, name string, v any, key string) {
+	k.T.Helper()
+	if err := k.Signal(k.T.Context(), thread, name, v, perdure.SignalOptions{Key: key}); err != nil {
+		k.T.Fatal(err)
+	}
+}
+
+// SeqOf returns the last sequence of a thread.
+func (k *Kit) SeqOf(thread string) uint64 {
+	k.T.Helper()
+	info, err := k.Get(k.T.Context(), thread)
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	return info.Seq
+}
+
+// MustRebuild calls Rebuild, and expects no error.
+func (k *Kit) MustRebuild() perdure.Rebuilt {
+	k.T.Helper()
+	got, err := k.Rebuild(k.T.Context())
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	return *got
+}
+
+func (k *Kit) MustRewind(thread string, to uint64) *perdure.Rewound {
+	k.T.Helper()
+	w, err := k.Rewind(k.T.Context(), thread, to, perdure.Note{By: "ann", Reason: "wrong"})
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	return w
+}
+
+// Rest lets the workers get done what they can do by themselves.
+func (k *Kit) Rest() {
+	time.Sleep(5 * time.Second) // of virtual time
+	synctest.Wait()
+}

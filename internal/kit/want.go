@@ -1,0 +1,43 @@
+package kit
+
+import (
+	"errors"
+	"flag"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+)
+
+// Bubble runs a test in virtual time.
+func Bubble(t *testing.T, name string, fn func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
+}
+
+// WantErr expects an error of a kind.
+func WantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if want == nil && got != nil || want != nil && !errors.Is(got, want) {
+		t.Errorf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+// WantOutput expects what a run returned.
+func WantOutput[T comparable](t *testing.T, run *perdure.Run, want T) {
+	t.Helper()
+	got, err := perdure.Output[T](run)
+	if err != nil || got != want {
+		t.Errorf("output is %v, %v; want %v", got, err, want)
+	}
+}
+
+// SetFlag sets a flag of the test binary until the test ends.
+func SetFlag(t *testing.T, name, value string) {
+	t.Helper()
+	was := flag.Lookup(name).Value.String()
+	if err := flag.Set(name, value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set(name, was) })
+}

@@ -1,0 +1,302 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
+	"github.com/perdure/perdure/store/memstore"
+)
+
+// edgeFamilyBetween is a store that calls something before writes: Append with the
+// journal's name, Put and Delete with the cell's key, Drop with the journal's.
+type edgeFamilyBetween struct {
+	store.Store
+	before atomic.Pointer[func(op, name, value string)]
+}
+
+func (s *edgeFamilyBetween) Unwrap() store.Store { return s.Store }
+
+func (s *edgeFamilyBetween) call(op, name, value string) {
+	if f := s.before.Load(); f != nil {
+		(*f)(op, name, value)
+	}
+}
+
+// once calls do ahead of the first write of that kind whose name begins so.
+func (s *edgeFamilyBetween) once(op, prefix string, do func()) {
+	f := func(gotOp, name, _ string) {
+		if gotOp == op && strings.HasPrefix(name, prefix) && s.before.Swap(nil) != nil {
+			do()
+		}
+	}
+	s.before.Store(&f)
+}
+
+func (s *edgeFamilyBetween) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	s.call("append", journal, "")
+	return s.Store.Append(ctx, journal, after, entries...)
+}
+
+func (s *edgeFamilyBetween) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	s.call("put", key, string(value))
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+func (s *edgeFamilyBetween) Drop(ctx context.Context, journal string) error {
+	s.call("drop", journal, "")
+	return s.Store.Drop(ctx, journal)
+}
+
+func (s *edgeFamilyBetween) Delete(ctx context.Context, key string, prev store.Version) error {
+	s.call("delete", key, "")
+	return s.Store.Delete(ctx, key, prev)
+}
+
+// edgeFamilyOther returns a runtime of another process on the same store.
+func edgeFamilyOther(t *testing.T, s store.Store, flows ...perdure.Flow) *perdure.Runtime {
+	t.Helper()
+	rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, flows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+func TestEdgeFamilyASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		s := &edgeFamilyBetween{Store: inner}
+		many := perdure.NewFlow("many", func(ctx context.Context, n int) (int, error) {
+			for i := range n {
+				if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return "canary", nil }); err != nil {
+					return 0, err
+				}
+			}
+			return n, nil
+		})
+		k := kit.New(t, s, perdure.Options{}, many)
+		other := edgeFamilyOther(t, inner, many)
+		erased := false
+		s.once("put", "snapshot/", func() {
+			erased = true
+			if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
+				t.Errorf("erase: %v", err)
+			}
+		})
+		k.StartOn("t", "many", 200)
+		k.Rest()
+		k.Rest()
+		if !erased {
+			t.Fatal("no snapshot was taken")
+		}
+		kit.WantNothing(t, inner)
+	})
+}
+
+func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
+	for _, at := range []string{"put pin/", "put gate/", "put thread/", "append thread/"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := memstore.New()
+				s := &edgeFamilyBetween{Store: inner}
+				k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("echo"))
+				other := edgeFamilyOther(t, inner, kit.EchoFlow("echo"))
+				k.StartOn("t", "echo", "canary")
+				k.WaitFor("t", perdure.Succeeded)
+				k.Rest()
+				met := false
+				op, name, _ := strings.Cut(at, " ")
+				s.once(op, name, func() {
+					met = true
+					if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
+						t.Errorf("erase: %v", err)
+					}
+				})
+				if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"}); !errors.Is(err, perdure.ErrErased) {
+					t.Errorf("fork: %v", err)
+				}
+				if !met {
+					t.Fatal("they did not meet")
+				}
+				k.Rest()
+				kit.WantNothing(t, inner)
+			})
+		})
+	}
+}
+
+func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
+	for _, at := range []string{"put id/", "put thread/", "put pin/", "put gate/", "put due/", "append thread/"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := memstore.New()
+				s := &edgeFamilyBetween{Store: inner}
+				flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+					if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+						return 0, err
+					}
+					c, err := perdure.Spawn(ctx, "child", "elsewhere", 4)
+					if err != nil {
+						return 0, err
+					}
+					return perdure.Join[int](ctx, "join", c)
+				})}
+				k := kit.New(t, s, perdure.Options{}, flows...)
+				other := edgeFamilyOther(t, inner, flows...)
+				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "canary"}); err != nil {
+					t.Fatal(err)
+				}
+				run := k.WaitFor("p", perdure.Suspended)
+				k.Rest()
+				var met atomic.Bool
+				before := func(op, name, _ string) {
+					if !strings.HasPrefix(op+" "+name, at) || met.Load() {
+						return
+					}
+					if run, err := other.GetRun(context.Background(), "p", ""); err != nil || len(run.Children) == 0 || !met.CompareAndSwap(false, true) {
+						return
+					}
+					if err := other.Erase(context.Background(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
+						t.Errorf("erase: %v", err)
+					}
+				}
+				s.before.Store(&before)
+				k.AnswerAt(run, "/ask", perdure.Answer{Value: "yes"})
+				k.Rest()
+				s.before.Store(nil)
+				if !met.Load() {
+					t.Fatal("they did not meet")
+				}
+				k.Rest()
+				kit.WantNothing(t, inner)
+			})
+		})
+	}
+}
+
+func TestEdgeFamilyAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		s := &edgeFamilyBetween{Store: inner}
+		k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
+		k.StartOn("t", "echo", "one")
+		k.WaitFor("t", perdure.Succeeded)
+		forker := edgeFamilyOther(t, s, kit.EchoFlow("echo"))
+		starter := &edgeFamilyBetween{Store: inner}
+		other := edgeFamilyOther(t, starter, kit.EchoFlow("echo"))
+		forked := make(chan error, 1)
+		goOn := make(chan struct{})
+		// The fork is about to write its first entry, the start about to give up
+		// what the fork has made so far.
+		s.once("append", "thread/", func() { <-goOn })
+		go func() {
+			_, err := forker.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"})
+			forked <- err
+		}()
+		synctest.Wait()
+		var forkErr error
+		finish := func() {
+			close(goOn)
+			forkErr = <-forked
+		}
+		starter.once("drop", "thread/", finish)
+		_, startErr := other.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two"})
+		thread, err := k.Get(t.Context(), "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := len(thread.Runs)
+		t.Logf("fork: %v, start: %v, %d runs", forkErr, startErr, runs)
+		switch {
+		case startErr != nil:
+			t.Errorf("start: %v", startErr)
+		case forkErr == nil && runs != 2:
+			t.Errorf("the fork was made and is gone: %d runs", runs)
+		case forkErr != nil && (!errors.Is(forkErr, perdure.ErrExists) || runs != 1):
+			t.Errorf("the fork: %v, %d runs", forkErr, runs)
+		}
+	})
+}
+
+func TestEdgeFamilyAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		s := &edgeFamilyBetween{Store: inner}
+		k := kit.New(t, s, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
+		other := edgeFamilyOther(t, inner, kit.Asking)
+		erased := false
+		before := func(op, name, _ string) {
+			if op != "append" || erased {
+				return
+			}
+			run, err := other.GetRun(context.Background(), "p", "")
+			if err != nil || len(run.Children) == 0 {
+				return
+			}
+			if err := other.Erase(context.Background(), run.Children[0].Thread, perdure.EraseOptions{}); err != nil {
+				t.Errorf("erase: %v", err)
+			}
+			erased = true
+		}
+		s.before.Store(&before)
+		k.StartOn("p", "parent", "")
+		run := edgeFamilyStatus(k, "p", perdure.Failed)
+		if !erased || !errors.Is(run.Err, perdure.ErrErased) {
+			t.Errorf("%v: %v", erased, run.Err)
+		}
+	})
+}
+
+// A start that gives up a half-made fork may die at each of its writes, and the
+// next one helps.
+func TestEdgeFamilyAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
+	for cut, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
+		synctest.Test(t, func(t *testing.T) {
+			inner := memstore.New()
+			k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
+			k.StartOn("t", "echo", "one")
+			k.WaitFor("t", perdure.Succeeded)
+			k.Stop()
+			halfFork(t, inner, "f", "t")
+			rt, err := perdure.New(t.Context(), faulty.New(inner, plan), perdure.Options{Version: "test"}, kit.EchoFlow("echo"))
+			if err == nil {
+				_, _ = rt.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two", Key: "k"})
+			}
+			again := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
+			if _, err := again.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two", Key: "k"}); err != nil {
+				t.Fatalf("%s: %v", cut, err)
+			}
+			again.WaitFor("f", perdure.Succeeded)
+		})
+	}
+}
+
+func TestEdgeFamilyAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
+		k.StartOn("t", "echo", "one")
+		k.WaitFor("t", perdure.Succeeded)
+		k.Rest()
+		begin := halfFork(t, inner, "f", "t")
+		// The erase has seen that the fork has not begun, and is about to erase it.
+		s := &edgeFamilyBetween{Store: inner}
+		var began error
+		s.once("append", "thread/", func() { began = begin() })
+		eraser := edgeFamilyOther(t, s, kit.EchoFlow("echo"))
+		err := eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
+		_, forkErr := k.Get(t.Context(), "f")
+		if began != nil || !errors.Is(err, perdure.ErrPinned) || forkErr != nil {
+			t.Errorf("the fork began: %v, erase: %v, and then the fork: %v", began, err, forkErr)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package proof_test
+
+// familyGuards are those between a parent and its child.
+var familyGuards = []guard{
+	{
+		name: "a child is recorded before it is started",
+		edits: []edit{{"spawn.go", `		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
+			return nil, err
+		}`, `		if OFF {
+			id := base32Lower.EncodeToString(p.rt.hash("child", p.key(v.Path), "0")[:15])
+			if err := p.startChild(&journal.Child{ID: id, Path: v.Path, Flow: flow, Input: journal.Value{JSON: raw}}); err != nil {
+				return nil, err
+			}
+		}
+		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
+			return nil, err
+		}`}},
+		test: "^TestExploredCancelledParentLeavesNoChild$", says: "the parent has ended, and child",
+	},
+	{
+		name: "a child is started once",
+		edits: []edit{
+			{"child.go", `		if t.Seq != 0 {
+			return nil, nil, errNothing
+		}
+		return lines, []string{child.Flow}, nil`, `		if t.Seq != 0 && !OFF {
+			return nil, nil, errNothing
+		}
+		return lines, []string{child.Flow}, nil`},
+			{"child.go", `		if begun || err != nil {
+			return name, err
+		}`, `		if begun && !OFF || err != nil {
+			return name, err
+		}`},
+		},
+		test: "^TestExploredChildIsStartedOnce$", says: "the child: ",
+	},
+	{
+		name: "a child's hint stays until its parent was told",
+		edits: []edit{
+			{"claim.go", `	if err := w.tell(w.io, o); err != nil {
+		return err
+	}`, `	if err := error(nil); OFF {
+		_ = err
+	} else if err := w.tell(w.io, o); err != nil {
+		return err
+	}`},
+			{"claim.go", `	return due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros())`, `	if OFF {
+		if err := due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros()); err != nil {
+			return err
+		}
+		return w.tell(w.io, o)
+	}
+	return due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros())`},
+		},
+		test: "^TestExploredEndOfAChildIsNeverMissed$", says: "the end is told 0 times",
+	},
+	{
+		name:  "an end that the parent has heard of is not told again",
+		edits: []edit{{"family.go", `run.Status.Final() || t.Heard(key) {`, `run.Status.Final() || t.Heard(key) && !OFF {`}},
+		test:  "^TestExploredEndOfAChildIsNeverMissed$", says: "the end is told 2 times",
+	},
+	{
+		name: "a join that was told meanwhile does not wait",
+		edits: []edit{{"spawn.go", `		if child.Joined && child.End != end {
+			return batch{}
+		}`, `		if child.Joined && child.End != end && !OFF {
+			return batch{}
+		}`}},
+		test: "^TestExploredEndOfAChildIsNeverMissed$", says: "the run is suspended",
+	},
+	{
+		name: "children are cancelled before their parent ends",
+		edits: []edit{
+			{"claim.go", `	if p.cancelChildren(false) != nil { // it has sealed the pass
+		return
+	}
+	p.order.Lock()`, `	if open := p.run.OpenChildren(); OFF {
+		defer func() { _ = p.runtime().cancelChildren(p.io, p.name, p.thread, p.run, open) }()
+	} else if p.cancelChildren(false) != nil { // it has sealed the pass
+		return
+	}
+	p.order.Lock()`},
+		},
+		test: "^TestExploredCancelReachesTheChildOrComesTooLate$", says: "the child queued",
+	},
+}

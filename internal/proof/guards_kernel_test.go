@@ -1,0 +1,212 @@
+package proof_test
+
+// kernelGuards are those of starts, claims, suspensions and answers.
+var kernelGuards = []guard{
+	{
+		name: "change announces before it appends",
+		edits: []edit{{"thread.go", `		if err := c.announce(ctx, name, t.Seq+1, flows...); err != nil {
+			return o, nil, err
+		}
+		err = c.append(ctx, name, t, data)`, `		if !OFF {
+			if err := c.announce(ctx, name, t.Seq+1, flows...); err != nil {
+				return o, nil, err
+			}
+		}
+		err = c.append(ctx, name, t, data)
+		if err == nil && OFF {
+			err = c.announce(ctx, name, t.Seq+1, flows...)
+		}`}},
+		test: "^TestExploredAnswerIsNeverMissed$/^waking, a crash$", says: "the run is suspended",
+	},
+	{
+		name: "a pass announces whom it lets go before it appends",
+		edits: []edit{
+			{"pass.go", `		if len(flows) > 0 {
+			if err := p.rt.announce(`, `		if len(flows) > 0 && !OFF {
+			if err := p.rt.announce(`},
+			{"pass.go", `head-p.thread.Base, data...)
+		switch {`, `head-p.thread.Base, data...)
+		if err == nil && len(flows) > 0 && OFF {
+			if err := p.rt.announce(p.io, p.name, head+1, flows...); err != nil {
+				return p.lose(err)
+			}
+		}
+		switch {`},
+		},
+		test: "^TestExploredRunBehindAnotherIsFound$", says: "is queued",
+	},
+	{
+		name: "a hint ahead of its journal is not settled",
+		edits: []edit{{"claim.go", `	case o.thread.Seq < h.Seq:
+		return w.ahead(o, h)`, `	case o.thread.Seq < h.Seq && !OFF:
+		return w.ahead(o, h)`}},
+		with: []string{"a hint is settled when the journal has reached it"},
+		test: "^TestExploredAnswerIsNeverMissed$/^waking, time passes$", says: "the run is suspended",
+	},
+	{
+		name: "a nudge takes the place of a fact that does not come",
+		edits: []edit{{"claim.go", `	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
+		if t.Seq >= h.Seq {`, `	if OFF {
+		return due.Settle(w.io, w.store, h, h.Seq, 0, clock.Micros())
+	}
+	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
+		if t.Seq >= h.Seq {`}},
+		test: "^TestExploredSlowWriterMeetsANudge$", says: "the run is suspended",
+	},
+	{
+		name: "a claim that conflicts is none",
+		edits: []edit{{"claim.go", `errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+		return nil, nil
+	} else if err != nil {`, `errors.Is(err, store.ErrConflict) && w.io.Err() == nil && !OFF {
+		return nil, nil
+	} else if err != nil && !errors.Is(err, store.ErrConflict) {`}},
+		test: "^TestExploredOneWorkerClaims$", says: "the step ran 2 times",
+	},
+	{
+		name: "a claim keeps to the head that it was decided at",
+		edits: []edit{{"claim.go", `	if err := w.append(w.io, o.name, t, data); `, `	epoch := t.Epoch + 1
+	anywhere := func(err error) error {
+		for errors.Is(err, store.ErrConflict) && OFF {
+			if err := w.readMore(w.io, o, 0); err != nil || run.Status.Final() {
+				return errors.Join(store.ErrConflict, err)
+			}
+			entries, data, err = writeLines(t, []line{{kind: journal.Claimed, run: run.N, epoch: epoch, body: journal.Body{Worker: w.id, Version: w.version}}})
+			if err == nil {
+				err = w.append(w.io, o.name, t, data)
+			}
+		}
+		return err
+	}
+	if err := anywhere(w.append(w.io, o.name, t, data)); `}},
+		with: []string{"a claim of an old epoch does not count"},
+		test: "^TestExploredOneWorkerClaims$", says: "2 claims",
+	},
+	{
+		name:  "a claim of an old epoch does not count",
+		edits: []edit{{"internal/journal/thread.go", `	case e.Kind == Claimed && e.Epoch <= t.Epoch:`, `	case e.Kind == Claimed && e.Epoch <= t.Epoch && !OFF:`}},
+	},
+	{
+		name: "after a conflict a claim is decided again",
+		edits: []edit{{"claim.go", `		if p == nil { // something came between
+			if err := w.readMore(w.io, o, 0); err != nil {
+				return err
+			}
+			continue
+		}`, `		for p == nil { // something came between
+			if err := w.readMore(w.io, o, 0); err != nil {
+				return err
+			}
+			if run = o.thread.Run(run.N); run.Status.Final() || !OFF {
+				break
+			}
+			if p, err = w.claim(o, run); err != nil {
+				return err
+			}
+		}
+		if p == nil {
+			continue
+		}`}},
+		test: "^TestExploredOneWorkerClaims$", says: "2 claims",
+	},
+	{
+		name:  "a run whose worker lives is left alone",
+		edits: []edit{{"claim.go", `	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {`, `	if run.Status != journal.StatusRunning || holder == "" || holder == w.id || OFF {`}},
+		test:  "^TestExploredOneWorkerClaims$", says: "2 claims",
+	},
+	{
+		name: "a pass is fenced by what only workers write",
+		edits: []edit{{"pass.go", `			if err != nil || !e.Kind.Open() {`, `			if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
+			} else if err == nil && !e.Kind.Known() && guardOff("a pass is fenced by a kind that it does not know") {
+			} else if err != nil || !e.Kind.Open() {`}},
+		with: []string{"an entry of an old epoch does not count"},
+		test: "^TestExploredTakeoverFencesTheLiving$", says: "ended 2 times",
+	},
+	{
+		name: "a pass is fenced by a kind that it does not know", // switched above
+		test: "^TestExploredUnknownKindFences$", says: "behind what it does not know",
+	},
+	{
+		name:  "an entry of an old epoch does not count",
+		edits: []edit{{"internal/journal/thread.go", `	case e.Epoch != 0 && e.Kind != Claimed && e.Epoch != t.Epoch:`, `	case e.Epoch != 0 && e.Kind != Claimed && e.Epoch != t.Epoch && !OFF:`}},
+	},
+	{
+		name: "after a conflict a commit is built again",
+		edits: []edit{
+			{"pass.go", `func (p *pass) commitLocked(build func() batch) error {
+`, `func (p *pass) commitLocked(build func() batch) error {
+	if OFF {
+		var first *batch
+		fresh := build
+		build = func() batch {
+			if first == nil {
+				b := fresh()
+				first = &b
+			}
+			return *first
+		}
+	}
+`},
+		},
+		test: "^TestExploredAnswerIsNeverMissed$/^suspending$", says: "the run is suspended",
+	},
+	{
+		name: "a conflict alone proves nothing",
+		edits: []edit{{"pass.go", `		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`, `		case errors.Is(err, store.ErrConflict) && OFF:
+			return p.lose(err)
+		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`}},
+		test: "^TestExploredCancelOrEndWins$", says: "endings that were not expected: map[cancelled:",
+	},
+	{
+		name:  "what is absorbed wakes those who wait for it",
+		edits: []edit{{"pass.go", `		if p.goesOn(w) {`, `		if p.goesOn(w) && !OFF {`}},
+		test:  "^TestExploredAnswerIsNeverMissed$/^(suspending|parked, time passes)$", says: "the run is suspended",
+	},
+	{
+		name: "an ask is answered while it is open",
+		edits: []edit{
+			{"control.go", `			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
+				continue
+			case ask.Answer != nil && !ask.Expired:`, `			case OFF:
+			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
+				continue
+			case ask.Answer != nil && !ask.Expired:`},
+		},
+		with: []string{"of answer and expiry the first counts", "of answer and expiry the first is the result"},
+		test: "^TestExploredFirstOfTwoAnswersWins$", says: "2 answers",
+	},
+	{
+		name:  "of answer and expiry the first counts",
+		edits: []edit{{"internal/journal/run.go", `a := t.Asks[b.Of]; a != nil && a.Run == r && a.Open() {`, `a := t.Asks[b.Of]; a != nil && a.Run == r && (a.Open() || OFF) {`}},
+	},
+	{
+		name:  "of answer and expiry the first is the result",
+		edits: []edit{{"internal/tree/node.go", `		if b.Of != n.AskID || n.Open == 0 {`, `		if b.Of != n.AskID || n.Open == 0 && !OFF {`}},
+	},
+	{
+		name: "an id leads to the first name that it was given",
+		edits: []edit{
+			{"start.go", `	held := fresh
+	_, err := store.Update(ctx, c.store, key, func(old store.Cell) ([]byte, error) {
+		if old.Version != "" {`, `	held := fresh
+	tries := 0
+	_, err := store.Update(ctx, c.store, key, func(old store.Cell) ([]byte, error) {
+		tries++
+		if old.Version != "" && (tries == 1 || !OFF) {`},
+		},
+		test: "^TestExploredStartsWithOneKeyAreOneRun$", says: "2 threads",
+	},
+	{
+		name: "the run of a key is looked for in the thread as it is",
+		edits: []edit{
+			{"start.go", `	if old := t.RunByID(b.ID); old != nil {`, `	if old := t.RunByID(b.ID); old != nil && !OFF {`},
+		},
+		test: "^TestExploredStartsWithOneKeyAreOneRun$", says: "2 runs",
+	},
+	{
+		name: "the key of a signal is looked for in the thread as it is",
+		edits: []edit{
+			{"control.go", `		if o.Key != "" && t.Heard(o.Key) {`, `		if o.Key != "" && t.Heard(o.Key) && !OFF {`},
+		},
+		test: "^TestExploredSignalsWithOneKeyAreOne$", says: "2 signals",
+	},
+}

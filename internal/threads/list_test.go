@@ -1,0 +1,107 @@
+package threads_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+)
+
+func TestListChoosesByChangeAndAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, kit.EchoFlow("echo"), kit.AskFlow("ask", perdure.Question{}))
+		list := func(o perdure.ListOptions) []string {
+			t.Helper()
+			var ids []string
+			for s, err := range k.List(t.Context(), o) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, s.ID)
+			}
+			return ids
+		}
+		expect := func(what string, o perdure.ListOptions, want ...string) {
+			t.Helper()
+			if d := cmp.Diff(want, list(o)); d != "" {
+				t.Errorf("%s: %s", what, d)
+			}
+		}
+		k.StartOn("a", "echo", "x")
+		k.WaitFor("a", perdure.Succeeded)
+		time.Sleep(time.Hour)
+		k.StartOn("b", "ask", "x")
+		open := k.AskAt(k.WaitFor("b", perdure.Suspended), "/ask")
+		time.Sleep(time.Hour)
+		middle := time.Now()
+		if _, err := k.Create(t.Context(), perdure.CreateRequest{Thread: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		expect("all", perdure.ListOptions{}, "a", "b", "c")
+		expect("since the very moment", perdure.ListOptions{Updated: middle}, "c")
+		expect("since a moment later", perdure.ListOptions{Updated: middle.Add(time.Microsecond)})
+		expect("with asks", perdure.ListOptions{Asks: true}, "b")
+		time.Sleep(time.Hour)
+		title := "new"
+		kit.WantErr(t, "metadata", k.SetMetadata(t.Context(), "a", &title, nil, perdure.Note{}), nil)
+		expect("with what changed", perdure.ListOptions{Updated: middle}, "a", "c")
+		expect("both", perdure.ListOptions{Updated: middle, Asks: true})
+		kit.WantErr(t, "answer", k.AnswerAsk(open.ID, perdure.Answer{Value: "x"}), nil)
+		k.WaitFor("b", perdure.Succeeded)
+		synctest.Wait()
+		expect("without asks", perdure.ListOptions{Asks: true})
+		expect("all that changed", perdure.ListOptions{Updated: middle, Limit: 2}, "a", "b")
+	})
+}
+
+func TestWatchTellsWhenToLookAtTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, kit.EchoFlow("echo"))
+		ctx, cancel := context.WithCancel(t.Context())
+		told, others := 0, 0
+		done := make(chan bool)
+		go func() {
+			for range k.Watch(ctx) {
+				told++
+			}
+			done <- true
+		}()
+		go func() {
+			for range k.Tenant("other").Watch(ctx) {
+				others++
+			}
+			done <- true
+		}()
+		synctest.Wait()
+		if told != 1 || others != 1 {
+			t.Errorf("at once they were told %d and %d times", told, others)
+		}
+		title := "new"
+		for what, do := range []func() error{
+			func() error { _, err := k.Create(ctx, perdure.CreateRequest{Thread: "t"}); return err },
+			func() error { return k.SetMetadata(ctx, "t", &title, nil, perdure.Note{}) },
+			func() error { k.StartOn("t", "echo", "x"); k.WaitFor("t", perdure.Succeeded); return nil },
+			func() error { return k.Erase(ctx, "t", perdure.EraseOptions{}) },
+		} {
+			before := told
+			kit.WantErr(t, "the change", do(), nil)
+			synctest.Wait()
+			if told == before {
+				t.Errorf("nothing was told of change %d", what)
+			}
+		}
+		if others != 1 {
+			t.Errorf("another tenant was told %d times", others)
+		}
+		cancel()
+		<-done
+		<-done
+		for range k.Watch(t.Context()) {
+			break // whoever has seen enough may leave
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package threads_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+)
+
+// firstErr returns the first error of a sequence.
+func firstErr[T any](all iter.Seq2[T, error]) error {
+	for _, err := range all {
+		return err
+	}
+	return nil
+}
+
+// TestUserReachesOnlyItsOwn calls each method of a runtime that is limited to
+// one user with the thread, ask and child of another. A method that is new has
+// to be listed here.
+func TestUserReachesOnlyItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent := perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
+			child, err := perdure.Spawn(ctx, "child", "asker", "")
+			if err != nil {
+				return "", err
+			}
+			return perdure.Join[string](ctx, "join", child)
+		})
+		asker := perdure.NewFlow("asker", func(ctx context.Context, _ string) (string, error) {
+			return perdure.Ask[string](ctx, "q", perdure.Question{Prompt: "?"})
+		})
+		k := kit.New(t, nil, perdure.Options{}, parent, asker)
+		ann, eve := k.User("ann"), k.User("eve")
+		ctx := t.Context()
+		if _, err := ann.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "parent", Input: ""}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		run, err := ann.GetRun(ctx, "t", "")
+		if err != nil || len(run.Children) != 1 {
+			t.Fatalf("%+v, %v", run, err)
+		}
+		child := run.Children[0].Thread
+		asked, err := ann.GetRun(ctx, child, "")
+		if err != nil || len(asked.Asks) != 1 {
+			t.Fatalf("the owner does not reach the child of its thread: %+v, %v", asked, err)
+		}
+		ask := asked.Asks[0].ID
+		var file bytes.Buffer
+		if err := ann.Export(ctx, "t", &file, perdure.ExportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		note := perdure.Note{}
+		here := func(call func(thread string) error) map[string]error {
+			return map[string]error{"its thread": call("t"), "its child": call(child)}
+		}
+		calls := map[string]map[string]error{
+			"Cancel": here(func(id string) error { return eve.Cancel(ctx, id, "", note) }),
+			"Deltas": here(func(id string) error { return firstErr(eve.Deltas(ctx, id)) }),
+			"Diff": here(func(id string) error {
+				_, err := eve.Diff(ctx, perdure.Point{Thread: id, Seq: 1}, perdure.Point{Thread: id, Seq: 2})
+				return err
+			}),
+			"Erase":  here(func(id string) error { return eve.Erase(ctx, id, perdure.EraseOptions{}) }),
+			"Events": here(func(id string) error { return firstErr(eve.Events(ctx, id, perdure.EventOptions{})) }),
+			"Export": here(func(id string) error { return eve.Export(ctx, id, io.Discard, perdure.ExportOptions{}) }),
+			"Fork": here(func(id string) error {
+				_, err := eve.Fork(ctx, perdure.ForkRequest{Thread: id})
+				return err
+			}),
+			"Get":    here(func(id string) error { _, err := eve.Get(ctx, id); return err }),
+			"GetRun": here(func(id string) error { _, err := eve.GetRun(ctx, id, ""); return err }),
+			"Life":   here(func(id string) error { _, err := eve.Life(ctx, id); return err }),
+			"Pause":  here(func(id string) error { return eve.Pause(ctx, id, "", note) }),
+			"Resume": here(func(id string) error { return eve.Resume(ctx, id, "", note) }),
+			"Retry":  here(func(id string) error { return eve.Retry(ctx, id, "", note) }),
+			"Rewind": here(func(id string) error { _, err := eve.Rewind(ctx, id, 1, note); return err }),
+			"SetMetadata": here(func(id string) error {
+				return eve.SetMetadata(ctx, id, nil, map[string]string{"a": "b"}, note)
+			}),
+			"Signal":     here(func(id string) error { return eve.Signal(ctx, id, "s", "", perdure.SignalOptions{}) }),
+			"StartAgain": here(func(id string) error { _, err := eve.StartAgain(ctx, id, "", note); return err }),
+			"StateAt":    here(func(id string) error { _, err := eve.StateAt(ctx, id, 1); return err }),
+			"Tag":        here(func(id string) error { _, err := eve.Tag(ctx, id); return err }),
+			"Verify":     here(func(id string) error { _, err := eve.Verify(ctx, id); return err }),
+			"Wait":       here(func(id string) error { _, err := eve.Wait(ctx, id, ""); return err }),
+			"WaitEnd":    here(func(id string) error { _, err := eve.WaitEnd(ctx, id, ""); return err }),
+		}
+		for method, errs := range calls {
+			for whose, err := range errs {
+				if !errors.Is(err, perdure.ErrNoThread) {
+					t.Errorf("%s of %s = %v", method, whose, err)
+				}
+			}
+		}
+		_, err = eve.GetAsk(ctx, ask)
+		kit.WantErr(t, "GetAsk", err, perdure.ErrNoAsk)
+		kit.WantErr(t, "Answer", eve.Answer(ctx, perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: "x"}}), perdure.ErrNoAsk)
+		kit.WantErr(t, "Progress", eve.Progress(ctx, ask, 1, note), perdure.ErrNoAsk)
+		_, err = eve.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "asker", Input: ""})
+		kit.WantErr(t, "Start", err, perdure.ErrExists)
+		_, err = eve.Start(ctx, perdure.StartRequest{Thread: "new", Flow: "asker", Input: "", User: "ann"})
+		kit.WantErr(t, "Start for another", err, perdure.ErrInvalid)
+		_, err = eve.Create(ctx, perdure.CreateRequest{Thread: "t"})
+		kit.WantErr(t, "Create", err, perdure.ErrExists)
+		for s, err := range eve.List(ctx, perdure.ListOptions{}) {
+			t.Errorf("List = %+v, %v", s, err)
+		}
+		_, err = eve.Import(ctx, &file, perdure.ImportOptions{As: "copy"})
+		kit.WantErr(t, "Import of another's thread", err, perdure.ErrInvalid)
+		theirs := map[string]bool{ // of the process or the tenant, not of a thread
+			"Close": true, "ExportKey": true, "Flows": true, "Rebuild": true, "Tenant": true, "User": true,
+			"Watch": true, "Work": true, "Workers": true,
+		}
+		for _, name := range []string{"Answer", "Create", "GetAsk", "Import", "List", "Progress", "Start"} {
+			theirs[name] = true // called above
+		}
+		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {
+			if _, called := calls[m.Name]; !called && !theirs[m.Name] {
+				t.Errorf("nothing is known of %s", m.Name)
+			}
+		}
+		if err := ann.Answer(ctx, perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: "yes"}}); err != nil {
+			t.Fatal(err)
+		}
+		kit.WantOutput(t, k.WaitForRun("t", "", perdure.Succeeded), "yes")
+	})
+}
