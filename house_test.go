@@ -57,7 +57,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 // TestImportsRunOneWay holds the directions of docs/ARCHITECTURE.md.
 func TestImportsRunOneWay(t *testing.T) {
 	const sqlite = `(golang\.org/x/sys|github\.com/ncruces/(go-sqlite3|go-sqlite3-wasm|julianday))/?.*`
-	const agents = `agent(/(credentials|files|memory|internal/filetool))?`
+	const agents = `agent(/(credentials|files|memory|internal/(arguments|filetool)))?`
 	rules := []struct {
 		of  string // packages below the root
 		may string // what else than the standard library they may need, their own folder aside; FOREIGN: any other module
@@ -85,6 +85,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./llm/(openai|anthropic|gemini|script|llmtest)`, `PERDURE/(llm(/internal/(answers|history))?|internal/scrub)|FOREIGN`},
 		{`\./agent/(memory|credentials)`, `PERDURE(/(store.*|internal/.*))?`},
 		{`\./agent/files`, `PERDURE(/(agent/memory|store.*|internal/.*))?`},
+		{`\./agent/internal/arguments`, `PERDURE/internal/strict`},
 		{`\./agent/internal/filetool`, `PERDURE(/(agent/(files|memory)|store.*|internal/.*))?`},
 		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},

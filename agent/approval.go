@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/perdure/perdure/agent/internal/arguments"
 )
 
 // The decisions of a person about a call. Those that an [Approval] allows are
@@ -67,13 +69,7 @@ func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 		}
 		a.If = func(raw json.RawMessage) bool {
 			var args A
-			var read any
-			tree, err := readStrict(raw)
-			if err != nil || json.Unmarshal(raw, &args) != nil {
-				return true
-			}
-			encoded, err := json.Marshal(args)
-			return err != nil || json.Unmarshal(encoded, &read) != nil || misspelled(tree, read) || fn(args)
+			return !arguments.Decode(raw, &args) || fn(args)
 		}
 		t.approval = &a
 	}

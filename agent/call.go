@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/agent/internal/arguments"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -215,13 +214,13 @@ func (t Tool) arguments(text string) (args json.RawMessage, changed bool, err er
 	if t := strings.TrimSpace(text); t == "" || t == "null" {
 		text = "{}"
 	}
-	given, err := canonical(json.RawMessage(text))
+	given, err := arguments.Canonical(json.RawMessage(text))
 	if err != nil {
 		return nil, false, err
 	}
 	if t.fits != nil && t.fits(given) != nil {
 		// 1.0 is an integer for a schema, and none for Go.
-		if whole := wholeNumbers(given); t.accepts(whole) == nil {
+		if whole := arguments.WholeNumbers(given); t.accepts(whole) == nil {
 			given = whole
 		}
 	}
@@ -240,31 +239,6 @@ func (t Tool) accepts(raw json.RawMessage) error {
 		return err
 	}
 	return t.fits(raw)
-}
-
-// canonical returns JSON in one form: sorted keys, each once, numbers as they
-// are written. It refuses texts that would change.
-func canonical(raw json.RawMessage) (json.RawMessage, error) {
-	if err := strict.Text(raw); err != nil {
-		return nil, fmt.Errorf("they are no JSON: %w", err)
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("they are no JSON: %w", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("they are more than one JSON value")
-	}
-	if strict.Depth(raw) > maxNesting {
-		return nil, fmt.Errorf("they are nested more than %d deep", maxNesting)
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
 }
 
 // perform runs the tool and records its result.

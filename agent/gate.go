@@ -13,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/credentials"
+	"github.com/perdure/perdure/agent/internal/arguments"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/llm"
 )
@@ -52,7 +53,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 		offer.User, offer.Flow = here.User, here.Flow
 		data.Always = &alwaysData{offer.Agent, offer.Describe(), offer.Flow, offer.Schema, offer.Tool, offer.User}
 		named := slices.DeleteFunc(slices.Clone(a.Who), host.IsGroup)
-		if _, err := exactly(args); err != nil {
+		if _, err := arguments.Exact(args); err != nil {
 			data.Always.Allows = "nothing but this call: " + err.Error()
 		} else if len(a.Who) > 0 && len(named) == 0 {
 			data.Always.Allows = "nothing but this call: only people whom the approval names make rules, and it names groups"
@@ -135,7 +136,7 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 		d.args, d.record.Args = args, args
 	case DecisionReject:
 		d.record.Rejected = same
-		if one, err := exactly(d.args); err == nil { // the same however its numbers are written, as for rules
+		if one, err := arguments.Exact(d.args); err == nil { // the same however its numbers are written, as for rules
 			d.record.Rejected = callHash(t.name, one)
 		}
 		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))

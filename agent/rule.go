@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/internal/arguments"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/internal/strict"
@@ -115,20 +116,20 @@ func (r Rule) complete() error {
 // matcher returns what arguments have to fit, and what is kept of it.
 func (r Rule) matcher() (fits func(args json.RawMessage) bool, kept json.RawMessage, err error) {
 	if r.Exact {
-		kept, err := exactly(r.Args)
+		kept, err := arguments.Exact(r.Args)
 		return func(args json.RawMessage) bool {
-			got, err := exactly(args)
+			got, err := arguments.Exact(args)
 			return err == nil && bytes.Equal(got, kept)
 		}, kept, err
 	}
-	p, err := parsePattern(r.Args)
-	if err == nil && p.tree == nil {
+	p, err := arguments.ParsePattern(r.Args)
+	if err == nil && p == nil {
 		err = errors.New("it has no pattern; {} allows all arguments")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.fits, p.canonical(), nil
+	return p.Fits, p.Canonical(), nil
 }
 
 // ruleRecord is what is kept of a rule. One that was revoked is kept for a

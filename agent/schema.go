@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/internal/arguments"
 	jschema "github.com/perdure/perdure/internal/schema"
 )
 
@@ -191,7 +192,7 @@ func (validator) Validate(raw, value json.RawMessage) error {
 	if err := s.check(value); err != nil || string(raw) != ruleSchema {
 		return err
 	}
-	_, err = parsePattern(value) // which says more than a schema can
+	_, err = arguments.ParsePattern(value) // which says more than a schema can
 	return err
 }
 

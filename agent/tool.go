@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent/internal/arguments"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -139,7 +142,7 @@ func (t Tool) Schema() json.RawMessage {
 // knows the tool again.
 func (t Tool) Digest() string {
 	raw := t.Schema()
-	if one, err := canonical(raw); err == nil {
+	if one, err := arguments.Canonical(raw); err == nil {
 		raw = one
 	}
 	return hashed("schema", raw)
@@ -254,3 +257,9 @@ func Serial() ToolOption { return func(t *tool) { t.serial = true } }
 // default is 32 KiB. What is longer is shown by its beginning and its end, and,
 // if the agent has files, kept whole in one.
 func MaxOutput(n int) ToolOption { return func(t *tool) { t.limit = n } }
+
+// hashed returns a name for bytes of any length.
+func hashed(what string, raw []byte) string {
+	sum := sha256.Sum256(append([]byte(what+"\n"), raw...))
+	return hex.EncodeToString(sum[:16])
+}

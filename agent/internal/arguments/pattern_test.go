@@ -1,4 +1,4 @@
-package agent
+package arguments
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ func TestPatternsFitAsTheySay(t *testing.T) {
 		pattern, args string
 		want          bool
 	}{
-		{``, `{"a":1}`, true}, {`null`, `{"a":1}`, true}, {`null`, ``, true}, {`null`, `{`, false},
 		{`{}`, `{"a":1}`, true}, {`{}`, `[]`, false}, {`{}`, `null`, false}, {`{}`, ``, false},
 		{`{"a":1}`, `{"a":1,"free":2}`, true}, {`{"a":1}`, `{}`, false}, {`{"a":1}`, `{"A":1}`, false},
 		{`{"a":null}`, `{"a":null}`, true}, {`{"a":null}`, `{}`, false}, {`{"a":false}`, `{"a":null}`, false},
@@ -44,17 +43,17 @@ func TestPatternsFitAsTheySay(t *testing.T) {
 		{`{"a":"*"}`, `{"a":"\ud800"}`, false}, {`{"a":1}`, `{"a":1,"b":` + deep + `}`, false}, {`{"a":1}`, `[{"a":1}]`, false},
 	}
 	for _, tt := range tests {
-		p, err := parsePattern(json.RawMessage(tt.pattern))
+		p, err := ParsePattern(json.RawMessage(tt.pattern))
 		if err != nil {
 			t.Errorf("pattern %s: %v", tt.pattern, err)
 			continue
 		}
-		again, err := parsePattern(p.canonical())
+		again, err := ParsePattern(p.Canonical())
 		if err != nil {
-			t.Errorf("pattern %s as %s: %v", tt.pattern, p.canonical(), err)
+			t.Errorf("pattern %s as %s: %v", tt.pattern, p.Canonical(), err)
 			continue
 		}
-		if got, same := p.fits(json.RawMessage(tt.args)), again.fits(json.RawMessage(tt.args)); got != tt.want || same != got {
+		if got, same := p.Fits(json.RawMessage(tt.args)), again.Fits(json.RawMessage(tt.args)); got != tt.want || same != got {
 			t.Errorf("pattern %s, arguments %s: %v, and as it is kept %v, want %v", tt.pattern, tt.args, got, same, tt.want)
 		}
 	}
@@ -65,26 +64,22 @@ func TestBadPatternsAreRefused(t *testing.T) {
 		`[]`, `"*"`, `1`, `true`, `{`, `{} {}`, `{"a":1,"a":1}`, `{"a":1,"A":1}`, "{\"a\":\"\xff\"}", `{"a":"\udc00"}`,
 		`{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, `{"a":"` + strings.Repeat("x", maxPattern) + `"}`,
 	} {
-		if p, err := parsePattern(json.RawMessage(raw)); err == nil {
-			t.Errorf("%.60s is taken as %s", raw, p.canonical())
+		if p, err := ParsePattern(json.RawMessage(raw)); err == nil {
+			t.Errorf("%.60s is taken as %s", raw, p.Canonical())
 		}
 	}
 }
 
 func TestOnePatternHasOneForm(t *testing.T) {
-	for _, same := range [][]string{
-		{`{"a":1,"b":["x"]}`, `{ "b": ["x"], "a": 1.0 }`, `{"b":["\u0078"],"a":10e-1}`},
-		{`null`, ``, ` null `},
-	} {
-		first, err := parsePattern(json.RawMessage(same[0]))
-		if err != nil {
-			t.Fatal(err)
+	for _, raw := range []string{`{"a":1,"b":["x"]}`, `{ "b": ["x"], "a": 1.0 }`, `{"b":["\u0078"],"a":10e-1}`} {
+		p, err := ParsePattern(json.RawMessage(raw))
+		if err != nil || string(p.Canonical()) != `{"a":1,"b":["x"]}` {
+			t.Errorf("%s is kept as %s (%v)", raw, p.Canonical(), err)
 		}
-		for _, raw := range same[1:] {
-			p, err := parsePattern(json.RawMessage(raw))
-			if err != nil || string(p.canonical()) != string(first.canonical()) {
-				t.Errorf("%s is kept as %s and %s as %s (%v)", raw, p.canonical(), same[0], first.canonical(), err)
-			}
+	}
+	for _, raw := range []string{`null`, ``, ` null `} {
+		if p, err := ParsePattern(json.RawMessage(raw)); err != nil || p != nil {
+			t.Errorf("%q is the pattern %v (%v)", raw, p, err)
 		}
 	}
 }
@@ -99,18 +94,22 @@ func FuzzPattern(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	f.Fuzz(func(t *testing.T, pattern, args, other string) {
-		if p, err := parsePattern(json.RawMessage(pattern)); err == nil {
-			kept, err := parsePattern(p.canonical())
+		if p, err := ParsePattern(json.RawMessage(pattern)); err == nil && p != nil {
+			kept, err := ParsePattern(p.Canonical())
 			if err != nil {
-				t.Fatalf("%q is kept as %q: %v", pattern, p.canonical(), err)
+				t.Fatalf("%q is kept as %q: %v", pattern, p.Canonical(), err)
 			}
-			if got, want := kept.fits(json.RawMessage(args)), p.fits(json.RawMessage(args)); got != want {
+			if got, want := kept.Fits(json.RawMessage(args)), p.Fits(json.RawMessage(args)); got != want {
 				t.Fatalf("%q fits %q: %v, and as it is kept: %v", pattern, args, want, got)
 			}
 		}
-		fits, exact, err := Rule{Exact: true, Args: json.RawMessage(args)}.matcher()
+		exact, err := Exact(json.RawMessage(args))
 		if err != nil {
 			return
+		}
+		fits := func(args json.RawMessage) bool {
+			got, err := Exact(args)
+			return err == nil && string(got) == string(exact)
 		}
 		if !fits(json.RawMessage(args)) || !fits(exact) {
 			t.Fatalf("%q does not fit itself, or as it is kept: %q", args, exact)
