@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,5 +101,32 @@ func TestAlwaysAllowsWhatTheAskSays(t *testing.T) {
 	})
 	if n.of("wider") != 0 {
 		t.Error("a tool of the same name in another flow ran")
+	}
+}
+
+// TestAnAlwaysThatMakesNoRuleIsRefusedOrSaid before anyone relies on it.
+func TestAnAlwaysThatMakesNoRuleIsRefusedOrSaid(t *testing.T) {
+	always := []string{agent.DecisionAlways, agent.DecisionApprove}
+	for allows, who := range map[string][]string{
+		"nothing but this call: only people whom the approval names": {"group:staff"},
+		"until it is revoked; from others than ann, bob nothing but": {"ann", "group:staff", "bob"},
+		"without asking, until it is revoked":                        {"ann"},
+	} {
+		var n tally
+		perduretest.Virtual(t, flows(payer(&n, agent.Approval{Who: who, Decisions: always})), func(t *testing.T, e *perduretest.Env) {
+			e.Start("t", "flow", "go")
+			ask := asked(t, e, "t", 1)[0]
+			var data struct{ Always struct{ Allows string } }
+			decode(t, ask.Data, &data)
+			if !strings.Contains(data.Always.Allows, allows) {
+				t.Errorf("of %q the ask says %q", who, data.Always.Allows)
+			}
+			for _, pattern := range []string{`{"id":"\ufffd"}`, `{"id":1,"id":2}`, `{"id":"a","ID":"b"}`, `{"id":"\ud800"}`} {
+				a := perdure.Answer{Decision: agent.DecisionAlways, Value: json.RawMessage(pattern), By: "ann"}
+				if err := e.Runtime().Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: a, Groups: []string{"staff"}}); !errors.Is(err, perdure.ErrAnswer) {
+					t.Errorf("the pattern %s: %v", pattern, err)
+				}
+			}
+		})
 	}
 }

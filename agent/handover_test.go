@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +14,36 @@ import (
 
 func handTo(name string) llm.Message {
 	return calls(call("transfer_to_agent", `{"agent":"`+name+`"}`))
+}
+
+// TestTransferChainSurvives hands a conversation from one agent to the next and
+// back.
+func TestTransferChainSurvives(t *testing.T) {
+	var fx perduretest.Effects
+	to := func(name string) llm.Message {
+		return calls(call("transfer_to_agent", fmt.Sprintf(`{"agent":%q}`, name)))
+	}
+	said := func(r *llm.Request, who string) bool { return strings.Contains(m(*r), who) }
+	billing := agent.New("billing", &brain{fx: &fx, think: func(r *llm.Request) llm.Message {
+		if !said(r, "first the desk") {
+			return llm.Message{Role: llm.RoleAssistant, Parts: append([]llm.Part{llm.Text("first the desk ")}, to("desk").Parts...)}
+		}
+		return llm.Assistant("paid, says billing, to: " + r.Messages[0].Text())
+	}}, agent.Options{Description: "Bills."})
+	desk := agent.New("desk", &brain{fx: &fx, think: func(r *llm.Request) llm.Message { return to("billing") }}, agent.Options{Transfer: []agent.Agent{billing}})
+	sweep(t, perduretest.Crash{
+		Flows:   []perdure.Flow{agent.NewFlow("desk", desk)},
+		Start:   []perdure.StartRequest{{Flow: "desk", Input: "my bill"}},
+		Effects: &fx,
+		Outside: decide(func(perdure.AskInfo) *perdure.Answer { return nil }),
+	})
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{agent.NewFlow("desk", desk)}}, func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "desk", "my bill")
+		run := e.Wait("t", perdure.Succeeded)
+		if got, err := perdure.Output[string](run); err != nil || got != "paid, says billing, to: my bill" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
 }
 
 // TestHandoverOfASubAgentStaysInItsContext: what an agent says that a sub-agent
@@ -89,6 +121,66 @@ func TestHandoverBackAndForthKeepsTheConversation(t *testing.T) {
 			if !strings.Contains(got, "note 1") || i == 0 && !strings.Contains(got, "[clerk] looked it up") {
 				t.Errorf("request %d of the desk is %s", i+3, got)
 			}
+		}
+	})
+}
+
+// TestTheFirstOfTwoHandoversCounts has a message that hands over twice.
+func TestTheFirstOfTwoHandoversCounts(t *testing.T) {
+	var results []llm.Part
+	one := agent.New("one", say(nil, func(string) string { return "one" }), agent.Options{})
+	two := agent.New("two", say(nil, func(string) string { return "two" }), agent.Options{})
+	desk := agent.New("desk", &brain{think: func(r *llm.Request) llm.Message {
+		return calls(call("transfer_to_agent", `{"agent":"one"}`), call("transfer_to_agent", `{"agent":"two"}`))
+	}}, agent.Options{Transfer: []agent.Agent{one, two}})
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{agent.NewFlow("f", desk)}}, func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "f", "go")
+		if got, err := perdure.Output[string](e.Wait("t", perdure.Succeeded)); err != nil || got != "one" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		at, err := e.Runtime().StateAt(t.Context(), "t", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := agent.Transcript(at.State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if r.Message.Role == llm.RoleTool {
+				results = append(results, r.Message.Parts...)
+			}
+		}
+	})
+	failed := 0
+	for _, p := range results {
+		if p.Result.Error {
+			failed++
+		}
+	}
+	if len(results) != 2 || failed != 1 {
+		t.Errorf("of the two handovers %d failed: %s", failed, raw(results))
+	}
+}
+
+// TestTransferToItselfAndBackAndForthHasALimit has agents that only hand over.
+func TestTransferToItselfAndBackAndForthHasALimit(t *testing.T) {
+	to := func(name string) llm.Message {
+		return calls(call("transfer_to_agent", fmt.Sprintf(`{"agent":%q}`, name)))
+	}
+	b := agent.New("b", scripted(to("a")), agent.Options{})
+	a := agent.New("a", scripted(to("b")), agent.Options{Transfer: []agent.Agent{b}})
+	perduretest.Virtual(t, flows(a), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrLimit) {
+			t.Errorf("it failed with %v", run.Err)
+		}
+	})
+	self := agent.New("self", scripted(to("self")), agent.Options{Transfer: []agent.Agent{b}})
+	perduretest.Virtual(t, flows(self), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrMistakes) {
+			t.Errorf("it failed with %v", run.Err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,9 @@ import (
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
+
+// torture asks for the long forms of tests.
+var torture = os.Getenv("PERDURE_TORTURE") != ""
 
 // brain is a model that is a function of the conversation. It counts how often
 // it was asked for the same reply.

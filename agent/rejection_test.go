@@ -1,8 +1,11 @@
 package agent_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure"
@@ -10,6 +13,27 @@ import (
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
+
+// TestThirdRejectionEndsTheRun has a model that does not give up.
+func TestThirdRejectionEndsTheRun(t *testing.T) {
+	pay := agent.NewTool("pay", "Pays.", func(context.Context, order) (string, error) { return "paid", nil }, agent.NeedsApproval())
+	clerk := agent.New("clerk", &brain{think: func(r *llm.Request) llm.Message {
+		return calls(call("pay", fmt.Sprintf(`{"amount": 5, %q: "A"}`, "id")))
+	}}, agent.Options{Tools: []agent.Tool{pay}})
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{agent.NewFlow("clerk", clerk)}}, func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "clerk", "go")
+		for range 3 {
+			run := e.Wait("t", perdure.Suspended)
+			if err := e.Runtime().Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Decision: agent.DecisionReject, Message: "no"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := e.Wait("t", perdure.Failed)
+		if !errors.Is(run.Err, agent.ErrRejected) || !strings.Contains(run.Error, "3 times") {
+			t.Errorf("the run failed with %v", run.Err)
+		}
+	})
+}
 
 // TestThirdRejectionCountsInTheWholeRun: a loop, a sub-agent that is called
 // again and a conversation that is handed back do not begin to count anew.
@@ -60,6 +84,26 @@ func TestRejectionsOfAnEarlierRunDoNotCount(t *testing.T) {
 			e.Start("t", "flow", fmt.Sprint("go ", i))
 			reply(t, e, asked(t, e, "t", 1)[0], perdure.Answer{Decision: agent.DecisionReject})
 			e.Wait("t", perdure.Succeeded)
+		}
+	})
+}
+
+// TestOneNumberIsOneCallHoweverItIsWritten when rejections are counted.
+func TestOneNumberIsOneCallHoweverItIsWritten(t *testing.T) {
+	pay := agent.RawTool("pay", "Pays.", json.RawMessage(`{"type":"object"}`), func(context.Context, json.RawMessage) (agent.Output, error) {
+		return agent.Output{}, errors.New("it ran")
+	}, agent.NeedsApproval())
+	forms := []string{"1", "1.0", "10e-1"}
+	clerk := agent.New("clerk", &brain{think: func(r *llm.Request) llm.Message {
+		return calls(call("pay", fmt.Sprintf(`{"amount":%s}`, forms[replies(r)])))
+	}}, agent.Options{Tools: []agent.Tool{pay}})
+	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		for range forms {
+			reply(t, e, asked(t, e, "t", 1)[0], perdure.Answer{Decision: agent.DecisionReject})
+		}
+		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrRejected) {
+			t.Errorf("it failed with %v", run.Err)
 		}
 	})
 }

@@ -133,53 +133,60 @@ func TestEveryBackendIsAMapOfTexts(t *testing.T) {
 		}
 		n++
 		dir := filepath.Join(base, fmt.Sprint(n))
-		backends := []FS{
-			State(), Disk(filepath.Join(dir, "1")), Shared(&testShelf{}),
-			Composite(map[string]FS{"/q": Shared(&testShelf{})}, Disk(filepath.Join(dir, "2"))),
-			Composite(nil, State()), Memory("part"),
-		}
-		for i, f := range backends {
-			hide := ""
-			if i == 3 {
-				hide = "q/" // the prefix shows in the root
-			}
-			got, err := runOps(t, f, ops)
+		// Those of one group are on one thread, so that only one is in its state.
+		for _, backends := range [][]FS{
+			{State(), Disk(filepath.Join(dir, "1")), Shared(&testShelf{}), Memory("part")},
+			{Composite(nil, State()), Composite(map[string]FS{"/q": Shared(&testShelf{})}, Disk(filepath.Join(dir, "2")))},
+		} {
+			all, err := runOps(t, backends, ops)
 			if err != nil {
-				rt.Fatalf("backend %d: %v", i, err)
+				rt.Fatal(err)
 			}
-			for j := range got {
-				if hide != "" && ops[j].Do == "list" && ops[j].Path == "/" {
-					got[j] = strings.Join(slices.DeleteFunc(strings.Fields(got[j]), func(s string) bool { return s == hide }), " ")
+			for i, f := range backends {
+				var got []string
+				for j, outs := range all {
+					if ops[j].Do == "list" && ops[j].Path == "/" { // where the prefix shows
+						outs[i] = strings.Join(slices.DeleteFunc(strings.Fields(outs[i]), func(s string) bool { return s == "q/" }), " ")
+					}
+					got = append(got, outs[i])
 				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				rt.Fatalf("backend %d is no map:\n%v\n%s", i, ops, diff)
+				if diff := cmp.Diff(want, got); diff != "" {
+					rt.Fatalf("%T is no map:\n%v\n%s", f, ops, diff)
+				}
 			}
 		}
 		_ = os.RemoveAll(dir)
 	})
 }
 
-// runOps does the operations in two runs of a thread.
-func runOps(t *testing.T, f FS, ops []fileOp) (got []string, err error) {
-	flow := perdure.NewFlow("ops", func(ctx context.Context, ops []fileOp) ([]string, error) {
-		var all []string
+// runOps does the operations in two runs of a thread, each in all backends.
+func runOps(t *testing.T, backends []FS, ops []fileOp) (got [][]string, err error) {
+	flow := perdure.NewFlow("ops", func(ctx context.Context, ops []fileOp) (all [][]string, err error) {
 		for i, op := range ops {
-			out, err := perdure.Step(ctx, fmt.Sprint("op-", i), func(ctx context.Context) (string, error) { return applyOp(ctx, f, op) })
+			outs, err := perdure.Step(ctx, fmt.Sprint("op-", i), func(ctx context.Context) ([]string, error) {
+				var outs []string
+				for _, f := range backends {
+					out, err := applyOp(ctx, f, op)
+					if err != nil {
+						return nil, fmt.Errorf("%T: %w", f, err)
+					}
+					outs = append(outs, out)
+				}
+				return outs, nil
+			})
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, out)
+			all = append(all, outs)
 		}
 		return all, nil
 	})
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{flow}}, func(t *testing.T, e *perduretest.Env) {
 		for _, part := range [][]fileOp{ops[:len(ops)/2], ops[len(ops)/2:]} {
 			e.Start("t", "ops", part)
-			run := e.Wait("t", perdure.Succeeded)
-			var out []string
-			out, err = perdure.Output[[]string](run)
-			got = append(got, out...)
+			var outs [][]string
+			outs, err = perdure.Output[[][]string](e.Wait("t", perdure.Succeeded))
+			got = append(got, outs...)
 		}
 	})
 	return got, err

@@ -52,10 +52,12 @@ func echo(fx *perduretest.Effects, seed string, turns int) *brain {
 // handovers and loops, each request after a crash is the one that an
 // undisturbed run sends, byte for byte.
 func TestRequestsAreTheSameAfterACrash(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes seconds")
+	start := []perdure.StartRequest{{Thread: "t", Flow: "flow", Input: "go"}, {Thread: "t", Flow: "flow", Input: "and again"}}
+	seeds := 4
+	if !torture {
+		seeds, start = 1, start[:1]
 	}
-	for i := range 4 / fewer {
+	for i := range seeds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			seed := fmt.Sprint("seed ", i)
 			var fx perduretest.Effects
@@ -90,7 +92,7 @@ func TestRequestsAreTheSameAfterACrash(t *testing.T) {
 			flow := agent.NewFlow("flow", agent.Loop("loop", 1+i%2, first))
 			sweep(t, perduretest.Crash{
 				Flows: []perdure.Flow{flow}, Effects: &fx,
-				Start: []perdure.StartRequest{{Thread: "t", Flow: "flow", Input: "go"}, {Thread: "t", Flow: "flow", Input: "and again"}},
+				Start: start,
 				Outside: decide(func(a perdure.AskInfo) *perdure.Answer {
 					if a.Kind == agent.KindPending {
 						return &perdure.Answer{Value: "came"}

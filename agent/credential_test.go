@@ -21,6 +21,73 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
+// TestACredentialIsThereBeforeItsCallRuns, whoever says that it is; and those
+// give it who may for every tool that needs it.
+func TestACredentialIsThereBeforeItsCallRuns(t *testing.T) {
+	t.Setenv("PERDURE_KEYS", "k:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	var n tally
+	needs := func(name string, who ...string) agent.Tool {
+		return noted(&n, name, agent.Needs(agent.Credential{Name: "key", Who: who}))
+	}
+	tools := []agent.Tool{needs("strict", "ann", "bob"), needs("other", "bob", "eve"), needs("any"), needs("apart", "zoe")}
+	use := func(names ...string) agent.Agent {
+		var all []llm.Call
+		for _, name := range names {
+			all = append(all, call(name, `{"id":"1"}`))
+		}
+		return agent.New("clerk", scripted(calls(all...), llm.Assistant("end")), agent.Options{Tools: tools})
+	}
+	perduretest.Virtual(t, flows(use("strict", "other", "any")), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		said := perdure.Answer{Decision: agent.DecisionProvided, By: "bob"}
+		for range 2 {
+			ask := asked(t, e, "t", 1)[0]
+			if len(ask.Who) != 1 || ask.Who[0] != "bob" {
+				t.Errorf("%v may give it", ask.Who)
+			}
+			reply(t, e, ask, said)
+			n.want(t, "")
+		}
+		ask := asked(t, e, "t", 1)[0]
+		if !strings.Contains(ask.Prompt, "it is not there") {
+			t.Errorf("the prompt is %q", ask.Prompt)
+		}
+		if err := agent.Provide(t.Context(), e.Runtime(), perdure.AskAnswer{Ask: ask.ID, Answer: said}, "a secret"); err != nil {
+			t.Fatal(err)
+		}
+		e.Wait("t", perdure.Succeeded)
+	})
+	n.want(t, "any:1 other:1 strict:1")
+	perduretest.Virtual(t, flows(use("strict", "apart")), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		e.Wait("t", perdure.Succeeded)
+	})
+	n.want(t, "any:1 other:1 strict:1")
+}
+
+// TestSerialCallsWithAndWithoutCredentials are in one message, of which some
+// wait for a login, also two whose names look alike.
+func TestSerialCallsWithAndWithoutCredentials(t *testing.T) {
+	t.Setenv("PERDURE_KEYS", "k1:"+strings.Repeat("QUFB", 10)+"QUE=")
+	var n tally
+	free := noted(&n, "free", agent.Serial())
+	mail := noted(&n, "mail", agent.Serial(), agent.Needs(agent.Credential{Name: "my login"}))
+	post := noted(&n, "post", agent.Needs(agent.Credential{Name: "my_login"}))
+	clerk := agent.New("clerk", scripted(calls(call("free", `{"id":"1"}`), call("mail", `{"id":"2"}`), call("post", `{"id":"3"}`)), llm.Assistant("end")),
+		agent.Options{Tools: []agent.Tool{free, mail, post}})
+	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		for _, ask := range asked(t, e, "t", 2) {
+			if err := agent.Provide(t.Context(), e.Runtime(), perdure.AskAnswer{Ask: ask.ID}, "a secret"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Wait("t", perdure.Succeeded)
+		n.want(t, "free:1 mail:1 post:1")
+		oneEach(t, said(t, e, "t"))
+	})
+}
+
 // leaks are the ways in which a tool can tell a secret by mistake.
 var leaks = map[string]func(ctx context.Context, text string) error{
 	"error":             func(_ context.Context, s string) error { return errors.New(s) },

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
@@ -18,100 +16,6 @@ import (
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
-
-// TestDeltasOfACutStreamEndAsTheRecordedText: a reader that keeps one text a
-// step, begins anew with each attempt, puts pieces where their offset says, and
-// drops it when the step's event comes, never shows what was not said.
-func TestDeltasOfACutStreamEndAsTheRecordedText(t *testing.T) {
-	var n tally
-	words := strings.SplitAfter("the quick brown fox jumps", " ")
-	model := llm.ModelFunc(func(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
-		life := n.add("model")
-		return func(yield func(llm.Delta, error) bool) {
-			time.Sleep(time.Second) // virtual, until the reader is there
-			for i, w := range words {
-				if life == 1 && i == 3 { // cut in the middle
-					yield(llm.Delta{}, &llm.Error{Kind: llm.ErrInterrupted, Provider: "p"})
-					return
-				}
-				if life == 2 && i == 2 { // the process dies here
-					<-ctx.Done()
-					return
-				}
-				if life == 1 {
-					w = strings.ToUpper(w)
-				}
-				if !yield(llm.Delta{Text: w}, nil) {
-					return
-				}
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
-			}
-			yield(llm.Delta{Stop: llm.StopEnd}, nil)
-		}
-	})
-	perduretest.Virtual(t, flows(agent.New("clerk", model, agent.Options{})), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		type shown struct {
-			attempt, seen int
-			text          string
-		}
-		live := map[string]*shown{}
-		voided, final, pieces := 0, "", 0
-		follow := func(rt *perdure.Runtime) {
-			for d, err := range rt.Deltas(ctx, "t") {
-				if err != nil {
-					return
-				}
-				var piece llm.Delta
-				decode(t, d.Data, &piece)
-				s := live[d.Path]
-				if s == nil || s.attempt != d.Attempt || d.Offset == 0 {
-					if s != nil && s.seen > 0 {
-						voided++
-					}
-					s = &shown{attempt: d.Attempt}
-					live[d.Path] = s
-				}
-				if int(d.Offset) != s.seen {
-					t.Errorf("attempt %d: a piece at %d comes after %d pieces", d.Attempt, d.Offset, s.seen)
-				}
-				s.seen++
-				s.text += piece.Text
-				pieces++
-			}
-		}
-		reader, err := perdure.New(ctx, e.Store, perdure.Options{Version: "reader"}) // another process
-		if err != nil {
-			t.Fatal(err)
-		}
-		go follow(reader)
-		e.Advance(10 * time.Second)
-		e.Restart()
-		e.Wait("t", perdure.Succeeded)
-		synctest.Wait()
-		for ev, err := range e.Runtime().Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ev.Kind == "step" && strings.HasSuffix(ev.Path, "/reply") {
-				var r agent.Record
-				decode(t, ev.Value, &r)
-				final = r.Message.Text()
-				if got := live[ev.Path]; got == nil || got.text != final {
-					t.Errorf("before the event of %s the reader shows %+v, recorded is %q", ev.Path, got, final)
-				}
-			}
-		}
-		if final != "the quick brown fox jumps" || voided != 2 {
-			t.Errorf("recorded is %q, and %d texts were void, want 2 (%d pieces)", final, voided, pieces)
-		}
-	})
-}
 
 // stored returns how many bytes are in a store.
 func stored(t *testing.T, s store.Store) (size int) {
@@ -207,5 +111,19 @@ func TestMediaAreKeptOnce(t *testing.T) {
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
+	})
+}
+
+// TestInputWithABlobThatIsNotThereIsRefused, and does not stay in the
+// conversation, where every later run would fail with it.
+func TestInputWithABlobThatIsNotThereIsRefused(t *testing.T) {
+	clerk := agent.New("clerk", scripted(llm.Assistant("end")), agent.Options{})
+	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", []llm.Part{{Media: &llm.Media{MIME: "image/png", Blob: "gone"}}})
+		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrOption) || !strings.Contains(run.Error, "gone") {
+			t.Errorf("it failed with %v", run.Err)
+		}
+		e.Start("t", "flow", []llm.Part{{Media: &llm.Media{MIME: "image/png", Blob: "gone", Data: []byte("png")}}})
+		e.Wait("t", perdure.Succeeded)
 	})
 }

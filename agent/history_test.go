@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,6 +12,45 @@ import (
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
+
+// TestHistoryPolicies: what an agent sees of earlier runs and of others.
+func TestHistoryPolicies(t *testing.T) {
+	for history, want := range map[agent.History]string{
+		agent.HistoryOwn:    "one|eye: 1|two",
+		agent.HistoryThread: "one|[poet] a poem|one|eye: 3|two|[poet] a poem|two",
+		agent.HistoryNone:   "two",
+	} {
+		t.Run(string(history), func(t *testing.T) {
+			n := 0
+			var texts []string
+			eye := agent.New("eye", &brain{think: func(r *llm.Request) llm.Message {
+				texts = nil
+				for _, m := range r.Messages {
+					texts = append(texts, m.Text())
+				}
+				n++
+				return llm.Assistant("eye: " + fmt.Sprint(len(r.Messages)))
+			}}, agent.Options{History: history})
+			poet := agent.New("poet", scripted(llm.Assistant("a poem")), agent.Options{})
+			flow := perdure.NewFlow("flow", func(ctx context.Context, in string) (string, error) {
+				if _, err := agent.Run(ctx, poet, in); err != nil {
+					return "", err
+				}
+				return agent.Run(ctx, eye, in)
+			})
+			perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{flow}}, func(t *testing.T, e *perduretest.Env) {
+				e.Start("t", "flow", "one")
+				e.Wait("t", perdure.Succeeded)
+				e.Restart()
+				e.Start("t", "flow", "two")
+				e.Wait("t", perdure.Succeeded)
+			})
+			if got := strings.Join(texts, "|"); got != want {
+				t.Errorf("it sees %s, want %s", got, want)
+			}
+		})
+	}
+}
 
 // TestThreadHistoryOfManyAgentsIsWellFormed: with branches, rounds, handovers,
 // sub-agents and a run that was cancelled in the middle of a call, each model is
@@ -68,10 +108,14 @@ func TestThreadHistoryOfManyAgentsIsWellFormed(t *testing.T) {
 	})
 }
 
-// TestTwoThousandRecordsAreRead in a time that a person does not notice: the
+// TestALongThreadIsRead in a time that a person does not notice: the
 // conversation is not made anew in each turn.
-func TestTwoThousandRecordsAreRead(t *testing.T) {
+func TestALongThreadIsRead(t *testing.T) {
 	var n tally
+	runs := 5
+	if torture {
+		runs = 20
+	}
 	model := &brain{think: func(r *llm.Request) llm.Message {
 		if replies(r) < 20 {
 			return calls(call("note", `{"id":"1"}`), call("note", `{"id":"2"}`), call("note", `{"id":"3"}`), call("note", `{"id":"4"}`))
@@ -80,12 +124,12 @@ func TestTwoThousandRecordsAreRead(t *testing.T) {
 	}}
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note")}})
 	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		for i := range 20 {
+		for i := range runs {
 			e.Start("t", "flow", fmt.Sprint("task ", i))
 			e.Wait("t", perdure.Succeeded)
 		}
 		all := said(t, e, "t")
-		if len(all) < 2000 {
+		if len(all) < 100*runs {
 			t.Errorf("there are %d records", len(all))
 		}
 		asManyResults(t, all)
@@ -118,5 +162,28 @@ func asManyResults(t *testing.T, all []agent.Record) {
 	}
 	if calls != results {
 		t.Errorf("%d calls have %d results", calls, results)
+	}
+}
+
+// TestAnInputOfAnotherAgentStandsInASharedHistoryOnce has a third agent that
+// sees what the first two said to each other.
+func TestAnInputOfAnotherAgentStandsInASharedHistoryOnce(t *testing.T) {
+	third := &brain{think: func(r *llm.Request) llm.Message { return llm.Assistant("three") }}
+	all := agent.Sequential("all",
+		agent.New("first", say(nil, func(string) string { return "said by the first" }), agent.Options{}),
+		agent.New("second", say(nil, func(string) string { return "said by the second" }), agent.Options{}),
+		agent.New("third", third, agent.Options{History: agent.HistoryThread}))
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{agent.NewFlow("f", all)}}, func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "f", "said by the user")
+		e.Wait("t", perdure.Succeeded)
+	})
+	text := m(third.requests()[0])
+	for _, once := range []string{"said by the user", "said by the first", "said by the second"} {
+		if n := strings.Count(text, once); n != 1 {
+			t.Errorf("%q stands there %d times: %s", once, n, text)
+		}
+	}
+	if !strings.Contains(text, "[first] said by the first") {
+		t.Errorf("the first agent's words are the user's: %s", text)
 	}
 }

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,4 +197,78 @@ func TestCallbackBeforeModelChangesOneRequestOnly(t *testing.T) {
 			t.Errorf("the third request has %q", got)
 		}
 	})
+}
+
+// TestReplyOfACallbackIsAModelsMessage, also if it does not say so: its calls
+// have their results in the next request, now and after a resume.
+func TestReplyOfACallbackIsAModelsMessage(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		var n tally
+		model := scripted(llm.Assistant("end"))
+		clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note"), noted(&n, "gate", agent.NeedsApproval())}, Callbacks: agent.Callbacks{
+			BeforeModel: func(_ context.Context, r *llm.Request) (*llm.Reply, error) {
+				if last(r).Role == llm.RoleTool {
+					return nil, nil
+				}
+				m := calls(call("note", `{"id":"1"}`), call("gate", `{"id":"1"}`))
+				m.Role = ""
+				return &llm.Reply{Message: m}, nil
+			}}})
+		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
+			e.Start("t", "flow", "go")
+			ask := asked(t, e, "t", 1)[0]
+			if restart {
+				e.Restart()
+			}
+			reply(t, e, ask, perdure.Answer{Decision: agent.DecisionApprove})
+			e.Wait("t", perdure.Succeeded)
+			got := model.requests()[0].Messages
+			if len(got) != 3 || got[1].Role != llm.RoleAssistant || results(got[2]) != "note=note 1;gate=gate 1;" {
+				t.Errorf("restarted %v: the model reads %s", restart, raw(got))
+			}
+		})
+	}
+}
+
+// TestAfterModelTakesAwayAndAddsCalls.
+func TestAfterModelTakesAwayAndAddsCalls(t *testing.T) {
+	var n tally
+	model := scripted(calls(call("bad", `{"id":"1"}`)), llm.Assistant("end"))
+	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "good"), noted(&n, "bad")}, Callbacks: agent.Callbacks{
+		AfterModel: func(_ context.Context, r *llm.Reply) error {
+			if len(r.Message.Calls()) > 0 {
+				r.Message = llm.Message{Parts: []llm.Part{{Call: &llm.Call{Name: "good", Args: `{"id":"2"}`}}, {Call: &llm.Call{Name: "good", Args: `{"id":"3"}`}}}}
+			}
+			return nil
+		}}})
+	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		e.Wait("t", perdure.Succeeded)
+		n.want(t, "good:2")
+		oneEach(t, said(t, e, "t"))
+	})
+}
+
+// TestAfterToolSeesTheResultOfAPendingCall: what takes secrets out of outputs
+// sees those that come later too.
+func TestAfterToolSeesTheResultOfAPendingCall(t *testing.T) {
+	for _, opts := range [][]agent.ToolOption{nil, {agent.UsesVerbs()}} {
+		var n tally
+		job := agent.NewTool("job", "Starts.", func(context.Context, struct{}) (string, error) { return "", agent.Pending("j") }, opts...)
+		clerk := agent.New("clerk", scripted(calls(call("job", "{}")), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{job},
+			Callbacks: agent.Callbacks{AfterTool: func(_ context.Context, _ agent.ToolCall, out *agent.Output) error {
+				n.add("after " + out.Text)
+				out.Text = "[hidden]"
+				return nil
+			}}})
+		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
+			e.Start("t", "flow", "go")
+			reply(t, e, asked(t, e, "t", 1)[0], perdure.Answer{Value: "secret"})
+			e.Wait("t", perdure.Succeeded)
+			if got := string(raw(said(t, e, "t"))); strings.Contains(got, "secret") || !strings.Contains(got, "[hidden]") {
+				t.Errorf("the transcript is %s", got)
+			}
+			n.want(t, "after secret:1")
+		})
+	}
 }
