@@ -282,4 +282,5 @@ func decode(tb testing.TB, raw []byte, v any) {
 		tb.Fatal(err)
 	}
 }
+
 var _ perdure.Resumable = (*workLog)(nil)
