@@ -17,22 +17,12 @@ import (
 	"github.com/perdure/perdure/server"
 )
 
-// plainPeople knows tokens by their names.
-type plainPeople map[string]*server.Principal
-
-func (p plainPeople) Authenticate(_ context.Context, token string) (*server.Principal, error) {
-	if who := p[token]; who != nil {
-		return who, nil
-	}
-	return nil, api.ErrUnauthorized
-}
-
 // plainTeam is a site with people: a boss who may do everything, ann of the
 // group buyers, and bob.
 func plainTeam(t *testing.T, flows ...perdure.Flow) *servertest.Site {
 	t.Helper()
 	all := []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}
-	s := servertest.New(t, server.Options{Auth: plainPeople{
+	s := servertest.New(t, server.Options{Auth: servertest.People{
 		"boss": {Subject: "boss", Scopes: []api.Scope{api.ScopeAdmin}},
 		"ann":  {Subject: "ann", Groups: []string{"buyers"}, Scopes: all},
 		"bob":  {Subject: "bob", Scopes: all},
@@ -259,10 +249,7 @@ func TestASecretIsGivenAndNotShown(t *testing.T) {
 
 func TestRulesAreListedAndRevoked(t *testing.T) {
 	s := plainTeam(t)
-	rule, err := agent.RulesOf(s.Runtime).Allow(t.Context(), agent.Rule{User: "ann", Flow: "f", Agent: "clerk", Tool: "pay", Schema: "s", Args: json.RawMessage(`{"n":1}`), Who: []string{"ann"}}, "ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rule := servertest.Must(agent.RulesOf(s.Runtime).Allow(t.Context(), agent.Rule{User: "ann", Flow: "f", Agent: "clerk", Tool: "pay", Schema: "s", Args: json.RawMessage(`{"n":1}`), Who: []string{"ann"}}, "ann"))(t)
 	ann, bob := plainAs(s, "ann"), plainAs(s, "bob")
 	count := func(s *servertest.Site, query string) int {
 		var list api.RuleList

@@ -2,17 +2,21 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -22,19 +26,13 @@ func TestBearerTokensAreTakenFromTheHeaderOnly(t *testing.T) {
 	site.Token = ""
 	me := func(path string, values ...string) *servertest.Reply {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", site.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := servertest.Must(http.NewRequestWithContext(t.Context(), "GET", site.URL+path, nil))(t)
 		for _, v := range values {
 			r.Header.Add("Authorization", v)
 		}
 		r.AddCookie(&http.Cookie{Name: "perdure_stream", Value: token})
 		r.AddCookie(&http.Cookie{Name: "token", Value: token})
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := servertest.Must(http.DefaultClient.Do(r))(t)
 		return servertest.ReplyOf(t, resp)
 	}
 	for _, value := range []string{"Bearer " + token, "bearer " + token, "BEARER  " + token} {
@@ -73,10 +71,7 @@ func TestTokenOperations(t *testing.T) {
 	if len(list.Tokens) != 3 || strings.Contains(string(got.Body), made.Secret[4:]) {
 		t.Errorf("the list is %s", got.Body)
 	}
-	foreign, err := tokens.Create(t.Context(), "other", "", api.CreateToken{Subject: "eve", Scopes: []api.Scope{api.ScopeAdmin}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	foreign := servertest.Must(tokens.Create(t.Context(), "other", "", api.CreateToken{Subject: "eve", Scopes: []api.Scope{api.ScopeAdmin}}))(t)
 	site.Do("DELETE", "/v1/tokens/"+foreign.ID, "").Problem(404, "not-found")
 	authWant(t, tokens, foreign.Secret, "eve")
 
@@ -94,7 +89,7 @@ func TestTokenOperations(t *testing.T) {
 }
 
 func TestTokensThatAreKeptElsewhereAreNotMadeHere(t *testing.T) {
-	site := servertest.New(t, server.Options{Auth: authFixed{"abc": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}}}})
+	site := servertest.New(t, server.Options{Auth: servertest.People{"abc": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}}}})
 	site.Token = "abc"
 	site.Do("POST", "/v1/tokens", `{"subject":"ann"}`).Problem(404, "not-found")
 	site.Do("GET", "/v1/tokens", "").Problem(404, "not-found")
@@ -102,7 +97,7 @@ func TestTokensThatAreKeptElsewhereAreNotMadeHere(t *testing.T) {
 }
 
 func TestPrincipalsThatCannotBeAreRefused(t *testing.T) {
-	site := servertest.New(t, server.Options{Auth: authFixed{
+	site := servertest.New(t, server.Options{Auth: servertest.People{
 		"group": {Subject: "group:admins", Scopes: api.Scopes},
 		"empty": {Scopes: api.Scopes},
 		"none":  {Subject: "ann"},
@@ -116,14 +111,11 @@ func TestPrincipalsThatCannotBeAreRefused(t *testing.T) {
 }
 
 func TestRecheckTellsWhatBecameOfTheToken(t *testing.T) {
-	fixed := authFixed{"abc": {Tenant: "a", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}}
+	fixed := servertest.People{"abc": {Tenant: "a", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}}
 	d := newTicketDesk(t, memstore.New(), func(*server.Tokens) server.Authenticator { return fixed })
 	r := httptest.NewRequest("GET", "/v1/flows", nil)
 	r.Header.Set("Authorization", "Bearer abc")
-	c, err := d.api.Admit(httptest.NewRecorder(), r, &api.FlowsList.Info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := servertest.Must(d.api.Admit(httptest.NewRecorder(), r, &api.FlowsList.Info))(t)
 	for _, step := range []struct {
 		now  *server.Principal
 		want error
@@ -187,4 +179,33 @@ func TestSecretsAreInNoLogAndNoError(t *testing.T) {
 	if !strings.Contains(log.String(), "a request failed") {
 		t.Error("nothing was logged: the test sees nothing")
 	}
+}
+
+// brokenStore says where it is when it fails.
+type brokenStore struct {
+	store.Store
+	broken atomic.Bool
+}
+
+func (s *brokenStore) Get(ctx context.Context, key string) (store.Cell, error) {
+	if s.broken.Load() {
+		return store.Cell{}, fmt.Errorf("%w: dial db.canary.example: user canary", store.ErrUnavailable)
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// What a store says when it fails is for the log, also where nobody has been
+// asked for a token yet.
+func TestErrorsOfTheStoreAreNotTold(t *testing.T) {
+	s := &brokenStore{Store: memstore.New()}
+	tokens := authTokens(t, s)
+	site := servertest.NewOn(t, s, server.Options{Auth: tokens})
+	site.Token = "pdr_" + strings.Repeat("A", 43)
+	s.broken.Store(true)
+	for _, path := range []string{"/v1/threads/t", "/v1/threads/t/events", "/v1/me"} {
+		if r := site.Do("GET", path, "").Problem(503, "unavailable"); strings.Contains(string(r.Body), "canary") {
+			t.Errorf("%s: %s", path, r.Body)
+		}
+	}
+	s.broken.Store(false)
 }

@@ -97,9 +97,7 @@ func TestBrowserFollowsAnAgent(t *testing.T) {
 	whole, piece := schemaOf(t, "delta"), schemaOf(t, "piece")
 	for _, raw := range got.Deltas {
 		var v map[string]any
-		if err := json.Unmarshal(raw, &v); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, json.Unmarshal(raw, &v))
 		if err := whole.Validate(v); err != nil {
 			t.Errorf("%s: %v", raw, err)
 		}
@@ -118,21 +116,13 @@ func TestBrowserFollowsAnAgent(t *testing.T) {
 // unknown.
 func schemaOf(t *testing.T, name string) *jsonschema.Resolved {
 	t.Helper()
-	data, err := api.EventSchemas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := servertest.Must(api.EventSchemas())(t)
 	var all struct {
 		Defs map[string]*jsonschema.Schema `json:"$defs"`
 	}
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, json.Unmarshal(data, &all))
 	s := all.Defs[name]
 	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resolved := servertest.Must(s.Resolve(nil))(t)
 	return resolved
 }

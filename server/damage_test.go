@@ -26,10 +26,7 @@ func TestADamagedThreadSaysSo(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			open := func() store.Store {
-				s, err := store.Open(t.Context(), "file:"+dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := servertest.Must(store.Open(t.Context(), "file:"+dir))(t)
 				return s
 			}
 			t.Run("before", func(t *testing.T) {
@@ -88,10 +85,7 @@ func TestADamagedThreadSaysSo(t *testing.T) {
 func TestDamageHidesNoThreads(t *testing.T) {
 	dir := t.TempDir()
 	open := func() store.Store {
-		s, err := store.Open(t.Context(), "file:"+dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := servertest.Must(store.Open(t.Context(), "file:"+dir))(t)
 		return s
 	}
 	t.Run("before", func(t *testing.T) {
@@ -104,18 +98,11 @@ func TestDamageHidesNoThreads(t *testing.T) {
 	if err != nil || len(files) != 3 {
 		t.Fatal(files, err)
 	}
-	data, err := os.ReadFile(files[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := servertest.Must(os.ReadFile(files[1]))(t)
 	stray := bytes.Replace([]byte(files[1]), []byte(".json"), []byte("0.json"), 1)
-	if err := os.WriteFile(string(stray), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, os.WriteFile(string(stray), data, 0o600))
 	data[len(data)/2] ^= 1
-	if err := os.WriteFile(files[1], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, os.WriteFile(files[1], data, 0o600))
 	s := servertest.NewOn(t, open(), server.Options{}, plainFlows()...)
 	for range 2 {
 		var threads api.ThreadPage

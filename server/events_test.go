@@ -110,9 +110,7 @@ func TestStreamOfARunEndsWithDone(t *testing.T) {
 		}
 		var done api.Done
 		end := all[len(all)-1]
-		if err := json.Unmarshal([]byte(end.Data), &done); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, json.Unmarshal([]byte(end.Data), &done))
 		last := all[len(all)-2]
 		if done.Status != perdure.Succeeded || end.ID != last.ID+".done" || done.Thread != "a" {
 			t.Errorf("done is %+v behind %v", end, last)
@@ -141,18 +139,14 @@ func TestStreamOfARunThatWaits(t *testing.T) {
 	all := s.Open(path).Until("done")
 	end := all[len(all)-1]
 	var done api.Done
-	if err := json.Unmarshal([]byte(end.Data), &done); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, json.Unmarshal([]byte(end.Data), &done))
 	if done.Status != perdure.Suspended || len(done.Asks) != 1 || done.Asks[0].Prompt != "how many?" {
 		t.Fatalf("done is %s", end.Data)
 	}
 	s.Do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", end.ID).Want(204)
 	// One that wants the real end is not told to stop.
 	real := s.Open("/v1/threads/a/events?run="+run.ID, "Last-Event-ID", end.ID)
-	if err := s.Runtime.Answer(t.Context(), perdure.AskAnswer{Ask: done.Asks[0].ID, Answer: perdure.Answer{Value: json.RawMessage(`"two"`)}}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Answer(t.Context(), perdure.AskAnswer{Ask: done.Asks[0].ID, Answer: perdure.Answer{Value: json.RawMessage(`"two"`)}}))
 	for _, st := range []*servertest.Stream{real, s.Open(path, "Last-Event-ID", end.ID)} {
 		rest := st.Until("done")
 		if rest[0].ID == "" || rest[0].Kind == "asked" {
@@ -179,9 +173,7 @@ func TestStreamOfARunThatIsRetriedGoesOn(t *testing.T) {
 	all := s.Open(path).Until("done")
 	end := all[len(all)-1]
 	fail = false
-	if err := s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}))
 	rest := s.Open(path, "Last-Event-ID", end.ID).Until("done")
 	if rest[0].Kind != "retried" || !strings.Contains(rest[len(rest)-1].Data, `"succeeded"`) {
 		t.Errorf("it goes on with %v", rest)
@@ -193,9 +185,7 @@ func TestStreamOfAnErasedThreadEnds(t *testing.T) {
 	s.Start("a", "ask", "?")
 	st := s.Open("/v1/threads/a/events")
 	st.Until("asked")
-	if err := s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}))
 	all := st.Until("erased")
 	if last := all[len(all)-1]; last.ID != "" {
 		t.Errorf("the end has an id: %v", last)
@@ -235,6 +225,7 @@ func TestPagesOfEvents(t *testing.T) {
 	}
 	s.Do("GET", "/v1/threads/a/events?after=1000", "").Problem(400, "ahead")
 	s.Do("GET", "/v1/threads/none/events", "").Problem(404, "no-thread")
+	s.Do("GET", "/v1/threads/a/events?limit=-1", "").Problem(400, "invalid")
 	end := s.Do("GET", fmt.Sprintf("/v1/threads/a/events?after=%d", seqs[len(seqs)-1]), "").Want(200)
 	if string(end.Body) != `{"events":[]}` {
 		t.Errorf("behind the end: %s", end.Body)
@@ -263,18 +254,8 @@ func TestWhichAnswerIsAskedFor(t *testing.T) {
 	}
 }
 
-// sseTokens knows tokens by heart.
-type sseTokens map[string]*server.Principal
-
-func (s sseTokens) Authenticate(_ context.Context, token string) (*server.Principal, error) {
-	if p := s[token]; p != nil {
-		return p, nil
-	}
-	return nil, api.ErrUnauthorized
-}
-
 func TestInternalEventsAreBareForOthersThanAdmins(t *testing.T) {
-	s := servertest.New(t, server.Options{Auth: sseTokens{
+	s := servertest.New(t, server.Options{Auth: servertest.People{
 		"admin": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}},
 		"read":  {Subject: "ann", Scopes: []api.Scope{api.ScopeRead}},
 	}}, servertest.Flows()...)
@@ -289,9 +270,7 @@ func TestInternalEventsAreBareForOthersThanAdmins(t *testing.T) {
 		}
 		for i, b := range st.Until("ended") {
 			var ev perdure.Event
-			if err := json.Unmarshal([]byte(b.Data), &ev); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Check(t, json.Unmarshal([]byte(b.Data), &ev))
 			if diff := cmp.Diff(page.Events[i], ev); diff != "" {
 				t.Errorf("%s sees in a stream other than on a page: %s", token, diff)
 			}
@@ -317,6 +296,7 @@ func TestHeadOfAStreamHasNoBody(t *testing.T) {
 			t.Errorf("%s: %v %s", path, r.Header, r.Body)
 		}
 	}
+	s.Do("HEAD", "/v1/threads/none/events", "", "Accept", "text/event-stream").Want(404)
 }
 
 func TestStartAnswersWithTheRunsEvents(t *testing.T) {
@@ -332,45 +312,4 @@ func TestStartAnswersWithTheRunsEvents(t *testing.T) {
 			t.Errorf("%s answers with %s", c.path, text)
 		}
 	}
-}
-
-// TestInputThatSteersIsFollowed follows input that becomes part of a run.
-func TestInputThatSteersIsFollowed(t *testing.T) {
-	go1, took := make(chan bool), make(chan bool)
-	s := servertest.New(t, server.Options{}, perdure.NewFlow("listen", func(ctx context.Context, _ string) (string, error) {
-		if _, err := perdure.Step(ctx, "begin", func(context.Context) (bool, error) { return <-go1, nil }); err != nil {
-			return "", err
-		}
-		more, _, err := perdure.Take[string](ctx, "more")
-		if err != nil {
-			return "", err
-		}
-		if _, err := perdure.Step(ctx, "end", func(context.Context) (bool, error) { return <-took, nil }); err != nil {
-			return "", err
-		}
-		return more, nil
-	}))
-	first, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := s.Open("/v1/threads/a/events")
-	begun.Until("claimed")
-	more, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, query := range []string{"", "&until=wait"} {
-		st := s.Open("/v1/threads/a/events?run=" + more.ID + query)
-		st.Until("queued")
-		defer func() {
-			all := st.Until("done")
-			var done api.Done
-			if err := json.Unmarshal([]byte(all[len(all)-1].Data), &done); err != nil || done.Run != first.ID || done.Status != perdure.Succeeded {
-				t.Errorf("done is %v", all[len(all)-1])
-			}
-		}()
-	}
-	go1 <- true
-	took <- true
 }

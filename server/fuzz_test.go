@@ -31,7 +31,7 @@ func newFuzzed(t testing.TB) *fuzzed {
 	f := &fuzzed{Site: servertest.New(t, server.Options{Version: "test", Faces: allFaces()}, perdure.NewFlow("asker", func(ctx context.Context, in string) (string, error) {
 		return perdure.Ask[string](ctx, "approve", perdure.Question{Kind: "approval", Prompt: in})
 	}))}
-	f.closed = server.New(f.Runtime, server.Options{Auth: authFixed{}, Faces: allFaces()})
+	f.closed = server.New(f.Runtime, server.Options{Auth: servertest.People{}, Faces: allFaces()})
 	f.seed(t)
 	return f
 }
@@ -51,9 +51,7 @@ func (f *fuzzed) seed(t testing.TB) {
 	if len(run.Asks) > 0 {
 		ask = run.Asks[0].ID
 	}
-	if _, err := memory.Of(f.Runtime).Put(ctx, memory.Namespace{"shared"}, "key", "x", memory.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(memory.Of(f.Runtime).Put(ctx, memory.Namespace{"shared"}, "key", "x", memory.PutOptions{}))(t)
 	f.ids = strings.NewReplacer("RUN", run.ID, "ASK", ask)
 }
 

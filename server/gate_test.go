@@ -19,9 +19,7 @@ import (
 func gateDial(t *testing.T, url string) net.Conn {
 	t.Helper()
 	conn := slowDial(t, url)
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	return conn
 }
 
@@ -31,15 +29,9 @@ func gateDial(t *testing.T, url string) net.Conn {
 func TestEveryRoutePassesTheGate(t *testing.T) {
 	m := newMatrix(t)
 	patient := server.New(m.Runtime, server.Options{Auth: m.tokens, Body: time.Hour, Faces: allFaces()})
-	h := patient.HTTPServer()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go h.Serve(l)
-	t.Cleanup(func() { h.Close() })
+	url := servertest.Listen(t, patient.HTTPServer())
 	ask := func(method, path, host, rest string) (*http.Response, error) {
-		conn, err := net.Dial("tcp", l.Addr().String())
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			return nil, err
 		}
@@ -93,19 +85,10 @@ func TestEveryRoutePassesTheGate(t *testing.T) {
 // TestConnectionsAreBounded holds many connections that ask for nothing.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := servertest.New(t, server.Options{})
-	h := server.New(s.Runtime, server.Options{Connections: 8}).HTTPServer()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go h.Serve(l)
-	t.Cleanup(func() { h.Close() })
-	url := "http://" + l.Addr().String()
+	url := servertest.Listen(t, server.New(s.Runtime, server.Options{Connections: 8}).HTTPServer())
 	busy := gateDial(t, url)
 	fmt.Fprint(busy, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
-	if _, err := http.ReadResponse(bufio.NewReader(busy), nil); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(http.ReadResponse(bufio.NewReader(busy), nil))(t)
 	var silent []net.Conn
 	for range 50 {
 		silent = append(silent, gateDial(t, url))

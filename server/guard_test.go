@@ -23,10 +23,7 @@ import (
 // it.
 func guardServer(t *testing.T, o server.Options) (*server.Server, *int) {
 	t.Helper()
-	rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := servertest.Must(perdure.New(t.Context(), memstore.New(), perdure.Options{}))(t)
 	s, n := server.New(rt, o), new(int)
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		s.AddFace(method+" /face", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
@@ -97,7 +94,7 @@ func TestGuardKnowsTheServersNames(t *testing.T) {
 }
 
 func TestGuardLetsNoPageFromElsewhereIn(t *testing.T) {
-	auth := authFixed{}
+	auth := servertest.People{}
 	for name, o := range map[string]server.Options{
 		"dev":                 {},
 		"dev with a star":     {Origins: []string{"*"}},
@@ -157,7 +154,7 @@ func TestGuardTellsListedPagesWhatTheyMay(t *testing.T) {
 		origins []string
 		creds   string
 	}{{[]string{"https://Console.example/"}, "true"}, {[]string{"*"}, ""}} {
-		s, n := guardServer(t, server.Options{Auth: authFixed{}, Origins: c.origins})
+		s, n := guardServer(t, server.Options{Auth: servertest.People{}, Origins: c.origins})
 		const origin = "https://console.example"
 		got := guardDo(s, "OPTIONS", "localhost", "Origin", origin, "Access-Control-Request-Method", "DELETE", "Sec-Fetch-Site", "cross-site")
 		h := got.Header
@@ -183,7 +180,7 @@ func TestGuardTellsListedPagesWhatTheyMay(t *testing.T) {
 }
 
 func TestGuardSetsHeadersOnAllAnswers(t *testing.T) {
-	s, _ := guardServer(t, server.Options{Auth: authFixed{}})
+	s, _ := guardServer(t, server.Options{Auth: servertest.People{}})
 	for _, path := range []string{"/face", "/healthz", "/v1/flows", "/none", "/v1//flows"} {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
@@ -50,14 +48,7 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	const steps, size, readers = 900, 60 << 10, 48
 	st := memstore.New()
 	tokens := authTokens(t, st)
-	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
-		for i := range n {
-			if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", size), nil }); err != nil {
-				return i, err
-			}
-		}
-		return n, nil
-	}))
+	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, servertest.Large(func(int) int { return size }))
 	s.Token = authSecret(t, tokens, "", "ann", api.ScopeRead, api.ScopeRun)
 	s.Start("a", "large", steps)
 	var page api.EventPage

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -66,20 +65,10 @@ func newMatrix(t *testing.T) *matrix {
 		t.Fatalf("the run is %v: %v", run, err)
 	}
 	m.run, m.ask = run, run.Asks[0].ID
-	if _, err := memory.Of(acme).Put(ctx, memory.Namespace{"shared"}, "key", matrixCanary, memory.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := memory.Of(acme).Put(ctx, memory.User(matrixUser), "own", matrixCanary, memory.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	rule, err := agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Flow: matrixCanary, Agent: matrixCanary, Tool: matrixCanary, Schema: "s", Args: json.RawMessage("{}")}, matrixCanary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := tokens.Create(ctx, "acme", matrixCanary, api.CreateToken{Subject: matrixCanary, Note: matrixCanary})
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(memory.Of(acme).Put(ctx, memory.Namespace{"shared"}, "key", matrixCanary, memory.PutOptions{}))(t)
+	servertest.Must(memory.Of(acme).Put(ctx, memory.User(matrixUser), "own", matrixCanary, memory.PutOptions{}))(t)
+	rule := servertest.Must(agent.RulesOf(acme).Allow(ctx, agent.Rule{User: matrixUser, Flow: matrixCanary, Agent: matrixCanary, Tool: matrixCanary, Schema: "s", Args: json.RawMessage("{}")}, matrixCanary))(t)
+	token := servertest.Must(tokens.Create(ctx, "acme", matrixCanary, api.CreateToken{Subject: matrixCanary, Note: matrixCanary}))(t)
 	m.ids = strings.NewReplacer("{thread}", "t1", "{run}", run.ID, "{ask}", m.ask, "{token}", token.ID, "{rule}", rule.ID,
 		"{hash}", strings.Repeat("0", 64), "{name}", "signal", "{place...}", "shared/key",
 		"{app}", "asker", "{user}", matrixUser, "{id}", "t1", "{session}", "t1", "{$}", "")
@@ -138,26 +127,11 @@ func (m *matrix) snapshot() string {
 		}
 		all = append(all, s.ID)
 	}
-	thread, err := acme.Get(ctx, "t1")
-	if err != nil {
-		m.T.Fatal(err)
-	}
-	item, err := memory.Of(acme).Get(ctx, memory.Namespace{"shared"}, "key")
-	if err != nil {
-		m.T.Fatal(err)
-	}
-	rules, err := agent.RulesOf(acme).List(ctx, matrixUser)
-	if err != nil {
-		m.T.Fatal(err)
-	}
-	tokens, err := m.tokens.List(ctx, "acme")
-	if err != nil {
-		m.T.Fatal(err)
-	}
-	data, err := json.MarshalIndent(append(all, thread, item, rules, slices.DeleteFunc(tokens, func(t api.Token) bool { return t.Subject != matrixCanary })), "", " ")
-	if err != nil {
-		m.T.Fatal(err)
-	}
+	thread := servertest.Must(acme.Get(ctx, "t1"))(m.T)
+	item := servertest.Must(memory.Of(acme).Get(ctx, memory.Namespace{"shared"}, "key"))(m.T)
+	rules := servertest.Must(agent.RulesOf(acme).List(ctx, matrixUser))(m.T)
+	tokens := servertest.Must(m.tokens.List(ctx, "acme"))(m.T)
+	data := servertest.Must(json.MarshalIndent(append(all, thread, item, rules, slices.DeleteFunc(tokens, func(t api.Token) bool { return t.Subject != matrixCanary })), "", " "))(m.T)
 	return string(data)
 }
 
@@ -279,9 +253,7 @@ func TestMatrixOtherTenantsGetNothing(t *testing.T) {
 	}
 	// What stands in queries and bodies is checked as what stands in paths is.
 	m.Do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).Want(202)
-	if _, err := m.Runtime.Tenant("other").Wait(t.Context(), "mine", ""); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(m.Runtime.Tenant("other").Wait(t.Context(), "mine", ""))(t)
 	for _, path := range []string{"/v1/asks?thread=t1", "/v1/threads/mine/diff?with=t1"} {
 		got := m.Do("GET", path, "")
 		check(&api.Info{Method: "GET"}, path, got)
@@ -341,40 +313,57 @@ func TestMatrixNewsAreTheTenantsOwn(t *testing.T) {
 
 func (m *matrix) newsAreOwn(t *testing.T, tenant, user, token string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", m.URL+"/v1/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Accept", api.TypeEvents)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	var all strings.Builder
-	until := func(text string) {
-		t.Helper()
-		for lines.Scan() {
-			all.WriteString(lines.Text() + "\n")
-			if strings.Contains(lines.Text(), text) {
-				return
-			}
+	st := m.Open("/v1/events", "Authorization", "Bearer "+token)
+	time.AfterFunc(time.Minute, st.Hangup)
+	st.Until("open")
+	servertest.Must(m.Runtime.Tenant("acme").Start(t.Context(), perdure.StartRequest{Flow: "asker", Thread: "t2", Input: matrixCanary, Title: matrixCanary}))(t)
+	servertest.Must(m.Runtime.Tenant(tenant).Start(t.Context(), perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x", User: user}))(t)
+	for own := false; !own; {
+		b, ok := st.Event()
+		if !ok {
+			t.Fatalf("the stream ends before news of its own: %v", st.Err)
 		}
-		t.Fatalf("the stream ends before %s: %v\n%s", text, lines.Err(), all.String())
+		if own = strings.Contains(b.Data, `"mine"`); !own {
+			t.Errorf("the news of others: %s", b)
+		}
 	}
-	until("event: open")
-	if _, err := m.Runtime.Tenant("acme").Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "t2", Input: matrixCanary, Title: matrixCanary}); err != nil {
-		t.Fatal(err)
+}
+
+// Names that another tenant uses are free to everyone, and lead nowhere.
+func TestNamesOfOtherTenantsLeadNowhere(t *testing.T) {
+	m := newMatrix(t)
+	before := m.snapshot()
+	acme := authSecret(t, m.tokens, "acme", "ann", api.ScopeAdmin)
+	m.Token = acme
+	file := string(m.Do("GET", "/v1/threads/t1/export", "").Want(200).Body)
+	var first, second perdure.Run
+	m.Do("POST", "/v1/threads/keyed/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").Want(202, &first)
+	m.Do("DELETE", "/v1/threads/keyed", "").Want(204)
+	m.Token = authSecret(t, m.tokens, "other", "eve", api.ScopeAdmin)
+	var ticket api.Ticket
+	m.Do("POST", "/v1/tickets", `{"thread":"t1"}`).Want(201, &ticket)
+	eve := m.Token
+	m.Token = ""
+	m.Do("GET", "/v1/threads/t1/events?ticket="+ticket.Ticket, "").Problem(404, "no-thread")
+	m.Token = eve
+	m.Do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`, "Idempotency-Key", "k").Want(202, &second)
+	if first.ID == second.ID {
+		t.Error("the key of another tenant leads to its run")
 	}
-	if _, err := m.Runtime.Tenant(tenant).Start(ctx, perdure.StartRequest{Flow: "asker", Thread: "mine", Input: "x", User: user}); err != nil {
-		t.Fatal(err)
+	m.Do("POST", "/v1/threads/mine/fork", `{"as":"t1"}`).Want(201)
+	m.Do("DELETE", "/v1/threads/t1", "").Want(204)
+	m.Do("POST", "/v1/threads/import?as=t1", strings.ReplaceAll(file, "acme", "other"), "Content-Type", api.TypeLines)
+	m.Do("POST", "/v1/asks/"+m.ask+"/progress", `{"value":1}`).Problem(404, "no-ask")
+	m.Do("POST", "/v1/asks/"+m.ask+"/secret", `{"secret":"x"}`).Problem(404, "no-ask")
+	m.Do("POST", "/v1/tokens", `{"subject":"eve","tenant":"acme","scopes":["admin"]}`).Problem(403, "scope")
+	m.Do("POST", "/run", `{"appName":"asker","userId":"ann","sessionId":"t1","invocationId":"`+m.run.ID+`"}`)
+	for _, head := range []string{"Perdure-Tenant", "X-Tenant", "Perdure-As"} {
+		var me api.Me
+		if m.Do("GET", "/v1/me", "", head, "acme").Want(200, &me); me.Tenant != "other" || me.Subject != "eve" {
+			t.Errorf("%s makes eve %+v", head, me)
+		}
 	}
-	until(`"mine"`)
-	if text := all.String(); strings.Contains(text, matrixCanary) || strings.Contains(text, `"t2"`) || strings.Contains(text, `"t1"`) {
-		t.Errorf("another tenant's news:\n%s", text)
+	if now := m.snapshot(); now != before {
+		t.Errorf("acme has %s, and had %s", now, before)
 	}
 }

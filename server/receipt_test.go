@@ -67,9 +67,7 @@ func TestEveryWriteHonoursIfMatch(t *testing.T) {
 		fresh := func() *matrix {
 			m := newMatrix(t)
 			if op.Name == api.RunsResume.Name { // what would change nothing is not refused
-				if err := m.Runtime.Tenant("acme").Pause(t.Context(), "t1", "", perdure.Note{}); err != nil {
-					t.Fatal(err)
-				}
+				servertest.Check(t, m.Runtime.Tenant("acme").Pause(t.Context(), "t1", "", perdure.Note{}))
 			}
 			return m
 		}

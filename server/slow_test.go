@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -24,19 +23,8 @@ import (
 // run with megabytes of events.
 func TestStalledReaderHoldsUpNobody(t *testing.T) {
 	const steps, size = 96, 256 << 10
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
-		for i := range n {
-			_, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
-			if err != nil {
-				return i, err
-			}
-		}
-		return n, nil
-	}))
+	store := servertest.Must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{}))(t)
+	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, servertest.Large(func(int) int { return size }))
 	s.Start("a", "large", 1)
 	runtime.GC()
 	var before, after runtime.MemStats
@@ -80,10 +68,7 @@ func TestStalledReaderHoldsUpNobody(t *testing.T) {
 // slowDial connects with small buffers.
 func slowDial(t *testing.T, url string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := servertest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	return conn
@@ -98,13 +83,7 @@ func slowServe(t *testing.T, change func(*http.Server)) string {
 		t.Errorf("the limits are %v, %v, %v, %v", h.ReadHeaderTimeout, h.IdleTimeout, h.MaxHeaderBytes, h.WriteTimeout)
 	}
 	change(h)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go h.Serve(l)
-	t.Cleanup(func() { h.Close() })
-	return "http://" + l.Addr().String()
+	return servertest.Listen(t, h)
 }
 
 func TestSlowHeaderIsCutOff(t *testing.T) {
@@ -149,5 +128,31 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("the answer is %s", resp.Status)
+	}
+}
+
+// Who asks for much and reads nothing does not keep it in memory for ever.
+func TestAnswersThatNobodyReadsEnd(t *testing.T) {
+	s := servertest.New(t, server.Options{Stall: 50 * time.Millisecond})
+	over, much := make(chan error, 1), make([]byte, 1<<20)
+	s.Server.AddFace("GET /much", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
+		var err error
+		for range 256 {
+			if _, err = w.Write(much); err != nil {
+				break
+			}
+		}
+		over <- err
+		return nil
+	})
+	conn := slowDial(t, s.URL)
+	fmt.Fprint(conn, "GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	select {
+	case err := <-over:
+		if err == nil {
+			t.Error("all of it was written though nothing was read")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the handler writes on")
 	}
 }

@@ -104,3 +104,31 @@ func TestWhatTheMuxSaysIsAProblemToo(t *testing.T) {
 		t.Errorf("HEAD of nothing is %d", r.Status)
 	}
 }
+
+// many returns a JSON list of n times the same.
+func many(item string, n int) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
+}
+
+// An element of a list is worth three bytes of a body, and was a thousand times
+// as much work.
+func TestListsOfObjectsAreBounded(t *testing.T) {
+	s := newFuzzed(t)
+	s.Do("POST", "/v1/threads/t1/answers", `{"answers":`+many("{}", 1_000_000)+`}`).Problem(400, "body")
+	s.Do("POST", "/v1/threads/t1/answers", `{"answers":`+many("{}", 1001)+`}`).Problem(400, "invalid")
+	s.Do("POST", "/run", `{"appName":"asker","userId":"ann","sessionId":"t1","newMessage":{"parts":`+many("{}", 1_000_000)+`}}`).Problem(400, "invalid")
+	s.Do("POST", "/run", `{"appName":"asker","userId":"ann","sessionId":"t1","newMessage":{"parts":[5]}}`).Problem(400, "body")
+}
+
+// A condition that is not looked at would make a write another one.
+func TestConditionsAreNotOverlooked(t *testing.T) {
+	s := newFuzzed(t)
+	s.Do("PATCH", "/v1/threads/t1", `{"title":"x"}`, "If-Match", `"1"`).Problem(412, "stale")
+	s.Do("POST", "/v1/threads", `{"id":"t2"}`, "If-None-Match", `*`).Problem(400, "invalid")
+	s.Do("GET", "/v1/threads/t1", "", "If-None-Match", `"1"`).Want(200)
+	for _, seq := range []string{"-1", "+1", "1.0", "1e3", "0", "*", "", `""`, "18446744073709551616", `"1", "2"`, "0x1", "1 2", "١"} {
+		s.Do("DELETE", "/v1/threads/t1", "", "If-Match", seq).Problem(400, "invalid")
+	}
+	s.Do("DELETE", "/v1/threads/t1", "", "If-Match", `"18446744073709551615"`).Problem(412, "stale")
+	s.Do("GET", "/v1/threads/t1", "").Want(200)
+}

@@ -61,10 +61,7 @@ func (d *plainDead) List(ctx context.Context, prefix, after string) iter.Seq2[st
 
 func TestReadyTellsAStoreThatFailsAndAServerThatStops(t *testing.T) {
 	dead := &plainDead{Store: memstore.New()}
-	rt, err := perdure.New(t.Context(), dead, perdure.Options{}, plainFlows()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := servertest.Must(perdure.New(t.Context(), dead, perdure.Options{}, plainFlows()...))(t)
 	// What was found is good for a moment, so each server is asked once.
 	fresh := func() *servertest.Site {
 		api := server.New(rt, server.Options{})
@@ -202,5 +199,17 @@ func TestMetricsAreInPrometheusFormat(t *testing.T) {
 	}
 	if !bytes.Contains(r.Body, []byte(`version="test \"1\""`)) {
 		t.Error("the version is not escaped")
+	}
+}
+
+func TestWhereWorkersRunIsForAdmins(t *testing.T) {
+	site, tokens := authSite(t, server.Options{}, whoFlow())
+	whoAsk(site, "acme", "t") // so that a worker is there
+	var all, some api.WorkerList
+	site.Do("GET", "/v1/workers", "").Want(200, &all)
+	site.Token = authSecret(t, tokens, "acme", "eve", api.ScopeRead)
+	site.Do("GET", "/v1/workers", "").Want(200, &some)
+	if len(all.Workers) != 1 || all.Workers[0].PID == 0 || len(some.Workers) != 1 || some.Workers[0].PID != 0 || some.Workers[0].Host != "" {
+		t.Errorf("an admin sees %+v, a reader %+v", all.Workers, some.Workers)
 	}
 }

@@ -222,17 +222,11 @@ func TestAnExportThatFailsInTheMiddleDoesNotLookWhole(t *testing.T) {
 	})
 	s := servertest.NewOn(t, inner, server.Options{}, many)
 	plainWait(s, plainStart(s, "t", "many", `"x"`))
-	cut, err := perdure.New(t.Context(), &plainCut{Store: inner, after: 30}, perdure.Options{}, many)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cut := servertest.Must(perdure.New(t.Context(), &plainCut{Store: inner, after: 30}, perdure.Options{}, many))(t)
 	broken := server.New(cut, server.Options{})
 	defer broken.Close()
 	ts := plainServe(t, broken)
-	resp, err := http.Get(ts + "/v1/threads/t/export")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := servertest.Must(http.Get(ts + "/v1/threads/t/export"))(t)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if resp.StatusCode == 200 && err == nil {

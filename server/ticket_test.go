@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -29,10 +30,7 @@ type ticketDesk struct {
 
 func newTicketDesk(t *testing.T, s store.Store, auth func(*server.Tokens) server.Authenticator) *ticketDesk {
 	t.Helper()
-	rt, err := perdure.New(t.Context(), s, perdure.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := servertest.Must(perdure.New(t.Context(), s, perdure.Options{}))(t)
 	tokens := server.NewTokens(rt)
 	return &ticketDesk{t, server.New(rt, server.Options{Auth: auth(tokens)}), tokens}
 }
@@ -156,10 +154,7 @@ func TestTicketIsGoodOnceAndForItsStream(t *testing.T) {
 func TestTicketEndsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTicketDesk(t, memstore.New(), ticketStored)
-		made, err := d.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := servertest.Must(d.tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"}))(t)
 		unused := "?ticket=" + d.make(made.Secret, "t")
 		c, cookie, err := d.enter("GET", "t", "?ticket="+d.make(made.Secret, "t"), "")
 		if err != nil {
@@ -168,9 +163,7 @@ func TestTicketEndsWithItsToken(t *testing.T) {
 		if err := c.Recheck(t.Context()); err != nil {
 			t.Errorf("the stream may go on: %v", err)
 		}
-		if err := d.tokens.Revoke(t.Context(), "acme", made.ID); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, d.tokens.Revoke(t.Context(), "acme", made.ID))
 		ticketRefused(t, "an open stream", c.Recheck(t.Context()))
 		_, _, err = d.enter("GET", "t", "", cookie)
 		ticketRefused(t, "a cookie", err)
@@ -197,7 +190,7 @@ func TestTicketEndsWithItsToken(t *testing.T) {
 // again without the token.
 func TestTicketOfTokensWithoutHashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fixed := authFixed{"abc": {Tenant: "acme", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}}
+		fixed := servertest.People{"abc": {Tenant: "acme", Subject: "ann", Scopes: []api.Scope{api.ScopeRead}}}
 		for _, auth := range []server.Authenticator{fixed, server.Any(authTokens(t, memstore.New()), fixed)} {
 			d := newTicketDesk(t, memstore.New(), func(*server.Tokens) server.Authenticator { return auth })
 			c, cookie, err := d.enter("GET", "t", "?ticket="+d.make("abc", "t"), "")

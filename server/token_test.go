@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,10 +27,7 @@ import (
 // authTokens returns the tokens of a store, as one more server of it has them.
 func authTokens(t testing.TB, s store.Store) *server.Tokens {
 	t.Helper()
-	rt, err := perdure.New(t.Context(), s, perdure.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := servertest.Must(perdure.New(t.Context(), s, perdure.Options{}))(t)
 	return server.NewTokens(rt)
 }
 
@@ -49,10 +47,7 @@ func authSite(t testing.TB, o server.Options, flows ...perdure.Flow) (*servertes
 
 func authSecret(t testing.TB, tokens *server.Tokens, tenant, subject string, scopes ...api.Scope) string {
 	t.Helper()
-	made, err := tokens.Create(t.Context(), tenant, "test", api.CreateToken{Subject: subject, Scopes: scopes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := servertest.Must(tokens.Create(t.Context(), tenant, "test", api.CreateToken{Subject: subject, Scopes: scopes}))(t)
 	return made.Secret
 }
 
@@ -71,10 +66,7 @@ func TestTokensLiveAsLongAsTheyAreMeantTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		here, there := authTokens(t, s), authTokens(t, s)
-		made, err := here.Create(t.Context(), "acme", "root", api.CreateToken{Subject: "ann", Groups: []string{"buyers"}, Days: new(1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := servertest.Must(here.Create(t.Context(), "acme", "root", api.CreateToken{Subject: "ann", Groups: []string{"buyers"}, Days: new(1)}))(t)
 		if len(made.Secret) != 4+43 || !strings.HasPrefix(made.Secret, "pdr_") || made.By != "root" {
 			t.Errorf("the new token is %+v", made)
 		}
@@ -96,9 +88,7 @@ func TestTokensLiveAsLongAsTheyAreMeantTo(t *testing.T) {
 			t.Errorf("another tenant's revoke: %v", err)
 		}
 		authWant(t, here, other, "bob")
-		if err := here.Revoke(t.Context(), "acme", list[1].ID); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, here.Revoke(t.Context(), "acme", list[1].ID))
 		authWant(t, here, other, "") // at once
 		time.Sleep(5 * time.Second)  // and elsewhere soon
 		authWant(t, there, other, "")
@@ -214,7 +204,7 @@ func TestStoreThatDoesNotAnswerIsNoWrongToken(t *testing.T) {
 	if errors.Is(err, api.ErrUnauthorized) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the error is %v", err)
 	}
-	both := server.Any(authFixed{"known": {Subject: "ann", Scopes: api.Scopes}}, tokens)
+	both := server.Any(servertest.People{"known": {Subject: "ann", Scopes: api.Scopes}}, tokens)
 	authWant(t, both, "known", "ann")
 	if _, err := both.Authenticate(t.Context(), "pdr_"+strings.Repeat("A", 43)); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the error of both is %v", err)
@@ -230,16 +220,6 @@ func (f authDown) Get(ctx context.Context, key string) (store.Cell, error) {
 	return f.Store.Get(ctx, key)
 }
 
-// authFixed is an Authenticator that has no hashes.
-type authFixed map[string]*server.Principal
-
-func (f authFixed) Authenticate(_ context.Context, token string) (*server.Principal, error) {
-	if p := f[token]; p != nil {
-		return p, nil
-	}
-	return nil, api.ErrUnauthorized
-}
-
 func TestTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	sum := sha256.Sum256([]byte("the token of ann, by its hash"))
@@ -248,15 +228,10 @@ func TestTokenFile(t *testing.T) {
 	write := func(text string, mode os.FileMode) {
 		t.Helper()
 		os.Remove(path)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, os.WriteFile(path, []byte(text), mode))
 	}
 	write("["+ann+","+bob+"]", 0o600)
-	a, err := server.TokenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := servertest.Must(server.TokenFile(path))(t)
 	authWant(t, a, "the token of ann, by its hash", "ann")
 	authWant(t, a, "the token of bob CANARY", "bob")
 	authWant(t, a, hex.EncodeToString(sum[:]), "")
@@ -309,24 +284,16 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 			if subject == "" {
 				data = []byte("[")
 			}
-			if err := errors.Join(os.WriteFile(path+".new", data, 0o600), os.Rename(path+".new", path)); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Check(t, errors.Join(os.WriteFile(path+".new", data, 0o600), os.Rename(path+".new", path)))
 			time.Sleep(time.Second)
 		}
 		write("ann")
-		a, err := server.TokenFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := servertest.Must(server.TokenFile(path))(t)
 		authWant(t, a, "a secret that is long enough", "ann")
 		write("bob")
 		authWant(t, a, "a secret that is long enough", "bob")
 		var log bytes.Buffer
-		rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := servertest.Must(perdure.New(t.Context(), memstore.New(), perdure.Options{}))(t)
 		defer server.New(rt, server.Options{Auth: server.Any(a), Logger: slog.New(slog.NewTextHandler(&log, nil))}).Close()
 
 		for how, spoil := range map[string]func() error{
@@ -336,9 +303,7 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 			"folder writable": func() error { return os.Chmod(filepath.Dir(path), 0o777) },
 		} {
 			write("bob")
-			if err := errors.Join(os.Chmod(filepath.Dir(path), 0o700), spoil()); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Check(t, errors.Join(os.Chmod(filepath.Dir(path), 0o700), spoil()))
 			log.Reset()
 			for range 3 { // what it last had counts, and that is said once
 				time.Sleep(time.Second)
@@ -351,9 +316,7 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 			if _, err := server.TokenFile(path); err == nil {
 				t.Errorf("a file that is %s is taken", how)
 			}
-			if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Check(t, os.Chmod(filepath.Dir(path), 0o700))
 			write("bob")
 			authWant(t, a, "a secret that is long enough", "bob")
 			if !strings.Contains(log.String(), "again") {
@@ -364,5 +327,60 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 		authWant(t, a, "a secret that is long enough", "cid")
 		time.Sleep(time.Hour)
 		authWant(t, a, "a secret that is long enough", "")
+	})
+}
+
+// heldStore is a store whose readers of a token are held up behind the read.
+type heldStore struct {
+	store.Store
+	read, goOn chan struct{} // nil: they are not
+}
+
+func (s *heldStore) Get(ctx context.Context, key string) (store.Cell, error) {
+	cell, err := s.Store.Get(ctx, key)
+	if s.read != nil && strings.HasPrefix(key, "token/") {
+		s.read <- struct{}{}
+		<-s.goOn
+	}
+	return cell, err
+}
+
+func TestATokenThatIsRevokedWhileItIsLookedUpIsNotKept(t *testing.T) {
+	s := &heldStore{Store: memstore.New()}
+	tokens := authTokens(t, s)
+	made := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"}))(t)
+	held := &heldStore{Store: s.Store, read: make(chan struct{}), goOn: make(chan struct{})}
+	*s = *held
+	done := make(chan error, 1)
+	go func() {
+		_, err := tokens.Authenticate(t.Context(), made.Secret)
+		done <- err
+	}()
+	<-s.read
+	s.read = nil
+	servertest.Check(t, tokens.Revoke(t.Context(), "acme", made.ID))
+	close(s.goOn)
+	if err := <-done; err != nil {
+		t.Errorf("what was looked up before is refused: %v", err)
+	}
+	authWant(t, tokens, made.Secret, "")
+}
+
+// A file that is written twice within a tick of its file system's clock is read
+// twice.
+func TestATokenFileIsReadAgainThoughItsTimeIsTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tokens.json")
+		then := time.Now()
+		write := func(subject string) {
+			t.Helper()
+			data := fmt.Appendf(nil, `[{"secret":"a secret that is long enough","subject":%q,"scopes":["read"]}]`, subject)
+			servertest.Check(t, errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, then, then)))
+		}
+		write("ann")
+		a := servertest.Must(server.TokenFile(path))(t)
+		write("bob")
+		time.Sleep(time.Second)
+		authWant(t, a, "a secret that is long enough", "bob")
 	})
 }

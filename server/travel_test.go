@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/perdure/perdure"
@@ -17,6 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
+	"github.com/perdure/perdure/server"
 )
 
 var plainTone = perdure.NewState[string]("tone")
@@ -232,5 +235,58 @@ func TestAnEmptyThreadHasEmptyLists(t *testing.T) {
 		if string(m[key]) != "[]" {
 			t.Errorf("%s of %s is %s", key, path, m[key])
 		}
+	}
+}
+
+// What agents have said and done is not for callers to write.
+func TestAForkForgesNothingOfTheAgents(t *testing.T) {
+	s := newFuzzed(t)
+	for _, key := range []string{"agent.messages", "agent.todos", "agent.file:a", "agent.blob:" + strings.Repeat("0", 64)} {
+		s.Do("POST", "/v1/threads/t1/fork", `{"as":"t2","state":{"`+key+`":5}}`).Problem(400, "invalid")
+	}
+	s.Do("POST", "/v1/threads/t1/fork", `{"as":"t2","state":{"agents":5}}`).Want(201)
+}
+
+// A token that may not answer cannot use the answers of others again, and one
+// that may keeps only those that it could have given.
+func TestAForkReplaysNoApproval(t *testing.T) {
+	var paid atomic.Int64
+	s := servertest.New(t, server.Options{Auth: servertest.People{
+		"ann":  {Subject: "ann", Groups: []string{"buyers"}, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}},
+		"bob":  {Subject: "bob", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}},
+		"mall": {Subject: "mall", Groups: []string{"buyers"}, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}},
+	}}, perdure.NewFlow("pay", func(ctx context.Context, _ string) (string, error) {
+		if _, err := perdure.Ask[bool](ctx, "ok", perdure.Question{Who: []string{"group:buyers"}, Allows: []string{"pay"}}); err != nil {
+			return "", err
+		}
+		return perdure.Step(ctx, "pay", func(context.Context) (string, error) { paid.Add(1); return "paid", nil })
+	}))
+	s.Token = "ann"
+	run := plainWait(s, plainStart(s, "t", "pay", `""`))
+	s.Do("POST", "/v1/asks/"+run.Asks[0].ID+"/answer", `{"value":true}`).Want(200)
+	plainWait(s, &perdure.Run{Thread: "t", ID: api.Newest})
+	at := uint64(0)
+	for e, err := range s.Runtime.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == "answered" {
+			at = e.Seq
+		}
+	}
+	fork := func(who, as, keep string) *servertest.Reply {
+		return plainAs(s, who).Do("POST", "/v1/threads/t/fork", fmt.Sprintf(`{"at":%d,"as":%q%s}`, at, as, keep))
+	}
+	fork("mall", "a", "").Want(201)
+	fork("mall", "b", `,"keep":true`).Problem(403, "scope")
+	fork("bob", "b", `,"keep":true`).Problem(403, "forbidden")
+	s.Do("POST", "/v1/threads/a/runs/newest/resume", "").Want(200)
+	if run := plainWait(s, &perdure.Run{Thread: "a", ID: api.Newest}); run.Status != perdure.Suspended || paid.Load() != 1 {
+		t.Errorf("the fork is %s, and was paid %d times", run.Status, paid.Load())
+	}
+	fork("ann", "b", `,"keep":true`).Want(201)
+	s.Do("POST", "/v1/threads/b/runs/newest/resume", "").Want(200)
+	if run := plainWait(s, &perdure.Run{Thread: "b", ID: api.Newest}); run.Status != perdure.Succeeded || paid.Load() != 2 {
+		t.Errorf("the fork that keeps the answer is %s, and was paid %d times", run.Status, paid.Load())
 	}
 }

@@ -9,15 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 )
 
 // userSecret makes a token of acme that is limited to a user.
 func (m *matrix) userSecret(t *testing.T, user string) string {
 	t.Helper()
-	token, err := m.tokens.Create(t.Context(), "acme", "", api.CreateToken{User: user, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := servertest.Must(m.tokens.Create(t.Context(), "acme", "", api.CreateToken{User: user, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}}))(t)
 	return token.Secret
 }
 
@@ -68,9 +66,7 @@ func TestMatrixOtherUsersGetNothing(t *testing.T) {
 		}
 	}
 	m.Do("POST", "/v1/threads/mine/runs", `{"flow":"asker","input":"x"}`).Want(202)
-	if _, err := m.Runtime.Tenant("acme").Wait(t.Context(), "mine", ""); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(m.Runtime.Tenant("acme").Wait(t.Context(), "mine", ""))(t)
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -141,9 +137,7 @@ func TestUserTokensReachTheirOwn(t *testing.T) {
 	if m.Do("GET", "/v1/threads/fork", "").Want(200, &thread); thread.User != matrixUser {
 		t.Errorf("the fork is owned by %q", thread.User)
 	}
-	if _, err := m.Runtime.Tenant("acme").Fork(t.Context(), perdure.ForkRequest{Thread: "fork", As: "twice"}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(m.Runtime.Tenant("acme").Fork(t.Context(), perdure.ForkRequest{Thread: "fork", As: "twice"}))(t)
 	m.Do("GET", "/v1/threads/twice/events", "").Want(200)
 	var info perdure.AskInfo
 	if m.Do("POST", "/v1/asks/"+m.ask+"/answer", `{"value":"x"}`).Want(200, &info); info.Answer.By != matrixUser {

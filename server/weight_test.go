@@ -27,21 +27,14 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, UserLimits: server.Limits{Bytes: limit}},
 		perdure.NewFlow("large", func(ctx context.Context, n int) (string, error) { return strings.Repeat("x", n), nil }))
 	secret := func(user string) string {
-		token, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{User: user, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{User: user, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}}))(t)
 		return token.Secret
 	}
 	bob, ann := secret("bob"), secret("ann")
 	run := func(user, thread string) {
 		rt := s.Runtime.Tenant("acme").User(user)
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "large", Thread: thread, User: user, Input: size}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rt.Wait(t.Context(), thread, ""); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Must(rt.Start(t.Context(), perdure.StartRequest{Flow: "large", Thread: thread, User: user, Input: size}))(t)
+		servertest.Must(rt.Wait(t.Context(), thread, ""))(t)
 	}
 	run("ann", "small")
 	for range runs {

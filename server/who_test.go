@@ -59,10 +59,7 @@ func whoAnswered(s *servertest.Site, tenant, thread, by string) {
 func TestWhoMayAnswerIsTheTokensMatter(t *testing.T) {
 	site, tokens := authSite(t, server.Options{}, whoFlow("ann", "group:buyers"))
 	token := func(subject string, groups ...string) string {
-		made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: subject, Groups: groups})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: subject, Groups: groups}))(t)
 		return made.Secret
 	}
 	admin := site.Token
@@ -138,14 +135,9 @@ func TestStreamsEndWhenTheTokenExpires(t *testing.T) {
 	} {
 		t.Run(c.path+c.ticket, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
-				if err != nil {
-					t.Fatal(err)
-				}
+				rt := servertest.Must(perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow()))(t)
 				tenant := rt.Tenant("acme")
-				if _, err := tenant.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}); err != nil {
-					t.Fatal(err)
-				}
+				servertest.Must(tenant.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}))(t)
 				expires := time.Now().Add(90 * time.Second)
 				auth := expiring{expires}
 				srv := server.New(rt, server.Options{Auth: auth, Heartbeat: time.Hour})
@@ -171,10 +163,7 @@ func TestStreamsEndWhenTheTokenExpires(t *testing.T) {
 						time.Sleep(time.Millisecond)
 					}
 				})
-				resp, err := client.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := servertest.Must(client.Do(r))(t)
 				defer resp.Body.Close()
 				data, _ := io.ReadAll(resp.Body)
 				if late := time.Since(expires); late > 15*time.Second || strings.Contains(string(data), "too-late") || resp.StatusCode == 200 && late > 0 {
@@ -197,22 +186,14 @@ func TestStreamsEndWithTheTokenBehindThem(t *testing.T) {
 	for _, path := range []string{"/v1/threads/t/events", "/v1/events"} {
 		for _, ticket := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := rt.Tenant("acme").Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}); err != nil {
-					t.Fatal(err)
-				}
+				rt := servertest.Must(perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow()))(t)
+				servertest.Must(rt.Tenant("acme").Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}))(t)
 				tokens := server.NewTokens(rt)
 				srv := server.New(rt, server.Options{Auth: tokens})
 				client, stop := inproc.Serve(srv)
 				defer stop()
 				defer srv.Close()
-				made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				made := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"}))(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
 				r, _ := http.NewRequestWithContext(ctx, "GET", "http://localhost"+path, nil)
@@ -226,17 +207,12 @@ func TestStreamsEndWithTheTokenBehindThem(t *testing.T) {
 				} else {
 					r.Header.Set("Authorization", "Bearer "+made.Secret)
 				}
-				resp, err := client.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := servertest.Must(client.Do(r))(t)
 				defer resp.Body.Close()
 				if resp.StatusCode != 200 || (resp.Header.Get("Set-Cookie") != "") != ticket {
 					t.Fatalf("the stream is answered %d %v", resp.StatusCode, resp.Header)
 				}
-				if err := tokens.Revoke(t.Context(), "acme", made.ID); err != nil {
-					t.Fatal(err)
-				}
+				servertest.Check(t, tokens.Revoke(t.Context(), "acme", made.ID))
 				io.Copy(io.Discard, resp.Body)
 				if ctx.Err() != nil {
 					t.Errorf("%s, with a ticket %v: the stream goes on", path, ticket)
@@ -253,19 +229,13 @@ func TestTicketsCookieBringsABrowserBack(t *testing.T) {
 	whoAsk(site, "acme", "mine")
 	whoAsk(site, "acme", "my thread/1")
 	whoAsk(site, "acme", "another")
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := servertest.Must(cookiejar.New(nil))(t)
 	var ticket api.Ticket
 	site.Do("POST", "/v1/tickets", `{"thread":"mine"}`).Want(201, &ticket)
 	browser := &http.Client{Jar: jar}
 	get := func(path string) int {
 		t.Helper()
-		resp, err := browser.Get(site.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := servertest.Must(browser.Get(site.URL + path))(t)
 		resp.Body.Close()
 		return resp.StatusCode
 	}

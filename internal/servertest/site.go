@@ -7,14 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/inproc"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
@@ -164,4 +167,55 @@ func (r *Reply) Problem(status int, kind string) *Reply {
 		r.t.Fatalf("the problem is %s, want %s: %s", p.Type, kind, r.Body)
 	}
 	return r
+}
+
+// Check fails the test at an error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Must returns a value, or fails the test at an error.
+func Must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Check(t, err)
+		return v
+	}
+}
+
+// People is an Authenticator whose tokens are the keys of a map. It has no
+// hashes of them.
+type People map[string]*server.Principal
+
+// Authenticate looks a token up.
+func (p People) Authenticate(_ context.Context, token string) (*server.Principal, error) {
+	if who := p[token]; who != nil {
+		return who, nil
+	}
+	return nil, api.ErrUnauthorized
+}
+
+// Listen serves on a port of this machine, and returns its address.
+func Listen(t testing.TB, h *http.Server) string {
+	t.Helper()
+	l := Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	go h.Serve(l)
+	t.Cleanup(func() { h.Close() })
+	return "http://" + l.Addr().String()
+}
+
+// NothingLeft fails unless there are soon no more goroutines than before.
+func NothingLeft(t testing.TB, before int) {
+	t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	for i := 0; runtime.NumGoroutine() > before; i++ {
+		if i > 2000 {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, and there were %d:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

@@ -187,6 +187,25 @@ func checkMembers(t testing.TB, kind string, data []byte) {
 	}
 }
 
+// Begin starts a run and returns it as it is then.
+func (s *Site) Begin(thread, flow string, input any) *perdure.Run {
+	s.T.Helper()
+	return Must(s.Runtime.Start(s.T.Context(), perdure.StartRequest{Thread: thread, Flow: flow, Input: input}))(s.T)
+}
+
+// Large is the flow large, which has as many steps as it is told to, whose
+// results have so many bytes.
+func Large(size func(step int) int) perdure.Flow {
+	return perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+		for i := range n {
+			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) { return strings.Repeat("x", size(i)), nil }); err != nil {
+				return i, err
+			}
+		}
+		return n, nil
+	})
+}
+
 // Flows returns the flows whose events tests follow: count has as many steps as
 // it is told to, and ask waits for an answer.
 func Flows() []perdure.Flow {

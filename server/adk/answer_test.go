@@ -233,10 +233,7 @@ func TestStreamsPiecesAndThenTheWhole(t *testing.T) {
 	})
 	s := newSite(t, server.Options{}, agent.NewFlow("singer", agent.New("voice", model, agent.Options{Retry: &perdure.RetryPolicy{Wait: time.Millisecond}})))
 	s.session("singer", "u", "s")
-	r, err := http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(strings.Replace(runBody("singer", "x"), `{"app`, `{"streaming":true,"app`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := servertest.Must(http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(strings.Replace(runBody("singer", "x"), `{"app`, `{"streaming":true,"app`, 1))))(t)
 	defer r.Body.Close()
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, 16<<20)

@@ -130,9 +130,7 @@ func TestClient(t *testing.T) {
 	s, _ := googleSite(t)
 	modules := servertest.Clients(t)
 	dir := t.TempDir()
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	err := os.WriteFile(filepath.Join(dir, "client.mjs"), []byte(`
 import { AdkApiClient } from "./node_modules/@google/adk-devtools/dist/esm/server/adk_api_client.js";
 const client = new AdkApiClient({ backendUrl: process.argv[2] });
@@ -170,10 +168,7 @@ console.log(JSON.stringify({ said, apps: await client.listApps(), events: sessio
 	node := exec.CommandContext(t.Context(), "node", "--conditions=browser", "client.mjs", s.URL)
 	node.Dir = dir
 	node.Stderr = os.Stderr
-	out, err := node.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := servertest.Must(node.Output())(t)
 	var got struct {
 		Said   []string
 		Apps   []string

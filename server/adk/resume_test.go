@@ -175,9 +175,7 @@ func TestResumesPausedAndFailedWorkflows(t *testing.T) {
 			break
 		}
 	}
-	if err := s.Runtime.Pause(t.Context(), "s", run, perdure.Note{}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Pause(t.Context(), "s", run, perdure.Note{}))
 	close(held)
 	wantEvents(t, <-started) // it stands, and nothing was said
 	wantEvents(t, s.run(fmt.Sprintf(`{"appName":"slow","userId":"u","sessionId":"s","invocationId":%q}`, run)), "slow: y end")
@@ -254,22 +252,14 @@ func TestAReusedSessionIDHasOtherEventIDs(t *testing.T) {
 // with its token too.
 func TestARunThatIsWaitedForEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, asker[string]("buy"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rt.Tenant("acme").Create(t.Context(), perdure.CreateRequest{Thread: "s", User: "u", Metadata: map[string]string{"adk.app": "buy"}}); err != nil {
-			t.Fatal(err)
-		}
+		rt := servertest.Must(perdure.New(t.Context(), memstore.New(), perdure.Options{}, asker[string]("buy")))(t)
+		servertest.Must(rt.Tenant("acme").Create(t.Context(), perdure.CreateRequest{Thread: "s", User: "u", Metadata: map[string]string{"adk.app": "buy"}}))(t)
 		tokens := server.NewTokens(rt)
 		srv := server.New(rt, server.Options{Auth: tokens, Faces: []server.Face{adk.Face()}})
 		client, stop := inproc.Serve(srv)
 		defer stop()
 		defer srv.Close()
-		made, err := tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		r, _ := http.NewRequestWithContext(ctx, "POST", "http://localhost/run", strings.NewReader(runBody("buy", "x")))
@@ -279,10 +269,7 @@ func TestARunThatIsWaitedForEndsWithTheToken(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		resp, err := client.Do(r) // no worker is there
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := servertest.Must(client.Do(r))(t) // no worker is there
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("the answer is %s", resp.Status)

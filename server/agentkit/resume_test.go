@@ -57,14 +57,8 @@ func startWaiting(s *servertest.Site, flow, thread string, in any) *perdure.Run 
 // outputOf returns what a run comes to.
 func outputOf(s *servertest.Site, run *perdure.Run) string {
 	s.T.Helper()
-	done, err := s.Runtime.WaitEnd(s.T.Context(), run.Thread, run.ID)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	out, err := perdure.Output[string](done)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	done := servertest.Must(s.Runtime.WaitEnd(s.T.Context(), run.Thread, run.ID))(s.T)
+	out := servertest.Must(perdure.Output[string](done))(s.T)
 	return out
 }
 
@@ -121,12 +115,8 @@ func TestResumeSaysWhatIsWrong(t *testing.T) {
 	} {
 		s.Do("POST", "/resume", body).Problem(want.status, want.kind)
 	}
-	if err := s.Runtime.Cancel(t.Context(), "t", run.ID, perdure.Note{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Runtime.WaitEnd(t.Context(), "t", run.ID); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Cancel(t.Context(), "t", run.ID, perdure.Note{}))
+	servertest.Must(s.Runtime.WaitEnd(t.Context(), "t", run.ID))(t)
 	s.Do("POST", "/resume", `{"traceId":"t","promptId":"approve-pr","response":"approve"}`).Problem(410, "ask-over")
 	s.Do("POST", "/resume", `{"traceId":"t","promptId":"`+run.Asks[0].ID+`","response":"approve"}`).Problem(410, "ask-over")
 }

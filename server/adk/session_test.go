@@ -431,10 +431,7 @@ func TestStopEndsTheAnswerAndNotTheRun(t *testing.T) {
 	// The client goes away when its run has started.
 	ctx, cancel := context.WithCancel(t.Context())
 	r, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/run_sse", strings.NewReader(runBody("slow", "x")))
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := servertest.Must(http.DefaultClient.Do(r))(t)
 	if got := resp.Header.Get("X-Agentkit-Trace-Id"); got != "s" {
 		t.Errorf("the trace id is %q", got)
 	}

@@ -37,10 +37,7 @@ func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 			}
 			return n, nil
 		}))
-		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "large", Input: steps})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := s.Begin("a", "large", steps)
 		var wg sync.WaitGroup
 		for i := range 6 {
 			query := []string{"", "?run=newest", "?run=" + run.ID + "&until=wait"}[i%3]
@@ -123,14 +120,7 @@ func TestManyStreamsComeAndGo(t *testing.T) {
 			t.Fatalf("%d streams are open", stats.Streams)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
-	for i := 0; runtime.NumGoroutine() > before; i++ {
-		if i > 5000 {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-		}
-		time.Sleep(time.Millisecond)
-	}
+	servertest.NothingLeft(t, before)
 }
 
 func TestStreamOverHTTP10(t *testing.T) {
@@ -138,10 +128,7 @@ func TestStreamOverHTTP10(t *testing.T) {
 	run := s.Start("a", "count", 2)
 	conn := slowDial(t, s.URL)
 	fmt.Fprintf(conn, "GET /v1/threads/a/events?run=%s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", run.ID)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := servertest.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.Contains(string(data), ".done\nevent: done\n") || len(resp.TransferEncoding) > 0 {
@@ -171,10 +158,7 @@ func TestWaitEndsForWhateverNeedsSomeone(t *testing.T) {
 		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, append(servertest.Flows(), perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
 			return "slept", perdure.Sleep(ctx, "nap", time.Hour)
 		}))...)
-		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "sleep", Input: ""})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := s.Begin("a", "sleep", "")
 		st := s.Open("/v1/threads/a/events?until=wait&run=" + run.ID)
 		time.AfterFunc(time.Minute, func() {
 			if err := s.Runtime.Pause(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
@@ -185,12 +169,43 @@ func TestWaitEndsForWhateverNeedsSomeone(t *testing.T) {
 		if !strings.Contains(all[len(all)-1].Data, `"paused"`) {
 			t.Errorf("done is %v", all)
 		}
-		if err := s.Runtime.Resume(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, s.Runtime.Resume(t.Context(), "a", run.ID, perdure.Note{}))
 		rest := s.Open("/v1/threads/a/events?until=wait&run="+run.ID, "Last-Event-ID", all[len(all)-1].ID).Until("done")
 		if rest[0].Kind != "resumed" || !strings.Contains(rest[len(rest)-1].Data, `"succeeded"`) {
 			t.Errorf("it goes on with %v", rest)
 		}
 	})
+}
+
+// What is cut off in any state leaves no goroutine behind.
+func TestCutOffRequestsLeaveNothingBehind(t *testing.T) {
+	s := newFuzzed(t)
+	transport := &http.Transport{}
+	client := &http.Client{Transport: transport}
+	cut := func() {
+		for _, c := range []struct{ method, path, body string }{
+			{"POST", "/run", `{"appName":"asker","userId":"ann","sessionId":"t1","newMessage":{"parts":[{"text":"x"}]}}`},
+			{"POST", "/run_sse", `{"appName":"asker","userId":"ann","sessionId":"t1","streaming":true,"newMessage":{"parts":[{"text":"x"}]}}`},
+			{"GET", "/v1/threads/t1/runs/newest/wait?end=true&seconds=60", ""},
+			{"GET", "/v1/threads/t1/events", ""},
+			{"GET", "/v1/events", ""},
+			{"HEAD", "/v1/events", ""},
+			{"HEAD", "/v1/threads/t1/export", ""},
+			{"POST", "/v1/threads/t1/runs", `{"flow":"asker","input":"x","policy":"beside"}`},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			r, _ := http.NewRequestWithContext(ctx, c.method, s.URL+c.path, strings.NewReader(c.body))
+			r.Header.Set("Accept", api.TypeEvents)
+			if resp, err := client.Do(r); err == nil {
+				resp.Body.Close()
+			}
+			cancel()
+		}
+		transport.CloseIdleConnections()
+	}
+	before := runtime.NumGoroutine()
+	for range 10 {
+		cut()
+	}
+	servertest.NothingLeft(t, before)
 }

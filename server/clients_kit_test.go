@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
@@ -66,26 +67,15 @@ func TestProofServer(t *testing.T) {
 		return
 	}
 	var order proofOrder
-	if err := json.Unmarshal([]byte(text), &order); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, json.Unmarshal([]byte(text), &order))
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(3) // the test is gone
 	}()
 	ctx := context.Background()
-	s, err := sqlitestore.Open(ctx, order.Path, sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := perdure.New(ctx, s, perdure.Options{Lease: 300 * time.Millisecond}, proofTalk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", order.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := servertest.Must(sqlitestore.Open(ctx, order.Path, sqlitestore.Options{}))(t)
+	rt := servertest.Must(perdure.New(ctx, s, perdure.Options{Lease: 300 * time.Millisecond}, proofTalk))(t)
+	l := servertest.Must(net.Listen("tcp", order.Addr))(t)
 	go rt.Work(ctx)
 	fmt.Println("~serving")
 	h := server.New(rt, server.Options{Retry: 10 * time.Millisecond, Origins: []string{order.Origin}}).HTTPServer()
@@ -104,17 +94,9 @@ func startProof(t *testing.T, order proofOrder) *proofServer {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestProofServer$", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), proofEnv+"="+string(data))
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := servertest.Must(cmd.StdinPipe())(t)
+	out := servertest.Must(cmd.StdoutPipe())(t)
+	servertest.Check(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	var said []string
 	for lines.Scan() {
@@ -152,10 +134,7 @@ type proofProxy struct {
 
 func newProofProxy(t *testing.T, target string) *proofProxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proofProxy{Listener: l, target: target, rng: rand.New(rand.NewPCG(1, 2)), open: map[net.Conn]bool{}}
 	p.wg.Go(func() {
 		for {

@@ -57,10 +57,7 @@ func TestTooManyStreamsStartNothing(t *testing.T) {
 		return perdure.Step(ctx, "wait", func(context.Context) (string, error) { <-gate; return in, nil })
 	}))
 	s.session("slow", "u", "s")
-	r, err := http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(runBody("slow", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := servertest.Must(http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(runBody("slow", "x"))))(t)
 	defer r.Body.Close()
 	s.Do("POST", "/run_sse", runBody("slow", "y")).Problem(503, "overloaded")
 	s.Do("POST", "/run", runBody("slow", "y")).Problem(503, "overloaded")
@@ -87,10 +84,7 @@ func TestErasedWhileFollowed(t *testing.T) {
 	}))
 	defer close(gate)
 	s.session("slow", "u", "s")
-	r, err := http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(runBody("slow", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := servertest.Must(http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(runBody("slow", "x"))))(t)
 	defer r.Body.Close()
 	s.Do("DELETE", "/apps/slow/users/u/sessions/s", "").Want(200)
 	if data, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(data), `data: {"error":`) {

@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// attackListen takes one input more when it is let.
-func attackListen(let <-chan bool) perdure.Flow {
+// listenFlow takes one input more when it is let.
+func listenFlow(let <-chan bool) perdure.Flow {
 	return perdure.NewFlow("listen", func(ctx context.Context, _ string) (string, error) {
 		if _, err := perdure.Step(ctx, "begin", func(ctx context.Context) (bool, error) {
 			select {
@@ -39,27 +39,21 @@ func attackListen(let <-chan bool) perdure.Flow {
 
 func TestSteeringInputThatWasTakenIsOverOnce(t *testing.T) {
 	let := make(chan bool)
-	s := servertest.New(t, server.Options{}, append(servertest.Flows(), attackListen(let))...)
-	first, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: ""})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := servertest.New(t, server.Options{}, append(servertest.Flows(), listenFlow(let))...)
+	first := s.Begin("a", "listen", "")
 	s.Open("/v1/threads/a/events").Until("claimed")
-	more, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	more := servertest.Must(s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer}))(t)
 	path := "/v1/threads/a/events?run=" + more.ID
-	live := s.Open(path)
+	live, wait := s.Open(path), s.Open(path+"&until=wait")
 	live.Until("queued")
+	wait.Until("queued")
 	close(let)
-	_, done := live.Done()
-	if done.Run != first.ID || done.Status != perdure.Succeeded {
-		t.Errorf("done is %+v", done)
-	}
-	all, done := s.Open(path).Done()
-	if done.Run != first.ID || done.Status != perdure.Succeeded {
-		t.Errorf("done anew is %+v", done)
+	var all []servertest.Block
+	for _, st := range []*servertest.Stream{live, wait, s.Open(path)} {
+		var done api.Done
+		if all, done = st.Done(); done.Run != first.ID || done.Status != perdure.Succeeded {
+			t.Errorf("done is %+v", done)
+		}
 	}
 	s.Start("a", "count", 3) // is none of its business
 	end := all[len(all)-1]
@@ -77,18 +71,11 @@ func TestNewestStaysWithItsRunAcrossReconnects(t *testing.T) {
 	st := s.Open("/v1/threads/a/events?run=newest")
 	all := st.Until("asked")
 	st.Close()
-	later, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := s.Begin("a", "count", 2)
 	last := all[len(all)-1].ID
 	ask := mustThread(t, s, "a").Runs[1].Asks[0]
-	if err := s.Runtime.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: json.RawMessage(`"x"`)}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Runtime.WaitEnd(t.Context(), "a", later.ID); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: json.RawMessage(`"x"`)}}))
+	servertest.Must(s.Runtime.WaitEnd(t.Context(), "a", later.ID))(t)
 	rest, done := s.Open("/v1/threads/a/events?run=newest", "Last-Event-ID", last).Done()
 	_, same := s.Open("/v1/threads/a/events?run=newest&after=" + last).Done()
 	if done.Run != run.ID || same.Run != run.ID {
@@ -116,22 +103,17 @@ func TestNewestStaysWithItsRunAcrossReconnects(t *testing.T) {
 	}
 }
 
-// attackPolled is a store that does not tell of changes.
-type attackPolled struct{ store.Store }
+// polledStore is a store that does not tell of changes.
+type polledStore struct{ store.Store }
 
 // TestStreamOfARunThatIsTakenBackEnds lets a run end and be taken back before
 // its reader has seen any of that.
 func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, attackPolled{memstore.New()}, server.Options{}, false, servertest.Flows()...)
-		if _, err := s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		s := servertest.NewPiped(t, polledStore{memstore.New()}, server.Options{}, false, servertest.Flows()...)
+		servertest.Must(s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a"}))(t)
 		at := mustThread(t, s, "a").Seq
-		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := s.Begin("a", "count", 1)
 		var open []*servertest.Stream
 		for _, query := range []string{"", "&until=wait"} {
 			st := s.Open("/v1/threads/a/events?run=" + run.ID + query)
@@ -139,12 +121,8 @@ func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 			open = append(open, st)
 		}
 		synctest.Wait()
-		if err := s.Runtime.Cancel(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Runtime.Rewind(t.Context(), "a", at, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, s.Runtime.Cancel(t.Context(), "a", run.ID, perdure.Note{}))
+		servertest.Must(s.Runtime.Rewind(t.Context(), "a", at, perdure.Note{}))(t)
 		for _, st := range open {
 			cut := time.AfterFunc(time.Minute, func() { t.Error("the stream of a run that is no more goes on"); st.Hangup() })
 			for _, ok := st.Next(); ok; _, ok = st.Next() {
@@ -157,10 +135,7 @@ func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewPiped(t, memstore.New(), server.Options{}, false, servertest.Flows()...)
-		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "count", Input: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := s.Begin("a", "count", 1)
 		for _, query := range []string{"", "&until=wait"} {
 			st := s.Open("/v1/threads/a/events?run=" + run.ID + query)
 			st.Until("queued")
@@ -176,6 +151,11 @@ func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 
 func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
 	s := servertest.New(t, server.Options{Limits: server.Limits{Streams: 1}}, servertest.Flows()...)
+	held := s.Open("/v1/events")
+	var run perdure.Run
+	s.Do("POST", "/v1/threads/b/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream").Want(202, &run)
+	servertest.Must(s.Runtime.WaitEnd(t.Context(), "b", run.ID))(t)
+	held.Close()
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -208,9 +188,7 @@ func TestWaitingForATimerIsNoEnd(t *testing.T) {
 		fail = false
 		// The reader has seen the failure, and not what came of the retry.
 		at := mustThread(t, s, "a").Seq
-		if err := s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}))
 		time.Sleep(time.Minute)
 		if got := mustThread(t, s, "a").Runs[0].Status; got != perdure.Suspended {
 			t.Fatalf("the run is %s", got)
@@ -229,18 +207,14 @@ func TestNewsTellWhenAThreadIsSomeoneElses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewPiped(t, memstore.New(), server.Options{}, false, servertest.Flows()...)
 		create := func(user string) {
-			if _, err := s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: user}); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Must(s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: user}))(t)
 		}
 		create("ann")
 		st := s.Open("/v1/events?user=ann")
 		if b, ok := st.Event(); !ok || b.Kind != api.KindOpen {
 			t.Fatalf("it begins with %v", b)
 		}
-		if err := s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}))
 		create("bob")
 		cut := time.AfterFunc(time.Minute, st.Hangup)
 		defer cut.Stop()
@@ -250,26 +224,13 @@ func TestNewsTellWhenAThreadIsSomeoneElses(t *testing.T) {
 	})
 }
 
-func TestPageOfFewerThanNoEventsIsRefused(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
-	s.Start("a", "count", 1)
-	s.Do("GET", "/v1/threads/a/events?limit=-1", "").Problem(400, "invalid")
-}
-
-func TestHeadOfAnUnknownThreadIsRefused(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
-	if r := s.Do("HEAD", "/v1/threads/none/events", "", "Accept", "text/event-stream"); r.Status != 404 {
-		t.Errorf("the answer is %d", r.Status)
-	}
-}
-
-// attackTokens can be taken away.
-type attackTokens struct {
+// revocable can be taken away.
+type revocable struct {
 	mu   sync.Mutex
 	gone bool
 }
 
-func (a *attackTokens) Authenticate(context.Context, string) (*server.Principal, error) {
+func (a *revocable) Authenticate(context.Context, string) (*server.Principal, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
@@ -284,15 +245,8 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 	for _, why := range []string{"token", "close"} {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tokens := &attackTokens{}
-				s := servertest.NewPiped(t, memstore.New(), server.Options{Auth: tokens}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
-					for i := range n {
-						if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) { return strings.Repeat("x", 30<<10), nil }); err != nil {
-							return 0, err
-						}
-					}
-					return n, nil
-				}))
+				tokens := &revocable{}
+				s := servertest.NewPiped(t, memstore.New(), server.Options{Auth: tokens}, true, servertest.Large(func(int) int { return 30 << 10 }))
 				s.Start("a", "large", 100)
 				st := s.Open("/v1/threads/a/events", "Authorization", "Bearer x")
 				for i := range 60 {
@@ -327,16 +281,12 @@ func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 12} { // the ring of the old one has 2 to 9
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := servertest.NewPiped(t, attackPolled{memstore.New()}, server.Options{}, false, servertest.Flows()...)
+				s := servertest.NewPiped(t, polledStore{memstore.New()}, server.Options{}, false, servertest.Flows()...)
 				create := func(by string, n int) {
 					t.Helper()
-					if _, err := s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: by, By: by}); err != nil {
-						t.Fatal(err)
-					}
+					servertest.Must(s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: by, By: by}))(t)
 					for range n - 1 {
-						if err := s.Runtime.Signal(t.Context(), "a", "x", by, perdure.SignalOptions{}); err != nil {
-							t.Fatal(err)
-						}
+						servertest.Check(t, s.Runtime.Signal(t.Context(), "a", "x", by, perdure.SignalOptions{}))
 					}
 				}
 				create("old", 1)
@@ -344,14 +294,10 @@ func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
 				old.Event()
 				synctest.Wait()
 				for range 8 {
-					if err := s.Runtime.Signal(t.Context(), "a", "x", "old", perdure.SignalOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					servertest.Check(t, s.Runtime.Signal(t.Context(), "a", "x", "old", perdure.SignalOptions{}))
 				}
 				time.Sleep(time.Second)
-				if err := s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				servertest.Check(t, s.Runtime.Erase(t.Context(), "a", perdure.EraseOptions{}))
 				create("new", n)
 				st := s.Open("/v1/threads/a/events")
 				for i := range n {
@@ -361,9 +307,7 @@ func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
 				}
 				cut := time.AfterFunc(time.Minute, st.Hangup)
 				defer cut.Stop()
-				if err := s.Runtime.Signal(t.Context(), "a", "x", "new", perdure.SignalOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				servertest.Check(t, s.Runtime.Signal(t.Context(), "a", "x", "new", perdure.SignalOptions{}))
 				if b, ok := st.Event(); !ok || !strings.HasPrefix(b.ID, fmt.Sprint(n+1, "-")) || !strings.Contains(b.Data, "new") {
 					t.Errorf("the next event of the new thread is %v", b)
 				}

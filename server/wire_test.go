@@ -26,9 +26,7 @@ import (
 func wire(t *testing.T, s *servertest.Site, text string, through bool) *servertest.Reply {
 	t.Helper()
 	conn := slowDial(t, s.URL)
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(io.WriteString(conn, text))(t)
 	if through { // who says no more may be gone, so what they asked for is given up
 		conn.(*net.TCPConn).CloseWrite()
 	}
@@ -40,7 +38,7 @@ func wire(t *testing.T, s *servertest.Site, text string, through bool) *serverte
 }
 
 // Requests as no library sends them.
-func TestAttackRequestsOnTheWire(t *testing.T) {
+func TestRequestsOnTheWire(t *testing.T) {
 	s := newFuzzed(t)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -113,16 +111,11 @@ func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
 // An answer that takes its time is not one that nobody reads, whatever the
 // protocol; the next request on the connection has its own time.
-func TestAttackLimitsOnReadersDoNotHitThoseWhoWait(t *testing.T) {
+func TestWaitingReadersAreNotStalledOnes(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}); err != nil {
-				t.Fatal(err)
-			}
+			rt := servertest.Must(perdure.New(t.Context(), memstore.New(), perdure.Options{}, whoFlow()))(t)
+			servertest.Must(rt.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}))(t)
 			s := server.New(rt, server.Options{Stall: time.Second, Heartbeat: 10 * time.Second})
 			h := s.HTTPServer()
 			near, far := net.Pipe()

@@ -1,19 +1,15 @@
 package server_test
 
 import (
-	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
@@ -89,23 +85,11 @@ func h2Dial(t *testing.T, s *server.Server, window uint32) (conn net.Conn, out c
 	return near, frames, over
 }
 
-// h2Large is a flow with megabytes of events.
-func h2Large() perdure.Flow {
-	return perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
-		for i := range n {
-			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) { return strings.Repeat("x", 30<<10), nil }); err != nil {
-				return 0, err
-			}
-		}
-		return n, nil
-	})
-}
-
 // TestConnectionThatTakesNothingIsClosed never reads from a connection of
 // HTTP/2, whose streams could have as much as they like.
 func TestConnectionThatTakesNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, h2Large())
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, servertest.Large(func(int) int { return 30 << 10 }))
 		s.Start("a", "large", 100)
 		_, out, closed := h2Dial(t, s.Server, 1<<31-1)
 		out <- h2Get(1, "/v1/threads/a/events")
@@ -121,7 +105,7 @@ func TestConnectionThatTakesNothingIsClosed(t *testing.T) {
 // window: others on the connection go on, and it is ended.
 func TestStalledStreamHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, h2Large())
+		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, servertest.Large(func(int) int { return 30 << 10 }))
 		s.Start("a", "large", 10)
 		conn, out, closed := h2Dial(t, s.Server, 1000)
 		out <- h2Get(1, "/v1/threads/a/events")
@@ -135,9 +119,7 @@ func TestStalledStreamHoldsUpNoOther(t *testing.T) {
 				t.Fatalf("behind %d bytes: %v", got, err)
 			}
 			payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
-			if _, err := io.ReadFull(conn, payload); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Must(io.ReadFull(conn, payload))(t)
 			stream := binary.BigEndian.Uint32(head[5:])
 			switch {
 			case head[3] == 0 && stream == 3:

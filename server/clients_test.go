@@ -128,14 +128,9 @@ func background(t *testing.T, dir, name string, args ...string) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = 5 * time.Second
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := servertest.Must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()
@@ -151,19 +146,12 @@ func background(t *testing.T, dir, name string, args ...string) {
 func startNode(t *testing.T, site string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink(servertest.Clients(t), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, os.Symlink(servertest.Clients(t), filepath.Join(dir, "node_modules")))
 	for _, name := range []string{"follow.mjs", "prove.mjs", "node.mjs"} {
-		resp, err := http.Get(site + "/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := servertest.Must(http.Get(site + "/" + name))(t)
 		data, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	background(t, dir, "node", "node.mjs")
 }
@@ -172,10 +160,7 @@ func startNode(t *testing.T, site string) {
 // while their connections are cut and the server is killed.
 func TestRealClientsLoseNothing(t *testing.T) {
 	const kills, cuts = 20, 500
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	proxy := newProofProxy(t, addr)
@@ -183,23 +168,14 @@ func TestRealClientsLoseNothing(t *testing.T) {
 	order := proofOrder{Path: filepath.Join(t.TempDir(), "proof.db"), Addr: addr, Origin: site.URL}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	s, err := sqlitestore.Open(ctx, order.Path, sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := servertest.Must(sqlitestore.Open(ctx, order.Path, sqlitestore.Options{}))(t)
 	defer s.Close()
-	rt, err := perdure.New(ctx, s, perdure.Options{}, proofTalk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := servertest.Must(perdure.New(ctx, s, perdure.Options{}, proofTalk))(t)
 	started := 0
 	start := func() {
 		started++
 		name := fmt.Sprint("run", started)
-		_, err := rt.Start(ctx, perdure.StartRequest{Thread: "proof", Flow: "talk", Key: name, Input: map[string]any{"name": name, "steps": 40}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		servertest.Must(rt.Start(ctx, perdure.StartRequest{Thread: "proof", Flow: "talk", Key: name, Input: map[string]any{"name": name, "steps": 40}}))(t)
 	}
 	start()
 	serving := startProof(t, order)
@@ -234,9 +210,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 	if killed < kills || proxy.cuts.Load() < cuts {
 		t.Fatalf("%d kills and %d cuts", killed, proxy.cuts.Load())
 	}
-	if err := rt.Signal(ctx, "proof", "end", true, perdure.SignalOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, rt.Signal(ctx, "proof", "end", true, perdure.SignalOptions{}))
 	proxy.gentle.Store(true)
 	text := ""
 	var journal []string

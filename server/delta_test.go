@@ -82,9 +82,7 @@ func TestNoDeltaComesBehindItsStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan bool)
 		s := servertest.NewPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
-		if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		s.Begin("a", "say", "")
 		time.Sleep(time.Minute)
 		st := s.Open("/v1/threads/a/events")
 		time.AfterFunc(time.Minute, st.Close)
@@ -107,17 +105,10 @@ func TestDeltasOfARetryAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan bool)
 		s := servertest.NewPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
-		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := s.Begin("a", "say", "")
 		let <- false
-		if _, err := s.Runtime.WaitEnd(t.Context(), "a", run.ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Must(s.Runtime.WaitEnd(t.Context(), "a", run.ID))(t)
+		servertest.Check(t, s.Runtime.Retry(t.Context(), "a", run.ID, perdure.Note{}))
 		time.Sleep(time.Minute)
 		st := s.Open("/v1/threads/a/events")
 		time.AfterFunc(time.Minute, st.Close)
@@ -137,17 +128,12 @@ func TestNoDeltaOfAReplacedWorkerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := &deltaLate{Store: memstore.New()}
 		s := servertest.NewPiped(t, late, server.Options{}, true, deltaFlow(make(chan bool)))
-		run, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "say", Input: ""})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := s.Begin("a", "say", "")
 		st := s.Open("/v1/threads/a/events")
 		time.AfterFunc(time.Minute, st.Close)
 		time.Sleep(10 * time.Second)
 		for i, pass := range []int{2, 1, 2} {
-			if err := late.Cast(t.Context(), "", fmt.Appendf(nil, `{"run":%q,"path":"/twice","pass":%d,"attempt":1,"offset":%d,"data":"pass %d"}`, run.ID, pass, i, pass)); err != nil {
-				t.Fatal(err)
-			}
+			servertest.Check(t, late.Cast(t.Context(), "", fmt.Appendf(nil, `{"run":%q,"path":"/twice","pass":%d,"attempt":1,"offset":%d,"data":"pass %d"}`, run.ID, pass, i, pass)))
 		}
 		told := map[string]int{}
 		for b, ok := st.Next(); ok; b, ok = st.Next() {

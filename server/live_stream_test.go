@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -53,9 +52,7 @@ func liveSpeaker(words <-chan string) perdure.Flow {
 func TestDeltasAreLiveAndHaveNoID(t *testing.T) {
 	words := make(chan string)
 	s := servertest.New(t, server.Options{}, liveSpeaker(words))
-	if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "speak", Input: 2}); err != nil {
-		t.Fatal(err)
-	}
+	s.Begin("a", "speak", 2)
 	st := s.Open("/v1/threads/a/events?run=newest")
 	without := s.Open("/v1/threads/a/events?run=newest&deltas=no")
 	for b, ok := st.Next(); ok && b.Kind != "claimed"; b, ok = st.Next() {
@@ -165,36 +162,6 @@ func TestCloseTellsReadersToComeBack(t *testing.T) {
 	}
 }
 
-func TestStreamsAreLimited(t *testing.T) {
-	s := servertest.New(t, server.Options{Limits: server.Limits{Streams: 2}}, servertest.Flows()...)
-	s.Start("a", "count", 1)
-	one, two := s.Open("/v1/threads/a/events"), s.Open("/v1/events")
-	one.Until("ended")
-	two.Next()
-	r := s.Do("GET", "/v1/threads/a/events", "", "Accept", "text/event-stream").Problem(503, "overloaded")
-	if r.Header.Get("Retry-After") == "" {
-		t.Error("it does not say when to try again")
-	}
-	// A run that is started is told without a stream.
-	var run perdure.Run
-	s.Do("POST", "/v1/threads/b/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream").Want(202, &run)
-	if _, err := s.Runtime.WaitEnd(t.Context(), "b", run.ID); err != nil {
-		t.Error(err)
-	}
-	one.Close()
-	for i := 0; ; i++ { // the server sees it a moment later
-		st := s.Open("/v1/threads/a/events")
-		if st.Response.StatusCode == 200 {
-			break
-		}
-		st.Close()
-		if i > 1000 {
-			t.Fatal("the stream that was closed still counts")
-		}
-		runtime.Gosched()
-	}
-}
-
 func TestHeartbeats(t *testing.T) {
 	s := servertest.New(t, server.Options{Heartbeat: time.Millisecond}, servertest.Flows()...)
 	s.Start("a", "count", 1)
@@ -217,22 +184,15 @@ func TestHeartbeats(t *testing.T) {
 func TestReadersReconnectAtRandom(t *testing.T) {
 	s := servertest.New(t, server.Options{}, servertest.Flows()...)
 	s.Start("base", "count", 30)
-	fork, err := s.Runtime.Fork(t.Context(), perdure.ForkRequest{Thread: "base", At: 20, As: "fork"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "fork", Flow: "count", Input: 3}); err != nil {
-		t.Fatal(err)
-	}
+	fork := servertest.Must(s.Runtime.Fork(t.Context(), perdure.ForkRequest{Thread: "base", At: 20, As: "fork"}))(t)
+	s.Begin("fork", "count", 3)
 	_ = fork
 	const runs = 12
 	for _, thread := range []string{"base", "fork"} {
 		if thread == "fork" {
 			for _, run := range mustThread(t, s, "fork").Runs {
 				if run.Status == perdure.Paused {
-					if err := s.Runtime.Resume(t.Context(), "fork", run.ID, perdure.Note{}); err != nil {
-						t.Fatal(err)
-					}
+					servertest.Check(t, s.Runtime.Resume(t.Context(), "fork", run.ID, perdure.Note{}))
 				}
 			}
 		}
@@ -281,38 +241,8 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 
 func mustThread(t *testing.T, s *servertest.Site, id string) *perdure.Thread {
 	t.Helper()
-	th, err := s.Runtime.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	th := servertest.Must(s.Runtime.Get(t.Context(), id))(t)
 	return th
-}
-
-// TestStreamsLeaveNothingBehind counts goroutines.
-func TestStreamsLeaveNothingBehind(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
-	s.Start("a", "ask", "?")
-	http.DefaultClient.CloseIdleConnections()
-	before := runtime.NumGoroutine()
-	for range 20 {
-		var open []*servertest.Stream
-		for _, path := range []string{"/v1/threads/a/events", "/v1/threads/a/events?run=newest", "/v1/threads/a/events?run=newest&until=wait", "/v1/events"} {
-			st := s.Open(path)
-			st.Next()
-			open = append(open, st)
-		}
-		for _, st := range open {
-			st.Close()
-		}
-	}
-	http.DefaultClient.CloseIdleConnections()
-	for i := 0; runtime.NumGoroutine() > before; i++ {
-		if i > 2000 {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func TestNewsOfThreads(t *testing.T) {
@@ -343,15 +273,11 @@ func TestNewsOfThreads(t *testing.T) {
 	}
 	s.Start("new", "ask", "?")
 	read(st, "thread", `"suspended"`)
-	if _, err := s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "hers", Flow: "count", Input: 1, User: "ann"}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Must(s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "hers", Flow: "count", Input: 1, User: "ann"}))(t)
 	if b, ok := mine.Event(); !ok || !strings.Contains(b.Data, `"hers"`) {
 		t.Errorf("ann's first news is %v", b)
 	}
-	if err := s.Runtime.Erase(t.Context(), "new", perdure.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	servertest.Check(t, s.Runtime.Erase(t.Context(), "new", perdure.EraseOptions{}))
 	read(st, "gone", `"new"`)
 }
 
@@ -361,10 +287,7 @@ func TestStreamOverHTTP2(t *testing.T) {
 	store := memstore.New()
 	s := servertest.NewOn(t, store, server.Options{}, servertest.Flows()...)
 	h := server.New(s.Runtime, server.Options{}).HTTPServer()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(l) }()
 	tr := &http.Transport{Protocols: new(http.Protocols)}
