@@ -62,14 +62,10 @@ func agents(ctx context.Context, dir string) error {
 			return err
 		}
 		defer stop()
-		run, err := rt.Start(ctx, perdure.StartRequest{Flow: "turns", Input: "go", Thread: "turns"})
-		if err == nil {
-			run, err = rt.Wait(ctx, run.Thread, run.ID)
+		if _, err := rt.Start(ctx, perdure.StartRequest{Flow: "turns", Input: "go", Thread: "turns"}); err != nil {
+			return err
 		}
-		if err == nil && run.Status != perdure.Succeeded {
-			err = fmt.Errorf("the agent's run is %s: %s", run.Status, run.Error)
-		}
-		if err != nil {
+		if err := succeed(ctx, rt, "turns"); err != nil {
 			return err
 		}
 		bytes, err := turnBytes(ctx, rt, window)

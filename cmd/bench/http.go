@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,12 +77,7 @@ func longThread(ctx context.Context, s store.Store, events int) error {
 	mem := memstore.New()
 	defer mem.Close()
 	many := perdure.NewFlow("many", func(ctx context.Context, n int) (int, error) {
-		for i := range n {
-			if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return strings.Repeat("x", 200), nil }); err != nil {
-				return 0, err
-			}
-		}
-		return n, nil
+		return n, doSteps(ctx, n, 200)
 	})
 	rt, stop, err := working(ctx, mem, many)
 	if err != nil {
@@ -92,11 +85,10 @@ func longThread(ctx context.Context, s store.Store, events int) error {
 	}
 	defer stop()
 	for last := uint64(0); last < uint64(events); {
-		run, err := rt.Start(ctx, perdure.StartRequest{Thread: "long", Flow: "many", Input: min(2000, events-int(last))})
-		if err == nil {
-			_, err = rt.WaitEnd(ctx, "long", run.ID)
+		if _, err := rt.Start(ctx, perdure.StartRequest{Thread: "long", Flow: "many", Input: min(2000, events-int(last))}); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := succeed(ctx, rt, "long"); err != nil {
 			return err
 		}
 		t, err := rt.Get(ctx, "long")
@@ -182,7 +174,7 @@ func fanOut(ctx context.Context, dir string, readers, events int) error {
 		}
 		defer down()
 		var mu sync.Mutex
-		var delays []time.Duration
+		var delays, appends series
 		var ready, over sync.WaitGroup
 		for range readers {
 			ready.Add(1)
@@ -210,7 +202,7 @@ func fanOut(ctx context.Context, dir string, readers, events int) error {
 					fmt.Fprintln(os.Stderr, "reader:", err)
 				}
 				mu.Lock()
-				delays = append(delays, own...)
+				delays.latencies = append(delays.latencies, own...)
 				mu.Unlock()
 			})
 		}
@@ -221,24 +213,20 @@ func fanOut(ctx context.Context, dir string, readers, events int) error {
 			return err
 		}
 		ready.Wait()
-		var appends []time.Duration
 		for range events {
 			begin := time.Now()
 			if err := tell(); err != nil {
 				return err
 			}
-			appends = append(appends, time.Since(begin))
+			appends.latencies = append(appends.latencies, time.Since(begin))
 			time.Sleep(50 * time.Millisecond)
 		}
 		over.Wait()
-		if len(delays) != readers*events {
-			return fmt.Errorf("%d of %d events were read", len(delays), readers*events)
+		if n := len(delays.latencies); n != readers*events {
+			return fmt.Errorf("%d of %d events were read", n, readers*events)
 		}
-		slices.Sort(delays)
-		slices.Sort(appends)
-		at := func(all []time.Duration, percent int) time.Duration { return all[(len(all)-1)*percent/100] }
 		fmt.Printf("from the call that appends to each of %d readers: p50 %s, p99 %s; the append alone: p50 %s, p99 %s\n", readers,
-			short(at(delays, 50)), short(at(delays, 99)), short(at(appends, 50)), short(at(appends, 99)))
+			short(delays.p(50)), short(delays.p(99)), short(appends.p(50)), short(appends.p(99)))
 		return nil
 	})
 }

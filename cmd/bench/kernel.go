@@ -36,23 +36,35 @@ var steps = perdure.NewFlow("steps", func(ctx context.Context, n int) (int, erro
 		span.last = time.Now()
 		ended <- true
 	}()
-	result := strings.Repeat("x", entrySize-2)
-	for i := range n {
-		if _, err := perdure.Step(ctx, fmt.Sprintf("step-%05d", i), func(context.Context) (string, error) {
-			return result, nil
-		}); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
+	return n, doSteps(ctx, n, entrySize)
 })
 
+// doSteps does n steps with results of so many bytes.
+func doSteps(ctx context.Context, n, size int) error {
+	result := strings.Repeat("x", size-2)
+	for i := range n {
+		if _, err := perdure.Step(ctx, fmt.Sprintf("step-%05d", i), func(context.Context) (string, error) { return result, nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// succeed waits until the newest run of a thread has succeeded.
+func succeed(ctx context.Context, rt *perdure.Runtime, thread string) error {
+	run, err := rt.WaitEnd(ctx, thread, "")
+	if err == nil && run.Status != perdure.Succeeded {
+		err = fmt.Errorf("the run on %s is %s: %s", thread, run.Status, run.Error)
+	}
+	return err
+}
+
 // kernel measures runs on sqlitestore beside plain appends to it.
-func kernel(ctx context.Context, dir string, rounds int) error {
+func kernel(ctx context.Context, dir string) error {
 	var one, many, ofOne, ofMany series
 	var allocs []float64
-	for round := range rounds {
-		fmt.Fprintf(os.Stderr, "\rkernel, round %d of %d", round+1, rounds)
+	for round := range *rounds {
+		fmt.Fprintf(os.Stderr, "\rkernel, round %d of %d", round+1, *rounds)
 		if err := inStore(ctx, dir, func(s store.Store) error {
 			rt, stop, err := working(ctx, s)
 			if err != nil {
@@ -153,11 +165,7 @@ func flows(ctx context.Context, rt *perdure.Runtime, n, each int, name string) (
 		}
 	}
 	for i := range n {
-		run, err := rt.Wait(ctx, fmt.Sprint(name, "-", i), "")
-		if err == nil && run.Status != perdure.Succeeded {
-			err = fmt.Errorf("run is %s: %s", run.Status, run.Error)
-		}
-		errs[i] = err
+		errs[i] = succeed(ctx, rt, fmt.Sprint(name, "-", i))
 	}
 	return float64(n*each) / span.last.Sub(span.first).Seconds(), errors.Join(errs...)
 }
@@ -173,17 +181,9 @@ func growth(ctx context.Context, dir string) error {
 		if _, err := flows(ctx, rt, 1, 850, "growth"); err != nil {
 			return err
 		}
-		var sizes []int
-		for name, err := range s.Journals(ctx, "") {
-			if err != nil {
-				return err
-			}
-			for e, err := range s.Read(ctx, name, 0) {
-				if err != nil {
-					return err
-				}
-				sizes = append(sizes, len(e.Data))
-			}
+		sizes, err := entrySizes(ctx, s)
+		if err != nil {
+			return err
 		}
 		sum := func(list []int) (n int) {
 			for _, size := range list {
@@ -197,18 +197,29 @@ func growth(ctx context.Context, dir string) error {
 	})
 }
 
+// entrySizes reads all journals and returns the sizes of their entries.
+func entrySizes(ctx context.Context, s store.Store) (sizes []int, err error) {
+	for name, err := range s.Journals(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		for e, err := range s.Read(ctx, name, 0) {
+			if err != nil {
+				return nil, err
+			}
+			sizes = append(sizes, len(e.Data))
+		}
+	}
+	return sizes, nil
+}
+
 // resume measures how long a run with many finished steps takes to go on.
 func resume(ctx context.Context, dir string) error {
 	const n = 10_000
 	reached := make(chan time.Time, 100)
 	waits := perdure.NewFlow("waits", func(ctx context.Context, n int) (int, error) {
-		result := strings.Repeat("x", entrySize-2)
-		for i := range n {
-			if _, err := perdure.Step(ctx, fmt.Sprintf("step-%05d", i), func(context.Context) (string, error) {
-				return result, nil
-			}); err != nil {
-				return 0, err
-			}
+		if err := doSteps(ctx, n, entrySize); err != nil {
+			return 0, err
 		}
 		reached <- time.Now()
 		_, err := perdure.Receive[bool](ctx, "go", "go", 0)
@@ -231,17 +242,8 @@ func resume(ctx context.Context, dir string) error {
 		var reads, resumes []float64
 		for range 5 {
 			start := time.Now()
-			entries := 0
-			for name, err := range s.Journals(ctx, "") {
-				if err != nil {
-					return err
-				}
-				for _, err := range s.Read(ctx, name, 0) {
-					if err != nil {
-						return err
-					}
-					entries++
-				}
+			if _, err := entrySizes(ctx, s); err != nil {
+				return err
 			}
 			reads = append(reads, float64(time.Since(start))/n)
 			// A claim, and the replay of all steps up to the wait.
@@ -271,12 +273,4 @@ func resume(ctx context.Context, dir string) error {
 		atMost("time to resume ÷ time to read the entries", median(resumes)/median(reads), 2)
 		return nil
 	})
-}
-
-func atMost(what string, got, most float64) {
-	verdict := "as expected"
-	if got > most {
-		verdict = "ABOVE what is expected"
-	}
-	fmt.Printf("%s: %.4g (at most %.4g: %s)\n", what, got, most, verdict)
 }

@@ -1,11 +1,10 @@
-// Command bench measures the stores beside the raw limits of the disk, in one
-// run, and prints a table of rates and ratios. Absolute figures are the
-// machine's; the ratios are the stores'.
+// Command bench measures stores, kernel and agents together with the raw limits of
+// the disk, in one run, and prints rates and ratios. Rates depend on the machine; the
+// ratios can be compared.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,57 +25,68 @@ import (
 // entrySize is the size of what is appended.
 const entrySize = 1 << 10
 
+// parts are what can be measured alone, by the flag that says so.
+var parts = []struct {
+	flag, usage string
+	run         func(ctx context.Context, dir string) error
+}{
+	{"kernel", "measure the kernel only", kernel},
+	{"agent", "measure agents only", agents},
+	{"http", "measure event streams over HTTP only", overHTTP},
+	{"command", "measure the API's cost and the stock binary only", command},
+	{"scale", "measure many threads and processes only", scaleAndProcesses},
+}
+
+var (
+	rounds = flag.Int("rounds", 7, "rounds; the subjects take turns in each, and medians are shown")
+	one    = flag.Int("appends", 1500, "appends of one writer in each round")
+	many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
+)
+
 func main() {
-	var (
-		dir    = flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
-		rounds = flag.Int("rounds", 7, "rounds; the subjects take turns in each, and medians are shown")
-		one    = flag.Int("appends", 1500, "appends of one writer in each round")
-		only   = flag.Bool("kernel", false, "measure the kernel only")
-		agent  = flag.Bool("agent", false, "measure agents only")
-		web    = flag.Bool("http", false, "measure event streams over HTTP only")
-		stock  = flag.Bool("command", false, "measure the API's cost and the stock binary only")
-		many   = flag.Int("appends64", 12000, "appends of 64 writers together in each round")
-		large  = flag.Bool("scale", false, "measure many threads and processes only")
-		worker = flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
-	)
+	parent := flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
+	worker := flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
+	chosen := map[string]*bool{}
+	for _, p := range parts {
+		chosen[p.flag] = flag.Bool(p.flag, false, p.usage)
+	}
 	flag.Parse()
+	var err error
 	if *worker != "" {
-		if err := childWorker(*worker); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: worker:", err)
-			os.Exit(1)
-		}
-		return
+		err = childWorker(*worker)
+	} else {
+		err = run(context.Background(), *parent, chosen)
 	}
-	if *only || *large || *agent || *web || *stock {
-		dir, err := os.MkdirTemp(*dir, "perdure-bench-")
-		if err == nil && *only {
-			err = kernel(context.Background(), dir, *rounds)
-		}
-		if err == nil && *agent {
-			err = agents(context.Background(), dir)
-		}
-		if err == nil && *web {
-			err = overHTTP(context.Background(), dir)
-		}
-		if err == nil && *stock {
-			err = command(context.Background(), dir)
-		}
-		if err == nil && *large {
-			err = scaleAndProcesses(context.Background(), dir)
-		}
-		if dir != "" {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if err := run(context.Background(), *dir, *rounds, *one, *many); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// run measures the chosen parts, or everything if none is chosen.
+func run(ctx context.Context, parent string, chosen map[string]*bool) error {
+	dir, err := os.MkdirTemp(parent, "perdure-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	all := true
+	for _, on := range chosen {
+		all = all && !*on
+	}
+	if all {
+		if err := stores(ctx, dir); err != nil {
+			return err
+		}
+	}
+	for _, p := range parts {
+		if all || *chosen[p.flag] {
+			if err := p.run(ctx, dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // A subject can be appended to: a raw file or a store.
@@ -155,43 +165,21 @@ func (t storeTarget) append(ctx context.Context, w int, n uint64, data []byte) e
 
 func (t storeTarget) close() error { return t.s.Close() }
 
-func run(ctx context.Context, dir string, rounds, one, many int) error {
-	if dir == "" {
-		made, err := os.MkdirTemp("", "perdure-bench-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(made)
-		dir = made
-	}
+// stores measures appends to each subject.
+func stores(ctx context.Context, dir string) error {
 	all := subjects()
 	results := make([]result, len(all))
-	for round := range rounds {
+	for round := range *rounds {
 		for i, s := range all {
-			fmt.Fprintf(os.Stderr, "\rround %d of %d: %-30s", round+1, rounds, s.name)
-			if err := results[i].measure(ctx, s, dir, one, many); err != nil {
+			fmt.Fprintf(os.Stderr, "\rround %d of %d: %-30s", round+1, *rounds, s.name)
+			if err := results[i].measure(ctx, s, dir, *one, *many); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%60s\r", "")
-	print(all, results, rounds, one, many)
-	if err := printGrowth(ctx, dir); err != nil {
-		return err
-	}
-	if err := kernel(ctx, dir, rounds); err != nil {
-		return err
-	}
-	if err := agents(ctx, dir); err != nil {
-		return err
-	}
-	if err := overHTTP(ctx, dir); err != nil {
-		return err
-	}
-	if err := command(ctx, dir); err != nil {
-		return err
-	}
-	return scaleAndProcesses(ctx, dir)
+	print(all, results, *rounds, *one, *many)
+	return printGrowth(ctx, dir)
 }
 
 func scaleAndProcesses(ctx context.Context, dir string) error {
@@ -227,12 +215,18 @@ func print(all []subject, results []result, rounds, one, many int) {
 	}
 }
 
-func expect(what string, got, least float64) {
+// expect prints a figure that should be at least so large.
+func expect(what string, got, least float64) { judge(what, got, "least", least, got >= least) }
+
+// atMost prints a figure that should be at most so large.
+func atMost(what string, got, most float64) { judge(what, got, "most", most, got <= most) }
+
+func judge(what string, got float64, bound string, limit float64, ok bool) {
 	verdict := "as expected"
-	if got < least {
-		verdict = "BELOW what is expected"
+	if !ok {
+		verdict = map[string]string{"least": "BELOW", "most": "ABOVE"}[bound] + " what is expected"
 	}
-	fmt.Printf("%s: %.4g (at least %.4g: %s)\n", what, got, least, verdict)
+	fmt.Printf("%s: %.4g (at %s %.4g: %s)\n", what, got, bound, limit, verdict)
 }
 
 func short(d time.Duration) string {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -70,13 +69,7 @@ func childWorker(file string) error {
 
 // quiet is a flow of n steps with results of 1 KiB, for other processes.
 var quiet = perdure.NewFlow("quiet", func(ctx context.Context, n int) (int, error) {
-	result := strings.Repeat("x", entrySize-2)
-	for i := range n {
-		if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return result, nil }); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
+	return n, doSteps(ctx, n, entrySize)
 })
 
 // spawnWorker starts a worker process.
@@ -237,11 +230,7 @@ func together(ctx context.Context, dir string, workers int) (rate float64, err e
 			}
 		}
 		for i := range runs {
-			run, err := rt.WaitEnd(ctx, fmt.Sprint("quiet-", i), "")
-			if err == nil && run.Status != perdure.Succeeded {
-				err = fmt.Errorf("a run is %s: %s", run.Status, run.Error)
-			}
-			if err != nil {
+			if err := succeed(ctx, rt, fmt.Sprint("quiet-", i)); err != nil {
 				return err
 			}
 		}

@@ -118,12 +118,7 @@ func forks(ctx context.Context, dir string) error {
 	lengths := []int{100, 100_000}
 	from := memstore.New()
 	long := perdure.NewFlow("long", func(ctx context.Context, n int) (int, error) {
-		for i := range n {
-			if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (int, error) { return i, nil }); err != nil {
-				return 0, err
-			}
-		}
-		return n, nil
+		return n, doSteps(ctx, n, 8)
 	})
 	rt, stop, err := working(ctx, from, long)
 	if err != nil {
@@ -132,12 +127,8 @@ func forks(ctx context.Context, dir string) error {
 	for _, n := range lengths {
 		id := fmt.Sprint("long-", n)
 		_, err := rt.Start(ctx, perdure.StartRequest{Flow: "long", Input: n, Thread: id})
-		var run *perdure.Run
 		if err == nil {
-			run, err = rt.WaitEnd(ctx, id, "")
-		}
-		if err == nil && run.Status != perdure.Succeeded {
-			err = fmt.Errorf("the run is %s: %s", run.Status, run.Error)
+			err = succeed(ctx, rt, id)
 		}
 		if err != nil {
 			stop()
