@@ -90,7 +90,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
-		{`\./internal/(bell|browser|clock|npm|strict|inproc|peer|scrub|sse)`, ``},
+		{`\./internal/(bell|browser|clock|linediff|npm|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./cli`, `PERDURE(/(api|server.*|client|` + agents + `|llm|store.*|internal/.*|cli/internal/.*))?|FOREIGN`},

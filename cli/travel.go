@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/linediff"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
 	"github.com/spf13/cobra"
@@ -125,7 +126,7 @@ func (a *app) difference(d *perdure.Difference) error {
 	}{{"state", d.State}, {"fact", d.Facts}, {"dep", d.Deps}} {
 		for _, k := range group.keys {
 			title(group.name + " " + safe.Cut(safe.Line(k.Key), a.term.Room(8)))
-			for _, line := range render.LineDiff(readable(k.Key, k.Before), readable(k.Key, k.After)) {
+			for _, line := range linediff.Short(readable(k.Key, k.Before), readable(k.Key, k.After)) {
 				style := map[byte]string{'-': terminal.Red, '+': terminal.Green}[line[0]]
 				for _, part := range safe.Wrap(safe.Text(strings.ReplaceAll(line[2:], "\t", "    ")), a.term.WrapAt(2)) {
 					a.term.Printf("%s\n", a.term.Style(style, strings.Replace(line[:2], "  ", safe.Bar, 1)+part))

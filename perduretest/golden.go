@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/internal/linediff"
 	"github.com/perdure/perdure/store"
 )
 
@@ -53,48 +54,6 @@ func Golden(t testing.TB, s store.Store, thread, file string) {
 		return
 	}
 	if want := strings.ReplaceAll(string(data), "\r\n", "\n"); got != want {
-		t.Errorf("the trace of thread %s differs from %s; if that is meant, run with -perdure.update\n%s", thread, file, diff(want, got))
+		t.Errorf("the trace of thread %s differs from %s; if that is meant, run with -perdure.update\n%s", thread, file, strings.Join(linediff.Lines(want, got), "\n"))
 	}
-}
-
-func lines(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-}
-
-// diff returns the lines of two texts; those of one only are marked with - and
-// +.
-func diff(want, got string) string {
-	a, b := lines(want), lines(got)
-	// The longest common subsequence; traces are short.
-	long := make([][]int, len(a)+1)
-	for i := range long {
-		long[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				long[i][j] = long[i+1][j+1] + 1
-			} else {
-				long[i][j] = max(long[i+1][j], long[i][j+1])
-			}
-		}
-	}
-	var out strings.Builder
-	for i, j := 0, 0; i < len(a) || j < len(b); {
-		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			out.WriteString("  " + a[i] + "\n")
-			i, j = i+1, j+1
-		case j == len(b) || i < len(a) && long[i+1][j] >= long[i][j+1]:
-			out.WriteString("- " + a[i] + "\n")
-			i++
-		default:
-			out.WriteString("+ " + b[j] + "\n")
-			j++
-		}
-	}
-	return out.String()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/linediff"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -249,7 +250,7 @@ func (r *result) faults(want *result) []string {
 		return faults
 	}
 	if r.outcome != want.outcome {
-		add("the outcome differs:\n%s", diff(want.outcome, r.outcome))
+		add("the outcome differs:\n%s\n", strings.Join(linediff.Lines(want.outcome, r.outcome), "\n"))
 	}
 	if d := diffEvents(want.events, r.events); d != "" {
 		add("the events differ:\n%s", d)
@@ -287,16 +288,11 @@ func tallyOf(all map[string]*tally, label string) tally {
 
 func diffEvents(want, got map[string][]string) string {
 	var b strings.Builder
-	places := map[string]bool{}
-	for p := range want {
-		places[p] = true
-	}
-	for p := range got {
-		places[p] = true
-	}
+	places := maps.Clone(want)
+	maps.Copy(places, got)
 	for _, p := range slices.Sorted(maps.Keys(places)) {
 		if !slices.Equal(want[p], got[p]) {
-			fmt.Fprintf(&b, "at %s\n%s", p, diff(strings.Join(want[p], "\n"), strings.Join(got[p], "\n")))
+			fmt.Fprintf(&b, "at %s\n%s\n", p, strings.Join(linediff.Lines(strings.Join(want[p], "\n"), strings.Join(got[p], "\n")), "\n"))
 		}
 	}
 	return b.String()

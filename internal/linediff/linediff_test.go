@@ -1,4 +1,4 @@
-package render
+package linediff
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLineDiff(t *testing.T) {
+func TestShort(t *testing.T) {
 	for _, c := range []struct{ before, after, want string }{
 		{"", "", ""},
 		{"", "a", "+ a"},
@@ -17,7 +17,7 @@ func TestLineDiff(t *testing.T) {
 		{"a\na\na", "a\na", "  a\n  a\n- a"},
 		{"a\nb\nc\nd", "b\nd\ne", "- a\n  b\n- c\n  d\n+ e"},
 	} {
-		if diff := cmp.Diff(c.want, strings.Join(LineDiff(c.before, c.after), "\n")); diff != "" {
+		if diff := cmp.Diff(c.want, strings.Join(Short(c.before, c.after), "\n")); diff != "" {
 			t.Errorf("%q and %q (-want +got):\n%s", c.before, c.after, diff)
 		}
 	}
