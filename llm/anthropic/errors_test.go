@@ -1,20 +1,14 @@
 package anthropic
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/perdure/perdure/llm"
-	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 // refuse replies with an error.
@@ -78,22 +72,6 @@ func TestErrorsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "1.5": 1500 * time.Millisecond, "": 0, "soon": 0, "-3": 0, "1e300": 24 * time.Hour, "Mon, 02 Jan 2006 15:04:05 GMT": 0} {
-		s := serve(t, refuse(429, apiError("rate_limit_error", "slow down"), "Retry-After", header))
-		_, err := llm.Collect(s.model().Generate(t.Context(), hello()))
-		if got := llm.RetryAfter(err); got != want {
-			t.Errorf("%q is %v, not %v", header, got, want)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		h := http.Header{"Retry-After": {time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)}}
-		if got := answers.RetryAfter(h); got != time.Minute {
-			t.Errorf("a date in a minute is %v", got)
-		}
-	})
-}
-
 func TestErrorInTheStream(t *testing.T) {
 	start, _, _ := strings.Cut(textStream, "event: content_block_stop")
 	for code, kind := range map[string]error{"overloaded_error": llm.ErrOverloaded, "api_error": llm.ErrOverloaded, "rate_limit_error": llm.ErrRateLimited, "invalid_request_error": llm.ErrInvalid, "who_knows": llm.ErrInterrupted} {
@@ -133,92 +111,5 @@ func TestStreamsThatMakeNoSense(t *testing.T) {
 		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ErrInterrupted {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// TestCutAnywhere ends a reply after each of its bytes: in the way that a
-// server has that closes its side, and in the way of a broken connection.
-func TestCutAnywhere(t *testing.T) {
-	var at atomic.Int64
-	var broken atomic.Bool
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, callStream[:at.Load()])
-		if broken.Load() {
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		}
-	})
-	at.Store(int64(len(callStream)))
-	whole, err := json.Marshal(ask(t, s.model(), hello()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range []bool{false, true} {
-		broken.Store(b)
-		complete := 0
-		for i := range len(callStream) + 1 {
-			at.Store(int64(i))
-			reply, err := llm.Collect(s.model().Generate(t.Context(), hello()))
-			if err != nil {
-				if e, ok := errors.AsType[*llm.Error](err); !ok || !llm.Temporary(e) {
-					t.Fatalf("cut at %d: %v", i, err)
-				}
-				continue
-			}
-			complete++
-			if got, _ := json.Marshal(reply); string(got) != string(whole) {
-				t.Fatalf("cut at %d: a shorter reply: %s", i, got)
-			}
-		}
-		if complete == 0 || complete > 2 {
-			t.Errorf("%d cuts gave the whole reply", complete)
-		}
-	}
-}
-
-func TestCancel(t *testing.T) {
-	start, _, _ := strings.Cut(textStream, "event: content_block_stop")
-	ended := make(chan struct{}, 1)
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		sse(start)(w, r)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done() // the end of the request on the server's side
-		ended <- struct{}{}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	var last error
-	for d, err := range s.model().Generate(ctx, hello()) {
-		last = err
-		if d.Text != "" {
-			cancel()
-		}
-	}
-	if !errors.Is(last, context.Canceled) || llm.Temporary(last) {
-		t.Errorf("after a cancel: %v", last)
-	}
-	<-ended
-	for d := range s.model().Generate(t.Context(), hello()) {
-		if d.Text != "" {
-			break
-		}
-	}
-	<-ended
-	if _, err := llm.Collect(s.model().Generate(ctx, hello())); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
-	}
-	deadline, cancel := context.WithTimeout(t.Context(), 1)
-	defer cancel()
-	if _, err := llm.Collect(s.model().Generate(deadline, hello())); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with a deadline that has passed: %v", err)
-	}
-}
-
-func TestNoServer(t *testing.T) {
-	s := serve(t, sse(""))
-	s.Close()
-	_, err := llm.Collect(s.model().Generate(t.Context(), hello()))
-	if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ErrInterrupted || e.Status != 0 {
-		t.Errorf("%v", err)
 	}
 }

@@ -13,54 +13,6 @@ import (
 
 var weather = []llm.Tool{{Name: "weather", Description: "of a city", Schema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}}
 
-// TestAConversationWithAForeignServer goes through a turn with two calls.
-func TestAConversationWithAForeignServer(t *testing.T) {
-	yes, no := true, false
-	s := aimock.Start(t,
-		aimock.Fixture{
-			Match: aimock.Match{UserMessage: "warmer", ToolName: "weather", SystemMessage: "brief", HasToolResult: &no},
-			Response: aimock.Response{
-				ToolCalls: []aimock.ToolCall{{ID: "call_1", Name: "weather", Arguments: `{"city": "Köln 😀"}`}, {ID: "call_2", Name: "weather", Arguments: `{"city":"Bern"}`}},
-				Reasoning: "Two cities.",
-			},
-			ChunkSize: 3,
-		},
-		aimock.Fixture{
-			Match: aimock.Match{ToolCallID: "call_2", ToolResultContains: "Error: no such city", HasToolResult: &yes},
-			Response: aimock.Response{
-				Content: "Köln 😀 is warmer.", Model: "m-1", ID: "chatcmpl-7",
-				Usage: map[string]any{"prompt_tokens": 40, "completion_tokens": 6, "total_tokens": 46},
-			},
-			ChunkSize: 1,
-		})
-	model := openai.Model("m", openai.Key(testKey), openai.BaseURL(s.URL+"/v1"))
-	r := &llm.Request{System: "Be brief.", Messages: []llm.Message{llm.User("Which is warmer?")}, Tools: weather}
-	first, err := llm.Collect(model.Generate(t.Context(), r))
-	if err != nil {
-		t.Fatal(err)
-	}
-	diff(t, "calls", first.Message.Calls(), []llm.Call{
-		{ID: "call_1", Name: "weather", Args: `{"city": "Köln 😀"}`},
-		{ID: "call_2", Name: "weather", Args: `{"city":"Bern"}`},
-	})
-	if p := first.Message.Parts[0]; first.Stop != llm.StopCalls || p.Reasoning == nil || p.Reasoning.Text != "Two cities." {
-		t.Errorf("the reply is %+v", first)
-	}
-	r.Messages = append(r.Messages, first.Message, llm.Message{Role: llm.RoleTool, Parts: []llm.Part{
-		{Result: &llm.Result{Call: "call_1", Name: "weather", Text: "20 °C"}},
-		{Result: &llm.Result{Call: "call_2", Name: "weather", Text: "no such city", Error: true}},
-	}})
-	second, err := llm.Collect(model.Generate(t.Context(), r))
-	if err != nil {
-		t.Fatal(err)
-	}
-	diff(t, "reply", second, &llm.Reply{
-		Message: llm.Assistant("Köln 😀 is warmer."),
-		Usage:   llm.Usage{Input: 40, Output: 6},
-		Stop:    llm.StopEnd, Model: "m-1", ID: "chatcmpl-7",
-	})
-}
-
 func TestStructuredOutputOfAForeignServer(t *testing.T) {
 	s := aimock.Start(t, aimock.Fixture{
 		Match:    aimock.Match{UserMessage: "river", ResponseFormat: "json_schema"},

@@ -1,10 +1,8 @@
 package openai_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -70,35 +68,6 @@ func TestErrorsOfTheServerAreMapped(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsReadInEveryWayItIsWritten(t *testing.T) {
-	tests := []struct {
-		header http.Header
-		want   time.Duration
-	}{
-		{http.Header{"Retry-After": {"30"}}, 30 * time.Second},
-		{http.Header{"Retry-After": {"1.5"}}, 1500 * time.Millisecond},
-		{http.Header{"Retry-After-Ms": {"250"}, "Retry-After": {"1"}}, 250 * time.Millisecond},
-		{http.Header{"Retry-After": {"Wed, 21 Oct 2026 07:28:10 GMT"}, "Date": {"Wed, 21 Oct 2026 07:28:00 GMT"}}, 10 * time.Second},
-		{http.Header{"Retry-After": {"Wed, 21 Oct 2026 07:28:00 GMT"}, "Date": {"Wed, 21 Oct 2026 07:28:10 GMT"}}, 0},
-		{http.Header{"Retry-After": {"-5"}}, 0},
-		{http.Header{"Retry-After": {"NaN"}}, 0},
-		{http.Header{"Retry-After": {"soon"}}, 0},
-		{http.Header{}, 0},
-	}
-	for _, tt := range tests {
-		url, _ := answer(t, 429, tt.header, `{"error":{"message":"slow down"}}`)
-		_, err := llm.Collect(openai.Model("m", openai.Key(testKey), openai.BaseURL(url)).Generate(t.Context(), question))
-		if got := llm.RetryAfter(err); got != tt.want || !errors.Is(err, llm.ErrRateLimited) {
-			t.Errorf("%v is read as %v, want %v; error %v", tt.header, got, tt.want, err)
-		}
-	}
-	url, _ := answer(t, 429, http.Header{"Retry-After": {"1e300"}}, "")
-	_, err := llm.Collect(openai.Model("m", openai.Key(testKey), openai.BaseURL(url)).Generate(t.Context(), question))
-	if got := llm.RetryAfter(err); got < time.Hour {
-		t.Errorf("a very long time is read as %v", got)
-	}
-}
-
 func TestErrorsInTheMiddleOfAStreamAreMapped(t *testing.T) {
 	tests := []struct {
 		name, event string
@@ -138,34 +107,5 @@ func TestAServerThatDoesNotStreamIsAnError(t *testing.T) {
 		if !errors.Is(err, kind) {
 			t.Errorf("%s is error %v, want %v", body, err, kind)
 		}
-	}
-}
-
-func TestNetworkErrorsAreTemporary(t *testing.T) {
-	refused := openai.BaseURL("http://user:hunter2-hunter2@127.0.0.1:1/v1")
-	_, err := llm.Collect(openai.Model("m", openai.Key(testKey), refused).Generate(t.Context(), question))
-	if _, ok := errors.AsType[*llm.Error](err); !ok || !errors.Is(err, llm.ErrInterrupted) || !llm.Temporary(err) {
-		t.Errorf("error is %v", err)
-	}
-	if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), testKey) {
-		t.Errorf("the error quotes a secret: %v", err)
-	}
-}
-
-func TestContextErrorsAreTheContexts(t *testing.T) {
-	url, bodies := answer(t, 200, nil, hello())
-	model := openai.Model("m", openai.Key(testKey), openai.BaseURL(url))
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
-	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late} {
-		_, err := llm.Collect(model.Generate(ctx, question))
-		if !errors.Is(err, want) || llm.Temporary(err) {
-			t.Errorf("error is %v, want %v", err, want)
-		}
-	}
-	if len(*bodies) > 0 {
-		t.Errorf("%d requests were made", len(*bodies))
 	}
 }
