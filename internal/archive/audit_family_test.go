@@ -24,9 +24,7 @@ func TestAForkIsVerifiedAndExportedFlat(t *testing.T) {
 		whole := k.MustVerify("t")
 		for _, at := range []uint64{1, whole.Good / 2, whole.Good} {
 			f, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: at})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			v := k.MustVerify(f.Thread)
 			file := k.MustExport(f.Thread, perdure.ExportOptions{})
 			if got := kit.VerifyFile(t, file); v.Good != at+1 || !got.OK() || got.Head != v.Head || got.Blobs != v.Blobs {
@@ -41,9 +39,7 @@ func TestAForkIsVerifiedAndExportedFlat(t *testing.T) {
 		}
 		// Damage in what it shares, and where it begins.
 		f, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		var own string
 		for _, name := range kit.Journals(t, s) {
 			if lines, err := store.ReadAll(t.Context(), s.Store, name, 0); err != nil {
@@ -57,9 +53,7 @@ func TestAForkIsVerifiedAndExportedFlat(t *testing.T) {
 			good  uint64
 		}{kit.Journals(t, s)[0]: {9, 9}, own: {0, 0}} {
 			entries, err := store.ReadAll(t.Context(), s.Store, journal, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			var lines [][]byte
 			for _, e := range entries {
 				lines = append(lines, e.Data)

@@ -75,9 +75,7 @@ func TestACancelledRunRestsInItsImportToo(t *testing.T) {
 		k.StartOn("t", "f", "")
 		k.WaitForRun("t", "", perdure.Suspended)
 		k.Stop()
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		file := k.MustExport("t", perdure.ExportOptions{})
 		other := kit.New(t, nil, perdure.Options{}, kit.AskFlow("f", perdure.Question{}))
 		other.MustImport(file, "u")
@@ -85,9 +83,7 @@ func TestACancelledRunRestsInItsImportToo(t *testing.T) {
 		if run, err := other.GetRun(t.Context(), "u", ""); err != nil || run.Status != perdure.Paused {
 			t.Errorf("%+v, %v", run, err)
 		}
-		if err := other.Resume(t.Context(), "u", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, other.Resume(t.Context(), "u", "", perdure.Note{}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		run, err := other.WaitEnd(ctx, "u", "")

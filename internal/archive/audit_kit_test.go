@@ -161,12 +161,8 @@ func playAudit(k *kit.Kit, thread string) *perdure.Run {
 	k.T.Helper()
 	k.StartOn(thread, "audit", "hello")
 	time.Sleep(30 * time.Minute)
-	if err := k.Signal(k.T.Context(), thread, "go", "now", perdure.SignalOptions{Key: time.Now().String()}); err != nil {
-		k.T.Fatal(err)
-	}
-	if err := k.SetMetadata(k.T.Context(), thread, nil, map[string]string{"colour": "blue"}, perdure.Note{}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Signal(k.T.Context(), thread, "go", "now", perdure.SignalOptions{Key: time.Now().String()}))
+	kit.NoErr(k.T, k.SetMetadata(k.T.Context(), thread, nil, map[string]string{"colour": "blue"}, perdure.Note{}))
 	k.MustStart(perdure.StartRequest{Thread: thread, Flow: "audit", Input: "faster", Policy: perdure.Steer})
 	time.Sleep(time.Hour)
 	info, err := k.Get(k.T.Context(), thread)

@@ -19,9 +19,7 @@ func TestVerifyTellsThatAThreadIsGood(t *testing.T) {
 		playAudit(k, "t")
 		v := k.MustVerify("t")
 		info, err := k.Get(t.Context(), "t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if v.Entries != info.Seq || v.Good != info.Seq || v.Blobs != 3 || v.Bytes < 210_000 || v.Head == "" {
 			t.Errorf("%+v of a thread of %d entries", v, info.Seq)
 		}
@@ -114,9 +112,7 @@ func TestAnImportedThreadGoesOnWhereItWas(t *testing.T) {
 			t.Error(diff)
 		}
 
-		if err := other.Resume(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, other.Resume(t.Context(), "t", "", perdure.Note{}))
 		other.AnswerAt(other.WaitForRun("t", "", perdure.Suspended), "/ok", perdure.Answer{Value: "fine"})
 		end := other.WaitForRun("t", "", perdure.Succeeded)
 		k.AnswerAt(was, "/ok", perdure.Answer{Value: "fine"})

@@ -207,9 +207,7 @@ func TestDamagedFilesAreFound(t *testing.T) {
 				}
 				return os.WriteFile(name, data, 0o666)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if found < c.least {
 				t.Errorf("of %d flips %d were found", flips, found)
 			}

@@ -205,9 +205,7 @@ func TestVerifyFindsDamagedAndMissingBlobs(t *testing.T) {
 		_, name, _ := strings.Cut(c.shown.journal, "/")
 		cells := 0
 		for cell, err := range c.shown.Store.List(t.Context(), "blob/"+name+"/", "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			cells++
 			// Gone, changed, empty.
 			for what, value := range map[string][]byte{"gone": nil, "changed": append(bytes.Clone(cell.Value[1:]), 'x'), "empty": {}} {
@@ -218,9 +216,7 @@ func TestVerifyFindsDamagedAndMissingBlobs(t *testing.T) {
 					} else {
 						_, err = c.shown.Store.Put(t.Context(), cell.Key, value, now.Version)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					kit.NoErr(t, err)
 				}
 				put(value)
 				v, err := c.Verify(t.Context(), "bad")

@@ -87,9 +87,7 @@ func recordRun(t *testing.T, body replayBody, play func(k *kit.Kit)) (*calls, []
 func replayOne(t *testing.T, file []byte, flows ...perdure.Flow) perdure.ReplayedRun {
 	t.Helper()
 	r, err := perdure.Replay(t.Context(), bytes.NewReader(file), flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	if len(r.Runs) != 1 || r.Thread != "t" || r.OK() != r.Runs[0].Fits {
 		t.Fatalf("%+v", r)
 	}
@@ -153,9 +151,7 @@ func TestReplayOfTheSameCodeFits(t *testing.T) {
 			}
 			return perdure.Receive[string](ctx, "yes", "yes", 0)
 		}, play: func(k *kit.Kit) {
-			if err := k.Signal(k.T.Context(), "t", "yes", "now", perdure.SignalOptions{}); err != nil {
-				k.T.Fatal(err)
-			}
+			kit.NoErr(k.T, k.Signal(k.T.Context(), "t", "yes", "now", perdure.SignalOptions{}))
 			time.Sleep(time.Hour)
 			k.WaitForRun("t", "", perdure.Succeeded)
 		}},
@@ -237,9 +233,7 @@ func TestReplayOfTheSameCodeFits(t *testing.T) {
 			return "", errors.Join(c.step(ctx, "a"), c.fails(ctx, "b", errors.New("broken")))
 		}, play: func(k *kit.Kit) {
 			failed(k)
-			if err := k.Retry(k.T.Context(), "t", "", perdure.Note{}); err != nil {
-				k.T.Fatal(err)
-			}
+			kit.NoErr(k.T, k.Retry(k.T.Context(), "t", "", perdure.Note{}))
 			time.Sleep(time.Minute)
 			failed(k)
 		}},
@@ -252,9 +246,7 @@ func TestReplayOfTheSameCodeFits(t *testing.T) {
 			return "", errors.Join(c.step(ctx, "a"), question(ctx, "ok"))
 		}, play: func(k *kit.Kit) {
 			suspended(k)
-			if err := k.Cancel(k.T.Context(), "t", "", perdure.Note{}); err != nil {
-				k.T.Fatal(err)
-			}
+			kit.NoErr(k.T, k.Cancel(k.T.Context(), "t", "", perdure.Note{}))
 			k.WaitForRun("t", "", perdure.Cancelled)
 		}, note: "up to its cancel"},
 		"suspended in a group": {body: steady(func(ctx context.Context, c *calls) error {
@@ -267,9 +259,7 @@ func TestReplayOfTheSameCodeFits(t *testing.T) {
 			return errors.Join(perdure.Sleep(ctx, "nap", time.Minute), c.step(ctx, "a"))
 		}), play: func(k *kit.Kit) {
 			time.Sleep(time.Second)
-			if err := k.Pause(k.T.Context(), "t", "", perdure.Note{}); err != nil {
-				k.T.Fatal(err)
-			}
+			kit.NoErr(k.T, k.Pause(k.T.Context(), "t", "", perdure.Note{}))
 			time.Sleep(time.Hour)
 		}, note: "waits at sleep /nap"},
 	}
@@ -415,9 +405,7 @@ func TestReplayOfAThreadThatUsesEveryVerb(t *testing.T) {
 		}
 		// An import is replayed as well, and so is a thread that has ended.
 		k.MustImport(file, "u")
-		if err := k.Resume(t.Context(), "u", got.Runs[0].ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Resume(t.Context(), "u", got.Runs[0].ID, perdure.Note{}))
 		k.AnswerAt(k.WaitForRun("u", got.Runs[0].ID, perdure.Suspended), "/ok", perdure.Answer{Value: "fine"})
 		k.WaitForRun("u", got.Runs[0].ID, perdure.Succeeded)
 		got, err = perdure.Replay(t.Context(), bytes.NewReader(k.MustExport("u", perdure.ExportOptions{})), auditFlow(r))

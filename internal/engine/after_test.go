@@ -51,9 +51,7 @@ func TestAfterOfEveryKind(t *testing.T) {
 				}))
 				k.StartOn("t", "f", "")
 				run, err := k.WaitEnd(t.Context(), "t", "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				if c.top == 0 {
 					if run.Status != perdure.Failed || len(at) != 1 {
 						t.Errorf("the run is %s after %d attempts", run.Status, len(at))
@@ -81,9 +79,7 @@ func TestAfterIsCancelled(t *testing.T) {
 		}))
 		run := k.StartOn("t", "f", "")
 		time.Sleep(time.Minute)
-		if err := k.Cancel(t.Context(), "t", run.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", run.ID, perdure.Note{}))
 		begun := time.Now()
 		if end, err := k.WaitEnd(t.Context(), "t", ""); err != nil || end.Status != perdure.Cancelled || time.Since(begun) > time.Minute {
 			t.Errorf("the run is %s after %v of virtual time, %v", end.Status, time.Since(begun), err)

@@ -34,9 +34,7 @@ func TestAppendResultInACleanup(t *testing.T) {
 			t.Errorf("the list is %s", got)
 		}
 		at, err := k.StateAt(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if !json.Valid(at.State["list"]) {
 			t.Errorf("StateAt shows %s, which is no JSON", at.State["list"])
 		}
@@ -76,9 +74,7 @@ func TestAppendResultOfWhatFailed(t *testing.T) {
 		k.StartOn("t", "f", "")
 		for range 2 {
 			run := k.WaitFor("t", perdure.Failed)
-			if err := k.Retry(t.Context(), "t", run.ID, perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Retry(t.Context(), "t", run.ID, perdure.Note{}))
 		}
 		run := k.WaitFor("t", perdure.Succeeded)
 		if got, _ := perdure.Output[string](run); got != "[r0 r1 r2]" {

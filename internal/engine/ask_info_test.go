@@ -16,9 +16,7 @@ import (
 func TestGetAskTellsWhatBecameOfIt(t *testing.T) {
 	large := strings.Repeat("x", 200_000)
 	raw, err := json.Marshal(large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	soon := time.Minute
 	for name, c := range map[string]struct {
 		q      perdure.Question
@@ -52,9 +50,7 @@ func TestGetAskTellsWhatBecameOfIt(t *testing.T) {
 			c.do(k, open.ID)
 			synctest.Wait()
 			got, err := k.GetAsk(t.Context(), open.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if c.answer != nil && (got.Answer == nil || got.Answer.Time.Before(open.Asked)) {
 				t.Fatalf("its answer is %+v", got.Answer)
 			} else if c.answer != nil {
@@ -85,9 +81,7 @@ func TestGetAskFindsOnlyWhatIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, err := k.GetRun(t.Context(), "f", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		theirs, err := k.GetAsk(t.Context(), k.AskAt(run, "/ask").ID)
 		if err != nil || theirs.Thread != "f" || theirs.ID == ask || theirs.Status != perdure.AskOpen {
 			t.Errorf("the fork's ask is %+v, %v", theirs, err)

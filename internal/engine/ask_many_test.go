@@ -82,9 +82,7 @@ func TestManyAnswersInOneRequest(t *testing.T) {
 					t.Fatalf("%d answers of a refused request are stored", n)
 				}
 				for _, a := range answers {
-					if err := k.Answer(t.Context(), a); err != nil {
-						t.Fatal(err)
-					}
+					kit.NoErr(t, k.Answer(t.Context(), a))
 				}
 			}
 			kit.WantOutput(t, k.WaitForRun("t", "", perdure.Succeeded), c.asks)

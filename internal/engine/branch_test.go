@@ -204,6 +204,9 @@ func TestNumbersAreNeverChangedSilently(t *testing.T) {
 		"a step's any": func(ctx context.Context, _ any) (any, error) {
 			return perdure.Step(ctx, "v", func(context.Context) (any, error) { return big, nil })
 		},
+		"a step's int64": func(ctx context.Context, _ any) (any, error) {
+			return perdure.Step(ctx, "v", func(context.Context) (int64, error) { return big, nil })
+		},
 		"a state's any": func(ctx context.Context, _ any) (any, error) {
 			key := perdure.NewState[any]("v")
 			if _, err := perdure.Step(ctx, "v", func(ctx context.Context) (bool, error) { return true, key.Set(ctx, big) }); err != nil {
@@ -212,6 +215,13 @@ func TestNumbersAreNeverChangedSilently(t *testing.T) {
 			return key.Get(ctx)
 		},
 	}
+	kit.Bubble(t, "an int64 through it all", func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, in int64) (int64, error) {
+			return in, perdure.Sleep(ctx, "nap", time.Second)
+		}))
+		k.StartOn("t", "f", big)
+		kit.WantOutput(t, k.WaitFor("t", perdure.Succeeded), big)
+	})
 	for name, get := range kinds {
 		kit.Bubble(t, name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -239,9 +249,7 @@ func TestNumbersAreNeverChangedSilently(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			run, err := k.GetRun(t.Context(), "t", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if len(run.Asks) > 0 {
 				err = k.AnswerAsk(run.Asks[0].ID, perdure.Answer{Value: big})
 			} else if len(run.Waits) > 0 {

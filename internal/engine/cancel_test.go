@@ -16,11 +16,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func specCancel(k *kit.Kit) {
+func cancelRun(k *kit.Kit) {
 	k.T.Helper()
-	if err := k.Cancel(k.T.Context(), "t", "", perdure.Note{By: "ann", Reason: "enough"}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Cancel(k.T.Context(), "t", "", perdure.Note{By: "ann", Reason: "enough"}))
 }
 
 func TestAQueuedRunIsCancelledWithoutRunningCode(t *testing.T) {
@@ -29,9 +27,7 @@ func TestAQueuedRunIsCancelledWithoutRunningCode(t *testing.T) {
 		first := k.StartOn("t", "f", struct{}{})
 		k.WaitFor("t", perdure.Suspended)
 		second := k.StartOn("t", "f", struct{}{})
-		if err := k.Cancel(t.Context(), "t", second.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", second.ID, perdure.Note{}))
 		run, err := k.Wait(t.Context(), "t", second.ID)
 		if err != nil || run.Status != perdure.Cancelled || !run.Started.IsZero() {
 			t.Errorf("the second run is %+v, %v", run, err)
@@ -42,13 +38,13 @@ func TestAQueuedRunIsCancelledWithoutRunningCode(t *testing.T) {
 	})
 }
 
-// specWaits are all the ways in which a run can stand still.
-var specWaits = map[string]func(context.Context) error{
+// waitCases are all the ways in which a run can stand still.
+var waitCases = map[string]func(context.Context) error{
 	"ask":     func(ctx context.Context) error { return kit.AskYesNo(ctx, "x") },
 	"sleep":   func(ctx context.Context) error { return perdure.Sleep(ctx, "x", 100*time.Hour) },
 	"receive": func(ctx context.Context) error { _, err := perdure.Receive[int](ctx, "x", "s", 0); return err },
 	"retry": func(ctx context.Context) error {
-		return new(kit.Tally).Step(ctx, "x", []error{errSpec}, specRetry(9, 10*time.Hour))
+		return new(kit.Tally).Step(ctx, "x", []error{errSpec}, retry(9, 10*time.Hour))
 	},
 	"short retry": func(ctx context.Context) error {
 		return new(kit.Tally).Step(ctx, "x", []error{errSpec}, perdure.Retry(perdure.RetryPolicy{Attempts: 1 << 20, Wait: time.Second, MaxWait: time.Second}))
@@ -82,14 +78,14 @@ var specWaits = map[string]func(context.Context) error{
 }
 
 func TestCancelEndsARunThatWaitsForAnything(t *testing.T) {
-	for what, wait := range specWaits {
+	for what, wait := range waitCases {
 		for _, nested := range []string{"flow", "scope", "step", "branch"} {
 			t.Run(what+" in a "+nested, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var c kit.Tally
 					fn := func(ctx context.Context, _ *kit.Tally) error { return wait(ctx) }
 					if nested != "flow" {
-						fn = specIn(nested, "in", fn)
+						fn = nestedIn(nested, "in", fn)
 					}
 					k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
 						err := fn(ctx, &c)
@@ -106,7 +102,7 @@ func TestCancelEndsARunThatWaitsForAnything(t *testing.T) {
 					synctest.Wait()
 					before := k.EventsOf("t")
 					cancelled := time.Now()
-					specCancel(k)
+					cancelRun(k)
 					run := k.EndsAs("t", perdure.Cancelled)
 					if c.Of("told") == 0 || c.Of("later") != 0 {
 						t.Errorf("the code was not told: %v\n%s", c.All(), k.Trace("t"))
@@ -159,12 +155,8 @@ func TestCancelIsHonouredByWhoeverClaimsNext(t *testing.T) {
 			k.WaitFor("t", perdure.Suspended)
 			k.Stop()
 			rt, err := perdure.New(t.Context(), inner, perdure.Options{}) // it has no flows
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := rt.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
+			kit.NoErr(t, rt.Cancel(t.Context(), "t", "", perdure.Note{}))
 			k = kit.New(t, inner, perdure.Options{}, flow)
 			k.WaitFor("t", perdure.Cancelled)
 			if c.Of("undo") != 1 || c.Of("later") != 0 {
@@ -183,8 +175,8 @@ func TestACancelCanBeRepeatedAndIsRefusedAfterTheEnd(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		<-entered
-		specCancel(k)
-		specCancel(k)
+		cancelRun(k)
+		cancelRun(k)
 		close(release)
 		run := k.EndsAs("t", perdure.Cancelled)
 		if k.KindsOf("t")["cancel"] != 1 {
@@ -194,7 +186,7 @@ func TestACancelCanBeRepeatedAndIsRefusedAfterTheEnd(t *testing.T) {
 		if run.Steps != 1 {
 			t.Errorf("%d steps", run.Steps)
 		}
-		specCancel(k)
+		cancelRun(k)
 		k.StartOn("t", "f", struct{}{})
 		k.WaitFor("t", perdure.Succeeded)
 		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
@@ -220,7 +212,7 @@ func TestARunningStepIsToldOfTheCancelAndItsErrorIsNoOutcome(t *testing.T) {
 					<-ctx.Done()
 					cause = context.Cause(ctx)
 					return 0, ctx.Err()
-				}, specRetry(5, 0))
+				}, retry(5, 0))
 				_ = err // swallowed: the outer step did not do its work all the same
 				return 1, nil
 			})
@@ -231,7 +223,7 @@ func TestARunningStepIsToldOfTheCancelAndItsErrorIsNoOutcome(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		<-entered
-		specCancel(k)
+		cancelRun(k)
 		k.EndsAs("t", perdure.Cancelled)
 		if !errors.Is(cause, perdure.ErrCancelled) {
 			t.Errorf("the step's context ended with %v", cause)
@@ -249,14 +241,14 @@ func TestACancelBetweenAttemptsIsNoOutcome(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
 					_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) {
-						_ = new(kit.Tally).Step(ctx, "inner", []error{errSpec}, specRetry(9, wait))
+						_ = new(kit.Tally).Step(ctx, "inner", []error{errSpec}, retry(9, wait))
 						return 1, nil
 					})
 					return err
 				}))
 				k.StartOn("t", "f", struct{}{})
 				k.Until("an attempt failed", func() bool { return k.KindsOf("t")["attempt"] == 1 })
-				specCancel(k)
+				cancelRun(k)
 				k.EndsAs("t", perdure.Cancelled)
 				if k.KindsOf("t")["step"] != 0 {
 					t.Errorf("the journal is\n%s", k.Trace("t"))
@@ -312,7 +304,7 @@ func TestCleanupsRunInTheOrderOfTheirDefersAndOnce(t *testing.T) {
 				if len(order) != 0 {
 					t.Errorf("in a suspended run %v ran", order)
 				}
-				specCancel(k)
+				cancelRun(k)
 			}
 			run := k.EndsAs("t", want)
 			if d := cmp.Diff([]string{"undo c", "undo b", "undo a"}, order); d != "" {
@@ -339,7 +331,7 @@ func TestACleanupMayWaitAndRunStepsInACancelledRun(t *testing.T) {
 				}
 				_ = perdure.Cleanup(ctx, "undo", func(ctx context.Context) error {
 					c.Hit("undo")
-					if err := c.Step(ctx, "call", []error{errSpec, nil}, specRetry(3, time.Minute)); err != nil {
+					if err := c.Step(ctx, "call", []error{errSpec, nil}, retry(3, time.Minute)); err != nil {
 						return err
 					}
 					if err := perdure.Sleep(ctx, "nap", time.Minute); err != nil {
@@ -358,13 +350,11 @@ func TestACleanupMayWaitAndRunStepsInACancelledRun(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		k.WaitFor("t", perdure.Suspended)
-		specCancel(k)
+		cancelRun(k)
 		var ask string
 		k.Until("the cleanup asks", func() bool {
 			run, err := k.GetRun(t.Context(), "t", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			for _, a := range run.Asks {
 				if a.Path == "/undo/sure" {
 					ask = a.ID
@@ -372,9 +362,7 @@ func TestACleanupMayWaitAndRunStepsInACancelledRun(t *testing.T) {
 			}
 			return ask != "" && run.Status == perdure.Suspended
 		})
-		if err := k.Answer(t.Context(), perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: true}}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Answer(t.Context(), perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: true}}))
 		k.EndsAs("t", perdure.Cancelled)
 		if c.Of("call") != 2 || c.Of("in a") != 1 {
 			t.Errorf("ran %v", c.All())
@@ -412,7 +400,7 @@ func TestACleanupSurvivesACrash(t *testing.T) {
 		m := kit.NewMortal(t, inner, perdure.Options{}, flow)
 		m.StartOn("t", "f", struct{}{})
 		m.WaitFor("t", perdure.Suspended)
-		specCancel(m.Kit)
+		cancelRun(m.Kit)
 		<-entered
 		m.Die()
 		k := kit.New(t, inner, perdure.Options{}, flow)
@@ -426,7 +414,7 @@ func TestACleanupSurvivesACrash(t *testing.T) {
 func TestTheAsksOfACancelledRunAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error { return kit.AskYesNo(ctx, "ok") })
-		specCancel(k)
+		cancelRun(k)
 		k.WaitFor("t", perdure.Cancelled)
 		err := k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: true}})
 		if !errors.Is(err, perdure.ErrAskOver) {

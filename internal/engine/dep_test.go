@@ -1,10 +1,12 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -112,9 +114,7 @@ func write(ctx context.Context, dep *perdure.Dep[*log], name string) (string, er
 func dumpAt(k *kit.Kit, thread, id string) string {
 	k.T.Helper()
 	c, err := k.StateAt(k.T.Context(), thread, 0)
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, err)
 	return string(c.Deps[id])
 }
 
@@ -200,9 +200,7 @@ func TestDepIsSavedWithTheLeafThatChangedIt(t *testing.T) {
 		var before string
 		for _, e := range k.EventsOf("t") {
 			c, err := k.StateAt(t.Context(), "t", e.Seq)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if now := string(c.Deps["log"]); now != before {
 				at[e.Kind+" "+e.Path], before = now, now
 			}
@@ -473,4 +471,115 @@ func TestUnchangedDepIsNotDumped(t *testing.T) {
 			t.Errorf("the state is %s", got)
 		}
 	})
+}
+
+// TestRenamedDepIsAdoptedOrStartsColdVisibly follows a key through versions of
+// the code.
+func TestRenamedDepIsAdoptedOrStartsColdVisibly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on := &logs{}
+		var logged syncBuffer
+		flow := func(name string, dep *perdure.Dep[*log]) perdure.Flow {
+			return perdure.NewFlow(name, func(ctx context.Context, in string) (string, error) {
+				return perdure.Step(ctx, "s", func(ctx context.Context) (string, error) {
+					l, err := dep.Get(ctx)
+					if err != nil {
+						return "", err
+					}
+					if in != "" {
+						l.add(in)
+					}
+					return l.text(), nil
+				})
+			})
+		}
+		k := kit.New(t, nil, perdure.Options{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+			flow("v1", newLog(on, "old")), flow("v2", newLog(on, "new", perdure.WasKey("old"))), flow("v3", newLog(on, "new")), flow("cold", newLog(on, "newest")))
+		for _, c := range []struct{ flow, in, want string }{
+			{"v1", "one", "one"},
+			{"v2", "", "one"}, // adopted, and not changed
+			{"v3", "two", "one,two"},
+			{"cold", "", ""},
+		} {
+			k.StartOn("t", c.flow, c.in)
+			out, err := perdure.Output[string](k.WaitFor("t", perdure.Succeeded))
+			if out != c.want || err != nil {
+				t.Errorf("%s: %q, %v; want %q", c.flow, out, err, c.want)
+			}
+		}
+		k.Stop()
+		if text := logged.String(); !strings.Contains(text, "cold") || !strings.Contains(text, "newest") {
+			t.Errorf("nobody was told of the cold start:\n%s", text)
+		}
+	})
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func TestSharedDepIsMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on := &logs{}
+		slow := perdure.NewDep("slow", func(context.Context) (*log, error) {
+			time.Sleep(time.Second)
+			on.note("make")
+			return &log{on: on, name: "slow"}, nil
+		}, perdure.Shared())
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (bool, error) {
+			g := perdure.NewGroup(ctx)
+			for i := range 8 {
+				g.Go(fmt.Sprint("b", i), func(ctx context.Context) error { _, err := slow.Get(ctx); return err })
+			}
+			return true, g.Wait()
+		})
+		k := kit.New(t, nil, perdure.Options{}, flow)
+		k.StartOn("t", "f", "")
+		k.WaitFor("t", perdure.Succeeded)
+		k.Stop()
+		if !slices.Equal(on.did, []string{"make", "close slow"}) {
+			t.Errorf("it was %q", on.did)
+		}
+	})
+}
+
+// shy is a dep whose every method goes wrong.
+type shy struct{ *log }
+
+func (s *shy) Close() error { panic("cannot close") }
+
+func (s *shy) StateVersion() uint64 { panic("cannot count") }
+
+func (s *shy) Dump(context.Context) (json.RawMessage, error) { panic("cannot dump") }
+
+func TestDepThatPanicsHarmsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dep := perdure.NewDep("shy", func(context.Context) (*shy, error) { return &shy{&log{on: &logs{}}}, nil })
+		flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (bool, error) {
+			return perdure.Step(ctx, "s", func(ctx context.Context) (bool, error) {
+				_, err := dep.Get(ctx)
+				time.Sleep(12 * time.Second) // dumps are tried inside it too
+				return true, err
+			})
+		})
+		k := kit.New(t, nil, perdure.Options{}, flow)
+		k.StartOn("t", "f", "")
+		kit.WantOutput(t, k.WaitFor("t", perdure.Succeeded), true)
+		if p := k.ProblemsOf("t"); len(p) == 0 {
+			t.Error("nobody was told")
+		}
+	})
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// specChange is a change of a flow's code while a run of it waits at an ask.
-type specChange struct {
+// changeCase is a change of a flow's code while a run of it waits at an ask.
+type changeCase struct {
 	before, after func(context.Context, *kit.Tally) error
 	diff          []string // lines of the diff, nil if the change is fine
 	ran           string   // what ran in the new code, if it is fine
 }
 
-// specSeq runs leaves one after the other; "?x" asks.
-func specSeq(names ...string) func(context.Context, *kit.Tally) error {
+// stepsOf runs leaves one after the other; "?x" asks.
+func stepsOf(names ...string) func(context.Context, *kit.Tally) error {
 	return func(ctx context.Context, c *kit.Tally) error {
 		for _, name := range names {
 			var err error
@@ -39,8 +39,8 @@ func specSeq(names ...string) func(context.Context, *kit.Tally) error {
 	}
 }
 
-// specIn runs something inside a scope, step or branch.
-func specIn(frame, name string, fn func(context.Context, *kit.Tally) error) func(context.Context, *kit.Tally) error {
+// nestedIn runs something inside a scope, step or branch.
+func nestedIn(frame, name string, fn func(context.Context, *kit.Tally) error) func(context.Context, *kit.Tally) error {
 	return func(ctx context.Context, c *kit.Tally) error {
 		in := func(ctx context.Context) (int, error) { return 1, fn(ctx, c) }
 		var err error
@@ -58,8 +58,8 @@ func specIn(frame, name string, fn func(context.Context, *kit.Tally) error) func
 	}
 }
 
-// specThen runs functions one after the other.
-func specThen(fns ...func(context.Context, *kit.Tally) error) func(context.Context, *kit.Tally) error {
+// oneThen runs functions one after the other.
+func oneThen(fns ...func(context.Context, *kit.Tally) error) func(context.Context, *kit.Tally) error {
 	return func(ctx context.Context, c *kit.Tally) error {
 		for _, fn := range fns {
 			if err := fn(ctx, c); err != nil {
@@ -70,15 +70,15 @@ func specThen(fns ...func(context.Context, *kit.Tally) error) func(context.Conte
 	}
 }
 
-func specOpt(name string, opts ...perdure.StepOption) func(context.Context, *kit.Tally) error {
+func opt(name string, opts ...perdure.StepOption) func(context.Context, *kit.Tally) error {
 	return func(ctx context.Context, c *kit.Tally) error { return c.OK(ctx, name, opts...) }
 }
 
-func specDrop(names ...string) func(context.Context, *kit.Tally) error {
+func drop(names ...string) func(context.Context, *kit.Tally) error {
 	return func(ctx context.Context, _ *kit.Tally) error { return perdure.Dropped(ctx, names...) }
 }
 
-func specGroup(branches ...string) func(context.Context, *kit.Tally) error {
+func inGroup(branches ...string) func(context.Context, *kit.Tally) error {
 	return func(ctx context.Context, c *kit.Tally) error {
 		g := perdure.NewGroup(ctx)
 		for _, name := range branches {
@@ -88,55 +88,55 @@ func specGroup(branches ...string) func(context.Context, *kit.Tally) error {
 	}
 }
 
-var specChanges = map[string]specChange{
-	"inserted":       {specSeq("a", "?ok"), specSeq("a", "new", "?ok"), []string{"in /:", `  step "a"`, `- ask "ok"`, `+ step "new"`}, ""},
-	"inserted first": {specSeq("a", "?ok"), specSeq("new", "a", "?ok"), []string{`- step "a"`, `- ask "ok"`, `+ step "new"`}, ""},
-	"removed":        {specSeq("a", "b", "?ok"), specSeq("a", "?ok", "end"), []string{`- step "b"`, `+ step "end"`}, ""},
-	"removed last":   {specSeq("a", "?ok"), specSeq("a"), []string{`- ask "ok"`, "+ return"}, ""},
-	"renamed":        {specSeq("a", "?ok"), specSeq("b", "?ok"), []string{`- step "a"`, `+ step "b"`}, ""},
-	"another verb": {specSeq("a", "?ok"), specThen(func(ctx context.Context, _ *kit.Tally) error {
+var changeCases = map[string]changeCase{
+	"inserted":       {stepsOf("a", "?ok"), stepsOf("a", "new", "?ok"), []string{"in /:", `  step "a"`, `- ask "ok"`, `+ step "new"`}, ""},
+	"inserted first": {stepsOf("a", "?ok"), stepsOf("new", "a", "?ok"), []string{`- step "a"`, `- ask "ok"`, `+ step "new"`}, ""},
+	"removed":        {stepsOf("a", "b", "?ok"), stepsOf("a", "?ok", "end"), []string{`- step "b"`, `+ step "end"`}, ""},
+	"removed last":   {stepsOf("a", "?ok"), stepsOf("a"), []string{`- ask "ok"`, "+ return"}, ""},
+	"renamed":        {stepsOf("a", "?ok"), stepsOf("b", "?ok"), []string{`- step "a"`, `+ step "b"`}, ""},
+	"another verb": {stepsOf("a", "?ok"), oneThen(func(ctx context.Context, _ *kit.Tally) error {
 		return perdure.Sleep(ctx, "a", time.Second)
-	}, specSeq("?ok")), []string{"at /a:", "- recorded: step", "+ the code: sleep"}, ""},
-	"ask became step": {specSeq("a", "?ok"), specSeq("a", "ok"), []string{"at /ok:", "- recorded: ask", "+ the code: step"}, ""},
-	"another input": {specThen(specOpt("a", perdure.Input(1)), specSeq("?ok")), specThen(specOpt("a", perdure.Input(2)), specSeq("?ok")),
+	}, stepsOf("?ok")), []string{"at /a:", "- recorded: step", "+ the code: sleep"}, ""},
+	"ask became step": {stepsOf("a", "?ok"), stepsOf("a", "ok"), []string{"at /ok:", "- recorded: ask", "+ the code: step"}, ""},
+	"another input": {oneThen(opt("a", perdure.Input(1)), stepsOf("?ok")), oneThen(opt("a", perdure.Input(2)), stepsOf("?ok")),
 		[]string{"at /a:", "- recorded: input", "+ the code: input"}, ""},
-	"in a scope":   {specIn("scope", "s", specSeq("a", "?ok")), specIn("scope", "s", specSeq("new", "a", "?ok")), []string{"in /s:", `+ step "new"`}, ""},
-	"in a step":    {specIn("step", "s", specSeq("a", "?ok")), specIn("step", "s", specSeq("new", "a", "?ok")), []string{"in /s:", `+ step "new"`}, ""},
-	"in a branch":  {specIn("branch", "s", specSeq("a", "?ok")), specIn("branch", "s", specSeq("new", "a", "?ok")), []string{"in /s:", `+ step "new"`}, ""},
-	"scope leaves": {specIn("scope", "s", specSeq("a", "?ok")), specIn("scope", "s", specSeq("a")), []string{"in /s:", `- ask "ok"`, "+ return"}, ""},
-	"a scope came": {specSeq("a", "?ok"), specThen(specIn("scope", "s", specSeq("new")), specSeq("a", "?ok")), []string{`- step "a"`}, ""},
-	"a scope went": {specThen(specIn("scope", "s", specSeq("a")), specSeq("?ok")), specSeq("?ok", "end"), []string{`- scope "s"`, `+ step "end"`}, ""},
-	"branch went":  {specThen(specGroup("a", "b"), specSeq("?ok")), specThen(specGroup("a"), specSeq("?ok")), []string{`- branch "b"`, "+ return"}, ""},
-	"branch became step": {specThen(specGroup("a"), specSeq("?ok")), specThen(specIn("step", "a", specSeq("in a")), specSeq("?ok")),
+	"in a scope":   {nestedIn("scope", "s", stepsOf("a", "?ok")), nestedIn("scope", "s", stepsOf("new", "a", "?ok")), []string{"in /s:", `+ step "new"`}, ""},
+	"in a step":    {nestedIn("step", "s", stepsOf("a", "?ok")), nestedIn("step", "s", stepsOf("new", "a", "?ok")), []string{"in /s:", `+ step "new"`}, ""},
+	"in a branch":  {nestedIn("branch", "s", stepsOf("a", "?ok")), nestedIn("branch", "s", stepsOf("new", "a", "?ok")), []string{"in /s:", `+ step "new"`}, ""},
+	"scope leaves": {nestedIn("scope", "s", stepsOf("a", "?ok")), nestedIn("scope", "s", stepsOf("a")), []string{"in /s:", `- ask "ok"`, "+ return"}, ""},
+	"a scope came": {stepsOf("a", "?ok"), oneThen(nestedIn("scope", "s", stepsOf("new")), stepsOf("a", "?ok")), []string{`- step "a"`}, ""},
+	"a scope went": {oneThen(nestedIn("scope", "s", stepsOf("a")), stepsOf("?ok")), stepsOf("?ok", "end"), []string{`- scope "s"`, `+ step "end"`}, ""},
+	"branch went":  {oneThen(inGroup("a", "b"), stepsOf("?ok")), oneThen(inGroup("a"), stepsOf("?ok")), []string{`- branch "b"`, "+ return"}, ""},
+	"branch became step": {oneThen(inGroup("a"), stepsOf("?ok")), oneThen(nestedIn("step", "a", stepsOf("in a")), stepsOf("?ok")),
 		[]string{"at /a:", "- recorded: a branch of a group", "+ the code: step"}, ""},
-	"step became branch": {specThen(specIn("step", "a", specSeq("in a")), specSeq("?ok")), specThen(specGroup("a"), specSeq("?ok")),
+	"step became branch": {oneThen(nestedIn("step", "a", stepsOf("in a")), stepsOf("?ok")), oneThen(inGroup("a"), stepsOf("?ok")),
 		[]string{"at /a:", "- recorded: step", "+ the code: a branch of a group"}, ""},
 
-	"nothing":              {specSeq("a", "?ok"), specSeq("a", "?ok"), nil, ""},
-	"appended":             {specSeq("a", "?ok"), specSeq("a", "?ok", "new"), nil, "new"},
-	"reordered":            {specSeq("a", "b", "c", "?ok"), specSeq("c", "?ok", "a", "b"), nil, ""},
-	"reordered, then":      {specSeq("a", "b", "?ok"), specSeq("b", "a", "?ok", "new"), nil, "new"},
-	"Added":                {specSeq("a", "?ok"), specThen(specOpt("new", perdure.Added()), specSeq("a", "?ok")), nil, "new"},
-	"appended in a scope":  {specThen(specIn("scope", "s", specSeq("a")), specSeq("?ok")), specThen(specIn("scope", "s", specSeq("a", "new")), specSeq("?ok")), nil, "new"},
-	"appended in a branch": {specThen(specIn("branch", "s", specSeq("a")), specSeq("?ok")), specThen(specIn("branch", "s", specSeq("a", "new")), specSeq("?ok")), nil, "new"},
-	"Added in a branch":    {specSeq("a", "?ok"), specThen(specIn("branch", "s", specOpt("new", perdure.Added())), specSeq("a", "?ok")), nil, "new"},
-	"Dropped":              {specSeq("a", "b", "?ok"), specThen(specSeq("a"), specDrop("b"), specSeq("?ok", "end")), nil, "end"},
-	"Dropped ask":          {specSeq("a", "?ok"), specThen(specDrop("ok"), specSeq("a", "end")), nil, "end"},
-	"Renamed":              {specSeq("a", "?ok"), specThen(specOpt("b", perdure.Renamed("a")), specSeq("?ok")), nil, ""},
-	"Renamed composite":    {specThen(specIn("step", "s", specSeq("a")), specSeq("?ok")), specThen(specOpt("new s", perdure.Renamed("s")), specSeq("?ok")), nil, ""},
-	"Renamed, not there":   {specSeq("?ok"), specThen(specSeq("?ok"), specOpt("b", perdure.Renamed("a"))), nil, "b"},
-	"swapped by Renamed":   {specSeq("a", "b", "?ok"), specThen(specOpt("x", perdure.Renamed("a")), specOpt("y", perdure.Renamed("b")), specSeq("?ok")), nil, ""},
-	"in a finished step":   {specThen(specIn("step", "s", specSeq("a", "b")), specSeq("?ok")), specThen(specIn("step", "s", specSeq("x", "y", "z")), specSeq("?ok")), nil, ""},
-	"branches swapped":     {specThen(specGroup("a", "b"), specSeq("?ok")), specThen(specGroup("b", "a"), specSeq("?ok")), nil, ""},
-	"branch Dropped":       {specThen(specGroup("a", "b"), specSeq("?ok")), specThen(specGroup("a"), specDrop("b"), specSeq("?ok")), nil, ""},
-	"empty branch came":    {specThen(specGroup("a"), specSeq("?ok")), specThen(specIn("branch", "new", specSeq()), specGroup("a"), specSeq("?ok")), nil, ""},
-	"same input":           {specThen(specOpt("a", perdure.Input(1)), specSeq("?ok")), specThen(specOpt("a", perdure.Input(1)), specSeq("?ok")), nil, ""},
-	"input said":           {specSeq("a", "?ok"), specThen(specOpt("a", perdure.Input(1)), specSeq("?ok")), nil, ""},
-	"scope became step":    {specThen(specIn("scope", "s", specSeq("a")), specIn("scope", "t", specSeq("?ok"))), specThen(specIn("scope", "s", specSeq("a")), specIn("step", "t", specSeq("?ok"))), nil, ""},
+	"nothing":              {stepsOf("a", "?ok"), stepsOf("a", "?ok"), nil, ""},
+	"appended":             {stepsOf("a", "?ok"), stepsOf("a", "?ok", "new"), nil, "new"},
+	"reordered":            {stepsOf("a", "b", "c", "?ok"), stepsOf("c", "?ok", "a", "b"), nil, ""},
+	"reordered, then":      {stepsOf("a", "b", "?ok"), stepsOf("b", "a", "?ok", "new"), nil, "new"},
+	"Added":                {stepsOf("a", "?ok"), oneThen(opt("new", perdure.Added()), stepsOf("a", "?ok")), nil, "new"},
+	"appended in a scope":  {oneThen(nestedIn("scope", "s", stepsOf("a")), stepsOf("?ok")), oneThen(nestedIn("scope", "s", stepsOf("a", "new")), stepsOf("?ok")), nil, "new"},
+	"appended in a branch": {oneThen(nestedIn("branch", "s", stepsOf("a")), stepsOf("?ok")), oneThen(nestedIn("branch", "s", stepsOf("a", "new")), stepsOf("?ok")), nil, "new"},
+	"Added in a branch":    {stepsOf("a", "?ok"), oneThen(nestedIn("branch", "s", opt("new", perdure.Added())), stepsOf("a", "?ok")), nil, "new"},
+	"Dropped":              {stepsOf("a", "b", "?ok"), oneThen(stepsOf("a"), drop("b"), stepsOf("?ok", "end")), nil, "end"},
+	"Dropped ask":          {stepsOf("a", "?ok"), oneThen(drop("ok"), stepsOf("a", "end")), nil, "end"},
+	"Renamed":              {stepsOf("a", "?ok"), oneThen(opt("b", perdure.Renamed("a")), stepsOf("?ok")), nil, ""},
+	"Renamed composite":    {oneThen(nestedIn("step", "s", stepsOf("a")), stepsOf("?ok")), oneThen(opt("new s", perdure.Renamed("s")), stepsOf("?ok")), nil, ""},
+	"Renamed, not there":   {stepsOf("?ok"), oneThen(stepsOf("?ok"), opt("b", perdure.Renamed("a"))), nil, "b"},
+	"swapped by Renamed":   {stepsOf("a", "b", "?ok"), oneThen(opt("x", perdure.Renamed("a")), opt("y", perdure.Renamed("b")), stepsOf("?ok")), nil, ""},
+	"in a finished step":   {oneThen(nestedIn("step", "s", stepsOf("a", "b")), stepsOf("?ok")), oneThen(nestedIn("step", "s", stepsOf("x", "y", "z")), stepsOf("?ok")), nil, ""},
+	"branches swapped":     {oneThen(inGroup("a", "b"), stepsOf("?ok")), oneThen(inGroup("b", "a"), stepsOf("?ok")), nil, ""},
+	"branch Dropped":       {oneThen(inGroup("a", "b"), stepsOf("?ok")), oneThen(inGroup("a"), drop("b"), stepsOf("?ok")), nil, ""},
+	"empty branch came":    {oneThen(inGroup("a"), stepsOf("?ok")), oneThen(nestedIn("branch", "new", stepsOf()), inGroup("a"), stepsOf("?ok")), nil, ""},
+	"same input":           {oneThen(opt("a", perdure.Input(1)), stepsOf("?ok")), oneThen(opt("a", perdure.Input(1)), stepsOf("?ok")), nil, ""},
+	"input said":           {stepsOf("a", "?ok"), oneThen(opt("a", perdure.Input(1)), stepsOf("?ok")), nil, ""},
+	"scope became step":    {oneThen(nestedIn("scope", "s", stepsOf("a")), nestedIn("scope", "t", stepsOf("?ok"))), oneThen(nestedIn("scope", "s", stepsOf("a")), nestedIn("step", "t", stepsOf("?ok"))), nil, ""},
 }
 
 func TestAChangeOfTheCodeBlocksTheRunOrIsFine(t *testing.T) {
-	for what, change := range specChanges {
+	for what, change := range changeCases {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
@@ -165,7 +165,7 @@ func TestAChangeOfTheCodeBlocksTheRunOrIsFine(t *testing.T) {
 				}
 				lines := strings.Split(run.Diff, "\n")
 				for _, want := range change.diff {
-					if !specHasLine(lines, want) {
+					if !hasLine(lines, want) {
 						t.Errorf("the diff lacks %q:\n%s", want, run.Diff)
 					}
 				}
@@ -177,7 +177,7 @@ func TestAChangeOfTheCodeBlocksTheRunOrIsFine(t *testing.T) {
 	}
 }
 
-func specHasLine(lines []string, want string) bool {
+func hasLine(lines []string, want string) bool {
 	for _, line := range lines {
 		if strings.HasPrefix(line, want) {
 			return true
@@ -186,17 +186,17 @@ func specHasLine(lines []string, want string) bool {
 	return false
 }
 
-// specBlocked returns a store with a run on thread t that version v2 is
+// blockedKit returns a store with a run on thread t that version v2 is
 // blocked at: v1 has steps a, ask ok, b; v2 has x before them.
-func specBlocked(t *testing.T, c *kit.Tally) (store.Store, *kit.Kit) {
+func blockedKit(t *testing.T, c *kit.Tally) (store.Store, *kit.Kit) {
 	t.Helper()
 	inner := memstore.New()
-	k := kit.New(t, inner, perdure.Options{Version: "v1"}, kit.FlowOf(func(ctx context.Context) error { return specSeq("a", "?ok", "b")(ctx, c) }))
+	k := kit.New(t, inner, perdure.Options{Version: "v1"}, kit.FlowOf(func(ctx context.Context) error { return stepsOf("a", "?ok", "b")(ctx, c) }))
 	k.StartOn("t", "f", struct{}{})
 	run := k.WaitFor("t", perdure.Suspended)
 	k.Stop()
 	k.AnswerYes(run, "/ok")
-	k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error { return specSeq("x", "a", "?ok", "b")(ctx, c) }))
+	k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error { return stepsOf("x", "a", "?ok", "b")(ctx, c) }))
 	k.WaitFor("t", perdure.Blocked)
 	return inner, k
 }
@@ -204,7 +204,7 @@ func specBlocked(t *testing.T, c *kit.Tally) (store.Store, *kit.Kit) {
 func TestABlockedRunIsClaimedByAnotherVersionOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
-		inner, k := specBlocked(t, &c)
+		inner, k := blockedKit(t, &c)
 		claims := k.KindsOf("t")["claimed"]
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
@@ -212,16 +212,16 @@ func TestABlockedRunIsClaimedByAnotherVersionOnly(t *testing.T) {
 			t.Errorf("the version that is blocked claimed the run %d times more", n-claims)
 		}
 		// The old code comes back beside the new one.
-		kit.New(t, inner, perdure.Options{Version: "v1"}, kit.FlowOf(func(ctx context.Context) error { return specSeq("a", "?ok", "b")(ctx, &c) }))
-		specEndOf(k, perdure.Succeeded)
+		kit.New(t, inner, perdure.Options{Version: "v1"}, kit.FlowOf(func(ctx context.Context) error { return stepsOf("a", "?ok", "b")(ctx, &c) }))
+		endOf(k, perdure.Succeeded)
 		if c.Of("a") != 1 || c.Of("b") != 1 || c.Of("x") != 0 {
 			t.Errorf("ran %v", c.All())
 		}
 	})
 }
 
-// specEndOf is specEnd for a run that is blocked first.
-func specEndOf(k *kit.Kit, want perdure.Status) *perdure.Run {
+// endOf is specEnd for a run that is blocked first.
+func endOf(k *kit.Kit, want perdure.Status) *perdure.Run {
 	k.T.Helper()
 	k.Until("the run is taken up", func() bool {
 		run, err := k.GetRun(k.T.Context(), "t", "")
@@ -233,12 +233,12 @@ func specEndOf(k *kit.Kit, want perdure.Status) *perdure.Run {
 func TestABlockedRunGoesOnWithAMendedVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
-		inner, k := specBlocked(t, &c)
+		inner, k := blockedKit(t, &c)
 		k.Stop()
 		k = kit.New(t, inner, perdure.Options{Version: "v3"}, kit.FlowOf(func(ctx context.Context) error {
-			return specThen(specOpt("x", perdure.Added()), specSeq("a", "?ok", "b"))(ctx, &c)
+			return oneThen(opt("x", perdure.Added()), stepsOf("a", "?ok", "b"))(ctx, &c)
 		}))
-		specEndOf(k, perdure.Succeeded)
+		endOf(k, perdure.Succeeded)
 		if c.Of("a") != 1 || c.Of("b") != 1 || c.Of("x") != 1 {
 			t.Errorf("ran %v", c.All())
 		}
@@ -248,16 +248,12 @@ func TestABlockedRunGoesOnWithAMendedVersion(t *testing.T) {
 func TestRetryLiftsABlockForTheSameVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
-		inner, k := specBlocked(t, &c)
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		inner, k := blockedKit(t, &c)
+		kit.NoErr(t, k.Retry(t.Context(), "t", "", perdure.Note{}))
 		k.WaitFor("t", perdure.Blocked) // the code is as it was
 		k.Stop()
-		k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error { return specSeq("a", "?ok", "b")(ctx, &c) }))
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error { return stepsOf("a", "?ok", "b")(ctx, &c) }))
+		kit.NoErr(t, k.Retry(t.Context(), "t", "", perdure.Note{}))
 		k.WaitFor("t", perdure.Succeeded)
 		if c.Of("a") != 1 || c.Of("x") != 0 {
 			t.Errorf("ran %v", c.All())
@@ -268,12 +264,10 @@ func TestRetryLiftsABlockForTheSameVersion(t *testing.T) {
 func TestABlockedRunIsCancelledWithoutRunningCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
-		_, k := specBlocked(t, &c)
+		_, k := blockedKit(t, &c)
 		k.Stop() // nobody is there to run code
 		before := c.All()
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{By: "ann"}))
 		run := k.WaitFor("t", perdure.Cancelled)
 		if _, err := perdure.Output[struct{}](run); !errors.Is(err, perdure.ErrCancelled) {
 			t.Errorf("Output: %v", err)
@@ -281,32 +275,6 @@ func TestABlockedRunIsCancelledWithoutRunningCode(t *testing.T) {
 		if len(before) != len(c.All()) || k.KindsOf("t")["ended"] != 1 {
 			t.Errorf("ran %v:\n%s", c.All(), k.Trace("t"))
 		}
-	})
-}
-
-func TestWorkersClaimOnlyFlowsTheyHave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner := memstore.New()
-		other := perdure.NewFlow("g", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
-		flow := kit.FlowOf(func(context.Context) error { return nil })
-		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}}); err != nil {
-			t.Fatal(err)
-		}
-		k := kit.New(t, inner, perdure.Options{}, other)
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if run, err := k.GetRun(t.Context(), "t", ""); err != nil || run.Status != perdure.Queued {
-			t.Fatalf("without the flow the run is %+v, %v", run, err)
-		}
-		if _, err := k.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}}); !errors.Is(err, perdure.ErrNoFlow) {
-			t.Errorf("starting a flow that is not there: %v", err)
-		}
-		k = kit.New(t, inner, perdure.Options{}, flow)
-		k.WaitFor("t", perdure.Succeeded)
 	})
 }
 
@@ -331,9 +299,7 @@ func TestAStartedAtMostOnceStepCannotBecomeAPlainOne(t *testing.T) {
 		if c.Of("pay") != 0 || !strings.Contains(run.Diff, "at-most-once") {
 			t.Errorf("it ran %d times: %s", c.Of("pay"), run.Diff)
 		}
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		if run = k.WaitFor("t", perdure.Cancelled); len(run.Unknown) != 1 || run.Unknown[0] != "/pay" {
 			t.Errorf("unknown outcomes %v", run.Unknown)
 		}
@@ -380,7 +346,7 @@ func TestBranchesAreJudgedAtWaitNotAtGo(t *testing.T) {
 func TestTheBlockedEventCarriesTheDiff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
-		_, k := specBlocked(t, &c)
+		_, k := blockedKit(t, &c)
 		found := false
 		for _, e := range k.EventsOf("t") {
 			if e.Kind == "blocked" {
@@ -399,13 +365,13 @@ func TestANewBranchBeforeRecordedStepsBlocksBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		var c kit.Tally
-		old := kit.FlowOf(func(ctx context.Context) error { return specThen(specGroup("a"), specSeq("?ok"))(ctx, &c) })
+		old := kit.FlowOf(func(ctx context.Context) error { return oneThen(inGroup("a"), stepsOf("?ok"))(ctx, &c) })
 		k := kit.New(t, inner, perdure.Options{Version: "v1"}, old)
 		k.StartOn("t", "f", struct{}{})
 		run := k.WaitFor("t", perdure.Suspended)
 		k.Stop()
 		k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error {
-			return specThen(specGroup("new", "a"), specSeq("?ok", "end"))(ctx, &c)
+			return oneThen(inGroup("new", "a"), stepsOf("?ok", "end"))(ctx, &c)
 		}))
 		k.AnswerYes(run, "/ok")
 		run = k.WaitFor("t", perdure.Blocked)
@@ -417,7 +383,7 @@ func TestANewBranchBeforeRecordedStepsBlocksBeforeItRuns(t *testing.T) {
 		}
 		k.Stop()
 		k = kit.New(t, inner, perdure.Options{Version: "v1"}, old)
-		specEndOf(k, perdure.Succeeded)
+		endOf(k, perdure.Succeeded)
 	})
 }
 

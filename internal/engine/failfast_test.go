@@ -182,18 +182,14 @@ func TestFailFastIsRetried(t *testing.T) {
 		first, _ := k.GetRun(t.Context(), "t", "")
 		k.WaitFor("t", perdure.Failed)
 		mended.Store(true)
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), "t", "", perdure.Note{}))
 		run := k.WaitFor("t", perdure.Suspended)
 		ask := k.AskAt(run, "/asks/ok")
 		if ask.ID == first.Asks[0].ID || run.Children[len(run.Children)-1].Thread == first.Children[0].Thread {
 			t.Errorf("what was closed is used again: %+v, was %+v", run, first)
 		}
 		k.AnswerAt(run, "/asks/ok", perdure.Answer{Value: true})
-		if err := k.Signal(t.Context(), "t", "go", "go", perdure.SignalOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Signal(t.Context(), "t", "go", "go", perdure.SignalOptions{}))
 		child := k.WaitFor(run.Children[len(run.Children)-1].Thread, perdure.Suspended)
 		k.AnswerAt(child, child.Asks[0].Path, perdure.Answer{Value: "fine"})
 		k.WaitFor("t", perdure.Succeeded)
@@ -432,9 +428,7 @@ func TestFailFastInForks(t *testing.T) {
 			if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: e.Seq, As: id}); err != nil {
 				t.Fatal(err)
 			}
-			if err := k.Resume(t.Context(), id, "", perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Resume(t.Context(), id, "", perdure.Note{}))
 			run := k.WaitFor(id, perdure.Failed)
 			if !errors.Is(run.Err, errDeclined) || strings.Count(k.Trace(id), "closed /bad") != 1 {
 				t.Errorf("forked at %d: %v\n%s", e.Seq, run.Err, k.Trace(id))
@@ -470,9 +464,7 @@ func TestFailFastByADecisionIsDecidedAnewInAFork(t *testing.T) {
 		if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Resume(t.Context(), "f", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Resume(t.Context(), "f", "", perdure.Note{}))
 		run := k.WaitFor("f", perdure.Suspended)
 		k.AnswerAt(run, "/decides/ok", perdure.Answer{Value: true})
 		k.AnswerAt(run, "/asks/ok", perdure.Answer{Value: true})

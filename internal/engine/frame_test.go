@@ -16,15 +16,15 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// specVerb is a verb that needs no more than a name.
-type specVerb struct {
+// verbCase is a verb that needs no more than a name.
+type verbCase struct {
 	name string
 	call func(ctx context.Context, name string) error
 }
 
-// specVerbs are the verbs that have names; ran is called if a function is.
-func specVerbs(ran func()) []specVerb {
-	return []specVerb{
+// verbCases are the verbs that have names; ran is called if a function is.
+func verbCases(ran func()) []verbCase {
+	return []verbCase{
 		{"Step", func(ctx context.Context, name string) error {
 			_, err := perdure.Step(ctx, name, func(context.Context) (int, error) { ran(); return 1, nil })
 			return err
@@ -64,7 +64,7 @@ func specVerbs(ran func()) []specVerb {
 func TestVerbsOutsideARunReturnErrNoRun(t *testing.T) {
 	ctx := t.Context()
 	ran := func() { t.Error("a function ran outside a run") }
-	for _, v := range specVerbs(ran) {
+	for _, v := range verbCases(ran) {
 		if err := v.call(ctx, "x"); !errors.Is(err, perdure.ErrNoRun) {
 			t.Errorf("%s: %v", v.name, err)
 		}
@@ -107,7 +107,7 @@ func TestVerbsWithTheContextOfAFinishedFrameReturnErrNoRun(t *testing.T) {
 		var step, scope, branch, whole context.Context
 		refused := func(at string, ctx context.Context) {
 			ran := func() { t.Errorf("%s: a function ran", at) }
-			for _, v := range specVerbs(ran) {
+			for _, v := range verbCases(ran) {
 				if err := v.call(ctx, "late"); !errors.Is(err, perdure.ErrNoRun) {
 					t.Errorf("%s: %s: %v", at, v.name, err)
 				}
@@ -143,7 +143,7 @@ func TestADuplicateNameIsAnErrorWhateverTheVerb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
-			verbs := specVerbs(func() { ran++ })
+			verbs := verbCases(func() { ran++ })
 			for _, first := range verbs {
 				_, err := perdure.Scope(ctx, "first "+first.name, func(ctx context.Context) (int, error) {
 					if err := first.call(ctx, "x"); err != nil {
@@ -240,7 +240,7 @@ func TestEmptyAndOddNamesAreRefusedByEveryVerb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := kit.RunOnce(t, perdure.Succeeded, func(ctx context.Context) error {
 			for what, name := range odd {
-				for _, v := range specVerbs(func() { t.Errorf("%s: a function ran", what) }) {
+				for _, v := range verbCases(func() { t.Errorf("%s: a function ran", what) }) {
 					if err := v.call(ctx, name); !errors.Is(err, perdure.ErrName) {
 						t.Errorf("%s: %s: %v", what, v.name, err)
 					}
@@ -260,33 +260,6 @@ func TestEmptyAndOddNamesAreRefusedByEveryVerb(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestRegistrationNamesEverythingThatIsWrong(t *testing.T) {
-	flow := func(name string) perdure.Flow {
-		return perdure.NewFlow(name, func(context.Context, int) (int, error) { return 0, nil })
-	}
-	for part, o := range map[string]perdure.Options{
-		"Options.Lease is 10m0.000000001s": {Lease: 10*time.Minute + 1}, "Options.Lease is 1µs": {Lease: time.Microsecond},
-		"Options.Concurrency is": {Concurrency: math.MaxInt}, "Options.Grace is negative": {Grace: -1}, "Options.MaxQueue is negative": {MaxQueue: -1},
-		"Options.Version is text": {Version: strings.Repeat("v", 201)},
-	} {
-		if _, err := perdure.New(t.Context(), memstore.New(), o); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), part) {
-			t.Errorf("%+v: %v, want %q", o, err, part)
-		}
-	}
-	if _, err := perdure.New(t.Context(), memstore.New(), perdure.Options{Lease: 10 * time.Minute}); err != nil {
-		t.Error(err)
-	}
-	_, err := perdure.New(t.Context(), memstore.New(), perdure.Options{Lease: -1}, flow("a"), flow("a"), flow("x/y"), perdure.Flow{})
-	if !errors.Is(err, perdure.ErrName) || !errors.Is(err, perdure.ErrInvalid) {
-		t.Fatalf("error %v", err)
-	}
-	for _, part := range []string{`"a"`, `"x/y"`, "NewFlow", "Options.Lease is -1ns"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error does not speak of %s: %v", part, err)
-		}
-	}
 }
 
 // Names that look strange but can be printed are kept as they are, and found
@@ -317,7 +290,7 @@ func TestStrangeNamesSurviveAResume(t *testing.T) {
 func TestASecondVerbInAFrameIsErrConcurrentAndNamesGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := func(at string, ctx context.Context) {
-			for _, v := range specVerbs(func() { t.Errorf("%s: a function ran", at) }) {
+			for _, v := range verbCases(func() { t.Errorf("%s: a function ran", at) }) {
 				err := v.call(ctx, "second")
 				if !errors.Is(err, perdure.ErrConcurrent) || !strings.Contains(err.Error(), "Group") {
 					t.Errorf("%s: %s: %v", at, v.name, err)
@@ -511,18 +484,20 @@ func TestARefusedVerbDoesNotBlockTheResume(t *testing.T) {
 	nan := math.NaN()
 	refused := map[string]func(context.Context, string) error{
 		"schema": func(ctx context.Context, n string) error {
-			return specQuestion(ctx, n, perdure.Question{Schema: []byte(`{}`)})
+			return outcomeQuestion(ctx, n, perdure.Question{Schema: []byte(`{}`)})
 		},
-		"expires": func(ctx context.Context, n string) error { return specQuestion(ctx, n, perdure.Question{Expires: -1}) },
+		"expires": func(ctx context.Context, n string) error {
+			return outcomeQuestion(ctx, n, perdure.Question{Expires: -1})
+		},
 		"default": func(ctx context.Context, n string) error {
-			return specQuestion(ctx, n, perdure.Question{Default: &perdure.Answer{Value: true}})
+			return outcomeQuestion(ctx, n, perdure.Question{Default: &perdure.Answer{Value: true}})
 		},
 		"wrong": func(ctx context.Context, n string) error {
-			return specQuestion(ctx, n, perdure.Question{Expires: 1, Default: &perdure.Answer{Value: "x"}})
+			return outcomeQuestion(ctx, n, perdure.Question{Expires: 1, Default: &perdure.Answer{Value: "x"}})
 		},
-		"data": func(ctx context.Context, n string) error { return specQuestion(ctx, n, perdure.Question{Data: nan}) },
+		"data": func(ctx context.Context, n string) error { return outcomeQuestion(ctx, n, perdure.Question{Data: nan}) },
 		"huge": func(ctx context.Context, n string) error {
-			return specQuestion(ctx, n, perdure.Question{Prompt: strings.Repeat("x", 400<<10)})
+			return outcomeQuestion(ctx, n, perdure.Question{Prompt: strings.Repeat("x", 400<<10)})
 		},
 		"outcome": func(ctx context.Context, n string) error {
 			_, err := perdure.Step(ctx, n, func(context.Context) (int, error) { return 1, nil }, perdure.AtMostOnce(), perdure.Timeout(time.Second),
@@ -575,7 +550,7 @@ func TestARefusedVerbDoesNotBlockTheResume(t *testing.T) {
 	}
 }
 
-func specQuestion(ctx context.Context, name string, q perdure.Question) error {
+func outcomeQuestion(ctx context.Context, name string, q perdure.Question) error {
 	_, err := perdure.Ask[bool](ctx, name, q)
 	return err
 }

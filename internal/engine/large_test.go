@@ -21,9 +21,7 @@ func largest(t *testing.T, s store.Store) int {
 	most := 0
 	for _, name := range kit.Journals(t, s) {
 		lines, err := store.ReadAll(context.Background(), s, name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		for _, l := range lines {
 			most = max(most, len(l.Data))
 		}
@@ -101,9 +99,7 @@ func TestLargeValuesSurviveEverywhere(t *testing.T) {
 			k.StartOn("t", "f", big("input"))
 			run := k.WaitFor("t", perdure.Suspended)
 			var data string
-			if err := json.Unmarshal(k.AskAt(run, "/ask").Data, &data); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, json.Unmarshal(k.AskAt(run, "/ask").Data, &data))
 			expect("data", data)
 			k.MustStart(perdure.StartRequest{Thread: "t", Flow: "f", Input: big("steer"), Policy: perdure.Steer})
 			kit.WantErr(t, "progress", k.Progress(t.Context(), run.Asks[0].ID, big("progress"), perdure.Note{}), nil)

@@ -182,9 +182,7 @@ func TestWhatNoLongerFitsItsTypeBlocks(t *testing.T) {
 				}
 				k.Stop()
 				k = kit.New(t, k.Store, perdure.Options{}, good)
-				if err := k.Retry(t.Context(), "t", run.ID, perdure.Note{}); err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, k.Retry(t.Context(), "t", run.ID, perdure.Note{}))
 				if k.WaitFor("t", perdure.Succeeded); effects != 1 {
 					t.Errorf("%d effects", effects)
 				}
@@ -223,9 +221,7 @@ func playMisfit(k *kit.Kit, kind string) {
 		k.AnswerAt(run, run.Asks[0].Path, perdure.Answer{Value: value})
 	case "receive":
 		k.WaitFor("t", perdure.Suspended)
-		if err := k.Signal(k.T.Context(), "t", "go", value, perdure.SignalOptions{}); err != nil {
-			k.T.Fatal(err)
-		}
+		kit.NoErr(k.T, k.Signal(k.T.Context(), "t", "go", value, perdure.SignalOptions{}))
 	case "take":
 		time.Sleep(time.Second)
 		if _, err := k.Start(k.T.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: value, Policy: perdure.Steer}); err != nil {
@@ -242,9 +238,7 @@ func playMisfit(k *kit.Kit, kind string) {
 func replayed(k *kit.Kit, t *testing.T, flow perdure.Flow) *perdure.Replayed {
 	t.Helper()
 	r, err := perdure.Replay(t.Context(), bytes.NewReader(k.MustExport("t", perdure.ExportOptions{})), flow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	return r
 }
 
@@ -257,9 +251,7 @@ func TestAMisfitInACancelledRunEndsIt(t *testing.T) {
 		playMisfit(k, "ask")
 		k.Stop()
 		k = kit.New(t, k.Store, perdure.Options{}, misfitFlow[panicsAtIt]("ask", "flow", &effects))
-		if err := k.Control("cancel", "t", ""); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Control("cancel", "t", ""))
 		run := k.WaitFor("t", perdure.Cancelled)
 		if trace := k.Trace("t"); effects != 0 || !strings.Contains(trace, "blocked") {
 			t.Errorf("%d effects, %+v\n%s", effects, run, trace)

@@ -40,18 +40,18 @@ func TestKeyIsTheSameOnEveryAttemptAndOtherwiseUnique(t *testing.T) {
 					return 1, nil
 				}
 			}
-			_, err1 := perdure.Step(ctx, "x", leaf("/x"), specRetry(3, 10*time.Second))
+			_, err1 := perdure.Step(ctx, "x", leaf("/x"), retry(3, 10*time.Second))
 			if errors.Is(err1, perdure.ErrSuspended) {
 				return 0, err1
 			}
-			_, err2 := perdure.Step(ctx, "y", leaf("/y"), specRetry(3, 0))
+			_, err2 := perdure.Step(ctx, "y", leaf("/y"), retry(3, 0))
 			_, err3 := perdure.Scope(ctx, "s", func(ctx context.Context) (int, error) {
-				return perdure.Step(ctx, "x", leaf("/s/x"), specRetry(3, 0))
+				return perdure.Step(ctx, "x", leaf("/s/x"), retry(3, 0))
 			})
 			g := perdure.NewGroup(ctx)
 			for _, name := range []string{"a", "b"} {
 				g.Go(name, func(ctx context.Context) error {
-					_, err := perdure.Step(ctx, "x", leaf("/"+name+"/x"), specRetry(3, 0))
+					_, err := perdure.Step(ctx, "x", leaf("/"+name+"/x"), retry(3, 0))
 					return err
 				})
 			}
@@ -122,12 +122,12 @@ func TestOnlyNotDoneIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
 		k, _ := kit.RunOnce(t, perdure.Succeeded, func(ctx context.Context) error {
-			err := c.Step(ctx, "heals", []error{perdure.NotDone(errSpec), perdure.NotDone(errSpec), nil}, kit.AtMostOnce(specRetry(3, 0))...)
+			err := c.Step(ctx, "heals", []error{perdure.NotDone(errSpec), perdure.NotDone(errSpec), nil}, kit.AtMostOnce(retry(3, 0))...)
 			if err != nil {
 				return err
 			}
 			// Out of attempts it fails, and nothing is unknown.
-			if err := c.Step(ctx, "fails", []error{perdure.NotDone(errSpec)}, kit.AtMostOnce(specRetry(2, 0))...); err == nil || !strings.Contains(err.Error(), "boom") {
+			if err := c.Step(ctx, "fails", []error{perdure.NotDone(errSpec)}, kit.AtMostOnce(retry(2, 0))...); err == nil || !strings.Contains(err.Error(), "boom") {
 				t.Errorf("out of attempts: %v", err)
 			}
 			if err := c.Step(ctx, "fails once", []error{perdure.NotDone(errSpec)}, kit.AtMostOnce()...); err == nil {
@@ -144,9 +144,9 @@ func TestOnlyNotDoneIsRetried(t *testing.T) {
 	})
 }
 
-// specUnknowns are the ways in which the outcome of an attempt is not known
+// unknowns are the ways in which the outcome of an attempt is not known
 // although its worker lives.
-var specUnknowns = map[string]func(context.Context) (int, error){
+var unknowns = map[string]func(context.Context) (int, error){
 	"error":   func(context.Context) (int, error) { return 0, errSpec },
 	"panic":   func(context.Context) (int, error) { panic("boom") },
 	"timeout": func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, context.Cause(ctx) },
@@ -158,7 +158,7 @@ func TestAnUnknownOutcomeIsAskedAbout(t *testing.T) {
 		ran    int
 		out    string
 	}
-	for how, fail := range specUnknowns {
+	for how, fail := range unknowns {
 		for decision, want := range map[string]want{
 			perdure.DecisionDone:    {perdure.Succeeded, 1, "77"},
 			perdure.DecisionNotDone: {perdure.Succeeded, 2, "5"},
@@ -173,7 +173,7 @@ func TestAnUnknownOutcomeIsAskedAbout(t *testing.T) {
 								return 5, nil
 							}
 							return fail(ctx)
-						}, kit.AtMostOnce(specRetry(5, 0))...)
+						}, kit.AtMostOnce(retry(5, 0))...)
 					})
 					k := kit.New(t, nil, perdure.Options{}, flow)
 					k.StartOn("t", "f", struct{}{})
@@ -260,15 +260,15 @@ func TestADoneAnswerOfTheWrongKindIsRefused(t *testing.T) {
 	})
 }
 
-// specReconciled is what a Reconcile function does, and what then holds.
-type specReconciled struct {
+// reconciledStep is what a Reconcile function does, and what then holds.
+type reconciledStep struct {
 	find  func(context.Context) (int, perdure.Outcome, error)
 	ran   int  // how often the step's function ran in all
 	asked bool // a person was asked
 	out   string
 }
 
-var specReconciles = map[string]specReconciled{
+var reconciles = map[string]reconciledStep{
 	"done":     {func(context.Context) (int, perdure.Outcome, error) { return 9, perdure.OutcomeDone, nil }, 1, false, "9"},
 	"not done": {func(context.Context) (int, perdure.Outcome, error) { return 9, perdure.OutcomeNotDone, nil }, 2, false, "5"},
 	"unknown":  {func(context.Context) (int, perdure.Outcome, error) { return 9, perdure.OutcomeUnknown, nil }, 1, true, "77"},
@@ -284,7 +284,7 @@ var specReconciles = map[string]specReconciled{
 	"nonsense": {func(ctx context.Context) (int, perdure.Outcome, error) { return 9, perdure.Outcome(42), nil }, 1, true, "77"},
 }
 
-func specReconcileFlow(t *testing.T, ran *int, first func(context.Context) (int, error), find func(context.Context) (int, perdure.Outcome, error)) perdure.Flow {
+func reconcileFlow(t *testing.T, ran *int, first func(context.Context) (int, error), find func(context.Context) (int, perdure.Outcome, error)) perdure.Flow {
 	return perdure.NewFlow("f", func(ctx context.Context, _ struct{}) (int, error) {
 		key := ""
 		return perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
@@ -303,21 +303,21 @@ func specReconcileFlow(t *testing.T, ran *int, first func(context.Context) (int,
 }
 
 func TestReconcileDecidesAnUnknownOutcome(t *testing.T) {
-	for how, fail := range specUnknowns {
-		for what, want := range specReconciles {
+	for how, fail := range unknowns {
+		for what, want := range reconciles {
 			t.Run(how+" "+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ran := 0
-					k := kit.New(t, nil, perdure.Options{}, specReconcileFlow(t, &ran, fail, want.find))
+					k := kit.New(t, nil, perdure.Options{}, reconcileFlow(t, &ran, fail, want.find))
 					k.StartOn("t", "f", struct{}{})
-					specReconcileEnd(k, want, &ran)
+					reconcileEnd(k, want, &ran)
 				})
 			})
 		}
 	}
 }
 
-func specReconcileEnd(k *kit.Kit, want specReconciled, ran *int) {
+func reconcileEnd(k *kit.Kit, want reconciledStep, ran *int) {
 	k.T.Helper()
 	if want.asked {
 		k.AnswerAt(k.WaitFor("t", perdure.Suspended), "/pay", perdure.Answer{Decision: perdure.DecisionDone, Value: 77})
@@ -331,12 +331,12 @@ func specReconcileEnd(k *kit.Kit, want specReconciled, ran *int) {
 // The worker dies inside the function. Another one takes over and sits out the
 // time in which the first may still be at it.
 func TestAfterACrashTheOutcomeIsDecidedNoEarlierThanTimeoutAfterTheClaim(t *testing.T) {
-	for what, want := range specReconciles {
+	for what, want := range reconciles {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ran, inner, entered := 0, memstore.New(), make(chan bool)
 				var found []time.Time
-				flow := specReconcileFlow(t, &ran, func(ctx context.Context) (int, error) {
+				flow := reconcileFlow(t, &ran, func(ctx context.Context) (int, error) {
 					close(entered)
 					<-ctx.Done()
 					return 0, ctx.Err()
@@ -349,11 +349,11 @@ func TestAfterACrashTheOutcomeIsDecidedNoEarlierThanTimeoutAfterTheClaim(t *test
 				<-entered
 				m.Die()
 				k := kit.New(t, inner, perdure.Options{}, flow)
-				specReconcileEnd(k, want, &ran)
+				reconcileEnd(k, want, &ran)
 				if len(found) == 0 {
 					t.Fatal("Reconcile was not called")
 				}
-				claimed := specClaims(k)
+				claimed := claimsOf(k)
 				if len(claimed) < 2 || found[0].Before(claimed[1].Add(time.Minute)) {
 					t.Errorf("claimed at %v, reconciled at %v", claimed, found)
 				}
@@ -362,8 +362,8 @@ func TestAfterACrashTheOutcomeIsDecidedNoEarlierThanTimeoutAfterTheClaim(t *test
 	}
 }
 
-// specClaims returns when the run was claimed.
-func specClaims(k *kit.Kit) []time.Time {
+// claimsOf returns when the run was claimed.
+func claimsOf(k *kit.Kit) []time.Time {
 	var times []time.Time
 	for _, e := range k.EventsOf("t") {
 		if e.Kind == "claimed" {
@@ -392,12 +392,12 @@ func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing
 		first.Die()
 		// The second dies while it sits the time out; the third begins anew.
 		second := kit.NewMortal(t, inner, perdure.Options{}, flow)
-		second.Until("it is taken over", func() bool { return len(specClaims(second.Kit)) == 2 })
+		second.Until("it is taken over", func() bool { return len(claimsOf(second.Kit)) == 2 })
 		time.Sleep(50 * time.Second)
 		second.Die()
 		k := kit.New(t, inner, perdure.Options{}, flow)
 		run := k.WaitFor("t", perdure.Suspended)
-		claims := specClaims(k)
+		claims := claimsOf(k)
 		if len(claims) != 3 || run.Asks[0].Asked.Before(claims[2].Add(time.Minute)) {
 			t.Errorf("claims at %v, asked at %v", claims, run.Asks[0].Asked)
 		}
@@ -467,11 +467,8 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 			}
 			return err
 		})
-		stuck := &specStuck{Store: inner, lease: make(chan struct{})}
-		old, err := perdure.New(t.Context(), stuck, perdure.Options{Version: "test"}, flow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stuck := &stuckFlow{Store: inner, lease: make(chan struct{})}
+		old := kit.Runtime(t, stuck, perdure.Options{Version: "test"}, flow)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- old.Work(ctx) }()
@@ -510,7 +507,7 @@ func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 			_, err := perdure.Step(ctx, "x", func(context.Context) (int32, error) { return ran.Add(1), nil })
 			return err
 		})
-		stuck := &specStuck{Store: inner, lease: make(chan struct{})}
+		stuck := &stuckFlow{Store: inner, lease: make(chan struct{})}
 		old := kit.New(t, stuck, perdure.Options{}, flow)
 		wake := sync.OnceFunc(func() { close(thaw) })
 		t.Cleanup(wake)
@@ -532,17 +529,17 @@ func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 	})
 }
 
-// specStuck is a store that loses the renewals of leases once lease is closed,
+// stuckFlow is a store that loses the renewals of leases once lease is closed,
 // until it is mended.
-type specStuck struct {
+type stuckFlow struct {
 	store.Store
 	lease  chan struct{}
 	mended atomic.Bool
 }
 
-func (s *specStuck) Unwrap() store.Store { return s.Store }
+func (s *stuckFlow) Unwrap() store.Store { return s.Store }
 
-func (s *specStuck) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+func (s *stuckFlow) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	select {
 	case <-s.lease:
 		if strings.HasPrefix(key, "worker/") && !s.mended.Load() {
@@ -568,9 +565,7 @@ func TestACancelledRunListsItsUnknownOutcomes(t *testing.T) {
 		if len(run.Asks) != 2 {
 			t.Fatalf("asks %+v", run.Asks)
 		}
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		run = k.WaitFor("t", perdure.Cancelled)
 		if d := cmp.Diff([]string{"/a/pay", "/b/pay"}, run.Unknown); d != "" {
 			t.Error(d)
@@ -589,16 +584,12 @@ func TestAnOutcomeStaysUnknownThroughFailAndRetry(t *testing.T) {
 		})
 		k.AnswerAt(run, "/pay", perdure.Answer{Decision: perdure.DecisionFail})
 		k.WaitFor("t", perdure.Failed)
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), "t", "", perdure.Note{}))
 		run = k.WaitFor("t", perdure.Suspended)
 		if ran != 1 || len(run.Asks) != 1 || run.Asks[0].Kind != perdure.KindOutcome {
 			t.Fatalf("it ran %d times, asks %+v", ran, run.Asks)
 		}
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		run = k.WaitFor("t", perdure.Cancelled)
 		if d := cmp.Diff([]string{"/pay"}, run.Unknown); d != "" {
 			t.Error(d)

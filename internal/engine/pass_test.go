@@ -20,13 +20,13 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// edgePassNil is an error whose nil pointer panics.
-type edgePassNil struct{ text string }
+// nilValue is an error whose nil pointer panics.
+type nilValue struct{ text string }
 
-func (e *edgePassNil) Error() string { return e.text }
+func (e *nilValue) Error() string { return e.text }
 
 // A waiter whose context does not end must hear of the seal all the same.
-func TestEdgePassDetachedWaiterHearsOfTheSeal(t *testing.T) {
+func TestADetachedWaiterHearsOfTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (string, error) {
 			g := perdure.NewGroup(ctx)
@@ -45,7 +45,7 @@ func TestEdgePassDetachedWaiterHearsOfTheSeal(t *testing.T) {
 	})
 }
 
-func TestEdgePassReconcileNotDoneHasAnEnd(t *testing.T) {
+func TestReconcileThatSaysNotDoneHasAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
@@ -61,27 +61,25 @@ func TestEdgePassReconcileNotDoneHasAnEnd(t *testing.T) {
 		began := time.Now()
 		k.StartOn("t", "f", 1)
 		run, err := k.Wait(t.Context(), "t", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if ran > 1000 {
 			t.Errorf("ran %d times in %v, run is %s", ran, time.Since(began), run.Status)
 		}
 	})
 }
 
-func TestEdgePassErrorThatPanics(t *testing.T) {
+func TestAnErrorThatPanics(t *testing.T) {
 	for what, fn := range map[string]func(context.Context) error{
 		"step": func(ctx context.Context) error {
-			_, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 0, (*edgePassNil)(nil) })
+			_, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 0, (*nilValue)(nil) })
 			return err
 		},
 		"branch": func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
-			g.Go("b", func(context.Context) error { return (*edgePassNil)(nil) })
+			g.Go("b", func(context.Context) error { return (*nilValue)(nil) })
 			return g.Wait()
 		},
-		"flow": func(ctx context.Context) error { return (*edgePassNil)(nil) },
+		"flow": func(ctx context.Context) error { return (*nilValue)(nil) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,7 +94,7 @@ func TestEdgePassErrorThatPanics(t *testing.T) {
 }
 
 // What a change returned nil for is committed, also beside the step's return.
-func TestEdgePassLateChangesAreCommittedOrRefused(t *testing.T) {
+func TestLateChangesAreCommittedOrRefused(t *testing.T) {
 	count := perdure.NewCounter("n")
 	var mu sync.Mutex
 	said := int64(0)
@@ -137,7 +135,7 @@ func TestEdgePassLateChangesAreCommittedOrRefused(t *testing.T) {
 }
 
 // A function that leaves by Goexit takes the branches of its frame along.
-func TestEdgePassGoexitAwaitsBranches(t *testing.T) {
+func TestGoexitAwaitsBranches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, over, early := false, false, false
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
@@ -180,7 +178,7 @@ func TestEdgePassGoexitAwaitsBranches(t *testing.T) {
 }
 
 // A factory that leaves by Goexit fails the dep for everyone.
-func TestEdgePassGoexitInAFactory(t *testing.T) {
+func TestGoexitInAFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dep := perdure.NewDep("d", func(context.Context) (int, error) {
 			time.Sleep(time.Second)
@@ -207,7 +205,7 @@ func TestEdgePassGoexitInAFactory(t *testing.T) {
 	})
 }
 
-func TestEdgePassTimeoutOfTheOuterStepIsNamed(t *testing.T) {
+func TestTheTimeoutOfTheOuterStepIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 			return perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) {
@@ -226,7 +224,7 @@ func TestEdgePassTimeoutOfTheOuterStepIsNamed(t *testing.T) {
 }
 
 // Work returns a while after its context ended, also if the store is gone.
-func TestEdgePassWorkEndsWithoutAStore(t *testing.T) {
+func TestWorkEndsWithoutAStore(t *testing.T) {
 	for what, hit := range map[string]func(store.Op) bool{
 		"all calls": func(store.Op) bool { return true },
 		"appends":   func(op store.Op) bool { return op == store.OpAppend },
@@ -246,9 +244,7 @@ func TestEdgePassWorkEndsWithoutAStore(t *testing.T) {
 						return 1, nil
 					})
 				}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
 				go func() { done <- rt.Work(ctx) }()
@@ -270,9 +266,9 @@ func TestEdgePassWorkEndsWithoutAStore(t *testing.T) {
 	}
 }
 
-type edgePassObserver struct{ on string }
+type observer struct{ on string }
 
-func (o edgePassObserver) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
+func (o observer) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
 	if o.on == "started" {
 		panic("observer")
 	}
@@ -283,18 +279,18 @@ func (o edgePassObserver) StepStarted(ctx context.Context, s perdure.StepInfo) (
 	}
 }
 
-func (o edgePassObserver) Committed(e perdure.Event) {
+func (o observer) Committed(e perdure.Event) {
 	if o.on == e.Kind {
 		panic("observer")
 	}
 }
 
 // An observer that panics changes nothing.
-func TestEdgePassObserverPanics(t *testing.T) {
+func TestAnObserverThatPanics(t *testing.T) {
 	for _, on := range []string{"started", "ended", "step", "claimed", "suspended"} {
 		t.Run(on, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := kit.New(t, nil, perdure.Options{Observer: edgePassObserver{on}}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+				k := kit.New(t, nil, perdure.Options{Observer: observer{on}}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 					n, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 1, nil })
 					if err != nil {
 						return 0, err
@@ -309,13 +305,13 @@ func TestEdgePassObserverPanics(t *testing.T) {
 	}
 }
 
-// edgePassStore calls before each append.
-type edgePassStore struct {
+// slowStore calls before each append.
+type slowStore struct {
 	store.Store
 	before func(data []byte)
 }
 
-func (s *edgePassStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+func (s *slowStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	for _, e := range entries {
 		s.before(e)
 	}
@@ -323,14 +319,14 @@ func (s *edgePassStore) Append(ctx context.Context, journal string, after uint64
 }
 
 // A cancel that is in the journal before the intent lets nothing start.
-func TestEdgePassCancelBeforeTheIntent(t *testing.T) {
+func TestACancelBeforeTheIntent(t *testing.T) {
 	for _, what := range []string{"cancel", "pause"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ran := 0
 				once := false
 				var k *kit.Kit
-				s := &edgePassStore{Store: memstore.New()}
+				s := &slowStore{Store: memstore.New()}
 				s.before = func(data []byte) {
 					if strings.Contains(string(data), `"intent"`) && !once {
 						once = true
@@ -363,10 +359,10 @@ func TestEdgePassCancelBeforeTheIntent(t *testing.T) {
 	}
 }
 
-// edgePassStuck cannot be dumped while its lock is held.
-type edgePassStuck struct{ lock, freed chan struct{} }
+// stuckWaiter cannot be dumped while its lock is held.
+type stuckWaiter struct{ lock, freed chan struct{} }
 
-func (d *edgePassStuck) Dump(context.Context) (json.RawMessage, error) {
+func (d *stuckWaiter) Dump(context.Context) (json.RawMessage, error) {
 	select {
 	case d.lock <- struct{}{}:
 		<-d.lock
@@ -375,14 +371,14 @@ func (d *edgePassStuck) Dump(context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{}`), nil
 }
 
-func (d *edgePassStuck) Load(context.Context, json.RawMessage) error { return nil }
+func (d *stuckWaiter) Load(context.Context, json.RawMessage) error { return nil }
 
 // In development too a dump that blocks does not stop the run.
-func TestEdgePassBlockedDumpInDevelopment(t *testing.T) {
+func TestABlockedDumpInDevelopment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		freed := make(chan struct{})
-		dep := perdure.NewDep("d", func(context.Context) (*edgePassStuck, error) {
-			return &edgePassStuck{make(chan struct{}, 1), freed}, nil
+		dep := perdure.NewDep("d", func(context.Context) (*stuckWaiter, error) {
+			return &stuckWaiter{make(chan struct{}, 1), freed}, nil
 		})
 		k := kit.New(t, nil, perdure.Options{Development: true}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 			d, err := dep.Get(ctx)
@@ -405,7 +401,7 @@ func TestEdgePassBlockedDumpInDevelopment(t *testing.T) {
 }
 
 // A cleanup after a timeout goes on in the next pass.
-func TestEdgePassCleanupAfterATimeoutIsResumed(t *testing.T) {
+func TestACleanupAfterATimeoutIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
 			return perdure.Step(ctx, "c", func(ctx context.Context) (n int, err error) {

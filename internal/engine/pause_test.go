@@ -13,18 +13,14 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func specPause(k *kit.Kit) {
+func pause(k *kit.Kit) {
 	k.T.Helper()
-	if err := k.Pause(k.T.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Pause(k.T.Context(), "t", "", perdure.Note{By: "ann"}))
 }
 
-func specResume(k *kit.Kit) {
+func resume(k *kit.Kit) {
 	k.T.Helper()
-	if err := k.Resume(k.T.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Resume(k.T.Context(), "t", "", perdure.Note{By: "ann"}))
 }
 
 func TestPauseStopsARunBeforeItsNextStep(t *testing.T) {
@@ -44,13 +40,14 @@ func TestPauseStopsARunBeforeItsNextStep(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		<-entered
-		specPause(k)
-		specPause(k) // again changes nothing
+		pause(k)
+		at := time.Now()
+		pause(k) // again changes nothing
 		time.Sleep(time.Minute)
 		close(release)
 		run := k.WaitFor("t", perdure.Paused)
 		k.WantLines("step /first 1")
-		if c.Of("second") != 0 || run.Paused.IsZero() || k.KindsOf("t")["paused"] != 1 {
+		if c.Of("second") != 0 || run.Steps != 1 || !run.Paused.Equal(at) || k.KindsOf("t")["paused"] != 1 {
 			t.Errorf("ran %v, paused since %v:\n%s", c.All(), run.Paused, k.Trace("t"))
 		}
 		time.Sleep(10 * time.Minute)
@@ -58,31 +55,10 @@ func TestPauseStopsARunBeforeItsNextStep(t *testing.T) {
 		if c.Of("second") != 0 {
 			t.Fatal("a paused run went on")
 		}
-		specResume(k)
+		resume(k)
 		run = k.WaitFor("t", perdure.Succeeded)
 		if c.Of("second") != 1 || !run.Paused.IsZero() {
 			t.Errorf("ran %v, paused since %v", c.All(), run.Paused)
-		}
-	})
-}
-
-func TestResumeSaysWhenThereIsNothingToDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error { return kit.AskYesNo(ctx, "ok") })
-		refused := func(at string) {
-			if err := k.Resume(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-				t.Errorf("resume of a run that is %s: %v", at, err)
-			}
-		}
-		refused("suspended")
-		specPause(k)
-		specResume(k)
-		refused("resumed")
-		k.AnswerYes(run, "/ok")
-		k.WaitFor("t", perdure.Succeeded)
-		refused("over")
-		if err := k.Pause(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("pause of a run that is over: %v", err)
 		}
 	})
 }
@@ -98,7 +74,7 @@ func TestAnswersSignalsAndTimersWaitForTheEndOfAPause(t *testing.T) {
 				"timer":  func(ctx context.Context) error { return perdure.Sleep(ctx, "x", time.Minute) },
 				"signal": func(ctx context.Context) error { _, err := perdure.Receive[int](ctx, "x", "s", 0); return err },
 				"retry": func(ctx context.Context) error {
-					return c.Step(ctx, "x", []error{errSpec, nil}, specRetry(2, time.Minute))
+					return c.Step(ctx, "x", []error{errSpec, nil}, retry(2, time.Minute))
 				},
 			} {
 				g.Go(name, func(ctx context.Context) error {
@@ -110,17 +86,15 @@ func TestAnswersSignalsAndTimersWaitForTheEndOfAPause(t *testing.T) {
 			}
 			return g.Wait()
 		})
-		specPause(k)
+		pause(k)
 		k.AnswerYes(run, "/ask/x")
-		if err := k.Signal(t.Context(), "t", "s", 1, perdure.SignalOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Signal(t.Context(), "t", "s", 1, perdure.SignalOptions{}))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if k.WaitFor("t", perdure.Paused); c.Of("x") != 1 || len(c.All()) != 1 {
 			t.Fatalf("while it was paused %v ran", c.All())
 		}
-		specResume(k)
+		resume(k)
 		k.EndsAs("t", perdure.Succeeded)
 		want := map[string]int{"x": 2, "after ask": 1, "after timer": 1, "after signal": 1, "after retry": 1}
 		if d := cmp.Diff(want, c.All()); d != "" {
@@ -134,13 +108,10 @@ func TestAQueuedRunCanBePaused(t *testing.T) {
 		var c kit.Tally
 		inner := memstore.New()
 		flow := kit.FlowOf(func(ctx context.Context) error { return c.OK(ctx, "a") })
-		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := kit.Runtime(t, inner, perdure.Options{}, flow)
 		k := &kit.Kit{Runtime: rt, T: t, Store: inner} // no worker yet
 		k.StartOn("t", "f", struct{}{})
-		specPause(k)
+		pause(k)
 		k = kit.New(t, inner, perdure.Options{}, flow)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
@@ -148,7 +119,7 @@ func TestAQueuedRunCanBePaused(t *testing.T) {
 		if c.Of("a") != 0 {
 			t.Error("a paused run began")
 		}
-		specResume(k)
+		resume(k)
 		k.WaitFor("t", perdure.Succeeded)
 	})
 }
@@ -174,13 +145,13 @@ func TestEveryBranchStopsBeforeItsNextStep(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		time.Sleep(15 * time.Second)
-		specPause(k)
+		pause(k)
 		k.WaitFor("t", perdure.Paused)
 		if d := cmp.Diff(map[string]int{"two in a": 1}, c.All()); d != "" {
 			t.Error(d)
 		}
 		k.WantLines("step /b/one 1", "step /c/one 1")
-		specResume(k)
+		resume(k)
 		k.WaitFor("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"two in a": 1, "two in b": 1, "two in c": 1}, c.All()); d != "" {
 			t.Error(d)
@@ -198,9 +169,9 @@ func TestAPauseThatIsLiftedBeforeTheNextStepHasNoEffect(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		<-entered
-		specPause(k)
+		pause(k)
 		time.Sleep(time.Second)
-		specResume(k)
+		resume(k)
 		time.Sleep(time.Second)
 		close(release)
 		k.WaitFor("t", perdure.Succeeded)
@@ -234,14 +205,14 @@ func TestAPauseSurvivesACrash(t *testing.T) {
 		m := kit.NewMortal(t, inner, perdure.Options{}, flow)
 		m.StartOn("t", "f", struct{}{})
 		<-entered
-		specPause(m.Kit)
+		pause(m.Kit)
 		m.Die()
 		k := kit.New(t, inner, perdure.Options{}, flow)
 		k.WaitFor("t", perdure.Paused)
 		if c.Of("first") != 1 || c.Of("second") != 0 {
 			t.Errorf("ran %v", c.All())
 		}
-		specResume(k)
+		resume(k)
 		k.WaitFor("t", perdure.Succeeded)
 		if c.Of("first") != 2 || c.Of("second") != 1 {
 			t.Errorf("ran %v", c.All())
@@ -260,9 +231,9 @@ func TestAPausedRunCanBeCancelledAndCleansUp(t *testing.T) {
 			}()
 			return kit.AskYesNo(ctx, "ok")
 		})
-		specPause(k)
+		pause(k)
 		k.WaitFor("t", perdure.Paused)
-		specCancel(k)
+		cancelRun(k)
 		k.EndsAs("t", perdure.Cancelled)
 		if c.Of("undone") != 1 {
 			t.Errorf("the cleanup ran %d times:\n%s", c.Of("undone"), k.Trace("t"))
@@ -273,83 +244,15 @@ func TestAPausedRunCanBeCancelledAndCleansUp(t *testing.T) {
 	})
 }
 
-// A worker that is stopped hands over what is between two steps, and lets a
-// running step end.
-func TestAStoppedWorkerHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c kit.Tally
-		inner := memstore.New()
-		flow := kit.FlowOf(func(ctx context.Context) error {
-			_, err := perdure.Step(ctx, "first", func(ctx context.Context) (int, error) {
-				c.Hit("first")
-				time.Sleep(5 * time.Second)
-				return 1, ctx.Err()
-			})
-			if err != nil {
-				return err
-			}
-			return c.OK(ctx, "second")
-		})
-		k := kit.New(t, inner, perdure.Options{}, flow)
-		k.StartOn("t", "f", struct{}{})
-		time.Sleep(time.Second)
-		k.Stop()
-		if c.Of("first") != 1 || c.Of("second") != 0 {
-			t.Errorf("ran %v", c.All())
-		}
-		k.WantLines("step /first 1", "released")
-		k = kit.New(t, inner, perdure.Options{}, flow)
-		k.WaitFor("t", perdure.Succeeded)
-		if c.Of("first") != 1 || c.Of("second") != 1 {
-			t.Errorf("ran %v:\n%s", c.All(), k.Trace("t"))
-		}
-	})
-}
-
-// Past the grace a step is cut off; its error is not an outcome and it runs
-// again elsewhere.
-func TestAStepThatOutlivesTheGraceRunsAgainElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c kit.Tally
-		inner, entered := memstore.New(), make(chan bool, 1)
-		flow := kit.FlowOf(func(ctx context.Context) error {
-			_, err := perdure.Step(ctx, "x", func(ctx context.Context) (int, error) {
-				if c.Hit("x") == 1 {
-					entered <- true
-					<-ctx.Done()
-					if !errors.Is(context.Cause(ctx), perdure.ErrFenced) {
-						t.Errorf("the context ended with %v", context.Cause(ctx))
-					}
-					return 0, ctx.Err()
-				}
-				return 1, nil
-			})
-			return err
-		})
-		k := kit.New(t, inner, perdure.Options{Grace: time.Second}, flow)
-		k.StartOn("t", "f", struct{}{})
-		<-entered
-		k.Stop()
-		k = kit.New(t, inner, perdure.Options{}, flow)
-		run := k.WaitFor("t", perdure.Succeeded)
-		if c.Of("x") != 2 || len(run.Errors) != 0 {
-			t.Errorf("it ran %d times, errors %+v", c.Of("x"), run.Errors)
-		}
-	})
-}
-
 func TestAPausedRunThatHasNotBegunIsCancelledWithoutRunningCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		flow := kit.FlowOf(func(context.Context) error { t.Error("it ran"); return nil })
-		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := kit.Runtime(t, inner, perdure.Options{}, flow)
 		k := &kit.Kit{Runtime: rt, T: t, Store: inner}
 		k.StartOn("t", "f", struct{}{})
-		specPause(k)
-		specCancel(k)
+		pause(k)
+		cancelRun(k)
 		k.WaitFor("t", perdure.Cancelled)
 		if err := k.Resume(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
 			t.Errorf("resume of a cancelled run: %v", err)
@@ -370,18 +273,14 @@ func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, flow)
 		first := k.StartOn("t", "f", "first")
 		k.Until("the first sleeps", func() bool { return k.KindsOf("t")["suspended"] == 1 })
-		if err := k.Pause(t.Context(), "t", first.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Pause(t.Context(), "t", first.ID, perdure.Note{}))
 		k.StartOn("t", "f", "second")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if c.Of("second") != 0 {
 			t.Error("the second run overtook the paused one")
 		}
-		if err := k.Resume(t.Context(), "t", first.ID, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Resume(t.Context(), "t", first.ID, perdure.Note{}))
 		k.WaitFor("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"first": 1, "second": 1}, c.All()); d != "" {
 			t.Error(d)
@@ -403,19 +302,16 @@ func TestPauseAndResumeFromAnotherProcess(t *testing.T) {
 			}
 			return nil
 		}))
-		rt, err := perdure.New(t.Context(), inner, perdure.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := kit.Runtime(t, inner, perdure.Options{})
 		far := &kit.Kit{Runtime: rt, T: t, Store: inner}
 		k.StartOn("t", "f", struct{}{})
 		time.Sleep(90 * time.Second)
-		specPause(far)
+		pause(far)
 		far.WaitFor("t", perdure.Paused)
 		if d := cmp.Diff(map[string]int{"a": 1, "b": 1}, c.All()); d != "" {
 			t.Error(d)
 		}
-		specResume(far)
+		resume(far)
 		far.WaitFor("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1}, c.All()); d != "" {
 			t.Error(d)

@@ -265,9 +265,7 @@ func TestNothingFromOutsideIsLost(t *testing.T) {
 		all.Wait()
 		_ = k.Control("resume", "t", run.ID)
 		got, err := perdure.Output[[]string](k.WaitForRun("t", run.ID, perdure.Succeeded))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		slices.Sort(got)
 		slices.Sort(want)
 		if d := cmp.Diff(want, got); d != "" {

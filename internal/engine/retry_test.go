@@ -21,7 +21,7 @@ import (
 
 var errSpec = errors.New("boom")
 
-func specRetry(attempts int, wait time.Duration) perdure.StepOption {
+func retry(attempts int, wait time.Duration) perdure.StepOption {
 	return perdure.Retry(perdure.RetryPolicy{Attempts: attempts, Wait: wait, MaxWait: 24 * time.Hour})
 }
 
@@ -41,7 +41,7 @@ func TestEachFailedAttemptIsTold(t *testing.T) {
 		var c kit.Tally
 		var log bytes.Buffer
 		k := kit.New(t, nil, perdure.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, perdure.NewFlow("flow", func(ctx context.Context, _ string) (string, error) {
-			return "", c.Step(ctx, "x", []error{errSpec, errSpec, nil}, specRetry(5, time.Hour))
+			return "", c.Step(ctx, "x", []error{errSpec, errSpec, nil}, retry(5, time.Hour))
 		}))
 		run := k.MustStart(perdure.StartRequest{Flow: "flow", Input: "", Thread: "t"})
 		if _, err := k.WaitEnd(t.Context(), "t", run.ID); err != nil {
@@ -50,9 +50,7 @@ func TestEachFailedAttemptIsTold(t *testing.T) {
 		k.Stop()
 		var told []string
 		for e, err := range k.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if e.Kind == "attempt" {
 				told = append(told, fmt.Sprintf("%d of %d due %t: %s", e.Attempt, e.Attempts, e.Due.After(e.Time), e.Error))
 			}
@@ -70,7 +68,7 @@ func TestShortWaitsBetweenAttemptsStayInTheWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
 		k, run := kit.RunOnce(t, perdure.Succeeded, func(ctx context.Context) error {
-			return c.Step(ctx, "x", []error{errSpec, errSpec, nil}, specRetry(3, time.Second))
+			return c.Step(ctx, "x", []error{errSpec, errSpec, nil}, retry(3, time.Second))
 		})
 		kinds := k.KindsOf("t")
 		if c.Of("x") != 3 || kinds["suspended"] != 0 || kinds["claimed"] != 1 || kinds["attempt"] != 2 {
@@ -103,7 +101,7 @@ func TestLongWaitsBetweenAttemptsAreDurableTimers(t *testing.T) {
 		var c kit.Tally
 		inner := memstore.New()
 		flow := kit.FlowOf(func(ctx context.Context) error {
-			return c.Step(ctx, "x", []error{errSpec, errSpec, nil}, specRetry(3, 10*time.Minute))
+			return c.Step(ctx, "x", []error{errSpec, errSpec, nil}, retry(3, 10*time.Minute))
 		})
 		k := kit.New(t, inner, perdure.Options{}, flow)
 		k.StartOn("t", "f", struct{}{})
@@ -140,7 +138,7 @@ func TestABackoffSurvivesACrash(t *testing.T) {
 		flow := kit.FlowOf(func(ctx context.Context) error {
 			g := perdure.NewGroup(ctx)
 			g.Go("retries", func(ctx context.Context) error {
-				return c.Step(ctx, "x", []error{errSpec, nil}, specRetry(2, time.Minute))
+				return c.Step(ctx, "x", []error{errSpec, nil}, retry(2, time.Minute))
 			})
 			g.Go("works", func(ctx context.Context) error {
 				_, err := perdure.Step(ctx, "y", func(context.Context) (int, error) { time.Sleep(40 * time.Second); return 1, nil })
@@ -198,7 +196,7 @@ func TestAPermanentErrorIsNotTriedAgain(t *testing.T) {
 				"joined":  errors.Join(errSpec, perdure.Permanent(code)),
 				"marked":  perdure.NotDone(perdure.Permanent(code)),
 			} {
-				if err := c.Step(ctx, name, []error{err}, specRetry(5, 0)); !errors.Is(err, code) {
+				if err := c.Step(ctx, name, []error{err}, retry(5, 0)); !errors.Is(err, code) {
 					t.Errorf("%s: %v", name, err)
 				}
 				if c.Of(name) != 1 {
@@ -238,7 +236,7 @@ func TestANewAttemptOfACompositeVoidsOnlyItsFailedTail(t *testing.T) {
 						return 1, c.Step(ctx, "tail", []error{errSpec, errSpec, nil})
 					})
 				})
-			}, specRetry(3, 0))
+			}, retry(3, 0))
 			return err
 		})
 		want := map[string]int{"outer": 3, "good": 1, "handled": 1, "after": 1, "in scope": 1, "middle": 3, "deep": 1, "tail": 3}
@@ -270,7 +268,7 @@ func TestBranchesOfAFailedTailAreJudgedEachOnTheirOwn(t *testing.T) {
 					return c.OK(ctx, "right")
 				})
 				return 1, g.Wait()
-			}, specRetry(2, 0))
+			}, retry(2, 0))
 			return err
 		})
 		want := map[string]int{"handled": 1, "fine": 1, "before": 1, "fails": 2, "fails too": 2, "wrong": 1, "right": 1}
@@ -286,7 +284,7 @@ func TestAnExpiredAskAndALateSignalAreFailedTailsToo(t *testing.T) {
 			_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) {
 				_, err := perdure.Ask[bool](ctx, "ask", perdure.Question{Expires: time.Minute})
 				return 1, err
-			}, specRetry(2, 0))
+			}, retry(2, 0))
 			if errors.Is(err, perdure.ErrSuspended) {
 				return err
 			}
@@ -295,7 +293,7 @@ func TestAnExpiredAskAndALateSignalAreFailedTailsToo(t *testing.T) {
 			}
 			_, err = perdure.Step(ctx, "again", func(ctx context.Context) (int, error) {
 				return perdure.Receive[int](ctx, "signal", "s", time.Minute)
-			}, specRetry(2, 0))
+			}, retry(2, 0))
 			if !errors.Is(err, perdure.ErrTimeout) && !errors.Is(err, perdure.ErrSuspended) {
 				t.Errorf("the signal: %v", err)
 			}
@@ -323,15 +321,13 @@ func TestRetryByAPersonVoidsTheFailedTailAndKeepsKeys(t *testing.T) {
 					return 0, errSpec
 				}
 				return 1, nil
-			}, specRetry(2, 0))
+			}, retry(2, 0))
 			return err
 		})
 		if c.Of("bad") != 2 {
 			t.Fatalf("%d attempts", c.Of("bad"))
 		}
-		if err := k.Retry(t.Context(), "t", run.ID, perdure.Note{By: "ann", Reason: "the service is back"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), "t", run.ID, perdure.Note{By: "ann", Reason: "the service is back"}))
 		run = k.WaitFor("t", perdure.Succeeded)
 		if run.Retries != 1 || c.Of("good") != 1 || c.Of("bad") != 3 || len(keys) != 1 {
 			t.Errorf("%d retries, ran %v, keys %v", run.Retries, c.All(), keys)
@@ -374,7 +370,7 @@ func TestACompositeThatCleanedUpIsNotTriedAgain(t *testing.T) {
 					}
 				}()
 				return 1, c.Step(ctx, "bad", []error{errSpec})
-			}, specRetry(5, 0))
+			}, retry(5, 0))
 			return err
 		})
 		if d := cmp.Diff(map[string]int{"bad": 1, "undo": 1}, c.All()); d != "" {
@@ -418,18 +414,18 @@ func TestAPanicIsAFailedAttemptWithItsStack(t *testing.T) {
 					panic("first")
 				}
 				return 1, nil
-			}, specRetry(2, 0))
+			}, retry(2, 0))
 			if err != nil {
 				t.Errorf("a panic that was tried again: %v", err)
 			}
-			_, err = perdure.Step(ctx, "dies", func(context.Context) (int, error) { return specPanics(), nil })
-			if !errors.Is(err, perdure.ErrPanic) || !strings.Contains(err.Error(), "nil pointer") || !strings.Contains(perdure.Stack(err), "specPanics") {
+			_, err = perdure.Step(ctx, "dies", func(context.Context) (int, error) { return panicking(), nil })
+			if !errors.Is(err, perdure.ErrPanic) || !strings.Contains(err.Error(), "nil pointer") || !strings.Contains(perdure.Stack(err), "panicking") {
 				t.Errorf("a panic: %v\n%s", err, perdure.Stack(err))
 			}
-			_, err = perdure.Scope(ctx, "scope", func(context.Context) (int, error) { return specPanics(), nil })
+			_, err = perdure.Scope(ctx, "scope", func(context.Context) (int, error) { return panicking(), nil })
 			return err
 		})
-		if !errors.Is(run.Err, perdure.ErrPanic) || !strings.Contains(perdure.Stack(run.Err), "specPanics") {
+		if !errors.Is(run.Err, perdure.ErrPanic) || !strings.Contains(perdure.Stack(run.Err), "panicking") {
 			t.Errorf("a flow that panics: %v\n%s", run.Err, perdure.Stack(run.Err))
 		}
 		if len(run.Errors) != 2 || !strings.Contains(run.Errors[0].Stack, "retry_test.go") || run.Errors[0].Error != "panic: first" {
@@ -439,8 +435,8 @@ func TestAPanicIsAFailedAttemptWithItsStack(t *testing.T) {
 	})
 }
 
-func specPanics() int {
-	var p *specLoop
+func panicking() int {
+	var p *loopOf
 	return len(fmt.Sprint(*p.Next))
 }
 

@@ -62,7 +62,7 @@ func TestAfterTheSealNothingIsStartedOrRecorded(t *testing.T) {
 						return 1, nil
 					}
 					loose := context.WithoutCancel(ctx)
-					for _, v := range specVerbs(func() { t.Error("a function ran after the seal") }) {
+					for _, v := range verbCases(func() { t.Error("a function ran after the seal") }) {
 						if err := v.call(loose, "late "+v.name); !errors.Is(err, perdure.ErrSuspended) {
 							t.Errorf("%s: %v", v.name, err)
 						}
@@ -150,10 +150,7 @@ func TestAConflictWithTheSuspensionIsAbsorbedAndUnparks(t *testing.T) {
 			}
 			other.AnswerYes(run, "/asks/ok")
 		}}
-		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, flow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := kit.Runtime(t, inner, perdure.Options{}, flow)
 		other = &kit.Kit{Runtime: rt, T: t, Store: inner}
 		k := kit.New(t, s, perdure.Options{}, flow)
 		k.StartOn("t", "f", struct{}{})

@@ -165,9 +165,7 @@ func TestStateOutlivesTheRunAndItsFailure(t *testing.T) {
 		} {
 			k.StartOn("t", "f", c.in)
 			run, err := k.Wait(t.Context(), "t", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if c.in == "fails" {
 				if run.Status != perdure.Failed {
 					t.Errorf("run %d is %s", i, run.Status)
@@ -407,9 +405,7 @@ func TestStateAtEveryPrefixIsWhatWasLiveThen(t *testing.T) {
 		l.rt = nil
 		l.mu.Unlock()
 		now, err := k.StateAt(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if now.Seq < 20 {
 			t.Fatalf("the thread has %d entries only", now.Seq)
 		}
@@ -440,16 +436,12 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		k.StartOn("t", "f", "hi")
 		run := k.WaitFor("t", perdure.Suspended)
 		before, err := k.StateAt(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		k.AnswerAt(run, "/a/ask", perdure.Answer{Value: "x"})
 		k.MustSignal("t", "go", "end", "")
 		k.WaitFor("t", perdure.Succeeded)
 		d, err := k.Diff(t.Context(), perdure.Point{Thread: "t", Seq: before.Seq}, perdure.Point{Thread: "t", Seq: 0})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		kinds := map[string]int{}
 		for _, e := range d.Events {
 			kinds[e.Kind]++

@@ -18,11 +18,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func specRetried(k *kit.Kit) {
+func retriedStep(k *kit.Kit) {
 	k.T.Helper()
-	if err := k.Retry(k.T.Context(), "t", "", perdure.Note{}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Retry(k.T.Context(), "t", "", perdure.Note{}))
 }
 
 func TestRetryByAPersonReachesIntoBranchesScopesAndSteps(t *testing.T) {
@@ -44,12 +42,12 @@ func TestRetryByAPersonReachesIntoBranchesScopesAndSteps(t *testing.T) {
 				_, err := perdure.Step(ctx, "s", func(ctx context.Context) (int, error) {
 					c.Hit("composite")
 					return 1, errors.Join(c.OK(ctx, "also good"), c.Step(ctx, "in a step", []error{errSpec, errSpec, errSpec, nil}))
-				}, specRetry(2, 0))
+				}, retry(2, 0))
 				return err
 			})
 			return g.Wait()
 		})
-		specRetried(k)
+		retriedStep(k)
 		k.WaitFor("t", perdure.Succeeded)
 		// The composite has two attempts before and two after the retry.
 		want := map[string]int{"handled": 1, "fine": 1, "good": 1, "in a scope": 2, "composite": 4, "also good": 1, "in a step": 4}
@@ -71,7 +69,7 @@ func TestRetryOfAFlowThatFailedByItselfKeepsItsSteps(t *testing.T) {
 			}
 			return c.OK(ctx, "b")
 		})
-		specRetried(k)
+		retriedStep(k)
 		k.WaitFor("t", perdure.Succeeded)
 		if d := cmp.Diff(map[string]int{"flow": 2, "a": 1, "b": 1}, c.All()); d != "" {
 			t.Error(d)
@@ -95,7 +93,7 @@ func TestAFailedTailBehindManyChildren(t *testing.T) {
 					}
 				}
 				return 1, nil
-			}, specRetry(9, 0))
+			}, retry(9, 0))
 			return err
 		})
 		for i := range 40 {
@@ -214,10 +212,7 @@ func TestALeafRunsAgainOnlyIfItsOutcomeIsNotInTheJournal(t *testing.T) {
 					}
 					return faulty.CrashAfter
 				})
-				rt, err := perdure.New(t.Context(), dying, perdure.Options{Version: "test"}, flow)
-				if err != nil {
-					t.Fatal(err)
-				}
+				rt := kit.Runtime(t, dying, perdure.Options{Version: "test"}, flow)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan struct{})
 				go func() { defer close(done); _ = rt.Work(ctx) }()
@@ -244,7 +239,7 @@ func TestAResultOfAnAtMostOnceStepThatJSONCannotCarryIsAnUnknownOutcome(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
-			_, err := perdure.Step(ctx, "pay", func(context.Context) (any, error) { ran++; return "a\xff", nil }, kit.AtMostOnce(specRetry(3, 0))...)
+			_, err := perdure.Step(ctx, "pay", func(context.Context) (any, error) { ran++; return "a\xff", nil }, kit.AtMostOnce(retry(3, 0))...)
 			return err
 		})
 		if ran != 1 || len(run.Asks) != 1 || run.Asks[0].Kind != perdure.KindOutcome {
@@ -286,7 +281,7 @@ func TestNotDoneUnderACancelIsNotUnknown(t *testing.T) {
 		}))
 		k.StartOn("t", "f", struct{}{})
 		<-entered
-		specCancel(k)
+		cancelRun(k)
 		if run := k.EndsAs("t", perdure.Cancelled); len(run.Unknown) != 0 {
 			t.Errorf("unknown outcomes %v:\n%s", run.Unknown, k.Trace("t"))
 		}
@@ -314,8 +309,8 @@ func TestACancelDoesNotWaitForALostStart(t *testing.T) {
 		<-entered
 		m.Die()
 		k := kit.New(t, inner, perdure.Options{}, flow)
-		k.Until("it is taken over", func() bool { return len(specClaims(k)) == 2 })
-		specCancel(k)
+		k.Until("it is taken over", func() bool { return len(claimsOf(k)) == 2 })
+		cancelRun(k)
 		run := k.EndsAs("t", perdure.Cancelled)
 		if d := cmp.Diff([]string{"/pay"}, run.Unknown); d != "" {
 			t.Error(d)
@@ -328,9 +323,7 @@ func TestTheFingerprintIsTheVersionOrAHashOfTheExecutable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		rt, err := perdure.New(t.Context(), inner, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error { return kit.AskYesNo(ctx, "ok") }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- rt.Work(ctx) }()
@@ -347,7 +340,7 @@ func TestTheFingerprintIsTheVersionOrAHashOfTheExecutable(t *testing.T) {
 // A verb that was refused because its context had ended is refused again, and
 // is not taken for a new one that stands before what is recorded behind it.
 func TestAVerbRefusedForItsContextDoesNotBlockTheResume(t *testing.T) {
-	for _, v := range specVerbs(func() {}) {
+	for _, v := range verbCases(func() {}) {
 		if v.name == "Cleanup" || v.name == "Scope" || v.name == "Group" {
 			continue // these do not ask their context
 		}
@@ -437,55 +430,6 @@ func TestAStepThatChangesTooMuchFails(t *testing.T) {
 		k.WaitFor("t", perdure.Succeeded)
 		if c.Of("greedy") != 1 {
 			t.Errorf("it ran %d times", c.Of("greedy"))
-		}
-	})
-}
-
-// A branch goes on as soon as what it waits for has come, although a sibling
-// keeps the pass busy.
-func TestABranchGoesOnWhileItsSiblingWorks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var times [3]time.Time
-		begun := time.Now()
-		k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
-			g := perdure.NewGroup(ctx)
-			for i, wait := range []func(context.Context) error{
-				func(ctx context.Context) error { return kit.AskYesNo(ctx, "x") },
-				func(ctx context.Context) error { return perdure.Sleep(ctx, "x", 20*time.Second) },
-				func(ctx context.Context) error { _, err := perdure.Receive[int](ctx, "x", "s", 0); return err },
-			} {
-				g.Go(fmt.Sprint("b", i), func(ctx context.Context) error {
-					if err := wait(ctx); err != nil {
-						return err
-					}
-					times[i] = time.Now()
-					return nil
-				})
-			}
-			g.Go("works", func(ctx context.Context) error {
-				_, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { time.Sleep(10 * time.Minute); return 1, nil })
-				return err
-			})
-			return g.Wait()
-		}))
-		k.StartOn("t", "f", struct{}{})
-		time.Sleep(10 * time.Second)
-		run, err := k.GetRun(t.Context(), "t", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.AnswerYes(run, "/b0/x")
-		if err := k.Signal(t.Context(), "t", "s", 1, perdure.SignalOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		k.WaitFor("t", perdure.Succeeded)
-		for i, at := range times {
-			if wait := at.Sub(begun); wait < 10*time.Second || wait > time.Minute {
-				t.Errorf("branch %d went on after %v", i, wait)
-			}
-		}
-		if k.KindsOf("t")["claimed"] != 1 {
-			t.Errorf("the journal is\n%s", k.Trace("t"))
 		}
 	})
 }

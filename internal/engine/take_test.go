@@ -42,9 +42,7 @@ func TestNothingTakenDoesNotCrowdOutAStep(t *testing.T) {
 			thread := fmt.Sprint("t-", takes, "-", keys)
 			k.StartOn(thread, "f", [2]int{takes, keys})
 			run, err := k.WaitEnd(t.Context(), thread, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			return run.Status
 		}
 		keys := sort.Search(600, func(n int) bool { return ends(0, n) == perdure.Failed }) - 1

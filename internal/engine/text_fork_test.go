@@ -115,9 +115,7 @@ func TestTextsAtEverySequence(t *testing.T) {
 				k.StartOn("t", "f", big)
 				run := k.WaitFor("t", perdure.Succeeded)
 				at, err := k.StateAt(t.Context(), "t", 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				read, _ := perdure.Output[string](run)
 				each := uint64(1)
 				if big != "" {
@@ -142,14 +140,10 @@ func TestTextsAtEverySequence(t *testing.T) {
 					if forked.Thread.Runs[0].Status.Final() {
 						continue
 					}
-					if err := k.Resume(t.Context(), as, "", perdure.Note{}); err != nil {
-						t.Fatal(err)
-					}
+					kit.NoErr(t, k.Resume(t.Context(), as, "", perdure.Note{}))
 					end := k.WaitFor(as, perdure.Succeeded)
 					after, err := k.StateAt(t.Context(), as, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
+					kit.NoErr(t, err)
 					got, _ := perdure.Output[string](end)
 					if first, _, _ := strings.Cut(got, "\n["); !strings.HasPrefix(got, decoded(t, after.State["file"])) {
 						t.Fatalf("the fork at %d reads another text than StateAt shows: %.300q", seq, first)
@@ -166,9 +160,7 @@ func TestTextsAtEverySequence(t *testing.T) {
 func decoded(t *testing.T, raw []byte) string {
 	t.Helper()
 	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, json.Unmarshal(raw, &text))
 	return text
 }
 
@@ -181,12 +173,8 @@ func TestTextsTravel(t *testing.T) {
 		k.StartOn("t", "f", strings.Repeat("a large text ", 5200))
 		k.WaitFor("t", perdure.Succeeded)
 		var out, redacted bytes.Buffer
-		if err := k.Export(t.Context(), "t", &out, perdure.ExportOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Export(t.Context(), "t", &redacted, perdure.ExportOptions{Redact: true}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Export(t.Context(), "t", &out, perdure.ExportOptions{}))
+		kit.NoErr(t, k.Export(t.Context(), "t", &redacted, perdure.ExportOptions{Redact: true}))
 		if bytes.Contains(redacted.Bytes(), []byte("b1s2")) && bytes.Contains(redacted.Bytes(), []byte("☃")) {
 			t.Error("the redacted export tells what was written")
 		}
@@ -204,13 +192,9 @@ func TestTextsTravel(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, err := k.StateAt(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		b, err := other.StateAt(t.Context(), "copy", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if d := cmp.Diff(a.State, b.State); d != "" {
 			t.Error(d)
 		}
@@ -263,9 +247,7 @@ func TestTextsOutOfASnapshot(t *testing.T) {
 				t.Fatalf("run %d reads %q, want %q (%v)", n, got, want, err)
 			}
 			at, err := k.StateAt(t.Context(), "t", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if got := decoded(t, at.State["file"]); got != want {
 				t.Fatalf("after run %d StateAt shows %q", n, got)
 			}
@@ -280,9 +262,7 @@ func TestTextsOutOfASnapshot(t *testing.T) {
 		}
 		found := false
 		for cell, err := range k.Store.List(t.Context(), "snapshot/", "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			found = found || len(cell.Value) > 0
 		}
 		if !found {

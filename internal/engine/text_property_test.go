@@ -67,9 +67,7 @@ func TestTextsAreWhatWasWritten(t *testing.T) {
 			k.StartOn("t", "f", "")
 			want, _ := perdure.Output[string](k.WaitFor("t", perdure.Succeeded))
 			at, err := k.StateAt(t.Context(), "t", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if raw := at.State["file"]; raw != nil && decoded(t, raw) != want {
 				t.Fatalf("StateAt shows %s, want %q", raw, want)
 			}
@@ -135,26 +133,20 @@ func TestTextOfRunsBesideEachOther(t *testing.T) {
 		var runs []*perdure.Run
 		for _, who := range []string{"-one-", "-two-"} {
 			run, err := k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: who, Policy: perdure.Beside})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			runs = append(runs, run)
 		}
 		last := ""
 		for i := range 4 {
 			for n := range runs {
 				run, err := k.Wait(t.Context(), "t", runs[n].ID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				k.AnswerAt(run, fmt.Sprint("/ask", i), perdure.Answer{Value: true})
 			}
 		}
 		for n, who := range []string{"-one-", "-two-"} {
 			run, err := k.WaitEnd(t.Context(), "t", runs[n].ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			got, _ := perdure.Output[string](run)
 			if strings.Count(got, who) != 4 {
 				t.Errorf("run %s reads %q", who, got)
@@ -162,9 +154,7 @@ func TestTextOfRunsBesideEachOther(t *testing.T) {
 			last = got
 		}
 		at, err := k.StateAt(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if got := decoded(t, at.State["file"]); got != last {
 			t.Errorf("the text is %q, want that of the last run, %q", got, last)
 		}

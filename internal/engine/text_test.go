@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -18,10 +19,7 @@ import (
 // within runs a flow to its end on a fresh store and returns the runtime.
 func within(t *testing.T, s store.Store, in string, fn func(context.Context, string) (string, error)) (*perdure.Runtime, *perdure.Run) {
 	t.Helper()
-	rt, err := perdure.New(t.Context(), s, perdure.Options{Lease: 10 * time.Minute}, perdure.NewFlow("f", fn))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := kit.Runtime(t, s, perdure.Options{Lease: 10 * time.Minute}, perdure.NewFlow("f", fn))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- rt.Work(ctx) }()
@@ -31,9 +29,7 @@ func within(t *testing.T, s store.Store, in string, fn func(context.Context, str
 	}
 	stop()
 	<-done
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	return rt, run
 }
 
@@ -52,13 +48,9 @@ func TestTextWritesOnlyWhatIsNew(t *testing.T) {
 		size := func() int {
 			n := 0
 			for name, err := range s.Journals(t.Context(), "") {
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				entries, err := store.ReadAll(t.Context(), s, name, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				for _, e := range entries {
 					n += len(e.Data)
 				}
@@ -148,9 +140,7 @@ func TestTextOfBranches(t *testing.T) {
 			return file.Get(ctx)
 		})
 		got, err := perdure.Output[string](run)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		whole := false
 		for i := range 3 {
 			whole = whole || got == fmt.Sprintf("%d1<%d0<%s>>", i, i, base)
@@ -159,9 +149,7 @@ func TestTextOfBranches(t *testing.T) {
 			t.Errorf("the text is a mixture: %q", got)
 		}
 		at, err := rt.StateAt(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if diff := cmp.Diff(fmt.Sprintf("%q", got), string(at.State["file"])); diff != "" {
 			t.Errorf("StateAt shows another text:\n%s", diff)
 		}

@@ -17,25 +17,25 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-type edgeStateInner struct{ S string }
+type innerValue struct{ S string }
 
-type edgeStateEmbed struct{ edgeStateInner }
+type embed struct{ innerValue }
 
-type edgeStateEmbedPtr struct{ *edgeStateInner }
+type embedPtr struct{ *innerValue }
 
-func TestEdgeStateEmbeddedBadText(t *testing.T) {
+func TestBadTextInAnEmbeddedStructIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-			v, err := perdure.Step(ctx, "a", func(ctx context.Context) (edgeStateEmbed, error) {
-				return edgeStateEmbed{edgeStateInner{"a\xff"}}, nil
+			v, err := perdure.Step(ctx, "a", func(ctx context.Context) (embed, error) {
+				return embed{innerValue{"a\xff"}}, nil
 			})
 			if !errors.Is(err, perdure.ErrNotJSON) {
 				t.Errorf("invalid UTF-8 in an embedded struct: %q, %v", v.S, err)
 			}
 			var calls int
-			w, err := perdure.Step(ctx, "b", func(ctx context.Context) (edgeStateEmbedPtr, error) {
+			w, err := perdure.Step(ctx, "b", func(ctx context.Context) (embedPtr, error) {
 				calls++
-				return edgeStateEmbedPtr{&edgeStateInner{"a"}}, nil
+				return embedPtr{&innerValue{"a"}}, nil
 			})
 			if !errors.Is(err, perdure.ErrNotJSON) {
 				t.Errorf("embedded pointer: %+v, %v", w, err)
@@ -47,29 +47,29 @@ func TestEdgeStateEmbeddedBadText(t *testing.T) {
 	})
 }
 
-type edgeStateNest []edgeStateNest
+type nestedValue []nestedValue
 
-func edgeStateDeep(n int) edgeStateNest {
-	v := edgeStateNest{}
+func deepValue(n int) nestedValue {
+	v := nestedValue{}
 	for range n - 1 {
-		v = edgeStateNest{v}
+		v = nestedValue{v}
 	}
 	return v
 }
 
-func TestEdgeStateDeep(t *testing.T) {
+func TestDeepValuesAreRefused(t *testing.T) {
 	for _, depth := range []int{9998, 10001} {
 		synctest.Test(t, func(t *testing.T) {
-			state := perdure.NewState[edgeStateNest]("deep")
+			state := perdure.NewState[nestedValue]("deep")
 			k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 				_, err := perdure.Step(ctx, "set", func(ctx context.Context) (string, error) {
-					return "", state.Set(ctx, edgeStateDeep(depth))
+					return "", state.Set(ctx, deepValue(depth))
 				})
 				if !errors.Is(err, perdure.ErrNotJSON) {
 					t.Errorf("state nested %d deep: %v", depth, err)
 				}
-				_, err = perdure.Step(ctx, "a", func(ctx context.Context) (edgeStateNest, error) {
-					return edgeStateDeep(depth), nil
+				_, err = perdure.Step(ctx, "a", func(ctx context.Context) (nestedValue, error) {
+					return deepValue(depth), nil
 				})
 				if !errors.Is(err, perdure.ErrNotJSON) {
 					t.Errorf("a result nested %d deep: %v", depth, err)
@@ -85,17 +85,17 @@ func TestEdgeStateDeep(t *testing.T) {
 	}
 }
 
-type edgeStateDeepDep struct{ depth int }
+type deepDep struct{ depth int }
 
-func (d *edgeStateDeepDep) Dump(context.Context) (json.RawMessage, error) {
+func (d *deepDep) Dump(context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{"a":` + strings.Repeat("[", d.depth) + strings.Repeat("]", d.depth) + "}"), nil
 }
 
-func (d *edgeStateDeepDep) Load(context.Context, json.RawMessage) error { return nil }
+func (d *deepDep) Load(context.Context, json.RawMessage) error { return nil }
 
-func TestEdgeStateDeepDump(t *testing.T) {
+func TestDeepDumpsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dep := perdure.NewDep("deep", func(context.Context) (*edgeStateDeepDep, error) { return &edgeStateDeepDep{9998}, nil })
+		dep := perdure.NewDep("deep", func(context.Context) (*deepDep, error) { return &deepDep{9998}, nil })
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			_, err := dep.Get(ctx)
 			return "ok", err
@@ -110,15 +110,15 @@ func TestEdgeStateDeepDump(t *testing.T) {
 	})
 }
 
-type edgeStateErr struct{ msg string }
+type nilErr struct{ msg string }
 
-func (e *edgeStateErr) Error() string { return e.msg }
+func (e *nilErr) Error() string { return e.msg }
 
-func TestEdgeStateTypedNilStep(t *testing.T) {
+func TestATypedNilErrorOfAStepFailsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			_, err := perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
-				var e *edgeStateErr
+				var e *nilErr
 				return "", e
 			})
 			var s *perdure.StepError
@@ -135,10 +135,10 @@ func TestEdgeStateTypedNilStep(t *testing.T) {
 	})
 }
 
-func TestEdgeStateTypedNilFlow(t *testing.T) {
+func TestATypedNilErrorOfAFlowFailsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-			var e *edgeStateErr
+			var e *nilErr
 			return "", e
 		}))
 		k.StartOn("t", "f", "")
@@ -146,7 +146,7 @@ func TestEdgeStateTypedNilFlow(t *testing.T) {
 	})
 }
 
-func TestEdgeStateBadKeys(t *testing.T) {
+func TestBadStateKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := perdure.NewState[string]("a\xff")
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -173,7 +173,7 @@ func TestEdgeStateBadKeys(t *testing.T) {
 	})
 }
 
-func TestEdgeStateFactoryAgain(t *testing.T) {
+func TestAFactoryThatFailedIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		dep := perdure.NewDep("db", func(ctx context.Context) (int, error) {
@@ -192,7 +192,7 @@ func TestEdgeStateFactoryAgain(t *testing.T) {
 	})
 }
 
-func TestEdgeStateFactoryContext(t *testing.T) {
+func TestTheContextOfAFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dep := perdure.NewDep("db", func(ctx context.Context) (context.Context, error) { return ctx, nil })
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -216,7 +216,7 @@ func TestEdgeStateFactoryContext(t *testing.T) {
 	})
 }
 
-func TestEdgeStatePermanentBranch(t *testing.T) {
+func TestAPermanentErrorOfABranch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -244,7 +244,7 @@ func TestEdgeStatePermanentBranch(t *testing.T) {
 	})
 }
 
-func TestEdgeStateCircle(t *testing.T) {
+func TestErrorsInACircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a, b *perdure.Dep[int]
 		a = perdure.NewDep("a", func(ctx context.Context) (int, error) {
@@ -273,7 +273,7 @@ func TestEdgeStateCircle(t *testing.T) {
 	})
 }
 
-func TestEdgeStateHugeCode(t *testing.T) {
+func TestHugeErrorCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			return "", perdure.Coded(strings.Repeat("x", 400<<10), errors.New("no"))
@@ -288,9 +288,9 @@ func TestEdgeStateHugeCode(t *testing.T) {
 	})
 }
 
-func TestEdgeStateCancelledDev(t *testing.T) {
+func TestCancelInDevelopment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		type counter = edgeStateCounter
+		type counter = stateCounter
 		dep := perdure.NewDep("d", func(ctx context.Context) (*counter, error) { return &counter{}, nil })
 		k := kit.New(t, nil, perdure.Options{Development: true}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			defer perdure.Cleanup(ctx, "undo", func(ctx context.Context) error { _, err := dep.Get(ctx); return err })
@@ -306,9 +306,7 @@ func TestEdgeStateCancelledDev(t *testing.T) {
 		}))
 		k.StartOn("t", "f", "")
 		time.Sleep(time.Second)
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		run := k.WaitFor("t", perdure.Cancelled)
 		for _, e := range run.Errors {
 			t.Errorf("%s", e.Error)
@@ -316,20 +314,20 @@ func TestEdgeStateCancelledDev(t *testing.T) {
 	})
 }
 
-type edgeStateCounter struct{ n atomic.Int64 }
+type stateCounter struct{ n atomic.Int64 }
 
-func (d *edgeStateCounter) Dump(context.Context) (json.RawMessage, error) {
+func (d *stateCounter) Dump(context.Context) (json.RawMessage, error) {
 	return json.Marshal(map[string]int64{"n": d.n.Load()})
 }
 
-func (d *edgeStateCounter) Load(_ context.Context, raw json.RawMessage) error {
+func (d *stateCounter) Load(_ context.Context, raw json.RawMessage) error {
 	var v map[string]int64
 	err := json.Unmarshal(raw, &v)
 	d.n.Store(v["n"])
 	return err
 }
 
-func TestEdgeStateLongDiff(t *testing.T) {
+func TestLongDiffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const steps = 3000
 		long := strings.Repeat("n", 100)
@@ -361,21 +359,21 @@ func TestEdgeStateLongDiff(t *testing.T) {
 	})
 }
 
-type edgeStateLoud struct {
-	edgeStateCounter
+type loudValue struct {
+	stateCounter
 	k int
 }
 
-func (d *edgeStateLoud) Dump(context.Context) (json.RawMessage, error) {
+func (d *loudValue) Dump(context.Context) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%d %s", d.n.Load(), strings.Repeat("\x01", 16<<10))
 }
 
 // Problems together with a step are more than one append takes.
-func TestEdgeStateManyProblems(t *testing.T) {
+func TestManyProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var deps []*perdure.Dep[*edgeStateLoud]
+		var deps []*perdure.Dep[*loudValue]
 		for i := range 4 {
-			deps = append(deps, perdure.NewDep(fmt.Sprint("d", i), func(ctx context.Context) (*edgeStateLoud, error) { return &edgeStateLoud{k: i}, nil }))
+			deps = append(deps, perdure.NewDep(fmt.Sprint("d", i), func(ctx context.Context) (*loudValue, error) { return &loudValue{k: i}, nil }))
 		}
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
@@ -396,7 +394,7 @@ func TestEdgeStateManyProblems(t *testing.T) {
 	})
 }
 
-func TestEdgeStateNumbers(t *testing.T) {
+func TestNumbersInState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, in any) (any, error) { return in, nil }))
 		for _, n := range []string{"999999999999999.99", "0.12345678901234567890123", "9007199254740993", "1e400", "1e-400"} {
@@ -407,7 +405,7 @@ func TestEdgeStateNumbers(t *testing.T) {
 	})
 }
 
-func TestEdgeStateGetCancelled(t *testing.T) {
+func TestGetInACancelledStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dep := perdure.NewDep("d", func(ctx context.Context) (int, error) { return 1, nil })
 		fails := 0
@@ -434,7 +432,7 @@ func TestEdgeStateGetCancelled(t *testing.T) {
 	})
 }
 
-func TestEdgeStateDefaults(t *testing.T) {
+func TestDefaultsOfState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (int, error) {
 			g := perdure.NewGroup(ctx)
@@ -456,7 +454,7 @@ func TestEdgeStateDefaults(t *testing.T) {
 }
 
 // What a flow reads is the same however often it is resumed.
-func TestEdgeStateViews(t *testing.T) {
+func TestViewsOfState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := perdure.NewList[string]("log")
 		count := perdure.NewCounter("count")
@@ -560,16 +558,12 @@ func TestEdgeStateViews(t *testing.T) {
 		k.StartOn("t", "f", "")
 		for range 10 {
 			run, err := k.Wait(t.Context(), "t", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if run.Status != perdure.Suspended {
 				break
 			}
 			ask := run.Asks[len(run.Asks)-1]
-			if err := k.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: true}}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Value: true}}))
 		}
 		k.WaitFor("t", perdure.Succeeded)
 	})

@@ -15,6 +15,14 @@ func Bubble(t *testing.T, name string, fn func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
 }
 
+// NoErr ends the test if there is an error.
+func NoErr(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // WantErr expects an error of a kind.
 func WantErr(t *testing.T, what string, got, want error) {
 	t.Helper()

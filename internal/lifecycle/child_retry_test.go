@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/kit"
 )
 
-// edgeFamilyShaky is a child that fails until it is mended.
-func edgeFamilyShaky(mended *atomic.Bool) perdure.Flow {
+// shaky is a child that fails until it is mended.
+func shaky(mended *atomic.Bool) perdure.Flow {
 	return perdure.NewFlow("shaky", func(ctx context.Context, n int) (int, error) {
 		return perdure.Step(ctx, "work", func(ctx context.Context) (int, error) {
 			if err := perdure.Spend(ctx, "cents", 3); err != nil {
@@ -27,95 +27,89 @@ func edgeFamilyShaky(mended *atomic.Bool) perdure.Flow {
 	})
 }
 
-// edgeFamilyRetry retries the newest run of a thread.
-func edgeFamilyRetry(k *kit.Kit, thread string) {
+// retry retries the newest run of a thread.
+func retry(k *kit.Kit, thread string) {
 	k.T.Helper()
-	if err := k.Retry(k.T.Context(), thread, "", perdure.Note{}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Retry(k.T.Context(), thread, "", perdure.Note{}))
 	k.Rest()
 }
 
-// edgeFamilyStatus expects the status of the newest run of a thread as it is now.
-func edgeFamilyStatus(k *kit.Kit, thread string, want perdure.Status) *perdure.Run {
+// settledAs expects the status of the newest run of a thread as it is now.
+func settledAs(k *kit.Kit, thread string, want perdure.Status) *perdure.Run {
 	k.T.Helper()
 	k.Rest()
 	run, err := k.GetRun(k.T.Context(), thread, "")
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, err)
 	if run.Status != want {
 		k.T.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.Trace(thread))
 	}
 	return run
 }
 
-func TestEdgeFamilyAParentRetriedBehindItsChildGoesOn(t *testing.T) {
+func TestAParentRetriedBehindItsChildGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		k := kit.New(t, nil, perdure.Options{}, edgeFamilyShaky(&mended), spawnJoin[int]("shaky", 21))
+		k := kit.New(t, nil, perdure.Options{}, shaky(&mended), spawnJoin[int]("shaky", 21))
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Failed)
 		mended.Store(true)
 		child := childOf(k, "p", 0)
-		edgeFamilyRetry(k, child) // while the parent stands failed
-		edgeFamilyStatus(k, child, perdure.Succeeded)
-		edgeFamilyRetry(k, "p")
-		run := edgeFamilyStatus(k, "p", perdure.Succeeded)
+		retry(k, child) // while the parent stands failed
+		settledAs(k, child, perdure.Succeeded)
+		retry(k, "p")
+		run := settledAs(k, "p", perdure.Succeeded)
 		if string(run.Output) != "42" || run.Spent["cents"] != 6 {
 			t.Errorf("%s, spent %v", run.Output, run.Spent)
 		}
 	})
 }
 
-func TestEdgeFamilyAParentTakenBackBeforeItsRetryIsRetriedAgain(t *testing.T) {
+func TestAParentTakenBackBeforeItsRetryIsRetriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		k := kit.New(t, nil, perdure.Options{}, edgeFamilyShaky(&mended), spawnJoin[int]("shaky", 21))
+		k := kit.New(t, nil, perdure.Options{}, shaky(&mended), spawnJoin[int]("shaky", 21))
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Failed)
 		thread, err := k.Get(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		mended.Store(true)
-		edgeFamilyRetry(k, "p")
-		edgeFamilyStatus(k, "p", perdure.Succeeded)
+		retry(k, "p")
+		settledAs(k, "p", perdure.Succeeded)
 		if _, err := k.Rewind(t.Context(), "p", thread.Seq, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		edgeFamilyStatus(k, "p", perdure.Failed)
-		edgeFamilyRetry(k, "p")
-		run := edgeFamilyStatus(k, "p", perdure.Succeeded)
+		settledAs(k, "p", perdure.Failed)
+		retry(k, "p")
+		run := settledAs(k, "p", perdure.Succeeded)
 		if string(run.Output) != "42" || run.Spent["cents"] != 6 {
 			t.Errorf("%s, spent %v", run.Output, run.Spent)
 		}
 	})
 }
 
-func TestEdgeFamilyAForkRetriesWhatFailedBecauseOfAChild(t *testing.T) {
+func TestAForkRetriesWhatFailedBecauseOfAChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		k := kit.New(t, nil, perdure.Options{}, edgeFamilyShaky(&mended), spawnJoin[int]("shaky", 21))
+		k := kit.New(t, nil, perdure.Options{}, shaky(&mended), spawnJoin[int]("shaky", 21))
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Failed)
 		if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "p", As: "f"}); err != nil {
 			t.Fatal(err)
 		}
 		mended.Store(true)
-		edgeFamilyRetry(k, "f")
-		run := edgeFamilyStatus(k, "f", perdure.Succeeded)
+		retry(k, "f")
+		run := settledAs(k, "f", perdure.Succeeded)
 		if string(run.Output) != "42" {
 			t.Errorf("%s", run.Output)
 		}
-		if run := edgeFamilyStatus(k, "p", perdure.Failed); !errors.Is(run.Err, errTorn) {
+		if run := settledAs(k, "p", perdure.Failed); !errors.Is(run.Err, errTorn) {
 			t.Error(run.Err)
 		}
-		edgeFamilyStatus(k, childOf(k, "p", 0), perdure.Failed)
+		settledAs(k, childOf(k, "p", 0), perdure.Failed)
 	})
 }
 
-func TestEdgeFamilyWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
+func TestWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
@@ -131,12 +125,10 @@ func TestEdgeFamilyWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 		}
 		k.WaitFor("t", perdure.Failed)
 		failed, err := k.Get(t.Context(), "t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		fail = false
 		for range 2 {
-			edgeFamilyRetry(k, "t")
+			retry(k, "t")
 			if _, err := k.Rewind(t.Context(), "t", failed.Seq, perdure.Note{}); err != nil {
 				t.Fatal(err)
 			}
@@ -144,14 +136,14 @@ func TestEdgeFamilyWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 				t.Errorf("%v, %v are spent", err, got.Spent)
 			}
 		}
-		edgeFamilyRetry(k, "t")
-		if run := edgeFamilyStatus(k, "t", perdure.Failed); !errors.Is(run.Err, perdure.ErrBudget) {
+		retry(k, "t")
+		if run := settledAs(k, "t", perdure.Failed); !errors.Is(run.Err, perdure.ErrBudget) {
 			t.Errorf("the budget was refunded: %v", run.Err)
 		}
 	})
 }
 
-func TestEdgeFamilyAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) {
+func TestAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Bool
 		k := kit.New(t, nil, perdure.Options{}, double, perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
@@ -172,18 +164,16 @@ func TestEdgeFamilyAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Failed)
 		failed, err := k.Get(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		ready.Store(true)
-		edgeFamilyRetry(k, "p")
-		edgeFamilyStatus(k, "p", perdure.Succeeded)
+		retry(k, "p")
+		settledAs(k, "p", perdure.Succeeded)
 		lost := childOf(k, "p", 0)
 		if _, err := k.Rewind(t.Context(), "p", failed.Seq, perdure.Note{}); err != nil {
 			t.Fatal(err)
 		}
-		edgeFamilyRetry(k, "p")
-		run := edgeFamilyStatus(k, "p", perdure.Succeeded)
+		retry(k, "p")
+		run := settledAs(k, "p", perdure.Succeeded)
 		if string(run.Output) != "42" || run.Spent["cents"] != 42 || childOf(k, "p", 0) == lost {
 			t.Errorf("%s, spent %v, child %s after %s", run.Output, run.Spent, childOf(k, "p", 0), lost)
 		}
@@ -192,10 +182,10 @@ func TestEdgeFamilyAChildSpawnedInARetryThatWasTakenBackIsSpawnedAnew(t *testing
 
 // The same in a fork that is taken back to before it was forked, and in an
 // import, whose children may be in another store.
-func TestEdgeFamilyARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *testing.T) {
+func TestARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
-		flows := []perdure.Flow{edgeFamilyShaky(&mended), perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+		flows := []perdure.Flow{shaky(&mended), perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
 			c, err := perdure.Spawn(ctx, "child", "shaky", 21)
 			if err != nil {
 				return 0, err
@@ -211,13 +201,9 @@ func TestEdgeFamilyARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *test
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Failed)
 		failed, err := k.Get(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		var file bytes.Buffer
-		if err := k.Export(t.Context(), "p", &file, perdure.ExportOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Export(t.Context(), "p", &file, perdure.ExportOptions{}))
 		if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "p", As: "f"}); err != nil {
 			t.Fatal(err)
 		}
@@ -225,16 +211,16 @@ func TestEdgeFamilyARewoundForkAndAnImportRetryWhatFailedBecauseOfAChild(t *test
 			t.Fatal(err)
 		}
 		mended.Store(true)
-		edgeFamilyRetry(k, "f")
-		if run := edgeFamilyStatus(k, "f", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
+		retry(k, "f")
+		if run := settledAs(k, "f", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
 			t.Errorf("%s, %+v", run.Output, run.Children)
 		}
 		other := kit.New(t, nil, perdure.Options{}, flows...)
 		if _, err := other.Import(t.Context(), &file, perdure.ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		edgeFamilyRetry(other, "p")
-		if run := edgeFamilyStatus(other, "p", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
+		retry(other, "p")
+		if run := settledAs(other, "p", perdure.Succeeded); string(run.Output) != "84" || len(run.Children) != 2 {
 			t.Errorf("%s, %+v", run.Output, run.Children)
 		}
 	})

@@ -47,9 +47,7 @@ func TestCreateMakesAThreadWithoutARun(t *testing.T) {
 		q := perdure.CreateRequest{Thread: "t", Title: "title", User: "ann", Metadata: map[string]string{"a": "1"}, By: "bob",
 			State: map[string]any{"n": 41, "list": []string{"a", "b"}, "fact/likes": "tea", "large": large}}
 		made, err := k.Create(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		want := &perdure.Thread{ID: "t", Title: "title", User: "ann", Metadata: q.Metadata, Created: made.Created, Updated: made.Created, Seq: 1, Spent: made.Spent}
 		if d := cmp.Diff(want, made); d != "" || len(made.Spent) > 0 {
 			t.Error(d)
@@ -148,9 +146,7 @@ func TestCreateWithAKeyIsOneThread(t *testing.T) {
 		create := func(q perdure.CreateRequest) string {
 			t.Helper()
 			made, err := k.Create(ctx, q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			return made.ID
 		}
 		if a, b := create(perdure.CreateRequest{}), create(perdure.CreateRequest{}); a == b {
@@ -226,10 +222,8 @@ func TestCreateThatDiesLeavesNothingHalf(t *testing.T) {
 						return fault
 					}
 					return faulty.None
-				}), perdure.Options{Version: "test"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}), perdure.Options{})
+				kit.NoErr(t, err)
 				_, err = dying.Create(t.Context(), q)
 				finished = finished || err == nil && writes < n
 				listed := 0
@@ -249,9 +243,7 @@ func TestCreateThatDiesLeavesNothingHalf(t *testing.T) {
 					t.Errorf("create again: %+v, %v", made, err)
 				}
 				at, err := k.StateAt(t.Context(), "t", 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				var a string
 				if json.Unmarshal(at.State["a"], &a) != nil || len(a) != 100_000 {
 					t.Errorf("its state is %.100s", at.State["a"])

@@ -179,9 +179,7 @@ func (c *canary) live(t *testing.T, rt *perdure.Runtime, flow string) {
 	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 	}
 	start := func(policy perdure.Policy, in map[string]string) string {
 		run, err := rt.Start(ctx, perdure.StartRequest{Flow: flow, Input: in, Thread: c.in("thread"), Title: c.in("title"), User: c.in("user"),
@@ -230,20 +228,14 @@ func (c *canary) live(t *testing.T, rt *perdure.Runtime, flow string) {
 func contents(t *testing.T, s store.Store) (data, names []byte) {
 	t.Helper()
 	for cell, err := range s.List(t.Context(), "", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		data, names = append(data, cell.Value...), append(names, cell.Key+"\n"...)
 	}
 	for name, err := range s.Journals(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		names = append(names, name+"\n"...)
 		entries, err := store.ReadAll(t.Context(), s, name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		for _, e := range entries {
 			data = append(data, e.Data...)
 		}
@@ -265,9 +257,7 @@ func TestNothingOfAnErasedThreadIsLeftInAnyFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s, err := open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			gone, stays := newCanary(), newCanary()
 			k := kit.New(t, s, perdure.Options{Validator: accepting{}}, gone.flow("gone"), stays.flow("stays"))
 			of := k.Tenant(gone.in("tenant"))
@@ -288,9 +278,7 @@ func TestNothingOfAnErasedThreadIsLeftInAnyFile(t *testing.T) {
 				t.Errorf("only %d fields were given", len(gone.fields))
 			}
 
-			if err := of.Erase(t.Context(), gone.in("thread"), perdure.EraseOptions{Note: perdure.Note{By: gone.in("who erased"), Reason: gone.in("why erased")}}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, of.Erase(t.Context(), gone.in("thread"), perdure.EraseOptions{Note: perdure.Note{By: gone.in("who erased"), Reason: gone.in("why erased")}}))
 			if data, names := contents(t, s); gone.foundIn(data) || gone.foundIn(names) || !stays.foundIn(data) {
 				t.Error("the store holds the wrong thread")
 			}
@@ -301,18 +289,14 @@ func TestNothingOfAnErasedThreadIsLeftInAnyFile(t *testing.T) {
 				t.Errorf("the other thread: %v", err)
 			}
 			k.Stop()
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, s.Close())
 			if found := gone.foundBelow(t, dir); len(found) > 0 {
 				t.Errorf("after Close it is in %q", found)
 			}
 			// The scan can find: sqlitestore masks what it holds, so there in
 			// a file that is not masked.
 			if name == "sqlite" {
-				if err := os.WriteFile(filepath.Join(dir, "control"), []byte("..."+base64.StdEncoding.EncodeToString(append([]byte("x"), stays.raw...))), 0o666); err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, os.WriteFile(filepath.Join(dir, "control"), []byte("..."+base64.StdEncoding.EncodeToString(append([]byte("x"), stays.raw...))), 0o666))
 			}
 			if found := stays.foundBelow(t, dir); len(found) == 0 {
 				t.Error("the scan finds nothing of the thread that stays")

@@ -16,23 +16,23 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// edgeFamilyBetween is a store that calls something before writes: Append with the
+// betweenWrites is a store that calls something before writes: Append with the
 // journal's name, Put and Delete with the cell's key, Drop with the journal's.
-type edgeFamilyBetween struct {
+type betweenWrites struct {
 	store.Store
 	before atomic.Pointer[func(op, name, value string)]
 }
 
-func (s *edgeFamilyBetween) Unwrap() store.Store { return s.Store }
+func (s *betweenWrites) Unwrap() store.Store { return s.Store }
 
-func (s *edgeFamilyBetween) call(op, name, value string) {
+func (s *betweenWrites) call(op, name, value string) {
 	if f := s.before.Load(); f != nil {
 		(*f)(op, name, value)
 	}
 }
 
 // once calls do ahead of the first write of that kind whose name begins so.
-func (s *edgeFamilyBetween) once(op, prefix string, do func()) {
+func (s *betweenWrites) once(op, prefix string, do func()) {
 	f := func(gotOp, name, _ string) {
 		if gotOp == op && strings.HasPrefix(name, prefix) && s.before.Swap(nil) != nil {
 			do()
@@ -41,40 +41,30 @@ func (s *edgeFamilyBetween) once(op, prefix string, do func()) {
 	s.before.Store(&f)
 }
 
-func (s *edgeFamilyBetween) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+func (s *betweenWrites) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	s.call("append", journal, "")
 	return s.Store.Append(ctx, journal, after, entries...)
 }
 
-func (s *edgeFamilyBetween) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+func (s *betweenWrites) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	s.call("put", key, string(value))
 	return s.Store.Put(ctx, key, value, prev)
 }
 
-func (s *edgeFamilyBetween) Drop(ctx context.Context, journal string) error {
+func (s *betweenWrites) Drop(ctx context.Context, journal string) error {
 	s.call("drop", journal, "")
 	return s.Store.Drop(ctx, journal)
 }
 
-func (s *edgeFamilyBetween) Delete(ctx context.Context, key string, prev store.Version) error {
+func (s *betweenWrites) Delete(ctx context.Context, key string, prev store.Version) error {
 	s.call("delete", key, "")
 	return s.Store.Delete(ctx, key, prev)
 }
 
-// edgeFamilyOther returns a runtime of another process on the same store.
-func edgeFamilyOther(t *testing.T, s store.Store, flows ...perdure.Flow) *perdure.Runtime {
-	t.Helper()
-	rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
-}
-
-func TestEdgeFamilyASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
+func TestASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &edgeFamilyBetween{Store: inner}
+		s := &betweenWrites{Store: inner}
 		many := perdure.NewFlow("many", func(ctx context.Context, n int) (int, error) {
 			for i := range n {
 				if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return "canary", nil }); err != nil {
@@ -84,7 +74,7 @@ func TestEdgeFamilyASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 			return n, nil
 		})
 		k := kit.New(t, s, perdure.Options{}, many)
-		other := edgeFamilyOther(t, inner, many)
+		other := kit.Runtime(t, inner, perdure.Options{}, many)
 		erased := false
 		s.once("put", "snapshot/", func() {
 			erased = true
@@ -102,14 +92,14 @@ func TestEdgeFamilyASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 	})
 }
 
-func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
+func TestAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"put pin/", "put gate/", "put thread/", "append thread/"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
-				s := &edgeFamilyBetween{Store: inner}
+				s := &betweenWrites{Store: inner}
 				k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("echo"))
-				other := edgeFamilyOther(t, inner, kit.EchoFlow("echo"))
+				other := kit.Runtime(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
 				k.StartOn("t", "echo", "canary")
 				k.WaitFor("t", perdure.Succeeded)
 				k.Rest()
@@ -134,12 +124,12 @@ func TestEdgeFamilyAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
+func TestASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"put id/", "put thread/", "put pin/", "put gate/", "put due/", "append thread/"} {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := memstore.New()
-				s := &edgeFamilyBetween{Store: inner}
+				s := &betweenWrites{Store: inner}
 				flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
 					if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
 						return 0, err
@@ -151,7 +141,7 @@ func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 					return perdure.Join[int](ctx, "join", c)
 				})}
 				k := kit.New(t, s, perdure.Options{}, flows...)
-				other := edgeFamilyOther(t, inner, flows...)
+				other := kit.Runtime(t, inner, perdure.Options{}, flows...)
 				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "canary"}); err != nil {
 					t.Fatal(err)
 				}
@@ -183,16 +173,16 @@ func TestEdgeFamilyASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestEdgeFamilyAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
+func TestAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &edgeFamilyBetween{Store: inner}
+		s := &betweenWrites{Store: inner}
 		k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
 		k.StartOn("t", "echo", "one")
 		k.WaitFor("t", perdure.Succeeded)
-		forker := edgeFamilyOther(t, s, kit.EchoFlow("echo"))
-		starter := &edgeFamilyBetween{Store: inner}
-		other := edgeFamilyOther(t, starter, kit.EchoFlow("echo"))
+		forker := kit.Runtime(t, s, perdure.Options{}, kit.EchoFlow("echo"))
+		starter := &betweenWrites{Store: inner}
+		other := kit.Runtime(t, starter, perdure.Options{}, kit.EchoFlow("echo"))
 		forked := make(chan error, 1)
 		goOn := make(chan struct{})
 		// The fork is about to write its first entry, the start about to give up
@@ -211,9 +201,7 @@ func TestEdgeFamilyAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 		starter.once("drop", "thread/", finish)
 		_, startErr := other.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two"})
 		thread, err := k.Get(t.Context(), "f")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		runs := len(thread.Runs)
 		t.Logf("fork: %v, start: %v, %d runs", forkErr, startErr, runs)
 		switch {
@@ -227,12 +215,12 @@ func TestEdgeFamilyAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 	})
 }
 
-func TestEdgeFamilyAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
+func TestAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &edgeFamilyBetween{Store: inner}
+		s := &betweenWrites{Store: inner}
 		k := kit.New(t, s, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
-		other := edgeFamilyOther(t, inner, kit.Asking)
+		other := kit.Runtime(t, inner, perdure.Options{}, kit.Asking)
 		erased := false
 		before := func(op, name, _ string) {
 			if op != "append" || erased {
@@ -249,7 +237,7 @@ func TestEdgeFamilyAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 		}
 		s.before.Store(&before)
 		k.StartOn("p", "parent", "")
-		run := edgeFamilyStatus(k, "p", perdure.Failed)
+		run := settledAs(k, "p", perdure.Failed)
 		if !erased || !errors.Is(run.Err, perdure.ErrErased) {
 			t.Errorf("%v: %v", erased, run.Err)
 		}
@@ -258,7 +246,7 @@ func TestEdgeFamilyAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 
 // A start that gives up a half-made fork may die at each of its writes, and the
 // next one helps.
-func TestEdgeFamilyAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
+func TestAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
 	for cut, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memstore.New()
@@ -280,7 +268,7 @@ func TestEdgeFamilyAStartThatDiesWhileItGivesUpAFork(t *testing.T) {
 	}
 }
 
-func TestEdgeFamilyAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
+func TestAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
@@ -289,10 +277,10 @@ func TestEdgeFamilyAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
 		k.Rest()
 		begin := halfFork(t, inner, "f", "t")
 		// The erase has seen that the fork has not begun, and is about to erase it.
-		s := &edgeFamilyBetween{Store: inner}
+		s := &betweenWrites{Store: inner}
 		var began error
 		s.once("append", "thread/", func() { began = begin() })
-		eraser := edgeFamilyOther(t, s, kit.EchoFlow("echo"))
+		eraser := kit.Runtime(t, s, perdure.Options{}, kit.EchoFlow("echo"))
 		err := eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
 		_, forkErr := k.Get(t.Context(), "f")
 		if began != nil || !errors.Is(err, perdure.ErrPinned) || forkErr != nil {

@@ -178,10 +178,7 @@ func TestWhatANewerVersionWroteIsNotErased(t *testing.T) {
 }
 
 func TestEraseChecksWhatItIsGiven(t *testing.T) {
-	rt, err := perdure.New(t.Context(), memstore.New(), perdure.Options{}, eraseFlows()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := kit.Runtime(t, memstore.New(), perdure.Options{}, eraseFlows()...)
 	kit.WantErr(t, "no id", rt.Erase(t.Context(), "", perdure.EraseOptions{}), perdure.ErrInvalid)
 	kit.WantErr(t, "no thread", rt.Erase(t.Context(), "t", perdure.EraseOptions{}), perdure.ErrNoThread)
 	kit.WantErr(t, "a long reason", rt.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{Reason: kit.Large}}), perdure.ErrInvalid)

@@ -15,7 +15,7 @@ import (
 // A parent with a child that has ended, one that has failed and is caught, and
 // one that runs, all large, forked there: the fork, and an import of its export
 // by another store, verify, go on, end alike, and follow their recordings.
-func TestEdgeFamilyAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testing.T) {
+func TestAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flows := []perdure.Flow{
 			double,
@@ -60,9 +60,7 @@ func TestEdgeFamilyAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *te
 				t.Fatalf("%s: %v %+v", thread, err, v)
 			}
 			var file bytes.Buffer
-			if err := k.Export(t.Context(), thread, &file, perdure.ExportOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Export(t.Context(), thread, &file, perdure.ExportOptions{}))
 			if v, err := perdure.VerifyExport(bytes.NewReader(file.Bytes())); err != nil || !v.OK() {
 				t.Fatalf("%s: %v %+v", thread, err, v)
 			}
@@ -71,18 +69,14 @@ func TestEdgeFamilyAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *te
 		half := check(k, "f")
 		finish := func(k *kit.Kit, thread string) {
 			t.Helper()
-			if err := k.Resume(t.Context(), thread, "", perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Resume(t.Context(), thread, "", perdure.Note{}))
 			k.Rest()
 			run, err := k.GetRun(t.Context(), thread, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			child := run.Children[len(run.Children)-1].Thread
 			own := k.WaitFor(child, perdure.Suspended)
 			k.AnswerAt(own, "/ask", perdure.Answer{Value: "yes"})
-			run = edgeFamilyStatus(k, thread, perdure.Succeeded)
+			run = settledAs(k, thread, perdure.Succeeded)
 			if got, err := perdure.Output[string](run); err != nil || got != "yes"+strings.Repeat("x", 100_000) {
 				t.Errorf("%s: %.10s of %d, %v", thread, got, len(got), err)
 			}
@@ -101,7 +95,7 @@ func TestEdgeFamilyAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *te
 			t.Fatal(err)
 		}
 		finish(other, "i")
-		edgeFamilyStatus(k, "p", perdure.Suspended)
+		settledAs(k, "p", perdure.Suspended)
 		// All of it goes.
 		for _, one := range []struct {
 			*kit.Kit
@@ -121,7 +115,7 @@ func TestEdgeFamilyAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *te
 
 // A tenant cannot fork, rewind, answer or erase what is another's, nor a child
 // of it.
-func TestEdgeFamilyTenantsKeepTheirFamilies(t *testing.T) {
+func TestTenantsKeepTheirFamilies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
 		ann, bob := k.Tenant("ann"), k.Tenant("bob")
@@ -130,9 +124,7 @@ func TestEdgeFamilyTenantsKeepTheirFamilies(t *testing.T) {
 		}
 		k.Rest()
 		run, err := ann.GetRun(t.Context(), "p", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		child := run.Children[0].Thread
 		own, err := ann.GetRun(t.Context(), child, "")
 		if err != nil || len(own.Asks) != 1 {

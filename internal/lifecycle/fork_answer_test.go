@@ -155,9 +155,7 @@ func goOn(k *kit.Kit, thread string, answers bool) *perdure.Run {
 	ctx := k.T.Context()
 	for range 30 {
 		run, err := k.Wait(ctx, thread, "")
-		if err != nil {
-			k.T.Fatal(err)
-		}
+		kit.NoErr(k.T, err)
 		switch {
 		case !run.Paused.IsZero():
 			err = k.Resume(ctx, thread, run.ID, perdure.Note{})

@@ -33,9 +33,7 @@ func TestAForkOfWhatIsGoodGoesOn(t *testing.T) {
 			open := func(dir string) (store.Store, error) { return store.Open(t.Context(), scheme+dir+path) }
 			dir := t.TempDir()
 			s, err := open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			k := kit.New(t, s, perdure.Options{}, flow)
 			k.StartOn("bad", "f", "x")
 			k.WaitFor("bad", perdure.Succeeded)
@@ -46,20 +44,14 @@ func TestAForkOfWhatIsGoodGoesOn(t *testing.T) {
 			}
 			for good, place := range damages(t, dir, open, v.Good) {
 				copied := t.TempDir()
-				if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, os.CopyFS(copied, os.DirFS(dir)))
 				flipAt(t, filepath.Join(copied, place.file), place.at)
 				s, err := open(copied)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				k := kit.New(t, s, perdure.Options{}, flow)
 				checkForkOfGood(t, k, good)
 				k.Stop()
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, s.Close())
 			}
 		})
 	}
@@ -110,9 +102,7 @@ func flipAt(t *testing.T, name string, at int) {
 		data[at] ^= 1
 		err = os.WriteFile(name, data, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 }
 
 // checkForkOfGood checks forks of the thread "bad", whose last good entry is
@@ -144,9 +134,7 @@ func checkForkOfGood(t *testing.T, k *kit.Kit, good uint64) {
 			if err != nil || run.Status != perdure.Paused {
 				t.Fatalf("the run of a fork at %d: %+v, %v", good, run, err)
 			}
-			if err := k.Resume(t.Context(), as, run.ID, perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Resume(t.Context(), as, run.ID, perdure.Note{}))
 		}
 		kit.WantOutput(t, k.WaitFor(as, perdure.Succeeded), "x")
 		if v, err := k.Verify(t.Context(), as); err != nil || !v.OK() || v.Good <= good {

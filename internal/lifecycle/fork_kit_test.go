@@ -186,18 +186,14 @@ func (o *odyssey) drive(k *kit.Kit, thread string) {
 	ctx := k.T.Context()
 	for range 50 {
 		th, err := k.Get(ctx, thread)
-		if err != nil {
-			k.T.Fatal(err)
-		}
+		kit.NoErr(k.T, err)
 		i := slices.IndexFunc(th.Runs, func(r *perdure.Run) bool { return !r.Status.Final() })
 		if i < 0 {
 			return
 		}
 		run := th.Runs[i]
 		if !run.Paused.IsZero() {
-			if err := k.Resume(ctx, thread, run.ID, perdure.Note{}); err != nil {
-				k.T.Fatal(err)
-			}
+			kit.NoErr(k.T, k.Resume(ctx, thread, run.ID, perdure.Note{}))
 		}
 		run, err = k.Wait(ctx, thread, run.ID)
 		if err != nil {
@@ -211,15 +207,11 @@ func (o *odyssey) drive(k *kit.Kit, thread string) {
 			if a.Kind == perdure.KindOutcome {
 				answer = perdure.Answer{Decision: perdure.DecisionNotDone}
 			}
-			if err := k.AnswerAsk(a.ID, answer); err != nil {
-				k.T.Fatal(err)
-			}
+			kit.NoErr(k.T, k.AnswerAsk(a.ID, answer))
 		}
 		for _, w := range run.Waits {
 			if w.Kind == "signal" {
-				if err := k.Signal(ctx, thread, w.Signal, "now", perdure.SignalOptions{}); err != nil {
-					k.T.Fatal(err)
-				}
+				kit.NoErr(k.T, k.Signal(ctx, thread, w.Signal, "now", perdure.SignalOptions{}))
 			}
 		}
 	}
@@ -239,9 +231,7 @@ func (o *odyssey) live(k *kit.Kit) {
 	k.WaitFor("t", perdure.Failed)
 	k.StartOn("t", "linger", "")
 	k.WaitFor("t", perdure.Suspended)
-	if err := k.Cancel(k.T.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
-		k.T.Fatal(err)
-	}
+	kit.NoErr(k.T, k.Cancel(k.T.Context(), "t", "", perdure.Note{By: "ann"}))
 	k.WaitFor("t", perdure.Cancelled)
 }
 
@@ -272,9 +262,7 @@ func alike(t *testing.T, what string, a, b *perdure.Checkpoint) {
 func journalBytes(t *testing.T, s store.Store, name string) string {
 	t.Helper()
 	lines, err := store.ReadAll(context.Background(), s, name, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	var all []byte
 	for _, l := range lines {
 		all = append(append(all, l.Data...), '\n')

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func TestEdgeFamilyAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
+func TestAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		flows := []perdure.Flow{spawnJoin[int]("slow", 21), perdure.NewFlow("slow", func(ctx context.Context, n int) (int, error) {
@@ -31,10 +31,10 @@ func TestEdgeFamilyAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 		dying.StartOn("p", "parent", "")
 		dying.Rest()
 		dying.Stop()
-		k := &kit.Kit{Runtime: edgeFamilyOther(t, inner, flows...), T: t}
+		k := &kit.Kit{Runtime: kit.Runtime(t, inner, perdure.Options{}, flows...), T: t}
 		child := childOf(k, "p", 0)
-		edgeFamilyStatus(k, child, perdure.Succeeded)
-		dead := edgeFamilyStatus(k, "p", perdure.Suspended) // nobody has told it
+		settledAs(k, child, perdure.Succeeded)
+		dead := settledAs(k, "p", perdure.Suspended) // nobody has told it
 		if len(dead.Waits) != 1 {
 			t.Fatalf("%+v", dead.Waits)
 		}
@@ -45,23 +45,23 @@ func TestEdgeFamilyAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 		for range 12 {
 			alive.Rest()
 		}
-		if run := edgeFamilyStatus(alive, "p", perdure.Succeeded); string(run.Output) != "42" {
+		if run := settledAs(alive, "p", perdure.Succeeded); string(run.Output) != "42" {
 			t.Errorf("%s", run.Output)
 		}
 	})
 }
 
-// edgeFamilyReads is a store that calls something behind the n-th read of a journal
+// reads is a store that calls something behind the n-th read of a journal
 // that finds nothing.
-type edgeFamilyReads struct {
+type reads struct {
 	store.Store
 	n     int
 	empty func()
 }
 
-func (s *edgeFamilyReads) Unwrap() store.Store { return s.Store }
+func (s *reads) Unwrap() store.Store { return s.Store }
 
-func (s *edgeFamilyReads) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+func (s *reads) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		n := 0
 		for e, err := range s.Store.Read(ctx, journal, after) {
@@ -79,7 +79,7 @@ func (s *edgeFamilyReads) Read(ctx context.Context, journal string, after uint64
 	}
 }
 
-func TestEdgeFamilyAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
+func TestAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
 		k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
@@ -88,13 +88,13 @@ func TestEdgeFamilyAForkThatBeginsWhileItIsReadIsNotDamaged(t *testing.T) {
 		for n := range 5 {
 			id := strings.Repeat("f", n+1)
 			begin := halfFork(t, inner, id, "t")
-			s := &edgeFamilyReads{Store: inner, n: n + 1}
+			s := &reads{Store: inner, n: n + 1}
 			s.empty = func() {
 				if err := begin(); err != nil {
 					t.Error(err)
 				}
 			}
-			rt := edgeFamilyOther(t, s, kit.EchoFlow("echo"))
+			rt := kit.Runtime(t, s, perdure.Options{}, kit.EchoFlow("echo"))
 			if _, err := rt.Get(t.Context(), id); err != nil && !errors.Is(err, perdure.ErrNoThread) {
 				t.Error(err)
 			}

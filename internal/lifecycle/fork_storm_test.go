@@ -57,9 +57,7 @@ func cellsOf(t *testing.T, s store.Store, name string) map[string]string {
 	t.Helper()
 	cells := map[string]string{}
 	for c, err := range s.List(t.Context(), "", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if strings.Contains(c.Key, name) && !strings.HasPrefix(c.Key, "pin/") && !strings.HasPrefix(c.Key, "gate/") {
 			cells[c.Key] = string(c.Version) + " " + string(c.Value)
 		}
@@ -85,9 +83,7 @@ func TestForkStorm(t *testing.T) {
 			t.Skip("it takes seconds on a real disk")
 		}
 		s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		forkStorm(t, s, 8)
 	})
@@ -134,9 +130,7 @@ func forkStorm(t *testing.T, s store.Store, writers int) {
 		}
 	}()
 	run, err := k.Wait(ctx, "t", run.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	ask := k.AskAt(run, "/ask/who")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -167,9 +161,7 @@ func forkStorm(t *testing.T, s store.Store, writers int) {
 		t.Fatalf("the ask is another: %v", err)
 	}
 	run, err = k.WaitEnd(ctx, "t", run.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	kit.WantOutput(t, run, "me true")
 	count := map[string]int{}
 	events := <-watched

@@ -79,9 +79,7 @@ func TestForkAtEverySequence(t *testing.T) {
 		}
 		var listed []string
 		for s, err := range k.List(t.Context(), perdure.ListOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			listed = append(listed, s.ID)
 		}
 		if len(listed) != int(end.Seq)+1 || !slices.Contains(listed, "fork-7") {

@@ -24,17 +24,13 @@ func forged(t *testing.T, file []byte, upto int, change func(journal.Entry) []jo
 	t.Helper()
 	var head map[string]any
 	first, _, _ := bytes.Cut(file, []byte("\n"))
-	if err := json.Unmarshal(first, &head); err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, json.Unmarshal(first, &head))
 	var prev, was journal.Hash
 	var lines []byte
 	n := 0
 	for i, line := range kit.ExportedEntries(file)[:upto] {
 		e, err := journal.Decode(was, uint64(i+1), bytes.TrimSpace(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		was = e.Hash
 		for _, e := range change(e) {
 			lines = append(append(lines, e.Encode(prev)...), '\n')

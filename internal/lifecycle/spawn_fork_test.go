@@ -72,9 +72,7 @@ func TestAForkDoesNotRetryTheChildOfTheOther(t *testing.T) {
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Failed)
 		forkAs(k, "p", "f")
-		if err := k.Retry(t.Context(), "f", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), "f", "", perdure.Note{}))
 		if run := k.WaitFor("f", perdure.Failed); run.Retries != 1 || !errors.Is(run.Err, errTorn) {
 			t.Errorf("%+v", run)
 		}

@@ -17,19 +17,13 @@ func TestParentAndChildShowEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
 		first, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "ann", Trace: "trace-7"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		k.Rest()
 		id := childOf(k, "p", 0)
 		parent, err := k.GetRun(t.Context(), "p", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		child, err := k.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if d := cmp.Diff([]perdure.ChildInfo{{Path: "/child", Thread: id, Flow: "asking"}}, parent.Children); d != "" {
 			t.Error(d)
 		}
@@ -38,9 +32,7 @@ func TestParentAndChildShowEachOther(t *testing.T) {
 		}
 		parents := map[string]string{}
 		for s, err := range k.List(t.Context(), perdure.ListOptions{User: "ann"}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			parents[s.ID] = s.Parent
 		}
 		if d := cmp.Diff(map[string]string{"p": "", id: "p"}, parents); d != "" {
@@ -52,9 +44,7 @@ func TestParentAndChildShowEachOther(t *testing.T) {
 		}
 		var told []string
 		for e, err := range k.Events(t.Context(), "p", perdure.EventOptions{Replay: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if e.Child != "" {
 				told = append(told, fmt.Sprint(e.Kind, " ", e.Name, " ", e.Child == id))
 			}
@@ -213,9 +203,7 @@ func TestALaterEndOfARetriedChildIsToldAgain(t *testing.T) {
 		k.StartOn("p", "parent", "")
 		run := k.WaitFor("p", perdure.Suspended)
 		child := childOf(k, "p", 0)
-		if err := k.Retry(t.Context(), child, "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), child, "", perdure.Note{}))
 		k.WaitFor(child, perdure.Succeeded)
 		k.Rest()
 		k.AnswerAt(run, "/ask", perdure.Answer{Value: "yes"})
@@ -253,17 +241,13 @@ func TestAChildThatIsErasedFailsForItsParent(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Suspended)
-		if err := k.Erase(t.Context(), childOf(k, "p", 0), perdure.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Erase(t.Context(), childOf(k, "p", 0), perdure.EraseOptions{}))
 		run := k.WaitFor("p", perdure.Failed)
 		if !errors.Is(run.Err, perdure.ErrErased) || !errors.Is(run.Err, perdure.ErrChild) {
 			t.Error(run.Err)
 		}
 		// A retry finds nothing to be retried, and starts nothing anew.
-		if err := k.Retry(t.Context(), "p", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), "p", "", perdure.Note{}))
 		if run := k.WaitFor("p", perdure.Failed); !errors.Is(run.Err, perdure.ErrErased) || len(run.Children) != 1 {
 			t.Errorf("%v, %+v", run.Err, run.Children)
 		}
@@ -290,9 +274,7 @@ func TestAnErasedChildThatHadEndedChangesNothing(t *testing.T) {
 		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{}); !errors.Is(err, perdure.ErrPinned) {
 			t.Errorf("the parent of a child: %v", err)
 		}
-		if err := k.Erase(t.Context(), childOf(k, "p", 0), perdure.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Erase(t.Context(), childOf(k, "p", 0), perdure.EraseOptions{}))
 		k.AnswerAt(k.WaitFor("p", perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
 		if got, err := perdure.Output[int](k.WaitFor("p", perdure.Succeeded)); err != nil || got != 8 {
 			t.Errorf("%d, %v\n%s", got, err, k.Trace("p"))
@@ -309,9 +291,7 @@ func TestChildrenAreErasedWithTheirParent(t *testing.T) {
 		k.StartOn("p", "parent", "")
 		k.WaitFor("p", perdure.Suspended)
 		child := childOf(k, "p", 0)
-		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}))
 		k.Rest()
 		for _, id := range []string{"p", child} {
 			if _, err := k.Get(t.Context(), id); !errors.Is(err, perdure.ErrNoThread) {

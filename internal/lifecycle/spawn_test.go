@@ -116,9 +116,7 @@ func TestACancelledChildIsErrChildCancelled(t *testing.T) {
 		}))
 		k.StartOn("p", "parent", "")
 		k.Rest()
-		if err := k.Cancel(t.Context(), childOf(k, "p", 0), "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), childOf(k, "p", 0), "", perdure.Note{}))
 		run := k.WaitFor("p", perdure.Failed)
 		for _, err := range []error{got, run.Err} {
 			if !errors.Is(err, perdure.ErrChild) || !errors.Is(err, perdure.ErrChildCancelled) || errors.Is(err, perdure.ErrCancelled) {
@@ -133,9 +131,7 @@ func TestCancelOfAChildThatNobodyExecutesIsTold(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, spawnJoin[int]("elsewhere", 1))
 		k.StartOn("p", "parent", "")
 		k.Rest()
-		if err := k.Cancel(t.Context(), childOf(k, "p", 0), "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), childOf(k, "p", 0), "", perdure.Note{}))
 		if run := k.WaitFor("p", perdure.Failed); !errors.Is(run.Err, perdure.ErrChildCancelled) {
 			t.Error(run.Err)
 		}
@@ -147,9 +143,7 @@ func TestCancelOfAParentReachesItsChildren(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
 		k.StartOn("p", "parent", "")
 		k.Rest()
-		if err := k.Cancel(t.Context(), "p", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Cancel(t.Context(), "p", "", perdure.Note{}))
 		k.WaitFor("p", perdure.Cancelled)
 		k.WaitFor(childOf(k, "p", 0), perdure.Cancelled)
 	})
@@ -172,9 +166,7 @@ func TestAParentEndsOnlyAfterItsOpenChildrenHaveTheirCancel(t *testing.T) {
 			k.WaitFor(child, perdure.Cancelled)
 			cancelled := false
 			for e, err := range k.Events(t.Context(), child, perdure.EventOptions{Replay: true}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				cancelled = cancelled || e.Kind == "cancel" && !e.Time.After(ended) && e.Reason == "its parent has ended"
 			}
 			if !cancelled {
@@ -197,12 +189,8 @@ func TestABlockedParentThatIsCancelledCancelsItsChildren(t *testing.T) {
 			k = kit.New(t, s, perdure.Options{Version: "2"}, perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
 				return "", perdure.Sleep(ctx, "nap", time.Hour)
 			}))
-			if err := k.Pause(t.Context(), "p", "", perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := k.Resume(t.Context(), "p", "", perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Pause(t.Context(), "p", "", perdure.Note{}))
+			kit.NoErr(t, k.Resume(t.Context(), "p", "", perdure.Note{}))
 			first := k.WaitFor("p", perdure.Blocked)
 			if interrupt {
 				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", Policy: perdure.Interrupt}); err != nil {
@@ -245,9 +233,7 @@ func TestAChildHasWhatIsLeftOfTheBudgetAndGivesBackWhatItSpent(t *testing.T) {
 			return "", nil
 		}))
 		run, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", Budget: map[string]int64{"cents": 100}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		run, err = k.WaitEnd(t.Context(), "p", run.ID)
 		if err != nil || run.Status != perdure.Failed || !errors.Is(run.Err, perdure.ErrBudget) {
 			t.Fatalf("%v: %s, %v", err, run.Status, run.Err)
@@ -258,9 +244,7 @@ func TestAChildHasWhatIsLeftOfTheBudgetAndGivesBackWhatItSpent(t *testing.T) {
 		var budgets []int64
 		for n := range run.Children {
 			child, err := k.GetRun(t.Context(), childOf(k, "p", n), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			budgets = append(budgets, child.Budget["cents"])
 		}
 		if d := cmp.Diff([]int64{90, 60, 20}, budgets); d != "" {
@@ -287,9 +271,7 @@ func TestRetryOfAParentRetriesTheChildThatFailed(t *testing.T) {
 		k.StartOn("p", "parent", "")
 		for range 2 {
 			k.WaitFor("p", perdure.Failed)
-			if err := k.Retry(t.Context(), "p", "", perdure.Note{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, k.Retry(t.Context(), "p", "", perdure.Note{}))
 		}
 		run := k.WaitFor("p", perdure.Succeeded)
 		if got, err := perdure.Output[string](run); err != nil || got != "xyz" || calls != 3 || len(run.Children) != 1 {
@@ -335,9 +317,7 @@ func TestRetryOfAParentSpawnsAnewWhatItsEndCancelled(t *testing.T) {
 		k.WaitFor("p", perdure.Failed)
 		k.WaitFor(childOf(k, "p", 1), perdure.Cancelled)
 		fail = false
-		if err := k.Retry(t.Context(), "p", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Retry(t.Context(), "p", "", perdure.Note{}))
 		k.Rest()
 		k.AnswerAt(k.WaitFor(childOf(k, "p", 2), perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
 		run := k.WaitFor("p", perdure.Succeeded)
@@ -400,16 +380,12 @@ func TestAPausedChildKeepsItsParentWaiting(t *testing.T) {
 		k.StartOn("p", "parent", "")
 		k.Rest()
 		child := childOf(k, "p", 0)
-		if err := k.Pause(t.Context(), child, "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Pause(t.Context(), child, "", perdure.Note{}))
 		time.Sleep(time.Hour)
 		if run, err := k.GetRun(t.Context(), "p", ""); err != nil || run.Status != perdure.Suspended || run.Waits[0].Kind != "child" || run.Waits[0].Child != child {
 			t.Errorf("%v %+v", err, run)
 		}
-		if err := k.Resume(t.Context(), child, "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Resume(t.Context(), child, "", perdure.Note{}))
 		k.WaitFor("p", perdure.Succeeded)
 	})
 }

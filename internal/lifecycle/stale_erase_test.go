@@ -84,10 +84,8 @@ func TestRunSpawnsBesideAnEraseThatComesTooLate(t *testing.T) {
 				synctest.Wait() // the run goes as far as it can
 			}
 			return faulty.None
-		}), perdure.Options{Version: "test"}, kit.EchoFlow("echo"), parent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}), perdure.Options{}, kit.EchoFlow("echo"), parent)
+		kit.NoErr(t, err)
 		kit.WantErr(t, "the erase", slow.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{IfSeq: seq}}), perdure.ErrStale)
 		if !moved {
 			t.Fatal("nothing came between")
@@ -115,10 +113,8 @@ func TestForkDoesNotPassTheGateOfAnEraseThatMayHappen(t *testing.T) {
 				kit.WantErr(t, "the fork", err, perdure.ErrErased)
 			}
 			return faulty.None
-		}), perdure.Options{Version: "test"}, kit.EchoFlow("echo"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		}), perdure.Options{}, kit.EchoFlow("echo"))
+		kit.NoErr(t, err)
 		kit.WantErr(t, "the erase", slow.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{IfSeq: seq}}), nil)
 		if !between {
 			t.Fatal("nothing came between")
@@ -147,10 +143,8 @@ func TestEraseDoesNotRelyOnAGateThatIsOpenedAgain(t *testing.T) {
 					do()
 				}
 				return faulty.None
-			}), perdure.Options{Version: "test"}, kit.EchoFlow("echo"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			}), perdure.Options{}, kit.EchoFlow("echo"))
+			kit.NoErr(t, err)
 			return rt
 		}
 		late, done := make(chan struct{}), make(chan error, 1)

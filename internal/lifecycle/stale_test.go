@@ -169,10 +169,8 @@ func TestStartAtASequenceThatComesTooLateMakesNoThread(t *testing.T) {
 				}
 			}
 			return faulty.None
-		}), perdure.Options{Version: "test"}, kit.EchoFlow("echo"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		}), perdure.Options{}, kit.EchoFlow("echo"))
+		kit.NoErr(t, err)
 		_, err = late.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: strings.Repeat("x", 100_000), IfSeq: seq})
 		wantStale(t, "start", err, "t", 0)
 		kit.WantNothing(t, s)
@@ -230,10 +228,8 @@ func TestEraseThatComesTooLateLeavesTheThreadWhole(t *testing.T) {
 					}
 				}
 				return faulty.None
-			}), perdure.Options{Version: "test"}, kit.EchoFlow("echo"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			}), perdure.Options{}, kit.EchoFlow("echo"))
+			kit.NoErr(t, err)
 			err = slow.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{IfSeq: seq}})
 			if !moved {
 				t.Fatal("nothing came between")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -360,9 +362,7 @@ func TestListIsCompleteInOrderAndByTenant(t *testing.T) {
 		time.Sleep(time.Second)
 		ids := func(r *perdure.Runtime, o perdure.ListOptions) (ids []string, last perdure.Summary) {
 			for s, err := range r.List(t.Context(), o) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				ids, last = append(ids, s.ID), s
 			}
 			return ids, last
@@ -468,5 +468,73 @@ func TestGetSaysHowFarARunIs(t *testing.T) {
 		kit.WantErr(t, "waiting for an unknown run", err, perdure.ErrRunNotFound)
 		_, err = k.Wait(t.Context(), "u", "")
 		kit.WantErr(t, "waiting for an unknown thread", err, perdure.ErrNoThread)
+	})
+}
+
+// TestStartThatWasCutOffLeavesNoThread ends a start between its hints and its
+// first entry.
+func TestStartThatWasCutOffLeavesNoThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cutOff func()
+		f := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
+			if c.Op != store.OpAppend || cutOff == nil {
+				return faulty.None
+			}
+			cutOff()
+			return faulty.FailBefore
+		})
+		rt := kit.Runtime(t, f, perdure.Options{Version: "test"}, kit.EchoFlow("echo"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cutOff = cancel
+		q := perdure.StartRequest{Thread: "t", Flow: "echo", Input: "x", Key: "k"}
+		if _, err := rt.Start(ctx, q); err == nil {
+			t.Fatal("the start did not fail")
+		}
+		cutOff = nil
+		for s, err := range rt.List(t.Context(), perdure.ListOptions{}) {
+			t.Errorf("a thread without an entry is listed: %+v, %v", s, err)
+		}
+		_, err := rt.Get(t.Context(), "t")
+		kit.WantErr(t, "get", err, perdure.ErrNoThread)
+		kit.WantErr(t, "signal", rt.Signal(t.Context(), "t", "go", 1, perdure.SignalOptions{}), perdure.ErrNoThread)
+		for _, err := range rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
+			kit.WantErr(t, "events", err, perdure.ErrNoThread)
+		}
+		// A worker meets the hint, and the start can be repeated.
+		k := kit.New(t, f, perdure.Options{}, kit.EchoFlow("echo"))
+		time.Sleep(time.Second)
+		k.MustStart(q)
+		kit.WantOutput(t, k.WaitForRun("t", "", perdure.Succeeded), "x")
+		n := 0
+		for range k.List(t.Context(), perdure.ListOptions{}) {
+			n++
+		}
+		if n != 1 {
+			t.Errorf("%d threads are listed", n)
+		}
+	})
+}
+
+func TestConcurrentStartsWithOneKeyAndOtherInputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, kit.EchoFlow("echo"))
+		var all sync.WaitGroup
+		runs, errs := make([]*perdure.Run, 16), make([]error, 16)
+		for i := range runs {
+			all.Go(func() {
+				runs[i], errs[i] = k.Start(t.Context(), perdure.StartRequest{Flow: "echo", Input: fmt.Sprint(i), Key: "key"})
+			})
+		}
+		all.Wait()
+		won := slices.Index(errs, nil)
+		if won < 0 {
+			t.Fatal(errs[0])
+		}
+		for i, err := range errs {
+			if i != won {
+				kit.WantErr(t, fmt.Sprint("start ", i), err, perdure.ErrKeyReused)
+			}
+		}
+		kit.WantOutput(t, k.WaitForRun(runs[won].Thread, "", perdure.Succeeded), fmt.Sprint(won))
 	})
 }

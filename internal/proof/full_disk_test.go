@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/observed"
@@ -99,9 +100,7 @@ type limitDisk struct {
 func newLimitDisk(t *testing.T) *limitDisk {
 	d := &limitDisk{dir: t.TempDir()}
 	signal.Ignore(syscall.SIGXFSZ) // writes answer EFBIG instead
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &d.was); err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &d.was))
 	return d
 }
 
@@ -293,14 +292,10 @@ func fullDisk(t *testing.T, scheme string, d smallDisk) {
 		f.fills[fullName(i)] = reached[i]
 	}
 	s, err := store.Reopen(ctx, f.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	defer s.Close()
 	rt, err := perdure.New(ctx, s, perdure.Options{Observer: f, Lease: 400 * time.Millisecond}, perdure.NewFlow("flow", f.flow))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	working, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
 	go func() { worked <- rt.Work(working) }()
@@ -321,14 +316,10 @@ func fullDisk(t *testing.T, scheme string, d smallDisk) {
 		f.full = false
 		err := d.empty()
 		f.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 	}
 	run, err := rt.WaitEnd(ctx, "t", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	total := 0
 	for i := range fullSteps {
 		total += len(fullValue(i))

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/internal/kit"
 )
 
 // A guard is a line or a few of the production code without which something
@@ -59,9 +61,7 @@ func build(t *testing.T, guards []guard, pkgs ...string) mutants {
 	put := func(file, text string) {
 		copies++
 		copied := filepath.Join(m.dir, fmt.Sprintf("%d.go", copies))
-		if err := os.WriteFile(copied, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, os.WriteFile(copied, []byte(text), 0o666))
 		replace[absolute(t, file)] = copied
 	}
 	for file, text := range mutated(t, guards) {
@@ -73,22 +73,16 @@ func build(t *testing.T, guards []guard, pkgs ...string) mutants {
 		put(filepath.Join(filepath.Dir(file), "guard_overlay.go"), "package "+name+switches)
 	}
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	for _, file := range files {
 		if !exploring.MatchString(file) {
 			replace[absolute(t, filepath.Join("internal/proof", file))] = ""
 		}
 	}
 	config, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	overlay := filepath.Join(m.dir, "overlay.json")
-	if err := os.WriteFile(overlay, config, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, os.WriteFile(overlay, config, 0o666))
 	for _, pkg := range pkgs {
 		goCmd(t, "test", "-c", "-overlay", overlay, "-o", m.binary(pkg), pkg)
 	}
@@ -121,9 +115,7 @@ func guardOff(name string) bool { return slices.Contains(guardsOff, name) }
 func absolute(t *testing.T, file string) string {
 	t.Helper()
 	abs, err := filepath.Abs(filepath.Join(moduleRoot, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	return abs
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 )
 
 // TestMixedVersions has processes with old and with new code on one store, as in
@@ -80,9 +81,7 @@ func TestMixedVersions(t *testing.T) {
 	}
 	for _, id := range all {
 		run, err := m.rt.GetRun(t.Context(), id, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		out, err := perdure.Output[string](run)
 		if err != nil || !slices.Contains(want[run.Flow], out) {
 			t.Errorf("%s returned %q, %v", id, out, err)

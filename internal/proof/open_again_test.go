@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
@@ -78,9 +79,7 @@ func openAgain(t *testing.T, n int, fault faulty.Fault) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	rt, err := perdure.Open(ctx, url, perdure.NewFlow("flow", againFlow))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	defer rt.Close()
 	working, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 )
 
 // TestPoison has real processes execute runs that kill them, beside others, and
@@ -45,9 +46,7 @@ func TestPoison(t *testing.T) {
 		}
 		var left []string
 		for s, err := range c.rt.List(c.Context(), perdure.ListOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			want := perdure.Succeeded
 			if s.Flow == "poison" {
 				want = perdure.Quarantined
@@ -61,9 +60,7 @@ func TestPoison(t *testing.T) {
 	t.Logf("%d processes; what they said when they died: %v", len(c.members), deaths)
 	for _, kind := range kinds {
 		run, err := c.rt.GetRun(c.Context(), kind, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if m := run.PostMortem; m == nil || m.Deaths != 5 || len(m.Workers) < 5 || len(m.Events) == 0 || run.Last != "/before" {
 			t.Errorf("the run that dies of %s is %s, last %s, with the post-mortem %+v", kind, run.Status, run.Last, m)
 		}
@@ -79,9 +76,7 @@ func TestPoison(t *testing.T) {
 
 	hands = []*member{c.hire(crewOrder{Version: "mended"})}
 	for _, kind := range kinds {
-		if err := c.rt.Retry(c.Context(), kind, "", perdure.Note{By: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, c.rt.Retry(c.Context(), kind, "", perdure.Note{By: "test"}))
 		if run, err := c.rt.WaitEnd(c.Context(), kind, ""); err != nil || string(run.Output) != `"mended"` || run.Steps != 2 {
 			t.Errorf("the mended run: %+v, %v", run, err)
 		}

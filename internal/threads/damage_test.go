@@ -160,15 +160,10 @@ func TestMissingEntryIsDamage(t *testing.T) {
 		k.WaitFor("t", perdure.Succeeded)
 		k.Stop()
 		lines, err := store.ReadAll(t.Context(), s, kit.Journals(t, s)[0], 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		// The same journal with its third entry left out.
 		h := &holed{Store: s, journal: kit.Journals(t, s)[0], without: 3}
-		rt, err := perdure.New(t.Context(), h, perdure.Options{Version: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := kit.Runtime(t, h, perdure.Options{Version: "test"})
 		thread, err := rt.Get(t.Context(), "t")
 		kit.WantErr(t, "get", err, perdure.ErrCorrupt)
 		if thread == nil || thread.Seq != 2 || len(lines) != 4 {
@@ -217,9 +212,7 @@ func appendRaw(t *testing.T, s store.Store, name string, kind journal.Kind, newe
 		data = []byte(strings.Replace(string(data), `{"v":1,`, `{"v":9,`, 1))
 	}
 	last, err := s.Append(context.Background(), name, seq, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	return last
 }
 

@@ -114,10 +114,7 @@ func TestEventsReplayThenFollowEachOnce(t *testing.T) {
 		k := kit.New(t, s, perdure.Options{}, busy)
 		// Another runtime on the store, which executes nothing and does not
 		// even have the flow.
-		other, err := perdure.New(t.Context(), s, perdure.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := kit.Runtime(t, s, perdure.Options{})
 		k.StartOn("t", "busy", "")
 		var followers []*collect
 		var after []uint64
@@ -135,9 +132,7 @@ func TestEventsReplayThenFollowEachOnce(t *testing.T) {
 		kit.WantErr(t, "a signal after the end", k.Signal(t.Context(), "t", "noise", "last", perdure.SignalOptions{}), nil)
 		time.Sleep(time.Second)
 		thread, err := k.Get(t.Context(), "t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		for i, f := range followers {
 			f.stop()
 			if d := cmp.Diff(upTo(after[i]+1, thread.Seq), f.got()); d != "" || len(f.errs) != 0 {
@@ -394,10 +389,7 @@ func TestDeltasAreLiveOnly(t *testing.T) {
 func TestEventsOfALife(t *testing.T) {
 	st := memstore.New()
 	defer st.Close()
-	rt, err := perdure.New(t.Context(), st, perdure.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := kit.Runtime(t, st, perdure.Options{})
 	if _, err := rt.Life(t.Context(), "a"); !errors.Is(err, perdure.ErrNoThread) {
 		t.Errorf("before: %v", err)
 	}
@@ -416,9 +408,7 @@ func TestEventsOfALife(t *testing.T) {
 			t.Fatal(err)
 		}
 		life, err := rt.Life(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if n, err := read(life); n == 0 || err != nil {
 			t.Errorf("of its life there are %d: %v", n, err)
 		}
@@ -427,9 +417,7 @@ func TestEventsOfALife(t *testing.T) {
 				t.Errorf("of another life there are %d: %v", n, err)
 			}
 		}
-		if err := rt.Erase(t.Context(), "a", perdure.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, rt.Erase(t.Context(), "a", perdure.EraseOptions{}))
 		if n, err := read(life); n != 0 || !errors.Is(err, perdure.ErrErased) {
 			t.Errorf("of an erased life there are %d: %v", n, err)
 		}

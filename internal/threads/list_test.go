@@ -18,9 +18,7 @@ func TestListChoosesByChangeAndAsks(t *testing.T) {
 			t.Helper()
 			var ids []string
 			for s, err := range k.List(t.Context(), o) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				ids = append(ids, s.ID)
 			}
 			return ids

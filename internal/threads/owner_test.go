@@ -56,9 +56,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		}
 		ask := asked.Asks[0].ID
 		var file bytes.Buffer
-		if err := ann.Export(ctx, "t", &file, perdure.ExportOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, ann.Export(ctx, "t", &file, perdure.ExportOptions{}))
 		note := perdure.Note{}
 		here := func(call func(thread string) error) map[string]error {
 			return map[string]error{"its thread": call("t"), "its child": call(child)}
@@ -129,9 +127,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 				t.Errorf("nothing is known of %s", m.Name)
 			}
 		}
-		if err := ann.Answer(ctx, perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: "yes"}}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, ann.Answer(ctx, perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: "yes"}}))
 		kit.WantOutput(t, k.WaitForRun("t", "", perdure.Succeeded), "yes")
 	})
 }

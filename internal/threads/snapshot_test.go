@@ -60,9 +60,7 @@ func snapshotCell(t *testing.T, s store.Store) store.Cell {
 	t.Helper()
 	var found store.Cell
 	for cell, err := range s.List(t.Context(), "snapshot/", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if strings.Count(cell.Key, "/") == 1 {
 			found = cell
 		}
@@ -75,10 +73,7 @@ func snapshotCell(t *testing.T, s store.Store) store.Cell {
 func reader(t *testing.T, s store.Store, read func(store.Cell) (store.Cell, error), flows ...perdure.Flow) *kit.Kit {
 	t.Helper()
 	d := &doctored{Store: s, read: read}
-	rt, err := perdure.New(t.Context(), d, perdure.Options{Version: "test"}, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := kit.Runtime(t, d, perdure.Options{Version: "test"}, flows...)
 	return &kit.Kit{Runtime: rt, T: t, Store: d}
 }
 

@@ -126,9 +126,7 @@ func TestDamagedCellsAreMendedFromJournals(t *testing.T) {
 						synctest.Wait() // until the summaries are written
 						var keys []string
 						for cell, err := range s.List(t.Context(), prefix, "") {
-							if err != nil {
-								t.Fatal(err)
-							}
+							kit.NoErr(t, err)
 							keys = append(keys, cell.Key)
 						}
 						s.rot(keys[i])
@@ -186,9 +184,7 @@ func TestDamagedValueOfAnAsk(t *testing.T) {
 		k.StartOn("t", "ask", strings.Repeat("x", 100_000))
 		run := k.WaitForRun("t", "", perdure.Suspended)
 		for cell, err := range s.List(t.Context(), "blob/", "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if strings.Contains(cell.Key, "/c/") {
 				s.rot(cell.Key)
 			}
@@ -209,9 +205,7 @@ func TestDamagedValueOfAnAsk(t *testing.T) {
 			}
 		}
 		listed("before the answer")
-		if err := k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: "yes"}}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: "yes"}}))
 		if _, err := k.Wait(t.Context(), "t", ""); !errors.Is(err, perdure.ErrCorrupt) && err != nil {
 			t.Error(err)
 		}

@@ -58,9 +58,7 @@ func hintsOf(t *testing.T, s store.Store) []string {
 	var keys []string
 	for _, prefix := range []string{"alarm/", "due/", "thread/"} {
 		for cell, err := range s.List(context.Background(), prefix, "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			keys = append(keys, cell.Key)
 		}
 	}
@@ -71,9 +69,7 @@ func hintsOf(t *testing.T, s store.Store) []string {
 func loseHints(t *testing.T, s store.Store) {
 	t.Helper()
 	for _, prefix := range []string{"alarm/", "due/", "thread/"} {
-		if err := store.DeletePrefix(context.Background(), s, prefix); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, store.DeletePrefix(context.Background(), s, prefix))
 	}
 }
 
@@ -106,9 +102,7 @@ func town(t *testing.T, s store.Store) {
 		k.Pause(t.Context(), "paused", "", perdure.Note{}),
 		k.Cancel(t.Context(), "cancelled", "", perdure.Note{}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 	}
 	k.WaitForRun("cancelled", "", perdure.Cancelled)
 	time.Sleep(time.Minute)
@@ -132,9 +126,7 @@ func town(t *testing.T, s store.Store) {
 
 	k = kit.New(t, s, perdure.Options{Version: "v2"}, townFlows("b")[turn])
 	run, err := k.GetRun(t.Context(), "blocked", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	k.AnswerAt(run, "/ask", perdure.Answer{Value: "unblocked"})
 	k.WaitForRun("blocked", "", perdure.Blocked)
 	k.Stop()
@@ -147,9 +139,7 @@ func town(t *testing.T, s store.Store) {
 		}
 		return faulty.None
 	}), perdure.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	if err := cut.Erase(t.Context(), "erased", perdure.EraseOptions{}); err == nil {
 		t.Fatal("the erase was not cut off")
 	}
@@ -224,21 +214,15 @@ func endsWell(t *testing.T, k *kit.Kit) {
 		"done": "x", "ask": "yes", "queue": "second", "paused": "yes", "blocked": "unblocked", "expires": "late", "far": "slept",
 		"parent": "yes", "untold": "slept", "near": "slept", "fresh": "y",
 	}
-	if err := k.Resume(t.Context(), "paused", "", perdure.Note{}); err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, k.Resume(t.Context(), "paused", "", perdure.Note{}))
 	time.Sleep(time.Minute)
 	for sum, err := range k.List(t.Context(), perdure.ListOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if sum.Asks == 0 || sum.ID == "expires" {
 			continue
 		}
 		info, err := k.Get(t.Context(), sum.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		k.AnswerAt(info.Runs[0], "/ask", perdure.Answer{Value: "yes"})
 	}
 	time.Sleep(4 * time.Hour)
@@ -343,13 +327,9 @@ func TestRebuildLeavesDamageAndOrphans(t *testing.T) {
 		}
 		loseHints(t, s)
 		for cell, err := range s.List(t.Context(), "id/", "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if "thread/"+string(cell.Value) == names[2] {
-				if err := s.Delete(t.Context(), cell.Key, cell.Version); err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, s.Delete(t.Context(), cell.Key, cell.Version))
 			}
 		}
 		for range 2 {

@@ -19,9 +19,7 @@ func keysOf(t *testing.T, s store.Store, prefix string) []string {
 	t.Helper()
 	var keys []string
 	for cell, err := range s.List(t.Context(), prefix, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		keys = append(keys, cell.Key)
 	}
 	return keys
@@ -54,12 +52,8 @@ func TestFarTimersSleepWithoutAHintAndWakeInTime(t *testing.T) {
 				return k
 			},
 			"after a look at the thread": func(k *kit.Kit, _ store.Store) *kit.Kit {
-				if err := k.Pause(k.T.Context(), "t", "", perdure.Note{}); err != nil {
-					k.T.Fatal(err)
-				}
-				if err := k.Resume(k.T.Context(), "t", "", perdure.Note{}); err != nil {
-					k.T.Fatal(err)
-				}
+				kit.NoErr(k.T, k.Pause(k.T.Context(), "t", "", perdure.Note{}))
+				kit.NoErr(k.T, k.Resume(k.T.Context(), "t", "", perdure.Note{}))
 				return k
 			},
 		} {

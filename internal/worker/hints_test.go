@@ -14,17 +14,15 @@ import (
 	"github.com/perdure/perdure/store/seal"
 )
 
-// edgeQueueDamage changes a bit of the only cell below a prefix.
-func edgeQueueDamage(t *testing.T, s store.Store, prefix string) {
+// damage changes a bit of the only cell below a prefix.
+func damage(t *testing.T, s store.Store, prefix string) {
 	t.Helper()
 	keys := keysOf(t, s, prefix)
 	if len(keys) != 1 {
 		t.Fatalf("below %s are %q", prefix, keys)
 	}
 	cell, err := s.Get(t.Context(), keys[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.NoErr(t, err)
 	value := bytes.Clone(cell.Value)
 	value[len(value)-1] ^= 1
 	if _, err := s.Put(t.Context(), keys[0], value, cell.Version); err != nil {
@@ -33,23 +31,19 @@ func edgeQueueDamage(t *testing.T, s store.Store, prefix string) {
 }
 
 // A damaged hint or alarm of one thread does not keep a worker from all others.
-func TestEdgeQueueDamagedHintsHarmNoOthers(t *testing.T) {
+func TestDamagedHintsHarmNoOthers(t *testing.T) {
 	for name, seconds := range map[string]int{"due/": 5, "alarm/": 60} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			ring, err := seal.NewRing("k", map[string][]byte{"k": bytes.Repeat([]byte{7}, 32)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			inner := memstore.New()
 			s, err := seal.New(t.Context(), inner, ring)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			k := kit.New(t, s, perdure.Options{}, dozing())
 			k.StartOn("damaged", "doze", seconds)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			edgeQueueDamage(t, inner, name)
+			damage(t, inner, name)
 			k.StartOn("near", "doze", 2)
 			k.StartOn("far", "doze", 90)
 			for _, c := range []struct {
@@ -65,8 +59,8 @@ func TestEdgeQueueDamagedHintsHarmNoOthers(t *testing.T) {
 	}
 }
 
-// edgeQueueNap is a flow whose step takes as many seconds as its input says.
-func edgeQueueNap(name string) perdure.Flow {
+// nap is a flow whose step takes as many seconds as its input says.
+func nap(name string) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, seconds int) (string, error) {
 		return perdure.Step(ctx, "nap", func(ctx context.Context) (string, error) {
 			select {
@@ -80,16 +74,16 @@ func edgeQueueNap(name string) perdure.Flow {
 
 // A thread that another worker holds has hints of two flows: that is no reason
 // to look at it all the time.
-func TestEdgeQueueHintsOfTwoFlowsOfOneThread(t *testing.T) {
+func TestHintsOfTwoFlowsOfOneThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		a, b := edgeQueueNap("a"), edgeQueueNap("b")
+		a, b := nap("a"), nap("b")
 		k := kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, a, b)
 		k.StartOn("t", "a", 300)
 		synctest.Wait()
 		k.StartOn("t", "b", 1)
 		synctest.Wait()
-		if n := edgeWorkerCalls(t, s, time.Minute, a, b); n > 1000 {
+		if n := callsOf(t, s, time.Minute, a, b); n > 1000 {
 			t.Errorf("at least %d calls of the store in a quiet minute", n)
 		}
 	})
@@ -97,7 +91,7 @@ func TestEdgeQueueHintsOfTwoFlowsOfOneThread(t *testing.T) {
 
 // A worker that saw a thread in another's hands takes it when its timer is due
 // and the other one is busy.
-func TestEdgeQueueTimerOfAThreadThatAnotherHeld(t *testing.T) {
+func TestTimerOfAThreadThatAnotherHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		doze := perdure.NewFlow("doze", func(ctx context.Context, in string) (string, error) {
@@ -109,7 +103,7 @@ func TestEdgeQueueTimerOfAThreadThatAnotherHeld(t *testing.T) {
 			}
 			return "", perdure.Sleep(ctx, "doze", 2*time.Second)
 		})
-		first := kit.New(t, s, perdure.Options{Concurrency: 1}, doze, edgeQueueNap("nap"))
+		first := kit.New(t, s, perdure.Options{Concurrency: 1}, doze, nap("nap"))
 		first.StartOn("t", "doze", "")
 		time.Sleep(time.Second) // the first worker executes it
 		kit.New(t, s, perdure.Options{Concurrency: 1}, doze)

@@ -3,10 +3,13 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/perdure/perdure/internal/journal"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
@@ -125,9 +128,7 @@ func TestPoisonIsQuarantined(t *testing.T) {
 	kit.Bubble(t, "until a person retries it", func(t *testing.T) {
 		v, m := scene(t)
 		v.cured.Store(true)
-		if err := m.Retry(t.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, m.Retry(t.Context(), "t", "", perdure.Note{By: "ann"}))
 		time.Sleep(10 * time.Minute)
 		kit.WantOutput(t, m.WaitFor("t", perdure.Succeeded), "cured")
 	})
@@ -135,17 +136,13 @@ func TestPoisonIsQuarantined(t *testing.T) {
 		v, m := scene(t)
 		v.cured.Store(true)
 		again, err := m.StartAgain(t.Context(), "t", "", perdure.Note{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		time.Sleep(10 * time.Minute)
 		first := m.EventsOf("t")[1].Run
 		if run, err := m.GetRun(t.Context(), "t", again.ID); err != nil || run.Status != perdure.Queued {
 			t.Errorf("a run behind one in quarantine is %+v, %v", run, err)
 		}
-		if err := m.Cancel(t.Context(), "t", first, perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, m.Cancel(t.Context(), "t", first, perdure.Note{}))
 		synctest.Wait()
 		if run, err := m.GetRun(t.Context(), "t", first); err != nil || run.Status != perdure.Cancelled {
 			t.Errorf("%+v, %v", run, err)
@@ -156,4 +153,44 @@ func TestPoisonIsQuarantined(t *testing.T) {
 			t.Errorf("%+v, %v", run, err)
 		}
 	})
+}
+
+// TestQuarantinedRunIsRetriedOrCancelledByAPerson writes the entries that a
+// run which kills its workers leaves.
+func TestQuarantinedRunIsRetriedOrCancelledByAPerson(t *testing.T) {
+	for call, want := range map[string]perdure.Status{"retry": perdure.Suspended, "cancel": perdure.Cancelled} {
+		kit.Bubble(t, call, func(t *testing.T) {
+			k := kit.New(t, nil, perdure.Options{}, kit.AskFlow("f", perdure.Question{}), kit.EchoFlow("other"))
+			id := k.StartOn("t", "f", "").ID
+			run := k.WaitFor("t", perdure.Suspended)
+			k.Stop()
+			name := kit.Journals(t, k.Store)[0]
+			seq, prev := kit.JournalEnd(t, k.Store, name)
+			body, err := (&journal.Body{Worker: "dead", Version: "test"}).Encode()
+			kit.NoErr(t, err)
+			claim := journal.Entry{Kind: journal.Claimed, ID: journal.NewID(), Time: time.Now().UnixMicro(), Run: run.Seq, Epoch: 2, Body: body}
+			first := claim.Encode(prev)
+			body, err = (&journal.Body{Fail: &journal.Failure{Msg: "it killed five workers", Stack: "stack"}}).Encode()
+			kit.NoErr(t, err)
+			stop := journal.Entry{Kind: journal.Quarantined, ID: journal.NewID(), Time: time.Now().UnixMicro(), Run: run.Seq, Epoch: 2, Body: body}
+			if _, err := k.Store.Append(t.Context(), name, seq, first, stop.Encode(claim.Hash)); err != nil {
+				t.Fatal(err)
+			}
+			next := k.StartOn("t", "other", "x")
+			k = kit.New(t, k.Store, perdure.Options{}, kit.AskFlow("f", perdure.Question{}), kit.EchoFlow("other"))
+			time.Sleep(time.Minute)
+			run = k.WaitForRun("t", id, perdure.Quarantined)
+			if !strings.Contains(run.Error, "five workers") {
+				t.Errorf("it says %q", run.Error)
+			}
+			kit.WantErr(t, "resume", k.Control("resume", "t", id), perdure.ErrNothingToDo)
+			kit.WantErr(t, call, k.Control(call, "t", id), nil)
+			run = k.WaitForRun("t", id, want)
+			if call == "retry" {
+				k.AnswerAt(run, "/ask", perdure.Answer{Value: "y"})
+				kit.WantOutput(t, k.WaitForRun("t", id, perdure.Succeeded), "y")
+			}
+			kit.WantOutput(t, k.WaitForRun("t", next.ID, perdure.Succeeded), "x")
+		})
+	}
 }

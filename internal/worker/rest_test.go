@@ -24,10 +24,7 @@ func live(t *testing.T, s store.Store, d time.Duration, flow perdure.Flow) {
 		}
 		return faulty.None
 	})
-	rt, err := perdure.New(t.Context(), f, perdure.Options{Version: "test"}, flow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := kit.Runtime(t, f, perdure.Options{Version: "test"}, flow)
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() {
@@ -88,10 +85,7 @@ func TestAWorkerThatDiesWhileARunWaitsDidNotDieOfIt(t *testing.T) {
 			mended = new(atomic.Bool)
 			s := memstore.New()
 			flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) { return c.flow(ctx) })
-			rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, flow)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rt := kit.Runtime(t, s, perdure.Options{Version: "test"}, flow)
 			if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -27,9 +28,7 @@ func TestTwoHandlesOnOneStoreWorkTogether(t *testing.T) {
 			url := scheme + filepath.Join(t.TempDir(), "s")
 			open := func() store.Store {
 				s, err := store.Open(t.Context(), url)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				t.Cleanup(func() { _ = s.Close() })
 				return s
 			}
@@ -45,31 +44,20 @@ func TestTwoHandlesOnOneStoreWorkTogether(t *testing.T) {
 				return in + a + b, err
 			})
 			k := kit.New(t, open(), perdure.Options{}, flow)
-			away, err := perdure.New(t.Context(), open(), perdure.Options{Version: "other"}, flow)
-			if err != nil {
-				t.Fatal(err)
-			}
+			away := kit.Runtime(t, open(), perdure.Options{Version: "other"}, flow)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			run, err := away.Start(ctx, perdure.StartRequest{Thread: "t", Flow: "f", Input: "a"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			var kinds []string
 			for e, err := range away.Events(ctx, "t", perdure.EventOptions{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				kinds = append(kinds, e.Kind)
 				switch e.Kind {
 				case "asked":
-					if err := away.Answer(ctx, perdure.AskAnswer{Ask: e.Ask, Answer: perdure.Answer{Value: "b"}}); err != nil {
-						t.Fatal(err)
-					}
+					kit.NoErr(t, away.Answer(ctx, perdure.AskAnswer{Ask: e.Ask, Answer: perdure.Answer{Value: "b"}}))
 				case "waiting":
-					if err := away.Signal(ctx, "t", "go", "c", perdure.SignalOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					kit.NoErr(t, away.Signal(ctx, "t", "go", "c", perdure.SignalOptions{}))
 				}
 				if e.Kind == "ended" {
 					break
@@ -81,9 +69,7 @@ func TestTwoHandlesOnOneStoreWorkTogether(t *testing.T) {
 			}
 			for _, rt := range []*perdure.Runtime{away, k.Runtime} {
 				got, err := rt.Wait(ctx, "t", run.ID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.NoErr(t, err)
 				kit.WantOutput(t, got, "abc")
 				c, err := rt.StateAt(ctx, "t", 0)
 				if err != nil || string(c.State["tone"]) != `"a"` {
@@ -157,10 +143,7 @@ func TestWorkersShareAStore(t *testing.T) {
 func TestFlowThatNobodyHasWaitsForItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		starter, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, kit.EchoFlow("rare"), kit.EchoFlow("common"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		starter := kit.Runtime(t, s, perdure.Options{Version: "test"}, kit.EchoFlow("rare"), kit.EchoFlow("common"))
 		k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("common"))
 		for _, flow := range []string{"rare", "common"} {
 			if _, err := starter.Start(t.Context(), perdure.StartRequest{Thread: flow, Flow: flow, Input: flow}); err != nil {
@@ -173,6 +156,8 @@ func TestFlowThatNobodyHasWaitsForItsWorker(t *testing.T) {
 		if err != nil || run.Status != perdure.Queued {
 			t.Errorf("it is %+v, %v", run, err)
 		}
+		_, err = k.Start(t.Context(), perdure.StartRequest{Thread: "rare", Flow: "rare", Input: ""})
+		kit.WantErr(t, "starting a flow that is not there", err, perdure.ErrNoFlow)
 		k2 := kit.New(t, s, perdure.Options{}, kit.EchoFlow("rare"))
 		kit.WantOutput(t, k2.WaitForRun("rare", "", perdure.Succeeded), "rare")
 	})
@@ -187,6 +172,9 @@ func TestStoppedWorkerHandsOver(t *testing.T) {
 			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (int, error) {
 				select {
 				case <-ctx.Done():
+					if !errors.Is(context.Cause(ctx), perdure.ErrFenced) {
+						t.Errorf("the context ended with %v", context.Cause(ctx))
+					}
 					return 0, context.Cause(ctx)
 				case <-time.After(5 * time.Second):
 				}

@@ -74,15 +74,11 @@ func TestAWorkerThatIsStoppedLeavesTheListRight(t *testing.T) {
 				}
 				return perdure.Ask[bool](ctx, "ok", perdure.Question{})
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: fmt.Sprint("t", i), Input: want == perdure.Suspended}); err != nil {
 				t.Fatal(err)
 			}
-			if err := rt.Work(ctx); err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, rt.Work(ctx))
 			n := 0
 			for sum, err := range rt.List(t.Context(), perdure.ListOptions{}) {
 				if n++; err != nil || sum.Status != want || (want == perdure.Suspended) != (sum.Asks == 1) {

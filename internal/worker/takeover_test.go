@@ -43,9 +43,7 @@ func TestTakeoverOfAWorkerThatAnotherBuried(t *testing.T) {
 			if err == nil && cell.Key == "worker/"+holder {
 				err = inner.Delete(t.Context(), cell.Key, cell.Version)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 		}
 		buried := time.Now()
 		k.WaitFor("t", perdure.Succeeded)

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func edgeWorkerAsk(name string, before ...string) perdure.Flow {
+func stepsThenAsk(name string, before ...string) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, in string) (string, error) {
 		for _, s := range before {
 			if _, err := perdure.Step(ctx, s, func(context.Context) (string, error) { return s, nil }); err != nil {
@@ -29,29 +29,25 @@ func edgeWorkerAsk(name string, before ...string) perdure.Flow {
 	})
 }
 
-func TestEdgeWorkerCancelledRunThatDiverges(t *testing.T) {
+func TestACancelledRunThatDivergesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		k := kit.New(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("f", "a"))
+		k := kit.New(t, s, perdure.Options{Version: "v1"}, stepsThenAsk("f", "a"))
 		k.StartOn("t", "f", "")
 		k.WaitFor("t", perdure.Suspended)
 		k.Stop()
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
-		k2 := kit.New(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("f", "b"))
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
+		k2 := kit.New(t, s, perdure.Options{Version: "v2"}, stepsThenAsk("f", "b"))
 		time.Sleep(time.Second)
 		info, err := k2.GetRun(t.Context(), "t", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if info.Resumes > 3 || !info.Status.Final() {
 			t.Fatalf("%d resumes, status %s", info.Resumes, info.Status)
 		}
 	})
 }
 
-func TestEdgeWorkerStopsWhileTheStoreIsDown(t *testing.T) {
+func TestAWorkerStopsWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault {
@@ -85,7 +81,7 @@ func TestEdgeWorkerStopsWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-func TestEdgeWorkerStartsWhileTheStoreIsDown(t *testing.T) {
+func TestAWorkerThatStartsWhileTheStoreIsDownCanBeStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault {
@@ -94,7 +90,7 @@ func TestEdgeWorkerStartsWhileTheStoreIsDown(t *testing.T) {
 			}
 			return faulty.None
 		})
-		rt := kit.Runtime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
+		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
 		down.Store(true)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -112,7 +108,7 @@ func TestEdgeWorkerStartsWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-func edgeWorkerSleep(name string, d time.Duration) perdure.Flow {
+func sleep(name string, d time.Duration) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, in string) (string, error) {
 		return "done", perdure.Sleep(ctx, "s", d)
 	})
@@ -120,10 +116,10 @@ func edgeWorkerSleep(name string, d time.Duration) perdure.Flow {
 
 // A due timer behind a run whose flow this worker lacks is no reason to look
 // all the time.
-func TestEdgeWorkerForeignFlowAhead(t *testing.T) {
+func TestARunOfAnotherFlowAheadCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		a, b := edgeWorkerAsk("a"), edgeWorkerSleep("b", time.Minute)
+		a, b := stepsThenAsk("a"), sleep("b", time.Minute)
 		both := kit.New(t, s, perdure.Options{}, a, b)
 		both.StartOn("t", "a", "")
 		run := both.WaitFor("t", perdure.Suspended)
@@ -133,15 +129,15 @@ func TestEdgeWorkerForeignFlowAhead(t *testing.T) {
 		time.Sleep(time.Second)
 		both.Stop()
 		both.AnswerAt(run, "/q", perdure.Answer{Value: "x"})
-		if n := edgeWorkerCalls(t, s, 2*time.Minute, b); n > 1000 {
+		if n := callsOf(t, s, 2*time.Minute, b); n > 1000 {
 			t.Errorf("at least %d calls of the store in two quiet minutes", n)
 		}
 	})
 }
 
-// edgeWorkerCalls counts the calls of a worker for some time; a hot loop is
+// callsOf counts the calls of a worker for some time; a hot loop is
 // cut off, since it would keep virtual time from going on.
-func edgeWorkerCalls(t *testing.T, s store.Store, d time.Duration, flows ...perdure.Flow) int64 {
+func callsOf(t *testing.T, s store.Store, d time.Duration, flows ...perdure.Flow) int64 {
 	var n atomic.Int64
 	limited := faulty.New(s, func(faulty.Call) faulty.Fault {
 		if n.Add(1) > 3000 {
@@ -156,56 +152,50 @@ func edgeWorkerCalls(t *testing.T, s store.Store, d time.Duration, flows ...perd
 	return n.Load()
 }
 
-func TestEdgeWorkerBlockedFlowOfAnother(t *testing.T) {
+func TestARunBesideABlockedOneOfAnotherFlowGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		k1 := kit.New(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("a", "x"), edgeWorkerAsk("b"))
+		k1 := kit.New(t, s, perdure.Options{Version: "v1"}, stepsThenAsk("a", "x"), stepsThenAsk("b"))
 		k1.StartOn("t", "a", "")
 		run := k1.WaitFor("t", perdure.Suspended)
 		k1.Stop()
 		k1.AnswerAt(run, "/q", perdure.Answer{Value: "x"})
-		k2 := kit.New(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("a", "y"))
+		k2 := kit.New(t, s, perdure.Options{Version: "v2"}, stepsThenAsk("a", "y"))
 		time.Sleep(time.Second)
 		k2.WaitFor("t", perdure.Blocked)
 		k2.Stop()
-		k3 := kit.New(t, s, perdure.Options{Version: "v3"}, edgeWorkerAsk("b"))
+		k3 := kit.New(t, s, perdure.Options{Version: "v3"}, stepsThenAsk("b"))
 		beside, err := k3.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "b", Input: "", Policy: perdure.Beside})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		time.Sleep(time.Hour)
 		got, err := k3.GetRun(t.Context(), "t", beside.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if got.Status != perdure.Suspended {
 			t.Errorf("the run beside a blocked one of another worker's flow is %s after an hour", got.Status)
 		}
 	})
 }
 
-func TestEdgeWorkerVersionsPingPong(t *testing.T) {
+func TestVersionsThatAreBlockedDoNotTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		k1 := kit.New(t, s, perdure.Options{Version: "v1"}, edgeWorkerAsk("a", "x"))
+		k1 := kit.New(t, s, perdure.Options{Version: "v1"}, stepsThenAsk("a", "x"))
 		k1.StartOn("t", "a", "")
 		run := k1.WaitFor("t", perdure.Suspended)
 		k1.Stop()
 		k1.AnswerAt(run, "/q", perdure.Answer{Value: "x"})
-		k2 := kit.New(t, s, perdure.Options{Version: "v2"}, edgeWorkerAsk("a", "y"))
-		kit.New(t, s, perdure.Options{Version: "v3"}, edgeWorkerAsk("a", "z"))
+		k2 := kit.New(t, s, perdure.Options{Version: "v2"}, stepsThenAsk("a", "y"))
+		kit.New(t, s, perdure.Options{Version: "v3"}, stepsThenAsk("a", "z"))
 		time.Sleep(time.Hour)
 		th, err := k2.Get(t.Context(), "t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if th.Seq > 30 {
 			t.Errorf("%d entries after an hour of being blocked", th.Seq)
 		}
 	})
 }
 
-func TestEdgeWorkerListAfterALostSummary(t *testing.T) {
+func TestAListIsRightAfterALostSummary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) { return in, nil })
 		// the n-th write of the summary is lost
@@ -238,7 +228,7 @@ func TestEdgeWorkerListAfterALostSummary(t *testing.T) {
 	})
 }
 
-func TestEdgeWorkerListFailsLoudly(t *testing.T) {
+func TestAListThatIsNotWholeSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bad atomic.Bool
 		s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
@@ -250,7 +240,7 @@ func TestEdgeWorkerListFailsLoudly(t *testing.T) {
 			}
 			return faulty.None
 		})
-		rt := kit.Runtime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
+		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
 		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
 			t.Fatal(err)
 		}
@@ -268,10 +258,10 @@ func TestEdgeWorkerListFailsLoudly(t *testing.T) {
 
 // A start that was cut off before its first entry leaves a hint, which costs
 // next to nothing.
-func TestEdgeWorkerOrphanHint(t *testing.T) {
+func TestAHintWithoutAThreadCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		f := edgeWorkerAsk("f")
+		f := stepsThenAsk("f")
 		for _, id := range []string{"1", "2", "3", "4", "5"} {
 			cut := faulty.New(s, func(c faulty.Call) faulty.Fault {
 				if c.Op == store.OpAppend {
@@ -284,17 +274,17 @@ func TestEdgeWorkerOrphanHint(t *testing.T) {
 				t.Fatal("no error")
 			}
 		}
-		if n := edgeWorkerCalls(t, s, 2*time.Minute, f); n > 1000 { // renewals are 160
+		if n := callsOf(t, s, 2*time.Minute, f); n > 1000 { // renewals are 160
 			t.Errorf("at least %d calls of the store in two minutes for five starts that were cut off", n)
 		}
 	})
 }
 
-func TestEdgeWorkerPoisoned(t *testing.T) {
+func TestAWorkerOnAPoisonedStoreEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bad atomic.Bool
-		ps := &edgeWorkerPoison{Store: memstore.New(), bad: &bad}
-		rt := kit.Runtime(t, ps, perdure.Options{}, edgeWorkerAsk("f"))
+		ps := &poisonedStore{Store: memstore.New(), bad: &bad}
+		rt := kit.Runtime(t, ps, perdure.Options{}, stepsThenAsk("f"))
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		done := make(chan error, 1)
@@ -315,26 +305,26 @@ func TestEdgeWorkerPoisoned(t *testing.T) {
 	})
 }
 
-type edgeWorkerPoison struct {
+type poisonedStore struct {
 	store.Store
 	bad *atomic.Bool
 }
 
-func (p *edgeWorkerPoison) Append(ctx context.Context, j string, after uint64, e ...[]byte) (uint64, error) {
+func (p *poisonedStore) Append(ctx context.Context, j string, after uint64, e ...[]byte) (uint64, error) {
 	if p.bad.Load() {
 		return 0, store.ErrPoisoned
 	}
 	return p.Store.Append(ctx, j, after, e...)
 }
 
-func (p *edgeWorkerPoison) Put(ctx context.Context, k string, v []byte, prev store.Version) (store.Version, error) {
+func (p *poisonedStore) Put(ctx context.Context, k string, v []byte, prev store.Version) (store.Version, error) {
 	if p.bad.Load() {
 		return "", store.ErrPoisoned
 	}
 	return p.Store.Put(ctx, k, v, prev)
 }
 
-func (p *edgeWorkerPoison) Delete(ctx context.Context, k string, prev store.Version) error {
+func (p *poisonedStore) Delete(ctx context.Context, k string, prev store.Version) error {
 	if p.bad.Load() {
 		return store.ErrPoisoned
 	}
@@ -342,21 +332,17 @@ func (p *edgeWorkerPoison) Delete(ctx context.Context, k string, prev store.Vers
 }
 
 // A cancelled run whose input is gone ends, and is not claimed again and again.
-func TestEdgeWorkerCancelledRunWithLostInput(t *testing.T) {
+func TestACancelledRunWithLostInputEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		f := edgeWorkerAsk("f", "a")
+		f := stepsThenAsk("f", "a")
 		k := kit.New(t, s, perdure.Options{}, f)
 		k.StartOn("t", "f", strings.Repeat("x", 100<<10))
 		k.WaitFor("t", perdure.Suspended)
 		k.Stop()
-		if err := store.DeletePrefix(t.Context(), s, "blob/"); err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Fatal(err)
-		}
-		n := edgeWorkerCalls(t, s, time.Minute, f)
+		kit.NoErr(t, store.DeletePrefix(t.Context(), s, "blob/"))
+		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
+		n := callsOf(t, s, time.Minute, f)
 		run, err := k.GetRun(t.Context(), "t", "")
 		if err != nil || run.Status != perdure.Cancelled || n > 1000 {
 			t.Errorf("after %d calls the run is %s, claimed again %d times (%v)", n, run.Status, run.Resumes, err)
@@ -365,7 +351,7 @@ func TestEdgeWorkerCancelledRunWithLostInput(t *testing.T) {
 }
 
 // Work returns soon after the grace, although a step does not stop.
-func TestEdgeWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
+func TestAWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
 			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) { time.Sleep(5 * time.Hour); return "x", nil })
@@ -382,10 +368,10 @@ func TestEdgeWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
 	})
 }
 
-func TestEdgeWorkerEventsOfAClosedStore(t *testing.T) {
+func TestEventsOfAClosedStoreEndWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := kit.Runtime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
+		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
 		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
 			t.Fatal(err)
 		}
@@ -400,10 +386,10 @@ func TestEdgeWorkerEventsOfAClosedStore(t *testing.T) {
 	})
 }
 
-func TestEdgeWorkerProgressOfNoAskKeepsNothing(t *testing.T) {
+func TestProgressOfNoAskKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		rt := kit.Runtime(t, s, perdure.Options{}, edgeWorkerAsk("f"))
+		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
 		for _, id := range []string{"made.up", "../x.y", "a/b.c"} {
 			if err := rt.Progress(t.Context(), id, strings.Repeat("x", 100<<10), perdure.Note{}); err == nil {
 				t.Error("no error")
@@ -416,13 +402,13 @@ func TestEdgeWorkerProgressOfNoAskKeepsNothing(t *testing.T) {
 }
 
 // random faults on every handle, workers that come and go, flows on some of them only.
-func TestEdgeWorkerStress(t *testing.T) {
+func TestWorkersUnderRandomFaults(t *testing.T) {
 	for seed := range uint64(4) {
-		synctest.Test(t, func(t *testing.T) { edgeWorkerStress(t, seed) })
+		synctest.Test(t, func(t *testing.T) { stress(t, seed) })
 	}
 }
 
-func edgeWorkerStress(t *testing.T, seed uint64) {
+func stress(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	inner := memstore.New()
 	var mu sync.Mutex
@@ -511,18 +497,13 @@ func edgeWorkerStress(t *testing.T, seed uint64) {
 			time.Sleep(time.Duration(rnd.IntN(2000)) * time.Millisecond)
 		}
 	}
-	clean, err := perdure.New(t.Context(), inner, perdure.Options{Version: "v"}, a, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clean := kit.Runtime(t, inner, perdure.Options{Version: "v"}, a, b)
 	deadline := time.Now().Add(30 * time.Minute)
 	for open := true; open; {
 		open = false
 		for th := range threads {
 			info, err := clean.Get(t.Context(), fmt.Sprint("t", th))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			for _, run := range info.Runs {
 				if !run.Status.Final() {
 					open = true
@@ -542,9 +523,7 @@ func edgeWorkerStress(t *testing.T, seed uint64) {
 	time.Sleep(5 * time.Minute)
 	for th := range threads {
 		info, err := clean.Get(t.Context(), fmt.Sprint("t", th))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.NoErr(t, err)
 		if len(info.Runs) != runs {
 			t.Errorf("seed %d: thread %d has %d runs", seed, th, len(info.Runs))
 		}

@@ -105,9 +105,7 @@ func TestAKilledWorkerIsNotListedForEver(t *testing.T) {
 				}
 				return faulty.None
 			}), perdure.Options{Version: "test"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.NoErr(t, err)
 			for i, want := range []int{1, 1, 0, 0} {
 				if got, err := rt.Workers(t.Context()); err != nil || len(got) != want {
 					t.Errorf("after %d s there are %+v, %v", 2*i, got, err)
@@ -126,10 +124,7 @@ func TestARunWhoseFlowNoWorkerHasSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const none = `no living worker has the flow "a"`
 		s, ask := memstore.New(), kit.AskFlow("a", perdure.Question{})
-		rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "test"}, ask)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rt := kit.Runtime(t, s, perdure.Options{Version: "test"}, ask)
 		expect := func(what string, status perdure.Status, idle string) {
 			t.Helper()
 			time.Sleep(5 * time.Second)

@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// edgeQueueRuntime returns a runtime whose flow f takes as many seconds as its
+// runtime returns a runtime whose flow f takes as many seconds as its
 // input says.
-func edgeQueueRuntime(t *testing.T, s store.Store, o Options) *Runtime {
+func queueRuntime(t *testing.T, s store.Store, o Options) *Runtime {
 	t.Helper()
 	o.Version = "test"
 	r, err := New(t.Context(), s, o, NewFlow("f", func(ctx context.Context, seconds float64) (string, error) {
@@ -34,17 +34,17 @@ func edgeQueueRuntime(t *testing.T, s store.Store, o Options) *Runtime {
 	return r
 }
 
-func edgeQueueStart(t *testing.T, r *Runtime, thread string, seconds float64) {
+func startRun(t *testing.T, r *Runtime, thread string, seconds float64) {
 	t.Helper()
 	if _, err := r.Start(t.Context(), StartRequest{Thread: thread, Flow: "f", Input: seconds}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// edgeQueueSuspect starts a run that two workers in a row have claimed and died of.
-func edgeQueueSuspect(t *testing.T, r *Runtime, thread string, seconds float64) {
+// makeSuspect starts a run that two workers in a row have claimed and died of.
+func makeSuspect(t *testing.T, r *Runtime, thread string, seconds float64) {
 	t.Helper()
-	edgeQueueStart(t, r, thread, seconds)
+	startRun(t, r, thread, seconds)
 	o, err := r.open(t.Context(), thread)
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func edgeQueueSuspect(t *testing.T, r *Runtime, thread string, seconds float64) 
 	}
 }
 
-// edgeQueueWork starts a worker and returns what stops it.
-func edgeQueueWork(t *testing.T, r *Runtime) (stop func()) {
+// work starts a worker and returns what stops it.
+func work(t *testing.T, r *Runtime) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Work(ctx) }()
@@ -73,7 +73,7 @@ func edgeQueueWork(t *testing.T, r *Runtime) (stop func()) {
 	}
 }
 
-func edgeQueueStatus(t *testing.T, r *Runtime, thread string) Status {
+func status(t *testing.T, r *Runtime, thread string) Status {
 	t.Helper()
 	info, err := r.Get(t.Context(), thread)
 	if err != nil {
@@ -84,12 +84,12 @@ func edgeQueueStatus(t *testing.T, r *Runtime, thread string) Status {
 
 // What a scan was about to take does not begin beside a suspect that has
 // begun to run alone meanwhile.
-func TestEdgeQueueNothingBeginsBesideASuspect(t *testing.T) {
+func TestNothingBeginsBesideASuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		r := edgeQueueRuntime(t, s, Options{})
-		edgeQueueSuspect(t, r, "suspect", 10)
-		edgeQueueStart(t, r, "innocent", 1)
+		r := queueRuntime(t, s, Options{})
+		makeSuspect(t, r, "suspect", 10)
+		startRun(t, r, "innocent", 1)
 		io, gone := context.WithCancel(context.Background())
 		defer gone()
 		w := newWorker(r.core, io)
@@ -122,16 +122,16 @@ func TestEdgeQueueNothingBeginsBesideASuspect(t *testing.T) {
 }
 
 // All suspects get their turn, one after the other.
-func TestEdgeQueueManySuspects(t *testing.T) {
+func TestManySuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := edgeQueueRuntime(t, memstore.New(), Options{Concurrency: 8})
+		r := queueRuntime(t, memstore.New(), Options{Concurrency: 8})
 		for i := range 40 {
-			edgeQueueSuspect(t, r, fmt.Sprint(i), 0.1)
+			makeSuspect(t, r, fmt.Sprint(i), 0.1)
 		}
-		defer edgeQueueWork(t, r)()
+		defer work(t, r)()
 		time.Sleep(20 * time.Second)
 		for i := range 40 {
-			if got := edgeQueueStatus(t, r, fmt.Sprint(i)); got != Succeeded {
+			if got := status(t, r, fmt.Sprint(i)); got != Succeeded {
 				t.Errorf("suspect %d is %s", i, got)
 			}
 		}
@@ -139,19 +139,19 @@ func TestEdgeQueueManySuspects(t *testing.T) {
 }
 
 // A suspect gets its turn in a worker that always has something to do.
-func TestEdgeQueueSuspectInABusyWorker(t *testing.T) {
+func TestASuspectInABusyWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := edgeQueueRuntime(t, memstore.New(), Options{Concurrency: 2})
-		edgeQueueStart(t, r, "first", 2)
+		r := queueRuntime(t, memstore.New(), Options{Concurrency: 2})
+		startRun(t, r, "first", 2)
 		time.Sleep(time.Second) // names sort by time, and hints by name
-		edgeQueueSuspect(t, r, "suspect", 1)
+		makeSuspect(t, r, "suspect", 1)
 		time.Sleep(time.Second)
 		for i := range 200 {
-			edgeQueueStart(t, r, fmt.Sprint(i), 4)
+			startRun(t, r, fmt.Sprint(i), 4)
 		}
-		defer edgeQueueWork(t, r)()
+		defer work(t, r)()
 		time.Sleep(time.Minute)
-		if got := edgeQueueStatus(t, r, "suspect"); got != Succeeded {
+		if got := status(t, r, "suspect"); got != Succeeded {
 			t.Errorf("after a minute the suspect is %s", got)
 		}
 	})
@@ -159,21 +159,21 @@ func TestEdgeQueueSuspectInABusyWorker(t *testing.T) {
 
 // A suspect that waits for a long step to end does not keep the worker from
 // everything else meanwhile.
-func TestEdgeQueueSuspectBehindALongStep(t *testing.T) {
+func TestASuspectBehindALongStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := edgeQueueRuntime(t, memstore.New(), Options{Concurrency: 4})
-		defer edgeQueueWork(t, r)()
-		edgeQueueStart(t, r, "long", 3600)
+		r := queueRuntime(t, memstore.New(), Options{Concurrency: 4})
+		defer work(t, r)()
+		startRun(t, r, "long", 3600)
 		synctest.Wait()
-		edgeQueueSuspect(t, r, "suspect", 1)
+		makeSuspect(t, r, "suspect", 1)
 		time.Sleep(time.Minute)
-		edgeQueueStart(t, r, "innocent", 1)
+		startRun(t, r, "innocent", 1)
 		time.Sleep(5 * time.Minute)
-		if got := edgeQueueStatus(t, r, "innocent"); got != Succeeded {
+		if got := status(t, r, "innocent"); got != Succeeded {
 			t.Errorf("a run that came a minute after a suspect is %s five minutes later", got)
 		}
 		time.Sleep(3 * time.Hour)
-		if got := edgeQueueStatus(t, r, "suspect"); got != Succeeded {
+		if got := status(t, r, "suspect"); got != Succeeded {
 			t.Errorf("after hours the suspect is %s", got)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // What a worker remembers of threads that others execute does not stay.
-func TestEdgeWorkerForgetsWhatOthersDid(t *testing.T) {
+func TestAWorkerForgetsWhatOthersDid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		f := NewFlow("f", func(ctx context.Context, in string) (string, error) {

@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// edgeQueueCrowd writes hints of so many threads that are not due for an hour, as
+// crowd writes hints of so many threads that are not due for an hour, as
 // those of blocked runs are not.
-func edgeQueueCrowd(t *testing.T, s store.Store, n int) {
+func crowd(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	for i := range n {
 		if err := due.Announce(t.Context(), s, "f", fmt.Sprintf("blocked.%016d", i*7919%n), 1, clock.Micros()+time.Hour.Microseconds()); err != nil {
@@ -27,12 +27,12 @@ func edgeQueueCrowd(t *testing.T, s store.Store, n int) {
 
 // A thread that becomes due among many that are not is found at once, wherever
 // its hint is.
-func TestEdgeQueueDueThreadAmongManyThatAreNot(t *testing.T) {
+func TestADueThreadAmongManyThatAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		r := edgeQueueRuntime(t, s, Options{})
-		edgeQueueCrowd(t, s, 5_000)
-		defer edgeQueueWork(t, r)()
+		r := queueRuntime(t, s, Options{})
+		crowd(t, s, 5_000)
+		defer work(t, r)()
 		time.Sleep(time.Minute)
 		for i := range 5 {
 			name := fmt.Sprint("t", i)
@@ -40,7 +40,7 @@ func TestEdgeQueueDueThreadAmongManyThatAreNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
-			if got := edgeQueueStatus(t, r, name); got != Succeeded {
+			if got := status(t, r, name); got != Succeeded {
 				t.Errorf("a second after its start the run of thread %s is %s", name, got)
 			}
 		}
@@ -49,7 +49,7 @@ func TestEdgeQueueDueThreadAmongManyThatAreNot(t *testing.T) {
 
 // A timer among many hints is in time, though other pages were read since its
 // hint was.
-func TestEdgeQueueTimersAmongManyHints(t *testing.T) {
+func TestTimersAmongManyHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		r, err := New(t.Context(), s, Options{Version: "test"}, NewFlow("f", func(ctx context.Context, seconds int) (string, error) {
@@ -58,8 +58,8 @@ func TestEdgeQueueTimersAmongManyHints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		edgeQueueCrowd(t, s, 5_000)
-		defer edgeQueueWork(t, r)()
+		crowd(t, s, 5_000)
+		defer work(t, r)()
 		time.Sleep(time.Minute)
 		for i := range 5 {
 			name := fmt.Sprint("t", i)
@@ -69,7 +69,7 @@ func TestEdgeQueueTimersAmongManyHints(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		for i := range 5 {
-			if got := edgeQueueStatus(t, r, fmt.Sprint("t", i)); got != Succeeded {
+			if got := status(t, r, fmt.Sprint("t", i)); got != Succeeded {
 				t.Errorf("a second after its timer the run of thread t%d is %s", i, got)
 			}
 		}
@@ -78,7 +78,7 @@ func TestEdgeQueueTimersAmongManyHints(t *testing.T) {
 
 // Threads of one owner that are due again and again do not keep others of that
 // owner from their turn.
-func TestEdgeQueueThreadsOfOneOwnerTakeTurns(t *testing.T) {
+func TestThreadsOfOneOwnerTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		var mu sync.Mutex
@@ -108,7 +108,7 @@ func TestEdgeQueueThreadsOfOneOwnerTakeTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		stop := edgeQueueWork(t, r)
+		stop := work(t, r)
 		time.Sleep(threads / 4 * 3 * 100 * time.Millisecond) // for three steps of each
 		stop()
 		mu.Lock()
