@@ -33,25 +33,24 @@ func init() {
 		var f answerFlags
 		c := &cobra.Command{
 			Use:   "answer [ASK]",
-			Short: "answer an ask, or go through all that are open",
-			Long: `Answer an ask. Without flags it is shown and you decide at the terminal; without
-ASK all open asks are gone through. The beginning of an id is enough if no other
-open ask begins so, and so is the part that perdure asks shows.
+			Short: "answer an ask, or go through all open ones",
+			Long: `Answer an ask. Without flags you see it and decide at the terminal; without ASK you
+go through all open asks. The part of an id that perdure asks shows is enough, and
+so is a prefix that is unique among the open asks.
 
-Values are JSON, or a text. The first answer wins; the same one again changes
-nothing.`,
+Values are JSON or text. The first answer wins; repeating it changes nothing.`,
 			Example: "  perdure answer\n  perdure answer h-4H7 --approve\n  perdure answer h-4H7 --edit '{\"amount\": 10}' --message \"that is all we give\"\n  perdure answer h-4H7 --reject \"too expensive\"\n  perdure answer h-4H7 --respond '\"blue\"'\n  perdure answer h-4H7 --secret < key.txt",
 			Args:    arguments(0, 1),
 		}
 		flags := c.Flags()
-		flags.BoolVar(&f.approve, "approve", false, "let it be done as it is")
-		flags.StringVar(&f.edit, "edit", "", "let it be done with these arguments")
-		flags.StringVar(&f.reject, "reject", "", "do not let it be done; the text says why")
-		flags.StringVar(&f.respond, "respond", "", "this value is the answer, or the result of the call in place of it")
+		flags.BoolVar(&f.approve, "approve", false, "approve the call as it is")
+		flags.StringVar(&f.edit, "edit", "", "approve the call with these arguments")
+		flags.StringVar(&f.reject, "reject", "", "reject the call; the text says why")
+		flags.StringVar(&f.respond, "respond", "", "give this value as the answer, or as the result in place of the call")
 		flags.StringVar(&f.decision, "decision", "", "one of the ask's decisions")
-		flags.StringVar(&f.value, "value", "", "the value that belongs to the decision")
+		flags.StringVar(&f.value, "value", "", "value that goes with the decision")
 		flags.StringVar(&f.message, "message", "", "a remark")
-		flags.BoolVar(&f.secret, "secret", false, "read the secret that is asked for from the standard input")
+		flags.BoolVar(&f.secret, "secret", false, "read the requested secret from the standard input")
 		c.RunE = func(c *cobra.Command, args []string) error {
 			f.hasEdit, f.hasReject, f.hasRespond, f.hasValue = flags.Changed("edit"), flags.Changed("reject"), flags.Changed("respond"), flags.Changed("value")
 			if err := f.check(len(args)); err != nil {
@@ -89,7 +88,7 @@ func (f *answerFlags) check(args int) error {
 	case n > 1:
 		return errors.New("give one of --approve, --edit, --reject, --respond, --secret and --decision")
 	case n > 0 && args == 0:
-		return errors.New("name the ask that is answered: perdure asks lists them")
+		return errors.New("name the ask to answer: perdure asks lists them")
 	}
 	return nil
 }
@@ -126,9 +125,9 @@ func (f *answerFlags) reply(ask *perdure.AskInfo) (api.Reply, error) {
 	}
 	if r.Decision != "" && !slices.Contains(ask.Decisions, r.Decision) {
 		if plain {
-			return r, exit.Usage(errors.New("this ask has no decisions, it wants a value: --respond JSON"))
+			return r, exit.Usage(errors.New("this ask has no decisions; it wants a value: --respond JSON"))
 		}
-		return r, exit.Usage(fmt.Errorf("this ask does not take %s, but %s", r.Decision, strings.Join(ask.Decisions, ", ")))
+		return r, exit.Usage(fmt.Errorf("this ask does not accept %s, only %s", r.Decision, strings.Join(ask.Decisions, ", ")))
 	}
 	return r, nil
 }
@@ -149,7 +148,7 @@ func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
 func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
 	if !f.given() {
 		if !a.term.Interactive() {
-			return exit.Usage(fmt.Errorf("say what you answer: %s", strings.Join(ways(ask), ", ")))
+			return exit.Usage(fmt.Errorf("say what to answer: %s", strings.Join(ways(ask), ", ")))
 		}
 		answered, err := a.decide(ctx, l, ask)
 		if errors.Is(err, io.EOF) {
@@ -186,10 +185,10 @@ func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f 
 // provide gives a secret.
 func (a *app) provide(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
 	if ask.Kind != agent.KindCredential {
-		return exit.Usage(errors.New("this ask wants no secret: secrets are for asks of kind credential"))
+		return exit.Usage(errors.New("this ask does not want a secret; only asks of kind credential do"))
 	}
 	if f.hasRespond {
-		return exit.Usage(errors.New("a secret does not belong on a command line: use --secret, which reads it"))
+		return exit.Usage(errors.New("do not give a secret on the command line: use --secret, which reads it"))
 	}
 	if err := a.give(ctx, l, ask); err != nil {
 		return err
@@ -216,7 +215,7 @@ func (a *app) give(ctx context.Context, l *link.Link, ask *perdure.AskInfo) erro
 
 // answered tells what comes next.
 func (a *app) answered(ctx context.Context, l *link.Link, ask *perdure.AskInfo) {
-	a.hint("answered; see how it goes on: %s", a.command("events", "-f", ask.Thread))
+	a.hint("answered; follow the run with %s", a.command("events", "-f", ask.Thread))
 	a.idle(ctx, l)
 }
 

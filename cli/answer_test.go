@@ -92,8 +92,8 @@ func TestAnswerRefusesWhatDoesNotFit(t *testing.T) {
 		p.run("", "answer", ask, "--approve", "--reject", "no").want(exit.BadUsage, "one of")
 		p.run("", "answer", ask, "--edit", `{"amount": "many"}`).want(exit.Failed, "amount")
 		p.run("", "answer", ask, "--edit", `nonsense`).want(exit.Failed)
-		p.run("", "answer", ask, "--decision", "shrug").want(exit.BadUsage, "does not take shrug, but approve")
-		p.run("", "answer", ask, "--secret").want(exit.BadUsage, "wants no secret")
+		p.run("", "answer", ask, "--decision", "shrug").want(exit.BadUsage, "does not accept shrug, only approve")
+		p.run("", "answer", ask, "--secret").want(exit.BadUsage, "does not want a secret")
 		p.run("", "answer", "nope", "--approve").want(exit.NotFound, "perdure asks")
 		plain := p.asked("o", "order", "tea")
 		p.run("", "answer", plain, "--edit", "1").want(exit.BadUsage, "--respond JSON")
@@ -111,7 +111,7 @@ func TestAnAskIsFoundByItsBeginning(t *testing.T) {
 	one := p.asked("a", "order", "tea")
 	thread, own, _ := strings.Cut(one, ".")
 	p.run("", "run", "order", "salt", "--thread", "a", "--policy", "beside").want(exit.Waiting)
-	p.run("", "answer", thread, "--approve").want(exit.BadUsage, `"`+thread+`" is the beginning of more than one`, render.AskID(one))
+	p.run("", "answer", thread, "--approve").want(exit.BadUsage, `more than one ask begins with "`+thread+`"`, render.AskID(one))
 	if !strings.HasPrefix(own, "-") {
 		p.run("", "answer", own[:12], "--approve").want(exit.OK)
 	}

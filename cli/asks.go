@@ -23,7 +23,7 @@ func init() {
 		c := operation(a, "asks", api.AsksList, func(a *app, page *api.AskPage) error {
 			defer a.damage(page.Damage)
 			if len(page.Asks) == 0 {
-				a.hint("nobody is asked anything")
+				a.hint("there are no open asks")
 				return nil
 			}
 			rows := [][]string{{"ASK", "KIND", "THREAD", "WHO", "ASKED", "PROMPT"}}
@@ -39,8 +39,8 @@ func init() {
 		})
 		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada\n  perdure asks h-4H7 --full"
 		c.Use = "asks [ASK]"
-		c.Long += "\n\nWith an ASK it is shown, open or not, and what became of it. What is long is cut,\nand --full shows all of it."
-		full := c.Flags().Bool("full", false, "with ASK: all of it")
+		c.Long += "\n\nWith ASK, that ask is shown with its outcome, open or not. Long parts are cut; --full\nshows all of it."
+		full := c.Flags().Bool("full", false, "with ASK: show all of it")
 		list := c.RunE
 		c.Args = arguments(0, 1)
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -101,7 +101,7 @@ func findAsk(ctx context.Context, l *link.Link, id string) (*perdure.AskInfo, er
 			return &k, nil
 		case !strings.HasPrefix(k.ID, id) && !strings.HasPrefix(own, id):
 		case found != nil:
-			return nil, exit.Usage(fmt.Errorf("%q is the beginning of more than one ask: %s and %s", id, render.AskID(found.ID), render.AskID(k.ID)))
+			return nil, exit.Usage(fmt.Errorf("more than one ask begins with %q: %s and %s", id, render.AskID(found.ID), render.AskID(k.ID)))
 		default:
 			found = &k
 		}

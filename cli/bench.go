@@ -41,11 +41,10 @@ func benchCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "measure how fast a store is here, in about 12 seconds",
-		Long: `Measures appends and steps on a store, beside what the disk can do itself and
-beside a store in memory, all in one run. The rates are this machine's; the ratios
-can be compared with those of others. Without --store it is a SQLite file in this
-folder, which is removed afterwards. What it writes to a store of yours is removed
-too.`,
+		Long: `Measures appends and steps on a store, and compares them with the disk itself and
+with a store in memory, all in one run. Rates depend on this machine; ratios can be
+compared with those of others. Without --store it uses a SQLite file in this folder
+and removes it afterwards. It also removes what it writes to a store of yours.`,
 		Example: "  perdure bench\n  perdure bench --store sqlite:/mnt/disk/try.db --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -28,9 +28,9 @@ func init() {
 		c := &cobra.Command{
 			Use:   "chat FLOW",
 			Short: "talk to a flow, line by line",
-			Long: `Talk to a flow: each line is the input of a run on one thread, and what it says is
-shown as it is written. What it asks you answer at once. Ctrl-D ends the
-conversation, which is kept: come back to it with --thread.`,
+			Long: `Talk to a flow: each line is the input of a run on one thread, and replies are shown
+while they are written. You answer its questions on the spot. Ctrl-D ends the
+conversation; continue it later with --thread.`,
 			Example: "  perdure chat story\n  perdure chat story --thread evening",
 			Args:    arguments(1, 1),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -42,8 +42,8 @@ conversation, which is kept: come back to it with --thread.`,
 				})
 			},
 		}
-		c.Flags().StringVar(&thread, "thread", "", "go on with this thread, or make it")
-		c.Flags().StringVar(&user, "user", "", "who owns a new thread; you if not given")
+		c.Flags().StringVar(&thread, "thread", "", "continue this thread, or create it")
+		c.Flags().StringVar(&user, "user", "", "owner of a new thread; by default you")
 		return c
 	})
 }
@@ -59,7 +59,7 @@ func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string)
 	}
 	defer func() {
 		if thread != "" {
-			a.hint("come back with %s", a.command("chat", "--thread "+safe.Quote(thread), flow))
+			a.hint("continue with %s", a.command("chat", "--thread "+safe.Quote(thread), flow))
 		}
 	}()
 	prompt := ""

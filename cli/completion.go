@@ -21,9 +21,9 @@ func init() {
 	register(func(a *app) *cobra.Command {
 		return &cobra.Command{
 			Use:   "completion bash|zsh|fish|powershell",
-			Short: "print a script by which a shell completes commands",
-			Long: `Print a script by which a shell completes commands, flags, flows, and the ids of
-threads and open asks. That for bash works with and without the package
+			Short: "print a script that lets a shell complete commands",
+			Long: `Print a script that lets a shell complete commands, flags, flows, and the ids of
+threads and open asks. The one for bash works with and without the package
 bash-completion.`,
 			Example:   fmt.Sprintf("  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_%[1]s\"\n  perdure completion fish > ~/.config/fish/completions/%[1]s.fish", a.shellName()),
 			ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
@@ -44,7 +44,7 @@ bash-completion.`,
 				case "powershell":
 					return root.GenPowerShellCompletionWithDesc(a.term.Out)
 				}
-				return exit.Usage(fmt.Errorf("there is no script for %s; for bash, zsh, fish and powershell there is", args[0]))
+				return exit.Usage(fmt.Errorf("there is no script for %s, only for bash, zsh, fish and powershell", args[0]))
 			},
 		}
 	})

@@ -69,7 +69,7 @@ func TestLookingMakesNoStore(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "typo")
 		p := &place{t: t, flows: testFlows(), flags: []string{"--store", url + file}}
 		for _, args := range []string{"threads", "show t", "asks", "memory list", "token list", "erase t --yes", "verify t", "flows"} {
-			p.run("", strings.Fields(args)...).want(exit.Unavailable, "there is no store", "make new ones")
+			p.run("", strings.Fields(args)...).want(exit.Unavailable, "there is no store", "create new ones")
 		}
 		if _, err := os.Stat(file); err == nil {
 			t.Errorf("%s was made", file)

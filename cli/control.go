@@ -30,7 +30,7 @@ func init() {
 				a.hint("sent")
 				return nil
 			})
-			c.Long += "\n\nThe value is JSON, or a text; - reads it from the standard input."
+			c.Long += "\n\nThe value is JSON or text; - reads it from the standard input."
 			c.Example = "  perdure signal trip-7 paid\n  perdure signal trip-7 paid '{\"amount\": 42}' --key payment-9"
 			return c
 		},
@@ -41,7 +41,7 @@ func init() {
 func control(name string, op api.Op[api.ControlRun, perdure.Run], example string) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command {
 		c := operation(a, name+" THREAD [RUN]", op, (*app).changed)
-		c.Long += "\n\nWithout RUN it is the newest run of the thread."
+		c.Long += "\n\nWithout RUN, it works on the thread's newest run."
 		c.Example = example
 		return c
 	}
@@ -57,7 +57,7 @@ func (a *app) changed(r *perdure.Run) error {
 // askHints says how what a run waits for is answered.
 func (a *app) askHints(r *perdure.Run) {
 	for _, f := range r.Failed {
-		a.hint("branch %s of run %s has failed, and the run waits for the others: %s", safe.Text(f.Branch), safe.Text(r.ID), safe.Cut(safe.Line(f.Error), 200))
+		a.hint("branch %s of run %s failed, and the run waits for the others: %s", safe.Text(f.Branch), safe.Text(r.ID), safe.Cut(safe.Line(f.Error), 200))
 	}
 	for i := range r.Asks {
 		what, how := a.waitsFor(&r.Asks[i])

@@ -27,7 +27,7 @@ import (
 // inbox lets a person go through all open asks.
 func (a *app) inbox(ctx context.Context, l *link.Link) error {
 	if !a.term.Interactive() {
-		return exit.Usage(errors.New("name the ask that is answered: perdure asks lists them"))
+		return exit.Usage(errors.New("name the ask to answer: perdure asks lists them"))
 	}
 	var all []perdure.AskInfo
 	for ask, err := range l.Client.Asks(ctx, api.ListAsks{}) {
@@ -41,7 +41,7 @@ func (a *app) inbox(ctx context.Context, l *link.Link) error {
 		all = append(all, ask)
 	}
 	if len(all) == 0 {
-		a.term.Printf("nobody is asked anything\n")
+		a.term.Printf("there are no open asks\n")
 	}
 	some := false
 	for i := range all {
@@ -248,8 +248,8 @@ func (a *app) question(ask *perdure.AskInfo, able []choice) string {
 	return "  " + about + "  " + choices + " > "
 }
 
-// errAgain is wrong, and can be typed again.
-var errAgain = errors.New("that cannot be")
+// errAgain marks input that the person may correct.
+var errAgain = errors.New("that does not work")
 
 // settle answers an ask as a person has chosen. Rest is what stood behind the
 // choice.

@@ -37,13 +37,12 @@ func devCommand(a *app) *cobra.Command {
 		Use:   "dev",
 		Short: "serve the API and execute runs on this machine, without any set-up",
 		Long: `Serves the API and executes runs, in one process, for your user on this machine.
-Everything is kept in ./.perdure, so stop it, or kill it, and start it again:
-runs go on where they were. If the usual port is taken it takes another one.
+Everything is kept in ./.perdure: stop or kill it and start it again, and runs
+continue where they were. If the usual port is taken, it uses another one.
 
-Where the system tells which user a connection comes from (Linux does), yours
-need nothing; otherwise, callers need the token that is printed at the start,
-which your own commands find by themselves. --open lets every user of this
-machine in.`,
+On Linux it recognises your user by the connection. On other systems, callers need
+the token that it prints when it starts; your own commands find that by themselves.
+--open lets in every user of this machine.`,
 		Example: "  perdure dev\n  perdure dev --addr 127.0.0.1:0 --store sqlite:other.db",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -56,8 +55,8 @@ machine in.`,
 			return a.dev(c.Context(), address, c.Flags().Changed("addr"), open)
 		},
 	}
-	c.Flags().BoolVar(&open, "open", false, "let every user of this machine in")
-	c.Flags().StringVar(&address, "addr", link.DevAddress, "address to listen on, of this machine only")
+	c.Flags().BoolVar(&open, "open", false, "let in every user of this machine")
+	c.Flags().StringVar(&address, "addr", link.DevAddress, "local address to listen on")
 	return c
 }
 
@@ -95,7 +94,7 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 	if err := s.run(ctx, l); err != nil {
 		return err
 	}
-	a.term.Printf("Stopped. What was not done goes on when it starts again.\n")
+	a.term.Printf("Stopped. Unfinished runs continue when it starts again.\n")
 	return nil
 }
 
@@ -107,7 +106,7 @@ func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (n
 		return l, err
 	}
 	if file, ok := link.SQLiteFile(url); ok && a.conn.DialDev(ctx, func(d link.DevRecord) bool { return d.Address == address && d.Serves(file) }) != nil {
-		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("dev serves this store at http://%s already: use it, or start another one with --addr 127.0.0.1:0", address)}
+		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("dev already serves this store at http://%s: use it, or start another one with --addr 127.0.0.1:0", address)}
 	}
 	if l, err = listen(ctx, "127.0.0.1:0"); err == nil {
 		a.hint("%s is taken by another program; this one has %s", address, l.Addr())
@@ -153,7 +152,7 @@ func devStore(shared bool) (string, error) {
 		}
 	}
 	if err := os.MkdirAll(link.DevFolder, 0o700); err != nil {
-		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder where you may write, or name a --store", err, link.DevFolder)
+		return "", fmt.Errorf("%w; dev keeps everything in ./%s: call it in a folder that you can write to, or name a --store", err, link.DevFolder)
 	}
 	ignore := filepath.Join(link.DevFolder, ".gitignore")
 	if _, err := os.Stat(ignore); err != nil {

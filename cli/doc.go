@@ -5,9 +5,10 @@
 //		cli.Main(perdure.NewFlow("triage", triage))
 //	}
 //
-// [Run] takes options too: a logger, an observer, routes of the program's own
-// beside the API, and the options of the runtime and the server.
+// [Run] also takes options: commands and routes of the program's own, a logger, an
+// observer, and the options of the runtime and the server.
 //
-// Commands work on a server (--server URL) or directly on a store (--store
-// URL): then the API runs inside the command.
+// Commands work on a server (--server URL) or directly on a store (--store URL); in
+// that case the API runs inside the command. The rooms below cli/internal connect to
+// either (link), write for people (render) and hold the exit codes (exit).
 package cli

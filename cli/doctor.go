@@ -37,8 +37,8 @@ func doctorCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "check the store, the server and this machine, and say what to fix",
-		Long: `Checks that the store keeps what it is given, that workers are there, that the
-clock and the disk are sound, and with --server that the server answers. The exit
+		Long: `Checks that the store keeps what is written to it, that workers are alive, that the
+clock and the disk are sound and, with --server, that the server answers. The exit
 status is 1 if something is broken.`,
 		Example: "  perdure doctor\n  perdure doctor --store sqlite:perdure.db --tokens tokens.json\n  perdure doctor --server http://127.0.0.1:7373 --json",
 		Args:    cobra.NoArgs,
@@ -60,7 +60,7 @@ status is 1 if something is broken.`,
 			return d.report()
 		},
 	}
-	c.Flags().StringVar(&tokens, "tokens", "", "JSON file with tokens, as serve takes it")
+	c.Flags().StringVar(&tokens, "tokens", "", "JSON file with tokens, as for serve")
 	return c
 }
 
@@ -135,7 +135,7 @@ func (d *doctor) machine(ctx context.Context) {
 		flows = append(flows, f.Name())
 	}
 	if len(flows) == 0 {
-		d.note("flows", poor, "give flows to cli.Main", "this program has none, so it can execute nothing")
+		d.note("flows", poor, "give flows to cli.Main", "this program has none, so it cannot execute anything")
 		return
 	}
 	d.note("flows", fine, "", "%s", strings.Join(flows, ", "))
@@ -144,7 +144,7 @@ func (d *doctor) machine(ctx context.Context) {
 // judgeClock judges the clock of this machine: what it says now, and how far it went
 // while the monotonic one went on.
 func (d *doctor) judgeClock(now time.Time, monotonic, wall time.Duration) {
-	const sync = "set the clock, and keep it by NTP"
+	const sync = "set the clock, and keep it in sync with NTP"
 	off := (wall - monotonic).Abs()
 	switch {
 	case now.Year() < 2025 || now.Year() > 2100:

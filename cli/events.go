@@ -23,18 +23,18 @@ func init() {
 		c := &cobra.Command{
 			Use:   "events THREAD",
 			Short: "list a thread's events, or follow them",
-			Long: `List a thread's events: sequence, time, kind, path and value. With -f it stays and
-shows new ones as they come, each once, also over restarts of the server; with
+			Long: `List a thread's events: sequence, time, kind, path and value. With -f it keeps
+running and shows each new event once, even across restarts of the server; with
 --run it ends with that run.
 
 With --json each event is a line of JSON.`,
 			Example: "  perdure events trip-7\n  perdure events trip-7 -f --after 40\n  perdure events trip-7 -f --run newest --json | jq .kind",
 			Args:    arguments(1, 1),
 		}
-		c.Flags().BoolVarP(&follow, "follow", "f", false, "stay, and show new ones")
-		c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also what is being written, before it is recorded")
-		c.Flags().StringVar(&after, "after", "", "only later ones than this `sequence`")
-		c.Flags().StringVar(&o.Run, "run", "", "only those of this run, or of the newest")
+		c.Flags().BoolVarP(&follow, "follow", "f", false, "keep running, and show new ones")
+		c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also show what is being written, before it is recorded")
+		c.Flags().StringVar(&after, "after", "", "only events after this `sequence`")
+		c.Flags().StringVar(&o.Run, "run", "", "only events of this run, or of the newest")
 		c.RunE = func(c *cobra.Command, args []string) error {
 			o.NoDeltas = !deltas
 			if after != "" {

@@ -28,7 +28,7 @@ func exportCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "export THREAD",
 		Short:   api.ThreadsExport.Title,
-		Long:    "Export a thread as one file of JSON lines, to the standard output or a file. It can\nbe verified without a store, and imported elsewhere.",
+		Long:    "Export a thread as JSON lines, to the standard output or a file. The file can be\nverified without a store, and imported elsewhere.",
 		Example: "  perdure export trip-7 -o trip-7.jsonl\n  perdure export trip-7 --redact | gzip > trip-7.jsonl.gz",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ func exportCommand(a *app) *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&to, "output", "o", "", "file to write; it must not exist")
-	c.Flags().BoolVar(&in.Redact, "redact", false, "leave out what entries say; it can still be verified")
+	c.Flags().BoolVar(&in.Redact, "redact", false, "leave out the contents of entries; the file can still be verified")
 	return c
 }
 
@@ -69,7 +69,7 @@ func (a *app) export(ctx context.Context, l *link.Link, in api.ExportThread, to 
 	if a.term.JSON {
 		return a.term.PrintJSON(map[string]any{"thread": in.Thread, "file": to, "bytes": n})
 	}
-	a.hint("%d bytes are in %s; check them with perdure verify %s", n, to, safe.Quote(to))
+	a.hint("wrote %d bytes to %s; check the file with perdure verify %s", n, to, safe.Quote(to))
 	return nil
 }
 
@@ -96,7 +96,7 @@ func importCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import FILE",
 		Short:   api.ThreadsImport.Title,
-		Long:    "Make a thread of an export; - is the standard input. Runs that were active are\npaused: resume them. What people answered there is asked anew here, unless the file is\nsigned by a key that is trusted, such as one that --trust-key names: perdure verify\nFILE shows it.",
+		Long:    "Create a thread from an export; - is the standard input. Runs that were active are\npaused until you resume them. Questions that people answered there are asked again\nhere, unless the file is signed by a trusted key, such as one that --trust-key names.\nperdure verify FILE shows the key.",
 		Example: "  perdure import trip-7.jsonl\n  gunzip < trip-7.jsonl.gz | perdure import - --as trip-8",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -121,8 +121,8 @@ func importCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; the one that it had if not given")
-	c.Flags().StringSliceVar(&in.Trust, "trust-key", nil, "a public `KEY` that may have signed the file, beside that of this store")
+	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; by default the one that it had")
+	c.Flags().StringSliceVar(&in.Trust, "trust-key", nil, "public `KEY` to trust for this file, besides that of this store")
 	return c
 }
 
@@ -146,7 +146,7 @@ func verifyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "verify THREAD|FILE",
 		Short:   api.ThreadsVerify.Title + ", or that of an export",
-		Long:    "Check a thread's audit chain: that no entry was changed, removed or moved. An export\nis checked without a store or server. It fails if something is wrong.\n\nThe argument is a file if it ends in .jsonl or has a slash in it, else a thread if there\nis one of that id, and else a file.\n\nWhoever can rewrite all of it is found out by comparing the head with one that was\nkept elsewhere.",
+		Long:    "Check a thread's audit chain: that no entry was changed, removed or moved. An export\nis checked without a store or server. The command fails if something is wrong.\n\nThe argument is a file if it ends in .jsonl or contains a slash. Otherwise it is a\nthread if there is one with that id, or else a file.\n\nTo detect that someone rewrote all of it, compare the head with one that you keep\nelsewhere.",
 		Example: "  perdure verify trip-7\n  perdure verify trip-7.jsonl",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -191,11 +191,11 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 	} else if v.OK() {
 		a.term.Printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.term.Style(terminal.Green, "good"), safe.Label(v.Thread), v.Good, v.Blobs, safe.Label(v.Head))
 	} else if v.Good == 0 {
-		a.term.Printf("%s: nothing of it is good\n%s\n", a.term.Style(terminal.Red, "damaged"), a.term.Framed("  ", v.Problem))
+		a.term.Printf("%s: none of it is good\n%s\n", a.term.Style(terminal.Red, "damaged"), a.term.Framed("  ", v.Problem))
 	} else {
 		a.term.Printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.term.Style(terminal.Red, "damaged"), safe.Label(v.Thread), v.Good, v.Entries, a.term.Framed("  ", v.Problem))
 		if do != "" {
-			a.hint("go on from there with %s", do)
+			a.hint("continue from there with %s", do)
 		}
 	}
 	if !v.OK() {
@@ -213,7 +213,7 @@ func eraseCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "erase THREAD",
 		Short:   api.ThreadsErase.Title,
-		Long:    "Erase a thread and all that was kept of it, for ever. What it did outside is not\nundone. A thread on which forks or children depend is erased with them only.",
+		Long:    "Erase a thread and everything that was kept of it, for good. What it did outside is\nnot undone. A thread that forks or children depend on can only be erased together\nwith them.",
 		Example: "  perdure erase trip-7\n  perdure erase trip-7 --dependents --yes --reason \"asked by the customer\"",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -222,7 +222,7 @@ func eraseCommand(a *app) *cobra.Command {
 				if _, err := l.Client.Get(ctx, in.Thread); err != nil && !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, perdure.ErrNewer) {
 					return err
 				}
-				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for ever"); err != nil {
+				if err := a.sure(ctx, yes, "erase thread "+safe.Label(in.Thread)+" for good"); err != nil {
 					return err
 				}
 				_, err := client.Do(ctx, l.Client, api.ThreadsErase, in)
@@ -233,7 +233,7 @@ func eraseCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&in.Dependents, "dependents", false, "forks and children are erased too")
+	c.Flags().BoolVar(&in.Dependents, "dependents", false, "erase forks and children too")
 	c.Flags().StringVar(&in.Reason, "reason", "", "why, for the record")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c

@@ -75,7 +75,7 @@ func TestFilesAreExportedVerifiedAndImported(t *testing.T) {
 		p.run("", "erase", "copy").want(exit.BadUsage, "--yes")
 		p.setUp = func(a *app) { a.term.Forced = true }
 		p.run("n\n", "erase", "copy").want(exit.Failed, "nothing was done")
-		p.run("y\n", "erase", "copy").want(exit.OK, "erase thread copy for ever? [y/N]")
+		p.run("y\n", "erase", "copy").want(exit.OK, "erase thread copy for good? [y/N]")
 		p.setUp = nil
 		p.run("", "erase", "copy", "--yes").want(exit.NotFound)
 		p.run("", "fork", "t", "--as", "child").want(exit.OK)

@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `Perdure is a durable runtime for AI agents. What an agent does is written down step
-by step, so that it survives crashes and deploys, and can wait for people.
+const rootHelp = `Perdure is a durable runtime for AI agents. It records what an agent does step by
+step, so that the work survives crashes and deploys, and can wait for people.
 
-Commands work on a server (--server), or directly on a store (--store). Without
-either they use ./.perdure: through the dev server that serves it if one runs, else
-directly. In a folder without it they use your dev server at 127.0.0.1:7373.`
+Commands work on a server (--server) or directly on a store (--store). Without
+either they use ./.perdure: through the dev server that serves it if one is running,
+otherwise directly. In a folder without it they use your dev server at
+127.0.0.1:7373.`
 
 const exitHelp = `Every command ends with one of these codes:
 
@@ -27,7 +28,7 @@ const exitHelp = `Every command ends with one of these codes:
     7  the server or the store cannot be reached
   130  it was interrupted`
 
-// groups are the headings of the list of commands.
+// groups are the headings in the list of commands.
 var groups = []struct{ id, title, commands string }{
 	{"begin", "Begin:", "demo init dev run chat"},
 	{"look", "Look:", "threads show events state diff"},
@@ -40,7 +41,7 @@ var groups = []struct{ id, title, commands string }{
 
 func init() {
 	register(func(a *app) *cobra.Command {
-		return &cobra.Command{Use: "exit-codes", Short: "what the exit codes mean", Long: exitHelp, Example: "  perdure run research \"…\" || echo \"ended with $?\"",
+		return &cobra.Command{Use: "exit-codes", Short: "explain the exit codes", Long: exitHelp, Example: "  perdure run research \"…\" || echo \"ended with $?\"",
 			Args: arguments(0, 0), RunE: func(*cobra.Command, []string) error {
 				if a.term.JSON {
 					return a.term.PrintJSON(exitCodes())
@@ -51,7 +52,7 @@ func init() {
 	})
 }
 
-// exitCodes are the codes with what they mean, as the help has them.
+// exitCodes returns the meaning of each code, as the help has it.
 func exitCodes() map[string]string {
 	all := map[string]string{}
 	_, list, _ := strings.Cut(exitHelp, "\n\n")
@@ -105,11 +106,11 @@ func arrange(root *cobra.Command) {
 	root.SetHelpCommandGroupID("more")
 }
 
-// didYouMean suggests commands that are called like a word.
+// didYouMean suggests commands with names like a word.
 func didYouMean(c *cobra.Command, word string) string {
 	c.SuggestionsMinimumDistance = 2
 	if like := c.SuggestionsFor(word); len(like) > 0 {
-		return " (is it " + strings.Join(like, " or ") + "?)"
+		return " (did you mean " + strings.Join(like, " or ") + "?)"
 	}
 	return ""
 }

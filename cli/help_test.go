@@ -100,7 +100,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	p := &place{t: t}
 	p.run("", "exit-codes").want(exit.OK, "130")
 	p.run("", "help", "exit-codes").want(exit.OK, "130")
-	p.run("", "showw").want(exit.BadUsage, "is it show?")
+	p.run("", "showw").want(exit.BadUsage, "did you mean show?")
 	p.run("").want(exit.OK, "Control runs:")
 }
 
@@ -139,7 +139,7 @@ func TestHelpKnowsCommandsOnly(t *testing.T) {
 	p := stored(t)
 	p.run("", "help", "token", "create").want(exit.OK, "Make a token")
 	p.run("", "help").want(exit.OK, "Begin:")
-	p.run("", "help", "thread").want(exit.BadUsage, "there is no command thread (is it threads")
+	p.run("", "help", "thread").want(exit.BadUsage, "there is no command thread (did you mean threads")
 	p.run("", "help", "run", "fast").want(exit.BadUsage, "there is no command run fast")
 	p.run("", "threads", "--stat", "x").want(exit.BadUsage, "see perdure threads --help")
 }

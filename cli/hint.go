@@ -57,7 +57,7 @@ func (a *app) sure(ctx context.Context, yes bool, what string) error {
 		return nil
 	}
 	if !a.term.Interactive() {
-		return exit.Usage(fmt.Errorf("%s: say that you are sure with --yes", what))
+		return exit.Usage(fmt.Errorf("%s: confirm it with --yes", what))
 	}
 	line, err := a.term.Ask(ctx, what+"? [y/N] ")
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -72,12 +72,12 @@ func (a *app) sure(ctx context.Context, yes bool, what string) error {
 // idle says so if no worker is alive, or none that has the flows of the given runs.
 func (a *app) idle(ctx context.Context, l *link.Link, runs ...*perdure.Run) {
 	if workers, err := l.Client.Workers(ctx); err == nil && len(workers) == 0 {
-		a.hint("no worker is alive: runs go on when one is: %s", a.command("worker", ""))
+		a.hint("no worker is alive: runs continue when there is one: %s", a.command("worker", ""))
 		return
 	}
 	for _, run := range runs {
 		if run.Idle != "" {
-			a.hint("no living worker has the flow %s: the run goes on when one has", safe.Label(run.Flow))
+			a.hint("no live worker has the flow %s: the run continues when one has", safe.Label(run.Flow))
 		}
 	}
 }

@@ -36,10 +36,10 @@ func initCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init DIR",
 		Short: "begin a project: an agent, a tool that needs approval, and a test",
-		Long: `Writes a small project into a new or empty folder: an agent with one tool that
-needs approval, its test, and a main function that makes it a server, a worker
-and every command of this program. Its model is a script, so that it runs as it
-is; main.go says how to use a real one.`,
+		Long: `Writes a small project into a new or empty folder: an agent with a tool that needs
+approval, a test, and a main function that makes it a server, a worker and every
+command of this program. Its model is a script, so it runs as it is; main.go says
+how to use a real one.`,
 		Example: "  perdure init desk --module example.com/desk",
 		Args: func(_ *cobra.Command, given []string) error {
 			if len(given) != 1 {
@@ -57,12 +57,12 @@ is; main.go says how to use a real one.`,
 				module = moduleName(filepath.Base(full))
 			}
 			if !modulePath.MatchString(module) {
-				return exit.Usage(fmt.Errorf("%q is no name for a module; give one such as example.com/desk", module))
+				return exit.Usage(fmt.Errorf("%q is not a module name; give one such as example.com/desk", module))
 			}
 			return a.begin(dir, module)
 		},
 	}
-	c.Flags().StringVar(&module, "module", "", "name of the Go module; that of the folder if not given")
+	c.Flags().StringVar(&module, "module", "", "name of the Go module; by default that of the folder")
 	return c
 }
 
@@ -91,7 +91,7 @@ func (a *app) begin(dir, module string) error {
 		return err
 	}
 	if len(there) > 0 {
-		return &exit.Error{Code: exit.Conflict, Err: fmt.Errorf("%s is not empty: it has %s; name a new folder", dir, there[0].Name())}
+		return &exit.Error{Code: exit.Conflict, Err: fmt.Errorf("%s is not empty: it contains %s; name a new folder", dir, there[0].Name())}
 	}
 	name := path.Base(module)
 	files, err := fs.ReadDir(starter, "starter")
@@ -127,7 +127,7 @@ func (a *app) begin(dir, module string) error {
 	}
 	a.term.Printf("%s has an agent, one tool that needs approval, and a test.", dir)
 	if source != "" {
-		a.term.Printf("\nThis program was not built from a release, so go.mod replaces %s\nby the source that it was built from, %s:\nremove that line when you want a release.", perdureModule, source)
+		a.term.Printf("\nThis program was not built from a release, so go.mod replaces %s\nwith the source that it was built from, %s:\nremove that line when you want a release.", perdureModule, source)
 	}
 	a.term.Printf(" Next:\n\n  cd %s\n%s  go test ./...\n  go run . dev\n\n", safe.Quote(dir), tidy)
 	a.term.Printf("and in another terminal:\n\n  go run . run clerk \"Please refund order A-17\"\n")

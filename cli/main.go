@@ -19,42 +19,42 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs the command line of a program with flows, and exits. The first
-// interrupt ends a command in order, the second at once. A program that wants
-// more than flows calls [Run].
+// Main runs the command line of a program with flows, and exits. The first interrupt
+// ends a command in order, the second one at once. A program that needs options calls
+// [Run].
 func Main(flows ...perdure.Flow) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(Run(ctx, Options{}, flows...))
 }
 
-// Options of a command line. The zero value is that of [Main].
+// Options are the options of a command line. The zero value is what [Main] uses.
 type Options struct {
 	// Args are the arguments, without the name of the program. Nil: os.Args.
 	Args []string
 	// Stdout and Stderr are where commands write. Nil: those of the process.
 	Stdout, Stderr io.Writer
 	// Runtime are the options of every runtime that a command opens. Its Logger
-	// receives what dev, serve and worker log, which else goes to Stderr, and
-	// its Observer sees their steps. Flags have the last word.
+	// receives what dev, serve and worker log, which otherwise goes to Stderr, and
+	// its Observer sees their steps. Flags take precedence.
 	Runtime perdure.Options
-	// Server are the options of the API that dev and serve answer with, such as
-	// the largest body. Flags have the last word. Its Faces come beside those of
+	// Server are the options of the API that dev and serve offer, such as the
+	// largest body. Flags take precedence. Its Faces come beside those of
 	// packages adk and agentkit, which dev and serve always have.
 	Server server.Options
 	// Example is an input of the first flow, which dev proposes. Empty: Hello.
 	Example string
-	// Commands are the program's own, beside those that every program has. A flag
-	// of all commands, such as plain, is among the flags of each.
+	// Commands are the program's own commands. They have the flags that all
+	// commands have, such as plain.
 	Commands []*cobra.Command
-	// Routes adds routes of the program's own to those of dev and serve. What
-	// they do not match is the API's. Nobody is asked for a token before they
-	// are called, and no limit holds for them but those that they set.
+	// Routes adds the program's own routes to those of dev and serve. Requests
+	// that they do not match go to the API. They are called without a check of
+	// tokens, and without limits but their own.
 	Routes func(mux *http.ServeMux, rt *perdure.Runtime)
 }
 
-// Run runs one command of a program with flows until it is done or the context
-// ends, and returns the exit code.
+// Run runs one command of a program with flows until it is done or the context ends,
+// and returns the exit code.
 func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
 	t := &terminal.Terminal{In: os.Stdin, Out: o.Stdout, Err: o.Stderr, Env: os.Getenv}
 	if t.Out == nil {
@@ -136,11 +136,11 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.conn.Server, "server", a.term.Env("PERDURE_SERVER"), "address of a server, such as http://127.0.0.1:7373 ($PERDURE_SERVER)")
 	flags.StringVar(&a.conn.Store, "store", a.term.Env("PERDURE_STORE"), "URL of a store to work on without a server, such as sqlite:perdure.db ($PERDURE_STORE)")
 	flags.StringVar(&a.conn.Token, "token", "", "token for the server ($PERDURE_TOKEN)")
-	flags.StringVar(&a.conn.By, "by", "", "who you are, where no token says it")
-	flags.BoolVar(&a.conn.Trust, "trust", false, "use the store in ./.perdure though it was not made here by you, or was moved")
-	flags.BoolVar(&a.conn.Shared, "shared-folder", false, "let a new store be made in a folder to which every user of this machine may write")
+	flags.StringVar(&a.conn.By, "by", "", "who you are, where no token says so")
+	flags.BoolVar(&a.conn.Trust, "trust", false, "use the store in ./.perdure even if you did not create it here")
+	flags.BoolVar(&a.conn.Shared, "shared-folder", false, "allow a new store in a folder that every user of this machine can write to")
 	flags.BoolVar(&a.term.JSON, "json", false, "print JSON")
-	flags.BoolVar(&a.term.Plain, "plain", false, "no colours, no live progress (as with $NO_COLOR, or in a pipe)")
+	flags.BoolVar(&a.term.Plain, "plain", false, "no colours and no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.Usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
 	})
@@ -156,12 +156,12 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// commands make the commands; each file adds its own.
+// commands make the commands; each file registers its own.
 var commands []func(*app) *cobra.Command
 
 func register(make ...func(*app) *cobra.Command) { commands = append(commands, make...) }
 
-// choose lets a flag that names a server or a store win over the environment.
+// choose lets a flag that names a server or a store override the environment.
 func (a *app) choose(c *cobra.Command) {
 	server, store := c.Flags().Changed("server"), c.Flags().Changed("store")
 	if server && !store {

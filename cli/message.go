@@ -47,8 +47,8 @@ var advice = []struct {
 	args []string
 }{
 	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create makes them), together with --server or $PERDURE_SERVER", "", nil},
-	{perdure.ErrPinned, "they are erased with it if you say --dependents", "", nil},
-	{perdure.ErrNoThread, "%s lists those that there are", "threads", nil},
-	{perdure.ErrNoAsk, "%s lists the open ones; one that is over is only found by its whole id", "asks", nil},
-	{perdure.ErrRunNotFound, "%s lists those that there are", "show", []string{"THREAD"}},
+	{perdure.ErrPinned, "--dependents erases them too", "", nil},
+	{perdure.ErrNoThread, "%s lists the threads", "threads", nil},
+	{perdure.ErrNoAsk, "%s lists the open ones; a closed one is found by its whole id only", "asks", nil},
+	{perdure.ErrRunNotFound, "%s lists the runs", "show", []string{"THREAD"}},
 }

@@ -32,28 +32,28 @@ func init() {
 		f := runFlags{budget: texts{kind: "UNIT=N"}, metadata: texts{kind: "NAME=VALUE"}}
 		c := &cobra.Command{
 			Use:   "run FLOW [INPUT]",
-			Short: "start a run and wait until it ends or waits for someone",
-			Long: `Start a run of a flow and wait for it. The input is JSON, or a text; - reads it from
+			Short: "start a run and wait until it ends or needs someone",
+			Long: `Start a run of a flow and wait for it. The input is JSON or text; - reads it from
 the standard input. The output goes to the standard output, progress to the
 standard error.
 
-The run does not depend on this command: it goes on when that is interrupted. On a
-store (--store) this command is a worker while it waits.
+The run does not depend on this command: it continues if the command is interrupted.
+On a store (--store), this command acts as a worker while it waits.
 
-It ends with 0 if the run succeeded, 1 if it failed, and 4 if it waits for an
+The exit code is 0 if the run succeeded, 1 if it failed, and 4 if it waits for an
 answer or a signal.`,
 			Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement - --thread chairs --user ada < invoice.txt\n  perdure run research '\"a text as JSON\"' --detach\n  perdure run story --watch --json | jq -c .kind",
 			Args:    arguments(1, 2),
 		}
 		flags := c.Flags()
-		flags.StringVar(&f.thread, "thread", "", "id of the thread, made on first use; a new one if not given")
+		flags.StringVar(&f.thread, "thread", "", "id of the thread, which is created if needed; by default a new one")
 		flags.StringVar(&f.q.Title, "title", "", "title of a new thread")
-		flags.StringVar(&f.q.User, "user", "", "who owns a new thread; you if not given")
+		flags.StringVar(&f.q.User, "user", "", "owner of a new thread; by default you")
 		flags.Var(&f.metadata, "metadata", "metadata of a new thread; may be repeated")
-		flags.StringVar(&f.policy, "policy", "", "what becomes of it if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
+		flags.StringVar(&f.policy, "policy", "", "what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
 		flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same run")
 		flags.Var(&f.budget, "budget", "what the run may spend; may be repeated")
-		flags.BoolVar(&f.watch, "watch", false, "show what happens as it happens (as it is in a terminal)")
+		flags.BoolVar(&f.watch, "watch", false, "show progress live (the default in a terminal)")
 		flags.BoolVar(&f.detach, "detach", false, "do not wait")
 		flags.BoolVar(&f.noWork, "no-work", false, "with --store: leave the work to other processes")
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -136,7 +136,7 @@ func (a *app) start(ctx context.Context, l *link.Link, f *runFlags) error {
 	if ctx.Err() != nil {
 		a.hint("the run does not depend on this command; follow it with %s", a.command("events", "-f", thread))
 		if l.Runtime != nil && !f.noWork {
-			a.hint("it goes on when a worker is alive: %s", a.command("worker", ""))
+			a.hint("it continues when a worker is alive: %s", a.command("worker", ""))
 		}
 		return ctx.Err()
 	}
@@ -153,7 +153,7 @@ func (a *app) explain(err error) error {
 	case errors.Is(err, perdure.ErrNoFlow):
 		return &exit.Error{Code: exit.NotFound, Err: err}
 	case errors.As(err, &busy):
-		return &exit.Error{Code: exit.Conflict, Err: err, Next: "let it wait its turn with --policy enqueue, or look at it with " + a.command("show", "", busy.Thread)}
+		return &exit.Error{Code: exit.Conflict, Err: err, Next: "queue the run with --policy enqueue, or look at the thread with " + a.command("show", "", busy.Thread)}
 	}
 	return err
 }
@@ -265,7 +265,7 @@ func (a *app) aheadOf(ctx context.Context, l *link.Link, run *perdure.Run) <-cha
 func (a *app) stands(r *perdure.Run) string {
 	switch {
 	case r.Status == perdure.Paused:
-		return fmt.Sprintf("run %s is paused; let it go on with %s", safe.Label(r.ID), a.command("resume", "", r.Thread, r.ID))
+		return fmt.Sprintf("run %s is paused; continue it with %s", safe.Label(r.ID), a.command("resume", "", r.Thread, r.ID))
 	case r.Status == perdure.Blocked, r.Status == perdure.Quarantined:
 		return fmt.Sprintf("run %s is %s; see %s", safe.Label(r.ID), r.Status, a.command("show", "", r.Thread, r.ID))
 	case r.Status != perdure.Suspended:
@@ -297,13 +297,13 @@ func (a *app) finish(ctx context.Context, l *link.Link, d *api.Done, show bool) 
 		}
 		return nil
 	case perdure.Failed:
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s failed: %s", safe.Label(d.Run), d.Error), Next: "let it go on with " + a.command("retry", "", d.Thread, d.Run)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s failed: %s", safe.Label(d.Run), d.Error), Next: "continue it with " + a.command("retry", "", d.Thread, d.Run)}
 	case perdure.Cancelled:
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s was cancelled", safe.Label(d.Run))}
 	case perdure.Blocked, perdure.Quarantined:
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("run %s is %s", safe.Label(d.Run), safe.Label(string(d.Status))), Next: "see " + a.command("show", "", d.Thread, d.Run)}
 	case perdure.Paused:
-		return &exit.Error{Code: exit.Waiting, Err: fmt.Errorf("run %s is paused", safe.Label(d.Run)), Next: "let it go on with " + a.command("resume", "", d.Thread, d.Run)}
+		return &exit.Error{Code: exit.Waiting, Err: fmt.Errorf("run %s is paused", safe.Label(d.Run)), Next: "continue it with " + a.command("resume", "", d.Thread, d.Run)}
 	}
 	if len(d.Asks) == 0 {
 		if r, err := l.Client.GetRun(ctx, d.Thread, d.Run); err == nil {

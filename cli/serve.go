@@ -31,9 +31,9 @@ func serveCommand(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "serve the API of a store, and execute its runs",
 		Long: `Serves the API of a store and executes its runs. Callers need a token, from the
-store or from a file; the first one is made on the store itself, see the example.
+store or from a file; create the first one on the store itself, as in the example.
 
-SIGTERM or Ctrl-C ends it in order: /readyz says no, streams are told to connect
+SIGTERM or Ctrl-C ends it in order: /readyz fails, streams are told to connect
 elsewhere, and runs are handed over to other workers after their current step.`,
 		Example: `  perdure token create me --scopes admin --store sqlite:perdure.db
   perdure serve --store sqlite:perdure.db --addr 0.0.0.0:7373 --host agents.example`,
@@ -81,7 +81,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				return err
 			}
 			if !authed {
-				log.Warn("NO TOKENS: whoever reaches this address can do anything", "address", l.Addr().String())
+				log.Warn("NO TOKENS: anyone who can reach this address can do anything", "address", l.Addr().String())
 			}
 			log.Info("serving", "address", "http://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
 			s := &site{rt: rt, api: server.New(rt, so), routes: a.opts.Routes, log: log, worker: worker}
@@ -94,16 +94,16 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	}
 	f := c.Flags()
 	f.StringVar(&address, "addr", link.DevAddress, "address to listen on")
-	f.StringVar(&auth, "auth", "store", "store: tokens made with perdure token create; none: no others than those of --tokens, if given")
+	f.StringVar(&auth, "auth", "store", "store: tokens created with perdure token create; none: only those of --tokens, if any")
 	f.StringVar(&tokens, "tokens", "", "JSON file with more tokens")
-	f.StringArrayVar(&hosts, "host", nil, "name under which the server may be called, besides this machine's own; * is any")
+	f.StringArrayVar(&hosts, "host", nil, "host name by which clients may call the server, besides this machine's own; * is any")
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
-	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 is 64")
-	f.StringToInt64Var(&limits, "limits", nil, "what may be under way at a time: streams=N,requests=N,bytes=N (of answers that wait for their readers)")
+	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 64")
+	f.StringToInt64Var(&limits, "limits", nil, "what may be in progress at a time: streams=N,requests=N,bytes=N (of responses that wait for their readers)")
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
-	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, with all tokens and tickets that are limited to the user")
+	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, across all tokens and tickets that are limited to the user")
 	f.BoolVar(&insecure, "insecure", false, "listen without tokens where other machines can connect")
 	return c
 }

@@ -24,11 +24,11 @@ func init() {
 		c := &cobra.Command{
 			Use:   "show THREAD [RUN]",
 			Short: "show a thread: its runs, and their steps as a tree",
-			Long: `Show a thread: who owns it and how it is, then each run with the tree of its
-steps: how they ended, when, how long they took, how often they were tried and
-which worker did them, what it waits for, and where a worker was lost.
+			Long: `Show a thread: its owner and status, then each run with the tree of its steps: how
+and when they ended, how long they took, how many attempts they needed, which worker
+ran them, what the run waits for, and where a worker was lost.
 
-With --json it is the thread as the API gives it.`,
+With --json it prints the thread as the API returns it.`,
 			Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
 			Args:    arguments(1, 2),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ With --json it is the thread as the API gives it.`,
 				})
 			},
 		}
-		c.Flags().BoolVar(&messages, "messages", false, "print what was said instead")
+		c.Flags().BoolVar(&messages, "messages", false, "print the messages instead")
 		return c
 	})
 }
@@ -144,10 +144,10 @@ func imported(i *perdure.ImportInfo) string {
 // runNext says what a run waits for and how it continues.
 func (a *app) runNext(r *perdure.Run) {
 	if do := map[perdure.Status]string{
-		perdure.Blocked:     "let code that fits work on it (perdure.Added, Dropped and Renamed say what changed on purpose), then",
-		perdure.Quarantined: "find out why it takes its workers down, then",
-		perdure.Failed:      "let it go on with",
-		perdure.Paused:      "let it go on with",
+		perdure.Blocked:     "start a worker with code that fits (perdure.Added, Dropped and Renamed declare intended changes), then",
+		perdure.Quarantined: "find out why it kills its workers, then",
+		perdure.Failed:      "continue it with",
+		perdure.Paused:      "continue it with",
 	}[r.Status]; do != "" {
 		verb := "retry"
 		if r.Status == perdure.Paused {

@@ -32,7 +32,7 @@ func TestAGroupThatFailedFast(t *testing.T) {
 
 func TestARunThatStandsNamesTheRemedy(t *testing.T) {
 	for status, want := range map[perdure.Status]string{
-		perdure.Blocked: "let code that fits work on it", perdure.Quarantined: "takes its workers down", perdure.Failed: "perdure retry t r", perdure.Paused: "perdure resume t r", perdure.Running: "",
+		perdure.Blocked: "start a worker with code that fits", perdure.Quarantined: "kills its workers", perdure.Failed: "perdure retry t r", perdure.Paused: "perdure resume t r", perdure.Running: "",
 	} {
 		var out bytes.Buffer
 		a := testApp(terminal.Terminal{Out: &out})

@@ -32,7 +32,7 @@ func flowsCommand(a *app) *cobra.Command {
 func workersCommand(a *app) *cobra.Command {
 	c := operation(a, "workers", api.WorkersList, func(a *app, out *api.WorkerList) error {
 		if len(out.Workers) == 0 {
-			a.hint("no worker is alive: runs wait; start one with perdure worker, or perdure dev")
+			a.hint("no worker is alive, so runs wait; start one with perdure worker or perdure dev")
 			return nil
 		}
 		rows := [][]string{{"WORKER", "HOST", "PID", "SINCE", "FLOWS"}}
@@ -48,13 +48,13 @@ func workersCommand(a *app) *cobra.Command {
 func tokenCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "token",
-		Short:   "make, list and revoke the tokens of a server",
-		Long:    "Make, list and revoke the tokens of a server. The first one is made on the store\nitself: --store.",
+		Short:   "create, list and revoke the tokens of a server",
+		Long:    "Create, list and revoke the tokens of a server. Create the first one on the store\nitself, with --store.",
 		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
 	}
 	create := operation(a, "create [SUBJECT]", api.TokensCreate, func(a *app, t *api.NewToken) error {
 		a.term.PrintName(t.Secret)
-		a.hint("this is the token, shown this once; its id is %s", safe.Label(t.ID))
+		a.hint("this token is shown only once; its id is %s", safe.Label(t.ID))
 		return nil
 	})
 	create.PreRunE = func(c *cobra.Command, given []string) error {

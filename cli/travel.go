@@ -28,7 +28,7 @@ func init() {
 			c := operate(a, "fork THREAD", api.ThreadsFork, func(ctx context.Context, l *link.Link, f *perdure.Fork) error {
 				return a.forked(ctx, l, f, resume)
 			})
-			c.Flags().BoolVar(&resume, "resume", false, "let the runs go on that had not ended there")
+			c.Flags().BoolVar(&resume, "resume", false, "continue the runs that had not ended there")
 			c.Example = "  perdure fork trip-7\n  perdure fork trip-7 --at 12 --as trip-8 --resume\n  perdure fork trip-7 --at 2 --input '\"another question\"' --state tone=friendly"
 			return c
 		},
@@ -39,13 +39,13 @@ func init() {
 				return nil
 			})
 			c.Use = "rewind THREAD SEQ"
-			c.Long += "\n\nNothing is deleted. The sequence has to be one at which no run was under way; for\neverything else there is fork."
+			c.Long += "\n\nNothing is deleted. No run may have been in progress at that sequence; use fork for\nother points."
 			c.Example = "  perdure rewind trip-7 12 --reason \"wrong customer\""
 			return c
 		},
 		func(a *app) *cobra.Command {
 			c := operation(a, "diff THREAD FROM [TO]", api.DiffGet, (*app).difference)
-			c.Long += "\n\nThe points are sequences, as perdure events shows them; 0 is now."
+			c.Long += "\n\nThe points are sequences, as perdure events shows them; 0 means now."
 			c.Example = "  perdure diff trip-7 12 40\n  perdure diff trip-7 12 0 --with trip-8"
 			return c
 		},
@@ -75,7 +75,7 @@ func (a *app) forked(ctx context.Context, l *link.Link, f *perdure.Fork, resume 
 			if err := l.Client.Resume(ctx, t.ID, r.ID, perdure.Note{}); err != nil {
 				return err
 			}
-			a.hint("run %s goes on: %s", safe.Label(r.ID), a.command("events", "-f", t.ID))
+			a.hint("run %s continues: %s", safe.Label(r.ID), a.command("events", "-f", t.ID))
 			a.idle(ctx, l)
 		default:
 			a.hint("run %s is paused: %s", safe.Label(r.ID), a.command("resume", "", t.ID, r.ID))
@@ -89,7 +89,7 @@ func (a *app) outside(effects []perdure.Effect, more bool) {
 	if len(effects) == 0 {
 		return
 	}
-	a.hint("what was done behind that point is not undone:")
+	a.hint("what was done after that point is not undone:")
 	for i, e := range effects {
 		if i == 10 {
 			more = true
@@ -189,7 +189,7 @@ func stateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "state THREAD [KEY]",
 		Short:   api.StateGet.Title,
-		Long:    capital(api.StateGet.Title) + ".\n\nWith a KEY it is only the value of that key.",
+		Long:    capital(api.StateGet.Title) + ".\n\nWith KEY, only the value of that key is printed.",
 		Example: "  perdure state trip-7\n  perdure state trip-7 --at 12\n  perdure state trip-7 notes --json",
 		Args:    arguments(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -208,7 +208,7 @@ func stateCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().Uint64Var(&at, "at", 0, "as it was at this sequence; now if not given")
+	c.Flags().Uint64Var(&at, "at", 0, "as it was at this sequence; by default now")
 	return c
 }
 

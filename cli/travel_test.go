@@ -35,7 +35,7 @@ func TestForkRewindAndState(t *testing.T) {
 		p.run("", "fork", "t", "--as", "other", "--state", "note=changed").want(exit.OK, "is paused: perdure resume other").only("other\n")
 		p.run("", "state", "other", "note").want(exit.OK).only("changed\n")
 		p.run("", "resume", "other").want(exit.OK)
-		p.run("", "fork", "t", "--as", "third", "--resume").want(exit.OK, "goes on")
+		p.run("", "fork", "t", "--as", "third", "--resume").want(exit.OK, "continues")
 		p.run("", "fork", "t", "--as", "third", "--at", "2").want(exit.Conflict)
 		p.run("", "answer", ask, "--approve").want(exit.OK)
 		p.ended("t")

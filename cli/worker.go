@@ -19,10 +19,10 @@ func workerCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "execute the runs of a store",
-		Long: `Executes the runs of a store, in as many processes as you like, until it is
-stopped. The first interrupt or SIGTERM hands over what is between two steps and
-lets running steps end; a worker that is killed loses nothing that is recorded,
-and others take its runs over when its lease is over.`,
+		Long: `Executes the runs of a store until it is stopped. Start as many as you like. The
+first interrupt or SIGTERM hands over runs that are between two steps and lets
+running steps end. A worker that is killed loses nothing that is recorded, and others
+take over its runs when its lease expires.`,
 		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -46,8 +46,8 @@ and others take its runs over when its lease is over.`,
 			return rt.Work(c.Context())
 		},
 	}
-	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 is 64")
-	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker rest; 0 is 3s")
+	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 64")
+	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")
 	return c
 }
 

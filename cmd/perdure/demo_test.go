@@ -33,8 +33,8 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	p := launch(t, dir, nil, "demo", "--fast").ends(0)
 	out := p.said.String()
 	at := 0
-	for _, text := range []string{"1. A worker", research.Question, "✗ kill -9", "2. The worker is dead", "3. Another worker", "It goes on after",
-		"4. The agent needs a person", "May the researcher publish", "5. It is approved", "Done. Let every entry end", "6. Who did what", "Nothing else did.", "is whole", "Look around"} {
+	for _, text := range []string{"1. A worker", research.Question, "✗ kill -9", "2. The worker is dead", "3. Another worker", "It continues after",
+		"4. The agent needs a person", "May the researcher publish", "5. It is approved", "Done. Let every entry end", "6. Who did what", "Nothing else did.", "is intact", "Look around"} {
 		i := strings.Index(out[at:], text)
 		if i < 0 {
 			t.Fatalf("%q is missing, or not where it should be, in:\n%s", text, out)
@@ -64,7 +64,7 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 		case fmt.Sprintf("%d 1", dead), fmt.Sprintf("%d 1", other):
 		case fmt.Sprintf("%d, %d 2", dead, other):
 			again++
-			if row[4] != "under way at the kill, so run again" {
+			if row[4] != "in progress at the kill, so run again" {
 				t.Errorf("a step that ran twice is not marked: %q", row)
 			}
 		default:

@@ -88,12 +88,12 @@ func (c *Connector) Connect(ctx context.Context) (*Link, error) {
 	var other DevRecord
 	if l := c.DialDev(ctx, func(d DevRecord) bool { other = d; return d.Address == DevAddress }); l != nil {
 		if other.Program != c.Program {
-			return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store in ./%s; the dev server at %s is that of %s: name it with --server http://%s if you mean it, or start your own with %s dev", DevFolder, DevAddress, safe.Text(other.Program), DevAddress, c.Program)}
+			return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store in ./%s; the dev server at %s belongs to %s: name it with --server http://%s if you mean it, or start your own with %s dev", DevFolder, DevAddress, safe.Text(other.Program), DevAddress, c.Program)}
 		}
 		c.Hint("on the dev server at http://%s, store %s", DevAddress, safe.Text(other.Store))
 		return l, nil
 	}
-	return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no dev server of yours is at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", DevAddress, DevFolder, c.Program)}
+	return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("you have no dev server at %s and there is no store in ./%s; start one with %s dev, or name one with --server or --store", DevAddress, DevFolder, c.Program)}
 }
 
 // Answers reports whether a Perdure server answers while the context lasts.
@@ -170,7 +170,7 @@ func (c *Connector) exists(url string) error {
 	if _, err := os.Stat(path); path == "" || !errors.Is(err, fs.ErrNotExist) || strings.Contains(makers, " "+c.Verb+" ") {
 		return nil
 	}
-	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store %s", url), Next: "check its name; perdure dev, serve, worker, run and import make new ones"}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store %s", url), Next: "check its name; perdure dev, serve, worker, run and import create new ones"}
 }
 
 // asTransport names the caller where no token does.

@@ -85,9 +85,9 @@ func (c *Connector) checkKnown(ctx context.Context, rt *perdure.Runtime, made bo
 	}
 	if !made && !c.Trust {
 		if !c.Term.Interactive() {
-			return exit.Usage(fmt.Errorf("./%s was not made here by you, or it was moved or copied, and what it holds could run here; look where it comes from, then say --trust, or name it with --store", DevFolder))
+			return exit.Usage(fmt.Errorf("./%s was not created here by you, or it was moved or copied, and its runs could continue here; check where it comes from, then use --trust, or name it with --store", DevFolder))
 		}
-		c.Term.Printf("./%s was not made here by you, or it was moved or copied. Runs in it can go on here, with calls that somebody approved elsewhere.\n", DevFolder)
+		c.Term.Printf("./%s was not created here by you, or it was moved or copied. Its runs can continue here, with calls that somebody approved elsewhere.\n", DevFolder)
 		answer, err := c.Term.Ask(ctx, "Use it? (yes/no) ")
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -97,7 +97,7 @@ func (c *Connector) checkKnown(ctx context.Context, rt *perdure.Runtime, made bo
 		}
 	}
 	if err := c.remember("stores", id, []byte(where)); err != nil {
-		c.Hint("the store in ./%s will be asked about again: %v", DevFolder, err)
+		c.Hint("you will be asked about the store in ./%s again: %v", DevFolder, err)
 	}
 	return nil
 }

@@ -63,10 +63,10 @@ func compareDeeds(events []perdure.Event, starts []begunStep, dead, other int, c
 		case done[e.Path] > 1:
 			d.bad, d.note = true, fmt.Sprintf("recorded %d times", done[e.Path])
 		case len(d.pids) == 0:
-			d.bad, d.note = true, "recorded, but nobody ran it"
+			d.bad, d.note = true, "recorded, but not run"
 		case before && slices.Equal(d.pids, []int{dead}), !before && slices.Equal(d.pids, []int{other}):
 		case !before && slices.Equal(d.pids, []int{dead, other}):
-			d.note = "under way at the kill, so run again"
+			d.note = "in progress at the kill, so run again"
 		default:
 			d.bad, d.note = true, "REPEATED"
 		}

@@ -136,7 +136,7 @@ func (d *demo) pause(t time.Duration) time.Duration {
 func (d *demo) begin(ctx context.Context) error {
 	d.say(terminal.Bold, "An agent that survives kill -9")
 	d.say(terminal.Dim, "The model is a script and the web a few pages: no keys, no network.")
-	d.say(terminal.Dim, "All that is known is in "+d.url())
+	d.say(terminal.Dim, "Everything is kept in "+d.url())
 	_, err := d.rt.Start(ctx, perdure.StartRequest{Thread: thread, Flow: d.flow.Name(), Input: research.Question, Title: "Perdure's demo", By: "demo"})
 	if err != nil {
 		return err

@@ -28,14 +28,14 @@ func TestDeedsAreCompared(t *testing.T) {
 		want   string // path process… note
 		ok     bool
 	}{
-		{"as it has to be", all(step(5, "/a"), step(12, "/b"), step(13, "/c")), "1:/a 1:/b 2:/b 2:/c", "/a [1] |/b [1 2] under way at the kill, so run again|/c [2] ", true},
+		{"as it has to be", all(step(5, "/a"), step(12, "/b"), step(13, "/c")), "1:/a 1:/b 2:/b 2:/c", "/a [1] |/b [1 2] in progress at the kill, so run again|/c [2] ", true},
 		{"a step that was done is done again", all(step(5, "/a"), step(12, "/b")), "1:/a 2:/a 2:/b", "/a [1 2] REPEATED|/b [2] ", false},
 		{"the first process repeats itself", all(step(5, "/a")), "1:/a 1:/a", "/a [1 1] REPEATED", false},
 		{"the second process repeats itself", all(step(12, "/a")), "1:/a 2:/a 2:/a", "/a [1 2 2] REPEATED", false},
 		{"a third process", all(step(12, "/a")), "3:/a", "/a [3] REPEATED", false},
 		{"the dead one goes on", all(step(12, "/a")), "1:/a", "/a [1] REPEATED", false},
 		{"recorded twice", all(step(5, "/a"), step(12, "/a")), "1:/a", "/a [1] recorded 2 times|/a [1] recorded 2 times", false},
-		{"nobody did it", all(step(5, "/a")), "", "/a [] recorded, but nobody ran it", false},
+		{"nobody did it", all(step(5, "/a")), "", "/a [] recorded, but not run", false},
 		{"nobody recorded it", all(step(5, "/a")), "1:/a 2:/b", "/a [1] |/b [2] run, but not recorded", false},
 		{"what holds others is code", all(step(5, "/a/x"), step(12, "/a/y"), step(13, "/a")), "1:/a 1:/a/x 2:/a 2:/a/y 2:/a", "/a/x [1] |/a/y [2] ", true},
 		{"also if it holds only an ask", all(perdure.Event{Kind: "asked", Seq: 6, Path: "/a/ask"}, step(12, "/a")), "1:/a 2:/a 2:/a", "", true},

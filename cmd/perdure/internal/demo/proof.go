@@ -34,7 +34,7 @@ func (d *demo) prove(ctx context.Context) error {
 	}
 	deeds, ok := compareDeeds(d.events, starts, d.dead, other, d.cut)
 	d.head("6", "Who did what")
-	d.say("", fmt.Sprintf("  The workers logged each step that they began, outside the journal. %d is\n  the one that was killed.", d.dead))
+	d.say("", fmt.Sprintf("  The workers logged each step that they began, outside the journal. Process %d was\n  killed.", d.dead))
 	d.say("", "")
 	if err := d.table(deeds); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (d *demo) prove(ctx context.Context) error {
 	if ok {
 		d.say(terminal.Green, "  "+deedsInWords(deeds))
 	} else {
-		wrong = append(wrong, "a step was repeated, or is missing in one of the records")
+		wrong = append(wrong, "a step was repeated, or is missing from one of the records")
 	}
 
 	v, err := d.rt.Verify(ctx, thread)
@@ -54,7 +54,7 @@ func (d *demo) prove(ctx context.Context) error {
 	case !v.OK():
 		wrong = append(wrong, "the journal does not verify: "+v.Problem)
 	default:
-		d.say(terminal.Green, fmt.Sprintf("  The chain of hashes over %d journal entries is whole: %.16s…", v.Entries, v.Head))
+		d.say(terminal.Green, fmt.Sprintf("  The chain of hashes over %d journal entries is intact: %.16s…", v.Entries, v.Head))
 	}
 	for _, w := range wrong {
 		d.say(terminal.Red, "  WRONG: "+safe.Text(w))
@@ -76,11 +76,11 @@ func deedsInWords(deeds []deed) string {
 	}
 	switch again {
 	case 0:
-		return fmt.Sprintf("All %d steps ran once: none was under way at the kill.", len(deeds))
+		return fmt.Sprintf("All %d steps ran once: none was in progress at the kill.", len(deeds))
 	case 1:
-		return fmt.Sprintf("%d steps ran once. 1 was under way at the kill and ran again. Nothing else did.", len(deeds)-again)
+		return fmt.Sprintf("%d steps ran once. 1 was in progress at the kill and ran again. Nothing else did.", len(deeds)-again)
 	}
-	return fmt.Sprintf("%d steps ran once. %d were under way at the kill and ran again. Nothing else did.", len(deeds)-again, again)
+	return fmt.Sprintf("%d steps ran once. %d were in progress at the kill and ran again. Nothing else did.", len(deeds)-again, again)
 }
 
 // hints suggests what to look at next.
@@ -96,7 +96,7 @@ func (d *demo) hints() {
 	for _, x := range []struct{ what, command string }{
 		{"the tree of steps", "show " + thread},
 		{"the journal", "events " + thread},
-		{"go back to before the decision, on a branch", fmt.Sprintf("fork %s --at %d --as other --resume", thread, before)},
+		{"return to the point before the decision, on a branch", fmt.Sprintf("fork %s --at %d --as other --resume", thread, before)},
 	} {
 		d.say(terminal.Dim, "  # "+x.what)
 		d.say("", "  "+d.command(x.command))

@@ -34,7 +34,7 @@ func (d *demo) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-silence.C:
-			return fmt.Errorf("nothing has happened for %v; look at the thread with: %s show %s --store %s", patience, d.program, thread, d.url())
+			return fmt.Errorf("nothing happened for %v; look at the thread with: %s show %s --store %s", patience, d.program, thread, d.url())
 		case <-d.worker.done:
 			if ctx.Err() != nil { // an interrupt reaches the workers too
 				return ctx.Err()
@@ -125,11 +125,11 @@ func (d *demo) kill(ctx context.Context) error {
 	}
 	d.say(terminal.Red, fmt.Sprintf("  ✗ kill -9 %d", d.dead))
 	d.head("2", "The worker is dead, in the middle of a sentence")
-	d.say("", fmt.Sprintf("  The journal has %d finished steps. The reply that was on its way is not one of\n  them: what nobody has recorded has not happened.", d.steps()))
+	d.say("", fmt.Sprintf("  The journal has %d finished steps. The reply in progress is not one of them: what\n  is not recorded has not happened.", d.steps()))
 	if err := d.hire(); err != nil {
 		return err
 	}
-	d.head("3", fmt.Sprintf("Another worker, process %d, waits until the lease of the dead one is over", d.worker.pid()))
+	d.head("3", fmt.Sprintf("Another worker, process %d, waits until the lease of the dead one expires", d.worker.pid()))
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (d *demo) catchUp(ctx context.Context) error {
 		case n := <-d.news:
 			over, err := d.take(ctx, n)
 			if over {
-				return errors.New("the run has ended before it could be killed; call the demo again")
+				return errors.New("the run ended before it could be killed; call the demo again")
 			}
 			if err != nil {
 				return err
@@ -163,7 +163,7 @@ func (d *demo) event(ctx context.Context, e *perdure.Event) (over bool, err erro
 	case "claimed":
 		if d.cut > 0 && e.Seq > d.cut && !d.resumed {
 			d.resumed = true
-			d.say(terminal.Green, fmt.Sprintf("  It goes on after %.1f s, at the step that was cut off:", time.Since(d.killed).Seconds()))
+			d.say(terminal.Green, fmt.Sprintf("  It continues after %.1f s, at the step that was cut off:", time.Since(d.killed).Seconds()))
 		}
 	case "asked":
 		return false, d.asked(ctx)
@@ -182,7 +182,7 @@ func (d *demo) event(ctx context.Context, e *perdure.Event) (over bool, err erro
 // asked shows what the agent asks.
 func (d *demo) asked(ctx context.Context) error {
 	if d.dead == 0 {
-		return errors.New("the agent was faster than the kill: it asks already; call the demo again")
+		return errors.New("the agent was faster than the kill; call the demo again")
 	}
 	run, err := d.rt.GetRun(ctx, thread, "")
 	if err != nil {
