@@ -9,22 +9,6 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-func TestTextComesInPieces(t *testing.T) {
-	s := serve(t, sse(textStream))
-	var pieces []string
-	for d, err := range s.model().Generate(t.Context(), hello()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Text != "" {
-			pieces = append(pieces, d.Text)
-		}
-	}
-	if diff := cmp.Diff([]string{"Grüß", " Gott 😀"}, pieces); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestReplyOfText(t *testing.T) {
 	s := serve(t, sse(textStream))
 	want := &llm.Reply{

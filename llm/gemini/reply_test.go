@@ -2,53 +2,12 @@ package gemini
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/llm"
 )
-
-func TestTextComesInPieces(t *testing.T) {
-	s := serve(t, sse(textStream))
-	var pieces []string
-	for d, err := range s.model().Generate(t.Context(), hello()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Text != "" {
-			pieces = append(pieces, d.Text)
-		}
-	}
-	if diff := cmp.Diff([]string{"Grüß", " Gott 😀"}, pieces); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestPiecesComeAtOnce holds that the rewriting of the stream waits for
-// nothing: the server sends the rest only when the first piece was seen.
-func TestPiecesComeAtOnce(t *testing.T) {
-	seen := make(chan struct{})
-	first, rest, _ := strings.Cut(textStream, "\r\n\r\n")
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		sse(first+"\r\n\r\n")(w, r)
-		w.(http.Flusher).Flush()
-		select {
-		case <-seen:
-		case <-r.Context().Done():
-		}
-		sse(rest)(w, r)
-	})
-	for d, err := range s.model().Generate(t.Context(), hello()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Text == "Grüß" {
-			close(seen)
-		}
-	}
-}
 
 func TestReplyOfText(t *testing.T) {
 	s := serve(t, sse(textStream))

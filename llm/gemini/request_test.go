@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/llm"
@@ -176,19 +175,6 @@ func TestRequestsThatCannotBeSent(t *testing.T) {
 	}
 }
 
-func TestOthersOpaqueDataIsLeftOut(t *testing.T) {
-	s := serve(t, sse(textStream))
-	other := &llm.Opaque{Provider: "anthropic", Data: "theirs"}
-	ask(t, s.model(), &llm.Request{Messages: []llm.Message{
-		llm.User("a"),
-		{Role: llm.RoleAssistant, Parts: []llm.Part{{Reasoning: &llm.Reasoning{Text: "hm"}, Opaque: other}, {Opaque: other}, {Reasoning: &llm.Reasoning{Text: "hm"}}, {Text: "x", Opaque: other}}},
-		llm.User("b"),
-	}})
-	if diff := cmp.Diff([]wirePart{{Text: str("x")}}, s.last(t).Contents[1].Parts); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestEffort(t *testing.T) {
 	s := serve(t, sse(textStream))
 	for _, c := range []struct {
@@ -210,46 +196,6 @@ func TestEffort(t *testing.T) {
 		ask(t, s.named(c.model), r)
 		if diff := cmp.Diff(c.want, s.last(t).Config.Thinking); diff != "" {
 			t.Errorf("%s: %s", c.model, diff)
-		}
-	}
-}
-
-func TestSameRequestIsTheSameBytes(t *testing.T) {
-	s := serve(t, sse(callStream))
-	r := hello()
-	r.System = "s"
-	r.Tools = []llm.Tool{{Name: "weather", Schema: json.RawMessage(`{"type":"object","b":1,"a":2}`)}, {Name: "now"}}
-	reply := ask(t, s.model(), r)
-	r.Messages = append(r.Messages, reply.Message, results(reply))
-	before, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask(t, s.model(), r)
-	first := string(s.last(t).raw)
-	for range 10 {
-		ask(t, s.model(), r)
-		if got := string(s.last(t).raw); got != first {
-			t.Fatalf("the same request is\n%s\nand\n%s", first, got)
-		}
-	}
-	if after, _ := json.Marshal(r); string(after) != string(before) {
-		t.Error("the model changed the request")
-	}
-}
-
-func TestInvalidUTF8IsReplaced(t *testing.T) {
-	s := serve(t, sse(textStream))
-	r := &llm.Request{Messages: []llm.Message{
-		llm.User("a\xff"),
-		{Role: llm.RoleAssistant, Parts: []llm.Part{{Call: &llm.Call{ID: "1", Name: "f", Args: "{\"x\":\"b\xff\"}"}}}},
-		{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: "1", Name: "f", Text: "c\xff"}}}},
-	}}
-	ask(t, s.model(), r)
-	raw := strings.ReplaceAll(string(s.last(t).raw), `\ufffd`, "\uFFFD")
-	for _, want := range []string{"a\uFFFD", "b\uFFFD", "c\uFFFD"} {
-		if !utf8.ValidString(raw) || !strings.Contains(raw, want) {
-			t.Errorf("%q is not in %q", want, raw)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/internal/aimock"
@@ -244,6 +245,92 @@ func TestLeavingAReplyCancelsTheRequest(t *testing.T) {
 			t.Errorf("after a cancel: %v", last)
 		}
 		<-ended
+	})
+}
+
+// TestPiecesComeAtOnce: the server sends the rest only when the first piece was
+// seen.
+func TestPiecesComeAtOnce(t *testing.T) {
+	forProviders(t, func(t *testing.T, p provider) {
+		seen := make(chan struct{})
+		m := p.serve(t, func(w http.ResponseWriter, r *http.Request) {
+			stream(p.begin)(w, r)
+			select {
+			case <-seen:
+			case <-r.Context().Done():
+			}
+			stream(p.end)(w, r)
+		})
+		var pieces []string
+		for d, err := range m.Generate(t.Context(), hello) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Text != "" {
+				pieces = append(pieces, d.Text)
+			}
+			if d.Text == "Hel" {
+				close(seen)
+			}
+		}
+		if diff := cmp.Diff([]string{"Hel", "lo 😀é"}, pieces); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestSameRequestIsTheSameBytes: a prompt cache finds only what begins with the
+// same bytes. They are UTF-8 whatever the request holds, and hold nothing that
+// another provider wants back.
+func TestSameRequestIsTheSameBytes(t *testing.T) {
+	forProviders(t, func(t *testing.T, p provider) {
+		var sent []string
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent = append(sent, strings.ReplaceAll(string(body), `\ufffd`, "\uFFFD"))
+			stream(p.begin+p.end)(w, r)
+		}))
+		defer s.Close()
+		ask := func(r *llm.Request) *llm.Reply {
+			t.Helper()
+			reply, err := llm.Collect(p.model(providerModel, s.URL+p.path).Generate(t.Context(), r))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		other := &llm.Opaque{Provider: "another", Data: "theirs"}
+		r := &llm.Request{System: "s", Output: &llm.Output{Name: "o", Schema: json.RawMessage(`{"z":1,"type":"object","b":{"y":1,"x":2},"a":2,"c":3}`)}, Tools: []llm.Tool{{Name: "add", Schema: json.RawMessage(`{"type":"object","b":1,"a":2}`)}, {Name: "sub"}}, Messages: []llm.Message{
+			llm.User("a\xff"),
+			{Role: llm.RoleAssistant, Parts: []llm.Part{
+				{Reasoning: &llm.Reasoning{Text: "musing"}, Opaque: other}, {Opaque: other}, {Reasoning: &llm.Reasoning{Text: "musing"}}, {Text: "x", Opaque: other},
+				{Call: &llm.Call{ID: "1", Name: "add", Args: "{\"x\":\"b\xff\"}"}},
+			}},
+			{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: "1", Name: "add", Text: "c\xff"}}}},
+		}}
+		reply := ask(r)
+		results := llm.Message{Role: llm.RoleTool}
+		for _, c := range reply.Message.Calls() {
+			results.Parts = append(results.Parts, llm.Part{Result: &llm.Result{Call: c.ID, Name: c.Name, Text: "3"}})
+		}
+		r.Messages = append(r.Messages, reply.Message, results)
+		sent = nil
+		for range 10 {
+			ask(r)
+		}
+		for _, body := range sent {
+			if body != sent[0] || !utf8.ValidString(body) {
+				t.Fatalf("the same request is\n%s\nand\n%s", sent[0], body)
+			}
+		}
+		for _, want := range []string{"a\uFFFD", "b\uFFFD", "c\uFFFD"} {
+			if !strings.Contains(sent[0], want) {
+				t.Errorf("%q is not in %s", want, sent[0])
+			}
+		}
+		if strings.Contains(sent[0], "theirs") || p.name != "openai" && strings.Contains(sent[0], "musing") {
+			t.Errorf("it sends what another provider wants back: %s", sent[0])
+		}
 	})
 }
 
