@@ -74,7 +74,7 @@ func Delegate(agents ...Agent) Tool {
 	}, UsesVerbs())
 	t.agents = slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { return a == nil })
 	if err == nil && t.err == nil {
-		t.schema, err = t.schema.withEnum("agent", enum)
+		t.schema, err = withEnum(t.schema, "agent", enum)
 	}
 	t.err = errors.Join(t.err, err)
 	return t

@@ -235,7 +235,7 @@ func (t Tool) arguments(text string) (args json.RawMessage, changed bool, err er
 
 // accepts checks arguments in their one form.
 func (t Tool) accepts(raw json.RawMessage) error {
-	if err := t.schema.check(raw); err != nil || t.fits == nil {
+	if err := t.schema.Check(raw); err != nil || t.fits == nil {
 		return err
 	}
 	return t.fits(raw)

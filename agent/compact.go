@@ -64,10 +64,8 @@ func (s *session) compact(ctx context.Context, step string) error {
 	}, perdure.Retry(policy))
 }
 
-// cut returns how many of the oldest messages can be left out: no results
-// without their calls may begin what stays, and what the model has not seen yet
-// stays. Beyond that it is at most half of what may be, so that this is not
-// needed again soon.
+// cut returns how many of the oldest messages can be left out. What stays is at
+// most half of what may stay, so that this is not needed again soon.
 func (s *session) cut() int {
 	seen := current(s.records, s.name)
 	keep := s.Context.Keep
@@ -84,25 +82,27 @@ func (s *session) cut() int {
 			rest -= tokens(seen[at])
 		}
 	}
-	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
-		at++
-	}
-	at = min(at, s.unseen(seen))
+	at = s.whole(seen, at)
 	if at == 1 && seen[0].Summary != nil {
 		return 0 // only what stands for others already
 	}
 	return at
 }
 
-// half returns about how many messages half of them are, without parting calls
-// from their results or leaving out what the model has not seen, and 0 if that
-// would leave nothing.
-func (s *session) half(seen []Record) int {
-	at := (len(seen) + 1) / 2
+// whole moves a cut to where it parts no calls from their results and leaves out
+// nothing that the model has not seen.
+func (s *session) whole(seen []Record, at int) int {
 	for at < len(seen) && seen[at].Message.Role == llm.RoleTool {
 		at++
 	}
-	at = min(at, s.unseen(seen))
+	return min(at, s.unseen(seen))
+}
+
+// half returns about how many messages half of them are, and 0 if that would
+// leave nothing.
+func (s *session) half(seen []Record) int {
+	at := (len(seen) + 1) / 2
+	at = s.whole(seen, at)
 	if at == len(seen) || at == 1 && seen[0].Summary != nil {
 		return 0
 	}

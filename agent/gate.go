@@ -68,14 +68,14 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if q.Prompt == "" {
 		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.name, t.name, shorten(t.description, 1000))
 	}
-	if len(t.schema.raw) > maxEditSchema {
+	if len(t.schema.JSON()) > maxEditSchema {
 		q.Decisions = slices.DeleteFunc(slices.Clone(allowed), func(d string) bool { return d == DecisionEdit })
 		allowed = q.Decisions
 	}
 	for _, decision := range allowed {
 		switch decision {
 		case DecisionEdit:
-			q.Schemas[decision] = t.schema.raw
+			q.Schemas[decision] = t.schema.JSON()
 		case DecisionAlways:
 			q.Schemas[decision] = json.RawMessage(ruleSchema)
 		case DecisionApprove, DecisionReject:

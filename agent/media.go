@@ -20,32 +20,37 @@ const inlineMedia = 2 << 10
 // part of the thread: they fork, rewind, export and are erased with it.
 func blobKey(blob string) string { return "agent.blob:" + blob }
 
-// keepMedia moves the bytes of a message's media into the thread's state, once
-// for equal bytes. It is called in a step.
-func keepMedia(ctx context.Context, m llm.Message) (llm.Message, error) {
+// changeMedia returns a message with its media changed; the one that it is given
+// stays as it is.
+func changeMedia(m llm.Message, change func(llm.Media) (llm.Media, error)) (_ llm.Message, err error) {
 	m.Parts = slices.Clone(m.Parts)
 	for i, p := range m.Parts {
-		switch {
-		case p.Media != nil:
-			kept, err := keepMedium(ctx, *p.Media)
+		if p.Media != nil {
+			changed, err := change(*p.Media)
 			if err != nil {
 				return m, err
 			}
-			m.Parts[i].Media = &kept
-		case p.Result != nil && len(p.Result.Media) > 0:
-			r := *p.Result
-			r.Media = slices.Clone(r.Media)
-			for j, medium := range r.Media {
-				kept, err := keepMedium(ctx, medium)
-				if err != nil {
-					return m, err
-				}
-				r.Media[j] = kept
-			}
-			m.Parts[i].Result = &r
+			m.Parts[i].Media = &changed
 		}
+		if p.Result == nil || len(p.Result.Media) == 0 {
+			continue
+		}
+		r := *p.Result
+		r.Media = slices.Clone(r.Media)
+		for j := range r.Media {
+			if r.Media[j], err = change(r.Media[j]); err != nil {
+				return m, err
+			}
+		}
+		m.Parts[i].Result = &r
 	}
 	return m, nil
+}
+
+// keepMedia moves the bytes of a message's media into the thread's state, once
+// for equal bytes. It is called in a step.
+func keepMedia(ctx context.Context, m llm.Message) (llm.Message, error) {
+	return changeMedia(m, func(m llm.Media) (llm.Media, error) { return keepMedium(ctx, m) })
 }
 
 func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
@@ -73,53 +78,47 @@ func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
 
 // bringMedia puts the bytes of media back, for a model. The messages that it is
 // given stay as they are.
-func bringMedia(ctx context.Context, messages []llm.Message) ([]llm.Message, error) {
+func bringMedia(ctx context.Context, messages []llm.Message) (_ []llm.Message, err error) {
 	out := slices.Clone(messages)
-	bring := func(m llm.Media) (llm.Media, error) {
-		if m.Blob == "" {
-			return m, nil
-		}
-		data, there, err := perdure.NewState[[]byte](blobKey(m.Blob)).Lookup(ctx)
-		if err == nil && !there {
-			err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, m.Blob))
-		}
-		m.Data, m.Blob = data, ""
-		return m, err
-	}
 	for i, m := range out {
-		if !slices.ContainsFunc(m.Parts, func(p llm.Part) bool { return p.Media != nil || p.Result != nil && len(p.Result.Media) > 0 }) {
+		if len(mediaOf(m)) == 0 {
 			continue
 		}
-		out[i].Parts = slices.Clone(m.Parts)
-		for j, p := range m.Parts {
-			switch {
-			case p.Media != nil:
-				b, err := bring(*p.Media)
-				if err != nil {
-					return nil, err
-				}
-				out[i].Parts[j].Media = &b
-			case p.Result != nil:
-				r := *p.Result
-				r.Media = slices.Clone(r.Media)
-				for k := range r.Media {
-					b, err := bring(r.Media[k])
-					if err != nil {
-						return nil, err
-					}
-					r.Media[k] = b
-				}
-				out[i].Parts[j].Result = &r
+		out[i], err = changeMedia(m, func(m llm.Media) (llm.Media, error) {
+			if m.Blob == "" {
+				return m, nil
 			}
+			data, there, err := perdure.NewState[[]byte](blobKey(m.Blob)).Lookup(ctx)
+			if err == nil && !there {
+				err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, m.Blob))
+			}
+			m.Data, m.Blob = data, ""
+			return m, err
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
+// mediaOf returns the media of a message.
+func mediaOf(m llm.Message) (all []llm.Media) {
+	for _, p := range m.Parts {
+		if p.Media != nil {
+			all = append(all, *p.Media)
+		}
+		if p.Result != nil {
+			all = append(all, p.Result.Media...)
+		}
+	}
+	return all
+}
+
 // BlobAt returns the bytes that a message of a thread refers to by a blob, and
-// their media type, "" if no message of the state says it. [perdure.Runtime.StateAt]
-// has the state, of now or of any time before. Without such bytes it is
-// files.ErrNotFound.
+// their media type, "" if no message of the state says it, or
+// [files.ErrNotFound]. [perdure.Runtime.StateAt] returns the state, now or at any
+// time before.
 func BlobAt(state map[string]json.RawMessage, blob string) (data []byte, mime string, err error) {
 	raw, ok := state[blobKey(blob)]
 	if !ok {
@@ -133,17 +132,9 @@ func BlobAt(state map[string]json.RawMessage, blob string) (data []byte, mime st
 		return nil, "", err
 	}
 	for _, r := range records {
-		for _, p := range r.Message.Parts {
-			if p.Media != nil && p.Media.Blob == blob {
-				return data, p.Media.MIME, nil
-			}
-			if p.Result == nil {
-				continue
-			}
-			for _, m := range p.Result.Media {
-				if m.Blob == blob {
-					return data, m.MIME, nil
-				}
+		for _, m := range mediaOf(r.Message) {
+			if m.Blob == blob {
+				return data, m.MIME, nil
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/files"
+	"github.com/perdure/perdure/internal/schema"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -98,7 +99,7 @@ func (p Price) cost(u llm.Usage) int64 {
 
 // OutputSchema is the JSON that an agent is to say.
 type OutputSchema struct {
-	schema *schema
+	schema *schema.Schema
 	err    error
 }
 

@@ -208,12 +208,12 @@ func (s *session) request(ctx context.Context) (*llm.Request, error) {
 		if t.tool == transferTool.tool && len(reach) == 0 {
 			continue
 		}
-		req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.raw})
+		req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.JSON()})
 	}
 	if len(reach) > 0 {
 		if !slices.ContainsFunc(s.order, func(t Tool) bool { return t.tool == transferTool.tool }) {
 			t := transferTool
-			req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.raw})
+			req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.JSON()})
 		}
 		var b strings.Builder
 		b.WriteString("You can hand the conversation over to one of these agents with " + transferTool.name + ":")
@@ -223,7 +223,7 @@ func (s *session) request(ctx context.Context) (*llm.Request, error) {
 		req.System = strings.TrimSpace(req.System + "\n\n" + b.String())
 	}
 	if s.Output != nil {
-		req.Output = &llm.Output{Name: s.name, Schema: s.Output.schema.raw}
+		req.Output = &llm.Output{Name: s.name, Schema: s.Output.schema.JSON()}
 	}
 	if s.spoken == nil {
 		s.spoken = conversation(s.records, s.name)

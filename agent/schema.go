@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,17 +12,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/internal/arguments"
-	jschema "github.com/perdure/perdure/internal/schema"
+	"github.com/perdure/perdure/internal/schema"
 )
 
-// schema is a JSON Schema, ready to check values.
-type schema struct {
-	raw    json.RawMessage
-	parsed *jschema.Schema
-}
-
 // schemaOf returns the schema of a Go type.
-func schemaOf(t reflect.Type) (*schema, error) {
+func schemaOf(t reflect.Type) (*schema.Schema, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -37,34 +30,29 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	if err := addRules(t, s, 0); err != nil {
 		return nil, err
 	}
-	return resolve(s)
+	made, err := schema.New(s)
+	if err != nil {
+		return nil, fmt.Errorf("the schema: %w", err)
+	}
+	return made, nil
 }
 
 // parseSchema returns a schema that is given as JSON.
-func parseSchema(raw json.RawMessage) (*schema, error) {
-	s, err := jschema.Parse(raw)
+func parseSchema(raw json.RawMessage) (*schema.Schema, error) {
+	s, err := schema.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("the schema: %w", err)
 	}
-	return &schema{bytes.Clone(raw), s}, nil
+	return s, nil
 }
 
-func resolve(s *jsonschema.Schema) (*schema, error) {
-	p, err := jschema.New(s)
-	if err != nil {
-		return nil, fmt.Errorf("the schema: %w", err)
-	}
-	raw, err := json.Marshal(s)
-	return &schema{raw, p}, err
-}
-
-// withEnum returns the schema with the texts that one property may be.
-func (s *schema) withEnum(property string, texts []string) (*schema, error) {
-	c := s.parsed.Source().CloneSchemas()
+// withEnum returns a schema with the texts that one property may be.
+func withEnum(s *schema.Schema, property string, texts []string) (*schema.Schema, error) {
+	c := s.Source().CloneSchemas()
 	for _, text := range texts {
 		c.Properties[property].Enum = append(c.Properties[property].Enum, text)
 	}
-	return resolve(c)
+	return schema.New(c)
 }
 
 // addRules adds what the tag schema says, in structs inside structs too.
@@ -165,14 +153,6 @@ func addRule(s *jsonschema.Schema, tag string) error {
 	return nil
 }
 
-// check checks JSON against the schema. A nil schema takes everything.
-func (s *schema) check(raw json.RawMessage) error {
-	if s == nil {
-		return nil
-	}
-	return s.parsed.Check(raw)
-}
-
 // validator checks answers of asks for the runtime.
 type validator struct{}
 
@@ -189,7 +169,7 @@ func (validator) Validate(raw, value json.RawMessage) error {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
-	if err := s.check(value); err != nil || string(raw) != ruleSchema {
+	if err := s.Check(value); err != nil || string(raw) != ruleSchema {
 		return err
 	}
 	_, err = arguments.ParsePattern(value) // which says more than a schema can

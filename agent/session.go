@@ -313,7 +313,7 @@ func (s *session) reachable() map[string]Agent {
 // value returns the JSON in a text, if it fits the output's schema.
 func (s *session) value(text string) (json.RawMessage, error) {
 	raw := json.RawMessage(unfence(text))
-	if err := s.Output.schema.check(raw); err != nil {
+	if err := s.Output.schema.Check(raw); err != nil {
 		return nil, err
 	}
 	return raw, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/internal/arguments"
+	"github.com/perdure/perdure/internal/schema"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -24,7 +25,7 @@ type Tool struct{ *tool }
 type tool struct {
 	name        string
 	description string
-	schema      *schema
+	schema      *schema.Schema
 	err         error // what is wrong with it, told when an agent with it runs
 
 	fits      func(args json.RawMessage) error                    // beyond the schema; may be nil
@@ -131,12 +132,7 @@ func (t Tool) Name() string { return t.name }
 func (t Tool) Description() string { return t.description }
 
 // Schema returns the JSON Schema of its arguments.
-func (t Tool) Schema() json.RawMessage {
-	if t.schema == nil {
-		return nil
-	}
-	return t.schema.raw
-}
+func (t Tool) Schema() json.RawMessage { return t.schema.JSON() }
 
 // Digest returns a digest of the JSON Schema of its arguments, by which a [Rule]
 // knows the tool again.

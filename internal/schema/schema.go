@@ -31,6 +31,7 @@ var ErrCost = errors.New("checking would take too long")
 
 // Schema is a JSON Schema, ready to check values.
 type Schema struct {
+	raw      json.RawMessage
 	resolved *jsonschema.Resolved
 	root     *node
 }
@@ -44,11 +45,19 @@ func Parse(raw []byte) (*Schema, error) {
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, err
 	}
-	return New(s)
+	return newSchema(s, bytes.Clone(raw))
 }
 
 // New returns a schema, which must not change afterwards.
 func New(s *jsonschema.Schema) (*Schema, error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	return newSchema(s, raw)
+}
+
+func newSchema(s *jsonschema.Schema, raw json.RawMessage) (*Schema, error) {
 	g := newGraph()
 	root, err := g.add(s, "")
 	if err != nil {
@@ -61,14 +70,26 @@ func New(s *jsonschema.Schema) (*Schema, error) {
 	if err := g.link(s.ID); err != nil {
 		return nil, err
 	}
-	return &Schema{r, root}, nil
+	return &Schema{raw, r, root}, nil
+}
+
+// JSON returns the schema as it was given, nil for a nil one.
+func (s *Schema) JSON() json.RawMessage {
+	if s == nil {
+		return nil
+	}
+	return s.raw
 }
 
 // Source returns the schema from which s was made.
 func (s *Schema) Source() *jsonschema.Schema { return s.resolved.Schema() }
 
-// Check returns an error if the JSON is not one value that fits the schema.
+// Check returns an error if the JSON is not one value that fits the schema. A nil
+// schema takes everything.
 func (s *Schema) Check(raw []byte) error {
+	if s == nil {
+		return nil
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	var v any
 	if err := d.Decode(&v); err != nil {

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/history"
 )
 
 // conversation translates the messages. The API knows a user and an assistant
@@ -66,7 +67,7 @@ func content(role llm.Role, part llm.Part) (sdk.ContentBlockParamUnion, bool, er
 		b.OfImage, b.OfDocument = image, document
 		return b, true, err
 	case part.Call != nil:
-		b.OfToolUse = &sdk.ToolUseBlockParam{ID: part.Call.ID, Name: part.Call.Name, Input: input(part.Call.Args)}
+		b.OfToolUse = &sdk.ToolUseBlockParam{ID: part.Call.ID, Name: part.Call.Name, Input: history.Arguments(part.Call.Args)}
 		return b, true, nil
 	case part.Result != nil:
 		r, err := result(part.Result)
@@ -96,20 +97,6 @@ func content(role llm.Role, part llm.Part) (sdk.ContentBlockParamUnion, bool, er
 		b = param.Override[sdk.ContentBlockParamUnion](json.RawMessage(part.Opaque.Data))
 	}
 	return b, true, nil
-}
-
-// input returns the arguments of a call as the object that the API demands.
-// What the model wrote wrongly goes back as a text, so that it sees its mistake.
-func input(args string) json.RawMessage {
-	if args == "" {
-		return json.RawMessage(`{}`)
-	}
-	args = strings.ToValidUTF8(args, "\uFFFD")
-	if !object(args) {
-		b, _ := json.Marshal(map[string]string{"invalid_json": args})
-		return b
-	}
-	return json.RawMessage(args)
 }
 
 // result translates what came of a call.

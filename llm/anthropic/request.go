@@ -84,7 +84,7 @@ func tools(list []llm.Tool) ([]sdk.ToolUnionParam, error) {
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
-		if !object(string(schema)) {
+		if !history.IsObject(string(schema)) {
 			return nil, invalid("the schema of tool %q is no JSON object", t.Name)
 		}
 		p := &sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](schema)}
@@ -109,11 +109,6 @@ func called(messages []sdk.MessageParam) ([]sdk.ToolUnionParam, error) {
 		}
 	}
 	return tools(out)
-}
-
-// object reports whether a text is a JSON object.
-func object(s string) bool {
-	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
 }
 
 // mark lets the API keep the prompt up to its stable end (the tools come

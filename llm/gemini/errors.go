@@ -55,7 +55,7 @@ func answered(api genai.APIError, got *answer) *llm.Error {
 	for _, d := range api.Details {
 		if s, ok := d["retryDelay"].(string); ok {
 			if wait, err := time.ParseDuration(s); err == nil {
-				e.RetryAfter = min(max(0, wait), mostWait)
+				e.RetryAfter = min(max(0, wait), answers.MaxWait)
 			}
 		}
 		if d["reason"] == "API_KEY_INVALID" {
@@ -99,6 +99,3 @@ func kind(status int, code, message string) error {
 	}
 	return llm.ErrInterrupted
 }
-
-// mostWait is the longest time that a provider is believed.
-const mostWait = 24 * time.Hour

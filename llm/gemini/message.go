@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/history"
 )
 
 // turnOf is the messages of one side that follow each other.
@@ -84,7 +85,7 @@ func (c *Client) parts(m llm.Message, theirs map[string]bool) ([]any, error) {
 			}
 			q.InlineData, q.FileData = media.InlineData, media.FileData
 		case p.Call != nil:
-			q.FunctionCall = &call{Name: p.Call.Name, Args: input(p.Call.Args)}
+			q.FunctionCall = &call{Name: p.Call.Name, Args: history.Arguments(p.Call.Args)}
 			if k.ID {
 				q.FunctionCall.ID = p.Call.ID
 				theirs[p.Call.ID] = true
@@ -116,20 +117,6 @@ func (c *Client) parts(m llm.Message, theirs map[string]bool) ([]any, error) {
 		out = append(out, q)
 	}
 	return out, nil
-}
-
-// input returns the arguments of a call as the object that the API demands.
-// What the model wrote wrongly goes back as a text, so that it sees its mistake.
-func input(args string) json.RawMessage {
-	if args == "" {
-		return json.RawMessage(`{}`)
-	}
-	args = strings.ToValidUTF8(args, "\uFFFD")
-	if !object(args) {
-		b, _ := json.Marshal(map[string]string{"invalid_json": args})
-		return b
-	}
-	return json.RawMessage(args)
 }
 
 // result translates what came of a call. Media are in it where the model takes

@@ -57,7 +57,7 @@ func (c *Client) config(r *llm.Request) (*genai.GenerateContentConfig, string, e
 	system := r.System
 	var schema json.RawMessage
 	if r.Output != nil {
-		if !object(string(r.Output.Schema)) {
+		if !history.IsObject(string(r.Output.Schema)) {
 			return nil, "", invalid("the schema of the output is no JSON object")
 		}
 		if len(tools) == 0 || third.MatchString(c.name) {
@@ -98,17 +98,12 @@ type declaration struct {
 func declarations(list []llm.Tool) ([]declaration, error) {
 	var out []declaration
 	for _, t := range list {
-		if len(t.Schema) > 0 && !object(string(t.Schema)) {
+		if len(t.Schema) > 0 && !history.IsObject(string(t.Schema)) {
 			return nil, invalid("the schema of tool %q is no JSON object", t.Name)
 		}
 		out = append(out, declaration{t.Name, t.Description, t.Schema})
 	}
 	return out, nil
-}
-
-// object reports whether a text is a JSON object.
-func object(s string) bool {
-	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
 }
 
 var (

@@ -11,8 +11,6 @@ import (
 	"github.com/perdure/perdure/llm/openai"
 )
 
-var weather = []llm.Tool{{Name: "weather", Description: "of a city", Schema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}}
-
 func TestStructuredOutputOfAForeignServer(t *testing.T) {
 	s := aimock.Start(t, aimock.Fixture{
 		Match:    aimock.Match{UserMessage: "river", ResponseFormat: "json_schema"},

@@ -6,6 +6,7 @@ package history
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -101,4 +102,23 @@ func rewrite(messages []llm.Message, call func(llm.Call) llm.Call, result func(l
 		}
 	}
 	return out
+}
+
+// Arguments returns the arguments of a call as the object that providers demand.
+// What the model wrote wrongly goes back as a text, so that it sees its mistake.
+func Arguments(args string) json.RawMessage {
+	if args == "" {
+		return json.RawMessage(`{}`)
+	}
+	args = strings.ToValidUTF8(args, "\uFFFD")
+	if !IsObject(args) {
+		raw, _ := json.Marshal(map[string]string{"invalid_json": args})
+		return raw
+	}
+	return json.RawMessage(args)
+}
+
+// IsObject reports whether a text is a JSON object.
+func IsObject(s string) bool {
+	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
 }
