@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
-	"fmt"
-	"io"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,66 +17,10 @@ import (
 	"github.com/perdure/perdure/examples/research"
 )
 
-// program is the example while it runs.
-type program struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	out   io.Reader
-	said  bytes.Buffer
-
-	answered bool // it need not wait for a person
-}
-
-func start(ctx context.Context, t *testing.T, exe, dir string) *program {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, exe, "-pace", "20ms", "-lease", "1s")
-	cmd.Dir = dir
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{t: t, cmd: cmd, stdin: stdin, out: stdout}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return p
-}
-
-// question is where the program waits. When the machine is so slow that a kill
-// comes late, it is reached before the text at which the next kill is meant to
-// come.
-const question = "? May the researcher publish"
-
-// until waits until the program has said something, or asks.
-func (p *program) until(text string) {
-	p.t.Helper()
-	piece := make([]byte, 256)
-	for !strings.Contains(p.said.String(), text) && (p.answered || !strings.Contains(p.said.String(), question)) {
-		n, err := p.out.Read(piece)
-		p.said.Write(piece[:n])
-		if err != nil && !strings.Contains(p.said.String(), text) {
-			p.t.Fatalf("it does not say %q (%v) but:\n%s", text, err, &p.said)
-		}
-	}
-}
-
-// kill kills the program as kill -9 does.
-func (p *program) kill() {
-	p.t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		p.t.Fatal(err)
-	}
-	_, _ = io.Copy(&p.said, p.out)
-	if err := p.cmd.Wait(); err == nil || strings.Contains(p.said.String(), "-- ended") {
-		p.t.Fatalf("it ended before it was killed:\n%s", &p.said)
-	}
+// news is a line that the program prints: an event, or a piece of a reply.
+type news struct {
+	Kind, Path, Ask string
+	Offset          int
 }
 
 // TestSurvivesKills kills the program wherever it is in the middle of something,
@@ -93,41 +36,64 @@ func TestSurvivesKills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only a hanging program takes that long
 	defer cancel()
 	dir := t.TempDir()
-	busy := 0 // how many kills found it at work
-	for _, at := range []string{
-		"A cache can",                 // in its first words
-		"done search",                 // two of three searches are not done
-		"done read_page: # Stampedes", // the pages are read at the same time
-		"Expiry bounds",               // in the middle of a long reply, whose calls nobody knows yet
-		question,                      // it waits for a person
-	} {
-		p := start(ctx, t, exe, dir)
-		p.until(at)
-		p.kill()
-		if !strings.Contains(p.said.String(), question) {
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, exe, append(args, "--store", "sqlite:research.db")...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PERDURE_PACE=20ms", "PERDURE_STORE=", "PERDURE_SERVER=", "XDG_STATE_HOME="+dir)
+		return cmd
+	}
+	run := []string{"run", "research", research.Question, "--thread", "research", "--key", "research"}
+	ask, busy := "", 0 // what it asks, and how many kills found it at work
+	// killAt kills the program at the first news of a kind. When the machine is so
+	// slow that a kill comes late, it asks before.
+	killAt := func(at func(news) bool) {
+		t.Helper()
+		cmd := command(append(run, "--watch", "--json")...)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20)
+		for found := false; !found; {
+			if !lines.Scan() {
+				t.Fatalf("it ends before it is killed: %v", cmd.Wait())
+			}
+			var n news
+			if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
+				t.Fatal(err)
+			}
+			if n.Kind == "asked" {
+				ask = n.Ask
+			}
+			found = at(n) || ask != ""
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if ask == "" {
 			busy++
 		}
 	}
+	step := func(name string) func(news) bool {
+		return func(n news) bool { return n.Kind == "step" && strings.HasSuffix(n.Path, name+"/run") }
+	}
+	killAt(func(n news) bool { return n.Kind == "delta" })                                                         // in its first words
+	killAt(step("search"))                                                                                         // others are not done
+	killAt(step("read_page"))                                                                                      // the pages are read at the same time
+	killAt(func(n news) bool { return n.Kind == "delta" && n.Path == "/researcher/turn-4/reply" && n.Offset > 2 }) // in the middle of a long reply, whose calls nobody knows yet
+	killAt(func(n news) bool { return false })                                                                     // it waits for a person
 	if busy == 0 {
 		t.Error("it was never killed at work")
 	}
-	p := start(ctx, t, exe, dir)
-	p.answered = true
-	p.until("approve, reject> ")
-	fmt.Fprintln(p.stdin, "perhaps")
-	p.until("does not fit")
-	fmt.Fprintln(p.stdin, "approve")
-	p.until("-- file /report.md, ")
-	_, _ = io.Copy(&p.said, p.out)
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	p = start(ctx, t, exe, dir) // once it has ended it only says so
-	p.answered = true
-	p.until("-- ended after 22 steps")
-	_, _ = io.Copy(&p.said, p.out)
-	if err := p.cmd.Wait(); err != nil || strings.Contains(p.said.String(), "-- at work") {
-		t.Errorf("after its end it says (%v):\n%s", err, &p.said)
+	for _, args := range [][]string{{"answer", ask, "--approve"}, run, run} { // once it has ended it only says so
+		if out, err := command(args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", args[0], err, out)
+		}
 	}
 	check(t, dir, busy)
 }
