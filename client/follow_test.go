@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,10 +15,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // script answers the requests for events in turn: with a text that is a stream,
@@ -60,9 +63,7 @@ func event(seq int) string {
 func follow(t *testing.T, s *script, o client.FollowOptions, co client.Options) (got []string, last error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
-		w.serve(s)
-		defer w.close()
+		w := served(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		for u, err := range w.client(t, co).Follow(ctx, "t", o) {
@@ -159,9 +160,7 @@ func TestFollowEndsQuietlyWithItsContextOrReader(t *testing.T) {
 		t.Errorf("a stream that is over: %v %v", got, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{}
-		w.serve(&script{answers: []string{event(1) + event(2)}, stay: true})
-		defer w.close()
+		w := served(t, &script{answers: []string{event(1) + event(2)}, stay: true})
 		for e, err := range w.client(t, client.Options{}).Events(t.Context(), "t", perdure.EventOptions{}) {
 			if err != nil || e.Seq != 1 {
 				t.Errorf("%v %v", e, err)
@@ -184,9 +183,7 @@ func TestFollowWaitsAsTheStreamAsks(t *testing.T) {
 		min, max time.Duration
 	}{{0, 4 * time.Second, 8 * time.Second}, {time.Minute, 30 * time.Second, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &wire{}
-			w.serve(&script{answers: []string{"retry: 8000\n\n" + event(1), event(2)}})
-			defer w.close()
+			w := served(t, &script{answers: []string{"retry: 8000\n\n" + event(1), event(2)}})
 			begun := time.Now()
 			for e, err := range w.client(t, client.Options{Delay: c.delay}).Events(t.Context(), "t", perdure.EventOptions{}) {
 				if err != nil {
@@ -286,5 +283,90 @@ func TestFollowNamesTheLifeFromTheBeginning(t *testing.T) {
 	s := &script{answers: []string{"204"}}
 	if _, err := follow(t, s, client.FollowOptions{Life: "x", Run: "r"}, client.Options{}); err != nil || len(s.ids) != 1 || s.ids[0] != "0-x" {
 		t.Errorf("it asks behind %v: %v", s.ids, err)
+	}
+}
+
+// TestEventsSurviveServersThatAreGoneForAWhile uses a real port: it is closed,
+// found closed by the client, and opened by another server.
+func TestEventsSurviveServersThatAreGoneForAWhile(t *testing.T) {
+	st := memstore.New()
+	defer st.Close()
+	step := make(chan struct{}, 1000) // the run goes as far as its events were read
+	step <- struct{}{}
+	flow := perdure.NewFlow("steps", func(ctx context.Context, n int) (int, error) {
+		for i := range n {
+			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (int, error) { <-step; return i, nil }); err != nil {
+				return 0, err
+			}
+		}
+		return n, nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rt := servertest.Must(perdure.New(ctx, st, perdure.Options{}, flow))(t)
+	defer rt.Close()
+	worked := make(chan error, 1)
+	work, stop := context.WithCancel(ctx)
+	go func() { worked <- rt.Work(work) }()
+	defer func() {
+		stop()
+		if err := <-worked; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	var mu sync.Mutex
+	var srv *http.Server // nil: there is none
+	address, refused := "127.0.0.1:0", 0
+	serve := func() {
+		l := servertest.Must(net.Listen("tcp", address))(t)
+		address = l.Addr().String()
+		srv = &http.Server{Handler: server.New(rt, server.Options{})}
+		go srv.Serve(l)
+	}
+	serve()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil && srv == nil {
+			refused++
+			serve() // for the next attempt
+		}
+		return conn, err
+	}}
+	defer transport.CloseIdleConnections()
+	c := servertest.Must(client.New("http://"+address, client.Options{HTTP: &http.Client{Transport: transport}, Attempts: 1000, Delay: time.Millisecond}))(t)
+	const steps = 60
+	run := servertest.Must(c.Start(ctx, perdure.StartRequest{Flow: "steps", Input: steps}))(t)
+	var got []perdure.Event
+	for e, err := range c.Events(ctx, run.Thread, perdure.EventOptions{Run: run.ID}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e)
+		step <- struct{}{}
+		mu.Lock()
+		if len(got)%5 == 0 && srv != nil {
+			srv.Close()
+			srv = nil
+		}
+		mu.Unlock()
+	}
+	if srv != nil {
+		srv.Close()
+	}
+	var want []perdure.Event
+	for e, err := range rt.Events(ctx, run.Thread, perdure.EventOptions{Run: run.ID, Replay: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, e)
+	}
+	if d := cmp.Diff(want, got); d != "" || len(got) < steps {
+		t.Errorf("%d events: %s", len(got), d)
+	}
+	if refused < 5 {
+		t.Errorf("only %d connections were refused", refused)
 	}
 }

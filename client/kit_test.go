@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -40,6 +41,15 @@ type wire struct {
 	keep   func() int // of the next connection: how many bytes the client gets; nil: all
 	dials  int
 	served http.Handler
+}
+
+// served returns the network to a handler.
+func served(t testing.TB, h http.Handler) *wire {
+	t.Helper()
+	w := &wire{}
+	w.serve(h)
+	t.Cleanup(w.close)
+	return w
 }
 
 // serve lets a handler answer, in place of the one before.
@@ -98,36 +108,16 @@ func (w *wire) client(t testing.TB, o client.Options) *client.Client {
 	transport := &http.Transport{DialContext: w.connect}
 	o.HTTP = &http.Client{Transport: transport}
 	t.Cleanup(transport.CloseIdleConnections)
-	c, err := client.New("http://perdure.localhost", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return servertest.Must(client.New("http://perdure.localhost", o))(t)
 }
 
 // newSite starts a runtime with a worker and a server on a store in memory.
 func newSite(t testing.TB, o client.Options, flows ...perdure.Flow) *site {
 	t.Helper()
-	st := memstore.New()
-	rt, err := perdure.New(t.Context(), st, perdure.Options{}, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- rt.Work(ctx) }()
-	s := &site{t: t, rt: rt, wire: &wire{}}
+	s := &site{t: t, rt: servertest.Start(t, memstore.New(), server.Options{}, true, flows...).Runtime, wire: &wire{}}
 	s.open()
+	t.Cleanup(s.wire.close)
 	s.Client = s.wire.client(t, o)
-	t.Cleanup(func() {
-		s.wire.close()
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("the worker: %v", err)
-		}
-		rt.Close()
-		st.Close()
-	})
 	return s
 }
 
@@ -145,11 +135,7 @@ func (s *site) restart() {
 // start starts a run and fails if it cannot.
 func (s *site) start(q perdure.StartRequest) *perdure.Run {
 	s.t.Helper()
-	run, err := s.Start(s.t.Context(), q)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return run
+	return servertest.Must(s.Start(s.t.Context(), q))(s.t)
 }
 
 // end waits for the end of a thread's newest run, not forever.
@@ -157,35 +143,13 @@ func (s *site) end(thread string) *perdure.Run {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
 	defer cancel()
-	run, err := s.WaitEnd(ctx, thread, "")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return run
+	return servertest.Must(s.WaitEnd(ctx, thread, ""))(s.t)
 }
 
 // journal returns the events of a thread as the runtime tells them.
 func (s *site) journal(thread string) []perdure.Event {
 	s.t.Helper()
-	var all []perdure.Event
-	for e, err := range s.rt.Events(s.t.Context(), thread, perdure.EventOptions{Replay: true}) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-func ok[T any](t testing.TB) func(T, error) T {
-	t.Helper()
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+	return servertest.All(s.t, s.rt.Events(s.t.Context(), thread, perdure.EventOptions{Replay: true}))
 }
 
 // The flows.
@@ -226,24 +190,12 @@ var (
 
 func jsonOf(t testing.TB, v any) string {
 	t.Helper()
-	return string(ok[[]byte](t)(json.Marshal(v)))
+	return string(servertest.Must(json.Marshal(v))(t))
 }
 
 type iterEvents = iter.Seq2[perdure.Event, error]
 
 func second[T any](_ T, err error) error { return err }
-
-func all[T any](t testing.TB, seq iter.Seq2[T, error]) []T {
-	t.Helper()
-	var list []T
-	for v, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, v)
-	}
-	return list
-}
 
 // same compares what the runtime says with what the client says, as JSON.
 func same[T any](t testing.TB, want, got T) {

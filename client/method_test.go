@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +13,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/servertest"
 )
 
 // bubble runs a test against a site of its own, in virtual time.
@@ -36,18 +37,18 @@ func TestRunIsStartedWaitedForAndLookedAt(t *testing.T) {
 		if _, err := s.Start(ctx, q); !errors.Is(err, perdure.ErrKeyReused) {
 			t.Error(err)
 		}
-		got := ok[*perdure.Run](t)(s.Wait(ctx, "a/b c", ""))
+		got := servertest.Must(s.Wait(ctx, "a/b c", ""))(t)
 		if out, err := perdure.Output[string](got); out != "hi" || err != nil {
 			t.Errorf("%q %v", out, err)
 		}
-		same(t, ok[*perdure.Run](t)(s.rt.GetRun(ctx, "a/b c", run.ID)), ok[*perdure.Run](t)(s.GetRun(ctx, "a/b c", run.ID)))
-		same(t, ok[*perdure.Thread](t)(s.rt.Get(ctx, "a/b c")), ok[*perdure.Thread](t)(s.Get(ctx, "a/b c")))
+		same(t, servertest.Must(s.rt.GetRun(ctx, "a/b c", run.ID))(t), servertest.Must(s.GetRun(ctx, "a/b c", run.ID))(t))
+		same(t, servertest.Must(s.rt.Get(ctx, "a/b c"))(t), servertest.Must(s.Get(ctx, "a/b c"))(t))
 
 		one, two := s.start(perdure.StartRequest{Flow: "echo", Input: "1"}), s.start(perdure.StartRequest{Flow: "echo", Input: "1"})
 		if one.Thread == two.Thread || one.ID == two.ID {
 			t.Errorf("two starts gave %s and %s", one.ID, two.ID)
 		}
-		again := ok[*perdure.Run](t)(s.StartAgain(ctx, "a/b c", "", perdure.Note{}))
+		again := servertest.Must(s.StartAgain(ctx, "a/b c", "", perdure.Note{}))(t)
 		if done := s.end("a/b c"); again.ID == run.ID || string(done.Output) != `"hi"` {
 			t.Errorf("%v", done)
 		}
@@ -61,7 +62,7 @@ func TestAnyIDIsAnAddress(t *testing.T) {
 			if done := s.end(id); done.ID != run.ID || done.Thread != id {
 				t.Errorf("%q leads to run %s of %q", id, done.ID, done.Thread)
 			}
-			if events := all(t, s.Events(t.Context(), id, perdure.EventOptions{Run: run.ID})); len(events) < 3 {
+			if events := servertest.All(t, s.Events(t.Context(), id, perdure.EventOptions{Run: run.ID})); len(events) < 3 {
 				t.Errorf("%q has %d events", id, len(events))
 			}
 		}
@@ -71,7 +72,7 @@ func TestAnyIDIsAnAddress(t *testing.T) {
 func TestFailureOfARunIsAnErrorOfItsOutput(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		run := s.start(perdure.StartRequest{Flow: "failing", Input: ""})
-		done := ok[*perdure.Run](t)(s.Wait(t.Context(), run.Thread, run.ID))
+		done := servertest.Must(s.Wait(t.Context(), run.Thread, run.ID))(t)
 		if _, err := perdure.Output[string](done); !errors.Is(err, errNoLuck) || errors.Is(err, perdure.ErrBudget) || !strings.Contains(err.Error(), "no luck") {
 			t.Error(err)
 		}
@@ -87,7 +88,7 @@ func TestFailureOfARunIsAnErrorOfItsOutput(t *testing.T) {
 func TestWaitGoesOnForLongerThanARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		run := s.start(perdure.StartRequest{Flow: "counting", Input: 300})
-		if done := ok[*perdure.Run](t)(s.Wait(t.Context(), run.Thread, "")); done.Status != perdure.Succeeded {
+		if done := servertest.Must(s.Wait(t.Context(), run.Thread, ""))(t); done.Status != perdure.Succeeded {
 			t.Errorf("it is %s", done.Status)
 		}
 		run = s.start(perdure.StartRequest{Flow: "hearing", Input: ""})
@@ -112,7 +113,7 @@ func TestAsksAreListedAndAnswered(t *testing.T) {
 		for i := range 3 {
 			run := s.start(perdure.StartRequest{Flow: "asking", Input: i + 1, Thread: fmt.Sprint("t", i)})
 			threads = append(threads, run.Thread)
-			if r := ok[*perdure.Run](t)(s.Wait(ctx, run.Thread, "")); r.Status != perdure.Suspended || len(r.Asks) != i+1 {
+			if r := servertest.Must(s.Wait(ctx, run.Thread, ""))(t); r.Status != perdure.Suspended || len(r.Asks) != i+1 {
 				t.Fatalf("%v", r)
 			}
 		}
@@ -124,7 +125,7 @@ func TestAsksAreListedAndAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			ids, of[a.Thread] = append(ids, a.ID), append(of[a.Thread], a.ID)
-			same(t, ok[*perdure.AskInfo](t)(s.rt.GetAsk(ctx, a.ID)), ok[*perdure.AskInfo](t)(s.GetAsk(ctx, a.ID)))
+			same(t, servertest.Must(s.rt.GetAsk(ctx, a.ID))(t), servertest.Must(s.GetAsk(ctx, a.ID))(t))
 		}
 		if len(ids) != 6 || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != 6 {
 			t.Fatalf("the asks are %q", ids)
@@ -167,7 +168,7 @@ func TestRunIsPausedResumedAndCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
 		run := s.start(perdure.StartRequest{Flow: "hearing", Input: "", Thread: "t"})
-		ok[*perdure.Run](t)(s.Wait(ctx, "t", ""))
+		servertest.Must(s.Wait(ctx, "t", ""))(t)
 		if err := s.Resume(ctx, "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
 			t.Errorf("nothing is paused: %v", err)
 		}
@@ -205,8 +206,8 @@ func TestRunIsPausedResumedAndCancelled(t *testing.T) {
 func TestThreadsAreMadeListedChangedAndErased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
-		made := ok[*perdure.Thread](t)(s.Create(ctx, perdure.CreateRequest{Thread: "made", Title: "T", User: "u", State: map[string]any{"n": 7}}))
-		same(t, ok[*perdure.Thread](t)(s.rt.Get(ctx, "made")), made)
+		made := servertest.Must(s.Create(ctx, perdure.CreateRequest{Thread: "made", Title: "T", User: "u", State: map[string]any{"n": 7}}))(t)
+		same(t, servertest.Must(s.rt.Get(ctx, "made"))(t), made)
 		if _, err := s.Create(ctx, perdure.CreateRequest{Thread: "made"}); !errors.Is(err, perdure.ErrExists) {
 			t.Error(err)
 		}
@@ -214,20 +215,20 @@ func TestThreadsAreMadeListedChangedAndErased(t *testing.T) {
 		if err := s.SetMetadata(ctx, "made", &title, map[string]string{"a": "b"}, perdure.Note{}); err != nil {
 			t.Error(err)
 		}
-		if got := ok[*perdure.Thread](t)(s.Get(ctx, "made")); got.Title != "New" || got.Metadata["a"] != "b" {
+		if got := servertest.Must(s.Get(ctx, "made"))(t); got.Title != "New" || got.Metadata["a"] != "b" {
 			t.Errorf("%v", got)
 		}
 		for i := range 1200 {
-			ok[*perdure.Thread](t)(s.rt.Create(ctx, perdure.CreateRequest{User: fmt.Sprint("u", i%2)}))
+			servertest.Must(s.rt.Create(ctx, perdure.CreateRequest{User: fmt.Sprint("u", i%2)}))(t)
 		}
 		for _, o := range []perdure.ListOptions{{}, {Limit: 1}, {Limit: 500}, {Limit: 700}, {User: "u1"}, {User: "u1", Limit: 550}, {User: "nobody"}} {
-			want, got := all(t, s.rt.List(ctx, o)), all(t, s.List(ctx, o))
+			want, got := servertest.All(t, s.rt.List(ctx, o)), servertest.All(t, s.List(ctx, o))
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("%v: %d and %d threads", o, len(want), len(got))
 			}
 			if len(want) > 2 {
 				o.After = want[1].Cursor
-				if d := cmp.Diff(all(t, s.rt.List(ctx, o)), all(t, s.List(ctx, o))); d != "" {
+				if d := cmp.Diff(servertest.All(t, s.rt.List(ctx, o)), servertest.All(t, s.List(ctx, o))); d != "" {
 					t.Errorf("%v: %s", o, d)
 				}
 			}
@@ -255,14 +256,14 @@ func TestTravel(t *testing.T) {
 			back = s.start(perdure.StartRequest{Flow: "echo", Input: "x", Thread: "t"}).Seq - 1
 			s.end("t")
 		}
-		seq := ok[*perdure.Thread](t)(s.Get(ctx, "t")).Seq
+		seq := servertest.Must(s.Get(ctx, "t"))(t).Seq
 		for _, at := range []uint64{0, 1, seq} {
-			same(t, ok[*perdure.Checkpoint](t)(s.rt.StateAt(ctx, "t", at)), ok[*perdure.Checkpoint](t)(s.StateAt(ctx, "t", at)))
+			same(t, servertest.Must(s.rt.StateAt(ctx, "t", at))(t), servertest.Must(s.StateAt(ctx, "t", at))(t))
 		}
 		if _, err := s.StateAt(ctx, "t", seq+1); !errors.Is(err, perdure.ErrInvalid) {
 			t.Error(err)
 		}
-		fork := ok[*perdure.Fork](t)(s.Fork(ctx, perdure.ForkRequest{Thread: "t", At: 3, Title: "F", State: map[string]any{"n": 1}}))
+		fork := servertest.Must(s.Fork(ctx, perdure.ForkRequest{Thread: "t", At: 3, Title: "F", State: map[string]any{"n": 1}}))(t)
 		if fork.From != "t" || fork.At != 3 || fork.Thread == "" || fork.Thread == "t" {
 			t.Errorf("%v", fork)
 		}
@@ -271,26 +272,24 @@ func TestTravel(t *testing.T) {
 		}
 		for _, to := range []perdure.Point{{Thread: "t", Seq: seq}, {Thread: fork.Thread}} {
 			from := perdure.Point{Thread: "t", Seq: 2}
-			same(t, ok[*perdure.Difference](t)(s.rt.Diff(ctx, from, to)), ok[*perdure.Difference](t)(s.Diff(ctx, from, to)))
+			same(t, servertest.Must(s.rt.Diff(ctx, from, to))(t), servertest.Must(s.Diff(ctx, from, to))(t))
 		}
 		var pinned *perdure.PinnedError
 		if err := s.Erase(ctx, "t", perdure.EraseOptions{}); !errors.As(err, &pinned) || !slices.Equal(pinned.By, []string{fork.Thread}) {
 			t.Errorf("%v", err)
 		}
-		same(t, ok[*perdure.Verification](t)(s.rt.Verify(ctx, "t")), ok[*perdure.Verification](t)(s.Verify(ctx, "t")))
-		rewound := ok[*perdure.Rewound](t)(s.Rewind(ctx, "t", back, perdure.Note{IfSeq: seq}))
+		same(t, servertest.Must(s.rt.Verify(ctx, "t"))(t), servertest.Must(s.Verify(ctx, "t"))(t))
+		rewound := servertest.Must(s.Rewind(ctx, "t", back, perdure.Note{IfSeq: seq}))(t)
 		if rewound.To != back || rewound.Seq != seq+1 {
 			t.Errorf("%v", rewound)
 		}
 
 		var here, there bytes.Buffer
-		if err := errors.Join(s.rt.Export(ctx, "t", &here, perdure.ExportOptions{}), s.Export(ctx, "t", &there, perdure.ExportOptions{})); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, errors.Join(s.rt.Export(ctx, "t", &here, perdure.ExportOptions{}), s.Export(ctx, "t", &there, perdure.ExportOptions{})))
 		if !bytes.Equal(here.Bytes(), there.Bytes()) {
 			t.Error("the exports differ")
 		}
-		if id := ok[string](t)(s.Import(ctx, bytes.NewReader(there.Bytes()), perdure.ImportOptions{As: "copy"})); id != "copy" {
+		if id := servertest.Must(s.Import(ctx, bytes.NewReader(there.Bytes()), perdure.ImportOptions{As: "copy"}))(t); id != "copy" {
 			t.Errorf("it is %s", id)
 		}
 		for want, err := range map[error]error{
@@ -315,17 +314,17 @@ func TestEventsAreThoseOfTheRuntime(t *testing.T) {
 		s.start(perdure.StartRequest{Flow: "echo", Input: "x", Thread: "t"})
 		s.end("t")
 		synctest.Wait()
-		last := ok[*perdure.Thread](t)(s.Get(ctx, "t")).Seq
+		last := servertest.Must(s.Get(ctx, "t"))(t).Seq
 		for _, o := range []perdure.EventOptions{{}, {After: 4}, {After: last}, {Run: first.ID}, {Run: first.ID, After: 3}, {Run: "none"}} {
 			o.Replay = true
-			want := all(t, s.rt.Events(ctx, "t", o))
-			if d := cmp.Diff(want, all(t, s.Events(ctx, "t", o))); d != "" {
+			want := servertest.All(t, s.rt.Events(ctx, "t", o))
+			if d := cmp.Diff(want, servertest.All(t, s.Events(ctx, "t", o))); d != "" {
 				t.Errorf("%v: %s", o, d)
 			}
 		}
 		// The stream of a run ends with it.
-		got := all(t, s.Events(ctx, "t", perdure.EventOptions{Run: first.ID}))
-		if d := cmp.Diff(all(t, s.rt.Events(ctx, "t", perdure.EventOptions{Run: first.ID, Replay: true})), got); d != "" {
+		got := servertest.All(t, s.Events(ctx, "t", perdure.EventOptions{Run: first.ID}))
+		if d := cmp.Diff(servertest.All(t, s.rt.Events(ctx, "t", perdure.EventOptions{Run: first.ID, Replay: true})), got); d != "" {
 			t.Error(d)
 		}
 		for _, replay := range []bool{true, false} {
@@ -398,7 +397,7 @@ func TestDeltasAndTheEndOfARunComeBesideItsEvents(t *testing.T) {
 
 func TestFlowsAndWorkers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
-		if d := cmp.Diff(s.rt.Flows(), ok[[]string](t)(s.Flows(t.Context()))); d != "" {
+		if d := cmp.Diff(s.rt.Flows(), servertest.Must(s.Flows(t.Context()))(t)); d != "" {
 			t.Error(d)
 		}
 		if _, err := s.Workers(t.Context()); err != nil {
@@ -424,9 +423,7 @@ func TestAReusedIDIsNotFollowed(t *testing.T) {
 			return events
 		}
 		first := lived()
-		if err := s.Erase(ctx, "t", perdure.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		servertest.Check(t, s.Erase(ctx, "t", perdure.EraseOptions{}))
 		second := lived()
 		if first[0].Life != "" || second[0].Life == "" {
 			t.Fatalf("the lives are %q and %q", first[0].Life, second[0].Life)
@@ -450,4 +447,70 @@ func TestAReusedIDIsNotFollowed(t *testing.T) {
 			t.Errorf("%d events of %d", n, len(second))
 		}
 	})
+}
+
+// differ says why a method is not the same over HTTP.
+var differ = map[string]string{
+	"Flows":     "it has to ask the server",
+	"Close":     "there is nothing to close",
+	"Work":      "workers are next to the store",
+	"Tenant":    "the tenant is that of the token",
+	"User":      "the user is that of the token",
+	"Rebuild":   "it repairs a store",
+	"ExportKey": "each export names it, and VerifyExport shows it",
+	"Tag":       "events and threads have it as their life",
+	"Life":      "it is for those who read a store in pieces",
+	"Watch":     "a list is followed by events.watch",
+
+	"Asks":   "of the API: the asks of all threads",
+	"Follow": "of the API: events, deltas and the end of a run over one connection",
+}
+
+func TestClientHasTheMethodsOfARuntime(t *testing.T) {
+	methods := func(t reflect.Type) map[string]reflect.Type {
+		all := map[string]reflect.Type{}
+		for m := range t.Methods() {
+			all[m.Name] = m.Type
+		}
+		return all
+	}
+	ours, theirs := methods(reflect.TypeFor[*client.Client]()), methods(reflect.TypeFor[*perdure.Runtime]())
+	same := func(a, b reflect.Type) bool {
+		if a == nil || b == nil || a.NumIn() != b.NumIn() || a.NumOut() != b.NumOut() || a.IsVariadic() != b.IsVariadic() {
+			return false
+		}
+		for i := 1; i < a.NumIn(); i++ { // the first is the receiver
+			if a.In(i) != b.In(i) {
+				return false
+			}
+		}
+		for i := range a.NumOut() {
+			if a.Out(i) != b.Out(i) {
+				return false
+			}
+		}
+		return true
+	}
+	for name := range union(ours, theirs) {
+		_, excused := differ[name]
+		if is := same(ours[name], theirs[name]); is == excused {
+			t.Errorf("%s: the client has %v, the runtime has %v, and a difference is expected: %v", name, ours[name], theirs[name], excused)
+		}
+	}
+	for name := range differ {
+		if ours[name] == nil && theirs[name] == nil {
+			t.Errorf("nobody has a method %s", name)
+		}
+	}
+}
+
+func union(a, b map[string]reflect.Type) map[string]bool {
+	all := map[string]bool{}
+	for name := range a {
+		all[name] = true
+	}
+	for name := range b {
+		all[name] = true
+	}
+	return all
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/agent/memory"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/client"
+	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/store"
 )
 
@@ -117,9 +118,8 @@ func TestOnlyWhatCanBeRepeatedIsSentAgain(t *testing.T) {
 		for _, status := range []int{0, 502, 504} {
 			t.Run(fmt.Sprint(name, status), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f, w := &flaky{answer: "{}", status: status}, &wire{}
-					w.serve(f)
-					defer w.close()
+					f := &flaky{answer: "{}", status: status}
+					w := served(t, f)
 					f.cuts.Store(3)
 					err := call.do(t.Context(), w.client(t, client.Options{}))
 					want := int32(1)
@@ -142,9 +142,8 @@ func TestOnlyWhatCanBeRepeatedIsSentAgain(t *testing.T) {
 
 func TestServerThatIsStoppingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, w := &flaky{answer: "{}", status: 503}, &wire{}
-		w.serve(f)
-		defer w.close()
+		f := &flaky{answer: "{}", status: 503}
+		w := served(t, f)
 		f.cuts.Store(5)
 		c := w.client(t, client.Options{Attempts: 4})
 		var p *api.Problem
@@ -159,9 +158,8 @@ func TestServerThatIsStoppingIsTriedAgain(t *testing.T) {
 
 func TestAttemptsAreBoundedAndEndWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, w := &flaky{}, &wire{}
-		w.serve(f)
-		defer w.close()
+		f := &flaky{}
+		w := served(t, f)
 		f.cuts.Store(1 << 20)
 		for attempts, want := range map[int]int32{-1: 1, 1: 2, 0: 11} {
 			f.seen.Store(0)
@@ -180,9 +178,8 @@ func TestAttemptsAreBoundedAndEndWithTheContext(t *testing.T) {
 
 func TestAnswerThatIsCutOffIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, w := &flaky{answer: `{"id":"t","title":"` + strings.Repeat("x", 5000) + `"}`}, &wire{}
-		w.serve(f)
-		defer w.close()
+		f := &flaky{answer: `{"id":"t","title":"` + strings.Repeat("x", 5000) + `"}`}
+		w := served(t, f)
 		left := []int{0, 100, 2000, 4000, 1 << 20}
 		w.keep = func() int { n := left[0]; left = left[1:]; return n }
 		got, err := w.client(t, client.Options{}).Get(t.Context(), "t")
@@ -214,7 +211,7 @@ func TestTokenGoesNowhereElseAndWritesAreNotRedirected(t *testing.T) {
 		}
 	}))
 	defer here.Close()
-	c := ok[*client.Client](t)(client.New(here.URL, client.Options{Token: "secret"}))
+	c := servertest.Must(client.New(here.URL, client.Options{Token: "secret"}))(t)
 	if got, err := c.Get(t.Context(), "inside"); err != nil || got.ID != "t" {
 		t.Errorf("%v %v", got, err)
 	}
@@ -246,13 +243,11 @@ func TestAnswersOfOtherServersAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &wire{}
-				w.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Content-Type", answer.media)
 					w.WriteHeader(answer.status)
 					w.Write([]byte(answer.body))
 				}))
-				defer w.close()
 				c := w.client(t, client.Options{Attempts: 2})
 				if _, err := c.Get(t.Context(), "t"); err == nil || !strings.Contains(err.Error(), "threads.get") {
 					t.Error(err)
@@ -293,8 +288,7 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 			}
 		}
 		synctest.Test(t, func(t *testing.T) {
-			w := &wire{}
-			w.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				told := api.ProblemOf(map[string]error{
 					"busy":   &perdure.BusyError{Thread: "t", Run: "r"},
 					"stale":  &perdure.StaleError{Thread: "t", Seq: seq},
@@ -307,7 +301,6 @@ func TestEveryProblemIsTheErrorThatItStandsFor(t *testing.T) {
 				w.WriteHeader(told.Status)
 				fmt.Fprint(w, jsonOf(t, told))
 			}))
-			defer w.close()
 			c := w.client(t, client.Options{Attempts: -1})
 			_, err := c.Get(t.Context(), "t")
 			var got *api.Problem
@@ -364,9 +357,8 @@ func TestWhatAHeaderOrPathCannotCarryIsRefused(t *testing.T) {
 
 func TestWaitDoesNotPressAServerThatDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, w := &flaky{answer: `{"run":{"id":"r","status":"running"},"over":false}`}, &wire{}
-		w.serve(f)
-		defer w.close()
+		f := &flaky{answer: `{"run":{"id":"r","status":"running"},"over":false}`}
+		w := served(t, f)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := w.client(t, client.Options{}).Wait(ctx, "t", "")
@@ -388,9 +380,8 @@ func (c *closing) Close() error {
 
 func TestImportLeavesTheReaderOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, w := &flaky{answer: `{"id":"t"}`}, &wire{}
-		w.serve(f)
-		defer w.close()
+		f := &flaky{answer: `{"id":"t"}`}
+		w := served(t, f)
 		file := &closing{Reader: strings.NewReader("{}")}
 		if id, err := w.client(t, client.Options{}).Import(t.Context(), file, perdure.ImportOptions{}); id != "t" || err != nil || file.closed {
 			t.Errorf("%s %v, closed: %v", id, err, file.closed)

@@ -3,11 +3,13 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,15 +17,215 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/browser"
 	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/script"
+	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
+
+const proofEnv = "PERDURE_PROOF_SERVER"
+
+// proofOrder tells a process what to serve.
+type proofOrder struct{ Path, Addr, Origin string }
+
+// proofText is what step i of a run says, word by word.
+func proofText(run string, i int) []string {
+	words := make([]string, 3+i%5)
+	for w := range words {
+		words[w] = fmt.Sprintf("%s-%d-%d ", run, i, w)
+	}
+	return words
+}
+
+var proofTalk = perdure.NewFlow("talk", func(ctx context.Context, in struct {
+	Name  string `json:"name"`
+	Steps int    `json:"steps"`
+}) (int, error) {
+	for i := range in.Steps {
+		_, err := perdure.Step(ctx, fmt.Sprint("say-", i), func(ctx context.Context) (string, error) {
+			text := ""
+			for _, word := range proofText(in.Name, i) {
+				perdure.Delta(ctx, word)
+				text += word
+				time.Sleep(time.Millisecond) // a model takes its time, too
+			}
+			return text, nil
+		})
+		if err != nil {
+			return i, err
+		}
+	}
+	return in.Steps, nil
+})
+
+// TestProofServer is no test but the process that others start and kill.
+func TestProofServer(t *testing.T) {
+	text := os.Getenv(proofEnv)
+	if text == "" {
+		return
+	}
+	var order proofOrder
+	servertest.Check(t, json.Unmarshal([]byte(text), &order))
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(3) // the test is gone
+	}()
+	ctx := context.Background()
+	s := servertest.Must(sqlitestore.Open(ctx, order.Path, sqlitestore.Options{}))(t)
+	rt := servertest.Must(perdure.New(ctx, s, perdure.Options{Lease: 300 * time.Millisecond}, proofTalk))(t)
+	l := servertest.Must(net.Listen("tcp", order.Addr))(t)
+	go rt.Work(ctx)
+	fmt.Println("~serving")
+	h := server.New(rt, server.Options{Retry: 10 * time.Millisecond, Origins: []string{order.Origin}}).HTTPServer()
+	t.Fatal(h.Serve(l))
+}
+
+// proofServer is a process that serves.
+type proofServer struct {
+	cmd  *exec.Cmd
+	stop io.Closer
+}
+
+func startProof(t *testing.T, order proofOrder) *proofServer {
+	t.Helper()
+	data, _ := json.Marshal(order)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestProofServer$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), proofEnv+"="+string(data))
+	cmd.Stderr = os.Stderr
+	in := servertest.Must(cmd.StdinPipe())(t)
+	out := servertest.Must(cmd.StdoutPipe())(t)
+	servertest.Check(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	var said []string
+	for lines.Scan() {
+		if lines.Text() == "~serving" {
+			go io.Copy(io.Discard, out)
+			return &proofServer{cmd, in}
+		}
+		said = append(said, lines.Text())
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	t.Fatalf("the server process does not start: %s", strings.Join(said, "\n"))
+	return nil
+}
+
+// kill ends the process as a power cut does.
+func (p *proofServer) kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	_ = p.cmd.Wait()
+	p.stop.Close()
+}
+
+// proofProxy passes connections on and cuts them after a random number of
+// bytes.
+type proofProxy struct {
+	net.Listener
+	target string
+	cuts   atomic.Int64
+	gentle atomic.Bool // no cuts any more
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	rng    *rand.Rand
+	open   map[net.Conn]bool
+}
+
+func newProofProxy(t *testing.T, target string) *proofProxy {
+	t.Helper()
+	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	p := &proofProxy{Listener: l, target: target, rng: rand.New(rand.NewPCG(1, 2)), open: map[net.Conn]bool{}}
+	p.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.wg.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for c := range p.open {
+			c.Close()
+		}
+		p.mu.Unlock()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// serve passes one connection on.
+func (p *proofProxy) serve(c net.Conn) {
+	defer c.Close()
+	p.mu.Lock()
+	p.open[c] = true
+	p.mu.Unlock()
+	defer p.forget(c)
+	// The request first: the fetch of some versions of Node never settles if
+	// its connection is closed before it has sent anything.
+	request := make([]byte, 4<<10)
+	n, err := c.Read(request)
+	if err != nil {
+		return
+	}
+	up, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return // the server is dead
+	}
+	defer p.forget(up)
+	defer up.Close()
+	if _, err := up.Write(request[:n]); err != nil {
+		return
+	}
+	p.mu.Lock()
+	p.open[up] = true
+	left := int64(1 + p.rng.IntN(6000))
+	hard := p.rng.IntN(2) == 0
+	p.mu.Unlock()
+	go func() {
+		io.Copy(up, c)
+		up.Close()
+	}()
+	buf := make([]byte, 512)
+	for {
+		n, err := up.Read(buf)
+		cut := int64(n) >= left && !p.gentle.Load()
+		if cut {
+			n = int(left)
+		}
+		left -= int64(n)
+		if _, werr := c.Write(buf[:n]); werr != nil || err != nil {
+			return
+		}
+		if cut {
+			p.cuts.Add(1)
+			if hard {
+				_ = c.(*net.TCPConn).SetLinger(0)
+			}
+			return
+		}
+		left = max(left, 1)
+	}
+}
+
+func (p *proofProxy) forget(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
 
 //go:embed testdata/follow.js
 var proofFollow []byte
@@ -264,4 +466,106 @@ func TestRealClientsLoseNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// pageScripts is what a page of the tests runs: the function of docs/events.md
+// and the npm package fetch-event-source, on a thread whose runs it starts.
+const pageScripts = `<!doctype html><title>events</title><script type="module">
+import { follow } from "/follow.mjs";
+import { fetchEventSource } from "/node_modules/@microsoft/fetch-event-source/lib/esm/index.js";
+const thread = "/v1/threads/chat";
+const start = () => fetch(thread + "/runs", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ flow: "clerk", input: "hi" }) });
+window.byFollow = new Promise((resolve) => {
+  const texts = [], deltas = [];
+  const stop = follow(new URL(thread + "/events", location), ["created", "ended"], {
+    onEvent(e) {
+      if (e.kind === "created" || !texts.length) return start(); // until a delta has come through
+      stop();
+      resolve({ texts, deltas });
+    },
+    onText(d, text) { deltas.push(d); texts.push(text); },
+  });
+});
+window.byFetch = () => new Promise(async (resolve, reject) => {
+  await start();
+  let opened = 0;
+  const kinds = [];
+  fetchEventSource(thread + "/events?run=newest&deltas=no", {
+    async onopen() { if (++opened > 1) throw new Error("it connects again after " + kinds); },
+    onmessage(m) { JSON.parse(m.data); kinds.push(m.event); },
+    onclose() { resolve(kinds); },
+    onerror(err) { reject(err); throw err; },
+  });
+});
+</script>`
+
+// The function of the docs shows what agents say, deltas are as their schema has
+// them, and fetch-event-source reads a stream, comments included, at once.
+func TestBrowserFollowsAnAgent(t *testing.T) {
+	model := script.New(script.Reply{When: func(*llm.Request) bool { return true },
+		Reasoning: "They greet.", Text: "Good morning, what can I do for you?", Chunks: 12, Delay: 10 * time.Millisecond})
+	s := servertest.New(t, server.Options{Heartbeat: 5 * time.Millisecond}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{})))
+	s.Do("POST", "/v1/threads", `{"id":"chat"}`).Want(201)
+	modules := http.Dir(servertest.Clients(t))
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", s.Server)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, pageScripts)
+	})
+	mux.HandleFunc("/follow.mjs", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript")
+		w.Write(proofFollow)
+	})
+	mux.HandleFunc("/node_modules/", func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/node_modules/")
+		if filepath.Ext(name) == "" { // as bundlers find it
+			name += ".js"
+		}
+		http.ServeFileFS(w, r, os.DirFS(string(modules)), name)
+	})
+	site := httptest.NewServer(mux)
+	t.Cleanup(site.Close)
+	p := browser.Open(t, site.URL)
+	p.Until("window.byFetch")
+	var got struct {
+		Texts  []string
+		Deltas []json.RawMessage
+	}
+	p.Eval("window.byFollow", &got)
+	for _, text := range got.Texts {
+		if !strings.HasPrefix("Good morning, what can I do for you?", text) {
+			t.Errorf("the page shows %q", text)
+		}
+	}
+	whole, piece := schemaOf(t, "delta"), schemaOf(t, "piece")
+	for _, raw := range got.Deltas {
+		var v map[string]any
+		servertest.Check(t, json.Unmarshal(raw, &v))
+		if err := whole.Validate(v); err != nil {
+			t.Errorf("%s: %v", raw, err)
+		}
+		if err := piece.Validate(v["data"]); err != nil || !strings.HasSuffix(v["path"].(string), "/reply") {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+	var kinds []string
+	p.Eval("window.byFetch()", &kinds)
+	if all := strings.Join(kinds, " "); !strings.HasPrefix(all, "queued ") || !strings.HasSuffix(all, " ended done") {
+		t.Errorf("fetch-event-source reads %s", all)
+	}
+}
+
+// schemaOf returns a schema of docs/events.schema.json in which no member is
+// unknown.
+func schemaOf(t *testing.T, name string) *jsonschema.Resolved {
+	t.Helper()
+	data := servertest.Must(api.EventSchemas())(t)
+	var all struct {
+		Defs map[string]*jsonschema.Schema `json:"$defs"`
+	}
+	servertest.Check(t, json.Unmarshal(data, &all))
+	s := all.Defs[name]
+	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	return servertest.Must(s.Resolve(nil))(t)
 }

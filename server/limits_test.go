@@ -2,19 +2,25 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/memstore"
+	"github.com/perdure/perdure/store/sqlitestore"
 )
 
 // stalled asks for something and reads no more than the head of the answer.
@@ -145,4 +151,207 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 		c.Close()
 	}
 	eventually(t, "requests stay", func() bool { return s.Server.Used() == server.Limits{} })
+}
+
+// TestOneUserTakesLittleMemory asks many times at once for a thread that is
+// large, and sends many bodies, as one user. The heap stays within a multiple of
+// the user's limit, and another user is served meanwhile.
+func TestOneUserTakesLittleMemory(t *testing.T) {
+	const limit, runs, size, callers = 8 << 20, 12, 1 << 20, 40
+	st := memstore.New()
+	tokens := authTokens(t, st)
+	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, UserLimits: server.Limits{Bytes: limit}},
+		perdure.NewFlow("large", func(ctx context.Context, n int) (string, error) { return strings.Repeat("x", n), nil }))
+	secret := func(user string) string {
+		token := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{User: user, Scopes: []api.Scope{api.ScopeRead, api.ScopeRun}}))(t)
+		return token.Secret
+	}
+	bob, ann := secret("bob"), secret("ann")
+	run := func(user, thread string) {
+		rt := s.Runtime.Tenant("acme").User(user)
+		servertest.Must(rt.Start(t.Context(), perdure.StartRequest{Flow: "large", Thread: thread, User: user, Input: size}))(t)
+		servertest.Must(rt.Wait(t.Context(), thread, ""))(t)
+	}
+	run("ann", "small")
+	for range runs {
+		run("bob", "large")
+	}
+	s.Token = bob
+	// It is larger than the limit, and can be had all the same.
+	if got := s.Do("GET", "/v1/threads/large", "").Want(200); len(got.Body) < runs*size {
+		t.Fatalf("the answer has %d bytes", len(got.Body))
+	}
+	s.Token = ann
+	heap := func() int64 {
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		return int64(now.HeapAlloc)
+	}
+	for what, request := range map[string]string{
+		"reads":  "GET /v1/threads/large HTTP/1.1\r\n",
+		"bodies": fmt.Sprintf("POST /v1/threads HTTP/1.1\r\nContent-Length: %d\r\n", 2*size),
+	} {
+		http.DefaultClient.CloseIdleConnections()
+		before := heap()
+		body := bytes.Repeat([]byte(" "), 2*size-1) // all but the last byte
+		done := make(chan bool)
+		for range callers {
+			conn := slowDial(t, s.URL)
+			go func() {
+				fmt.Fprintf(conn, "%sHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", request, bob)
+				if what == "bodies" {
+					_, _ = conn.Write(body) // it may be refused before its end
+				}
+				<-done
+				conn.Close()
+			}()
+		}
+		eventually(t, "the requests do not begin", func() bool { return s.Server.Used().Bytes > limit/2 })
+		for range 50 {
+			s.Do("GET", "/v1/threads/small", "").Want(200)
+			if grown := heap() - before; grown > 8*limit {
+				t.Fatalf("%s: the heap has grown by %d MiB beside a limit of %d", what, grown>>20, limit>>20)
+			}
+		}
+		close(done)
+		eventually(t, what+" stay", func() bool { return s.Server.Used() == server.Limits{} })
+	}
+}
+
+// TestStalledReaderHoldsUpNobody lets readers that never read stand beside a
+// run with megabytes of events.
+func TestStalledReaderHoldsUpNobody(t *testing.T) {
+	const steps, size = 96, 256 << 10
+	store := servertest.Must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{}))(t)
+	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, servertest.Large(func(int) int { return size }))
+	s.Start("a", "large", 1)
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const readers = 5
+	for range readers {
+		conn := slowDial(t, s.URL)
+		fmt.Fprintf(conn, "GET /v1/threads/a/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+	}
+	reads := s.Open("/v1/threads/a/events")
+	reads.Until("ended")
+	read := make(chan bool)
+	go func() {
+		defer close(read)
+		for b, ok := reads.Event(); ok && b.Kind != "ended"; b, ok = reads.Event() {
+		}
+	}()
+	run := s.Start("a", "large", steps)
+	if run.Status != perdure.Succeeded {
+		t.Fatalf("the run is %s: %s", run.Status, run.Error)
+	}
+	<-read // who reads is not held up either
+	for i := 0; ; i++ {
+		stats := servertest.Decode[api.Stats](s.Do("GET", "/v1/stats", ""), 200)
+		if stats.Streams == 1 {
+			break
+		}
+		if i > 3000 {
+			t.Fatalf("%d streams are open, and one is read", stats.Streams)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 12<<20 {
+		t.Errorf("the heap has grown by %d bytes beside events of %d", grown, steps*size)
+	}
+}
+
+// slowDial connects with small buffers.
+func slowDial(t *testing.T, url string) net.Conn {
+	t.Helper()
+	conn := servertest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	return conn
+}
+
+// slowServe serves an API with the limits of HTTPServer, some of them shorter.
+func slowServe(t *testing.T, change func(*http.Server)) string {
+	t.Helper()
+	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	h := server.New(s.Runtime, server.Options{}).HTTPServer()
+	if h.ReadHeaderTimeout == 0 || h.IdleTimeout == 0 || h.MaxHeaderBytes == 0 || h.WriteTimeout != 0 {
+		t.Errorf("the limits are %v, %v, %v, %v", h.ReadHeaderTimeout, h.IdleTimeout, h.MaxHeaderBytes, h.WriteTimeout)
+	}
+	change(h)
+	return servertest.Listen(t, h)
+}
+
+func TestSlowHeaderIsCutOff(t *testing.T) {
+	url := slowServe(t, func(h *http.Server) { h.ReadHeaderTimeout = 50 * time.Millisecond })
+	conn := slowDial(t, url)
+	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Logf("it ends with %v", err)
+	}
+}
+
+func TestSlowBodyIsCutOff(t *testing.T) {
+	s := servertest.New(t, server.Options{Body: 50 * time.Millisecond}, servertest.Flows()...)
+	conn := slowDial(t, s.URL)
+	fmt.Fprint(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return // without a word is as good
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("the answer is %s", resp.Status)
+	}
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Logf("it ends with %v", err)
+	}
+	// A body that is there in time gives its stream all the time.
+	st := s.Open("/v1/events")
+	if b, ok := st.Event(); !ok || b.Kind != api.KindOpen {
+		t.Errorf("a stream begins with %v", b)
+	}
+}
+
+func TestLargeHeadersAreRefused(t *testing.T) {
+	url := slowServe(t, func(*http.Server) {})
+	r, _ := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
+	r.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return // cut off while it is sent
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("the answer is %s", resp.Status)
+	}
+}
+
+// Who asks for much and reads nothing does not keep it in memory for ever.
+func TestAnswersThatNobodyReadsEnd(t *testing.T) {
+	s := servertest.New(t, server.Options{Stall: 50 * time.Millisecond})
+	over, much := make(chan error, 1), make([]byte, 1<<20)
+	s.Server.AddFace("GET /much", api.ScopeNone, func(w http.ResponseWriter, _ *http.Request, _ server.Caller) error {
+		var err error
+		for range 256 {
+			if _, err = w.Write(much); err != nil {
+				break
+			}
+		}
+		over <- err
+		return nil
+	})
+	conn := slowDial(t, s.URL)
+	fmt.Fprint(conn, "GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	select {
+	case err := <-over:
+		if err == nil {
+			t.Error("all of it was written though nothing was read")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the handler writes on")
+	}
 }

@@ -27,10 +27,7 @@ type Process struct {
 func NewProcess(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow) *Process {
 	t.Helper()
 	mortal := &mortalStore{Store: s}
-	rt, err := perdure.New(t.Context(), mortal, perdure.Options{Lease: time.Second, Grace: time.Millisecond}, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := Must(perdure.New(t.Context(), mortal, perdure.Options{Lease: time.Second, Grace: time.Millisecond}, flows...))(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- rt.Work(ctx) }()

@@ -78,10 +78,7 @@ func (d *document) resolve(schema json.RawMessage) (*jsonschema.Resolved, error)
 func CheckSchema(t testing.TB, r *http.Request, got *Reply) {
 	t.Helper()
 	status, body := got.Status, got.Body
-	d, err := openDocument()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := Must(openDocument())(t)
 	_, pattern := d.mux.Handler(r)
 	method, path, ok := strings.Cut(pattern, " ")
 	if !ok || r.Method == http.MethodHead {

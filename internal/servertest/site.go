@@ -7,12 +7,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,7 +45,7 @@ func New(t testing.TB, o server.Options, flows ...perdure.Flow) *Site {
 // NewOn starts a server with a worker on a store, which it closes in the end.
 func NewOn(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow) *Site {
 	t.Helper()
-	site := start(t, s, o, true, flows)
+	site := Start(t, s, o, true, flows...)
 	ts := httptest.NewServer(site.Server)
 	t.Cleanup(func() { // before what start does
 		site.Server.Close()
@@ -57,7 +59,7 @@ func NewOn(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow)
 // worker runs stay queued.
 func NewPiped(t testing.TB, s store.Store, o server.Options, work bool, flows ...perdure.Flow) *Site {
 	t.Helper()
-	site := start(t, s, o, work, flows)
+	site := Start(t, s, o, work, flows...)
 	c, end := inproc.Serve(site.Server)
 	t.Cleanup(func() {
 		site.Server.Close()
@@ -67,13 +69,11 @@ func NewPiped(t testing.TB, s store.Store, o server.Options, work bool, flows ..
 	return site
 }
 
-// start starts a runtime, and a worker if it is wanted.
-func start(t testing.TB, s store.Store, o server.Options, work bool, flows []perdure.Flow) *Site {
+// Start starts a runtime, and a worker if it is wanted, behind a server that
+// nobody reaches.
+func Start(t testing.TB, s store.Store, o server.Options, work bool, flows ...perdure.Flow) *Site {
 	t.Helper()
-	rt, err := perdure.New(t.Context(), s, perdure.Options{}, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := Must(perdure.New(t.Context(), s, perdure.Options{}, flows...))(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	if work {
@@ -111,20 +111,14 @@ func (s *Site) Do(method, path, body string, headers ...string) *Reply {
 	}
 	ctx, cancel := context.WithTimeout(s.T.Context(), 2*time.Minute) // a stream that nobody should get does not end
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, in)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	r := Must(http.NewRequestWithContext(ctx, method, s.URL+path, in))(s.T)
 	if s.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+s.Token)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := s.Client.Do(r)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	resp := Must(s.Client.Do(r))(s.T)
 	got := ReplyOf(s.T, resp)
 	CheckSchema(s.T, r, got)
 	if traced.MatchString(r.URL.EscapedPath()) && method != http.MethodHead && got.Status < 300 && got.Header.Get("X-Agentkit-Trace-Id") == "" {
@@ -137,10 +131,7 @@ func (s *Site) Do(method, path, body string, headers ...string) *Reply {
 func ReplyOf(t testing.TB, resp *http.Response) *Reply {
 	t.Helper()
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := Must(io.ReadAll(resp.Body))(t)
 	return &Reply{t: t, Status: resp.StatusCode, Header: resp.Header, Body: bytes.TrimSpace(data)}
 }
 
@@ -156,6 +147,13 @@ func (r *Reply) Want(status int, into ...any) *Reply {
 		}
 	}
 	return r
+}
+
+// Decode fails unless the answer has a status, and returns its body.
+func Decode[T any](r *Reply, status int) (v T) {
+	r.t.Helper()
+	r.Want(status, &v)
+	return v
 }
 
 // Problem fails unless the answer is a problem of a kind.
@@ -218,4 +216,25 @@ func NothingLeft(t testing.TB, before int) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// All returns what a sequence yields, or fails the test at an error.
+func All[T any](t testing.TB, seq iter.Seq2[T, error]) (all []T) {
+	t.Helper()
+	for v, err := range seq {
+		Check(t, err)
+		all = append(all, v)
+	}
+	return all
+}
+
+// Together makes requests at the same time, and returns their answers.
+func Together(n int, request func(i int) *Reply) []*Reply {
+	replies := make([]*Reply, n)
+	var wg sync.WaitGroup
+	for i := range replies {
+		wg.Go(func() { replies[i] = request(i) })
+	}
+	wg.Wait()
+	return replies
 }

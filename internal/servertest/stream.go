@@ -39,10 +39,7 @@ type Stream struct {
 func (s *Site) Open(path string, headers ...string) *Stream {
 	s.T.Helper()
 	ctx, cancel := context.WithCancel(s.T.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+path, nil)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	r := Must(http.NewRequestWithContext(ctx, "GET", s.URL+path, nil))(s.T)
 	r.Header.Set("Accept", "text/event-stream")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -133,9 +130,7 @@ func (st *Stream) Done() (all []Block, done api.Done) {
 	cut := time.AfterFunc(10*time.Second, st.Hangup)
 	defer cut.Stop()
 	all = st.Until("done")
-	if err := json.Unmarshal([]byte(all[len(all)-1].Data), &done); err != nil {
-		st.t.Fatal(err)
-	}
+	Check(st.t, json.Unmarshal([]byte(all[len(all)-1].Data), &done))
 	return all, done
 }
 
@@ -155,14 +150,8 @@ func (s *Site) Start(thread, flow string, input any) *perdure.Run {
 // Journal returns the events of a thread by their ids, as a stream has them.
 func Journal(t testing.TB, rt *perdure.Runtime, thread string) (all []string) {
 	t.Helper()
-	for ev, err := range rt.Events(t.Context(), thread, perdure.EventOptions{Replay: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := json.Marshal(ev)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, ev := range All(t, rt.Events(t.Context(), thread, perdure.EventOptions{Replay: true})) {
+		data := Must(json.Marshal(ev))(t)
 		checkMembers(t, ev.Kind, data)
 		all = append(all, fmt.Sprintf("%d %s %s", ev.Seq, ev.Kind, data))
 	}
@@ -173,9 +162,7 @@ func Journal(t testing.TB, rt *perdure.Runtime, thread string) (all []string) {
 func checkMembers(t testing.TB, kind string, data []byte) {
 	t.Helper()
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, json.Unmarshal(data, &members))
 	i := slices.IndexFunc(api.EventKinds, func(k api.EventKind) bool { return k.Name == kind })
 	if i < 0 {
 		t.Fatalf("the kind %s is not described", kind)

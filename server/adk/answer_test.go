@@ -1,7 +1,6 @@
 package adk_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
@@ -159,8 +159,7 @@ func TestConfirmsSeveralCallsTogether(t *testing.T) {
 	if thread, _ := s.Runtime.Get(t.Context(), "s"); len(thread.Runs[0].Asks) != 2 {
 		t.Fatalf("%d asks are open", len(thread.Runs[0].Asks))
 	}
-	var done []note
-	send(part(one, "true"), part(two, "false")).Want(200, &done)
+	done := servertest.Decode[[]note](send(part(one, "true"), part(two, "false")), 200)
 	if got := shortForm(done); !strings.HasSuffix(got, "clerk: done\nclerk: end") || n.Of("1")+n.Of("2") != 1 {
 		t.Errorf("%v, and\n%s", n, got)
 	}
@@ -235,24 +234,18 @@ func TestStreamsPiecesAndThenTheWhole(t *testing.T) {
 	s.session("singer", "u", "s")
 	r := servertest.Must(http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(strings.Replace(runBody("singer", "x"), `{"app`, `{"streaming":true,"app`, 1))))(t)
 	defer r.Body.Close()
-	lines := bufio.NewScanner(r.Body)
-	lines.Buffer(nil, 16<<20)
-	partial, whole, id := 0, 0, ""
-	for lines.Scan() {
-		line := lines.Text()
-		switch {
-		case line == "":
-			id = ""
-		case strings.HasPrefix(line, "id: "):
-			id = line
-		case strings.Contains(line, `"partial":true`):
-			if id != "" || !strings.Contains(line, `"author":"voice"`) || !strings.Contains(line, `{"text":"la "}`) || whole > 0 {
-				t.Fatalf("%q with %q after %d whole ones", line, id, whole)
+	events := sse.NewReader(r.Body, 16<<20)
+	partial, whole := 0, 0
+	for e, err := events.Next(); err == nil; e, err = events.Next() {
+		switch data := string(e.Data); {
+		case strings.Contains(data, `"partial":true`):
+			if e.ID != "" || !strings.Contains(data, `"author":"voice"`) || !strings.Contains(data, `{"text":"la "}`) || whole > 0 {
+				t.Fatalf("%+v after %d whole ones", e, whole)
 			}
 			if partial++; partial == 1 {
 				close(heard)
 			}
-		case strings.HasPrefix(line, "data: ") && strings.Contains(line, `"role":"model"`):
+		case strings.Contains(data, `"role":"model"`):
 			whole++
 		}
 	}
@@ -264,7 +257,7 @@ func TestStreamsPiecesAndThenTheWhole(t *testing.T) {
 // Faces need the scopes that operations need, and see one tenant.
 func TestScopesAndTenants(t *testing.T) {
 	n := new(servertest.Count)
-	s := newSite(t, server.Options{Auth: fixedTokens{
+	s := newSite(t, server.Options{Auth: servertest.People{
 		"full":   {Tenant: "a", Subject: "ann", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}},
 		"runner": {Tenant: "a", Subject: "bob", Scopes: []api.Scope{api.ScopeRun}},
 		"other":  {Tenant: "b", Subject: "eve", Scopes: []api.Scope{api.ScopeAdmin}},
@@ -300,16 +293,6 @@ func TestScopesAndTenants(t *testing.T) {
 	if err != nil || ask.Answer == nil || ask.Answer.By != "ann" {
 		t.Errorf("the ask is %+v, %v", ask, err)
 	}
-}
-
-type fixedTokens map[string]server.Principal
-
-// Authenticate implements server.Authenticator.
-func (a fixedTokens) Authenticate(_ context.Context, token string) (*server.Principal, error) {
-	if p, ok := a[token]; ok {
-		return &p, nil
-	}
-	return nil, api.ErrUnauthorized
 }
 
 // A session with an id is made of a request or of the bare state, as clients of
@@ -355,10 +338,7 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 		if err != nil || run.Status != perdure.Succeeded {
 			t.Fatalf("%s: the run is %+v, %v", way, run, err)
 		}
-		for e, err := range s.Runtime.Events(t.Context(), "s", perdure.EventOptions{Replay: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, e := range servertest.All(t, s.Runtime.Events(t.Context(), "s", perdure.EventOptions{Replay: true})) {
 			if strings.Contains(fmt.Sprintf("%s %s %s", e.Value, e.Reason, e.Error), secret) {
 				t.Errorf("%s: the secret is in event %d", way, e.Seq)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/servertest"
 )
 
 // What a client sees of each event, byte for byte.
@@ -142,4 +143,10 @@ func TestTextsInResponsesAreNoWayAroundLimits(t *testing.T) {
 	if _, _, err := replyTo(&perdure.AskInfo{Kind: agent.KindPending, Data: json.RawMessage(`{"tool":"x"}`)}, received{response: raw}); !errors.Is(err, api.ErrBody) {
 		t.Errorf("a deep result is taken: %v", err)
 	}
+}
+
+func FuzzReply(f *testing.F) {
+	servertest.FuzzReply(f, []string{"", callConfirm, callInput}, func(ask *perdure.AskInfo, name string, raw json.RawMessage) (api.Reply, string, error) {
+		return replyTo(ask, received{id: "x", name: name, response: raw})
+	})
 }

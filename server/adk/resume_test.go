@@ -108,8 +108,7 @@ func TestResumesOnlyInvocationsOfTheSession(t *testing.T) {
 	resume("u", "s2").Problem(404, "no-run")
 	resume("eve", "s3").Problem(404, "no-run")
 	resume("eve", "s").Problem(404, "no-thread")
-	var again []note
-	resume("u", "s").Want(200, &again)
+	again := servertest.Decode[[]note](resume("u", "s"), 200)
 	if len(again) == 0 || again[len(again)-1].ID != events[len(events)-1].ID {
 		t.Errorf("what it waits for is not there:\n%s", shortForm(again))
 	}

@@ -1,10 +1,11 @@
 package adk_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/internal/servertest"
+	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
@@ -129,8 +131,7 @@ func (s *site) session(app, user, id string) {
 // run posts to /run.
 func (s *site) run(body string) []note {
 	s.T.Helper()
-	var events []note
-	s.Do("POST", "/run", body).Want(200, &events)
+	events := servertest.Decode[[]note](s.Do("POST", "/run", body), 200)
 	return events
 }
 
@@ -147,24 +148,13 @@ func readStream(t testing.TB, r *servertest.Reply) (events []note, ids, data []s
 	if got := r.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Fatalf("the answer is %s", got)
 	}
-	id := ""
-	lines := bufio.NewScanner(strings.NewReader(string(r.Body)))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if line == "" {
-			id = ""
+	stream := sse.NewReader(bytes.NewReader(append(r.Body, "\n\n"...)), 1<<20) // its end was trimmed
+	for b, err := stream.Next(); err == nil; b, err = stream.Next() {
+		var e note
+		if err := json.Unmarshal(b.Data, &e); err != nil {
+			t.Fatalf("%v in %s", err, b.Data)
 		}
-		if text, ok := strings.CutPrefix(line, "id: "); ok {
-			id = text
-		}
-		if text, ok := strings.CutPrefix(line, "data: "); ok {
-			var e note
-			if err := json.Unmarshal([]byte(text), &e); err != nil {
-				t.Fatalf("%v in %s", err, text)
-			}
-			events, ids, data = append(events, e), append(ids, id), append(data, text)
-		}
+		events, ids, data = append(events, e), append(ids, b.ID), append(data, string(b.Data))
 	}
 	return events, ids, data
 }
@@ -172,14 +162,8 @@ func readStream(t testing.TB, r *servertest.Reply) (events []note, ids, data []s
 // answers returns the decisions and values that people gave in all threads.
 func (s *site) answers() (all []string) {
 	s.T.Helper()
-	for sum, err := range s.Runtime.List(s.T.Context(), perdure.ListOptions{}) {
-		if err != nil {
-			s.T.Fatal(err)
-		}
-		for e, err := range s.Runtime.Events(s.T.Context(), sum.ID, perdure.EventOptions{Replay: true}) {
-			if err != nil {
-				s.T.Fatal(err)
-			}
+	for _, sum := range servertest.All(s.T, s.Runtime.List(s.T.Context(), perdure.ListOptions{})) {
+		for _, e := range servertest.All(s.T, s.Runtime.Events(s.T.Context(), sum.ID, perdure.EventOptions{Replay: true})) {
 			if e.Kind == "answered" {
 				all = append(all, strings.TrimSpace(e.Decision+" "+string(e.Value)))
 			}
@@ -210,8 +194,7 @@ func TestAppsAndVersion(t *testing.T) {
 	if len(detailed.Apps) != 1 || detailed.Apps[0].RootAgentName != "clerk" {
 		t.Errorf("in detail they are %v", detailed)
 	}
-	var version map[string]string
-	s.Do("GET", "/version", "").Want(200, &version)
+	version := servertest.Decode[map[string]string](s.Do("GET", "/version", ""), 200)
 	if version["version"] != "9.9" || version["language"] != "go" {
 		t.Errorf("the version is %v", version)
 	}
@@ -461,5 +444,80 @@ func TestStopEndsTheAnswerAndNotTheRun(t *testing.T) {
 	}
 	if thread, _ := s.Runtime.Get(t.Context(), "s"); len(thread.Runs) != 2 {
 		t.Errorf("there are %d runs, and the last requests were refused before they started one", len(thread.Runs))
+	}
+}
+
+// Of clients that respond at the same time one wins, and the tool runs once.
+func TestResponsesRaceAndOneWins(t *testing.T) {
+	n := new(servertest.Count)
+	s := newSite(t, server.Options{}, clerk(n))
+	s.session("clerk", "u", "s")
+	id := s.run(runBody("clerk", "x"))[1].LongRunningToolIDs[0]
+	replies := servertest.Together(16, func(i int) *servertest.Reply {
+		return s.Do("POST", "/run_sse", answerBody("clerk", id, "adk_request_confirmation", fmt.Sprintf(`{"confirmed":%v,"hint":"no"}`, i%2 == 0)))
+	})
+	ask, err := s.Runtime.GetAsk(t.Context(), id)
+	if err != nil || ask.Answer == nil {
+		t.Fatalf("the ask is %+v, %v", ask, err)
+	}
+	won := ask.Answer.Decision == "approve"
+	for i, r := range replies {
+		r.Want(map[bool]int{true: 200, false: 409}[(i%2 == 0) == won])
+	}
+	if want := map[bool]int{true: 1, false: 0}[won]; n.Of("refund") != want {
+		t.Errorf("it was refunded %d times, and the decision is %s", n.Of("refund"), ask.Answer.Decision)
+	}
+}
+
+// Where no stream may be opened, no run is started.
+func TestTooManyStreamsStartNothing(t *testing.T) {
+	gate := make(chan struct{})
+	s := newSite(t, server.Options{Limits: server.Limits{Streams: 1}}, perdure.NewFlow("slow", func(ctx context.Context, in string) (string, error) {
+		return perdure.Step(ctx, "wait", func(context.Context) (string, error) { <-gate; return in, nil })
+	}))
+	s.session("slow", "u", "s")
+	r := servertest.Must(http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(runBody("slow", "x"))))(t)
+	defer r.Body.Close()
+	s.Do("POST", "/run_sse", runBody("slow", "y")).Problem(503, "overloaded")
+	s.Do("POST", "/run", runBody("slow", "y")).Problem(503, "overloaded")
+	close(gate)
+	if data, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(data), `"text":"x"`) {
+		t.Errorf("the stream was %s, %v", data, err)
+	}
+	if thread, _ := s.Runtime.Get(t.Context(), "s"); len(thread.Runs) != 1 {
+		t.Errorf("there are %d runs", len(thread.Runs))
+	}
+}
+
+// A session that is erased while it is followed ends the stream with an error.
+func TestErasedWhileFollowed(t *testing.T) {
+	gate := make(chan struct{})
+	s := newSite(t, server.Options{}, perdure.NewFlow("slow", func(ctx context.Context, in string) (string, error) {
+		return perdure.Step(ctx, "wait", func(ctx context.Context) (string, error) {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+			return in, ctx.Err()
+		})
+	}))
+	defer close(gate)
+	s.session("slow", "u", "s")
+	r := servertest.Must(http.Post(s.URL+"/run_sse", "application/json", strings.NewReader(runBody("slow", "x"))))(t)
+	defer r.Body.Close()
+	s.Do("DELETE", "/apps/slow/users/u/sessions/s", "").Want(200)
+	if data, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(data), `data: {"error":`) {
+		t.Errorf("the stream was %s, %v", data, err)
+	}
+}
+
+// What a model or a tool says never looks like the end of a block.
+func TestTextsCannotForgeEvents(t *testing.T) {
+	const evil = "x\n\nid: 999\ndata: {\"forged\":true}\r\n\r\ndata: {}\u2028"
+	s := newSite(t, server.Options{}, perdure.NewFlow("evil", func(context.Context, string) (string, error) { return evil, nil }))
+	s.session("evil", "u", "s")
+	events, ids, _ := s.runSSE(runBody("evil", evil))
+	if len(events) != 1 || ids[0] == "999" || events[0].Content.Parts[0].Text != evil {
+		t.Errorf("%d events: %v", len(events), events)
 	}
 }

@@ -58,8 +58,7 @@ func startWaiting(s *servertest.Site, flow, thread string, in any) *perdure.Run 
 func outputOf(s *servertest.Site, run *perdure.Run) string {
 	s.T.Helper()
 	done := servertest.Must(s.Runtime.WaitEnd(s.T.Context(), run.Thread, run.ID))(s.T)
-	out := servertest.Must(perdure.Output[string](done))(s.T)
-	return out
+	return servertest.Must(perdure.Output[string](done))(s.T)
 }
 
 // Promise of "Durable runtime": hours or days later, and in another process, the

@@ -1,4 +1,4 @@
-package agentkit
+package servertest
 
 import (
 	"encoding/json"
@@ -7,18 +7,21 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/api"
 )
 
-// FuzzReply makes answers of anything: no secret becomes part of one, and none
-// has a decision that the ask does not offer, but for its one word.
-func FuzzReply(f *testing.F) {
+// FuzzReply makes answers of anything that a face may be sent: no secret becomes
+// part of one, and none has a decision that the ask does not offer.
+func FuzzReply(f *testing.F, names []string, answer func(ask *perdure.AskInfo, name string, raw json.RawMessage) (reply api.Reply, secret string, err error)) {
 	for _, raw := range []string{`"approve"`, `true`, `{"decision":"provided"}`, `{"decision":"reject","message":5,"value":null}`, `{"confirmed":true,"payload":{}}`,
 		`{"response":"{\"confirmed\":false}"}`, `{"secret":"s"}`, `null`, ``, `{"authConfig":{"oauth2":{"accessToken":"s"}}}`, `{"result":1}`} {
 		for kind := range uint8(4) {
-			f.Add(raw, kind)
+			for _, name := range names {
+				f.Add(raw, kind, name)
+			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, raw string, kind uint8) {
+	f.Fuzz(func(t *testing.T, raw string, kind uint8, name string) {
 		ask := []*perdure.AskInfo{
 			{Kind: agent.KindCredential, Decisions: []string{agent.DecisionProvided, agent.DecisionReject}},
 			{Kind: agent.KindApproval, Decisions: []string{agent.DecisionApprove, agent.DecisionReject, agent.DecisionEdit}},
@@ -28,7 +31,7 @@ func FuzzReply(f *testing.F) {
 		if !json.Valid([]byte(raw)) {
 			t.Skip("the body it is in is no JSON")
 		}
-		reply, secret, err := plainReply(ask, json.RawMessage(raw))
+		reply, secret, err := answer(ask, name, json.RawMessage(raw))
 		switch {
 		case err != nil:
 		case secret != "" && (ask.Kind != agent.KindCredential || reply.Decision != "" || reply.Value != nil || reply.Message != ""):
