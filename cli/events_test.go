@@ -107,6 +107,8 @@ func TestEventsAreChosen(t *testing.T) {
 		if !strings.HasSuffix(all, later) || strings.Count(all, "\n") != strings.Count(later, "\n")+1 {
 			t.Errorf("after 1 there is\n%s\nof\n%s", later, all)
 		}
+		p.run("", "events", "t", "--after", "999").want(exit.BadUsage, "it ends at 9")
+		p.run("", "events", "t", "--after", "x").want(exit.BadUsage, "--after")
 		newest := p.run("", "events", "t", "--run", "newest").want(exit.OK, "two").out
 		if strings.Contains(newest, "one") {
 			t.Errorf("the newest run has\n%s", newest)
@@ -116,16 +118,5 @@ func TestEventsAreChosen(t *testing.T) {
 		}
 		p.run("", "events", "t", "--run", "nope").want(exit.NotFound)
 		p.run("", "events", "t", "-f", "--run", "nope").want(exit.NotFound)
-	})
-}
-
-// TestEventsAfter lists later events only.
-func TestEventsAfter(t *testing.T) {
-	both(t, func(t *testing.T, p *place) {
-		p.run("", "run", "echo", "x", "--thread", "t").want(exit.OK)
-		all := strings.SplitAfter(p.run("", "events", "t").want(exit.OK).out, "\n")
-		p.run("", "events", "t", "--after", "2").want(exit.OK).only(strings.Join(all[2:], ""))
-		p.run("", "events", "t", "--after", "999").want(exit.BadUsage, "it ends at 5")
-		p.run("", "events", "t", "--after", "x").want(exit.BadUsage, "--after")
 	})
 }

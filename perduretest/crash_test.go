@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,128 @@ func step[T any](ctx context.Context, name string, v T) (T, error) {
 	return perdure.Step(ctx, name, func(context.Context) (T, error) { return v, nil })
 }
 
+// TestCrashEverywhereSmallFlows cuts flows of one verb each, and in a torture
+// run each recovery everywhere.
+func TestCrashEverywhereSmallFlows(t *testing.T) {
+	type flow = func(ctx context.Context, in string) (string, error)
+	ask := func(ctx context.Context, in string) (string, error) {
+		return perdure.Ask[string](ctx, "name", perdure.Question{Prompt: in})
+	}
+	flows := map[string]func(fx *Effects) flow{
+		"ask": func(*Effects) flow { return ask },
+		"sleep": func(*Effects) flow {
+			return func(ctx context.Context, in string) (string, error) { return in, perdure.Sleep(ctx, "nap", time.Hour) }
+		},
+		"receive": func(*Effects) flow {
+			return func(ctx context.Context, in string) (string, error) {
+				return perdure.Receive[string](ctx, "word", "word", time.Hour)
+			}
+		},
+		"retry": func(fx *Effects) flow {
+			return func(ctx context.Context, in string) (string, error) {
+				return perdure.Step(ctx, "flaky", func(ctx context.Context) (string, error) {
+					fx.Count(ctx, "flaky")
+					if Attempt(ctx) < 3 {
+						return "", errors.New("busy")
+					}
+					return in, nil
+				}, perdure.Retry(perdure.RetryPolicy{Wait: time.Second, MaxWait: time.Minute}))
+			}
+		},
+		"group": func(fx *Effects) flow {
+			return func(ctx context.Context, in string) (string, error) {
+				g := perdure.NewGroup(ctx)
+				g.Go("person", func(ctx context.Context) error { _, err := ask(ctx, in); return err })
+				g.Go("machine", func(ctx context.Context) error {
+					_, err := perdure.Step(ctx, "count", func(ctx context.Context) (int, error) {
+						fx.Count(ctx, "count")
+						return 1, perdure.NewCounter("n").Add(ctx, 1)
+					})
+					return err
+				})
+				return in, g.Wait()
+			}
+		},
+		"once": func(fx *Effects) flow {
+			return func(ctx context.Context, in string) (string, error) {
+				return perdure.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+					fx.CountOnce(ctx, "charge")
+					return in, nil
+				}, perdure.AtMostOnce(), perdure.Timeout(time.Minute), perdure.Reconcile(func(context.Context) (string, perdure.Outcome, error) {
+					if fx.Of("charge") == 0 {
+						return "", perdure.OutcomeNotDone, nil
+					}
+					return in, perdure.OutcomeDone, nil
+				}))
+			}
+		},
+		"fail": func(fx *Effects) flow {
+			return func(ctx context.Context, in string) (string, error) {
+				_, err := perdure.Step(ctx, "bad", func(context.Context) (string, error) { return "", errors.New("it does not work") })
+				return "", errors.Join(err, perdure.Cleanup(ctx, "tidy", func(ctx context.Context) error {
+					fx.Count(ctx, "tidy")
+					return nil
+				}))
+			}
+		},
+		"fail in a composite": func(*Effects) flow { // failures are compared as well as results
+			return func(ctx context.Context, in string) (out string, err error) {
+				defer func() {
+					if err != nil {
+						_ = perdure.Cleanup(ctx, "tidy", func(context.Context) error { return errors.New("nor this") })
+					}
+				}()
+				return perdure.Step(ctx, "outer", func(ctx context.Context) (string, error) {
+					if _, err := step(ctx, "good", in); err != nil {
+						return "", err
+					}
+					return perdure.Step(ctx, "bad", func(context.Context) (string, error) { return "", errors.New("this does not work") })
+				}, perdure.Retry(perdure.RetryPolicy{Attempts: 2}))
+			}
+		},
+		"large": func(*Effects) flow { // the writes of blobs are cut too
+			return func(ctx context.Context, in string) (string, error) {
+				out, err := step(ctx, "copy", in+"!")
+				if err != nil {
+					return "", err
+				}
+				return out, perdure.Emit(ctx, "done", len(out))
+			}
+		},
+		"composite": func(fx *Effects) flow {
+			return func(ctx context.Context, in string) (string, error) {
+				return perdure.Step(ctx, "outer", func(ctx context.Context) (string, error) {
+					if _, err := step(ctx, "inner", in); err != nil {
+						return "", err
+					}
+					return ask(ctx, in)
+				}, perdure.Timeout(time.Minute))
+			}
+		},
+	}
+	for name, f := range flows {
+		t.Run(name, func(t *testing.T) {
+			var fx Effects
+			input := "x"
+			if name == "large" {
+				input = strings.Repeat("x", 100<<10)
+			}
+			CrashEverywhere(t, Crash{
+				Flows:   []perdure.Flow{perdure.NewFlow(name, f(&fx))},
+				Start:   []perdure.StartRequest{{Flow: name, Input: input}},
+				Effects: &fx,
+				Pairs:   os.Getenv("PERDURE_TORTURE") != "" && name != "large" && name != "fail in a composite",
+				Outside: func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error {
+					if err := answerAll("ann")(ctx, rt, run); err != nil || name != "receive" {
+						return err
+					}
+					return rt.Signal(ctx, run.Thread, "word", "hello", perdure.SignalOptions{Key: "once", By: "bob"})
+				},
+			})
+		})
+	}
+}
+
 // TestCrashEverywherePairs cuts two steps, and each recovery everywhere.
 func TestCrashEverywherePairs(t *testing.T) {
 	var fx Effects
@@ -56,19 +179,6 @@ func TestCrashEverywherePairs(t *testing.T) {
 		Pairs:   true,
 		MinCuts: 200,
 	})
-}
-
-// TestCrashEverywhereLargeValues cuts the writes of blobs too.
-func TestCrashEverywhereLargeValues(t *testing.T) {
-	large := strings.Repeat("x", 100<<10)
-	flow := perdure.NewFlow("large", func(ctx context.Context, in string) (string, error) {
-		out, err := step(ctx, "copy", in+"!")
-		if err != nil {
-			return "", err
-		}
-		return out, perdure.Emit(ctx, "done", len(out))
-	})
-	CrashEverywhere(t, Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{{Flow: "large", Input: large}}})
 }
 
 // TestCrashEverywhereUnknownOutcome lets a person decide what became of an
@@ -102,24 +212,6 @@ func TestCrashEverywhereUnknownOutcome(t *testing.T) {
 	if asked == 0 {
 		t.Error("no crash has left an unknown outcome")
 	}
-}
-
-// TestCrashEverywhereFailure compares failures as well as results.
-func TestCrashEverywhereFailure(t *testing.T) {
-	flow := perdure.NewFlow("fails", func(ctx context.Context, in string) (out string, err error) {
-		defer func() {
-			if err != nil {
-				_ = perdure.Cleanup(ctx, "tidy", func(context.Context) error { return errors.New("nor this") })
-			}
-		}()
-		return perdure.Step(ctx, "outer", func(ctx context.Context) (string, error) {
-			if _, err := step(ctx, "good", in); err != nil {
-				return "", err
-			}
-			return perdure.Step(ctx, "bad", func(context.Context) (string, error) { return "", errors.New("this does not work") })
-		}, perdure.Retry(perdure.RetryPolicy{Attempts: 2}))
-	})
-	CrashEverywhere(t, Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{{Flow: "fails", Input: "x"}}})
 }
 
 // TestCrashEverywhereStandsStill takes a run that nobody answers as it is, and
