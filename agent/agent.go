@@ -12,10 +12,10 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Agent does a task that it is given in words. [New] makes one of a model;
-// [Sequential], [Loop], [Parallel] and [Func] make one of other agents and of
-// code. An agent is used inside a flow, with [Run], as a tool of another, with
-// [AsTool], or is a flow itself, by [NewFlow].
+// Agent does a task that is given in words. [New] makes one of a model;
+// [Sequential], [Loop], [Parallel] and [Func] make one of other agents or of
+// code. It is run inside a flow with [Run], becomes a tool of another agent with
+// [AsTool], or a flow with [NewFlow].
 type Agent interface {
 	// Name returns its name, which is that of its step.
 	Name() string
@@ -35,7 +35,7 @@ type visit struct {
 	within string // the agent in whose conversation it is called, if it begins one
 }
 
-// Result is what came of an agent.
+// Result is the outcome of an agent.
 type Result struct {
 	Agent    string          `json:"agent"` // who said it
 	Text     string          `json:"text"`
@@ -75,7 +75,7 @@ func RunTo[T any, I Input](ctx context.Context, a Agent, in I) (T, error) {
 	return v, nil
 }
 
-// Do is Run with everything that is known about the result.
+// Do is Run, but returns the whole result.
 func Do[I Input](ctx context.Context, a Agent, in I) (*Result, error) {
 	if err := Check(a); err != nil {
 		return nil, perdure.Permanent(err)
@@ -87,8 +87,8 @@ func Do[I Input](ctx context.Context, a Agent, in I) (*Result, error) {
 	return a.run(ctx, a.Name(), visit{in: c, root: ctx.Value(belowKey{}) == nil})
 }
 
-// belowKey marks the contexts of what other agents call: a conversation there is
-// not the thread's own.
+// belowKey marks the contexts of agents that other agents call: a conversation
+// there is not the thread's own.
 type belowKey struct{}
 
 // NewFlow makes a flow of an agent. Its input is a [Content], its output the
@@ -107,7 +107,7 @@ func NewFlow(name string, a Agent) perdure.Flow {
 }
 
 // Check returns everything that is wrong with an agent and those below it. Run
-// does the same; call it in a test, or when a program starts.
+// checks too; call it in a test, or when the program starts.
 func Check(a Agent) error {
 	if a == nil {
 		return fmt.Errorf("%w: no agent", ErrOption)
@@ -129,8 +129,8 @@ func (n *names) see(a Agent) (bool, error) {
 }
 
 // composite runs the code of an agent as a step that holds the steps inside it.
-// It is that step only with the same input: agents that were put into another
-// order are not those that are recorded.
+// The input is part of the step's identity, so that agents in another order than
+// the recorded one are noticed.
 func composite(ctx context.Context, step string, in Content, fn func(ctx context.Context) (*Result, error)) (*Result, error) {
 	r, err := perdure.Step(ctx, step, func(ctx context.Context) (Result, error) {
 		r, err := fn(ctx)
@@ -145,8 +145,8 @@ func composite(ctx context.Context, step string, in Content, fn func(ctx context
 	return &r, nil
 }
 
-// outcome reports whether an error is what a recorded step came to, and not
-// that the run waits, ends or is another's.
+// outcome reports whether an error is the recorded outcome of a step, rather than
+// a sign that the run waits, ends or belongs to another worker.
 func outcome(err error) (*perdure.StepError, bool) {
 	for _, own := range []error{perdure.ErrSuspended, perdure.ErrFenced, perdure.ErrBlocked, perdure.ErrCancelled} {
 		if errors.Is(err, own) {

@@ -18,21 +18,21 @@ const (
 	DecisionAlways  = "always"  // it runs, and a [Rule] is made: for exactly these arguments, or for those that fit the answer's value, a pattern as [Rule.Args] has it. If none can be made, as the ask's data says, it is DecisionApprove
 )
 
-// DecisionProvided answers an ask of kind [KindCredential]: the secret is there.
-// It is not in the answer; see [Provide]. The other decision is DecisionReject.
+// DecisionProvided answers an ask of kind [KindCredential]: the secret was given,
+// though not in the answer; see [Provide]. The other decision is DecisionReject.
 const DecisionProvided = "provided"
 
 var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond, DecisionAlways}
 
-// The kinds of asks that agents open, by [perdure.AskInfo]. Data of an approval,
-// of a pending call and of an unknown outcome ([perdure.KindOutcome]) is an object
-// with agent, tool, call (its id) and args, a pending call's also with ref and the
-// others' with description. Where a person
-// may decide DecisionAlways, it has always, too: an object with flow, agent, tool,
-// schema and user of the rule that is made, and allows, which says in words what
-// it will allow if the answer has no value. That of a
-// credential has credential (its name) and agent; that of a question choices, if
-// the model gives some.
+// The kinds of asks that agents open, see [perdure.AskInfo]. The data of an
+// approval, of a pending call and of an unknown outcome ([perdure.KindOutcome]) is
+// an object with agent, tool, call (its id) and args; that of a pending call also
+// has ref, that of the others description. Where a person may decide
+// DecisionAlways, it also has always: an object with flow, agent, tool, schema and
+// user of the rule that will be made, and allows, which says in words what the
+// rule will allow if the answer has no value. The data of a credential has
+// credential (its name) and agent; that of a question has choices, if the model
+// gives some.
 const (
 	KindApproval   = "approval"   // may this call run? Decisions as above
 	KindPending    = "pending"    // the result of a call that goes on elsewhere, see [Pending]
@@ -50,17 +50,17 @@ type Approval struct {
 	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" is reject
 }
 
-// NeedsApproval lets a person decide before each call of the tool.
+// NeedsApproval has a person decide before each call of the tool.
 func NeedsApproval() ToolOption { return WithApproval(Approval{}) }
 
-// WithApproval lets a person decide as a says.
+// WithApproval has a person decide on calls as a says.
 func WithApproval(a Approval) ToolOption { return func(t *tool) { t.approval = &a } }
 
-// ApprovalIf lets a person decide on the calls for which fn returns true. Fn
-// looks at its argument only: it is called again on resume. The arguments are
+// ApprovalIf has a person decide on the calls for which fn returns true. Fn must
+// depend on its argument only: it is called again on resume. The arguments are
 // those that the tool gets, see [Normalize]. Arguments that cannot be read need
-// approval, and so do those with names that Go reads in another spelling than
-// A's, or of which two differ in case only: the tool may read them otherwise.
+// approval, and so do those with names in another spelling than A's, or of which
+// two differ in case only: the tool may read them differently.
 func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 	return func(t *tool) {
 		a := Approval{}

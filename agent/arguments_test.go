@@ -40,8 +40,7 @@ func TestApprovalByPredicateIsNotFooledByNames(t *testing.T) {
 			return agent.Output{Text: "paid"}, nil
 		}, agent.ApprovalIf(func(m money) bool { return m.Sum > 100 || m.Limit.Max > 100 }))
 		clerk := agent.New("clerk", scripted(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			// A worker that looks between the hint and the journal looks again soon.
 			run, err := e.Runtime().Wait(t.Context(), "t", "")
 			if err != nil {
@@ -156,8 +155,7 @@ func TestNormalizedArgumentsAreWhatEveryoneSees(t *testing.T) {
 		}}})
 	for _, edited := range []string{"", ` {"to":"MAILTO: Bo","num":9007199254740993,"more":1.50}`, `{"to":"CY ","num":1}`} {
 		seen = nil
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			ask := asked(t, e, "t", 1)[0]
 			answer := perdure.Answer{Decision: agent.DecisionApprove}
 			if edited != "" {
@@ -195,8 +193,7 @@ func TestArgumentsNestedTooDeepAreAMistake(t *testing.T) {
 	}, agent.NeedsApproval())
 	args := `{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`
 	clerk := agent.New("clerk", scripted(calls(call("pay", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{pay}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 		n.want(t, "")
 	})
@@ -226,8 +223,7 @@ func TestWholeNumbersAndNullAreArguments(t *testing.T) {
 			n.add(fmt.Sprint(a))
 			return "ok", nil
 		})
-		perduretest.Virtual(t, flows(agent.New("clerk", scripted(calls(call("count", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{tool}})), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, agent.New("clerk", scripted(calls(call("count", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{tool}}), func(t *testing.T, e *perduretest.Env) {
 			e.Wait("t", perdure.Succeeded)
 		})
 		if want != "" {

@@ -21,7 +21,7 @@ import (
 // Calls whose credentials are missing wait for those, and no other call does.
 func (s *session) calls(ctx context.Context, calls []llm.Call) error {
 	results := make([]*Record, len(calls))
-	missing, err := s.missing(ctx, calls)
+	missing, err := s.missingCredentials(ctx, calls)
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		rec.Escalate, rec.Progress = news.told()
 		rec.Took = time.Since(begin).Milliseconds()
 		if pending || !plain {
-			out.Text = clean(cutOff(out.Text, maxKept))
+			out.Text = validText(truncate(out.Text, maxKept))
 			return ran{s.resultRecord(c, rec, out)}, nil
 		}
 		rec, err = s.finish(ctx, t, c, rec, out)
@@ -368,7 +368,7 @@ func (r *ran) UnmarshalJSON(raw []byte) error {
 // finish makes an output the result of a call, in the step that it is called
 // in.
 func (s *session) finish(ctx context.Context, t Tool, c llm.Call, r Record, out Output) (Record, error) {
-	out, file, err := s.fit(ctx, t, c, out)
+	out, file, err := s.fitOutput(ctx, t, c, out)
 	if err != nil {
 		return r, err
 	}
@@ -454,7 +454,7 @@ func (s *session) pend(ctx context.Context, t Tool, c llm.Call, call ToolCall, d
 		rec.By = a.By
 	}
 	if raw == nil && a.Message != "" {
-		return s.afterwards(ctx, c, call, d, rec, Output{Error: true, Text: fmt.Sprintf("%s failed: %s", call.Tool, clean(a.Message))})
+		return s.afterwards(ctx, c, call, d, rec, Output{Error: true, Text: fmt.Sprintf("%s failed: %s", call.Tool, validText(a.Message))})
 	}
 	return s.afterwards(ctx, c, call, d, rec, responseOf(raw))
 }

@@ -56,8 +56,7 @@ func TestCallbacksOfFinishedStepsAreNotCalledAgain(t *testing.T) {
 		_, err := perdure.Ask[bool](ctx, "ok", perdure.Question{})
 		return in.Text(), err
 	})
-	perduretest.Virtual(t, flows(agent.Sequential("all", clerk, wait)), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, agent.Sequential("all", clerk, wait), func(t *testing.T, e *perduretest.Env) {
 		asked(t, e, "t", 1)
 		e.Restart()
 		e.Answer("t", "/all/wait/ok", perdure.Answer{Value: true})
@@ -143,8 +142,7 @@ func TestCallbackBeforeReplaces(t *testing.T) {
 			}}
 			sub := agent.New("sub", say(nil, func(string) string { n.add("sub"); return "sub" }), agent.Options{})
 			tools := []agent.Tool{noted(&n, "note"), noted(&n, "verbs", agent.UsesVerbs()), agent.AsTool(sub)}
-			perduretest.Virtual(t, flows(agent.New("clerk", model, agent.Options{Tools: tools, Callbacks: c.c})), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, agent.New("clerk", model, agent.Options{Tools: tools, Callbacks: c.c}), func(t *testing.T, e *perduretest.Env) {
 				if got := text(t, e.Wait("t", perdure.Succeeded)); got != c.want {
 					t.Errorf("got %q, want %q", got, c.want)
 				}
@@ -177,8 +175,7 @@ func TestCallbackBeforeModelChangesOneRequestOnly(t *testing.T) {
 		return nil, nil
 	}}
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note")}, Callbacks: c})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 		for _, r := range model.requests() {
 			if got := r.Messages[0].Text(); got != "go+" {
@@ -214,8 +211,7 @@ func TestReplyOfACallbackIsAModelsMessage(t *testing.T) {
 				m.Role = ""
 				return &llm.Reply{Message: m}, nil
 			}}})
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			ask := asked(t, e, "t", 1)[0]
 			if restart {
 				e.Restart()
@@ -241,8 +237,7 @@ func TestAfterModelTakesAwayAndAddsCalls(t *testing.T) {
 			}
 			return nil
 		}}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 		n.want(t, "good:2")
 		oneEach(t, said(t, e, "t"))
@@ -261,8 +256,7 @@ func TestAfterToolSeesTheResultOfAPendingCall(t *testing.T) {
 				out.Text = "[hidden]"
 				return nil
 			}}})
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			reply(t, e, asked(t, e, "t", 1)[0], perdure.Answer{Value: "secret"})
 			e.Wait("t", perdure.Succeeded)
 			if got := string(raw(said(t, e, "t"))); strings.Contains(got, "secret") || !strings.Contains(got, "[hidden]") {

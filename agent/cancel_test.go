@@ -24,8 +24,7 @@ func TestCancelledRunLeavesACallThatTheNextOneRepairs(t *testing.T) {
 		return llm.Assistant("I see " + results(r.Messages[2]))
 	}}
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "note"), stuck, noted(&n, "pay", agent.NeedsApproval())}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		e.Advance(time.Second)
 		if err := e.Runtime().Cancel(t.Context(), "t", "", perdure.Note{By: "ann"}); err != nil {
 			t.Fatal(err)
@@ -79,8 +78,7 @@ func TestTheModelIsToldWhichCancelledCallsWereNotMade(t *testing.T) {
 			return llm.Assistant("end")
 		}}
 		clerk := agent.New("clerk", model, agent.Options{Tools: tools})
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			e.Advance(time.Second)
 			if restart {
 				e.Restart()

@@ -43,7 +43,7 @@ const summaryPrompt = "Summarise this conversation for yourself, so that you can
 
 // compact records what stands for the oldest messages from now on.
 func (s *session) compact(ctx context.Context, step string) error {
-	seen := current(s.records, s.name)
+	seen := afterSummary(s.records, s.name)
 	cut := s.cut()
 	if cut == 0 {
 		cut = s.half(seen) // the provider says that these few are too long
@@ -67,7 +67,7 @@ func (s *session) compact(ctx context.Context, step string) error {
 // cut returns how many of the oldest messages can be left out. What stays is at
 // most half of what may stay, so that this is not needed again soon.
 func (s *session) cut() int {
-	seen := current(s.records, s.name)
+	seen := afterSummary(s.records, s.name)
 	keep := s.Context.Keep
 	if keep == 0 {
 		keep = 20
@@ -76,10 +76,10 @@ func (s *session) cut() int {
 	if half := s.Context.MaxTokens / 2; half > 0 {
 		rest := int64(0)
 		for _, r := range seen[at:] {
-			rest += tokens(r)
+			rest += estimateTokens(r)
 		}
 		for ; rest > half && at < len(seen)-1; at++ {
-			rest -= tokens(seen[at])
+			rest -= estimateTokens(seen[at])
 		}
 	}
 	at = s.whole(seen, at)
@@ -188,11 +188,11 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 	if err != nil {
 		return Record{}, modelError(err)
 	}
-	text := clean(strings.TrimSpace(reply.Message.Text()))
+	text := validText(strings.TrimSpace(reply.Message.Text()))
 	if text == "" {
 		return Record{}, modelError(fmt.Errorf("%w: the summary is empty", llm.ErrInterrupted))
 	}
-	reply.Usage = sane(reply.Usage)
+	reply.Usage = saneUsage(reply.Usage)
 	r := Record{Message: withMedia("[Summary of the conversation so far]\n"+text, old), Summary: summary,
 		Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
 	_, err = spend(ctx, reply.Usage, r.Cost)
@@ -202,20 +202,20 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 // estimate returns about how many tokens the conversation has: what the
 // provider counted last, and a quarter of the bytes that came since.
 func (s *session) estimate() int64 {
-	seen := current(s.records, s.name)
+	seen := afterSummary(s.records, s.name)
 	total := int64(0)
 	for i := len(seen) - 1; i >= 0; i-- {
 		r := seen[i]
-		if r.Usage != nil && r.Summary == nil && r.Usage.Total() > 0 && (seen[0].Summary == nil || newer(s.records, r.ID, seen[0].ID)) {
+		if r.Usage != nil && r.Summary == nil && r.Usage.Total() > 0 && (seen[0].Summary == nil || recordedAfter(s.records, r.ID, seen[0].ID)) {
 			return total + r.Usage.Total()
 		}
-		total += tokens(r)
+		total += estimateTokens(r)
 	}
 	return total
 }
 
-// tokens returns about how many tokens a record has.
-func tokens(r Record) int64 {
+// estimateTokens returns about how many tokens a record has.
+func estimateTokens(r Record) int64 {
 	n := 0
 	for _, p := range r.Said().Parts {
 		n += len(p.Text)
@@ -229,8 +229,8 @@ func tokens(r Record) int64 {
 	return int64(n) / 4
 }
 
-// newer reports whether one record comes behind another.
-func newer(records []Record, id, than string) bool {
+// recordedAfter reports whether one record comes behind another.
+func recordedAfter(records []Record, id, than string) bool {
 	for _, r := range records {
 		switch r.ID {
 		case id:

@@ -105,8 +105,7 @@ func TestTooLongBeforeKeepIsMadeShorterToo(t *testing.T) {
 func TestTooLongWithoutAStrategyEndsTheRun(t *testing.T) {
 	for name, c := range map[string]agent.Context{"no strategy": {}, "nothing to leave out": {Strategy: agent.Trim}} {
 		t.Run(name, func(t *testing.T) {
-			perduretest.Virtual(t, flows(agent.New("clerk", narrow(0, scripted(llm.Assistant("x"))), agent.Options{Context: c})), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, agent.New("clerk", narrow(0, scripted(llm.Assistant("x"))), agent.Options{Context: c}), func(t *testing.T, e *perduretest.Env) {
 				if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrTooLong) {
 					t.Errorf("it failed with %v", run.Err)
 				}

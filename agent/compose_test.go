@@ -56,8 +56,7 @@ func TestEscalationEndsALoopAfterTheCurrentChild(t *testing.T) {
 	}}, agent.Options{Tools: []agent.Tool{agent.ExitLoop, noted(&n, "note")}})
 	writer := teller(&n, "writer", false, "text", agent.Options{})
 	outer := agent.Loop("outer", 2, agent.Loop("inner", 9, critic, writer), teller(&n, "reader", false, "read", agent.Options{}))
-	perduretest.Virtual(t, flows(outer), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, outer, func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 	})
 	// The critic says one thing more after its call; the outer loop is not ended
@@ -81,8 +80,7 @@ func TestFailedParallelBranchKeepsItsSiblings(t *testing.T) {
 		})
 	})
 	all := agent.Parallel("all", teller(&n, "a", false, "A", agent.Options{}), bad, teller(&n, "c", false, "C", agent.Options{}))
-	perduretest.Virtual(t, flows(agent.Sequential("seq", all, teller(&n, "end", false, "E", agent.Options{}))), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, agent.Sequential("seq", all, teller(&n, "end", false, "E", agent.Options{})), func(t *testing.T, e *perduretest.Env) {
 		if run := e.Wait("t", perdure.Failed); !strings.Contains(run.Error, "broken") {
 			t.Errorf("it failed with %s", run.Error)
 		}
@@ -112,8 +110,7 @@ func TestParallelThatFailsFast(t *testing.T) {
 	pay := agent.NewTool("pay", "Pays.", func(context.Context, order) (string, error) { return "paid", nil }, agent.NeedsApproval())
 	clerk := agent.New("clerk", scripted(calls(call("pay", `{"id":"1"}`)), llm.Assistant("done")), agent.Options{Tools: []agent.Tool{pay}})
 	both := agent.Parallel("both", clerk, bad)
-	perduretest.Virtual(t, flows(agent.FailFast(both)), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, agent.FailFast(both), func(t *testing.T, e *perduretest.Env) {
 		ask := ""
 		for ev, err := range e.Runtime().Events(t.Context(), "t", perdure.EventOptions{}) {
 			if err != nil {

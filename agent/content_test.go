@@ -106,8 +106,7 @@ func TestSteeringWithParts(t *testing.T) {
 		return llm.Assistant("no picture: " + m.Text())
 	}}
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		ask := asked(t, e, "t", 1)[0]
 		steer := func(in any) error {
 			_, err := e.Runtime().Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "flow", Input: in, Policy: perdure.Steer})

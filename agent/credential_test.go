@@ -37,8 +37,7 @@ func TestACredentialIsThereBeforeItsCallRuns(t *testing.T) {
 		}
 		return agent.New("clerk", scripted(calls(all...), llm.Assistant("end")), agent.Options{Tools: tools})
 	}
-	perduretest.Virtual(t, flows(use("strict", "other", "any")), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, use("strict", "other", "any"), func(t *testing.T, e *perduretest.Env) {
 		said := perdure.Answer{Decision: agent.DecisionProvided, By: "bob"}
 		for range 2 {
 			ask := asked(t, e, "t", 1)[0]
@@ -58,8 +57,7 @@ func TestACredentialIsThereBeforeItsCallRuns(t *testing.T) {
 		e.Wait("t", perdure.Succeeded)
 	})
 	n.want(t, "any:1 other:1 strict:1")
-	perduretest.Virtual(t, flows(use("strict", "apart")), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, use("strict", "apart"), func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 	})
 	n.want(t, "any:1 other:1 strict:1")
@@ -75,8 +73,7 @@ func TestSerialCallsWithAndWithoutCredentials(t *testing.T) {
 	post := noted(&n, "post", agent.Needs(agent.Credential{Name: "my_login"}))
 	clerk := agent.New("clerk", scripted(calls(call("free", `{"id":"1"}`), call("mail", `{"id":"2"}`), call("post", `{"id":"3"}`)), llm.Assistant("end")),
 		agent.Options{Tools: []agent.Tool{free, mail, post}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		for _, ask := range asked(t, e, "t", 2) {
 			if err := agent.Provide(t.Context(), e.Runtime(), perdure.AskAnswer{Ask: ask.ID}, "a secret"); err != nil {
 				t.Fatal(err)

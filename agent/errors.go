@@ -9,34 +9,30 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// What can go wrong with an agent. They match also when they are read back
-// from the journal.
+// Errors of agents. They also match when read back from the journal.
 var (
-	// ErrOption: an agent or tool is not made as it has to be. The error names
-	// everything that is wrong.
+	// ErrOption: an agent or tool has wrong options. The error names all of them.
 	ErrOption = perdure.Coded("agent-option", errors.New("agent: bad option"))
-	// ErrFatal: a tool failed and said that the run has to, see [Fatal].
+	// ErrFatal: a tool failed in a way that ends the run, see [Fatal].
 	ErrFatal = perdure.Coded("agent-fatal", errors.New("agent: fatal"))
 	// ErrLimit: the agent has used up its turns, tokens, cost or time.
 	ErrLimit = perdure.Coded("agent-limit", errors.New("agent: over its limit"))
-	// ErrMistakes: the model made the same kind of mistake too often: calls of
-	// tools that are not there or with wrong arguments, or an output that does
-	// not fit.
+	// ErrMistakes: the model made too many mistakes in a row: calls of unknown
+	// tools, wrong arguments, or an output that does not fit.
 	ErrMistakes = perdure.Coded("agent-mistakes", errors.New("agent: the model made too many mistakes"))
-	// ErrRejected: the model made the same call three times in a run, and each
-	// time it was rejected.
+	// ErrRejected: the same call was rejected three times in a run.
 	ErrRejected = perdure.Coded("agent-rejected", errors.New("agent: the same call was rejected again"))
-	// ErrRefused: the model or its provider refuses to answer.
+	// ErrRefused: the model or its provider refused to answer.
 	ErrRefused = perdure.Coded("llm-refused", errors.New("agent: the model refused"))
-	// ErrTooLong: the conversation does not fit into the model's context, and
-	// nothing more can be left out of it.
+	// ErrTooLong: the conversation exceeds the model's context, and nothing more
+	// can be left out.
 	ErrTooLong = perdure.Coded("llm-too-long", errors.New("agent: the conversation is too long for the model"))
-	// ErrModel: the model could not be asked; the message says why.
+	// ErrModel: the request to the model failed; the message says why.
 	ErrModel = perdure.Coded("llm-failed", errors.New("agent: the model failed"))
 )
 
-// Fatal marks an error of a tool that is not for the model to handle: the run
-// fails with it.
+// Fatal marks an error of a tool that the model is not to handle: it fails the
+// run.
 func Fatal(err error) error {
 	if err == nil {
 		return perdure.Permanent(ErrFatal)
@@ -44,7 +40,7 @@ func Fatal(err error) error {
 	return perdure.Permanent(fmt.Errorf("%w: %w", ErrFatal, err))
 }
 
-// modelError gives an error of a model its code, and says when to try again.
+// modelError gives an error of a model its code, and the time to try again.
 func modelError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

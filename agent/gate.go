@@ -40,7 +40,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	offer := Rule{Agent: s.name, Tool: t.name, Schema: t.Digest(), Exact: true}
 	always := slices.Contains(allowed, DecisionAlways)
 	if always {
-		if ruled, err := s.rule(ctx, t, offer, &d); err != nil || ruled {
+		if ruled, err := s.applyRule(ctx, t, offer, &d); err != nil || ruled {
 			return d, err
 		}
 	}
@@ -126,7 +126,7 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 		args, _, err := t.arguments(string(value))
 		if err != nil {
 			d.record.Args = nil // it was made with none
-			d.out = &Output{Error: true, Text: fmt.Sprintf("The call was not made: %s edited its arguments, and they are wrong: %v.", who(answer.By), err)}
+			d.out = &Output{Error: true, Text: fmt.Sprintf("The call was not made: %s edited its arguments, and they are wrong: %v.", personName(answer.By), err)}
 			return d, nil
 		}
 		if bytes.Equal(args, d.args) {
@@ -139,12 +139,12 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 		if one, err := arguments.Exact(d.args); err == nil { // the same however its numbers are written, as for rules
 			d.record.Rejected = callHash(t.name, one)
 		}
-		text := fmt.Sprintf("The call was rejected by %s and was not made.", who(answer.By))
+		text := fmt.Sprintf("The call was rejected by %s and was not made.", personName(answer.By))
 		switch {
 		case answer.Expired:
 			text = "The call was not made: nobody approved it in time."
 		case answer.Message != "":
-			text = fmt.Sprintf("The call was rejected by %s and was not made: %s", who(answer.By), clean(answer.Message))
+			text = fmt.Sprintf("The call was rejected by %s and was not made: %s", personName(answer.By), validText(answer.Message))
 		}
 		d.out = &Output{Error: true, Text: text + "\nDo not make the same call again."}
 	case DecisionRespond:
@@ -156,15 +156,15 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	return d, nil
 }
 
-func who(by string) string {
+func personName(by string) string {
 	if by == "" {
 		return "a person"
 	}
 	return by
 }
 
-// rule looks whether a rule allows the call; each use is an event.
-func (s *session) rule(ctx context.Context, t Tool, like Rule, d *decision) (bool, error) {
+// applyRule looks whether a rule allows the call; each use is an event.
+func (s *session) applyRule(ctx context.Context, t Tool, like Rule, d *decision) (bool, error) {
 	r, err := perdure.Step(ctx, "rules", func(ctx context.Context) (*Rule, error) { return findRule(ctx, like, d.args, t.approval.Who...) },
 		perdure.Retry(perdure.RetryPolicy{}), perdure.Allows(stepRun, stepResult))
 	if err != nil || r == nil {
@@ -213,8 +213,8 @@ func callHash(texts ...any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// missing returns the credentials that calls need and that are not there.
-func (s *session) missing(ctx context.Context, calls []llm.Call) (map[string]bool, error) {
+// missingCredentials returns those that calls need and that are not there.
+func (s *session) missingCredentials(ctx context.Context, calls []llm.Call) (map[string]bool, error) {
 	needs := map[string]bool{}
 	for _, c := range calls {
 		for _, n := range s.tools[c.Name].wants() {
@@ -270,14 +270,14 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 		Data:      map[string]any{"credential": name, "agent": s.name},
 	}
 	for n := 1; ; n++ {
-		a, err := perdure.Ask[perdure.Answer](ctx, nth("provide", n), q)
+		a, err := perdure.Ask[perdure.Answer](ctx, nthName("provide", n), q)
 		if err != nil {
 			return "", err
 		}
 		if a.Decision != DecisionProvided {
-			return fmt.Sprintf("%s refused to give the credential %q. %s", who(a.By), name, clean(a.Message)), nil
+			return fmt.Sprintf("%s refused to give the credential %q. %s", personName(a.By), name, validText(a.Message)), nil
 		}
-		there, err := perdure.Step(ctx, nth("there", n), func(ctx context.Context) (bool, error) { return credentials.Given(ctx, name) },
+		there, err := perdure.Step(ctx, nthName("there", n), func(ctx context.Context) (bool, error) { return credentials.Given(ctx, name) },
 			perdure.Retry(perdure.RetryPolicy{}), perdure.Added())
 		if err != nil || there {
 			return "", err
@@ -286,8 +286,8 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 	}
 }
 
-// nth names a verb that comes again in its frame.
-func nth(name string, n int) string {
+// nthName names a verb that comes again in its frame.
+func nthName(name string, n int) string {
 	if n == 1 {
 		return name
 	}

@@ -53,8 +53,7 @@ func TestHandoverOfASubAgentStaysInItsContext(t *testing.T) {
 	expert := agent.New("expert", scripted(llm.Assistant("it is 42")), agent.Options{})
 	scout := agent.New("scout", scripted(handTo("expert")), agent.Options{Transfer: []agent.Agent{expert}})
 	boss := agent.New("boss", scripted(calls(call("scout", `{"request":"secret of the scout"}`)), llm.Assistant("done")), agent.Options{Tools: []agent.Tool{agent.AsTool(scout)}})
-	perduretest.Virtual(t, flows(boss), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, boss, func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 		for _, r := range said(t, e, "t") {
 			if r.Agent == "expert" && !r.Alone {
@@ -77,8 +76,7 @@ func TestHandoverHidesSubAgents(t *testing.T) {
 		if outer {
 			top = agent.New("boss", scripted(calls(call("first", `{"request":"go"}`)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{agent.AsTool(top)}})
 		}
-		perduretest.Virtual(t, flows(top), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, top, func(t *testing.T, e *perduretest.Env) {
 			e.Wait("t", perdure.Succeeded)
 			got := string(raw(last.requests()[0].Messages))
 			if strings.Contains(got, "whisper") || strings.Contains(got, "seen") || !strings.Contains(got, "go") {
@@ -109,8 +107,7 @@ func TestHandoverBackAndForthKeepsTheConversation(t *testing.T) {
 		return llm.Assistant("done")
 	}
 	top := agent.New("desk", desk, agent.Options{Tools: []agent.Tool{noted(&n, "note")}, Transfer: []agent.Agent{clerk}})
-	perduretest.Virtual(t, flows(top), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, top, func(t *testing.T, e *perduretest.Env) {
 		if got := text(t, e.Wait("t", perdure.Succeeded)); got != "done" {
 			t.Errorf("got %q", got)
 		}
@@ -170,15 +167,13 @@ func TestTransferToItselfAndBackAndForthHasALimit(t *testing.T) {
 	}
 	b := agent.New("b", scripted(to("a")), agent.Options{})
 	a := agent.New("a", scripted(to("b")), agent.Options{Transfer: []agent.Agent{b}})
-	perduretest.Virtual(t, flows(a), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, a, func(t *testing.T, e *perduretest.Env) {
 		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrLimit) {
 			t.Errorf("it failed with %v", run.Err)
 		}
 	})
 	self := agent.New("self", scripted(to("self")), agent.Options{Transfer: []agent.Agent{b}})
-	perduretest.Virtual(t, flows(self), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, self, func(t *testing.T, e *perduretest.Env) {
 		if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrMistakes) {
 			t.Errorf("it failed with %v", run.Err)
 		}

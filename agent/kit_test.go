@@ -285,6 +285,15 @@ func flows(a agent.Agent) perduretest.Setup {
 	return perduretest.Setup{Flows: []perdure.Flow{agent.NewFlow("flow", a)}}
 }
 
+// play starts an agent on the thread t, in a world of its own.
+func play(t *testing.T, a agent.Agent, test func(t *testing.T, e *perduretest.Env)) {
+	t.Helper()
+	perduretest.Virtual(t, flows(a), func(t *testing.T, e *perduretest.Env) {
+		e.Start("t", "flow", "go")
+		test(t, e)
+	})
+}
+
 func text(t *testing.T, run *perdure.Run) string {
 	t.Helper()
 	out, err := perdure.Output[string](run)

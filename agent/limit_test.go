@@ -45,8 +45,7 @@ func TestLimitsSurviveResume(t *testing.T) {
 				n.add("model")
 				return calls(call("work", `{"id":"1"}`), call("ok", fmt.Sprintf(`{"id":"%d"}`, n.of("model"))))
 			}
-			perduretest.Virtual(t, flows(agent.New("clerk", model, c.o)), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, agent.New("clerk", model, c.o), func(t *testing.T, e *perduretest.Env) {
 				for range 10 {
 					run, err := e.Runtime().Wait(t.Context(), "t", "")
 					if err != nil {
@@ -121,15 +120,13 @@ func TestMistakesHaveALimit(t *testing.T) {
 	var n tally
 	good, bad, unknown := calls(call("note", `{"id":"1"}`)), calls(call("note", `{}`)), calls(call("nota", `{}`))
 	tools := []agent.Tool{noted(&n, "note")}
-	perduretest.Virtual(t, flows(agent.New("clerk", scripted(bad, unknown, good, bad, unknown, good, llm.Assistant("done")), agent.Options{Tools: tools})), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, agent.New("clerk", scripted(bad, unknown, good, bad, unknown, good, llm.Assistant("done")), agent.Options{Tools: tools}), func(t *testing.T, e *perduretest.Env) {
 		e.Wait("t", perdure.Succeeded)
 	})
 	n.want(t, "note:2")
 	for limit, want := range map[int]int{0: 3, 1: 1, 5: 5} {
 		model := scripted(bad)
-		perduretest.Virtual(t, flows(agent.New("clerk", model, agent.Options{Tools: tools, Limits: agent.Limits{Mistakes: limit}})), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, agent.New("clerk", model, agent.Options{Tools: tools, Limits: agent.Limits{Mistakes: limit}}), func(t *testing.T, e *perduretest.Env) {
 			if run := e.Wait("t", perdure.Failed); !errors.Is(run.Err, agent.ErrMistakes) {
 				t.Errorf("it failed with %v", run.Err)
 			}
@@ -161,8 +158,7 @@ func TestAbsurdUsageDoesNotCostTheReply(t *testing.T) {
 		{Input: math.MinInt64, CacheRead: 1, Output: -1}: {},
 	} {
 		clerk := agent.New("clerk", u, agent.Options{Price: agent.Price{Input: 15_000_000, Output: 75_000_000, CacheRead: 1, CacheWrite: 1}})
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			if run := e.Wait("t", perdure.Succeeded); run.Spent["tokens"] != want.Total() || run.Spent["cost"] < 0 {
 				t.Errorf("%+v: it spent %v", u, run.Spent)
 			}

@@ -7,14 +7,14 @@ import (
 )
 
 // Normalize brings the arguments of a tool into the form in which it uses them:
-// "//notes/a" becomes "/notes/a". Everything that looks at a call looks at that
-// form: predicates, the person who is asked, rules, callbacks and the function;
-// edited arguments are normalised too. Without it a call can be spelled so that
-// a predicate does not recognise what the tool will do.
+// "//notes/a" becomes "/notes/a". Everything that looks at a call sees that form:
+// predicates, the person who is asked, rules, callbacks and the function. Edited
+// arguments are normalised too. Without it a call can be spelled so that a
+// predicate does not recognise what the tool will do.
 //
-// Fn looks at its argument only: it is called again on resume. Its error is
-// told to the model as wrong arguments. What it returns fits the tool's schema.
-// A tool that is given it twice applies both, in their order.
+// Fn must depend on its argument only: it is called again on resume. Its error is
+// reported to the model as wrong arguments. What it returns must fit the tool's
+// schema. If the option is given twice, both apply, in order.
 func Normalize[A any](fn func(args A) (A, error)) ToolOption {
 	return func(t *tool) {
 		before := t.normal

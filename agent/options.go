@@ -15,12 +15,12 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Options of an agent that is made of a model. The zero value is good.
+// Options of an agent that is made of a model. The zero value is ready to use.
 type Options struct {
-	// Description says to other agents and to models what this one is for.
+	// Description tells other agents and models what this one is for.
 	Description string
-	// Instruction tells the model its task. {key} becomes the value of that
-	// key of the state, which has to be there; {key?} nothing if it is not.
+	// Instruction tells the model its task. {key} becomes the value of that key
+	// of the state, which has to exist; {key?} becomes nothing if it does not.
 	// Braces around what cannot be a key, such as JSON, stay as they are.
 	Instruction string
 	// Tools that the model may call.
@@ -30,20 +30,20 @@ type Options struct {
 	Files files.FS
 	// Transfer are agents that the model may hand the conversation over to.
 	// They may hand it back, and to each other. The agent that it was handed to
-	// holds the conversation: it answers in the thread's next runs too, if it is
-	// made of a model; what is made of other agents or of code answers once. That
-	// is so for an agent that a flow runs, not for one below [Sequential], [Loop],
-	// [Parallel] or [AsTool]. See [Holder].
+	// holds the conversation: if it is made of a model, it answers in the
+	// thread's next runs too; one made of other agents or of code answers once.
+	// That holds for an agent that a flow runs, not for one below [Sequential],
+	// [Loop], [Parallel] or [AsTool]. See [Holder].
 	Transfer []Agent
-	// Return lets the conversation come back to this agent at the end of each
-	// run, whoever it was handed over to.
+	// Return brings the conversation back to this agent at the end of each run,
+	// whoever it was handed over to.
 	Return bool
 	// Output asks for JSON in place of free text; see [OutputOf].
 	Output *OutputSchema
-	// OutputKey is a key of the state that gets what the agent says. Keys that
-	// begin with "agent." are the agents' own.
+	// OutputKey is the key of the state that receives what the agent says. Keys
+	// that begin with "agent." are reserved.
 	OutputKey string
-	// History says what the agent sees of what was said on the thread before.
+	// History says what the agent sees of the thread's earlier conversation.
 	History History
 	// Context says what happens when the conversation grows too long.
 	Context Context
@@ -52,12 +52,12 @@ type Options struct {
 	// Price is what tokens cost, for Limits.Cost and the run's budget.
 	Price Price
 	// Retry says how often the model is asked again when it is overloaded or
-	// cannot be reached; the default is 8 attempts, up to a minute apart. A
-	// provider that says when to come back is obeyed.
+	// unreachable; the default is 8 attempts, up to a minute apart. If the
+	// provider says when to come back, that is obeyed.
 	Retry *perdure.RetryPolicy
 	// ReplyTimeout limits one request to the model; 0 is 10 minutes.
 	ReplyTimeout time.Duration
-	// Callbacks see and change what happens.
+	// Callbacks observe and change what happens.
 	Callbacks Callbacks
 	// Effort, MaxTokens, Temperature and Choice are passed on to the model.
 	Effort      llm.Effort
@@ -76,9 +76,9 @@ const (
 	HistoryNone   History = "none"   // nothing
 )
 
-// Limits of an agent, 0 for none but where it says otherwise. They are counted
-// from what is recorded, so that a resume does not begin anew, and are those of
-// one call of the agent, without what agents that it uses need.
+// Limits of one call of an agent, without the agents that it uses; 0 is no limit
+// unless stated otherwise. They are counted from what is recorded, so that a
+// resume does not start over.
 type Limits struct {
 	Turns    int           // requests to the model; 0 is 100
 	Tokens   int64         // of all requests and replies
@@ -117,20 +117,20 @@ func OutputJSON(raw json.RawMessage) *OutputSchema {
 }
 
 // Callbacks are called around what an agent does. Each runs inside a step: once
-// that is recorded it is not called again, on resume neither. They call no
-// verbs; they can use state, deps and [perdure.Key]. Those around tools are
-// called at the same time for calls of one message. An error of one around a
-// model is tried again as the model's are, unless it is [perdure.Permanent].
+// that is recorded, the callback is not called again, not even on resume. They
+// call no verbs, but can use state, deps and [perdure.Key]. Those around tools run
+// concurrently for the calls of one message. An error of one around a model is
+// retried as the model's errors are, unless it is [perdure.Permanent].
 type Callbacks struct {
-	// BeforeAgent may return a result, and then the agent does nothing.
+	// BeforeAgent may return a result; then the agent does nothing.
 	BeforeAgent func(ctx context.Context, in Content) (*Result, error)
 	// AfterAgent may change the result.
 	AfterAgent func(ctx context.Context, r *Result) error
-	// BeforeModel may change the request, or return a reply in its place.
+	// BeforeModel may change the request, or return a reply instead of the model.
 	BeforeModel func(ctx context.Context, r *llm.Request) (*llm.Reply, error)
 	// AfterModel may change the reply, before it is recorded.
 	AfterModel func(ctx context.Context, r *llm.Reply) error
-	// BeforeTool may return an output, and then the tool is not called.
+	// BeforeTool may return an output; then the tool is not called.
 	BeforeTool func(ctx context.Context, c ToolCall) (*Output, error)
 	// AfterTool may change the output, before it is recorded.
 	AfterTool func(ctx context.Context, c ToolCall, out *Output) error
@@ -155,8 +155,8 @@ type modelAgent struct {
 }
 
 // New makes an agent of a model. Its name has 1 to 64 letters, digits, - and _,
-// and no other agent that works with it has the same: history is by name. What is
-// wrong with the options is told when it runs, and by [Check].
+// and no other agent that works with it has the same: history is kept by name.
+// Wrong options are reported when it runs, and by [Check].
 func New(name string, model llm.Model, o Options) Agent {
 	a := &modelAgent{name: name, model: model, Options: o, tools: map[string]Tool{}}
 	var errs []error

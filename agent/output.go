@@ -12,15 +12,15 @@ import (
 // maxKept is how much of a tool's output is kept at all.
 const maxKept = 4 << 20
 
-// fit makes an output one that a model can read: valid, and not too long. The
+// fitOutput makes an output one that a model can read: valid, and not too long. The
 // whole of a long one goes into a file, if the agent has files.
-func (s *session) fit(ctx context.Context, t Tool, c llm.Call, out Output) (Output, string, error) {
+func (s *session) fitOutput(ctx context.Context, t Tool, c llm.Call, out Output) (Output, string, error) {
 	limit := 32 << 10
 	if t.tool != nil && t.limit > 0 {
 		limit = t.limit
 	}
 	whole := len(out.Text)
-	out.Text = clean(cutOff(out.Text, maxKept))
+	out.Text = validText(truncate(out.Text, maxKept))
 	if len(out.Text) <= limit {
 		return out, "", nil
 	}
@@ -44,7 +44,7 @@ func (s *session) fit(ctx context.Context, t Tool, c llm.Call, out Output) (Outp
 	return out, file, nil
 }
 
-func cutOff(s string, limit int) string {
+func truncate(s string, limit int) string {
 	if len(s) > limit {
 		return strings.ToValidUTF8(s[:limit], "")
 	}

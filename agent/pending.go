@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// Pending is returned by a tool's function, as its error, when the call goes on
-// elsewhere: a job was started, a mail was sent. The run is suspended with an
-// ask of kind [KindPending] whose data has the ref, or the step's key if that is
-// empty; [perdure.Runtime.Progress] tells how it goes on, and the value of
+// Pending is the error that a tool's function returns when the call continues
+// elsewhere: a job was started, a mail was sent. The run is suspended with an ask
+// of kind [KindPending] whose data has the ref, or the step's key if that is
+// empty. [perdure.Runtime.Progress] reports progress, and the value of
 // [perdure.Runtime.Answer] is the call's result, hours later and from any
-// process. An answer with a message and without a value says that it failed. If
-// the tool has an [Approval] with a Who, only those may answer.
+// process. An answer with a message and no value means failure. If the tool has
+// an [Approval] with a Who, only those may answer.
 func Pending(ref string) error { return &pendingError{ref} }
 
 type pendingError struct{ ref string }

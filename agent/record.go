@@ -56,7 +56,7 @@ func (r Record) Said() llm.Message {
 	}
 	by := "A person"
 	if r.By != "" {
-		by = "A person, " + clean(r.By) + ","
+		by = "A person, " + validText(r.By) + ","
 	}
 	p, res := m.Parts[0], *m.Parts[0].Result
 	res.Text = strings.TrimSuffix(fmt.Sprintf("[%s changed the arguments before the call was made. It was made with %s. The result:]\n%s",
@@ -97,7 +97,7 @@ func Transcript(state map[string]json.RawMessage) ([]Record, error) {
 // results without a call are left out, so that providers accept it.
 func conversation(records []Record, me string) []llm.Message {
 	var out []llm.Message
-	seen := current(records, me)
+	seen := afterSummary(records, me)
 	given := map[string]bool{} // what others said and the agent was given
 	for _, r := range seen {
 		if r.Agent == me && r.From != "" {
@@ -121,9 +121,9 @@ func conversation(records []Record, me string) []llm.Message {
 	return repair(out)
 }
 
-// current leaves out what a later summary stands for, and puts the summary
+// afterSummary leaves out what a later summary stands for, and puts the summary
 // there.
-func current(records []Record, me string) []Record {
+func afterSummary(records []Record, me string) []Record {
 	last := -1
 	for i, r := range records {
 		if r.Summary != nil && r.Agent == me {
@@ -216,5 +216,5 @@ func ownCalls(m *llm.Message) {
 	}
 }
 
-// clean makes a text one that JSON and providers take.
-func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// validText makes a text one that JSON and providers take.
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

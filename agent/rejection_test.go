@@ -60,8 +60,7 @@ func TestThirdRejectionCountsInTheWholeRun(t *testing.T) {
 		"a sub-agent's own end":    asks("boss", endless),
 	} {
 		t.Run(name, func(t *testing.T) {
-			perduretest.Virtual(t, flows(a), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, a, func(t *testing.T, e *perduretest.Env) {
 				for range 3 {
 					reply(t, e, asked(t, e, "t", 1)[0], perdure.Answer{Decision: agent.DecisionReject, Message: "no", By: "ann"})
 					e.Restart()
@@ -97,8 +96,7 @@ func TestOneNumberIsOneCallHoweverItIsWritten(t *testing.T) {
 	clerk := agent.New("clerk", &brain{think: func(r *llm.Request) llm.Message {
 		return calls(call("pay", fmt.Sprintf(`{"amount":%s}`, forms[replies(r)])))
 	}}, agent.Options{Tools: []agent.Tool{pay}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		for range forms {
 			reply(t, e, asked(t, e, "t", 1)[0], perdure.Answer{Decision: agent.DecisionReject})
 		}

@@ -65,9 +65,9 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 	reply.Message.Parts = slices.DeleteFunc(slices.Clone(reply.Message.Parts), func(p llm.Part) bool { return p.Result != nil })
 	for i := range reply.Message.Parts {
 		p := &reply.Message.Parts[i]
-		p.Text = clean(p.Text)
+		p.Text = validText(p.Text)
 		if p.Call != nil {
-			p.Call.ID, p.Call.Name, p.Call.Args = clean(p.Call.ID), clean(p.Call.Name), clean(p.Call.Args)
+			p.Call.ID, p.Call.Name, p.Call.Args = validText(p.Call.ID), validText(p.Call.Name), validText(p.Call.Args)
 		}
 	}
 	ownCalls(&reply.Message)
@@ -75,7 +75,7 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	reply.Usage = sane(reply.Usage)
+	reply.Usage = saneUsage(reply.Usage)
 	r := Record{Message: kept, Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Stop: reply.Stop, Model: reply.Model}
 	r.Took = time.Since(begin).Milliseconds()
 	if r.Over, err = spend(ctx, reply.Usage, r.Cost); err != nil {
@@ -86,17 +86,17 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 	}
 	text := r.Message.Text()
 	if s.Output == nil {
-		return r, s.put(ctx, text)
+		return r, s.putOutput(ctx, text)
 	}
 	v, err := s.value(text)
 	if r.Mistake = err != nil; r.Mistake {
 		return r, nil
 	}
-	return r, s.put(ctx, v)
+	return r, s.putOutput(ctx, v)
 }
 
-// put writes the agent's output into the state.
-func (s *session) put(ctx context.Context, v any) error {
+// putOutput writes the agent's output into the state.
+func (s *session) putOutput(ctx context.Context, v any) error {
 	if s.OutputKey == "" {
 		return nil
 	}
@@ -107,9 +107,9 @@ func (s *session) put(ctx context.Context, v any) error {
 	return perdure.NewState[json.RawMessage](s.OutputKey).Set(ctx, raw)
 }
 
-// sane returns a usage that can be counted: servers report negative and absurd
+// saneUsage returns a usage that can be counted: servers report negative and absurd
 // numbers, which may not cost the reply.
-func sane(u llm.Usage) llm.Usage {
+func saneUsage(u llm.Usage) llm.Usage {
 	limit := func(n, most int64) int64 { return min(max(n, 0), most) }
 	u.Input, u.Output = limit(u.Input, math.MaxInt32), limit(u.Output, math.MaxInt32)
 	u.CacheRead = limit(u.CacheRead, u.Input)
@@ -146,7 +146,7 @@ type Delta struct {
 // way.
 func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, error) {
 	if before := s.Callbacks.BeforeModel; before != nil {
-		req.Messages = copied(req.Messages)
+		req.Messages = cloneMessages(req.Messages)
 		if r, err := before(ctx, req); err != nil || r != nil {
 			return r, err
 		}
@@ -171,16 +171,16 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 	return r, nil
 }
 
-// copied returns messages that can be changed without changing what is recorded
+// cloneMessages returns messages that can be changed without changing what is recorded
 // or sent later.
-func copied(messages []llm.Message) []llm.Message {
+func cloneMessages(messages []llm.Message) []llm.Message {
 	out := slices.Clone(messages)
 	for i := range out {
 		out[i].Parts = slices.Clone(out[i].Parts)
 		for j := range out[i].Parts {
 			p := &out[i].Parts[j]
-			p.Call, p.Media, p.Reasoning, p.Opaque = own(p.Call), own(p.Media), own(p.Reasoning), own(p.Opaque)
-			if p.Result = own(p.Result); p.Result != nil {
+			p.Call, p.Media, p.Reasoning, p.Opaque = clonePointer(p.Call), clonePointer(p.Media), clonePointer(p.Reasoning), clonePointer(p.Opaque)
+			if p.Result = clonePointer(p.Result); p.Result != nil {
 				p.Result.Media = slices.Clone(p.Result.Media)
 			}
 		}
@@ -188,7 +188,7 @@ func copied(messages []llm.Message) []llm.Message {
 	return out
 }
 
-func own[T any](p *T) *T {
+func clonePointer[T any](p *T) *T {
 	if p == nil {
 		return nil
 	}

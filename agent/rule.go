@@ -18,23 +18,22 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// What can go wrong with rules.
+// Errors of rules.
 var (
 	// ErrNoRule: there is no such rule.
 	ErrNoRule = perdure.Coded("agent-no-rule", errors.New("agent: there is no such rule"))
-	// ErrRule: a rule is not as it has to be, or is not this one's to change.
+	// ErrRule: a rule is not valid, or the caller may not change it.
 	ErrRule = perdure.Coded("agent-rule", errors.New("agent: bad rule"))
 )
 
-// Rule says that certain calls on a user's threads run without asking. It comes
-// from the decision [DecisionAlways] or from [Rules.Allow], and ends when it is
-// revoked or expires, and when the tool's schema changes. It is for the calls of
-// one tool by one agent in one flow, as all of these were when it was made: a tool
-// of the same name elsewhere is another. What is the same is one rule. Only tools whose [Approval] lists DecisionAlways among its Decisions look at
-// rules; the calls of others are always asked about.
+// Rule lets certain calls on a user's threads run without asking. It comes from
+// the decision [DecisionAlways] or from [Rules.Allow], and ends when it is revoked
+// or expires, or when the tool's schema changes. It covers the calls of one tool
+// by one agent in one flow, as they were when it was made: a tool of the same name
+// elsewhere is another. Only tools whose [Approval] lists DecisionAlways among its
+// Decisions look at rules; a person is always asked about the calls of others.
 //
-// Rules are kept apart from memory: no tool, agent or call of memory reaches
-// them.
+// Rules are kept apart from memory: nothing that uses memory reaches them.
 type Rule struct {
 	ID   string `json:"id"`   // set by the runtime
 	User string `json:"user"` // whose threads it is for, and no other's
@@ -81,8 +80,8 @@ type Rule struct {
 	Allows string `json:"allows,omitempty"`
 }
 
-// Describe returns in words what a rule allows. What it quotes may come from a
-// model: show it as text only.
+// Describe returns in words what a rule allows. It may quote a model: show it as
+// plain text.
 func (r Rule) Describe() string {
 	if err := r.complete(); err != nil {
 		return "nothing: it does not say for which flow, agent and schema of the tool it is; revoke it, and decide anew when you are asked"
@@ -104,8 +103,8 @@ func (r Rule) Describe() string {
 		r.Agent, r.Flow, r.Tool, r.User, what, until)
 }
 
-// complete returns an error if a rule does not name what it is for. Those from
-// before rules named more than the tool are like that: they allow nothing.
+// complete returns an error if a rule does not say what it covers. Old rules,
+// which named only the tool, do not: they allow nothing.
 func (r Rule) complete() error {
 	if r.Flow == "" || r.Schema == "" || !toolName.MatchString(r.Agent) || !toolName.MatchString(r.Tool) {
 		return fmt.Errorf("a rule names a flow, an agent, a tool and the tool's Digest, not %.40q, %.80q, %.80q and %.40q", r.Flow, r.Agent, r.Tool, r.Schema)
@@ -113,7 +112,8 @@ func (r Rule) complete() error {
 	return nil
 }
 
-// matcher returns what arguments have to fit, and what is kept of it.
+// matcher returns a function that reports whether arguments fit, and the form of
+// the rule's arguments that is kept.
 func (r Rule) matcher() (fits func(args json.RawMessage) bool, kept json.RawMessage, err error) {
 	if r.Exact {
 		kept, err := arguments.Exact(r.Args)
@@ -132,8 +132,8 @@ func (r Rule) matcher() (fits func(args json.RawMessage) bool, kept json.RawMess
 	return p.Fits, p.Canonical(), nil
 }
 
-// ruleRecord is what is kept of a rule. One that was revoked is kept for a
-// while, so that a step which runs again after a crash does not bring it back.
+// ruleRecord is the stored form of a rule. A revoked one is kept for a while, so
+// that a step which runs again after a crash does not bring it back.
 type ruleRecord struct {
 	Rule
 	Step    string    `json:"step,omitempty"` // key of the step that made it
@@ -141,20 +141,21 @@ type ruleRecord struct {
 	Revoker string    `json:"revoker,omitempty"`
 }
 
-// revokedFor is how long it is known that a rule was revoked.
+// revokedFor is how long a revoked rule is kept.
 const revokedFor = 90 * 24 * time.Hour
 
 // Rules are the rules of a tenant.
 type Rules struct{ shelf *shelf.Shelf }
 
-// RulesOf returns the rules of a runtime's tenant, for use outside of runs: in
-// one its methods are ErrRule.
+// RulesOf returns the rules of a runtime's tenant, for use outside of runs: in a
+// run, its methods return ErrRule.
 func RulesOf(rt *perdure.Runtime) *Rules {
 	return &Rules{shelf.New(host.FromRuntime(rt), shelf.Rule)}
 }
 
-// Allow makes a rule and returns it. By is who makes it: if the rule has a Who,
-// one of these. A rule that is for the same is replaced, if by may revoke it.
+// Allow makes a rule and returns it. By is who makes it: one of the rule's Who, if
+// it has any. An existing rule for the same calls is replaced, if by may revoke
+// it.
 func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) {
 	if shelf.InRun(ctx) {
 		return nil, fmt.Errorf("%w: a run cannot make one", ErrRule)
@@ -163,9 +164,9 @@ func (r *Rules) Allow(ctx context.Context, rule Rule, by string) (*Rule, error) 
 	return r.make(ctx, rule, "")
 }
 
-// Revoke ends a rule: calls that have not been allowed by it yet need a
-// decision again. By is one of the rule's Who, if it has any. A rule that was
-// revoked before is ErrNoRule.
+// Revoke ends a rule: calls that it has not allowed yet need a decision again. By
+// is one of the rule's Who, if it has any. A rule that was already revoked is
+// ErrNoRule.
 func (r *Rules) Revoke(ctx context.Context, id, by string) error {
 	if shelf.InRun(ctx) {
 		return fmt.Errorf("%w: a run cannot revoke one", ErrRule)
@@ -194,8 +195,8 @@ func (r *Rules) Revoke(ctx context.Context, id, by string) error {
 	})
 }
 
-// List returns the rules for a user's threads, oldest first. Beside an error
-// that says that some are damaged it returns the others.
+// List returns the rules for a user's threads, oldest first. If some are damaged,
+// it returns the others along with an error.
 func (r *Rules) List(ctx context.Context, user string) ([]Rule, error) {
 	return r.list(ctx, []string{user})
 }
@@ -249,22 +250,22 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 	}
 	rec := &ruleRecord{Rule: rule, Step: step}
 	rec.Args, rec.Created, rec.Allows = kept, time.Now().UTC(), ""
-	if err := shelf.Check(ruleNamespace(rec), ruleKey(rec)); err != nil {
+	if err := shelf.Check(rec.namespace(), rec.key()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRule, err)
 	}
 	made := &rec.Rule
 	err = r.change(func() error {
-		item, err := r.shelf.Get(ctx, ruleNamespace(rec), ruleKey(rec))
+		item, err := r.shelf.Get(ctx, rec.namespace(), rec.key())
 		if errors.Is(err, shelf.ErrNotFound) {
-			rec.ID = r.shelf.Place(ruleNamespace(rec), ruleKey(rec))
-			_, err = r.put(ctx, rec, ruleKey(rec), "", ttl)
+			rec.ID = r.shelf.Place(rec.namespace(), rec.key())
+			_, err = r.put(ctx, rec, rec.key(), "", ttl)
 			return err
 		}
 		if errors.Is(err, store.ErrCorrupt) { // it allows nothing: this one takes its place
-			rec.ID = r.shelf.Place(ruleNamespace(rec), ruleKey(rec))
+			rec.ID = r.shelf.Place(rec.namespace(), rec.key())
 			raw, err := strict.Encode(rec)
 			if err == nil {
-				_, err = r.shelf.Put(ctx, ruleNamespace(rec), ruleKey(rec), raw, shelf.PutOptions{TTL: ttl})
+				_, err = r.shelf.Put(ctx, rec.namespace(), rec.key(), raw, shelf.PutOptions{TTL: ttl})
 			}
 			return err
 		}
@@ -294,10 +295,10 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 	return made, nil
 }
 
-func ruleNamespace(r *ruleRecord) []string { return []string{r.User, r.Tool} }
+func (r *ruleRecord) namespace() []string { return []string{r.User, r.Tool} }
 
-// ruleKey stands for all that a rule is for, besides its namespace.
-func ruleKey(r *ruleRecord) string {
+// key stands for everything that a rule covers, besides its namespace.
+func (r *ruleRecord) key() string {
 	return callHash(r.Flow, r.Agent, r.Schema, fmt.Sprint(r.Exact), r.Args)[:32]
 }
 
@@ -306,14 +307,14 @@ func (r *Rules) put(ctx context.Context, rec *ruleRecord, key string, prev store
 	if err != nil {
 		return nil, err
 	}
-	item, err := r.shelf.Put(ctx, ruleNamespace(rec), key, raw, shelf.PutOptions{Version: prev, Create: prev == "", TTL: ttl})
+	item, err := r.shelf.Put(ctx, rec.namespace(), key, raw, shelf.PutOptions{Version: prev, Create: prev == "", TTL: ttl})
 	if errors.Is(err, shelf.ErrInvalid) || errors.Is(err, shelf.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", ErrRule, err)
 	}
 	return item, err
 }
 
-// change repeats what another writer came between.
+// change repeats do as long as another writer interferes.
 func (r *Rules) change(do func() error) error {
 	var err error
 	for range 16 {
@@ -329,16 +330,16 @@ func (r *Rules) change(do func() error) error {
 
 func readRule(item *shelf.Item) (*ruleRecord, error) {
 	rec := new(ruleRecord)
-	if err := json.Unmarshal(item.Value, rec); err != nil || !slices.Equal(item.Namespace, ruleNamespace(rec)) {
+	if err := json.Unmarshal(item.Value, rec); err != nil || !slices.Equal(item.Namespace, rec.namespace()) {
 		return nil, fmt.Errorf("agent: rule %s cannot be read: %w", item.Place, errors.Join(store.ErrCorrupt, err))
 	}
 	return rec, nil
 }
 
-// findRule returns a rule of the thread's owner that allows a call of a tool,
-// like: its agent, tool and schema. It is nil if there is none. If the approval
-// says who may decide, the rule was made by one of them. Damaged rules allow
-// nothing, so that a person is asked. It is for leaf steps.
+// findRule returns a rule of the thread's owner that allows a call with the agent,
+// tool and schema of like, or nil. If who may decide is limited, the rule was made
+// by one of them. Damaged rules allow nothing, so that a person is asked. It is
+// for leaf steps.
 func findRule(ctx context.Context, like Rule, args json.RawMessage, who ...string) (*Rule, error) {
 	r, place, err := rulesHere(ctx)
 	if err != nil {

@@ -82,8 +82,7 @@ func TestSchemaRulesHoldWhereverTheyStand(t *testing.T) {
 			return "ran", nil
 		})
 		clerk := agent.New("clerk", scripted(calls(call("do", args)), llm.Assistant("end")), agent.Options{Tools: []agent.Tool{tool}})
-		perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-			e.Start("t", "flow", "go")
+		play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 			e.Wait("t", perdure.Succeeded)
 			for _, r := range said(t, e, "t") {
 				if r.Message.Role != llm.RoleTool {

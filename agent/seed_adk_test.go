@@ -21,8 +21,7 @@ func TestSeedADKSequentialResumesAtTheNextAgent(t *testing.T) {
 	plan := teller(&n, "plan", false, "the plan", agent.Options{OutputKey: "plan"})
 	draft := teller(&n, "draft", true, "the draft", agent.Options{Instruction: "Follow {plan}."})
 	check := teller(&n, "check", false, "checked", agent.Options{})
-	perduretest.Virtual(t, flows(agent.Sequential("all", plan, draft, check)), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, agent.Sequential("all", plan, draft, check), func(t *testing.T, e *perduretest.Env) {
 		e.Advance(time.Second) // it hangs in the second one
 		e.Restart()
 		if got := text(t, e.Wait("t", perdure.Succeeded)); got != "checked" {
@@ -64,8 +63,7 @@ func TestSeedADKLoopResumesInItsRoundAtItsChild(t *testing.T) {
 func TestSeedADKParallelRunsOnlyUnfinishedChildren(t *testing.T) {
 	var n tally
 	all := agent.Parallel("all", teller(&n, "a", false, "A", agent.Options{}), teller(&n, "b", true, "B", agent.Options{}), teller(&n, "c", false, "C", agent.Options{}))
-	perduretest.Virtual(t, flows(all), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, all, func(t *testing.T, e *perduretest.Env) {
 		e.Advance(time.Second)
 		e.Restart()
 		if got := string(e.Wait("t", perdure.Succeeded).Output); got != `{"a":"A","b":"B","c":"C"}` {
@@ -124,8 +122,7 @@ func TestSeedADKToolsAandBAreReinstatedAndCRunsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var n tally
 			model := scripted(ms...)
-			perduretest.Virtual(t, flows(agent.New("clerk", model, agent.Options{Tools: abc(&n)})), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, agent.New("clerk", model, agent.Options{Tools: abc(&n)}), func(t *testing.T, e *perduretest.Env) {
 				e.Advance(time.Second)
 				e.Restart()
 				e.Wait("t", perdure.Succeeded)
@@ -170,8 +167,7 @@ func TestSeedADKCustomAgentResumesByItsSteps(t *testing.T) {
 		_, err = step(ctx, "publish")
 		return story + ", published", err
 	})
-	perduretest.Virtual(t, flows(custom), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, custom, func(t *testing.T, e *perduretest.Env) {
 		e.Advance(time.Second)
 		e.Restart()
 		if got := text(t, e.Wait("t", perdure.Succeeded)); got != "a story, published" {
@@ -193,8 +189,7 @@ func TestSeedADKLongRunningFunctionIsAnsweredInAnotherProcess(t *testing.T) {
 	})
 	model := scripted(calls(call("ship", `{"id":"7"}`), call("note", `{"id":"7"}`)), llm.Assistant("done"))
 	clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{ship, noted(&n, "note")}})
-	perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 		ask := asked(t, e, "t", 1)[0]
 		if ask.Kind != agent.KindPending || !strings.Contains(string(ask.Data), "parcel-7") {
 			t.Errorf("the ask is %s with %s", ask.Kind, ask.Data)
@@ -243,8 +238,7 @@ func TestSeedADKChangedWorkflowIsBlockedNotGuessed(t *testing.T) {
 	for name, changed := range changes {
 		t.Run(name, func(t *testing.T) {
 			n = tally{}
-			perduretest.Virtual(t, flows(agent.Sequential("all", first, gate)), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, agent.Sequential("all", first, gate), func(t *testing.T, e *perduretest.Env) {
 				ask := asked(t, e, "t", 1)[0]
 				e.Stop()
 				rt, err := perdure.New(t.Context(), e.Store, perdure.Options{Version: "2", Lease: time.Minute}, agent.NewFlow("flow", changed))
@@ -297,8 +291,7 @@ func TestSeedADKConfirmationAfterAProcessChange(t *testing.T) {
 			var n tally
 			model := scripted(calls(call("pay", `{"id":"1"}`)), llm.Assistant("done"))
 			clerk := agent.New("clerk", model, agent.Options{Tools: []agent.Tool{noted(&n, "pay", agent.NeedsApproval())}})
-			perduretest.Virtual(t, flows(clerk), func(t *testing.T, e *perduretest.Env) {
-				e.Start("t", "flow", "go")
+			play(t, clerk, func(t *testing.T, e *perduretest.Env) {
 				ask := asked(t, e, "t", 1)[0]
 				e.Restart()
 				e.Stop() // a kill in the middle of the call would let it run twice

@@ -97,8 +97,7 @@ func TestSeedDeepAgentsDecidesInASecondProcess(t *testing.T) {
 		calls(call("read_file", `{"path":"/draft.md"}`)),
 		llm.Assistant("published"))
 	deep := agent.New("deep", model, agent.Options{Files: files.State(), Tools: []agent.Tool{noted(&n, "publish", agent.NeedsApproval())}})
-	perduretest.Virtual(t, flows(deep), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, deep, func(t *testing.T, e *perduretest.Env) {
 		e.Advance(72 * time.Hour)
 		e.Restart()
 		ask := asked(t, e, "t", 1)[0]
@@ -125,8 +124,7 @@ func TestSeedDeepAgentsDecidesEachCallOfAMessage(t *testing.T) {
 	model := scripted(calls(call("a", `{"id":"1"}`), call("b", `{"id":"1"}`), call("c", `{"id":"1"}`)), llm.Assistant("done"))
 	gated := agent.NeedsApproval()
 	deep := agent.New("deep", model, agent.Options{Tools: []agent.Tool{noted(&n, "a", gated), noted(&n, "b", gated), noted(&n, "c", gated)}})
-	perduretest.Virtual(t, flows(deep), func(t *testing.T, e *perduretest.Env) {
-		e.Start("t", "flow", "go")
+	play(t, deep, func(t *testing.T, e *perduretest.Env) {
 		asks := asked(t, e, "t", 3)
 		reply(t, e, asks[2], perdure.Answer{Decision: agent.DecisionApprove})
 		left := asked(t, e, "t", 2)

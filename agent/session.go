@@ -174,8 +174,8 @@ func (s *session) say(r Record) {
 	}
 }
 
-// limits ends the agent before it asks the model more than it may.
-func (s *session) limits() error {
+// checkLimits ends the agent before it asks the model more than it may.
+func (s *session) checkLimits() error {
 	l := s.Limits
 	over := func(what string, used, limit any) error {
 		return perdure.Permanent(fmt.Errorf("%w: agent %q has used %v of %v %s", ErrLimit, s.name, used, limit, what))
@@ -199,7 +199,7 @@ func (s *session) limits() error {
 // turn asks the model once and does what it says. It returns true if the agent
 // is done.
 func (s *session) turn(ctx context.Context) (bool, error) {
-	if err := s.limits(); err != nil {
+	if err := s.checkLimits(); err != nil {
 		return false, err
 	}
 	if err := s.steer(ctx); err != nil {
@@ -237,11 +237,11 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	return s.transfer != "", s.count(r, s.records[before:])
+	return s.transfer != "", s.countMistakes(r, s.records[before:])
 }
 
-// count counts turns in a row with a mistake.
-func (s *session) count(reply Record, results []Record) error {
+// countMistakes counts turns in a row with a mistake.
+func (s *session) countMistakes(reply Record, results []Record) error {
 	mistake := reply.Mistake
 	for _, r := range results {
 		mistake = mistake || r.Mistake

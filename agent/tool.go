@@ -26,7 +26,7 @@ type tool struct {
 	name        string
 	description string
 	schema      *schema.Schema
-	err         error // what is wrong with it, told when an agent with it runs
+	err         error // what is wrong with it, reported when an agent with it runs
 
 	fits      func(args json.RawMessage) error                    // beyond the schema; may be nil
 	normal    func(args json.RawMessage) (json.RawMessage, error) // see Normalize; may be nil
@@ -44,7 +44,7 @@ type tool struct {
 	limit    int     // bytes of output that the model sees
 }
 
-// Output is what a tool call gives to the model.
+// Output is what the model reads of a tool call.
 type Output struct {
 	Text  string      `json:"text"`
 	Media []llm.Media `json:"media,omitempty"`
@@ -67,13 +67,13 @@ type Output struct {
 // lists), pattern= (the last one, since it may hold commas).
 //
 // A call with other arguments never reaches the function: the model is told
-// what is wrong. What the function returns is encoded as JSON, a string as it
-// is, an [Output] as it says. An error is told to the model, after the tool's
-// retries; [Fatal] makes it fail the run.
+// what is wrong. What the function returns is encoded as JSON, except for a string
+// and an [Output], which are used as they are. After the tool's retries, an error
+// is reported to the model; [Fatal] makes it fail the run.
 //
-// The function is a step: it is not called again once its result is recorded,
-// can use [perdure.Key], state and deps, and calls no verbs unless the tool
-// says [UsesVerbs].
+// The function is a step: once its result is recorded it is not called again. It
+// can use [perdure.Key], state and deps, and calls no verbs unless the tool has
+// the option [UsesVerbs].
 func NewTool[A, R any](name, description string, fn func(ctx context.Context, args A) (R, error), opts ...ToolOption) Tool {
 	s, err := schemaOf(reflect.TypeFor[A]())
 	if err != nil {
@@ -98,8 +98,8 @@ func NewTool[A, R any](name, description string, fn func(ctx context.Context, ar
 	return Tool{t}.With(opts...)
 }
 
-// RawTool makes a tool of a function whose arguments have a schema of their
-// own, such as that of another system.
+// RawTool makes a tool of a function whose arguments have a given JSON Schema,
+// such as that of another system.
 func RawTool(name, description string, schema json.RawMessage, fn func(ctx context.Context, args json.RawMessage) (Output, error), opts ...ToolOption) Tool {
 	s, err := parseSchema(schema)
 	if err != nil {
@@ -135,7 +135,7 @@ func (t Tool) Description() string { return t.description }
 func (t Tool) Schema() json.RawMessage { return t.schema.JSON() }
 
 // Digest returns a digest of the JSON Schema of its arguments, by which a [Rule]
-// knows the tool again.
+// recognises the tool.
 func (t Tool) Digest() string {
 	raw := t.Schema()
 	if one, err := arguments.Canonical(raw); err == nil {
@@ -210,18 +210,18 @@ type ToolOption func(*tool)
 // Timeout ends the context of the tool's function after d.
 func Timeout(d time.Duration) ToolOption { return func(t *tool) { t.timeout = d } }
 
-// Retry tries the tool's function again when it fails, before the model is
-// told. Without it a failure is told at once.
+// Retry calls the tool's function again when it fails, before the failure is
+// reported to the model. Without it a failure is reported at once.
 func Retry(p perdure.RetryPolicy) ToolOption { return func(t *tool) { t.retry = &p } }
 
-// AtMostOnce makes sure that the function is never started twice for one call
-// unless it is certain that the first start had no effect; see
-// [perdure.AtMostOnce]. After limit a start that was lost cannot go on.
+// AtMostOnce ensures that the function is never started twice for one call
+// unless the first start certainly had no effect; see [perdure.AtMostOnce]. After
+// limit, a start that was lost cannot be running any more.
 func AtMostOnce(limit time.Duration) ToolOption {
 	return func(t *tool) { t.once, t.timeout = true, limit }
 }
 
-// Reconcile gives an at-most-once tool a function that finds out what became of
+// Reconcile gives an at-most-once tool a function that finds out the outcome of
 // an earlier start; see [perdure.Reconcile].
 func Reconcile[A, R any](fn func(ctx context.Context, args A) (R, perdure.Outcome, error)) ToolOption {
 	return func(t *tool) {
@@ -244,17 +244,17 @@ func Reconcile[A, R any](fn func(ctx context.Context, args A) (R, perdure.Outcom
 // and the other verbs, runs again on resume, and does everything else in steps.
 func UsesVerbs() ToolOption { return func(t *tool) { t.verbs = true } }
 
-// Serial says that calls of the tool in one message run in their order, one
-// after the other with the other serial ones, and see each other's changes of
-// the state. Without it calls run at the same time.
+// Serial says that the calls of the tool in one message run one after the other,
+// in order with other serial ones, and see each other's changes of the state.
+// Without it calls run concurrently.
 func Serial() ToolOption { return func(t *tool) { t.serial = true } }
 
 // MaxOutput limits what the model sees of the tool's output, in bytes; the
-// default is 32 KiB. What is longer is shown by its beginning and its end, and,
-// if the agent has files, kept whole in one.
+// default is 32 KiB. Of a longer output it sees the beginning and the end; if the
+// agent has files, the whole output is kept in one.
 func MaxOutput(n int) ToolOption { return func(t *tool) { t.limit = n } }
 
-// hashed returns a name for bytes of any length.
+// hashed returns a short hash of bytes.
 func hashed(what string, raw []byte) string {
 	sum := sha256.Sum256(append([]byte(what+"\n"), raw...))
 	return hex.EncodeToString(sum[:16])

@@ -9,23 +9,6 @@ import (
 
 var question = &llm.Request{Messages: []llm.Message{llm.User("Hi")}}
 
-func TestTextIsStreamedInPieces(t *testing.T) {
-	url, _ := answer(t, 200, nil, hello())
-	var deltas []llm.Delta
-	for d, err := range openai.Model("gpt-5", openai.Key(testKey), openai.BaseURL(url)).Generate(t.Context(), question) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		deltas = append(deltas, d)
-	}
-	diff(t, "deltas", deltas, []llm.Delta{
-		{ID: "chatcmpl-B1", Model: "gpt-5-2025-08-07"},
-		{Text: "Hel"},
-		{Text: "lo é \"<&\u2028"},
-		{Stop: llm.StopEnd, Usage: &helloUsage},
-	})
-}
-
 func TestReplies(t *testing.T) {
 	tests := []struct {
 		name   string

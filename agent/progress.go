@@ -12,19 +12,19 @@ import (
 
 type newsKey struct{}
 
-// callNews is what a tool's function tells beside its result.
+// callNews is what a tool's function reports besides its result.
 type callNews struct {
-	mu       sync.Mutex // a function may tell it from several goroutines
+	mu       sync.Mutex // a function may report from several goroutines
 	escalate bool
 	progress []json.RawMessage
 }
 
-// maxProgress is how much of its progress is kept with a call's result.
+// maxProgress is how many reports are kept with a call's result.
 const maxProgress = 20
 
-// Progress tells how a tool gets on: at once to those who watch, as a
-// [perdure.Delta], and the last 20 with the call's result. It is for tools'
-// functions that use no verbs; those that do call [perdure.Emit].
+// Progress reports the progress of a tool: live to those who watch, as a
+// [perdure.Delta], and the last 20 reports with the call's result. It is for
+// functions of tools that use no verbs; those that do call [perdure.Emit].
 func Progress(ctx context.Context, v any) {
 	told, err := json.Marshal(v)
 	if err != nil {
@@ -54,7 +54,7 @@ func Escalate(ctx context.Context) {
 	}
 }
 
-// told returns what it was told so far.
+// told returns what was reported so far.
 func (n *callNews) told() (escalate bool, progress []json.RawMessage) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
