@@ -18,7 +18,7 @@ import (
 func TestAForkIsVerifiedAndExportedFlat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(ran)
-		s := &rewritten{Store: memstore.New()}
+		s := &kit.Rewritten{Store: memstore.New()}
 		k := kit.New(t, s, perdure.Options{}, auditFlow(r))
 		playAudit(k, "t")
 		whole := k.MustVerify("t")
@@ -58,13 +58,13 @@ func TestAForkIsVerifiedAndExportedFlat(t *testing.T) {
 			for _, e := range entries {
 				lines = append(lines, e.Data)
 			}
-			s.journal = journal
-			s.show(flipBit(lines, want.entry, 8*(len(lines[want.entry])-60)))
+			s.Journal = journal
+			s.Show(flipBit(lines, want.entry, 8*(len(lines[want.entry])-60)))
 			v, err := k.Verify(t.Context(), f.Thread)
 			if err != nil || v.OK() || v.Good != want.good {
 				t.Errorf("%+v, %v; want it to be good up to %d", v, err, want.good)
 			}
-			s.show(nil)
+			s.Show(nil)
 		}
 		k.MustVerify(f.Thread)
 	})

@@ -108,9 +108,7 @@ func TestAnImportedThreadGoesOnWhereItWas(t *testing.T) {
 		kit.WantErr(t, "the state", err, nil)
 		after, err := other.StateAt(t.Context(), "t", 0)
 		kit.WantErr(t, "the new state", err, nil)
-		if diff := cmp.Diff(before.State, after.State) + cmp.Diff(before.Deps, after.Deps); diff != "" {
-			t.Error(diff)
-		}
+		kit.NoDiff(t, cmp.Diff(before.State, after.State)+cmp.Diff(before.Deps, after.Deps))
 
 		kit.NoErr(t, other.Resume(t.Context(), "t", "", perdure.Note{}))
 		other.AnswerAt(other.WaitForRun("t", "", perdure.Suspended), "/ok", perdure.Answer{Value: "fine"})

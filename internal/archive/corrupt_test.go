@@ -8,10 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
@@ -19,56 +17,23 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// rewritten is a store that shows one journal as a function makes it.
-type rewritten struct {
-	store.Store
-	mu      sync.Mutex
-	journal string
-	lines   [][]byte
-}
-
-func (s *rewritten) Unwrap() store.Store { return s.Store }
-
-// show makes the journal appear as lines, nil for as it is.
-func (s *rewritten) show(lines [][]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = lines
-}
-
-func (s *rewritten) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	s.mu.Lock()
-	lines := s.lines
-	s.mu.Unlock()
-	if journal != s.journal || lines == nil {
-		return s.Store.Read(ctx, journal, after)
-	}
-	return func(yield func(store.Entry, error) bool) {
-		for i, line := range lines {
-			if seq := uint64(i + 1); seq > after && !yield(store.Entry{Seq: seq, Data: bytes.Clone(line)}, nil) {
-				return
-			}
-		}
-	}
-}
-
 // corruptible is a thread "bad" of entries of all kinds, whose journal can be
 // rewritten, and a thread "good" beside it.
 type corruptible struct {
 	*kit.Kit
-	shown *rewritten
+	shown *kit.Rewritten
 	lines [][]byte
 }
 
 func newCorruptible(t *testing.T, r *ran) *corruptible {
 	t.Helper()
-	s := &rewritten{Store: memstore.New()}
+	s := &kit.Rewritten{Store: memstore.New()}
 	k := kit.New(t, s, perdure.Options{}, auditFlow(r))
 	playAudit(k, "bad")
 	playAudit(k, "good")
-	s.journal = kit.Journals(t, s)[0]
+	s.Journal = kit.Journals(t, s)[0]
 	c := &corruptible{Kit: k, shown: s}
-	entries, err := store.ReadAll(t.Context(), s.Store, s.journal, 0)
+	entries, err := store.ReadAll(t.Context(), s.Store, s.Journal, 0)
 	if err != nil || len(entries) < 52 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
@@ -81,7 +46,7 @@ func newCorruptible(t *testing.T, r *ran) *corruptible {
 // found expects that Verify and Get find the first damage at a sequence.
 func (c *corruptible) found(t *testing.T, what string, seq int, lines [][]byte) {
 	t.Helper()
-	c.shown.show(lines)
+	c.shown.Show(lines)
 	v, err := c.Verify(context.Background(), "bad")
 	if err != nil || v.OK() || v.Good != uint64(seq-1) || !strings.Contains(v.Problem, fmt.Sprintf("entry %d", seq)) {
 		t.Fatalf("%s: %+v, %v; want the damage at entry %d", what, v, err, seq)
@@ -133,13 +98,13 @@ func TestVerifyFindsAndLocatesEveryFlippedBit(t *testing.T) {
 				c.found(t, fmt.Sprintf("bit %d of entry %d", bit, i+1), i+1, flipBit(c.lines, i, bit))
 				flips++
 			}
-			c.shown.show(flipBit(c.lines, i, 8*(len(line)-60)))
+			c.shown.Show(flipBit(c.lines, i, 8*(len(line)-60)))
 			c.refused(t, "a flipped bit", i+1)
 		}
 		if flips < 800 {
 			t.Errorf("only %d bits were flipped", flips)
 		}
-		c.shown.show(nil)
+		c.shown.Show(nil)
 		c.MustVerify("bad")
 	})
 }
@@ -162,34 +127,11 @@ func TestVerifyFindsAndLocatesEveryMovedEntry(t *testing.T) {
 			c.found(t, "an entry that is cut", i+1, slices.Replace(slices.Clone(c.lines), i, i+1, c.lines[i][:len(c.lines[i])-1]))
 
 			// A tail that is gone leaves a thread that is good in itself.
-			c.shown.show(c.lines[:i])
+			c.shown.Show(c.lines[:i])
 			v, err := c.Verify(t.Context(), "bad")
 			if err != nil || v.OK() || v.Good != uint64(i) || !strings.Contains(v.Problem, "tail is missing") {
 				t.Errorf("a tail cut at %d: %+v, %v", i, v, err)
 			}
-		}
-	})
-}
-
-func TestADamagedThreadStopsAndOthersDoNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &ran{small: true}
-		c := newCorruptible(t, r)
-		bad, good := c.WaitForRun("bad", "", perdure.Suspended), c.WaitForRun("good", "", perdure.Suspended)
-		c.shown.show(flipBit(c.lines, 20, 400))
-		kit.WantErr(t, "an answer", c.AnswerAsk(bad.Asks[0].ID, perdure.Answer{Value: "x"}), perdure.ErrCorrupt)
-		kit.WantErr(t, "an export", c.Export(t.Context(), "bad", new(bytes.Buffer), perdure.ExportOptions{}), perdure.ErrCorrupt)
-		c.MustVerify("good")
-		ran := r.n.Load()
-		c.AnswerAt(good, "/ok", perdure.Answer{Value: "fine"})
-		c.WaitForRun("good", "", perdure.Succeeded)
-		time.Sleep(time.Hour)
-		if n := r.n.Load() - ran; n != 1 {
-			t.Errorf("%d steps ran, want the last one of the good thread", n)
-		}
-		lines, err := store.ReadAll(t.Context(), c.shown.Store, c.shown.journal, 0)
-		if err != nil || len(lines) != len(c.lines) {
-			t.Errorf("of %d entries %d are there, %v", len(c.lines), len(lines), err)
 		}
 	})
 }
@@ -202,7 +144,7 @@ func TestVerifyFindsDamagedAndMissingBlobs(t *testing.T) {
 			t.Fatal("the thread has no blobs")
 		}
 		file := c.MustExport("bad", perdure.ExportOptions{})
-		_, name, _ := strings.Cut(c.shown.journal, "/")
+		_, name, _ := strings.Cut(c.shown.Journal, "/")
 		cells := 0
 		for cell, err := range c.shown.Store.List(t.Context(), "blob/"+name+"/", "") {
 			kit.NoErr(t, err)

@@ -38,33 +38,31 @@ func TestAfterOfEveryKind(t *testing.T) {
 		"not done inside":        {err: perdure.After(time.Hour, perdure.NotDone(base)), opts: once, low: time.Hour, top: time.Hour + time.Minute},
 		"of a step with a limit": {err: perdure.After(time.Hour, base), opts: once[1:], low: time.Hour, top: time.Hour + time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var at []time.Time
-				k := kit.New(t, nil, perdure.Options{Lease: time.Minute}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-					return perdure.Step(ctx, "call", func(context.Context) (string, error) {
-						if at = append(at, time.Now()); len(at) == 1 {
-							return "", c.err
-						}
-						return "done", nil
-					}, append(c.opts, perdure.Retry(perdure.RetryPolicy{Attempts: 3, Wait: time.Second}))...)
-				}))
-				k.StartOn("t", "f", "")
-				run, err := k.WaitEnd(t.Context(), "t", "")
-				kit.NoErr(t, err)
-				if c.top == 0 {
-					if run.Status != perdure.Failed || len(at) != 1 {
-						t.Errorf("the run is %s after %d attempts", run.Status, len(at))
+		kit.Bubble(t, name, func(t *testing.T) {
+			var at []time.Time
+			k := kit.New(t, nil, perdure.Options{Lease: time.Minute}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				return perdure.Step(ctx, "call", func(context.Context) (string, error) {
+					if at = append(at, time.Now()); len(at) == 1 {
+						return "", c.err
 					}
-					return
+					return "done", nil
+				}, append(c.opts, perdure.Retry(perdure.RetryPolicy{Attempts: 3, Wait: time.Second}))...)
+			}))
+			k.StartOn("t", "f", "")
+			run, err := k.WaitEnd(t.Context(), "t", "")
+			kit.NoErr(t, err)
+			if c.top == 0 {
+				if run.Status != perdure.Failed || len(at) != 1 {
+					t.Errorf("the run is %s after %d attempts", run.Status, len(at))
 				}
-				if run.Status != perdure.Succeeded || len(at) != 2 {
-					t.Fatalf("the run is %s after %d attempts: %v", run.Status, len(at), run.Error)
-				}
-				if d := at[1].Sub(at[0]); d < c.low || d > c.top {
-					t.Errorf("the next attempt came after %v of virtual time, want %v to %v", d, c.low, c.top)
-				}
-			})
+				return
+			}
+			if run.Status != perdure.Succeeded || len(at) != 2 {
+				t.Fatalf("the run is %s after %d attempts: %v", run.Status, len(at), run.Error)
+			}
+			if d := at[1].Sub(at[0]); d < c.low || d > c.top {
+				t.Errorf("the next attempt came after %v of virtual time, want %v to %v", d, c.low, c.top)
+			}
 		})
 	}
 }

@@ -58,9 +58,7 @@ func TestGetAskTellsWhatBecameOfIt(t *testing.T) {
 			}
 			want := open
 			want.Status, want.Answer = c.status, c.answer
-			if d := cmp.Diff(&want, got); d != "" {
-				t.Error(d)
-			}
+			kit.NoDiff(t, cmp.Diff(&want, got))
 		})
 	}
 }

@@ -80,50 +80,48 @@ var waitCases = map[string]func(context.Context) error{
 func TestCancelEndsARunThatWaitsForAnything(t *testing.T) {
 	for what, wait := range waitCases {
 		for _, nested := range []string{"flow", "scope", "step", "branch"} {
-			t.Run(what+" in a "+nested, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var c kit.Tally
-					fn := func(ctx context.Context, _ *kit.Tally) error { return wait(ctx) }
-					if nested != "flow" {
-						fn = nestedIn(nested, "in", fn)
+			kit.Bubble(t, what+" in a "+nested, func(t *testing.T) {
+				var c kit.Tally
+				fn := func(ctx context.Context, _ *kit.Tally) error { return wait(ctx) }
+				if nested != "flow" {
+					fn = nestedIn(nested, "in", fn)
+				}
+				k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
+					err := fn(ctx, &c)
+					if errors.Is(err, perdure.ErrCancelled) {
+						c.Hit("told")
 					}
-					k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
-						err := fn(ctx, &c)
-						if errors.Is(err, perdure.ErrCancelled) {
-							c.Hit("told")
-						}
-						if later := c.OK(context.WithoutCancel(ctx), "later"); later == nil {
-							t.Error("a step started in a cancelled run")
-						}
-						return err
-					}))
-					k.StartOn("t", "f", struct{}{})
-					time.Sleep(time.Minute + time.Second)
-					synctest.Wait()
-					before := k.EventsOf("t")
-					cancelled := time.Now()
-					cancelRun(k)
-					run := k.EndsAs("t", perdure.Cancelled)
-					if c.Of("told") == 0 || c.Of("later") != 0 {
-						t.Errorf("the code was not told: %v\n%s", c.All(), k.Trace("t"))
+					if later := c.OK(context.WithoutCancel(ctx), "later"); later == nil {
+						t.Error("a step started in a cancelled run")
 					}
-					for _, e := range k.EventsOf("t")[len(before):] {
-						// An attempt that ends while the news travels is recorded.
-						racing := e.Kind == "attempt" && e.Time.Sub(cancelled) < 100*time.Millisecond
-						if !racing && !slices.Contains([]string{"cancel", "claimed", "ended", "suspended"}, e.Kind) {
-							t.Errorf("after the cancel %s is recorded:\n%s", e.Kind, k.Trace("t"))
-						}
+					return err
+				}))
+				k.StartOn("t", "f", struct{}{})
+				time.Sleep(time.Minute + time.Second)
+				synctest.Wait()
+				before := k.EventsOf("t")
+				cancelled := time.Now()
+				cancelRun(k)
+				run := k.EndsAs("t", perdure.Cancelled)
+				if c.Of("told") == 0 || c.Of("later") != 0 {
+					t.Errorf("the code was not told: %v\n%s", c.All(), k.Trace("t"))
+				}
+				for _, e := range k.EventsOf("t")[len(before):] {
+					// An attempt that ends while the news travels is recorded.
+					racing := e.Kind == "attempt" && e.Time.Sub(cancelled) < 100*time.Millisecond
+					if !racing && !slices.Contains([]string{"cancel", "claimed", "ended", "suspended"}, e.Kind) {
+						t.Errorf("after the cancel %s is recorded:\n%s", e.Kind, k.Trace("t"))
 					}
-					for _, ask := range run.Asks {
-						t.Errorf("an ask is open: %+v", ask)
-					}
-					if unknown := len(run.Unknown) > 0; unknown != (what == "outcome" || what == "once") {
-						t.Errorf("unknown outcomes %v", run.Unknown)
-					}
-					if run.Resumes > 1 {
-						t.Errorf("it took %d passes:\n%s", run.Resumes+1, k.Trace("t"))
-					}
-				})
+				}
+				for _, ask := range run.Asks {
+					t.Errorf("an ask is open: %+v", ask)
+				}
+				if unknown := len(run.Unknown) > 0; unknown != (what == "outcome" || what == "once") {
+					t.Errorf("unknown outcomes %v", run.Unknown)
+				}
+				if run.Resumes > 1 {
+					t.Errorf("it took %d passes:\n%s", run.Resumes+1, k.Trace("t"))
+				}
 			})
 		}
 	}
@@ -189,15 +187,9 @@ func TestACancelCanBeRepeatedAndIsRefusedAfterTheEnd(t *testing.T) {
 		cancelRun(k)
 		k.StartOn("t", "f", struct{}{})
 		k.WaitFor("t", perdure.Succeeded)
-		if err := k.Cancel(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("cancel of a run that succeeded: %v", err)
-		}
-		if err := k.Cancel(t.Context(), "t", "nonsense", perdure.Note{}); !errors.Is(err, perdure.ErrRunNotFound) {
-			t.Errorf("cancel of an unknown run: %v", err)
-		}
-		if err := k.Cancel(t.Context(), "nonsense", "", perdure.Note{}); !errors.Is(err, perdure.ErrNoThread) {
-			t.Errorf("cancel on an unknown thread: %v", err)
-		}
+		kit.WantErr(t, "cancel of a run that succeeded", k.Cancel(t.Context(), "t", "", perdure.Note{}), perdure.ErrNothingToDo)
+		kit.WantErr(t, "cancel of an unknown run", k.Cancel(t.Context(), "t", "nonsense", perdure.Note{}), perdure.ErrRunNotFound)
+		kit.WantErr(t, "cancel on an unknown thread", k.Cancel(t.Context(), "nonsense", "", perdure.Note{}), perdure.ErrNoThread)
 	})
 }
 
@@ -237,23 +229,21 @@ func TestARunningStepIsToldOfTheCancelAndItsErrorIsNoOutcome(t *testing.T) {
 // A cancel in the wait between two attempts is no outcome of the step around.
 func TestACancelBetweenAttemptsIsNoOutcome(t *testing.T) {
 	for _, wait := range []time.Duration{time.Second, time.Hour} {
-		t.Run(wait.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
-					_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) {
-						_ = new(kit.Tally).Step(ctx, "inner", []error{errSpec}, retry(9, wait))
-						return 1, nil
-					})
-					return err
-				}))
-				k.StartOn("t", "f", struct{}{})
-				k.Until("an attempt failed", func() bool { return k.KindsOf("t")["attempt"] == 1 })
-				cancelRun(k)
-				k.EndsAs("t", perdure.Cancelled)
-				if k.KindsOf("t")["step"] != 0 {
-					t.Errorf("the journal is\n%s", k.Trace("t"))
-				}
-			})
+		kit.Bubble(t, wait.String(), func(t *testing.T) {
+			k := kit.New(t, nil, perdure.Options{}, kit.FlowOf(func(ctx context.Context) error {
+				_, err := perdure.Step(ctx, "outer", func(ctx context.Context) (int, error) {
+					_ = new(kit.Tally).Step(ctx, "inner", []error{errSpec}, retry(9, wait))
+					return 1, nil
+				})
+				return err
+			}))
+			k.StartOn("t", "f", struct{}{})
+			k.Until("an attempt failed", func() bool { return k.KindsOf("t")["attempt"] == 1 })
+			cancelRun(k)
+			k.EndsAs("t", perdure.Cancelled)
+			if k.KindsOf("t")["step"] != 0 {
+				t.Errorf("the journal is\n%s", k.Trace("t"))
+			}
 		})
 	}
 }
@@ -307,9 +297,7 @@ func TestCleanupsRunInTheOrderOfTheirDefersAndOnce(t *testing.T) {
 				cancelRun(k)
 			}
 			run := k.EndsAs("t", want)
-			if d := cmp.Diff([]string{"undo c", "undo b", "undo a"}, order); d != "" {
-				t.Error(d)
-			}
+			kit.NoDiff(t, cmp.Diff([]string{"undo c", "undo b", "undo a"}, order))
 			k.WantLines("step /undo b boom")
 			if !cancel && !strings.Contains(run.Error, "the reason") {
 				t.Errorf("the run failed because of %q", run.Error)
@@ -405,9 +393,7 @@ func TestACleanupSurvivesACrash(t *testing.T) {
 		m.Die()
 		k := kit.New(t, inner, perdure.Options{}, flow)
 		k.EndsAs("t", perdure.Cancelled)
-		if d := cmp.Diff(map[string]int{"a": 1, "one": 1, "two": 2, "three": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"a": 1, "one": 1, "two": 2, "three": 1}, c.All()))
 	})
 }
 
@@ -417,11 +403,7 @@ func TestTheAsksOfACancelledRunAreOver(t *testing.T) {
 		cancelRun(k)
 		k.WaitFor("t", perdure.Cancelled)
 		err := k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: true}})
-		if !errors.Is(err, perdure.ErrAskOver) {
-			t.Errorf("answer: %v", err)
-		}
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("retry of a cancelled run: %v", err)
-		}
+		kit.WantErr(t, "answer", err, perdure.ErrAskOver)
+		kit.WantErr(t, "retry of a cancelled run", k.Retry(t.Context(), "t", "", perdure.Note{}), perdure.ErrNothingToDo)
 	})
 }

@@ -162,9 +162,7 @@ func TestDepLivesAsLongAsAPass(t *testing.T) {
 			"make inner", "make outer", `flow sees ""`, "close outer", "close inner",
 			"make inner", "load inner", "make outer", "load outer", `flow sees "{\"Lines\":[\"one\"]}"`, "close outer", "close inner",
 		}
-		if d := cmp.Diff(want, on.did); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, on.did))
 		_, err := outer.Get(t.Context())
 		kit.WantErr(t, "outside a run", err, perdure.ErrNoRun)
 	})
@@ -208,9 +206,7 @@ func TestDepIsSavedWithTheLeafThatChangedIt(t *testing.T) {
 		// A step's result and what it changed are one entry; what did not
 		// change is not written.
 		want := map[string]string{"step /one": `{"Lines":["one"]}`, "step /two": `{"Lines":["one","of a failure","two"]}`}
-		if d := cmp.Diff(want, at); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, at))
 		if n := k.KindsOf("t")["dumped"]; n != 0 {
 			t.Errorf("%d dumps outside of steps", n)
 		}

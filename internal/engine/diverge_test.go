@@ -137,42 +137,40 @@ var changeCases = map[string]changeCase{
 
 func TestAChangeOfTheCodeBlocksTheRunOrIsFine(t *testing.T) {
 	for what, change := range changeCases {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner := memstore.New()
-				var old, now kit.Tally
-				k := kit.New(t, inner, perdure.Options{Version: "v1"}, kit.FlowOf(func(ctx context.Context) error { return change.before(ctx, &old) }))
-				k.StartOn("t", "f", struct{}{})
-				run := k.WaitFor("t", perdure.Suspended)
-				k.Stop()
-				k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error { return change.after(ctx, &now) }))
-				k.AnswerYes(run, run.Asks[0].Path)
-				if change.diff == nil {
-					k.WaitFor("t", perdure.Succeeded)
-					all := now.All()
-					delete(all, change.ran)
-					if len(all) > 0 || change.ran != "" && now.Of(change.ran) != 1 {
-						t.Errorf("the new code ran %v, want %q once", now.All(), change.ran)
-					}
-					return
+		kit.Bubble(t, what, func(t *testing.T) {
+			inner := memstore.New()
+			var old, now kit.Tally
+			k := kit.New(t, inner, perdure.Options{Version: "v1"}, kit.FlowOf(func(ctx context.Context) error { return change.before(ctx, &old) }))
+			k.StartOn("t", "f", struct{}{})
+			run := k.WaitFor("t", perdure.Suspended)
+			k.Stop()
+			k = kit.New(t, inner, perdure.Options{Version: "v2"}, kit.FlowOf(func(ctx context.Context) error { return change.after(ctx, &now) }))
+			k.AnswerYes(run, run.Asks[0].Path)
+			if change.diff == nil {
+				k.WaitFor("t", perdure.Succeeded)
+				all := now.All()
+				delete(all, change.ran)
+				if len(all) > 0 || change.ran != "" && now.Of(change.ran) != 1 {
+					t.Errorf("the new code ran %v, want %q once", now.All(), change.ran)
 				}
-				run = k.WaitFor("t", perdure.Blocked)
-				if len(now.All()) != 0 {
-					t.Errorf("something ran before the run was blocked: %v", now.All())
+				return
+			}
+			run = k.WaitFor("t", perdure.Blocked)
+			if len(now.All()) != 0 {
+				t.Errorf("something ran before the run was blocked: %v", now.All())
+			}
+			if run.Version != "v2" {
+				t.Errorf("blocked names version %q", run.Version)
+			}
+			lines := strings.Split(run.Diff, "\n")
+			for _, want := range change.diff {
+				if !hasLine(lines, want) {
+					t.Errorf("the diff lacks %q:\n%s", want, run.Diff)
 				}
-				if run.Version != "v2" {
-					t.Errorf("blocked names version %q", run.Version)
-				}
-				lines := strings.Split(run.Diff, "\n")
-				for _, want := range change.diff {
-					if !hasLine(lines, want) {
-						t.Errorf("the diff lacks %q:\n%s", want, run.Diff)
-					}
-				}
-				if _, err := perdure.Output[struct{}](run); !errors.Is(err, perdure.ErrBlocked) || !strings.Contains(err.Error(), run.Diff) {
-					t.Errorf("Output: %v", err)
-				}
-			})
+			}
+			if _, err := perdure.Output[struct{}](run); !errors.Is(err, perdure.ErrBlocked) || !strings.Contains(err.Error(), run.Diff) {
+				t.Errorf("Output: %v", err)
+			}
 		})
 	}
 }

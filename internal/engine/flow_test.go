@@ -74,9 +74,7 @@ ended "hello ann" succeeded
 `
 		// The branches commit in any order.
 		sorted := func(s string) []string { return slices.Sorted(strings.Lines(s)) }
-		if d := cmp.Diff(sorted(want), sorted(k.Trace("t"))); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(sorted(want), sorted(k.Trace("t"))))
 	})
 }
 

@@ -205,9 +205,7 @@ func TestTheSameNameIsFreeInAnotherFrame(t *testing.T) {
 			}
 		}
 		want := map[string]bool{"/x": true, "/scope/x": true, "/step/x": true, "/step": true, "/a/x": true, "/b/x": true}
-		if d := cmp.Diff(want, paths); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, paths))
 	})
 }
 
@@ -217,18 +215,12 @@ func TestAFrameHasOnePlan(t *testing.T) {
 			if err := perdure.Plan(ctx, "a", "b"); err != nil {
 				return err
 			}
-			if err := perdure.Plan(ctx, "c"); !errors.Is(err, perdure.ErrName) {
-				t.Errorf("a second plan: %v", err)
-			}
-			if err := perdure.Plan(ctx, "a/b"); !errors.Is(err, perdure.ErrName) {
-				t.Errorf("a plan with an odd name: %v", err)
-			}
+			kit.WantErr(t, "a second plan", perdure.Plan(ctx, "c"), perdure.ErrName)
+			kit.WantErr(t, "a plan with an odd name", perdure.Plan(ctx, "a/b"), perdure.ErrName)
 			return nil
 		})
 		want := []perdure.PlanStep{{Name: "a", Done: true}, {Name: "b", Done: true}}
-		if d := cmp.Diff(want, run.Plan); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, run.Plan))
 	})
 }
 
@@ -336,12 +328,8 @@ func TestAChangeWithTheParentsContextIsRefused(t *testing.T) {
 		kit.RunOnce(t, perdure.Succeeded, func(flow context.Context) error {
 			_, err := perdure.Step(flow, "outer", func(composite context.Context) (int, error) {
 				return perdure.Step(composite, "inner", func(context.Context) (int, error) {
-					if err := s.Set(flow, 1); !errors.Is(err, perdure.ErrNoLeaf) {
-						t.Errorf("with the flow's context: %v", err)
-					}
-					if err := s.Set(composite, 1); !errors.Is(err, perdure.ErrComposite) {
-						t.Errorf("with the composite's context: %v", err)
-					}
+					kit.WantErr(t, "with the flow's context", s.Set(flow, 1), perdure.ErrNoLeaf)
+					kit.WantErr(t, "with the composite's context", s.Set(composite, 1), perdure.ErrComposite)
 					return 1, nil
 				})
 			})
@@ -419,9 +407,7 @@ func TestWaitWaitsForAllBranchesAndCancelsNone(t *testing.T) {
 					t.Errorf("Wait returned %v, without %v", err, want)
 				}
 			}
-			if err := g.Wait(); !errors.Is(err, perdure.ErrConcurrent) {
-				t.Errorf("a second Wait: %v", err)
-			}
+			kit.WantErr(t, "a second Wait", g.Wait(), perdure.ErrConcurrent)
 			return err
 		})
 		if i, j := strings.Index(run.Error, "boom"), strings.Index(run.Error, "bang"); i < 0 || j < i {
@@ -434,15 +420,11 @@ func TestAGroupReportsBadBranchesAndRunsTheGoodOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
 		kit.RunOnce(t, perdure.Succeeded, func(ctx context.Context) error {
-			if err := perdure.NewGroup(ctx).Wait(); err != nil {
-				t.Errorf("an empty group: %v", err)
-			}
+			kit.WantErr(t, "an empty group", perdure.NewGroup(ctx).Wait(), nil)
 			g := perdure.NewGroup(ctx)
 			g.Go("a", func(ctx context.Context) error { return c.OK(ctx, "good") })
 			g.Go("a", func(context.Context) error { t.Error("a duplicate ran"); return nil })
-			if err := g.Wait(); !errors.Is(err, perdure.ErrName) {
-				t.Errorf("a duplicate branch: %v", err)
-			}
+			kit.WantErr(t, "a duplicate branch", g.Wait(), perdure.ErrName)
 			late := perdure.NewGroup(ctx)
 			late.Go("b", func(context.Context) error { return nil })
 			if err := late.Wait(); err != nil {
@@ -532,20 +514,18 @@ func TestARefusedVerbDoesNotBlockTheResume(t *testing.T) {
 		return perdure.Plan(ctx, slices.Repeat([]string{strings.Repeat("x", 200)}, 5000)...)
 	}
 	for what, call := range refused {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
-					if err := call(ctx, "x"); err == nil || errors.Is(err, perdure.ErrSuspended) || errors.Is(err, perdure.ErrBlocked) {
-						t.Errorf("it was not refused: %v", err)
-					}
-					return kit.AskYesNo(ctx, "ok")
-				})
-				if k.KindsOf("t")["asked"] != 1 {
-					t.Errorf("the journal is\n%s", k.Trace("t"))
+		kit.Bubble(t, what, func(t *testing.T) {
+			k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
+				if err := call(ctx, "x"); err == nil || errors.Is(err, perdure.ErrSuspended) || errors.Is(err, perdure.ErrBlocked) {
+					t.Errorf("it was not refused: %v", err)
 				}
-				k.AnswerYes(run, "/ok")
-				k.WaitFor("t", perdure.Succeeded)
+				return kit.AskYesNo(ctx, "ok")
 			})
+			if k.KindsOf("t")["asked"] != 1 {
+				t.Errorf("the journal is\n%s", k.Trace("t"))
+			}
+			k.AnswerYes(run, "/ok")
+			k.WaitFor("t", perdure.Succeeded)
 		})
 	}
 }

@@ -135,9 +135,7 @@ func TestOnlyNotDoneIsRetried(t *testing.T) {
 			}
 			return nil
 		})
-		if d := cmp.Diff(map[string]int{"heals": 3, "fails": 2, "fails once": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"heals": 3, "fails": 2, "fails once": 1}, c.All()))
 		if kinds := k.KindsOf("t"); kinds["intent"] != 6 || kinds["asked"] != 0 {
 			t.Errorf("the journal is\n%s", k.Trace("t"))
 		}
@@ -164,47 +162,43 @@ func TestAnUnknownOutcomeIsAskedAbout(t *testing.T) {
 			perdure.DecisionNotDone: {perdure.Succeeded, 2, "5"},
 			perdure.DecisionFail:    {perdure.Failed, 1, ""},
 		} {
-			t.Run(how+" "+decision, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					ran := 0
-					flow := perdure.NewFlow("f", func(ctx context.Context, _ struct{}) (int, error) {
-						return perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
-							if ran++; ran > 1 {
-								return 5, nil
-							}
-							return fail(ctx)
-						}, kit.AtMostOnce(retry(5, 0))...)
-					})
-					k := kit.New(t, nil, perdure.Options{}, flow)
-					k.StartOn("t", "f", struct{}{})
-					run := k.WaitFor("t", perdure.Suspended)
-					if len(run.Asks) != 1 {
-						t.Fatalf("asks %+v", run.Asks)
-					}
-					ask := run.Asks[0]
-					all := []string{perdure.DecisionDone, perdure.DecisionNotDone, perdure.DecisionFail}
-					if ask.Kind != perdure.KindOutcome || ask.Path != "/pay" || !strings.Contains(ask.Prompt, "/pay") || !cmp.Equal(ask.Decisions, all) {
-						t.Errorf("the ask is %+v", ask)
-					}
-					if len(run.Errors) == 0 {
-						t.Error("the error log does not say what went wrong")
-					}
-					if err := k.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Decision: "maybe"}}); !errors.Is(err, perdure.ErrAnswer) {
-						t.Errorf("another decision: %v", err)
-					}
-					a := perdure.Answer{Decision: decision, Message: "looked it up", By: "ann"}
-					if decision == perdure.DecisionDone {
-						a.Value = 77
-					}
-					k.AnswerAt(run, "/pay", a)
-					run = k.WaitFor("t", want.status)
-					if ran != want.ran || string(run.Output) != want.out {
-						t.Errorf("it ran %d times, output %s", ran, run.Output)
-					}
-					if decision == perdure.DecisionFail && (!errors.Is(run.Err, perdure.ErrUnknownOutcome) || !strings.Contains(run.Error, "looked it up")) {
-						t.Errorf("error %v", run.Err)
-					}
+			kit.Bubble(t, how+" "+decision, func(t *testing.T) {
+				ran := 0
+				flow := perdure.NewFlow("f", func(ctx context.Context, _ struct{}) (int, error) {
+					return perdure.Step(ctx, "pay", func(ctx context.Context) (int, error) {
+						if ran++; ran > 1 {
+							return 5, nil
+						}
+						return fail(ctx)
+					}, kit.AtMostOnce(retry(5, 0))...)
 				})
+				k := kit.New(t, nil, perdure.Options{}, flow)
+				k.StartOn("t", "f", struct{}{})
+				run := k.WaitFor("t", perdure.Suspended)
+				if len(run.Asks) != 1 {
+					t.Fatalf("asks %+v", run.Asks)
+				}
+				ask := run.Asks[0]
+				all := []string{perdure.DecisionDone, perdure.DecisionNotDone, perdure.DecisionFail}
+				if ask.Kind != perdure.KindOutcome || ask.Path != "/pay" || !strings.Contains(ask.Prompt, "/pay") || !cmp.Equal(ask.Decisions, all) {
+					t.Errorf("the ask is %+v", ask)
+				}
+				if len(run.Errors) == 0 {
+					t.Error("the error log does not say what went wrong")
+				}
+				kit.WantErr(t, "another decision", k.Answer(t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: perdure.Answer{Decision: "maybe"}}), perdure.ErrAnswer)
+				a := perdure.Answer{Decision: decision, Message: "looked it up", By: "ann"}
+				if decision == perdure.DecisionDone {
+					a.Value = 77
+				}
+				k.AnswerAt(run, "/pay", a)
+				run = k.WaitFor("t", want.status)
+				if ran != want.ran || string(run.Output) != want.out {
+					t.Errorf("it ran %d times, output %s", ran, run.Output)
+				}
+				if decision == perdure.DecisionFail && (!errors.Is(run.Err, perdure.ErrUnknownOutcome) || !strings.Contains(run.Error, "looked it up")) {
+					t.Errorf("error %v", run.Err)
+				}
 			})
 		}
 	}
@@ -305,13 +299,11 @@ func reconcileFlow(t *testing.T, ran *int, first func(context.Context) (int, err
 func TestReconcileDecidesAnUnknownOutcome(t *testing.T) {
 	for how, fail := range unknowns {
 		for what, want := range reconciles {
-			t.Run(how+" "+what, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					ran := 0
-					k := kit.New(t, nil, perdure.Options{}, reconcileFlow(t, &ran, fail, want.find))
-					k.StartOn("t", "f", struct{}{})
-					reconcileEnd(k, want, &ran)
-				})
+			kit.Bubble(t, how+" "+what, func(t *testing.T) {
+				ran := 0
+				k := kit.New(t, nil, perdure.Options{}, reconcileFlow(t, &ran, fail, want.find))
+				k.StartOn("t", "f", struct{}{})
+				reconcileEnd(k, want, &ran)
 			})
 		}
 	}
@@ -332,32 +324,30 @@ func reconcileEnd(k *kit.Kit, want reconciledStep, ran *int) {
 // time in which the first may still be at it.
 func TestAfterACrashTheOutcomeIsDecidedNoEarlierThanTimeoutAfterTheClaim(t *testing.T) {
 	for what, want := range reconciles {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ran, inner, entered := 0, memstore.New(), make(chan bool)
-				var found []time.Time
-				flow := reconcileFlow(t, &ran, func(ctx context.Context) (int, error) {
-					close(entered)
-					<-ctx.Done()
-					return 0, ctx.Err()
-				}, func(ctx context.Context) (int, perdure.Outcome, error) {
-					found = append(found, time.Now())
-					return want.find(ctx)
-				})
-				m := kit.NewMortal(t, inner, perdure.Options{}, flow)
-				m.StartOn("t", "f", struct{}{})
-				<-entered
-				m.Die()
-				k := kit.New(t, inner, perdure.Options{}, flow)
-				reconcileEnd(k, want, &ran)
-				if len(found) == 0 {
-					t.Fatal("Reconcile was not called")
-				}
-				claimed := claimsOf(k)
-				if len(claimed) < 2 || found[0].Before(claimed[1].Add(time.Minute)) {
-					t.Errorf("claimed at %v, reconciled at %v", claimed, found)
-				}
+		kit.Bubble(t, what, func(t *testing.T) {
+			ran, inner, entered := 0, memstore.New(), make(chan bool)
+			var found []time.Time
+			flow := reconcileFlow(t, &ran, func(ctx context.Context) (int, error) {
+				close(entered)
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}, func(ctx context.Context) (int, perdure.Outcome, error) {
+				found = append(found, time.Now())
+				return want.find(ctx)
 			})
+			m := kit.NewMortal(t, inner, perdure.Options{}, flow)
+			m.StartOn("t", "f", struct{}{})
+			<-entered
+			m.Die()
+			k := kit.New(t, inner, perdure.Options{}, flow)
+			reconcileEnd(k, want, &ran)
+			if len(found) == 0 {
+				t.Fatal("Reconcile was not called")
+			}
+			claimed := claimsOf(k)
+			if len(claimed) < 2 || found[0].Before(claimed[1].Add(time.Minute)) {
+				t.Errorf("claimed at %v, reconciled at %v", claimed, found)
+			}
 		})
 	}
 }
@@ -467,7 +457,7 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 			}
 			return err
 		})
-		stuck := &stuckFlow{Store: inner, lease: make(chan struct{})}
+		stuck := &stuckLeases{Store: inner, lease: make(chan struct{})}
 		old := kit.Runtime(t, stuck, perdure.Options{Version: "test"}, flow)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -475,9 +465,7 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 		wake := sync.OnceFunc(func() { close(thaw) })
 		t.Cleanup(func() { wake(); cancel(); <-done })
 		k := kit.New(t, inner, perdure.Options{}) // has no flow, and so only looks on
-		if _, err := old.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, old, perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}})
 		<-entered
 		close(stuck.lease) // from now on its renewals are lost
 		k2 := kit.New(t, inner, perdure.Options{}, flow)
@@ -507,7 +495,7 @@ func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 			_, err := perdure.Step(ctx, "x", func(context.Context) (int32, error) { return ran.Add(1), nil })
 			return err
 		})
-		stuck := &stuckFlow{Store: inner, lease: make(chan struct{})}
+		stuck := &stuckLeases{Store: inner, lease: make(chan struct{})}
 		old := kit.New(t, stuck, perdure.Options{}, flow)
 		wake := sync.OnceFunc(func() { close(thaw) })
 		t.Cleanup(wake)
@@ -529,17 +517,17 @@ func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 	})
 }
 
-// stuckFlow is a store that loses the renewals of leases once lease is closed,
+// stuckLeases is a store that loses the renewals of leases once lease is closed,
 // until it is mended.
-type stuckFlow struct {
+type stuckLeases struct {
 	store.Store
 	lease  chan struct{}
 	mended atomic.Bool
 }
 
-func (s *stuckFlow) Unwrap() store.Store { return s.Store }
+func (s *stuckLeases) Unwrap() store.Store { return s.Store }
 
-func (s *stuckFlow) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+func (s *stuckLeases) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	select {
 	case <-s.lease:
 		if strings.HasPrefix(key, "worker/") && !s.mended.Load() {
@@ -567,9 +555,7 @@ func TestACancelledRunListsItsUnknownOutcomes(t *testing.T) {
 		}
 		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		run = k.WaitFor("t", perdure.Cancelled)
-		if d := cmp.Diff([]string{"/a/pay", "/b/pay"}, run.Unknown); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]string{"/a/pay", "/b/pay"}, run.Unknown))
 	})
 }
 
@@ -591,9 +577,7 @@ func TestAnOutcomeStaysUnknownThroughFailAndRetry(t *testing.T) {
 		}
 		kit.NoErr(t, k.Cancel(t.Context(), "t", "", perdure.Note{}))
 		run = k.WaitFor("t", perdure.Cancelled)
-		if d := cmp.Diff([]string{"/pay"}, run.Unknown); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]string{"/pay"}, run.Unknown))
 	})
 }
 

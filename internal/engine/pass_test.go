@@ -81,14 +81,12 @@ func TestAnErrorThatPanics(t *testing.T) {
 		},
 		"flow": func(ctx context.Context) error { return (*nilValue)(nil) },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
-					return 0, fn(ctx)
-				}))
-				k.StartOn("t", "f", 1)
-				k.WaitFor("t", perdure.Failed)
-			})
+		kit.Bubble(t, what, func(t *testing.T) {
+			k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+				return 0, fn(ctx)
+			}))
+			k.StartOn("t", "f", 1)
+			k.WaitFor("t", perdure.Failed)
 		})
 	}
 }
@@ -229,39 +227,35 @@ func TestWorkEndsWithoutAStore(t *testing.T) {
 		"all calls": func(store.Op) bool { return true },
 		"appends":   func(op store.Op) bool { return op == store.OpAppend },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var down atomic.Bool
-				s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
-					if down.Load() && hit(c.Op) {
-						return faulty.FailBefore
-					}
-					return faulty.None
-				})
-				rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "v"}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
-					return perdure.Step(ctx, "x", func(context.Context) (int, error) {
-						down.Store(true)
-						return 1, nil
-					})
-				}))
-				kit.NoErr(t, err)
-				ctx, cancel := context.WithCancel(context.Background())
-				done := make(chan error, 1)
-				go func() { done <- rt.Work(ctx) }()
-				if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: 1}); err != nil {
-					t.Fatal(err)
+		kit.Bubble(t, what, func(t *testing.T) {
+			var down atomic.Bool
+			s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
+				if down.Load() && hit(c.Op) {
+					return faulty.FailBefore
 				}
-				time.Sleep(time.Second)
-				cancel()
-				select {
-				case err := <-done:
-					_ = err // that the store is gone, or nothing
-				case <-time.After(time.Hour):
-					down.Store(false)
-					t.Error("Work has not returned after an hour")
-					<-done
-				}
+				return faulty.None
 			})
+			rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "v"}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+				return perdure.Step(ctx, "x", func(context.Context) (int, error) {
+					down.Store(true)
+					return 1, nil
+				})
+			}))
+			kit.NoErr(t, err)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- rt.Work(ctx) }()
+			kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: 1})
+			time.Sleep(time.Second)
+			cancel()
+			select {
+			case err := <-done:
+				_ = err // that the store is gone, or nothing
+			case <-time.After(time.Hour):
+				down.Store(false)
+				t.Error("Work has not returned after an hour")
+				<-done
+			}
 		})
 	}
 }
@@ -288,19 +282,17 @@ func (o observer) Committed(e perdure.Event) {
 // An observer that panics changes nothing.
 func TestAnObserverThatPanics(t *testing.T) {
 	for _, on := range []string{"started", "ended", "step", "claimed", "suspended"} {
-		t.Run(on, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := kit.New(t, nil, perdure.Options{Observer: observer{on}}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
-					n, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 1, nil })
-					if err != nil {
-						return 0, err
-					}
-					return n, perdure.Sleep(ctx, "nap", time.Second)
-				}))
-				k.StartOn("t", "f", 1)
-				time.Sleep(time.Hour)
-				k.WaitFor("t", perdure.Succeeded)
-			})
+		kit.Bubble(t, on, func(t *testing.T) {
+			k := kit.New(t, nil, perdure.Options{Observer: observer{on}}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+				n, err := perdure.Step(ctx, "x", func(context.Context) (int, error) { return 1, nil })
+				if err != nil {
+					return 0, err
+				}
+				return n, perdure.Sleep(ctx, "nap", time.Second)
+			}))
+			k.StartOn("t", "f", 1)
+			time.Sleep(time.Hour)
+			k.WaitFor("t", perdure.Succeeded)
 		})
 	}
 }
@@ -321,40 +313,38 @@ func (s *slowStore) Append(ctx context.Context, journal string, after uint64, en
 // A cancel that is in the journal before the intent lets nothing start.
 func TestACancelBeforeTheIntent(t *testing.T) {
 	for _, what := range []string{"cancel", "pause"} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ran := 0
-				once := false
-				var k *kit.Kit
-				s := &slowStore{Store: memstore.New()}
-				s.before = func(data []byte) {
-					if strings.Contains(string(data), `"intent"`) && !once {
-						once = true
-						var err error
-						if what == "cancel" {
-							err = k.Cancel(context.Background(), "t", "", perdure.Note{})
-						} else {
-							err = k.Pause(context.Background(), "t", "", perdure.Note{})
-						}
-						if err != nil {
-							t.Error(err)
-						}
+		kit.Bubble(t, what, func(t *testing.T) {
+			ran := 0
+			once := false
+			var k *kit.Kit
+			s := &slowStore{Store: memstore.New()}
+			s.before = func(data []byte) {
+				if strings.Contains(string(data), `"intent"`) && !once {
+					once = true
+					var err error
+					if what == "cancel" {
+						err = k.Cancel(context.Background(), "t", "", perdure.Note{})
+					} else {
+						err = k.Pause(context.Background(), "t", "", perdure.Note{})
+					}
+					if err != nil {
+						t.Error(err)
 					}
 				}
-				k = kit.New(t, s, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
-					_, _ = perdure.Step(ctx, "x", func(context.Context) (int, error) { return 1, nil })
-					return perdure.Step(ctx, "pay", func(context.Context) (int, error) {
-						ran++
-						return 0, nil
-					}, perdure.AtMostOnce(), perdure.Timeout(time.Second))
-				}))
-				k.StartOn("t", "f", 1)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if !once || ran != 0 {
-					t.Errorf("hook %v, ran %d\n%s", once, ran, k.Trace("t"))
-				}
-			})
+			}
+			k = kit.New(t, s, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
+				_, _ = perdure.Step(ctx, "x", func(context.Context) (int, error) { return 1, nil })
+				return perdure.Step(ctx, "pay", func(context.Context) (int, error) {
+					ran++
+					return 0, nil
+				}, perdure.AtMostOnce(), perdure.Timeout(time.Second))
+			}))
+			k.StartOn("t", "f", 1)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if !once || ran != 0 {
+				t.Errorf("hook %v, ran %d\n%s", once, ran, k.Trace("t"))
+			}
 		})
 	}
 }

@@ -97,9 +97,7 @@ func TestAnswersSignalsAndTimersWaitForTheEndOfAPause(t *testing.T) {
 		resume(k)
 		k.EndsAs("t", perdure.Succeeded)
 		want := map[string]int{"x": 2, "after ask": 1, "after timer": 1, "after signal": 1, "after retry": 1}
-		if d := cmp.Diff(want, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, c.All()))
 	})
 }
 
@@ -147,15 +145,11 @@ func TestEveryBranchStopsBeforeItsNextStep(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		pause(k)
 		k.WaitFor("t", perdure.Paused)
-		if d := cmp.Diff(map[string]int{"two in a": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"two in a": 1}, c.All()))
 		k.WantLines("step /b/one 1", "step /c/one 1")
 		resume(k)
 		k.WaitFor("t", perdure.Succeeded)
-		if d := cmp.Diff(map[string]int{"two in a": 1, "two in b": 1, "two in c": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"two in a": 1, "two in b": 1, "two in c": 1}, c.All()))
 	})
 }
 
@@ -238,9 +232,7 @@ func TestAPausedRunCanBeCancelledAndCleansUp(t *testing.T) {
 		if c.Of("undone") != 1 {
 			t.Errorf("the cleanup ran %d times:\n%s", c.Of("undone"), k.Trace("t"))
 		}
-		if err := k.Pause(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("pause of a cancelled run: %v", err)
-		}
+		kit.WantErr(t, "pause of a cancelled run", k.Pause(t.Context(), "t", "", perdure.Note{}), perdure.ErrNothingToDo)
 	})
 }
 
@@ -254,9 +246,7 @@ func TestAPausedRunThatHasNotBegunIsCancelledWithoutRunningCode(t *testing.T) {
 		pause(k)
 		cancelRun(k)
 		k.WaitFor("t", perdure.Cancelled)
-		if err := k.Resume(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("resume of a cancelled run: %v", err)
-		}
+		kit.WantErr(t, "resume of a cancelled run", k.Resume(t.Context(), "t", "", perdure.Note{}), perdure.ErrNothingToDo)
 		kit.New(t, inner, perdure.Options{}, flow)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
@@ -282,9 +272,7 @@ func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 		}
 		kit.NoErr(t, k.Resume(t.Context(), "t", first.ID, perdure.Note{}))
 		k.WaitFor("t", perdure.Succeeded)
-		if d := cmp.Diff(map[string]int{"first": 1, "second": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"first": 1, "second": 1}, c.All()))
 	})
 }
 
@@ -308,13 +296,9 @@ func TestPauseAndResumeFromAnotherProcess(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		pause(far)
 		far.WaitFor("t", perdure.Paused)
-		if d := cmp.Diff(map[string]int{"a": 1, "b": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"a": 1, "b": 1}, c.All()))
 		resume(far)
 		far.WaitFor("t", perdure.Succeeded)
-		if d := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1}, c.All()))
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/perduretest"
 )
 
@@ -30,8 +31,6 @@ func TestAPlanBelowTheTopShowsHowFarItIs(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{flow}}, func(t *testing.T, e *perduretest.Env) {
 		e.Start("t", "f", "")
 		want := []perdure.PlanStep{{Name: "one", Done: true}, {Name: "two"}}
-		if diff := cmp.Diff(want, e.Wait("t", perdure.Suspended).Plan); diff != "" {
-			t.Error(diff)
-		}
+		kit.NoDiff(t, cmp.Diff(want, e.Wait("t", perdure.Suspended).Plan))
 	})
 }

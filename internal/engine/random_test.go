@@ -268,9 +268,7 @@ func TestNothingFromOutsideIsLost(t *testing.T) {
 		kit.NoErr(t, err)
 		slices.Sort(got)
 		slices.Sort(want)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, got))
 		for i, id := range queued {
 			kit.WantOutput(t, k.WaitForRun("t", id, perdure.Succeeded), fmt.Sprint(i))
 		}

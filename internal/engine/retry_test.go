@@ -55,9 +55,7 @@ func TestEachFailedAttemptIsTold(t *testing.T) {
 				told = append(told, fmt.Sprintf("%d of %d due %t: %s", e.Attempt, e.Attempts, e.Due.After(e.Time), e.Error))
 			}
 		}
-		if d := cmp.Diff([]string{"1 of 5 due true: boom", "2 of 5 due true: boom"}, told); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]string{"1 of 5 due true: boom", "2 of 5 due true: boom"}, told))
 		if n := strings.Count(log.String(), `msg="an attempt failed" thread=t run=`+run.ID+` path=/x attempt=`); n != 2 || !strings.Contains(log.String(), "attempt=2 of=5") || !strings.Contains(log.String(), "error=boom") {
 			t.Errorf("the log is:\n%s", log.String())
 		}
@@ -288,9 +286,7 @@ func TestAnExpiredAskAndALateSignalAreFailedTailsToo(t *testing.T) {
 			if errors.Is(err, perdure.ErrSuspended) {
 				return err
 			}
-			if !errors.Is(err, perdure.ErrExpired) {
-				t.Errorf("the ask: %v", err)
-			}
+			kit.WantErr(t, "the ask", err, perdure.ErrExpired)
 			_, err = perdure.Step(ctx, "again", func(ctx context.Context) (int, error) {
 				return perdure.Receive[int](ctx, "signal", "s", time.Minute)
 			}, retry(2, 0))
@@ -332,9 +328,7 @@ func TestRetryByAPersonVoidsTheFailedTailAndKeepsKeys(t *testing.T) {
 		if run.Retries != 1 || c.Of("good") != 1 || c.Of("bad") != 3 || len(keys) != 1 {
 			t.Errorf("%d retries, ran %v, keys %v", run.Retries, c.All(), keys)
 		}
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("retry of a run that succeeded: %v", err)
-		}
+		kit.WantErr(t, "retry of a run that succeeded", k.Retry(t.Context(), "t", "", perdure.Note{}), perdure.ErrNothingToDo)
 	})
 }
 
@@ -373,9 +367,7 @@ func TestACompositeThatCleanedUpIsNotTriedAgain(t *testing.T) {
 			}, retry(5, 0))
 			return err
 		})
-		if d := cmp.Diff(map[string]int{"bad": 1, "undo": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"bad": 1, "undo": 1}, c.All()))
 	})
 }
 
@@ -393,13 +385,9 @@ func TestRetryIsRefusedOnceALaterRunHasBegun(t *testing.T) {
 		if err := k.Retry(t.Context(), "t", first.ID, perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) || !strings.Contains(err.Error(), "start anew") {
 			t.Errorf("retry of the first run: %v", err)
 		}
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); err != nil {
-			t.Errorf("retry of the newest run: %v", err)
-		}
+		kit.WantErr(t, "retry of the newest run", k.Retry(t.Context(), "t", "", perdure.Note{}), nil)
 		run := k.WaitFor("t", perdure.Suspended)
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) {
-			t.Errorf("retry of a suspended run: %v", err)
-		}
+		kit.WantErr(t, "retry of a suspended run", k.Retry(t.Context(), "t", "", perdure.Note{}), perdure.ErrNothingToDo)
 		k.AnswerYes(run, "/ok")
 		k.WaitFor("t", perdure.Succeeded)
 	})
@@ -466,12 +454,10 @@ func TestAFlowThatExitsItsGoroutineFails(t *testing.T) {
 			return g.Wait()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if _, run := kit.RunOnce(t, perdure.Failed, fn); !strings.Contains(run.Error, "Goexit") {
-					t.Errorf("error %q", run.Error)
-				}
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			if _, run := kit.RunOnce(t, perdure.Failed, fn); !strings.Contains(run.Error, "Goexit") {
+				t.Errorf("error %q", run.Error)
+			}
 		})
 	}
 }
@@ -502,9 +488,7 @@ func TestErrorsMatchByCodeNowAndWhenReadBack(t *testing.T) {
 				_, err := perdure.Step(ctx, "inner", func(context.Context) (int, error) { return 0, sold })
 				return 0, fmt.Errorf("outer: %w", err)
 			})
-			if !errors.Is(err, sold) {
-				t.Errorf("through a composite: %v", err)
-			}
+			kit.WantErr(t, "through a composite", err, sold)
 			texts = append(texts, err.Error())
 			return kit.AskYesNo(ctx, "ok")
 		})

@@ -53,44 +53,40 @@ func TestAfterTheSealNothingIsStartedOrRecorded(t *testing.T) {
 		},
 	}
 	for name, frame := range frames {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var c kit.Tally
-				sealed := false
-				swallow := func(ctx context.Context) (int, error) {
-					if sealed = kit.AskYesNo(ctx, "ok") != nil; !sealed {
-						return 1, nil
-					}
-					loose := context.WithoutCancel(ctx)
-					for _, v := range verbCases(func() { t.Error("a function ran after the seal") }) {
-						if err := v.call(loose, "late "+v.name); !errors.Is(err, perdure.ErrSuspended) {
-							t.Errorf("%s: %v", v.name, err)
-						}
-					}
-					if err := perdure.Plan(loose, "x"); !errors.Is(err, perdure.ErrSuspended) {
-						t.Errorf("Plan: %v", err)
-					}
-					perdure.Delta(loose, "late")
+		kit.Bubble(t, name, func(t *testing.T) {
+			var c kit.Tally
+			sealed := false
+			swallow := func(ctx context.Context) (int, error) {
+				if sealed = kit.AskYesNo(ctx, "ok") != nil; !sealed {
 					return 1, nil
 				}
-				k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
-					frame(ctx, swallow)
-					err := c.OK(context.WithoutCancel(ctx), "behind")
-					if sealed && !errors.Is(err, perdure.ErrSuspended) {
-						t.Errorf("a step behind the seal: %v", err)
+				loose := context.WithoutCancel(ctx)
+				for _, v := range verbCases(func() { t.Error("a function ran after the seal") }) {
+					if err := v.call(loose, "late "+v.name); !errors.Is(err, perdure.ErrSuspended) {
+						t.Errorf("%s: %v", v.name, err)
 					}
-					return nil // the flow believes that it is done
-				})
-				path := run.Asks[0].Path
-				if got, want := k.Trace("t"), fmt.Sprintf("created\nqueued {}\nclaimed\nasked %s\nsuspended\n", path); got != want {
-					t.Errorf("the journal is\n%s", got)
 				}
-				k.AnswerYes(run, path)
-				k.WaitFor("t", perdure.Succeeded)
-				if c.Of("behind") != 1 {
-					t.Errorf("the step ran %d times", c.Of("behind"))
+				kit.WantErr(t, "Plan", perdure.Plan(loose, "x"), perdure.ErrSuspended)
+				perdure.Delta(loose, "late")
+				return 1, nil
+			}
+			k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
+				frame(ctx, swallow)
+				err := c.OK(context.WithoutCancel(ctx), "behind")
+				if sealed && !errors.Is(err, perdure.ErrSuspended) {
+					t.Errorf("a step behind the seal: %v", err)
 				}
+				return nil // the flow believes that it is done
 			})
+			path := run.Asks[0].Path
+			if got, want := k.Trace("t"), fmt.Sprintf("created\nqueued {}\nclaimed\nasked %s\nsuspended\n", path); got != want {
+				t.Errorf("the journal is\n%s", got)
+			}
+			k.AnswerYes(run, path)
+			k.WaitFor("t", perdure.Succeeded)
+			if c.Of("behind") != 1 {
+				t.Errorf("the step ran %d times", c.Of("behind"))
+			}
 		})
 	}
 }
@@ -101,25 +97,23 @@ func TestTheSuspensionSharesTheAppendOfItsAsk(t *testing.T) {
 		"sleep":   func(ctx context.Context) error { return perdure.Sleep(ctx, "x", 24*time.Hour) },
 		"receive": func(ctx context.Context) error { _, err := perdure.Receive[int](ctx, "x", "s", 0); return err },
 	} {
-		t.Run(verb, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				appends := 0
-				s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
-					if c.Op == store.OpAppend && strings.HasPrefix(c.Name, "thread/") {
-						appends++
-					}
-					return faulty.None
-				})
-				k := kit.New(t, s, perdure.Options{}, kit.FlowOf(park))
-				k.StartOn("t", "f", struct{}{})
-				k.Until("it is suspended", func() bool {
-					run, err := k.GetRun(t.Context(), "t", "")
-					return err == nil && run.Status == perdure.Suspended
-				})
-				if appends != 3 { // start, claim, wait and suspension
-					t.Errorf("%d appends:\n%s", appends, k.Trace("t"))
+		kit.Bubble(t, verb, func(t *testing.T) {
+			appends := 0
+			s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
+				if c.Op == store.OpAppend && strings.HasPrefix(c.Name, "thread/") {
+					appends++
 				}
+				return faulty.None
 			})
+			k := kit.New(t, s, perdure.Options{}, kit.FlowOf(park))
+			k.StartOn("t", "f", struct{}{})
+			k.Until("it is suspended", func() bool {
+				run, err := k.GetRun(t.Context(), "t", "")
+				return err == nil && run.Status == perdure.Suspended
+			})
+			if appends != 3 { // start, claim, wait and suspension
+				t.Errorf("%d appends:\n%s", appends, k.Trace("t"))
+			}
 		})
 	}
 }
@@ -311,9 +305,7 @@ func TestNowIsStableInReplayAndNeverGoesBack(t *testing.T) {
 		if len(seen) != 2 {
 			t.Fatalf("%d passes", len(seen))
 		}
-		if d := cmp.Diff(seen[0], seen[1]); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(seen[0], seen[1]))
 		for i := 1; i < len(seen[0]); i++ {
 			if !seen[0][i].After(seen[0][i-1]) {
 				t.Errorf("Now did not move over an outcome: %v", seen[0])

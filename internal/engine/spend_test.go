@@ -54,9 +54,7 @@ func TestSpendIsCountedWithEachOutcome(t *testing.T) {
 		k.StartOn("t", "f", "")
 		run := k.WaitFor("t", perdure.Suspended)
 		want := map[string]int64{"cents": 2131, "tokens": 7}
-		if d := cmp.Diff(want, run.Spent); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, run.Spent))
 		k.AnswerAt(run, "/ask", perdure.Answer{Value: ""})
 		run = k.WaitForRun("t", "", perdure.Succeeded)
 		if d := cmp.Diff(want, run.Spent); d != "" {

@@ -40,9 +40,7 @@ func TestACompositeRunsAgainOnResumeAndALeafDoesNot(t *testing.T) {
 		k.WaitFor("t", perdure.Succeeded)
 		// Once finished, a composite is not entered again either.
 		want := map[string]int{"composite": 2, "leaf": 1, "leaf 2": 1}
-		if d := cmp.Diff(want, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, c.All()))
 	})
 }
 
@@ -111,15 +109,11 @@ func TestTheTimeOfInnerStepsCountsForATimeout(t *testing.T) {
 		}
 		k, _ := kit.RunOnce(t, perdure.Succeeded, func(ctx context.Context) error {
 			_, err := perdure.Step(ctx, "leaf", late, perdure.Timeout(time.Second))
-			if !errors.Is(err, perdure.ErrTimeout) {
-				t.Errorf("a slow leaf: %v", err)
-			}
+			kit.WantErr(t, "a slow leaf", err, perdure.ErrTimeout)
 			_, err = perdure.Step(ctx, "composite", func(ctx context.Context) (int, error) {
 				return perdure.Step(ctx, "inner", late)
 			}, perdure.Timeout(time.Second))
-			if !errors.Is(err, perdure.ErrTimeout) {
-				t.Errorf("a slow composite: %v", err)
-			}
+			kit.WantErr(t, "a slow composite", err, perdure.ErrTimeout)
 			// A function that fails for its own reasons after its time has
 			// timed out all the same.
 			_, err = perdure.Step(ctx, "own", func(ctx context.Context) (int, error) {
@@ -352,9 +346,7 @@ func TestEveryVerbButScopeIsARecordedChild(t *testing.T) {
 			}
 		}
 		delete(recorded, "#plan")
-		if d := cmp.Diff(kinds, recorded); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(kinds, recorded))
 		if k.KindsOf("t")["planned"] != 1 {
 			t.Error("the plan is not recorded")
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func retriedStep(k *kit.Kit) {
+func retryRun(k *kit.Kit) {
 	k.T.Helper()
 	kit.NoErr(k.T, k.Retry(k.T.Context(), "t", "", perdure.Note{}))
 }
@@ -47,7 +47,7 @@ func TestRetryByAPersonReachesIntoBranchesScopesAndSteps(t *testing.T) {
 			})
 			return g.Wait()
 		})
-		retriedStep(k)
+		retryRun(k)
 		k.WaitFor("t", perdure.Succeeded)
 		// The composite has two attempts before and two after the retry.
 		want := map[string]int{"handled": 1, "fine": 1, "good": 1, "in a scope": 2, "composite": 4, "also good": 1, "in a step": 4}
@@ -69,11 +69,9 @@ func TestRetryOfAFlowThatFailedByItselfKeepsItsSteps(t *testing.T) {
 			}
 			return c.OK(ctx, "b")
 		})
-		retriedStep(k)
+		retryRun(k)
 		k.WaitFor("t", perdure.Succeeded)
-		if d := cmp.Diff(map[string]int{"flow": 2, "a": 1, "b": 1}, c.All()); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]int{"flow": 2, "a": 1, "b": 1}, c.All()))
 	})
 }
 
@@ -120,28 +118,26 @@ func TestAPanicEndsTheBranchesOfItsFrame(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				over := false
-				_, run := kit.RunOnce(t, perdure.Failed, func(ctx context.Context) error {
-					return frame(ctx, func(ctx context.Context) (int, error) {
-						started := make(chan bool)
-						g := perdure.NewGroup(ctx)
-						g.Go("branch", func(ctx context.Context) error {
-							close(started)
-							<-ctx.Done()
-							time.Sleep(time.Minute)
-							over = true
-							return ctx.Err()
-						})
-						<-started
-						panic("boom")
+		kit.Bubble(t, what, func(t *testing.T) {
+			over := false
+			_, run := kit.RunOnce(t, perdure.Failed, func(ctx context.Context) error {
+				return frame(ctx, func(ctx context.Context) (int, error) {
+					started := make(chan bool)
+					g := perdure.NewGroup(ctx)
+					g.Go("branch", func(ctx context.Context) error {
+						close(started)
+						<-ctx.Done()
+						time.Sleep(time.Minute)
+						over = true
+						return ctx.Err()
 					})
+					<-started
+					panic("boom")
 				})
-				if !over || !errors.Is(run.Err, perdure.ErrPanic) {
-					t.Errorf("the branch is over: %v, the run failed with %v", over, run.Err)
-				}
 			})
+			if !over || !errors.Is(run.Err, perdure.ErrPanic) {
+				t.Errorf("the branch is over: %v, the run failed with %v", over, run.Err)
+			}
 		})
 	}
 }
@@ -189,47 +185,43 @@ func TestASleepOfNothingIsOverAtOnceAndRecorded(t *testing.T) {
 // it run again, with the same key; one behind it does not.
 func TestALeafRunsAgainOnlyIfItsOutcomeIsNotInTheJournal(t *testing.T) {
 	for what, want := range map[string]int{"before": 2, "after": 1} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner := memstore.New()
-				ran, keys := 0, map[string]bool{}
-				var armed atomic.Bool
-				flow := kit.FlowOf(func(ctx context.Context) error {
-					_, err := perdure.Step(ctx, "x", func(ctx context.Context) (int, error) {
-						ran++
-						armed.Store(true)
-						keys[perdure.Key(ctx)] = true
-						return ran, nil
-					})
-					return err
+		kit.Bubble(t, what, func(t *testing.T) {
+			inner := memstore.New()
+			ran, keys := 0, map[string]bool{}
+			var armed atomic.Bool
+			flow := kit.FlowOf(func(ctx context.Context) error {
+				_, err := perdure.Step(ctx, "x", func(ctx context.Context) (int, error) {
+					ran++
+					armed.Store(true)
+					keys[perdure.Key(ctx)] = true
+					return ran, nil
 				})
-				dying := faulty.New(inner, func(c faulty.Call) faulty.Fault {
-					if !armed.Load() || c.Op != store.OpAppend {
-						return faulty.None
-					}
-					if what == "before" {
-						return faulty.CrashBefore
-					}
-					return faulty.CrashAfter
-				})
-				rt := kit.Runtime(t, dying, perdure.Options{Version: "test"}, flow)
-				ctx, cancel := context.WithCancel(context.Background())
-				done := make(chan struct{})
-				go func() { defer close(done); _ = rt.Work(ctx) }()
-				t.Cleanup(func() { cancel(); <-done })
-				if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}}); err != nil {
-					t.Fatal(err)
-				}
-				(&kit.Kit{T: t, Runtime: rt}).Until("the crash", dying.Crashed)
-				k := kit.New(t, inner, perdure.Options{}, flow)
-				k.WaitFor("t", perdure.Succeeded)
-				if ran != want || len(keys) != 1 {
-					t.Errorf("it ran %d times, want %d, with the keys %v", ran, want, keys)
-				}
-				if k.KindsOf("t")["step"] != 1 {
-					t.Errorf("the journal is\n%s", k.Trace("t"))
-				}
+				return err
 			})
+			dying := faulty.New(inner, func(c faulty.Call) faulty.Fault {
+				if !armed.Load() || c.Op != store.OpAppend {
+					return faulty.None
+				}
+				if what == "before" {
+					return faulty.CrashBefore
+				}
+				return faulty.CrashAfter
+			})
+			rt := kit.Runtime(t, dying, perdure.Options{Version: "test"}, flow)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = rt.Work(ctx) }()
+			t.Cleanup(func() { cancel(); <-done })
+			kit.Start(t, rt, perdure.StartRequest{Flow: "f", Thread: "t", Input: struct{}{}})
+			(&kit.Kit{T: t, Runtime: rt}).Until("the crash", dying.Crashed)
+			k := kit.New(t, inner, perdure.Options{}, flow)
+			k.WaitFor("t", perdure.Succeeded)
+			if ran != want || len(keys) != 1 {
+				t.Errorf("it ran %d times, want %d, with the keys %v", ran, want, keys)
+			}
+			if k.KindsOf("t")["step"] != 1 {
+				t.Errorf("the journal is\n%s", k.Trace("t"))
+			}
 		})
 	}
 }
@@ -312,9 +304,7 @@ func TestACancelDoesNotWaitForALostStart(t *testing.T) {
 		k.Until("it is taken over", func() bool { return len(claimsOf(k)) == 2 })
 		cancelRun(k)
 		run := k.EndsAs("t", perdure.Cancelled)
-		if d := cmp.Diff([]string{"/pay"}, run.Unknown); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]string{"/pay"}, run.Unknown))
 	})
 }
 
@@ -344,27 +334,25 @@ func TestAVerbRefusedForItsContextDoesNotBlockTheResume(t *testing.T) {
 		if v.name == "Cleanup" || v.name == "Scope" || v.name == "Group" {
 			continue // these do not ask their context
 		}
-		t.Run(v.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
-					over, cancel := context.WithCancel(ctx)
-					cancel()
-					if err := v.call(over, "refused"); !errors.Is(err, context.Canceled) && !errors.Is(err, perdure.ErrBlocked) {
-						t.Errorf("with a context that has ended: %v", err)
-					}
-					_, err := perdure.Scope(ctx, "left early", func(ctx context.Context) (int, error) {
-						g := perdure.NewGroup(ctx)
-						g.Go("branch", func(ctx context.Context) error {
-							<-ctx.Done() // the scope returns without Wait
-							return v.call(ctx, "refused too")
-						})
-						return 1, nil
+		kit.Bubble(t, v.name, func(t *testing.T) {
+			k, run := kit.RunOnce(t, perdure.Suspended, func(ctx context.Context) error {
+				over, cancel := context.WithCancel(ctx)
+				cancel()
+				if err := v.call(over, "refused"); !errors.Is(err, context.Canceled) && !errors.Is(err, perdure.ErrBlocked) {
+					t.Errorf("with a context that has ended: %v", err)
+				}
+				_, err := perdure.Scope(ctx, "left early", func(ctx context.Context) (int, error) {
+					g := perdure.NewGroup(ctx)
+					g.Go("branch", func(ctx context.Context) error {
+						<-ctx.Done() // the scope returns without Wait
+						return v.call(ctx, "refused too")
 					})
-					return errors.Join(err, kit.AskYesNo(ctx, "ok"))
+					return 1, nil
 				})
-				k.AnswerYes(run, "/ok")
-				k.WaitFor("t", perdure.Succeeded)
+				return errors.Join(err, kit.AskYesNo(ctx, "ok"))
 			})
+			k.AnswerYes(run, "/ok")
+			k.WaitFor("t", perdure.Succeeded)
 		})
 	}
 }

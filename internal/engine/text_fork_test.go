@@ -109,50 +109,48 @@ func editor(ctx context.Context, big string) (string, error) {
 // every sequence, forks it there, and lets the fork go on.
 func TestTextsAtEverySequence(t *testing.T) {
 	for name, big := range map[string]string{"small": "", "blobs": strings.Repeat("a large text ", 5200)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", editor))
-				k.StartOn("t", "f", big)
-				run := k.WaitFor("t", perdure.Succeeded)
-				at, err := k.StateAt(t.Context(), "t", 0)
+		kit.Bubble(t, name, func(t *testing.T) {
+			k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", editor))
+			k.StartOn("t", "f", big)
+			run := k.WaitFor("t", perdure.Succeeded)
+			at, err := k.StateAt(t.Context(), "t", 0)
+			kit.NoErr(t, err)
+			read, _ := perdure.Output[string](run)
+			each := uint64(1)
+			if big != "" {
+				each = 23 // they take longer
+			}
+			for seq := uint64(2); seq <= at.Seq; seq += each {
+				there, err := k.StateAt(t.Context(), "t", seq)
+				if err != nil {
+					t.Fatalf("at %d: %v", seq, err)
+				}
+				as := fmt.Sprint("fork-", seq)
+				if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: seq, As: as}); err != nil {
+					t.Fatal(err)
+				}
+				forked, err := k.StateAt(t.Context(), as, 0)
+				if err != nil {
+					t.Fatalf("the fork at %d: %v", seq, err)
+				}
+				if d := cmp.Diff(there.State, forked.State); d != "" {
+					t.Fatalf("the fork at %d:\n%s", seq, d)
+				}
+				if forked.Thread.Runs[0].Status.Final() {
+					continue
+				}
+				kit.NoErr(t, k.Resume(t.Context(), as, "", perdure.Note{}))
+				end := k.WaitFor(as, perdure.Succeeded)
+				after, err := k.StateAt(t.Context(), as, 0)
 				kit.NoErr(t, err)
-				read, _ := perdure.Output[string](run)
-				each := uint64(1)
-				if big != "" {
-					each = 23 // they take longer
+				got, _ := perdure.Output[string](end)
+				if first, _, _ := strings.Cut(got, "\n["); !strings.HasPrefix(got, decoded(t, after.State["file"])) {
+					t.Fatalf("the fork at %d reads another text than StateAt shows: %.300q", seq, first)
 				}
-				for seq := uint64(2); seq <= at.Seq; seq += each {
-					there, err := k.StateAt(t.Context(), "t", seq)
-					if err != nil {
-						t.Fatalf("at %d: %v", seq, err)
-					}
-					as := fmt.Sprint("fork-", seq)
-					if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: seq, As: as}); err != nil {
-						t.Fatal(err)
-					}
-					forked, err := k.StateAt(t.Context(), as, 0)
-					if err != nil {
-						t.Fatalf("the fork at %d: %v", seq, err)
-					}
-					if d := cmp.Diff(there.State, forked.State); d != "" {
-						t.Fatalf("the fork at %d:\n%s", seq, d)
-					}
-					if forked.Thread.Runs[0].Status.Final() {
-						continue
-					}
-					kit.NoErr(t, k.Resume(t.Context(), as, "", perdure.Note{}))
-					end := k.WaitFor(as, perdure.Succeeded)
-					after, err := k.StateAt(t.Context(), as, 0)
-					kit.NoErr(t, err)
-					got, _ := perdure.Output[string](end)
-					if first, _, _ := strings.Cut(got, "\n["); !strings.HasPrefix(got, decoded(t, after.State["file"])) {
-						t.Fatalf("the fork at %d reads another text than StateAt shows: %.300q", seq, first)
-					}
-				}
-				if !strings.HasPrefix(read, decoded(t, at.State["file"])) {
-					t.Errorf("the run reads another text than StateAt shows")
-				}
-			})
+			}
+			if !strings.HasPrefix(read, decoded(t, at.State["file"])) {
+				t.Errorf("the run reads another text than StateAt shows")
+			}
 		})
 	}
 }
@@ -195,9 +193,7 @@ func TestTextsTravel(t *testing.T) {
 		kit.NoErr(t, err)
 		b, err := other.StateAt(t.Context(), "copy", 0)
 		kit.NoErr(t, err)
-		if d := cmp.Diff(a.State, b.State); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(a.State, b.State))
 		for _, k := range []*kit.Kit{k, other} {
 			thread := map[*kit.Kit]string{other: "copy"}[k]
 			if thread == "" {

@@ -18,51 +18,49 @@ func TestTextsOfOneLeafMayBeMany(t *testing.T) {
 		"plain":   strings.Repeat("a plain line\n", 2000),
 		"escaped": strings.Repeat("\x01\x02", 8000),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				old := strings.Repeat("0123456789abcdef\n", 10_000)
-				edit := func(ctx context.Context, from, to string) error {
-					for i := range 20 {
-						if _, err := perdure.NewText(fmt.Sprint("file-", i)).Replace(ctx, from, to); err != nil {
-							return err
-						}
+		kit.Bubble(t, name, func(t *testing.T) {
+			old := strings.Repeat("0123456789abcdef\n", 10_000)
+			edit := func(ctx context.Context, from, to string) error {
+				for i := range 20 {
+					if _, err := perdure.NewText(fmt.Sprint("file-", i)).Replace(ctx, from, to); err != nil {
+						return err
 					}
-					return nil
 				}
-				k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-					_, err := perdure.Step(ctx, "write", func(ctx context.Context) (bool, error) {
-						for i := range 20 {
-							if err := perdure.NewText(fmt.Sprint("file-", i)).Set(ctx, old+"end"); err != nil {
-								return false, err
-							}
-						}
-						return true, nil
-					})
-					if err != nil {
-						return "", err
-					}
-					_, err = perdure.Step(ctx, "edit", func(ctx context.Context) (bool, error) {
-						if err := edit(ctx, "end", "mid"); err != nil {
-							return false, err
-						}
-						if err := edit(ctx, "mid", ins+"mid"); err != nil {
-							return false, err
-						}
-						return true, edit(ctx, "mid", "end")
-					})
-					if err != nil {
-						return "", err
-					}
+				return nil
+			}
+			k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				_, err := perdure.Step(ctx, "write", func(ctx context.Context) (bool, error) {
 					for i := range 20 {
-						if got, err := perdure.NewText(fmt.Sprint("file-", i)).Get(ctx); err != nil || got != old+ins+"end" {
-							return "", fmt.Errorf("text %d is another: %w", i, err)
+						if err := perdure.NewText(fmt.Sprint("file-", i)).Set(ctx, old+"end"); err != nil {
+							return false, err
 						}
 					}
-					return "", nil
-				}))
-				k.StartOn("t", "f", "")
-				k.WaitFor("t", perdure.Succeeded)
-			})
+					return true, nil
+				})
+				if err != nil {
+					return "", err
+				}
+				_, err = perdure.Step(ctx, "edit", func(ctx context.Context) (bool, error) {
+					if err := edit(ctx, "end", "mid"); err != nil {
+						return false, err
+					}
+					if err := edit(ctx, "mid", ins+"mid"); err != nil {
+						return false, err
+					}
+					return true, edit(ctx, "mid", "end")
+				})
+				if err != nil {
+					return "", err
+				}
+				for i := range 20 {
+					if got, err := perdure.NewText(fmt.Sprint("file-", i)).Get(ctx); err != nil || got != old+ins+"end" {
+						return "", fmt.Errorf("text %d is another: %w", i, err)
+					}
+				}
+				return "", nil
+			}))
+			k.StartOn("t", "f", "")
+			k.WaitFor("t", perdure.Succeeded)
 		})
 	}
 }

@@ -54,8 +54,6 @@ func TestEventsOfStepsSayHowLongTheyTook(t *testing.T) {
 			}
 		}
 		want := []string{"step/none 0", "step/long 1500000", "step/outer/inner 7", "step/outer 0", "attempt/fails 1000000", "step/fails 2000000"}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, got))
 	})
 }

@@ -151,9 +151,7 @@ func TestBadStateKeys(t *testing.T) {
 		state := perdure.NewState[string]("a\xff")
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 			_, _ = perdure.Step(ctx, "a", func(ctx context.Context) (string, error) {
-				if err := state.Set(ctx, "x"); !errors.Is(err, perdure.ErrName) {
-					t.Errorf("set: %v", err)
-				}
+				kit.WantErr(t, "set", state.Set(ctx, "x"), perdure.ErrName)
 				return "", perdure.Spend(ctx, "b\xff", 5)
 			})
 			_, err := perdure.Step(ctx, "b", func(ctx context.Context) (string, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-var Large = strings.Repeat("large ", 20_000) // becomes a blob
+// Large is a text that becomes a blob.
+var Large = strings.Repeat("large ", 20_000)
 
 // Game keeps the score of a thread, one point a run.
 var Game = perdure.NewFlow("game", func(ctx context.Context, player string) (string, error) {
@@ -22,6 +23,7 @@ var Game = perdure.NewFlow("game", func(ctx context.Context, player string) (str
 	})
 })
 
+// Bag is the value of [BagDep].
 type Bag struct {
 	Mu    sync.Mutex
 	Items []string
@@ -58,6 +60,7 @@ func NamedStep(ctx context.Context, name string, after time.Duration, opts ...pe
 	return err
 }
 
+// NamedFlow is a flow without an input, which returns "done".
 func NamedFlow(name string, fn func(context.Context) error) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, _ string) (string, error) { return "done", fn(ctx) })
 }
@@ -109,17 +112,16 @@ var Ledger = perdure.NewFlow("ledger", func(ctx context.Context, in string) (str
 	})
 })
 
+// Hear is a flow that waits for the signal "go" and returns it.
 var Hear = perdure.NewFlow("hear", func(ctx context.Context, _ string) (string, error) {
 	return perdure.Receive[string](ctx, "word", "go", 0)
 })
 
-// NoteInLedger runs ledger to its end, and returns its key and the sequence then.
+// NoteInLedger runs [Ledger] to its end, and returns its key and the sequence then.
 func (k *Kit) NoteInLedger(thread, text string) (key string, seq uint64) {
 	k.T.Helper()
 	run := k.WaitForRun(thread, k.StartOn(thread, "ledger", text).ID, perdure.Succeeded)
-	if err := json.Unmarshal(run.Output, &key); err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, json.Unmarshal(run.Output, &key))
 	return key, k.MustStateAt(thread, 0).Seq
 }
 
@@ -139,7 +141,7 @@ func AskYesNo(ctx context.Context, name string) error {
 	return err
 }
 
-// once returns the options of an at-most-once step with a timeout of a minute.
+// AtMostOnce returns the options of an at-most-once step with a timeout of a minute.
 func AtMostOnce(more ...perdure.StepOption) []perdure.StepOption {
 	return append(more, perdure.AtMostOnce(), perdure.Timeout(time.Minute))
 }

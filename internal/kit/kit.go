@@ -22,10 +22,16 @@ func Runtime(t *testing.T, s store.Store, o perdure.Options, flows ...perdure.Fl
 		o.Version = "test"
 	}
 	rt, err := perdure.New(t.Context(), s, o, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoErr(t, err)
 	return rt
+}
+
+// Start starts a run, which has to work.
+func Start(t *testing.T, rt *perdure.Runtime, q perdure.StartRequest) *perdure.Run {
+	t.Helper()
+	run, err := rt.Start(t.Context(), q)
+	NoErr(t, err)
+	return run
 }
 
 // Kit is a runtime with a worker on a store, for use in a synctest bubble.
@@ -88,9 +94,7 @@ func (k *Kit) WaitFor(thread string, want perdure.Status) *perdure.Run {
 // AnswerAt answers the open ask at a path of a run.
 func (k *Kit) AnswerAt(run *perdure.Run, path string, a perdure.Answer) {
 	k.T.Helper()
-	if err := k.AnswerAsk(k.AskAt(run, path).ID, a); err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, k.AnswerAsk(k.AskAt(run, path).ID, a))
 }
 
 // Trace returns the events of a thread, one a line: kind, path, value, error.
@@ -110,11 +114,7 @@ func (k *Kit) Trace(thread string) string {
 // MustStart starts a run as asked.
 func (k *Kit) MustStart(q perdure.StartRequest) *perdure.Run {
 	k.T.Helper()
-	run, err := k.Start(k.T.Context(), q)
-	if err != nil {
-		k.T.Fatal(err)
-	}
-	return run
+	return Start(k.T, k.Runtime, q)
 }
 
 // WaitForRun waits until a run of a thread stands, and expects a status. A minute
@@ -165,9 +165,7 @@ func (k *Kit) EventsOf(thread string) []perdure.Event {
 	k.T.Helper()
 	var all []perdure.Event
 	for e, err := range k.Events(context.Background(), thread, perdure.EventOptions{Replay: true}) {
-		if err != nil {
-			k.T.Fatal(err)
-		}
+		NoErr(k.T, err)
 		all = append(all, e)
 	}
 	return all

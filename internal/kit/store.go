@@ -1,10 +1,13 @@
 package kit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -16,21 +19,15 @@ func Holdings(t *testing.T, s store.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for cell, err := range s.List(context.Background(), "", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		if !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "due/") {
 			all[cell.Key] = string(cell.Value)
 		}
 	}
 	for name, err := range s.Journals(context.Background(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		lines, err := store.ReadAll(context.Background(), s, name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		all["journal "+name] = fmt.Sprint(len(lines))
 	}
 	return all
@@ -42,17 +39,13 @@ func Leftovers(t *testing.T, s store.Store) []string {
 	t.Helper()
 	var names []string
 	for cell, err := range s.List(context.Background(), "", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		if cell.Key != "perdure/salt" && cell.Key != "perdure/sign" && cell.Key != "perdure/sweep" && !strings.HasPrefix(cell.Key, "used/") && !strings.HasPrefix(cell.Key, "worker/") && !strings.HasPrefix(cell.Key, "alarm/") {
 			names = append(names, "cell "+cell.Key)
 		}
 	}
 	for name, err := range s.Journals(context.Background(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		names = append(names, "journal "+name)
 	}
 	return names
@@ -71,9 +64,7 @@ func Journals(t *testing.T, s store.Store) []string {
 	t.Helper()
 	var names []string
 	for name, err := range s.Journals(context.Background(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		if strings.HasPrefix(name, "thread/") {
 			names = append(names, name)
 		}
@@ -90,15 +81,11 @@ func Journals(t *testing.T, s store.Store) []string {
 func JournalEnd(t *testing.T, s store.Store, name string) (uint64, journal.Hash) {
 	t.Helper()
 	lines, err := store.ReadAll(context.Background(), s, name, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoErr(t, err)
 	var prev journal.Hash
 	for _, l := range lines {
 		e, err := journal.Decode(prev, l.Seq, l.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoErr(t, err)
 		prev = e.Hash
 	}
 	return uint64(len(lines)), prev
@@ -119,4 +106,49 @@ func (h *AppendHook) Append(ctx context.Context, journal string, after uint64, e
 	}
 	h.Before(journal, b.String())
 	return h.Store.Append(ctx, journal, after, entries...)
+}
+
+// Rewritten is a store that shows a journal otherwise than it is.
+type Rewritten struct {
+	store.Store
+	Journal string
+
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+func (s *Rewritten) Unwrap() store.Store { return s.Store }
+
+// Show makes the journal appear as lines, nil for as it is.
+func (s *Rewritten) Show(lines [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = lines
+}
+
+// Lines returns the entries of the journal as they are.
+func (s *Rewritten) Lines(t *testing.T) (lines [][]byte) {
+	t.Helper()
+	entries, err := store.ReadAll(context.Background(), s.Store, s.Journal, 0)
+	NoErr(t, err)
+	for _, e := range entries {
+		lines = append(lines, e.Data)
+	}
+	return lines
+}
+
+func (s *Rewritten) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	s.mu.Lock()
+	lines := s.lines
+	s.mu.Unlock()
+	if journal != s.Journal || lines == nil {
+		return s.Store.Read(ctx, journal, after)
+	}
+	return func(yield func(store.Entry, error) bool) {
+		for i, line := range lines {
+			if seq := uint64(i + 1); seq > after && !yield(store.Entry{Seq: seq, Data: bytes.Clone(line)}, nil) {
+				return
+			}
+		}
+	}
 }

@@ -14,6 +14,7 @@ type Tally struct {
 	n  map[string]int
 }
 
+// Hit counts something, and returns how often it has happened.
 func (c *Tally) Hit(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -24,12 +25,14 @@ func (c *Tally) Hit(name string) int {
 	return c.n[name]
 }
 
+// Of returns how often something has happened.
 func (c *Tally) Of(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[name]
 }
 
+// All returns what has happened, and how often.
 func (c *Tally) All() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,9 +13,7 @@ import (
 func (k *Kit) MustExport(thread string, o perdure.ExportOptions) []byte {
 	k.T.Helper()
 	var buf bytes.Buffer
-	if err := k.Export(k.T.Context(), thread, &buf, o); err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, k.Export(k.T.Context(), thread, &buf, o))
 	return buf.Bytes()
 }
 
@@ -23,21 +21,18 @@ func (k *Kit) MustExport(thread string, o perdure.ExportOptions) []byte {
 func (k *Kit) MustVerify(thread string) *perdure.Verification {
 	k.T.Helper()
 	v, err := k.Verify(k.T.Context(), thread)
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	if !v.OK() {
 		k.T.Fatalf("thread %s: %s", thread, v.Problem)
 	}
 	return v
 }
 
+// VerifyFile verifies an export.
 func VerifyFile(t *testing.T, file []byte) *perdure.Verification {
 	t.Helper()
 	v, err := perdure.VerifyExport(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoErr(t, err)
 	return v
 }
 
@@ -45,9 +40,7 @@ func VerifyFile(t *testing.T, file []byte) *perdure.Verification {
 func (k *Kit) MustImport(file []byte, as string) {
 	k.T.Helper()
 	id, err := k.Import(k.T.Context(), bytes.NewReader(file), perdure.ImportOptions{As: as})
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	if as != "" && id != as {
 		k.T.Errorf("the new thread is called %q, not %q", id, as)
 	}
@@ -68,9 +61,7 @@ func ExportedEntries(file []byte) [][]byte {
 func (k *Kit) MustFork(q perdure.ForkRequest) *perdure.Fork {
 	k.T.Helper()
 	f, err := k.Fork(k.T.Context(), q)
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	return f
 }
 
@@ -78,13 +69,11 @@ func (k *Kit) MustFork(q perdure.ForkRequest) *perdure.Fork {
 func (k *Kit) MustStateAt(thread string, seq uint64) *perdure.Checkpoint {
 	k.T.Helper()
 	c, err := k.StateAt(k.T.Context(), thread, seq)
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	return c
 }
 
-// controls are the calls that a person makes on a run.
+// Control makes one of the calls that a person makes on a run.
 func (k *Kit) Control(name, thread, run string) error {
 	ctx, note := k.T.Context(), perdure.Note{By: "ann", Reason: "test"}
 	switch name {
@@ -100,20 +89,17 @@ func (k *Kit) Control(name, thread, run string) error {
 	panic(name)
 }
 
+// MustSignal sends a signal to a thread.
 func (k *Kit) MustSignal(thread, name string, v any, key string) {
 	k.T.Helper()
-	if err := k.Signal(k.T.Context(), thread, name, v, perdure.SignalOptions{Key: key}); err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, k.Signal(k.T.Context(), thread, name, v, perdure.SignalOptions{Key: key}))
 }
 
 // SeqOf returns the last sequence of a thread.
 func (k *Kit) SeqOf(thread string) uint64 {
 	k.T.Helper()
 	info, err := k.Get(k.T.Context(), thread)
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	return info.Seq
 }
 
@@ -121,18 +107,15 @@ func (k *Kit) SeqOf(thread string) uint64 {
 func (k *Kit) MustRebuild() perdure.Rebuilt {
 	k.T.Helper()
 	got, err := k.Rebuild(k.T.Context())
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	return *got
 }
 
+// MustRewind takes a thread back to a sequence.
 func (k *Kit) MustRewind(thread string, to uint64) *perdure.Rewound {
 	k.T.Helper()
 	w, err := k.Rewind(k.T.Context(), thread, to, perdure.Note{By: "ann", Reason: "wrong"})
-	if err != nil {
-		k.T.Fatal(err)
-	}
+	NoErr(k.T, err)
 	return w
 }
 

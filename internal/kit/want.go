@@ -3,11 +3,28 @@ package kit
 import (
 	"errors"
 	"flag"
+	"os"
 	"testing"
 	"testing/synctest"
 
 	"github.com/perdure/perdure"
 )
+
+// Long leaves a test out of go test -short.
+func Long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short")
+	}
+}
+
+// Scaled returns the smaller of two sizes, or the larger one for make torture.
+func Scaled(small, large int) int {
+	if os.Getenv("PERDURE_TORTURE") != "" {
+		return large
+	}
+	return small
+}
 
 // Bubble runs a test in virtual time.
 func Bubble(t *testing.T, name string, fn func(t *testing.T)) {
@@ -20,6 +37,14 @@ func NoErr(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// NoDiff expects that a comparison found no difference.
+func NoDiff(t *testing.T, diff string) {
+	t.Helper()
+	if diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -120,9 +120,7 @@ func TestWhatASuccessfulRetrySpentStaysSpent(t *testing.T) {
 				return "yes", nil
 			})
 		}))
-		if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: "", Budget: map[string]int64{"cents": 5}}); err != nil {
-			t.Fatal(err)
-		}
+		k.MustStart(perdure.StartRequest{Thread: "t", Flow: "f", Input: "", Budget: map[string]int64{"cents": 5}})
 		k.WaitFor("t", perdure.Failed)
 		failed, err := k.Get(t.Context(), "t")
 		kit.NoErr(t, err)

@@ -74,9 +74,7 @@ func TestAnEraseThatWasCutOffIsFinishedByAStart(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := other.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: flow, Input: kit.Large, Title: "old"}); err != nil {
-					t.Fatal(err)
-				}
+				kit.Start(t, other, perdure.StartRequest{Thread: "t", Flow: flow, Input: kit.Large, Title: "old"})
 				time.Sleep(time.Second)
 				old := kit.Journals(t, s)[0]
 				dieErasing(t, s, plan, "t", perdure.EraseOptions{})

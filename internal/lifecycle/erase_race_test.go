@@ -16,55 +16,38 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// betweenWrites is a store that calls something before writes: Append with the
-// journal's name, Put and Delete with the cell's key, Drop with the journal's.
+// betweenWrites is a store that calls something before each call.
 type betweenWrites struct {
-	store.Store
-	before atomic.Pointer[func(op, name, value string)]
+	*faulty.Store
+	before atomic.Pointer[func(call string)]
 }
 
-func (s *betweenWrites) Unwrap() store.Store { return s.Store }
-
-func (s *betweenWrites) call(op, name, value string) {
-	if f := s.before.Load(); f != nil {
-		(*f)(op, name, value)
-	}
+func newBetweenWrites(s store.Store) *betweenWrites {
+	b := &betweenWrites{}
+	b.Store = faulty.New(s, func(c faulty.Call) faulty.Fault {
+		if f := b.before.Load(); f != nil {
+			(*f)(fmt.Sprint(c.Op, " ", c.Name))
+		}
+		return faulty.None
+	})
+	return b
 }
 
-// once calls do ahead of the first write of that kind whose name begins so.
-func (s *betweenWrites) once(op, prefix string, do func()) {
-	f := func(gotOp, name, _ string) {
-		if gotOp == op && strings.HasPrefix(name, prefix) && s.before.Swap(nil) != nil {
+// once calls do ahead of the first call that begins so: with what it does, and
+// the name of the journal or the key.
+func (s *betweenWrites) once(call string, do func()) {
+	f := func(got string) {
+		if strings.HasPrefix(got, call) && s.before.Swap(nil) != nil {
 			do()
 		}
 	}
 	s.before.Store(&f)
 }
 
-func (s *betweenWrites) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
-	s.call("append", journal, "")
-	return s.Store.Append(ctx, journal, after, entries...)
-}
-
-func (s *betweenWrites) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	s.call("put", key, string(value))
-	return s.Store.Put(ctx, key, value, prev)
-}
-
-func (s *betweenWrites) Drop(ctx context.Context, journal string) error {
-	s.call("drop", journal, "")
-	return s.Store.Drop(ctx, journal)
-}
-
-func (s *betweenWrites) Delete(ctx context.Context, key string, prev store.Version) error {
-	s.call("delete", key, "")
-	return s.Store.Delete(ctx, key, prev)
-}
-
 func TestASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &betweenWrites{Store: inner}
+		s := newBetweenWrites(inner)
 		many := perdure.NewFlow("many", func(ctx context.Context, n int) (int, error) {
 			for i := range n {
 				if _, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (string, error) { return "canary", nil }); err != nil {
@@ -76,11 +59,9 @@ func TestASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 		k := kit.New(t, s, perdure.Options{}, many)
 		other := kit.Runtime(t, inner, perdure.Options{}, many)
 		erased := false
-		s.once("put", "snapshot/", func() {
+		s.once("put snapshot/", func() {
 			erased = true
-			if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
-				t.Errorf("erase: %v", err)
-			}
+			kit.WantErr(t, "erase", other.Erase(context.Background(), "t", perdure.EraseOptions{}), nil)
 		})
 		k.StartOn("t", "many", 200)
 		k.Rest()
@@ -94,81 +75,70 @@ func TestASnapshotThatComesBehindAnEraseIsRemoved(t *testing.T) {
 
 func TestAForkThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"put pin/", "put gate/", "put thread/", "append thread/"} {
-		t.Run(at, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner := memstore.New()
-				s := &betweenWrites{Store: inner}
-				k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("echo"))
-				other := kit.Runtime(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
-				k.StartOn("t", "echo", "canary")
-				k.WaitFor("t", perdure.Succeeded)
-				k.Rest()
-				met := false
-				op, name, _ := strings.Cut(at, " ")
-				s.once(op, name, func() {
-					met = true
-					if err := other.Erase(context.Background(), "t", perdure.EraseOptions{}); err != nil {
-						t.Errorf("erase: %v", err)
-					}
-				})
-				if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"}); !errors.Is(err, perdure.ErrErased) {
-					t.Errorf("fork: %v", err)
-				}
-				if !met {
-					t.Fatal("they did not meet")
-				}
-				k.Rest()
-				kit.WantNothing(t, inner)
+		kit.Bubble(t, at, func(t *testing.T) {
+			inner := memstore.New()
+			s := newBetweenWrites(inner)
+			k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("echo"))
+			other := kit.Runtime(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
+			k.StartOn("t", "echo", "canary")
+			k.WaitFor("t", perdure.Succeeded)
+			k.Rest()
+			met := false
+			s.once(at, func() {
+				met = true
+				kit.WantErr(t, "erase", other.Erase(context.Background(), "t", perdure.EraseOptions{}), nil)
 			})
+			if _, err := k.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"}); !errors.Is(err, perdure.ErrErased) {
+				t.Errorf("fork: %v", err)
+			}
+			if !met {
+				t.Fatal("they did not meet")
+			}
+			k.Rest()
+			kit.WantNothing(t, inner)
 		})
 	}
 }
 
 func TestASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"put id/", "put thread/", "put pin/", "put gate/", "put due/", "append thread/"} {
-		t.Run(at, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner := memstore.New()
-				s := &betweenWrites{Store: inner}
-				flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
-					if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
-						return 0, err
-					}
-					c, err := perdure.Spawn(ctx, "child", "elsewhere", 4)
-					if err != nil {
-						return 0, err
-					}
-					return perdure.Join[int](ctx, "join", c)
-				})}
-				k := kit.New(t, s, perdure.Options{}, flows...)
-				other := kit.Runtime(t, inner, perdure.Options{}, flows...)
-				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "canary"}); err != nil {
-					t.Fatal(err)
+		kit.Bubble(t, at, func(t *testing.T) {
+			inner := memstore.New()
+			s := newBetweenWrites(inner)
+			flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
+				if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
+					return 0, err
 				}
-				run := k.WaitFor("p", perdure.Suspended)
-				k.Rest()
-				var met atomic.Bool
-				before := func(op, name, _ string) {
-					if !strings.HasPrefix(op+" "+name, at) || met.Load() {
-						return
-					}
-					if run, err := other.GetRun(context.Background(), "p", ""); err != nil || len(run.Children) == 0 || !met.CompareAndSwap(false, true) {
-						return
-					}
-					if err := other.Erase(context.Background(), "p", perdure.EraseOptions{Dependents: true}); err != nil {
-						t.Errorf("erase: %v", err)
-					}
+				c, err := perdure.Spawn(ctx, "child", "elsewhere", 4)
+				if err != nil {
+					return 0, err
 				}
-				s.before.Store(&before)
-				k.AnswerAt(run, "/ask", perdure.Answer{Value: "yes"})
-				k.Rest()
-				s.before.Store(nil)
-				if !met.Load() {
-					t.Fatal("they did not meet")
+				return perdure.Join[int](ctx, "join", c)
+			})}
+			k := kit.New(t, s, perdure.Options{}, flows...)
+			other := kit.Runtime(t, inner, perdure.Options{}, flows...)
+			k.MustStart(perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", User: "canary"})
+			run := k.WaitFor("p", perdure.Suspended)
+			k.Rest()
+			var met atomic.Bool
+			before := func(call string) {
+				if !strings.HasPrefix(call, at) || met.Load() {
+					return
 				}
-				k.Rest()
-				kit.WantNothing(t, inner)
-			})
+				if run, err := other.GetRun(context.Background(), "p", ""); err != nil || len(run.Children) == 0 || !met.CompareAndSwap(false, true) {
+					return
+				}
+				kit.WantErr(t, "erase", other.Erase(context.Background(), "p", perdure.EraseOptions{Dependents: true}), nil)
+			}
+			s.before.Store(&before)
+			k.AnswerAt(run, "/ask", perdure.Answer{Value: "yes"})
+			k.Rest()
+			s.before.Store(nil)
+			if !met.Load() {
+				t.Fatal("they did not meet")
+			}
+			k.Rest()
+			kit.WantNothing(t, inner)
 		})
 	}
 }
@@ -176,18 +146,18 @@ func TestASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 func TestAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &betweenWrites{Store: inner}
+		s := newBetweenWrites(inner)
 		k := kit.New(t, inner, perdure.Options{}, kit.EchoFlow("echo"))
 		k.StartOn("t", "echo", "one")
 		k.WaitFor("t", perdure.Succeeded)
 		forker := kit.Runtime(t, s, perdure.Options{}, kit.EchoFlow("echo"))
-		starter := &betweenWrites{Store: inner}
+		starter := newBetweenWrites(inner)
 		other := kit.Runtime(t, starter, perdure.Options{}, kit.EchoFlow("echo"))
 		forked := make(chan error, 1)
 		goOn := make(chan struct{})
 		// The fork is about to write its first entry, the start about to give up
 		// what the fork has made so far.
-		s.once("append", "thread/", func() { <-goOn })
+		s.once("append thread/", func() { <-goOn })
 		go func() {
 			_, err := forker.Fork(t.Context(), perdure.ForkRequest{Thread: "t", As: "f"})
 			forked <- err
@@ -198,7 +168,7 @@ func TestAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 			close(goOn)
 			forkErr = <-forked
 		}
-		starter.once("drop", "thread/", finish)
+		starter.once("drop thread/", finish)
 		_, startErr := other.Start(t.Context(), perdure.StartRequest{Thread: "f", Flow: "echo", Input: "two"})
 		thread, err := k.Get(t.Context(), "f")
 		kit.NoErr(t, err)
@@ -218,21 +188,19 @@ func TestAForkThatWasMadeIsNotGivenUpForAStart(t *testing.T) {
 func TestAChildErasedBeforeItBeganFailsForItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		s := &betweenWrites{Store: inner}
+		s := newBetweenWrites(inner)
 		k := kit.New(t, s, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
 		other := kit.Runtime(t, inner, perdure.Options{}, kit.Asking)
 		erased := false
-		before := func(op, name, _ string) {
-			if op != "append" || erased {
+		before := func(call string) {
+			if !strings.HasPrefix(call, "append ") || erased {
 				return
 			}
 			run, err := other.GetRun(context.Background(), "p", "")
 			if err != nil || len(run.Children) == 0 {
 				return
 			}
-			if err := other.Erase(context.Background(), run.Children[0].Thread, perdure.EraseOptions{}); err != nil {
-				t.Errorf("erase: %v", err)
-			}
+			kit.WantErr(t, "erase", other.Erase(context.Background(), run.Children[0].Thread, perdure.EraseOptions{}), nil)
 			erased = true
 		}
 		s.before.Store(&before)
@@ -277,9 +245,9 @@ func TestAForkThatBeginsMeanwhileKeepsItsParent(t *testing.T) {
 		k.Rest()
 		begin := halfFork(t, inner, "f", "t")
 		// The erase has seen that the fork has not begun, and is about to erase it.
-		s := &betweenWrites{Store: inner}
+		s := newBetweenWrites(inner)
 		var began error
-		s.once("append", "thread/", func() { began = begin() })
+		s.once("append thread/", func() { began = begin() })
 		eraser := kit.Runtime(t, s, perdure.Options{}, kit.EchoFlow("echo"))
 		err := eraser.Erase(t.Context(), "t", perdure.EraseOptions{})
 		_, forkErr := k.Get(t.Context(), "f")

@@ -182,9 +182,7 @@ func TestEraseChecksWhatItIsGiven(t *testing.T) {
 	kit.WantErr(t, "no id", rt.Erase(t.Context(), "", perdure.EraseOptions{}), perdure.ErrInvalid)
 	kit.WantErr(t, "no thread", rt.Erase(t.Context(), "t", perdure.EraseOptions{}), perdure.ErrNoThread)
 	kit.WantErr(t, "a long reason", rt.Erase(t.Context(), "t", perdure.EraseOptions{Note: perdure.Note{Reason: kit.Large}}), perdure.ErrInvalid)
-	if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: "in"}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "echo", Input: "in"})
 	kit.WantErr(t, "another tenant", rt.Tenant("other").Erase(t.Context(), "t", perdure.EraseOptions{}), perdure.ErrNoThread)
 	if _, err := rt.Get(t.Context(), "t"); err != nil {
 		t.Error(err)

@@ -119,9 +119,7 @@ func TestTenantsKeepTheirFamilies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
 		ann, bob := k.Tenant("ann"), k.Tenant("bob")
-		if _, err := ann.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, ann, perdure.StartRequest{Thread: "p", Flow: "parent", Input: ""})
 		k.Rest()
 		run, err := ann.GetRun(t.Context(), "p", "")
 		kit.NoErr(t, err)

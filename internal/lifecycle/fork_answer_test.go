@@ -361,8 +361,6 @@ func TestForkKeepsAnswers(t *testing.T) {
 		if pays.Load() != 3 {
 			t.Errorf("a fork of a fork paid without an answer\n%s", k.Trace("c"))
 		}
-		if diff := cmp.Diff(goOn(k, "c", true).Status, perdure.Succeeded); diff != "" {
-			t.Error(diff)
-		}
+		kit.NoDiff(t, cmp.Diff(goOn(k, "c", true).Status, perdure.Succeeded))
 	})
 }

@@ -1,9 +1,9 @@
 package lifecycle_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
-	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -386,7 +385,11 @@ func TestForkOfDamage(t *testing.T) {
 		k.Stop()
 		last := k.MustStateAt("t", 0).Seq
 		for bad := uint64(2); bad <= last; bad++ {
-			d := kit.New(t, &flipped{s, kit.Journals(t, s)[0], bad}, perdure.Options{}, kit.Game)
+			damaged := &kit.Rewritten{Store: s, Journal: kit.Journals(t, s)[0]}
+			lines := damaged.Lines(t)
+			lines[bad-1] = bytes.Replace(lines[bad-1], []byte(`"t":`), []byte(`"t":1`), 1)
+			damaged.Show(lines)
+			d := kit.New(t, damaged, perdure.Options{}, kit.Game)
 			_, err := d.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: bad})
 			kit.WantErr(t, "at the damage", err, perdure.ErrCorrupt)
 			if want := fmt.Sprintf("good up to entry %d, where it can be forked", bad-1); err == nil || !strings.Contains(err.Error(), want) {
@@ -406,28 +409,6 @@ func TestForkOfDamage(t *testing.T) {
 			d.Stop()
 		}
 	})
-}
-
-// flipped is a store with one entry damaged.
-type flipped struct {
-	store.Store
-	journal string
-	seq     uint64
-}
-
-func (f *flipped) Unwrap() store.Store { return f.Store }
-
-func (f *flipped) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		for e, err := range f.Store.Read(ctx, journal, after) {
-			if err == nil && journal == f.journal && e.Seq == f.seq {
-				e.Data = []byte(strings.Replace(string(e.Data), `"t":`, `"t":1`, 1))
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }
 
 func TestForkOfAnErasedThread(t *testing.T) {

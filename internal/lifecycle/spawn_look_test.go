@@ -24,9 +24,7 @@ func TestParentAndChildShowEachOther(t *testing.T) {
 		kit.NoErr(t, err)
 		child, err := k.Get(t.Context(), id)
 		kit.NoErr(t, err)
-		if d := cmp.Diff([]perdure.ChildInfo{{Path: "/child", Thread: id, Flow: "asking"}}, parent.Children); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]perdure.ChildInfo{{Path: "/child", Thread: id, Flow: "asking"}}, parent.Children))
 		if d := cmp.Diff(&perdure.ParentInfo{Thread: "p", Run: first.ID, Path: "/child"}, child.Parent); d != "" || child.User != "ann" {
 			t.Error(child.User, d)
 		}
@@ -35,9 +33,7 @@ func TestParentAndChildShowEachOther(t *testing.T) {
 			kit.NoErr(t, err)
 			parents[s.ID] = s.Parent
 		}
-		if d := cmp.Diff(map[string]string{"p": "", id: "p"}, parents); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]string{"p": "", id: "p"}, parents))
 		k.AnswerAt(k.WaitFor(id, perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
 		if run := k.WaitFor("p", perdure.Succeeded); !run.Children[0].Joined {
 			t.Error("the child is not joined")
@@ -49,9 +45,7 @@ func TestParentAndChildShowEachOther(t *testing.T) {
 				told = append(told, fmt.Sprint(e.Kind, " ", e.Name, " ", e.Child == id))
 			}
 		}
-		if d := cmp.Diff([]string{"spawned asking true", "waiting  true", "signal  true"}, told); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]string{"spawned asking true", "waiting  true", "signal  true"}, told))
 	})
 }
 
@@ -100,9 +94,7 @@ func TestNobodyForgesTheEndOfAChild(t *testing.T) {
 		k.StartOn("p", "parent", "")
 		k.Rest()
 		child := childOf(k, "p", 0)
-		if err := k.Signal(t.Context(), "p", "#child-"+child, "forged", perdure.SignalOptions{}); !errors.Is(err, perdure.ErrName) {
-			t.Errorf("its signal: %v", err)
-		}
+		kit.WantErr(t, "its signal", k.Signal(t.Context(), "p", "#child-"+child, "forged", perdure.SignalOptions{}), perdure.ErrName)
 		// A key that was heard would keep the real end from being told.
 		for seq := range 20 {
 			if err := k.Signal(t.Context(), "p", "other", "", perdure.SignalOptions{Key: fmt.Sprintf("#child-%s@%d", child, seq)}); !errors.Is(err, perdure.ErrInvalid) {
@@ -271,9 +263,7 @@ func TestAnErasedChildThatHadEndedChangesNothing(t *testing.T) {
 		}))
 		k.StartOn("p", "parent", "")
 		k.Rest()
-		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{}); !errors.Is(err, perdure.ErrPinned) {
-			t.Errorf("the parent of a child: %v", err)
-		}
+		kit.WantErr(t, "the parent of a child", k.Erase(t.Context(), "p", perdure.EraseOptions{}), perdure.ErrPinned)
 		kit.NoErr(t, k.Erase(t.Context(), childOf(k, "p", 0), perdure.EraseOptions{}))
 		k.AnswerAt(k.WaitFor("p", perdure.Suspended), "/ask", perdure.Answer{Value: "yes"})
 		if got, err := perdure.Output[int](k.WaitFor("p", perdure.Succeeded)); err != nil || got != 8 {
@@ -281,22 +271,6 @@ func TestAnErasedChildThatHadEndedChangesNothing(t *testing.T) {
 		}
 		if err := k.Erase(t.Context(), "p", perdure.EraseOptions{}); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestChildrenAreErasedWithTheirParent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))
-		k.StartOn("p", "parent", "")
-		k.WaitFor("p", perdure.Suspended)
-		child := childOf(k, "p", 0)
-		kit.NoErr(t, k.Erase(t.Context(), "p", perdure.EraseOptions{Dependents: true}))
-		k.Rest()
-		for _, id := range []string{"p", child} {
-			if _, err := k.Get(t.Context(), id); !errors.Is(err, perdure.ErrNoThread) {
-				t.Errorf("%s: %v", id, err)
-			}
 		}
 	})
 }

@@ -193,9 +193,7 @@ func TestABlockedParentThatIsCancelledCancelsItsChildren(t *testing.T) {
 			kit.NoErr(t, k.Resume(t.Context(), "p", "", perdure.Note{}))
 			first := k.WaitFor("p", perdure.Blocked)
 			if interrupt {
-				if _, err := k.Start(t.Context(), perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", Policy: perdure.Interrupt}); err != nil {
-					t.Fatal(err)
-				}
+				k.MustStart(perdure.StartRequest{Thread: "p", Flow: "parent", Input: "", Policy: perdure.Interrupt})
 			} else if err := k.Cancel(t.Context(), "p", "", perdure.Note{}); err != nil {
 				t.Fatal(err)
 			}
@@ -247,9 +245,7 @@ func TestAChildHasWhatIsLeftOfTheBudgetAndGivesBackWhatItSpent(t *testing.T) {
 			kit.NoErr(t, err)
 			budgets = append(budgets, child.Budget["cents"])
 		}
-		if d := cmp.Diff([]int64{90, 60, 20}, budgets); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]int64{90, 60, 20}, budgets))
 	})
 }
 

@@ -36,18 +36,14 @@ func TestStartKeepsWhatItIsGiven(t *testing.T) {
 		if err != nil || thread.Title != "daily" || thread.User != "ann" || len(thread.Runs) != 2 {
 			t.Errorf("the thread is %+v, %v", thread, err)
 		}
-		if d := cmp.Diff(map[string]string{"a": "1", "b": "2"}, thread.Metadata); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]string{"a": "1", "b": "2"}, thread.Metadata))
 		title := "weekly"
 		kit.WantErr(t, "metadata", k.SetMetadata(t.Context(), run.Thread, &title, map[string]string{"a": "", "c": "3"}, perdure.Note{}), nil)
 		thread, err = k.Get(t.Context(), run.Thread)
 		if err != nil || thread.Title != "weekly" {
 			t.Errorf("the title is %q, %v", thread.Title, err)
 		}
-		if d := cmp.Diff(map[string]string{"b": "2", "c": "3"}, thread.Metadata); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(map[string]string{"b": "2", "c": "3"}, thread.Metadata))
 		kit.WantErr(t, "metadata of no thread", k.SetMetadata(t.Context(), "no", &title, nil, perdure.Note{}), perdure.ErrNoThread)
 
 		a, b := k.MustStart(perdure.StartRequest{Flow: "idle", Input: ""}), k.MustStart(perdure.StartRequest{Flow: "idle", Input: ""})
@@ -252,9 +248,7 @@ func TestPolicies(t *testing.T) {
 				order = append(order, e.Run)
 			}
 		}
-		if d := cmp.Diff(ids, order); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(ids, order))
 	})
 	kit.Bubble(t, "the queue is bounded", func(t *testing.T) {
 		k, run := busy(t, perdure.Options{MaxQueue: 3})
@@ -356,9 +350,7 @@ func TestListIsCompleteInOrderAndByTenant(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		b := k.Tenant("b")
-		if _, err := b.Start(t.Context(), perdure.StartRequest{Thread: "t9", Flow: "idle", Input: "of b"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, b, perdure.StartRequest{Thread: "t9", Flow: "idle", Input: "of b"})
 		time.Sleep(time.Second)
 		ids := func(r *perdure.Runtime, o perdure.ListOptions) (ids []string, last perdure.Summary) {
 			for s, err := range r.List(t.Context(), o) {
@@ -446,9 +438,7 @@ func TestGetSaysHowFarARunIs(t *testing.T) {
 		k.StartOn("t", "f", "")
 		run := k.WaitFor("t", perdure.Suspended)
 		wantPlan := []perdure.PlanStep{{Name: "one", Done: true}, {Name: "two", Done: true}, {Name: "three"}}
-		if d := cmp.Diff(wantPlan, run.Plan); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(wantPlan, run.Plan))
 		if run.Steps != 2 || run.Last != "/two" || run.Resumes != 0 || run.Version != "v7" || run.Since.IsZero() || run.Started.IsZero() || !run.Ended.IsZero() {
 			t.Errorf("suspended: %+v", run)
 		}

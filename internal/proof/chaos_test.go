@@ -17,6 +17,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/kit"
 )
 
 // chaosQuota is how much of everything there is to be.
@@ -30,6 +31,7 @@ type chaosQuota struct {
 // recorded once, effects that may happen once do, and no process writes after
 // another took over.
 func TestChaos(t *testing.T) {
+	kit.Long(t)
 	quota := chaosQuota{kills: 60, stops: 30, terms: 10, threads: 40, busy: 15}
 	if os.Getenv("PERDURE_TORTURE") != "" {
 		quota = chaosQuota{kills: 500, stops: 200, terms: 50, threads: 100, busy: 30}

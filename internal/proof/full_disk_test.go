@@ -34,6 +34,7 @@ const fullEnv = "PERDURE_TEST_FULL_DISK"
 // space again the run goes on and ends, in the same process and the same Work,
 // with each step recorded once.
 func TestFullDisk(t *testing.T) {
+	kit.Long(t)
 	for _, scheme := range []string{"sqlite", "file"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Run("limit", func(t *testing.T) {
@@ -54,9 +55,7 @@ func TestFullDisk(t *testing.T) {
 					continue
 				}
 				t.Cleanup(func() {
-					if err := syscall.Unmount(d.dir, 0); err != nil {
-						t.Errorf("unmount: %v", err)
-					}
+					kit.WantErr(t, "unmount", syscall.Unmount(d.dir, 0), nil)
 				})
 				t.Run(fs, func(t *testing.T) {
 					t.Parallel()

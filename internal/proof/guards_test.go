@@ -185,6 +185,7 @@ func (m mutants) run(t *testing.T, pkg, tests string, off ...string) (string, bo
 }
 
 func TestExplorationsFailWithoutAGuard(t *testing.T) {
+	kit.Long(t)
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("the go tool, which builds the code without its guards, is not there")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/memstore"
@@ -27,10 +28,8 @@ import (
 // kill -9 does, and starts it again until the flows end. Then their results
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
-	kills := 300
-	if os.Getenv("PERDURE_TORTURE") != "" {
-		kills = 1000
-	}
+	kit.Long(t)
+	kills := kit.Scaled(300, 1000)
 	for _, scheme := range []string{"sqlite", "file"} {
 		t.Run(scheme, func(t *testing.T) {
 			if text := os.Getenv(killEnv); text != "" {

@@ -1,12 +1,13 @@
 package threads_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"io"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,38 +18,6 @@ import (
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
-
-// damaged is a store that shows the bytes of one entry changed.
-type damaged struct {
-	store.Store
-	mu      sync.Mutex
-	journal string
-	seq     uint64
-	change  func([]byte) []byte
-}
-
-func (d *damaged) Unwrap() store.Store { return d.Store }
-
-func (d *damaged) hit(journal string, seq uint64, change func([]byte) []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.journal, d.seq, d.change = journal, seq, change
-}
-
-func (d *damaged) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		for e, err := range d.Store.Read(ctx, journal, after) {
-			d.mu.Lock()
-			if err == nil && journal == d.journal && e.Seq == d.seq {
-				e.Data = d.change(append([]byte(nil), e.Data...))
-			}
-			d.mu.Unlock()
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
 
 // flip changes one byte somewhere in the middle.
 func flip(at func(n int) int) func([]byte) []byte {
@@ -81,7 +50,7 @@ func TestDamagedEntryIsLocatedAndStopsItsThreadOnly(t *testing.T) {
 		},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			d := &damaged{Store: memstore.New()}
+			d := &kit.Rewritten{Store: memstore.New()}
 			k := kit.New(t, d, perdure.Options{}, flow)
 			k.StartOn("bad", "f", "x")
 			time.Sleep(time.Second)
@@ -96,7 +65,10 @@ func TestDamagedEntryIsLocatedAndStopsItsThreadOnly(t *testing.T) {
 					step = e.Seq
 				}
 			}
-			d.hit(kit.Journals(t, d)[0], step, change)
+			d.Journal = kit.Journals(t, d)[0]
+			lines := d.Lines(t)
+			lines[step-1] = change(bytes.Clone(lines[step-1]))
+			d.Show(lines)
 
 			thread, err := k.Get(t.Context(), "bad")
 			kit.WantErr(t, "get", err, perdure.ErrCorrupt)
@@ -111,6 +83,7 @@ func TestDamagedEntryIsLocatedAndStopsItsThreadOnly(t *testing.T) {
 			kit.WantErr(t, "a start", err, perdure.ErrCorrupt)
 			kit.WantErr(t, "a signal", k.Signal(t.Context(), "bad", "go", 1, perdure.SignalOptions{}), perdure.ErrCorrupt)
 			kit.WantErr(t, "a cancel", k.Control("cancel", "bad", bad.ID), perdure.ErrCorrupt)
+			kit.WantErr(t, "an export", k.Export(t.Context(), "bad", io.Discard, perdure.ExportOptions{}), perdure.ErrCorrupt)
 			_, err = k.StateAt(t.Context(), "bad", 0)
 			kit.WantErr(t, "the state now", err, perdure.ErrCorrupt)
 			if c, err := k.StateAt(t.Context(), "bad", step-1); err != nil || c.Seq != step-1 {
@@ -145,7 +118,7 @@ func TestDamagedEntryIsLocatedAndStopsItsThreadOnly(t *testing.T) {
 				t.Errorf("something was appended behind the damage: %d entries, %v", n, err)
 			}
 			// With the bytes back the thread goes on.
-			d.hit("", 0, nil)
+			d.Show(nil)
 			k.AnswerAt(bad, "/ask", perdure.Answer{Value: ""})
 			kit.WantOutput(t, k.WaitForRun("bad", "", perdure.Succeeded), "x")
 		})
@@ -159,10 +132,9 @@ func TestMissingEntryIsDamage(t *testing.T) {
 		k.StartOn("t", "echo", "x")
 		k.WaitFor("t", perdure.Succeeded)
 		k.Stop()
-		lines, err := store.ReadAll(t.Context(), s, kit.Journals(t, s)[0], 0)
-		kit.NoErr(t, err)
-		// The same journal with its third entry left out.
-		h := &holed{Store: s, journal: kit.Journals(t, s)[0], without: 3}
+		h := &kit.Rewritten{Store: s, Journal: kit.Journals(t, s)[0]}
+		lines := h.Lines(t)
+		h.Show(slices.Delete(slices.Clone(lines), 2, 3))
 		rt := kit.Runtime(t, h, perdure.Options{Version: "test"})
 		thread, err := rt.Get(t.Context(), "t")
 		kit.WantErr(t, "get", err, perdure.ErrCorrupt)
@@ -170,31 +142,6 @@ func TestMissingEntryIsDamage(t *testing.T) {
 			t.Errorf("the good prefix is %+v of %d", thread, len(lines))
 		}
 	})
-}
-
-// holed is a store that leaves an entry out and closes the gap.
-type holed struct {
-	store.Store
-	journal string
-	without uint64
-}
-
-func (h *holed) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		for e, err := range h.Store.Read(ctx, journal, after) {
-			if err == nil && journal == h.journal {
-				if e.Seq == h.without {
-					continue
-				}
-				if e.Seq > h.without {
-					e.Seq--
-				}
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }
 
 func endSeq(s store.Store, name string) (uint64, error) {

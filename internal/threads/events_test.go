@@ -316,12 +316,8 @@ func TestObserverSeesStepsAndEntries(t *testing.T) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if d := cmp.Diff([]perdure.StepInfo{info("/outer", 1), info("/outer/inner", 1), info("/outer/inner", 2)}, w.started); d != "" {
-			t.Error(d)
-		}
-		if d := cmp.Diff([]string{"/outer/inner 1 try 1", "/outer/inner 2 <nil>", "/outer 1 <nil>"}, w.ended); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff([]perdure.StepInfo{info("/outer", 1), info("/outer/inner", 1), info("/outer/inner", 2)}, w.started))
+		kit.NoDiff(t, cmp.Diff([]string{"/outer/inner 1 try 1", "/outer/inner 2 <nil>", "/outer 1 <nil>"}, w.ended))
 		// The run's own entries, as Events shows them.
 		var want []perdure.Event
 		for _, e := range k.EventsOf("t") {
@@ -329,9 +325,7 @@ func TestObserverSeesStepsAndEntries(t *testing.T) {
 				want = append(want, e)
 			}
 		}
-		if d := cmp.Diff(want, w.committed); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, w.committed))
 	})
 }
 
@@ -373,9 +367,7 @@ func TestDeltasAreLiveOnly(t *testing.T) {
 		for i := range 3 {
 			want = append(want, perdure.DeltaEvent{Run: run.ID, Path: "/write", Pass: 2, Attempt: 1, Offset: int64(i), Data: json.RawMessage(fmt.Sprintf(`"token %d"`, i))})
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		kit.NoDiff(t, cmp.Diff(want, got))
 		perdure.Delta(context.Background(), "outside a run it is nothing")
 		for _, e := range k.EventsOf("t") {
 			if e.Kind == "delta" {

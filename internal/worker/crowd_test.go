@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,16 +11,10 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 )
-
-// scaled returns the smaller of two sizes, or the larger one when there is time.
-func scaled(small, large int) int {
-	if os.Getenv("PERDURE_TORTURE") != "" {
-		return large
-	}
-	return small
-}
 
 // countStore counts the calls of a store, and the cells that were listed.
 type countStore struct {
@@ -29,38 +22,21 @@ type countStore struct {
 	calls, listed atomic.Int64
 }
 
+func newCountStore(s store.Store) *countStore {
+	c := &countStore{}
+	c.Store = faulty.New(s, func(faulty.Call) faulty.Fault {
+		c.calls.Add(1)
+		return faulty.None
+	})
+	return c
+}
+
 func (c *countStore) Unwrap() store.Store { return c.Store }
 
 // reset returns what was counted since the last time.
 func (c *countStore) reset() (calls, listed int64) { return c.calls.Swap(0), c.listed.Swap(0) }
 
-func (c *countStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
-	c.calls.Add(1)
-	return c.Store.Append(ctx, journal, after, entries...)
-}
-
-func (c *countStore) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	c.calls.Add(1)
-	return c.Store.Read(ctx, journal, after)
-}
-
-func (c *countStore) Get(ctx context.Context, key string) (store.Cell, error) {
-	c.calls.Add(1)
-	return c.Store.Get(ctx, key)
-}
-
-func (c *countStore) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	c.calls.Add(1)
-	return c.Store.Put(ctx, key, value, prev)
-}
-
-func (c *countStore) Delete(ctx context.Context, key string, prev store.Version) error {
-	c.calls.Add(1)
-	return c.Store.Delete(ctx, key, prev)
-}
-
 func (c *countStore) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
-	c.calls.Add(1)
 	return func(yield func(store.Cell, error) bool) {
 		for cell, err := range c.Store.List(ctx, prefix, after) {
 			c.listed.Add(1)
@@ -125,9 +101,7 @@ func (c *crowd) flow(name, worker string, d time.Duration) perdure.Flow {
 func queueUp(t *testing.T, rt *perdure.Runtime, flow, user string, n int) {
 	t.Helper()
 	for i := range n {
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: fmt.Sprint(flow, "-", user, "-", i), Flow: flow, User: user, Input: user}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, rt, perdure.StartRequest{Thread: fmt.Sprint(flow, "-", user, "-", i), Flow: flow, User: user, Input: user})
 	}
 }
 

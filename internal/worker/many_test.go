@@ -22,7 +22,7 @@ func TestManyDueThreadsDoNotStampede(t *testing.T) {
 	measure := func(n int, d time.Duration) (got cost) {
 		synctest.Test(t, func(t *testing.T) {
 			const concurrency = 16
-			s := &countStore{Store: memstore.New()}
+			s := newCountStore(memstore.New())
 			var c crowd
 			flow := c.flow("f", "w", d)
 			queueUp(t, kit.Runtime(t, s, perdure.Options{}, flow), "f", "ann", n)
@@ -43,7 +43,7 @@ func TestManyDueThreadsDoNotStampede(t *testing.T) {
 		return got
 	}
 	for _, d := range []time.Duration{0, 70 * time.Millisecond} {
-		few, many := measure(1000, d), measure(scaled(3000, 100_000), d)
+		few, many := measure(1000, d), measure(kit.Scaled(3000, 100_000), d)
 		t.Logf("steps of %v: %.4g calls and %.4g listed cells a thread of few, %.4g and %.4g of many", d, few.calls, few.listed, many.calls, many.listed)
 		if math.Abs(many.calls/few.calls-1) > 0.2 {
 			t.Errorf("a thread costs %.4g calls of the store among many, %.4g among few", many.calls, few.calls)
@@ -138,7 +138,7 @@ func TestSuspendedThreadsCostNothing(t *testing.T) {
 				return int64(m.HeapAlloc)
 			}
 			before := heap()
-			s := &countStore{Store: inner}
+			s := newCountStore(inner)
 			k = kit.New(t, s, perdure.Options{}, flows...)
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -151,7 +151,7 @@ func TestSuspendedThreadsCostNothing(t *testing.T) {
 		})
 		return got
 	}
-	few, many := measure(10), measure(scaled(3000, 100_000))
+	few, many := measure(10), measure(kit.Scaled(3000, 100_000))
 	t.Logf("few: %+v, many: %+v", few, many)
 	if d := many.calls - few.calls; d < -5 || d > 5 {
 		t.Errorf("an idle worker calls the store %d times an hour, and %d times where many wait", few.calls, many.calls)

@@ -90,9 +90,7 @@ func TestPoisonIsQuarantined(t *testing.T) {
 		v := &venom{t: t}
 		o := perdure.Options{Concurrency: 4, Grace: time.Second}
 		rt := kit.Runtime(t, s, o, v.in.flow("healthy", "", 0), kit.EchoFlow("poison"))
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "poison", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "poison", Input: ""})
 		queueUp(t, rt, "healthy", "ann", healthy)
 		m := v.kill(s, o, "t")
 		if got := v.victims.Load(); got != 5 {

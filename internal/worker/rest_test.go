@@ -86,9 +86,7 @@ func TestAWorkerThatDiesWhileARunWaitsDidNotDieOfIt(t *testing.T) {
 			s := memstore.New()
 			flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) { return c.flow(ctx) })
 			rt := kit.Runtime(t, s, perdure.Options{Version: "test"}, flow)
-			if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
-				t.Fatal(err)
-			}
+			kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
 			for _, d := range c.lives {
 				live(t, s, d+10*time.Second, flow) // with the time until the one before is missed
 			}

@@ -64,9 +64,7 @@ func TestTwoHandlesOnOneStoreWorkTogether(t *testing.T) {
 				}
 			}
 			want := []string{"created", "queued", "claimed", "step", "asked", "suspended", "answered", "claimed", "waiting", "suspended", "signal", "claimed", "ended"}
-			if d := cmp.Diff(want, kinds); d != "" {
-				t.Error(d)
-			}
+			kit.NoDiff(t, cmp.Diff(want, kinds))
 			for _, rt := range []*perdure.Runtime{away, k.Runtime} {
 				got, err := rt.Wait(ctx, "t", run.ID)
 				kit.NoErr(t, err)
@@ -146,9 +144,7 @@ func TestFlowThatNobodyHasWaitsForItsWorker(t *testing.T) {
 		starter := kit.Runtime(t, s, perdure.Options{Version: "test"}, kit.EchoFlow("rare"), kit.EchoFlow("common"))
 		k := kit.New(t, s, perdure.Options{}, kit.EchoFlow("common"))
 		for _, flow := range []string{"rare", "common"} {
-			if _, err := starter.Start(t.Context(), perdure.StartRequest{Thread: flow, Flow: flow, Input: flow}); err != nil {
-				t.Fatal(err)
-			}
+			kit.Start(t, starter, perdure.StartRequest{Thread: flow, Flow: flow, Input: flow})
 		}
 		k.WaitForRun("common", "", perdure.Succeeded)
 		time.Sleep(5 * time.Minute)

@@ -75,9 +75,7 @@ func TestAWorkerThatIsStoppedLeavesTheListRight(t *testing.T) {
 				return perdure.Ask[bool](ctx, "ok", perdure.Question{})
 			}))
 			kit.NoErr(t, err)
-			if _, err := rt.Start(t.Context(), perdure.StartRequest{Flow: "f", Thread: fmt.Sprint("t", i), Input: want == perdure.Suspended}); err != nil {
-				t.Fatal(err)
-			}
+			kit.Start(t, rt, perdure.StartRequest{Flow: "f", Thread: fmt.Sprint("t", i), Input: want == perdure.Suspended})
 			kit.NoErr(t, rt.Work(ctx))
 			n := 0
 			for sum, err := range rt.List(t.Context(), perdure.ListOptions{}) {

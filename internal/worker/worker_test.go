@@ -63,9 +63,7 @@ func TestAWorkerStopsWhileTheStoreIsDown(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- rt.Work(ctx) }()
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
 		time.Sleep(time.Second)
 		down.Store(true)
 		time.Sleep(time.Second)
@@ -123,9 +121,7 @@ func TestARunOfAnotherFlowAheadCostsLittle(t *testing.T) {
 		both := kit.New(t, s, perdure.Options{}, a, b)
 		both.StartOn("t", "a", "")
 		run := both.WaitFor("t", perdure.Suspended)
-		if _, err := both.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "b", Input: "", Policy: perdure.Beside}); err != nil {
-			t.Fatal(err)
-		}
+		both.MustStart(perdure.StartRequest{Thread: "t", Flow: "b", Input: "", Policy: perdure.Beside})
 		time.Sleep(time.Second)
 		both.Stop()
 		both.AnswerAt(run, "/q", perdure.Answer{Value: "x"})
@@ -241,9 +237,7 @@ func TestAListThatIsNotWholeSaysSo(t *testing.T) {
 			return faulty.None
 		})
 		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
 		bad.Store(true)
 		n := 0
 		for _, err := range rt.List(t.Context(), perdure.ListOptions{}) {
@@ -290,9 +284,7 @@ func TestAWorkerOnAPoisonedStoreEnds(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- rt.Work(ctx) }()
 		time.Sleep(time.Second)
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
 		bad.Store(true)
 		select {
 		case err := <-done:
@@ -372,9 +364,7 @@ func TestEventsOfAClosedStoreEndWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
-		if _, err := rt.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "f", Input: ""}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
 		time.AfterFunc(time.Second, func() { s.Close() })
 		var last error
 		for _, err := range rt.Events(t.Context(), "t", perdure.EventOptions{}) {

@@ -77,9 +77,7 @@ func TestWorkersTellOfThemselves(t *testing.T) {
 		for _, w := range got {
 			if w.ID == "old" || w.ID == "odd" {
 				seen++
-				if d := cmp.Diff(perdure.WorkerInfo{ID: w.ID, Host: "h"}, w); d != "" {
-					t.Error(d)
-				}
+				kit.NoDiff(t, cmp.Diff(perdure.WorkerInfo{ID: w.ID, Host: "h"}, w))
 			}
 		}
 		if err != nil || seen != 2 {
