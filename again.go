@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -26,7 +27,7 @@ func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*
 		return nil, err
 	}
 	if _, ok := r.flows[old.Flow]; !ok {
-		return nil, fmt.Errorf("%w: %q; this runtime has %q", ErrNoFlow, old.Flow, r.Flows())
+		return nil, fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, old.Flow, r.Flows())
 	}
 	raw, err := r.load(ctx, o.name, old.Input)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -53,7 +55,7 @@ func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 	whole := reflect.TypeFor[T]() == reflect.TypeFor[Answer]()
 	want := ""
 	if !whole {
-		want = kindOf(reflect.TypeFor[T]())
+		want = exact.KindOf(reflect.TypeFor[T]())
 	}
 	n, raw, err := ask(ctx, name, q, want)
 	if err != nil {
@@ -103,7 +105,7 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	}
 	f.takeOver(n)
 	if n.Fail != nil {
-		return nil, nil, &StepError{Path: n.Path(), Attempt: 1, Err: &recorded{*n.Fail}}
+		return nil, nil, &fault.StepError{Path: n.Path(), Attempt: 1, Err: &fault.Recorded{Fail: *n.Fail}}
 	}
 	raw, err := p.load(f, n.Answer.Value)
 	return n, raw, err
@@ -140,13 +142,13 @@ func over(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) lin
 	l := line{kind: journal.Fired, run: run.N, path: path}
 	switch w.Kind {
 	case journal.Waiting:
-		l.body.Fail = failure(ErrTimeout)
+		l.body.Fail = fault.Failure(fault.ErrTimeout)
 	case journal.Asked:
 		l.kind, l.body.Of = journal.Expired, w.Ask
 		if a := t.Asks[w.Ask]; a != nil && a.Question.Default != nil {
 			l.body.Answer = a.Question.Default
 		} else {
-			l.body.Fail = failure(ErrExpired)
+			l.body.Fail = fault.Failure(fault.ErrExpired)
 		}
 	}
 	return l
@@ -171,20 +173,20 @@ func checkQuestion(ctx context.Context, q Question, want string) (*pass, journal
 	for decision, schema := range q.Schemas {
 		size += len(decision) + len(schema)
 		if !json.Valid(schema) || !slices.Contains(q.Decisions, decision) {
-			return p, k, nil, fmt.Errorf("%w: the schema of %q is no JSON, or there is no such decision", ErrOption, decision)
+			return p, k, nil, fmt.Errorf("%w: the schema of %q is no JSON, or there is no such decision", fault.ErrOption, decision)
 		}
 	}
 	switch {
 	case size > maxQuestion:
-		return p, k, nil, fmt.Errorf("%w: a question has at most %d bytes of text, not %d; put the rest into its Data", ErrTooLarge, maxQuestion, size)
+		return p, k, nil, fmt.Errorf("%w: a question has at most %d bytes of text, not %d; put the rest into its Data", fault.ErrTooLarge, maxQuestion, size)
 	case (q.Schema != nil || q.Schemas != nil) && p.rt.opts.Validator == nil:
-		return p, k, nil, fmt.Errorf("%w: a question with a schema needs Options.Validator", ErrOption)
+		return p, k, nil, fmt.Errorf("%w: a question with a schema needs Options.Validator", fault.ErrOption)
 	case q.Schema != nil && !json.Valid(q.Schema):
-		return p, k, nil, fmt.Errorf("%w: the schema is no JSON", ErrOption)
+		return p, k, nil, fmt.Errorf("%w: the schema is no JSON", fault.ErrOption)
 	case q.Expires < 0:
-		return p, k, nil, fmt.Errorf("%w: a negative Expires", ErrOption)
+		return p, k, nil, fmt.Errorf("%w: a negative Expires", fault.ErrOption)
 	case q.Default != nil && q.Expires == 0:
-		return p, k, nil, fmt.Errorf("%w: a default without Expires", ErrOption)
+		return p, k, nil, fmt.Errorf("%w: a default without Expires", fault.ErrOption)
 	}
 	if q.Default != nil {
 		if _, _, err := p.rt.checkAnswer(&k, *q.Default); err != nil {
@@ -194,7 +196,7 @@ func checkQuestion(ctx context.Context, q Question, want string) (*pass, journal
 	if q.Data == nil {
 		return p, k, nil, nil
 	}
-	data, err := encode(q.Data, reflect.TypeOf(q.Data))
+	data, err := exact.Encode(q.Data, reflect.TypeOf(q.Data))
 	return p, k, data, err
 }
 

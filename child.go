@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -33,7 +34,7 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 		if begun || err != nil {
 			return name, err
 		}
-	} else if !errors.Is(err, ErrNoThread) {
+	} else if !errors.Is(err, fault.ErrNoThread) {
 		return "", err
 	}
 	name, lines, err := r.childLines(ctx, parent, t, run, child)
@@ -112,7 +113,7 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 	if err == nil {
 		begun, err = r.begun(ctx, journalOf(name))
 	}
-	if err != nil && !errors.Is(err, ErrNoThread) {
+	if err != nil && !errors.Is(err, fault.ErrNoThread) {
 		return err
 	}
 	var first []line
@@ -145,7 +146,7 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 			return err
 		}
 		return nil
-	case errors.Is(err, ErrCorrupt):
+	case errors.Is(err, fault.ErrCorrupt):
 		r.log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
 		return nil // and nobody can execute it
 	case err != nil:
@@ -172,7 +173,7 @@ func endKey(child string, end uint64) string {
 // whether the child has, or will have, an end that the parent has not heard of.
 func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
 	name, err := r.find(ctx, child.ID)
-	if errors.Is(err, ErrNoThread) {
+	if errors.Is(err, fault.ErrNoThread) {
 		return false, nil
 	}
 	if err != nil {
@@ -190,7 +191,7 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 			return nil, nil, errNothing
 		}
 		lines, flows, err := retryLines(t, own, Note{Reason: "its parent was retried"})
-		if errors.Is(err, ErrNothingToDo) {
+		if errors.Is(err, fault.ErrNothingToDo) {
 			return nil, nil, errNothing
 		}
 		again = err == nil
@@ -209,7 +210,7 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 
 // gone reports whether an error says that a thread was erased.
 func gone(err error) bool {
-	return errors.Is(err, ErrErased) || errors.Is(err, ErrNoThread) || errors.Is(err, store.ErrDropped)
+	return errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrNoThread) || errors.Is(err, store.ErrDropped)
 }
 
 // tell tells the parent of a child the end of the run that it spawned, by a
@@ -249,7 +250,7 @@ func (c *core) tellErased(ctx context.Context, o *opened) error {
 	} else if run.Status.Final() {
 		b.Key = endKey(o.thread.ID, run.EndSeq)
 	}
-	b.Fail = childFailure(*failure(ErrErased))
+	b.Fail = childFailure(*fault.Failure(fault.ErrErased))
 	return c.tellParent(ctx, from, &b, func() error { return nil }, run)
 }
 
@@ -257,16 +258,16 @@ func (c *core) tellErased(ctx context.Context, o *opened) error {
 func (c *core) outcome(ctx context.Context, o *opened, run *journal.Run, b *journal.Body) error {
 	switch run.Status {
 	case journal.StatusCancelled:
-		b.Fail = childFailure(journal.Failure{Msg: ErrChildCancelled.Error(), Codes: failure(ErrChildCancelled).Codes})
+		b.Fail = childFailure(journal.Failure{Msg: fault.ErrChildCancelled.Error(), Codes: fault.Failure(fault.ErrChildCancelled).Codes})
 		return nil
 	case journal.StatusFailed:
 		b.Fail = childFailure(*run.Fail)
-		b.Fail.Msg = clip(ErrChild.Error()+": "+run.Fail.Msg, maxMessage)
+		b.Fail.Msg = fault.Clip(fault.ErrChild.Error()+": "+run.Fail.Msg, fault.MaxMessage)
 		return nil
 	}
 	raw, err := (&Runtime{core: c}).output(ctx, o, run)
-	if errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
-		b.Fail = childFailure(journal.Failure{Msg: clip("perdure: the output of the child cannot be read: "+err.Error(), maxMessage)})
+	if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
+		b.Fail = childFailure(journal.Failure{Msg: fault.Clip("perdure: the output of the child cannot be read: "+err.Error(), fault.MaxMessage)})
 		return nil
 	}
 	if err == nil {
@@ -278,7 +279,7 @@ func (c *core) outcome(ctx context.Context, o *opened, run *journal.Run, b *jour
 // childFailure is a child's failure as its parent sees it.
 func childFailure(fail journal.Failure) *journal.Failure {
 	fail.Codes = slices.Clone(fail.Codes)
-	addCodes(&fail, failure(ErrChild).Codes...)
+	fault.AddCodes(&fail, fault.Failure(fault.ErrChild).Codes...)
 	return &fail
 }
 

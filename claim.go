@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/scrub"
@@ -25,7 +26,7 @@ const blockedAgain = 30 * time.Second
 // erased thread nothing is: the hint goes, and what a pass has written for it.
 func (w *worker) look(h due.Hint) error {
 	err := w.late(w.io, h.Thread, w.lookAt(h), h.Flow)
-	if errors.Is(err, ErrErased) {
+	if errors.Is(err, fault.ErrErased) {
 		return nil
 	}
 	return err
@@ -70,9 +71,9 @@ func (w *worker) lookAt(h due.Hint) error {
 		p.solo = how == runsAlone
 		_ = w.summarise(w.io, o)
 		w.execute(p)
-		if err := p.sealedErr(); errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt) {
+		if err := p.sealedErr(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
 			w.log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
-			if errors.Is(err, ErrErased) {
+			if errors.Is(err, fault.ErrErased) {
 				return err
 			}
 			w.later(h, w.lost(h))
@@ -252,7 +253,7 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 	}
 	for _, e := range entries {
 		if err := errors.Join(t.Apply(e), o.grow(e)); err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 		}
 	}
 	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
@@ -311,7 +312,7 @@ func (w *worker) execute(p *pass) {
 	}()
 	<-ended
 	p.mu.Lock()
-	p.seal(ErrFenced) // nothing can be left open
+	p.seal(fault.ErrFenced) // nothing can be left open
 	p.mu.Unlock()
 	<-watching
 	p.closeDeps()
@@ -323,7 +324,7 @@ func (p *pass) flow(f Flow) {
 		view: &view{base: p.run.BaseState}}
 	root.view.apply(p.tree.Root.State) // edited in a fork before anything was recorded
 	if p.run.Cancelled {
-		p.cancel(ErrCancelled)
+		p.cancel(fault.ErrCancelled)
 	}
 	var out json.RawMessage
 	err := errors.New("perdure: the flow left by runtime.Goexit")
@@ -396,7 +397,7 @@ func (p *pass) release() {
 	_ = p.commit(func() batch {
 		return batch{
 			lines: []line{{kind: journal.Released}},
-			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", ErrFenced)) },
+			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", fault.ErrFenced)) },
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -22,7 +23,7 @@ func (f *frame) recordTimeouts() error {
 		if !over {
 			continue
 		}
-		b := journal.Body{Name: journal.TimeOver, Fail: failure(ErrTimeout)}
+		b := journal.Body{Name: journal.TimeOver, Fail: fault.Failure(fault.ErrTimeout)}
 		if err := p.record(path, journal.Problem, &b, nil); err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -33,7 +35,7 @@ type AskAnswer struct {
 // ErrAskOver, also if no worker has recorded the expiry yet. The IfSeq of each answer that has one must hold for any of them to be stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	if len(answers) == 0 {
-		return fmt.Errorf("%w: no answers", ErrInvalid)
+		return fmt.Errorf("%w: no answers", fault.ErrInvalid)
 	}
 	name := ""
 	for _, a := range answers {
@@ -42,7 +44,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			return err
 		}
 		if name != "" && name != thread {
-			return fmt.Errorf("%w: the asks belong to different threads; answer them one by one", ErrInvalid)
+			return fmt.Errorf("%w: the asks belong to different threads; answer them one by one", fault.ErrInvalid)
 		}
 		name = thread
 	}
@@ -58,10 +60,10 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			return err
 		}
 		if !answerable(ask) && (ask.Answer == nil || ask.Expired) {
-			return fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
+			return fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 		}
 		if !host.May(ask.Question.Who, a.By, a.Groups) {
-			return fmt.Errorf("%w: ask %s: %q is not among those who may", ErrForbidden, a.Ask, a.By)
+			return fmt.Errorf("%w: ask %s: %q is not among those who may", fault.ErrForbidden, a.Ask, a.By)
 		}
 		if kept[i], err = r.keepAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)
@@ -78,13 +80,13 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			}
 			switch {
 			case seen[ask.ID]:
-				return nil, nil, fmt.Errorf("%w: two answers to ask %s", ErrInvalid, a.Ask)
+				return nil, nil, fmt.Errorf("%w: two answers to ask %s", fault.ErrInvalid, a.Ask)
 			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
 				continue
 			case ask.Answer != nil && !ask.Expired:
-				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", ErrAnswered, a.Ask, by(ask.Answer.By), stamp(ask.AnswerAt).Format(time.RFC3339))
+				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", fault.ErrAnswered, a.Ask, by(ask.Answer.By), stamp(ask.AnswerAt).Format(time.RFC3339))
 			case !answerable(ask):
-				return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, a.Ask)
+				return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 			}
 			seen[ask.ID] = true
 			lines = append(lines, line{kind: journal.Answered, run: ask.Run.N, path: ask.Path,
@@ -95,7 +97,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			return nil, nil, errNothing
 		}
 		for _, a := range answers {
-			if err := ifSeq(t, t.ID, a.IfSeq); err != nil {
+			if err := fault.CheckSeq(t, t.ID, a.IfSeq); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -114,7 +116,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 	if err != nil {
 		return err
 	}
-	raw, err := encode(v, reflect.TypeOf(v))
+	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("progress of ask %s: %w", ask, err)
 	}
@@ -136,9 +138,9 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 			return nil, nil, err
 		}
 		if !answerable(a) {
-			return nil, nil, fmt.Errorf("%w: ask %s", ErrAskOver, ask)
+			return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, ask)
 		}
-		if err := ifSeq(t, t.ID, n.IfSeq); err != nil {
+		if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
 		return []line{{kind: journal.Progress, run: a.Run.N, path: a.Path, body: journal.Body{Of: a.ID, Value: value, By: n.By, Reason: n.Reason}}}, nil, nil
@@ -155,12 +157,12 @@ func askID(name, id string) string {
 func (r *Runtime) splitAsk(ctx context.Context, id string) (name, ask string, err error) {
 	incarnation, ask, ok := strings.Cut(id, ".")
 	if !ok || incarnation == "" || len(id) > 100 {
-		return "", "", fmt.Errorf("%w: %.120q", ErrNoAsk, id)
+		return "", "", fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
 	name = r.part + "." + incarnation
 	reached, err := r.reaches(ctx, name)
 	if err == nil && !reached {
-		err = fmt.Errorf("%w: %.120q", ErrNoAsk, id)
+		err = fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
 	return name, ask, err
 }
@@ -169,7 +171,7 @@ func findAsk(t *journal.Thread, id string) (*journal.Ask, error) {
 	_, own, _ := strings.Cut(id, ".")
 	a := t.Asks[own]
 	if a == nil {
-		return nil, fmt.Errorf("%w: %.120q", ErrNoAsk, id)
+		return nil, fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
 	return a, nil
 }
@@ -193,28 +195,28 @@ func (c *core) keepAnswer(ctx context.Context, name string, q *journal.Question,
 func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
 	if err := errors.Join(checkText("the message", a.Message, 16<<10), checkText("who answers", a.By, 500), checkText("the decision", a.Decision, 500)); err != nil {
-		return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
-		return kept, nil, fmt.Errorf("%w: the decision is one of %q", ErrAnswer, q.Decisions) // what was given may be a secret
+		return kept, nil, fmt.Errorf("%w: the decision is one of %q", fault.ErrAnswer, q.Decisions) // what was given may be a secret
 	}
 	if len(q.Decisions) == 0 && a.Decision != "" {
-		return kept, nil, fmt.Errorf("%w: the ask takes no decision", ErrAnswer)
+		return kept, nil, fmt.Errorf("%w: the ask takes no decision", fault.ErrAnswer)
 	}
 	var raw json.RawMessage
 	if a.Value != nil {
 		var err error
-		if raw, err = encode(a.Value, reflect.TypeOf(a.Value)); err != nil {
-			return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+		if raw, err = exact.Encode(a.Value, reflect.TypeOf(a.Value)); err != nil {
+			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 		}
 	}
-	got := kindOfJSON(raw)
+	got := exact.KindOfJSON(raw)
 	want := wanted(q, a.Decision)
 	if want == "integer" && got == "number" && !bytes.ContainsAny(raw, ".eE") {
 		got = "integer"
 	}
 	if want != "" && got != want {
-		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", ErrAnswer, want, or(got, "nothing"))
+		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", fault.ErrAnswer, want, or(got, "nothing"))
 	}
 	schema := q.Schema
 	if s, ok := q.Schemas[a.Decision]; ok {
@@ -222,10 +224,10 @@ func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.
 	}
 	if schema != nil {
 		if c.opts.Validator == nil {
-			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", ErrAnswer)
+			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", fault.ErrAnswer)
 		}
 		if err := c.opts.Validator.Validate(schema, raw); err != nil {
-			return kept, nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 		}
 	}
 	return kept, raw, nil
@@ -242,15 +244,15 @@ type SignalOptions struct {
 // gets it; without one it is kept for the next.
 func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o SignalOptions) error {
 	if err := tree.CheckName(name); err != nil {
-		return fmt.Errorf("%w: signal: %w", ErrName, err)
+		return fmt.Errorf("%w: signal: %w", fault.ErrName, err)
 	}
 	if err := errors.Join(checkText("the key", o.Key, 500), checkText("who sends", o.By, 500)); err != nil {
 		return err
 	}
 	if journal.IsChildSignal(o.Key) {
-		return fmt.Errorf("%w: the key %q is kept for the ends of children", ErrInvalid, o.Key)
+		return fmt.Errorf("%w: the key %q is kept for the ends of children", fault.ErrInvalid, o.Key)
 	}
-	raw, err := encode(v, reflect.TypeOf(v))
+	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
@@ -266,7 +268,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 		if o.Key != "" && t.Heard(o.Key) {
 			return nil, nil, errNothing
 		}
-		if err := ifSeq(t, thread, o.IfSeq); err != nil {
+		if err := fault.CheckSeq(t, thread, o.IfSeq); err != nil {
 			return nil, nil, err
 		}
 		l := line{kind: journal.Signal, body: journal.Body{Name: name, Key: o.Key, By: o.By, Value: value}}
@@ -294,7 +296,7 @@ func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error 
 			return nil, nil, errNothing
 		}
 		if run.Status.Final() {
-			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
+			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		}
 		lines, flows, err := r.cancelLines(ctx, t, run, &n)
 		return lines, append(flows, otherFlows(t, run)...), err // its end may let them go on
@@ -305,7 +307,7 @@ func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error 
 // its children are cancelled first: their ends move the thread, so what the note
 // says about its sequence has to hold until then.
 func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]line, []string, error) {
-	if err := ifSeq(t, t.ID, n.IfSeq); err != nil {
+	if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
 		return nil, nil, err
 	}
 	lines := []line{{kind: journal.Cancel, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}
@@ -331,7 +333,7 @@ func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		switch {
 		case run.Status.Final() || run.Cancelled:
-			return nil, nil, fmt.Errorf("%w: run %s is %s", ErrNothingToDo, run.ID, run.Status)
+			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		case run.PausedAt != 0:
 			return nil, nil, errNothing
 		}
@@ -343,7 +345,7 @@ func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
 		if run.PausedAt == 0 || run.Status.Final() {
-			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", ErrNothingToDo, run.ID, run.Status)
+			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		}
 		return []line{{kind: journal.Resumed, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 	})
@@ -363,15 +365,15 @@ func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]line, []string, 
 	case journal.StatusBlocked, journal.StatusQuarantined:
 	case journal.StatusFailed:
 		if run.Cleaning {
-			return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", ErrNothingToDo, run.ID)
+			return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", fault.ErrNothingToDo, run.ID)
 		}
 		for _, later := range t.Runs {
 			if later.Start > run.Start && later.Begun() {
-				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", ErrNothingToDo, later.ID, run.ID)
+				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", fault.ErrNothingToDo, later.ID, run.ID)
 			}
 		}
 	default:
-		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", ErrNothingToDo, run.ID, run.Status)
+		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", fault.ErrNothingToDo, run.ID, run.Status)
 	}
 	return []line{{kind: journal.Retried, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 }
@@ -386,11 +388,11 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n *Note, deci
 			return nil, nil, err
 		}
 		if t.Run(found.N) == nil {
-			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", ErrNothingToDo, found.ID)
+			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", fault.ErrNothingToDo, found.ID)
 		}
 		lines, flows, err := decide(t, found)
 		if err == nil {
-			err = ifSeq(t, thread, n.IfSeq)
+			err = fault.CheckSeq(t, thread, n.IfSeq)
 		}
 		return lines, flows, err
 	})
@@ -409,7 +411,7 @@ func pick(t *journal.Thread, id string) (*journal.Run, error) {
 	if run := t.RunByID(id); run != nil {
 		return run, nil
 	}
-	return nil, fmt.Errorf("%w: %q on thread %s", ErrRunNotFound, id, t.ID)
+	return nil, fmt.Errorf("%w: %q on thread %s", fault.ErrRunNotFound, id, t.ID)
 }
 
 // SetMetadata changes a thread's title, unless that is nil, and its metadata;
@@ -430,7 +432,7 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 		if title == nil && len(metadata) == 0 {
 			return nil, nil, errNothing
 		}
-		if err := ifSeq(t, thread, n.IfSeq); err != nil {
+		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
 		return []line{{kind: journal.Metadata, body: journal.Body{Title: title, Meta: metadata, By: n.By, Reason: n.Reason}}}, nil, nil

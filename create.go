@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -64,10 +66,10 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 			_ = r.summarise(ctx, o) // who lists it reads it otherwise
 			return r.threadInfo(ctx, o)
 		}
-		if errors.Is(err, ErrTooLarge) {
+		if errors.Is(err, fault.ErrTooLarge) {
 			err = r.giveUp(ctx, q.Thread, name, err)
 		}
-		if !errors.Is(err, ErrErased) {
+		if !errors.Is(err, fault.ErrErased) {
 			return nil, err
 		}
 		// An erase is under way, or was cut off: the new thread comes behind it.
@@ -94,24 +96,24 @@ func (r *Runtime) begin(ctx context.Context, name string, b journal.Body, key st
 // begunWith returns errNothing if a thread was made with a key and the same
 // request, else an error that says what is there.
 func (r *Runtime) begunWith(ctx context.Context, name string, b journal.Body, key string) error {
-	exists := fmt.Errorf("%w: %q", ErrExists, b.Thread)
+	exists := fmt.Errorf("%w: %q", fault.ErrExists, b.Thread)
 	if key == "" {
 		return exists
 	}
 	for line, err := range r.store.Read(ctx, journalOf(name), 0) {
 		if err != nil {
-			return ifDropped(name, err)
+			return fault.IfDropped(name, err)
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		if err != nil {
-			return fmt.Errorf("%w: thread %s, entry %d: %w", ErrCorrupt, b.Thread, line.Seq, err)
+			return fmt.Errorf("%w: thread %s, entry %d: %w", fault.ErrCorrupt, b.Thread, line.Seq, err)
 		}
 		made, err := e.Read()
 		switch {
 		case err != nil || e.Kind != journal.Created || made.ID != b.ID:
 			return exists
 		case made.Key != b.Key:
-			return fmt.Errorf("%w: key %q made thread %s with another request", ErrKeyReused, key, b.Thread)
+			return fmt.Errorf("%w: key %q made thread %s with another request", fault.ErrKeyReused, key, b.Thread)
 		}
 		return errNothing
 	}
@@ -135,15 +137,15 @@ func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(q.State)) {
 		if err := checkKey(key); err != nil {
-			return b, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return b, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
 		}
 		if strings.HasPrefix(key, ownKeys) {
-			return b, fmt.Errorf("%w: the state key %.40q belongs to package agent", ErrInvalid, key)
+			return b, fmt.Errorf("%w: the state key %.40q belongs to package agent", fault.ErrInvalid, key)
 		}
 		if q.State[key] == nil {
-			return b, fmt.Errorf("%w: state %.40q is nothing", ErrInvalid, key)
+			return b, fmt.Errorf("%w: state %.40q is nothing", fault.ErrInvalid, key)
 		}
-		raw, err := encode(q.State[key], reflect.TypeOf(q.State[key]))
+		raw, err := exact.Encode(q.State[key], reflect.TypeOf(q.State[key]))
 		if err != nil {
 			return b, fmt.Errorf("state %q: %w", key, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
 
@@ -23,9 +24,9 @@ func (c *core) damaged(ctx context.Context, o *opened, err error) error {
 		id = s.ID // also of one whose first entry is lost, and of a fork in the part that it shares
 	}
 	if o.thread.Seq == 0 {
-		return fmt.Errorf("%w: thread %s: nothing of it is good, restore it from a backup or an export: %w", ErrCorrupt, or(id, o.name), err)
+		return fmt.Errorf("%w: thread %s: nothing of it is good, restore it from a backup or an export: %w", fault.ErrCorrupt, or(id, o.name), err)
 	}
-	return fmt.Errorf("%w: thread %s, good up to entry %d, where it can be forked: %w", ErrCorrupt, id, o.thread.Seq, err)
+	return fmt.Errorf("%w: thread %s, good up to entry %d, where it can be forked: %w", fault.ErrCorrupt, id, o.thread.Seq, err)
 }
 
 // tellDamage makes lists show that a thread is damaged. It is a hint: who writes
@@ -48,7 +49,9 @@ func (c *core) tellDamage(ctx context.Context, o *opened) {
 }
 
 // isDamage reports whether an error says that stored bytes are damaged.
-func isDamage(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) }
+func isDamage(err error) bool {
+	return errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt)
+}
 
 // unreadable begins the diff of a run that is blocked by damage of a value.
 const unreadable = "a recorded value cannot be read: "
@@ -63,7 +66,7 @@ func (r *Runtime) mendSummaries(ctx context.Context, prefix, after string, damag
 	r.mu.Lock()
 	text, hopeless := damage.Error(), r.unmended[prefix] == damage.Error()
 	r.mu.Unlock()
-	damage = fmt.Errorf("%w: %w", ErrCorrupt, damage)
+	damage = fmt.Errorf("%w: %w", fault.ErrCorrupt, damage)
 	if hopeless {
 		return nil, damage
 	}
@@ -89,7 +92,7 @@ func (r *Runtime) mendSummaries(ctx context.Context, prefix, after string, damag
 			damage = err
 		}
 		if errors.Is(damage, store.ErrCorrupt) {
-			damage = fmt.Errorf("%w: %w", ErrCorrupt, damage)
+			damage = fmt.Errorf("%w: %w", fault.ErrCorrupt, damage)
 		}
 		return mended, damage
 	}
@@ -113,18 +116,18 @@ func (r *Runtime) mendID(ctx context.Context, id string, damage error) (string, 
 		switch o, err := r.read(ctx, s.name); {
 		case gone(err):
 			continue
-		case err != nil && !errors.Is(err, ErrCorrupt):
+		case err != nil && !errors.Is(err, fault.ErrCorrupt):
 			return "", err
 		case o.thread.Seq > 0 && o.thread.ID != id:
 			continue
 		}
 		if found != "" {
-			return "", fmt.Errorf("%w: two threads have the id %q, and the cell that says which one counts is damaged: %w", ErrCorrupt, id, damage)
+			return "", fmt.Errorf("%w: two threads have the id %q, and the cell that says which one counts is damaged: %w", fault.ErrCorrupt, id, damage)
 		}
 		found = s.name
 	}
 	if found == "" {
-		return "", fmt.Errorf("%w: the cell that leads from the id %q to its thread is damaged, and none is listed with that id: %w", ErrCorrupt, id, damage)
+		return "", fmt.Errorf("%w: the cell that leads from the id %q to its thread is damaged, and none is listed with that id: %w", fault.ErrCorrupt, id, damage)
 	}
 	_, err := store.Update(ctx, store.Derived(r.store), r.idCell(id), func(old store.Cell) ([]byte, error) {
 		if len(old.Value) > 0 {
@@ -134,7 +137,7 @@ func (r *Runtime) mendID(ctx context.Context, id string, damage error) (string, 
 		return []byte(found), nil
 	})
 	if err != nil && !errors.Is(err, errNothing) {
-		return "", fmt.Errorf("%w: the cell that leads from the id %q to its thread: %w", ErrCorrupt, id, err)
+		return "", fmt.Errorf("%w: the cell that leads from the id %q to its thread: %w", fault.ErrCorrupt, id, err)
 	}
 	r.log.Warn("the cell that leads to a thread was damaged and is written anew", "thread", found, "error", damage)
 	return found, nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/fault"
 )
 
 // Resumable is a dep whose state outlives the pass. Dump returns the state as
@@ -93,7 +95,7 @@ func (d *Dep[T]) Get(ctx context.Context) (T, error) {
 	var zero T
 	v, err := getDep(ctx, &d.depSpec, func(ctx context.Context) (any, error) { return d.make(ctx) })
 	if err != nil {
-		return zero, fmt.Errorf("%w %q: %w", ErrDep, d.key, err)
+		return zero, fmt.Errorf("%w %q: %w", fault.ErrDep, d.key, err)
 	}
 	value, _ := v.(T) // a nil interface is the zero T
 	return value, nil
@@ -162,7 +164,7 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 		return nil, err
 	}
 	if spec.key == "" || len(spec.key) > 200 || strings.Contains(spec.key, "@") || !utf8.ValidString(spec.key) {
-		return nil, fmt.Errorf("%w: the key is empty, or not up to 200 bytes of UTF-8 without @ (made at %s)", ErrName, spec.where)
+		return nil, fmt.Errorf("%w: the key is empty, or not up to 200 bytes of UTF-8 without @ (made at %s)", fault.ErrName, spec.where)
 	}
 	id := spec.key
 	if spec.perNode {
@@ -182,7 +184,7 @@ func getDep(ctx context.Context, spec *depSpec, make func(context.Context) (any,
 	case sealed != nil:
 		return nil, sealed
 	case over:
-		return nil, fmt.Errorf("%w: its frame has returned", ErrNoRun)
+		return nil, fmt.Errorf("%w: its frame has returned", fault.ErrNoRun)
 	}
 	v, first, err := p.deps.join(id, spec, f)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
 )
@@ -190,20 +192,20 @@ func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
 			defer p.order.Unlock()
 			v.busy = false
 		}()
-		return nil, fmt.Errorf("%w after %v", ErrTimeout, DumpTimeout)
+		return nil, fmt.Errorf("%w after %v", fault.ErrTimeout, DumpTimeout)
 	}
 	switch {
 	case res.err != nil:
 		return nil, res.err
 	case len(res.raw) > MaxDump:
-		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(res.raw), MaxDump)
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", fault.ErrTooLarge, len(res.raw), MaxDump)
 	case !json.Valid(res.raw):
-		return nil, fmt.Errorf("%w: Dump did not return JSON", ErrNotJSON)
+		return nil, fmt.Errorf("%w: Dump did not return JSON", fault.ErrNotJSON)
 	}
 	if err := strict.Text(res.raw); err != nil {
-		return nil, fmt.Errorf("%w: what Dump returned: %w", ErrNotJSON, err)
+		return nil, fmt.Errorf("%w: what Dump returned: %w", fault.ErrNotJSON, err)
 	}
-	if err := checkDepth(res.raw); err != nil {
+	if err := exact.CheckDepth(res.raw); err != nil {
 		return nil, err
 	}
 	if bytes.Equal(res.raw, v.last) {
@@ -313,7 +315,7 @@ func (p *pass) checkOutside(where string) {
 		}
 		raw, err := p.look(r)
 		if err == nil && v.inside != nil && !bytes.Equal(raw, v.inside) {
-			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", ErrDep, v.id, where))
+			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", fault.ErrDep, v.id, where))
 		}
 		v.inside = raw
 	}
@@ -352,6 +354,6 @@ func (p *pass) look(r Resumable) (json.RawMessage, error) {
 	case res := <-done:
 		return res.raw, res.err
 	case <-ctx.Done():
-		return nil, ErrTimeout
+		return nil, fault.ErrTimeout
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/tree"
@@ -19,7 +21,7 @@ import (
 // Emit records an event of the flow's own. It is emitted once, however often
 // the run is resumed.
 func Emit(ctx context.Context, name string, v any) error {
-	raw, err := encode(v, reflect.TypeOf(v))
+	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("emit %q: %w", name, err)
 	}
@@ -33,12 +35,12 @@ func Plan(ctx context.Context, steps ...string) error {
 	size := 0
 	for _, s := range steps {
 		if err := tree.CheckName(s); err != nil {
-			return fmt.Errorf("%w: plan: %w", ErrName, err)
+			return fmt.Errorf("%w: plan: %w", fault.ErrName, err)
 		}
 		size += len(s)
 	}
 	if size > maxQuestion {
-		return fmt.Errorf("%w: a plan has at most %d bytes of names, not %d", ErrTooLarge, maxQuestion, size)
+		return fmt.Errorf("%w: a plan has at most %d bytes of names, not %d", fault.ErrTooLarge, maxQuestion, size)
 	}
 	return note(ctx, tree.Plan, "#plan", journal.Planned, journal.Body{Plan: steps})
 }
@@ -71,7 +73,7 @@ func Delta(ctx context.Context, v any) {
 	if err != nil {
 		return
 	}
-	raw, err := marshal(v)
+	raw, err := exact.Marshal(v)
 	if err != nil {
 		return
 	}
@@ -153,7 +155,7 @@ func Now(ctx context.Context) time.Time {
 // such as token where agents spend tokens and cost, limits nothing.
 func Spend(ctx context.Context, unit string, n int64) error {
 	if unit == "" || len(unit) > 200 || !utf8.ValidString(unit) || n < 0 {
-		return fmt.Errorf("%w: spend %d of %.40q", ErrOption, n, unit)
+		return fmt.Errorf("%w: spend %d of %.40q", fault.ErrOption, n, unit)
 	}
 	return change(ctx, "Spend", func(f *frame) error { return f.spend(unit, n) })
 }
@@ -172,7 +174,7 @@ func (f *frame) spend(unit string, n int64) error {
 		total = journal.Sum(total, other.pending.spend[unit])
 	}
 	if limited && total > limit {
-		return fmt.Errorf("%w: %d of %d %s spent", ErrBudget, total, limit, unit)
+		return fmt.Errorf("%w: %d of %d %s spent", fault.ErrBudget, total, limit, unit)
 	}
 	return nil
 }
@@ -188,13 +190,13 @@ func change(ctx context.Context, what string, do func(*frame) error) error {
 	defer p.mu.Unlock()
 	switch {
 	case f.done:
-		return fmt.Errorf("%w: %s after the step %s returned", ErrNoRun, what, f.path())
+		return fmt.Errorf("%w: %s after the step %s returned", fault.ErrNoRun, what, f.path())
 	case p.sealed != nil:
 		return p.sealed
 	case !f.step:
-		return fmt.Errorf("%w: %s at %s/", ErrNoLeaf, what, f.path())
+		return fmt.Errorf("%w: %s at %s/", fault.ErrNoLeaf, what, f.path())
 	case f.verbs:
-		return fmt.Errorf("%w: %s in %s, which called a verb", ErrComposite, what, f.path())
+		return fmt.Errorf("%w: %s in %s, which called a verb", fault.ErrComposite, what, f.path())
 	}
 	f.leaf = true
 	return do(f)

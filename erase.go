@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -28,21 +29,6 @@ type EraseOptions struct {
 	Note
 	Dependents bool // forks and children are erased too
 }
-
-// PinnedError names the forks and children that keep a thread from being
-// erased. It matches ErrPinned.
-type PinnedError struct {
-	Thread string
-	By     []string // ids of threads
-}
-
-// Error names them.
-func (e *PinnedError) Error() string {
-	return fmt.Sprintf("%v: thread %s by %s", ErrPinned, e.Thread, strings.Join(e.By, ", "))
-}
-
-// Unwrap makes errors.Is(err, ErrPinned) true.
-func (e *PinnedError) Unwrap() error { return ErrPinned }
 
 // Erase removes a thread and all that was kept of it, whatever it is at. What is
 // left is a tombstone under a random name, without anything that was given by
@@ -101,18 +87,18 @@ const (
 func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 	o, err := e.read(ctx, name)
 	switch {
-	case errors.Is(err, ErrErased):
+	case errors.Is(err, fault.ErrErased):
 		if err := e.mark(ctx, name, idCell); err != nil {
 			return err
 		}
-	case err != nil && !errors.Is(err, ErrCorrupt):
+	case err != nil && !errors.Is(err, fault.ErrCorrupt):
 		return err
 	case o.thread.Foreign != "":
-		return fmt.Errorf("%w: it is left alone: %s", ErrNewer, o.thread.Foreign)
+		return fmt.Errorf("%w: it is left alone: %s", fault.ErrNewer, o.thread.Foreign)
 	case e.finishing:
-		return fmt.Errorf("%w: it is not erased", ErrInvalid)
+		return fmt.Errorf("%w: it is not erased", fault.ErrInvalid)
 	default:
-		if err := ifSeq(o.thread, e.id, e.IfSeq); err != nil {
+		if err := fault.CheckSeq(o.thread, e.id, e.IfSeq); err != nil {
 			return err
 		}
 		if err := e.close(ctx, o, idCell); err != nil {
@@ -209,13 +195,13 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: it is forked, or spawns children, all the time", ErrPinned)
+	return fmt.Errorf("%w: it is forked, or spawns children, all the time", fault.ErrPinned)
 }
 
 // reopen opens the gate of a thread that is not erased, because it has moved on,
 // if this eraser closed it and no other relies on that.
 func (e *eraser) reopen(ctx context.Context, name string, why error) error {
-	if !errors.Is(why, ErrStale) || e.closed == "" {
+	if !errors.Is(why, fault.ErrStale) || e.closed == "" {
 		return nil
 	}
 	_, err := e.store.Put(ctx, gateOf(name), []byte("open"), e.closed)
@@ -238,7 +224,7 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 	for i, by := range pins {
 		dependent, readErr := e.read(ctx, by)
 		t := dependent.thread
-		if readErr != nil && !errors.Is(readErr, ErrErased) && !errors.Is(readErr, ErrCorrupt) {
+		if readErr != nil && !errors.Is(readErr, fault.ErrErased) && !errors.Is(readErr, fault.ErrCorrupt) {
 			return readErr
 		}
 		if ids[i] = t.ID; t.ID == "" {
@@ -246,7 +232,7 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 				return err
 			}
 		}
-		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, ErrErased) {
+		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, fault.ErrErased) {
 			alive = append(alive, or(ids[i], by))
 		} else if !begun {
 			unborn = append(unborn, by)
@@ -254,10 +240,10 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 	}
 	if len(alive) > 0 && !e.Dependents {
 		slices.Sort(alive)
-		return &PinnedError{Thread: or(o.thread.ID, o.name), By: alive}
+		return &fault.PinnedError{Thread: or(o.thread.ID, o.name), By: alive}
 	}
 	if e.depth >= mostDepth {
-		return fmt.Errorf("%w: more than %d threads depend on each other; erase the last ones first", ErrInvalid, mostDepth)
+		return fmt.Errorf("%w: more than %d threads depend on each other; erase the last ones first", fault.ErrInvalid, mostDepth)
 	}
 	for _, by := range unborn {
 		if err := e.forestall(ctx, by); err != nil {
@@ -303,18 +289,18 @@ func (e *eraser) dependent(ctx context.Context, name, id string) error {
 // nil if its journal is gone already.
 func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
 	o, _, err := e.amend(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
-		return []line{{kind: journal.Erased, body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, ifSeq(t, e.id, e.IfSeq)
+		return []line{{kind: journal.Erased, body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, fault.CheckSeq(t, e.id, e.IfSeq)
 	})
 	switch {
 	case errors.Is(err, store.ErrDropped):
 		return nil, nil
-	case err == nil, errors.Is(err, ErrErased):
-	case errors.Is(err, ErrCorrupt):
+	case err == nil, errors.Is(err, fault.ErrErased):
+	case errors.Is(err, fault.ErrCorrupt):
 		// Nobody writes behind what nobody can read: Drop is fence enough.
 	default:
 		return nil, err
 	}
-	if err := e.tellErased(ctx, o); err != nil && !errors.Is(err, ErrCorrupt) {
+	if err := e.tellErased(ctx, o); err != nil && !errors.Is(err, fault.ErrCorrupt) {
 		return nil, err // a parent that is damaged waits for nobody
 	}
 	return o, nil

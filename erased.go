@@ -4,34 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
 
 // Whoever reads or writes may meet a thread that is being erased or is gone. It
 // learns that from the journal, and sweeps away what it has written too late.
-
-// erasedError says that a thread was erased. It matches ErrErased, and
-// ErrNoThread for those who do not care why there is none.
-type erasedError struct {
-	thread string // id or name
-	err    error  // of the store, if it was that which told
-}
-
-func (e *erasedError) Error() string { return fmt.Sprintf("%v: %s", ErrErased, e.thread) }
-
-func (e *erasedError) Unwrap() []error { return []error{ErrErased, ErrNoThread, e.err} }
-
-// ifDropped makes ErrErased of the answer of a journal that was dropped.
-func ifDropped(name string, err error) error {
-	if errors.Is(err, store.ErrDropped) && !errors.Is(err, ErrErased) {
-		return &erasedError{thread: name, err: err}
-	}
-	return err
-}
 
 // sweep removes what may be written for a thread until its journal says that it
 // was erased: hints of flows, the snapshot, and blobs.
@@ -51,7 +32,7 @@ func (c *core) sweep(ctx context.Context, name string, flows ...string) error {
 // for is erased, and returns err. What it has written is not there for anyone,
 // and the erase may have passed already.
 func (c *core) late(ctx context.Context, name string, err error, flows ...string) error {
-	if !errors.Is(err, ErrErased) {
+	if !errors.Is(err, fault.ErrErased) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Lease)
@@ -73,7 +54,7 @@ func (c *core) erased(ctx context.Context, name string) (bool, error) {
 		return gone, err
 	}
 	_, err := c.read(ctx, name)
-	if errors.Is(err, ErrErased) {
+	if errors.Is(err, fault.ErrErased) {
 		return true, nil
 	}
 	return false, err
@@ -103,7 +84,7 @@ func (c *core) checkErased(ctx context.Context, name string) error {
 	if err == nil {
 		_, err = c.read(ctx, name)
 	}
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, fault.ErrCorrupt) {
 		return nil
 	}
 	return err

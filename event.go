@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -84,8 +85,8 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 		if err == nil {
 			tag, err = r.tag(ctx, name, thread)
 		}
-		if o.Life != "" && (errors.Is(err, ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
-			err = &erasedError{thread: thread}
+		if o.Life != "" && (errors.Is(err, fault.ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
+			err = &fault.ErasedError{Thread: thread}
 		}
 		if err != nil {
 			yield(Event{}, err)
@@ -159,10 +160,10 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 		if err == nil {
 			ev, err = f.next(ctx, line, line.Seq > o.After)
 		}
-		if bad := (*store.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, ErrCorrupt) {
-			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		if bad := (*store.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, fault.ErrCorrupt) {
+			err = fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
 		}
-		if errors.Is(err, ErrCorrupt) {
+		if errors.Is(err, fault.ErrCorrupt) {
 			f.tellDamage(ctx, emptyThread(f.name))
 		}
 		if err != nil {
@@ -177,7 +178,7 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 		}
 	}
 	if f.seq < o.After {
-		yield(Event{}, fmt.Errorf("%w: it ends at %d, there is nothing after %d", ErrAhead, f.seq, o.After))
+		yield(Event{}, fmt.Errorf("%w: it ends at %d, there is nothing after %d", fault.ErrAhead, f.seq, o.After))
 		return false
 	}
 	return true
@@ -187,18 +188,18 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 	e, err := journal.Decode(f.head, line.Seq, line.Data)
 	if err != nil {
 		if errors.Is(err, journal.ErrNewer) {
-			return Event{}, fmt.Errorf("%w: entry %d: %w", ErrNewer, line.Seq, err)
+			return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrNewer, line.Seq, err)
 		}
-		return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 	}
 	f.seq, f.head = e.Seq, e.Hash
 	if e.Kind == journal.Erased {
-		return Event{}, &erasedError{thread: f.thread}
+		return Event{}, &fault.ErasedError{Thread: f.thread}
 	}
 	if e.Kind == journal.Queued {
 		b, err := e.Read()
 		if err != nil {
-			return Event{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
 		f.runs[e.Seq] = b.ID
 	}
@@ -223,7 +224,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	}
 	b, err := e.Read()
 	if err != nil {
-		return ev, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+		return ev, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 	}
 	ev.Name, ev.Attempt, ev.Attempts, ev.TookUS, ev.By, ev.Reason, ev.Status = b.Name, b.Attempt, b.Most, b.Took, b.By, b.Reason, Status(b.Status)
 	if e.Kind == journal.Step || e.Kind == journal.Ended {
@@ -329,7 +330,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	}
 	for range store.Watch(ctx, r.store, journalOf(name)) {
 		for {
-			if err := r.readMore(ctx, o, 0); o.lacks || errors.Is(err, ErrCorrupt) && o.snapshot > 0 {
+			if err := r.readMore(ctx, o, 0); o.lacks || errors.Is(err, fault.ErrCorrupt) && o.snapshot > 0 {
 				o = emptyThread(name)
 				continue
 			} else if err != nil {
@@ -348,7 +349,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 				return r.runInfo(ctx, o, found)
 			}
 			if o.thread.Foreign != "" {
-				return nil, fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, o.thread.Foreign)
+				return nil, fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, o.thread.Foreign)
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.

@@ -12,6 +12,8 @@ import (
 	"io"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -82,9 +84,9 @@ func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o Expo
 	t := opened.thread
 	switch {
 	case t.Foreign != "":
-		return fmt.Errorf("%w: thread %s: %s", ErrNewer, thread, t.Foreign)
+		return fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, t.Foreign)
 	case t.Erased:
-		return fmt.Errorf("%w: %q", ErrErased, thread)
+		return fmt.Errorf("%w: %q", fault.ErrErased, thread)
 	}
 	key, err := r.signingKey(ctx)
 	if err != nil {
@@ -127,7 +129,7 @@ func (x *exporter) write(ctx context.Context, head exportHead) error {
 		}
 	}
 	if x.seq != head.Entries || x.hash.String() != head.Head {
-		return fmt.Errorf("%w: it ends at entry %d with the hash %s, where a moment ago it ended at %d with %s", ErrCorrupt, x.seq, x.hash, head.Entries, head.Head)
+		return fmt.Errorf("%w: it ends at entry %d with the hash %s, where a moment ago it ended at %d with %s", fault.ErrCorrupt, x.seq, x.hash, head.Entries, head.Head)
 	}
 	sum := sumText(x.sum)
 	sig := base64.RawURLEncoding.EncodeToString(ed25519.Sign(x.key, signed(sum)))
@@ -149,19 +151,19 @@ func (x *exporter) entry(ctx context.Context, line store.Entry) error {
 		err = fmt.Errorf("it holds a line break")
 	}
 	if err != nil {
-		return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		return fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 	}
 	x.seq, x.hash = e.Seq, e.Hash
 	if x.redact {
 		short, err := journal.Redact(line.Data)
 		if err != nil {
-			return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			return fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
 		return x.line(short)
 	}
 	b, err := e.Read()
 	if err != nil {
-		return fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+		return fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 	}
 	for _, ref := range b.Refs() {
 		if x.blobs[ref.Hash] {
@@ -207,7 +209,7 @@ func (x *exporter) blob(ctx context.Context, ref blob.Ref) error {
 
 // object writes a line that is not an entry.
 func (x *exporter) object(v any) error {
-	raw, err := marshal(v)
+	raw, err := exact.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -35,7 +37,7 @@ func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)
 			if err != nil {
 				return nil, err
 			}
-			return encode(out, reflect.TypeFor[Out]())
+			return exact.Encode(out, reflect.TypeFor[Out]())
 		},
 	}
 }
@@ -45,10 +47,10 @@ func (f Flow) Name() string { return f.name }
 
 func (f Flow) check() error {
 	if f.fn == nil {
-		return fmt.Errorf("%w: flow %q has no function; make it with NewFlow", ErrInvalid, f.name)
+		return fmt.Errorf("%w: flow %q has no function; make it with NewFlow", fault.ErrInvalid, f.name)
 	}
 	if err := tree.CheckName(f.name); err != nil {
-		return fmt.Errorf("%w: flow: %w", ErrName, err)
+		return fmt.Errorf("%w: flow: %w", fault.ErrName, err)
 	}
 	return nil
 }

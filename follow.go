@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -58,7 +59,7 @@ func (r *replay) stop(p *pass, b batch) {
 	for _, l := range b.lines {
 		if l.kind == journal.Blocked {
 			r.diff = l.body.Diff
-			p.seal(fmt.Errorf("%w: %s", ErrBlocked, r.diff))
+			p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, r.diff))
 			return
 		}
 	}
@@ -71,7 +72,7 @@ func (r *replay) stop(p *pass, b batch) {
 	if i := slices.IndexFunc(r.ends, func(e recordEnd) bool { return e.past && !e.added }); i >= 0 {
 		r.diff = fmt.Sprintf("at %s, inside a step that is done:\n- recorded: nothing\n+ the code: %s", r.ends[i].path, r.ends[i].verb)
 	}
-	p.seal(fmt.Errorf("%w: this is a replay, and the record ends here", ErrSuspended))
+	p.seal(fmt.Errorf("%w: this is a replay, and the record ends here", fault.ErrSuspended))
 }
 
 // returned notes what the code returned.
@@ -90,7 +91,7 @@ func (s *step) follow(ctx context.Context, n *tree.Node) error {
 	exited := true
 	defer func() {
 		if exited {
-			_ = inner.left(ErrFenced)
+			_ = inner.left(fault.ErrFenced)
 		}
 	}()
 	raw, err := invoke(inner.with(ctx), s.fn)
@@ -103,7 +104,7 @@ func (s *step) follow(ctx context.Context, n *tree.Node) error {
 	case loadErr != nil:
 		return loadErr
 	case err != nil:
-		return p.block(s.frame, fmt.Sprintf("at %s:\n- recorded: a result, %s\n+ the code: the error %s", n.Path(), shown(recorded), clip(err.Error(), maxShown)))
+		return p.block(s.frame, fmt.Sprintf("at %s:\n- recorded: a result, %s\n+ the code: the error %s", n.Path(), shown(recorded), fault.Clip(err.Error(), maxShown)))
 	case !bytes.Equal(raw, recorded):
 		return p.block(s.frame, fmt.Sprintf("the result of %s:\n- recorded: %s\n+ the code: %s", n.Path(), shown(recorded), shown(raw)))
 	}
@@ -127,5 +128,5 @@ func shown(raw []byte) string {
 	if raw == nil {
 		return "nothing"
 	}
-	return clip(string(raw), maxShown)
+	return fault.Clip(string(raw), maxShown)
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -92,7 +94,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if q.IfSeq != 0 && made == 0 {
 		last, _, err := r.entryAt(ctx, from, 0)
 		if err == nil && last != q.IfSeq {
-			err = &StaleError{Thread: q.Thread, Seq: last}
+			err = &fault.StaleError{Thread: q.Thread, Seq: last}
 		}
 		if err != nil {
 			return nil, err
@@ -123,7 +125,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		if name, err = r.createFork(ctx, from, q); err == nil {
 			err = r.beginFork(ctx, from, name, q, edits)
 		}
-		if !errors.Is(err, ErrErased) || name == "" {
+		if !errors.Is(err, fault.ErrErased) || name == "" {
 			break
 		}
 		// Half made it was given up for a Start, or what it is forked from is
@@ -148,7 +150,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 func (r *Runtime) originOf(ctx context.Context, from string, q ForkRequest) (*journal.Origin, error) {
 	inside, err := r.insideImport(ctx, from, q.At)
 	if inside && q.Keep && err == nil {
-		err = fmt.Errorf("%w: entry %d of thread %s came with an import; nobody has answered anything here yet that could be kept", ErrInvalid, q.At, q.Thread)
+		err = fmt.Errorf("%w: entry %d of thread %s came with an import; nobody has answered anything here yet that could be kept", fault.ErrInvalid, q.At, q.Thread)
 	}
 	return &journal.Origin{Name: from, Thread: q.Thread, Inside: inside}, err
 }
@@ -168,7 +170,7 @@ func (r *Runtime) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 		for _, id := range t.Unused() {
 			a := o.thread.Asks[id]
 			if a != nil && !host.May(a.Question.Who, q.By, q.Groups) {
-				return nil, fmt.Errorf("%w: the answer of ask %s cannot be kept: %q is not among those who may give it", ErrForbidden, askID(from, id), q.By)
+				return nil, fmt.Errorf("%w: the answer of ask %s cannot be kept: %q is not among those who may give it", fault.ErrForbidden, askID(from, id), q.By)
 			}
 			ids = append(ids, id)
 		}
@@ -181,7 +183,7 @@ func (r *Runtime) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 // thread: what is repeated without a point means the same one.
 func (r *Runtime) forkedAt(ctx context.Context, from, as string) (uint64, error) {
 	name, err := r.find(ctx, as)
-	if errors.Is(err, ErrNoThread) {
+	if errors.Is(err, fault.ErrNoThread) {
 		return 0, nil
 	}
 	if err != nil {
@@ -204,9 +206,9 @@ func (r *Runtime) checkPoint(ctx context.Context, thread, name string, at uint64
 	case err != nil:
 		return 0, err
 	case last == 0:
-		return 0, fmt.Errorf("%w: %q", ErrNoThread, thread)
+		return 0, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	case last < at:
-		return 0, fmt.Errorf("%w: thread %s ends at %d, it cannot be forked at %d", ErrInvalid, thread, last, at)
+		return 0, fmt.Errorf("%w: thread %s ends at %d, it cannot be forked at %d", fault.ErrInvalid, thread, last, at)
 	}
 	return last, nil
 }
@@ -228,7 +230,7 @@ func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (s
 	// A fork of another thread must not become a pin of this one.
 	if at, err := r.rootOf(ctx, name); err != nil || at.parent != "" && at.parent != from {
 		if err == nil {
-			err = fmt.Errorf("%w: %q is a fork of another thread", ErrExists, q.As)
+			err = fmt.Errorf("%w: %q is a fork of another thread", fault.ErrExists, q.As)
 		}
 		return name, err
 	}
@@ -243,9 +245,9 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 	// Read again behind the pin: from now on it cannot be erased.
 	at, head, err := r.entryAt(ctx, from, q.At)
 	if err == nil && at != q.At {
-		err = fmt.Errorf("%w: thread %s ends at %d", ErrInvalid, q.Thread, at)
+		err = fmt.Errorf("%w: thread %s ends at %d", fault.ErrInvalid, q.Thread, at)
 	}
-	if errors.Is(err, ErrErased) {
+	if errors.Is(err, fault.ErrErased) {
 		return errors.Join(err, r.unpin(ctx, from, name))
 	}
 	if err != nil {
@@ -271,7 +273,7 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrTooLarge):
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		return fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
 	case !errors.Is(err, store.ErrConflict):
 		return err
 	}
@@ -281,10 +283,10 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		if err != nil {
-			return fmt.Errorf("%w: thread %s, entry %d: %w", ErrCorrupt, q.As, line.Seq, err)
+			return fmt.Errorf("%w: thread %s, entry %d: %w", fault.ErrCorrupt, q.As, line.Seq, err)
 		}
 		if e.Kind == journal.Erased {
-			return &erasedError{thread: q.As} // it was given up before it began
+			return &fault.ErasedError{Thread: q.As} // it was given up before it began
 		}
 		if older := b; !bytes.Equal(e.Body, entries[0].Body) {
 			// An older version, whose forks keep all answers, said the same otherwise.
@@ -293,14 +295,14 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 					return nil
 				}
 			}
-			err = fmt.Errorf("%w: %q is another fork", ErrExists, q.As)
+			err = fmt.Errorf("%w: %q is another fork", fault.ErrExists, q.As)
 			if made, readErr := e.Read(); readErr == nil && made.From != nil && made.From.Name != from {
 				err = errors.Join(err, r.unpin(ctx, from, name))
 			}
 		}
 		return err
 	}
-	return fmt.Errorf("%w: %q", ErrBusy, q.As) // refused although nothing is there
+	return fmt.Errorf("%w: %q", fault.ErrBusy, q.As) // refused although nothing is there
 }
 
 // edits returns what a fork changes, checked against the thread as it was.
@@ -320,7 +322,7 @@ func (r *Runtime) edits(ctx context.Context, from string, q ForkRequest) (b jour
 			}
 		}
 		if active == nil {
-			return b, fmt.Errorf("%w: no run had begun and not ended at %d of thread %s, whose input could be another", ErrInvalid, q.At, q.Thread)
+			return b, fmt.Errorf("%w: no run had begun and not ended at %d of thread %s, whose input could be another", fault.ErrInvalid, q.At, q.Thread)
 		}
 		raw, err := r.checkInput(active.Flow, q.Input)
 		if err != nil {
@@ -336,12 +338,12 @@ func (r *Runtime) edits(ctx context.Context, from string, q ForkRequest) (b jour
 			b.State = append(b.State, journal.Change{Key: key, Delete: true})
 			continue
 		}
-		raw, err := encode(q.State[key], reflect.TypeOf(q.State[key]))
+		raw, err := exact.Encode(q.State[key], reflect.TypeOf(q.State[key]))
 		if err != nil {
 			return b, fmt.Errorf("state %q: %w", key, err)
 		}
-		if item := o.thread.State[key]; item.Tail != nil && !item.Text && kindOfJSON(raw) != "array" {
-			return b, fmt.Errorf("%w: state %q is a list, which cannot be %.40s", ErrInvalid, key, raw)
+		if item := o.thread.State[key]; item.Tail != nil && !item.Text && exact.KindOfJSON(raw) != "array" {
+			return b, fmt.Errorf("%w: state %q is a list, which cannot be %.40s", fault.ErrInvalid, key, raw)
 		}
 		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})
 	}

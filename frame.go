@@ -2,9 +2,9 @@ package perdure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -43,7 +43,7 @@ type frameKey struct{}
 func inside(ctx context.Context) (*frame, error) {
 	f, _ := ctx.Value(frameKey{}).(*frame)
 	if f == nil {
-		return nil, fmt.Errorf("%w: the context does not come from a flow", ErrNoRun)
+		return nil, fmt.Errorf("%w: the context does not come from a flow", fault.ErrNoRun)
 	}
 	return f, nil
 }
@@ -97,16 +97,12 @@ func (f *frame) over() error {
 	case f.cleaning:
 		return nil
 	case f.pass.run.Cancelled:
-		return ErrCancelled
+		return fault.ErrCancelled
 	case f.closedBy() != nil:
-		return ErrFailedFast
+		return fault.ErrFailedFast
 	}
 	return nil
 }
-
-// isCut reports whether an error says that something was given up, or not begun,
-// because the run was cancelled or a branch beside it failed.
-func isCut(err error) bool { return errors.Is(err, ErrCancelled) || errors.Is(err, ErrFailedFast) }
 
 // begin marks a verb of the frame as in progress.
 func (f *frame) begin(verb tree.Verb, name string) error {
@@ -115,17 +111,17 @@ func (f *frame) begin(verb tree.Verb, name string) error {
 	at := func(name string) string { return f.path() + "/" + name }
 	switch {
 	case f.done:
-		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", ErrNoRun, verb, at(name))
+		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", fault.ErrNoRun, verb, at(name))
 	case f.busy.verb == "group with branch":
-		return fmt.Errorf("%w: %s while the group with branch %s is open; call its Wait first, and inside a branch use the context that its function was given", ErrConcurrent, at(name), at(f.busy.name))
+		return fmt.Errorf("%w: %s while the group with branch %s is open; call its Wait first, and inside a branch use the context that its function was given", fault.ErrConcurrent, at(name), at(f.busy.name))
 	case f.busy.verb != "":
-		return fmt.Errorf("%w: %s while %s %s is not done; inside a step or scope use the context that its function was given", ErrConcurrent, at(name), f.busy.verb, at(f.busy.name))
+		return fmt.Errorf("%w: %s while %s %s is not done; inside a step or scope use the context that its function was given", fault.ErrConcurrent, at(name), f.busy.verb, at(f.busy.name))
 	case f.pass.sealed != nil:
 		return f.pass.sealed
 	case f.once:
-		return fmt.Errorf("%w: %s is inside an at-most-once step", ErrComposite, at(name))
+		return fmt.Errorf("%w: %s is inside an at-most-once step", fault.ErrComposite, at(name))
 	case f.leaf:
-		return fmt.Errorf("%w: %s comes after a change in the same step", ErrComposite, at(name))
+		return fmt.Errorf("%w: %s comes after a change in the same step", fault.ErrComposite, at(name))
 	}
 	f.busy, f.verbs = inProgress{verb, name}, true
 	return nil
@@ -152,7 +148,7 @@ func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (
 	}
 	if verb != tree.Plan {
 		if err := tree.CheckName(name); err != nil {
-			return nil, tree.Visit{}, fmt.Errorf("%w: %w", ErrName, err)
+			return nil, tree.Visit{}, fmt.Errorf("%w: %w", fault.ErrName, err)
 		}
 	}
 	if err := f.begin(verb, name); err != nil {
@@ -173,7 +169,7 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 	p.tree.Tell(p.thread, p.run.N)
 	p.mu.Unlock()
 	if err != nil {
-		return v, fmt.Errorf("%w: %s/%s: %w", ErrName, f.path(), name, err)
+		return v, fmt.Errorf("%w: %s/%s: %w", fault.ErrName, f.path(), name, err)
 	}
 	// A new verb in a new branch may stand before what is recorded behind the
 	// group, or beside branches that are still to be started: Wait tells.
@@ -216,7 +212,7 @@ func (f *frame) takeOver(n *tree.Node) {
 func (f *frame) result(n *tree.Node) ([]byte, error) {
 	f.takeOver(n)
 	if n.Fail != nil {
-		return nil, &StepError{Path: n.Path(), Attempt: n.Attempts + 1, Err: &recorded{*n.Fail}}
+		return nil, &fault.StepError{Path: n.Path(), Attempt: n.Attempts + 1, Err: &fault.Recorded{Fail: *n.Fail}}
 	}
 	return f.pass.load(f, n.Value)
 }
@@ -248,13 +244,13 @@ func (f *frame) left(returned error) error {
 	}
 	text := ""
 	if returned != nil {
-		text = ", with the error: " + clip(returned.Error(), 1000)
+		text = ", with the error: " + fault.Clip(returned.Error(), 1000)
 	}
 	p.mu.Lock()
 	f.done = true
 	sealed, cut := p.sealed, p.run.Cancelled || f.closedBy() != nil
 	diff := ""
-	if sealed == nil && !cut && !interrupted(returned) {
+	if sealed == nil && !cut && !fault.Interrupted(returned) {
 		if diff = f.memo.Leave(); diff != "" {
 			diff += text
 		}
@@ -267,17 +263,6 @@ func (f *frame) left(returned error) error {
 		return p.block(f, diff)
 	}
 	return nil
-}
-
-// interrupted reports whether an error is not an outcome but what the runtime
-// told the code.
-func interrupted(err error) bool {
-	for _, own := range []error{ErrSuspended, ErrFenced, ErrBlocked} {
-		if errors.Is(err, own) {
-			return true
-		}
-	}
-	return false
 }
 
 // leaf is what a leaf step changed so far.

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -79,11 +80,11 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 	}
 	f := g.frame
 	if err := tree.CheckName(name); err != nil {
-		g.err = fmt.Errorf("%w: %w", ErrName, err)
+		g.err = fmt.Errorf("%w: %w", fault.ErrName, err)
 		return
 	}
 	if g.over {
-		g.err = fmt.Errorf("%w: Go after Wait; make another group", ErrConcurrent)
+		g.err = fmt.Errorf("%w: Go after Wait; make another group", fault.ErrConcurrent)
 		return
 	}
 	if !g.started {
@@ -98,7 +99,7 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 	}
 	memo, err := f.memo.Branch(name, g.number)
 	if err != nil {
-		g.err = fmt.Errorf("%w: branch %s/%s: %w", ErrName, f.path(), name, err)
+		g.err = fmt.Errorf("%w: branch %s/%s: %w", fault.ErrName, f.path(), name, err)
 		p.mu.Unlock()
 		return
 	}
@@ -130,7 +131,7 @@ func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) err
 	exited := true
 	defer func() {
 		if r := recover(); r != nil {
-			b.err = &panicked{value: r, stack: string(debug.Stack())}
+			b.err = &fault.Panicked{Value: r, Stack: string(debug.Stack())}
 		} else if exited {
 			b.err = errors.New("perdure: a branch left by runtime.Goexit")
 		}
@@ -152,7 +153,7 @@ func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) err
 		p.mu.Unlock()
 		p.settle()
 	}()
-	b.err = sound(fn(b.frame.with(ctx)))
+	b.err = fault.Sound(fn(b.frame.with(ctx)))
 	exited = false
 }
 
@@ -160,7 +161,7 @@ func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) err
 func (g *Group) closeBranch(b *branch) {
 	if !b.frame.branch.failed {
 		b.frame.branch.closed = true
-		b.cancel(ErrFailedFast)
+		b.cancel(fault.ErrFailedFast)
 	}
 }
 
@@ -218,7 +219,7 @@ func (g *Group) Wait() error {
 	p.mu.Lock()
 	if g.over {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: Wait was called before", ErrConcurrent)
+		return fmt.Errorf("%w: Wait was called before", fault.ErrConcurrent)
 	}
 	g.over = true
 	close(g.judged)

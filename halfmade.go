@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -31,7 +32,7 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 		if err == nil && string(held) != fresh {
 			var reached bool
 			if reached, err = r.reaches(ctx, string(held)); err == nil && !reached {
-				err = fmt.Errorf("%w: %q", ErrExists, id)
+				err = fmt.Errorf("%w: %q", fault.ErrExists, id)
 			}
 			if err != nil {
 				return "", err
@@ -42,14 +43,14 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 		}
 		switch err := r.abandon(ctx, id, string(held)); {
 		case errors.Is(err, errBegun) && fork:
-			return "", fmt.Errorf("%w: %q", ErrExists, id)
+			return "", fmt.Errorf("%w: %q", fault.ErrExists, id)
 		case errors.Is(err, errBegun):
 			return string(held), nil
 		case err != nil:
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%w: %q is made and given up again and again", ErrBusy, id)
+	return "", fmt.Errorf("%w: %q is made and given up again and again", fault.ErrBusy, id)
 }
 
 // pinOrAbandon pins a thread by one that is being made. Where the other turns
@@ -57,7 +58,7 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 // and nobody comes back for it.
 func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	err := r.pin(ctx, of, name)
-	if errors.Is(err, ErrErased) {
+	if errors.Is(err, fault.ErrErased) {
 		if failed := r.abandon(ctx, id, name); !errors.Is(failed, errBegun) {
 			err = errors.Join(err, failed)
 		}
@@ -113,7 +114,7 @@ func (r *Runtime) forestall(ctx context.Context, name string) error {
 			if e, err := journal.Peek(line.Seq, line.Data); err == nil && e.Kind == journal.Erased {
 				return nil
 			}
-			if err := r.checkErased(ctx, name); errors.Is(err, ErrErased) {
+			if err := r.checkErased(ctx, name); errors.Is(err, fault.ErrErased) {
 				return nil // it is being erased
 			}
 			return errBegun
@@ -126,5 +127,5 @@ func (r *Runtime) forestall(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %s", ErrBusy, name) // refused although nothing is there
+	return fmt.Errorf("%w: %s", fault.ErrBusy, name) // refused although nothing is there
 }

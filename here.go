@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 )
@@ -59,14 +61,14 @@ func init() {
 	host.FindAsk = func(ctx context.Context, r any, id string) (*host.Ask, error) {
 		rt, ok := r.(*Runtime)
 		if !ok || rt == nil {
-			return nil, fmt.Errorf("%w: no runtime", ErrInvalid)
+			return nil, fmt.Errorf("%w: no runtime", fault.ErrInvalid)
 		}
 		return rt.findAsk(ctx, id)
 	}
 	host.Recorded = func(message string, codes []string) error {
-		return &recorded{journal.Failure{Msg: message, Codes: codes}}
+		return &fault.Recorded{Fail: journal.Failure{Msg: message, Codes: codes}}
 	}
-	host.Encode = func(v any) (json.RawMessage, error) { return encode(v, reflect.TypeOf(v)) }
+	host.Encode = func(v any) (json.RawMessage, error) { return exact.Encode(v, reflect.TypeOf(v)) }
 }
 
 func (r *Runtime) host() *host.Host {

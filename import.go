@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -104,7 +105,7 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 		return err
 	}
 	if !v.OK() {
-		return fmt.Errorf("%w: %s", ErrCorrupt, v.Problem)
+		return fmt.Errorf("%w: %s", fault.ErrCorrupt, v.Problem)
 	}
 	opened, err := im.fork(ctx, v)
 	if err != nil {
@@ -117,7 +118,7 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 func (im *importer) begin(ctx context.Context, h exportHead) error {
 	im.as, im.user, im.from, im.n = or(im.as, h.Thread), h.User, h.Tenant, h.Entries
 	if h.Redacted {
-		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", ErrInvalid)
+		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", fault.ErrInvalid)
 	}
 	if err := checkThreadID(im.as); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (im *importer) begin(ctx context.Context, h exportHead) error {
 	}
 	switch _, err := im.find(ctx, im.as); {
 	case err == nil:
-		return fmt.Errorf("%w: %q", ErrExists, im.as)
-	case !errors.Is(err, ErrNoThread):
+		return fmt.Errorf("%w: %q", fault.ErrExists, im.as)
+	case !errors.Is(err, fault.ErrNoThread):
 		return err
 	}
 	return nil
@@ -139,7 +140,7 @@ func (im *importer) entry(ctx context.Context, e journal.Entry, data []byte) err
 	if im.name == "" {
 		b, err := e.Read()
 		if err != nil {
-			return fmt.Errorf("%w: entry 1: %w", ErrCorrupt, err)
+			return fmt.Errorf("%w: entry 1: %w", fault.ErrCorrupt, err)
 		}
 		if err := im.named(ctx, b.User); err != nil {
 			return err
@@ -160,7 +161,7 @@ func (im *importer) named(ctx context.Context, user string) error {
 		return nil
 	}
 	if im.owner != nil && user != *im.owner {
-		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", ErrInvalid, user, *im.owner)
+		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", fault.ErrInvalid, user, *im.owner)
 	}
 	im.name = im.newName(clock.Now(), importMark(im.n), user)
 	_, err := im.ensure(ctx, importCell(im.name), []byte(importing))
@@ -194,9 +195,9 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) 
 	o, _, err := im.change(ctx, im.name, func(t *journal.Thread) ([]line, []string, error) {
 		switch {
 		case t.Erased:
-			return nil, nil, fmt.Errorf("%w: %q", ErrErased, t.ID)
+			return nil, nil, fmt.Errorf("%w: %q", fault.ErrErased, t.ID)
 		case t.Seq != v.Good || t.Head.String() != v.Head:
-			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", ErrCorrupt, v.Good, t.Seq)
+			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", fault.ErrCorrupt, v.Good, t.Seq)
 		}
 		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq, Void: !trusted, From: &from}}}, nil, nil
 	})
@@ -223,7 +224,7 @@ func (im *importer) show(ctx context.Context, o *opened) error {
 		return err
 	}
 	if string(held) != im.name {
-		return fmt.Errorf("%w: %q", ErrExists, im.as)
+		return fmt.Errorf("%w: %q", fault.ErrExists, im.as)
 	}
 	im.open = true // it is there now
 	if err := im.removeCell(ctx, importCell(im.name)); err != nil {

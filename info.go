@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -188,10 +190,10 @@ func (r *Runtime) open(ctx context.Context, thread string) (*opened, error) {
 	}
 	o, err := r.read(ctx, name)
 	switch {
-	case err != nil && !errors.Is(err, ErrCorrupt):
+	case err != nil && !errors.Is(err, fault.ErrCorrupt):
 		return nil, err
 	case err == nil && o.thread.Seq == 0 && o.thread.Foreign == "":
-		return nil, fmt.Errorf("%w: %q", ErrNoThread, thread)
+		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	}
 	return o, err
 }
@@ -220,7 +222,7 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 		ri, err := r.runInfo(ctx, o, run)
 		errs = append(errs, err)
 		info.Runs = append(info.Runs, ri)
-		if err != nil && !errors.Is(err, ErrCorrupt) {
+		if err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			break // the others could not be read either
 		}
 	}
@@ -253,7 +255,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 		info.Idle = r.unattended(ctx, run)
 	}
 	if run.Fail != nil {
-		info.Err = &recorded{*run.Fail}
+		info.Err = &fault.Recorded{Fail: *run.Fail}
 		info.Codes = run.Fail.Codes
 		info.Error = run.Fail.Msg
 	}
@@ -322,15 +324,15 @@ func (c *core) entry(ctx context.Context, name string, seq uint64) (journal.Body
 		}
 		var e struct{ B json.RawMessage }
 		if err := json.Unmarshal(line.Data, &e); err != nil {
-			return journal.Body{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			return journal.Body{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
 		b, err := (&journal.Entry{Body: e.B}).Read()
 		if err != nil {
-			err = fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			err = fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
 		return b, err
 	}
-	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq)
+	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", fault.ErrCorrupt, seq)
 }
 
 func planDone(t *tree.Tree, path string) bool {
@@ -349,7 +351,7 @@ func Output[T any](run *Run) (T, error) {
 	var zero T
 	switch run.Status {
 	case Succeeded:
-		v, err := decode[T](run.Output)
+		v, err := exact.Decode[T](run.Output)
 		if err != nil {
 			return zero, fmt.Errorf("perdure: the output of run %s does not fit %T: %w", run.ID, zero, err)
 		}
@@ -357,11 +359,11 @@ func Output[T any](run *Run) (T, error) {
 	case Failed:
 		return zero, fmt.Errorf("perdure: run %s failed: %w", run.ID, run.Err)
 	case Cancelled:
-		return zero, fmt.Errorf("run %s: %w", run.ID, ErrCancelled)
+		return zero, fmt.Errorf("run %s: %w", run.ID, fault.ErrCancelled)
 	case Blocked:
-		return zero, fmt.Errorf("run %s: %w: %s", run.ID, ErrBlocked, run.Diff)
+		return zero, fmt.Errorf("run %s: %w: %s", run.ID, fault.ErrBlocked, run.Diff)
 	}
-	return zero, fmt.Errorf("%w: run %s has no output, it is %s", ErrNothingToDo, run.ID, run.Status)
+	return zero, fmt.Errorf("%w: run %s has no output, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
 }
 
 // factPrefix is where facts stand in the state.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
@@ -39,7 +40,7 @@ func (c *core) rootOf(ctx context.Context, name string) (root, error) {
 	}
 	for line, err := range c.store.Read(ctx, journalOf(name), 0) {
 		if err != nil {
-			return root{}, ifDropped(name, err)
+			return root{}, fault.IfDropped(name, err)
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		var b journal.Body
@@ -47,13 +48,13 @@ func (c *core) rootOf(ctx context.Context, name string) (root, error) {
 			b, err = e.Read()
 		}
 		if err == nil && e.Kind == journal.Erased {
-			return root{}, &erasedError{thread: name} // before it began
+			return root{}, &fault.ErasedError{Thread: name} // before it began
 		}
 		if err == nil && (e.Kind != journal.Forked || b.From == nil || b.At == 0) {
 			err = fmt.Errorf("the first entry of a fork is %q", e.Kind)
 		}
 		if err != nil {
-			return root{}, fmt.Errorf("%w: thread %s, where it was forked: %w", ErrCorrupt, name, err)
+			return root{}, fmt.Errorf("%w: thread %s, where it was forked: %w", fault.ErrCorrupt, name, err)
 		}
 		r := root{parent: b.From.Name, base: b.At}
 		c.mu.Lock()
@@ -99,8 +100,8 @@ func (c *core) entries(ctx context.Context, name string, after, upto uint64) ite
 				shared = min(shared, upto)
 			}
 			for line, err := range c.entries(ctx, r.parent, after, shared) {
-				if errors.Is(err, ErrErased) { // it is not this thread that was
-					err = fmt.Errorf("%w: thread %s, what it was forked from: %v", ErrCorrupt, name, err)
+				if errors.Is(err, fault.ErrErased) { // it is not this thread that was
+					err = fmt.Errorf("%w: thread %s, what it was forked from: %v", fault.ErrCorrupt, name, err)
 				}
 				if !yield(line, err) || err != nil {
 					return
@@ -108,7 +109,7 @@ func (c *core) entries(ctx context.Context, name string, after, upto uint64) ite
 				after = line.Seq
 			}
 			if after < shared {
-				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked behind entry %d of %s, which ends at %d", ErrCorrupt, name, r.base, r.parent, after))
+				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked behind entry %d of %s, which ends at %d", fault.ErrCorrupt, name, r.base, r.parent, after))
 				return
 			}
 			if after == upto {
@@ -117,7 +118,7 @@ func (c *core) entries(ctx context.Context, name string, after, upto uint64) ite
 		}
 		for line, err := range c.readAhead(ctx, journalOf(name), after-r.base) {
 			line.Seq += r.base
-			if !yield(line, ifDropped(name, err)) || err != nil || line.Seq == upto {
+			if !yield(line, fault.IfDropped(name, err)) || err != nil || line.Seq == upto {
 				return
 			}
 		}
@@ -138,12 +139,12 @@ func (c *core) entryAt(ctx context.Context, name string, at uint64) (uint64, jou
 	}
 	switch {
 	case errors.Is(err, store.ErrDropped):
-		err = fmt.Errorf("%w: %w", ErrErased, err)
+		err = fmt.Errorf("%w: %w", fault.ErrErased, err)
 	case err == nil && last.Kind == journal.Erased:
-		err = fmt.Errorf("%w: entry %d says so", ErrErased, last.Seq)
-	case errors.Is(err, ErrCorrupt):
+		err = fmt.Errorf("%w: entry %d says so", fault.ErrErased, last.Seq)
+	case errors.Is(err, fault.ErrCorrupt):
 		// Where the thread is good up to is worth reading it.
-		if _, readErr := c.readAt(ctx, name, at); errors.Is(readErr, ErrCorrupt) {
+		if _, readErr := c.readAt(ctx, name, at); errors.Is(readErr, fault.ErrCorrupt) {
 			err = readErr
 		}
 	}
@@ -156,7 +157,7 @@ func (c *core) lastUpTo(ctx context.Context, name string, after, upto uint64) (l
 	for line, err := range c.entries(ctx, name, after, upto) {
 		if err != nil {
 			if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
-				err = fmt.Errorf("%w: entry behind %d: %w", ErrCorrupt, max(last.Seq, after), err)
+				err = fmt.Errorf("%w: entry behind %d: %w", fault.ErrCorrupt, max(last.Seq, after), err)
 			}
 			return last, err
 		}
@@ -166,9 +167,9 @@ func (c *core) lastUpTo(ctx context.Context, name string, after, upto uint64) (l
 		}
 		switch {
 		case errors.Is(err, journal.ErrNewer):
-			return last, fmt.Errorf("%w: entry %d: %w", ErrNewer, line.Seq, err)
+			return last, fmt.Errorf("%w: entry %d: %w", fault.ErrNewer, line.Seq, err)
 		case err != nil:
-			return last, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			return last, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
 		last = e
 	}
@@ -189,7 +190,7 @@ func (c *core) reached(ctx context.Context, name string) uint64 {
 // append adds entries behind those that a thread has folded.
 func (c *core) append(ctx context.Context, name string, t *journal.Thread, data [][]byte) error {
 	_, err := store.AppendOnce(ctx, c.store, journalOf(name), t.Seq-t.Base, data...)
-	return ifDropped(name, err)
+	return fault.IfDropped(name, err)
 }
 
 // load returns the JSON of a value, nil if there is none. A value that a fork
@@ -204,7 +205,7 @@ func (c *core) load(ctx context.Context, name string, v journal.Value) ([]byte, 
 	raw, err := c.loadBlob(ctx, name, *v.Blob)
 	if damagedBlob(err) {
 		c.tellDamage(ctx, emptyThread(name))
-		err = fmt.Errorf("%w: a value of %d bytes: %w", ErrCorrupt, v.Blob.Size, err)
+		err = fmt.Errorf("%w: a value of %d bytes: %w", fault.ErrCorrupt, v.Blob.Size, err)
 	}
 	return raw, err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -249,7 +250,7 @@ func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
 // refined returns the summary of a fork that nobody has read yet.
 func (c *core) refined(ctx context.Context, name string, s summary) summary {
 	o, err := c.read(ctx, name)
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, fault.ErrCorrupt) {
 		if s.ID == "" {
 			s = summaryOf(o.thread)
 		}

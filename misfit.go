@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 )
 
 // recordedAs reads a recorded value into a T. One that does not fit blocks the
@@ -12,7 +15,7 @@ import (
 // believe that what is recorded has failed. What and name say what the value
 // is, such as a step and its name.
 func recordedAs[T any](ctx context.Context, what, name string, raw json.RawMessage) (T, error) {
-	v, err := decode[T](raw)
+	v, err := exact.Decode[T](raw)
 	if err == nil {
 		return v, nil
 	}
@@ -33,5 +36,5 @@ func recordedAs[T any](ctx context.Context, what, name string, raw json.RawMessa
 
 // misfit blocks the run because a recorded value cannot be read by the code.
 func (p *pass) misfit(f *frame, where string, raw json.RawMessage, reader string, err error) error {
-	return p.block(f, fmt.Sprintf("%s:\n- recorded: %s\n+ the code: %s, which cannot read it: %s", where, shown(raw), reader, clip(err.Error(), maxShown)))
+	return p.block(f, fmt.Sprintf("%s:\n- recorded: %s\n+ the code: %s, which cannot read it: %s", where, shown(raw), reader, fault.Clip(err.Error(), maxShown)))
 }

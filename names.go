@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
@@ -71,7 +72,7 @@ func salt(ctx context.Context, s store.Store) ([]byte, error) {
 			return cell.Value, nil
 		}
 		if err == nil {
-			return nil, fmt.Errorf("%w: cell %q has %d bytes", ErrCorrupt, key, len(cell.Value))
+			return nil, fmt.Errorf("%w: cell %q has %d bytes", fault.ErrCorrupt, key, len(cell.Value))
 		}
 		if !errors.Is(err, store.ErrNotFound) {
 			return nil, err
@@ -113,21 +114,21 @@ func (r *Runtime) find(ctx context.Context, id string) (string, error) {
 		name, err = r.mendID(ctx, id, err)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return "", fmt.Errorf("%w: %q", ErrNoThread, id)
+		return "", fmt.Errorf("%w: %q", fault.ErrNoThread, id)
 	}
 	if err != nil {
 		return "", err
 	}
 	reached, err := r.reaches(ctx, name)
 	if err == nil && !reached {
-		err = fmt.Errorf("%w: %q", ErrNoThread, id)
+		err = fmt.Errorf("%w: %q", fault.ErrNoThread, id)
 	}
 	return name, err
 }
 
 func checkThreadID(id string) error {
 	if id == "" || len(id) > 200 || strings.ToValidUTF8(id, "") != id || strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return fmt.Errorf("%w: a thread id has 1 to 200 bytes of printable text, not %.40q", ErrInvalid, id)
+		return fmt.Errorf("%w: a thread id has 1 to 200 bytes of printable text, not %.40q", fault.ErrInvalid, id)
 	}
 	return nil
 }
@@ -139,8 +140,8 @@ func (r *Runtime) checkNewThreadID(ctx context.Context, id string) error {
 		return nil
 	}
 	_, err := r.find(ctx, id)
-	if errors.Is(err, ErrNoThread) {
-		return fmt.Errorf("%w: the id of a new thread has no control characters and none that cannot be seen, such as those in %.60q", ErrInvalid, id)
+	if errors.Is(err, fault.ErrNoThread) {
+		return fmt.Errorf("%w: the id of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, id)
 	}
 	return err
 }
@@ -183,7 +184,7 @@ func (p *pass) patient(f *frame, read func() (json.RawMessage, error)) (json.Raw
 		switch {
 		case err == nil:
 			return raw, nil
-		case errors.Is(err, ErrCorrupt), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
+		case errors.Is(err, fault.ErrCorrupt), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
 			return nil, p.block(f, unreadable+err.Error())
 		case pause > p.rt.opts.Lease, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrPoisoned):
 			return nil, p.lose(err)

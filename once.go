@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -171,17 +172,17 @@ func (s *step) decided(n *tree.Node, answer *journal.Answer) (bool, error) {
 	case DecisionNotDone:
 		return false, s.notDone(n)
 	}
-	err := fmt.Errorf("%w of an at-most-once step; it was decided to let it fail", ErrUnknownOutcome)
+	err := fmt.Errorf("%w of an at-most-once step; it was decided to let it fail", fault.ErrUnknownOutcome)
 	if answer.Message != "" {
 		err = fmt.Errorf("%w: %s", err, answer.Message)
 	}
-	return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Fail: failure(err)}, nil)
+	return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Fail: fault.Failure(err)}, nil)
 }
 
 // notDone records that an earlier start had no effect.
 func (s *step) notDone(n *tree.Node) error {
 	s.returned = nil
-	b := journal.Body{Attempt: n.Attempts, NotDone: true, Fail: failure(errors.New("an earlier start had no effect"))}
+	b := journal.Body{Attempt: n.Attempts, NotDone: true, Fail: fault.Failure(errors.New("an earlier start had no effect"))}
 	return s.frame.pass.record(s.path, journal.Attempt, &b, nil)
 }
 
@@ -194,7 +195,7 @@ func (s *step) reconciled(ctx context.Context, key string) (json.RawMessage, Out
 	}
 	inner := s.frame.child(s.frame.memo.Enter(s.visit))
 	inner.once, inner.key = true, key // it may look, and change nothing
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fault.ErrTimeout)
 	defer cancel()
 	got, err := invoke(inner.with(ctx), func(ctx context.Context) (found, error) {
 		raw, outcome, err := s.reconcile(ctx)

@@ -9,6 +9,9 @@ import (
 	"hash/fnv"
 	"reflect"
 	"time"
+
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 )
 
 // A StepOption changes how a step is run.
@@ -81,7 +84,7 @@ func Timeout(d time.Duration) StepOption {
 // belongs to something else.
 func Input(v any) StepOption {
 	return func(o *stepOptions) {
-		raw, err := encode(v, reflect.TypeOf(v))
+		raw, err := exact.Encode(v, reflect.TypeOf(v))
 		sum := sha256.Sum256(raw)
 		o.input, o.inputErr = base64.RawURLEncoding.EncodeToString(sum[:9]), err
 	}
@@ -131,7 +134,7 @@ func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 			if err != nil || outcome != OutcomeDone {
 				return nil, outcome, err
 			}
-			raw, err := encode(v, reflect.TypeFor[T]())
+			raw, err := exact.Encode(v, reflect.TypeFor[T]())
 			return raw, outcome, err
 		}
 	}
@@ -174,19 +177,19 @@ func Dropped(ctx context.Context, names ...string) error {
 func (o *stepOptions) check() error {
 	switch {
 	case o.once && o.timeout <= 0:
-		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot go on", ErrOption)
+		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot go on", fault.ErrOption)
 	case o.reconcile != nil && !o.once:
-		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", ErrOption)
+		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", fault.ErrOption)
 	case o.asks != nil && !o.once:
-		return fmt.Errorf("%w: AskOutcome belongs to AtMostOnce", ErrOption)
+		return fmt.Errorf("%w: AskOutcome belongs to AtMostOnce", fault.ErrOption)
 	case o.asks != nil && !reflect.DeepEqual(*o.asks, Question{Prompt: o.asks.Prompt, Data: o.asks.Data, Who: o.asks.Who}):
-		return fmt.Errorf("%w: AskOutcome takes a question's Prompt, Data and Who, and nothing else", ErrOption)
+		return fmt.Errorf("%w: AskOutcome takes a question's Prompt, Data and Who, and nothing else", fault.ErrOption)
 	case o.timeout < 0:
-		return fmt.Errorf("%w: a negative Timeout", ErrOption)
+		return fmt.Errorf("%w: a negative Timeout", fault.ErrOption)
 	case o.retry != nil && (o.retry.Attempts < 0 || o.retry.Wait < 0 || o.retry.MaxWait < 0):
-		return fmt.Errorf("%w: a negative number in the RetryPolicy", ErrOption)
+		return fmt.Errorf("%w: a negative number in the RetryPolicy", fault.ErrOption)
 	case o.inputErr != nil:
-		return fmt.Errorf("%w: Input: %w", ErrOption, o.inputErr)
+		return fmt.Errorf("%w: Input: %w", fault.ErrOption, o.inputErr)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -24,7 +25,7 @@ func (r *Runtime) newOwner(named string) (string, error) {
 	case named == "":
 		return *r.owner, nil
 	}
-	return "", fmt.Errorf("%w: a thread of %q cannot be made for %q", ErrInvalid, *r.owner, named)
+	return "", fmt.Errorf("%w: a thread of %q cannot be made for %q", fault.ErrInvalid, *r.owner, named)
 }
 
 // byKey returns the id of the thread that an idempotency key stands for. Keys of

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -104,7 +105,7 @@ func (p *pass) leave(w *waiter, err error) error {
 	if p.sealed != nil {
 		return p.sealed
 	}
-	if isCut(err) {
+	if fault.IsCut(err) {
 		w.frame.cutOff()
 	}
 	return err
@@ -202,7 +203,7 @@ func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
 			if first != nil {
 				first()
 			}
-			p.seal(ErrSuspended)
+			p.seal(fault.ErrSuspended)
 		},
 	}
 }
@@ -221,7 +222,7 @@ func failedBranches(run *journal.Run, lines []line) *journal.Failure {
 	if all == nil {
 		return nil
 	}
-	return &journal.Failure{Msg: clip(strings.Join(all, "\n"), maxMessage)}
+	return &journal.Failure{Msg: fault.Clip(strings.Join(all, "\n"), fault.MaxMessage)}
 }
 
 // open appends the entry with which a verb begins to wait. If nothing else is
@@ -309,7 +310,7 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 // cutCause is cause for a frame that gives up something because of it.
 func (p *pass) cutCause(ctx context.Context, f *frame) error {
 	err := p.cause(ctx)
-	if isCut(err) {
+	if fault.IsCut(err) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		f.cutOff()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/tree"
@@ -150,7 +151,7 @@ func (p *pass) commitLocked(build func() batch) error {
 		case errors.Is(err, store.ErrTooLarge) && late > 0 && !ahead:
 			apart = true
 		case errors.Is(err, store.ErrTooLarge):
-			return fmt.Errorf("%w: %w", ErrTooLarge, err)
+			return fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
 		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:
 			if err := p.absorb(); err != nil {
 				return err
@@ -183,12 +184,12 @@ func (p *pass) apply(entries []journal.Entry) {
 			p.tree.Tell(p.thread, e.Run)
 		}
 		if err != nil {
-			p.seal(fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err))
+			p.seal(fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err))
 			return
 		}
 	}
 	if p.run.Cancelled {
-		p.cancel(ErrCancelled)
+		p.cancel(fault.ErrCancelled)
 	}
 	for w := range p.waiters {
 		if p.goesOn(w) {
@@ -242,11 +243,11 @@ func (p *pass) absorb() error {
 // fence seals the pass because of an entry that this worker cannot absorb.
 func (p *pass) fence(e journal.Entry, err error) error {
 	if err == nil && e.Kind == journal.Erased {
-		err = fmt.Errorf("%w: %w", ErrFenced, &erasedError{thread: p.thread.ID})
+		err = fmt.Errorf("%w: %w", fault.ErrFenced, &fault.ErasedError{Thread: p.thread.ID})
 	} else if err == nil {
-		err = fmt.Errorf("%w: entry %d is %s", ErrFenced, e.Seq, e.Kind)
+		err = fmt.Errorf("%w: entry %d is %s", fault.ErrFenced, e.Seq, e.Kind)
 	} else {
-		err = fmt.Errorf("%w: entry %d: %w", ErrFenced, e.Seq, err)
+		err = fmt.Errorf("%w: entry %d: %w", fault.ErrFenced, e.Seq, err)
 	}
 	p.seal(err)
 	return p.sealed
@@ -256,7 +257,7 @@ func (p *pass) fence(e journal.Entry, err error) error {
 func (p *pass) lose(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seal(fmt.Errorf("%w: the store failed: %w", ErrFenced, ifDropped(p.name, err)))
+	p.seal(fmt.Errorf("%w: the store failed: %w", fault.ErrFenced, fault.IfDropped(p.name, err)))
 	return p.sealed
 }
 
@@ -342,7 +343,7 @@ func (p *pass) halt(f *frame) {
 // block stops the run because the code does not fit what is recorded, as is seen
 // in a frame.
 func (p *pass) block(f *frame, diff string) error {
-	diff = clip(diff, maxMessage)
+	diff = fault.Clip(diff, fault.MaxMessage)
 	p.halt(f)
 	for done := false; !done; {
 		over := p.cancelled() // then no code of it has to run any more, and it ends
@@ -357,7 +358,7 @@ func (p *pass) block(f *frame, diff string) error {
 			}
 			b := batch{
 				lines: []line{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
-				then:  func() { p.seal(fmt.Errorf("%w: %s", ErrBlocked, diff)) },
+				then:  func() { p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, diff)) },
 			}
 			if over {
 				b.lines = append(b.lines, line{kind: journal.Ended, body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
@@ -416,3 +417,7 @@ func (p *pass) sealedErr() error {
 	defer p.mu.Unlock()
 	return p.sealed
 }
+
+// failure returns what the journal keeps of an error of the pass's user code,
+// without the secrets that the run was given.
+func (p *pass) failure(err error) *journal.Failure { return fault.FailureWithout(p.secrets, err) }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
 
@@ -34,10 +35,10 @@ func (c *core) passed(ctx context.Context, name string, gate store.Cell) (bool, 
 	text, _, _ := strings.Cut(strings.TrimPrefix(string(gate.Value), closedIf), " ")
 	at, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return false, fmt.Errorf("%w: the gate of thread %s: %w", ErrCorrupt, name, err)
+		return false, fmt.Errorf("%w: the gate of thread %s: %w", fault.ErrCorrupt, name, err)
 	}
 	o, err := c.read(ctx, name)
-	if errors.Is(err, ErrErased) || errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrCorrupt) {
 		return false, nil // nothing moves what is damaged
 	}
 	return err == nil && o.thread.Seq > at, err
@@ -58,7 +59,7 @@ func (c *core) pin(ctx context.Context, name, by string) error {
 			if passed, err := c.passed(ctx, name, old); err != nil {
 				return nil, err
 			} else if !passed {
-				return nil, &erasedError{thread: name}
+				return nil, &fault.ErasedError{Thread: name}
 			}
 		}
 		return []byte(by), nil
@@ -68,13 +69,13 @@ func (c *core) pin(ctx context.Context, name, by string) error {
 		// one: but it went behind the journal.
 		var gone bool
 		if gone, err = c.dropped(ctx, name); gone {
-			err = &erasedError{thread: name}
+			err = &fault.ErasedError{Thread: name}
 			if deleted := c.store.Delete(ctx, gate.Key, gate.Version); !errors.Is(deleted, store.ErrConflict) {
 				err = errors.Join(err, deleted)
 			}
 		}
 	}
-	if errors.Is(err, ErrErased) {
+	if errors.Is(err, fault.ErrErased) {
 		return errors.Join(err, c.unpin(ctx, name, by))
 	}
 	return err

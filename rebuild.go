@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -132,10 +133,10 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 		idCell = rt.idCell(o.thread.ID)
 	}
 	switch {
-	case errors.Is(err, ErrErased):
+	case errors.Is(err, fault.ErrErased):
 		b.Orphans++
 		return b.finishErase(ctx, name, idCell)
-	case errors.Is(err, ErrCorrupt):
+	case errors.Is(err, fault.ErrCorrupt):
 		b.Damaged++
 		b.log.Warn("a thread is damaged", "thread", name, "error", err)
 	case err != nil:
@@ -212,7 +213,7 @@ func (b *rebuilder) list(ctx context.Context, o *opened, s summary, there bool) 
 		if gone {
 			return b.remove(ctx, journalOf(o.name), "")
 		}
-		if err != nil && !errors.Is(err, ErrCorrupt) {
+		if err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return err
 		}
 	}
@@ -277,7 +278,7 @@ func (b *rebuilder) untold(ctx context.Context, o *opened) (string, error) {
 	}
 	if b.parent == nil || b.parent.name != from.Name {
 		parent, err := b.read(ctx, from.Name)
-		if gone(err) || errors.Is(err, ErrCorrupt) {
+		if gone(err) || errors.Is(err, fault.ErrCorrupt) {
 			return "", nil
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -31,7 +32,7 @@ func record(entries []journal.Entry) (*recording, error) {
 	r := &recording{thread: journal.NewThread(), runs: map[uint64]*runRecording{}}
 	for i, e := range entries {
 		if err := r.add(entries[:i], e); err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 		}
 	}
 	return r, nil

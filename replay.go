@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/store/memstore"
@@ -70,7 +71,7 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	v, err := unpack(ctx, export, taker{
 		head: func(h exportHead) error {
 			if h.Redacted {
-				return fmt.Errorf("%w: the export is redacted: there is nothing in it to be replayed", ErrInvalid)
+				return fmt.Errorf("%w: the export is redacted: there is nothing in it to be replayed", fault.ErrInvalid)
 			}
 			name = or(h.Name, "unknown")
 			return nil
@@ -87,14 +88,14 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 		return nil, err
 	}
 	if !v.OK() {
-		return nil, fmt.Errorf("%w: the export: %s", ErrCorrupt, v.Problem)
+		return nil, fmt.Errorf("%w: the export: %s", fault.ErrCorrupt, v.Problem)
 	}
 	rec, err := record(entries)
 	if err != nil {
 		return nil, err
 	}
 	if rec.thread.Foreign != "" {
-		return nil, fmt.Errorf("%w: %s", ErrNewer, rec.thread.Foreign)
+		return nil, fmt.Errorf("%w: %s", fault.ErrNewer, rec.thread.Foreign)
 	}
 	done := &Replayed{Thread: rec.thread.ID}
 	for _, run := range rec.thread.Runs {
@@ -127,7 +128,7 @@ func (c *core) replayRun(ctx context.Context, name string, rec *recording, entri
 	}
 	t, dumps, err := recorded.tree()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
 	}
 	run := *was
 	run.Status, run.Cancelled, run.PausedAt, run.Fail = journal.StatusRunning, false, 0, nil
@@ -148,7 +149,7 @@ func (c *core) replayRun(ctx context.Context, name string, rec *recording, entri
 		return context.Cause(ctx)
 	}
 	p.mu.Lock()
-	p.seal(ErrFenced) // nothing can be left open
+	p.seal(fault.ErrFenced) // nothing can be left open
 	r := *p.replay
 	p.mu.Unlock()
 	p.closeDeps()
@@ -192,7 +193,7 @@ func (c *core) judge(ctx context.Context, name string, entries []journal.Entry, 
 	case was.Status == journal.StatusFailed:
 		one.Problem = otherFailure(was.Fail, r.err)
 	case r.err != nil:
-		one.Problem = fmt.Sprintf("the end of the run:\n- recorded: %s\n+ the code: the error %s", was.Status, clip(r.err.Error(), maxShown))
+		one.Problem = fmt.Sprintf("the end of the run:\n- recorded: %s\n+ the code: the error %s", was.Status, fault.Clip(r.err.Error(), maxShown))
 	default:
 		want, err := c.recordedOutput(ctx, name, entries, was)
 		if err != nil {
@@ -215,13 +216,13 @@ func otherFailure(want *journal.Failure, err error) string {
 		want = &journal.Failure{}
 	}
 	if err == nil {
-		return fmt.Sprintf("the end of the run:\n- recorded: the error %s\n+ the code: no error", clip(want.Msg, maxShown))
+		return fmt.Sprintf("the end of the run:\n- recorded: the error %s\n+ the code: no error", fault.Clip(want.Msg, maxShown))
 	}
-	got := failure(err)
+	got := fault.Failure(err)
 	if got.Msg == want.Msg && slices.Equal(got.Codes, want.Codes) {
 		return ""
 	}
-	return fmt.Sprintf("the error:\n- recorded: %s %q\n+ the code: %s %q", clip(want.Msg, maxShown), want.Codes, clip(got.Msg, maxShown), got.Codes)
+	return fmt.Sprintf("the error:\n- recorded: %s %q\n+ the code: %s %q", fault.Clip(want.Msg, maxShown), want.Codes, fault.Clip(got.Msg, maxShown), got.Codes)
 }
 
 // recordedOutput returns what a run returned.
@@ -229,7 +230,7 @@ func (c *core) recordedOutput(ctx context.Context, name string, entries []journa
 	value := run.Output
 	if run.Ref != 0 {
 		if run.Ref > uint64(len(entries)) {
-			return nil, fmt.Errorf("%w: entry %d is missing", ErrCorrupt, run.Ref)
+			return nil, fmt.Errorf("%w: entry %d is missing", fault.ErrCorrupt, run.Ref)
 		}
 		b, err := entries[run.Ref-1].Read()
 		if err != nil {
@@ -238,7 +239,7 @@ func (c *core) recordedOutput(ctx context.Context, name string, entries []journa
 		value = b.Value
 	}
 	raw, err := c.load(ctx, name, value)
-	if errors.Is(err, ErrCorrupt) || err == nil {
+	if errors.Is(err, fault.ErrCorrupt) || err == nil {
 		return raw, err
 	}
 	return nil, fmt.Errorf("the output: %w", err)

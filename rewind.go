@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -40,22 +41,22 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 	}
 	switch run := past.thread.Busy(); {
 	case to == 0 || past.thread.Seq != to:
-		return nil, fmt.Errorf("%w: thread %s ends at %d, it cannot go back to %d", ErrInvalid, thread, past.thread.Seq, to)
+		return nil, fmt.Errorf("%w: thread %s ends at %d, it cannot go back to %d", fault.ErrInvalid, thread, past.thread.Seq, to)
 	case run != nil:
-		return nil, fmt.Errorf("%w: at %d of thread %s run %s was %s; go back to where no run was active (the newest such point before is %d), or fork it there", ErrInvalid, to, thread, run.ID, run.Status, r.boundary(ctx, name, to))
+		return nil, fmt.Errorf("%w: at %d of thread %s run %s was %s; go back to where no run was active (the newest such point before is %d), or fork it there", fault.ErrInvalid, to, thread, run.ID, run.Status, r.boundary(ctx, name, to))
 	}
 	o, entries, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
 		if run := t.Busy(); run != nil {
-			return nil, nil, fmt.Errorf("%w; wait for it, cancel it, or fork the thread", &BusyError{Thread: thread, Run: run.ID})
+			return nil, nil, fmt.Errorf("%w; wait for it, cancel it, or fork the thread", &fault.BusyError{Thread: thread, Run: run.ID})
 		}
 		if t.Seq == to {
-			return nil, nil, fmt.Errorf("%w: thread %s is at %d already", ErrNothingToDo, thread, to)
+			return nil, nil, fmt.Errorf("%w: thread %s is at %d already", fault.ErrNothingToDo, thread, to)
 		}
-		if err := ifSeq(t, thread, n.IfSeq); err != nil {
+		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
 		// A parent that waits for the end of a run which is taken back is told first.
-		if err := r.tell(ctx, &opened{name: name, thread: t}); err != nil && !errors.Is(err, ErrCorrupt) {
+		if err := r.tell(ctx, &opened{name: name, thread: t}); err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return nil, nil, err
 		}
 		return []line{{kind: journal.Rewound, body: journal.Body{At: to, Void: true, By: n.By, Reason: n.Reason}}}, nil, nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/store"
@@ -163,13 +164,13 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	}
 	errs := []error{opts.check()}
 	if s == nil {
-		errs = append(errs, fmt.Errorf("%w: no store", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: no store", fault.ErrInvalid))
 	}
 	for _, f := range flows {
 		if err := f.check(); err != nil {
 			errs = append(errs, err)
 		} else if _, twice := c.flows[f.name]; twice {
-			errs = append(errs, fmt.Errorf("%w: two flows are called %q", ErrName, f.name))
+			errs = append(errs, fmt.Errorf("%w: two flows are called %q", fault.ErrName, f.name))
 		}
 		c.flows[f.name] = f
 	}
@@ -206,7 +207,7 @@ const maxConcurrency = 1 << 20
 func (o *Options) check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: Options."+format, append([]any{ErrInvalid}, args...)...))
+		errs = append(errs, fmt.Errorf("%w: Options."+format, append([]any{fault.ErrInvalid}, args...)...))
 	}
 	if o.Concurrency < 0 || o.Concurrency > maxConcurrency {
 		bad("Concurrency is %d, and has to be from 1 to %d, or 0 for the default", o.Concurrency, maxConcurrency)

@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -19,7 +20,7 @@ func Scope[T any](ctx context.Context, name string, fn func(context.Context) (T,
 	clean := false
 	defer func() {
 		if !clean { // fn panics or exits: the frame is over all the same
-			_ = inner.left(ErrPanic)
+			_ = inner.left(fault.ErrPanic)
 		}
 	}()
 	result, err := fn(inner.with(ctx))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
 
@@ -23,7 +24,7 @@ func (c *core) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
 		case err == nil && len(cell.Value) == ed25519.SeedSize:
 			return ed25519.NewKeyFromSeed(cell.Value), nil
 		case err == nil:
-			return nil, fmt.Errorf("%w: cell %q has %d bytes", ErrCorrupt, signCell, len(cell.Value))
+			return nil, fmt.Errorf("%w: cell %q has %d bytes", fault.ErrCorrupt, signCell, len(cell.Value))
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func keyText(key ed25519.PrivateKey) string {
 func readKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%w: %.60q is no public key as perdure verify shows them", ErrInvalid, text)
+		return nil, fmt.Errorf("%w: %.60q is no public key as perdure verify shows them", fault.ErrInvalid, text)
 	}
 	return raw, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -77,10 +78,10 @@ func checkSpawn(ctx context.Context, flow string, in any) (json.RawMessage, erro
 		return nil, err
 	}
 	if err := tree.CheckName(flow); err != nil {
-		return nil, fmt.Errorf("%w: flow: %w", ErrName, err)
+		return nil, fmt.Errorf("%w: flow: %w", fault.ErrName, err)
 	}
 	if d := depth(f.pass.thread); d >= maxDescent {
-		return nil, fmt.Errorf("%w: thread %s is the child of a child, %d times; that is the limit", ErrInvalid, f.pass.thread.ID, d)
+		return nil, fmt.Errorf("%w: thread %s is the child of a child, %d times; that is the limit", fault.ErrInvalid, f.pass.thread.ID, d)
 	}
 	return f.pass.rt.checkInput(flow, in)
 }
@@ -196,7 +197,7 @@ func join(ctx context.Context, name string, c *Child) ([]byte, error) {
 // childOf returns what the run knows of a child.
 func (p *pass) childOf(c *Child) (*journal.Child, error) {
 	if c == nil {
-		return nil, fmt.Errorf("%w: no child; Spawn returns one", ErrInvalid)
+		return nil, fmt.Errorf("%w: no child; Spawn returns one", fault.ErrInvalid)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,9 +207,9 @@ func (p *pass) childOf(c *Child) (*journal.Child, error) {
 	}
 	switch {
 	case c.parent != p.name || c.run != p.run.N || child == nil:
-		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", ErrInvalid, c.id)
+		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", fault.ErrInvalid, c.id)
 	case child.Stale && p.replay == nil:
-		return nil, fmt.Errorf("%w: child %s was replaced by another; use the one that Spawn returned in this pass", ErrInvalid, c.id)
+		return nil, fmt.Errorf("%w: child %s was replaced by another; use the one that Spawn returned in this pass", fault.ErrInvalid, c.id)
 	}
 	return child, nil
 }
@@ -297,7 +298,7 @@ func (p *pass) retryChild(child *journal.Child) (bool, error) {
 		defer p.mu.Unlock()
 		return p.thread.Heard(key)
 	})
-	if err != nil && !errors.Is(err, ErrCorrupt) {
+	if err != nil && !errors.Is(err, fault.ErrCorrupt) {
 		return false, p.lose(fmt.Errorf("retrying child %s: %w", child.ID, err))
 	}
 	return again, nil

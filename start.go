@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
@@ -46,17 +48,6 @@ type StartRequest struct {
 	IfSeq    uint64            // start it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
-// BusyError says which run keeps a thread busy. It matches ErrBusy.
-type BusyError struct{ Thread, Run string }
-
-// Error names the run.
-func (e *BusyError) Error() string {
-	return fmt.Sprintf("%v: thread %s has run %s", ErrBusy, e.Thread, e.Run)
-}
-
-// Unwrap makes errors.Is(err, ErrBusy) true.
-func (e *BusyError) Unwrap() error { return ErrBusy }
-
 // Start queues a run and returns at once. A worker executes it, here or
 // elsewhere: see Work. If the thread has a run that has not ended, the request's
 // Policy decides.
@@ -81,8 +72,8 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	}
 	for range mostTries {
 		if q.IfSeq != 0 { // nothing is made for what is not there
-			if _, err := r.find(ctx, q.Thread); errors.Is(err, ErrNoThread) {
-				return nil, &StaleError{Thread: q.Thread}
+			if _, err := r.find(ctx, q.Thread); errors.Is(err, fault.ErrNoThread) {
+				return nil, &fault.StaleError{Thread: q.Thread}
 			}
 		}
 		name, nameErr := r.create(ctx, q)
@@ -91,10 +82,10 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 		}
 		var run *Run
 		run, err = r.start(ctx, name, runID, q, in)
-		if stale := (*StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
+		if stale := (*fault.StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
 			err = r.giveUp(ctx, q.Thread, name, err) // the thread was erased since it was found
 		}
-		if !errors.Is(err, ErrErased) {
+		if !errors.Is(err, fault.ErrErased) {
 			return run, err
 		}
 		// An erase is under way, or was cut off: the new thread comes behind it.
@@ -154,11 +145,11 @@ func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
 // queue decides what a start appends.
 func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]line, []string, error) {
 	if !r.owns(t) { // another user was faster
-		return nil, nil, fmt.Errorf("%w: %q", ErrExists, q.Thread)
+		return nil, nil, fmt.Errorf("%w: %q", fault.ErrExists, q.Thread)
 	}
 	if old := t.RunByID(b.ID); old != nil {
 		if old.Key != b.Key {
-			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", ErrKeyReused, q.Key, old.ID, old.Flow)
+			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", fault.ErrKeyReused, q.Key, old.ID, old.Flow)
 		}
 		return nil, nil, errNothing
 	}
@@ -177,11 +168,11 @@ func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 	busy := t.Busy()
 	switch {
 	case busy != nil && q.Policy == Reject:
-		return nil, nil, &BusyError{Thread: q.Thread, Run: busy.ID}
+		return nil, nil, &fault.BusyError{Thread: q.Thread, Run: busy.ID}
 	case waiting >= r.opts.MaxQueue:
-		return nil, nil, fmt.Errorf("%w: %d inputs wait on thread %s", ErrQueueFull, waiting, q.Thread)
+		return nil, nil, fmt.Errorf("%w: %d inputs wait on thread %s", fault.ErrQueueFull, waiting, q.Thread)
 	}
-	if err := ifSeq(t, q.Thread, q.IfSeq); err != nil {
+	if err := fault.CheckSeq(t, q.Thread, q.IfSeq); err != nil {
 		return nil, nil, err
 	}
 	flows := []string{q.Flow}
@@ -205,12 +196,12 @@ func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 // checkStart returns the JSON of a request's input.
 func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	if _, ok := r.flows[q.Flow]; !ok {
-		return nil, fmt.Errorf("%w: %q; this runtime has %q", ErrNoFlow, q.Flow, r.Flows())
+		return nil, fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, q.Flow, r.Flows())
 	}
 	switch or(q.Policy, Enqueue) {
 	case Enqueue, Reject, Interrupt, Steer, Beside:
 	default:
-		return nil, fmt.Errorf("%w: policy %q; there are %q, %q, %q, %q and %q", ErrInvalid, q.Policy, Enqueue, Reject, Interrupt, Steer, Beside)
+		return nil, fmt.Errorf("%w: policy %q; there are %q, %q, %q, %q and %q", fault.ErrInvalid, q.Policy, Enqueue, Reject, Interrupt, Steer, Beside)
 	}
 	if q.Thread != "" {
 		if err := checkThreadID(q.Thread); err != nil {
@@ -223,7 +214,7 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	}
 	for unit, n := range q.Budget {
 		if err := checkText("the unit of a budget", unit, 200); err != nil || unit == "" || n < 0 {
-			return nil, fmt.Errorf("%w: a budget of %d %.40q", ErrInvalid, n, unit)
+			return nil, fmt.Errorf("%w: a budget of %d %.40q", fault.ErrInvalid, n, unit)
 		}
 	}
 	return r.checkInput(q.Flow, q.Input)
@@ -232,7 +223,7 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 // checkInput returns the JSON of an input, if the flow takes it. What a flow
 // takes that this runtime does not have, its worker finds out.
 func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
-	in, err := encode(input, reflect.TypeOf(input))
+	in, err := exact.Encode(input, reflect.TypeOf(input))
 	if err != nil {
 		return nil, fmt.Errorf("the input of flow %s: %w", flow, err)
 	}
@@ -242,10 +233,10 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 	}
 	if f.in != reflect.TypeFor[any]() { // an any takes everything but what fitsExactly finds
 		if err := json.Unmarshal(in, reflect.New(f.in).Interface()); err != nil {
-			return nil, fmt.Errorf("%w: flow %s takes %s: %w", ErrInvalid, flow, f.in, err)
+			return nil, fmt.Errorf("%w: flow %s takes %s: %w", fault.ErrInvalid, flow, f.in, err)
 		}
 	}
-	if err := fitsExactly(in, f.in); err != nil {
+	if err := exact.FitsExactly(in, f.in); err != nil {
 		return nil, fmt.Errorf("the input of flow %s: %w", flow, err)
 	}
 	return in, nil
@@ -254,7 +245,7 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 // checkText refuses text that is too long or not UTF-8, which JSON would change.
 func checkText(what, text string, limit int) error {
 	if len(text) > limit || !utf8.ValidString(text) {
-		return fmt.Errorf("%w: %s is text of at most %d bytes, not %.40q of %d", ErrInvalid, what, limit, text, len(text))
+		return fmt.Errorf("%w: %s is text of at most %d bytes, not %.40q of %d", fault.ErrInvalid, what, limit, text, len(text))
 	}
 	return nil
 }
@@ -268,7 +259,7 @@ func checkMetadata(metadata map[string]string) error {
 		size += len(k) + len(v)
 	}
 	if size > 16<<10 {
-		return fmt.Errorf("%w: metadata of %d bytes; the limit is %d", ErrInvalid, size, 16<<10)
+		return fmt.Errorf("%w: metadata of %d bytes; the limit is %d", fault.ErrInvalid, size, 16<<10)
 	}
 	return nil
 }
@@ -283,7 +274,7 @@ func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
 // is done when its name is known.
 func (r *Runtime) createAs(ctx context.Context, s summary, first func(name string) error) (string, error) {
 	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
-		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", ErrInvalid, s.User)
+		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, s.User)
 	}
 	now := clock.Now()
 	name, err := r.name(ctx, s.ID, r.newName(now, "", s.User), false)

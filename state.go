@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -112,7 +114,7 @@ func (s State[T]) Lookup(ctx context.Context) (T, bool, error) {
 // Set writes the value. Of several branches that write it, the last one in the
 // order of the journal wins.
 func (s State[T]) Set(ctx context.Context, v T) error {
-	raw, err := encode(v, reflect.TypeFor[T]())
+	raw, err := exact.Encode(v, reflect.TypeFor[T]())
 	if err != nil {
 		return fmt.Errorf("state %q: %w", s.key, err)
 	}
@@ -170,7 +172,7 @@ func (l List[T]) Get(ctx context.Context) ([]T, error) {
 func (l List[T]) Append(ctx context.Context, values ...T) error {
 	c := journal.Change{Key: l.key}
 	for _, v := range values {
-		raw, err := encode(v, reflect.TypeFor[T]())
+		raw, err := exact.Encode(v, reflect.TypeFor[T]())
 		if err != nil {
 			return fmt.Errorf("state %q: %w", l.key, err)
 		}
@@ -190,7 +192,7 @@ func (l List[T]) AppendResult(ctx context.Context) error {
 
 func checkKey(key string) error {
 	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
-		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", ErrName, key)
+		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", fault.ErrName, key)
 	}
 	return nil
 }
@@ -243,7 +245,7 @@ func (c *core) item(ctx context.Context, thread string, item journal.Item) (json
 	}
 	var buf bytes.Buffer
 	buf.WriteByte('[')
-	if kindOfJSON(base) == "array" {
+	if exact.KindOfJSON(base) == "array" {
 		buf.Write(bytes.TrimSpace(base[1 : len(base)-1]))
 	}
 	for _, v := range item.Values() {

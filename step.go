@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -26,7 +28,7 @@ import (
 // it, and the error as a [*StepError] that matches by code, see [Coded]. So a
 // flow behaves the same now and when it is resumed.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
-	raw, err := doStep(ctx, tree.Step, name, kindOf(reflect.TypeFor[T]()), body(fn), opts)
+	raw, err := doStep(ctx, tree.Step, name, exact.KindOf(reflect.TypeFor[T]()), body(fn), opts)
 	if err != nil {
 		var zero T
 		return zero, err
@@ -41,7 +43,7 @@ func body[T any](fn func(context.Context) (T, error)) func(context.Context) (jso
 		if err != nil {
 			return nil, err
 		}
-		return encode(v, reflect.TypeFor[T]())
+		return exact.Encode(v, reflect.TypeFor[T]())
 	}
 }
 
@@ -86,10 +88,10 @@ func doStep(ctx context.Context, verb tree.Verb, name, want string, fn func(cont
 	}
 	if err := s.run(ctx); err != nil {
 		// What is recorded inside a step that was cut off has happened.
-		if n := f.pass.node(s.path); n != nil && isCut(err) {
+		if n := f.pass.node(s.path); n != nil && fault.IsCut(err) {
 			f.takeOver(n)
 			if f.pass.intended(n) {
-				err = fmt.Errorf("%w; step %s may have happened: %w", err, tree.Names(s.path), ErrUnknownOutcome)
+				err = fmt.Errorf("%w; step %s may have happened: %w", err, tree.Names(s.path), fault.ErrUnknownOutcome)
 			}
 		}
 		return nil, err
@@ -141,7 +143,7 @@ func (s *step) run(ctx context.Context) error {
 		}
 		// A composite that began before it was cut off is entered for its cleanups:
 		// nothing else starts inside it.
-		if err := p.gate(ctx, s.frame); err != nil && !(isCut(err) && p.begun(n)) {
+		if err := p.gate(ctx, s.frame); err != nil && !(fault.IsCut(err) && p.begun(n)) {
 			return err
 		}
 		if done, err := s.call(ctx, attempt); done || err != nil {
@@ -242,7 +244,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 			p.mu.Lock()
 			inner.timedOut = true
 			p.mu.Unlock()
-			cancel(fmt.Errorf("%w: step %s after %v", ErrTimeout, inner.path(), s.timeout))
+			cancel(fmt.Errorf("%w: step %s after %v", fault.ErrTimeout, inner.path(), s.timeout))
 		}
 		w := &stopwatch{left: s.timeout, over: over}
 		if n := p.node(s.path); n != nil && n.TimedOut {
@@ -267,7 +269,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 		p.deps.letGo(inner)
 		if exited { // by runtime.Goexit: the frame is over all the same
 			over()
-			_ = inner.left(ErrFenced)
+			_ = inner.left(fault.ErrFenced)
 		}
 	}()
 	began := time.Now()
@@ -286,7 +288,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 			p.settledInside() // what it changed is void, and was not outside of it
 			p.order.Unlock()
 		}
-		if err != nil && isCut(stop) {
+		if err != nil && fault.IsCut(stop) {
 			s.leftover(inner, err)
 		}
 		return false, stop
@@ -296,7 +298,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	}
 	if err == nil {
 		switch stop, stopErr := s.succeed(inner, raw); {
-		case errors.Is(stopErr, ErrTooLarge):
+		case errors.Is(stopErr, fault.ErrTooLarge):
 			err = stopErr
 		default:
 			return stop, stopErr
@@ -326,7 +328,7 @@ func (s *step) stopped(inner *frame, err error) error {
 // leftover records what a cancelled attempt leaves behind all the same: what it
 // spent, and that an at-most-once step did not happen.
 func (s *step) leftover(inner *frame, err error) {
-	kind, notDone := journal.Problem, s.once && isNotDone(err)
+	kind, notDone := journal.Problem, s.once && fault.IsNotDone(err)
 	if notDone {
 		kind = journal.Attempt
 	} else if len(inner.pending.spend) == 0 {
@@ -354,10 +356,10 @@ func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
 // fail records a failed attempt, or the failure that ends the step.
 func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) {
 	p := s.frame.pass
-	if cause := context.Cause(ctx); errors.Is(cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
+	if cause := context.Cause(ctx); errors.Is(cause, fault.ErrTimeout) && !errors.Is(err, fault.ErrTimeout) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	notDone := isNotDone(err)
+	notDone := fault.IsNotDone(err)
 	if s.once && !notDone {
 		// The intent stands: the next round decides what became of it.
 		s.returned = err
@@ -375,11 +377,11 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 		b.Spend = inner.pending.spend
 	}
 	s.returned = nil
-	if attempt >= or(policy.Attempts, 3) || isPermanent(err) || p.cleaned(s.path) {
+	if attempt >= or(policy.Attempts, 3) || fault.IsPermanent(err) || p.cleaned(s.path) {
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
 	b.Attempt, b.Most = attempt, or(policy.Attempts, 3)
-	wait := max(policy.delay(attempt, p.key(s.path)), retryAfter(err))
+	wait := max(policy.delay(attempt, p.key(s.path)), fault.RetryAfter(err))
 	b.Due, b.Timer, b.Cleaning = clock.Now().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
 	if err := p.record(s.path, journal.Attempt, &b, inner); err != nil {
 		return false, err
@@ -446,9 +448,9 @@ func (p *pass) cleaned(path string) bool {
 func invoke[T any](ctx context.Context, fn func(context.Context) (T, error)) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &panicked{value: r, stack: string(debug.Stack())}
+			err = &fault.Panicked{Value: r, Stack: string(debug.Stack())}
 		}
 	}()
 	v, err = fn(ctx)
-	return v, sound(err)
+	return v, fault.Sound(err)
 }

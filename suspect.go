@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -177,7 +178,7 @@ func (w *worker) quarantine(o *opened, run *journal.Run) error {
 	}
 	fail := &journal.Failure{Codes: []string{"poison"}, Msg: fmt.Sprintf("%d workers in a row were gone while they ran it, and it recorded nothing meanwhile", m.Deaths)}
 	for _, n := range run.Errors[max(0, len(run.Errors)-5):] {
-		m.Errors = append(m.Errors, ErrorNote{Seq: n.Seq, Time: stamp(n.Time), Path: tree.Names(n.Path), Error: clip(n.Fail.Msg, 1000), Stack: clip(n.Fail.Stack, 2000)})
+		m.Errors = append(m.Errors, ErrorNote{Seq: n.Seq, Time: stamp(n.Time), Path: tree.Names(n.Path), Error: fault.Clip(n.Fail.Msg, 1000), Stack: fault.Clip(n.Fail.Stack, 2000)})
 		fail.Stack = n.Fail.Stack
 	}
 	raw, err := json.Marshal(m)

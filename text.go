@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -103,14 +105,14 @@ const maxEdits = 200
 // edit writes edits that make of a base the text that is given, or that whole
 // if it is cheaper or if another goroutine of the leaf has changed the base.
 func (t Text) edit(ctx context.Context, base journal.Item, whole string, edits ...journal.Edit) error {
-	raw, err := encode(whole, reflect.TypeFor[string]())
+	raw, err := exact.Encode(whole, reflect.TypeFor[string]())
 	if err != nil {
 		return fmt.Errorf("state %q: %w", t.key, err)
 	}
 	size := 0
 	for _, e := range edits {
 		if !utf8.ValidString(e.Ins) {
-			return fmt.Errorf("state %q: %w: the edit is not UTF-8", t.key, ErrNotJSON)
+			return fmt.Errorf("state %q: %w: the edit is not UTF-8", t.key, fault.ErrNotJSON)
 		}
 		size += quoted(e.Ins) + 24
 	}
@@ -206,20 +208,20 @@ func (l *leaf) writesBefore(at int, key string) bool {
 func edit(base json.RawMessage, edits []journal.Value) (json.RawMessage, error) {
 	var text string
 	if err := json.Unmarshal(base, &text); err != nil {
-		return nil, fmt.Errorf("%w: edits of what is no text", ErrCorrupt)
+		return nil, fmt.Errorf("%w: edits of what is no text", fault.ErrCorrupt)
 	}
 	b := []byte(text)
 	for _, v := range edits {
 		var list []journal.Edit
 		if err := json.Unmarshal(v.JSON, &list); err != nil {
-			return nil, fmt.Errorf("%w: an edit of a text: %w", ErrCorrupt, err)
+			return nil, fmt.Errorf("%w: an edit of a text: %w", fault.ErrCorrupt, err)
 		}
 		var err error
 		if b, err = splice(b, list); err != nil {
 			return nil, err
 		}
 	}
-	return encode(string(b), reflect.TypeFor[string]())
+	return exact.Encode(string(b), reflect.TypeFor[string]())
 }
 
 // splice makes edits, one after the other. Those that only go forward, as of a
@@ -233,7 +235,7 @@ func splice(b []byte, edits []journal.Edit) ([]byte, error) {
 		}
 		at := e.At - len(made) + from // in b
 		if e.At < 0 || e.Del < 0 || at > len(b) || e.Del > len(b)-at {
-			return nil, fmt.Errorf("%w: an edit of a text at %d, which has %d bytes", ErrCorrupt, e.At, len(made)+len(b)-from)
+			return nil, fmt.Errorf("%w: an edit of a text at %d, which has %d bytes", fault.ErrCorrupt, e.At, len(made)+len(b)-from)
 		}
 		if len(edits) == 1 {
 			return slices.Replace(b, at, at+e.Del, []byte(e.Ins)...), nil

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
@@ -37,14 +38,14 @@ func (c *core) read(ctx context.Context, name string) (*opened, error) {
 func (c *core) readAt(ctx context.Context, name string, upto uint64) (*opened, error) {
 	if o := c.restored(ctx, name, upto); o != nil {
 		err := c.readMore(ctx, o, upto)
-		if !o.lacks && !errors.Is(err, ErrCorrupt) {
+		if !o.lacks && !errors.Is(err, fault.ErrCorrupt) {
 			return o, err
 		}
 		// What the journal says without the snapshot is what counts.
 	}
 	o := emptyThread(name)
 	err := c.readMore(ctx, o, upto)
-	if upto == 0 && errors.Is(err, ErrCorrupt) {
+	if upto == 0 && errors.Is(err, fault.ErrCorrupt) {
 		c.tellDamage(ctx, o)
 	}
 	return o, err
@@ -89,7 +90,7 @@ func (c *core) readMore(ctx context.Context, o *opened, upto uint64) error {
 		}
 	}
 	if o.thread.Erased {
-		return &erasedError{thread: o.thread.ID}
+		return &fault.ErasedError{Thread: o.thread.ID}
 	}
 	return nil
 }
@@ -253,7 +254,7 @@ func (c *core) amend(ctx context.Context, name string, decide func(*journal.Thre
 	for {
 		t := o.thread
 		if t.Foreign != "" {
-			return o, nil, fmt.Errorf("%w: thread %s is left alone: %s", ErrNewer, t.ID, t.Foreign)
+			return o, nil, fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
 		}
 		lines, flows, err := decide(t)
 		if errors.Is(err, errNothing) {
@@ -273,14 +274,14 @@ func (c *core) amend(ctx context.Context, name string, decide func(*journal.Thre
 		if err == nil {
 			for _, e := range entries {
 				if err := c.fold(ctx, o, e); err != nil {
-					return o, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+					return o, nil, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
 				}
 			}
 			return o, entries, nil
 		}
 		switch {
 		case errors.Is(err, store.ErrTooLarge):
-			return o, nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
+			return o, nil, fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
 		case !errors.Is(err, store.ErrConflict) || ctx.Err() != nil:
 			return o, nil, err
 		}
@@ -321,7 +322,7 @@ func (r *Runtime) changeThread(ctx context.Context, id string, decide func(*jour
 func (r *Runtime) changeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]line, []string, error)) (*opened, []journal.Entry, error) {
 	return r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
 		if t.Seq == 0 {
-			return nil, nil, fmt.Errorf("%w: %q", ErrNoThread, id)
+			return nil, nil, fmt.Errorf("%w: %q", fault.ErrNoThread, id)
 		}
 		return decide(t)
 	})

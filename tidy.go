@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/store"
 )
 
@@ -48,7 +49,7 @@ func (b *rebuilder) finishImport(ctx context.Context, name string) error {
 	}
 	// It is whole, or done by now.
 	o, err := b.read(ctx, name)
-	if errors.Is(err, ErrErased) {
+	if errors.Is(err, fault.ErrErased) {
 		return im.drop(ctx)
 	}
 	if err != nil || o.thread.Seq == 0 {
@@ -68,7 +69,7 @@ func (b *rebuilder) finishImport(ctx context.Context, name string) error {
 
 // ifCorrupt leaves damage alone, which is told where its thread is read.
 func ifCorrupt(err error) error {
-	if errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, fault.ErrCorrupt) {
 		return nil
 	}
 	return err

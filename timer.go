@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -53,7 +54,7 @@ func Receive[T any](ctx context.Context, name, signal string, timeout time.Durat
 
 func receive(ctx context.Context, name, signal string, timeout time.Duration) ([]byte, error) {
 	if err := tree.CheckName(signal); err != nil {
-		return nil, fmt.Errorf("%w: the signal: %w", ErrName, err)
+		return nil, fmt.Errorf("%w: the signal: %w", fault.ErrName, err)
 	}
 	f, v, err := enter(ctx, tree.Receive, name, tree.Options{})
 	if err != nil {

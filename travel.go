@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -40,9 +41,9 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	case err != nil:
 		return nil, err
 	case t.Seq == 0:
-		return nil, fmt.Errorf("%w: %q", ErrNoThread, thread)
+		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	case seq > t.Seq:
-		return nil, fmt.Errorf("%w: thread %s ends at %d, there is no %d", ErrInvalid, thread, t.Seq, seq)
+		return nil, fmt.Errorf("%w: thread %s ends at %d, there is no %d", fault.ErrInvalid, thread, t.Seq, seq)
 	}
 	t.ID = thread // also of what a fork shares
 	c := &Checkpoint{Seq: t.Seq, Time: stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
@@ -123,7 +124,7 @@ type EventRef struct {
 // of two branches count as opened and closed, since their ids differ.
 func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error) {
 	if from.Thread == to.Thread && (from.Seq == 0 || to.Seq != 0 && to.Seq < from.Seq) {
-		return nil, fmt.Errorf("%w: from %d to %d: within a thread it goes forward, from 1 at least", ErrInvalid, from.Seq, to.Seq)
+		return nil, fmt.Errorf("%w: from %d to %d: within a thread it goes forward, from 1 at least", fault.ErrInvalid, from.Seq, to.Seq)
 	}
 	a, err := r.StateAt(ctx, from.Thread, from.Seq)
 	if err != nil {
@@ -206,7 +207,7 @@ func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, 
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, line.Seq, err)
+			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
 		}
 		list = append(list, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
 	}

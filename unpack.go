@@ -13,6 +13,7 @@ import (
 	"io"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -143,7 +144,7 @@ func exactly[T any](line []byte, v *T) error {
 	if err := json.Unmarshal(line, v); err != nil {
 		return badf("%w", err)
 	}
-	again, err := marshal(*v)
+	again, err := exact.Marshal(*v)
 	if err != nil || !bytes.Equal(again, line) {
 		return badf("it is not as it was written")
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -68,9 +69,9 @@ func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, err
 	t := o.thread
 	switch {
 	case t.Erased:
-		return nil, fmt.Errorf("%w: %q", ErrErased, thread)
+		return nil, fmt.Errorf("%w: %q", fault.ErrErased, thread)
 	case v.Entries == 0 && v.OK() && seen == 0:
-		return nil, fmt.Errorf("%w: %q", ErrNoThread, thread)
+		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	case v.Entries < seen:
 		v.bad("the journal ends at entry %d, and entry %d was there once: its tail is missing", v.Entries, seen)
 	case v.OK() && t.ID != thread:
@@ -85,7 +86,7 @@ func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, err
 // verify folds a thread as far as it is good. Its error says that something
 // could not be read.
 func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
-	if err := c.place(ctx, o); errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
+	if err := c.place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 		v.bad("where the thread was forked is not known: %v", err)
 		return nil
 	} else if err != nil {
@@ -93,7 +94,7 @@ func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
 	}
 	blobs := map[string]bool{}
 	for line, err := range c.entries(ctx, o.name, 0, 0) {
-		if errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
+		if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 			v.bad("behind entry %d: %v", v.Good, err)
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/upkeep"
 	"github.com/perdure/perdure/store"
@@ -64,7 +65,7 @@ func newWorker(c *core, io context.Context) *worker {
 func (r *Runtime) Work(ctx context.Context) error {
 	for {
 		err := r.work(ctx)
-		if !errors.Is(err, ErrFenced) {
+		if !errors.Is(err, fault.ErrFenced) {
 			return err
 		}
 		r.log.Warn("a worker begins anew", "error", err)
@@ -161,7 +162,7 @@ func (w *worker) loop(ctx context.Context) error {
 			}
 			continue
 		case <-w.lease.Lost():
-			return fmt.Errorf("%w: the lease of worker %s: %w", ErrFenced, w.id, w.lease.Err())
+			return fmt.Errorf("%w: the lease of worker %s: %w", fault.ErrFenced, w.id, w.lease.Err())
 		case <-w.wake:
 			w.news = true
 		case <-again.C:
@@ -234,7 +235,7 @@ func (w *worker) take(h due.Hint) bool {
 		if err := w.look(h); err != nil {
 			w.log.Warn("looking at a thread", "thread", h.Thread, "error", err)
 			wait := time.Second
-			if errors.Is(err, ErrCorrupt) {
+			if errors.Is(err, fault.ErrCorrupt) {
 				wait = blockedAgain
 			}
 			w.later(h, wait)

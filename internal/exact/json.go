@@ -1,4 +1,4 @@
-package perdure
+package exact
 
 import (
 	"bytes"
@@ -12,37 +12,38 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/strict"
 )
 
-// encode returns the JSON of a value, or ErrNotJSON if what a t reads back from
+// Encode returns the JSON of a value, or ErrNotJSON if what a t reads back from
 // it would not be the same: an integer over 2^53 in an any, invalid UTF-8, half
 // of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
-func encode(v any, t reflect.Type) (json.RawMessage, error) {
-	first, err := marshal(v)
+func Encode(v any, t reflect.Type) (json.RawMessage, error) {
+	first, err := Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrNotJSON, err)
+		return nil, fmt.Errorf("%w: %v", fault.ErrNotJSON, err)
 	}
-	if err := checkDepth(first); err != nil {
+	if err := CheckDepth(first); err != nil {
 		return nil, err
 	}
 	exact := exactType(t)
 	if !exact {
 		if err := strict.Text(first); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotJSON, err)
+			return nil, fmt.Errorf("%w: %w", fault.ErrNotJSON, err)
 		}
 	}
 	if replaced(first) && badText(reflect.ValueOf(v), 0) {
-		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", ErrNotJSON)
+		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", fault.ErrNotJSON)
 	}
 	if _, raw := v.(json.RawMessage); t != nil && !exact && !raw { // raw JSON is read back as it is
 		back := reflect.New(t)
 		if err := json.Unmarshal(first, back.Interface()); err != nil {
-			return nil, fmt.Errorf("%w: it cannot be read back: %v", ErrNotJSON, err)
+			return nil, fmt.Errorf("%w: it cannot be read back: %v", fault.ErrNotJSON, err)
 		}
-		second, err := marshal(back.Elem().Interface())
+		second, err := Marshal(back.Elem().Interface())
 		if err != nil || !bytes.Equal(first, second) && !strict.Same(first, second) {
-			return nil, fmt.Errorf("%w: %s is read back as something else (an integer over 2^53 in an any?)", ErrNotJSON, t)
+			return nil, fmt.Errorf("%w: %s is read back as something else (an integer over 2^53 in an any?)", fault.ErrNotJSON, t)
 		}
 	}
 	return first, nil
@@ -52,7 +53,7 @@ func encode(v any, t reflect.Type) (json.RawMessage, error) {
 // depth, and an entry that cannot be read is damage.
 const maxDepth = 1000
 
-func checkDepth(raw []byte) error {
+func CheckDepth(raw []byte) error {
 	depth, text := 0, false
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -63,7 +64,7 @@ func checkDepth(raw []byte) error {
 		case text:
 		case c == '[' || c == '{':
 			if depth++; depth > maxDepth {
-				return fmt.Errorf("%w: it is nested more than %d deep", ErrNotJSON, maxDepth)
+				return fmt.Errorf("%w: it is nested more than %d deep", fault.ErrNotJSON, maxDepth)
 			}
 		case c == ']' || c == '}':
 			depth--
@@ -126,7 +127,7 @@ func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 	return false
 }
 
-func marshal(v any) ([]byte, error) {
+func Marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -136,13 +137,13 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// decode reads a recorded value into a T. Its error says what does not fit. A
+// Decode reads a recorded value into a T. Its error says what does not fit. A
 // type that reads itself may panic, which is the same.
-func decode[T any](raw json.RawMessage) (v T, err error) {
+func Decode[T any](raw json.RawMessage) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			var zero T
-			v, err = zero, &panicked{value: r, stack: string(debug.Stack())}
+			v, err = zero, &fault.Panicked{Value: r, Stack: string(debug.Stack())}
 		}
 	}()
 	if raw == nil {
@@ -155,7 +156,7 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return v, err
 	}
-	if err := fitsExactly(raw, reflect.TypeFor[T]()); err != nil {
+	if err := FitsExactly(raw, reflect.TypeFor[T]()); err != nil {
 		var zero T
 		return zero, err
 	}
@@ -164,9 +165,9 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 
 var longNumber = regexp.MustCompile(`[0-9][0-9.]{15}|[0-9][eE]`)
 
-// fitsExactly returns ErrNotJSON if a number would change when raw is read
+// FitsExactly returns ErrNotJSON if a number would change when raw is read
 // into a t: one that a float64 does not hold, where an any is to take it.
-func fitsExactly(raw json.RawMessage, t reflect.Type) error {
+func FitsExactly(raw json.RawMessage, t reflect.Type) error {
 	if exactType(t) || !longNumber.Match(raw) {
 		return nil
 	}
@@ -177,7 +178,7 @@ func fitsExactly(raw json.RawMessage, t reflect.Type) error {
 		return fmt.Errorf("perdure: what is recorded does not fit %s: %w", t, err)
 	}
 	if n, found := inexact(v.Elem(), 0); found {
-		return fmt.Errorf("%w: %s in an any; use int64, json.Number or a string", ErrNotJSON, n)
+		return fmt.Errorf("%w: %s in an any; use int64, json.Number or a string", fault.ErrNotJSON, n)
 	}
 	return nil
 }
@@ -280,8 +281,8 @@ func badText(v reflect.Value, depth int) bool {
 	return false
 }
 
-// kindOf returns the kind of JSON value that a type expects, "" for any.
-func kindOf(t reflect.Type) string {
+// KindOf returns the kind of JSON value that a type expects, "" for any.
+func KindOf(t reflect.Type) string {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -320,8 +321,8 @@ func kindOf(t reflect.Type) string {
 	return ""
 }
 
-// kindOfJSON returns the kind of a JSON value.
-func kindOfJSON(raw json.RawMessage) string {
+// KindOfJSON returns the kind of a JSON value.
+func KindOfJSON(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return ""

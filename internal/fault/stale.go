@@ -1,4 +1,4 @@
-package perdure
+package fault
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ func (e *StaleError) Error() string {
 // Unwrap makes errors.Is(err, ErrStale) true.
 func (e *StaleError) Unwrap() error { return ErrStale }
 
-// ifSeq returns an error if a thread is not at a sequence, 0 for any. A change is
+// CheckSeq returns an error if a thread is not at a sequence, 0 for any. A change is
 // decided with it: what it then appends goes behind that very sequence or is
 // decided again. It comes last, behind what would fail or do nothing anyway, but
 // before anything is done outside the thread.
-func ifSeq(t *journal.Thread, id string, want uint64) error {
+func CheckSeq(t *journal.Thread, id string, want uint64) error {
 	if want == 0 || t.Seq == want {
 		return nil
 	}

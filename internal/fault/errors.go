@@ -1,0 +1,310 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/scrub"
+)
+
+// The sentinels of package perdure, which documents them.
+var (
+	ErrNoRun          = errors.New("perdure: not inside a run")
+	ErrConcurrent     = errors.New("perdure: the frame has a verb in progress; use a Group to do things at the same time")
+	ErrName           = errors.New("perdure: bad name")
+	ErrComposite      = Coded("composite", errors.New("perdure: a step either calls verbs or changes state; put the change into a step of its own"))
+	ErrNoLeaf         = errors.New("perdure: only a step changes state or spends; wrap the change in Step")
+	ErrSuspended      = errors.New("perdure: the run is suspended")
+	ErrCancelled      = Coded("cancelled", errors.New("perdure: the run was cancelled"))
+	ErrFailedFast     = Coded("failed-fast", errors.New("perdure: a branch beside this one failed"))
+	ErrFenced         = errors.New("perdure: the run is no longer this worker's")
+	ErrBlocked        = errors.New("perdure: the flow diverged from what the run has recorded")
+	ErrTimeout        = Coded("timeout", errors.New("perdure: timed out"))
+	ErrExpired        = Coded("expired", errors.New("perdure: the ask expired without an answer"))
+	ErrBudget         = Coded("budget", errors.New("perdure: over budget"))
+	ErrPanic          = Coded("panic", errors.New("perdure: panic"))
+	ErrNotJSON        = Coded("not-json", errors.New("perdure: JSON cannot carry the value exactly"))
+	ErrOption         = Coded("option", errors.New("perdure: bad option"))
+	ErrDep            = Coded("dep", errors.New("perdure: dep"))
+	ErrUnknownOutcome = Coded("unknown-outcome", errors.New("perdure: unknown outcome"))
+	ErrChild          = Coded("child", errors.New("perdure: the child failed"))
+	ErrChildCancelled = Coded("child-cancelled", errors.New("perdure: the child was cancelled"))
+	ErrTooLarge       = Coded("too-large", errors.New("perdure: too large"))
+
+	ErrNoFlow      = errors.New("perdure: unknown flow")
+	ErrNoThread    = errors.New("perdure: unknown thread")
+	ErrErased      = Coded("erased", errors.New("perdure: the thread was erased"))
+	ErrPinned      = errors.New("perdure: other threads depend on the thread")
+	ErrExists      = errors.New("perdure: the thread exists")
+	ErrRunNotFound = errors.New("perdure: unknown run")
+	ErrNoAsk       = errors.New("perdure: unknown ask")
+	ErrAskOver     = errors.New("perdure: the ask is over")
+	ErrAnswered    = errors.New("perdure: the ask has another answer")
+	ErrAnswer      = errors.New("perdure: the answer does not fit the ask")
+	ErrForbidden   = errors.New("perdure: not allowed to answer")
+	ErrBusy        = errors.New("perdure: the thread is busy")
+	ErrQueueFull   = errors.New("perdure: the thread's queue is full")
+	ErrKeyReused   = errors.New("perdure: the idempotency key was used for something else")
+	ErrNothingToDo = errors.New("perdure: nothing to do")
+	ErrNewer       = errors.New("perdure: written by a newer version")
+	ErrCorrupt     = errors.New("perdure: the journal is damaged")
+	ErrStale       = errors.New("perdure: the thread has moved on")
+	ErrInvalid     = errors.New("perdure: invalid request")
+	ErrAhead       = fmt.Errorf("%w: the thread is not there yet", ErrInvalid)
+)
+
+// Coded gives an error a code. An error that is the outcome of a step is kept
+// in the journal as its codes and its message: what a step returns, now or
+// when it is read back later, matches by code, with errors.Is, every error
+// that carries the same one, and nothing else.
+//
+//	var ErrSoldOut = perdure.Coded("sold-out", errors.New("sold out"))
+func Coded(code string, err error) error { return &coded{Clip(code, maxCode), orNil(err)} }
+
+type coded struct {
+	code string
+	err  error
+}
+
+func (c *coded) Error() string { return c.err.Error() }
+
+func (c *coded) Unwrap() error { return c.err }
+
+// Is makes the sentinel match what was recorded under its code.
+func (c *coded) Is(target error) bool {
+	t, ok := target.(*coded)
+	return ok && t.code == c.code
+}
+
+// StepError is the failure of a step, an ask or a receive, as it is recorded.
+type StepError struct {
+	Path    string // of the step
+	Attempt int    // the attempt that was the last
+	Err     error  // as recorded: it matches by code
+}
+
+// Error names the step and says why it failed.
+func (e *StepError) Error() string {
+	if e.Attempt > 1 {
+		return fmt.Sprintf("%s (attempt %d): %v", e.Path, e.Attempt, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Path, e.Err)
+}
+
+// Unwrap returns the recorded error.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Recorded is an error as the journal keeps it.
+type Recorded struct{ Fail journal.Failure }
+
+func (r *Recorded) Error() string { return r.Fail.Msg }
+
+func (r *Recorded) Is(target error) bool {
+	t, ok := target.(*coded)
+	return ok && slices.Contains(r.Fail.Codes, t.code)
+}
+
+// Stack returns the stack of the panic that failed a step or a run, given the
+// error that Step returned or the run's Err. It is "" if there was none.
+func Stack(err error) string {
+	if err == nil {
+		return ""
+	}
+	return Failure(err).Stack
+}
+
+const (
+	MaxMessage = 16 << 10
+	maxCode    = 200
+	maxStack   = 8 << 10
+)
+
+// Failure returns what the journal keeps of an error.
+func Failure(err error) *journal.Failure { return FailureWithout(nil, err) }
+
+func FailureWithout(secrets *scrub.Set, err error) *journal.Failure {
+	f := &journal.Failure{Msg: Clip(secrets.Limited(err.Error(), 2*MaxMessage), MaxMessage)}
+	var walk func(error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case nil:
+			return
+		case *coded:
+			AddCodes(f, e.code)
+		case *Recorded:
+			AddCodes(f, e.Fail.Codes...)
+			if f.Stack == "" {
+				f.Stack = e.Fail.Stack
+			}
+		case *marked:
+			if e.permanent {
+				AddCodes(f, codePermanent)
+			}
+		case *Panicked:
+			AddCodes(f, "panic")
+			f.Stack = Clip(secrets.Limited(e.Stack, 2*maxStack), maxStack)
+		}
+		if err == context.DeadlineExceeded {
+			AddCodes(f, "timeout")
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		case interface{ Unwrap() []error }:
+			for _, err := range e.Unwrap() {
+				walk(err)
+			}
+		}
+	}
+	walk(err)
+	return f
+}
+
+func AddCodes(f *journal.Failure, codes ...string) {
+	for _, c := range codes {
+		if !slices.Contains(f.Codes, c) {
+			f.Codes = append(f.Codes, c)
+		}
+	}
+}
+
+func Clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + " …"
+}
+
+// Sound returns an error of user code if its methods can be called. One that
+// panics, such as a nil pointer in an error, is a panic of that code.
+func Sound(err error) (safe error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			safe = &Panicked{Value: fmt.Sprintf("an error of type %T cannot be read: %v", err, r), Stack: string(debug.Stack())}
+		}
+	}()
+	_ = Failure(err)
+	_ = errors.Is(err, ErrCancelled)
+	return err
+}
+
+// Panicked is a panic of user code.
+type Panicked struct {
+	Value any
+	Stack string
+}
+
+func (p *Panicked) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+func (p *Panicked) Unwrap() error {
+	if err, ok := p.Value.(error); ok {
+		return err
+	}
+	return ErrPanic
+}
+
+// codePermanent keeps the mark of Permanent in the journal, so that a composite
+// step does not try again what its inner step called permanent.
+const codePermanent = "permanent"
+
+// Permanent marks an error after which a step is not tried again, whatever its
+// [Retry] says.
+func Permanent(err error) error { return &marked{err: orNil(err), permanent: true} }
+
+// NotDone marks an error of an at-most-once step as certain: the effect did
+// not happen and will not, so the step may be tried again.
+func NotDone(err error) error { return &marked{err: orNil(err), notDone: true} }
+
+// orNil lets a mark stand for itself where there is nothing to mark.
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("perdure: no error was given")
+	}
+	return err
+}
+
+// After marks an error after which a step with [Retry] waits at least d before
+// its next attempt, for example because a service said so, at most a day. Over 2
+// seconds it is a durable timer, as with Retry.
+func After(d time.Duration, err error) error { return &marked{err: orNil(err), after: d} }
+
+// RetryAfter returns the longest time that an error was marked with.
+func RetryAfter(err error) time.Duration {
+	const longest = 24 * time.Hour
+	d := time.Duration(0)
+	if m, ok := err.(*marked); ok {
+		d = m.after
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			d = max(d, RetryAfter(err))
+		}
+	case interface{ Unwrap() error }:
+		d = max(d, RetryAfter(e.Unwrap()))
+	}
+	return min(d, longest)
+}
+
+type marked struct {
+	err                error
+	permanent, notDone bool
+	after              time.Duration
+}
+
+func (m *marked) Error() string { return m.err.Error() }
+
+func (m *marked) Unwrap() error { return m.err }
+
+func IsPermanent(err error) bool {
+	for _, own := range []error{ErrNotJSON, ErrComposite, ErrOption, ErrBudget} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return slices.Contains(Failure(err).Codes, codePermanent)
+}
+
+// IsNotDone reports whether an error says that nothing happened. Of several
+// that are joined, all have to say so.
+func IsNotDone(err error) bool {
+	switch e := err.(type) {
+	case *marked:
+		return e.notDone || IsNotDone(e.err)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if err != nil && !IsNotDone(err) {
+				return false
+			}
+		}
+		return len(e.Unwrap()) > 0
+	case interface{ Unwrap() error }:
+		return IsNotDone(e.Unwrap())
+	}
+	return false
+}
+
+// IsCut reports whether an error says that something was given up, or not begun,
+// because the run was cancelled or a branch beside it failed.
+func IsCut(err error) bool { return errors.Is(err, ErrCancelled) || errors.Is(err, ErrFailedFast) }
+
+// Interrupted reports whether an error is not an outcome but what the runtime
+// told the code.
+func Interrupted(err error) bool {
+	for _, own := range []error{ErrSuspended, ErrFenced, ErrBlocked} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return false
+}
