@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -93,8 +94,8 @@ func ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := p.open(f, func() line {
-			return line{kind: journal.Asked, path: v.Path, body: b}
+		if err := p.open(f, func() threads.Line {
+			return threads.Line{Kind: journal.Asked, Path: v.Path, Body: b}
 		}); err != nil {
 			return nil, nil, err
 		}
@@ -127,7 +128,7 @@ func (p *pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 			if n.Done || w == nil {
 				return batch{}
 			}
-			return batch{lines: []line{over(p.thread, p.run, path, w)}}
+			return batch{lines: []threads.Line{over(p.thread, p.run, path, w)}}
 		})
 	}
 	if n.Due != 0 && clock.Micros() >= n.Due {
@@ -138,17 +139,17 @@ func (p *pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 
 // over is the entry which says that the time of a wait is over. Whoever sees
 // it due appends it.
-func over(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) line {
-	l := line{kind: journal.Fired, run: run.N, path: path}
+func over(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) threads.Line {
+	l := threads.Line{Kind: journal.Fired, Run: run.N, Path: path}
 	switch w.Kind {
 	case journal.Waiting:
-		l.body.Fail = fault.Failure(fault.ErrTimeout)
+		l.Body.Fail = fault.Failure(fault.ErrTimeout)
 	case journal.Asked:
-		l.kind, l.body.Of = journal.Expired, w.Ask
+		l.Kind, l.Body.Of = journal.Expired, w.Ask
 		if a := t.Asks[w.Ask]; a != nil && a.Question.Default != nil {
-			l.body.Answer = a.Question.Default
+			l.Body.Answer = a.Question.Default
 		} else {
-			l.body.Fail = fault.Failure(fault.ErrExpired)
+			l.Body.Fail = fault.Failure(fault.ErrExpired)
 		}
 	}
 	return l

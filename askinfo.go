@@ -8,6 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -57,16 +58,16 @@ func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 }
 
 // readAsk reads the thread of an ask.
-func (r *Runtime) readAsk(ctx context.Context, id string) (*opened, *journal.Ask, error) {
+func (r *Runtime) readAsk(ctx context.Context, id string) (*threads.Opened, *journal.Ask, error) {
 	name, _, err := r.splitAsk(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := r.read(ctx, name)
+	o, err := r.threads.Read(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := findAsk(o.thread, id)
+	a, err := findAsk(o.Thread, id)
 	return o, a, err
 }
 
@@ -76,21 +77,21 @@ func (r *Runtime) findAsk(ctx context.Context, id string) (*host.Ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := r.load(ctx, o.name, a.Question.Data)
-	return &host.Ask{Thread: o.thread.ID, User: o.thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: answerable(a)}, err
+	data, err := r.threads.Load(ctx, o.Name, a.Question.Data)
+	return &host.Ask{Thread: o.Thread.ID, User: o.Thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: answerable(a)}, err
 }
 
-func (r *Runtime) askInfo(ctx context.Context, o *opened, a *journal.Ask) (AskInfo, error) {
+func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask) (AskInfo, error) {
 	q := a.Question
-	data, err := r.load(ctx, o.name, q.Data)
-	info := AskInfo{ID: askID(o.name, a.ID), Thread: o.thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind, Status: askStatus(a),
+	data, err := r.threads.Load(ctx, o.Name, q.Data)
+	info := AskInfo{ID: askID(o.Name, a.ID), Thread: o.Thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind, Status: askStatus(a),
 		Prompt: q.Prompt, Data: data, Schema: q.Schema, Schemas: q.Schemas, Want: q.Want, Decisions: q.Decisions, Guards: q.Guards,
 		Who: q.Who, Asked: stamp(a.Time), Expires: stamp(a.Due), Progress: len(a.Progress)}
 	if err != nil || a.Answer == nil {
 		return info, err
 	}
 	info.Answer = &Answer{Decision: a.Answer.Decision, Message: a.Answer.Message, By: a.Answer.By, Expired: a.Expired, Time: stamp(a.AnswerAt)}
-	raw, err := r.load(ctx, o.name, a.Answer.Value)
+	raw, err := r.threads.Load(ctx, o.Name, a.Answer.Value)
 	if raw != nil {
 		info.Answer.Value = json.RawMessage(raw)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -22,15 +23,15 @@ import (
 
 // childRun returns the id of the run that a Spawn queued.
 func (c *core) childRun(child string) string {
-	return base32Lower.EncodeToString(c.hash("run of child", child)[:15])
+	return threads.Base32.EncodeToString(c.threads.Hash("run of child", child)[:15])
 }
 
 // startChild makes sure that a child's thread exists and that its run is
 // queued, and returns the thread's name.
 func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, error) {
 	// What a Spawn writes first is read first: most often it is all there.
-	if name, err := r.find(ctx, child.ID); err == nil {
-		begun, err := r.begun(ctx, journalOf(name))
+	if name, err := r.tenant.Find(ctx, child.ID); err == nil {
+		begun, err := r.threads.Begun(ctx, threads.JournalKey(name))
 		if begun || err != nil {
 			return name, err
 		}
@@ -41,17 +42,17 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 	if err != nil {
 		return "", err
 	}
-	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq != 0 {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		return lines, []string{child.Flow}, nil
 	})
-	if gone(err) {
+	if threads.IsGone(err) {
 		return name, r.lost(ctx, name, originOf(parent, t, run, child), child)
 	}
 	if err == nil {
-		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return name, err
 }
@@ -62,7 +63,7 @@ func (r *Runtime) lost(ctx context.Context, name string, from *journal.Origin, c
 	if err := r.abandon(ctx, child.ID, name); err != nil && !errors.Is(err, errBegun) {
 		return err
 	}
-	return r.tellErased(ctx, &opened{name: name, thread: &journal.Thread{ID: child.ID, Parent: from}})
+	return r.tellErased(ctx, &threads.Opened{Name: name, Thread: &journal.Thread{ID: child.ID, Parent: from}})
 }
 
 // originOf says who spawns a child.
@@ -72,25 +73,25 @@ func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal
 
 // childLines makes the cells of a child's thread, and returns its first
 // entries.
-func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []line, error) {
+func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []threads.Line, error) {
 	// The pin comes before the summary: an erase that does not see it leaves none.
-	name, err := r.createAs(ctx, summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
+	name, err := r.createAs(ctx, threads.Summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
 		return r.pinOrAbandon(ctx, parent, child.ID, name)
 	})
 	if err != nil {
 		return "", nil, err
 	}
-	in, err := r.load(ctx, parent, child.Input)
+	in, err := r.threads.Load(ctx, parent, child.Input)
 	if err != nil {
 		return "", nil, err
 	}
-	value, err := r.value(ctx, name, in)
+	value, err := r.threads.Value(ctx, name, in)
 	if err != nil {
 		return "", nil, err
 	}
-	return name, []line{
-		{kind: journal.Created, body: journal.Body{Thread: child.ID, Tenant: r.tenant, User: t.User, From: originOf(parent, t, run, child)}},
-		{kind: journal.Queued, body: journal.Body{ID: r.childRun(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
+	return name, []threads.Line{
+		{Kind: journal.Created, Body: journal.Body{Thread: child.ID, Tenant: r.tenant.Name, User: t.User, From: originOf(parent, t, run, child)}},
+		{Kind: journal.Queued, Body: journal.Body{ID: r.childRun(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
 			Budget: child.Budget, Trace: run.Trace, Value: value}},
 	}, nil
 }
@@ -108,15 +109,15 @@ func (r *Runtime) cancelChildren(ctx context.Context, parent string, t *journal.
 }
 
 func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) error {
-	name, err := r.find(ctx, child.ID)
+	name, err := r.tenant.Find(ctx, child.ID)
 	begun := false
 	if err == nil {
-		begun, err = r.begun(ctx, journalOf(name))
+		begun, err = r.threads.Begun(ctx, threads.JournalKey(name))
 	}
 	if err != nil && !errors.Is(err, fault.ErrNoThread) {
 		return err
 	}
-	var first []line
+	var first []threads.Line
 	if !begun {
 		if name, first, err = r.childLines(ctx, parent, t, run, child); err != nil {
 			return err
@@ -126,34 +127,34 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 	if child.Doomed {
 		note.Reason = "a branch beside that of its parent failed"
 	}
-	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		own := t.RunByID(r.childRun(child.ID))
 		switch {
 		case t.Seq == 0:
-			return append(first[:2:2], line{kind: journal.Cancel, run: 2, body: journal.Body{Name: journal.ParentEnded, Reason: note.Reason}}), nil, nil
+			return append(first[:2:2], threads.Line{Kind: journal.Cancel, Run: 2, Body: journal.Body{Name: journal.ParentEnded, Reason: note.Reason}}), nil, nil
 		case own == nil || own.Status.Final() || own.Cancelled && !stuck(own):
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		lines, flows, err := r.cancelLines(ctx, t, own, &note)
 		if err == nil {
-			lines[0].body.Name = journal.ParentEnded
+			lines[0].Body.Name = journal.ParentEnded
 		}
-		return lines, append(flows, otherFlows(t, own)...), err
+		return lines, append(flows, threads.OtherFlows(t, own)...), err
 	})
 	switch {
-	case gone(err):
+	case threads.IsGone(err):
 		if err := r.abandon(ctx, child.ID, name); !errors.Is(err, errBegun) {
 			return err
 		}
 		return nil
 	case errors.Is(err, fault.ErrCorrupt):
-		r.log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
+		r.threads.Log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
 		return nil // and nobody can execute it
 	case err != nil:
 		return err
 	}
-	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
-	if own := o.thread.RunByID(r.childRun(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
+	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
+	if own := o.Thread.RunByID(r.childRun(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
 		return r.tell(ctx, o) // its result is good for a retry of the parent
 	}
 	return nil
@@ -172,7 +173,7 @@ func endKey(child string, end uint64) string {
 // retryChild retries a child that failed, if that is possible. It reports
 // whether the child has, or will have, an end that the parent has not heard of.
 func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
-	name, err := r.find(ctx, child.ID)
+	name, err := r.tenant.Find(ctx, child.ID)
 	if errors.Is(err, fault.ErrNoThread) {
 		return false, nil
 	}
@@ -180,24 +181,24 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 		return false, err
 	}
 	again, ended := false, false
-	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		again, ended = false, false
 		own := t.RunByID(r.childRun(child.ID))
 		if own == nil || t.Parent == nil || t.Parent.Name != parent { // a fork's: the end is told to the other
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		if again = !own.Status.Final() || !heard(endKey(child.ID, own.EndSeq)); again {
 			ended = own.Status.Final()
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		lines, flows, err := retryLines(t, own, Note{Reason: "its parent was retried"})
 		if errors.Is(err, fault.ErrNothingToDo) {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		again = err == nil
 		return lines, flows, err
 	})
-	if gone(err) {
+	if threads.IsGone(err) {
 		return false, nil
 	}
 	if err == nil && ended {
@@ -208,24 +209,19 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 	return again, err
 }
 
-// gone reports whether an error says that a thread was erased.
-func gone(err error) bool {
-	return errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrNoThread) || errors.Is(err, store.ErrDropped)
-}
-
 // tell tells the parent of a child the end of the run that it spawned, by a
 // signal in the parent's journal. It does nothing if the thread is no child, if
 // the run has not ended, and if the parent does not need to know any more.
-func (c *core) tell(ctx context.Context, o *opened) error {
-	from := o.thread.Parent
-	if from == nil || o.thread.Foreign != "" {
+func (c *core) tell(ctx context.Context, o *threads.Opened) error {
+	from := o.Thread.Parent
+	if from == nil || o.Thread.Foreign != "" {
 		return nil
 	}
-	run := o.thread.RunByID(c.childRun(o.thread.ID))
+	run := o.Thread.RunByID(c.childRun(o.Thread.ID))
 	if run == nil || !run.Status.Final() {
 		return nil
 	}
-	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: endKey(o.thread.ID, run.EndSeq), Status: string(run.Status)}
+	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: endKey(o.Thread.ID, run.EndSeq), Status: string(run.Status)}
 	known := false // the body is whole
 	return c.tellParent(ctx, from, &b, func() error {
 		if known {
@@ -238,24 +234,24 @@ func (c *core) tell(ctx context.Context, o *opened) error {
 
 // tellErased tells the parent of a child which is erased that the end which it
 // has not heard of will never come.
-func (c *core) tellErased(ctx context.Context, o *opened) error {
-	from := o.thread.Parent
+func (c *core) tellErased(ctx context.Context, o *threads.Opened) error {
+	from := o.Thread.Parent
 	if from == nil {
 		return nil
 	}
-	b := journal.Body{Name: journal.ChildSignal(o.thread.ID), Key: journal.ChildSignal(o.thread.ID) + "@erased"}
-	run := o.thread.RunByID(c.childRun(o.thread.ID))
+	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: journal.ChildSignal(o.Thread.ID) + "@erased"}
+	run := o.Thread.RunByID(c.childRun(o.Thread.ID))
 	if run == nil {
 		run = &journal.Run{}
 	} else if run.Status.Final() {
-		b.Key = endKey(o.thread.ID, run.EndSeq)
+		b.Key = endKey(o.Thread.ID, run.EndSeq)
 	}
 	b.Fail = childFailure(*fault.Failure(fault.ErrErased))
 	return c.tellParent(ctx, from, &b, func() error { return nil }, run)
 }
 
 // outcome fills in what the parent is told of a child's end.
-func (c *core) outcome(ctx context.Context, o *opened, run *journal.Run, b *journal.Body) error {
+func (c *core) outcome(ctx context.Context, o *threads.Opened, run *journal.Run, b *journal.Body) error {
 	switch run.Status {
 	case journal.StatusCancelled:
 		b.Fail = childFailure(journal.Failure{Msg: fault.ErrChildCancelled.Error(), Codes: fault.Failure(fault.ErrChildCancelled).Codes})
@@ -265,13 +261,13 @@ func (c *core) outcome(ctx context.Context, o *opened, run *journal.Run, b *jour
 		b.Fail.Msg = fault.Clip(fault.ErrChild.Error()+": "+run.Fail.Msg, fault.MaxMessage)
 		return nil
 	}
-	raw, err := (&Runtime{core: c}).output(ctx, o, run)
+	raw, err := c.threads.Output(ctx, o, run)
 	if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
 		b.Fail = childFailure(journal.Failure{Msg: fault.Clip("perdure: the output of the child cannot be read: "+err.Error(), fault.MaxMessage)})
 		return nil
 	}
 	if err == nil {
-		b.Value, err = c.value(ctx, o.thread.Parent.Name, raw)
+		b.Value, err = c.threads.Value(ctx, o.Thread.Parent.Name, raw)
 	}
 	return err
 }
@@ -287,10 +283,10 @@ func childFailure(fail journal.Failure) *journal.Failure {
 // the run that spawned it and to a Join if one waits. What that very run cancels
 // at its end no Join of it is waiting for any more.
 func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
-	_, _, err := c.change(ctx, from.Name, func(t *journal.Thread) ([]line, []string, error) {
+	_, _, err := c.threads.Change(ctx, from.Name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		run, child := awaits(t, from, b.Name, b.Key)
 		if child == nil || child.Joined && b.Status == "" { // of one that is erased, the end that is known stays
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		if err := fill(); err != nil {
 			return nil, nil, err
@@ -304,19 +300,19 @@ func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.
 				b.Spend[unit] = n
 			}
 		}
-		l := line{kind: journal.Signal, run: run.N, body: *b}
+		l := threads.Line{Kind: journal.Signal, Run: run.N, Body: *b}
 		oldest := uint64(0)
 		for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 			if w := run.Waits[path]; w.Signal == b.Name && !own.Orphan && (oldest == 0 || w.Seq < oldest) {
-				l.path, oldest = path, w.Seq
+				l.Path, oldest = path, w.Seq
 			}
 		}
 		if oldest == 0 {
-			return []line{l}, nil, nil
+			return []threads.Line{l}, nil, nil
 		}
-		return []line{l}, []string{run.Flow}, nil
+		return []threads.Line{l}, []string{run.Flow}, nil
 	})
-	if gone(err) {
+	if threads.IsGone(err) {
 		return nil
 	}
 	if err != nil {

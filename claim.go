@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -25,7 +26,7 @@ const blockedAgain = 30 * time.Second
 // look executes what is due on a thread, and then settles the hint. On an
 // erased thread nothing is: the hint goes, and what a pass has written for it.
 func (w *worker) look(h due.Hint) error {
-	err := w.late(w.io, h.Thread, w.lookAt(h), h.Flow)
+	err := w.threads.SweepIfErased(w.io, h.Thread, w.lookAt(h), h.Flow)
 	if errors.Is(err, fault.ErrErased) {
 		return nil
 	}
@@ -36,12 +37,12 @@ func (w *worker) lookAt(h due.Hint) error {
 	if h.Err != nil {
 		return h.Err
 	}
-	o, err := w.read(w.io, h.Thread)
+	o, err := w.threads.Read(w.io, h.Thread)
 	if err != nil {
 		return err
 	}
 	for {
-		run, _ := o.thread.Next(clock.Micros(), w.fits)
+		run, _ := o.Thread.Next(clock.Micros(), w.fits)
 		if _, mine := w.flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			return w.settle(o, h)
 		}
@@ -63,16 +64,16 @@ func (w *worker) lookAt(h due.Hint) error {
 			return err
 		}
 		if p == nil { // something came between
-			if err := w.readMore(w.io, o, 0); err != nil {
+			if err := w.threads.ReadMore(w.io, o, 0); err != nil {
 				return err
 			}
 			continue
 		}
 		p.solo = how == runsAlone
-		_ = w.summarise(w.io, o)
+		_ = w.threads.Summarise(w.io, o)
 		w.execute(p)
 		if err := p.sealedErr(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
-			w.log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
+			w.threads.Log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
 			if errors.Is(err, fault.ErrErased) {
 				return err
 			}
@@ -83,16 +84,16 @@ func (w *worker) lookAt(h due.Hint) error {
 			return nil
 		}
 		w.found(h)
-		if found, ok, err := due.Get(w.io, w.store, h.Flow, h.Thread); err != nil {
+		if found, ok, err := due.Get(w.io, w.threads.Store, h.Flow, h.Thread); err != nil {
 			return err
 		} else if ok {
 			h = found
 		}
-		if next, _ := o.thread.Next(clock.Micros(), w.fits); next == nil {
+		if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil {
 			return w.settle(o, h)
 		}
 		// The pass has kept the thread up to date, but not the trees of others.
-		if o, err = w.read(w.io, h.Thread); err != nil {
+		if o, err = w.threads.Read(w.io, h.Thread); err != nil {
 			return err
 		}
 	}
@@ -113,12 +114,12 @@ func flowOf(run *journal.Run) string {
 }
 
 // settle postpones or removes the hint, by what the journal says.
-func (w *worker) settle(o *opened, h due.Hint) error {
-	if w.stopped() || o.thread.Foreign != "" {
+func (w *worker) settle(o *threads.Opened, h due.Hint) error {
+	if w.stopped() || o.Thread.Foreign != "" {
 		// Left as it is: another worker, or another version, will see to it.
 		w.later(h, blockedAgain)
-		if o.thread.Foreign == "" {
-			return w.summarise(w.io, o) // nobody may come for a while, and lists are read meanwhile
+		if o.Thread.Foreign == "" {
+			return w.threads.Summarise(w.io, o) // nobody may come for a while, and lists are read meanwhile
 		}
 		return nil
 	}
@@ -133,7 +134,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 			next = at
 		}
 	}
-	for _, run := range o.thread.Runs {
+	for _, run := range o.Thread.Runs {
 		if run.Flow != h.Flow || run.Status.Final() {
 			continue
 		}
@@ -148,7 +149,7 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 		}
 	}
 	switch {
-	case o.thread.Seq < h.Seq:
+	case o.Thread.Seq < h.Seq:
 		return w.ahead(o, h)
 	case next != 0 && next <= clock.Micros():
 		// Another run is first, of a flow that this worker does not have. Its
@@ -162,20 +163,20 @@ func (w *worker) settle(o *opened, h due.Hint) error {
 			wait = min(wait, clock.Until(next))
 		}
 		w.later(h, wait)
-		return w.summarise(w.io, o)
+		return w.threads.Summarise(w.io, o)
 	}
-	w.snapshot(w.io, o)
+	w.threads.Snapshot(w.io, o)
 	// The summary is right before the hint is gone, also after a crash.
-	if err := w.summarise(w.io, o); err != nil {
+	if err := w.threads.Summarise(w.io, o); err != nil {
 		return err
 	}
-	return due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros())
+	return due.Settle(w.io, w.threads.Store, h, o.Thread.Seq, next, clock.Micros())
 }
 
 // ahead deals with a hint whose fact is not in the journal yet: its writer is
 // about to append it, or died before. After a while a nudge takes the place
 // of the fact, so that a slow writer conflicts and announces it again.
-func (w *worker) ahead(o *opened, h due.Hint) error {
+func (w *worker) ahead(o *threads.Opened, h due.Hint) error {
 	w.mu.Lock()
 	first, seen := w.early[of(h)]
 	if !seen || first.seq != h.Seq {
@@ -188,7 +189,7 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 	case waited < w.opts.Lease:
 		w.later(h, min(w.opts.Lease, max(waited, 10*time.Millisecond)))
 		return nil
-	case o.thread.Seq == 0:
+	case o.Thread.Seq == 0:
 		// Nothing was ever written: whoever starts the thread announces it.
 		w.later(h, blockedAgain)
 		return nil
@@ -196,11 +197,11 @@ func (w *worker) ahead(o *opened, h due.Hint) error {
 	w.mu.Lock()
 	delete(w.early, of(h))
 	w.mu.Unlock()
-	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
+	_, _, err := w.threads.Change(w.io, h.Thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq >= h.Seq {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
-		return []line{{kind: journal.Nudge}}, nil, nil
+		return []threads.Line{{Kind: journal.Nudge}}, nil, nil
 	})
 	return err
 }
@@ -213,8 +214,8 @@ type earlyHint struct {
 
 // free reports whether a run may be claimed: nobody holds it, or its worker is
 // dead.
-func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
-	holder := o.thread.Worker
+func (w *worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, error) {
+	holder := o.Thread.Worker
 	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {
 		return true, nil
 	}
@@ -229,7 +230,7 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 			return false, err
 		}
 	}
-	if o.thread.Seq < h.Seq {
+	if o.Thread.Seq < h.Seq {
 		return false, w.ahead(o, h) // what its holder is about to write may set it free
 	}
 	w.meanwhile(h, holder)
@@ -238,26 +239,26 @@ func (w *worker) free(o *opened, run *journal.Run, h due.Hint) (bool, error) {
 
 // claim appends the claim of a run, and what is over by now, and returns its
 // pass, nil if another entry came between.
-func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
-	t := o.thread
+func (w *worker) claim(o *threads.Opened, run *journal.Run) (*pass, error) {
+	t := o.Thread
 	lines := dueLines(t, run, clock.Micros())
-	entries, data, err := writeLines(t, append(lines, line{kind: journal.Claimed, run: run.N, epoch: t.Epoch + 1,
-		body: journal.Body{Worker: w.id, Version: w.version}}))
+	entries, data, err := threads.EncodeLines(t, append(lines, threads.Line{Kind: journal.Claimed, Run: run.N, Epoch: t.Epoch + 1,
+		Body: journal.Body{Worker: w.id, Version: w.version}}))
 	if err != nil {
 		return nil, err
 	}
-	if err := w.append(w.io, o.name, t, data); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+	if err := w.threads.Append(w.io, o.Name, t, data); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		if err := errors.Join(t.Apply(e), o.grow(e)); err != nil {
+		if err := errors.Join(t.Apply(e), o.Grow(e)); err != nil {
 			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 		}
 	}
-	p := &pass{rt: w.core, name: o.name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
-		tree: o.trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
+	p := &pass{rt: w.core, name: o.Name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
+		tree: o.Trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
 		calls: map[*step]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
@@ -267,14 +268,14 @@ func (w *worker) claim(o *opened, run *journal.Run) (*pass, error) {
 }
 
 // dueLines returns what is to be appended about waits whose time is over.
-func dueLines(t *journal.Thread, run *journal.Run, now int64) []line {
-	var lines []line
+func dueLines(t *journal.Thread, run *journal.Run, now int64) []threads.Line {
+	var lines []threads.Line
 	size := 0 // of defaults, which may be large: the rest comes later
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		if w := run.Waits[path]; w.Due != 0 && w.Due <= now && len(lines) < 32 {
 			l := over(t, run, path, w)
-			if l.body.Answer != nil {
-				size += len(l.body.Answer.Value.JSON) + len(l.body.Answer.Message)
+			if l.Body.Answer != nil {
+				size += len(l.Body.Answer.Value.JSON) + len(l.Body.Answer.Message)
 			}
 			if size > 128<<10 && len(lines) > 0 {
 				break
@@ -371,7 +372,7 @@ func (p *pass) finish(out json.RawMessage, err error) {
 			end.Status = string(Cancelled)
 		}
 		return batch{
-			lines: []line{{kind: journal.Ended, body: end}},
+			lines: []threads.Line{{Kind: journal.Ended, Body: end}},
 			then:  func() { p.seal(errEnded) },
 		}
 	})
@@ -396,7 +397,7 @@ func (p *pass) drain() {
 func (p *pass) release() {
 	_ = p.commit(func() batch {
 		return batch{
-			lines: []line{{kind: journal.Released}},
+			lines: []threads.Line{{Kind: journal.Released}},
 			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", fault.ErrFenced)) },
 		}
 	})

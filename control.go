@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -49,13 +51,13 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		name = thread
 	}
 	// Values are encoded, checked and kept once, before anything is appended.
-	o, err := r.read(ctx, name)
+	o, err := r.threads.Read(ctx, name)
 	if err != nil {
 		return err
 	}
 	kept := make([]journal.Answer, len(answers))
 	for i, a := range answers {
-		ask, err := findAsk(o.thread, a.Ask)
+		ask, err := findAsk(o.Thread, a.Ask)
 		if err != nil {
 			return err
 		}
@@ -69,8 +71,8 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)
 		}
 	}
-	o, _, err = r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
-		var lines []line
+	o, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+		var lines []threads.Line
 		var flows []string
 		seen := map[string]bool{}
 		for i, a := range answers {
@@ -89,12 +91,12 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 				return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 			}
 			seen[ask.ID] = true
-			lines = append(lines, line{kind: journal.Answered, run: ask.Run.N, path: ask.Path,
-				body: journal.Body{Of: ask.ID, Answer: &kept[i]}})
+			lines = append(lines, threads.Line{Kind: journal.Answered, Run: ask.Run.N, Path: ask.Path,
+				Body: journal.Body{Of: ask.ID, Answer: &kept[i]}})
 			flows = append(flows, ask.Run.Flow)
 		}
 		if len(lines) == 0 {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		for _, a := range answers {
 			if err := fault.CheckSeq(t, t.ID, a.IfSeq); err != nil {
@@ -104,7 +106,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		return lines, flows, nil
 	})
 	if err == nil {
-		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return err
 }
@@ -121,18 +123,18 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 		return fmt.Errorf("progress of ask %s: %w", ask, err)
 	}
 	// A large value is kept before it is recorded, so the ask has to be there.
-	o, err := r.read(ctx, name)
+	o, err := r.threads.Read(ctx, name)
 	if err != nil {
 		return err
 	}
-	if _, err := findAsk(o.thread, ask); err != nil {
+	if _, err := findAsk(o.Thread, ask); err != nil {
 		return err
 	}
-	value, err := r.value(ctx, name, raw)
+	value, err := r.threads.Value(ctx, name, raw)
 	if err != nil {
 		return err
 	}
-	_, _, err = r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+	_, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		a, err := findAsk(t, ask)
 		if err != nil {
 			return nil, nil, err
@@ -143,7 +145,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 		if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		return []line{{kind: journal.Progress, run: a.Run.N, path: a.Path, body: journal.Body{Of: a.ID, Value: value, By: n.By, Reason: n.Reason}}}, nil, nil
+		return []threads.Line{{Kind: journal.Progress, Run: a.Run.N, Path: a.Path, Body: journal.Body{Of: a.ID, Value: value, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	return err
 }
@@ -159,8 +161,8 @@ func (r *Runtime) splitAsk(ctx context.Context, id string) (name, ask string, er
 	if !ok || incarnation == "" || len(id) > 100 {
 		return "", "", fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
-	name = r.part + "." + incarnation
-	reached, err := r.reaches(ctx, name)
+	name = r.tenant.Part + "." + incarnation
+	reached, err := r.tenant.Reaches(ctx, name)
 	if err == nil && !reached {
 		err = fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
@@ -186,7 +188,7 @@ func sameAnswer(a, b journal.Answer) bool {
 func (c *core) keepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
 	kept, raw, err := c.checkAnswer(q, a)
 	if err == nil && raw != nil {
-		kept.Value, err = c.value(ctx, name, raw)
+		kept.Value, err = c.threads.Value(ctx, name, raw)
 	}
 	return kept, err
 }
@@ -216,7 +218,7 @@ func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.
 		got = "integer"
 	}
 	if want != "" && got != want {
-		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", fault.ErrAnswer, want, or(got, "nothing"))
+		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", fault.ErrAnswer, want, cmp.Or(got, "nothing"))
 	}
 	schema := q.Schema
 	if s, ok := q.Schemas[a.Decision]; ok {
@@ -256,27 +258,27 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
-	in, err := r.find(ctx, thread)
+	in, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return err
 	}
-	value, err := r.value(ctx, in, raw)
+	value, err := r.threads.Value(ctx, in, raw)
 	if err != nil {
 		return err
 	}
-	_, _, err = r.changeNamed(ctx, in, thread, func(t *journal.Thread) ([]line, []string, error) {
+	_, _, err = r.tenant.ChangeNamed(ctx, in, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if o.Key != "" && t.Heard(o.Key) {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		if err := fault.CheckSeq(t, thread, o.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		l := line{kind: journal.Signal, body: journal.Body{Name: name, Key: o.Key, By: o.By, Value: value}}
+		l := threads.Line{Kind: journal.Signal, Body: journal.Body{Name: name, Key: o.Key, By: o.By, Value: value}}
 		if run, path := t.Receiver(name); run != nil {
-			l.run, l.path = run.N, path
-			return []line{l}, []string{run.Flow}, nil
+			l.Run, l.Path = run.N, path
+			return []threads.Line{l}, []string{run.Flow}, nil
 		}
-		return []line{l}, nil, nil
+		return []threads.Line{l}, nil, nil
 	})
 	return err
 }
@@ -290,30 +292,30 @@ type Note struct {
 // Cancel cancels a run: no new step starts, only cleanups do. A run that has
 // not begun, or is blocked or quarantined, ends without running code.
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
 		stuck := run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
 		if run.Cancelled && !stuck && !run.Held {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		if run.Status.Final() {
 			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		}
 		lines, flows, err := r.cancelLines(ctx, t, run, &n)
-		return lines, append(flows, otherFlows(t, run)...), err // its end may let them go on
+		return lines, append(flows, threads.OtherFlows(t, run)...), err // its end may let them go on
 	})
 }
 
 // cancelLines returns what cancels a run. One that is stuck ends with it, and
 // its children are cancelled first: their ends move the thread, so what the note
 // says about its sequence has to hold until then.
-func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]line, []string, error) {
+func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]threads.Line, []string, error) {
 	if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
 		return nil, nil, err
 	}
-	lines := []line{{kind: journal.Cancel, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}
+	lines := []threads.Line{{Kind: journal.Cancel, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}
 	if run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined {
 		if open := run.OpenChildren(); len(open) > 0 {
-			name, err := r.find(ctx, t.ID)
+			name, err := r.tenant.Find(ctx, t.ID)
 			if err == nil {
 				err = r.cancelChildren(ctx, name, t, run, open)
 			}
@@ -322,32 +324,32 @@ func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journ
 			}
 			n.IfSeq = 0
 		}
-		lines = append(lines, line{kind: journal.Ended, run: run.N,
-			body: journal.Body{Status: string(journal.StatusCancelled), Unknown: unknown(run)}})
+		lines = append(lines, threads.Line{Kind: journal.Ended, Run: run.N,
+			Body: journal.Body{Status: string(journal.StatusCancelled), Unknown: unknown(run)}})
 	}
 	return lines, []string{run.Flow}, nil
 }
 
 // Pause stops a run before its next step, until Resume.
 func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
 		switch {
 		case run.Status.Final() || run.Cancelled:
 			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		case run.PausedAt != 0:
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
-		return []line{{kind: journal.Paused, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, nil, nil
+		return []threads.Line{{Kind: journal.Paused, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 }
 
 // Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
 		if run.PausedAt == 0 || run.Status.Final() {
 			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		}
-		return []line{{kind: journal.Resumed, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+		return []threads.Line{{Kind: journal.Resumed, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 	})
 }
 
@@ -355,12 +357,12 @@ func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error 
 // with the same keys. It also lifts blocked and quarantined. It is refused
 // once a cleanup has run or a later run has begun: start anew then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]line, []string, error) {
+	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
 		return retryLines(t, run, n)
 	})
 }
 
-func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]line, []string, error) {
+func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []string, error) {
 	switch run.Status {
 	case journal.StatusBlocked, journal.StatusQuarantined:
 	case journal.StatusFailed:
@@ -375,14 +377,14 @@ func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]line, []string, 
 	default:
 		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", fault.ErrNothingToDo, run.ID, run.Status)
 	}
-	return []line{{kind: journal.Retried, run: run.N, body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+	return []threads.Line{{Kind: journal.Retried, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 }
 
-func (r *Runtime) control(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]line, []string, error)) error {
+func (r *Runtime) control(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]threads.Line, []string, error)) error {
 	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
 		return err
 	}
-	o, _, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		found, err := pick(t, run)
 		if err != nil {
 			return nil, nil, err
@@ -397,8 +399,8 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n *Note, deci
 		return lines, flows, err
 	})
 	if err == nil {
-		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
-		_ = r.tell(ctx, o)      // of its end, which a worker does too, if there is one
+		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = r.tell(ctx, o)              // of its end, which a worker does too, if there is one
 	}
 	return err
 }
@@ -428,17 +430,17 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 	if err := checkMetadata(metadata); err != nil {
 		return err
 	}
-	o, _, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if title == nil && len(metadata) == 0 {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		return []line{{kind: journal.Metadata, body: journal.Body{Title: title, Meta: metadata, By: n.By, Reason: n.Reason}}}, nil, nil
+		return []threads.Line{{Kind: journal.Metadata, Body: journal.Body{Title: title, Meta: metadata, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	if err == nil {
-		_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return err
 }

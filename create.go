@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // CreateRequest asks for a thread.
@@ -36,7 +37,7 @@ type CreateRequest struct {
 // and the thread that was made is returned as it is now. The same key with
 // another request is ErrKeyReused.
 func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) {
-	owner, err := r.newOwner(q.User)
+	owner, err := r.tenant.NewOwner(q.User)
 	if err != nil {
 		return nil, err
 	}
@@ -46,24 +47,24 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 		return nil, err
 	}
 	if q.Thread == "" {
-		q.Thread = newRunID()
+		q.Thread = threads.NewRunID()
 		if q.Key != "" {
-			q.Thread = r.byKey("thread created with key", q.Key)
+			q.Thread = r.tenant.IDForKey("thread created with key", q.Key)
 		}
 	}
-	b.Thread, b.Tenant = q.Thread, r.tenant
+	b.Thread, b.Tenant = q.Thread, r.tenant.Name
 	if q.Key != "" {
-		b.ID = base32Lower.EncodeToString(r.hash("created", r.tenant, q.Thread, q.Key)[:15])
+		b.ID = threads.Base32.EncodeToString(r.threads.Hash("created", r.tenant.Name, q.Thread, q.Key)[:15])
 	}
 	for range mostTries {
 		// Until its first summary it is a thread without runs, which only who reads it knows.
-		name, nameErr := r.createAs(ctx, summary{ID: q.Thread, User: q.User, Title: q.Title, Rough: true}, func(string) error { return nil })
+		name, nameErr := r.createAs(ctx, threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Rough: true}, func(string) error { return nil })
 		if nameErr != nil {
 			return nil, nameErr
 		}
-		var o *opened
+		var o *threads.Opened
 		if o, err = r.begin(ctx, name, b, q.Key); err == nil {
-			_ = r.summarise(ctx, o) // who lists it reads it otherwise
+			_ = r.threads.Summarise(ctx, o) // who lists it reads it otherwise
 			return r.threadInfo(ctx, o)
 		}
 		if errors.Is(err, fault.ErrTooLarge) {
@@ -82,13 +83,13 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 
 // begin appends the first entry of a thread, unless it was made with the same
 // key.
-func (r *Runtime) begin(ctx context.Context, name string, b journal.Body, key string) (*opened, error) {
-	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+func (r *Runtime) begin(ctx context.Context, name string, b journal.Body, key string) (*threads.Opened, error) {
+	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq != 0 {
 			return nil, nil, r.begunWith(ctx, name, b, key)
 		}
-		err := r.fit(ctx, name, &b)
-		return []line{{kind: journal.Created, body: b}}, nil, err
+		err := r.threads.Fit(ctx, name, &b)
+		return []threads.Line{{Kind: journal.Created, Body: b}}, nil, err
 	})
 	return o, err
 }
@@ -100,7 +101,7 @@ func (r *Runtime) begunWith(ctx context.Context, name string, b journal.Body, ke
 	if key == "" {
 		return exists
 	}
-	for line, err := range r.store.Read(ctx, journalOf(name), 0) {
+	for line, err := range r.threads.Store.Read(ctx, threads.JournalKey(name), 0) {
 		if err != nil {
 			return fault.IfDropped(name, err)
 		}
@@ -115,7 +116,7 @@ func (r *Runtime) begunWith(ctx context.Context, name string, b journal.Body, ke
 		case made.Key != b.Key:
 			return fmt.Errorf("%w: key %q made thread %s with another request", fault.ErrKeyReused, key, b.Thread)
 		}
-		return errNothing
+		return threads.ErrNothing
 	}
 	return exists
 }
@@ -127,7 +128,7 @@ const ownKeys = "agent."
 func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
 	b := journal.Body{User: q.User, Title: &q.Title, Meta: q.Metadata}
 	if q.Thread != "" {
-		if err := checkThreadID(q.Thread); err != nil {
+		if err := threads.CheckID(q.Thread); err != nil {
 			return b, err
 		}
 	}

@@ -331,7 +331,7 @@ func (p *pass) loadDep(ctx context.Context, v *depValue, r Resumable) error {
 		blob, ok = dumps[strings.Replace(v.id, v.spec.key, v.spec.was, 1)]
 	}
 	if !ok {
-		p.rt.log.Debug("a resumable dep starts cold", "thread", p.name, "dep", v.id)
+		p.rt.threads.Log.Debug("a resumable dep starts cold", "thread", p.name, "dep", v.id)
 		return nil
 	}
 	adopted := !own
@@ -367,7 +367,7 @@ func (p *pass) closeDeps() {
 	p.deps.mu.Unlock()
 	for i := len(list) - 1; i >= 0; i-- {
 		if err := closeDep(list[i].value); err != nil {
-			p.rt.log.Warn("closing a dep", "thread", p.name, "dep", list[i].id, "error", err)
+			p.rt.threads.Log.Warn("closing a dep", "thread", p.name, "dep", list[i].id, "error", err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Limits of a dump. Beyond them the last good one stays, and an event of kind
@@ -71,7 +72,7 @@ func (p *pass) small(dumps map[string]journal.Value) map[string]journal.Value {
 		if total <= blob.Inline {
 			return dumps
 		}
-		kept, err := p.rt.blob(p.io, p.name, dumps[largest].JSON)
+		kept, err := p.rt.threads.StoreBlob(p.io, p.name, dumps[largest].JSON)
 		if err != nil {
 			_ = p.lose(err)
 			return nil
@@ -134,7 +135,7 @@ func (p *pass) noteFault(v *depValue, err error) {
 	if err == nil {
 		return
 	}
-	p.rt.log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", p.failure(err).Msg)
+	p.rt.threads.Log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", p.failure(err).Msg)
 	p.problem(v.id, fmt.Errorf("dump of dep %q, the last good one stays: %w", v.id, err))
 }
 
@@ -145,7 +146,7 @@ func (p *pass) problem(name string, err error) {
 	if len(p.problems) >= 4 {
 		return
 	}
-	p.problems = append(p.problems, line{kind: journal.Problem, body: journal.Body{Name: name, Fail: p.failure(err)}})
+	p.problems = append(p.problems, threads.Line{Kind: journal.Problem, Body: journal.Body{Name: name, Fail: p.failure(err)}})
 }
 
 // dump returns the state of a dep if it is another than the last one.
@@ -277,7 +278,7 @@ func (p *pass) saveInside(f *frame) {
 		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps && p.concerns(v, f) })
 		if len(dumps) > 0 {
 			_ = p.commitLocked(func() batch {
-				return batch{lines: []line{{kind: journal.Dumped, body: journal.Body{Deps: dumps}}}}
+				return batch{lines: []threads.Line{{Kind: journal.Dumped, Body: journal.Body{Deps: dumps}}}}
 			})
 		}
 	}

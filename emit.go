@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -88,7 +89,7 @@ func Delta(ctx context.Context, v any) {
 		return
 	}
 	if line, err := json.Marshal(d); err == nil {
-		_ = store.Cast(ctx, p.rt.store, deltaTopic(p.name), line)
+		_ = store.Cast(ctx, p.rt.threads.Store, deltaTopic(p.name), line)
 	}
 }
 
@@ -122,15 +123,15 @@ func keyIn(name string, run uint64, path string) string {
 // that may be one which it comes from.
 func (p *pass) keyAt(path string, seq uint64) (string, error) {
 	name := p.name
-	for isFork(name) {
-		r, err := p.rt.rootOf(p.io, name)
+	for threads.IsFork(name) {
+		r, err := p.rt.threads.RootOf(p.io, name)
 		if err != nil {
 			return "", p.lose(err)
 		}
-		if seq > r.base {
+		if seq > r.Base {
 			break
 		}
-		name = r.parent
+		name = r.Parent
 	}
 	return keyIn(name, p.run.N, path), nil
 }

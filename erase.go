@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -46,7 +48,7 @@ func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) erro
 	if err := errors.Join(checkText("the reason", o.Reason, 16<<10), checkText("who asks", o.By, 500)); err != nil {
 		return err
 	}
-	name, err := r.find(ctx, thread)
+	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return err
 	}
@@ -57,9 +59,9 @@ func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) erro
 // have not been told to, but found that it is erased.
 func (r *Runtime) erase(ctx context.Context, name, id string, o EraseOptions, finishing bool) error {
 	e := eraser{Runtime: r, EraseOptions: o, id: id, finishing: finishing}
-	err := e.thread(ctx, name, r.idCell(id))
+	err := e.thread(ctx, name, r.tenant.IDKey(id))
 	if err == nil {
-		err = e.last(ctx, name, gateOf(name), r.idCell(id))
+		err = e.last(ctx, name, threads.GateKey(name), r.tenant.IDKey(id))
 	}
 	if err != nil {
 		return fmt.Errorf("perdure: erasing thread %s: %w", id, err)
@@ -85,7 +87,7 @@ const (
 
 // thread erases all of a thread but its gate and the cell that leads to it.
 func (e *eraser) thread(ctx context.Context, name, idCell string) error {
-	o, err := e.read(ctx, name)
+	o, err := e.threads.Read(ctx, name)
 	switch {
 	case errors.Is(err, fault.ErrErased):
 		if err := e.mark(ctx, name, idCell); err != nil {
@@ -93,12 +95,12 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		}
 	case err != nil && !errors.Is(err, fault.ErrCorrupt):
 		return err
-	case o.thread.Foreign != "":
-		return fmt.Errorf("%w: it is left alone: %s", fault.ErrNewer, o.thread.Foreign)
+	case o.Thread.Foreign != "":
+		return fmt.Errorf("%w: it is left alone: %s", fault.ErrNewer, o.Thread.Foreign)
 	case e.finishing:
 		return fmt.Errorf("%w: it is not erased", fault.ErrInvalid)
 	default:
-		if err := fault.CheckSeq(o.thread, e.id, e.IfSeq); err != nil {
+		if err := fault.CheckSeq(o.Thread, e.id, e.IfSeq); err != nil {
 			return err
 		}
 		if err := e.close(ctx, o, idCell); err != nil {
@@ -109,23 +111,23 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		return errors.Join(err, e.reopen(ctx, name, err))
 	}
 	if o != nil {
-		if t := o.thread; idCell != "" && (t.Seq == 0 || t.Seq > t.Base+1) { // it had events, or nobody can tell
-			if _, err := e.ensure(ctx, e.usedCell(idCell), []byte("{}")); err != nil {
+		if t := o.Thread; idCell != "" && (t.Seq == 0 || t.Seq > t.Base+1) { // it had events, or nobody can tell
+			if _, err := e.threads.Ensure(ctx, e.threads.UsedKey(idCell), []byte("{}")); err != nil {
 				return err
 			}
 		}
-		if err := e.clear(ctx, name, o.thread); err != nil {
+		if err := e.clear(ctx, name, o.Thread); err != nil {
 			return err
 		}
-		if err := e.store.Drop(ctx, journalOf(name)); err != nil {
+		if err := e.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {
 			return err
 		}
 	}
 	// Again, for those who were late: from now on a writer finds the tombstone.
-	if err := e.sweep(ctx, name); err != nil {
+	if err := e.threads.RemoveDerived(ctx, name); err != nil {
 		return err
 	}
-	return e.remove(ctx, journalOf(name), "")
+	return e.threads.Remove(ctx, threads.JournalKey(name), "")
 }
 
 // mark closes the gate of a thread that is erased already, as one that never
@@ -134,13 +136,13 @@ func (e *eraser) mark(ctx context.Context, name, idCell string) error {
 	if idCell == "" || e.depth == 0 { // the way from the id goes last anyway
 		return nil
 	}
-	_, err := store.Update(ctx, e.store, gateOf(name), func(gate store.Cell) ([]byte, error) {
-		if isClosed(gate) {
-			return nil, errNothing
+	_, err := store.Update(ctx, e.threads.Store, threads.GateKey(name), func(gate store.Cell) ([]byte, error) {
+		if threads.IsClosed(gate) {
+			return nil, threads.ErrNothing
 		}
-		return []byte(closedGate + " " + idCell), nil
+		return []byte(threads.ClosedGate + " " + idCell), nil
 	})
-	if errors.Is(err, errNothing) {
+	if errors.Is(err, threads.ErrNothing) {
 		return nil
 	}
 	return err
@@ -151,10 +153,10 @@ func (e *eraser) mark(ctx context.Context, name, idCell string) error {
 func (e *eraser) last(ctx context.Context, name, first, second string) error {
 	for _, key := range []string{first, second} {
 		only := ""
-		if key != gateOf(name) {
+		if key != threads.GateKey(name) {
 			only = name // the id may be another thread's by now
 		}
-		if err := e.remove(ctx, key, only); err != nil {
+		if err := e.threads.Remove(ctx, key, only); err != nil {
 			return err
 		}
 	}
@@ -163,25 +165,25 @@ func (e *eraser) last(ctx context.Context, name, first, second string) error {
 
 // close closes the gate of a thread, behind which nothing can depend on it. The
 // gate then keeps the key of the cell that leads to the thread.
-func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
-	key := gateOf(o.name)
+func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) error {
+	key := threads.GateKey(o.Name)
 	for range mostTries {
-		gate, err := e.store.Get(ctx, key)
-		if err == nil && isClosed(gate) && !isClosedIf(gate) {
+		gate, err := e.threads.Store.Get(ctx, key)
+		if err == nil && threads.IsClosed(gate) && !threads.IsClosedIf(gate) {
 			return nil
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			var gone bool
-			if gone, err = e.dropped(ctx, o.name); gone {
+			if gone, err = e.threads.IsDropped(ctx, o.Name); gone {
 				return nil // by another, and the gate went with it
 			}
 		}
 		if err != nil {
 			return err
 		}
-		mark := closedGate
+		mark := threads.ClosedGate
 		if e.IfSeq != 0 {
-			mark = closedIf + strconv.FormatUint(e.IfSeq, 10)
+			mark = threads.ClosedIf + strconv.FormatUint(e.IfSeq, 10)
 		}
 		switch err := e.dependents(ctx, o); {
 		case errors.Is(err, errBegun):
@@ -190,7 +192,7 @@ func (e *eraser) close(ctx context.Context, o *opened, idCell string) error {
 			return err
 		}
 		// Who closed it before does not open it again once it is closed anew.
-		e.closed, err = e.store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)
+		e.closed, err = e.threads.Store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
@@ -204,7 +206,7 @@ func (e *eraser) reopen(ctx context.Context, name string, why error) error {
 	if !errors.Is(why, fault.ErrStale) || e.closed == "" {
 		return nil
 	}
-	_, err := e.store.Put(ctx, gateOf(name), []byte("open"), e.closed)
+	_, err := e.threads.Store.Put(ctx, threads.GateKey(name), []byte("open"), e.closed)
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
@@ -214,33 +216,33 @@ func (e *eraser) reopen(ctx context.Context, name string, why error) error {
 // dependents sees to what depends on a thread. What lives is in the way, or is
 // erased if it may be; what never began, or is half erased, is erased. It answers
 // errBegun for what began meanwhile.
-func (e *eraser) dependents(ctx context.Context, o *opened) error {
-	pins, err := e.pins(ctx, o.name)
+func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
+	pins, err := e.threads.Pins(ctx, o.Name)
 	if err != nil {
 		return err
 	}
 	ids := make([]string, len(pins))
 	var alive, unborn []string
 	for i, by := range pins {
-		dependent, readErr := e.read(ctx, by)
-		t := dependent.thread
+		dependent, readErr := e.threads.Read(ctx, by)
+		t := dependent.Thread
 		if readErr != nil && !errors.Is(readErr, fault.ErrErased) && !errors.Is(readErr, fault.ErrCorrupt) {
 			return readErr
 		}
 		if ids[i] = t.ID; t.ID == "" {
-			if ids[i], err = e.listed(ctx, by); err != nil {
+			if ids[i], err = e.threads.ListedID(ctx, by); err != nil {
 				return err
 			}
 		}
 		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, fault.ErrErased) {
-			alive = append(alive, or(ids[i], by))
+			alive = append(alive, cmp.Or(ids[i], by))
 		} else if !begun {
 			unborn = append(unborn, by)
 		}
 	}
 	if len(alive) > 0 && !e.Dependents {
 		slices.Sort(alive)
-		return &fault.PinnedError{Thread: or(o.thread.ID, o.name), By: alive}
+		return &fault.PinnedError{Thread: cmp.Or(o.Thread.ID, o.Name), By: alive}
 	}
 	if e.depth >= mostDepth {
 		return fmt.Errorf("%w: more than %d threads depend on each other; erase the last ones first", fault.ErrInvalid, mostDepth)
@@ -252,9 +254,9 @@ func (e *eraser) dependents(ctx context.Context, o *opened) error {
 	}
 	for i, by := range pins {
 		if err := e.dependent(ctx, by, ids[i]); err != nil {
-			return fmt.Errorf("erasing thread %s, which depends on it: %w", or(ids[i], by), err)
+			return fmt.Errorf("erasing thread %s, which depends on it: %w", cmp.Or(ids[i], by), err)
 		}
-		if err := e.unpin(ctx, o.name, by); err != nil {
+		if err := e.threads.Unpin(ctx, o.Name, by); err != nil {
 			return err
 		}
 	}
@@ -269,27 +271,27 @@ func (e *eraser) dependent(ctx context.Context, name, id string) error {
 	inner.IfSeq = 0 // it is where the other thread is
 	idCell := ""
 	if id != "" {
-		idCell = e.idCell(id)
+		idCell = e.tenant.IDKey(id)
 	}
 	if err := inner.thread(ctx, name, idCell); err != nil {
 		return err
 	}
-	if gate, err := e.store.Get(ctx, gateOf(name)); err == nil {
+	if gate, err := e.threads.Store.Get(ctx, threads.GateKey(name)); err == nil {
 		_, idCell, _ = strings.Cut(string(gate.Value), " ")
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if idCell == "" {
-		return e.remove(ctx, gateOf(name), "")
+		return e.threads.Remove(ctx, threads.GateKey(name), "")
 	}
-	return e.last(ctx, name, idCell, gateOf(name))
+	return e.last(ctx, name, idCell, threads.GateKey(name))
 }
 
 // fence appends the entry that nobody writes behind. It returns the thread, or
 // nil if its journal is gone already.
-func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
-	o, _, err := e.amend(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
-		return []line{{kind: journal.Erased, body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, fault.CheckSeq(t, e.id, e.IfSeq)
+func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error) {
+	o, _, err := e.threads.Amend(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+		return []threads.Line{{Kind: journal.Erased, Body: journal.Body{By: e.By, Reason: e.Reason}}}, nil, fault.CheckSeq(t, e.id, e.IfSeq)
 	})
 	switch {
 	case errors.Is(err, store.ErrDropped):
@@ -310,13 +312,13 @@ func (e *eraser) fence(ctx context.Context, name string) (*opened, error) {
 // hints and the thread's own pin are known from its entries, and when Drop
 // returns a store keeps no byte of what was deleted before.
 func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) error {
-	if err := e.sweep(ctx, name, flowsOf(t)...); err != nil {
+	if err := e.threads.RemoveDerived(ctx, name, flowsOf(t)...); err != nil {
 		return err
 	}
-	if err := e.remove(ctx, journalOf(name), ""); err != nil {
+	if err := e.threads.Remove(ctx, threads.JournalKey(name), ""); err != nil {
 		return err
 	}
-	if err := store.DeletePrefix(ctx, e.store, pinsOf(name)); err != nil {
+	if err := store.DeletePrefix(ctx, e.threads.Store, threads.PinPrefix(name)); err != nil {
 		return err
 	}
 	if e.depth > 0 {
@@ -324,7 +326,7 @@ func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) erro
 	}
 	for _, from := range []*journal.Origin{t.Fork, t.Parent} {
 		if from != nil && from.Name != "" {
-			if err := e.unpin(ctx, from.Name, name); err != nil {
+			if err := e.threads.Unpin(ctx, from.Name, name); err != nil {
 				return err
 			}
 		}

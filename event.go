@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -80,10 +81,10 @@ type EventOptions struct {
 // is erased meanwhile.
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		name, err := r.find(ctx, thread)
+		name, err := r.tenant.Find(ctx, thread)
 		tag := ""
 		if err == nil {
-			tag, err = r.tag(ctx, name, thread)
+			tag, err = r.tenant.Tag(ctx, name, thread)
 		}
 		if o.Life != "" && (errors.Is(err, fault.ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
 			err = &fault.ErasedError{Thread: thread}
@@ -92,7 +93,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			yield(Event{}, err)
 			return
 		}
-		if err := r.checkErased(ctx, name); err != nil {
+		if err := r.threads.CheckErased(ctx, name); err != nil {
 			yield(Event{}, err)
 			return
 		}
@@ -102,7 +103,7 @@ func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) ite
 			f.more(ctx, o, yield)
 			return
 		}
-		for range store.Watch(ctx, r.store, journalOf(name)) {
+		for range store.Watch(ctx, r.threads.Store, threads.JournalKey(name)) {
 			if !f.more(ctx, o, yield) {
 				return
 			}
@@ -128,20 +129,20 @@ type follower struct {
 // before it is wanted and the next entry shows that it fits.
 func (r *Runtime) follow(ctx context.Context, name, thread string, after uint64) *follower {
 	f := &follower{core: r.core, name: name, thread: thread, runs: map[uint64]string{}}
-	if after < minSnapshot {
+	if after < threads.MinSnapshot {
 		return f
 	}
-	o := r.restored(ctx, name, after)
+	o := r.threads.Restored(ctx, name, after)
 	if o == nil {
 		return f
 	}
-	for line, err := range r.entries(ctx, name, o.thread.Seq, o.thread.Seq+1) {
+	for line, err := range r.threads.Entries(ctx, name, o.Thread.Seq, o.Thread.Seq+1) {
 		if err == nil {
-			_, err = journal.Decode(o.thread.Head, line.Seq, line.Data)
+			_, err = journal.Decode(o.Thread.Head, line.Seq, line.Data)
 		}
 		if err == nil {
-			f.seq, f.head = o.thread.Seq, o.thread.Head
-			for _, run := range slices.Concat(o.thread.Runs, o.thread.Inbox) {
+			f.seq, f.head = o.Thread.Seq, o.Thread.Head
+			for _, run := range slices.Concat(o.Thread.Runs, o.Thread.Inbox) {
 				f.runs[run.N] = run.ID
 			}
 		}
@@ -152,7 +153,7 @@ func (r *Runtime) follow(ctx context.Context, name, thread string, after uint64)
 
 // more yields what was appended since, and reports whether to go on.
 func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, error) bool) bool {
-	for line, err := range f.entries(ctx, f.name, f.seq, 0) {
+	for line, err := range f.threads.Entries(ctx, f.name, f.seq, 0) {
 		if ctx.Err() != nil {
 			return false
 		}
@@ -164,7 +165,7 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 			err = fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
 		}
 		if errors.Is(err, fault.ErrCorrupt) {
-			f.tellDamage(ctx, emptyThread(f.name))
+			f.threads.MarkDamaged(ctx, threads.Empty(f.name))
 		}
 		if err != nil {
 			yield(Event{}, fmt.Errorf("perdure: events of thread %s behind %d: %w", f.thread, f.seq, err))
@@ -259,7 +260,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 		ev.Decision, ev.By, ev.Reason, value = b.Answer.Decision, b.Answer.By, b.Answer.Message, b.Answer.Value
 	}
 	if value.Blob == nil || blobs {
-		ev.Value, err = c.load(ctx, name, value)
+		ev.Value, err = c.threads.Load(ctx, name, value)
 	}
 	return ev, err
 }
@@ -280,12 +281,12 @@ type DeltaEvent struct {
 // some.
 func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEvent, error] {
 	return func(yield func(DeltaEvent, error) bool) {
-		name, err := r.find(ctx, thread)
+		name, err := r.tenant.Find(ctx, thread)
 		if err != nil {
 			yield(DeltaEvent{}, err)
 			return
 		}
-		for line := range store.Listen(ctx, r.store, deltaTopic(name)) {
+		for line := range store.Listen(ctx, r.threads.Store, deltaTopic(name)) {
 			var d DeltaEvent
 			if json.Unmarshal(line, &d) == nil && !yield(d, nil) {
 				return
@@ -303,7 +304,7 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 // Waiting executes nothing: if no process works on the run's flow, only the
 // context ends it. A run that failed is no error of Wait, see [Output].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
-	f := &family{Runtime: r, known: map[string]*opened{}, pause: 10 * time.Millisecond}
+	f := &family{Runtime: r, known: map[string]*threads.Opened{}, pause: 10 * time.Millisecond}
 	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {
 		if r.stands(run) {
 			return true, 0
@@ -320,27 +321,27 @@ func (r *Runtime) WaitEnd(ctx context.Context, thread, run string) (*Run, error)
 // wait waits until it is enough. That is asked when the thread has changed, and
 // after a time if one is returned.
 func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*journal.Run) (bool, time.Duration)) (*Run, error) {
-	name, err := r.find(ctx, thread)
+	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	o := r.restored(ctx, name, 0)
+	o := r.threads.Restored(ctx, name, 0)
 	if o == nil {
-		o = emptyThread(name)
+		o = threads.Empty(name)
 	}
-	for range store.Watch(ctx, r.store, journalOf(name)) {
+	for range store.Watch(ctx, r.threads.Store, threads.JournalKey(name)) {
 		for {
-			if err := r.readMore(ctx, o, 0); o.lacks || errors.Is(err, fault.ErrCorrupt) && o.snapshot > 0 {
-				o = emptyThread(name)
+			if err := r.threads.ReadMore(ctx, o, 0); o.Lacks || errors.Is(err, fault.ErrCorrupt) && o.Snapshot > 0 {
+				o = threads.Empty(name)
 				continue
 			} else if err != nil {
 				return nil, err
 			}
-			found, err := pick(o.thread, run)
+			found, err := pick(o.Thread, run)
 			if err != nil {
 				return nil, err
 			}
-			if taker := o.thread.Run(found.Taken); taker != nil {
+			if taker := o.Thread.Run(found.Taken); taker != nil {
 				found = taker // the input became part of that run
 			}
 			run = found.ID
@@ -348,8 +349,8 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			if done {
 				return r.runInfo(ctx, o, found)
 			}
-			if o.thread.Foreign != "" {
-				return nil, fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, o.thread.Foreign)
+			if o.Thread.Foreign != "" {
+				return nil, fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, o.Thread.Foreign)
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
@@ -370,7 +371,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		found, pickErr := pick(o.thread, run)
+		found, pickErr := pick(o.Thread, run)
 		if pickErr != nil {
 			return nil, context.Cause(ctx)
 		}

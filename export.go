@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -77,11 +78,11 @@ const (
 // It streams. After an error the file is not whole, which VerifyExport finds.
 // A damaged thread is ErrCorrupt: export a fork of its good part.
 func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o ExportOptions) error {
-	opened, err := r.open(ctx, thread)
+	opened, err := r.tenant.Open(ctx, thread)
 	if err != nil {
 		return err
 	}
-	t := opened.thread
+	t := opened.Thread
 	switch {
 	case t.Foreign != "":
 		return fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, t.Foreign)
@@ -92,8 +93,8 @@ func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o Expo
 	if err != nil {
 		return fmt.Errorf("perdure: the key of exports: %w", err)
 	}
-	x := &exporter{key: key, core: r.core, name: opened.name, redact: o.Redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
-	head := exportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: o.Redact}
+	x := &exporter{key: key, core: r.core, name: opened.Name, redact: o.Redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
+	head := exportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.Name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: o.Redact}
 	if o.Redact {
 		head.Name, head.User = "", ""
 	}
@@ -120,7 +121,7 @@ func (x *exporter) write(ctx context.Context, head exportHead) error {
 	if err := x.object(head); err != nil {
 		return err
 	}
-	for line, err := range x.entries(ctx, x.name, 0, head.Entries) {
+	for line, err := range x.threads.Entries(ctx, x.name, 0, head.Entries) {
 		if err != nil {
 			return err
 		}
@@ -180,13 +181,13 @@ func (x *exporter) entry(ctx context.Context, line store.Entry) error {
 // blob writes a blob, chunk by chunk.
 func (x *exporter) blob(ctx context.Context, ref blob.Ref) error {
 	name := x.name
-	if isFork(name) {
+	if threads.IsFork(name) {
 		var err error
-		if name, err = x.blobHome(ctx, name, ref); err != nil {
+		if name, err = x.threads.BlobHome(ctx, name, ref); err != nil {
 			return err
 		}
 	}
-	size, chunks, err := blob.Chunks(ctx, x.store, blobsOf(name), ref)
+	size, chunks, err := blob.Chunks(ctx, x.threads.Store, threads.BlobPrefix(name), ref)
 	if err == nil {
 		err = x.object(exportBlob{Hash: ref.Hash, Size: ref.Size, Chunk: size})
 	}

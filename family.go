@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // family looks at the children that a run waits for: a run cannot go on by
 // itself while one of them cannot. Their journals tell it, not the run's own.
 type family struct {
 	*Runtime
-	known map[string]*opened // by the id of the child
-	pause time.Duration      // until the next look
+	known map[string]*threads.Opened // by the id of the child
+	pause time.Duration              // until the next look
 }
 
 // stand reports whether a child that the run waits for cannot go on by itself,
@@ -48,19 +49,19 @@ func (f *family) stand(ctx context.Context, run *journal.Run) (bool, time.Durati
 func (f *family) look(ctx context.Context, id string) *journal.Run {
 	o := f.known[id]
 	if o == nil {
-		name, err := f.find(ctx, id)
+		name, err := f.tenant.Find(ctx, id)
 		if err != nil {
 			return nil
 		}
-		if o, err = f.read(ctx, name); err != nil {
+		if o, err = f.threads.Read(ctx, name); err != nil {
 			return nil
 		}
 		f.known[id] = o
-	} else if err := f.readMore(ctx, o, 0); err != nil || o.lacks {
+	} else if err := f.threads.ReadMore(ctx, o, 0); err != nil || o.Lacks {
 		delete(f.known, id)
 		return nil
 	}
-	return o.thread.RunByID(f.childRun(id))
+	return o.Thread.RunByID(f.childRun(id))
 }
 
 // awaits returns the run and the child in a parent's thread to which a signal

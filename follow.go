@@ -57,8 +57,8 @@ func (p *pass) recordEnds(ctx context.Context, f *frame, added bool) error {
 // stop seals the pass instead of a commit. mu is held.
 func (r *replay) stop(p *pass, b batch) {
 	for _, l := range b.lines {
-		if l.kind == journal.Blocked {
-			r.diff = l.body.Diff
+		if l.Kind == journal.Blocked {
+			r.diff = l.Body.Diff
 			p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, r.diff))
 			return
 		}

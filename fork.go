@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -78,7 +79,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err := errors.Join(checkText("the title", q.Title, 1000), checkText("who asks", q.By, 500), checkText("the reason", q.Reason, 16<<10)); err != nil {
 		return nil, err
 	}
-	from, err := r.find(ctx, q.Thread)
+	from, err := r.tenant.Find(ctx, q.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		q.At = made
 	}
 	if q.IfSeq != 0 && made == 0 {
-		last, _, err := r.entryAt(ctx, from, 0)
+		last, _, err := r.threads.EntryAt(ctx, from, 0)
 		if err == nil && last != q.IfSeq {
 			err = &fault.StaleError{Thread: q.Thread, Seq: last}
 		}
@@ -108,9 +109,9 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		return nil, err
 	}
 	if q.As == "" {
-		q.As = newRunID()
+		q.As = threads.NewRunID()
 	}
-	if err := checkThreadID(q.As); err != nil {
+	if err := threads.CheckID(q.As); err != nil {
 		return nil, err
 	}
 	edits.Void = true
@@ -133,7 +134,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		if err := r.abandon(ctx, q.As, name); err != nil && !errors.Is(err, errBegun) {
 			return nil, err
 		}
-		if gone, goneErr := r.erased(ctx, from); gone || goneErr != nil {
+		if gone, goneErr := r.threads.IsErased(ctx, from); gone || goneErr != nil {
 			err = errors.Join(err, goneErr)
 			break
 		}
@@ -148,7 +149,7 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 
 // originOf returns what a fork says about what it was forked from.
 func (r *Runtime) originOf(ctx context.Context, from string, q ForkRequest) (*journal.Origin, error) {
-	inside, err := r.insideImport(ctx, from, q.At)
+	inside, err := r.threads.InsideImport(ctx, from, q.At)
 	if inside && q.Keep && err == nil {
 		err = fmt.Errorf("%w: entry %d of thread %s came with an import; nobody has answered anything here yet that could be kept", fault.ErrInvalid, q.At, q.Thread)
 	}
@@ -161,14 +162,14 @@ func (r *Runtime) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 	if !q.Keep {
 		return nil, nil
 	}
-	o, err := r.readAt(ctx, from, q.At)
+	o, err := r.threads.ReadAt(ctx, from, q.At)
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
-	for _, t := range o.trees {
+	for _, t := range o.Trees {
 		for _, id := range t.Unused() {
-			a := o.thread.Asks[id]
+			a := o.Thread.Asks[id]
 			if a != nil && !host.May(a.Question.Who, q.By, q.Groups) {
 				return nil, fmt.Errorf("%w: the answer of ask %s cannot be kept: %q is not among those who may give it", fault.ErrForbidden, askID(from, id), q.By)
 			}
@@ -182,26 +183,26 @@ func (r *Runtime) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 // forkedAt returns where a fork that is there begins, 0 if it is none of that
 // thread: what is repeated without a point means the same one.
 func (r *Runtime) forkedAt(ctx context.Context, from, as string) (uint64, error) {
-	name, err := r.find(ctx, as)
+	name, err := r.tenant.Find(ctx, as)
 	if errors.Is(err, fault.ErrNoThread) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	at, err := r.rootOf(ctx, name)
-	if gone(err) {
+	at, err := r.threads.RootOf(ctx, name)
+	if threads.IsGone(err) {
 		return 0, nil // what is left of it is seen to later
 	}
-	if err != nil || at.parent != from {
+	if err != nil || at.Parent != from {
 		return 0, err
 	}
-	return at.base, nil
+	return at.Base, nil
 }
 
 // checkPoint returns the sequence at which a thread is forked.
 func (r *Runtime) checkPoint(ctx context.Context, thread, name string, at uint64) (uint64, error) {
-	last, _, err := r.entryAt(ctx, name, at)
+	last, _, err := r.threads.EntryAt(ctx, name, at)
 	switch {
 	case err != nil:
 		return 0, err
@@ -216,25 +217,25 @@ func (r *Runtime) checkPoint(ctx context.Context, thread, name string, at uint64
 // createFork makes the cells of a fork, or finds those of an earlier try.
 func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
 	now := clock.Now()
-	var of summary
-	if cell, err := r.store.Get(ctx, journalOf(from)); err == nil {
+	var of threads.Summary
+	if cell, err := r.threads.Store.Get(ctx, threads.JournalKey(from)); err == nil {
 		_ = json.Unmarshal(cell.Value, &of) // a hint: Get is exact
 	}
 	// Whoever lists the fork finds out the rest. Before the pin nothing is written
 	// that the other thread says: it may be erased, and this left behind.
-	s := summary{ID: q.As, Title: q.Title, Status: Paused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
-	name, err := r.name(ctx, q.As, r.newName(now, forkMark, of.User), true)
+	s := threads.Summary{ID: q.As, Title: q.Title, Status: journal.StatusPaused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
+	name, err := r.name(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, of.User), true)
 	if err != nil {
 		return "", err
 	}
 	// A fork of another thread must not become a pin of this one.
-	if at, err := r.rootOf(ctx, name); err != nil || at.parent != "" && at.parent != from {
+	if at, err := r.threads.RootOf(ctx, name); err != nil || at.Parent != "" && at.Parent != from {
 		if err == nil {
 			err = fmt.Errorf("%w: %q is a fork of another thread", fault.ErrExists, q.As)
 		}
 		return name, err
 	}
-	if err := r.ensureSummary(ctx, name, s); err != nil {
+	if err := r.threads.EnsureSummary(ctx, name, s); err != nil {
 		return name, err
 	}
 	return name, r.pinOrAbandon(ctx, from, q.As, name)
@@ -243,21 +244,21 @@ func (r *Runtime) createFork(ctx context.Context, from string, q ForkRequest) (s
 // beginFork appends the first entry of a fork, unless it is there.
 func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkRequest, edits journal.Body) error {
 	// Read again behind the pin: from now on it cannot be erased.
-	at, head, err := r.entryAt(ctx, from, q.At)
+	at, head, err := r.threads.EntryAt(ctx, from, q.At)
 	if err == nil && at != q.At {
 		err = fmt.Errorf("%w: thread %s ends at %d", fault.ErrInvalid, q.Thread, at)
 	}
 	if errors.Is(err, fault.ErrErased) {
-		return errors.Join(err, r.unpin(ctx, from, name))
+		return errors.Join(err, r.threads.Unpin(ctx, from, name))
 	}
 	if err != nil {
 		return err
 	}
-	if err := r.fit(ctx, name, &edits); err != nil {
+	if err := r.threads.Fit(ctx, name, &edits); err != nil {
 		return err
 	}
 	b := edits
-	b.Thread, b.Tenant, b.At, b.By, b.Reason = q.As, r.tenant, q.At, q.By, q.Reason
+	b.Thread, b.Tenant, b.At, b.By, b.Reason = q.As, r.tenant.Name, q.At, q.By, q.Reason
 	origin := *edits.From
 	origin.Head = head.String()
 	b.From = &origin
@@ -265,11 +266,11 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 		b.Title = &q.Title
 	}
 	t := &journal.Thread{Seq: q.At, Head: head, Base: q.At}
-	entries, data, err := writeLines(t, []line{{kind: journal.Forked, body: b}})
+	entries, data, err := threads.EncodeLines(t, []threads.Line{{Kind: journal.Forked, Body: b}})
 	if err != nil {
 		return err
 	}
-	switch err := r.append(ctx, name, t, data); {
+	switch err := r.threads.Append(ctx, name, t, data); {
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrTooLarge):
@@ -277,7 +278,7 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 	case !errors.Is(err, store.ErrConflict):
 		return err
 	}
-	for line, err := range r.store.Read(ctx, journalOf(name), 0) {
+	for line, err := range r.threads.Store.Read(ctx, threads.JournalKey(name), 0) {
 		if err != nil {
 			return err
 		}
@@ -297,7 +298,7 @@ func (r *Runtime) beginFork(ctx context.Context, from, name string, q ForkReques
 			}
 			err = fmt.Errorf("%w: %q is another fork", fault.ErrExists, q.As)
 			if made, readErr := e.Read(); readErr == nil && made.From != nil && made.From.Name != from {
-				err = errors.Join(err, r.unpin(ctx, from, name))
+				err = errors.Join(err, r.threads.Unpin(ctx, from, name))
 			}
 		}
 		return err
@@ -310,13 +311,13 @@ func (r *Runtime) edits(ctx context.Context, from string, q ForkRequest) (b jour
 	if q.Input == nil && len(q.State) == 0 {
 		return b, nil
 	}
-	o, err := r.readAt(ctx, from, q.At)
+	o, err := r.threads.ReadAt(ctx, from, q.At)
 	if err != nil {
 		return b, err
 	}
 	if q.Input != nil {
 		var active *journal.Run
-		for _, run := range o.thread.Runs {
+		for _, run := range o.Thread.Runs {
 			if !run.Status.Final() {
 				active = run
 			}
@@ -342,7 +343,7 @@ func (r *Runtime) edits(ctx context.Context, from string, q ForkRequest) (b jour
 		if err != nil {
 			return b, fmt.Errorf("state %q: %w", key, err)
 		}
-		if item := o.thread.State[key]; item.Tail != nil && !item.Text && exact.KindOfJSON(raw) != "array" {
+		if item := o.Thread.State[key]; item.Tail != nil && !item.Text && exact.KindOfJSON(raw) != "array" {
 			return b, fmt.Errorf("%w: state %q is a list, which cannot be %.40s", fault.ErrInvalid, key, raw)
 		}
 		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})
@@ -357,7 +358,7 @@ const maxOutside, maxOutsideRead = 1000, 10_000
 // outside lists what a thread did behind a sequence that reaches outside of it.
 func (c *core) outside(ctx context.Context, name string, after uint64) (list []Effect, more bool, err error) {
 	intents := map[string]int{}
-	for line, err := range c.entries(ctx, name, after, 0) {
+	for line, err := range c.threads.Entries(ctx, name, after, 0) {
 		if err != nil {
 			return list, true, nil // what is not listed is damage, which Verify locates
 		}

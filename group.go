@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -174,7 +175,7 @@ func (g *Group) failed(b *branch) {
 			return batch{}
 		}
 		return batch{
-			lines: []line{{kind: journal.Closed, path: b.frame.memo.Path(), body: journal.Body{Fail: p.failure(b.err)}}},
+			lines: []threads.Line{{Kind: journal.Closed, Path: b.frame.memo.Path(), Body: journal.Body{Fail: p.failure(b.err)}}},
 			then: func() {
 				b.frame.branch.failed = true
 				for _, other := range g.branches {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -19,26 +20,26 @@ import (
 // and its late writer finds it dropped. A fork does not take the id of a thread
 // that is there: ErrExists.
 func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string, error) {
-	if err := r.checkNewThreadID(ctx, id); err != nil {
+	if err := r.tenant.CheckNewID(ctx, id); err != nil {
 		return "", err
 	}
 	for range 10 {
-		held, err := r.ensure(ctx, r.idCell(id), []byte(fresh))
+		held, err := r.threads.Ensure(ctx, r.tenant.IDKey(id), []byte(fresh))
 		if errors.Is(err, store.ErrCorrupt) {
 			var name string
-			name, err = r.mendID(ctx, id, err)
+			name, err = r.tenant.MendID(ctx, id, err)
 			held = []byte(name)
 		}
 		if err == nil && string(held) != fresh {
 			var reached bool
-			if reached, err = r.reaches(ctx, string(held)); err == nil && !reached {
+			if reached, err = r.tenant.Reaches(ctx, string(held)); err == nil && !reached {
 				err = fmt.Errorf("%w: %q", fault.ErrExists, id)
 			}
 			if err != nil {
 				return "", err
 			}
 		}
-		if err != nil || string(held) == fresh || isFork(string(held)) == fork {
+		if err != nil || string(held) == fresh || threads.IsFork(string(held)) == fork {
 			return string(held), err
 		}
 		switch err := r.abandon(ctx, id, string(held)); {
@@ -57,7 +58,7 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 // out to be erased it gives up what was made: that names the other and its user,
 // and nobody comes back for it.
 func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
-	err := r.pin(ctx, of, name)
+	err := r.threads.Pin(ctx, of, name)
 	if errors.Is(err, fault.ErrErased) {
 		if failed := r.abandon(ctx, id, name); !errors.Is(failed, errBegun) {
 			err = errors.Join(err, failed)
@@ -85,10 +86,10 @@ func (r *Runtime) abandon(ctx context.Context, id, name string) error {
 	if err := r.forestall(ctx, name); err != nil {
 		return err
 	}
-	if cell, err := r.store.Get(ctx, journalOf(name)); err == nil {
-		var s summary
+	if cell, err := r.threads.Store.Get(ctx, threads.JournalKey(name)); err == nil {
+		var s threads.Summary
 		if json.Unmarshal(cell.Value, &s) == nil && s.From != "" {
-			if err := r.unpin(ctx, s.From, name); err != nil {
+			if err := r.threads.Unpin(ctx, s.From, name); err != nil {
 				return err
 			}
 		}
@@ -99,12 +100,12 @@ func (r *Runtime) abandon(ctx context.Context, id, name string) error {
 // forestall makes `erased` the first entry of a thread, so that whoever is about
 // to begin it does not, and whoever has begun it keeps it.
 func (r *Runtime) forestall(ctx context.Context, name string) error {
-	_, data, err := writeLines(journal.NewThread(), []line{{kind: journal.Erased}})
+	_, data, err := threads.EncodeLines(journal.NewThread(), []threads.Line{{Kind: journal.Erased}})
 	if err != nil {
 		return err
 	}
 	for range mostTries {
-		for line, err := range r.store.Read(ctx, journalOf(name), 0) {
+		for line, err := range r.threads.Store.Read(ctx, threads.JournalKey(name), 0) {
 			if errors.Is(err, store.ErrDropped) {
 				return nil
 			}
@@ -114,12 +115,12 @@ func (r *Runtime) forestall(ctx context.Context, name string) error {
 			if e, err := journal.Peek(line.Seq, line.Data); err == nil && e.Kind == journal.Erased {
 				return nil
 			}
-			if err := r.checkErased(ctx, name); errors.Is(err, fault.ErrErased) {
+			if err := r.threads.CheckErased(ctx, name); errors.Is(err, fault.ErrErased) {
 				return nil // it is being erased
 			}
 			return errBegun
 		}
-		_, err := store.AppendOnce(ctx, r.store, journalOf(name), 0, data...)
+		_, err := store.AppendOnce(ctx, r.threads.Store, threads.JournalKey(name), 0, data...)
 		if err == nil || errors.Is(err, store.ErrDropped) {
 			return nil
 		}

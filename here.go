@@ -72,5 +72,5 @@ func init() {
 }
 
 func (r *Runtime) host() *host.Host {
-	return &host.Host{Store: r.store, Tenant: r.tenant, User: r.owner, Hash: r.hash, Log: r.log}
+	return &host.Host{Store: r.threads.Store, Tenant: r.tenant.Name, User: r.tenant.Owner, Hash: r.threads.Hash, Log: r.threads.Log}
 }

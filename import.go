@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -49,7 +51,7 @@ const (
 // dropped. An id that is taken is ErrExists. A redacted export is ErrInvalid.
 func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (string, error) {
 	if o.As != "" {
-		if err := checkThreadID(o.As); err != nil {
+		if err := threads.CheckID(o.As); err != nil {
 			return "", err
 		}
 	}
@@ -94,7 +96,7 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 			if err := im.named(ctx, im.user); err != nil {
 				return nil, err
 			}
-			return blob.NewCopy(im.store, blobsOf(im.name), ref, chunk)
+			return blob.NewCopy(im.threads.Store, threads.BlobPrefix(im.name), ref, chunk)
 		},
 		entry: func(e journal.Entry, data []byte) error { return im.entry(ctx, e, data) },
 	})
@@ -116,17 +118,17 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 
 // begin looks at the first line.
 func (im *importer) begin(ctx context.Context, h exportHead) error {
-	im.as, im.user, im.from, im.n = or(im.as, h.Thread), h.User, h.Tenant, h.Entries
+	im.as, im.user, im.from, im.n = cmp.Or(im.as, h.Thread), h.User, h.Tenant, h.Entries
 	if h.Redacted {
 		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", fault.ErrInvalid)
 	}
-	if err := checkThreadID(im.as); err != nil {
+	if err := threads.CheckID(im.as); err != nil {
 		return err
 	}
-	if err := im.checkNewThreadID(ctx, im.as); err != nil {
+	if err := im.tenant.CheckNewID(ctx, im.as); err != nil {
 		return err
 	}
-	switch _, err := im.find(ctx, im.as); {
+	switch _, err := im.tenant.Find(ctx, im.as); {
 	case err == nil:
 		return fmt.Errorf("%w: %q", fault.ErrExists, im.as)
 	case !errors.Is(err, fault.ErrNoThread):
@@ -160,11 +162,11 @@ func (im *importer) named(ctx context.Context, user string) error {
 	if im.name != "" {
 		return nil
 	}
-	if im.owner != nil && user != *im.owner {
-		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", fault.ErrInvalid, user, *im.owner)
+	if im.tenant.Owner != nil && user != *im.tenant.Owner {
+		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", fault.ErrInvalid, user, *im.tenant.Owner)
 	}
-	im.name = im.newName(clock.Now(), importMark(im.n), user)
-	_, err := im.ensure(ctx, importCell(im.name), []byte(importing))
+	im.name = im.tenant.NewName(clock.Now(), threads.ImportMark(im.n), user)
+	_, err := im.threads.Ensure(ctx, importCell(im.name), []byte(importing))
 	return err
 }
 
@@ -173,7 +175,7 @@ func (im *importer) flush(ctx context.Context) error {
 	if len(im.batch) == 0 {
 		return nil
 	}
-	last, err := store.AppendOnce(ctx, im.store, journalOf(im.name), im.seq, im.batch...)
+	last, err := store.AppendOnce(ctx, im.threads.Store, threads.JournalKey(im.name), im.seq, im.batch...)
 	if err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func (im *importer) flush(ctx context.Context) error {
 
 // fork checks what the entries mean, and appends that the thread goes on here
 // under another name.
-func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) {
+func (im *importer) fork(ctx context.Context, v *Verification) (*threads.Opened, error) {
 	trusted, err := im.trusts(ctx, v.Signer)
 	if err != nil {
 		return nil, err
@@ -192,24 +194,24 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*opened, error) 
 	if trusted {
 		from.Key = v.Signer
 	}
-	o, _, err := im.change(ctx, im.name, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := im.threads.Change(ctx, im.name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		switch {
 		case t.Erased:
 			return nil, nil, fmt.Errorf("%w: %q", fault.ErrErased, t.ID)
 		case t.Seq != v.Good || t.Head.String() != v.Head:
 			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", fault.ErrCorrupt, v.Good, t.Seq)
 		}
-		return []line{{kind: journal.Forked, body: journal.Body{Thread: im.as, Tenant: im.tenant, At: t.Seq, Void: !trusted, From: &from}}}, nil, nil
+		return []threads.Line{{Kind: journal.Forked, Body: journal.Body{Thread: im.as, Tenant: im.tenant.Name, At: t.Seq, Void: !trusted, From: &from}}}, nil, nil
 	})
 	return o, err
 }
 
 // show makes the thread known.
-func (im *importer) show(ctx context.Context, o *opened) error {
-	t := o.thread
-	err := im.ensureSummary(ctx, im.name, summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
+func (im *importer) show(ctx context.Context, o *threads.Opened) error {
+	t := o.Thread
+	err := im.threads.EnsureSummary(ctx, im.name, threads.Summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
 	if err == nil {
-		err = im.summarise(ctx, o)
+		err = im.threads.Summarise(ctx, o)
 	}
 	if err != nil {
 		return err
@@ -218,7 +220,7 @@ func (im *importer) show(ctx context.Context, o *opened) error {
 		im.open = !errors.Is(err, errGivenUp)
 		return err
 	}
-	held, err := im.ensure(ctx, im.idCell(im.as), []byte(im.name))
+	held, err := im.threads.Ensure(ctx, im.tenant.IDKey(im.as), []byte(im.name))
 	if err != nil {
 		im.open = true
 		return err
@@ -227,8 +229,8 @@ func (im *importer) show(ctx context.Context, o *opened) error {
 		return fmt.Errorf("%w: %q", fault.ErrExists, im.as)
 	}
 	im.open = true // it is there now
-	if err := im.removeCell(ctx, importCell(im.name)); err != nil {
-		im.log.Warn("tidying up behind an import", "thread", im.as, "error", err)
+	if err := im.threads.RemoveCell(ctx, importCell(im.name)); err != nil {
+		im.threads.Log.Warn("tidying up behind an import", "thread", im.as, "error", err)
 	}
 	return nil
 }
@@ -240,17 +242,17 @@ var errGivenUp = errors.New("perdure: the import was taken for dead")
 func (im *importer) mark(ctx context.Context, what string) error {
 	var err error
 	for range 3 { // to be sure, where an answer was lost
-		_, err = store.Update(ctx, im.store, importCell(im.name), func(old store.Cell) ([]byte, error) {
+		_, err = store.Update(ctx, im.threads.Store, importCell(im.name), func(old store.Cell) ([]byte, error) {
 			switch string(old.Value) {
 			case what:
-				return nil, errNothing
+				return nil, threads.ErrNothing
 			case importing:
 				return []byte(what), nil
 			}
 			return nil, errGivenUp
 		})
 		switch {
-		case err == nil, errors.Is(err, errNothing):
+		case err == nil, errors.Is(err, threads.ErrNothing):
 			return nil
 		case errors.Is(err, errGivenUp):
 			return err
@@ -261,30 +263,18 @@ func (im *importer) mark(ctx context.Context, what string) error {
 
 // drop removes what was written.
 func (im *importer) drop(ctx context.Context) error {
-	err := im.store.Drop(ctx, journalOf(im.name))
+	err := im.threads.Store.Drop(ctx, threads.JournalKey(im.name))
 	if err == nil {
-		err = blob.Delete(ctx, im.store, blobsOf(im.name))
+		err = blob.Delete(ctx, im.threads.Store, threads.BlobPrefix(im.name))
 	}
 	if err == nil {
-		err = im.removeCell(ctx, journalOf(im.name))
+		err = im.threads.RemoveCell(ctx, threads.JournalKey(im.name))
 	}
 	if err == nil {
-		err = im.removeCell(ctx, importCell(im.name))
+		err = im.threads.RemoveCell(ctx, importCell(im.name))
 	}
 	if err != nil {
 		return fmt.Errorf("dropping what was written: %w", err)
 	}
 	return nil
-}
-
-// removeCell deletes a cell, if it is there.
-func (c *core) removeCell(ctx context.Context, key string) error {
-	cell, err := c.store.Get(ctx, key)
-	if err == nil {
-		err = c.store.Delete(ctx, key, cell.Version)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
 }

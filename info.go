@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -160,49 +162,33 @@ func stamp(us int64) time.Time {
 // Get returns everything about a thread, exactly as of now. If an entry is
 // damaged it returns ErrCorrupt beside the thread up to the last good one.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
-	o, err := r.open(ctx, thread)
+	o, err := r.tenant.Open(ctx, thread)
 	if o == nil {
 		return nil, err
 	}
 	t, infoErr := r.threadInfo(ctx, o)
-	t.ID = or(t.ID, thread) // of one whose first entry is damaged
+	t.ID = cmp.Or(t.ID, thread) // of one whose first entry is damaged
 	return t, errors.Join(err, infoErr)
 }
 
 // GetRun returns everything about a run, the newest one of the thread for "".
 func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) {
-	o, err := r.open(ctx, thread)
+	o, err := r.tenant.Open(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	found, err := pick(o.thread, run)
+	found, err := pick(o.Thread, run)
 	if err != nil {
 		return nil, err
 	}
 	return r.runInfo(ctx, o, found)
 }
 
-// open reads a thread by its id.
-func (r *Runtime) open(ctx context.Context, thread string) (*opened, error) {
-	name, err := r.find(ctx, thread)
-	if err != nil {
-		return nil, err
-	}
-	o, err := r.read(ctx, name)
-	switch {
-	case err != nil && !errors.Is(err, fault.ErrCorrupt):
-		return nil, err
-	case err == nil && o.thread.Seq == 0 && o.thread.Foreign == "":
-		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
-	}
-	return o, err
-}
-
-func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
-	t := o.thread
+func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened) (*Thread, error) {
+	t := o.Thread
 	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
 		Created: stamp(t.Created), Updated: stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
-		Status: threadStatus(t)}
+		Status: Status(threads.StatusOf(t))}
 	if from := t.Parent; from != nil {
 		info.Parent = &ParentInfo{Thread: from.Thread, Run: from.RunID, Path: tree.Names(from.Path)}
 	}
@@ -215,7 +201,7 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 	var errs []error
 	if t.ID != "" {
 		var err error
-		info.Life, err = r.tag(ctx, o.name, t.ID)
+		info.Life, err = r.tenant.Tag(ctx, o.Name, t.ID)
 		errs = append(errs, err)
 	}
 	for _, run := range slices.Concat(t.Runs, t.Inbox) {
@@ -229,28 +215,16 @@ func (r *Runtime) threadInfo(ctx context.Context, o *opened) (*Thread, error) {
 	return info, errors.Join(errs...)
 }
 
-// threadStatus is the status of the run that matters most: the oldest that has
-// not ended, else the newest; "" if there is none.
-func threadStatus(t *journal.Thread) Status {
-	if run := t.Busy(); run != nil {
-		return Status(run.Status)
-	}
-	if len(t.Runs) > 0 {
-		return Status(t.Runs[len(t.Runs)-1].Status)
-	}
-	return ""
-}
-
 var waitKinds = map[journal.Kind]string{
 	journal.Asked: "ask", journal.Timer: "timer", journal.Waiting: "signal", journal.Attempt: "retry",
 }
 
-func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Run, error) {
-	info := &Run{Thread: o.thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status),
+func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.Run) (*Run, error) {
+	info := &Run{Thread: o.Thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status),
 		Created: stamp(run.Created), Started: stamp(run.Started), Ended: stamp(run.Ended),
 		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
 		Paused: stamp(run.PausedAt), Since: stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
-		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.thread.Run(run.N) == nil}
+		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.Thread.Run(run.N) == nil}
 	if !info.Steering {
 		info.Idle = r.unattended(ctx, run)
 	}
@@ -275,7 +249,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 	for _, c := range run.Children {
 		info.Children = append(info.Children, ChildInfo{Path: tree.Names(c.Path), Thread: c.ID, Flow: c.Flow, Joined: c.Joined})
 	}
-	done := o.trees[run.N]
+	done := o.Trees[run.N]
 	for _, name := range run.Plan {
 		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == journal.StatusSucceeded || run.Reached[name] || planDone(done, run.PlanAt+name)})
 	}
@@ -286,53 +260,21 @@ func (r *Runtime) runInfo(ctx context.Context, o *opened, run *journal.Run) (*Ru
 		if child := run.Child(w.Signal); child != nil {
 			wait.Kind, wait.Child, wait.Signal = "child", child.ID, ""
 		}
-		if ask := o.thread.Asks[w.Ask]; ask != nil && ask.Open() {
-			wait.Ask = askID(o.name, ask.ID)
+		if ask := o.Thread.Asks[w.Ask]; ask != nil && ask.Open() {
+			wait.Ask = askID(o.Name, ask.ID)
 			ai, err := r.askInfo(ctx, o, ask)
 			if err == nil && ai.Status == AskOpen {
 				info.Asks = append(info.Asks, ai)
 			}
 			if err != nil {
-				errs = append(errs, fmt.Errorf("thread %s, the ask at %s: %w", o.thread.ID, wait.Path, err))
+				errs = append(errs, fmt.Errorf("thread %s, the ask at %s: %w", o.Thread.ID, wait.Path, err))
 			}
 		}
 		info.Waits = append(info.Waits, wait)
 	}
 	var err error
-	info.Output, err = r.output(ctx, o, run)
+	info.Output, err = r.threads.Output(ctx, o, run)
 	return info, errors.Join(append(errs, err)...)
-}
-
-// output returns what a run returned, which may stand in an entry of its own
-// steps.
-func (r *Runtime) output(ctx context.Context, o *opened, run *journal.Run) (json.RawMessage, error) {
-	if run.Ref == 0 {
-		return r.load(ctx, o.name, run.Output)
-	}
-	b, err := r.entry(ctx, o.name, run.Ref)
-	if err != nil {
-		return nil, err
-	}
-	return r.load(ctx, o.name, b.Value)
-}
-
-// entry returns what one entry of a thread says.
-func (c *core) entry(ctx context.Context, name string, seq uint64) (journal.Body, error) {
-	for line, err := range c.entries(ctx, name, seq-1, seq) {
-		if err != nil {
-			return journal.Body{}, err
-		}
-		var e struct{ B json.RawMessage }
-		if err := json.Unmarshal(line.Data, &e); err != nil {
-			return journal.Body{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
-		}
-		b, err := (&journal.Entry{Body: e.B}).Read()
-		if err != nil {
-			err = fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
-		}
-		return b, err
-	}
-	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", fault.ErrCorrupt, seq)
 }
 
 func planDone(t *tree.Tree, path string) bool {

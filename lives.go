@@ -2,46 +2,26 @@ package perdure
 
 import (
 	"context"
-	"errors"
-
-	"github.com/perdure/perdure/store"
 )
 
 // After a thread was erased another can have its id. That an id was used is all
 // that stays of the first, as a keyed hash; it lets events of the second have
 // ids of their own, so that a reader of the first does not go on with it.
 
-// usedCell is the key of the cell which says that a thread was erased to whose
-// name a cell led.
-func (c *core) usedCell(idCell string) string {
-	return "used/" + base32Lower.EncodeToString(c.hash("used", idCell)[:20])
-}
-
 // Life returns what tells a thread from all others that have or had its id: it
 // is another one when the thread was erased and its id is used again. It is for
 // those who read a thread in pieces.
 func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
-	return r.find(ctx, thread)
+	return r.tenant.Find(ctx, thread)
 }
 
 // Tag returns what the ids of a thread's events end with outside: "" for the
 // first thread with its id, and for one that uses the id of an erased thread a
 // keyed hash of its life. [Event] and [Thread] have it as their Life.
 func (r *Runtime) Tag(ctx context.Context, thread string) (string, error) {
-	name, err := r.find(ctx, thread)
+	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return "", err
 	}
-	return r.tag(ctx, name, thread)
-}
-
-func (r *Runtime) tag(ctx context.Context, name, thread string) (string, error) {
-	_, err := r.store.Get(ctx, r.usedCell(r.idCell(thread)))
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return base32Lower.EncodeToString(r.hash("life", name)[:5]), nil
+	return r.tenant.Tag(ctx, name, thread)
 }

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -43,8 +45,8 @@ func (s *step) intend() (bool, error) {
 			return batch{}
 		}
 		return batch{
-			lines: []line{{kind: journal.Intent, path: s.path,
-				body: journal.Body{Input: s.input, Due: clock.Now().Add(s.timeout).UnixMicro()}}},
+			lines: []threads.Line{{Kind: journal.Intent, Path: s.path,
+				Body: journal.Body{Input: s.input, Due: clock.Now().Add(s.timeout).UnixMicro()}}},
 			then: func() { intended = true },
 		}
 	})
@@ -118,14 +120,14 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Want:      s.want,
 	}
 	if s.asks != nil {
-		q.Prompt, q.Who = or(s.asks.Prompt, q.Prompt), s.asks.Who
+		q.Prompt, q.Who = cmp.Or(s.asks.Prompt, q.Prompt), s.asks.Who
 	}
 	b, err := p.question(q, s.shown, Question{})
 	if err != nil {
 		return false, err
 	}
-	if err := p.open(s.frame, func() line {
-		return line{kind: journal.Asked, path: s.path, body: b}
+	if err := p.open(s.frame, func() threads.Line {
+		return threads.Line{Kind: journal.Asked, Path: s.path, Body: b}
 	}); err != nil {
 		return false, err
 	}

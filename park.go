@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -153,7 +154,7 @@ func (p *pass) rests() bool {
 // act records that code is about to run of which the worker may die.
 func (p *pass) act() error {
 	return p.commit(func() batch {
-		return batch{lines: []line{{kind: journal.Nudge, body: journal.Body{Name: journal.NudgeActs}}}}
+		return batch{lines: []threads.Line{{Kind: journal.Nudge, Body: journal.Body{Name: journal.NudgeActs}}}}
 	})
 }
 
@@ -168,7 +169,7 @@ func (p *pass) settle() {
 			if !p.rests() {
 				return batch{}
 			}
-			return batch{lines: []line{{kind: journal.Nudge, body: journal.Body{Name: journal.NudgeRests}}}}
+			return batch{lines: []threads.Line{{Kind: journal.Nudge, Body: journal.Body{Name: journal.NudgeRests}}}}
 		})
 	}
 	if !idle {
@@ -192,9 +193,9 @@ func (p *pass) settle() {
 // suspension adds the entry that suspends the run to a batch, or the one that
 // hands it over if the worker is about to stop.
 func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
-	d := line{kind: journal.Suspended, body: journal.Body{Deps: dumps, Fail: failedBranches(p.run, b.lines)}}
+	d := threads.Line{Kind: journal.Suspended, Body: journal.Body{Deps: dumps, Fail: failedBranches(p.run, b.lines)}}
 	if p.draining {
-		d.kind = journal.Released
+		d.Kind = journal.Released
 	}
 	first := b.then
 	return batch{
@@ -210,10 +211,10 @@ func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
 
 // failedBranches says which branches of a run have failed behind lines, nil if
 // none has, so that those who see it wait are told.
-func failedBranches(run *journal.Run, lines []line) *journal.Failure {
+func failedBranches(run *journal.Run, lines []threads.Line) *journal.Failure {
 	failing := maps.Clone(run.Failing)
 	for _, d := range lines {
-		failing = journal.Failing(failing, journal.Entry{Kind: d.kind, Path: d.path}, &d.body)
+		failing = journal.Failing(failing, journal.Entry{Kind: d.Kind, Path: d.Path}, &d.Body)
 	}
 	var all []string
 	for _, branch := range slices.Sorted(maps.Keys(failing)) {
@@ -227,7 +228,7 @@ func failedBranches(run *journal.Run, lines []line) *journal.Failure {
 
 // open appends the entry with which a verb begins to wait. If nothing else is
 // active, the same append suspends the run.
-func (p *pass) open(f *frame, build func() line) error {
+func (p *pass) open(f *frame, build func() threads.Line) error {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
@@ -238,7 +239,7 @@ func (p *pass) open(f *frame, build func() line) error {
 		dumps = p.dumps()
 	}
 	return p.commitNew(f, func() batch {
-		b := batch{lines: []line{build()}}
+		b := batch{lines: []threads.Line{build()}}
 		// What was absorbed between may have woken another.
 		if alone && p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)
@@ -259,7 +260,7 @@ func (p *pass) commitNew(f *frame, build func() batch) error {
 		closed = nil
 		b := build()
 		if len(b.lines) > 0 {
-			b.lines[0].body.Cleaning = f.cleaning
+			b.lines[0].Body.Cleaning = f.cleaning
 		}
 		return b
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
 )
@@ -52,8 +53,8 @@ type pass struct {
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
 	leaves    map[*frame]*leafWatch // steps that run
 	resumable bool                  // there are deps to be saved inside them
-	problems  []line                // to be recorded with the next commit, if they fit
-	late      []line                // to be recorded with the next commit
+	problems  []threads.Line        // to be recorded with the next commit, if they fit
+	late      []threads.Line        // to be recorded with the next commit
 
 	deps depSet
 
@@ -70,7 +71,7 @@ func (t turn) Unlock() { <-t }
 // batch is what one commit appends. It is built under mu, again for each try,
 // and then is called under mu when the entries are in the journal.
 type batch struct {
-	lines []line
+	lines []threads.Line
 	then  func()
 }
 
@@ -115,11 +116,11 @@ func (p *pass) commitLocked(build func() batch) error {
 			return err
 		}
 		if len(flows) > 0 {
-			if err := p.rt.announce(p.io, p.name, head+1, flows...); err != nil {
+			if err := p.rt.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
 				return p.lose(err)
 			}
 		}
-		_, err = store.AppendOnce(p.io, p.rt.store, journalOf(p.name), head-p.thread.Base, data...)
+		_, err = store.AppendOnce(p.io, p.rt.threads.Store, threads.JournalKey(p.name), head-p.thread.Base, data...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
@@ -128,7 +129,7 @@ func (p *pass) commitLocked(build func() batch) error {
 			alone := p.solo && slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind != journal.Nudge })
 			p.solo = p.solo && !alone // it got on: it is no suspect any more
 			for _, d := range b.lines {
-				p.deps.saved(d.body.Deps)
+				p.deps.saved(d.Body.Deps)
 			}
 			if b.then != nil {
 				b.then()
@@ -144,7 +145,7 @@ func (p *pass) commitLocked(build func() batch) error {
 			return nil
 		case errors.Is(err, store.ErrTooLarge) && faults > 0:
 			// What was only to be noted must not be in the way.
-			p.rt.log.Error("problems too large to be recorded", "thread", p.name)
+			p.rt.threads.Log.Error("problems too large to be recorded", "thread", p.name)
 			p.mu.Lock()
 			p.problems = p.problems[faults:]
 			p.mu.Unlock()
@@ -164,14 +165,14 @@ func (p *pass) commitLocked(build func() batch) error {
 
 // write encodes lines of the run behind the head. What any node may write
 // carries no epoch.
-func (p *pass) write(lines []line) ([]journal.Entry, [][]byte, error) {
+func (p *pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 	for i := range lines {
-		lines[i].run = p.run.N
-		if !lines[i].kind.Open() {
-			lines[i].epoch = p.epoch
+		lines[i].Run = p.run.N
+		if !lines[i].Kind.Open() {
+			lines[i].Epoch = p.epoch
 		}
 	}
-	return writeLines(p.thread, lines)
+	return threads.EncodeLines(p.thread, lines)
 }
 
 // apply folds entries that are in the journal. mu is held.
@@ -205,12 +206,12 @@ func (p *pass) absorb() error {
 		p.mu.Lock()
 		after := p.thread.Seq
 		p.mu.Unlock()
-		tail, err := store.ReadAll(p.io, p.rt.store, journalOf(p.name), after-p.thread.Base)
+		tail, err := store.ReadAll(p.io, p.rt.threads.Store, threads.JournalKey(p.name), after-p.thread.Base)
 		if err != nil {
 			if useless(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
 				return p.lose(err)
 			}
-			p.rt.log.Warn("reading a tail", "thread", p.name, "error", err)
+			p.rt.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
 			select {
 			case <-p.io.Done():
 				return p.lose(err)
@@ -273,12 +274,12 @@ func (p *pass) seal(why error) {
 // letsGo returns the flows of runs that may go on after lines that end or
 // suspend this one, so that they can be announced before. A run that is blocked
 // here is announced to workers with other code, which left it to this one.
-func (p *pass) letsGo(lines []line) []string {
+func (p *pass) letsGo(lines []threads.Line) []string {
 	for _, d := range lines {
-		switch d.kind {
+		switch d.Kind {
 		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
-			flows := otherFlows(p.thread, p.run)
-			if len(flows) > 0 || p.draining || d.kind == journal.Blocked {
+			flows := threads.OtherFlows(p.thread, p.run)
+			if len(flows) > 0 || p.draining || d.Kind == journal.Blocked {
 				flows = append(flows, p.run.Flow)
 			}
 			return flows
@@ -287,30 +288,19 @@ func (p *pass) letsGo(lines []line) []string {
 	return nil
 }
 
-// otherFlows returns the flows of the runs beside one that have not ended.
-func otherFlows(t *journal.Thread, but *journal.Run) []string {
-	var flows []string
-	for _, r := range slices.Concat(t.Runs, t.Inbox) {
-		if r != but && !r.Status.Final() {
-			flows = append(flows, r.Flow)
-		}
-	}
-	return flows
-}
-
 // letGo says after a fence that the run is free, so that one who understands
 // the thread need not wait for this worker's death.
 func (p *pass) letGo() {
 	for range 5 {
-		o, err := p.rt.read(p.io, p.name)
-		if err != nil || o.thread.Epoch != p.epoch || o.thread.Worker != p.worker.id || o.thread.Erased {
+		o, err := p.rt.threads.Read(p.io, p.name)
+		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.worker.id || o.Thread.Erased {
 			return
 		}
-		_, data, err := writeLines(o.thread, []line{{kind: journal.Released, run: p.run.N, epoch: p.epoch}})
-		if err != nil || p.rt.announce(p.io, p.name, o.thread.Seq+1, p.run.Flow) != nil {
+		_, data, err := threads.EncodeLines(o.Thread, []threads.Line{{Kind: journal.Released, Run: p.run.N, Epoch: p.epoch}})
+		if err != nil || p.rt.threads.Announce(p.io, p.name, o.Thread.Seq+1, p.run.Flow) != nil {
 			return
 		}
-		if err := p.rt.append(p.io, p.name, o.thread, data); !errors.Is(err, store.ErrConflict) {
+		if err := p.rt.threads.Append(p.io, p.name, o.Thread, data); !errors.Is(err, store.ErrConflict) {
 			return
 		}
 	}
@@ -357,11 +347,11 @@ func (p *pass) block(f *frame, diff string) error {
 				return batch{}
 			}
 			b := batch{
-				lines: []line{{kind: journal.Blocked, body: journal.Body{Diff: diff, Version: p.rt.version}}},
+				lines: []threads.Line{{Kind: journal.Blocked, Body: journal.Body{Diff: diff, Version: p.rt.version}}},
 				then:  func() { p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, diff)) },
 			}
 			if over {
-				b.lines = append(b.lines, line{kind: journal.Ended, body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
+				b.lines = append(b.lines, threads.Line{Kind: journal.Ended, Body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
 			}
 			return b
 		})
@@ -378,7 +368,7 @@ func (p *pass) block(f *frame, diff string) error {
 // is quiet. While it commits, its own compare-and-swap tells it.
 func (p *pass) watch() {
 	const quiet = 20 * time.Millisecond
-	for range store.Watch(p.ctx, p.rt.store, journalOf(p.name)) {
+	for range store.Watch(p.ctx, p.rt.threads.Store, threads.JournalKey(p.name)) {
 		for {
 			before := p.head()
 			select {
@@ -394,7 +384,7 @@ func (p *pass) watch() {
 		err := p.absorb()
 		p.order.Unlock()
 		if err != nil && p.ctx.Err() == nil {
-			p.rt.log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
+			p.rt.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
 		}
 	}
 }

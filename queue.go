@@ -107,7 +107,7 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 			break
 		}
 		if time.Since(w.queue.found) > stale {
-			fresh, there, err := due.Get(ctx, w.store, h.Flow, h.Thread)
+			fresh, there, err := due.Get(ctx, w.threads.Store, h.Flow, h.Thread)
 			if err != nil {
 				return w.opts.Lease / 4, err
 			}
@@ -132,7 +132,7 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 		return min(wait, left), nil
 	}
 	for flow := range w.flows {
-		rung, next, err := due.Ring(ctx, w.store, flow, clock.Micros(), pageSize)
+		rung, next, err := due.Ring(ctx, w.threads.Store, flow, clock.Micros(), pageSize)
 		if err != nil && !w.damaged(err) {
 			return 0, err
 		}
@@ -154,7 +154,7 @@ func (w *worker) damaged(err error) bool {
 	}
 	if now := time.Now(); now.Sub(w.told) > blockedAgain {
 		w.told = now
-		w.log.Error("hints are damaged; others are seen to", "error", err)
+		w.threads.Log.Error("hints are damaged; others are seen to", "error", err)
 	}
 	return true
 }
@@ -238,7 +238,7 @@ func (w *worker) muster(ctx context.Context) {
 	alive, died, err := w.others.Roster(ctx, w.id)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("looking for other workers", "error", err)
+			w.threads.Log.Warn("looking for other workers", "error", err)
 		}
 		return
 	}

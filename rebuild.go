@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -48,7 +49,7 @@ type rebuilder struct {
 	*core
 	Rebuilt
 	step   func(after string) error // called behind each thread, with its name
-	parent *opened                  // the one that was read last: its children often stand together
+	parent *threads.Opened          // the one that was read last: its children often stand together
 	bad    error                    // the first damage that it went on behind
 }
 
@@ -65,7 +66,7 @@ func (b *rebuilder) all(ctx context.Context, after string) error {
 	if err := b.erases(ctx); err != nil {
 		return err
 	}
-	prefix := journalOf("")
+	prefix := threads.JournalKey("")
 	for {
 		names, more, err := b.page(ctx, prefix, prefix+after)
 		for _, name := range names {
@@ -88,18 +89,18 @@ func (b *rebuilder) all(ctx context.Context, after string) error {
 // goOn notes damage that cannot be mended, behind which a Rebuild goes on, and
 // returns every other error.
 func (b *rebuilder) goOn(err error) error {
-	if !isDamage(err) {
+	if !threads.IsDamage(err) {
 		return err
 	}
 	b.Damaged++
 	b.bad = cmp.Or(b.bad, err)
-	b.log.Warn("a journal or a cell is damaged", "error", err)
+	b.threads.Log.Warn("a journal or a cell is damaged", "error", err)
 	return nil
 }
 
 // page returns the names of some threads, and whether there are more.
 func (b *rebuilder) page(ctx context.Context, prefix, after string) (names []string, more bool, err error) {
-	for key, err := range b.store.Journals(ctx, after) {
+	for key, err := range b.threads.Store.Journals(ctx, after) {
 		if err != nil {
 			return names, false, err
 		}
@@ -127,10 +128,10 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 		b.Threads++
 		return nil
 	}
-	o, err := b.read(ctx, name)
-	rt, idCell := &Runtime{core: b.core, tenant: o.thread.Tenant, part: b.tenantPart(o.thread.Tenant)}, ""
-	if o.thread.ID != "" {
-		idCell = rt.idCell(o.thread.ID)
+	o, err := b.threads.Read(ctx, name)
+	rt, idCell := &Runtime{core: b.core, tenant: b.threads.Tenant(o.Thread.Tenant)}, ""
+	if o.Thread.ID != "" {
+		idCell = rt.tenant.IDKey(o.Thread.ID)
 	}
 	switch {
 	case errors.Is(err, fault.ErrErased):
@@ -138,7 +139,7 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 		return b.finishErase(ctx, name, idCell)
 	case errors.Is(err, fault.ErrCorrupt):
 		b.Damaged++
-		b.log.Warn("a thread is damaged", "thread", name, "error", err)
+		b.threads.Log.Warn("a thread is damaged", "thread", name, "error", err)
 	case err != nil:
 		return err
 	}
@@ -146,16 +147,16 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 		b.Threads++ // whose it is, is not known
 		return nil
 	}
-	damaged := err != nil || o.thread.Foreign != ""
-	cell, err := b.store.Get(ctx, idCell)
+	damaged := err != nil || o.Thread.Foreign != ""
+	cell, err := b.threads.Store.Get(ctx, idCell)
 	if errors.Is(err, store.ErrCorrupt) {
 		var led string
-		led, err = rt.mendID(ctx, o.thread.ID, err)
+		led, err = rt.tenant.MendID(ctx, o.Thread.ID, err)
 		cell.Value = []byte(led)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && string(cell.Value) != name {
 		b.Orphans++
-		b.log.Warn("no id leads to a thread", "thread", name)
+		b.threads.Log.Warn("no id leads to a thread", "thread", name)
 		return nil
 	}
 	if err != nil {
@@ -170,25 +171,25 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 }
 
 // summary returns the summary of a thread, and whether there is one.
-func (b *rebuilder) summary(ctx context.Context, name string) (s summary, there bool, err error) {
-	cell, err := store.Derived(b.store).Get(ctx, journalOf(name))
+func (b *rebuilder) summary(ctx context.Context, name string) (s threads.Summary, there bool, err error) {
+	cell, err := store.Derived(b.threads.Store).Get(ctx, threads.JournalKey(name))
 	if errors.Is(err, store.ErrNotFound) {
 		return s, false, nil
 	}
 	if err == nil && json.Unmarshal(cell.Value, &s) != nil {
-		s = summary{}
+		s = threads.Summary{}
 	}
 	return s, err == nil, err
 }
 
 // finished reports whether a summary says that nothing is left to do on a
 // thread, and is as new as the journal. A child's end may be left to be told.
-func (b *rebuilder) finished(ctx context.Context, name string, s summary) (bool, error) {
+func (b *rebuilder) finished(ctx context.Context, name string, s threads.Summary) (bool, error) {
 	if !s.Status.Final() || s.Seq == 0 || s.Rough || s.Parent != "" {
 		return false, nil
 	}
 	last := uint64(0)
-	for line, err := range b.entries(ctx, name, s.Seq-1, s.Seq+1) {
+	for line, err := range b.threads.Entries(ctx, name, s.Seq-1, s.Seq+1) {
 		if err != nil {
 			return false, nil // whoever reads it all says what it is
 		}
@@ -198,40 +199,40 @@ func (b *rebuilder) finished(ctx context.Context, name string, s summary) (bool,
 }
 
 // list makes sure that a thread has a summary which is up to date.
-func (b *rebuilder) list(ctx context.Context, o *opened, s summary, there bool) error {
-	if there && s.Seq >= o.thread.Seq && !s.Rough {
+func (b *rebuilder) list(ctx context.Context, o *threads.Opened, s threads.Summary, there bool) error {
+	if there && s.Seq >= o.Thread.Seq && !s.Rough {
 		return nil
 	}
 	if !there {
 		// As Start makes it: if the thread is being erased, the next list
 		// finds it empty and removes it.
-		t := o.thread
-		if err := b.ensureSummary(ctx, o.name, summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created}); err != nil {
+		t := o.Thread
+		if err := b.threads.EnsureSummary(ctx, o.Name, threads.Summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created}); err != nil {
 			return err
 		}
-		gone, err := b.erased(ctx, o.name)
+		gone, err := b.threads.IsErased(ctx, o.Name)
 		if gone {
-			return b.remove(ctx, journalOf(o.name), "")
+			return b.threads.Remove(ctx, threads.JournalKey(o.Name), "")
 		}
 		if err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return err
 		}
 	}
 	b.Summaries++
-	return b.summarise(ctx, o)
+	return b.threads.Summarise(ctx, o)
 }
 
 // remind makes sure that workers look at a thread when they have to.
-func (b *rebuilder) remind(ctx context.Context, o *opened) error {
+func (b *rebuilder) remind(ctx context.Context, o *threads.Opened) error {
 	now := clock.Micros()
-	at := dueAt(o.thread, now)
+	at := dueAt(o.Thread, now)
 	if flow, err := b.untold(ctx, o); err != nil {
 		return err
 	} else if flow != "" {
 		at[flow] = 1
 	}
 	for flow, when := range at {
-		wrote, err := due.Remind(ctx, b.store, flow, o.name, o.thread.Seq, when, now)
+		wrote, err := due.Remind(ctx, b.threads.Store, flow, o.Name, o.Thread.Seq, when, now)
 		if err != nil {
 			return err
 		}
@@ -267,18 +268,18 @@ func dueAt(t *journal.Thread, now int64) map[string]int64 {
 
 // untold returns the flow of a child whose end its parent does not know, "" if
 // there is none.
-func (b *rebuilder) untold(ctx context.Context, o *opened) (string, error) {
-	from := o.thread.Parent
+func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, error) {
+	from := o.Thread.Parent
 	if from == nil {
 		return "", nil
 	}
-	run := o.thread.RunByID(b.childRun(o.thread.ID))
+	run := o.Thread.RunByID(b.childRun(o.Thread.ID))
 	if run == nil || !run.Status.Final() {
 		return "", nil
 	}
-	if b.parent == nil || b.parent.name != from.Name {
-		parent, err := b.read(ctx, from.Name)
-		if gone(err) || errors.Is(err, fault.ErrCorrupt) {
+	if b.parent == nil || b.parent.Name != from.Name {
+		parent, err := b.threads.Read(ctx, from.Name)
+		if threads.IsGone(err) || errors.Is(err, fault.ErrCorrupt) {
 			return "", nil
 		}
 		if err != nil {
@@ -286,8 +287,8 @@ func (b *rebuilder) untold(ctx context.Context, o *opened) (string, error) {
 		}
 		b.parent = parent
 	}
-	id := o.thread.ID
-	if _, child := awaits(b.parent.thread, from, journal.ChildSignal(id), endKey(id, run.EndSeq)); child == nil {
+	id := o.Thread.ID
+	if _, child := awaits(b.parent.Thread, from, journal.ChildSignal(id), endKey(id, run.EndSeq)); child == nil {
 		return "", nil
 	}
 	return run.Flow, nil

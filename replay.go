@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -73,11 +75,11 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 			if h.Redacted {
 				return fmt.Errorf("%w: the export is redacted: there is nothing in it to be replayed", fault.ErrInvalid)
 			}
-			name = or(h.Name, "unknown")
+			name = cmp.Or(h.Name, "unknown")
 			return nil
 		},
 		blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
-			return blob.NewCopy(s, blobsOf(name), ref, chunk)
+			return blob.NewCopy(s, threads.BlobPrefix(name), ref, chunk)
 		},
 		entry: func(e journal.Entry, _ []byte) error {
 			entries = append(entries, e)
@@ -238,7 +240,7 @@ func (c *core) recordedOutput(ctx context.Context, name string, entries []journa
 		}
 		value = b.Value
 	}
-	raw, err := c.load(ctx, name, value)
+	raw, err := c.threads.Load(ctx, name, value)
 	if errors.Is(err, fault.ErrCorrupt) || err == nil {
 		return raw, err
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Rewound says what a rewind did.
@@ -31,21 +31,21 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
 		return nil, err
 	}
-	name, err := r.find(ctx, thread)
+	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	past, err := r.readAt(ctx, name, to)
+	past, err := r.threads.ReadAt(ctx, name, to)
 	if err != nil {
 		return nil, err
 	}
-	switch run := past.thread.Busy(); {
-	case to == 0 || past.thread.Seq != to:
-		return nil, fmt.Errorf("%w: thread %s ends at %d, it cannot go back to %d", fault.ErrInvalid, thread, past.thread.Seq, to)
+	switch run := past.Thread.Busy(); {
+	case to == 0 || past.Thread.Seq != to:
+		return nil, fmt.Errorf("%w: thread %s ends at %d, it cannot go back to %d", fault.ErrInvalid, thread, past.Thread.Seq, to)
 	case run != nil:
-		return nil, fmt.Errorf("%w: at %d of thread %s run %s was %s; go back to where no run was active (the newest such point before is %d), or fork it there", fault.ErrInvalid, to, thread, run.ID, run.Status, r.boundary(ctx, name, to))
+		return nil, fmt.Errorf("%w: at %d of thread %s run %s was %s; go back to where no run was active (the newest such point before is %d), or fork it there", fault.ErrInvalid, to, thread, run.ID, run.Status, r.threads.Boundary(ctx, name, to))
 	}
-	o, entries, err := r.changeThread(ctx, thread, func(t *journal.Thread) ([]line, []string, error) {
+	o, entries, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if run := t.Busy(); run != nil {
 			return nil, nil, fmt.Errorf("%w; wait for it, cancel it, or fork the thread", &fault.BusyError{Thread: thread, Run: run.ID})
 		}
@@ -56,80 +56,17 @@ func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 			return nil, nil, err
 		}
 		// A parent that waits for the end of a run which is taken back is told first.
-		if err := r.tell(ctx, &opened{name: name, thread: t}); err != nil && !errors.Is(err, fault.ErrCorrupt) {
+		if err := r.tell(ctx, &threads.Opened{Name: name, Thread: t}); err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return nil, nil, err
 		}
-		return []line{{kind: journal.Rewound, body: journal.Body{At: to, Void: true, By: n.By, Reason: n.Reason}}}, nil, nil
+		return []threads.Line{{Kind: journal.Rewound, Body: journal.Body{At: to, Void: true, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	_ = r.summarise(ctx, o) // the next change brings it up to date
-	r.snapshot(ctx, o)
+	_ = r.threads.Summarise(ctx, o) // the next change brings it up to date
+	r.threads.Snapshot(ctx, o)
 	w := &Rewound{Thread: thread, To: to, Seq: entries[0].Seq}
 	w.Outside, w.More, err = r.outside(ctx, name, to)
 	return w, err
-}
-
-// boundary returns the newest sequence before another at which no run was
-// active, 0 if there is none.
-func (c *core) boundary(ctx context.Context, name string, before uint64) uint64 {
-	o := emptyThread(name)
-	var newest uint64
-	for line, err := range c.entries(ctx, name, 0, max(before, 2)-1) {
-		if err != nil {
-			break
-		}
-		e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)
-		if err == nil {
-			err = c.fold(ctx, o, e)
-		}
-		if err != nil {
-			break
-		}
-		if o.thread.Busy() == nil {
-			newest = line.Seq
-		}
-	}
-	return newest
-}
-
-// rewind is a rewind that was folded: its entry, what that says, and what it
-// kept of the thread.
-type rewind struct {
-	entry journal.Entry
-	body  journal.Body
-	kept  *journal.Thread
-}
-
-// past returns a thread as it was at an earlier sequence. Of the rewinds before
-// that it follows the ones that count, each by what is known of it, so that
-// rewinds of rewinds cost no more than reading does.
-func (c *core) past(ctx context.Context, o *opened, to uint64) (*opened, error) {
-	past := emptyThread(o.name)
-	if len(o.rewinds) != o.thread.Rewinds { // some are behind a snapshot
-		return past, c.readMore(ctx, past, to)
-	}
-	var way []rewind
-	at := to
-	for i, w := range slices.Backward(o.rewinds) {
-		if w.entry.Seq <= at {
-			if len(way) == 0 {
-				past.rewinds = slices.Clone(o.rewinds[:i+1])
-			}
-			way, at = append(way, w), w.body.At
-		}
-	}
-	for _, w := range slices.Backward(way) {
-		if err := c.readMore(ctx, past, w.body.At); err != nil {
-			return past, err
-		}
-		t := w.kept.Kept()
-		if err := t.Rewind(w.entry, past.thread); err != nil {
-			return past, err
-		}
-		past.thread = t
-		past.rewound(w.body)
-	}
-	return past, c.readMore(ctx, past, to)
 }

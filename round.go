@@ -124,7 +124,7 @@ func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	next := map[string]int{}         // how many of them are behind the last turn
 	count := w.queue.size
 	for page := 0; page < maxPages && r.walking && count < 4*enough; page++ {
-		hints, last, more, err := due.Page(ctx, w.store, flow, r.at, pageSize)
+		hints, last, more, err := due.Page(ctx, w.threads.Store, flow, r.at, pageSize)
 		if err != nil && !w.damaged(err) {
 			return err
 		}

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,10 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -76,18 +77,14 @@ func RegisterValidator(v Validator) { validator = v }
 // processes, may share one.
 type Runtime struct {
 	*core
-	tenant string
-	part   string  // the tenant's part of names
-	owner  *string // whose threads it is limited to; nil: all, see User
+	tenant *threads.Tenant
 }
 
 type core struct {
-	store   store.Store
+	threads *threads.Threads
 	opts    Options
 	flows   map[string]Flow
-	log     *slog.Logger
 	version string
-	salt    []byte
 	own     bool // the store was opened here
 
 	others *lease.Watcher // for those who only look; each worker has its own
@@ -95,9 +92,6 @@ type core struct {
 	hands  map[string]bool // ids of the workers of this runtime
 	staff  staff
 	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
-	roots  map[string]root          // of forks
-
-	unmended map[string]string // by prefix of a tenant's summaries: the damage that could not be mended
 }
 
 // executing notes that a pass of a thread runs in this process, until over is
@@ -158,7 +152,7 @@ func openAgain(ctx context.Context, url string) (store.Store, error) {
 // New returns a runtime on a store. Its error names everything that is wrong
 // with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
-	c := &core{store: s, opts: opts, flows: map[string]Flow{}, log: opts.Logger, version: opts.Version, hands: map[string]bool{}, passes: map[string]chan struct{}{}, roots: map[string]root{}, unmended: map[string]string{}}
+	c := &core{opts: opts, flows: map[string]Flow{}, version: opts.Version, hands: map[string]bool{}, passes: map[string]chan struct{}{}}
 	if c.opts.Validator == nil {
 		c.opts.Validator = validator
 	}
@@ -178,26 +172,27 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
 	if c.version == "" {
 		c.version = executable()
 	}
 	c.others = lease.NewWatcher(s)
-	c.opts.Concurrency = or(opts.Concurrency, 64)
-	c.opts.Lease = or(opts.Lease, 3*time.Second)
-	c.opts.Grace = or(opts.Grace, 10*time.Second)
-	c.opts.DumpInterval = or(opts.DumpInterval, 5*time.Second)
-	c.opts.MaxQueue = or(opts.MaxQueue, 100)
+	c.opts.Concurrency = cmp.Or(opts.Concurrency, 64)
+	c.opts.Lease = cmp.Or(opts.Lease, 3*time.Second)
+	c.opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
+	c.opts.DumpInterval = cmp.Or(opts.DumpInterval, 5*time.Second)
+	c.opts.MaxQueue = cmp.Or(opts.MaxQueue, 100)
+	log := opts.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	var err error
-	if c.salt, err = salt(ctx, s); err != nil {
+	if c.threads, err = threads.New(ctx, s, log, c.opts.Lease); err != nil {
 		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)
 	}
 	if n, ok := store.As[store.Notifier](s); ok && opts.Logger != nil {
 		n.Notify(c.logOutage())
 	}
-	return (&Runtime{core: c}).Tenant(""), nil
+	return &Runtime{core: c, tenant: c.threads.Tenant("")}, nil
 }
 
 // maxConcurrency is what Options.Concurrency may be.
@@ -229,19 +224,11 @@ func (c *core) logOutage() func(error) {
 	return func(err error) {
 		if err != nil {
 			since = time.Now()
-			c.log.Error("the store takes no writes; runs wait until it does", "error", err)
+			c.threads.Log.Error("the store takes no writes; runs wait until it does", "error", err)
 			return
 		}
-		c.log.Info("the store takes writes again", "after", time.Since(since).Round(time.Millisecond))
+		c.threads.Log.Info("the store takes writes again", "after", time.Since(since).Round(time.Millisecond))
 	}
-}
-
-func or[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 // executable returns a hash of the program that runs.
@@ -265,7 +252,9 @@ var executable = sync.OnceValue(func() string {
 // Tenant returns the same runtime for the threads of another tenant. Threads
 // of different tenants never see each other. The default tenant is "".
 func (r *Runtime) Tenant(tenant string) *Runtime {
-	return &Runtime{core: r.core, tenant: tenant, part: r.tenantPart(tenant), owner: r.owner}
+	t := r.threads.Tenant(tenant)
+	t.Owner = r.tenant.Owner
+	return &Runtime{core: r.core, tenant: t}
 }
 
 // Flows returns the names of the flows, in order.
@@ -274,20 +263,7 @@ func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.flows)) }
 // Close closes the store if Open opened it. Let Work return first.
 func (r *Runtime) Close() error {
 	if r.own {
-		return r.store.Close()
-	}
-	return nil
-}
-
-// announce writes hints that a thread has work for flows, before the entry at
-// seq says so.
-func (c *core) announce(ctx context.Context, name string, seq uint64, flows ...string) error {
-	slices.Sort(flows)
-	const now = 1 // by any clock
-	for _, flow := range slices.Compact(flows) {
-		if err := due.Announce(ctx, c.store, flow, name, seq, now); err != nil {
-			return fmt.Errorf("perdure: announcing work: %w", err)
-		}
+		return r.threads.Store.Close()
 	}
 	return nil
 }
@@ -339,7 +315,7 @@ func (c *core) stepStarted(ctx context.Context, f *frame) (context.Context, func
 // observerFailed logs that an observer panicked, which is no failure of a run.
 func (c *core) observerFailed(err error) {
 	if err != nil {
-		c.log.Error("the observer", "error", err)
+		c.threads.Log.Error("the observer", "error", err)
 	}
 }
 

@@ -19,7 +19,7 @@ const signCell = "perdure/sign"
 // signingKey returns the key of the store, and makes it if it is new.
 func (c *core) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	for {
-		cell, err := c.store.Get(ctx, signCell)
+		cell, err := c.threads.Store.Get(ctx, signCell)
 		switch {
 		case err == nil && len(cell.Value) == ed25519.SeedSize:
 			return ed25519.NewKeyFromSeed(cell.Value), nil
@@ -30,7 +30,7 @@ func (c *core) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
 		}
 		fresh := make([]byte, ed25519.SeedSize)
 		rand.Read(fresh)
-		if _, err := c.store.Put(ctx, signCell, fresh, ""); err != nil && !errors.Is(err, store.ErrConflict) {
+		if _, err := c.threads.Store.Put(ctx, signCell, fresh, ""); err != nil && !errors.Is(err, store.ErrConflict) {
 			return nil, err
 		}
 	}
@@ -96,12 +96,12 @@ func (im *importer) trusts(ctx context.Context, signer string) (bool, error) {
 		return true, nil
 	}
 	own := ""
-	cell, err := im.store.Get(ctx, signCell)
+	cell, err := im.threads.Store.Get(ctx, signCell)
 	switch {
 	case err == nil && len(cell.Value) == ed25519.SeedSize:
 		own = keyText(ed25519.NewKeyFromSeed(cell.Value))
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return false, err
 	}
-	return im.from == im.tenant && (signer == own || slices.Contains(im.opts.Trust, signer)), nil
+	return im.from == im.tenant.Name && (signer == own || slices.Contains(im.opts.Trust, signer)), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -108,7 +109,7 @@ func (p *pass) spawn(f *frame, path, flow string, in json.RawMessage) (child *jo
 		if n := p.thread.Rewinds; n > 0 { // the number may be that of one which was taken back
 			texts = append(texts, strconv.Itoa(n))
 		}
-		id := base32Lower.EncodeToString(p.rt.hash(texts...)[:15])
+		id := threads.Base32.EncodeToString(p.rt.threads.Hash(texts...)[:15])
 		var budget map[string]int64
 		for unit, limit := range p.run.Budget {
 			if budget == nil {
@@ -117,7 +118,7 @@ func (p *pass) spawn(f *frame, path, flow string, in json.RawMessage) (child *jo
 			budget[unit] = max(0, limit-p.run.Spent[unit])
 		}
 		return batch{
-			lines: []line{{kind: journal.Spawned, path: path, body: journal.Body{Child: id, Flow: flow, Budget: budget, Value: value}}},
+			lines: []threads.Line{{Kind: journal.Spawned, Path: path, Body: journal.Body{Child: id, Flow: flow, Budget: budget, Value: value}}},
 			then:  func() { child, _ = p.run.ChildAt(path) },
 		}
 	})
@@ -224,8 +225,8 @@ func (p *pass) joined(path string, child *journal.Child, end uint64) error {
 		if n := p.tree.At(path); child.End != end || n != nil && n.Done {
 			return batch{}
 		}
-		return batch{lines: []line{{kind: journal.Received, path: path,
-			body: journal.Body{Name: journal.ChildSignal(child.ID), Status: e.Status, Ref: end, Value: e.Value, Fail: e.Fail}}}}
+		return batch{lines: []threads.Line{{Kind: journal.Received, Path: path,
+			Body: journal.Body{Name: journal.ChildSignal(child.ID), Status: e.Status, Ref: end, Value: e.Value, Fail: e.Fail}}}}
 	})
 }
 
@@ -233,7 +234,7 @@ func (p *pass) joined(path string, child *journal.Child, end uint64) error {
 func (p *pass) entry(seq uint64) (b journal.Body, err error) {
 	_, err = p.patient(nil, func() (json.RawMessage, error) {
 		var err error
-		b, err = p.rt.entry(p.io, p.name, seq)
+		b, err = p.rt.threads.BodyAt(p.io, p.name, seq)
 		return nil, err
 	})
 	return b, err
@@ -249,7 +250,7 @@ func (p *pass) awaitChild(f *frame, path string, child *journal.Child, end uint6
 		if child.Joined && child.End != end {
 			return batch{}
 		}
-		b := batch{lines: []line{{kind: journal.Waiting, path: path, body: journal.Body{Name: journal.ChildSignal(child.ID)}}}}
+		b := batch{lines: []threads.Line{{Kind: journal.Waiting, Path: path, Body: journal.Body{Name: journal.ChildSignal(child.ID)}}}}
 		if p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)
 		}
@@ -319,4 +320,6 @@ func (p *pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error
 }
 
 // runtime returns the runtime of the thread's tenant.
-func (p *pass) runtime() *Runtime { return (&Runtime{core: p.rt}).Tenant(p.thread.Tenant) }
+func (p *pass) runtime() *Runtime {
+	return &Runtime{core: p.rt, tenant: p.rt.threads.Tenant(p.thread.Tenant)}
+}

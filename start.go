@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -16,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
-	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Policy says what becomes of an input that finds its thread busy. A suspended
@@ -58,21 +59,21 @@ type StartRequest struct {
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	in, err := r.checkStart(q)
 	if err == nil {
-		q.User, err = r.newOwner(q.User)
+		q.User, err = r.tenant.NewOwner(q.User)
 	}
 	if err != nil {
 		return nil, err
 	}
-	runID := newRunID()
+	runID := threads.NewRunID()
 	if q.Thread == "" {
-		q.Thread = newRunID()
+		q.Thread = threads.NewRunID()
 		if q.Key != "" {
-			q.Thread = r.byKey("thread of key", q.Key)
+			q.Thread = r.tenant.IDForKey("thread of key", q.Key)
 		}
 	}
 	for range mostTries {
 		if q.IfSeq != 0 { // nothing is made for what is not there
-			if _, err := r.find(ctx, q.Thread); errors.Is(err, fault.ErrNoThread) {
+			if _, err := r.tenant.Find(ctx, q.Thread); errors.Is(err, fault.ErrNoThread) {
 				return nil, &fault.StaleError{Thread: q.Thread}
 			}
 		}
@@ -98,17 +99,17 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 
 // start queues a run on the thread with a name.
 func (r *Runtime) start(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage) (*Run, error) {
-	value, err := r.value(ctx, name, in)
+	value, err := r.threads.Value(ctx, name, in)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", q.Flow, in))
-	b := journal.Body{ID: runID, Flow: q.Flow, Policy: string(or(q.Policy, Enqueue)), Budget: q.Budget,
+	b := journal.Body{ID: runID, Flow: q.Flow, Policy: string(cmp.Or(q.Policy, Enqueue)), Budget: q.Budget,
 		Trace: q.Trace, By: q.By, Value: value}
 	if q.Key != "" {
 		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
 	}
-	o, _, err := r.change(ctx, name, func(t *journal.Thread) ([]line, []string, error) {
+	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if q.Key != "" {
 			runID = r.runOf(t, q)
 			b.ID = runID
@@ -118,23 +119,23 @@ func (r *Runtime) start(ctx context.Context, name, runID string, q StartRequest,
 	if err != nil {
 		return nil, err
 	}
-	_ = r.summarise(ctx, o) // a worker brings it up to date when the run stands
+	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	if q.Policy == Interrupt {
 		_ = r.tell(ctx, o) // of the end of what was stuck, as a worker does
 	}
-	return r.runInfo(ctx, o, o.thread.RunByID(runID))
+	return r.runInfo(ctx, o, o.Thread.RunByID(runID))
 }
 
 // runOf returns the id of the run that a key stands for: one that is there, or
 // a new one. After a rewind which took the run of a key back the key stands for
 // another run.
 func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
-	texts := []string{"run", r.tenant, q.Thread, q.Key}
+	texts := []string{"run", r.tenant.Name, q.Thread, q.Key}
 	for n := range t.Rewinds + 1 {
 		if n > 0 {
 			texts = append(texts[:4], strconv.Itoa(n))
 		}
-		id = base32Lower.EncodeToString(r.hash(texts...)[:15])
+		id = threads.Base32.EncodeToString(r.threads.Hash(texts...)[:15])
 		if t.RunByID(id) != nil {
 			break
 		}
@@ -143,20 +144,20 @@ func (r *Runtime) runOf(t *journal.Thread, q StartRequest) (id string) {
 }
 
 // queue decides what a start appends.
-func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]line, []string, error) {
-	if !r.owns(t) { // another user was faster
+func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]threads.Line, []string, error) {
+	if !r.tenant.Owns(t) { // another user was faster
 		return nil, nil, fmt.Errorf("%w: %q", fault.ErrExists, q.Thread)
 	}
 	if old := t.RunByID(b.ID); old != nil {
 		if old.Key != b.Key {
 			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", fault.ErrKeyReused, q.Key, old.ID, old.Flow)
 		}
-		return nil, nil, errNothing
+		return nil, nil, threads.ErrNothing
 	}
-	var lines []line
+	var lines []threads.Line
 	if t.Seq == 0 {
 		title := q.Title
-		lines = append(lines, line{kind: journal.Created, body: journal.Body{Thread: q.Thread, Tenant: r.tenant,
+		lines = append(lines, threads.Line{Kind: journal.Created, Body: journal.Body{Thread: q.Thread, Tenant: r.tenant.Name,
 			User: q.User, Title: &title, Meta: q.Metadata}})
 	}
 	waiting := len(t.Inbox)
@@ -188,9 +189,9 @@ func (r *Runtime) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 				lines, flows = append(lines, more...), append(flows, flow...)
 			}
 		}
-		flows = append(flows, otherFlows(t, nil)...)
+		flows = append(flows, threads.OtherFlows(t, nil)...)
 	}
-	return append(lines, line{kind: journal.Queued, body: b}), flows, nil
+	return append(lines, threads.Line{Kind: journal.Queued, Body: b}), flows, nil
 }
 
 // checkStart returns the JSON of a request's input.
@@ -198,13 +199,13 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	if _, ok := r.flows[q.Flow]; !ok {
 		return nil, fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, q.Flow, r.Flows())
 	}
-	switch or(q.Policy, Enqueue) {
+	switch cmp.Or(q.Policy, Enqueue) {
 	case Enqueue, Reject, Interrupt, Steer, Beside:
 	default:
 		return nil, fmt.Errorf("%w: policy %q; there are %q, %q, %q, %q and %q", fault.ErrInvalid, q.Policy, Enqueue, Reject, Interrupt, Steer, Beside)
 	}
 	if q.Thread != "" {
-		if err := checkThreadID(q.Thread); err != nil {
+		if err := threads.CheckID(q.Thread); err != nil {
 			return nil, err
 		}
 	}
@@ -267,17 +268,17 @@ func checkMetadata(metadata map[string]string) error {
 // create makes the cells of a thread that is new, or was left half made, and
 // returns its name.
 func (r *Runtime) create(ctx context.Context, q StartRequest) (string, error) {
-	return r.createAs(ctx, summary{ID: q.Thread, User: q.User, Title: q.Title}, func(string) error { return nil })
+	return r.createAs(ctx, threads.Summary{ID: q.Thread, User: q.User, Title: q.Title}, func(string) error { return nil })
 }
 
 // createAs makes the cells of a thread with a summary. What is to be done first
 // is done when its name is known.
-func (r *Runtime) createAs(ctx context.Context, s summary, first func(name string) error) (string, error) {
+func (r *Runtime) createAs(ctx context.Context, s threads.Summary, first func(name string) error) (string, error) {
 	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
 		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, s.User)
 	}
 	now := clock.Now()
-	name, err := r.name(ctx, s.ID, r.newName(now, "", s.User), false)
+	name, err := r.name(ctx, s.ID, r.tenant.NewName(now, "", s.User), false)
 	if err == nil {
 		err = first(name)
 	}
@@ -286,25 +287,5 @@ func (r *Runtime) createAs(ctx context.Context, s summary, first func(name strin
 	}
 	// The summary comes before the first entry, so that lists are complete.
 	s.Created = now.UnixMicro()
-	return name, r.ensureSummary(ctx, name, s)
-}
-
-// ensure returns what a cell holds, which is fresh if it was not there.
-func (c *core) ensure(ctx context.Context, key string, fresh []byte) ([]byte, error) {
-	held := fresh
-	_, err := store.Update(ctx, c.store, key, func(old store.Cell) ([]byte, error) {
-		if old.Version != "" {
-			held = old.Value
-			return nil, errNothing
-		}
-		return fresh, nil
-	})
-	if err == nil || errors.Is(err, errNothing) {
-		return held, nil
-	}
-	// The answer may have been lost.
-	if cell, getErr := c.store.Get(ctx, key); getErr == nil {
-		return cell.Value, nil
-	}
-	return nil, err
+	return name, r.threads.EnsureSummary(ctx, name, s)
 }

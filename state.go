@@ -1,7 +1,6 @@
 package perdure
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -230,34 +229,6 @@ func readItem(ctx context.Context, key string) (raw json.RawMessage, item journa
 	if !ok {
 		return nil, item, false, nil
 	}
-	raw, err = f.pass.patient(f, func() (json.RawMessage, error) { return f.pass.rt.item(f.pass.io, f.pass.name, item) })
+	raw, err = f.pass.patient(f, func() (json.RawMessage, error) { return f.pass.rt.threads.Item(f.pass.io, f.pass.name, item) })
 	return raw, item, err == nil, err
-}
-
-// item returns the JSON of an item: its value, or a list that was appended to.
-func (c *core) item(ctx context.Context, thread string, item journal.Item) (json.RawMessage, error) {
-	base, err := c.load(ctx, thread, item.Base)
-	if err != nil || item.Tail == nil {
-		return base, err
-	}
-	if item.Text {
-		return edit(base, item.Values())
-	}
-	var buf bytes.Buffer
-	buf.WriteByte('[')
-	if exact.KindOfJSON(base) == "array" {
-		buf.Write(bytes.TrimSpace(base[1 : len(base)-1]))
-	}
-	for _, v := range item.Values() {
-		raw, err := c.load(ctx, thread, v)
-		if err != nil {
-			return nil, err
-		}
-		if buf.Len() > 1 {
-			buf.WriteByte(',')
-		}
-		buf.Write(raw)
-	}
-	buf.WriteByte(']')
-	return buf.Bytes(), nil
 }

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -198,7 +200,7 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 				if !n.Timer || s.frame.over() != nil {
 					return batch{}
 				}
-				return batch{lines: []line{{kind: journal.Fired, path: s.path}}}
+				return batch{lines: []threads.Line{{Kind: journal.Fired, Path: s.path}}}
 			})
 		}
 		if clock.Micros() >= n.Due {
@@ -377,16 +379,16 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 		b.Spend = inner.pending.spend
 	}
 	s.returned = nil
-	if attempt >= or(policy.Attempts, 3) || fault.IsPermanent(err) || p.cleaned(s.path) {
+	if attempt >= cmp.Or(policy.Attempts, 3) || fault.IsPermanent(err) || p.cleaned(s.path) {
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
-	b.Attempt, b.Most = attempt, or(policy.Attempts, 3)
+	b.Attempt, b.Most = attempt, cmp.Or(policy.Attempts, 3)
 	wait := max(policy.delay(attempt, p.key(s.path)), fault.RetryAfter(err))
 	b.Due, b.Timer, b.Cleaning = clock.Now().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
 	if err := p.record(s.path, journal.Attempt, &b, inner); err != nil {
 		return false, err
 	}
-	p.rt.log.Warn("an attempt failed", "thread", p.thread.ID, "run", p.run.ID, "path", tree.Names(s.path), "attempt", attempt, "of", b.Most, "next", stamp(b.Due), "error", b.Fail.Msg)
+	p.rt.threads.Log.Warn("an attempt failed", "thread", p.thread.ID, "run", p.run.ID, "path", tree.Names(s.path), "attempt", attempt, "of", b.Most, "next", stamp(b.Due), "error", b.Fail.Msg)
 	return false, nil
 }
 
@@ -420,7 +422,7 @@ func (p *pass) record(path string, kind journal.Kind, b *journal.Body, of *frame
 	}
 	return p.commitLocked(func() batch {
 		return batch{
-			lines: []line{{kind: kind, path: path, body: *b}},
+			lines: []threads.Line{{Kind: kind, Path: path, Body: *b}},
 			then:  func() { delete(p.spending, of) },
 		}
 	})

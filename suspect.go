@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -43,7 +44,7 @@ const (
 
 // suspect judges a run that is about to be claimed and may be poison. It is
 // quarantined if it has killed too many workers.
-func (w *worker) suspect(o *opened, run *journal.Run, h due.Hint) (verdict, error) {
+func (w *worker) suspect(o *threads.Opened, run *journal.Run, h due.Hint) (verdict, error) {
 	switch lost := run.Lost(); {
 	case lost < suspectAfter:
 		return runs, nil
@@ -120,7 +121,7 @@ func (w *worker) recall(ctx context.Context) (time.Duration, error) {
 		if w.full() {
 			break
 		}
-		h, there, err := due.Get(ctx, w.store, hint.flow, hint.thread)
+		h, there, err := due.Get(ctx, w.threads.Store, hint.flow, hint.thread)
 		if err != nil {
 			return 0, err
 		}
@@ -157,13 +158,13 @@ type PostMortem struct {
 }
 
 // quarantine stops a run until a person retries or cancels it.
-func (w *worker) quarantine(o *opened, run *journal.Run) error {
+func (w *worker) quarantine(o *threads.Opened, run *journal.Run) error {
 	m := PostMortem{Deaths: run.Lost()}
 	var after uint64
-	if o.thread.Seq > 20 {
-		after = o.thread.Seq - 20
+	if o.Thread.Seq > 20 {
+		after = o.Thread.Seq - 20
 	}
-	for line, err := range w.entries(w.io, o.name, after, o.thread.Seq) {
+	for line, err := range w.threads.Entries(w.io, o.Name, after, o.Thread.Seq) {
 		if err != nil {
 			return err
 		}
@@ -185,20 +186,20 @@ func (w *worker) quarantine(o *opened, run *journal.Run) error {
 	if err != nil {
 		return err
 	}
-	seq, epoch := o.thread.Seq, o.thread.Epoch
-	fresh, _, err := w.change(w.io, o.name, func(t *journal.Thread) ([]line, []string, error) {
+	seq, epoch := o.Thread.Seq, o.Thread.Epoch
+	fresh, _, err := w.threads.Change(w.io, o.Name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Epoch != epoch || t.Seq < seq {
-			return nil, nil, errNothing // another has claimed it
+			return nil, nil, threads.ErrNothing // another has claimed it
 		}
 		found := t.Run(run.N)
 		if found == nil || found.Lost() < quarantineAfter {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
-		return []line{{kind: journal.Quarantined, run: run.N, body: journal.Body{Fail: fail, Value: journal.Value{JSON: raw}}}}, otherFlows(t, found), nil
+		return []threads.Line{{Kind: journal.Quarantined, Run: run.N, Body: journal.Body{Fail: fail, Value: journal.Value{JSON: raw}}}}, threads.OtherFlows(t, found), nil
 	})
 	if err == nil {
 		*o = *fresh
-		w.log.Error("a run was quarantined", "thread", o.thread.ID, "run", run.ID, "workers", slices.Clip(m.Workers))
+		w.threads.Log.Error("a run was quarantined", "thread", o.Thread.ID, "run", run.ID, "workers", slices.Clip(m.Workers))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -48,26 +49,26 @@ func (s *sweeper) run(ctx context.Context) {
 		switch b, err := s.sweep(ctx); {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, errNothing):
+		case errors.Is(err, threads.ErrNothing):
 		case err != nil:
-			s.log.Warn("looking for lost hints", "error", err)
+			s.threads.Log.Warn("looking for lost hints", "error", err)
 		case b.Hints+b.Summaries+b.Damaged > 0:
-			s.log.Warn("looked for lost hints", "threads", b.Threads, "hints", b.Hints, "summaries", b.Summaries, "damaged", b.Damaged, "orphans", b.Orphans)
+			s.threads.Log.Warn("looked for lost hints", "threads", b.Threads, "hints", b.Hints, "summaries", b.Summaries, "damaged", b.Damaged, "orphans", b.Orphans)
 		default:
-			s.log.Debug("looked for lost hints", "threads", b.Threads, "orphans", b.Orphans)
+			s.threads.Log.Debug("looked for lost hints", "threads", b.Threads, "orphans", b.Orphans)
 		}
 	}
 }
 
 // sweep does it once, unless another does: errNothing.
 func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
-	cell, err := s.store.Get(ctx, sweepCell)
+	cell, err := s.threads.Store.Get(ctx, sweepCell)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	if cell.Version != s.seen {
 		s.seen = cell.Version
-		return nil, errNothing
+		return nil, threads.ErrNothing
 	}
 	var mark sweepMark
 	_ = json.Unmarshal(cell.Value, &mark) // what cannot be read is a sweep from the begin
@@ -100,9 +101,9 @@ func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
 	if err != nil {
 		return err
 	}
-	version, err := s.store.Put(ctx, sweepCell, value, s.seen)
+	version, err := s.threads.Store.Put(ctx, sweepCell, value, s.seen)
 	if errors.Is(err, store.ErrConflict) {
-		return errNothing
+		return threads.ErrNothing
 	}
 	if err != nil {
 		return fmt.Errorf("showing a sweep: %w", err)

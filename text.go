@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -202,49 +201,4 @@ func (l *leaf) writesBefore(at int, key string) bool {
 		}
 	}
 	return false
-}
-
-// edit returns the text of an item: its base with the edits behind it.
-func edit(base json.RawMessage, edits []journal.Value) (json.RawMessage, error) {
-	var text string
-	if err := json.Unmarshal(base, &text); err != nil {
-		return nil, fmt.Errorf("%w: edits of what is no text", fault.ErrCorrupt)
-	}
-	b := []byte(text)
-	for _, v := range edits {
-		var list []journal.Edit
-		if err := json.Unmarshal(v.JSON, &list); err != nil {
-			return nil, fmt.Errorf("%w: an edit of a text: %w", fault.ErrCorrupt, err)
-		}
-		var err error
-		if b, err = splice(b, list); err != nil {
-			return nil, err
-		}
-	}
-	return exact.Encode(string(b), reflect.TypeFor[string]())
-}
-
-// splice makes edits, one after the other. Those that only go forward, as of a
-// Replace, cost one copy together.
-func splice(b []byte, edits []journal.Edit) ([]byte, error) {
-	var made []byte // what stands before all that is still to be edited
-	from := 0       // how much of b that is made of
-	for _, e := range edits {
-		if e.At < len(made) { // it goes back
-			b, made, from = append(made, b[from:]...), nil, 0
-		}
-		at := e.At - len(made) + from // in b
-		if e.At < 0 || e.Del < 0 || at > len(b) || e.Del > len(b)-at {
-			return nil, fmt.Errorf("%w: an edit of a text at %d, which has %d bytes", fault.ErrCorrupt, e.At, len(made)+len(b)-from)
-		}
-		if len(edits) == 1 {
-			return slices.Replace(b, at, at+e.Del, []byte(e.Ins)...), nil
-		}
-		if made == nil {
-			made = make([]byte, 0, len(b)+len(b)/8)
-		}
-		made = append(append(made, b[from:at]...), e.Ins...)
-		from = at + e.Del
-	}
-	return append(made, b[from:]...), nil
 }

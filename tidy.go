@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -38,25 +39,25 @@ func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
 }
 
 func (b *rebuilder) finishImport(ctx context.Context, name string) error {
-	im := &importer{Runtime: &Runtime{core: b.core}, name: name}
+	im := &importer{Runtime: &Runtime{core: b.core, tenant: b.threads.Tenant("")}, name: name}
 	switch err := im.mark(ctx, importGivenUp); {
 	case err == nil:
 		b.Orphans++
-		b.log.Info("an import that was cut off is dropped", "thread", name)
+		b.threads.Log.Info("an import that was cut off is dropped", "thread", name)
 		return im.drop(ctx)
 	case !errors.Is(err, errGivenUp):
 		return err
 	}
 	// It is whole, or done by now.
-	o, err := b.read(ctx, name)
+	o, err := b.threads.Read(ctx, name)
 	if errors.Is(err, fault.ErrErased) {
 		return im.drop(ctx)
 	}
-	if err != nil || o.thread.Seq == 0 {
+	if err != nil || o.Thread.Seq == 0 {
 		return ifCorrupt(err)
 	}
-	t := o.thread
-	held, err := b.ensure(ctx, (&Runtime{core: b.core, tenant: t.Tenant}).idCell(t.ID), []byte(name))
+	t := o.Thread
+	held, err := b.threads.Ensure(ctx, b.threads.Tenant(t.Tenant).IDKey(t.ID), []byte(name))
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (b *rebuilder) finishImport(ctx context.Context, name string) error {
 		b.Orphans++
 		return im.drop(ctx) // it was imported again since
 	}
-	return im.removeCell(ctx, importCell(name))
+	return im.threads.RemoveCell(ctx, importCell(name))
 }
 
 // ifCorrupt leaves damage alone, which is told where its thread is read.
@@ -77,11 +78,11 @@ func ifCorrupt(err error) error {
 
 // erases finishes what was erased, as far as the gates of threads tell it.
 func (b *rebuilder) erases(ctx context.Context) error {
-	return b.cells(ctx, gateOf(""), func(gate store.Cell, name string) error {
-		if !isClosed(gate) {
+	return b.cells(ctx, threads.GateKey(""), func(gate store.Cell, name string) error {
+		if !threads.IsClosed(gate) {
 			return nil
 		}
-		gone, err := b.erased(ctx, name)
+		gone, err := b.threads.IsErased(ctx, name)
 		if err != nil || !gone {
 			return ifCorrupt(err)
 		}
@@ -94,28 +95,28 @@ func (b *rebuilder) erases(ctx context.Context) error {
 // erased, or is gone. The gate knows which cell leads to it, and goes last here,
 // since it led here; without one it is what the caller knows.
 func (b *rebuilder) finishErase(ctx context.Context, name, idCell string) error {
-	e := eraser{Runtime: &Runtime{core: b.core}, finishing: true}
-	gate, err := b.store.Get(ctx, gateOf(name))
+	e := eraser{Runtime: &Runtime{core: b.core, tenant: b.threads.Tenant("")}, finishing: true}
+	gate, err := b.threads.Store.Get(ctx, threads.GateKey(name))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if _, key, _ := strings.Cut(string(gate.Value), " "); isClosed(gate) && key != "" {
+	if _, key, _ := strings.Cut(string(gate.Value), " "); threads.IsClosed(gate) && key != "" {
 		idCell = key
 	}
 	if err := e.thread(ctx, name, idCell); err != nil {
 		return fmt.Errorf("finishing its erase: %w", err)
 	}
 	if idCell == "" {
-		return b.remove(ctx, gateOf(name), "")
+		return b.threads.Remove(ctx, threads.GateKey(name), "")
 	}
-	return e.last(ctx, name, idCell, gateOf(name))
+	return e.last(ctx, name, idCell, threads.GateKey(name))
 }
 
 // cells calls a function with each cell below a prefix, a page at a time.
 func (b *rebuilder) cells(ctx context.Context, prefix string, see func(cell store.Cell, rest string) error) error {
 	for after := ""; ; {
 		var page []store.Cell
-		for cell, err := range b.store.List(ctx, prefix, after) {
+		for cell, err := range b.threads.Store.List(ctx, prefix, after) {
 			if err := b.goOn(err); err != nil {
 				return err
 			}
@@ -147,7 +148,7 @@ func madeAt(name string) (time.Time, bool) {
 	if !ok || len(part) < 16 {
 		return time.Time{}, false
 	}
-	b, err := base32Lower.DecodeString(part[:16])
+	b, err := threads.Base32.DecodeString(part[:16])
 	if err != nil {
 		return time.Time{}, false
 	}

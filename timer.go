@@ -8,6 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -26,8 +27,8 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 			return err
 		}
 		due := clock.Now().Add(d).UnixMicro()
-		if err := p.open(f, func() line {
-			return line{kind: journal.Timer, path: v.Path, body: journal.Body{Due: due}}
+		if err := p.open(f, func() threads.Line {
+			return threads.Line{Kind: journal.Timer, Path: v.Path, Body: journal.Body{Due: due}}
 		}); err != nil {
 			return err
 		}
@@ -90,11 +91,11 @@ func (p *pass) receive(f *frame, path, signal string, timeout time.Duration) err
 	return p.commitNew(f, func() batch {
 		for _, s := range p.thread.Signals {
 			if s.Name == signal {
-				return batch{lines: []line{{kind: journal.Received, path: path,
-					body: journal.Body{Name: signal, Ref: s.Seq, Value: s.Value}}}}
+				return batch{lines: []threads.Line{{Kind: journal.Received, Path: path,
+					Body: journal.Body{Name: signal, Ref: s.Seq, Value: s.Value}}}}
 			}
 		}
-		b := batch{lines: []line{{kind: journal.Waiting, path: path, body: journal.Body{Name: signal, Due: due}}}}
+		b := batch{lines: []threads.Line{{Kind: journal.Waiting, Path: path, Body: journal.Body{Name: signal, Due: due}}}}
 		if p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)
 		}
@@ -138,7 +139,7 @@ func take(ctx context.Context, name string) ([]byte, bool, error) {
 			if len(p.thread.Inbox) > 0 {
 				b.Ref, b.Value = p.thread.Inbox[0].N, p.thread.Inbox[0].Input
 			}
-			return batch{lines: []line{{kind: journal.Took, path: v.Path, body: b}}}
+			return batch{lines: []threads.Line{{Kind: journal.Took, Path: v.Path, Body: b}}}
 		}); err != nil {
 			return nil, false, err
 		}
@@ -157,7 +158,7 @@ func (p *pass) tookNothing(path string) bool {
 	if p.sealed != nil || p.replay != nil || len(p.thread.Inbox) > 0 || len(p.late) >= maxLate {
 		return false
 	}
-	p.late = append(p.late, line{kind: journal.Took, path: path})
+	p.late = append(p.late, threads.Line{Kind: journal.Took, Path: path})
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
 
@@ -28,15 +29,15 @@ type Checkpoint struct {
 
 // StateAt returns a thread as it was at a sequence, 0 for now.
 func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Checkpoint, error) {
-	name, err := r.find(ctx, thread)
+	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkErased(ctx, name); err != nil {
+	if err := r.threads.CheckErased(ctx, name); err != nil {
 		return nil, err
 	}
-	o, err := r.readAt(ctx, name, seq)
-	t := o.thread
+	o, err := r.threads.ReadAt(ctx, name, seq)
+	t := o.Thread
 	switch {
 	case err != nil:
 		return nil, err
@@ -58,7 +59,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		}
 	}
 	for key, item := range t.State {
-		raw, err := r.item(ctx, name, item)
+		raw, err := r.threads.Item(ctx, name, item)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		}
 	}
 	for key, v := range t.Deps {
-		if c.Deps[key], err = r.load(ctx, name, v); err != nil {
+		if c.Deps[key], err = r.threads.Load(ctx, name, v); err != nil {
 			return nil, err
 		}
 	}
@@ -172,16 +173,16 @@ func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error)
 func (r *Runtime) common(ctx context.Context, a, b Point) (uint64, error) {
 	reach := map[string]uint64{} // by name, how far a's past goes in it
 	for i, p := range []Point{a, b} {
-		name, err := r.find(ctx, p.Thread)
+		name, err := r.tenant.Find(ctx, p.Thread)
 		for seq := p.Seq; name != "" && err == nil; {
 			if upto, shared := reach[name]; i == 1 && shared {
 				return min(upto, seq), nil
 			} else if i == 0 {
 				reach[name] = seq
 			}
-			var at root
-			if at, err = r.rootOf(ctx, name); err == nil {
-				name, seq = at.parent, min(seq, at.base)
+			var at threads.Root
+			if at, err = r.threads.RootOf(ctx, name); err == nil {
+				name, seq = at.Parent, min(seq, at.Base)
 			}
 		}
 		if err != nil {
@@ -196,12 +197,12 @@ func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, 
 	if p.Seq <= after {
 		return nil, nil
 	}
-	name, err := r.find(ctx, p.Thread)
+	name, err := r.tenant.Find(ctx, p.Thread)
 	if err != nil {
 		return nil, err
 	}
 	var list []EventRef
-	for line, err := range r.entries(ctx, name, after, p.Seq) {
+	for line, err := range r.threads.Entries(ctx, name, after, p.Seq) {
 		if err != nil {
 			return nil, err
 		}

@@ -2,13 +2,13 @@ package perdure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -52,21 +52,21 @@ func (v *Verification) took(e journal.Entry, size int) {
 // has seen it. Whoever can rewrite the whole journal, with all its hashes, is
 // found out by comparing Head with one that was kept elsewhere.
 func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, error) {
-	v := &Verification{Thread: thread, Tenant: r.tenant}
-	name, err := r.find(ctx, thread)
-	if isDamage(err) {
+	v := &Verification{Thread: thread, Tenant: r.tenant.Name}
+	name, err := r.tenant.Find(ctx, thread)
+	if threads.IsDamage(err) {
 		v.bad("it cannot be found: %v", err)
 		return v, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	seen := r.seen(ctx, name) // before the journal, which then reaches it
-	o := emptyThread(name)
+	seen := r.threads.SummarySeq(ctx, name) // before the journal, which then reaches it
+	o := threads.Empty(name)
 	if err := r.verify(ctx, o, v); err != nil {
 		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)
 	}
-	t := o.thread
+	t := o.Thread
 	switch {
 	case t.Erased:
 		return nil, fmt.Errorf("%w: %q", fault.ErrErased, thread)
@@ -85,15 +85,15 @@ func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, err
 
 // verify folds a thread as far as it is good. Its error says that something
 // could not be read.
-func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
-	if err := c.place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
+func (c *core) verify(ctx context.Context, o *threads.Opened, v *Verification) error {
+	if err := c.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 		v.bad("where the thread was forked is not known: %v", err)
 		return nil
 	} else if err != nil {
 		return err
 	}
 	blobs := map[string]bool{}
-	for line, err := range c.entries(ctx, o.name, 0, 0) {
+	for line, err := range c.threads.Entries(ctx, o.Name, 0, 0) {
 		if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 			v.bad("behind entry %d: %v", v.Good, err)
 			return nil
@@ -105,12 +105,12 @@ func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
 			continue
 		}
 		e, refs, err := c.verifyEntry(ctx, o, line)
-		if reading := (*readError)(nil); errors.As(err, &reading) {
-			return reading.error
+		if reading := (*threads.ReadError)(nil); errors.As(err, &reading) {
+			return reading.Err
 		}
 		if err != nil {
 			v.bad("entry %d: %v", line.Seq, err)
-			if o.thread.Base != 0 && line.Seq == o.thread.Base+1 {
+			if o.Thread.Base != 0 && line.Seq == o.Thread.Base+1 {
 				// Its own first entry says where a fork begins.
 				v.Problem += "; so it is not certain behind which entry it was forked: fork that thread again"
 				v.Good, v.Head = 0, ""
@@ -121,7 +121,7 @@ func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
 			if blobs[ref.Hash] {
 				continue
 			}
-			if _, err := c.blobHome(ctx, o.name, ref); damagedBlob(err) {
+			if _, err := c.threads.BlobHome(ctx, o.Name, ref); threads.DamagedBlob(err) {
 				v.bad("entry %d: the value of %d bytes that it refers to: %v", line.Seq, ref.Size, err)
 				break
 			} else if err != nil {
@@ -139,13 +139,13 @@ func (c *core) verify(ctx context.Context, o *opened, v *Verification) error {
 }
 
 // verifyEntry checks the next entry of a thread and folds it.
-func (c *core) verifyEntry(ctx context.Context, o *opened, line store.Entry) (journal.Entry, []blob.Ref, error) {
-	e, err := journal.Decode(o.thread.Head, line.Seq, line.Data)
+func (c *core) verifyEntry(ctx context.Context, o *threads.Opened, line store.Entry) (journal.Entry, []blob.Ref, error) {
+	e, err := journal.Decode(o.Thread.Head, line.Seq, line.Data)
 	if errors.Is(err, journal.ErrNewer) {
 		return e, nil, fmt.Errorf("it cannot be checked here: it is %w, or damaged", err)
 	}
-	if err == nil && line.Seq != o.thread.Seq+1 {
-		err = fmt.Errorf("it follows entry %d", o.thread.Seq)
+	if err == nil && line.Seq != o.Thread.Seq+1 {
+		err = fmt.Errorf("it follows entry %d", o.Thread.Seq)
 	}
 	if err != nil {
 		return e, nil, err
@@ -154,58 +154,8 @@ func (c *core) verifyEntry(ctx context.Context, o *opened, line store.Entry) (jo
 	if err != nil && e.Kind.Known() {
 		return e, nil, fmt.Errorf("its body: %w", err)
 	}
-	if e.Kind == journal.Forked && b.From != nil && (b.At != o.thread.Seq || b.From.Head != "" && b.From.Head != o.thread.Head.String()) {
+	if e.Kind == journal.Forked && b.From != nil && (b.At != o.Thread.Seq || b.From.Head != "" && b.From.Head != o.Thread.Head.String()) {
 		return e, nil, fmt.Errorf("it says that the thread was forked behind entry %d with the hash %s", b.At, b.From.Head)
 	}
-	return e, b.Refs(), c.fold(ctx, o, e)
-}
-
-// seen returns the last entry that the summary of a thread tells of, 0 if it
-// tells nothing.
-func (c *core) seen(ctx context.Context, name string) uint64 {
-	var s summary
-	if cell, err := c.store.Get(ctx, journalOf(name)); err != nil || json.Unmarshal(cell.Value, &s) != nil {
-		return 0
-	}
-	return s.Seq
-}
-
-// blobHome reads a blob to its end, and returns the name of the thread that
-// holds it: a fork shares those of its parents.
-func (c *core) blobHome(ctx context.Context, name string, ref blob.Ref) (string, error) {
-	for {
-		err := c.readBlob(ctx, name, ref)
-		if err == nil || !isFork(name) || !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
-			return name, err
-		}
-		r, rootErr := c.rootOf(ctx, name)
-		if rootErr != nil || r.parent == "" {
-			return name, errors.Join(err, rootErr)
-		}
-		name = r.parent
-	}
-}
-
-func (c *core) readBlob(ctx context.Context, name string, ref blob.Ref) error {
-	_, chunks, err := blob.Chunks(ctx, c.store, blobsOf(name), ref)
-	if err != nil {
-		return err
-	}
-	for _, err := range chunks {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// damagedBlob reports whether an error means that a blob is not what an entry
-// says, rather than that it could not be read now.
-func damagedBlob(err error) bool {
-	for _, damage := range []error{store.ErrNotFound, store.ErrCorrupt, store.ErrInvalid, store.ErrTooLarge} {
-		if errors.Is(err, damage) {
-			return true
-		}
-	}
-	return false
+	return e, b.Refs(), c.threads.Fold(ctx, o, e)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/upkeep"
 	"github.com/perdure/perdure/store"
 )
@@ -50,7 +51,7 @@ type worker struct {
 }
 
 func newWorker(c *core, io context.Context) *worker {
-	return &worker{core: c, id: newRunID(), io: io, others: lease.NewWatcher(c.store), wake: make(chan struct{}, 1),
+	return &worker{core: c, id: threads.NewRunID(), io: io, others: lease.NewWatcher(c.threads.Store), wake: make(chan struct{}, 1),
 		rounds: map[string]*round{}, turns: map[ownerOf]lastTurn{}, suspects: map[hintOf]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
 		again: map[hintOf]lookAgain{}, early: map[hintOf]earlyHint{}, losses: map[hintOf]losses{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
@@ -68,7 +69,7 @@ func (r *Runtime) Work(ctx context.Context) error {
 		if !errors.Is(err, fault.ErrFenced) {
 			return err
 		}
-		r.log.Warn("a worker begins anew", "error", err)
+		r.threads.Log.Warn("a worker begins anew", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -89,7 +90,7 @@ func (r *Runtime) work(ctx context.Context) error {
 	defer giveUp()
 	waiting := context.AfterFunc(ctx, giveUp)
 	var err error
-	if w.lease, err = lease.HoldWith(holding, r.store, w.id, r.opts.Lease, r.workerInfo()); err != nil {
+	if w.lease, err = lease.HoldWith(holding, r.threads.Store, w.id, r.opts.Lease, r.workerInfo()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -100,7 +101,7 @@ func (r *Runtime) work(ctx context.Context) error {
 	defer stopWatching()
 	for flow := range r.flows {
 		go func() {
-			for range store.Watch(watching, r.store, due.Prefix(flow)) {
+			for range store.Watch(watching, r.threads.Store, due.Prefix(flow)) {
 				w.poke()
 			}
 			w.poke() // the store was closed: the next scan says so
@@ -113,7 +114,7 @@ func (r *Runtime) work(ctx context.Context) error {
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
 	defer cancel()
 	if releaseErr := w.lease.Release(release); err == nil && releaseErr != nil && !errors.Is(releaseErr, store.ErrClosed) {
-		w.log.Warn("releasing a lease", "error", releaseErr)
+		w.threads.Log.Warn("releasing a lease", "error", releaseErr)
 	}
 	return err
 }
@@ -172,7 +173,7 @@ func (w *worker) loop(ctx context.Context) error {
 			if useless(err) {
 				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 			}
-			w.log.Warn("looking for due work", "error", err)
+			w.threads.Log.Warn("looking for due work", "error", err)
 		}
 		again.Reset(wait)
 	}
@@ -233,7 +234,7 @@ func (w *worker) take(h due.Hint) bool {
 			}
 		}()
 		if err := w.look(h); err != nil {
-			w.log.Warn("looking at a thread", "thread", h.Thread, "error", err)
+			w.threads.Log.Warn("looking at a thread", "thread", h.Thread, "error", err)
 			wait := time.Second
 			if errors.Is(err, fault.ErrCorrupt) {
 				wait = blockedAgain
@@ -288,7 +289,7 @@ func (w *worker) drain(giveUp func()) {
 	case <-done:
 	case <-grace.C:
 		// Their runs are released or lost, and nothing that they do counts.
-		w.log.Warn("the worker leaves steps behind that do not heed their context")
+		w.threads.Log.Warn("the worker leaves steps behind that do not heed their context")
 	}
 }
 

@@ -1,4 +1,4 @@
-package perdure
+package threads
 
 import (
 	"bytes"
@@ -15,12 +15,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// A snapshot is a cache of a folded journal, taken where no run is active, so
-// that reading a thread reads the entries of its newest run. It is a cell, or a
-// cell that leads to a blob. It is never the truth: one that is missing,
-// damaged or does not fit the journal is passed over, and written again.
-
-func snapshotOf(name string) string { return "snapshot/" + name }
+func SnapshotKey(name string) string { return "snapshot/" + name }
 
 // The first byte of the cell says what follows.
 const (
@@ -28,19 +23,19 @@ const (
 	snapshotBlob = 'b'
 )
 
-// minSnapshot is how many entries a thread has at least behind its last
+// MinSnapshot is how many entries a thread has at least behind its last
 // snapshot when the next one is taken, and snapshotShare how many bytes of it
 // each of them is worth: fewer than an entry has, so that snapshots together
 // are smaller than the journal.
 const (
-	minSnapshot   = 64
+	MinSnapshot   = 64
 	snapshotShare = 128
 )
 
-// restored returns a thread as of its snapshot, nil if there is none that is
+// Restored returns a thread as of its snapshot, nil if there is none that is
 // good or if it is beyond a sequence that is not 0. A fork that has none begins
 // with one of what it shares.
-func (c *core) restored(ctx context.Context, name string, upto uint64) *opened {
+func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opened {
 	for of := name; ; {
 		if t := c.cached(ctx, of, upto); t != nil {
 			if of != name {
@@ -48,21 +43,21 @@ func (c *core) restored(ctx context.Context, name string, upto uint64) *opened {
 			}
 			return c.reopened(name, t)
 		}
-		at, err := c.rootOf(ctx, of)
-		if err != nil || at.parent == "" {
+		at, err := c.RootOf(ctx, of)
+		if err != nil || at.Parent == "" {
 			return nil
 		}
-		of = at.parent
-		if upto == 0 || upto > at.base {
-			upto = at.base
+		of = at.Parent
+		if upto == 0 || upto > at.Base {
+			upto = at.Base
 		}
 	}
 }
 
 // cached returns the thread of a snapshot that fits the journal and is not
 // beyond a sequence that is not 0, nil if there is none.
-func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Thread {
-	cell, err := c.store.Get(ctx, snapshotOf(name))
+func (c *Threads) cached(ctx context.Context, name string, upto uint64) *journal.Thread {
+	cell, err := c.Store.Get(ctx, SnapshotKey(name))
 	if err != nil || len(cell.Value) == 0 {
 		return nil
 	}
@@ -75,7 +70,7 @@ func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Th
 		if host.ScaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
 			return nil // reading the journal says why
 		}
-		if data, err = blob.Bytes(ctx, c.store, fmt.Sprintf("%s/%d/", snapshotOf(name), at.Seq), at.Ref); err != nil {
+		if data, err = blob.Bytes(ctx, c.Store, fmt.Sprintf("%s/%d/", SnapshotKey(name), at.Seq), at.Ref); err != nil {
 			return nil
 		}
 	}
@@ -83,7 +78,7 @@ func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Th
 	if err != nil || t.Seq == 0 || upto != 0 && t.Seq > upto {
 		return nil
 	}
-	for line, err := range c.entries(ctx, name, t.Seq-1, t.Seq) {
+	for line, err := range c.Entries(ctx, name, t.Seq-1, t.Seq) {
 		if err != nil {
 			return nil
 		}
@@ -96,34 +91,34 @@ func (c *core) cached(ctx context.Context, name string, upto uint64) *journal.Th
 }
 
 // reopened returns a thread with the trees of the runs that have not begun.
-func (c *core) reopened(name string, t *journal.Thread) *opened {
-	o := &opened{name: name, thread: t, trees: map[uint64]*tree.Tree{}, snapshot: t.Seq}
+func (c *Threads) reopened(name string, t *journal.Thread) *Opened {
+	o := &Opened{Name: name, Thread: t, Trees: map[uint64]*tree.Tree{}, Snapshot: t.Seq}
 	for _, r := range t.Runs {
 		if r.Status == journal.StatusQueued || r.Status == journal.StatusPaused {
-			o.trees[r.N] = tree.New() // nothing is recorded before it begins
+			o.Trees[r.N] = tree.New() // nothing is recorded before it begins
 		}
 	}
 	for _, r := range t.Inbox {
-		o.trees[r.N] = tree.New()
+		o.Trees[r.N] = tree.New()
 	}
 	return o
 }
 
-// snapshot takes a snapshot of a thread, if it is time for one. It is a cache:
+// Snapshot takes a snapshot of a thread, if it is time for one. It is a cache:
 // what goes wrong leaves the old one or none.
-func (c *core) snapshot(ctx context.Context, o *opened) {
-	t := o.thread
-	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot+minSnapshot {
+func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
+	t := o.Thread
+	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.Snapshot+MinSnapshot {
 		return
 	}
 	data, err := t.Snapshot()
-	if err != nil || uint64(len(data)) > (t.Seq-o.snapshot)*snapshotShare {
+	if err != nil || uint64(len(data)) > (t.Seq-o.Snapshot)*snapshotShare {
 		return
 	}
 	value := append([]byte{snapshotHere}, data...)
-	place := fmt.Sprintf("%s/%d/", snapshotOf(o.name), t.Seq)
+	place := fmt.Sprintf("%s/%d/", SnapshotKey(o.Name), t.Seq)
 	if len(data) > blob.Inline {
-		ref, err := blob.Put(ctx, c.store, place, bytes.NewReader(data))
+		ref, err := blob.Put(ctx, c.Store, place, bytes.NewReader(data))
 		if err != nil {
 			return
 		}
@@ -133,26 +128,26 @@ func (c *core) snapshot(ctx context.Context, o *opened) {
 		}
 		value = append([]byte{snapshotBlob}, raw...)
 	}
-	_, err = store.Update(ctx, c.store, snapshotOf(o.name), func(store.Cell) ([]byte, error) { return value, nil })
+	_, err = store.Update(ctx, c.Store, SnapshotKey(o.Name), func(store.Cell) ([]byte, error) { return value, nil })
 	if err != nil {
-		c.log.Debug("writing a snapshot", "thread", t.ID, "error", err)
+		c.Log.Debug("writing a snapshot", "thread", t.ID, "error", err)
 		return
 	}
-	o.snapshot = t.Seq
-	if gone, err := c.dropped(ctx, o.name); err == nil && gone { // it was erased meanwhile
-		_ = c.forgetSnapshot(ctx, o.name)
+	o.Snapshot = t.Seq
+	if gone, err := c.IsDropped(ctx, o.Name); err == nil && gone { // it was erased meanwhile
+		_ = c.forgetSnapshot(ctx, o.Name)
 		return
 	}
-	for cell, err := range c.store.List(ctx, snapshotOf(o.name)+"/", "") {
+	for cell, err := range c.Store.List(ctx, SnapshotKey(o.Name)+"/", "") {
 		if err == nil && !strings.HasPrefix(cell.Key, place) {
-			_ = c.store.Delete(ctx, cell.Key, cell.Version) // of an older one; who reads it reads the journal instead
+			_ = c.Store.Delete(ctx, cell.Key, cell.Version) // of an older one; who reads it reads the journal instead
 		}
 	}
 }
 
 // forgetSnapshot removes the snapshot of a thread.
-func (c *core) forgetSnapshot(ctx context.Context, name string) error {
-	return errors.Join(c.remove(ctx, snapshotOf(name), ""), store.DeletePrefix(ctx, c.store, snapshotOf(name)+"/"))
+func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
+	return errors.Join(c.Remove(ctx, SnapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, SnapshotKey(name)+"/"))
 }
 
 // snapshotRef leads to a snapshot that is a blob.
@@ -160,3 +155,8 @@ type snapshotRef struct {
 	Seq uint64
 	Ref blob.Ref
 }
+
+// A snapshot is a cache of a folded journal, taken where no run is active, so
+// that reading a thread reads the entries of its newest run. It is a cell, or a
+// cell that leads to a blob. It is never the truth: one that is missing,
+// damaged or does not fit the journal is passed over, and written again.

@@ -1,0 +1,109 @@
+package threads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/store"
+)
+
+// IsGone reports whether an error says that a thread was erased.
+func IsGone(err error) bool {
+	return errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrNoThread) || errors.Is(err, store.ErrDropped)
+}
+
+// RemoveDerived removes what may be written for a thread until its journal says that it
+// was erased: hints of flows, the snapshot, and blobs.
+func (c *Threads) RemoveDerived(ctx context.Context, name string, flows ...string) error {
+	for _, flow := range flows {
+		if err := due.Forget(ctx, c.Store, flow, name); err != nil {
+			return err
+		}
+	}
+	if err := c.forgetSnapshot(ctx, name); err != nil {
+		return err
+	}
+	return blob.Delete(ctx, c.Store, BlobPrefix(name))
+}
+
+// SweepIfErased sweeps behind a writer that learned from err that the thread it wrote
+// for is erased, and returns err. What it has written is not there for anyone,
+// and the erase may have passed already.
+func (c *Threads) SweepIfErased(ctx context.Context, name string, err error, flows ...string) error {
+	if !errors.Is(err, fault.ErrErased) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.lease)
+	defer cancel()
+	// It may be another thread's error, for example of what it was forked from.
+	gone, goneErr := c.IsErased(ctx, name)
+	if gone {
+		goneErr = c.RemoveDerived(ctx, name, flows...)
+	}
+	if goneErr != nil {
+		c.Log.Warn("sweeping behind an erased thread", "thread", name, "error", goneErr)
+	}
+	return err
+}
+
+// IsErased reports whether a thread was erased or is about to be.
+func (c *Threads) IsErased(ctx context.Context, name string) (bool, error) {
+	if gone, err := c.IsDropped(ctx, name); gone || err != nil {
+		return gone, err
+	}
+	_, err := c.Read(ctx, name)
+	if errors.Is(err, fault.ErrErased) {
+		return true, nil
+	}
+	return false, err
+}
+
+// IsDropped reports whether the journal of a thread was dropped.
+func (c *Threads) IsDropped(ctx context.Context, name string) (bool, error) {
+	for _, err := range c.Store.Read(ctx, JournalKey(name), 0) {
+		switch {
+		case errors.Is(err, store.ErrDropped):
+			return true, nil
+		case errors.Is(err, store.ErrCorrupt):
+			return false, nil
+		}
+		return false, err
+	}
+	return false, nil
+}
+
+// CheckErased returns ErrErased for a thread that is being erased, for those
+// who read only the beginning of its journal.
+func (c *Threads) CheckErased(ctx context.Context, name string) error {
+	gate, err := c.Store.Get(ctx, GateKey(name))
+	if errors.Is(err, store.ErrNotFound) || err == nil && !IsClosed(gate) {
+		return nil
+	}
+	if err == nil {
+		_, err = c.Read(ctx, name)
+	}
+	if errors.Is(err, fault.ErrCorrupt) {
+		return nil
+	}
+	return err
+}
+
+// ListedID returns the id of a thread as its summary has it, "" if it has none.
+func (c *Threads) ListedID(ctx context.Context, name string) (string, error) {
+	cell, err := c.Store.Get(ctx, JournalKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	var s Summary
+	if err == nil && json.Unmarshal(cell.Value, &s) != nil {
+		s.ID = ""
+	}
+	return s.ID, err
+}
+
+// Whoever reads or writes may meet a thread that is being erased or is gone. It
+// learns that from the journal, and sweeps away what it has written too late.

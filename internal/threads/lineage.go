@@ -1,0 +1,228 @@
+package threads
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Root is where a fork begins.
+type Root struct {
+	Parent string // name of the thread that it was forked from, "" for none
+	Base   uint64 // the last sequence that it shares with it
+}
+
+// RootOf returns where a thread begins. A fork whose first entry is not there
+// yet begins nowhere.
+func (c *Threads) RootOf(ctx context.Context, name string) (Root, error) {
+	if !IsFork(name) {
+		return Root{}, nil
+	}
+	c.mu.Lock()
+	known, ok := c.roots[name]
+	c.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	for line, err := range c.Store.Read(ctx, JournalKey(name), 0) {
+		if err != nil {
+			return Root{}, fault.IfDropped(name, err)
+		}
+		e, err := journal.Peek(line.Seq, line.Data)
+		var b journal.Body
+		if err == nil {
+			b, err = e.Read()
+		}
+		if err == nil && e.Kind == journal.Erased {
+			return Root{}, &fault.ErasedError{Thread: name} // before it began
+		}
+		if err == nil && (e.Kind != journal.Forked || b.From == nil || b.At == 0) {
+			err = fmt.Errorf("the first entry of a fork is %q", e.Kind)
+		}
+		if err != nil {
+			return Root{}, fmt.Errorf("%w: thread %s, where it was forked: %w", fault.ErrCorrupt, name, err)
+		}
+		r := Root{Parent: b.From.Name, Base: b.At}
+		c.mu.Lock()
+		if len(c.roots) > 10_000 {
+			clear(c.roots)
+		}
+		c.roots[name] = r
+		c.mu.Unlock()
+		return r, nil
+	}
+	return Root{}, nil
+}
+
+// Place makes a thread know which of its entries are in its own journal.
+func (c *Threads) Place(ctx context.Context, o *Opened) error {
+	if o.Thread.Base != 0 || !IsFork(o.Name) {
+		return nil
+	}
+	r, err := c.RootOf(ctx, o.Name)
+	o.Thread.Base = r.Base
+	return err
+}
+
+// Entries reads a thread after a sequence, up to another if that is not 0: what
+// it shares with its parent, and then its own journal. It asks for no entry
+// after the last one that is wanted, since that one may be damaged.
+func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		if upto != 0 && after >= upto {
+			return
+		}
+		r, err := c.RootOf(ctx, name)
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		if IsFork(name) && r.Parent == "" {
+			return // what is written from now on cannot be told without its parent
+		}
+		if after < r.Base {
+			shared := r.Base
+			if upto != 0 {
+				shared = min(shared, upto)
+			}
+			for line, err := range c.Entries(ctx, r.Parent, after, shared) {
+				if errors.Is(err, fault.ErrErased) { // it is not this thread that was
+					err = fmt.Errorf("%w: thread %s, what it was forked from: %v", fault.ErrCorrupt, name, err)
+				}
+				if !yield(line, err) || err != nil {
+					return
+				}
+				after = line.Seq
+			}
+			if after < shared {
+				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked behind entry %d of %s, which ends at %d", fault.ErrCorrupt, name, r.Base, r.Parent, after))
+				return
+			}
+			if after == upto {
+				return
+			}
+		}
+		for line, err := range c.readAhead(ctx, JournalKey(name), after-r.Base) {
+			line.Seq += r.Base
+			if !yield(line, fault.IfDropped(name, err)) || err != nil || line.Seq == upto {
+				return
+			}
+		}
+	}
+}
+
+// EntryAt returns the sequence and hash of the entry at a sequence, of the last
+// one if that is 0 or beyond it; 0 if there is none. It reads no more than it
+// must, and so notices damage of that entry, but not of those before it.
+func (c *Threads) EntryAt(ctx context.Context, name string, at uint64) (uint64, journal.Hash, error) {
+	from := at
+	if at == 0 {
+		from = c.reached(ctx, name)
+	}
+	last, err := c.lastUpTo(ctx, name, max(from, 2)-2, at)
+	if err == nil && last.Seq == 0 && from > 2 { // beyond the end: where is that?
+		last, err = c.lastUpTo(ctx, name, 0, 0)
+	}
+	switch {
+	case errors.Is(err, store.ErrDropped):
+		err = fmt.Errorf("%w: %w", fault.ErrErased, err)
+	case err == nil && last.Kind == journal.Erased:
+		err = fmt.Errorf("%w: entry %d says so", fault.ErrErased, last.Seq)
+	case errors.Is(err, fault.ErrCorrupt):
+		// Where the thread is good up to is worth reading it.
+		if _, readErr := c.ReadAt(ctx, name, at); errors.Is(readErr, fault.ErrCorrupt) {
+			err = readErr
+		}
+	}
+	return last.Seq, last.Hash, err
+}
+
+// lastUpTo returns the last entry behind a sequence, up to another if that is
+// not 0. Each has to follow from the one before.
+func (c *Threads) lastUpTo(ctx context.Context, name string, after, upto uint64) (last journal.Entry, err error) {
+	for line, err := range c.Entries(ctx, name, after, upto) {
+		if err != nil {
+			if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
+				err = fmt.Errorf("%w: entry behind %d: %w", fault.ErrCorrupt, max(last.Seq, after), err)
+			}
+			return last, err
+		}
+		e, err := journal.Peek(line.Seq, line.Data)
+		if err == nil && (last.Seq > 0 || after == 0) {
+			e, err = journal.Decode(last.Hash, line.Seq, line.Data)
+		}
+		switch {
+		case errors.Is(err, journal.ErrNewer):
+			return last, fmt.Errorf("%w: entry %d: %w", fault.ErrNewer, line.Seq, err)
+		case err != nil:
+			return last, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+		}
+		last = e
+	}
+	return last, nil
+}
+
+// reached returns a sequence that a thread has, near its end if its summary is
+// not old.
+func (c *Threads) reached(ctx context.Context, name string) uint64 {
+	at, _ := c.RootOf(ctx, name)
+	var s Summary
+	if cell, err := c.Store.Get(ctx, JournalKey(name)); err == nil {
+		_ = json.Unmarshal(cell.Value, &s)
+	}
+	return max(at.Base, s.Seq)
+}
+
+// Append adds entries behind those that a thread has folded.
+func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, data [][]byte) error {
+	_, err := store.AppendOnce(ctx, c.Store, JournalKey(name), t.Seq-t.Base, data...)
+	return fault.IfDropped(name, err)
+}
+
+// ForkMark stands in the names of forks.
+const ForkMark = "f"
+
+// IsFork reports whether a name is that of a fork.
+func IsFork(name string) bool { return markOf(name) == ForkMark }
+
+// ImportMark stands in the names of imports, with how many entries the file
+// has: what comes behind them was written here.
+func ImportMark(entries uint64) string {
+	return "i" + Base32.EncodeToString(binary.BigEndian.AppendUint64(nil, entries))
+}
+
+// InsideImport reports whether all that a thread has up to a sequence was
+// brought by an import. It looks at names alone: what entries say may be made up.
+func (c *Threads) InsideImport(ctx context.Context, name string, at uint64) (bool, error) {
+	for IsFork(name) {
+		r, err := c.RootOf(ctx, name)
+		if err != nil || r.Parent == "" {
+			return false, err
+		}
+		name, at = r.Parent, min(at, r.Base)
+	}
+	text, ok := strings.CutPrefix(markOf(name), "i")
+	raw, err := Base32.DecodeString(text)
+	return ok && err == nil && len(raw) == 8 && at <= binary.BigEndian.Uint64(raw), nil
+}
+
+// markOf returns what a name has between its random part and its owner.
+func markOf(name string) string {
+	_, incarnation, _ := strings.Cut(name, ".")
+	if len(incarnation) <= incarnationSize {
+		return ""
+	}
+	return incarnation[incarnationSize-ownerSize : len(incarnation)-ownerSize]
+}
+
+// A fork's journal begins behind an entry of another thread's, its parent:
+// the thread's sequence is base + the journal's. Whether a thread is a fork is
+// told by its name, see names.go; where it begins, by its first entry.

@@ -1,0 +1,143 @@
+package threads
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/store"
+)
+
+var Base32 = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+func JournalKey(name string) string { return "thread/" + name }
+
+func BlobPrefix(name string) string { return "blob/" + name + "/" }
+
+// incarnationSize is the length of what newIncarnation returns,
+// without a mark, and ownerSize that of the owner in it.
+const incarnationSize, ownerSize = 40, 8
+
+// newIncarnation returns a random name part that sorts by time and ends with
+// the hash of an owner, see ownerPart.
+func newIncarnation(now time.Time, owner string) string {
+	var b [20]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMicro())<<8)
+	rand.Read(b[7:])
+	return Base32.EncodeToString(b[:]) + owner
+}
+
+// ownerPart is what the names of a user's threads end with: 8 characters, by
+// which package due tells owners apart.
+func (r *Tenant) ownerPart(user string) string {
+	return Base32.EncodeToString(r.All.Hash("owner", r.Name, user)[:5])
+}
+
+// NewName returns a name for a new thread of a user.
+func (r *Tenant) NewName(now time.Time, mark, user string) string {
+	return r.Part + "." + newIncarnation(now, mark+r.ownerPart(user))
+}
+
+func NewRunID() string {
+	var b [15]byte
+	rand.Read(b[:])
+	return Base32.EncodeToString(b[:])
+}
+
+// salt returns the key of the store's hashes, and makes it if it is new.
+func salt(ctx context.Context, s store.Store) ([]byte, error) {
+	const key = "perdure/salt"
+	for {
+		cell, err := s.Get(ctx, key)
+		if err == nil && len(cell.Value) == sha256.Size {
+			return cell.Value, nil
+		}
+		if err == nil {
+			return nil, fmt.Errorf("%w: cell %q has %d bytes", fault.ErrCorrupt, key, len(cell.Value))
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		fresh := make([]byte, sha256.Size)
+		rand.Read(fresh)
+		if _, err := s.Put(ctx, key, fresh, ""); err != nil && !errors.Is(err, store.ErrConflict) {
+			return nil, err
+		}
+	}
+}
+
+// Hash returns the keyed hash of texts, unambiguously joined.
+func (c *Threads) Hash(texts ...string) []byte {
+	h := hmac.New(sha256.New, c.salt)
+	for _, t := range texts {
+		fmt.Fprintf(h, "%d:%s", len(t), t)
+	}
+	return h.Sum(nil)
+}
+
+func (c *Threads) tenantPart(tenant string) string {
+	return Base32.EncodeToString(c.Hash("tenant", tenant)[:10])
+}
+
+// IDKey is the key of the cell that leads from a thread id to its name.
+func (r *Tenant) IDKey(id string) string {
+	return "id/" + Base32.EncodeToString(r.All.Hash("thread", r.Name, id)[:20])
+}
+
+// Find returns the name of a thread.
+func (r *Tenant) Find(ctx context.Context, id string) (string, error) {
+	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	cell, err := r.All.Store.Get(ctx, r.IDKey(id))
+	name := string(cell.Value)
+	if errors.Is(err, store.ErrCorrupt) {
+		name, err = r.MendID(ctx, id, err)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return "", fmt.Errorf("%w: %q", fault.ErrNoThread, id)
+	}
+	if err != nil {
+		return "", err
+	}
+	reached, err := r.Reaches(ctx, name)
+	if err == nil && !reached {
+		err = fmt.Errorf("%w: %q", fault.ErrNoThread, id)
+	}
+	return name, err
+}
+
+func CheckID(id string) error {
+	if id == "" || len(id) > 200 || strings.ToValidUTF8(id, "") != id || strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return fmt.Errorf("%w: a thread id has 1 to 200 bytes of printable text, not %.40q", fault.ErrInvalid, id)
+	}
+	return nil
+}
+
+// CheckNewID refuses the id of a new thread that is not seen as it is, see
+// strict.Seen. Threads that have such an id keep it.
+func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
+	if strict.Seen(id) {
+		return nil
+	}
+	_, err := r.Find(ctx, id)
+	if errors.Is(err, fault.ErrNoThread) {
+		return fmt.Errorf("%w: the id of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, id)
+	}
+	return err
+}
+
+// A thread's name in the store is <tenant>.<incarnation>: a keyed hash of the
+// tenant, and a random part that begins with the time of creation and ends with
+// a keyed hash of the owner. The journal and the summary cell are called after
+// it, so both sort by creation, and due work is kept by owner; a cell under a
+// keyed hash of tenant and thread id leads to it. No user text is in any name.

@@ -1,0 +1,195 @@
+package threads
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Summary is what the cell of a thread says. It is a hint: membership is
+// complete, the rest may lag behind the journal.
+type Summary struct {
+	ID      string         `json:"id"`
+	User    string         `json:"user,omitempty"`
+	Title   string         `json:"title,omitempty"`
+	Flow    string         `json:"flow,omitempty"`
+	Status  journal.Status `json:"status,omitempty"`
+	Created int64          `json:"created"`
+	Updated int64          `json:"updated,omitempty"`
+	Seq     uint64         `json:"seq,omitempty"`
+	Asks    int            `json:"asks,omitempty"`
+	From    string         `json:"from,omitempty"`  // of a fork that is being made: the name of the thread that it pins
+	Rough   bool           `json:"rough,omitempty"` // nobody has read the fork yet
+	Parent  string         `json:"parent,omitempty"`
+	Import  bool           `json:"import,omitempty"`
+}
+
+// summaryOf returns the summary of a thread.
+func summaryOf(t *journal.Thread) Summary {
+	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
+	s.Import = t.Import != nil
+	if t.Parent != nil {
+		s.Parent = t.Parent.Thread
+	}
+	if run := t.Busy(); run != nil {
+		s.Flow = run.Flow
+	} else if n := len(t.Runs); n > 0 {
+		s.Flow = t.Runs[n-1].Flow
+	}
+	for _, a := range t.Asks {
+		if a.Open() {
+			s.Asks++
+		}
+	}
+	if run := t.Busy(); run != nil && run.Status == journal.StatusBlocked && strings.HasPrefix(run.Diff, Unreadable) {
+		s.Status = statusDamaged
+	}
+	return s
+}
+
+// Summarise brings a thread's summary up to date, as far as it can. Where there
+// is none it makes none: the thread was erased.
+func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
+	s := summaryOf(o.Thread)
+	_, err := store.Update(ctx, store.Derived(c.Store), JournalKey(o.Name), func(old store.Cell) ([]byte, error) {
+		var was Summary
+		if old.Version == "" {
+			return nil, ErrNothing
+		}
+		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq && !was.Rough && was.Status != statusDamaged {
+			return nil, ErrNothing
+		}
+		return json.Marshal(s)
+	})
+	if errors.Is(err, ErrNothing) {
+		return nil
+	}
+	if err != nil {
+		c.Log.Debug("writing a summary", "thread", s.ID, "error", err)
+	}
+	return err
+}
+
+// EnsureSummary makes the summary of a thread that is about to begin, unless it
+// is there. One that is damaged is made rough: who lists it reads the thread.
+func (c *Threads) EnsureSummary(ctx context.Context, name string, s Summary) error {
+	value, err := json.Marshal(s)
+	if err == nil {
+		_, err = c.Ensure(ctx, JournalKey(name), value)
+	}
+	if !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	s.Rough = true
+	_, err = store.Update(ctx, store.Derived(c.Store), JournalKey(name), func(old store.Cell) ([]byte, error) {
+		if len(old.Value) > 0 {
+			return nil, ErrNothing
+		}
+		return json.Marshal(s)
+	})
+	if errors.Is(err, ErrNothing) {
+		return nil
+	}
+	return err
+}
+
+// listed is a summary on its way to a list.
+type listed struct {
+	Summary
+	name   string
+	Cursor string // behind which the list goes on
+}
+
+// Summaries yields those of the tenant's threads that have begun, as List does.
+func (r *Tenant) Summaries(ctx context.Context, cursor string) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
+		prefix := JournalKey(r.Part) + "."
+		after := ""
+		if cursor != "" {
+			after = prefix + cursor
+		}
+		for cell, err := range r.All.Store.List(ctx, prefix, after) {
+			if errors.Is(err, store.ErrCorrupt) {
+				var mended []listed
+				mended, err = r.mendSummaries(ctx, prefix, after, err)
+				for _, s := range mended {
+					s.Cursor = max(s.Cursor, cursor)
+					if !yield(s, nil) {
+						return
+					}
+				}
+				if err == nil {
+					return
+				}
+			}
+			if err != nil {
+				yield(listed{}, err)
+				return
+			}
+			s := listed{name: strings.TrimPrefix(cell.Key, JournalKey("")), Cursor: strings.TrimPrefix(cell.Key, prefix)}
+			cursor = s.Cursor
+			if err := json.Unmarshal(cell.Value, &s.Summary); err != nil {
+				s.ID = "?"
+			}
+			if s.Seq == 0 {
+				begun, err := r.All.Begun(ctx, cell.Key)
+				switch {
+				case errors.Is(err, store.ErrDropped):
+					// Of a start that came too late for its thread and died.
+					_ = r.All.Store.Delete(ctx, cell.Key, cell.Version)
+					continue
+				case errors.Is(err, store.ErrCorrupt):
+					s.Status = statusDamaged
+				case err != nil:
+					yield(listed{}, err)
+					return
+				case !begun:
+					continue // its first entry was never written
+				}
+			}
+			if s.Rough {
+				s.Summary = r.All.refined(ctx, s.name, s.Summary)
+			}
+			if s.Seq == 0 { // a start has begun it
+				s.Status = cmp.Or(s.Status, journal.StatusQueued)
+			}
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Changed is when a thread changed last, as far as its summary tells.
+func (s Summary) Changed() int64 { return max(s.Updated, s.Created) }
+
+// refined returns the summary of a fork that nobody has read yet.
+func (c *Threads) refined(ctx context.Context, name string, s Summary) Summary {
+	o, err := c.Read(ctx, name)
+	if errors.Is(err, fault.ErrCorrupt) {
+		if s.ID == "" {
+			s = summaryOf(o.Thread)
+		}
+		s.Status = statusDamaged
+	}
+	if err != nil || o.Thread.Seq == 0 {
+		return s
+	}
+	_ = c.Summarise(ctx, o) // the next one who lists it reads it again
+	return summaryOf(o.Thread)
+}
+
+// Begun reports whether a journal has an entry.
+func (c *Threads) Begun(ctx context.Context, journal string) (bool, error) {
+	for _, err := range c.Store.Read(ctx, journal, 0) {
+		return err == nil, err
+	}
+	return false, nil
+}

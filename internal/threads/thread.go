@@ -1,0 +1,409 @@
+package threads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// Open reads a thread by its id.
+func (r *Tenant) Open(ctx context.Context, thread string) (*Opened, error) {
+	name, err := r.Find(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.All.Read(ctx, name)
+	switch {
+	case err != nil && !errors.Is(err, fault.ErrCorrupt):
+		return nil, err
+	case err == nil && o.Thread.Seq == 0 && o.Thread.Foreign == "":
+		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
+	}
+	return o, err
+}
+
+// StatusOf is the status of the run that matters most: the oldest that has
+// not ended, else the newest; "" if there is none.
+func StatusOf(t *journal.Thread) journal.Status {
+	if run := t.Busy(); run != nil {
+		return run.Status
+	}
+	if len(t.Runs) > 0 {
+		return t.Runs[len(t.Runs)-1].Status
+	}
+	return ""
+}
+
+// Output returns what a run returned, which may stand in an entry of its own
+// steps.
+func (r *Threads) Output(ctx context.Context, o *Opened, run *journal.Run) (json.RawMessage, error) {
+	if run.Ref == 0 {
+		return r.Load(ctx, o.Name, run.Output)
+	}
+	b, err := r.BodyAt(ctx, o.Name, run.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return r.Load(ctx, o.Name, b.Value)
+}
+
+// BodyAt returns what one entry of a thread says.
+func (c *Threads) BodyAt(ctx context.Context, name string, seq uint64) (journal.Body, error) {
+	for line, err := range c.Entries(ctx, name, seq-1, seq) {
+		if err != nil {
+			return journal.Body{}, err
+		}
+		var e struct{ B json.RawMessage }
+		if err := json.Unmarshal(line.Data, &e); err != nil {
+			return journal.Body{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+		}
+		b, err := (&journal.Entry{Body: e.B}).Read()
+		if err != nil {
+			err = fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+		}
+		return b, err
+	}
+	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", fault.ErrCorrupt, seq)
+}
+
+// OtherFlows returns the flows of the runs beside one that have not ended.
+func OtherFlows(t *journal.Thread, but *journal.Run) []string {
+	var flows []string
+	for _, r := range slices.Concat(t.Runs, t.Inbox) {
+		if r != but && !r.Status.Final() {
+			flows = append(flows, r.Flow)
+		}
+	}
+	return flows
+}
+
+// Opened is a thread as its journal tells it, with the trees of the runs that
+// may still be executed.
+type Opened struct {
+	Name   string
+	Thread *journal.Thread
+	Trees  map[uint64]*tree.Tree
+
+	rewinds  []rewind // that were folded, oldest first
+	Snapshot uint64   // sequence of the snapshot from which it was read, 0 for none
+	Lacks    bool     // the snapshot does not have what an entry behind it needs
+	bytes    int64    // of the entries that were folded
+}
+
+// Read folds a journal. Beside ErrCorrupt it returns the thread up to the last
+// good entry. What a newer version wrote is not an error here: the thread says
+// that it is foreign. A thread that was erased is ErrErased.
+func (c *Threads) Read(ctx context.Context, name string) (*Opened, error) {
+	return c.ReadAt(ctx, name, 0)
+}
+
+// ReadAt folds a journal up to a sequence, if that is not 0.
+func (c *Threads) ReadAt(ctx context.Context, name string, upto uint64) (*Opened, error) {
+	if o := c.Restored(ctx, name, upto); o != nil {
+		err := c.ReadMore(ctx, o, upto)
+		if !o.Lacks && !errors.Is(err, fault.ErrCorrupt) {
+			return o, err
+		}
+		// What the journal says without the snapshot is what counts.
+	}
+	o := Empty(name)
+	err := c.ReadMore(ctx, o, upto)
+	if upto == 0 && errors.Is(err, fault.ErrCorrupt) {
+		c.MarkDamaged(ctx, o)
+	}
+	return o, err
+}
+
+// ReadMore folds what was appended since, up to a sequence if that is not 0.
+func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
+	bad := (*store.CorruptError)(nil)
+	if err := c.Place(ctx, o); errors.As(err, &bad) {
+		return c.damaged(ctx, o, err)
+	} else if err != nil {
+		return err
+	}
+	scale := host.ScaleOf(ctx)
+	for line, err := range c.Entries(ctx, o.Name, o.Thread.Seq, upto) {
+		if err != nil {
+			if errors.As(err, &bad) {
+				return c.damaged(ctx, o, err)
+			}
+			return err
+		}
+		o.bytes += int64(len(line.Data))
+		if err := scale.Fold(ctx, o.bytes); err != nil {
+			return err
+		}
+		e, err := journal.Decode(o.Thread.Head, line.Seq, line.Data)
+		if errors.Is(err, journal.ErrNewer) {
+			o.Thread.Foreign = fmt.Sprintf("entry %d is %v", line.Seq, err)
+			return nil
+		}
+		if err == nil && line.Seq != o.Thread.Seq+1 {
+			err = fmt.Errorf("it follows entry %d", o.Thread.Seq)
+		}
+		if err == nil {
+			err = c.Fold(ctx, o, e)
+		}
+		if err != nil {
+			if reading := (*ReadError)(nil); errors.As(err, &reading) {
+				return reading.Err
+			}
+			return c.damaged(ctx, o, fmt.Errorf("entry %d: %w", line.Seq, err))
+		}
+	}
+	if o.Thread.Erased {
+		return &fault.ErasedError{Thread: o.Thread.ID}
+	}
+	return nil
+}
+
+// readAhead reads a journal, and lets the store read on while what it has read
+// is folded once the journal turns out to be long.
+func (c *Threads) readAhead(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	const long, batch, batchBytes = 512, 128, 64 << 10 // what is read ahead is in memory for each reader
+	type item struct {
+		line store.Entry
+		err  error
+	}
+	return func(yield func(store.Entry, error) bool) {
+		n := 0
+		for line, err := range c.Store.Read(ctx, journal, after) {
+			if !yield(line, err) || err != nil {
+				return
+			}
+			after = line.Seq
+			if n++; n == long {
+				break
+			}
+		}
+		if n < long {
+			return
+		}
+		batches, quit := make(chan []item, 4), make(chan struct{})
+		defer func() { // the reader is done before this returns
+			close(quit)
+			for range batches {
+			}
+		}()
+		go func() {
+			defer close(batches)
+			list, size := make([]item, 0, batch), 0
+			send := func() bool {
+				select {
+				case batches <- list:
+					list, size = make([]item, 0, batch), 0
+					return true
+				case <-quit:
+					return false
+				}
+			}
+			for line, err := range c.Store.Read(ctx, journal, after) {
+				list, size = append(list, item{line, err}), size+len(line.Data)
+				if (len(list) == batch || size >= batchBytes) && !send() {
+					return
+				}
+			}
+			send()
+		}()
+		for list := range batches {
+			for _, it := range list {
+				if !yield(it.line, it.err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Fold adds an entry to a thread and its trees.
+func (c *Threads) Fold(ctx context.Context, o *Opened, e journal.Entry) error {
+	if e.Kind != journal.Rewound {
+		return errors.Join(o.Thread.Apply(e), o.Grow(e))
+	}
+	b, err := e.Read()
+	if err != nil {
+		return fmt.Errorf("its body: %w", err)
+	}
+	past, err := c.past(ctx, o, b.At)
+	if err != nil {
+		return &ReadError{err}
+	}
+	kept := o.Thread.Kept()
+	if err := o.Thread.Rewind(e, past.Thread); err != nil {
+		return err
+	}
+	o.Trees, o.rewinds = past.Trees, append(o.rewinds, rewind{e, b, kept})
+	o.rewound(b)
+	return nil
+}
+
+// ReadError is an error of reading on the way of folding, which says nothing
+// about the entry that is folded.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return e.Err.Error() }
+
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Grow keeps the trees of runs that may be executed.
+func (o *Opened) Grow(e journal.Entry) error {
+	if e.Kind == journal.Queued {
+		o.Trees[e.Seq] = tree.New()
+		return nil
+	}
+	if e.Kind == journal.Forked {
+		b, err := e.Read()
+		for n, t := range o.Trees {
+			if r := o.Thread.Run(n); r != nil && r.Begun() {
+				t.Fork(b)
+				t.Tell(o.Thread, n)
+			} // what has not begun finds the changes in the thread's state
+		}
+		return err
+	}
+	t := o.Trees[e.Run]
+	if t == nil {
+		o.Lacks = o.Lacks || o.Snapshot > 0 && e.Kind == journal.Retried
+		return nil
+	}
+	if r := o.Thread.Run(e.Run); r != nil && (r.Status == journal.StatusSucceeded || r.Status == journal.StatusCancelled) {
+		delete(o.Trees, e.Run)
+		return nil
+	}
+	e.Texts = o.Thread.Texts(e)
+	err := t.Apply(e)
+	t.Tell(o.Thread, e.Run)
+	return err
+}
+
+// rewound makes the trees those of a thread that a rewind has taken back.
+func (o *Opened) rewound(b journal.Body) {
+	for n, t := range o.Trees {
+		t.Rewind(b)
+		t.Tell(o.Thread, n)
+	}
+}
+
+// Line is an entry to be, written from outside a pass.
+type Line struct {
+	Kind  journal.Kind
+	Run   uint64
+	Path  string
+	Body  journal.Body
+	Epoch uint64
+}
+
+// ErrNothing ends a change without an append and without an error.
+var ErrNothing = errors.New("nothing to append")
+
+// Change appends what decide returns for the thread as it is, again until no
+// other writer came between. Flows are those that then have work. It returns
+// the thread with the entries folded in. Where the thread turns out to be
+// erased, nothing is left of what was written for it before.
+func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
+	var announced []string
+	o, entries, err := c.Amend(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
+		lines, flows, err := decide(t)
+		announced = append(announced, flows...)
+		return lines, flows, err
+	})
+	return o, entries, c.SweepIfErased(ctx, name, err, announced...)
+}
+
+func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
+	o, err := c.Read(ctx, name)
+	if err != nil {
+		return o, nil, err
+	}
+	for {
+		t := o.Thread
+		if t.Foreign != "" {
+			return o, nil, fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
+		}
+		lines, flows, err := decide(t)
+		if errors.Is(err, ErrNothing) {
+			return o, nil, nil
+		}
+		if err != nil {
+			return o, nil, err
+		}
+		entries, data, err := EncodeLines(t, lines)
+		if err != nil {
+			return o, nil, err
+		}
+		if err := c.Announce(ctx, name, t.Seq+1, flows...); err != nil {
+			return o, nil, err
+		}
+		err = c.Append(ctx, name, t, data)
+		if err == nil {
+			for _, e := range entries {
+				if err := c.Fold(ctx, o, e); err != nil {
+					return o, nil, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
+				}
+			}
+			return o, entries, nil
+		}
+		switch {
+		case errors.Is(err, store.ErrTooLarge):
+			return o, nil, fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
+		case !errors.Is(err, store.ErrConflict) || ctx.Err() != nil:
+			return o, nil, err
+		}
+		if err := c.ReadMore(ctx, o, 0); err != nil {
+			return o, nil, err
+		}
+	}
+}
+
+func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
+	entries := make([]journal.Entry, len(lines))
+	data := make([][]byte, len(lines))
+	prev, now := t.Head, clock.Micros()
+	for i, l := range lines {
+		body, err := l.Body.Encode()
+		if err != nil {
+			return nil, nil, fmt.Errorf("perdure: %s: %w", l.Kind, err)
+		}
+		entries[i] = journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.Kind, ID: journal.NewID(), Time: now,
+			Run: l.Run, Epoch: l.Epoch, Path: l.Path, Body: body}
+		data[i] = entries[i].Encode(prev)
+		prev = entries[i].Hash
+	}
+	return entries, data, nil
+}
+
+// ChangeID is change for a thread by its id, which has to exist.
+func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
+	name, err := r.Find(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.ChangeNamed(ctx, name, id, decide)
+}
+
+// ChangeNamed is changeThread for those who have found its name, and have
+// written for it.
+func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
+	return r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
+		if t.Seq == 0 {
+			return nil, nil, fmt.Errorf("%w: %q", fault.ErrNoThread, id)
+		}
+		return decide(t)
+	})
+}
+
+// Empty returns a thread of which nothing was read yet.
+func Empty(name string) *Opened {
+	return &Opened{Name: name, Thread: journal.NewThread(), Trees: map[uint64]*tree.Tree{}}
+}

@@ -1,0 +1,220 @@
+package threads
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// Load returns the JSON of a value, nil if there is none. A value that a fork
+// shares with its parent is among the parent's blobs.
+func (c *Threads) Load(ctx context.Context, name string, v journal.Value) ([]byte, error) {
+	if v.Blob == nil {
+		return v.JSON, nil
+	}
+	if err := host.ScaleOf(ctx).Value(ctx, v.Blob.Size); err != nil {
+		return nil, err
+	}
+	raw, err := c.loadBlob(ctx, name, *v.Blob)
+	if DamagedBlob(err) {
+		c.MarkDamaged(ctx, Empty(name))
+		err = fmt.Errorf("%w: a value of %d bytes: %w", fault.ErrCorrupt, v.Blob.Size, err)
+	}
+	return raw, err
+}
+
+func (c *Threads) loadBlob(ctx context.Context, name string, ref blob.Ref) ([]byte, error) {
+	for {
+		raw, err := blob.Bytes(ctx, c.Store, BlobPrefix(name), ref)
+		if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) || !IsFork(name) {
+			return raw, err
+		}
+		r, rootErr := c.RootOf(ctx, name)
+		if rootErr != nil || r.Parent == "" {
+			return nil, errors.Join(err, rootErr)
+		}
+		name = r.Parent
+	}
+}
+
+func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
+	if len(raw) <= blob.Inline {
+		return journal.Value{JSON: raw}, nil
+	}
+	return c.StoreBlob(ctx, name, raw)
+}
+
+func (c *Threads) StoreBlob(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
+	ref, err := blob.Put(ctx, c.Store, BlobPrefix(name), bytes.NewReader(raw))
+	if err != nil {
+		return journal.Value{}, fmt.Errorf("perdure: keeping a value of %d bytes: %w", len(raw), err)
+	}
+	return journal.Value{Blob: &ref}, nil
+}
+
+// Fit makes a body small enough for an entry: values that are too large, and
+// then the largest ones, become blobs.
+func (c *Threads) Fit(ctx context.Context, name string, b *journal.Body) error {
+	const room = 160 << 10
+	values := []*journal.Value{&b.Value}
+	for i := range b.State {
+		if b.State[i].Set != nil {
+			values = append(values, b.State[i].Set)
+		}
+		for j := range b.State[i].Append {
+			values = append(values, &b.State[i].Append[j])
+		}
+	}
+	for {
+		total := 0
+		var largest *journal.Value
+		for _, v := range values {
+			total += len(v.JSON)
+			if largest == nil || len(v.JSON) > len(largest.JSON) {
+				largest = v
+			}
+		}
+		if len(largest.JSON) <= blob.Inline && (total <= room || len(largest.JSON) < 256) {
+			return nil
+		}
+		kept, err := c.StoreBlob(ctx, name, largest.JSON)
+		if err != nil {
+			return err
+		}
+		*largest = kept
+	}
+}
+
+// Item returns the JSON of an item: its value, or a list that was appended to.
+func (c *Threads) Item(ctx context.Context, thread string, item journal.Item) (json.RawMessage, error) {
+	base, err := c.Load(ctx, thread, item.Base)
+	if err != nil || item.Tail == nil {
+		return base, err
+	}
+	if item.Text {
+		return applyEdits(base, item.Values())
+	}
+	var buf bytes.Buffer
+	buf.WriteByte('[')
+	if exact.KindOfJSON(base) == "array" {
+		buf.Write(bytes.TrimSpace(base[1 : len(base)-1]))
+	}
+	for _, v := range item.Values() {
+		raw, err := c.Load(ctx, thread, v)
+		if err != nil {
+			return nil, err
+		}
+		if buf.Len() > 1 {
+			buf.WriteByte(',')
+		}
+		buf.Write(raw)
+	}
+	buf.WriteByte(']')
+	return buf.Bytes(), nil
+}
+
+// applyEdits returns the text of an item: its base with the edits behind it.
+func applyEdits(base json.RawMessage, edits []journal.Value) (json.RawMessage, error) {
+	var text string
+	if err := json.Unmarshal(base, &text); err != nil {
+		return nil, fmt.Errorf("%w: edits of what is no text", fault.ErrCorrupt)
+	}
+	b := []byte(text)
+	for _, v := range edits {
+		var list []journal.Edit
+		if err := json.Unmarshal(v.JSON, &list); err != nil {
+			return nil, fmt.Errorf("%w: an edit of a text: %w", fault.ErrCorrupt, err)
+		}
+		var err error
+		if b, err = splice(b, list); err != nil {
+			return nil, err
+		}
+	}
+	return exact.Encode(string(b), reflect.TypeFor[string]())
+}
+
+// splice makes edits, one after the other. Those that only go forward, as of a
+// Replace, cost one copy together.
+func splice(b []byte, edits []journal.Edit) ([]byte, error) {
+	var made []byte // what stands before all that is still to be edited
+	from := 0       // how much of b that is made of
+	for _, e := range edits {
+		if e.At < len(made) { // it goes back
+			b, made, from = append(made, b[from:]...), nil, 0
+		}
+		at := e.At - len(made) + from // in b
+		if e.At < 0 || e.Del < 0 || at > len(b) || e.Del > len(b)-at {
+			return nil, fmt.Errorf("%w: an edit of a text at %d, which has %d bytes", fault.ErrCorrupt, e.At, len(made)+len(b)-from)
+		}
+		if len(edits) == 1 {
+			return slices.Replace(b, at, at+e.Del, []byte(e.Ins)...), nil
+		}
+		if made == nil {
+			made = make([]byte, 0, len(b)+len(b)/8)
+		}
+		made = append(append(made, b[from:at]...), e.Ins...)
+		from = at + e.Del
+	}
+	return append(made, b[from:]...), nil
+}
+
+// SummarySeq returns the last entry that the summary of a thread tells of, 0 if it
+// tells nothing.
+func (c *Threads) SummarySeq(ctx context.Context, name string) uint64 {
+	var s Summary
+	if cell, err := c.Store.Get(ctx, JournalKey(name)); err != nil || json.Unmarshal(cell.Value, &s) != nil {
+		return 0
+	}
+	return s.Seq
+}
+
+// BlobHome reads a blob to its end, and returns the name of the thread that
+// holds it: a fork shares those of its parents.
+func (c *Threads) BlobHome(ctx context.Context, name string, ref blob.Ref) (string, error) {
+	for {
+		err := c.readBlob(ctx, name, ref)
+		if err == nil || !IsFork(name) || !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
+			return name, err
+		}
+		r, rootErr := c.RootOf(ctx, name)
+		if rootErr != nil || r.Parent == "" {
+			return name, errors.Join(err, rootErr)
+		}
+		name = r.Parent
+	}
+}
+
+func (c *Threads) readBlob(ctx context.Context, name string, ref blob.Ref) error {
+	_, chunks, err := blob.Chunks(ctx, c.Store, BlobPrefix(name), ref)
+	if err != nil {
+		return err
+	}
+	for _, err := range chunks {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DamagedBlob reports whether an error means that a blob is not what an entry
+// says, rather than that it could not be read now.
+func DamagedBlob(err error) bool {
+	for _, damage := range []error{store.ErrNotFound, store.ErrCorrupt, store.ErrInvalid, store.ErrTooLarge} {
+		if errors.Is(err, damage) {
+			return true
+		}
+	}
+	return false
+}
