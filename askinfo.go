@@ -84,7 +84,7 @@ func (r *Runtime) findAsk(ctx context.Context, id string) (*host.Ask, error) {
 func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask) (AskInfo, error) {
 	q := a.Question
 	data, err := r.threads.Load(ctx, o.Name, q.Data)
-	info := AskInfo{ID: askID(o.Name, a.ID), Thread: o.Thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind, Status: askStatus(a),
+	info := AskInfo{ID: threads.AskID(o.Name, a.ID), Thread: o.Thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind, Status: askStatus(a),
 		Prompt: q.Prompt, Data: data, Schema: q.Schema, Schemas: q.Schemas, Want: q.Want, Decisions: q.Decisions, Guards: q.Guards,
 		Who: q.Who, Asked: stamp(a.Time), Expires: stamp(a.Due), Progress: len(a.Progress)}
 	if err != nil || a.Answer == nil {

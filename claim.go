@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
@@ -124,7 +125,7 @@ func (w *worker) settle(o *threads.Opened, h due.Hint) error {
 		return nil
 	}
 	// The hint stays until the parent knows of the end.
-	if err := w.tell(w.io, o); err != nil {
+	if err := w.lifeOf(o.Thread.Tenant).TellParent(w.io, o); err != nil {
 		return err
 	}
 	var next int64
@@ -367,7 +368,7 @@ func (p *pass) finish(out json.RawMessage, err error) {
 	}
 	err = p.commitLocked(func() batch {
 		end := b
-		end.Unknown = unknown(p.run)
+		end.Unknown = lifecycle.UnknownOutcomes(p.run)
 		if p.run.Cancelled {
 			end.Status = string(Cancelled)
 		}

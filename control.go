@@ -14,8 +14,8 @@ import (
 
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -64,7 +64,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		if !answerable(ask) && (ask.Answer == nil || ask.Expired) {
 			return fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 		}
-		if !host.May(ask.Question.Who, a.By, a.Groups) {
+		if !journal.May(ask.Question.Who, a.By, a.Groups) {
 			return fmt.Errorf("%w: ask %s: %q is not among those who may", fault.ErrForbidden, a.Ask, a.By)
 		}
 		if kept[i], err = r.keepAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
@@ -150,12 +150,6 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 	return err
 }
 
-// askID returns the id of an ask as the outside knows it.
-func askID(name, id string) string {
-	_, incarnation, _ := strings.Cut(name, ".")
-	return incarnation + "." + id
-}
-
 func (r *Runtime) splitAsk(ctx context.Context, id string) (name, ask string, err error) {
 	incarnation, ask, ok := strings.Cut(id, ".")
 	if !ok || incarnation == "" || len(id) > 100 {
@@ -196,7 +190,7 @@ func (c *core) keepAnswer(ctx context.Context, name string, q *journal.Question,
 // checkAnswer returns what is kept of an answer, and its value.
 func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
-	if err := errors.Join(checkText("the message", a.Message, 16<<10), checkText("who answers", a.By, 500), checkText("the decision", a.Decision, 500)); err != nil {
+	if err := errors.Join(fault.CheckText("the message", a.Message, 16<<10), fault.CheckText("who answers", a.By, 500), fault.CheckText("the decision", a.Decision, 500)); err != nil {
 		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
@@ -248,7 +242,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err := tree.CheckName(name); err != nil {
 		return fmt.Errorf("%w: signal: %w", fault.ErrName, err)
 	}
-	if err := errors.Join(checkText("the key", o.Key, 500), checkText("who sends", o.By, 500)); err != nil {
+	if err := errors.Join(fault.CheckText("the key", o.Key, 500), fault.CheckText("who sends", o.By, 500)); err != nil {
 		return err
 	}
 	if journal.IsChildSignal(o.Key) {
@@ -289,145 +283,53 @@ type Note struct {
 	IfSeq      uint64 // do it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
+// check refuses a note whose texts are too long.
+func (n Note) check() error {
+	return errors.Join(fault.CheckText("the reason", n.Reason, 16<<10), fault.CheckText("who asks", n.By, 500))
+}
+
 // Cancel cancels a run: no new step starts, only cleanups do. A run that has
 // not begun, or is blocked or quarantined, ends without running code.
 func (r *Runtime) Cancel(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
-		stuck := run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
-		if run.Cancelled && !stuck && !run.Held {
-			return nil, nil, threads.ErrNothing
-		}
-		if run.Status.Final() {
-			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
-		}
-		lines, flows, err := r.cancelLines(ctx, t, run, &n)
-		return lines, append(flows, threads.OtherFlows(t, run)...), err // its end may let them go on
-	})
-}
-
-// cancelLines returns what cancels a run. One that is stuck ends with it, and
-// its children are cancelled first: their ends move the thread, so what the note
-// says about its sequence has to hold until then.
-func (r *Runtime) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]threads.Line, []string, error) {
-	if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
-		return nil, nil, err
-	}
-	lines := []threads.Line{{Kind: journal.Cancel, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}
-	if run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined {
-		if open := run.OpenChildren(); len(open) > 0 {
-			name, err := r.tenant.Find(ctx, t.ID)
-			if err == nil {
-				err = r.cancelChildren(ctx, name, t, run, open)
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-			n.IfSeq = 0
-		}
-		lines = append(lines, threads.Line{Kind: journal.Ended, Run: run.N,
-			Body: journal.Body{Status: string(journal.StatusCancelled), Unknown: unknown(run)}})
-	}
-	return lines, []string{run.Flow}, nil
+	return r.control(ctx, thread, run, n, r.life.Cancel)
 }
 
 // Pause stops a run before its next step, until Resume.
 func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
-		switch {
-		case run.Status.Final() || run.Cancelled:
-			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
-		case run.PausedAt != 0:
-			return nil, nil, threads.ErrNothing
-		}
-		return []threads.Line{{Kind: journal.Paused, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, nil, nil
-	})
+	return r.control(ctx, thread, run, n, r.life.Pause)
 }
 
 // Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
-		if run.PausedAt == 0 || run.Status.Final() {
-			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
-		}
-		return []threads.Line{{Kind: journal.Resumed, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
-	})
+	return r.control(ctx, thread, run, n, r.life.Resume)
 }
 
 // Retry lets a failed run go on: what failed last is forgotten and done again,
 // with the same keys. It also lifts blocked and quarantined. It is refused
 // once a cleanup has run or a later run has begun: start anew then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
-	return r.control(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
-		return retryLines(t, run, n)
-	})
+	return r.control(ctx, thread, run, n, r.life.Retry)
 }
 
-func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []string, error) {
-	switch run.Status {
-	case journal.StatusBlocked, journal.StatusQuarantined:
-	case journal.StatusFailed:
-		if run.Cleaning {
-			return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", fault.ErrNothingToDo, run.ID)
-		}
-		for _, later := range t.Runs {
-			if later.Start > run.Start && later.Begun() {
-				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", fault.ErrNothingToDo, later.ID, run.ID)
-			}
-		}
-	default:
-		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", fault.ErrNothingToDo, run.ID, run.Status)
-	}
-	return []threads.Line{{Kind: journal.Retried, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
-}
-
-func (r *Runtime) control(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]threads.Line, []string, error)) error {
-	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
+func (r *Runtime) control(ctx context.Context, thread, run string, n Note, do func(ctx context.Context, thread, run string, n lifecycle.Note) error) error {
+	if err := n.check(); err != nil {
 		return err
 	}
-	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		found, err := pick(t, run)
-		if err != nil {
-			return nil, nil, err
-		}
-		if t.Run(found.N) == nil {
-			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", fault.ErrNothingToDo, found.ID)
-		}
-		lines, flows, err := decide(t, found)
-		if err == nil {
-			err = fault.CheckSeq(t, thread, n.IfSeq)
-		}
-		return lines, flows, err
-	})
-	if err == nil {
-		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
-		_ = r.tell(ctx, o)              // of its end, which a worker does too, if there is one
-	}
-	return err
-}
-
-// pick returns a run by its id, the newest one for "".
-func pick(t *journal.Thread, id string) (*journal.Run, error) {
-	if id == "" && len(t.Runs) > 0 {
-		return t.Runs[len(t.Runs)-1], nil
-	}
-	if run := t.RunByID(id); run != nil {
-		return run, nil
-	}
-	return nil, fmt.Errorf("%w: %q on thread %s", fault.ErrRunNotFound, id, t.ID)
+	return do(ctx, thread, run, lifecycle.Note(n))
 }
 
 // SetMetadata changes a thread's title, unless that is nil, and its metadata;
 // an empty value removes a key.
 func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n Note) error {
-	if err := errors.Join(checkText("the reason", n.Reason, 16<<10), checkText("who asks", n.By, 500)); err != nil {
+	if err := n.check(); err != nil {
 		return err
 	}
 	if title != nil {
-		if err := checkText("the title", *title, 1000); err != nil {
+		if err := fault.CheckText("the title", *title, 1000); err != nil {
 			return err
 		}
 	}
-	if err := checkMetadata(metadata); err != nil {
+	if err := fault.CheckMetadata(metadata); err != nil {
 		return err
 	}
 	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
@@ -443,16 +345,6 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return err
-}
-
-// unknown lists the at-most-once steps of a run whose outcome is not known.
-func unknown(run *journal.Run) []string {
-	var paths []string
-	for p := range run.Intents {
-		paths = append(paths, tree.Names(p))
-	}
-	slices.Sort(paths)
-	return paths
 }
 
 func by(who string) string {

@@ -46,79 +46,11 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	if q.Thread == "" {
-		q.Thread = threads.NewRunID()
-		if q.Key != "" {
-			q.Thread = r.tenant.IDForKey("thread created with key", q.Key)
-		}
+	o, err := r.life.Create(ctx, q.Thread, q.Key, b)
+	if err != nil {
+		return nil, err
 	}
-	b.Thread, b.Tenant = q.Thread, r.tenant.Name
-	if q.Key != "" {
-		b.ID = threads.Base32.EncodeToString(r.threads.Hash("created", r.tenant.Name, q.Thread, q.Key)[:15])
-	}
-	for range mostTries {
-		// Until its first summary it is a thread without runs, which only who reads it knows.
-		name, nameErr := r.createAs(ctx, threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Rough: true}, func(string) error { return nil })
-		if nameErr != nil {
-			return nil, nameErr
-		}
-		var o *threads.Opened
-		if o, err = r.begin(ctx, name, b, q.Key); err == nil {
-			_ = r.threads.Summarise(ctx, o) // who lists it reads it otherwise
-			return r.threadInfo(ctx, o)
-		}
-		if errors.Is(err, fault.ErrTooLarge) {
-			err = r.giveUp(ctx, q.Thread, name, err)
-		}
-		if !errors.Is(err, fault.ErrErased) {
-			return nil, err
-		}
-		// An erase is under way, or was cut off: the new thread comes behind it.
-		if err := r.erase(ctx, name, q.Thread, EraseOptions{}, true); err != nil {
-			return nil, err
-		}
-	}
-	return nil, err
-}
-
-// begin appends the first entry of a thread, unless it was made with the same
-// key.
-func (r *Runtime) begin(ctx context.Context, name string, b journal.Body, key string) (*threads.Opened, error) {
-	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		if t.Seq != 0 {
-			return nil, nil, r.begunWith(ctx, name, b, key)
-		}
-		err := r.threads.Fit(ctx, name, &b)
-		return []threads.Line{{Kind: journal.Created, Body: b}}, nil, err
-	})
-	return o, err
-}
-
-// begunWith returns errNothing if a thread was made with a key and the same
-// request, else an error that says what is there.
-func (r *Runtime) begunWith(ctx context.Context, name string, b journal.Body, key string) error {
-	exists := fmt.Errorf("%w: %q", fault.ErrExists, b.Thread)
-	if key == "" {
-		return exists
-	}
-	for line, err := range r.threads.Store.Read(ctx, threads.JournalKey(name), 0) {
-		if err != nil {
-			return fault.IfDropped(name, err)
-		}
-		e, err := journal.Peek(line.Seq, line.Data)
-		if err != nil {
-			return fmt.Errorf("%w: thread %s, entry %d: %w", fault.ErrCorrupt, b.Thread, line.Seq, err)
-		}
-		made, err := e.Read()
-		switch {
-		case err != nil || e.Kind != journal.Created || made.ID != b.ID:
-			return exists
-		case made.Key != b.Key:
-			return fmt.Errorf("%w: key %q made thread %s with another request", fault.ErrKeyReused, key, b.Thread)
-		}
-		return threads.ErrNothing
-	}
-	return exists
+	return r.threadInfo(ctx, o)
 }
 
 // ownKeys is what the keys of the state begin with that package agent keeps.
@@ -132,12 +64,12 @@ func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
 			return b, err
 		}
 	}
-	if err := errors.Join(checkText("the title", q.Title, 1000), checkText("the user", q.User, 500), checkText("the key", q.Key, 500),
-		checkText("who asks", q.By, 500), checkMetadata(q.Metadata)); err != nil {
+	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("the user", q.User, 500), fault.CheckText("the key", q.Key, 500),
+		fault.CheckText("who asks", q.By, 500), fault.CheckMetadata(q.Metadata)); err != nil {
 		return b, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(q.State)) {
-		if err := checkKey(key); err != nil {
+		if err := threads.CheckKey(key); err != nil {
 			return b, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
 		}
 		if strings.HasPrefix(key, ownKeys) {

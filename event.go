@@ -244,14 +244,14 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	value := b.Value
 	switch {
 	case e.Kind == journal.Asked && b.Ask != nil:
-		ev.Ask, value = askID(name, e.ID), b.Ask.Data
+		ev.Ask, value = threads.AskID(name, e.ID), b.Ask.Data
 		ev.Name, ev.AskKind, ev.Decisions = b.Ask.Prompt, b.Ask.Kind, b.Ask.Decisions
 	case b.Of != "":
-		ev.Ask = askID(name, b.Of)
+		ev.Ask = threads.AskID(name, b.Of)
 	case e.Kind == journal.Forked && b.From != nil:
 		ev.From, ev.At, ev.Import, ev.Signer = b.From.Thread, b.At, b.From.Imported(), b.From.Key
 		for _, id := range b.Keep {
-			ev.Keep = append(ev.Keep, askID(name, id))
+			ev.Keep = append(ev.Keep, threads.AskID(name, id))
 		}
 	case e.Kind == journal.Rewound:
 		ev.To = b.At
@@ -337,7 +337,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			} else if err != nil {
 				return nil, err
 			}
-			found, err := pick(o.Thread, run)
+			found, err := threads.PickRun(o.Thread, run)
 			if err != nil {
 				return nil, err
 			}
@@ -371,7 +371,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		found, pickErr := pick(o.Thread, run)
+		found, pickErr := threads.PickRun(o.Thread, run)
 		if pickErr != nil {
 			return nil, context.Cause(ctx)
 		}

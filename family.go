@@ -61,19 +61,5 @@ func (f *family) look(ctx context.Context, id string) *journal.Run {
 		delete(f.known, id)
 		return nil
 	}
-	return o.Thread.RunByID(f.childRun(id))
-}
-
-// awaits returns the run and the child in a parent's thread to which a signal
-// with a name and a key is news, nil if it is to none.
-func awaits(t *journal.Thread, from *journal.Origin, name, key string) (*journal.Run, *journal.Child) {
-	run := t.Run(from.Run)
-	if run == nil || run.ID != from.RunID || run.Status.Final() || t.Heard(key) {
-		return nil, nil
-	}
-	child := run.Child(name)
-	if child == nil || child.Stale {
-		return nil, nil
-	}
-	return run, child
+	return o.Thread.RunByID(f.threads.ChildRunID(id))
 }

@@ -40,7 +40,7 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		return f.pass.runtime().host(), nil
+		return f.pass.rt.runtime(f.pass.rt.threads.Tenant(f.pass.thread.Tenant)).host(), nil
 	}
 	host.FromRuntime = func(r any) *host.Host {
 		if r, ok := r.(*Runtime); ok && r != nil {

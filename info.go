@@ -177,7 +177,7 @@ func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := pick(o.Thread, run)
+	found, err := threads.PickRun(o.Thread, run)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 			wait.Kind, wait.Child, wait.Signal = "child", child.ID, ""
 		}
 		if ask := o.Thread.Asks[w.Ask]; ask != nil && ask.Open() {
-			wait.Ask = askID(o.Name, ask.ID)
+			wait.Ask = threads.AskID(o.Name, ask.ID)
 			ai, err := r.askInfo(ctx, o, ask)
 			if err == nil && ai.Status == AskOpen {
 				info.Asks = append(info.Asks, ai)

@@ -7,5 +7,5 @@ package perdure
 func (r *Runtime) User(user string) *Runtime {
 	t := *r.tenant
 	t.Owner = &user
-	return &Runtime{core: r.core, tenant: &t}
+	return r.core.runtime(&t)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
@@ -351,7 +352,7 @@ func (p *pass) block(f *frame, diff string) error {
 				then:  func() { p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, diff)) },
 			}
 			if over {
-				b.lines = append(b.lines, threads.Line{Kind: journal.Ended, Body: journal.Body{Status: string(Cancelled), Unknown: unknown(p.run)}})
+				b.lines = append(b.lines, threads.Line{Kind: journal.Ended, Body: journal.Body{Status: string(Cancelled), Unknown: lifecycle.UnknownOutcomes(p.run)}})
 			}
 			return b
 		})

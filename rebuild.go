@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -129,14 +130,14 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 		return nil
 	}
 	o, err := b.threads.Read(ctx, name)
-	rt, idCell := &Runtime{core: b.core, tenant: b.threads.Tenant(o.Thread.Tenant)}, ""
+	tenant, idCell := b.threads.Tenant(o.Thread.Tenant), ""
 	if o.Thread.ID != "" {
-		idCell = rt.tenant.IDKey(o.Thread.ID)
+		idCell = tenant.IDKey(o.Thread.ID)
 	}
 	switch {
 	case errors.Is(err, fault.ErrErased):
 		b.Orphans++
-		return b.finishErase(ctx, name, idCell)
+		return b.lifeOf(o.Thread.Tenant).FinishFound(ctx, name, idCell)
 	case errors.Is(err, fault.ErrCorrupt):
 		b.Damaged++
 		b.threads.Log.Warn("a thread is damaged", "thread", name, "error", err)
@@ -151,7 +152,7 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 	cell, err := b.threads.Store.Get(ctx, idCell)
 	if errors.Is(err, store.ErrCorrupt) {
 		var led string
-		led, err = rt.tenant.MendID(ctx, o.Thread.ID, err)
+		led, err = tenant.MendID(ctx, o.Thread.ID, err)
 		cell.Value = []byte(led)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && string(cell.Value) != name {
@@ -273,7 +274,7 @@ func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, erro
 	if from == nil {
 		return "", nil
 	}
-	run := o.Thread.RunByID(b.childRun(o.Thread.ID))
+	run := o.Thread.RunByID(b.threads.ChildRunID(o.Thread.ID))
 	if run == nil || !run.Status.Final() {
 		return "", nil
 	}
@@ -288,7 +289,7 @@ func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, erro
 		b.parent = parent
 	}
 	id := o.Thread.ID
-	if _, child := awaits(b.parent.Thread, from, journal.ChildSignal(id), endKey(id, run.EndSeq)); child == nil {
+	if _, child := lifecycle.Awaits(b.parent.Thread, from, journal.ChildSignal(id), lifecycle.EndKey(id, run.EndSeq)); child == nil {
 		return "", nil
 	}
 	return run.Flow, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -78,6 +79,7 @@ func RegisterValidator(v Validator) { validator = v }
 type Runtime struct {
 	*core
 	tenant *threads.Tenant
+	life   *lifecycle.Control
 }
 
 type core struct {
@@ -192,7 +194,17 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if n, ok := store.As[store.Notifier](s); ok && opts.Logger != nil {
 		n.Notify(c.logOutage())
 	}
-	return &Runtime{core: c, tenant: c.threads.Tenant("")}, nil
+	return c.runtime(c.threads.Tenant("")), nil
+}
+
+// runtime returns the runtime of a tenant.
+func (c *core) runtime(t *threads.Tenant) *Runtime {
+	return &Runtime{core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
+}
+
+// control returns the control of a tenant's threads.
+func (c *core) lifeOf(tenant string) *lifecycle.Control {
+	return lifecycle.New(c.threads.Tenant(tenant), c.opts.MaxQueue, c.checkInput)
 }
 
 // maxConcurrency is what Options.Concurrency may be.
@@ -215,7 +227,7 @@ func (o *Options) check() error {
 			bad("%s is negative", name)
 		}
 	}
-	return errors.Join(append(errs, checkText("Options.Version", o.Version, 200))...)
+	return errors.Join(append(errs, fault.CheckText("Options.Version", o.Version, 200))...)
 }
 
 // logOutage returns what logs when writes begin to fail and when that is over.
@@ -254,7 +266,7 @@ var executable = sync.OnceValue(func() string {
 func (r *Runtime) Tenant(tenant string) *Runtime {
 	t := r.threads.Tenant(tenant)
 	t.Owner = r.tenant.Owner
-	return &Runtime{core: r.core, tenant: t}
+	return r.core.runtime(t)
 }
 
 // Flows returns the names of the flows, in order.

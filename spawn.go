@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
@@ -81,18 +82,10 @@ func checkSpawn(ctx context.Context, flow string, in any) (json.RawMessage, erro
 	if err := tree.CheckName(flow); err != nil {
 		return nil, fmt.Errorf("%w: flow: %w", fault.ErrName, err)
 	}
-	if d := depth(f.pass.thread); d >= maxDescent {
+	if d := lifecycle.Depth(f.pass.thread); d >= maxDescent {
 		return nil, fmt.Errorf("%w: thread %s is the child of a child, %d times; that is the limit", fault.ErrInvalid, f.pass.thread.ID, d)
 	}
 	return f.pass.rt.checkInput(flow, in)
-}
-
-// depth returns how many threads stand above one.
-func depth(t *journal.Thread) int {
-	if t.Parent == nil {
-		return 0
-	}
-	return t.Parent.Depth
 }
 
 // spawn records that a child is about to be started.
@@ -267,7 +260,7 @@ func (p *pass) startChild(child *journal.Child) error {
 	if over != nil {
 		return over
 	}
-	if _, err := p.runtime().startChild(p.io, p.name, p.thread, p.run, child); err != nil {
+	if _, err := p.life().StartChild(p.io, p.name, p.thread, p.run, child); err != nil {
 		return p.lose(fmt.Errorf("starting child %s: %w", child.ID, err))
 	}
 	return nil
@@ -285,7 +278,7 @@ func (p *pass) cancelChildren(doomed bool) error {
 	if over != nil || len(open) == 0 || p.replay != nil {
 		return over
 	}
-	if err := p.runtime().cancelChildren(p.io, p.name, p.thread, p.run, open); err != nil {
+	if err := p.life().CancelChildren(p.io, p.name, p.thread, p.run, open); err != nil {
 		return p.lose(fmt.Errorf("cancelling children: %w", err))
 	}
 	return nil
@@ -294,7 +287,7 @@ func (p *pass) cancelChildren(doomed bool) error {
 // retryChild retries a child that failed, and reports whether there is another
 // end of it to be awaited.
 func (p *pass) retryChild(child *journal.Child) (bool, error) {
-	again, err := p.runtime().retryChild(p.io, p.name, child, func(key string) bool {
+	again, err := p.life().RetryChild(p.io, p.name, child, func(key string) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.thread.Heard(key)
@@ -320,6 +313,5 @@ func (p *pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error
 }
 
 // runtime returns the runtime of the thread's tenant.
-func (p *pass) runtime() *Runtime {
-	return &Runtime{core: p.rt, tenant: p.rt.threads.Tenant(p.thread.Tenant)}
-}
+// life returns the control of the threads of the run's tenant.
+func (p *pass) life() *lifecycle.Control { return p.rt.lifeOf(p.thread.Tenant) }

@@ -7,11 +7,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/exact"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // view is the state as a frame sees it: what the frames around it saw when it
@@ -189,15 +188,8 @@ func (l List[T]) AppendResult(ctx context.Context) error {
 	return writeState(ctx, journal.Change{Key: l.key, Result: true})
 }
 
-func checkKey(key string) error {
-	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
-		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", fault.ErrName, key)
-	}
-	return nil
-}
-
 func writeState(ctx context.Context, c journal.Change) error {
-	if err := checkKey(c.Key); err != nil {
+	if err := threads.CheckKey(c.Key); err != nil {
 		return err
 	}
 	return change(ctx, fmt.Sprintf("state %q", c.Key), func(f *frame) error {
@@ -220,7 +212,7 @@ func readItem(ctx context.Context, key string) (raw json.RawMessage, item journa
 	if err != nil {
 		return nil, item, false, err
 	}
-	if err := checkKey(key); err != nil {
+	if err := threads.CheckKey(key); err != nil {
 		return nil, item, false, err
 	}
 	f.pass.mu.Lock()

@@ -39,7 +39,7 @@ func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
 }
 
 func (b *rebuilder) finishImport(ctx context.Context, name string) error {
-	im := &importer{Runtime: &Runtime{core: b.core, tenant: b.threads.Tenant("")}, name: name}
+	im := &importer{Runtime: b.core.runtime(b.threads.Tenant("")), name: name}
 	switch err := im.mark(ctx, importGivenUp); {
 	case err == nil:
 		b.Orphans++
@@ -87,29 +87,8 @@ func (b *rebuilder) erases(ctx context.Context) error {
 			return ifCorrupt(err)
 		}
 		b.Orphans++
-		return b.finishErase(ctx, name, "")
+		return b.lifeOf("").FinishFound(ctx, name, "")
 	})
-}
-
-// finishErase goes on with the erase of a thread whose journal says that it was
-// erased, or is gone. The gate knows which cell leads to it, and goes last here,
-// since it led here; without one it is what the caller knows.
-func (b *rebuilder) finishErase(ctx context.Context, name, idCell string) error {
-	e := eraser{Runtime: &Runtime{core: b.core, tenant: b.threads.Tenant("")}, finishing: true}
-	gate, err := b.threads.Store.Get(ctx, threads.GateKey(name))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	if _, key, _ := strings.Cut(string(gate.Value), " "); threads.IsClosed(gate) && key != "" {
-		idCell = key
-	}
-	if err := e.thread(ctx, name, idCell); err != nil {
-		return fmt.Errorf("finishing its erase: %w", err)
-	}
-	if idCell == "" {
-		return b.threads.Remove(ctx, threads.GateKey(name), "")
-	}
-	return e.last(ctx, name, idCell, threads.GateKey(name))
 }
 
 // cells calls a function with each cell below a prefix, a page at a time.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/strict"
@@ -141,3 +142,23 @@ func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
 // a keyed hash of the owner. The journal and the summary cell are called after
 // it, so both sort by creation, and due work is kept by owner; a cell under a
 // keyed hash of tenant and thread id leads to it. No user text is in any name.
+
+// AskID returns the id of an ask of the thread with a name, as the outside knows
+// it.
+func AskID(name, id string) string {
+	_, incarnation, _ := strings.Cut(name, ".")
+	return incarnation + "." + id
+}
+
+// CheckKey refuses what cannot be a key of the state.
+func CheckKey(key string) error {
+	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
+		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", fault.ErrName, key)
+	}
+	return nil
+}
+
+// ChildRunID returns the id of the run that a Spawn queued on a child's thread.
+func (c *Threads) ChildRunID(child string) string {
+	return Base32.EncodeToString(c.Hash("run of child", child)[:15])
+}

@@ -407,3 +407,14 @@ func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*
 func Empty(name string) *Opened {
 	return &Opened{Name: name, Thread: journal.NewThread(), Trees: map[uint64]*tree.Tree{}}
 }
+
+// PickRun returns a run by its id, the newest one for "".
+func PickRun(t *journal.Thread, id string) (*journal.Run, error) {
+	if id == "" && len(t.Runs) > 0 {
+		return t.Runs[len(t.Runs)-1], nil
+	}
+	if run := t.RunByID(id); run != nil {
+		return run, nil
+	}
+	return nil, fmt.Errorf("%w: %q on thread %s", fault.ErrRunNotFound, id, t.ID)
+}

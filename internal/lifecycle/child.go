@@ -1,4 +1,4 @@
-package perdure
+package lifecycle
 
 import (
 	"context"
@@ -14,21 +14,9 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// A parent and its child are two journals, and nothing is appended to both at
-// once. What is to happen in the other one follows from an entry that is there
-// already: the parent's `spawned` says that the child is to be started, and the
-// child's `ended` that the parent is to be told. Both can be repeated, and
-// whoever comes next does so: the first on the way to the next entry of the
-// parent, the second before the child's hint is settled.
-
-// childRun returns the id of the run that a Spawn queued.
-func (c *core) childRun(child string) string {
-	return threads.Base32.EncodeToString(c.threads.Hash("run of child", child)[:15])
-}
-
-// startChild makes sure that a child's thread exists and that its run is
+// StartChild makes sure that a child's thread exists and that its run is
 // queued, and returns the thread's name.
-func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, error) {
+func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, error) {
 	// What a Spawn writes first is read first: most often it is all there.
 	if name, err := r.tenant.Find(ctx, child.ID); err == nil {
 		begun, err := r.threads.Begun(ctx, threads.JournalKey(name))
@@ -49,7 +37,7 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 		return lines, []string{child.Flow}, nil
 	})
 	if threads.IsGone(err) {
-		return name, r.lost(ctx, name, originOf(parent, t, run, child), child)
+		return name, r.childLost(ctx, name, originOf(parent, t, run, child), child)
 	}
 	if err == nil {
 		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
@@ -57,9 +45,9 @@ func (r *Runtime) startChild(ctx context.Context, parent string, t *journal.Thre
 	return name, err
 }
 
-// lost sees to a child that was erased before it was known to be started: what
+// childLost sees to a child that was erased before it was known to be started: what
 // was written for it goes, and its parent does not wait for it.
-func (r *Runtime) lost(ctx context.Context, name string, from *journal.Origin, child *journal.Child) error {
+func (r *Control) childLost(ctx context.Context, name string, from *journal.Origin, child *journal.Child) error {
 	if err := r.abandon(ctx, child.ID, name); err != nil && !errors.Is(err, errBegun) {
 		return err
 	}
@@ -68,12 +56,12 @@ func (r *Runtime) lost(ctx context.Context, name string, from *journal.Origin, c
 
 // originOf says who spawns a child.
 func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal.Child) *journal.Origin {
-	return &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: depth(t) + 1}
+	return &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: Depth(t) + 1}
 }
 
 // childLines makes the cells of a child's thread, and returns its first
 // entries.
-func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []threads.Line, error) {
+func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []threads.Line, error) {
 	// The pin comes before the summary: an erase that does not see it leaves none.
 	name, err := r.createAs(ctx, threads.Summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
 		return r.pinOrAbandon(ctx, parent, child.ID, name)
@@ -91,15 +79,15 @@ func (r *Runtime) childLines(ctx context.Context, parent string, t *journal.Thre
 	}
 	return name, []threads.Line{
 		{Kind: journal.Created, Body: journal.Body{Thread: child.ID, Tenant: r.tenant.Name, User: t.User, From: originOf(parent, t, run, child)}},
-		{Kind: journal.Queued, Body: journal.Body{ID: r.childRun(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
+		{Kind: journal.Queued, Body: journal.Body{ID: r.threads.ChildRunID(child.ID), Flow: child.Flow, Policy: journal.PolicyEnqueue,
 			Budget: child.Budget, Trace: run.Trace, Value: value}},
 	}, nil
 }
 
-// cancelChildren gives the children whose end a run does not know their cancel, and
+// CancelChildren gives the children whose end a run does not know their cancel, and
 // starts the one that was not started: a worker that was about to start it finds
 // it cancelled. A child that has ended by itself tells its end instead.
-func (r *Runtime) cancelChildren(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, open []*journal.Child) error {
+func (r *Control) CancelChildren(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, open []*journal.Child) error {
 	for _, child := range open {
 		if err := r.cancelChild(ctx, parent, t, run, child); err != nil {
 			return fmt.Errorf("child %s: %w", child.ID, err)
@@ -108,7 +96,7 @@ func (r *Runtime) cancelChildren(ctx context.Context, parent string, t *journal.
 	return nil
 }
 
-func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) error {
+func (r *Control) cancelChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) error {
 	name, err := r.tenant.Find(ctx, child.ID)
 	begun := false
 	if err == nil {
@@ -123,19 +111,19 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 			return err
 		}
 	}
-	note := Note{Reason: "its parent has ended"}
+	why := Note{Reason: "its parent has ended"}
 	if child.Doomed {
-		note.Reason = "a branch beside that of its parent failed"
+		why.Reason = "a branch beside that of its parent failed"
 	}
 	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		own := t.RunByID(r.childRun(child.ID))
+		own := t.RunByID(r.threads.ChildRunID(child.ID))
 		switch {
 		case t.Seq == 0:
-			return append(first[:2:2], threads.Line{Kind: journal.Cancel, Run: 2, Body: journal.Body{Name: journal.ParentEnded, Reason: note.Reason}}), nil, nil
+			return append(first[:2:2], threads.Line{Kind: journal.Cancel, Run: 2, Body: journal.Body{Name: journal.ParentEnded, Reason: why.Reason}}), nil, nil
 		case own == nil || own.Status.Final() || own.Cancelled && !stuck(own):
 			return nil, nil, threads.ErrNothing
 		}
-		lines, flows, err := r.cancelLines(ctx, t, own, &note)
+		lines, flows, err := r.cancelLines(ctx, t, own, &why)
 		if err == nil {
 			lines[0].Body.Name = journal.ParentEnded
 		}
@@ -154,8 +142,8 @@ func (r *Runtime) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		return err
 	}
 	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
-	if own := o.Thread.RunByID(r.childRun(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
-		return r.tell(ctx, o) // its result is good for a retry of the parent
+	if own := o.Thread.RunByID(r.threads.ChildRunID(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
+		return r.TellParent(ctx, o) // its result is good for a retry of the parent
 	}
 	return nil
 }
@@ -164,15 +152,15 @@ func stuck(run *journal.Run) bool {
 	return run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
 }
 
-// endKey is the key of the signal that tells an end of a child. One that was
+// EndKey is the key of the signal that tells an end of a child. One that was
 // retried has several.
-func endKey(child string, end uint64) string {
+func EndKey(child string, end uint64) string {
 	return journal.ChildSignal(child) + "@" + strconv.FormatUint(end, 10)
 }
 
-// retryChild retries a child that failed, if that is possible. It reports
+// RetryChild retries a child that failed, if that is possible. It reports
 // whether the child has, or will have, an end that the parent has not heard of.
-func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
+func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
 	name, err := r.tenant.Find(ctx, child.ID)
 	if errors.Is(err, fault.ErrNoThread) {
 		return false, nil
@@ -183,11 +171,11 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 	again, ended := false, false
 	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		again, ended = false, false
-		own := t.RunByID(r.childRun(child.ID))
+		own := t.RunByID(r.threads.ChildRunID(child.ID))
 		if own == nil || t.Parent == nil || t.Parent.Name != parent { // a fork's: the end is told to the other
 			return nil, nil, threads.ErrNothing
 		}
-		if again = !own.Status.Final() || !heard(endKey(child.ID, own.EndSeq)); again {
+		if again = !own.Status.Final() || !heard(EndKey(child.ID, own.EndSeq)); again {
 			ended = own.Status.Final()
 			return nil, nil, threads.ErrNothing
 		}
@@ -204,54 +192,54 @@ func (r *Runtime) retryChild(ctx context.Context, parent string, child *journal.
 	if err == nil && ended {
 		// Whoever saw to that end met a parent that had ended, or that was taken
 		// back since.
-		err = r.tell(ctx, o)
+		err = r.TellParent(ctx, o)
 	}
 	return again, err
 }
 
-// tell tells the parent of a child the end of the run that it spawned, by a
+// TellParent tells the parent of a child the end of the run that it spawned, by a
 // signal in the parent's journal. It does nothing if the thread is no child, if
 // the run has not ended, and if the parent does not need to know any more.
-func (c *core) tell(ctx context.Context, o *threads.Opened) error {
+func (c *Control) TellParent(ctx context.Context, o *threads.Opened) error {
 	from := o.Thread.Parent
 	if from == nil || o.Thread.Foreign != "" {
 		return nil
 	}
-	run := o.Thread.RunByID(c.childRun(o.Thread.ID))
+	run := o.Thread.RunByID(c.threads.ChildRunID(o.Thread.ID))
 	if run == nil || !run.Status.Final() {
 		return nil
 	}
-	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: endKey(o.Thread.ID, run.EndSeq), Status: string(run.Status)}
+	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: EndKey(o.Thread.ID, run.EndSeq), Status: string(run.Status)}
 	known := false // the body is whole
-	return c.tellParent(ctx, from, &b, func() error {
+	return c.tellOrigin(ctx, from, &b, func() error {
 		if known {
 			return nil
 		}
 		known = true
-		return c.outcome(ctx, o, run, &b)
+		return c.childOutcome(ctx, o, run, &b)
 	}, run)
 }
 
 // tellErased tells the parent of a child which is erased that the end which it
 // has not heard of will never come.
-func (c *core) tellErased(ctx context.Context, o *threads.Opened) error {
+func (c *Control) tellErased(ctx context.Context, o *threads.Opened) error {
 	from := o.Thread.Parent
 	if from == nil {
 		return nil
 	}
 	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: journal.ChildSignal(o.Thread.ID) + "@erased"}
-	run := o.Thread.RunByID(c.childRun(o.Thread.ID))
+	run := o.Thread.RunByID(c.threads.ChildRunID(o.Thread.ID))
 	if run == nil {
 		run = &journal.Run{}
 	} else if run.Status.Final() {
-		b.Key = endKey(o.Thread.ID, run.EndSeq)
+		b.Key = EndKey(o.Thread.ID, run.EndSeq)
 	}
 	b.Fail = childFailure(*fault.Failure(fault.ErrErased))
-	return c.tellParent(ctx, from, &b, func() error { return nil }, run)
+	return c.tellOrigin(ctx, from, &b, func() error { return nil }, run)
 }
 
-// outcome fills in what the parent is told of a child's end.
-func (c *core) outcome(ctx context.Context, o *threads.Opened, run *journal.Run, b *journal.Body) error {
+// childOutcome fills in what the parent is told of a child's end.
+func (c *Control) childOutcome(ctx context.Context, o *threads.Opened, run *journal.Run, b *journal.Body) error {
 	switch run.Status {
 	case journal.StatusCancelled:
 		b.Fail = childFailure(journal.Failure{Msg: fault.ErrChildCancelled.Error(), Codes: fault.Failure(fault.ErrChildCancelled).Codes})
@@ -279,12 +267,12 @@ func childFailure(fail journal.Failure) *journal.Failure {
 	return &fail
 }
 
-// tellParent appends the end of a child to its parent's journal, addressed to
+// tellOrigin appends the end of a child to its parent's journal, addressed to
 // the run that spawned it and to a Join if one waits. What that very run cancels
 // at its end no Join of it is waiting for any more.
-func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
+func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
 	_, _, err := c.threads.Change(ctx, from.Name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		run, child := awaits(t, from, b.Name, b.Key)
+		run, child := Awaits(t, from, b.Name, b.Key)
 		if child == nil || child.Joined && b.Status == "" { // of one that is erased, the end that is known stays
 			return nil, nil, threads.ErrNothing
 		}
@@ -319,4 +307,33 @@ func (c *core) tellParent(ctx context.Context, from *journal.Origin, b *journal.
 		return fmt.Errorf("telling the end of a child to its parent, thread %s: %w", from.Thread, err)
 	}
 	return nil
+}
+
+// A parent and its child are two journals, and nothing is appended to both at
+// once. What is to happen in the other one follows from an entry that is there
+// already: the parent's `spawned` says that the child is to be started, and the
+// child's `ended` that the parent is to be told. Both can be repeated, and
+// whoever comes next does so: the first on the way to the next entry of the
+// parent, the second before the child's hint is settled.
+
+// Awaits returns the run and the child in a parent's thread to which a signal
+// with a name and a key is news, nil if it is to none.
+func Awaits(t *journal.Thread, from *journal.Origin, name, key string) (*journal.Run, *journal.Child) {
+	run := t.Run(from.Run)
+	if run == nil || run.ID != from.RunID || run.Status.Final() || t.Heard(key) {
+		return nil, nil
+	}
+	child := run.Child(name)
+	if child == nil || child.Stale {
+		return nil, nil
+	}
+	return run, child
+}
+
+// Depth returns how many threads stand above one.
+func Depth(t *journal.Thread) int {
+	if t.Parent == nil {
+		return 0
+	}
+	return t.Parent.Depth
 }

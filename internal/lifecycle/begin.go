@@ -1,4 +1,4 @@
-package perdure
+package lifecycle
 
 import (
 	"context"
@@ -6,20 +6,19 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
-// A thread that is being made has cells before its first entry. Whoever comes
-// upon what was left half made completes it, or gives it up.
-
-// name returns the name of a thread id, which is fresh if the id leads nowhere.
+// NameFor returns the name of a thread id, which is fresh if the id leads nowhere.
 // A name of the other kind under which nothing was ever written is given up,
 // and its late writer finds it dropped. A fork does not take the id of a thread
 // that is there: ErrExists.
-func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string, error) {
+func (r *Control) NameFor(ctx context.Context, id, fresh string, fork bool) (string, error) {
 	if err := r.tenant.CheckNewID(ctx, id); err != nil {
 		return "", err
 	}
@@ -57,7 +56,7 @@ func (r *Runtime) name(ctx context.Context, id, fresh string, fork bool) (string
 // pinOrAbandon pins a thread by one that is being made. Where the other turns
 // out to be erased it gives up what was made: that names the other and its user,
 // and nobody comes back for it.
-func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
+func (r *Control) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	err := r.threads.Pin(ctx, of, name)
 	if errors.Is(err, fault.ErrErased) {
 		if failed := r.abandon(ctx, id, name); !errors.Is(failed, errBegun) {
@@ -69,7 +68,7 @@ func (r *Runtime) pinOrAbandon(ctx context.Context, of, id, name string) error {
 
 // giveUp gives up a thread that was being made and cannot be, for a reason that
 // it returns: nobody comes back for what was written for it.
-func (r *Runtime) giveUp(ctx context.Context, id, name string, why error) error {
+func (r *Control) giveUp(ctx context.Context, id, name string, why error) error {
 	if err := r.abandon(ctx, id, name); err != nil && !errors.Is(err, errBegun) {
 		return errors.Join(why, err)
 	}
@@ -82,7 +81,7 @@ var errBegun = errors.New("perdure: the thread has begun")
 // abandon gives up a name under which nothing was written, or what is left of
 // one that was erased, and answers errBegun where there is a thread. It can be
 // repeated.
-func (r *Runtime) abandon(ctx context.Context, id, name string) error {
+func (r *Control) abandon(ctx context.Context, id, name string) error {
 	if err := r.forestall(ctx, name); err != nil {
 		return err
 	}
@@ -94,12 +93,12 @@ func (r *Runtime) abandon(ctx context.Context, id, name string) error {
 			}
 		}
 	}
-	return r.erase(ctx, name, id, EraseOptions{}, true)
+	return r.finishErase(ctx, name, id)
 }
 
 // forestall makes `erased` the first entry of a thread, so that whoever is about
 // to begin it does not, and whoever has begun it keeps it.
-func (r *Runtime) forestall(ctx context.Context, name string) error {
+func (r *Control) forestall(ctx context.Context, name string) error {
 	_, data, err := threads.EncodeLines(journal.NewThread(), []threads.Line{{Kind: journal.Erased}})
 	if err != nil {
 		return err
@@ -129,4 +128,26 @@ func (r *Runtime) forestall(ctx context.Context, name string) error {
 		}
 	}
 	return fmt.Errorf("%w: %s", fault.ErrBusy, name) // refused although nothing is there
+}
+
+// A thread that is being made has cells before its first entry. Whoever comes
+// upon what was left half made completes it, or gives it up.
+
+// createAs makes the cells of a thread with a summary. What is to be done first
+// is done when its name is known.
+func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(name string) error) (string, error) {
+	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
+		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, s.User)
+	}
+	now := clock.Now()
+	name, err := r.NameFor(ctx, s.ID, r.tenant.NewName(now, "", s.User), false)
+	if err == nil {
+		err = first(name)
+	}
+	if err != nil {
+		return "", err
+	}
+	// The summary comes before the first entry, so that lists are complete.
+	s.Created = now.UnixMicro()
+	return name, r.threads.EnsureSummary(ctx, name, s)
 }

@@ -1,0 +1,132 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Cancel cancels a run.
+func (r *Control) Cancel(ctx context.Context, thread, run string, n Note) error {
+	return r.changeRun(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
+		if run.Cancelled && !stuck(run) && !run.Held {
+			return nil, nil, threads.ErrNothing
+		}
+		if run.Status.Final() {
+			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
+		}
+		lines, flows, err := r.cancelLines(ctx, t, run, &n)
+		return lines, append(flows, threads.OtherFlows(t, run)...), err // its end may let them go on
+	})
+}
+
+// cancelLines returns what cancels a run. One that is stuck ends with it, and
+// its children are cancelled first: their ends move the thread, so what the note
+// says about its sequence has to hold until then.
+func (r *Control) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]threads.Line, []string, error) {
+	if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
+		return nil, nil, err
+	}
+	lines := []threads.Line{{Kind: journal.Cancel, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}
+	if stuck(run) {
+		if open := run.OpenChildren(); len(open) > 0 {
+			name, err := r.tenant.Find(ctx, t.ID)
+			if err == nil {
+				err = r.CancelChildren(ctx, name, t, run, open)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			n.IfSeq = 0
+		}
+		lines = append(lines, threads.Line{Kind: journal.Ended, Run: run.N,
+			Body: journal.Body{Status: string(journal.StatusCancelled), Unknown: UnknownOutcomes(run)}})
+	}
+	return lines, []string{run.Flow}, nil
+}
+
+// Pause stops a run before its next step.
+func (r *Control) Pause(ctx context.Context, thread, run string, n Note) error {
+	return r.changeRun(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
+		switch {
+		case run.Status.Final() || run.Cancelled:
+			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
+		case run.PausedAt != 0:
+			return nil, nil, threads.ErrNothing
+		}
+		return []threads.Line{{Kind: journal.Paused, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, nil, nil
+	})
+}
+
+// Resume lifts a pause.
+func (r *Control) Resume(ctx context.Context, thread, run string, n Note) error {
+	return r.changeRun(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
+		if run.PausedAt == 0 || run.Status.Final() {
+			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
+		}
+		return []threads.Line{{Kind: journal.Resumed, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+	})
+}
+
+// Retry lets a failed, blocked or quarantined run go on.
+func (r *Control) Retry(ctx context.Context, thread, run string, n Note) error {
+	return r.changeRun(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
+		return retryLines(t, run, n)
+	})
+}
+
+func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []string, error) {
+	switch run.Status {
+	case journal.StatusBlocked, journal.StatusQuarantined:
+	case journal.StatusFailed:
+		if run.Cleaning {
+			return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", fault.ErrNothingToDo, run.ID)
+		}
+		for _, later := range t.Runs {
+			if later.Start > run.Start && later.Begun() {
+				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", fault.ErrNothingToDo, later.ID, run.ID)
+			}
+		}
+	default:
+		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", fault.ErrNothingToDo, run.ID, run.Status)
+	}
+	return []threads.Line{{Kind: journal.Retried, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
+}
+
+// changeRun appends to a thread what decide returns for one of its runs.
+func (r *Control) changeRun(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]threads.Line, []string, error)) error {
+	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
+		found, err := threads.PickRun(t, run)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.Run(found.N) == nil {
+			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", fault.ErrNothingToDo, found.ID)
+		}
+		lines, flows, err := decide(t, found)
+		if err == nil {
+			err = fault.CheckSeq(t, thread, n.IfSeq)
+		}
+		return lines, flows, err
+	})
+	if err == nil {
+		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = r.TellParent(ctx, o)        // of its end, which a worker does too, if there is one
+	}
+	return err
+}
+
+// UnknownOutcomes lists the at-most-once steps of a run whose outcome is not known.
+func UnknownOutcomes(run *journal.Run) []string {
+	var paths []string
+	for p := range run.Intents {
+		paths = append(paths, tree.Names(p))
+	}
+	slices.Sort(paths)
+	return paths
+}

@@ -1,0 +1,347 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+)
+
+// Erase erases the thread with a name and an id, and what depends on it if that
+// may go too.
+func (r *Control) Erase(ctx context.Context, name, id string, n Note, dependents bool) error {
+	return r.eraseWith(ctx, eraser{life: r, note: n, all: dependents, id: id}, name, id)
+}
+
+// finishErase goes on with the erase of a thread, for those who were not told to
+// erase it but found that it is erased.
+func (r *Control) finishErase(ctx context.Context, name, id string) error {
+	return r.eraseWith(ctx, eraser{life: r, id: id, finishing: true}, name, id)
+}
+
+// FinishFound goes on with the erase of a thread whose journal says that it was
+// erased, or is gone. The gate knows which cell leads to it, and goes last here,
+// since it led here; without one it is what the caller knows.
+func (r *Control) FinishFound(ctx context.Context, name, idCell string) error {
+	e := eraser{life: r, finishing: true}
+	gate, err := r.threads.Store.Get(ctx, threads.GateKey(name))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if _, key, _ := strings.Cut(string(gate.Value), " "); threads.IsClosed(gate) && key != "" {
+		idCell = key
+	}
+	if err := e.thread(ctx, name, idCell); err != nil {
+		return fmt.Errorf("finishing its erase: %w", err)
+	}
+	if idCell == "" {
+		return r.threads.Remove(ctx, threads.GateKey(name), "")
+	}
+	return e.last(ctx, name, idCell, threads.GateKey(name))
+}
+
+func (r *Control) eraseWith(ctx context.Context, e eraser, name, id string) error {
+	err := e.thread(ctx, name, r.tenant.IDKey(id))
+	if err == nil {
+		err = e.last(ctx, name, threads.GateKey(name), r.tenant.IDKey(id))
+	}
+	if err != nil {
+		return fmt.Errorf("perdure: erasing thread %s: %w", id, err)
+	}
+	return nil
+}
+
+// eraser erases a thread and, if it may, what depends on it.
+type eraser struct {
+	life      *Control
+	note      Note
+	all       bool   // what depends on it may be erased too
+	id        string // of the thread that it was told to erase
+	depth     int
+	finishing bool
+	closed    store.Version // of the gate, if this closed it
+}
+
+// The bounds of an eraser.
+const (
+	mostDepth = 1000 // of forks of forks and children of children
+	mostTries = 100  // while others keep forking and spawning
+)
+
+// thread erases all of a thread but its gate and the cell that leads to it.
+func (e *eraser) thread(ctx context.Context, name, idCell string) error {
+	o, err := e.life.threads.Read(ctx, name)
+	switch {
+	case errors.Is(err, fault.ErrErased):
+		if err := e.mark(ctx, name, idCell); err != nil {
+			return err
+		}
+	case err != nil && !errors.Is(err, fault.ErrCorrupt):
+		return err
+	case o.Thread.Foreign != "":
+		return fmt.Errorf("%w: it is left alone: %s", fault.ErrNewer, o.Thread.Foreign)
+	case e.finishing:
+		return fmt.Errorf("%w: it is not erased", fault.ErrInvalid)
+	default:
+		if err := fault.CheckSeq(o.Thread, e.id, e.note.IfSeq); err != nil {
+			return err
+		}
+		if err := e.close(ctx, o, idCell); err != nil {
+			return err
+		}
+	}
+	if o, err = e.fence(ctx, name); err != nil {
+		return errors.Join(err, e.reopen(ctx, name, err))
+	}
+	if o != nil {
+		if t := o.Thread; idCell != "" && (t.Seq == 0 || t.Seq > t.Base+1) { // it had events, or nobody can tell
+			if _, err := e.life.threads.Ensure(ctx, e.life.threads.UsedKey(idCell), []byte("{}")); err != nil {
+				return err
+			}
+		}
+		if err := e.clear(ctx, name, o.Thread); err != nil {
+			return err
+		}
+		if err := e.life.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {
+			return err
+		}
+	}
+	// Again, for those who were late: from now on a writer finds the tombstone.
+	if err := e.life.threads.RemoveDerived(ctx, name); err != nil {
+		return err
+	}
+	return e.life.threads.Remove(ctx, threads.JournalKey(name), "")
+}
+
+// mark closes the gate of a thread that is erased already, as one that never
+// began is before its gate was closed: from now on the gate leads to the id.
+func (e *eraser) mark(ctx context.Context, name, idCell string) error {
+	if idCell == "" || e.depth == 0 { // the way from the id goes last anyway
+		return nil
+	}
+	_, err := store.Update(ctx, e.life.threads.Store, threads.GateKey(name), func(gate store.Cell) ([]byte, error) {
+		if threads.IsClosed(gate) {
+			return nil, threads.ErrNothing
+		}
+		return []byte(threads.ClosedGate + " " + idCell), nil
+	})
+	if errors.Is(err, threads.ErrNothing) {
+		return nil
+	}
+	return err
+}
+
+// last removes the last two cells of a thread. As long as the second is there,
+// it leads those who come again to what is left to do.
+func (e *eraser) last(ctx context.Context, name, first, second string) error {
+	for _, key := range []string{first, second} {
+		only := ""
+		if key != threads.GateKey(name) {
+			only = name // the id may be another thread's by now
+		}
+		if err := e.life.threads.Remove(ctx, key, only); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the gate of a thread, behind which nothing can depend on it. The
+// gate then keeps the key of the cell that leads to the thread.
+func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) error {
+	key := threads.GateKey(o.Name)
+	for range mostTries {
+		gate, err := e.life.threads.Store.Get(ctx, key)
+		if err == nil && threads.IsClosed(gate) && !threads.IsClosedIf(gate) {
+			return nil
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			var gone bool
+			if gone, err = e.life.threads.IsDropped(ctx, o.Name); gone {
+				return nil // by another, and the gate went with it
+			}
+		}
+		if err != nil {
+			return err
+		}
+		mark := threads.ClosedGate
+		if e.note.IfSeq != 0 {
+			mark = threads.ClosedIf + strconv.FormatUint(e.note.IfSeq, 10)
+		}
+		switch err := e.dependents(ctx, o); {
+		case errors.Is(err, errBegun):
+			continue
+		case err != nil:
+			return err
+		}
+		// Who closed it before does not open it again once it is closed anew.
+		e.closed, err = e.life.threads.Store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: it is forked, or spawns children, all the time", fault.ErrPinned)
+}
+
+// reopen opens the gate of a thread that is not erased, because it has moved on,
+// if this eraser closed it and no other relies on that.
+func (e *eraser) reopen(ctx context.Context, name string, why error) error {
+	if !errors.Is(why, fault.ErrStale) || e.closed == "" {
+		return nil
+	}
+	_, err := e.life.threads.Store.Put(ctx, threads.GateKey(name), []byte("open"), e.closed)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// dependents sees to what depends on a thread. What lives is in the way, or is
+// erased if it may be; what never began, or is half erased, is erased. It answers
+// errBegun for what began meanwhile.
+func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
+	pins, err := e.life.threads.Pins(ctx, o.Name)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(pins))
+	var alive, unborn []string
+	for i, by := range pins {
+		dependent, readErr := e.life.threads.Read(ctx, by)
+		t := dependent.Thread
+		if readErr != nil && !errors.Is(readErr, fault.ErrErased) && !errors.Is(readErr, fault.ErrCorrupt) {
+			return readErr
+		}
+		if ids[i] = t.ID; t.ID == "" {
+			if ids[i], err = e.life.threads.ListedID(ctx, by); err != nil {
+				return err
+			}
+		}
+		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, fault.ErrErased) {
+			alive = append(alive, cmp.Or(ids[i], by))
+		} else if !begun {
+			unborn = append(unborn, by)
+		}
+	}
+	if len(alive) > 0 && !e.all {
+		slices.Sort(alive)
+		return &fault.PinnedError{Thread: cmp.Or(o.Thread.ID, o.Name), By: alive}
+	}
+	if e.depth >= mostDepth {
+		return fmt.Errorf("%w: more than %d threads depend on each other; erase the last ones first", fault.ErrInvalid, mostDepth)
+	}
+	for _, by := range unborn {
+		if err := e.life.forestall(ctx, by); err != nil {
+			return err
+		}
+	}
+	for i, by := range pins {
+		if err := e.dependent(ctx, by, ids[i]); err != nil {
+			return fmt.Errorf("erasing thread %s, which depends on it: %w", cmp.Or(ids[i], by), err)
+		}
+		if err := e.life.threads.Unpin(ctx, o.Name, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dependent erases a thread that depends on the one that is being erased. Its
+// pin leads to it until it is gone, so its gate may go behind the way from the
+// id, which is known from the gate when nothing else is left.
+func (e *eraser) dependent(ctx context.Context, name, id string) error {
+	inner := eraser{life: e.life, note: e.note, all: e.all, depth: e.depth + 1}
+	inner.note.IfSeq = 0 // it is where the other thread is
+	idCell := ""
+	if id != "" {
+		idCell = e.life.tenant.IDKey(id)
+	}
+	if err := inner.thread(ctx, name, idCell); err != nil {
+		return err
+	}
+	if gate, err := e.life.threads.Store.Get(ctx, threads.GateKey(name)); err == nil {
+		_, idCell, _ = strings.Cut(string(gate.Value), " ")
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if idCell == "" {
+		return e.life.threads.Remove(ctx, threads.GateKey(name), "")
+	}
+	return e.last(ctx, name, idCell, threads.GateKey(name))
+}
+
+// fence appends the entry that nobody writes behind. It returns the thread, or
+// nil if its journal is gone already.
+func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error) {
+	o, _, err := e.life.threads.Amend(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+		return []threads.Line{{Kind: journal.Erased, Body: journal.Body{By: e.note.By, Reason: e.note.Reason}}}, nil, fault.CheckSeq(t, e.id, e.note.IfSeq)
+	})
+	switch {
+	case errors.Is(err, store.ErrDropped):
+		return nil, nil
+	case err == nil, errors.Is(err, fault.ErrErased):
+	case errors.Is(err, fault.ErrCorrupt):
+		// Nobody writes behind what nobody can read: Drop is fence enough.
+	default:
+		return nil, err
+	}
+	if err := e.life.tellErased(ctx, o); err != nil && !errors.Is(err, fault.ErrCorrupt) {
+		return nil, err // a parent that is damaged waits for nobody
+	}
+	return o, nil
+}
+
+// clear removes the cells of a thread. It comes before the journal is dropped:
+// hints and the thread's own pin are known from its entries, and when Drop
+// returns a store keeps no byte of what was deleted before.
+func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) error {
+	if err := e.life.threads.RemoveDerived(ctx, name, flowsOf(t)...); err != nil {
+		return err
+	}
+	if err := e.life.threads.Remove(ctx, threads.JournalKey(name), ""); err != nil {
+		return err
+	}
+	if err := store.DeletePrefix(ctx, e.life.threads.Store, threads.PinPrefix(name)); err != nil {
+		return err
+	}
+	if e.depth > 0 {
+		return nil // the pin leads to what is left to do
+	}
+	for _, from := range []*journal.Origin{t.Fork, t.Parent} {
+		if from != nil && from.Name != "" {
+			if err := e.life.threads.Unpin(ctx, from.Name, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flowsOf returns the flows of all runs of a thread, each once.
+func flowsOf(t *journal.Thread) []string {
+	var flows []string
+	for _, run := range slices.Concat(t.Runs, t.Inbox) {
+		flows = append(flows, run.Flow)
+	}
+	slices.Sort(flows)
+	return slices.Compact(flows)
+}
+
+// An erase goes through these steps, each of which can be repeated:
+//
+//  1. the gate of the thread is closed, at a moment without forks and children;
+//  2. the entry `erased` fences whoever writes to the thread;
+//  3. hints, snapshot, blobs, summary and pins go;
+//  4. the journal is dropped, which leaves a tombstone;
+//  5. the gate and the cell that leads from the id to the name go.
+//
+// The way from the id goes last, so whoever comes with the id finds what is
+// left to do: an erase that was cut off is finished by another, or by a start.

@@ -1,0 +1,206 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+)
+
+// StartAgain starts a new run with the flow and the input of an earlier one.
+func (r *Control) StartAgain(ctx context.Context, thread, run string, n Note, has func(flow string) error) (*threads.Opened, string, error) {
+	o, err := r.tenant.Open(ctx, thread)
+	if err != nil {
+		return nil, "", err
+	}
+	old, err := threads.PickRun(o.Thread, run)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := has(old.Flow); err != nil {
+		return nil, "", err
+	}
+	raw, err := r.threads.Load(ctx, o.Name, old.Input)
+	if err != nil {
+		return nil, "", fmt.Errorf("perdure: the input of run %s: %w", old.ID, err)
+	}
+	// The input is kept anew: in a fork the old one is among its parent's blobs.
+	input, err := r.threads.Value(ctx, o.Name, raw)
+	if err != nil {
+		return nil, "", err
+	}
+	b := journal.Body{ID: threads.NewRunID(), Flow: old.Flow, Policy: journal.PolicyEnqueue, Budget: old.Budget, Trace: old.Trace,
+		By: n.By, Reason: n.Reason, Value: input}
+	o, _, err = r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
+		return r.queue(ctx, t, &StartRequest{Flow: old.Flow, Thread: thread, IfSeq: n.IfSeq}, b)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
+	return o, b.ID, nil
+}
+
+// Policy says what becomes of an input that finds its thread busy.
+type Policy string
+
+// StartRequest asks for a run: see perdure.StartRequest.
+type StartRequest struct {
+	Flow     string
+	Input    any
+	Thread   string
+	Title    string
+	User     string
+	Metadata map[string]string
+	Key      string
+	Policy   Policy
+	Budget   map[string]int64
+	Trace    string
+	By       string
+	IfSeq    uint64
+}
+
+// Start queues a run with an input, and returns the thread and the run's id.
+func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage) (*threads.Opened, string, error) {
+	var err error
+	if q.User, err = r.tenant.NewOwner(q.User); err != nil {
+		return nil, "", err
+	}
+	runID := threads.NewRunID()
+	if q.Thread == "" {
+		q.Thread = threads.NewRunID()
+		if q.Key != "" {
+			q.Thread = r.tenant.IDForKey("thread of key", q.Key)
+		}
+	}
+	for range mostTries {
+		if q.IfSeq != 0 { // nothing is made for what is not there
+			if _, err := r.tenant.Find(ctx, q.Thread); errors.Is(err, fault.ErrNoThread) {
+				return nil, "", &fault.StaleError{Thread: q.Thread}
+			}
+		}
+		name, nameErr := r.createAs(ctx, threads.Summary{ID: q.Thread, User: q.User, Title: q.Title}, func(string) error { return nil })
+		if nameErr != nil {
+			return nil, "", nameErr
+		}
+		var o *threads.Opened
+		var run string
+		o, run, err = r.startNamed(ctx, name, runID, q, in)
+		if stale := (*fault.StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
+			err = r.giveUp(ctx, q.Thread, name, err) // the thread was erased since it was found
+		}
+		if !errors.Is(err, fault.ErrErased) {
+			return o, run, err
+		}
+		// An erase is under way, or was cut off: the new thread comes behind it.
+		if err := r.finishErase(ctx, name, q.Thread); err != nil {
+			return nil, "", err
+		}
+	}
+	return nil, "", err
+}
+
+// startNamed queues a run on the thread with a name.
+func (r *Control) startNamed(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage) (*threads.Opened, string, error) {
+	value, err := r.threads.Value(ctx, name, in)
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", q.Flow, in))
+	b := journal.Body{ID: runID, Flow: q.Flow, Policy: cmp.Or(string(q.Policy), journal.PolicyEnqueue), Budget: q.Budget,
+		Trace: q.Trace, By: q.By, Value: value}
+	if q.Key != "" {
+		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
+	}
+	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+		if q.Key != "" {
+			runID = r.runOf(t, q)
+			b.ID = runID
+		}
+		return r.queue(ctx, t, &q, b)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
+	if q.Policy == journal.PolicyInterrupt {
+		_ = r.TellParent(ctx, o) // of the end of what was stuck, as a worker does
+	}
+	return o, runID, nil
+}
+
+// runOf returns the id of the run that a key stands for: one that is there, or
+// a new one. After a rewind which took the run of a key back the key stands for
+// another run.
+func (r *Control) runOf(t *journal.Thread, q StartRequest) (id string) {
+	texts := []string{"run", r.tenant.Name, q.Thread, q.Key}
+	for n := range t.Rewinds + 1 {
+		if n > 0 {
+			texts = append(texts[:4], strconv.Itoa(n))
+		}
+		id = threads.Base32.EncodeToString(r.threads.Hash(texts...)[:15])
+		if t.RunByID(id) != nil {
+			break
+		}
+	}
+	return id
+}
+
+// queue decides what a start appends.
+func (r *Control) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]threads.Line, []string, error) {
+	if !r.tenant.Owns(t) { // another user was faster
+		return nil, nil, fmt.Errorf("%w: %q", fault.ErrExists, q.Thread)
+	}
+	if old := t.RunByID(b.ID); old != nil {
+		if old.Key != b.Key {
+			return nil, nil, fmt.Errorf("%w: key %q started run %s of flow %s with another input", fault.ErrKeyReused, q.Key, old.ID, old.Flow)
+		}
+		return nil, nil, threads.ErrNothing
+	}
+	var lines []threads.Line
+	if t.Seq == 0 {
+		title := q.Title
+		lines = append(lines, threads.Line{Kind: journal.Created, Body: journal.Body{Thread: q.Thread, Tenant: r.tenant.Name,
+			User: q.User, Title: &title, Meta: q.Metadata}})
+	}
+	waiting := len(t.Inbox)
+	for _, run := range t.Runs {
+		if run.Status == journal.StatusQueued && !run.Begun() {
+			waiting++
+		}
+	}
+	busy := t.Busy()
+	switch {
+	case busy != nil && q.Policy == journal.PolicyReject:
+		return nil, nil, &fault.BusyError{Thread: q.Thread, Run: busy.ID}
+	case waiting >= r.maxQueue:
+		return nil, nil, fmt.Errorf("%w: %d inputs wait on thread %s", fault.ErrQueueFull, waiting, q.Thread)
+	}
+	if err := fault.CheckSeq(t, q.Thread, q.IfSeq); err != nil {
+		return nil, nil, err
+	}
+	flows := []string{q.Flow}
+	if q.Policy == journal.PolicyInterrupt {
+		for _, run := range t.Runs {
+			if run.Begun() && !run.Status.Final() {
+				why := Note{By: q.By, Reason: "interrupted by a new input", IfSeq: q.IfSeq}
+				more, flow, err := r.cancelLines(ctx, t, run, &why)
+				if err != nil {
+					return nil, nil, err
+				}
+				q.IfSeq = why.IfSeq
+				lines, flows = append(lines, more...), append(flows, flow...)
+			}
+		}
+		flows = append(flows, threads.OtherFlows(t, nil)...)
+	}
+	return append(lines, threads.Line{Kind: journal.Queued, Body: b}), flows, nil
+}
