@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -70,18 +71,18 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	}
 	var entries []journal.Entry
 	name := ""
-	v, err := unpack(ctx, export, taker{
-		head: func(h exportHead) error {
+	v, err := archive.Read(ctx, export, archive.Taker{
+		Head: func(h archive.ExportHead) error {
 			if h.Redacted {
 				return fmt.Errorf("%w: the export is redacted: there is nothing in it to be replayed", fault.ErrInvalid)
 			}
 			name = cmp.Or(h.Name, "unknown")
 			return nil
 		},
-		blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
+		Blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
 			return blob.NewCopy(s, threads.BlobPrefix(name), ref, chunk)
 		},
-		entry: func(e journal.Entry, _ []byte) error {
+		Entry: func(e journal.Entry, _ []byte) error {
 			entries = append(entries, e)
 			return nil
 		},
@@ -92,15 +93,15 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	if !v.OK() {
 		return nil, fmt.Errorf("%w: the export: %s", fault.ErrCorrupt, v.Problem)
 	}
-	rec, err := record(entries)
+	rec, err := archive.Record(entries)
 	if err != nil {
 		return nil, err
 	}
-	if rec.thread.Foreign != "" {
-		return nil, fmt.Errorf("%w: %s", fault.ErrNewer, rec.thread.Foreign)
+	if rec.Thread.Foreign != "" {
+		return nil, fmt.Errorf("%w: %s", fault.ErrNewer, rec.Thread.Foreign)
 	}
-	done := &Replayed{Thread: rec.thread.ID}
-	for _, run := range rec.thread.Runs {
+	done := &Replayed{Thread: rec.Thread.ID}
+	for _, run := range rec.Thread.Runs {
 		one := ReplayedRun{ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status)}
 		if err := rt.replayRun(ctx, name, rec, entries, run, &one); err != nil {
 			return nil, fmt.Errorf("perdure: replaying run %s: %w", run.ID, err)
@@ -117,25 +118,25 @@ type anyValue struct{}
 func (anyValue) Validate(json.RawMessage, json.RawMessage) error { return nil }
 
 // replayRun replays one run.
-func (c *core) replayRun(ctx context.Context, name string, rec *recording, entries []journal.Entry, was *journal.Run, one *ReplayedRun) error {
-	recorded := rec.runs[was.N]
+func (c *core) replayRun(ctx context.Context, name string, rec *archive.Recording, entries []journal.Entry, was *journal.Run, one *ReplayedRun) error {
+	recorded := rec.Runs[was.N]
 	flow, ok := c.flows[was.Flow]
 	switch {
 	case !ok:
 		one.Problem = fmt.Sprintf("there is no flow %q to replay it with", was.Flow)
 		return nil
-	case recorded == nil || !recorded.begun:
+	case recorded == nil || !recorded.Begun:
 		one.Note = "it has not begun"
 		return nil
 	}
-	t, dumps, err := recorded.tree()
+	t, dumps, err := recorded.Tree()
 	if err != nil {
 		return fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
 	}
 	run := *was
 	run.Status, run.Cancelled, run.PausedAt, run.Fail = journal.StatusRunning, false, 0, nil
-	run.BaseState, run.BaseDeps, run.Dumps = recorded.state, recorded.deps, dumps
-	p := &pass{rt: c, name: name, io: ctx, born: time.Now(), order: make(turn, 1), thread: rec.thread, run: &run, tree: t,
+	run.BaseState, run.BaseDeps, run.Dumps = recorded.State, recorded.Deps, dumps
+	p := &pass{rt: c, name: name, io: ctx, born: time.Now(), order: make(turn, 1), thread: rec.Thread, run: &run, tree: t,
 		active: 1, waiters: map[*waiter]bool{}, calls: map[*step]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}, replay: &replay{}}
 	p.ctx, p.end = context.WithCancelCause(ctx)
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
@@ -158,7 +159,7 @@ func (c *core) replayRun(ctx context.Context, name string, rec *recording, entri
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	return c.judge(ctx, name, entries, was, &r, recorded.cancel >= 0, one)
+	return c.judge(ctx, name, entries, was, &r, recorded.Cancel >= 0, one)
 }
 
 // judge compares what the code did with how the run stands.

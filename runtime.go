@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
@@ -170,7 +171,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 		}
 		c.flows[f.name] = f
 	}
-	errs = append(errs, checkKeys(opts.Trust))
+	errs = append(errs, archive.CheckKeys(opts.Trust))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/archive"
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/threads"
@@ -24,48 +25,22 @@ const importDead = time.Hour
 // any other dropped. It returns the names of those that may be under way.
 func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
 	young := map[string]bool{}
-	err := b.cells(ctx, importCell(""), func(cell store.Cell, name string) error {
+	err := b.cells(ctx, archive.ImportKey(""), func(cell store.Cell, name string) error {
 		made, ok := madeAt(name)
 		if !ok || clock.Now().Sub(made) < importDead {
 			young[name] = true
 			return nil
 		}
-		if err := b.finishImport(ctx, name); err != nil {
+		dropped, err := archive.New(b.threads.Tenant(""), nil).FinishImport(ctx, name)
+		if dropped {
+			b.Orphans++
+		}
+		if err != nil {
 			return fmt.Errorf("import %s: %w", name, err)
 		}
 		return nil
 	})
 	return young, err
-}
-
-func (b *rebuilder) finishImport(ctx context.Context, name string) error {
-	im := &importer{Runtime: b.core.runtime(b.threads.Tenant("")), name: name}
-	switch err := im.mark(ctx, importGivenUp); {
-	case err == nil:
-		b.Orphans++
-		b.threads.Log.Info("an import that was cut off is dropped", "thread", name)
-		return im.drop(ctx)
-	case !errors.Is(err, errGivenUp):
-		return err
-	}
-	// It is whole, or done by now.
-	o, err := b.threads.Read(ctx, name)
-	if errors.Is(err, fault.ErrErased) {
-		return im.drop(ctx)
-	}
-	if err != nil || o.Thread.Seq == 0 {
-		return ifCorrupt(err)
-	}
-	t := o.Thread
-	held, err := b.threads.Ensure(ctx, b.threads.Tenant(t.Tenant).IDKey(t.ID), []byte(name))
-	if err != nil {
-		return err
-	}
-	if string(held) != name {
-		b.Orphans++
-		return im.drop(ctx) // it was imported again since
-	}
-	return im.threads.RemoveCell(ctx, importCell(name))
 }
 
 // ifCorrupt leaves damage alone, which is told where its thread is read.

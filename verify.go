@@ -2,14 +2,6 @@ package perdure
 
 import (
 	"context"
-	"errors"
-	"fmt"
-
-	"github.com/perdure/perdure/internal/blob"
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/store"
 )
 
 // Verification is what came of checking a thread or an export of one.
@@ -29,19 +21,6 @@ type Verification struct {
 // OK reports whether all is good.
 func (v *Verification) OK() bool { return v.Problem == "" }
 
-// bad notes the first problem.
-func (v *Verification) bad(format string, args ...any) {
-	if v.Problem == "" {
-		v.Problem = fmt.Sprintf(format, args...)
-	}
-}
-
-// took notes a good entry.
-func (v *Verification) took(e journal.Entry, size int) {
-	v.Good, v.Head = e.Seq, e.Hash.String()
-	v.Bytes += int64(size)
-}
-
 // Verify reads a thread from its first entry and checks all of it: that each
 // entry is as it was written and stands where it was written, that it makes
 // sense behind those before it, and that each large value that it refers to is
@@ -52,110 +31,6 @@ func (v *Verification) took(e journal.Entry, size int) {
 // has seen it. Whoever can rewrite the whole journal, with all its hashes, is
 // found out by comparing Head with one that was kept elsewhere.
 func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, error) {
-	v := &Verification{Thread: thread, Tenant: r.tenant.Name}
-	name, err := r.tenant.Find(ctx, thread)
-	if threads.IsDamage(err) {
-		v.bad("it cannot be found: %v", err)
-		return v, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	seen := r.threads.SummarySeq(ctx, name) // before the journal, which then reaches it
-	o := threads.Empty(name)
-	if err := r.verify(ctx, o, v); err != nil {
-		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)
-	}
-	t := o.Thread
-	switch {
-	case t.Erased:
-		return nil, fmt.Errorf("%w: %q", fault.ErrErased, thread)
-	case v.Entries == 0 && v.OK() && seen == 0:
-		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
-	case v.Entries < seen:
-		v.bad("the journal ends at entry %d, and entry %d was there once: its tail is missing", v.Entries, seen)
-	case v.OK() && t.ID != thread:
-		v.bad("the id leads to the thread %q", t.ID)
-	}
-	if !v.OK() && v.Good > 0 {
-		v.Problem += fmt.Sprintf("; the thread is good up to entry %d, and Fork there goes on from it", v.Good)
-	}
-	return v, nil
-}
-
-// verify folds a thread as far as it is good. Its error says that something
-// could not be read.
-func (c *core) verify(ctx context.Context, o *threads.Opened, v *Verification) error {
-	if err := c.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
-		v.bad("where the thread was forked is not known: %v", err)
-		return nil
-	} else if err != nil {
-		return err
-	}
-	blobs := map[string]bool{}
-	for line, err := range c.threads.Entries(ctx, o.Name, 0, 0) {
-		if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
-			v.bad("behind entry %d: %v", v.Good, err)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if v.Entries++; !v.OK() {
-			continue
-		}
-		e, refs, err := c.verifyEntry(ctx, o, line)
-		if reading := (*threads.ReadError)(nil); errors.As(err, &reading) {
-			return reading.Err
-		}
-		if err != nil {
-			v.bad("entry %d: %v", line.Seq, err)
-			if o.Thread.Base != 0 && line.Seq == o.Thread.Base+1 {
-				// Its own first entry says where a fork begins.
-				v.Problem += "; so it is not certain behind which entry it was forked: fork that thread again"
-				v.Good, v.Head = 0, ""
-			}
-			continue
-		}
-		for _, ref := range refs {
-			if blobs[ref.Hash] {
-				continue
-			}
-			if _, err := c.threads.BlobHome(ctx, o.Name, ref); threads.DamagedBlob(err) {
-				v.bad("entry %d: the value of %d bytes that it refers to: %v", line.Seq, ref.Size, err)
-				break
-			} else if err != nil {
-				return err
-			}
-			blobs[ref.Hash] = true
-			v.Blobs++
-			v.Bytes += ref.Size
-		}
-		if v.OK() {
-			v.took(e, len(line.Data))
-		}
-	}
-	return nil
-}
-
-// verifyEntry checks the next entry of a thread and folds it.
-func (c *core) verifyEntry(ctx context.Context, o *threads.Opened, line store.Entry) (journal.Entry, []blob.Ref, error) {
-	e, err := journal.Decode(o.Thread.Head, line.Seq, line.Data)
-	if errors.Is(err, journal.ErrNewer) {
-		return e, nil, fmt.Errorf("it cannot be checked here: it is %w, or damaged", err)
-	}
-	if err == nil && line.Seq != o.Thread.Seq+1 {
-		err = fmt.Errorf("it follows entry %d", o.Thread.Seq)
-	}
-	if err != nil {
-		return e, nil, err
-	}
-	b, err := e.Read()
-	if err != nil && e.Kind.Known() {
-		return e, nil, fmt.Errorf("its body: %w", err)
-	}
-	if e.Kind == journal.Forked && b.From != nil && (b.At != o.Thread.Seq || b.From.Head != "" && b.From.Head != o.Thread.Head.String()) {
-		return e, nil, fmt.Errorf("it says that the thread was forked behind entry %d with the hash %s", b.At, b.From.Head)
-	}
-	return e, b.Refs(), c.threads.Fold(ctx, o, e)
+	v, err := r.archive().Verify(ctx, thread)
+	return (*Verification)(v), err
 }

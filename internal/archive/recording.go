@@ -1,4 +1,4 @@
-package perdure
+package archive
 
 import (
 	"fmt"
@@ -9,27 +9,27 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// recording is a thread as an export tells it, with what its runs recorded,
+// Recording is a thread as an export tells it, with what its runs recorded,
 // also those that have ended.
-type recording struct {
-	thread *journal.Thread
-	runs   map[uint64]*runRecording
+type Recording struct {
+	Thread *journal.Thread
+	Runs   map[uint64]*runRecording
 }
 
 // runRecording is what one run recorded.
 type runRecording struct {
 	entries []journal.Entry // its own, and those that made the thread a fork or took it back
 	bodies  []journal.Body
-	begun   bool
-	state   map[string]journal.Item // at its start
-	deps    map[string]journal.Value
-	cancel  int // of its entries, the first that cancels it, -1 for none
+	Begun   bool
+	State   map[string]journal.Item // at its start
+	Deps    map[string]journal.Value
+	Cancel  int // of its entries, the first that cancels it, -1 for none
 	end     int // the last that ends it, -1 for none
 }
 
-// record folds entries, from the first one on.
-func record(entries []journal.Entry) (*recording, error) {
-	r := &recording{thread: journal.NewThread(), runs: map[uint64]*runRecording{}}
+// Record folds entries, from the first one on.
+func Record(entries []journal.Entry) (*Recording, error) {
+	r := &Recording{Thread: journal.NewThread(), Runs: map[uint64]*runRecording{}}
 	for i, e := range entries {
 		if err := r.add(entries[:i], e); err != nil {
 			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
@@ -38,7 +38,7 @@ func record(entries []journal.Entry) (*recording, error) {
 	return r, nil
 }
 
-func (r *recording) add(before []journal.Entry, e journal.Entry) error {
+func (r *Recording) add(before []journal.Entry, e journal.Entry) error {
 	b, err := e.Read()
 	if err != nil && e.Kind.Known() {
 		return err
@@ -47,52 +47,52 @@ func (r *recording) add(before []journal.Entry, e journal.Entry) error {
 		if b.At > uint64(len(before)) {
 			return fmt.Errorf("a rewind to %d", b.At)
 		}
-		past, err := record(before[:b.At])
+		past, err := Record(before[:b.At])
 		if err != nil {
 			return err
 		}
-		r.runs = past.runs
-		if err := r.thread.Rewind(e, past.thread); err != nil {
+		r.Runs = past.Runs
+		if err := r.Thread.Rewind(e, past.Thread); err != nil {
 			return err
 		}
 		return r.again(e, b)
 	}
-	if err := r.thread.Apply(e); err != nil {
+	if err := r.Thread.Apply(e); err != nil {
 		return err
 	}
 	switch e.Kind {
 	case journal.Queued:
-		r.runs[e.Seq] = &runRecording{cancel: -1, end: -1}
+		r.Runs[e.Seq] = &runRecording{Cancel: -1, end: -1}
 	case journal.Forked:
 		return r.again(e, b)
 	}
-	run, at := r.runs[e.Run], r.thread.Run(e.Run)
+	run, at := r.Runs[e.Run], r.Thread.Run(e.Run)
 	if run == nil || at == nil {
 		return nil
 	}
-	if e.Kind == journal.Claimed && !run.begun {
+	if e.Kind == journal.Claimed && !run.Begun {
 		// The fold never changes them: it makes others.
-		run.begun, run.state, run.deps = true, at.BaseState, at.BaseDeps
+		run.Begun, run.State, run.Deps = true, at.BaseState, at.BaseDeps
 	}
-	e.Texts = r.thread.Texts(e)
+	e.Texts = r.Thread.Texts(e)
 	run.add(e, b)
 	return nil
 }
 
 // again gives the runs that may go on an entry with which they do: a fork or a
 // rewind.
-func (r *recording) again(e journal.Entry, b journal.Body) error {
-	for n, run := range r.runs {
-		if at := r.thread.Run(n); at == nil || at.Status == journal.StatusSucceeded || at.Status == journal.StatusCancelled {
+func (r *Recording) again(e journal.Entry, b journal.Body) error {
+	for n, run := range r.Runs {
+		if at := r.Thread.Run(n); at == nil || at.Status == journal.StatusSucceeded || at.Status == journal.StatusCancelled {
 			continue
 		}
 		run.add(e, b)
 		if b.Void {
-			t, _, err := run.tree()
+			t, _, err := run.Tree()
 			if err != nil {
 				return err
 			}
-			t.Tell(r.thread, n)
+			t.Tell(r.Thread, n)
 		}
 	}
 	return nil
@@ -104,8 +104,8 @@ func (r *runRecording) add(e journal.Entry, b journal.Body) {
 		r.end = len(r.entries)
 	case e.Kind == journal.Retried:
 		r.end = -1
-	case e.Kind == journal.Cancel && r.cancel < 0 && r.end < 0:
-		r.cancel = len(r.entries)
+	case e.Kind == journal.Cancel && r.Cancel < 0 && r.end < 0:
+		r.Cancel = len(r.entries)
 	}
 	r.entries, r.bodies = append(r.entries, e), append(r.bodies, b)
 }
@@ -115,16 +115,16 @@ func (r *runRecording) add(e journal.Entry, b journal.Body) {
 // recorded.
 func (r *runRecording) length() int {
 	switch {
-	case r.cancel >= 0:
-		return r.cancel
+	case r.Cancel >= 0:
+		return r.Cancel
 	case r.end >= 0:
 		return r.end
 	}
 	return len(r.entries)
 }
 
-// tree returns the tree of the run, and the newest dumps of its deps.
-func (r *runRecording) tree() (*tree.Tree, map[string]journal.Value, error) {
+// Tree returns the tree of the run, and the newest dumps of its deps.
+func (r *runRecording) Tree() (*tree.Tree, map[string]journal.Value, error) {
 	t, dumps := tree.New(), map[string]journal.Value{}
 	for i, e := range r.entries[:r.length()] {
 		if e.Kind == journal.Forked {

@@ -1,0 +1,17 @@
+package archive
+
+import (
+	"github.com/perdure/perdure/internal/threads"
+)
+
+// Archive exports, verifies and imports the threads of a tenant.
+type Archive struct {
+	threads *threads.Threads
+	tenant  *threads.Tenant
+	trust   []string // public keys by which imports may be signed
+}
+
+// New returns the archive of a tenant's threads.
+func New(t *threads.Tenant, trust []string) *Archive {
+	return &Archive{threads: t.All, tenant: t, trust: trust}
+}

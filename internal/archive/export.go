@@ -1,0 +1,210 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/perdure/perdure/internal/blob"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+)
+
+// exportFormat is the number of the format of exports. Files of before
+// signedFormat are not signed.
+const exportFormat, signedFormat = 2, 2
+
+// ExportHead is the first line of an export.
+type ExportHead struct {
+	Perdure  string `json:"perdure"` // "export"
+	Format   int    `json:"v"`
+	Thread   string `json:"thread"`
+	Tenant   string `json:"tenant"`
+	Name     string `json:"name,omitempty"` // in the store, of which keys are made
+	User     string `json:"user,omitempty"` // who owns it, for values that stand before the first entry
+	Entries  uint64 `json:"entries"`
+	Head     string `json:"head"` // hash of the last entry
+	Redacted bool   `json:"redacted"`
+}
+
+// exportBlob is the line before the chunks of a blob.
+type exportBlob struct {
+	Hash  string `json:"blob"`
+	Size  int64  `json:"size"`
+	Chunk int64  `json:"chunk"` // size of all chunks but the last
+}
+
+// exportEnd is the last line.
+type exportEnd struct {
+	End     string `json:"end"` // "export"
+	Entries uint64 `json:"entries"`
+	Blobs   int    `json:"blobs"`
+	Sum     string `json:"sha256"`        // of all lines before it, with their line breaks
+	Key     string `json:"key,omitempty"` // the public key of the store
+	Sig     string `json:"sig,omitempty"` // its signature of the sum
+}
+
+// The lines of a blob's chunks.
+const (
+	chunkMark = `{"data":"`
+	chunkTail = `"}`
+)
+
+// Export writes a thread as one file of JSON lines.
+func (r *Archive) Export(ctx context.Context, thread string, w io.Writer, redact bool) error {
+	opened, err := r.tenant.Open(ctx, thread)
+	if err != nil {
+		return err
+	}
+	t := opened.Thread
+	switch {
+	case t.Foreign != "":
+		return fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, t.Foreign)
+	case t.Erased:
+		return fmt.Errorf("%w: %q", fault.ErrErased, thread)
+	}
+	key, err := r.signingKey(ctx)
+	if err != nil {
+		return fmt.Errorf("perdure: the key of exports: %w", err)
+	}
+	x := &exporter{key: key, threads: r.threads, name: opened.Name, redact: redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
+	head := ExportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.Name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: redact}
+	if redact {
+		head.Name, head.User = "", ""
+	}
+	if err := x.write(ctx, head); err != nil {
+		return fmt.Errorf("perdure: exporting thread %s behind entry %d: %w", thread, x.seq, err)
+	}
+	return nil
+}
+
+// exporter writes one export.
+type exporter struct {
+	threads *threads.Threads
+	key     ed25519.PrivateKey
+	name    string
+	redact  bool
+	w       *bufio.Writer
+	sum     hash.Hash
+	blobs   map[string]bool // that were written
+	seq     uint64
+	hash    journal.Hash
+}
+
+func (x *exporter) write(ctx context.Context, head ExportHead) error {
+	if err := x.object(head); err != nil {
+		return err
+	}
+	for line, err := range x.threads.Entries(ctx, x.name, 0, head.Entries) {
+		if err != nil {
+			return err
+		}
+		if err := x.entry(ctx, line); err != nil {
+			return err
+		}
+	}
+	if x.seq != head.Entries || x.hash.String() != head.Head {
+		return fmt.Errorf("%w: it ends at entry %d with the hash %s, where a moment ago it ended at %d with %s", fault.ErrCorrupt, x.seq, x.hash, head.Entries, head.Head)
+	}
+	sum := sumText(x.sum)
+	sig := base64.RawURLEncoding.EncodeToString(ed25519.Sign(x.key, signed(sum)))
+	if err := x.object(exportEnd{End: "export", Entries: x.seq, Blobs: len(x.blobs), Sum: sum, Key: keyText(x.key), Sig: sig}); err != nil {
+		return err
+	}
+	return x.w.Flush()
+}
+
+func sumText(h hash.Hash) string { return base64.RawURLEncoding.EncodeToString(h.Sum(nil)) }
+
+// entry writes an entry, behind the blobs that no entry before it refers to.
+func (x *exporter) entry(ctx context.Context, line store.Entry) error {
+	e, err := journal.Decode(x.hash, line.Seq, line.Data)
+	if err == nil && line.Seq != x.seq+1 {
+		err = fmt.Errorf("it follows entry %d", x.seq)
+	}
+	if err == nil && bytes.IndexByte(line.Data, '\n') >= 0 {
+		err = fmt.Errorf("it holds a line break")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+	}
+	x.seq, x.hash = e.Seq, e.Hash
+	if x.redact {
+		short, err := journal.Redact(line.Data)
+		if err != nil {
+			return fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+		}
+		return x.line(short)
+	}
+	b, err := e.Read()
+	if err != nil {
+		return fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+	}
+	for _, ref := range b.Refs() {
+		if x.blobs[ref.Hash] {
+			continue
+		}
+		x.blobs[ref.Hash] = true
+		if err := x.blob(ctx, ref); err != nil {
+			return fmt.Errorf("a value of entry %d: %w", line.Seq, err)
+		}
+	}
+	return x.line(line.Data)
+}
+
+// blob writes a blob, chunk by chunk.
+func (x *exporter) blob(ctx context.Context, ref blob.Ref) error {
+	name := x.name
+	if threads.IsFork(name) {
+		var err error
+		if name, err = x.threads.BlobHome(ctx, name, ref); err != nil {
+			return err
+		}
+	}
+	size, chunks, err := blob.Chunks(ctx, x.threads.Store, threads.BlobPrefix(name), ref)
+	if err == nil {
+		err = x.object(exportBlob{Hash: ref.Hash, Size: ref.Size, Chunk: size})
+	}
+	if err != nil {
+		return err
+	}
+	var text []byte
+	for chunk, err := range chunks {
+		if err != nil {
+			return err
+		}
+		text = append(text[:0], chunkMark...)
+		text = base64.StdEncoding.AppendEncode(text, chunk)
+		if err := x.line(append(text, chunkTail...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object writes a line that is not an entry.
+func (x *exporter) object(v any) error {
+	raw, err := exact.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return x.line(raw)
+}
+
+func (x *exporter) line(b []byte) error {
+	x.sum.Write(b)
+	x.sum.Write([]byte{'\n'})
+	if _, err := x.w.Write(b); err != nil {
+		return err
+	}
+	return x.w.WriteByte('\n')
+}
