@@ -108,7 +108,7 @@ func (r *Runtime) work(ctx context.Context) error {
 		}()
 	}
 	go w.watchOthers(watching)
-	go (&sweeper{core: r.core, every: upkeep.Interval()}).run(watching)
+	go upkeep.Sweep(watching, r.threads)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)

@@ -14,6 +14,3 @@ func SetSweepInterval(d time.Duration) (undo func()) {
 	sweepInterval = d
 	return func() { sweepInterval = old }
 }
-
-// Interval returns how long after a sweep the next one comes.
-func Interval() time.Duration { return sweepInterval }

@@ -1,4 +1,4 @@
-package perdure
+package upkeep
 
 import (
 	"context"
@@ -15,9 +15,6 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// What was cut off half way is found by the cells that mark it, when nobody
-// comes with its id.
-
 // importDead is how old an import is that is taken for dead.
 const importDead = time.Hour
 
@@ -33,7 +30,7 @@ func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
 		}
 		dropped, err := archive.New(b.threads.Tenant(""), nil).FinishImport(ctx, name)
 		if dropped {
-			b.Orphans++
+			b.found.Orphans++
 		}
 		if err != nil {
 			return fmt.Errorf("import %s: %w", name, err)
@@ -43,8 +40,8 @@ func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
 	return young, err
 }
 
-// ifCorrupt leaves damage alone, which is told where its thread is read.
-func ifCorrupt(err error) error {
+// leaveDamage leaves damage alone, which is told where its thread is read.
+func leaveDamage(err error) error {
 	if errors.Is(err, fault.ErrCorrupt) {
 		return nil
 	}
@@ -59,10 +56,10 @@ func (b *rebuilder) erases(ctx context.Context) error {
 		}
 		gone, err := b.threads.IsErased(ctx, name)
 		if err != nil || !gone {
-			return ifCorrupt(err)
+			return leaveDamage(err)
 		}
-		b.Orphans++
-		return b.lifeOf("").FinishFound(ctx, name, "")
+		b.found.Orphans++
+		return b.control("").FinishFound(ctx, name, "")
 	})
 }
 
@@ -108,3 +105,6 @@ func madeAt(name string) (time.Time, bool) {
 	}
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(b[:8]) >> 8)), true
 }
+
+// What was cut off half way is found by the cells that mark it, when nobody
+// comes with its id.

@@ -1,4 +1,4 @@
-package perdure
+package upkeep
 
 import (
 	"context"
@@ -11,12 +11,6 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
-
-// Workers go through all journals now and then, and write what Rebuild would.
-// So a hint that was lost, for whatever reason, is missed for a while and not
-// for ever. One worker does it at a time: the one that moves a cell. Who finds
-// that it has moved since its last look leaves it to another, so no clock is
-// compared with that of another machine.
 
 const (
 	sweepCell = "perdure/sweep"
@@ -31,11 +25,16 @@ type sweepMark struct {
 	After string `json:"after,omitempty"` // how far a sweep got that is under way or was cut off
 }
 
+// Sweep goes through all journals now and then until the context ends.
+func Sweep(ctx context.Context, t *threads.Threads) {
+	(&sweeper{threads: t, every: sweepInterval}).run(ctx)
+}
+
 // sweeper is what sweeps in a worker.
 type sweeper struct {
-	*core
-	every time.Duration
-	seen  store.Version // of the cell, when it was last looked at; "" before, which is that of none
+	threads *threads.Threads
+	every   time.Duration
+	seen    store.Version // of the cell, when it was last looked at; "" before, which is that of none
 }
 
 // run sweeps until the context ends.
@@ -76,7 +75,7 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 		return nil, err
 	}
 	shown := time.Now()
-	b := &rebuilder{core: s.core}
+	b := &rebuilder{threads: s.threads}
 	b.step = func(after string) error {
 		select {
 		case <-ctx.Done():
@@ -90,9 +89,9 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 		return s.show(ctx, sweepMark{After: after})
 	}
 	if err := b.all(ctx, mark.After); err != nil {
-		return &b.Rebuilt, err
+		return &b.found, err
 	}
-	return &b.Rebuilt, s.show(ctx, sweepMark{})
+	return &b.found, s.show(ctx, sweepMark{})
 }
 
 // show moves the cell. If another has, that one sweeps: errNothing.
@@ -111,3 +110,9 @@ func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
 	s.seen = version
 	return nil
 }
+
+// Workers go through all journals now and then, and write what Rebuild would.
+// So a hint that was lost, for whatever reason, is missed for a while and not
+// for ever. One worker does it at a time: the one that moves a cell. Who finds
+// that it has moved since its last look leaves it to another, so no clock is
+// compared with that of another machine.

@@ -1,0 +1,287 @@
+package upkeep
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lifecycle"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+)
+
+// Rebuild writes what follows from the journals of all tenants and was lost.
+func Rebuild(ctx context.Context, t *threads.Threads) (*Rebuilt, error) {
+	b := &rebuilder{threads: t, step: func(string) error { return ctx.Err() }}
+	if err := cmp.Or(b.all(ctx, ""), b.bad); err != nil {
+		return &b.found, fmt.Errorf("perdure: rebuilding: %w", err)
+	}
+	return &b.found, nil
+}
+
+// Rebuilt counts what was found: see perdure.Rebuilt.
+type Rebuilt struct {
+	Threads, Hints, Summaries, Damaged, Orphans int
+}
+
+// control returns the control of a tenant's threads, to finish erases.
+func (b *rebuilder) control(tenant string) *lifecycle.Control {
+	return lifecycle.New(b.threads.Tenant(tenant), 0, nil)
+}
+
+// rebuilder is one Rebuild.
+type rebuilder struct {
+	threads *threads.Threads
+	found   Rebuilt
+	step    func(after string) error // called behind each thread, with its name
+	parent  *threads.Opened          // the one that was read last: its children often stand together
+	bad     error                    // the first damage that it went on behind
+}
+
+// rebuildPage is how many names are read at a time, so that no loop over the
+// store is open for long.
+const rebuildPage = 256
+
+// all goes through everything, and through the journals behind a name.
+func (b *rebuilder) all(ctx context.Context, after string) error {
+	young, err := b.imports(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.erases(ctx); err != nil {
+		return err
+	}
+	prefix := threads.JournalKey("")
+	for {
+		names, more, err := b.page(ctx, prefix, prefix+after)
+		for _, name := range names {
+			after = name
+			if young[name] {
+				b.found.Orphans++
+			} else if err := b.goOn(b.thread(ctx, name)); err != nil {
+				return fmt.Errorf("thread %s: %w", name, err)
+			}
+			if err := b.step(after); err != nil {
+				return err
+			}
+		}
+		if err := b.goOn(err); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// goOn notes damage that cannot be mended, behind which a Rebuild goes on, and
+// returns every other error.
+func (b *rebuilder) goOn(err error) error {
+	if !threads.IsDamage(err) {
+		return err
+	}
+	b.found.Damaged++
+	b.bad = cmp.Or(b.bad, err)
+	b.threads.Log.Warn("a journal or a cell is damaged", "error", err)
+	return nil
+}
+
+// page returns the names of some threads, and whether there are more.
+func (b *rebuilder) page(ctx context.Context, prefix, after string) (names []string, more bool, err error) {
+	for key, err := range b.threads.Store.Journals(ctx, after) {
+		if err != nil {
+			return names, false, err
+		}
+		name, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			break
+		}
+		if len(names) == rebuildPage {
+			return names, true, nil
+		}
+		names = append(names, name)
+	}
+	return names, false, nil
+}
+
+// thread sees to one thread.
+func (b *rebuilder) thread(ctx context.Context, name string) error {
+	s, there, err := b.summary(ctx, name)
+	if err != nil {
+		return err
+	}
+	if done, err := b.finished(ctx, name, s); err != nil {
+		return err
+	} else if done {
+		b.found.Threads++
+		return nil
+	}
+	o, err := b.threads.Read(ctx, name)
+	tenant, idCell := b.threads.Tenant(o.Thread.Tenant), ""
+	if o.Thread.ID != "" {
+		idCell = tenant.IDKey(o.Thread.ID)
+	}
+	switch {
+	case errors.Is(err, fault.ErrErased):
+		b.found.Orphans++
+		return b.control(o.Thread.Tenant).FinishFound(ctx, name, idCell)
+	case errors.Is(err, fault.ErrCorrupt):
+		b.found.Damaged++
+		b.threads.Log.Warn("a thread is damaged", "thread", name, "error", err)
+	case err != nil:
+		return err
+	}
+	if idCell == "" {
+		b.found.Threads++ // whose it is, is not known
+		return nil
+	}
+	damaged := err != nil || o.Thread.Foreign != ""
+	cell, err := b.threads.Store.Get(ctx, idCell)
+	if errors.Is(err, store.ErrCorrupt) {
+		var led string
+		led, err = tenant.MendID(ctx, o.Thread.ID, err)
+		cell.Value = []byte(led)
+	}
+	if errors.Is(err, store.ErrNotFound) || err == nil && string(cell.Value) != name {
+		b.found.Orphans++
+		b.threads.Log.Warn("no id leads to a thread", "thread", name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.found.Threads++
+	// What cannot be read, or is for a newer version, is listed nevertheless.
+	if err := b.list(ctx, o, s, there); err != nil || damaged {
+		return err
+	}
+	return b.remind(ctx, o)
+}
+
+// summary returns the summary of a thread, and whether there is one.
+func (b *rebuilder) summary(ctx context.Context, name string) (s threads.Summary, there bool, err error) {
+	cell, err := store.Derived(b.threads.Store).Get(ctx, threads.JournalKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return s, false, nil
+	}
+	if err == nil && json.Unmarshal(cell.Value, &s) != nil {
+		s = threads.Summary{}
+	}
+	return s, err == nil, err
+}
+
+// finished reports whether a summary says that nothing is left to do on a
+// thread, and is as new as the journal. A child's end may be left to be told.
+func (b *rebuilder) finished(ctx context.Context, name string, s threads.Summary) (bool, error) {
+	if !s.Status.Final() || s.Seq == 0 || s.Rough || s.Parent != "" {
+		return false, nil
+	}
+	last := uint64(0)
+	for line, err := range b.threads.Entries(ctx, name, s.Seq-1, s.Seq+1) {
+		if err != nil {
+			return false, nil // whoever reads it all says what it is
+		}
+		last = line.Seq
+	}
+	return last == s.Seq, nil
+}
+
+// list makes sure that a thread has a summary which is up to date.
+func (b *rebuilder) list(ctx context.Context, o *threads.Opened, s threads.Summary, there bool) error {
+	if there && s.Seq >= o.Thread.Seq && !s.Rough {
+		return nil
+	}
+	if !there {
+		// As Start makes it: if the thread is being erased, the next list
+		// finds it empty and removes it.
+		t := o.Thread
+		if err := b.threads.EnsureSummary(ctx, o.Name, threads.Summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created}); err != nil {
+			return err
+		}
+		gone, err := b.threads.IsErased(ctx, o.Name)
+		if gone {
+			return b.threads.Remove(ctx, threads.JournalKey(o.Name), "")
+		}
+		if err != nil && !errors.Is(err, fault.ErrCorrupt) {
+			return err
+		}
+	}
+	b.found.Summaries++
+	return b.threads.Summarise(ctx, o)
+}
+
+// remind makes sure that workers look at a thread when they have to.
+func (b *rebuilder) remind(ctx context.Context, o *threads.Opened) error {
+	now := clock.Micros()
+	at := dueAt(o.Thread, now)
+	if flow, err := b.untold(ctx, o); err != nil {
+		return err
+	} else if flow != "" {
+		at[flow] = 1
+	}
+	for flow, when := range at {
+		wrote, err := due.Remind(ctx, b.threads.Store, flow, o.Name, o.Thread.Seq, when, now)
+		if err != nil {
+			return err
+		}
+		if wrote {
+			b.found.Hints++
+		}
+	}
+	return nil
+}
+
+// dueAt returns when workers of which flows have to look at a thread; 1 is now.
+func dueAt(t *journal.Thread, now int64) map[string]int64 {
+	at := map[string]int64{}
+	soon := func(flow string, when int64) {
+		if old, ok := at[flow]; !ok || when < old {
+			at[flow] = when
+		}
+	}
+	if run, _ := t.Next(now, func(*journal.Run) bool { return false }); run != nil {
+		soon(run.Flow, 1)
+	}
+	for _, run := range t.Runs {
+		switch {
+		case run.Held:
+		case run.Status == journal.StatusBlocked:
+			soon(run.Flow, 1) // for workers with other code
+		case run.Status == journal.StatusSuspended && run.Due() != 0:
+			soon(run.Flow, run.Due())
+		}
+	}
+	return at
+}
+
+// untold returns the flow of a child whose end its parent does not know, "" if
+// there is none.
+func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, error) {
+	from := o.Thread.Parent
+	if from == nil {
+		return "", nil
+	}
+	run := o.Thread.RunByID(b.threads.ChildRunID(o.Thread.ID))
+	if run == nil || !run.Status.Final() {
+		return "", nil
+	}
+	if b.parent == nil || b.parent.Name != from.Name {
+		parent, err := b.threads.Read(ctx, from.Name)
+		if threads.IsGone(err) || errors.Is(err, fault.ErrCorrupt) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		b.parent = parent
+	}
+	id := o.Thread.ID
+	if _, child := lifecycle.Awaits(b.parent.Thread, from, journal.ChildSignal(id), lifecycle.EndKey(id, run.EndSeq)); child == nil {
+		return "", nil
+	}
+	return run.Flow, nil
+}
