@@ -1,17 +1,16 @@
 package perdure
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -67,7 +66,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		if !journal.May(ask.Question.Who, a.By, a.Groups) {
 			return fmt.Errorf("%w: ask %s: %q is not among those who may", fault.ErrForbidden, a.Ask, a.By)
 		}
-		if kept[i], err = r.keepAnswer(ctx, name, &ask.Question, a.Answer); err != nil {
+		if kept[i], err = r.engine.KeepAnswer(ctx, name, &ask.Question, engine.Answer(a.Answer)); err != nil {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)
 		}
 	}
@@ -86,7 +85,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
 				continue
 			case ask.Answer != nil && !ask.Expired:
-				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", fault.ErrAnswered, a.Ask, by(ask.Answer.By), stamp(ask.AnswerAt).Format(time.RFC3339))
+				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", fault.ErrAnswered, a.Ask, by(ask.Answer.By), clock.Stamp(ask.AnswerAt).Format(time.RFC3339))
 			case !answerable(ask):
 				return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 			}
@@ -176,57 +175,6 @@ func sameAnswer(a, b journal.Answer) bool {
 	x, errX := json.Marshal(a.Value)
 	y, errY := json.Marshal(b.Value)
 	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && errX == nil && errY == nil && string(x) == string(y)
-}
-
-// keepAnswer returns what is kept of an answer, if the question allows it.
-func (c *core) keepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
-	kept, raw, err := c.checkAnswer(q, a)
-	if err == nil && raw != nil {
-		kept.Value, err = c.threads.Value(ctx, name, raw)
-	}
-	return kept, err
-}
-
-// checkAnswer returns what is kept of an answer, and its value.
-func (c *core) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
-	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
-	if err := errors.Join(fault.CheckText("the message", a.Message, 16<<10), fault.CheckText("who answers", a.By, 500), fault.CheckText("the decision", a.Decision, 500)); err != nil {
-		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
-	}
-	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
-		return kept, nil, fmt.Errorf("%w: the decision is one of %q", fault.ErrAnswer, q.Decisions) // what was given may be a secret
-	}
-	if len(q.Decisions) == 0 && a.Decision != "" {
-		return kept, nil, fmt.Errorf("%w: the ask takes no decision", fault.ErrAnswer)
-	}
-	var raw json.RawMessage
-	if a.Value != nil {
-		var err error
-		if raw, err = exact.Encode(a.Value, reflect.TypeOf(a.Value)); err != nil {
-			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
-		}
-	}
-	got := exact.KindOfJSON(raw)
-	want := wanted(q, a.Decision)
-	if want == "integer" && got == "number" && !bytes.ContainsAny(raw, ".eE") {
-		got = "integer"
-	}
-	if want != "" && got != want {
-		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", fault.ErrAnswer, want, cmp.Or(got, "nothing"))
-	}
-	schema := q.Schema
-	if s, ok := q.Schemas[a.Decision]; ok {
-		schema = s
-	}
-	if schema != nil {
-		if c.opts.Validator == nil {
-			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", fault.ErrAnswer)
-		}
-		if err := c.opts.Validator.Validate(schema, raw); err != nil {
-			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
-		}
-	}
-	return kept, raw, nil
 }
 
 // SignalOptions of a signal.

@@ -2,151 +2,44 @@ package perdure
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
-	"reflect"
 	"time"
-	"unicode/utf8"
 
-	"github.com/perdure/perdure/internal/exact"
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/scrub"
-	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/internal/tree"
-	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/internal/engine"
 )
 
 // Emit records an event of the flow's own. It is emitted once, however often
 // the run is resumed.
 func Emit(ctx context.Context, name string, v any) error {
-	raw, err := exact.Encode(v, reflect.TypeOf(v))
-	if err != nil {
-		return fmt.Errorf("emit %q: %w", name, err)
-	}
-	return note(ctx, tree.Emit, name, journal.Emitted, journal.Body{Value: journal.Value{JSON: raw}})
+	return engine.Emit(ctx, name, v)
 }
 
 // Plan records the names of the steps that will come, so that others can tell
 // how far the run is. They are steps of the frame that plans. A frame has one
 // plan; that of the outermost frame is shown as the run's.
 func Plan(ctx context.Context, steps ...string) error {
-	size := 0
-	for _, s := range steps {
-		if err := tree.CheckName(s); err != nil {
-			return fmt.Errorf("%w: plan: %w", fault.ErrName, err)
-		}
-		size += len(s)
-	}
-	if size > maxQuestion {
-		return fmt.Errorf("%w: a plan has at most %d bytes of names, not %d", fault.ErrTooLarge, maxQuestion, size)
-	}
-	return note(ctx, tree.Plan, "#plan", journal.Planned, journal.Body{Plan: steps})
-}
-
-// note records something that has no function.
-func note(ctx context.Context, verb tree.Verb, name string, kind journal.Kind, b journal.Body) error {
-	f, v, err := enter(ctx, verb, name, tree.Options{})
-	if err != nil {
-		return err
-	}
-	defer f.finish()
-	if v.Node == nil {
-		if err := f.pass.gate(ctx, f); err != nil {
-			return err
-		}
-		if err := f.pass.record(v.Path, kind, &b, nil); err != nil {
-			return err
-		}
-		v.Node = f.pass.node(v.Path)
-	}
-	f.takeOver(v.Node)
-	return nil
+	return engine.Plan(ctx, steps...)
 }
 
 // Delta sends live news, such as the tokens of a message that is being
 // written, to those who watch. It is never recorded and may be lost. A delta
 // is void when its step's event arrives or a new attempt starts.
 func Delta(ctx context.Context, v any) {
-	f, err := inside(ctx)
-	if err != nil {
-		return
-	}
-	raw, err := exact.Marshal(v)
-	if err != nil {
-		return
-	}
-	raw = scrub.From(ctx).JSON(raw)
-	p := f.pass
-	p.mu.Lock()
-	d := DeltaEvent{Run: p.run.ID, Path: f.path(), Pass: p.epoch, Attempt: max(1, f.attempt), Offset: f.offset, Data: raw}
-	f.offset++
-	over := p.sealed != nil || f.done
-	p.mu.Unlock()
-	if over {
-		return
-	}
-	if line, err := json.Marshal(d); err == nil {
-		_ = store.Cast(ctx, p.rt.threads.Store, deltaTopic(p.name), line)
-	}
+	engine.SendDelta(ctx, v)
 }
-
-func deltaTopic(thread string) string { return "delta/" + thread }
 
 // Key returns the idempotency key of a step: the same on every attempt and
 // after every crash, and another one in every other step, run and thread. Give
 // it to what the step calls, so that a repeated call is recognised. Outside a
 // run it is "".
 func Key(ctx context.Context) string {
-	f, err := inside(ctx)
-	if err != nil {
-		return ""
-	}
-	if f.key != "" {
-		return f.key
-	}
-	return f.pass.key(f.memo.Path())
-}
-
-// key derives the key of a path. The name of the thread is random, so keys
-// cannot be guessed and a fork has others.
-func (p *pass) key(path string) string { return keyIn(p.name, p.run.N, path) }
-
-func keyIn(name string, run uint64, path string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", name, run, tree.Names(path)))
-	return base64.RawURLEncoding.EncodeToString(sum[:18])
-}
-
-// keyAt is the key that a path had in the thread that wrote an entry: in a fork
-// that may be one which it comes from.
-func (p *pass) keyAt(path string, seq uint64) (string, error) {
-	name := p.name
-	for threads.IsFork(name) {
-		r, err := p.rt.threads.RootOf(p.io, name)
-		if err != nil {
-			return "", p.lose(err)
-		}
-		if seq > r.Base {
-			break
-		}
-		name = r.Parent
-	}
-	return keyIn(name, p.run.N, path), nil
+	return engine.Key(ctx)
 }
 
 // Now returns the time, stable in replay: that of the newest outcome behind
 // the frame, which is when the run was queued if there is none. It never goes
 // backwards. Outside a run it is the zero time.
 func Now(ctx context.Context) time.Time {
-	f, err := inside(ctx)
-	if err != nil {
-		return time.Time{}
-	}
-	f.pass.mu.Lock()
-	defer f.pass.mu.Unlock()
-	return time.UnixMicro(f.now).UTC()
+	return engine.Now(ctx)
 }
 
 // Spend counts n of a unit (tokens, cents) against the run's budget. It is
@@ -155,50 +48,5 @@ func Now(ctx context.Context) time.Time {
 // the step that exceeds its budget, not before it. A unit that nothing spends,
 // such as token where agents spend tokens and cost, limits nothing.
 func Spend(ctx context.Context, unit string, n int64) error {
-	if unit == "" || len(unit) > 200 || !utf8.ValidString(unit) || n < 0 {
-		return fmt.Errorf("%w: spend %d of %.40q", fault.ErrOption, n, unit)
-	}
-	return change(ctx, "Spend", func(f *frame) error { return f.spend(unit, n) })
-}
-
-// spend counts against the budget. mu is held.
-func (f *frame) spend(unit string, n int64) error {
-	p := f.pass
-	if f.pending.spend == nil {
-		f.pending.spend = map[string]int64{}
-	}
-	f.pending.spend[unit] = journal.Sum(f.pending.spend[unit], n)
-	p.spending[f] = true
-	limit, limited := p.run.Budget[unit]
-	total := p.run.Spent[unit]
-	for other := range p.spending {
-		total = journal.Sum(total, other.pending.spend[unit])
-	}
-	if limited && total > limit {
-		return fmt.Errorf("%w: %d of %d %s spent", fault.ErrBudget, total, limit, unit)
-	}
-	return nil
-}
-
-// change lets a leaf step change something, unless it is over.
-func change(ctx context.Context, what string, do func(*frame) error) error {
-	f, err := inside(ctx)
-	if err != nil {
-		return err
-	}
-	p := f.pass
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case f.done:
-		return fmt.Errorf("%w: %s after the step %s returned", fault.ErrNoRun, what, f.path())
-	case p.sealed != nil:
-		return p.sealed
-	case !f.step:
-		return fmt.Errorf("%w: %s at %s/", fault.ErrNoLeaf, what, f.path())
-	case f.verbs:
-		return fmt.Errorf("%w: %s in %s, which called a verb", fault.ErrComposite, what, f.path())
-	}
-	f.leaf = true
-	return do(f)
+	return engine.Spend(ctx, unit, n)
 }

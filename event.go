@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -219,7 +221,7 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 // event returns the event of an entry. Values in blobs are left out unless
 // they are asked for.
 func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blobs bool) (Event, error) {
-	ev := Event{Seq: e.Seq, Kind: string(e.Kind), Time: stamp(e.Time), Run: run, Path: tree.Names(e.Path)}
+	ev := Event{Seq: e.Seq, Kind: string(e.Kind), Time: clock.Stamp(e.Time), Run: run, Path: tree.Names(e.Path)}
 	if !e.Kind.Known() {
 		return ev, nil
 	}
@@ -234,7 +236,7 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	if ev.Child = b.Child; journal.IsChildSignal(b.Name) {
 		ev.Name, ev.Child = "", journal.ChildOf(b.Name)
 	}
-	ev.Due, ev.Plan, ev.Diff, ev.Worker = stamp(b.Due), b.Plan, b.Diff, b.Worker
+	ev.Due, ev.Plan, ev.Diff, ev.Worker = clock.Stamp(b.Due), b.Plan, b.Diff, b.Worker
 	if b.Flow != "" {
 		ev.Name = b.Flow
 	}
@@ -286,7 +288,7 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 			yield(DeltaEvent{}, err)
 			return
 		}
-		for line := range store.Listen(ctx, r.threads.Store, deltaTopic(name)) {
+		for line := range store.Listen(ctx, r.threads.Store, engine.DeltaTopic(name)) {
 			var d DeltaEvent
 			if json.Unmarshal(line, &d) == nil && !yield(d, nil) {
 				return
@@ -354,7 +356,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
-			pass, pause := r.pass(name), max(again, 10*time.Millisecond)
+			pass, pause := r.engine.PassDone(name), max(again, 10*time.Millisecond)
 			if pass != nil {
 				pause = 250 * time.Millisecond
 			}
@@ -378,9 +380,9 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		hint := ""
 		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		if why := r.unattended(looking, found); why != "" {
+		if why := r.staff.Unattended(looking, found); why != "" {
 			hint = "; " + why + ": it goes on when a process calls Work with it"
-		} else if (found.Status == journal.StatusQueued || found.Wake) && r.pass(name) == nil {
+		} else if (found.Status == journal.StatusQueued || found.Wake) && r.engine.PassDone(name) == nil {
 			hint = "; a worker that has the flow is busy, or about to take it"
 		}
 		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
@@ -392,7 +394,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 // that it waits for is another question.
 func (r *Runtime) stands(run *journal.Run) bool {
 	// Other code blocked it, and a worker of this one is about to look.
-	if run.Status == journal.StatusBlocked && !run.Held && !run.Misfits[r.version] && r.works(run.Flow) {
+	if run.Status == journal.StatusBlocked && !run.Held && !run.Misfits[r.version] && r.staff.Works(run.Flow) {
 		return false
 	}
 	switch run.Status {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/tree"
@@ -29,7 +30,7 @@ func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)
 		name: name,
 		in:   reflect.TypeFor[In](),
 		fn: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-			in, err := recordedAs[In](ctx, "input", "", raw)
+			in, err := engine.RecordedAs[In](ctx, "input", "", raw)
 			if err != nil {
 				return nil, err
 			}

@@ -2,15 +2,8 @@ package perdure
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
-	"sync"
 
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/internal/engine"
 )
 
 // Group runs branches at the same time. Each branch is a frame of its own. A
@@ -20,32 +13,12 @@ import (
 // From the first Go to Wait the group is the verb in progress of its frame. A
 // branch sees the state as it was at the group's start and its own changes,
 // and what its siblings changed is seen after Wait.
-type Group struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	frame  *frame
-	err    error // of NewGroup, or of a Go that could not start
-
-	fast     bool // a failed branch closes the others
-	started  bool
-	over     bool
-	number   int
-	branches []*branch
-	left     int
-	waiting  bool
-	woken    chan struct{}
-	judged   chan struct{} // closed when all branches are known
-	wg       sync.WaitGroup
-}
-
-type branch struct {
-	frame  *frame
-	cancel context.CancelCauseFunc
-	err    error
-}
+type Group struct{ inner *engine.Group }
 
 // GroupOption is an option of NewGroup.
-type GroupOption func(*Group)
+type GroupOption func(*groupOptions)
+
+type groupOptions struct{ failFast bool }
 
 // FailFast makes a group give up when one of its branches returns an error: the
 // failure is recorded, and with that entry the other branches are closed. Their
@@ -59,237 +32,23 @@ type GroupOption func(*Group)
 // Wait returns the error of the branch that failed, of several the one that
 // failed first in the journal. When a person retries the run because of it, the
 // other branches go on where they were.
-func FailFast() GroupOption { return func(g *Group) { g.fast = true } }
+func FailFast() GroupOption { return func(o *groupOptions) { o.failFast = true } }
 
 // NewGroup returns a group in the frame of ctx. Its Wait has to be called; a
 // frame that returns without it cancels the branches.
 func NewGroup(ctx context.Context, opts ...GroupOption) *Group {
-	g := &Group{woken: make(chan struct{}), judged: make(chan struct{})}
-	for _, o := range opts {
-		o(g)
+	var o groupOptions
+	for _, option := range opts {
+		option(&o)
 	}
-	g.frame, g.err = inside(ctx)
-	g.ctx, g.cancel = context.WithCancelCause(ctx)
-	return g
+	return &Group{engine.NewGroup(ctx, o.failFast)}
 }
 
 // Go starts a branch. Its verbs take the context that fn is given. What is wrong
 // with its name is reported by Wait.
-func (g *Group) Go(name string, fn func(context.Context) error) {
-	if g.err != nil {
-		return
-	}
-	f := g.frame
-	if err := tree.CheckName(name); err != nil {
-		g.err = fmt.Errorf("%w: %w", fault.ErrName, err)
-		return
-	}
-	if g.over {
-		g.err = fmt.Errorf("%w: Go after Wait; make another group", fault.ErrConcurrent)
-		return
-	}
-	if !g.started {
-		if g.err = f.begin("group with branch", name); g.err != nil {
-			return
-		}
-	}
-	p := f.pass
-	p.mu.Lock()
-	if !g.started {
-		g.started, f.group, g.number = true, g, f.memo.Group()
-	}
-	memo, err := f.memo.Branch(name, g.number)
-	if err != nil {
-		g.err = fmt.Errorf("%w: branch %s/%s: %w", fault.ErrName, f.path(), name, err)
-		p.mu.Unlock()
-		return
-	}
-	if diff := f.memo.NotBranch(name); diff != "" && !p.run.Cancelled && f.closedBy() == nil {
-		p.mu.Unlock()
-		g.err = p.block(f, diff)
-		return
-	}
-	b := &branch{frame: f.child(memo)}
-	b.frame.view = newView(f.view)
-	b.frame.branch = &branchRef{outer: f.branch, group: g}
-	ctx, cancel := context.WithCancelCause(g.ctx)
-	b.cancel = cancel
-	if closer := memo.Closer(); closer != nil { // in an earlier pass, or before this Go
-		b.frame.branch.failed = closer.Name == name
-		g.closeBranch(b)
-	}
-	g.branches = append(g.branches, b)
-	g.left++
-	p.shift(b.frame, +1)
-	p.mu.Unlock()
-	g.wg.Add(1)
-	go g.run(ctx, b, fn)
-}
-
-func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) error) {
-	defer g.wg.Done()
-	p := g.frame.pass
-	exited := true
-	defer func() {
-		if r := recover(); r != nil {
-			b.err = &fault.Panicked{Value: r, Stack: string(debug.Stack())}
-		} else if exited {
-			b.err = errors.New("perdure: a branch left by runtime.Goexit")
-		}
-		if stop := b.frame.left(b.err); stop != nil {
-			b.err = stop
-		}
-		if b.err != nil && g.fast {
-			g.failed(b)
-		}
-		b.cancel(nil)
-		p.mu.Lock()
-		g.left--
-		if g.left == 0 && g.waiting {
-			p.shift(g.frame, +1) // the frame goes on before its last branch is gone
-			g.waiting = false
-			close(g.woken)
-		}
-		p.shift(b.frame, -1)
-		p.mu.Unlock()
-		p.settle()
-	}()
-	b.err = fault.Sound(fn(b.frame.with(ctx)))
-	exited = false
-}
-
-// closeBranch closes a branch beside one that failed. mu is held.
-func (g *Group) closeBranch(b *branch) {
-	if !b.frame.branch.failed {
-		b.frame.branch.closed = true
-		b.cancel(fault.ErrFailedFast)
-	}
-}
-
-// failed records that a branch failed, unless another was before it, and closes
-// the others.
-func (g *Group) failed(b *branch) {
-	p := g.frame.pass
-	err := p.commit(func() batch {
-		if p.run.Cancelled || g.frame.closedBy() != nil || b.frame.memo.Closer() != nil {
-			return batch{}
-		}
-		return batch{
-			lines: []threads.Line{{Kind: journal.Closed, Path: b.frame.memo.Path(), Body: journal.Body{Fail: p.failure(b.err)}}},
-			then: func() {
-				b.frame.branch.failed = true
-				for _, other := range g.branches {
-					g.closeBranch(other)
-				}
-				for w := range p.waiters {
-					if p.goesOn(w) {
-						p.unpark(w)
-					}
-				}
-			},
-		}
-	})
-	if err == nil {
-		_ = p.cancelChildren(true) // an error has sealed the pass
-	}
-}
-
-// pastFailure returns a diff if the code goes on in a branch that is recorded as
-// failed. mu is held.
-func (f *frame) pastFailure() string {
-	for b := f.branch; b != nil; b = b.outer {
-		if b.failed {
-			return fmt.Sprintf("in %s:\n- recorded: its branch failed and closed those beside it\n+ the code: goes on", f.path())
-		}
-	}
-	return ""
-}
+func (g *Group) Go(name string, fn func(context.Context) error) { g.inner.Go(name, fn) }
 
 // Wait waits for all branches and returns their errors, joined in the order
 // of Go. A failed branch does not cancel the others, unless the group was made
 // with [FailFast]: then the error is that of the branch that failed first.
-func (g *Group) Wait() error {
-	if g.frame == nil {
-		return g.err
-	}
-	p := g.frame.pass
-	if !g.started {
-		g.over = true
-		return g.err
-	}
-	p.mu.Lock()
-	if g.over {
-		p.mu.Unlock()
-		return fmt.Errorf("%w: Wait was called before", fault.ErrConcurrent)
-	}
-	g.over = true
-	close(g.judged)
-	wait := g.left > 0
-	if wait {
-		g.waiting = true
-		p.shift(g.frame, -1)
-	}
-	p.mu.Unlock()
-	if wait {
-		p.settle()
-		<-g.woken
-	}
-	g.wg.Wait()
-	g.cancel(nil)
-	defer g.frame.finish()
-
-	p.mu.Lock()
-	g.frame.group = nil
-	var nodes []*tree.Node
-	var errs []error
-	var failed *branch
-	for _, b := range g.branches {
-		nodes = append(nodes, b.frame.memo.Node())
-		g.frame.now = max(g.frame.now, b.frame.now)
-		errs = append(errs, b.err)
-		if b.frame.branch.failed {
-			failed = b
-		}
-	}
-	g.frame.view.apply(tree.Changes(nodes...))
-	sealed, diff := p.sealed, ""
-	if failed != nil && sealed == nil && !p.run.Cancelled && g.frame.closedBy() == nil {
-		errs = []error{failed.err}
-		if failed.err == nil {
-			diff = fmt.Sprintf("at %s:\n- recorded: the branch failed and closed those beside it\n+ the code: it succeeds", failed.frame.path())
-		}
-	}
-	p.mu.Unlock()
-	switch {
-	case sealed != nil:
-		return sealed
-	case diff != "":
-		return p.block(g.frame, diff)
-	}
-	if failed != nil {
-		if err := p.cancelChildren(true); err != nil { // a crash may have come before it
-			return err
-		}
-	}
-	return errors.Join(append(errs, g.err)...)
-}
-
-// abandon ends a group whose frame returned without Wait.
-func (g *Group) abandon() {
-	cause := fmt.Errorf("%w: its frame returned", context.Canceled)
-	p := g.frame.pass
-	p.mu.Lock()
-	// What waits below it is active again before Wait looks whether all wait.
-	for w := range p.waiters {
-		for b := w.frame.branch; b != nil; b = b.outer {
-			if b.group == g {
-				w.err = cause
-				p.unpark(w)
-				break
-			}
-		}
-	}
-	p.mu.Unlock()
-	g.cancel(cause)
-	_ = g.Wait()
-}
+func (g *Group) Wait() error { return g.inner.Wait() }

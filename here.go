@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Place says where in the world of threads code runs.
@@ -24,39 +26,29 @@ type Place struct {
 
 // Here returns the place of a context. It can be called anywhere in a run.
 func Here(ctx context.Context) (Place, error) {
-	f, err := inside(ctx)
-	if err != nil {
-		return Place{}, err
-	}
-	f.pass.mu.Lock()
-	defer f.pass.mu.Unlock()
-	t := f.pass.thread
-	return Place{Tenant: t.Tenant, User: t.User, Thread: t.ID, Run: f.pass.run.ID, Flow: f.pass.run.Flow, Path: f.path()}, nil
+	p, err := engine.Here(ctx)
+	return Place(p), err
 }
 
 func init() {
 	host.FromContext = func(ctx context.Context) (*host.Host, error) {
-		f, err := inside(ctx)
+		t, err := engine.TenantOf(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return f.pass.rt.runtime(f.pass.rt.threads.Tenant(f.pass.thread.Tenant)).host(), nil
+		return hostOf(t), nil
 	}
 	host.FromRuntime = func(r any) *host.Host {
 		if r, ok := r.(*Runtime); ok && r != nil {
-			return r.host()
+			return hostOf(r.tenant)
 		}
 		return nil
 	}
 	host.Leaf = func(ctx context.Context, what string) error {
-		return change(ctx, what, func(*frame) error { return nil })
+		return engine.CheckLeaf(ctx, what)
 	}
 	host.Misfit = func(ctx context.Context, where string, raw json.RawMessage, reader string, err error) error {
-		f, outside := inside(ctx)
-		if outside != nil {
-			return outside
-		}
-		return f.pass.misfit(f, where, raw, reader, err)
+		return engine.Misfit(ctx, where, raw, reader, err)
 	}
 	host.FindAsk = func(ctx context.Context, r any, id string) (*host.Ask, error) {
 		rt, ok := r.(*Runtime)
@@ -71,6 +63,6 @@ func init() {
 	host.Encode = func(v any) (json.RawMessage, error) { return exact.Encode(v, reflect.TypeOf(v)) }
 }
 
-func (r *Runtime) host() *host.Host {
-	return &host.Host{Store: r.threads.Store, Tenant: r.tenant.Name, User: r.tenant.Owner, Hash: r.threads.Hash, Log: r.threads.Log}
+func hostOf(t *threads.Tenant) *host.Host {
+	return &host.Host{Store: t.All.Store, Tenant: t.Name, User: t.Owner, Hash: t.All.Hash, Log: t.All.Log}
 }

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
@@ -152,13 +153,6 @@ type ErrorNote struct {
 	Stack string    `json:"stack,omitempty"`
 }
 
-func stamp(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
-
 // Get returns everything about a thread, exactly as of now. If an entry is
 // damaged it returns ErrCorrupt beside the thread up to the last good one.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
@@ -187,7 +181,7 @@ func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) 
 func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened) (*Thread, error) {
 	t := o.Thread
 	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
-		Created: stamp(t.Created), Updated: stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
+		Created: clock.Stamp(t.Created), Updated: clock.Stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
 		Status: Status(threads.StatusOf(t))}
 	if from := t.Parent; from != nil {
 		info.Parent = &ParentInfo{Thread: from.Thread, Run: from.RunID, Path: tree.Names(from.Path)}
@@ -196,7 +190,7 @@ func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened) (*Thread, e
 		info.Fork = &Point{Thread: t.Fork.Thread, Seq: t.Fork.At}
 	}
 	if from := t.Import; from != nil {
-		info.Import = &ImportInfo{Thread: from.Thread, Seq: from.At, Time: stamp(t.Imported), Signer: from.Key}
+		info.Import = &ImportInfo{Thread: from.Thread, Seq: from.At, Time: clock.Stamp(t.Imported), Signer: from.Key}
 	}
 	var errs []error
 	if t.ID != "" {
@@ -221,12 +215,12 @@ var waitKinds = map[journal.Kind]string{
 
 func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.Run) (*Run, error) {
 	info := &Run{Thread: o.Thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status),
-		Created: stamp(run.Created), Started: stamp(run.Started), Ended: stamp(run.Ended),
+		Created: clock.Stamp(run.Created), Started: clock.Stamp(run.Started), Ended: clock.Stamp(run.Ended),
 		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
-		Paused: stamp(run.PausedAt), Since: stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
+		Paused: clock.Stamp(run.PausedAt), Since: clock.Stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
 		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.Thread.Run(run.N) == nil}
 	if !info.Steering {
-		info.Idle = r.unattended(ctx, run)
+		info.Idle = r.staff.Unattended(ctx, run)
 	}
 	if run.Fail != nil {
 		info.Err = &fault.Recorded{Fail: *run.Fail}
@@ -234,11 +228,11 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 		info.Error = run.Fail.Msg
 	}
 	for _, e := range run.Errors {
-		info.Errors = append(info.Errors, ErrorNote{Seq: e.Seq, Time: stamp(e.Time), Path: tree.Names(e.Path), Error: e.Fail.Msg, Stack: e.Fail.Stack})
+		info.Errors = append(info.Errors, ErrorNote{Seq: e.Seq, Time: clock.Stamp(e.Time), Path: tree.Names(e.Path), Error: e.Fail.Msg, Stack: e.Fail.Stack})
 	}
 	for _, branch := range slices.Sorted(maps.Keys(run.Failing)) {
 		f := run.Failing[branch]
-		info.Failed = append(info.Failed, FailedBranch{Branch: tree.Names(branch), Path: tree.Names(f.Path), Seq: f.Seq, Time: stamp(f.Time), Error: f.Fail.Msg})
+		info.Failed = append(info.Failed, FailedBranch{Branch: tree.Names(branch), Path: tree.Names(f.Path), Seq: f.Seq, Time: clock.Stamp(f.Time), Error: f.Fail.Msg})
 	}
 	if run.PostMortem.JSON != nil {
 		info.PostMortem = new(PostMortem)
@@ -256,7 +250,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 	var errs []error // of what is damaged; the rest is told
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]
-		wait := Wait{Kind: waitKinds[w.Kind], Path: tree.Names(path), Since: stamp(w.Since), Due: stamp(w.Due), Signal: w.Signal}
+		wait := Wait{Kind: waitKinds[w.Kind], Path: tree.Names(path), Since: clock.Stamp(w.Since), Due: clock.Stamp(w.Due), Signal: w.Signal}
 		if child := run.Child(w.Signal); child != nil {
 			wait.Kind, wait.Child, wait.Signal = "child", child.ID, ""
 		}
@@ -275,6 +269,14 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 	var err error
 	info.Output, err = r.threads.Output(ctx, o, run)
 	return info, errors.Join(append(errs, err)...)
+}
+
+// PostMortem is what is known about a run that was quarantined.
+type PostMortem struct {
+	Deaths  int         `json:"deaths"`            // in a row
+	Workers []string    `json:"workers,omitempty"` // that died, newest last
+	Errors  []ErrorNote `json:"errors,omitempty"`  // the newest that were recorded
+	Events  []EventRef  `json:"events,omitempty"`  // the last ones
 }
 
 func planDone(t *tree.Tree, path string) bool {
@@ -308,11 +310,6 @@ func Output[T any](run *Run) (T, error) {
 	return zero, fmt.Errorf("%w: run %s has no output, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
 }
 
-// factPrefix is where facts stand in the state.
-const factPrefix = "fact/"
-
 // NewFact returns the state of a fact that the thread has learned: a
 // preference, a pattern. Facts are state, and are listed apart by StateAt.
-func NewFact[T any](key string) State[T] { return State[T]{factPrefix + key} }
-
-func isFact(key string) (string, bool) { return strings.CutPrefix(key, factPrefix) }
+func NewFact[T any](key string) State[T] { return State[T]{engine.FactPrefix + key} }

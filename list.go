@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -52,7 +53,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 				continue
 			}
 			item := Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Status: Status(s.Status), Asks: s.Asks, Parent: s.Parent, Import: s.Import,
-				Created: stamp(s.Created), Updated: stamp(s.Changed()), Cursor: s.Cursor}
+				Created: clock.Stamp(s.Created), Updated: clock.Stamp(s.Changed()), Cursor: s.Cursor}
 			if !yield(item, nil) {
 				return
 			}
@@ -69,7 +70,7 @@ func (o *ListOptions) fits(s threads.Summary) bool {
 	case o.User != "" && s.User != o.User, o.Flow != "" && s.Flow != o.Flow, o.Status != "" && Status(s.Status) != o.Status, o.Asks && s.Asks == 0:
 		return false
 	}
-	return o.Updated.IsZero() || !stamp(s.Changed()).Before(o.Updated.Truncate(time.Microsecond))
+	return o.Updated.IsZero() || !clock.Stamp(s.Changed()).Before(o.Updated.Truncate(time.Microsecond))
 }
 
 // Watch yields at once, and whenever a thread of the tenant may have been made,

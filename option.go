@@ -5,30 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"reflect"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/exact"
-	"github.com/perdure/perdure/internal/fault"
 )
 
 // A StepOption changes how a step is run.
-type StepOption func(*stepOptions)
-
-type stepOptions struct {
-	retry     *RetryPolicy
-	timeout   time.Duration
-	input     string
-	inputErr  error
-	once      bool
-	asks      *Question
-	reconcile func(context.Context) (json.RawMessage, Outcome, error)
-	renamed   string
-	allows    []string
-	added     bool
-}
+type StepOption = engine.StepOption
 
 // RetryPolicy says how often and how soon a failed step is tried again. The
 // n-th wait is Wait doubled n-1 times, at most MaxWait, and then up to a fifth
@@ -40,27 +25,6 @@ type RetryPolicy struct {
 	MaxWait  time.Duration // 0 is 1 minute
 }
 
-// delay returns how long to wait before the next attempt.
-func (r RetryPolicy) delay(attempt int, key string) time.Duration {
-	wait, limit := r.Wait, r.MaxWait
-	if wait <= 0 {
-		wait = 100 * time.Millisecond
-	}
-	if limit <= 0 {
-		limit = time.Minute
-	}
-	for range attempt - 1 {
-		if wait >= limit {
-			break
-		}
-		wait *= 2
-	}
-	wait = min(wait, limit)
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s %d", key, attempt)
-	return wait - time.Duration(float64(wait)*0.2*float64(h.Sum32()%1000)/1000)
-}
-
 // Retry tries a failed step again. Errors marked [Permanent], and those that
 // cannot get better (ErrNotJSON, ErrComposite, ErrOption, ErrBudget), end it.
 // Waits over 2 seconds are durable timers: the run is suspended.
@@ -69,24 +33,24 @@ func (r RetryPolicy) delay(attempt int, key string) time.Duration {
 // inside it is not done again. Once a Cleanup has run inside it, it is not
 // tried again.
 func Retry(p RetryPolicy) StepOption {
-	return func(o *stepOptions) { o.retry = &p }
+	return func(o *engine.StepOptions) { o.Retry = (*engine.RetryPolicy)(&p) }
 }
 
 // Timeout ends the context of a step's function after d, with the cause
 // ErrTimeout. The function has to heed it. In a composite step only the time
 // counts in which something inside it is active, within one pass.
 func Timeout(d time.Duration) StepOption {
-	return func(o *stepOptions) { o.timeout = d }
+	return func(o *engine.StepOptions) { o.Timeout = d }
 }
 
 // Input records a digest of a step's arguments. If the same step is reached
 // with other arguments, the run is blocked instead of getting a result that
 // belongs to something else.
 func Input(v any) StepOption {
-	return func(o *stepOptions) {
+	return func(o *engine.StepOptions) {
 		raw, err := exact.Encode(v, reflect.TypeOf(v))
 		sum := sha256.Sum256(raw)
-		o.input, o.inputErr = base64.RawURLEncoding.EncodeToString(sum[:9]), err
+		o.Input, o.InputErr = base64.RawURLEncoding.EncodeToString(sum[:9]), err
 	}
 }
 
@@ -100,7 +64,7 @@ func Input(v any) StepOption {
 // is the result), "not-done" (it is run again) and "fail". [AskOutcome] says who
 // may answer it.
 func AtMostOnce() StepOption {
-	return func(o *stepOptions) { o.once = true }
+	return func(o *engine.StepOptions) { o.Once = true }
 }
 
 // AskOutcome says how a person is asked about an unknown outcome of an
@@ -108,7 +72,10 @@ func AtMostOnce() StepOption {
 // set. Whoever answers can have the step run again: if only some people may
 // allow it, they are the Who here too. Without it anyone may answer.
 func AskOutcome(q Question) StepOption {
-	return func(o *stepOptions) { o.asks = &q }
+	return func(o *engine.StepOptions) {
+		inner := q.inner()
+		o.Asks = &inner
+	}
 }
 
 // Outcome is what a Reconcile function found out.
@@ -128,14 +95,14 @@ const (
 // A function that failed and had no effect is tried again as [Retry] says, ten
 // times without one.
 func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
-	return func(o *stepOptions) {
-		o.reconcile = func(ctx context.Context) (json.RawMessage, Outcome, error) {
-			v, outcome, err := fn(ctx)
-			if err != nil || outcome != OutcomeDone {
-				return nil, outcome, err
+	return func(o *engine.StepOptions) {
+		o.Reconcile = func(ctx context.Context) (json.RawMessage, engine.Outcome, error) {
+			v, found, err := fn(ctx)
+			if err != nil || found != OutcomeDone {
+				return nil, engine.Outcome(found), err
 			}
 			raw, err := exact.Encode(v, reflect.TypeFor[T]())
-			return raw, outcome, err
+			return raw, engine.OutcomeDone, err
 		}
 	}
 }
@@ -144,60 +111,33 @@ func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 // names in the same frame, as an answer does: in a fork it counts once one of
 // them has its outcome, and until then the step runs again. See [Runtime.Fork].
 func Allows(names ...string) StepOption {
-	return func(o *stepOptions) { o.allows = names }
+	return func(o *engine.StepOptions) { o.Allows = names }
 }
 
 // Renamed says under which name the step was recorded by older code.
 func Renamed(old string) StepOption {
-	return func(o *stepOptions) { o.renamed = old }
+	return func(o *engine.StepOptions) { o.Renamed = old }
 }
 
 // Added says that the step was inserted before others, so that a run that has
 // recorded those does it when it gets here instead of being blocked.
 func Added() StepOption {
-	return func(o *stepOptions) { o.added = true }
+	return func(o *engine.StepOptions) { o.Added = true }
 }
 
 // Dropped says that the steps with these names were removed from the frame, so
 // that a run that has recorded them is not blocked. Call it where they stood,
 // before the next verb. It is no verb itself.
 func Dropped(ctx context.Context, names ...string) error {
-	f, err := inside(ctx)
-	if err != nil {
-		return err
-	}
-	f.pass.mu.Lock()
-	defer f.pass.mu.Unlock()
-	for _, name := range names {
-		f.memo.Drop(name)
-	}
-	return nil
+	return engine.Dropped(ctx, names...)
 }
 
-func (o *stepOptions) check() error {
-	switch {
-	case o.once && o.timeout <= 0:
-		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot go on", fault.ErrOption)
-	case o.reconcile != nil && !o.once:
-		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", fault.ErrOption)
-	case o.asks != nil && !o.once:
-		return fmt.Errorf("%w: AskOutcome belongs to AtMostOnce", fault.ErrOption)
-	case o.asks != nil && !reflect.DeepEqual(*o.asks, Question{Prompt: o.asks.Prompt, Data: o.asks.Data, Who: o.asks.Who}):
-		return fmt.Errorf("%w: AskOutcome takes a question's Prompt, Data and Who, and nothing else", fault.ErrOption)
-	case o.timeout < 0:
-		return fmt.Errorf("%w: a negative Timeout", fault.ErrOption)
-	case o.retry != nil && (o.retry.Attempts < 0 || o.retry.Wait < 0 || o.retry.MaxWait < 0):
-		return fmt.Errorf("%w: a negative number in the RetryPolicy", fault.ErrOption)
-	case o.inputErr != nil:
-		return fmt.Errorf("%w: Input: %w", fault.ErrOption, o.inputErr)
-	}
-	return nil
-}
+// The decisions of an ask about an unknown outcome.
+const (
+	DecisionDone    = engine.DecisionDone    // it happened; the answer's value is its result
+	DecisionNotDone = engine.DecisionNotDone // it did not; run it
+	DecisionFail    = engine.DecisionFail    // let the step fail
+)
 
-// policy returns how often the step is tried: once if nothing is said.
-func (o *stepOptions) policy() RetryPolicy {
-	if o.retry == nil {
-		return RetryPolicy{Attempts: 1}
-	}
-	return *o.retry
-}
+// KindOutcome is the kind of an ask about an unknown outcome.
+const KindOutcome = engine.KindOutcome

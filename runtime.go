@@ -18,11 +18,13 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/archive"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/worker"
 	"github.com/perdure/perdure/store"
 )
 
@@ -85,41 +87,13 @@ type Runtime struct {
 
 type core struct {
 	threads *threads.Threads
+	engine  *engine.Engine
+	staff   *worker.Staff
 	opts    Options
 	flows   map[string]Flow
 	version string
 	own     bool // the store was opened here
 
-	others *lease.Watcher // for those who only look; each worker has its own
-	mu     sync.Mutex
-	hands  map[string]bool // ids of the workers of this runtime
-	staff  staff
-	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
-}
-
-// executing notes that a pass of a thread runs in this process, until over is
-// called.
-func (c *core) executing(name string) (over func()) {
-	done := make(chan struct{})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.passes[name] = done
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.passes[name] == done {
-			delete(c.passes, name)
-		}
-		close(done)
-	}
-}
-
-// pass returns what is closed when the pass of a thread in this process is
-// over, nil if there is none.
-func (c *core) pass(name string) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.passes[name]
 }
 
 // Open opens the store of a URL and returns a runtime with the flows and the
@@ -155,7 +129,7 @@ func openAgain(ctx context.Context, url string) (store.Store, error) {
 // New returns a runtime on a store. Its error names everything that is wrong
 // with the flows and options. Closing the store is the caller's.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
-	c := &core{opts: opts, flows: map[string]Flow{}, version: opts.Version, hands: map[string]bool{}, passes: map[string]chan struct{}{}}
+	c := &core{opts: opts, flows: map[string]Flow{}, version: opts.Version}
 	if c.opts.Validator == nil {
 		c.opts.Validator = validator
 	}
@@ -178,7 +152,6 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.version == "" {
 		c.version = executable()
 	}
-	c.others = lease.NewWatcher(s)
 	c.opts.Concurrency = cmp.Or(opts.Concurrency, 64)
 	c.opts.Lease = cmp.Or(opts.Lease, 3*time.Second)
 	c.opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
@@ -192,6 +165,13 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.threads, err = threads.New(ctx, s, log, c.opts.Lease); err != nil {
 		return nil, fmt.Errorf("perdure: opening the runtime: %w", err)
 	}
+	c.engine = engine.New(c.threads, engine.Options{Version: c.version, Validator: c.opts.Validator, Observer: c.observer(), Lease: c.opts.Lease,
+		Grace: c.opts.Grace, DumpInterval: c.opts.DumpInterval, Development: c.opts.Development, CheckInput: c.checkInput})
+	work := worker.Options{Version: c.version, Flows: map[string]engine.FlowFunc{}, Concurrency: c.opts.Concurrency, Lease: c.opts.Lease, Grace: c.opts.Grace}
+	for name, f := range c.flows {
+		work.Flows[name] = f.fn
+	}
+	c.staff = worker.New(c.threads, c.engine, work)
 	if n, ok := store.As[store.Notifier](s); ok && opts.Logger != nil {
 		n.Notify(c.logOutage())
 	}
@@ -201,11 +181,6 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 // runtime returns the runtime of a tenant.
 func (c *core) runtime(t *threads.Tenant) *Runtime {
 	return &Runtime{core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
-}
-
-// control returns the control of a tenant's threads.
-func (c *core) lifeOf(tenant string) *lifecycle.Control {
-	return lifecycle.New(c.threads.Tenant(tenant), c.opts.MaxQueue, c.checkInput)
 }
 
 // maxConcurrency is what Options.Concurrency may be.
@@ -298,52 +273,27 @@ type StepInfo struct {
 	Trace                   string // as given to Start
 }
 
-func (c *core) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+// observer returns what the engine tells, nil for nobody.
+func (c *core) observer() engine.Observer {
 	if c.opts.Observer == nil {
-		return ctx, func(error) {}
+		return nil
 	}
-	p := f.pass
-	over := func(error) {}
-	_, err := invoke(ctx, func(context.Context) (bool, error) {
-		inner, ended := c.opts.Observer.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
-			Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
-		if inner != nil {
-			ctx = inner
-		}
-		if ended != nil {
-			over = ended
-		}
-		return true, nil
-	})
-	c.observerFailed(err)
-	return ctx, func(outcome error) {
-		_, err := invoke(ctx, func(context.Context) (bool, error) {
-			over(outcome)
-			return true, nil
-		})
-		c.observerFailed(err)
-	}
+	return &observing{c}
 }
 
-// observerFailed logs that an observer panicked, which is no failure of a run.
-func (c *core) observerFailed(err error) {
-	if err != nil {
-		c.threads.Log.Error("the observer", "error", err)
-	}
+// observing tells an Observer what the engine does.
+type observing struct{ core *core }
+
+// StepStarted tells that an attempt of a step begins.
+func (o *observing) StepStarted(ctx context.Context, s engine.StepInfo) (context.Context, func(error)) {
+	return o.core.opts.Observer.StepStarted(ctx, StepInfo(s))
 }
 
-func (c *core) observe(p *pass, entries []journal.Entry) {
-	if c.opts.Observer == nil {
-		return
-	}
-	for _, e := range entries {
-		if ev, err := c.event(context.Background(), p.name, p.run.ID, e, false); err == nil {
-			ev.Thread = p.thread.ID
-			_, err := invoke(p.ctx, func(context.Context) (bool, error) {
-				c.opts.Observer.Committed(ev)
-				return true, nil
-			})
-			c.observerFailed(err)
-		}
+// Committed tells that an entry of a run is in the journal of the thread with a
+// name and an id.
+func (o *observing) Committed(name, thread, run string, e journal.Entry) {
+	if ev, err := o.core.event(context.Background(), name, run, e, false); err == nil {
+		ev.Thread = thread
+		o.core.opts.Observer.Committed(ev)
 	}
 }

@@ -2,31 +2,15 @@ package perdure
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"strconv"
 
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/lifecycle"
-	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/internal/engine"
 )
 
 // Child is a thread that a run has spawned.
-type Child struct {
-	id     string
-	parent string // name of the thread of its parent
-	run    uint64
-}
+type Child struct{ inner *engine.Child }
 
 // Thread returns the id of the child's thread.
-func (c *Child) Thread() string { return c.id }
-
-// maxDescent is how many threads may stand above a child.
-const maxDescent = 64
+func (c *Child) Thread() string { return c.inner.Id }
 
 // Spawn starts a child: a run of a flow on a thread of its own, with a journal
 // of its own, executed by any worker that has the flow, here or elsewhere. It
@@ -37,85 +21,11 @@ const maxDescent = 64
 // cancels the children whose end it does not know; when it is retried, or
 // forked while they run, Spawn starts others in their place.
 func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
-	raw, err := checkSpawn(ctx, flow, in)
-	if err != nil {
-		return nil, fmt.Errorf("spawn %q: %w", name, err)
-	}
-	f, v, err := enter(ctx, tree.Spawn, name, tree.Options{})
+	c, err := engine.Spawn(ctx, name, flow, in)
 	if err != nil {
 		return nil, err
 	}
-	defer f.finish()
-	p := f.pass
-	p.mu.Lock()
-	child, _ := p.run.ChildAt(v.Path)
-	started := child != nil && child.Joined
-	fresh := child == nil || child.Stale || child.Doomed
-	if p.replay != nil && child != nil && v.Node != nil { // whatever became of it
-		started, fresh = true, false
-	}
-	p.mu.Unlock()
-	if fresh {
-		if err := p.gate(ctx, f); err != nil {
-			return nil, err
-		}
-		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
-			return nil, err
-		}
-	}
-	if fresh || !started {
-		if err := p.startChild(child); err != nil {
-			return nil, err
-		}
-	}
-	f.takeOver(p.node(v.Path))
-	return &Child{id: child.ID, parent: p.name, run: p.run.N}, nil
-}
-
-// checkSpawn returns the JSON of a child's input. What it refuses it refuses in
-// every replay, before the verb counts as visited.
-func checkSpawn(ctx context.Context, flow string, in any) (json.RawMessage, error) {
-	f, err := inside(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := tree.CheckName(flow); err != nil {
-		return nil, fmt.Errorf("%w: flow: %w", fault.ErrName, err)
-	}
-	if d := lifecycle.Depth(f.pass.thread); d >= maxDescent {
-		return nil, fmt.Errorf("%w: thread %s is the child of a child, %d times; that is the limit", fault.ErrInvalid, f.pass.thread.ID, d)
-	}
-	return f.pass.rt.checkInput(flow, in)
-}
-
-// spawn records that a child is about to be started.
-func (p *pass) spawn(f *frame, path, flow string, in json.RawMessage) (child *journal.Child, err error) {
-	value, err := p.value(in)
-	if err != nil {
-		return nil, err
-	}
-	p.order.Lock()
-	defer p.order.Unlock()
-	err = p.commitNew(f, func() batch {
-		_, earlier := p.run.ChildAt(path)
-		texts := []string{"child", p.key(path), strconv.Itoa(earlier)}
-		if n := p.thread.Rewinds; n > 0 { // the number may be that of one which was taken back
-			texts = append(texts, strconv.Itoa(n))
-		}
-		id := threads.Base32.EncodeToString(p.rt.threads.Hash(texts...)[:15])
-		var budget map[string]int64
-		for unit, limit := range p.run.Budget {
-			if budget == nil {
-				budget = map[string]int64{}
-			}
-			budget[unit] = max(0, limit-p.run.Spent[unit])
-		}
-		return batch{
-			lines: []threads.Line{{Kind: journal.Spawned, Path: path, Body: journal.Body{Child: id, Flow: flow, Budget: budget, Value: value}}},
-			then:  func() { child, _ = p.run.ChildAt(path) },
-		}
-	})
-	return child, err
+	return &Child{c}, nil
 }
 
 // Join waits for the end of a child and returns its output. The run is
@@ -128,190 +38,13 @@ func (p *pass) spawn(f *frame, path, flow string, in json.RawMessage) (child *jo
 // is the other thread's.
 func Join[T any](ctx context.Context, name string, c *Child) (T, error) {
 	var zero T
-	raw, err := join(ctx, name, c)
+	var inner *engine.Child
+	if c != nil {
+		inner = c.inner
+	}
+	raw, err := engine.Join(ctx, name, inner)
 	if err != nil {
 		return zero, err
 	}
-	return recordedAs[T](ctx, "the output of the child that is joined", name, raw)
+	return engine.RecordedAs[T](ctx, "the output of the child that is joined", name, raw)
 }
-
-func join(ctx context.Context, name string, c *Child) ([]byte, error) {
-	f, err := inside(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p := f.pass
-	child, err := p.childOf(c)
-	if err != nil {
-		return nil, fmt.Errorf("join %q: %w", name, err)
-	}
-	f, v, err := enter(ctx, tree.Join, name, tree.Options{})
-	if err != nil {
-		return nil, err
-	}
-	defer f.finish()
-	for {
-		p.mu.Lock()
-		n := p.tree.At(v.Path)
-		done, waits := n != nil && n.Done, n != nil && n.Open != 0
-		told, end, other := child.Joined, child.End, child.Other
-		again := told && child.Failed && p.run.Retries > child.Retries
-		p.mu.Unlock()
-		if done {
-			return f.result(n)
-		}
-		if err := p.gate(ctx, f); err != nil {
-			return nil, err
-		}
-		if again && other {
-			if child, err = p.replaceChild(f, child); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if again {
-			if again, err = p.retryChild(child); err != nil {
-				return nil, err
-			}
-		}
-		switch {
-		case told && !again:
-			err = p.joined(v.Path, child, end)
-		case again || !waits:
-			err = p.awaitChild(f, v.Path, child, end)
-		default:
-			err = p.park(ctx, &waiter{frame: f, ready: func() bool { return n.Done || child.Joined }})
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// childOf returns what the run knows of a child.
-func (p *pass) childOf(c *Child) (*journal.Child, error) {
-	if c == nil {
-		return nil, fmt.Errorf("%w: no child; Spawn returns one", fault.ErrInvalid)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	child := p.run.Child(journal.ChildSignal(c.id))
-	if child != nil && child.Stale && child.Other {
-		child, _ = p.run.ChildAt(child.Path) // what a Join has put in its place
-	}
-	switch {
-	case c.parent != p.name || c.run != p.run.N || child == nil:
-		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", fault.ErrInvalid, c.id)
-	case child.Stale && p.replay == nil:
-		return nil, fmt.Errorf("%w: child %s was replaced by another; use the one that Spawn returned in this pass", fault.ErrInvalid, c.id)
-	}
-	return child, nil
-}
-
-// joined records at a path the end of a child that the run knows already.
-func (p *pass) joined(path string, child *journal.Child, end uint64) error {
-	e, err := p.entry(end)
-	if err != nil {
-		return err
-	}
-	return p.commit(func() batch {
-		if n := p.tree.At(path); child.End != end || n != nil && n.Done {
-			return batch{}
-		}
-		return batch{lines: []threads.Line{{Kind: journal.Received, Path: path,
-			Body: journal.Body{Name: journal.ChildSignal(child.ID), Status: e.Status, Ref: end, Value: e.Value, Fail: e.Fail}}}}
-	})
-}
-
-// entry returns what an entry of the thread says.
-func (p *pass) entry(seq uint64) (b journal.Body, err error) {
-	_, err = p.patient(nil, func() (json.RawMessage, error) {
-		var err error
-		b, err = p.rt.threads.BodyAt(p.io, p.name, seq)
-		return nil, err
-	})
-	return b, err
-}
-
-// awaitChild records that the frame waits for the end of a child, unless a
-// newer one was told meanwhile.
-func (p *pass) awaitChild(f *frame, path string, child *journal.Child, end uint64) error {
-	p.order.Lock()
-	defer p.order.Unlock()
-	dumps := p.dumps()
-	return p.commitNew(f, func() batch {
-		if child.Joined && child.End != end {
-			return batch{}
-		}
-		b := batch{lines: []threads.Line{{Kind: journal.Waiting, Path: path, Body: journal.Body{Name: journal.ChildSignal(child.ID)}}}}
-		if p.active == 1 && !p.run.Cancelled {
-			b = p.suspension(b, dumps)
-		}
-		return b
-	})
-}
-
-// startChild makes sure that a child was started. The pass does not go on
-// without it.
-func (p *pass) startChild(child *journal.Child) error {
-	p.mu.Lock()
-	over := p.sealed
-	p.mu.Unlock()
-	if over != nil {
-		return over
-	}
-	if _, err := p.life().StartChild(p.io, p.name, p.thread, p.run, child); err != nil {
-		return p.lose(fmt.Errorf("starting child %s: %w", child.ID, err))
-	}
-	return nil
-}
-
-// cancelChildren gives each child whose end the run does not know its cancel, or
-// only those whose branch was closed.
-func (p *pass) cancelChildren(doomed bool) error {
-	p.mu.Lock()
-	over, open := p.sealed, p.run.OpenChildren()
-	if doomed {
-		open = slices.DeleteFunc(open, func(c *journal.Child) bool { return !c.Doomed })
-	}
-	p.mu.Unlock()
-	if over != nil || len(open) == 0 || p.replay != nil {
-		return over
-	}
-	if err := p.life().CancelChildren(p.io, p.name, p.thread, p.run, open); err != nil {
-		return p.lose(fmt.Errorf("cancelling children: %w", err))
-	}
-	return nil
-}
-
-// retryChild retries a child that failed, and reports whether there is another
-// end of it to be awaited.
-func (p *pass) retryChild(child *journal.Child) (bool, error) {
-	again, err := p.life().RetryChild(p.io, p.name, child, func(key string) bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.thread.Heard(key)
-	})
-	if err != nil && !errors.Is(err, fault.ErrCorrupt) {
-		return false, p.lose(fmt.Errorf("retrying child %s: %w", child.ID, err))
-	}
-	return again, nil
-}
-
-// replaceChild spawns another child in the place of one that failed, and that
-// is not this thread's to retry.
-func (p *pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error) {
-	in, err := p.load(f, old.Input)
-	if err != nil {
-		return nil, err
-	}
-	child, err := p.spawn(f, old.Path, old.Flow, in)
-	if err != nil {
-		return nil, err
-	}
-	return child, p.startChild(child)
-}
-
-// runtime returns the runtime of the thread's tenant.
-// life returns the control of the threads of the run's tenant.
-func (p *pass) life() *lifecycle.Control { return p.rt.lifeOf(p.thread.Tenant) }

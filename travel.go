@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -47,7 +49,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		return nil, fmt.Errorf("%w: thread %s ends at %d, there is no %d", fault.ErrInvalid, thread, t.Seq, seq)
 	}
 	t.ID = thread // also of what a fork shares
-	c := &Checkpoint{Seq: t.Seq, Time: stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
+	c := &Checkpoint{Seq: t.Seq, Time: clock.Stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
 	if c.Thread, err = r.threadInfo(ctx, o); err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		if err != nil {
 			return nil, err
 		}
-		if fact, ok := isFact(key); ok {
+		if fact, ok := engine.IsFact(key); ok {
 			c.Facts[fact] = raw
 		} else {
 			c.State[key] = raw

@@ -39,3 +39,11 @@ func Alarm(due int64) (<-chan time.Time, func()) {
 	past <- now()
 	return past, func() {}
 }
+
+// Stamp returns the time of Unix microseconds, the zero time for 0.
+func Stamp(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

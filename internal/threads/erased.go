@@ -107,3 +107,9 @@ func (c *Threads) ListedID(ctx context.Context, name string) (string, error) {
 
 // Whoever reads or writes may meet a thread that is being erased or is gone. It
 // learns that from the journal, and sweeps away what it has written too late.
+
+// IsUnusable reports whether a store's handle has to be opened anew. One that is
+// unavailable does that itself.
+func IsUnusable(err error) bool {
+	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
+}

@@ -1,4 +1,4 @@
-package perdure
+package worker
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/bell"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/threads"
@@ -16,9 +17,12 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// worker executes the runs that are due.
-type worker struct {
-	*core
+// Worker executes the runs that are due.
+type Worker struct {
+	staff   *Staff
+	threads *threads.Threads
+	engine  *engine.Engine
+	opts    Options
 	id      string
 	io      context.Context // for the store: ends when the worker is gone
 	lease   *lease.Lease
@@ -28,44 +32,40 @@ type worker struct {
 
 	// Of the loop alone.
 	queue    queue
-	rounds   map[string]*round    // by flow: how far its hints were read
-	turns    map[ownerOf]lastTurn // of owners with many threads
-	news     bool                 // there may be hints that were not read
-	nextRing time.Time            // when alarms are due
-	told     time.Time            // when damaged hints were logged
+	rounds   map[string]*round     // by flow: how far its hints were read
+	turns    map[ownerKey]lastTurn // of owners with many threads
+	news     bool                  // there may be hints that were not read
+	nextRing time.Time             // when alarms are due
+	told     time.Time             // when damaged hints were logged
 
 	mu       sync.Mutex
-	busy     map[string]bool      // threads that are looked at or executed
-	passes   map[*pass]bool       // under way
-	again    map[hintOf]lookAgain // at what another worker holds, or what failed here
-	early    map[hintOf]earlyHint // hints that are ahead of their journal
-	losses   map[hintOf]losses    // runs that were lost here
-	passed   map[string]bool      // busy threads whose hints were passed over
-	active   int                  // threads that are looked at or executed
-	peers    int                  // workers that are alive
-	suspects map[hintOf]waiting   // threads that are to be run alone
-	solo     string               // the suspect that runs: nothing else does
-	cut      bool                 // the last scan found no free slot
-	fatal    chan error           // why the worker cannot go on
+	busy     map[string]bool       // threads that are looked at or executed
+	passes   map[*engine.Pass]bool // under way
+	again    map[hintKey]lookAgain // at what another worker holds, or what failed here
+	early    map[hintKey]earlyHint // hints that are ahead of their journal
+	losses   map[hintKey]losses    // runs that were lost here
+	passed   map[string]bool       // busy threads whose hints were passed over
+	active   int                   // threads that are looked at or executed
+	peers    int                   // workers that are alive
+	suspects map[hintKey]waiting   // threads that are to be run alone
+	solo     string                // the suspect that runs: nothing else does
+	cut      bool                  // the last scan found no free slot
+	fatal    chan error            // why the worker cannot go on
 	stopping bool
 }
 
-func newWorker(c *core, io context.Context) *worker {
-	return &worker{core: c, id: threads.NewRunID(), io: io, others: lease.NewWatcher(c.threads.Store), wake: make(chan struct{}, 1),
-		rounds: map[string]*round{}, turns: map[ownerOf]lastTurn{}, suspects: map[hintOf]waiting{}, busy: map[string]bool{}, passes: map[*pass]bool{},
-		again: map[hintOf]lookAgain{}, early: map[hintOf]earlyHint{}, losses: map[hintOf]losses{}, passed: map[string]bool{},
+func newWorker(c *Staff, io context.Context) *Worker {
+	return &Worker{staff: c, threads: c.threads, engine: c.engine, opts: c.opts, id: threads.NewRunID(), io: io, others: lease.NewWatcher(c.threads.Store), wake: make(chan struct{}, 1),
+		rounds: map[string]*round{}, turns: map[ownerKey]lastTurn{}, suspects: map[hintKey]waiting{}, busy: map[string]bool{}, passes: map[*engine.Pass]bool{},
+		again: map[hintKey]lookAgain{}, early: map[hintKey]earlyHint{}, losses: map[hintKey]losses{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
 }
 
-// Work executes runs that are due, of the flows that the runtime has, until
-// the context ends. Then it hands over what is between two steps at once,
-// gives running steps Options.Grace, and returns nil. Runs of all tenants are
-// executed. Any number of workers may share a store. One that has lost its
-// lease, because the machine slept or the store was away, begins anew as another
-// worker.
-func (r *Runtime) Work(ctx context.Context) error {
+// Work executes runs that are due until the context ends. A worker that has lost
+// its lease begins anew as another.
+func (r *Staff) Work(ctx context.Context) error {
 	for {
-		err := r.work(ctx)
+		err := r.WorkOnce(ctx)
 		if !errors.Is(err, fault.ErrFenced) {
 			return err
 		}
@@ -78,19 +78,19 @@ func (r *Runtime) Work(ctx context.Context) error {
 	}
 }
 
-// work is one worker, until the context ends or its lease is lost.
-func (r *Runtime) work(ctx context.Context) error {
+// WorkOnce is one worker, until the context ends or its lease is lost.
+func (r *Staff) WorkOnce(ctx context.Context) error {
 	ctx = store.Patient(ctx) // runs wait until a full disk has space again
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()
-	w := newWorker(r.core, io)
+	w := newWorker(r, io)
 	defer r.began(w.id)()
 	// The lease lives as long as the worker; only taking it ends with ctx.
 	holding, giveUp := context.WithCancel(io)
 	defer giveUp()
 	waiting := context.AfterFunc(ctx, giveUp)
 	var err error
-	if w.lease, err = lease.HoldWith(holding, r.threads.Store, w.id, r.opts.Lease, r.workerInfo()); err != nil {
+	if w.lease, err = lease.HoldWith(holding, r.threads.Store, w.id, r.opts.Lease, r.info()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -99,7 +99,7 @@ func (r *Runtime) work(ctx context.Context) error {
 	waiting()
 	watching, stopWatching := context.WithCancel(io)
 	defer stopWatching()
-	for flow := range r.flows {
+	for flow := range r.opts.Flows {
 		go func() {
 			for range store.Watch(watching, r.threads.Store, due.Prefix(flow)) {
 				w.poke()
@@ -121,7 +121,7 @@ func (r *Runtime) work(ctx context.Context) error {
 
 // watchOthers looks who else works, about as often as leases are renewed. That it
 // is not exactly as often keeps workers of one process from falling into step.
-func (w *worker) watchOthers(ctx context.Context) {
+func (w *Worker) watchOthers(ctx context.Context) {
 	every := w.opts.Lease * 7 / 26
 	again := bell.New(every)
 	defer again.Stop()
@@ -137,7 +137,7 @@ func (w *worker) watchOthers(ctx context.Context) {
 }
 
 // poke makes the worker look for due work.
-func (w *worker) poke() {
+func (w *Worker) poke() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -145,7 +145,7 @@ func (w *worker) poke() {
 }
 
 // loop looks for due work until the context ends or the lease is lost.
-func (w *worker) loop(ctx context.Context) error {
+func (w *Worker) loop(ctx context.Context) error {
 	again := bell.New(0)
 	defer again.Stop()
 	health := bell.New(w.opts.Lease)
@@ -158,7 +158,7 @@ func (w *worker) loop(ctx context.Context) error {
 			return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 		case <-health.C:
 			health.Reset(w.opts.Lease)
-			if err := w.lease.Err(); useless(err) {
+			if err := w.lease.Err(); threads.IsUnusable(err) {
 				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 			}
 			continue
@@ -170,7 +170,7 @@ func (w *worker) loop(ctx context.Context) error {
 		}
 		wait, err := w.scan(ctx)
 		if err != nil && ctx.Err() == nil {
-			if useless(err) {
+			if threads.IsUnusable(err) {
 				return fmt.Errorf("perdure: worker %s: %w", w.id, err)
 			}
 			w.threads.Log.Warn("looking for due work", "error", err)
@@ -179,14 +179,8 @@ func (w *worker) loop(ctx context.Context) error {
 	}
 }
 
-// useless reports whether a store's handle has to be opened anew. One that is
-// unavailable does that itself.
-func useless(err error) bool {
-	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
-}
-
 // full reports whether the worker can take no thread more.
-func (w *worker) full() bool {
+func (w *Worker) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.active >= w.opts.Concurrency || w.solo != ""
@@ -194,21 +188,21 @@ func (w *worker) full() bool {
 
 // take looks at a thread, in a slot of its own. It reports whether the thread
 // is seen to.
-func (w *worker) take(h due.Hint) bool {
+func (w *Worker) take(h due.Hint) bool {
 	w.mu.Lock()
 	if w.busy[h.Thread] {
 		w.passed[h.Thread] = true
 		w.mu.Unlock()
 		return true
 	}
-	s, suspect := w.suspects[of(h)]
+	s, suspect := w.suspects[keyOf(h)]
 	if w.solo != "" || !suspect && w.reserved() {
 		w.mu.Unlock()
 		return false
 	}
 	if suspect {
 		s.confirmed = false
-		w.suspects[of(h)] = s
+		w.suspects[keyOf(h)] = s
 		if w.active == 0 {
 			w.solo = h.Thread // nothing is to begin before it is looked at
 		}
@@ -218,13 +212,13 @@ func (w *worker) take(h due.Hint) bool {
 	w.mu.Unlock()
 	w.running.Go(func() {
 		defer func() {
-			w.together(h.Thread)
+			w.NotSuspect(h.Thread)
 			w.mu.Lock()
 			w.active--
-			if s := w.suspects[of(h)]; !s.confirmed {
-				delete(w.suspects, of(h)) // it is none any more, or another's
+			if s := w.suspects[keyOf(h)]; !s.confirmed {
+				delete(w.suspects, keyOf(h)) // it is none any more, or another's
 			}
-			_, again := w.again[of(h)]
+			_, again := w.again[keyOf(h)]
 			again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
 			delete(w.busy, h.Thread)
 			delete(w.passed, h.Thread)
@@ -233,14 +227,14 @@ func (w *worker) take(h due.Hint) bool {
 				w.poke()
 			}
 		}()
-		if err := w.look(h); err != nil {
+		if err := w.lookAt(h); err != nil {
 			w.threads.Log.Warn("looking at a thread", "thread", h.Thread, "error", err)
 			wait := time.Second
 			if errors.Is(err, fault.ErrCorrupt) {
 				wait = blockedAgain
 			}
 			w.later(h, wait)
-			if useless(err) {
+			if threads.IsUnusable(err) {
 				select {
 				case w.fatal <- err:
 				default:
@@ -253,11 +247,11 @@ func (w *worker) take(h due.Hint) bool {
 
 // drain hands over what the worker executes. What cannot even be released,
 // because the store does not answer, is given up.
-func (w *worker) drain(giveUp func()) {
+func (w *Worker) drain(giveUp func()) {
 	w.mu.Lock()
 	w.stopping = true
 	for p := range w.passes {
-		p.drain()
+		p.Drain()
 	}
 	w.mu.Unlock()
 	done := make(chan struct{})
@@ -274,7 +268,7 @@ func (w *worker) drain(giveUp func()) {
 	}
 	w.mu.Lock()
 	for p := range w.passes {
-		go p.release()
+		go p.Release()
 	}
 	w.mu.Unlock()
 	grace.Reset(w.opts.Lease)
@@ -293,16 +287,20 @@ func (w *worker) drain(giveUp func()) {
 	}
 }
 
-func (w *worker) stopped() bool {
+func (w *Worker) stopped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stopping
 }
 
-func (w *worker) leaseValid() bool { return w.lease.Valid() }
+// LeaseValid reports whether the worker may believe that its runs are its own.
+func (w *Worker) LeaseValid() bool { return w.lease.Valid() }
 
-// awaitLease waits until the worker may believe that its runs are its own.
-func (w *worker) awaitLease(ctx context.Context) error {
+// AwaitLease waits until the worker may believe that its runs are its own.
+// ID names the worker in claims.
+func (w *Worker) ID() string { return w.id }
+
+func (w *Worker) AwaitLease(ctx context.Context) error {
 	for !w.lease.Valid() {
 		select {
 		case <-ctx.Done():

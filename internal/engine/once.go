@@ -1,4 +1,4 @@
-package perdure
+package engine
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 
 // The decisions of an ask about an unknown outcome.
 const (
-	DecisionDone    = "done"     // it happened; the answer's value is its result
-	DecisionNotDone = "not-done" // it did not; run it
-	DecisionFail    = "fail"     // let the step fail
+	DecisionDone    = "done"
+	DecisionNotDone = "not-done"
+	DecisionFail    = "fail"
 )
 
 // KindOutcome is the kind of an ask about an unknown outcome.
@@ -41,16 +41,16 @@ func (s *step) intend() (bool, error) {
 	p := s.frame.pass
 	intended := false
 	err := p.commit(func() batch {
-		if s.frame.over() != nil || (p.run.PausedAt != 0 || p.draining) && !s.frame.cleaning {
+		if s.frame.refusal() != nil || (p.run.PausedAt != 0 || p.draining) && !s.frame.cleaning {
 			return batch{}
 		}
 		return batch{
 			lines: []threads.Line{{Kind: journal.Intent, Path: s.path,
-				Body: journal.Body{Input: s.input, Due: clock.Now().Add(s.timeout).UnixMicro()}}},
+				Body: journal.Body{Input: s.Input, Due: clock.Now().Add(s.Timeout).UnixMicro()}}},
 			then: func() { intended = true },
 		}
 	})
-	if err == nil && intended && !p.worker.leaseValid() {
+	if err == nil && intended && !p.holder.LeaseValid() {
 		return false, s.notDone(p.node(s.path))
 	}
 	return intended, err
@@ -73,7 +73,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 	if s.returned == nil {
 		// The worker before this one may still be inside the function, up to
 		// its timeout.
-		if err := s.sitOut(ctx, max(s.timeout, n.Limit)); err != nil {
+		if err := s.sitOut(ctx, max(s.Timeout, n.Limit)); err != nil {
 			return false, err
 		}
 	}
@@ -84,23 +84,23 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if s.reconcile != nil {
+	if s.Reconcile != nil {
 		// It is the code's own, and the worker may die of it.
 		if err := p.act(); err != nil {
 			return false, err
 		}
 		raw, outcome, err := s.reconciled(ctx, key)
 		switch {
-		case p.sealedErr() != nil:
-			return false, p.sealedErr()
+		case p.Err() != nil:
+			return false, p.Err()
 		case err == nil && outcome == OutcomeDone:
-			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: journal.Value{JSON: raw}}, nil)
+			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.Input, Value: journal.Value{JSON: raw}}, nil)
 		case err == nil && outcome == OutcomeNotDone && s.returned != nil:
 			// It failed, and is known to have had no effect: as if it had said
 			// NotDone itself.
 			policy := RetryPolicy{Attempts: 10}
-			if s.retry != nil {
-				policy = *s.retry
+			if s.Retry != nil {
+				policy = *s.Retry
 			}
 			return s.failed(n.Attempts+1, s.returned, policy, nil)
 		case err == nil && outcome == OutcomeNotDone:
@@ -119,8 +119,8 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Guards:    key,
 		Want:      s.want,
 	}
-	if s.asks != nil {
-		q.Prompt, q.Who = cmp.Or(s.asks.Prompt, q.Prompt), s.asks.Who
+	if s.Asks != nil {
+		q.Prompt, q.Who = cmp.Or(s.Asks.Prompt, q.Prompt), s.Asks.Who
 	}
 	b, err := p.question(q, s.shown, Question{})
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *step) sitOut(ctx context.Context, limit time.Duration) error {
 		case <-ctx.Done():
 			return p.cutCause(ctx, s.frame)
 		case <-p.ctx.Done():
-			return p.sealedErr()
+			return p.Err()
 		}
 	})
 }
@@ -170,7 +170,7 @@ func (s *step) decided(n *tree.Node, answer *journal.Answer) (bool, error) {
 	p := s.frame.pass
 	switch answer.Decision {
 	case DecisionDone:
-		return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Value: answer.Value}, nil)
+		return true, p.record(s.path, journal.Step, &journal.Body{Input: s.Input, Value: answer.Value}, nil)
 	case DecisionNotDone:
 		return false, s.notDone(n)
 	}
@@ -178,7 +178,7 @@ func (s *step) decided(n *tree.Node, answer *journal.Answer) (bool, error) {
 	if answer.Message != "" {
 		err = fmt.Errorf("%w: %s", err, answer.Message)
 	}
-	return true, p.record(s.path, journal.Step, &journal.Body{Input: s.input, Fail: fault.Failure(err)}, nil)
+	return true, p.record(s.path, journal.Step, &journal.Body{Input: s.Input, Fail: fault.Failure(err)}, nil)
 }
 
 // notDone records that an earlier start had no effect.
@@ -197,10 +197,10 @@ func (s *step) reconciled(ctx context.Context, key string) (json.RawMessage, Out
 	}
 	inner := s.frame.child(s.frame.memo.Enter(s.visit))
 	inner.once, inner.key = true, key // it may look, and change nothing
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fault.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fault.ErrTimeout)
 	defer cancel()
 	got, err := invoke(inner.with(ctx), func(ctx context.Context) (found, error) {
-		raw, outcome, err := s.reconcile(ctx)
+		raw, outcome, err := s.Reconcile(ctx)
 		return found{raw, outcome}, err
 	})
 	s.frame.pass.mu.Lock()

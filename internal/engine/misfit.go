@@ -1,4 +1,4 @@
-package perdure
+package engine
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// recordedAs reads a recorded value into a T. One that does not fit blocks the
+// RecordedAs reads a recorded value into a T. One that does not fit blocks the
 // run before the code goes on: an error that the code may handle would make it
 // believe that what is recorded has failed. What and name say what the value
 // is, such as a step and its name.
-func recordedAs[T any](ctx context.Context, what, name string, raw json.RawMessage) (T, error) {
+func RecordedAs[T any](ctx context.Context, what, name string, raw json.RawMessage) (T, error) {
 	v, err := exact.Decode[T](raw)
 	if err == nil {
 		return v, nil
@@ -35,6 +35,6 @@ func recordedAs[T any](ctx context.Context, what, name string, raw json.RawMessa
 }
 
 // misfit blocks the run because a recorded value cannot be read by the code.
-func (p *pass) misfit(f *frame, where string, raw json.RawMessage, reader string, err error) error {
+func (p *Pass) misfit(f *frame, where string, raw json.RawMessage, reader string, err error) error {
 	return p.block(f, fmt.Sprintf("%s:\n- recorded: %s\n+ the code: %s, which cannot read it: %s", where, shown(raw), reader, fault.Clip(err.Error(), maxShown)))
 }

@@ -1,4 +1,4 @@
-package perdure
+package engine
 
 import (
 	"context"
@@ -23,12 +23,11 @@ type waiter struct {
 	err   error        // why it was woken, if not because it is ready
 	due   int64        // when fire is called, 0 for never
 	fire  func() error // appends that its time is over
-	end   *recordEnd   // in a replay: what it is that it waits for in vain
 }
 
 // park lets the frame wait until ready. If nothing else is active the run is
 // suspended and sealed instead. The error is why the frame must not go on.
-func (p *pass) park(ctx context.Context, w *waiter) error {
+func (p *Pass) park(ctx context.Context, w *waiter) error {
 	w.woken = make(chan struct{})
 	p.mu.Lock()
 	switch {
@@ -38,10 +37,10 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 	case w.ready():
 		p.mu.Unlock()
 		return nil
-	case w.frame.over() != nil:
+	case w.frame.refusal() != nil:
 		defer p.mu.Unlock()
 		w.frame.cutOff()
-		return w.frame.over()
+		return w.frame.refusal()
 	case ctx.Err() != nil:
 		p.mu.Unlock()
 		return p.cutCause(ctx, w.frame)
@@ -63,25 +62,25 @@ func (p *pass) park(ctx context.Context, w *waiter) error {
 			return p.woken(w)
 		case <-due:
 			due = nil
-			if err := w.fire(); err != nil && p.sealedErr() == nil {
+			if err := w.fire(); err != nil && p.Err() == nil {
 				return p.leave(w, err)
 			}
 		case <-ctx.Done():
 			return p.leave(w, p.cause(ctx))
 		case <-p.ctx.Done(): // sealed, which a context of the code's own may not tell
-			return p.leave(w, p.sealedErr())
+			return p.leave(w, p.Err())
 		}
 	}
 }
 
 // goesOn reports whether a waiter is to be woken: what it waits for is there,
 // or given up. mu is held.
-func (p *pass) goesOn(w *waiter) bool {
-	return w.ready() || w.frame.over() != nil
+func (p *Pass) goesOn(w *waiter) bool {
+	return w.ready() || w.frame.refusal() != nil
 }
 
 // woken tells a waiter why it was.
-func (p *pass) woken(w *waiter) error {
+func (p *Pass) woken(w *waiter) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -93,11 +92,11 @@ func (p *pass) woken(w *waiter) error {
 		return nil
 	}
 	w.frame.cutOff()
-	return w.frame.over()
+	return w.frame.refusal()
 }
 
 // leave ends a wait early.
-func (p *pass) leave(w *waiter, err error) error {
+func (p *Pass) leave(w *waiter, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiters[w] {
@@ -113,7 +112,7 @@ func (p *pass) leave(w *waiter, err error) error {
 }
 
 // unpark lets a waiter go on. mu is held.
-func (p *pass) unpark(w *waiter) {
+func (p *Pass) unpark(w *waiter) {
 	delete(p.waiters, w)
 	p.shift(w.frame, +1)
 	close(w.woken)
@@ -121,7 +120,7 @@ func (p *pass) unpark(w *waiter) {
 
 // shift counts the threads of control that are active, in the pass and in
 // each frame above f that has a timeout. mu is held.
-func (p *pass) shift(f *frame, by int) {
+func (p *Pass) shift(f *frame, by int) {
 	p.active += by
 	for ; f != nil; f = f.parent {
 		if f.limit != nil {
@@ -133,7 +132,7 @@ func (p *pass) shift(f *frame, by int) {
 // rest waits inside the pass, for as long as wait does. If all threads of control
 // do, and the run has shown no sign of life so far, that is recorded, so that the
 // end of the worker is not taken for a death of the run.
-func (p *pass) rest(wait func() error) error {
+func (p *Pass) rest(wait func() error) error {
 	p.mu.Lock()
 	p.resting++
 	p.mu.Unlock()
@@ -146,20 +145,20 @@ func (p *pass) rest(wait func() error) error {
 }
 
 // rests reports whether it is to be recorded that the run only waits. mu is held.
-func (p *pass) rests() bool {
+func (p *Pass) rests() bool {
 	silent, known := p.run.Silent()
 	return p.resting > 0 && p.active == p.resting && silent && !known && p.sealed == nil
 }
 
 // act records that code is about to run of which the worker may die.
-func (p *pass) act() error {
+func (p *Pass) act() error {
 	return p.commit(func() batch {
 		return batch{lines: []threads.Line{{Kind: journal.Nudge, Body: journal.Body{Name: journal.NudgeActs}}}}
 	})
 }
 
 // settle suspends the run if every thread of control waits.
-func (p *pass) settle() {
+func (p *Pass) settle() {
 	p.mu.Lock()
 	idle := p.active == 0 && p.sealed == nil
 	rests := p.rests()
@@ -175,24 +174,30 @@ func (p *pass) settle() {
 	if !idle {
 		return
 	}
+	p.mode.suspend()
+}
+
+// suspend records that the run waits, and seals the pass.
+func (l live) suspend() {
+	p := l.Pass
 	p.checkOutside("it waits")
 	p.order.Lock()
 	defer p.order.Unlock()
 	dumps := p.dumps()
-	err := p.commitLocked(func() batch {
+	err := l.commit(func() batch {
 		if p.active != 0 {
 			return batch{}
 		}
 		return p.suspension(batch{}, dumps)
 	})
-	if err != nil && p.sealedErr() == nil {
+	if err != nil && p.Err() == nil {
 		_ = p.lose(err) // the waiters must not wait for ever
 	}
 }
 
 // suspension adds the entry that suspends the run to a batch, or the one that
 // hands it over if the worker is about to stop.
-func (p *pass) suspension(b batch, dumps map[string]journal.Value) batch {
+func (p *Pass) suspension(b batch, dumps map[string]journal.Value) batch {
 	d := threads.Line{Kind: journal.Suspended, Body: journal.Body{Deps: dumps, Fail: failedBranches(p.run, b.lines)}}
 	if p.draining {
 		d.Kind = journal.Released
@@ -228,7 +233,7 @@ func failedBranches(run *journal.Run, lines []threads.Line) *journal.Failure {
 
 // open appends the entry with which a verb begins to wait. If nothing else is
 // active, the same append suspends the run.
-func (p *pass) open(f *frame, build func() threads.Line) error {
+func (p *Pass) open(f *frame, build func() threads.Line) error {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
@@ -250,10 +255,10 @@ func (p *pass) open(f *frame, build func() threads.Line) error {
 
 // commitNew commits the entry with which something begins in a frame, unless a
 // branch beside it has failed meanwhile. What waits below a cleanup is marked.
-func (p *pass) commitNew(f *frame, build func() batch) error {
+func (p *Pass) commitNew(f *frame, build func() batch) error {
 	var closed error
-	err := p.commitLocked(func() batch {
-		if closed = f.over(); closed != nil && !p.run.Cancelled {
+	err := p.mode.commit(func() batch {
+		if closed = f.refusal(); closed != nil && !p.run.Cancelled {
 			f.cutOff()
 			return batch{}
 		}
@@ -270,9 +275,12 @@ func (p *pass) commitNew(f *frame, build func() batch) error {
 	return err
 }
 
+// begin lets a frame begin anything.
+func (l live) begin(context.Context, *frame) error { return nil }
+
 // gate lets a frame begin something new, unless the run is sealed, cancelled
 // or to be paused.
-func (p *pass) gate(ctx context.Context, f *frame) error {
+func (p *Pass) gate(ctx context.Context, f *frame) error {
 	for {
 		p.mu.Lock()
 		held := p.run.PausedAt != 0 || p.draining
@@ -280,10 +288,10 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 		case p.sealed != nil:
 			defer p.mu.Unlock()
 			return p.sealed
-		case f.over() != nil:
+		case f.refusal() != nil:
 			defer p.mu.Unlock()
 			f.cutOff()
-			return f.over()
+			return f.refusal()
 		case ctx.Err() != nil:
 			p.mu.Unlock()
 			return p.cause(ctx)
@@ -291,16 +299,13 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 			diff := f.pastFailure()
 			p.mu.Unlock()
 			return p.block(f, diff)
-		case p.replay != nil:
-			p.mu.Unlock()
-			return p.recordEnds(ctx, f, false)
 		case !held || f.cleaning:
 			p.mu.Unlock()
-			return nil
+			return p.mode.begin(ctx, f)
 		}
 		p.mu.Unlock()
 		w := &waiter{frame: f, ready: func() bool {
-			return p.run.PausedAt == 0 && !p.draining || f.over() != nil
+			return p.run.PausedAt == 0 && !p.draining || f.refusal() != nil
 		}}
 		if err := p.park(ctx, w); err != nil {
 			return err
@@ -309,7 +314,7 @@ func (p *pass) gate(ctx context.Context, f *frame) error {
 }
 
 // cutCause is cause for a frame that gives up something because of it.
-func (p *pass) cutCause(ctx context.Context, f *frame) error {
+func (p *Pass) cutCause(ctx context.Context, f *frame) error {
 	err := p.cause(ctx)
 	if fault.IsCut(err) {
 		p.mu.Lock()
@@ -320,8 +325,8 @@ func (p *pass) cutCause(ctx context.Context, f *frame) error {
 }
 
 // cause returns why a context of the run ended.
-func (p *pass) cause(ctx context.Context) error {
-	if err := p.sealedErr(); err != nil {
+func (p *Pass) cause(ctx context.Context) error {
+	if err := p.Err(); err != nil {
 		return err
 	}
 	return context.Cause(ctx)

@@ -1,7 +1,8 @@
-package perdure
+package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,13 +19,13 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// pass is one execution of a run's code, between a claim and the next
+// Pass is one execution of a run's code, between a claim and the next
 // suspension or end. All that it writes goes through commit, one append after
 // the other; mu guards what is read in between.
-type pass struct {
-	rt     *core
-	name   string // of the thread, see names.go
-	worker *worker
+type Pass struct {
+	engine *Engine
+	name   string          // of the thread
+	holder Holder          // nil in a replay
 	io     context.Context // for the store: outlives the seal
 	ctx    context.Context // ends when the pass is sealed
 	end    context.CancelCauseFunc
@@ -59,14 +60,15 @@ type pass struct {
 
 	deps depSet
 
-	replay *replay // nil unless the pass only follows what is recorded
+	mode mode // live, or a replay
 }
 
 // turn is a lock for those who call the store while they hold it. Waiting for
 // it is waiting at a channel, which lets virtual time go on in tests.
 type turn chan struct{}
 
-func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Lock() { t <- struct{}{} }
+
 func (t turn) Unlock() { <-t }
 
 // batch is what one commit appends. It is built under mu, again for each try,
@@ -76,16 +78,57 @@ type batch struct {
 	then  func()
 }
 
+// Holder is the worker that holds a run.
+type Holder interface {
+	// ID names the worker in claims.
+	ID() string
+	// AwaitLease waits until the worker may believe that its runs are its own.
+	AwaitLease(ctx context.Context) error
+	// LeaseValid reports whether it may believe so now.
+	LeaseValid() bool
+	// NotSuspect tells that a run which was executed alone got on.
+	NotSuspect(thread string)
+}
+
+// mode is what a pass does where its record ends. A live pass goes on and
+// commits; a replay stops there.
+type mode interface {
+	// commit appends what build returns behind the entries seen so far. The
+	// order is held.
+	commit(build func() batch) error
+	// suspend ends the pass, since every thread of control waits.
+	suspend()
+	// begin lets a frame begin something that is not on record.
+	begin(ctx context.Context, f *frame) error
+	// passed is called with a step whose outcome is on record.
+	passed(ctx context.Context, s *step, n *tree.Node) error
+	// run carries on with a step until its outcome is on record.
+	run(ctx context.Context, s *step) error
+	// replaced reports whether Spawn starts another child in place of one whose
+	// node is given.
+	replaced(child *journal.Child, n *tree.Node) bool
+	// startChild makes sure that a child is started.
+	startChild(child *journal.Child) error
+	// cancelChildren cancels children whose end the run does not know.
+	cancelChildren(open []*journal.Child) error
+	// finish ends the run with what its flow returned.
+	finish(out json.RawMessage, err error)
+}
+
+// live is the mode of a pass that executes a run.
+type live struct{ *Pass }
+
 // commit appends what build returns behind the entries seen so far. Entries
 // that any node may write and that came between are absorbed, and build is
 // asked again. A build that returns nothing ends the commit.
-func (p *pass) commit(build func() batch) error {
+func (p *Pass) commit(build func() batch) error {
 	p.order.Lock()
 	defer p.order.Unlock()
-	return p.commitLocked(build)
+	return p.mode.commit(build)
 }
 
-func (p *pass) commitLocked(build func() batch) error {
+func (l live) commit(build func() batch) error {
+	p := l.Pass
 	apart := false // what is late goes ahead, since there is no room for both
 	for {
 		p.mu.Lock()
@@ -97,11 +140,6 @@ func (p *pass) commitLocked(build func() batch) error {
 		if len(b.lines) == 0 {
 			p.mu.Unlock()
 			return nil
-		}
-		if p.replay != nil {
-			defer p.mu.Unlock()
-			p.replay.stop(p, b)
-			return p.sealed
 		}
 		faults, late := len(p.problems), len(p.late)
 		ahead := apart && late > 0
@@ -117,11 +155,11 @@ func (p *pass) commitLocked(build func() batch) error {
 			return err
 		}
 		if len(flows) > 0 {
-			if err := p.rt.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
+			if err := p.engine.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
 				return p.lose(err)
 			}
 		}
-		_, err = store.AppendOnce(p.io, p.rt.threads.Store, threads.JournalKey(p.name), head-p.thread.Base, data...)
+		_, err = store.AppendOnce(p.io, p.engine.threads.Store, threads.JournalKey(p.name), head-p.thread.Base, data...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
@@ -137,16 +175,16 @@ func (p *pass) commitLocked(build func() batch) error {
 			}
 			p.mu.Unlock()
 			if alone {
-				p.worker.together(p.name)
+				p.holder.NotSuspect(p.name)
 			}
-			p.rt.observe(p, entries)
+			p.engine.observe(p, entries)
 			if ahead {
 				continue
 			}
 			return nil
 		case errors.Is(err, store.ErrTooLarge) && faults > 0:
 			// What was only to be noted must not be in the way.
-			p.rt.threads.Log.Error("problems too large to be recorded", "thread", p.name)
+			p.engine.threads.Log.Error("problems too large to be recorded", "thread", p.name)
 			p.mu.Lock()
 			p.problems = p.problems[faults:]
 			p.mu.Unlock()
@@ -166,7 +204,7 @@ func (p *pass) commitLocked(build func() batch) error {
 
 // write encodes lines of the run behind the head. What any node may write
 // carries no epoch.
-func (p *pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
+func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 	for i := range lines {
 		lines[i].Run = p.run.N
 		if !lines[i].Kind.Open() {
@@ -177,7 +215,7 @@ func (p *pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 }
 
 // apply folds entries that are in the journal. mu is held.
-func (p *pass) apply(entries []journal.Entry) {
+func (p *Pass) apply(entries []journal.Entry) {
 	for _, e := range entries {
 		err := p.thread.Apply(e)
 		if err == nil && e.Run == p.run.N {
@@ -202,17 +240,17 @@ func (p *pass) apply(entries []journal.Entry) {
 
 // absorb reads what others appended. An entry that only a worker writes, or
 // of an unknown kind, means that the run is another's.
-func (p *pass) absorb() error {
+func (p *Pass) absorb() error {
 	for {
 		p.mu.Lock()
 		after := p.thread.Seq
 		p.mu.Unlock()
-		tail, err := store.ReadAll(p.io, p.rt.threads.Store, threads.JournalKey(p.name), after-p.thread.Base)
+		tail, err := store.ReadAll(p.io, p.engine.threads.Store, threads.JournalKey(p.name), after-p.thread.Base)
 		if err != nil {
-			if useless(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
+			if threads.IsUnusable(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
 				return p.lose(err)
 			}
-			p.rt.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
+			p.engine.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
 			select {
 			case <-p.io.Done():
 				return p.lose(err)
@@ -243,7 +281,7 @@ func (p *pass) absorb() error {
 }
 
 // fence seals the pass because of an entry that this worker cannot absorb.
-func (p *pass) fence(e journal.Entry, err error) error {
+func (p *Pass) fence(e journal.Entry, err error) error {
 	if err == nil && e.Kind == journal.Erased {
 		err = fmt.Errorf("%w: %w", fault.ErrFenced, &fault.ErasedError{Thread: p.thread.ID})
 	} else if err == nil {
@@ -256,7 +294,7 @@ func (p *pass) fence(e journal.Entry, err error) error {
 }
 
 // lose seals the pass because the store failed it.
-func (p *pass) lose(err error) error {
+func (p *Pass) lose(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seal(fmt.Errorf("%w: the store failed: %w", fault.ErrFenced, fault.IfDropped(p.name, err)))
@@ -265,7 +303,7 @@ func (p *pass) lose(err error) error {
 
 // seal ends the pass: from now on nothing is recorded and no function is
 // started. mu is held.
-func (p *pass) seal(why error) {
+func (p *Pass) seal(why error) {
 	if p.sealed == nil {
 		p.sealed = why
 		p.end(why)
@@ -275,7 +313,7 @@ func (p *pass) seal(why error) {
 // letsGo returns the flows of runs that may go on after lines that end or
 // suspend this one, so that they can be announced before. A run that is blocked
 // here is announced to workers with other code, which left it to this one.
-func (p *pass) letsGo(lines []threads.Line) []string {
+func (p *Pass) letsGo(lines []threads.Line) []string {
 	for _, d := range lines {
 		switch d.Kind {
 		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
@@ -291,17 +329,17 @@ func (p *pass) letsGo(lines []threads.Line) []string {
 
 // letGo says after a fence that the run is free, so that one who understands
 // the thread need not wait for this worker's death.
-func (p *pass) letGo() {
+func (p *Pass) letGo() {
 	for range 5 {
-		o, err := p.rt.threads.Read(p.io, p.name)
-		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.worker.id || o.Thread.Erased {
+		o, err := p.engine.threads.Read(p.io, p.name)
+		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
 			return
 		}
 		_, data, err := threads.EncodeLines(o.Thread, []threads.Line{{Kind: journal.Released, Run: p.run.N, Epoch: p.epoch}})
-		if err != nil || p.rt.threads.Announce(p.io, p.name, o.Thread.Seq+1, p.run.Flow) != nil {
+		if err != nil || p.engine.threads.Announce(p.io, p.name, o.Thread.Seq+1, p.run.Flow) != nil {
 			return
 		}
-		if err := p.rt.threads.Append(p.io, p.name, o.Thread, data); !errors.Is(err, store.ErrConflict) {
+		if err := p.engine.threads.Append(p.io, p.name, o.Thread, data); !errors.Is(err, store.ErrConflict) {
 			return
 		}
 	}
@@ -310,9 +348,9 @@ func (p *pass) letGo() {
 // halt lets nothing start any more, and what other branches than that of f have
 // started finish, for a while: an outcome that is not recorded would be thrown
 // away, and its step would run again.
-func (p *pass) halt(f *frame) {
+func (p *Pass) halt(f *frame) {
 	begin := time.Now()
-	for time.Since(begin) < p.rt.opts.Grace {
+	for time.Since(begin) < p.engine.opts.Grace {
 		p.mu.Lock()
 		p.halted = true
 		busy := false
@@ -333,7 +371,7 @@ func (p *pass) halt(f *frame) {
 
 // block stops the run because the code does not fit what is recorded, as is seen
 // in a frame.
-func (p *pass) block(f *frame, diff string) error {
+func (p *Pass) block(f *frame, diff string) error {
 	diff = fault.Clip(diff, fault.MaxMessage)
 	p.halt(f)
 	for done := false; !done; {
@@ -348,11 +386,11 @@ func (p *pass) block(f *frame, diff string) error {
 				return batch{}
 			}
 			b := batch{
-				lines: []threads.Line{{Kind: journal.Blocked, Body: journal.Body{Diff: diff, Version: p.rt.version}}},
+				lines: []threads.Line{{Kind: journal.Blocked, Body: journal.Body{Diff: diff, Version: p.engine.opts.Version}}},
 				then:  func() { p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, diff)) },
 			}
 			if over {
-				b.lines = append(b.lines, threads.Line{Kind: journal.Ended, Body: journal.Body{Status: string(Cancelled), Unknown: lifecycle.UnknownOutcomes(p.run)}})
+				b.lines = append(b.lines, threads.Line{Kind: journal.Ended, Body: journal.Body{Status: string(journal.StatusCancelled), Unknown: lifecycle.UnknownOutcomes(p.run)}})
 			}
 			return b
 		})
@@ -367,9 +405,9 @@ func (p *pass) block(f *frame, diff string) error {
 
 // watch reads the tail whenever something was appended while the pass itself
 // is quiet. While it commits, its own compare-and-swap tells it.
-func (p *pass) watch() {
+func (p *Pass) watch() {
 	const quiet = 20 * time.Millisecond
-	for range store.Watch(p.ctx, p.rt.threads.Store, threads.JournalKey(p.name)) {
+	for range store.Watch(p.ctx, p.engine.threads.Store, threads.JournalKey(p.name)) {
 		for {
 			before := p.head()
 			select {
@@ -385,25 +423,25 @@ func (p *pass) watch() {
 		err := p.absorb()
 		p.order.Unlock()
 		if err != nil && p.ctx.Err() == nil {
-			p.rt.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
+			p.engine.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
 		}
 	}
 }
 
-func (p *pass) cancelled() bool {
+func (p *Pass) cancelled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.run.Cancelled
 }
 
-func (p *pass) head() uint64 {
+func (p *Pass) head() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.thread.Seq
 }
 
-// sealedErr returns why the pass is sealed, nil if it is not.
-func (p *pass) sealedErr() error {
+// Err returns why the pass is sealed, nil if it is not.
+func (p *Pass) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sealed
@@ -411,4 +449,4 @@ func (p *pass) sealedErr() error {
 
 // failure returns what the journal keeps of an error of the pass's user code,
 // without the secrets that the run was given.
-func (p *pass) failure(err error) *journal.Failure { return fault.FailureWithout(p.secrets, err) }
+func (p *Pass) failure(err error) *journal.Failure { return fault.FailureWithout(p.secrets, err) }

@@ -1,4 +1,4 @@
-package perdure
+package worker
 
 import (
 	"context"
@@ -65,8 +65,8 @@ func (r *round) wait() time.Duration {
 	return time.Until(r.soon)
 }
 
-// ownerOf names the threads of an owner that are due for a flow.
-type ownerOf struct{ flow, owner string }
+// ownerKey names the threads of an owner that are due for a flow.
+type ownerKey struct{ flow, owner string }
 
 // lastTurn is the thread of an owner that was taken last, and when. The next ones
 // are those behind it, so that all get their turn also where those in front are
@@ -77,20 +77,20 @@ type lastTurn struct {
 }
 
 // had notes that a thread had its turn.
-func (w *worker) had(h due.Hint) {
-	w.turns[ownerOf{h.Flow, h.Owner()}] = lastTurn{h.Thread, time.Now()}
+func (w *Worker) had(h due.Hint) {
+	w.turns[ownerKey{h.Flow, h.Owner()}] = lastTurn{h.Thread, time.Now()}
 }
 
 // fill reads hints of all flows into the queue, some of each owner, and returns
 // how long until more are to be read.
-func (w *worker) fill(ctx context.Context) (time.Duration, error) {
+func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
 	w.queue.clear()
 	w.queue.found = time.Now()
 	w.mu.Lock()
 	w.cut = false
 	w.mu.Unlock()
-	for flow := range w.flows {
+	for flow := range w.opts.Flows {
 		r := w.rounds[flow]
 		if r == nil {
 			r = &round{}
@@ -118,7 +118,7 @@ func (w *worker) fill(ctx context.Context) (time.Duration, error) {
 
 // fillFlow reads hints of a flow into the queue. Of an owner with many it goes
 // on to the next one when it has enough.
-func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
+func (w *Worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	enough := 2 * w.opts.Concurrency
 	ready := map[string][]due.Hint{} // by owner
 	next := map[string]int{}         // how many of them are behind the last turn
@@ -131,13 +131,13 @@ func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
 		owner := ""
 		for _, h := range hints {
 			owner = h.Owner()
-			left, take := w.judge(h)
+			left, take := w.dueNow(h)
 			if !take {
 				r.met(left)
 				continue
 			}
 			ready[owner] = append(ready[owner], h)
-			if h.Thread > w.turns[ownerOf{flow, owner}].thread {
+			if h.Thread > w.turns[ownerKey{flow, owner}].thread {
 				next[owner]++
 			}
 			if len(ready[owner]) <= enough {
@@ -145,7 +145,7 @@ func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
 			}
 		}
 		r.read(last, more)
-		switch behind := owner + "/" + w.turns[ownerOf{flow, owner}].thread; {
+		switch behind := owner + "/" + w.turns[ownerKey{flow, owner}].thread; {
 		case !more || !r.walking:
 		case next[owner] >= enough:
 			r.skip(due.NextOwner(last))
@@ -154,7 +154,7 @@ func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
 		}
 	}
 	for owner, list := range ready {
-		turn := w.turns[ownerOf{flow, owner}].thread
+		turn := w.turns[ownerKey{flow, owner}].thread
 		added := 0
 		for _, behind := range []bool{true, false} {
 			for _, h := range list {
@@ -172,7 +172,7 @@ func (w *worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	return nil
 }
 
-func (w *worker) crowded() bool {
+func (w *Worker) crowded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.peers > 1
@@ -180,7 +180,7 @@ func (w *worker) crowded() bool {
 
 // forget removes what is kept about hints that are no more, or were not met for
 // long.
-func (w *worker) forget() {
+func (w *Worker) forget() {
 	now := time.Now()
 	for owner, turn := range w.turns {
 		if now.Sub(turn.at) > forgetAfter {

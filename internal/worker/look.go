@@ -1,21 +1,17 @@
-package perdure
+package worker
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lease"
 	"github.com/perdure/perdure/internal/lifecycle"
-	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -24,17 +20,17 @@ import (
 // have come back.
 const blockedAgain = 30 * time.Second
 
-// look executes what is due on a thread, and then settles the hint. On an
+// lookAt executes what is due on a thread, and then settles the hint. On an
 // erased thread nothing is: the hint goes, and what a pass has written for it.
-func (w *worker) look(h due.Hint) error {
-	err := w.threads.SweepIfErased(w.io, h.Thread, w.lookAt(h), h.Flow)
+func (w *Worker) lookAt(h due.Hint) error {
+	err := w.threads.SweepIfErased(w.io, h.Thread, w.executeDue(h), h.Flow)
 	if errors.Is(err, fault.ErrErased) {
 		return nil
 	}
 	return err
 }
 
-func (w *worker) lookAt(h due.Hint) error {
+func (w *Worker) executeDue(h due.Hint) error {
 	if h.Err != nil {
 		return h.Err
 	}
@@ -44,7 +40,7 @@ func (w *worker) lookAt(h due.Hint) error {
 	}
 	for {
 		run, _ := o.Thread.Next(clock.Micros(), w.fits)
-		if _, mine := w.flows[flowOf(run)]; run == nil || !mine || w.stopped() {
+		if _, mine := w.opts.Flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			return w.settle(o, h)
 		}
 		if free, err := w.free(o, run, h); err != nil || !free {
@@ -55,12 +51,12 @@ func (w *worker) lookAt(h due.Hint) error {
 			return err
 		}
 		if how != runsAlone {
-			w.together(h.Thread) // it may have been one before
+			w.NotSuspect(h.Thread) // it may have been one before
 		}
 		if how == changed {
 			continue
 		}
-		p, err := w.claim(o, run)
+		p, err := w.claim(o, run, how == runsAlone)
 		if err != nil {
 			return err
 		}
@@ -70,16 +66,15 @@ func (w *worker) lookAt(h due.Hint) error {
 			}
 			continue
 		}
-		p.solo = how == runsAlone
 		_ = w.threads.Summarise(w.io, o)
-		w.execute(p)
-		if err := p.sealedErr(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
-			w.threads.Log.Info("a run was lost", "thread", p.thread.ID, "run", p.run.ID, "error", err)
+		w.execute(p, run.Flow)
+		if err := p.Err(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
+			w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
 			if errors.Is(err, fault.ErrErased) {
 				return err
 			}
-			w.later(h, w.lost(h))
-			if useless(err) {
+			w.later(h, w.noteLoss(h))
+			if threads.IsUnusable(err) {
 				return err
 			}
 			return nil
@@ -102,9 +97,9 @@ func (w *worker) lookAt(h due.Hint) error {
 
 // fits reports whether the worker may try a blocked run: it has the flow, in a
 // version that the run was not blocked by.
-func (w *worker) fits(run *journal.Run) bool {
-	_, has := w.flows[run.Flow]
-	return has && !run.Misfits[w.version]
+func (w *Worker) fits(run *journal.Run) bool {
+	_, has := w.opts.Flows[run.Flow]
+	return has && !run.Misfits[w.opts.Version]
 }
 
 func flowOf(run *journal.Run) string {
@@ -115,7 +110,7 @@ func flowOf(run *journal.Run) string {
 }
 
 // settle postpones or removes the hint, by what the journal says.
-func (w *worker) settle(o *threads.Opened, h due.Hint) error {
+func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 	if w.stopped() || o.Thread.Foreign != "" {
 		// Left as it is: another worker, or another version, will see to it.
 		w.later(h, blockedAgain)
@@ -125,7 +120,7 @@ func (w *worker) settle(o *threads.Opened, h due.Hint) error {
 		return nil
 	}
 	// The hint stays until the parent knows of the end.
-	if err := w.lifeOf(o.Thread.Tenant).TellParent(w.io, o); err != nil {
+	if err := lifecycle.New(w.threads.Tenant(o.Thread.Tenant), 0, nil).TellParent(w.io, o); err != nil {
 		return err
 	}
 	var next int64
@@ -177,14 +172,14 @@ func (w *worker) settle(o *threads.Opened, h due.Hint) error {
 // ahead deals with a hint whose fact is not in the journal yet: its writer is
 // about to append it, or died before. After a while a nudge takes the place
 // of the fact, so that a slow writer conflicts and announces it again.
-func (w *worker) ahead(o *threads.Opened, h due.Hint) error {
+func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 	w.mu.Lock()
-	first, seen := w.early[of(h)]
+	first, seen := w.early[keyOf(h)]
 	if !seen || first.seq != h.Seq {
 		first = earlyHint{seq: h.Seq, since: time.Now()}
 	}
 	first.seen = time.Now()
-	w.early[of(h)] = first
+	w.early[keyOf(h)] = first
 	w.mu.Unlock()
 	switch waited := time.Since(first.since); {
 	case waited < w.opts.Lease:
@@ -196,7 +191,7 @@ func (w *worker) ahead(o *threads.Opened, h due.Hint) error {
 		return nil
 	}
 	w.mu.Lock()
-	delete(w.early, of(h))
+	delete(w.early, keyOf(h))
 	w.mu.Unlock()
 	_, _, err := w.threads.Change(w.io, h.Thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq >= h.Seq {
@@ -215,7 +210,7 @@ type earlyHint struct {
 
 // free reports whether a run may be claimed: nobody holds it, or its worker is
 // dead.
-func (w *worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, error) {
+func (w *Worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, error) {
 	holder := o.Thread.Worker
 	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {
 		return true, nil
@@ -240,11 +235,11 @@ func (w *worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, er
 
 // claim appends the claim of a run, and what is over by now, and returns its
 // pass, nil if another entry came between.
-func (w *worker) claim(o *threads.Opened, run *journal.Run) (*pass, error) {
+func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine.Pass, error) {
 	t := o.Thread
-	lines := dueLines(t, run, clock.Micros())
+	lines := engine.DueLines(t, run, clock.Micros())
 	entries, data, err := threads.EncodeLines(t, append(lines, threads.Line{Kind: journal.Claimed, Run: run.N, Epoch: t.Epoch + 1,
-		Body: journal.Body{Worker: w.id, Version: w.version}}))
+		Body: journal.Body{Worker: w.id, Version: w.opts.Version}}))
 	if err != nil {
 		return nil, err
 	}
@@ -258,41 +253,15 @@ func (w *worker) claim(o *threads.Opened, run *journal.Run) (*pass, error) {
 			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 		}
 	}
-	p := &pass{rt: w.core, name: o.Name, worker: w, io: w.io, born: time.Now(), order: make(turn, 1), thread: t, run: run,
-		tree: o.Trees[run.N], epoch: t.Epoch, active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
-		calls: map[*step]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
-	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(w.io))
-	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
-	p.runCtx, p.secrets = scrub.With(p.runCtx)
-	w.observe(p, entries)
-	return p, nil
-}
-
-// dueLines returns what is to be appended about waits whose time is over.
-func dueLines(t *journal.Thread, run *journal.Run, now int64) []threads.Line {
-	var lines []threads.Line
-	size := 0 // of defaults, which may be large: the rest comes later
-	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
-		if w := run.Waits[path]; w.Due != 0 && w.Due <= now && len(lines) < 32 {
-			l := over(t, run, path, w)
-			if l.Body.Answer != nil {
-				size += len(l.Body.Answer.Value.JSON) + len(l.Body.Answer.Message)
-			}
-			if size > 128<<10 && len(lines) > 0 {
-				break
-			}
-			lines = append(lines, l)
-		}
-	}
-	return lines
+	return w.engine.NewPass(w, w.io, o, run, entries, alone), nil
 }
 
 // execute runs the flow until the pass is sealed.
-func (w *worker) execute(p *pass) {
+func (w *Worker) execute(p *engine.Pass, flow string) {
 	w.mu.Lock()
 	w.passes[p] = true
 	if w.stopping {
-		p.drain()
+		p.Drain()
 	}
 	w.mu.Unlock()
 	defer func() {
@@ -300,106 +269,5 @@ func (w *worker) execute(p *pass) {
 		delete(w.passes, p)
 		w.mu.Unlock()
 	}()
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		p.watch()
-	}()
-	over := w.executing(p.name)
-	defer over()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.flow(w.flows[p.run.Flow])
-	}()
-	<-ended
-	p.mu.Lock()
-	p.seal(fault.ErrFenced) // nothing can be left open
-	p.mu.Unlock()
-	<-watching
-	p.closeDeps()
-}
-
-// flow calls the flow's function and records how the run ended.
-func (p *pass) flow(f Flow) {
-	root := &frame{pass: p, memo: p.tree.Frame(), now: p.run.Created, attempt: 1,
-		view: &view{base: p.run.BaseState}}
-	root.view.apply(p.tree.Root.State) // edited in a fork before anything was recorded
-	if p.run.Cancelled {
-		p.cancel(fault.ErrCancelled)
-	}
-	var out json.RawMessage
-	err := errors.New("perdure: the flow left by runtime.Goexit")
-	defer func() {
-		if stop := root.left(err); stop != nil {
-			return
-		}
-		p.finish(out, err)
-	}()
-	in, loadErr := p.load(root, p.run.Input)
-	if loadErr != nil { // it has sealed the pass
-		err = loadErr
-		return
-	}
-	out, err = invoke(root.with(p.runCtx), func(ctx context.Context) (json.RawMessage, error) { return f.fn(ctx, in) })
-}
-
-// finish appends the end of the run.
-func (p *pass) finish(out json.RawMessage, err error) {
-	if p.replay != nil {
-		p.replay.returned(out, err)
-		return
-	}
-	b := journal.Body{Status: string(Succeeded), Value: journal.Value{JSON: out}}
-	if err != nil {
-		b = journal.Body{Status: string(Failed), Fail: p.failure(err)}
-	} else if b.Ref = p.alike("", out); b.Ref != 0 {
-		b.Value = journal.Value{}
-	}
-	p.checkOutside("the end")
-	if p.cancelChildren(false) != nil { // it has sealed the pass
-		return
-	}
-	p.order.Lock()
-	defer p.order.Unlock()
-	b.Deps = p.dumps()
-	if err := p.fit(&b); err != nil {
-		return
-	}
-	err = p.commitLocked(func() batch {
-		end := b
-		end.Unknown = lifecycle.UnknownOutcomes(p.run)
-		if p.run.Cancelled {
-			end.Status = string(Cancelled)
-		}
-		return batch{
-			lines: []threads.Line{{Kind: journal.Ended, Body: end}},
-			then:  func() { p.seal(errEnded) },
-		}
-	})
-	if err != nil && p.sealedErr() == nil {
-		_ = p.lose(err)
-	}
-}
-
-var errEnded = errors.New("perdure: the run has ended")
-
-// drain lets the pass begin nothing new, so that it is handed over.
-func (p *pass) drain() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.draining {
-		p.draining = true
-		close(p.drained)
-	}
-}
-
-// release hands the run over although a step is still running.
-func (p *pass) release() {
-	_ = p.commit(func() batch {
-		return batch{
-			lines: []threads.Line{{Kind: journal.Released}},
-			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", fault.ErrFenced)) },
-		}
-	})
+	p.Execute(w.opts.Flows[flow])
 }

@@ -1,4 +1,4 @@
-package perdure
+package worker
 
 import (
 	"cmp"
@@ -44,7 +44,7 @@ const (
 
 // suspect judges a run that is about to be claimed and may be poison. It is
 // quarantined if it has killed too many workers.
-func (w *worker) suspect(o *threads.Opened, run *journal.Run, h due.Hint) (verdict, error) {
+func (w *Worker) suspect(o *threads.Opened, run *journal.Run, h due.Hint) (verdict, error) {
 	switch lost := run.Lost(); {
 	case lost < suspectAfter:
 		return runs, nil
@@ -54,16 +54,16 @@ func (w *worker) suspect(o *threads.Opened, run *journal.Run, h due.Hint) (verdi
 	w.mu.Lock()
 	if w.active == 1 && (w.solo == "" || w.solo == h.Thread) {
 		w.solo = h.Thread
-		delete(w.suspects, of(h))
+		delete(w.suspects, keyOf(h))
 		w.mu.Unlock()
 		return runsAlone, nil
 	}
-	s := w.suspects[of(h)]
+	s := w.suspects[keyOf(h)]
 	if s.seen = time.Now(); s.since.IsZero() {
 		s.since = s.seen
 	}
 	s.confirmed = true
-	w.suspects[of(h)] = s
+	w.suspects[keyOf(h)] = s
 	w.mu.Unlock()
 	w.later(h, askAfter)
 	return waits, nil
@@ -78,7 +78,7 @@ type waiting struct {
 
 // reserved reports whether it is a suspect's turn, so that nothing else is to
 // begin. mu is held.
-func (w *worker) reserved() bool {
+func (w *Worker) reserved() bool {
 	for _, s := range w.suspects {
 		waited := time.Since(s.since)
 		for turn := patience; waited >= turn; turn *= 2 {
@@ -91,7 +91,7 @@ func (w *worker) reserved() bool {
 	return false
 }
 
-func (w *worker) closed() bool {
+func (w *Worker) closed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reserved()
@@ -100,20 +100,20 @@ func (w *worker) closed() bool {
 // recall takes the suspect that has waited longest if the worker is idle, and
 // otherwise looks whether those who have not been seen for a while still wait.
 // It returns when to do so again.
-func (w *worker) recall(ctx context.Context) (time.Duration, error) {
+func (w *Worker) recall(ctx context.Context) (time.Duration, error) {
 	w.mu.Lock()
 	if len(w.suspects) == 0 {
 		w.mu.Unlock()
 		return due.Near, nil
 	}
 	idle := w.active == 0
-	var list []hintOf
+	var list []hintKey
 	for hint, s := range w.suspects {
 		if !w.busy[hint.thread] && (idle || time.Since(s.seen) >= askAfter) {
 			list = append(list, hint)
 		}
 	}
-	slices.SortFunc(list, func(a, b hintOf) int {
+	slices.SortFunc(list, func(a, b hintKey) int {
 		return cmp.Or(w.suspects[a].since.Compare(w.suspects[b].since), cmp.Compare(a.thread, b.thread))
 	})
 	w.mu.Unlock()
@@ -136,8 +136,8 @@ func (w *worker) recall(ctx context.Context) (time.Duration, error) {
 	return askAfter, nil
 }
 
-// together lets the worker take other threads again.
-func (w *worker) together(thread string) {
+// NotSuspect lets the worker take other threads again.
+func (w *Worker) NotSuspect(thread string) {
 	w.mu.Lock()
 	alone := w.solo == thread
 	if alone {
@@ -149,17 +149,32 @@ func (w *worker) together(thread string) {
 	}
 }
 
-// PostMortem is what is known about a run that was quarantined.
-type PostMortem struct {
-	Deaths  int         `json:"deaths"`            // in a row
-	Workers []string    `json:"workers,omitempty"` // that died, newest last
-	Errors  []ErrorNote `json:"errors,omitempty"`  // the newest that were recorded
-	Events  []EventRef  `json:"events,omitempty"`  // the last ones
+// postMortem is what is known about a run that was quarantined: see
+// perdure.PostMortem, which is read from it.
+type postMortem struct {
+	Deaths  int         `json:"deaths"`
+	Workers []string    `json:"workers,omitempty"`
+	Errors  []errorNote `json:"errors,omitempty"`
+	Events  []eventRef  `json:"events,omitempty"`
+}
+
+type errorNote struct {
+	Seq   uint64    `json:"seq"`
+	Time  time.Time `json:"time"`
+	Path  string    `json:"path,omitempty"`
+	Error string    `json:"error"`
+	Stack string    `json:"stack,omitempty"`
+}
+
+type eventRef struct {
+	Seq  uint64 `json:"seq"`
+	Kind string `json:"kind"`
+	Path string `json:"path,omitempty"`
 }
 
 // quarantine stops a run until a person retries or cancels it.
-func (w *worker) quarantine(o *threads.Opened, run *journal.Run) error {
-	m := PostMortem{Deaths: run.Lost()}
+func (w *Worker) quarantine(o *threads.Opened, run *journal.Run) error {
+	m := postMortem{Deaths: run.Lost()}
 	var after uint64
 	if o.Thread.Seq > 20 {
 		after = o.Thread.Seq - 20
@@ -172,14 +187,14 @@ func (w *worker) quarantine(o *threads.Opened, run *journal.Run) error {
 		if err != nil {
 			break
 		}
-		m.Events = append(m.Events, EventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
+		m.Events = append(m.Events, eventRef{Seq: e.Seq, Kind: string(e.Kind), Path: tree.Names(e.Path)})
 		if b, err := e.Read(); err == nil && e.Kind == journal.Claimed && e.Run == run.N {
 			m.Workers = append(m.Workers, b.Worker)
 		}
 	}
 	fail := &journal.Failure{Codes: []string{"poison"}, Msg: fmt.Sprintf("%d workers in a row were gone while they ran it, and it recorded nothing meanwhile", m.Deaths)}
 	for _, n := range run.Errors[max(0, len(run.Errors)-5):] {
-		m.Errors = append(m.Errors, ErrorNote{Seq: n.Seq, Time: stamp(n.Time), Path: tree.Names(n.Path), Error: fault.Clip(n.Fail.Msg, 1000), Stack: fault.Clip(n.Fail.Stack, 2000)})
+		m.Errors = append(m.Errors, errorNote{Seq: n.Seq, Time: clock.Stamp(n.Time), Path: tree.Names(n.Path), Error: fault.Clip(n.Fail.Msg, 1000), Stack: fault.Clip(n.Fail.Stack, 2000)})
 		fail.Stack = n.Fail.Stack
 	}
 	raw, err := json.Marshal(m)

@@ -1,4 +1,4 @@
-package perdure
+package engine
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // frame is one execution of a run, step, scope or branch: the place that a
 // context stands for. Its fields are guarded by the pass's mu.
 type frame struct {
-	pass     *pass
+	pass     *Pass
 	parent   *frame
 	memo     *tree.Frame
 	view     *view
@@ -28,7 +28,6 @@ type frame struct {
 	done     bool
 	cut      bool // a verb below it was refused because of a cancel
 	cleaning bool // it is a cleanup, or below one
-	past     bool // in a replay: it is below a step that is done
 	limit    *stopwatch
 	timedOut bool       // the limit is over
 	group    *Group     // open
@@ -50,7 +49,7 @@ func inside(ctx context.Context) (*frame, error) {
 
 // child returns a frame below f.
 func (f *frame) child(memo *tree.Frame) *frame {
-	return &frame{pass: f.pass, parent: f, memo: memo, view: f.view, now: f.now, cleaning: f.cleaning, past: f.past, branch: f.branch}
+	return &frame{pass: f.pass, parent: f, memo: memo, view: f.view, now: f.now, cleaning: f.cleaning, branch: f.branch}
 }
 
 func (f *frame) with(ctx context.Context) context.Context {
@@ -90,9 +89,9 @@ func (f *frame) closedBy() (g *Group) {
 	return g
 }
 
-// over returns why nothing may begin in the frame any more, and what it waits
+// refusal returns why nothing may begin in the frame any more, and what it waits
 // for is given up; nil if it may go on. Cleanups always do. mu is held.
-func (f *frame) over() error {
+func (f *frame) refusal() error {
 	switch {
 	case f.cleaning:
 		return nil
@@ -179,7 +178,7 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 		case <-ctx.Done():
 			return v, p.cutCause(ctx, f)
 		case <-p.ctx.Done():
-			return v, p.sealedErr()
+			return v, p.Err()
 		}
 		p.mu.Lock()
 		v.Diff, v.Held = f.memo.Judge(verb, name)
@@ -218,14 +217,14 @@ func (f *frame) result(n *tree.Node) ([]byte, error) {
 }
 
 // node returns what is recorded at a path by now.
-func (p *pass) node(path string) *tree.Node {
+func (p *Pass) node(path string) *tree.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tree.At(path)
 }
 
 // started returns what is recorded of a step by now.
-func (p *pass) started(path string) *tree.Node {
+func (p *Pass) started(path string) *tree.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tree.Started(path)

@@ -1,4 +1,4 @@
-package perdure
+package engine
 
 import (
 	"bytes"
@@ -26,20 +26,17 @@ const (
 // dumps returns the deps whose state is not in the journal yet. order is held,
 // so that dumps are taken in the order in which they are committed. What is
 // returned has to be committed.
-func (p *pass) dumps() map[string]journal.Value {
+func (p *Pass) dumps() map[string]journal.Value {
 	return p.dumpWhere(func(*depValue) bool { return true })
 }
 
-func (p *pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
-	if p.replay != nil {
-		return nil
-	}
+func (p *Pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
 	p.deps.mu.Lock()
 	list := append([]*depValue(nil), p.deps.list...)
 	p.deps.mu.Unlock()
 	var changed map[string]journal.Value
 	for _, v := range list {
-		r, ok := v.value.(Resumable)
+		r, ok := v.value.(resumable)
 		if !ok || !is(v) {
 			continue
 		}
@@ -60,7 +57,7 @@ func (p *pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
 
 // small makes dumps together small enough to share an entry: the largest
 // become blobs.
-func (p *pass) small(dumps map[string]journal.Value) map[string]journal.Value {
+func (p *Pass) small(dumps map[string]journal.Value) map[string]journal.Value {
 	for {
 		total, largest := 0, ""
 		for id, v := range dumps {
@@ -72,7 +69,7 @@ func (p *pass) small(dumps map[string]journal.Value) map[string]journal.Value {
 		if total <= blob.Inline {
 			return dumps
 		}
-		kept, err := p.rt.threads.StoreBlob(p.io, p.name, dumps[largest].JSON)
+		kept, err := p.engine.threads.StoreBlob(p.io, p.name, dumps[largest].JSON)
 		if err != nil {
 			_ = p.lose(err)
 			return nil
@@ -87,7 +84,7 @@ func (s *depSet) saved(dumps map[string]journal.Value) {
 	defer s.mu.Unlock()
 	for id := range dumps {
 		if v := s.byID[id]; v != nil {
-			_, versioned := v.value.(Versioned)
+			_, versioned := v.value.(versioned)
 			v.last, v.version, v.seen = v.next, v.nextVer, versioned
 		}
 	}
@@ -95,7 +92,7 @@ func (s *depSet) saved(dumps map[string]journal.Value) {
 
 // concerns reports whether a dep is saved with a leaf: the leaf got it, or
 // nobody else can be in the middle of changing it.
-func (p *pass) concerns(v *depValue, leaf *frame) bool {
+func (p *Pass) concerns(v *depValue, leaf *frame) bool {
 	p.mu.Lock()
 	alone := true
 	for f := range p.leaves {
@@ -123,7 +120,7 @@ func (p *pass) concerns(v *depValue, leaf *frame) bool {
 
 // noteFault keeps a problem with a dump for the next commit, once until it
 // changes.
-func (p *pass) noteFault(v *depValue, err error) {
+func (p *Pass) noteFault(v *depValue, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -135,12 +132,12 @@ func (p *pass) noteFault(v *depValue, err error) {
 	if err == nil {
 		return
 	}
-	p.rt.threads.Log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", p.failure(err).Msg)
+	p.engine.threads.Log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", p.failure(err).Msg)
 	p.problem(v.id, fmt.Errorf("dump of dep %q, the last good one stays: %w", v.id, err))
 }
 
 // problem keeps something to be recorded with the next commit.
-func (p *pass) problem(name string, err error) {
+func (p *Pass) problem(name string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.problems) >= 4 {
@@ -150,11 +147,11 @@ func (p *pass) problem(name string, err error) {
 }
 
 // dump returns the state of a dep if it is another than the last one.
-func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
+func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 	if v.busy {
 		return nil, errors.New("an earlier Dump has not returned")
 	}
-	ver, versioned := r.(Versioned)
+	ver, versioned := r.(versioned)
 	if versioned && v.seen {
 		now, err := invoke(p.io, func(context.Context) (uint64, error) { return ver.StateVersion(), nil })
 		if err != nil {
@@ -219,7 +216,7 @@ func (p *pass) dump(v *depValue, r Resumable) (json.RawMessage, error) {
 
 // watchLeaf keeps track of a step that runs, so that deps are saved inside it
 // if it runs long, and changes outside of steps are noticed in development.
-func (p *pass) watchLeaf(f *frame) (over func()) {
+func (p *Pass) watchLeaf(f *frame) (over func()) {
 	p.checkOutside(f.path())
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,14 +243,14 @@ type leafWatch struct {
 }
 
 // saveLater saves deps when a leaf has run for the interval. mu is held.
-func (p *pass) saveLater(f *frame, w *leafWatch) {
+func (p *Pass) saveLater(f *frame, w *leafWatch) {
 	if w.timer == nil {
-		w.timer = time.AfterFunc(max(p.rt.opts.DumpInterval-time.Since(w.since), 1), func() { p.saveInside(f) })
+		w.timer = time.AfterFunc(max(p.engine.opts.DumpInterval-time.Since(w.since), 1), func() { p.saveInside(f) })
 	}
 }
 
 // hasResumable makes steps save deps from now on, those that run too.
-func (p *pass) hasResumable() {
+func (p *Pass) hasResumable() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resumable = true
@@ -264,7 +261,7 @@ func (p *pass) hasResumable() {
 
 // saveInside saves the deps that a long leaf may have changed, and comes back
 // after another interval.
-func (p *pass) saveInside(f *frame) {
+func (p *Pass) saveInside(f *frame) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	p.mu.Lock()
@@ -275,9 +272,9 @@ func (p *pass) saveInside(f *frame) {
 		return
 	}
 	if leaf {
-		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.atSteps && p.concerns(v, f) })
+		dumps := p.dumpWhere(func(v *depValue) bool { return !v.spec.AtSteps && p.concerns(v, f) })
 		if len(dumps) > 0 {
-			_ = p.commitLocked(func() batch {
+			_ = p.mode.commit(func() batch {
 				return batch{lines: []threads.Line{{Kind: journal.Dumped, Body: journal.Body{Deps: dumps}}}}
 			})
 		}
@@ -285,14 +282,14 @@ func (p *pass) saveInside(f *frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leaves[f] == w && p.sealed == nil {
-		w.timer.Reset(p.rt.opts.DumpInterval)
+		w.timer.Reset(p.engine.opts.DumpInterval)
 	}
 }
 
 // checkOutside reports, in development, deps that changed while no leaf was
 // running: flow code runs again on resume, and would change them twice.
-func (p *pass) checkOutside(where string) {
-	if !p.rt.opts.Development {
+func (p *Pass) checkOutside(where string) {
+	if !p.engine.opts.Development {
 		return
 	}
 	p.order.Lock()
@@ -310,11 +307,11 @@ func (p *pass) checkOutside(where string) {
 	list := append([]*depValue(nil), p.deps.list...)
 	p.deps.mu.Unlock()
 	for _, v := range list {
-		r, ok := v.value.(Resumable)
+		r, ok := v.value.(resumable)
 		if !ok || v.busy {
 			continue
 		}
-		raw, err := p.look(r)
+		raw, err := p.dumpNow(r)
 		if err == nil && v.inside != nil && !bytes.Equal(raw, v.inside) {
 			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", fault.ErrDep, v.id, where))
 		}
@@ -324,22 +321,22 @@ func (p *pass) checkOutside(where string) {
 
 // settledInside takes what deps are after a leaf as the state that flow code
 // must not change.
-func (p *pass) settledInside() {
-	if !p.rt.opts.Development {
+func (p *Pass) settledInside() {
+	if !p.engine.opts.Development {
 		return
 	}
 	p.deps.mu.Lock()
 	list := append([]*depValue(nil), p.deps.list...)
 	p.deps.mu.Unlock()
 	for _, v := range list {
-		if r, ok := v.value.(Resumable); ok && !v.busy {
-			v.inside, _ = p.look(r)
+		if r, ok := v.value.(resumable); ok && !v.busy {
+			v.inside, _ = p.dumpNow(r)
 		}
 	}
 }
 
-// look returns a dump for comparison, or an error if that takes too long.
-func (p *pass) look(r Resumable) (json.RawMessage, error) {
+// dumpNow returns a dump for comparison, or an error if that takes too long.
+func (p *Pass) dumpNow(r resumable) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(p.io, DumpTimeout)
 	defer cancel()
 	type result struct {

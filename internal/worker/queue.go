@@ -1,4 +1,4 @@
-package perdure
+package worker
 
 import (
 	"context"
@@ -9,10 +9,6 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/store"
 )
-
-// A worker finds due threads by pages of hints. It keeps those that it cannot
-// take yet, and takes turns between their owners, so that one with many threads
-// does not hold up one with few.
 
 const (
 	// restful is how long what was found is used before the hints are read
@@ -70,7 +66,7 @@ func (q *queue) pop() (due.Hint, bool) {
 func (q *queue) clear() { q.owners, q.size = nil, 0 }
 
 // scan starts what is due and returns when to look again at the latest.
-func (w *worker) scan(ctx context.Context) (time.Duration, error) {
+func (w *Worker) scan(ctx context.Context) (time.Duration, error) {
 	wait, err := w.ring(ctx)
 	if err != nil {
 		return w.opts.Lease / 4, err
@@ -126,12 +122,12 @@ func (w *worker) scan(ctx context.Context) (time.Duration, error) {
 }
 
 // ring lets alarms ring that are due, and returns how long until the next.
-func (w *worker) ring(ctx context.Context) (time.Duration, error) {
+func (w *Worker) ring(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
 	if left := time.Until(w.nextRing); left > 0 {
 		return min(wait, left), nil
 	}
-	for flow := range w.flows {
+	for flow := range w.opts.Flows {
 		rung, next, err := due.Ring(ctx, w.threads.Store, flow, clock.Micros(), pageSize)
 		if err != nil && !w.damaged(err) {
 			return 0, err
@@ -148,7 +144,7 @@ func (w *worker) ring(ctx context.Context) (time.Duration, error) {
 
 // damaged reports whether an error only says that cells of others are damaged,
 // and logs that now and then.
-func (w *worker) damaged(err error) bool {
+func (w *Worker) damaged(err error) bool {
 	if !errors.Is(err, store.ErrCorrupt) {
 		return false
 	}
@@ -159,16 +155,16 @@ func (w *worker) damaged(err error) bool {
 	return true
 }
 
-// judge reports whether a hint is due for this worker now, and otherwise how
+// dueNow reports whether a hint is due for this worker now, and otherwise how
 // long until it is to be looked at.
-func (w *worker) judge(h due.Hint) (time.Duration, bool) {
+func (w *Worker) dueNow(h due.Hint) (time.Duration, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if later, ok := w.again[of(h)]; ok {
+	if later, ok := w.again[keyOf(h)]; ok {
 		if left := time.Until(later.at); left > 0 && h.Version == later.version {
 			return left, false
 		}
-		delete(w.again, of(h))
+		delete(w.again, keyOf(h))
 	}
 	if left := clock.Until(h.Due); left > 0 {
 		return left, false
@@ -180,10 +176,10 @@ func (w *worker) judge(h due.Hint) (time.Duration, bool) {
 	return 0, true
 }
 
-// hintOf names a hint. A thread has one for each of its flows.
-type hintOf struct{ flow, thread string }
+// hintKey names a hint. A thread has one for each of its flows.
+type hintKey struct{ flow, thread string }
 
-func of(h due.Hint) hintOf { return hintOf{h.Flow, h.Thread} }
+func keyOf(h due.Hint) hintKey { return hintKey{h.Flow, h.Thread} }
 
 // lookAgain is when to look at a thread again whose hint was not written since.
 type lookAgain struct {
@@ -194,27 +190,27 @@ type lookAgain struct {
 
 // later keeps the worker from looking at a thread for a while, unless its hint
 // is written.
-func (w *worker) later(h due.Hint, wait time.Duration) {
+func (w *Worker) later(h due.Hint, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again[of(h)] = lookAgain{at: time.Now().Add(wait), version: h.Version}
+	w.again[keyOf(h)] = lookAgain{at: time.Now().Add(wait), version: h.Version}
 }
 
 // meanwhile leaves a thread to the worker that holds it, until its hint is
 // written or a worker is gone.
-func (w *worker) meanwhile(h due.Hint, holder string) {
+func (w *Worker) meanwhile(h due.Hint, holder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again[of(h)] = lookAgain{at: time.Now().Add(blockedAgain), version: h.Version, holder: holder}
+	w.again[keyOf(h)] = lookAgain{at: time.Now().Add(blockedAgain), version: h.Version, holder: holder}
 }
 
-// lost returns how long to leave a thread alone whose run was lost here, the
+// noteLoss returns how long to leave a thread alone whose run was lost here, the
 // longer the more often.
-func (w *worker) lost(h due.Hint) time.Duration {
+func (w *Worker) noteLoss(h due.Hint) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := w.losses[of(h)].n + 1
-	w.losses[of(h)] = losses{n, time.Now()}
+	n := w.losses[keyOf(h)].n + 1
+	w.losses[keyOf(h)] = losses{n, time.Now()}
 	return min(50*time.Millisecond<<min(n, 10), blockedAgain)
 }
 
@@ -224,17 +220,17 @@ type losses struct {
 	last time.Time
 }
 
-func (w *worker) found(h due.Hint) {
+func (w *Worker) found(h due.Hint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.losses, of(h))
+	delete(w.losses, keyOf(h))
 }
 
 // muster looks who else works. What others hold is looked at again when one of
 // them has died, who may have taken it over from the holder that was met, and
 // when the holder is not among the living: another may have buried one that this
 // worker met in a journal only.
-func (w *worker) muster(ctx context.Context) {
+func (w *Worker) muster(ctx context.Context) {
 	alive, died, err := w.others.Roster(ctx, w.id)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -256,3 +252,7 @@ func (w *worker) muster(ctx context.Context) {
 		}
 	}
 }
+
+// A worker finds due threads by pages of hints. It keeps those that it cannot
+// take yet, and takes turns between their owners, so that one with many threads
+// does not hold up one with few.

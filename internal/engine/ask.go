@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// Question is what an ask asks: see perdure.Question.
+type Question struct {
+	Kind      string
+	Prompt    string
+	Data      any
+	Schema    json.RawMessage
+	Schemas   map[string]json.RawMessage
+	Decisions []string
+	Guards    string
+	Allows    []string
+	Who       []string
+	Expires   time.Duration
+	Default   *Answer
+}
+
+// Answer is the answer of an ask: see perdure.Answer.
+type Answer struct {
+	Decision string
+	Value    any
+	Message  string
+	By       string
+	Expired  bool
+	Time     time.Time
+}
+
+// Ask suspends the run until a question is answered, and returns the node of the
+// ask and the value of its answer, of a kind of JSON.
+func Ask(ctx context.Context, name string, q Question, want string) (*tree.Node, json.RawMessage, error) {
+	// A question that is refused is refused in every replay, before it counts
+	// as visited.
+	p, k, data, err := checkQuestion(ctx, q, want)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask %q: %w", name, err)
+	}
+	f, v, err := enter(ctx, tree.Ask, name, tree.Options{Allows: q.Allows})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.finish()
+	n := v.Node
+	if n == nil {
+		if err := p.gate(ctx, f); err != nil {
+			return nil, nil, err
+		}
+		b, err := p.question(k, data, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := p.open(f, func() threads.Line {
+			return threads.Line{Kind: journal.Asked, Path: v.Path, Body: b}
+		}); err != nil {
+			return nil, nil, err
+		}
+		n = p.node(v.Path)
+	}
+	if err := p.until(ctx, f, v.Path, n); err != nil {
+		return nil, nil, err
+	}
+	f.takeOver(n)
+	if n.Fail != nil {
+		return nil, nil, &fault.StepError{Path: n.Path(), Attempt: 1, Err: &fault.Recorded{Fail: *n.Fail}}
+	}
+	raw, err := p.load(f, n.Answer.Value)
+	return n, raw, err
+}
+
+// until parks the frame until a node has its outcome, if need be that its time
+// is over.
+func (p *Pass) until(ctx context.Context, f *frame, path string, n *tree.Node) error {
+	if done := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return n.Done }(); done {
+		return nil
+	}
+	// What waits may be cancelled; what a cleanup waits for may not.
+	if err := p.gate(ctx, f); err != nil {
+		return err
+	}
+	fire := func() error {
+		return p.commit(func() batch {
+			w := p.run.Waits[path]
+			if n.Done || w == nil {
+				return batch{}
+			}
+			return batch{lines: []threads.Line{dueLine(p.thread, p.run, path, w)}}
+		})
+	}
+	if n.Due != 0 && clock.Micros() >= n.Due {
+		return fire()
+	}
+	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
+}
+
+// dueLine is the entry which says that the time of a wait is over. Whoever sees
+// it due appends it.
+func dueLine(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) threads.Line {
+	l := threads.Line{Kind: journal.Fired, Run: run.N, Path: path}
+	switch w.Kind {
+	case journal.Waiting:
+		l.Body.Fail = fault.Failure(fault.ErrTimeout)
+	case journal.Asked:
+		l.Kind, l.Body.Of = journal.Expired, w.Ask
+		if a := t.Asks[w.Ask]; a != nil && a.Question.Default != nil {
+			l.Body.Answer = a.Question.Default
+		} else {
+			l.Body.Fail = fault.Failure(fault.ErrExpired)
+		}
+	}
+	return l
+}
+
+// maxQuestion is how much text a question may have. Its data may be larger.
+const maxQuestion = 64 << 10
+
+// checkQuestion returns what is recorded of a question, and its data.
+func checkQuestion(ctx context.Context, q Question, want string) (*Pass, journal.Question, json.RawMessage, error) {
+	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Schemas: q.Schemas, Decisions: q.Decisions,
+		Guards: q.Guards, Allows: q.Allows, Who: q.Who, Want: want}
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, k, nil, err
+	}
+	p := f.pass
+	size := len(q.Kind) + len(q.Prompt) + len(q.Schema) + len(q.Guards)
+	for _, text := range slices.Concat(q.Decisions, q.Who, q.Allows) {
+		size += len(text)
+	}
+	for decision, schema := range q.Schemas {
+		size += len(decision) + len(schema)
+		if !json.Valid(schema) || !slices.Contains(q.Decisions, decision) {
+			return p, k, nil, fmt.Errorf("%w: the schema of %q is no JSON, or there is no such decision", fault.ErrOption, decision)
+		}
+	}
+	switch {
+	case size > maxQuestion:
+		return p, k, nil, fmt.Errorf("%w: a question has at most %d bytes of text, not %d; put the rest into its Data", fault.ErrTooLarge, maxQuestion, size)
+	case (q.Schema != nil || q.Schemas != nil) && p.engine.opts.Validator == nil:
+		return p, k, nil, fmt.Errorf("%w: a question with a schema needs Options.Validator", fault.ErrOption)
+	case q.Schema != nil && !json.Valid(q.Schema):
+		return p, k, nil, fmt.Errorf("%w: the schema is no JSON", fault.ErrOption)
+	case q.Expires < 0:
+		return p, k, nil, fmt.Errorf("%w: a negative Expires", fault.ErrOption)
+	case q.Default != nil && q.Expires == 0:
+		return p, k, nil, fmt.Errorf("%w: a default without Expires", fault.ErrOption)
+	}
+	if q.Default != nil {
+		if _, _, err := p.engine.checkAnswer(&k, *q.Default); err != nil {
+			return p, k, nil, fmt.Errorf("its default: %w", err)
+		}
+	}
+	if q.Data == nil {
+		return p, k, nil, nil
+	}
+	data, err := exact.Encode(q.Data, reflect.TypeOf(q.Data))
+	return p, k, data, err
+}
+
+// question returns the body of an ask's entry.
+func (p *Pass) question(k journal.Question, data json.RawMessage, q Question) (b journal.Body, err error) {
+	if data != nil {
+		if k.Data, err = p.value(data); err != nil {
+			return b, err
+		}
+	}
+	if q.Default != nil {
+		d, raw, err := p.engine.checkAnswer(&k, *q.Default)
+		if err == nil && raw != nil {
+			d.Value, err = p.value(raw)
+		}
+		if err != nil {
+			return b, err
+		}
+		k.Default = &d
+	}
+	if q.Expires > 0 {
+		b.Due = clock.Now().Add(q.Expires).UnixMicro()
+	}
+	b.Ask = &k
+	return b, nil
+}
+
+// KeepAnswer returns what is kept of an answer, if the question allows it.
+func (c *Engine) KeepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
+	kept, raw, err := c.checkAnswer(q, a)
+	if err == nil && raw != nil {
+		kept.Value, err = c.threads.Value(ctx, name, raw)
+	}
+	return kept, err
+}
+
+// checkAnswer returns what is kept of an answer, and its value.
+func (c *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
+	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
+	if err := errors.Join(fault.CheckText("the message", a.Message, 16<<10), fault.CheckText("who answers", a.By, 500), fault.CheckText("the decision", a.Decision, 500)); err != nil {
+		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
+	}
+	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
+		return kept, nil, fmt.Errorf("%w: the decision is one of %q", fault.ErrAnswer, q.Decisions) // what was given may be a secret
+	}
+	if len(q.Decisions) == 0 && a.Decision != "" {
+		return kept, nil, fmt.Errorf("%w: the ask takes no decision", fault.ErrAnswer)
+	}
+	var raw json.RawMessage
+	if a.Value != nil {
+		var err error
+		if raw, err = exact.Encode(a.Value, reflect.TypeOf(a.Value)); err != nil {
+			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
+		}
+	}
+	got := exact.KindOfJSON(raw)
+	want := wanted(q, a.Decision)
+	if want == "integer" && got == "number" && !bytes.ContainsAny(raw, ".eE") {
+		got = "integer"
+	}
+	if want != "" && got != want {
+		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", fault.ErrAnswer, want, cmp.Or(got, "nothing"))
+	}
+	schema := q.Schema
+	if s, ok := q.Schemas[a.Decision]; ok {
+		schema = s
+	}
+	if schema != nil {
+		if c.opts.Validator == nil {
+			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", fault.ErrAnswer)
+		}
+		if err := c.opts.Validator.Validate(schema, raw); err != nil {
+			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
+		}
+	}
+	return kept, raw, nil
+}

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// replay is the mode of a pass that only follows what is recorded: it has no
+// worker, appends nothing and starts no leaf. Where a frame would begin
+// something that is not recorded it waits in vain, so that its siblings are
+// followed to their ends; when all wait, the pass is sealed. Its fields are
+// guarded by the pass's mu.
+type replay struct {
+	pass  *Pass
+	waits map[*waiter]recordEnd // by who waits in vain: where
+	past  map[*frame]bool       // frames of steps that are done
+
+	diff  string      // why the code does not fit, "" if it does
+	ends  []recordEnd // where the code goes on, or waits, behind the record
+	ended bool        // the code returned
+	out   json.RawMessage
+	err   error
+}
+
+// recordEnd is a place at which the record of a run ends.
+type recordEnd struct {
+	path  string
+	verb  tree.Verb
+	waits bool // it is recorded, and waits
+	past  bool // it is below a step that is done
+	added bool // the code says that it is new
+
+	missed string // what its frame has recorded and the code has not reached so far
+}
+
+func (e recordEnd) String() string { return fmt.Sprintf("%s %s", e.verb, e.path) }
+
+// follow calls the function of a flow against what a run has recorded, and
+// returns where that ends.
+func (c *Engine) follow(ctx context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree, fn FlowFunc) (*replay, error) {
+	p := c.passOf(ctx, name, t, run, memo)
+	stop := context.AfterFunc(ctx, func() { p.end(context.Cause(ctx)) })
+	defer stop()
+	r := &replay{pass: p, waits: map[*waiter]recordEnd{}, past: map[*frame]bool{}}
+	p.mode = r
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.flow(fn)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	p.seal(fault.ErrFenced) // nothing can be left open
+	p.mu.Unlock()
+	p.closeDeps()
+	return r, context.Cause(ctx)
+}
+
+// begin parks a frame whose verb in progress has no outcome in the record.
+func (r *replay) begin(ctx context.Context, f *frame) error { return r.recordEnds(ctx, f, false) }
+
+func (r *replay) recordEnds(ctx context.Context, f *frame, added bool) error {
+	p := r.pass
+	p.mu.Lock()
+	path := tree.Below(f.memo.Path(), f.busy.name, 0)
+	end := recordEnd{path: tree.Names(path), verb: f.busy.verb, past: r.isPast(f), added: added}
+	if n := p.tree.At(path); n != nil {
+		end.waits = n.Open != 0
+		if diff, held := f.memo.Judge(end.verb, f.busy.name); !held {
+			end.missed = diff
+		}
+	}
+	w := &waiter{frame: f, ready: func() bool { return false }}
+	r.waits[w] = end
+	p.mu.Unlock()
+	return p.park(ctx, w)
+}
+
+// isPast reports whether a frame is below a step that is done.
+func (r *replay) isPast(f *frame) bool {
+	for ; f != nil; f = f.parent {
+		if r.past[f] {
+			return true
+		}
+	}
+	return false
+}
+
+// commit seals the pass in place of appending, and keeps why the code does not
+// fit if that is what was to be appended.
+func (r *replay) commit(build func() batch) error {
+	p := r.pass
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sealed != nil {
+		return p.sealed
+	}
+	b := build()
+	if len(b.lines) == 0 {
+		return nil
+	}
+	for _, l := range b.lines {
+		if l.Kind == journal.Blocked {
+			r.diff = l.Body.Diff
+			p.seal(fmt.Errorf("%w: %s", fault.ErrBlocked, r.diff))
+			return p.sealed
+		}
+	}
+	r.stop()
+	return p.sealed
+}
+
+// suspend seals the pass, since every thread of control waits.
+func (r *replay) suspend() {
+	r.pass.mu.Lock()
+	defer r.pass.mu.Unlock()
+	if r.pass.active == 0 && r.pass.sealed == nil {
+		r.stop()
+	}
+}
+
+// stop seals the pass where the record ends. mu is held.
+func (r *replay) stop() {
+	p := r.pass
+	for w := range p.waiters {
+		if end, ok := r.waits[w]; ok {
+			r.ends = append(r.ends, end)
+		}
+	}
+	slices.SortFunc(r.ends, func(a, b recordEnd) int { return strings.Compare(a.path, b.path) })
+	if i := slices.IndexFunc(r.ends, func(e recordEnd) bool { return e.past && !e.added }); i >= 0 {
+		r.diff = fmt.Sprintf("at %s, inside a step that is done:\n- recorded: nothing\n+ the code: %s", r.ends[i].path, r.ends[i].verb)
+	}
+	p.seal(fmt.Errorf("%w: this is a replay, and the record ends here", fault.ErrSuspended))
+}
+
+// finish notes what the code returned.
+func (r *replay) finish(out json.RawMessage, err error) { r.ended, r.out, r.err = true, out, err }
+
+// replaced reports whether nothing is recorded where a child is spawned: whatever
+// became of one that is, it is followed.
+func (r *replay) replaced(_ *journal.Child, n *tree.Node) bool { return n == nil }
+
+// startChild starts nothing.
+func (r *replay) startChild(*journal.Child) error { return nil }
+
+// cancelChildren cancels nothing.
+func (r *replay) cancelChildren([]*journal.Child) error { return nil }
+
+// passed runs the body of a composite step that is done, to see whether the code
+// would do the same again.
+func (r *replay) passed(ctx context.Context, s *step, n *tree.Node) error {
+	if n.Fail != nil || !n.Composite() {
+		return nil
+	}
+	inner := s.enter(n.Attempts + 1)
+	r.pass.mu.Lock()
+	r.past[inner] = true
+	r.pass.mu.Unlock()
+	raw, err, stop := r.body(ctx, s, inner)
+	if stop != nil {
+		return stop
+	}
+	recorded, loadErr := r.pass.load(s.frame, n.Value)
+	switch {
+	case loadErr != nil:
+		return loadErr
+	case err != nil:
+		return r.pass.block(s.frame, fmt.Sprintf("at %s:\n- recorded: a result, %s\n+ the code: the error %s", n.Path(), shown(recorded), fault.Clip(err.Error(), maxShown)))
+	case !bytes.Equal(raw, recorded):
+		return r.pass.block(s.frame, fmt.Sprintf("the result of %s:\n- recorded: %s\n+ the code: %s", n.Path(), shown(recorded), shown(raw)))
+	}
+	return nil
+}
+
+// body runs the body of a composite step. It returns what the body returned, or
+// why the frame has to stop.
+func (r *replay) body(ctx context.Context, s *step, inner *frame) (raw json.RawMessage, err, stop error) {
+	exited := true
+	defer func() {
+		r.pass.deps.letGo(inner)
+		if exited { // by runtime.Goexit: the frame is over all the same
+			_ = inner.left(fault.ErrFenced)
+		}
+	}()
+	raw, err = invoke(inner.with(ctx), s.fn)
+	exited = false
+	return raw, err, inner.left(err)
+}
+
+// run runs the body of a step that is not done, if it is a composite that has
+// begun. Anything else is where the record ends.
+func (r *replay) run(ctx context.Context, s *step) error {
+	n := r.pass.started(s.path)
+	switch {
+	case n != nil && n.Intent && !s.Once:
+		return s.notOnce()
+	case n != nil && n.Intent:
+		return r.recordEnds(ctx, s.frame, false)
+	case n == nil || !n.Composite():
+		return r.recordEnds(ctx, s.frame, s.Added)
+	}
+	inner := s.enter(n.Attempts + 1)
+	limited, unlimited := s.limit(ctx, inner)
+	defer unlimited()
+	_, err, stop := r.body(limited, s, inner)
+	if stop == nil {
+		stop = s.stopped(inner, err)
+	}
+	if stop != nil {
+		return stop
+	}
+	return r.recordEnds(ctx, s.frame, false)
+}
+
+// maxShown is how much of a value a difference shows.
+const maxShown = 400
+
+func shown(raw []byte) string {
+	if raw == nil {
+		return "nothing"
+	}
+	return fault.Clip(string(raw), maxShown)
+}

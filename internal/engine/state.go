@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+)
+
+// view is the state as a frame sees it: what the frames around it saw when it
+// began, and what has been passed inside it since.
+type view struct {
+	outer *view
+	base  map[string]journal.Item  // of the outermost: the state at the run's start
+	own   map[string]*journal.Item // nil: deleted
+}
+
+func newView(outer *view) *view { return &view{outer: outer} }
+
+func (v *view) get(key string) (journal.Item, bool) {
+	for ; v != nil; v = v.outer {
+		if item, ok := v.own[key]; ok {
+			if item == nil {
+				return journal.Item{}, false
+			}
+			return *item, true
+		}
+		if v.outer == nil {
+			item, ok := v.base[key]
+			return item, ok
+		}
+	}
+	return journal.Item{}, false
+}
+
+// keys returns the keys with a prefix, in order.
+func (v *view) keys(prefix string) []string {
+	var keys []string
+	seen := map[string]bool{} // what an inner view says of a key counts
+	add := func(key string, there bool) {
+		if _, fact := IsFact(key); fact || seen[key] || !strings.HasPrefix(key, prefix) {
+			return
+		}
+		if seen[key] = true; there {
+			keys = append(keys, key)
+		}
+	}
+	for ; v != nil; v = v.outer {
+		for key, item := range v.own {
+			add(key, item != nil)
+		}
+		if v.outer == nil {
+			for key := range v.base {
+				add(key, true)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (v *view) apply(changes []journal.Change) {
+	if len(changes) > 0 && v.own == nil {
+		v.own = map[string]*journal.Item{}
+	}
+	for _, c := range changes {
+		old, _ := v.get(c.Key)
+		if item, ok := c.Next(old); ok {
+			v.own[c.Key] = &item
+		} else {
+			v.own[c.Key] = nil
+		}
+	}
+}
+
+// StateKeys returns the keys of the state that begin with a prefix, in order.
+func StateKeys(ctx context.Context, prefix string) ([]string, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	return f.view.keys(prefix), nil
+}
+
+// WriteState changes the state in a leaf step.
+func WriteState(ctx context.Context, c journal.Change) error {
+	if err := threads.CheckKey(c.Key); err != nil {
+		return err
+	}
+	return change(ctx, fmt.Sprintf("state %q", c.Key), func(f *frame) error {
+		f.pending.changes = append(f.pending.changes, c)
+		if !c.Result { // which is not known yet
+			f.view.apply([]journal.Change{c}) // a leaf has a view of its own
+		}
+		return nil
+	})
+}
+
+// ReadState returns the value of a key, and whether there is one.
+func ReadState(ctx context.Context, key string) (json.RawMessage, bool, error) {
+	raw, _, ok, err := readItem(ctx, key)
+	return raw, ok, err
+}
+
+// readItem also returns what the value was read from.
+func readItem(ctx context.Context, key string) (raw json.RawMessage, item journal.Item, ok bool, err error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, item, false, err
+	}
+	if err := threads.CheckKey(key); err != nil {
+		return nil, item, false, err
+	}
+	f.pass.mu.Lock()
+	item, ok = f.view.get(key)
+	f.pass.mu.Unlock()
+	if !ok {
+		return nil, item, false, nil
+	}
+	raw, err = f.pass.patient(f, func() (json.RawMessage, error) { return f.pass.engine.threads.Item(f.pass.io, f.pass.name, item) })
+	return raw, item, err == nil, err
+}
+
+// FactPrefix is where facts stand in the state.
+const FactPrefix = "fact/"
+
+// IsFact returns the key of a fact, if a key of the state is that of one.
+func IsFact(key string) (string, bool) { return strings.CutPrefix(key, FactPrefix) }

@@ -1,0 +1,439 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/tree"
+)
+
+// step is one step on its way to an outcome.
+type step struct {
+	*StepOptions
+	frame *frame // that it stands in
+	verb  tree.Verb
+	path  string
+	want  string // kind of JSON value of its result, "" for any
+	visit tree.Visit
+	shown json.RawMessage // data of the question about its outcome
+	fn    func(context.Context) (json.RawMessage, error)
+
+	inner    *frame // that its function is given, once it is called
+	returned error  // with which an at-most-once function of this pass ended
+}
+
+func Step(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
+	s := &step{StepOptions: new(StepOptions), verb: verb, want: want, fn: fn}
+	for _, o := range opts {
+		o(s.StepOptions)
+	}
+	err := s.check()
+	if err == nil && s.Asks != nil {
+		_, _, s.shown, err = checkQuestion(ctx, *s.Asks, want)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("step %q: %w", name, err)
+	}
+	f, v, err := enter(ctx, verb, name, tree.Options{Input: s.Input, Renamed: s.Renamed, Added: s.Added, Allows: s.Allows})
+	if err != nil {
+		return nil, err
+	}
+	defer f.finish()
+	s.frame, s.visit, s.path = f, v, v.Path
+	if n := v.Node; n != nil && n.Done {
+		if err := f.pass.mode.passed(ctx, s, n); err != nil {
+			return nil, err
+		}
+		return f.result(n)
+	}
+	if err := f.pass.mode.run(ctx, s); err != nil {
+		// What is recorded inside a step that was cut off has happened.
+		if n := f.pass.node(s.path); n != nil && fault.IsCut(err) {
+			f.takeOver(n)
+			if f.pass.intended(n) {
+				err = fmt.Errorf("%w; step %s may have happened: %w", err, tree.Names(s.path), fault.ErrUnknownOutcome)
+			}
+		}
+		return nil, err
+	}
+	return f.result(f.pass.node(s.path))
+}
+
+// begun reports whether something inside a step is on record.
+func (p *Pass) begun(n *tree.Node) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return n != nil && n.Composite()
+}
+
+// intended reports whether a step may have happened: an at-most-once start is
+// on record, and no outcome.
+func (p *Pass) intended(n *tree.Node) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return n.Intent
+}
+
+// passed takes the outcome of a step as it is on record.
+func (l live) passed(context.Context, *step, *tree.Node) error { return nil }
+
+// run makes attempts until the outcome is recorded. Its error is why it is not.
+func (l live) run(ctx context.Context, s *step) error {
+	p := l.Pass
+	for {
+		attempt, unknown := 1, false
+		n := p.started(s.path)
+		if n != nil {
+			attempt, unknown = n.Attempts+1, n.Intent
+		}
+		if unknown {
+			if !s.Once {
+				return s.notOnce()
+			}
+			if done, err := s.decide(ctx); done || err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.backoff(ctx, n); err != nil {
+			return err
+		}
+		// A composite that began before it was cut off is entered for its cleanups:
+		// nothing else starts inside it.
+		if err := p.gate(ctx, s.frame); err != nil && !(fault.IsCut(err) && p.begun(n)) {
+			return err
+		}
+		if done, err := s.call(ctx, attempt); done || err != nil {
+			return err
+		}
+	}
+}
+
+// notOnce blocks the run because the step was at-most-once before.
+func (s *step) notOnce() error {
+	return s.frame.pass.block(s.frame, fmt.Sprintf("at %s:\n- recorded: the start of an at-most-once step\n+ the code: a step that is not AtMostOnce", tree.Names(s.path)))
+}
+
+// call makes an attempt, unless nothing may start any more or the worker can no
+// longer believe that the run is its own. It returns true if the step has its
+// outcome then.
+func (s *step) call(ctx context.Context, attempt int) (bool, error) {
+	p := s.frame.pass
+	if err := p.holder.AwaitLease(p.ctx); err != nil {
+		return false, p.lose(err)
+	}
+	p.mu.Lock()
+	halted := p.halted
+	if !halted {
+		p.calls[s] = true
+	}
+	p.mu.Unlock()
+	if halted {
+		<-p.ctx.Done()
+		return false, p.Err()
+	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.calls, s)
+	}()
+	if s.Once {
+		if intended, err := s.intend(); err != nil || !intended {
+			return false, err
+		}
+	}
+	return s.attempt(ctx, attempt)
+}
+
+// shortWait is the longest wait between attempts that is spent in the worker.
+const shortWait = 2 * time.Second
+
+// backoff waits for the next attempt's time, in the worker if that is soon.
+func (s *step) backoff(ctx context.Context, n *tree.Node) error {
+	p := s.frame.pass
+	if n == nil || n.Due == 0 {
+		return nil
+	}
+	if n.Timer {
+		fire := func() error {
+			return p.commit(func() batch {
+				if !n.Timer || s.frame.refusal() != nil {
+					return batch{}
+				}
+				return batch{lines: []threads.Line{{Kind: journal.Fired, Path: s.path}}}
+			})
+		}
+		if clock.Micros() >= n.Due {
+			return fire()
+		}
+		return p.park(ctx, &waiter{frame: s.frame, due: n.Due, fire: fire, ready: func() bool { return !n.Timer }})
+	}
+	due, stop := clock.Alarm(n.Due)
+	defer stop()
+	drained := p.drained
+	if s.frame.cleaning {
+		drained = nil // it goes on in any case
+	}
+	select {
+	case <-due:
+		return nil
+	case <-drained:
+		return nil // the gate does not let it begin
+	case <-ctx.Done():
+		return p.cutCause(ctx, s.frame)
+	case <-p.ctx.Done():
+		return p.Err()
+	}
+}
+
+// attempt calls the function once and records what came of it. It returns true
+// if that is the outcome of the step.
+func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
+	p := s.frame.pass
+	inner := s.enter(attempt)
+
+	ctx, unlimited := s.limit(ctx, inner)
+	defer unlimited()
+	ctx, observed := p.engine.stepStarted(ctx, inner)
+	over := p.watchLeaf(inner)
+	exited := true
+	defer func() {
+		p.deps.letGo(inner)
+		if exited { // by runtime.Goexit: the frame is over all the same
+			over()
+			_ = inner.left(fault.ErrFenced)
+		}
+	}()
+	began := time.Now()
+	raw, err := invoke(inner.with(ctx), s.fn)
+	inner.took = time.Since(began).Microseconds()
+	exited = false
+	over()
+	if stop := inner.left(err); stop != nil {
+		observed(stop)
+		return false, stop
+	}
+	observed(err)
+	if stop := s.stopped(inner, err); stop != nil {
+		if !inner.verbs {
+			p.order.Lock()
+			p.settledInside() // what it changed is void, and was not outside of it
+			p.order.Unlock()
+		}
+		if err != nil && fault.IsCut(stop) {
+			s.leftover(inner, err)
+		}
+		return false, stop
+	}
+	if err == nil {
+		switch stop, stopErr := s.succeed(inner, raw); {
+		case errors.Is(stopErr, fault.ErrTooLarge):
+			err = stopErr
+		default:
+			return stop, stopErr
+		}
+	}
+	return s.fail(ctx, inner, err)
+}
+
+// enter returns the frame of an attempt.
+func (s *step) enter(attempt int) *frame {
+	p := s.frame.pass
+	inner := s.frame.child(s.frame.memo.Enter(s.visit))
+	inner.step, inner.once, inner.attempt = true, s.Once, attempt
+	inner.cleaning = inner.cleaning || s.verb == tree.Cleanup
+	inner.view = newView(s.frame.view)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.inner = inner
+	return inner
+}
+
+// limit ends the context of an attempt at the step's timeout, until unlimited is
+// called.
+func (s *step) limit(ctx context.Context, inner *frame) (_ context.Context, unlimited func()) {
+	if s.Timeout <= 0 {
+		return ctx, func() {}
+	}
+	p := s.frame.pass
+	limited, cancel := context.WithCancelCause(ctx)
+	over := func() {
+		p.mu.Lock()
+		inner.timedOut = true
+		p.mu.Unlock()
+		cancel(fmt.Errorf("%w: step %s after %v", fault.ErrTimeout, inner.path(), s.Timeout))
+	}
+	w := &stopwatch{left: s.Timeout, over: over}
+	if n := p.node(s.path); n != nil && n.TimedOut {
+		over() // in an earlier pass, which cleaned up already
+	}
+	p.mu.Lock()
+	inner.limit = w
+	w.shift(+1)
+	p.mu.Unlock()
+	return limited, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if w.active > 0 {
+			w.shift(-w.active)
+		}
+		cancel(nil)
+	}
+}
+
+// stopped returns why the end of an attempt is not an outcome: the run was
+// cancelled or sealed while it ran.
+func (s *step) stopped(inner *frame, err error) error {
+	p := s.frame.pass
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sealed != nil {
+		return p.sealed
+	}
+	// A function that fails when its context has been cancelled tells that it
+	// was interrupted; one that finishes has a result all the same.
+	if why := inner.refusal(); why != nil && (inner.cut || err != nil) {
+		s.frame.cutOff()
+		return why
+	}
+	return nil
+}
+
+// leftover records what a cancelled attempt leaves behind all the same: what it
+// spent, and that an at-most-once step did not happen.
+func (s *step) leftover(inner *frame, err error) {
+	kind, notDone := journal.Problem, s.Once && fault.IsNotDone(err)
+	if notDone {
+		kind = journal.Attempt
+	} else if len(inner.pending.spend) == 0 {
+		return
+	}
+	p := s.frame.pass
+	b := journal.Body{Attempt: inner.attempt, NotDone: notDone, Fail: p.failure(err), Spend: inner.pending.spend}
+	_ = p.record(s.path, kind, &b, inner)
+}
+
+// succeed records a result, with what the leaf changed.
+func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
+	p := s.frame.pass
+	b := journal.Body{Input: s.Input, Verb: s.verbName(), Allows: s.Allows, Value: journal.Value{JSON: raw},
+		State: inner.pending.changes, Spend: inner.pending.spend}
+	if len(b.State) == 0 { // a change may refer to the value
+		b.Ref = p.alike(s.path, raw)
+	}
+	if b.Ref != 0 {
+		b.Value = journal.Value{}
+	}
+	return true, p.record(s.path, journal.Step, &b, inner)
+}
+
+// fail records a failed attempt, or the failure that ends the step.
+func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) {
+	p := s.frame.pass
+	if cause := context.Cause(ctx); errors.Is(cause, fault.ErrTimeout) && !errors.Is(err, fault.ErrTimeout) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	notDone := fault.IsNotDone(err)
+	if s.Once && !notDone {
+		// The intent stands: the next round decides what became of it.
+		s.returned = err
+		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: p.failure(err), Spend: inner.pending.spend}, inner)
+	}
+	return s.failed(inner.attempt, err, s.policy(), inner)
+}
+
+// failed records a failed attempt, and when the next one is due if there is
+// one.
+func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) (bool, error) {
+	p := s.frame.pass
+	b := journal.Body{Input: s.Input, Verb: s.verbName(), Fail: p.failure(err), NotDone: s.Once}
+	if inner != nil {
+		b.Spend = inner.pending.spend
+	}
+	s.returned = nil
+	if attempt >= cmp.Or(policy.Attempts, 3) || fault.IsPermanent(err) || p.cleaned(s.path) {
+		return true, p.record(s.path, journal.Step, &b, inner)
+	}
+	b.Attempt, b.Most = attempt, cmp.Or(policy.Attempts, 3)
+	wait := max(policy.delay(attempt, p.key(s.path)), fault.RetryAfter(err))
+	b.Due, b.Timer, b.Cleaning = clock.Now().Add(wait).UnixMicro(), wait > shortWait, s.frame.cleaning
+	if err := p.record(s.path, journal.Attempt, &b, inner); err != nil {
+		return false, err
+	}
+	p.engine.threads.Log.Warn("an attempt failed", "thread", p.thread.ID, "run", p.run.ID, "path", tree.Names(s.path), "attempt", attempt, "of", b.Most, "next", clock.Stamp(b.Due), "error", b.Fail.Msg)
+	return false, nil
+}
+
+func (s *step) verbName() string {
+	if s.verb == tree.Step {
+		return ""
+	}
+	return string(s.verb)
+}
+
+// record appends one entry of a node. If it is the outcome of a leaf, the deps
+// that the leaf may have changed are saved with it.
+func (p *Pass) record(path string, kind journal.Kind, b *journal.Body, of *frame) error {
+	p.order.Lock()
+	defer p.order.Unlock()
+	if of != nil && !of.verbs {
+		p.settledInside()
+		if kind == journal.Step || kind == journal.Attempt {
+			b.Took = of.took
+		}
+	}
+	if of != nil && len(of.pending.edits) > 0 && b.Fail == nil {
+		p.rebase(&of.pending)
+		b.State = of.pending.changes
+	}
+	if of != nil && !of.verbs && b.Fail == nil {
+		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.concerns(v, of) })
+	}
+	if err := p.fit(b); err != nil {
+		return err
+	}
+	return p.mode.commit(func() batch {
+		return batch{
+			lines: []threads.Line{{Kind: kind, Path: path, Body: *b}},
+			then:  func() { delete(p.spending, of) },
+		}
+	})
+}
+
+// alike returns the entry of a descendant that holds the same value, so that
+// it need not be written again.
+func (p *Pass) alike(path string, raw json.RawMessage) uint64 {
+	if len(raw) < 64 {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tree.At(path).Holder(raw)
+}
+
+// cleaned reports whether a cleanup has run below a path.
+func (p *Pass) cleaned(path string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tree.At(path).Cleaned()
+}
+
+// invoke calls user code; a panic is an error with its stack.
+func invoke[T any](ctx context.Context, fn func(context.Context) (T, error)) (v T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &fault.Panicked{Value: r, Stack: string(debug.Stack())}
+		}
+	}()
+	v, err = fn(ctx)
+	return v, fault.Sound(err)
+}

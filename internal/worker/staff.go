@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/threads"
+)
+
+// Staff is the workers of a runtime, and what they know of others.
+type Staff struct {
+	threads *threads.Threads
+	engine  *engine.Engine
+	opts    Options
+	others  *lease.Watcher // for those who only look; each worker has its own
+
+	mu    sync.Mutex
+	hands map[string]bool // ids of the workers of this runtime
+	known []Info          // who was seen to work
+	seen  time.Time       // when
+}
+
+// Options of workers.
+type Options struct {
+	Version     string                     // of the code
+	Flows       map[string]engine.FlowFunc // that are executed, by name
+	Concurrency int                        // how many runs a worker executes at a time
+	Lease       time.Duration              // how long a worker may be silent
+	Grace       time.Duration              // how long running steps may go on when a worker is stopped
+}
+
+// New returns the workers of a runtime.
+func New(t *threads.Threads, e *engine.Engine, o Options) *Staff {
+	return &Staff{threads: t, engine: e, opts: o, others: lease.NewWatcher(t.Store), hands: map[string]bool{}}
+}
+
+// Info is a worker as it tells of itself: see perdure.WorkerInfo.
+type Info struct {
+	ID      string    `json:"id"`
+	Host    string    `json:"host,omitempty"`
+	PID     int       `json:"pid,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Flows   []string  `json:"flows,omitempty"`
+	More    bool      `json:"more,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+}
+
+// Living returns the workers of the store, by id.
+func (r *Staff) Living(ctx context.Context) ([]Info, error) {
+	leases, err := r.others.Living(ctx, r.ownIDs()...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Info, len(leases))
+	for i, l := range leases {
+		if json.Unmarshal(l.Info, &all[i]) != nil {
+			all[i] = Info{} // an older version says less
+		}
+		all[i].ID, all[i].Host = l.ID, l.Host
+	}
+	return all, nil
+}
+
+// info is what a worker tells of itself beside its id and host.
+func (r *Staff) info() json.RawMessage {
+	const most = 4 << 10
+	info := Info{PID: os.Getpid(), Version: r.opts.Version, Started: clock.Now().UTC()}
+	size := 0
+	for _, flow := range slices.Sorted(maps.Keys(r.opts.Flows)) {
+		if size += len(flow); size > most {
+			info.More = true
+			break
+		}
+		info.Flows = append(info.Flows, flow)
+	}
+	// Its id is that of the lease.
+	raw, err := json.Marshal(struct {
+		Info
+		ID string `json:"id,omitempty"`
+	}{Info: info})
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// has reports whether a worker may have a flow. One of an older version does not
+// say what it has.
+func (w *Info) has(flow string) bool {
+	return w.More || w.PID == 0 || slices.Contains(w.Flows, flow)
+}
+
+// began notes a worker of this runtime, until over is called.
+func (c *Staff) began(id string) (over func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hands[id] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.hands, id)
+	}
+}
+
+// ownIDs returns the ids of the workers of this runtime.
+func (c *Staff) ownIDs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.hands))
+}
+
+// Works reports whether this runtime has a worker, and the flow.
+func (c *Staff) Works(flow string) bool {
+	_, has := c.opts.Flows[flow]
+	return has && len(c.ownIDs()) > 0
+}
+
+// staffFor is how long the workers that were found are taken for those that live.
+const staffFor = time.Second
+
+// Unattended says why a run does not go on by itself: no living worker has its
+// flow. It is "" if one has, or if the run needs none.
+func (r *Staff) Unattended(ctx context.Context, run *journal.Run) string {
+	if run.Status != journal.StatusQueued && run.Status != journal.StatusRunning && run.Status != journal.StatusSuspended || r.Works(run.Flow) {
+		return ""
+	}
+	r.mu.Lock()
+	known, seen := r.known, r.seen
+	r.mu.Unlock()
+	has := func(w Info) bool { return w.has(run.Flow) }
+	// That somebody works is believed for a moment; that nobody does is looked up.
+	if time.Since(seen) > staffFor || !slices.ContainsFunc(known, has) {
+		workers, err := r.Living(ctx)
+		if err != nil {
+			return "" // nobody knows
+		}
+		known = workers
+		r.mu.Lock()
+		r.known, r.seen = known, time.Now()
+		r.mu.Unlock()
+	}
+	if slices.ContainsFunc(known, has) {
+		return ""
+	}
+	return fmt.Sprintf("no living worker has the flow %q", run.Flow)
+}
