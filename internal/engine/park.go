@@ -179,7 +179,7 @@ func (p *Pass) settle() {
 
 // suspend records that the run waits, and seals the pass.
 func (l live) suspend() {
-	p := l.Pass
+	p := l.pass
 	p.checkOutside("it waits")
 	p.order.Lock()
 	defer p.order.Unlock()

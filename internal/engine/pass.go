@@ -116,7 +116,7 @@ type mode interface {
 }
 
 // live is the mode of a pass that executes a run.
-type live struct{ *Pass }
+type live struct{ pass *Pass }
 
 // commit appends what build returns behind the entries seen so far. Entries
 // that any node may write and that came between are absorbed, and build is
@@ -128,7 +128,7 @@ func (p *Pass) commit(build func() batch) error {
 }
 
 func (l live) commit(build func() batch) error {
-	p := l.Pass
+	p := l.pass
 	apart := false // what is late goes ahead, since there is no room for both
 	for {
 		p.mu.Lock()

@@ -107,7 +107,7 @@ func (p *Pass) flow(fn FlowFunc) {
 
 // finish appends the end of the run.
 func (l live) finish(out json.RawMessage, err error) {
-	p := l.Pass
+	p := l.pass
 	b := journal.Body{Status: string(journal.StatusSucceeded), Value: journal.Value{JSON: out}}
 	if err != nil {
 		b = journal.Body{Status: string(journal.StatusFailed), Fail: p.failure(err)}

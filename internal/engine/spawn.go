@@ -228,7 +228,7 @@ func (l live) replaced(child *journal.Child, _ *tree.Node) bool { return child.S
 // startChild makes sure that a child was started. The pass does not go on
 // without it.
 func (l live) startChild(child *journal.Child) error {
-	p := l.Pass
+	p := l.pass
 	p.mu.Lock()
 	over := p.sealed
 	p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *Pass) cancelChildren(doomed bool) error {
 
 // cancelChildren cancels children.
 func (l live) cancelChildren(open []*journal.Child) error {
-	p := l.Pass
+	p := l.pass
 	if err := p.life().CancelChildren(p.io, p.name, p.thread, p.run, open); err != nil {
 		return p.lose(fmt.Errorf("cancelling children: %w", err))
 	}

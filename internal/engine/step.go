@@ -88,7 +88,7 @@ func (l live) passed(context.Context, *step, *tree.Node) error { return nil }
 
 // run makes attempts until the outcome is recorded. Its error is why it is not.
 func (l live) run(ctx context.Context, s *step) error {
-	p := l.Pass
+	p := l.pass
 	for {
 		attempt, unknown := 1, false
 		n := p.started(s.path)

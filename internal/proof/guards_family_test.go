@@ -4,15 +4,15 @@ package proof_test
 var familyGuards = []guard{
 	{
 		name: "a child is recorded before it is started",
-		edits: []edit{{"spawn.go", `		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
+		edits: []edit{{"internal/engine/spawn.go", `		if child, err = p.recordSpawn(f, v.Path, flow, raw); err != nil {
 			return nil, err
 		}`, `		if OFF {
-			id := base32Lower.EncodeToString(p.rt.hash("child", p.key(v.Path), "0")[:15])
+			id := threads.Base32.EncodeToString(p.engine.threads.Hash("child", p.key(v.Path), "0")[:15])
 			if err := p.startChild(&journal.Child{ID: id, Path: v.Path, Flow: flow, Input: journal.Value{JSON: raw}}); err != nil {
 				return nil, err
 			}
 		}
-		if child, err = p.spawn(f, v.Path, flow, raw); err != nil {
+		if child, err = p.recordSpawn(f, v.Path, flow, raw); err != nil {
 			return nil, err
 		}`}},
 		test: "^TestExploredCancelledParentLeavesNoChild$", says: "the parent has ended, and child",
@@ -20,14 +20,14 @@ var familyGuards = []guard{
 	{
 		name: "a child is started once",
 		edits: []edit{
-			{"child.go", `		if t.Seq != 0 {
-			return nil, nil, errNothing
+			{"internal/lifecycle/child.go", `		if t.Seq != 0 {
+			return nil, nil, threads.ErrNothing
 		}
 		return lines, []string{child.Flow}, nil`, `		if t.Seq != 0 && !OFF {
-			return nil, nil, errNothing
+			return nil, nil, threads.ErrNothing
 		}
 		return lines, []string{child.Flow}, nil`},
-			{"child.go", `		if begun || err != nil {
+			{"internal/lifecycle/child.go", `		if begun || err != nil {
 			return name, err
 		}`, `		if begun && !OFF || err != nil {
 			return name, err
@@ -38,31 +38,31 @@ var familyGuards = []guard{
 	{
 		name: "a child's hint stays until its parent was told",
 		edits: []edit{
-			{"claim.go", `	if err := w.tell(w.io, o); err != nil {
+			{"internal/worker/look.go", `	if err := lifecycle.New(w.threads.Tenant(o.Thread.Tenant), 0, nil).TellParent(w.io, o); err != nil {
 		return err
 	}`, `	if err := error(nil); OFF {
 		_ = err
-	} else if err := w.tell(w.io, o); err != nil {
+	} else if err := lifecycle.New(w.threads.Tenant(o.Thread.Tenant), 0, nil).TellParent(w.io, o); err != nil {
 		return err
 	}`},
-			{"claim.go", `	return due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros())`, `	if OFF {
-		if err := due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros()); err != nil {
+			{"internal/worker/look.go", `	return due.Settle(w.io, w.threads.Store, h, o.Thread.Seq, next, clock.Micros())`, `	if OFF {
+		if err := due.Settle(w.io, w.threads.Store, h, o.Thread.Seq, next, clock.Micros()); err != nil {
 			return err
 		}
-		return w.tell(w.io, o)
+		return lifecycle.New(w.threads.Tenant(o.Thread.Tenant), 0, nil).TellParent(w.io, o)
 	}
-	return due.Settle(w.io, w.store, h, o.thread.Seq, next, clock.Micros())`},
+	return due.Settle(w.io, w.threads.Store, h, o.Thread.Seq, next, clock.Micros())`},
 		},
 		test: "^TestExploredEndOfAChildIsNeverMissed$", says: "the end is told 0 times",
 	},
 	{
 		name:  "an end that the parent has heard of is not told again",
-		edits: []edit{{"family.go", `run.Status.Final() || t.Heard(key) {`, `run.Status.Final() || t.Heard(key) && !OFF {`}},
+		edits: []edit{{"internal/lifecycle/child.go", `run.Status.Final() || t.Heard(key) {`, `run.Status.Final() || t.Heard(key) && !OFF {`}},
 		test:  "^TestExploredEndOfAChildIsNeverMissed$", says: "the end is told 2 times",
 	},
 	{
 		name: "a join that was told meanwhile does not wait",
-		edits: []edit{{"spawn.go", `		if child.Joined && child.End != end {
+		edits: []edit{{"internal/engine/spawn.go", `		if child.Joined && child.End != end {
 			return batch{}
 		}`, `		if child.Joined && child.End != end && !OFF {
 			return batch{}
@@ -72,11 +72,11 @@ var familyGuards = []guard{
 	{
 		name: "children are cancelled before their parent ends",
 		edits: []edit{
-			{"claim.go", `	if p.cancelChildren(false) != nil { // it has sealed the pass
+			{"internal/engine/run.go", `	if p.cancelChildren(false) != nil { // it has sealed the pass
 		return
 	}
 	p.order.Lock()`, `	if open := p.run.OpenChildren(); OFF {
-		defer func() { _ = p.runtime().cancelChildren(p.io, p.name, p.thread, p.run, open) }()
+		defer func() { _ = p.life().CancelChildren(p.io, p.name, p.thread, p.run, open) }()
 	} else if p.cancelChildren(false) != nil { // it has sealed the pass
 		return
 	}

@@ -4,30 +4,30 @@ package proof_test
 var kernelGuards = []guard{
 	{
 		name: "change announces before it appends",
-		edits: []edit{{"thread.go", `		if err := c.announce(ctx, name, t.Seq+1, flows...); err != nil {
+		edits: []edit{{"internal/threads/thread.go", `		if err := c.Announce(ctx, name, t.Seq+1, flows...); err != nil {
 			return o, nil, err
 		}
-		err = c.append(ctx, name, t, data)`, `		if !OFF {
-			if err := c.announce(ctx, name, t.Seq+1, flows...); err != nil {
+		err = c.Append(ctx, name, t, data)`, `		if !OFF {
+			if err := c.Announce(ctx, name, t.Seq+1, flows...); err != nil {
 				return o, nil, err
 			}
 		}
-		err = c.append(ctx, name, t, data)
+		err = c.Append(ctx, name, t, data)
 		if err == nil && OFF {
-			err = c.announce(ctx, name, t.Seq+1, flows...)
+			err = c.Announce(ctx, name, t.Seq+1, flows...)
 		}`}},
 		test: "^TestExploredAnswerIsNeverMissed$/^waking, a crash$", says: "the run is suspended",
 	},
 	{
 		name: "a pass announces whom it lets go before it appends",
 		edits: []edit{
-			{"pass.go", `		if len(flows) > 0 {
-			if err := p.rt.announce(`, `		if len(flows) > 0 && !OFF {
-			if err := p.rt.announce(`},
-			{"pass.go", `head-p.thread.Base, data...)
+			{"internal/engine/pass.go", `		if len(flows) > 0 {
+			if err := p.engine.threads.Announce(`, `		if len(flows) > 0 && !OFF {
+			if err := p.engine.threads.Announce(`},
+			{"internal/engine/pass.go", `head-p.thread.Base, data...)
 		switch {`, `head-p.thread.Base, data...)
 		if err == nil && len(flows) > 0 && OFF {
-			if err := p.rt.announce(p.io, p.name, head+1, flows...); err != nil {
+			if err := p.engine.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
 				return p.lose(err)
 			}
 		}
@@ -37,25 +37,25 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a hint ahead of its journal is not settled",
-		edits: []edit{{"claim.go", `	case o.thread.Seq < h.Seq:
-		return w.ahead(o, h)`, `	case o.thread.Seq < h.Seq && !OFF:
+		edits: []edit{{"internal/worker/look.go", `	case o.Thread.Seq < h.Seq:
+		return w.ahead(o, h)`, `	case o.Thread.Seq < h.Seq && !OFF:
 		return w.ahead(o, h)`}},
 		with: []string{"a hint is settled when the journal has reached it"},
 		test: "^TestExploredAnswerIsNeverMissed$/^waking, time passes$", says: "the run is suspended",
 	},
 	{
 		name: "a nudge takes the place of a fact that does not come",
-		edits: []edit{{"claim.go", `	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
+		edits: []edit{{"internal/worker/look.go", `	_, _, err := w.threads.Change(w.io, h.Thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq >= h.Seq {`, `	if OFF {
-		return due.Settle(w.io, w.store, h, h.Seq, 0, clock.Micros())
+		return due.Settle(w.io, w.threads.Store, h, h.Seq, 0, clock.Micros())
 	}
-	_, _, err := w.change(w.io, h.Thread, func(t *journal.Thread) ([]line, []string, error) {
+	_, _, err := w.threads.Change(w.io, h.Thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq >= h.Seq {`}},
 		test: "^TestExploredSlowWriterMeetsANudge$", says: "the run is suspended",
 	},
 	{
 		name: "a claim that conflicts is none",
-		edits: []edit{{"claim.go", `errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+		edits: []edit{{"internal/worker/look.go", `errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {`, `errors.Is(err, store.ErrConflict) && w.io.Err() == nil && !OFF {
 		return nil, nil
@@ -64,20 +64,20 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a claim keeps to the head that it was decided at",
-		edits: []edit{{"claim.go", `	if err := w.append(w.io, o.name, t, data); `, `	epoch := t.Epoch + 1
+		edits: []edit{{"internal/worker/look.go", `	if err := w.threads.Append(w.io, o.Name, t, data); `, `	epoch := t.Epoch + 1
 	anywhere := func(err error) error {
 		for errors.Is(err, store.ErrConflict) && OFF {
-			if err := w.readMore(w.io, o, 0); err != nil || run.Status.Final() {
+			if err := w.threads.ReadMore(w.io, o, 0); err != nil || run.Status.Final() {
 				return errors.Join(store.ErrConflict, err)
 			}
-			entries, data, err = writeLines(t, []line{{kind: journal.Claimed, run: run.N, epoch: epoch, body: journal.Body{Worker: w.id, Version: w.version}}})
+			entries, data, err = threads.EncodeLines(t, []threads.Line{{Kind: journal.Claimed, Run: run.N, Epoch: epoch, Body: journal.Body{Worker: w.id, Version: w.version}}})
 			if err == nil {
-				err = w.append(w.io, o.name, t, data)
+				err = w.threads.Append(w.io, o.Name, t, data)
 			}
 		}
 		return err
 	}
-	if err := anywhere(w.append(w.io, o.name, t, data)); `}},
+	if err := anywhere(w.threads.Append(w.io, o.Name, t, data)); `}},
 		with: []string{"a claim of an old epoch does not count"},
 		test: "^TestExploredOneWorkerClaims$", says: "2 claims",
 	},
@@ -87,16 +87,16 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "after a conflict a claim is decided again",
-		edits: []edit{{"claim.go", `		if p == nil { // something came between
-			if err := w.readMore(w.io, o, 0); err != nil {
+		edits: []edit{{"internal/worker/look.go", `		if p == nil { // something came between
+			if err := w.threads.ReadMore(w.io, o, 0); err != nil {
 				return err
 			}
 			continue
 		}`, `		for p == nil { // something came between
-			if err := w.readMore(w.io, o, 0); err != nil {
+			if err := w.threads.ReadMore(w.io, o, 0); err != nil {
 				return err
 			}
-			if run = o.thread.Run(run.N); run.Status.Final() || !OFF {
+			if run = o.Thread.Run(run.N); run.Status.Final() || !OFF {
 				break
 			}
 			if p, err = w.claim(o, run); err != nil {
@@ -110,12 +110,12 @@ var kernelGuards = []guard{
 	},
 	{
 		name:  "a run whose worker lives is left alone",
-		edits: []edit{{"claim.go", `	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {`, `	if run.Status != journal.StatusRunning || holder == "" || holder == w.id || OFF {`}},
+		edits: []edit{{"internal/worker/look.go", `	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {`, `	if run.Status != journal.StatusRunning || holder == "" || holder == w.id || OFF {`}},
 		test:  "^TestExploredOneWorkerClaims$", says: "2 claims",
 	},
 	{
 		name: "a pass is fenced by what only workers write",
-		edits: []edit{{"pass.go", `			if err != nil || !e.Kind.Open() {`, `			if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
+		edits: []edit{{"internal/engine/pass.go", `			if err != nil || !e.Kind.Open() {`, `			if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
 			} else if err == nil && !e.Kind.Known() && guardOff("a pass is fenced by a kind that it does not know") {
 			} else if err != nil || !e.Kind.Open() {`}},
 		with: []string{"an entry of an old epoch does not count"},
@@ -132,8 +132,10 @@ var kernelGuards = []guard{
 	{
 		name: "after a conflict a commit is built again",
 		edits: []edit{
-			{"pass.go", `func (p *pass) commitLocked(build func() batch) error {
-`, `func (p *pass) commitLocked(build func() batch) error {
+			{"internal/engine/pass.go", `func (l live) commit(build func() batch) error {
+	p := l.pass
+`, `func (l live) commit(build func() batch) error {
+	p := l.pass
 	if OFF {
 		var first *batch
 		fresh := build
@@ -151,14 +153,14 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a conflict alone proves nothing",
-		edits: []edit{{"pass.go", `		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`, `		case errors.Is(err, store.ErrConflict) && OFF:
+		edits: []edit{{"internal/engine/pass.go", `		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`, `		case errors.Is(err, store.ErrConflict) && OFF:
 			return p.lose(err)
 		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`}},
 		test: "^TestExploredCancelOrEndWins$", says: "endings that were not expected: map[cancelled:",
 	},
 	{
 		name:  "what is absorbed wakes those who wait for it",
-		edits: []edit{{"pass.go", `		if p.goesOn(w) {`, `		if p.goesOn(w) && !OFF {`}},
+		edits: []edit{{"internal/engine/pass.go", `		if p.goesOn(w) {`, `		if p.goesOn(w) && !OFF {`}},
 		test:  "^TestExploredAnswerIsNeverMissed$/^(suspending|parked, time passes)$", says: "the run is suspended",
 	},
 	{
@@ -185,11 +187,11 @@ var kernelGuards = []guard{
 	{
 		name: "an id leads to the first name that it was given",
 		edits: []edit{
-			{"start.go", `	held := fresh
-	_, err := store.Update(ctx, c.store, key, func(old store.Cell) ([]byte, error) {
+			{"internal/threads/cells.go", `	held := fresh
+	_, err := store.Update(ctx, c.Store, key, func(old store.Cell) ([]byte, error) {
 		if old.Version != "" {`, `	held := fresh
 	tries := 0
-	_, err := store.Update(ctx, c.store, key, func(old store.Cell) ([]byte, error) {
+	_, err := store.Update(ctx, c.Store, key, func(old store.Cell) ([]byte, error) {
 		tries++
 		if old.Version != "" && (tries == 1 || !OFF) {`},
 		},
@@ -198,7 +200,7 @@ var kernelGuards = []guard{
 	{
 		name: "the run of a key is looked for in the thread as it is",
 		edits: []edit{
-			{"start.go", `	if old := t.RunByID(b.ID); old != nil {`, `	if old := t.RunByID(b.ID); old != nil && !OFF {`},
+			{"internal/lifecycle/start.go", `	if old := t.RunByID(b.ID); old != nil {`, `	if old := t.RunByID(b.ID); old != nil && !OFF {`},
 		},
 		test: "^TestExploredStartsWithOneKeyAreOneRun$", says: "2 runs",
 	},
