@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
@@ -46,7 +45,7 @@ type AskInfo struct {
 // expired; its answer follows when a worker records that. One that a rewind took back is
 // ErrNoAsk, as is one that never was; that of an erased thread is ErrErased.
 func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
-	o, a, err := r.readAsk(ctx, id)
+	o, a, err := r.tenant.ReadAsk(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -55,30 +54,6 @@ func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 		return nil, err
 	}
 	return &info, nil
-}
-
-// readAsk reads the thread of an ask.
-func (r *Runtime) readAsk(ctx context.Context, id string) (*threads.Opened, *journal.Ask, error) {
-	name, _, err := r.splitAsk(ctx, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := r.threads.Read(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := findAsk(o.Thread, id)
-	return o, a, err
-}
-
-// findAsk returns an ask by its id, for packages that build on the kernel.
-func (r *Runtime) findAsk(ctx context.Context, id string) (*host.Ask, error) {
-	o, a, err := r.readAsk(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	data, err := r.threads.Load(ctx, o.Name, a.Question.Data)
-	return &host.Ask{Thread: o.Thread.ID, User: o.Thread.User, Kind: a.Question.Kind, Data: data, Who: a.Question.Who, Open: answerable(a)}, err
 }
 
 func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask) (AskInfo, error) {
@@ -98,13 +73,9 @@ func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask
 	return info, err
 }
 
-// answerable reports whether an ask takes an answer: it is open and its time is
-// not over. Nobody may have recorded yet that it is.
-func answerable(a *journal.Ask) bool { return a.Open() && (a.Due == 0 || clock.Micros() < a.Due) }
-
 func askStatus(a *journal.Ask) string {
 	switch {
-	case a.Expired, a.Open() && !answerable(a):
+	case a.Expired, a.Open() && !threads.Answerable(a):
 		return AskExpired
 	case a.Answer != nil:
 		return AskAnswered

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
@@ -40,7 +39,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	}
 	name := ""
 	for _, a := range answers {
-		thread, _, err := r.splitAsk(ctx, a.Ask)
+		thread, err := r.tenant.AskThread(ctx, a.Ask)
 		if err != nil {
 			return err
 		}
@@ -56,11 +55,11 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	}
 	kept := make([]journal.Answer, len(answers))
 	for i, a := range answers {
-		ask, err := findAsk(o.Thread, a.Ask)
+		ask, err := threads.FindAsk(o.Thread, a.Ask)
 		if err != nil {
 			return err
 		}
-		if !answerable(ask) && (ask.Answer == nil || ask.Expired) {
+		if !threads.Answerable(ask) && (ask.Answer == nil || ask.Expired) {
 			return fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 		}
 		if !journal.May(ask.Question.Who, a.By, a.Groups) {
@@ -75,7 +74,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 		var flows []string
 		seen := map[string]bool{}
 		for i, a := range answers {
-			ask, err := findAsk(t, a.Ask)
+			ask, err := threads.FindAsk(t, a.Ask)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -86,7 +85,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 				continue
 			case ask.Answer != nil && !ask.Expired:
 				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", fault.ErrAnswered, a.Ask, by(ask.Answer.By), clock.Stamp(ask.AnswerAt).Format(time.RFC3339))
-			case !answerable(ask):
+			case !threads.Answerable(ask):
 				return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 			}
 			seen[ask.ID] = true
@@ -113,7 +112,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 // Progress adds news to an open ask, for those who watch it: an event of kind
 // "progress". The run does not see it.
 func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error {
-	name, _, err := r.splitAsk(ctx, ask)
+	name, err := r.tenant.AskThread(ctx, ask)
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 	if err != nil {
 		return err
 	}
-	if _, err := findAsk(o.Thread, ask); err != nil {
+	if _, err := threads.FindAsk(o.Thread, ask); err != nil {
 		return err
 	}
 	value, err := r.threads.Value(ctx, name, raw)
@@ -134,11 +133,11 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 		return err
 	}
 	_, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		a, err := findAsk(t, ask)
+		a, err := threads.FindAsk(t, ask)
 		if err != nil {
 			return nil, nil, err
 		}
-		if !answerable(a) {
+		if !threads.Answerable(a) {
 			return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, ask)
 		}
 		if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
@@ -147,28 +146,6 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 		return []threads.Line{{Kind: journal.Progress, Run: a.Run.N, Path: a.Path, Body: journal.Body{Of: a.ID, Value: value, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
 	return err
-}
-
-func (r *Runtime) splitAsk(ctx context.Context, id string) (name, ask string, err error) {
-	incarnation, ask, ok := strings.Cut(id, ".")
-	if !ok || incarnation == "" || len(id) > 100 {
-		return "", "", fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
-	}
-	name = r.tenant.Part + "." + incarnation
-	reached, err := r.tenant.Reaches(ctx, name)
-	if err == nil && !reached {
-		err = fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
-	}
-	return name, ask, err
-}
-
-func findAsk(t *journal.Thread, id string) (*journal.Ask, error) {
-	_, own, _ := strings.Cut(id, ".")
-	a := t.Asks[own]
-	if a == nil {
-		return nil, fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
-	}
-	return a, nil
 }
 
 func sameAnswer(a, b journal.Answer) bool {

@@ -29,8 +29,8 @@ type Fork struct {
 
 	// Outside lists what was done in the other thread behind that point. It is
 	// not in the fork, and what it did outside is not undone.
-	Outside []lifecycle.Effect `json:"outside,omitempty"`
-	More    bool               `json:"more,omitempty"` // there is more than is listed
+	Outside []Effect `json:"outside,omitempty"`
+	More    bool     `json:"more,omitempty"` // there is more than is listed
 }
 
 // Effect is something that a thread did which reaches outside of it: its Seq, its

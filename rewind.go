@@ -14,8 +14,8 @@ type Rewound struct {
 
 	// Outside lists what the thread did behind that point. What it did outside
 	// is not undone.
-	Outside []lifecycle.Effect `json:"outside,omitempty"`
-	More    bool               `json:"more,omitempty"` // there is more than is listed
+	Outside []Effect `json:"outside,omitempty"`
+	More    bool     `json:"more,omitempty"` // there is more than is listed
 }
 
 // Rewind takes a thread back to what it was at an earlier sequence: its state,

@@ -80,6 +80,7 @@ func RegisterValidator(v Validator) { validator = v }
 // Runtime starts, runs and controls threads on a store. Many runtimes, in many
 // processes, may share one.
 type Runtime struct {
+	seam // for packages of this module that build on the kernel
 	*core
 	tenant *threads.Tenant
 	life   *lifecycle.Control
@@ -178,9 +179,11 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	return c.runtime(c.threads.Tenant("")), nil
 }
 
+type seam = threads.Seam
+
 // runtime returns the runtime of a tenant.
 func (c *core) runtime(t *threads.Tenant) *Runtime {
-	return &Runtime{core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
+	return &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
 }
 
 // maxConcurrency is what Options.Concurrency may be.

@@ -8,7 +8,7 @@ import (
 	"reflect"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -70,7 +70,7 @@ func RunTo[T any, I Input](ctx context.Context, a Agent, in I) (T, error) {
 	}
 	if err := json.Unmarshal(r.Value, &v); err != nil {
 		var zero T
-		return zero, host.Misfit(ctx, fmt.Sprintf("the output of agent %q", a.Name()), r.Value, reflect.TypeFor[T]().String(), err)
+		return zero, engine.Misfit(ctx, fmt.Sprintf("the output of agent %q", a.Name()), r.Value, reflect.TypeFor[T]().String(), err)
 	}
 	return v, nil
 }

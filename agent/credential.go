@@ -8,7 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/credentials"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
 )
 
@@ -32,7 +32,7 @@ func Needs(c ...Credential) ToolOption {
 // and hold no secret. After a failure, repeat it: it continues where it was.
 func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, secret string) error {
 	ask, by, groups := to.Ask, to.By, to.Groups
-	a, err := host.FindAsk(ctx, rt, ask)
+	a, err := rt.GetAsk(ctx, ask)
 	if err != nil {
 		return err
 	}
@@ -40,9 +40,9 @@ func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, sec
 	switch {
 	case !ok:
 		return fmt.Errorf("%w: ask %s is not for one", credentials.ErrInvalid, ask)
-	case !host.May(a.Who, by, groups):
+	case !journal.May(a.Who, by, groups):
 		return fmt.Errorf("%w: ask %s: %q is not among those who may", perdure.ErrForbidden, ask, by)
-	case !a.Open:
+	case a.Status != perdure.AskOpen:
 		return rt.Answer(ctx, provided(ask, by, groups)) // the same again, or too late
 	}
 	thread, err := rt.Get(ctx, a.Thread)
@@ -52,7 +52,7 @@ func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, sec
 	if err != nil {
 		return err
 	}
-	if err := credentials.Of(rt).Give(ctx, a.User, name, secret, by); err != nil {
+	if err := credentials.Of(rt).Give(ctx, thread.User, name, secret, by); err != nil {
 		return err
 	}
 	answers := []perdure.AskAnswer{provided(ask, by, groups)}
@@ -60,7 +60,7 @@ func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, sec
 	for _, run := range thread.Runs {
 		for _, other := range run.Asks {
 			n, ok := credentialName(other.Kind, other.Data)
-			if ok && n == name && other.ID != ask && host.May(other.Who, by, groups) {
+			if ok && n == name && other.ID != ask && journal.May(other.Who, by, groups) {
 				answers = append(answers, provided(other.ID, by, groups))
 			}
 		}

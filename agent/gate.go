@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/agent/internal/arguments"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -52,7 +52,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if always {
 		offer.User, offer.Flow = here.User, here.Flow
 		data.Always = &alwaysData{offer.Agent, offer.Describe(), offer.Flow, offer.Schema, offer.Tool, offer.User}
-		named := slices.DeleteFunc(slices.Clone(a.Who), host.IsGroup)
+		named := slices.DeleteFunc(slices.Clone(a.Who), journal.IsGroup)
 		if _, err := arguments.Exact(args); err != nil {
 			data.Always.Allows = "nothing but this call: " + err.Error()
 		} else if len(a.Who) > 0 && len(named) == 0 {

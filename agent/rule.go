@@ -12,7 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/internal/arguments"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
@@ -150,7 +150,7 @@ type Rules struct{ shelf *shelf.Shelf }
 // RulesOf returns the rules of a runtime's tenant, for use outside of runs: in a
 // run, its methods return ErrRule.
 func RulesOf(rt *perdure.Runtime) *Rules {
-	return &Rules{shelf.New(host.FromRuntime(rt), shelf.Rule)}
+	return &Rules{shelf.Of(rt, shelf.Rule)}
 }
 
 // Allow makes a rule and returns it. By is who makes it: one of the rule's Who, if
@@ -376,13 +376,13 @@ func makeRule(ctx context.Context, rule Rule) error {
 }
 
 func rulesHere(ctx context.Context) (*Rules, perdure.Place, error) {
-	if err := host.Leaf(ctx, "rules"); err != nil {
+	if err := engine.CheckLeaf(ctx, "rules"); err != nil {
 		return nil, perdure.Place{}, err
 	}
-	h, err := host.FromContext(ctx)
+	s, err := shelf.Here(ctx, shelf.Rule)
 	if err != nil {
 		return nil, perdure.Place{}, err
 	}
 	place, err := perdure.Here(ctx)
-	return &Rules{shelf.New(h, shelf.Rule)}, place, err
+	return &Rules{s}, place, err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/client"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
@@ -78,7 +78,7 @@ func (d *doctor) openStore(ctx context.Context) {
 		return
 	}
 	defer l.Close()
-	s := host.FromRuntime(l.Runtime).Store
+	s := threads.Behind(l.Runtime).All.Store
 	d.note("store", fine, "", "%s opens in %v", url, round(time.Since(begin)))
 	switch class := store.DurabilityOf(s); class {
 	case store.Power:

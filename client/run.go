@@ -12,7 +12,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
 )
 
 // Start queues a run and returns at once. Workers of the server execute it.
@@ -127,7 +128,7 @@ func control(thread, run string, n perdure.Note) api.ControlRun {
 // withError gives a run the error that its text stands for.
 func withError(run *perdure.Run) *perdure.Run {
 	if run != nil && run.Error != "" {
-		run.Err = host.Recorded(run.Error, run.Codes)
+		run.Err = &fault.Recorded{Fail: journal.Failure{Msg: run.Error, Codes: run.Codes}}
 	}
 	return run
 }

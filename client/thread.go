@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"reflect"
 	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/exact"
 )
 
 // pageSize is how much of a list is asked for at a time.
@@ -128,7 +129,7 @@ func encode(what string, v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
-	raw, err := host.Encode(v)
+	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}

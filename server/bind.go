@@ -13,8 +13,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/strict"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -101,7 +101,7 @@ func (s *Server) problem(r *http.Request, err error) *api.Problem {
 // logged reports whether an error is that of a store which the runtime logs
 // once when it begins to fail, and once when that is over.
 func (s *Server) logged(err error) bool {
-	_, told := store.As[store.Notifier](host.FromRuntime(s.rt).Store)
+	_, told := store.As[store.Notifier](threads.Behind(s.rt).All.Store)
 	return told && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull))
 }
 

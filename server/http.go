@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Limits on who is slow to say what they want.
@@ -96,9 +96,9 @@ func (s *Server) patient(next http.Handler) http.Handler {
 		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall,
 			load: &load{s: s, ctx: r.Context(), write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
 		defer w.load.release()
-		w.lift()                                               // of the request before
-		defer w.limit()                                        // of what is written when the handler is through
-		r = r.WithContext(host.WithScale(r.Context(), w.load)) // also since net/http judges by its own request what became of the body
+		w.lift()                                                  // of the request before
+		defer w.limit()                                           // of what is written when the handler is through
+		r = r.WithContext(threads.WithScale(r.Context(), w.load)) // also since net/http judges by its own request what became of the body
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, conn: w.conn, by: time.Now().Add(s.opts.Body)}
 			b.extend()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // Limits bound what is under way at a time. A field that is 0 has its default.
@@ -109,7 +109,7 @@ const (
 // tests that have no connection.
 //
 // Memory is taken before it is filled: by the kernel for what it reads, since
-// the load is the [host.Scale] of the request, and here for bodies and answers.
+// the load is the [threads.Scale] of the request, and here for bodies and answers.
 // An answer is made of what was read, so of the two the larger counts. Who makes
 // heavy requests does them one after the other: the others wait, and hold
 // nothing but what they have been sent.
@@ -128,7 +128,7 @@ type load struct {
 	over   bool
 }
 
-var _ host.Scale = (*load)(nil)
+var _ threads.Scale = (*load)(nil)
 
 // enter counts a request for those who make it. Without any it is one that
 // needs no token, of which only the bytes count.

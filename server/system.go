@@ -11,7 +11,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -107,7 +107,7 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 		err = nil // of something else: the store answers
 	}
 	if err == nil && (s.probed.err != nil || time.Since(s.probed.wrote) > writeEvery) {
-		_, err = store.Update(ctx, host.FromRuntime(s.rt).Store, readyCell, func(store.Cell) ([]byte, error) { return []byte("ok"), nil })
+		_, err = store.Update(ctx, threads.Behind(s.rt).All.Store, readyCell, func(store.Cell) ([]byte, error) { return []byte("ok"), nil })
 		s.probed.wrote = time.Now()
 	}
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -57,7 +57,7 @@ type pass struct {
 func (p *pass) over() bool { return !time.Now().Before(p.Ends) }
 
 func newTickets(rt *perdure.Runtime, a Authenticator) *tickets {
-	h := host.FromRuntime(rt)
+	h := threads.Behind(rt).All
 	return &tickets{store: h.Store, hash: h.Hash, auth: a}
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -37,7 +37,7 @@ var _ Rechecker = (*Tokens)(nil)
 
 // NewTokens returns the tokens in a runtime's store, of all tenants.
 func NewTokens(rt *perdure.Runtime) *Tokens {
-	h := host.FromRuntime(rt)
+	h := threads.Behind(rt).All
 	return &Tokens{store: h.Store, hash: h.Hash, seen: map[[sha256.Size]byte]seenToken{}}
 }
 

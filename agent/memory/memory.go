@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/internal/host"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
@@ -131,7 +131,7 @@ type PutOptions struct {
 // stands for.
 func (m *Memory) enter(ctx context.Context, ns Namespace) (Namespace, error) {
 	if m.inRun || shelf.InRun(ctx) {
-		if err := host.Leaf(ctx, "memory"); err != nil {
+		if err := engine.CheckLeaf(ctx, "memory"); err != nil {
 			return ns, err
 		}
 	}

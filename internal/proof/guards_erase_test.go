@@ -16,7 +16,7 @@ var eraseGuards = []guard{
 			return nil, ErrNothing
 		}
 		if IsClosed(old) {`}, {"internal/threads/pin.go", `	if err == nil {
-		// The gate of a thread that was erased`, `	if errors.Is(err, threads.ErrNothing) {
+		// The gate of a thread that was erased`, `	if errors.Is(err, ErrNothing) {
 		err = nil
 	} else if err == nil {
 		// The gate of a thread that was erased`}},
@@ -41,7 +41,7 @@ var eraseGuards = []guard{
 		return r.pinOrAbandon(ctx, parent, child.ID, name)`},
 			{"internal/lifecycle/child.go", `	if threads.IsGone(err) {
 		return name, r.childLost(`, `	if err == nil && OFF {
-		err = r.pin(ctx, parent, name)
+		err = r.threads.Pin(ctx, parent, name)
 	}
 	if threads.IsGone(err) {
 		return name, r.childLost(`},
@@ -66,7 +66,7 @@ var eraseGuards = []guard{
 	{
 		name: "the way from the id goes last",
 		edits: []edit{{"internal/lifecycle/erase.go", `	err := e.thread(ctx, name, r.tenant.IDKey(id))
-`, `	if OFF && !finishing {
+`, `	if OFF && !e.finishing {
 		_ = e.life.threads.Remove(ctx, r.tenant.IDKey(id), name)
 	}
 	err := e.thread(ctx, name, r.tenant.IDKey(id))

@@ -8,7 +8,7 @@ var familyGuards = []guard{
 			return nil, err
 		}`, `		if OFF {
 			id := threads.Base32.EncodeToString(p.engine.threads.Hash("child", p.key(v.Path), "0")[:15])
-			if err := p.startChild(&journal.Child{ID: id, Path: v.Path, Flow: flow, Input: journal.Value{JSON: raw}}); err != nil {
+			if err := p.mode.startChild(&journal.Child{ID: id, Path: v.Path, Flow: flow, Input: journal.Value{JSON: raw}}); err != nil {
 				return nil, err
 			}
 		}

@@ -70,7 +70,7 @@ var kernelGuards = []guard{
 			if err := w.threads.ReadMore(w.io, o, 0); err != nil || run.Status.Final() {
 				return errors.Join(store.ErrConflict, err)
 			}
-			entries, data, err = threads.EncodeLines(t, []threads.Line{{Kind: journal.Claimed, Run: run.N, Epoch: epoch, Body: journal.Body{Worker: w.id, Version: w.version}}})
+			entries, data, err = threads.EncodeLines(t, []threads.Line{{Kind: journal.Claimed, Run: run.N, Epoch: epoch, Body: journal.Body{Worker: w.id, Version: w.opts.Version}}})
 			if err == nil {
 				err = w.threads.Append(w.io, o.Name, t, data)
 			}
@@ -99,7 +99,7 @@ var kernelGuards = []guard{
 			if run = o.Thread.Run(run.N); run.Status.Final() || !OFF {
 				break
 			}
-			if p, err = w.claim(o, run); err != nil {
+			if p, err = w.claim(o, run, how == runsAlone); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/store"
 )
 
@@ -61,13 +60,13 @@ func (e *ConflictError) Unwrap() error { return ErrConflict }
 
 // Shelf is the values of one kind and tenant.
 type Shelf struct {
-	host *host.Host
+	host *Host
 	kind Kind
 	root string // what the names of its cells begin with
 }
 
 // New returns a shelf on the store of a host.
-func New(h *host.Host, kind Kind) *Shelf {
+func New(h *Host, kind Kind) *Shelf {
 	s := &Shelf{host: h, kind: kind}
 	s.root = "shelf/" + string(kind) + "/" + s.hash("tenant") + "/"
 	return s

@@ -14,14 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/shelf"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
 
-func hostOf(s store.Store, tenant string) *host.Host {
-	return &host.Host{Store: s, Tenant: tenant, Hash: func(texts ...string) []byte {
+func hostOf(s store.Store, tenant string) *shelf.Host {
+	return &shelf.Host{Store: s, Tenant: tenant, Hash: func(texts ...string) []byte {
 		h := sha256.New()
 		for _, t := range texts {
 			fmt.Fprintf(h, "%d:%s", len(t), t)

@@ -143,13 +143,6 @@ func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
 // it, so both sort by creation, and due work is kept by owner; a cell under a
 // keyed hash of tenant and thread id leads to it. No user text is in any name.
 
-// AskID returns the id of an ask of the thread with a name, as the outside knows
-// it.
-func AskID(name, id string) string {
-	_, incarnation, _ := strings.Cut(name, ".")
-	return incarnation + "." + id
-}
-
 // CheckKey refuses what cannot be a key of the state.
 func CheckKey(key string) error {
 	if key == "" || len(key) > 500 || !utf8.ValidString(key) {

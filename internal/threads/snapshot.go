@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/blob"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -67,7 +66,7 @@ func (c *Threads) cached(ctx context.Context, name string, upto uint64) *journal
 		if json.Unmarshal(data, &at) != nil {
 			return nil
 		}
-		if host.ScaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
+		if ScaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
 			return nil // reading the journal says why
 		}
 		if data, err = blob.Bytes(ctx, c.Store, fmt.Sprintf("%s/%d/", SnapshotKey(name), at.Seq), at.Ref); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -132,7 +131,7 @@ func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 	} else if err != nil {
 		return err
 	}
-	scale := host.ScaleOf(ctx)
+	scale := ScaleOf(ctx)
 	for line, err := range c.Entries(ctx, o.Name, o.Thread.Seq, upto) {
 		if err != nil {
 			if errors.As(err, &bad) {

@@ -12,7 +12,6 @@ import (
 	"github.com/perdure/perdure/internal/blob"
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/store"
 )
@@ -23,7 +22,7 @@ func (c *Threads) Load(ctx context.Context, name string, v journal.Value) ([]byt
 	if v.Blob == nil {
 		return v.JSON, nil
 	}
-	if err := host.ScaleOf(ctx).Value(ctx, v.Blob.Size); err != nil {
+	if err := ScaleOf(ctx).Value(ctx, v.Blob.Size); err != nil {
 		return nil, err
 	}
 	raw, err := c.loadBlob(ctx, name, *v.Blob)

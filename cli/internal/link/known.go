@@ -19,8 +19,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
-	"github.com/perdure/perdure/internal/host"
 	"github.com/perdure/perdure/internal/peer"
+	"github.com/perdure/perdure/internal/threads"
 )
 
 // stateFolder is where this user's commands keep what they remember.
@@ -75,7 +75,7 @@ func (c *Connector) checkKnown(ctx context.Context, rt *perdure.Runtime, made bo
 		where = real
 	}
 	where += "\n" + fileID(where) + "\n"
-	sum := sha256.Sum256(append(host.FromRuntime(rt).Hash("store"), where...))
+	sum := sha256.Sum256(append(threads.Behind(rt).All.Hash("store"), where...))
 	id := hex.EncodeToString(sum[:16])
 	dir, err := c.stateFolder()
 	if err == nil {

@@ -1,0 +1,60 @@
+package threads
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+)
+
+// AskID returns the id of an ask of the thread with a name, as the outside knows
+// it.
+func AskID(name, id string) string {
+	_, incarnation, _ := strings.Cut(name, ".")
+	return incarnation + "." + id
+}
+
+// AskThread returns the name of the thread that an ask with an id belongs to.
+func (r *Tenant) AskThread(ctx context.Context, id string) (string, error) {
+	incarnation, _, ok := strings.Cut(id, ".")
+	if !ok || incarnation == "" || len(id) > 100 {
+		return "", fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
+	}
+	name := r.Part + "." + incarnation
+	reached, err := r.Reaches(ctx, name)
+	if err == nil && !reached {
+		err = fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
+	}
+	return name, err
+}
+
+// FindAsk returns an ask of a thread by its id.
+func FindAsk(t *journal.Thread, id string) (*journal.Ask, error) {
+	_, own, _ := strings.Cut(id, ".")
+	a := t.Asks[own]
+	if a == nil {
+		return nil, fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
+	}
+	return a, nil
+}
+
+// ReadAsk reads an ask by its id, and the thread that it belongs to.
+func (r *Tenant) ReadAsk(ctx context.Context, id string) (*Opened, *journal.Ask, error) {
+	name, err := r.AskThread(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := r.All.Read(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := FindAsk(o.Thread, id)
+	return o, a, err
+}
+
+// Answerable reports whether an ask takes an answer: it is open and its time is
+// not over. Nobody may have recorded yet that it is.
+func Answerable(a *journal.Ask) bool { return a.Open() && (a.Due == 0 || clock.Micros() < a.Due) }
