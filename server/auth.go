@@ -94,7 +94,7 @@ func (p *Principal) checkNew() error {
 	return p.check()
 }
 
-// Authenticator finds out who a bearer token stands for. Its error is
+// Authenticator finds out whom a bearer token stands for. Its error matches
 // api.ErrUnauthorized, or says why it cannot tell.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (*Principal, error)
@@ -110,8 +110,8 @@ type Rechecker interface {
 	Recheck(ctx context.Context, hash [sha256.Size]byte) (*Principal, error)
 }
 
-// Any returns an Authenticator that asks several, and believes the first that
-// knows a token.
+// Any returns an Authenticator that asks several in turn, and believes the first
+// that knows a token.
 func Any(a ...Authenticator) Authenticator {
 	return anyOf(slices.DeleteFunc(slices.Clone(a), func(one Authenticator) bool { return one == nil }))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server/internal/feed"
 )
 
 func (s *Server) eventRoutes() {
@@ -161,7 +162,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *Call, v view, limit i
 			break
 		}
 		if api.Internal(ev.Kind) && !c.Who.May(api.ScopeAdmin) {
-			ev = *bare(&ev)
+			ev = *feed.Bare(&ev)
 		}
 		data, err := json.Marshal(&ev)
 		if err != nil {

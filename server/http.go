@@ -21,9 +21,10 @@ const (
 )
 
 // HTTPServer returns an http.Server for the API with limits on connections and
-// on slow and large requests. It speaks HTTP/1.1 and HTTP/2, also without TLS. An answer may take
-// as long as it likes, since event streams do; a reader that takes nothing is
-// disconnected by Options.Stall. Shutdown tells streams to come back later.
+// on slow and large requests. It speaks HTTP/1.1 and HTTP/2, also without TLS. An
+// answer may take any time, since event streams do; a reader that does not read
+// is disconnected after Options.Stall. Shutdown tells readers of streams to
+// reconnect later.
 func (s *Server) HTTPServer() *http.Server {
 	h := &http.Server{
 		Handler:           s,

@@ -7,6 +7,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/sse"
+	"github.com/perdure/perdure/server/internal/feed"
 )
 
 // reader is someone who follows a thread, or one of its runs.
@@ -21,11 +22,11 @@ type reader struct {
 	admin   bool
 	watch   *watch // over whether the reader may read
 
-	pos     uint64  // the last event that was sent, or is none of its own
-	last    uint64  // the last that was sent
-	nowhere bool    // last is of no use to one who comes back, until something is sent
-	tail    *tail   // nil until what was there is sent
-	recent  []frame // steps that ended in what was there, without their data
+	pos     uint64       // the last event that was sent, or is none of its own
+	last    uint64       // the last that was sent
+	nowhere bool         // last is of no use to one who comes back, until something is sent
+	tail    *feed.Tail   // nil until what was there is sent
+	recent  []feed.Frame // steps that ended in what was there, without their data
 
 	run   string       // the run at whose end the stream ends; "": never
 	only  string       // the run whose events are sent; "": all
@@ -87,19 +88,19 @@ func (rd *reader) event(out *sse.Encoder, ev *perdure.Event) error {
 	if err := rd.begin(); err != nil {
 		return err
 	}
-	f := frameOf(ev)
+	f := feed.FrameOf(ev)
 	if rd.only == "" || rd.only == ev.Run {
 		if api.Internal(ev.Kind) && !rd.admin {
-			ev = bare(ev)
+			ev = feed.Bare(ev)
 		}
 		data, err := out.Encode(string(api.IDOf(ev.Seq, ev.Life, false)), ev.Kind, ev)
 		if err != nil {
 			return err
 		}
-		f.full, f.bare = data, data
+		f.Full, f.Bare = data, data
 	}
 	if rd.tail != nil {
-		rd.tail.caughtUp(&f)
+		rd.tail.CaughtUp(&f)
 	} else {
 		rd.note(&f)
 	}
@@ -107,55 +108,55 @@ func (rd *reader) event(out *sse.Encoder, ev *perdure.Event) error {
 }
 
 // note keeps what an event of the past makes void.
-func (rd *reader) note(f *frame) {
-	switch f.kind {
+func (rd *reader) note(f *feed.Frame) {
+	switch f.Kind {
 	case "retried", "rewound":
 		rd.recent = rd.recent[:0] // what was over may run again
 	case "step", "attempt", "ended":
-		if len(rd.recent) == cap(rd.recent) && len(rd.recent) >= ringFrames {
-			rd.recent = append(rd.recent[:0], rd.recent[ringFrames/2:]...)
+		if len(rd.recent) == cap(rd.recent) && len(rd.recent) >= feed.RingFrames {
+			rd.recent = append(rd.recent[:0], rd.recent[feed.RingFrames/2:]...)
 		}
-		rd.recent = append(rd.recent, frame{seq: f.seq, kind: f.kind, run: f.run, path: f.path, attempt: f.attempt})
+		rd.recent = append(rd.recent, feed.Frame{Seq: f.Seq, Kind: f.Kind, Run: f.Run, Path: f.Path, Attempt: f.Attempt})
 	}
 }
 
 // frame sends an event.
-func (rd *reader) frame(f *frame) error {
-	if f.seq <= rd.pos {
+func (rd *reader) frame(f *feed.Frame) error {
+	if f.Seq <= rd.pos {
 		return nil
 	}
-	rd.pos = f.seq
-	if rd.run != "" && f.mayEnd(rd.run) {
+	rd.pos = f.Seq
+	if rd.run != "" && f.MayEnd(rd.run) {
 		rd.check = true
 	}
-	if rd.only != "" && f.run != rd.only {
+	if rd.only != "" && f.Run != rd.only {
 		return nil
 	}
-	rd.last = f.seq
+	rd.last = f.Seq
 	rd.s.events.sent.Add(1)
 	if rd.admin {
-		return rd.add(f.full)
+		return rd.add(f.Full)
 	}
-	return rd.add(f.bare)
+	return rd.add(f.Bare)
 }
 
 // live sends what happens, until the reader or the server has enough.
 func (rd *reader) live(ctx context.Context, deltas bool) error {
-	rd.tail = rd.s.join(rd.c.Runtime, place{rd.c.Who.Tenant, rd.thread, rd.life}, rd.pos, rd.recent)
-	defer rd.s.leave(rd.tail)
+	rd.tail = rd.s.hub.Join(rd.c.Runtime, feed.Place{Tenant: rd.c.Who.Tenant, Thread: rd.thread, Life: rd.life}, rd.pos, rd.recent)
+	defer rd.s.hub.Leave(rd.tail)
 	rd.recent = nil
-	var heard chan delta
+	var heard chan feed.Delta
 	if deltas {
-		e := rd.tail.hear(rd.only)
-		defer rd.tail.deafen(e)
-		heard = e.deltas
+		e := rd.tail.Hear(rd.only)
+		defer rd.tail.Deafen(e)
+		heard = e.Deltas
 	}
 	var waited <-chan stand
 	if rd.await {
 		waited = rd.waiting(ctx, 0)
 	}
-	var held *delta
-	var frames []frame
+	var held *feed.Delta
+	var frames []feed.Frame
 	for {
 		if err := rd.watch.due(ctx); err != nil {
 			return err
@@ -163,7 +164,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		var behind bool
 		var more <-chan struct{}
 		var err error
-		frames, behind, more, err = rd.tail.since(rd.pos, frames[:0])
+		frames, behind, more, err = rd.tail.Since(rd.pos, frames[:0])
 		switch {
 		case behind:
 			err = rd.catchUp(ctx)
@@ -230,8 +231,8 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 }
 
 // deltas sends those that have arrived.
-func (rd *reader) deltas(heard <-chan delta) error {
-	for range deltaBuffer {
+func (rd *reader) deltas(heard <-chan feed.Delta) error {
+	for range feed.DeltaBuffer {
 		select {
 		case d := <-heard:
 			if err := rd.delta(&d); err != nil {
@@ -244,9 +245,9 @@ func (rd *reader) deltas(heard <-chan delta) error {
 	return nil
 }
 
-func (rd *reader) delta(d *delta) error {
-	if rd.tail.isVoid(d) {
+func (rd *reader) delta(d *feed.Delta) error {
+	if rd.tail.IsVoid(d) {
 		return nil
 	}
-	return rd.add(d.block)
+	return rd.add(d.Block)
 }

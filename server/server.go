@@ -8,52 +8,54 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/server/internal/feed"
 )
 
-// Options of a server. The zero value is good for a server that only this
-// machine reaches.
+// Options configure a server. The zero value is ready to use for a server that
+// only this machine can reach.
 type Options struct {
-	// Auth says who may do what. Nil: anyone may do anything, if Local lets
-	// them in.
+	// Auth says who may do what. If it is nil, anyone whom Local lets in may do
+	// anything.
 	Auth Authenticator
-	// Local returns why a request may not be made, where there is no Auth: an
-	// error that matches api.ErrUnauthorized. Nil lets everyone in.
+	// Local returns why a request is refused where there is no Auth: an error that
+	// matches api.ErrUnauthorized. Nil lets everyone in.
 	Local func(*http.Request) error
-	// Hosts are the names under which the server may be called, besides those
-	// of this machine itself: localhost and loopback addresses. "*" is any.
+	// Hosts are the names by which the server may be called, besides those of this
+	// machine itself: localhost and loopback addresses. "*" allows any.
 	Hosts []string
 	// Origins are the web origins whose pages may call the server, such as
-	// https://console.example. "*" is any, and needs Auth.
+	// https://console.example. "*" allows any, and needs Auth.
 	Origins []string
-	// Logger gets one line a request that failed in the server. The default
-	// discards it.
+	// Logger receives one line for each request that failed because of the server.
+	// The default discards it.
 	Logger *slog.Logger
 	// Version is shown by stats.
 	Version string
-	// MaxBody is the largest JSON body in bytes; 0 is 4 MiB.
+	// MaxBody is the size of the largest JSON body in bytes; 0 means 4 MiB.
 	MaxBody int64
-	// Body is how long the body of a request may take to arrive, besides a
-	// second for each 8 KiB; 0 is 30 s.
+	// Body is how long the body of a request may take to arrive, plus a second for
+	// each 8 KiB; 0 means 30 s.
 	Body time.Duration
-	// Heartbeat is how often a silent stream gets a comment; 0 is 15 s.
+	// Heartbeat is how often a silent stream is sent a comment; 0 means 15 s.
 	Heartbeat time.Duration
-	// Retry is what readers of a stream are told to wait before they connect
-	// again; 0 is 1 s.
+	// Retry is how long readers of a stream are told to wait before they
+	// reconnect; 0 means 1 s.
 	Retry time.Duration
-	// Stall is how long a reader of an answer may take nothing before it is
-	// disconnected; 0 is 20 s.
+	// Stall is how long a reader may go without reading any of an answer before it
+	// is disconnected; 0 means 20 s.
 	Stall time.Duration
 	// Limits bound what is under way for all callers together, TenantLimits for
 	// each tenant, and TokenLimits for each token. The defaults are 10 000
-	// streams, 2000 requests and 256 MiB of memory, a half and a quarter of
-	// that. UserLimits are for all tokens together that are limited to the same
-	// user: 100, 50 and 32 MiB. Without Auth only Limits count.
+	// streams, 2000 requests and 256 MiB of memory for the server, half of that
+	// for a tenant, and a quarter for a token. UserLimits bound all tokens that
+	// are limited to the same user together: 100, 50 and 32 MiB. Without Auth only
+	// Limits apply.
 	Limits, TenantLimits, TokenLimits, UserLimits Limits
 	// Faces are protocols of other systems that the server speaks besides its own
 	// API.
 	Faces []Face
-	// Connections is how many connections the server of HTTPServer may have;
-	// 0 is 16 384. Idle ones make room for new ones.
+	// Connections is how many connections the server of HTTPServer may have; 0
+	// means 16 384. Idle connections make room for new ones.
 	Connections int
 }
 
@@ -73,7 +75,8 @@ type Server struct {
 	meter   meter
 	counts  counts
 	ledger  ledger
-	events  eventState
+	events  streamCounts
+	hub     feed.Hub
 	probed  probed
 }
 
@@ -136,6 +139,6 @@ func (s *Server) routes() {
 	}
 }
 
-// Close tells all who follow events to come back later, and lets no new ones
-// in. Call it before http.Server.Shutdown, which waits for them.
+// Close tells all readers of streams to reconnect later, and refuses new ones.
+// Call it before http.Server.Shutdown, which waits for them.
 func (s *Server) Close() { s.once.Do(func() { close(s.stop) }) }

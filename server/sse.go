@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,19 +12,11 @@ import (
 	"github.com/perdure/perdure/internal/sse"
 )
 
-// eventState is what a server keeps for its event streams.
-type eventState struct {
+// streamCounts are what a server counts of its event streams.
+type streamCounts struct {
 	open atomic.Int64  // streams
 	sent atomic.Uint64 // events of threads
-
-	mu    sync.Mutex
-	tails map[place]*tail
-	news  map[string]*news // by tenant
 }
-
-// place is a thread of a tenant. Its life tells it from one that was erased and
-// had the same id.
-type place struct{ tenant, thread, life string }
 
 // Sizes and times of a stream.
 const (

@@ -1,0 +1,215 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
+)
+
+// Limits of the tenant's stream.
+const (
+	newsPause   = 250 * time.Millisecond // between two looks at the list
+	newsPending = 1024                   // threads that a slow reader is behind with; then it has to list anew
+)
+
+// News compares the list of a tenant's threads with what it was, for all who
+// follow it.
+type News struct {
+	tenant string
+	cancel context.CancelFunc
+	users  int           // guarded by Hub.mu
+	Ready  chan struct{} // closed when the list was read once
+
+	mu      sync.Mutex
+	readers map[*NewsReader]bool
+	err     error
+}
+
+// NewsReader is one who follows a tenant's threads.
+type NewsReader struct {
+	user  string        // "": all
+	Wake  chan struct{} // has room for one
+	mu    sync.Mutex
+	lost  bool                // too much has changed: list anew
+	order []string            // ids of what is pending
+	items map[string]api.News // by id
+}
+
+// tell adds news, in place of older ones of the same thread.
+func (n *NewsReader) tell(id string, item api.News) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, there := n.items[id]; !there {
+		if len(n.order) >= newsPending {
+			n.lost = true
+			n.order = n.order[:0]
+			clear(n.items)
+		}
+		n.order = append(n.order, id)
+	}
+	n.items[id] = item
+	n.poke()
+}
+
+func (n *NewsReader) poke() {
+	select {
+	case n.Wake <- struct{}{}:
+	default:
+	}
+}
+
+// Take returns what is pending.
+func (n *NewsReader) Take() (lost bool, items []api.News) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, id := range n.order {
+		items = append(items, n.items[id])
+	}
+	lost, n.lost = n.lost, false
+	n.order = n.order[:0]
+	clear(n.items)
+	return lost, items
+}
+
+// Subscribe adds a reader to the news of a tenant.
+func (h *Hub) Subscribe(rt *perdure.Runtime, tenant string, rd *NewsReader) *News {
+	h.mu.Lock()
+	n := h.news[tenant]
+	if n == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		n = &News{tenant: tenant, cancel: cancel, Ready: make(chan struct{}), readers: map[*NewsReader]bool{}}
+		if h.news == nil {
+			h.news = map[string]*News{}
+		}
+		h.news[tenant] = n
+		go n.follow(ctx, h, rt)
+	}
+	n.users++
+	h.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.readers[rd] = true
+	return n
+}
+
+// Unsubscribe removes a reader.
+func (h *Hub) Unsubscribe(n *News, rd *NewsReader) {
+	n.mu.Lock()
+	delete(n.readers, rd)
+	n.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n.users--; n.users == 0 {
+		h.dropNews(n)
+		n.cancel()
+	}
+}
+
+// dropNews lets no one subscribe any more. The mutex is held.
+func (h *Hub) dropNews(n *News) {
+	if h.news[n.tenant] == n {
+		delete(h.news, n.tenant)
+	}
+}
+
+// follow reads the list whenever it may have changed.
+func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
+	known := map[string]perdure.Summary{}
+	first := true
+	var failed error
+	for range rt.Watch(ctx) {
+		begin := time.Now()
+		if failed = n.look(ctx, rt, known, first); failed != nil {
+			break
+		}
+		if first {
+			first = false
+			close(n.Ready)
+		}
+		// A long list is not read all the time.
+		pause := time.NewTimer(max(newsPause, 4*time.Since(begin)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+	if failed == nil {
+		failed = context.Canceled
+	}
+	h.mu.Lock()
+	h.dropNews(n)
+	h.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = failed
+	for rd := range n.readers {
+		rd.poke()
+	}
+	if first {
+		close(n.Ready)
+	}
+}
+
+// look reads the list and tells how it differs from what is known.
+func (n *News) look(ctx context.Context, rt *perdure.Runtime, known map[string]perdure.Summary, first bool) error {
+	gone := make(map[string]bool, len(known))
+	for id := range known {
+		gone[id] = true
+	}
+	for sum, err := range rt.List(ctx, perdure.ListOptions{}) {
+		if errors.Is(err, perdure.ErrCorrupt) {
+			clear(gone) // what is damaged may be there
+			break
+		}
+		if err != nil {
+			return err
+		}
+		delete(gone, sum.ID)
+		before, there := known[sum.ID]
+		if there && before == sum {
+			continue
+		}
+		if there && before.Cursor != sum.Cursor { // another thread, which has the id of one that was erased
+			n.tell(sum.ID, before.User, api.News{Gone: sum.ID})
+		}
+		known[sum.ID] = sum
+		if !first {
+			n.tell(sum.ID, sum.User, api.News{Thread: &sum})
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for id := range gone {
+		n.tell(id, known[id].User, api.News{Gone: id})
+		delete(known, id)
+	}
+	return nil
+}
+
+func (n *News) tell(id, user string, item api.News) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for rd := range n.readers {
+		if rd.user == "" || rd.user == user {
+			rd.tell(id, item)
+		}
+	}
+}
+
+// Failed returns why the list is no longer followed, nil while it is.
+func (n *News) Failed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// NewNewsReader returns a reader of the news of a user; "" is all.
+func NewNewsReader(user string) *NewsReader {
+	return &NewsReader{user: user, Wake: make(chan struct{}, 1), items: map[string]api.News{}}
+}
