@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/store"
-	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -219,45 +217,6 @@ func TestTheTimeoutOfTheOuterStepIsNamed(t *testing.T) {
 			t.Error(run.Error)
 		}
 	})
-}
-
-// Work returns a while after its context ended, also if the store is gone.
-func TestWorkEndsWithoutAStore(t *testing.T) {
-	for what, hit := range map[string]func(store.Op) bool{
-		"all calls": func(store.Op) bool { return true },
-		"appends":   func(op store.Op) bool { return op == store.OpAppend },
-	} {
-		kit.Bubble(t, what, func(t *testing.T) {
-			var down atomic.Bool
-			s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
-				if down.Load() && hit(c.Op) {
-					return faulty.FailBefore
-				}
-				return faulty.None
-			})
-			rt, err := perdure.New(t.Context(), s, perdure.Options{Version: "v"}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {
-				return perdure.Step(ctx, "x", func(context.Context) (int, error) {
-					down.Store(true)
-					return 1, nil
-				})
-			}))
-			kit.NoErr(t, err)
-			ctx, cancel := context.WithCancel(context.Background())
-			done := make(chan error, 1)
-			go func() { done <- rt.Work(ctx) }()
-			kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: 1})
-			time.Sleep(time.Second)
-			cancel()
-			select {
-			case err := <-done:
-				_ = err // that the store is gone, or nothing
-			case <-time.After(time.Hour):
-				down.Store(false)
-				t.Error("Work has not returned after an hour")
-				<-done
-			}
-		})
-	}
 }
 
 type observer struct{ on string }

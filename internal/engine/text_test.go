@@ -42,7 +42,8 @@ func TestTextWritesOnlyWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		file := perdure.NewText("file")
-		long := strings.Repeat("a line of a long file, with ünïcode ☃\n", 4000)
+		lines := kit.Scaled(1000, 4000)
+		long := strings.Repeat("a line of a long file, with ünïcode ☃\n", lines)
 		const edits = 220 // over the number after which it is written anew
 		before := 0
 		size := func() int {
@@ -64,7 +65,7 @@ func TestTextWritesOnlyWhatIsNew(t *testing.T) {
 			}
 			before = size()
 			for i := range edits {
-				at := (i * 7919) % 4000
+				at := (i * 7919) % lines
 				want = replaceLine(want, at, fmt.Sprintf("line %d is new ☃☃", at))
 				if err := setText(ctx, fmt.Sprint("edit-", i), file, want); err != nil {
 					return "", err

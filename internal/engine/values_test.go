@@ -242,7 +242,7 @@ func TestAPermanentErrorOfABranch(t *testing.T) {
 	})
 }
 
-func TestErrorsInACircle(t *testing.T) {
+func TestDepsInACircleFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a, b *perdure.Dep[int]
 		a = perdure.NewDep("a", func(ctx context.Context) (int, error) {

@@ -43,7 +43,7 @@ func TestManyDueThreadsDoNotStampede(t *testing.T) {
 		return got
 	}
 	for _, d := range []time.Duration{0, 70 * time.Millisecond} {
-		few, many := measure(1000, d), measure(kit.Scaled(3000, 100_000), d)
+		few, many := measure(kit.Scaled(500, 1000), d), measure(kit.Scaled(1500, 100_000), d)
 		t.Logf("steps of %v: %.4g calls and %.4g listed cells a thread of few, %.4g and %.4g of many", d, few.calls, few.listed, many.calls, many.listed)
 		if math.Abs(many.calls/few.calls-1) > 0.2 {
 			t.Errorf("a thread costs %.4g calls of the store among many, %.4g among few", many.calls, few.calls)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
 )
 
@@ -89,5 +92,57 @@ func TestAWorkerThatIsStoppedLeavesTheListRight(t *testing.T) {
 			stop()
 			s.Close()
 		}
+	}
+}
+
+// TestAWorkerStopsWithoutAStore: Work returns a while after its context ended,
+// also if the store is gone since the start, since a step began, or since it
+// was done.
+func TestAWorkerStopsWithoutAStore(t *testing.T) {
+	all := func(store.Op) bool { return true }
+	for name, c := range map[string]struct {
+		when string
+		hit  func(store.Op) bool
+	}{
+		"from the start":         {"start", all},
+		"inside a step":          {"step", all},
+		"behind a step":          {"done", all},
+		"appends behind a step":  {"done", func(op store.Op) bool { return op == store.OpAppend }},
+		"appends inside a step":  {"step", func(op store.Op) bool { return op == store.OpAppend }},
+		"appends from the start": {"start", func(op store.Op) bool { return op == store.OpAppend }},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			var down atomic.Bool
+			s := faulty.New(memstore.New(), func(call faulty.Call) faulty.Fault {
+				if down.Load() && c.hit(call.Op) {
+					return faulty.FailBefore
+				}
+				return faulty.None
+			})
+			rt := kit.Runtime(t, s, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
+				return perdure.Step(ctx, "a", func(context.Context) (string, error) {
+					if c.when == "step" {
+						down.Store(true)
+						time.Sleep(5 * time.Second)
+					}
+					down.Store(true)
+					return "x", nil
+				})
+			}))
+			kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
+			down.Store(c.when == "start")
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- rt.Work(ctx) }()
+			time.Sleep(2 * time.Second)
+			cancel()
+			select {
+			case <-done: // with an error, or none
+			case <-time.After(time.Hour):
+				t.Error("Work has not returned after an hour")
+				down.Store(false)
+				<-done
+			}
+		})
 	}
 }

@@ -47,65 +47,6 @@ func TestACancelledRunThatDivergesEnds(t *testing.T) {
 	})
 }
 
-func TestAWorkerStopsWhileTheStoreIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var down atomic.Bool
-		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault {
-			if down.Load() {
-				return faulty.FailBefore
-			}
-			return faulty.None
-		})
-		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
-			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) { time.Sleep(5 * time.Second); return "x", nil })
-		})
-		rt := kit.Runtime(t, s, perdure.Options{}, f)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- rt.Work(ctx) }()
-		kit.Start(t, rt, perdure.StartRequest{Thread: "t", Flow: "f", Input: ""})
-		time.Sleep(time.Second)
-		down.Store(true)
-		time.Sleep(time.Second)
-		cancel()
-		select {
-		case err := <-done:
-			t.Log(err)
-		case <-time.After(time.Hour):
-			t.Error("Work did not return within an hour")
-			down.Store(false)
-			<-done
-		}
-	})
-}
-
-func TestAWorkerThatStartsWhileTheStoreIsDownCanBeStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var down atomic.Bool
-		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault {
-			if down.Load() {
-				return faulty.FailBefore
-			}
-			return faulty.None
-		})
-		rt := kit.Runtime(t, s, perdure.Options{}, stepsThenAsk("f"))
-		down.Store(true)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- rt.Work(ctx) }()
-		time.Sleep(time.Second)
-		cancel()
-		select {
-		case err := <-done:
-			t.Log(err)
-		case <-time.After(time.Hour):
-			t.Error("Work did not return within an hour")
-			down.Store(false)
-			<-done
-		}
-	})
-}
-
 func sleep(name string, d time.Duration) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, in string) (string, error) {
 		return "done", perdure.Sleep(ctx, "s", d)
