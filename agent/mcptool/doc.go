@@ -24,15 +24,15 @@
 //
 // # Resuming
 //
-// A run that goes on after a restart gets the tools that the agent has then.
-// Calls that are finished are in the journal and not made again, whatever
-// became of the server. But a tool that is gone cannot be called any more, and
-// one whose description has changed is another tool to the model. To have the
-// same tools always, keep the list: [Server.List] returns it as values that can
-// be written to a file as JSON and embedded, and [Server.Declare] makes tools of
-// them without asking the server. That is also the way for servers that cannot
-// be asked at the start because each user has a login of their own, and it
-// keeps out descriptions that nobody has read.
+// A run that continues after a restart gets the tools that the agent has then.
+// Finished calls are in the journal and are not made again, whatever became of the
+// server. But a tool that is gone cannot be called any more, and one whose
+// description has changed is another tool to the model. To always have the same
+// tools, keep the list: [Server.List] returns values that can be written to a file
+// as JSON and embedded, and [Server.Declare] makes tools of them without asking the
+// server. That also serves servers that cannot be asked at the start because each
+// user has a login of their own, and it keeps out descriptions that nobody has
+// read.
 //
 // # Approval
 //
@@ -48,11 +48,10 @@
 //
 // # Calls
 //
-// All calls of a process share one session, or, where users have logins of their
-// own, all calls of a user do. When a program has ended, the next
-// call starts it again: at once the first time, with pauses of up to 10 seconds
-// if it fails again and again. What it wrote to its standard error last is part
-// of the error.
+// All calls of a process share one session or, where users have logins of their
+// own, all calls of a user do. When a program has ended, the next call starts it
+// again: at once the first time, then after pauses of up to 10 seconds if it keeps
+// failing. The error includes what it last wrote to its standard error.
 //
 // A call is a step, so it may run again if the process dies in the middle of
 // it, unless the tool is [agent.AtMostOnce]. Errors say what is known:
@@ -62,9 +61,9 @@
 //	ErrFailed       the server failed in it       unknown
 //	ErrLost         it was sent, no result came   unknown
 //
-// A server over HTTP that does not know the session any more, because it was
-// restarted, is greeted again, and the call that it refused is sent once more. It
-// says so with a 404, or with a 400 that it also gives to a ping in that session.
+// An HTTP server that no longer knows the session, because it was restarted, is
+// greeted again, and the call that it refused is sent once more. It says so with a
+// 404, or with a 400 that it also gives to a ping in that session.
 //
 // A call whose outcome is unknown is never sent again by this package: the
 // tool's Retry does so, or, for one that is at most once, a person or its
