@@ -190,8 +190,7 @@ func (r *Rules) Revoke(ctx context.Context, id, by string) error {
 			return err
 		}
 		rec.Revoked, rec.Revoker = time.Now().UTC(), by
-		_, err = r.put(ctx, rec, item.Key, item.Version, revokedFor)
-		return err
+		return r.put(ctx, rec, item.Key, shelf.PutOptions{Version: item.Version, TTL: revokedFor})
 	})
 }
 
@@ -256,20 +255,13 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 	made := &rec.Rule
 	err = r.change(func() error {
 		item, err := r.shelf.Get(ctx, rec.namespace(), rec.key())
-		if errors.Is(err, shelf.ErrNotFound) {
-			rec.ID = r.shelf.Place(rec.namespace(), rec.key())
-			_, err = r.put(ctx, rec, rec.key(), "", ttl)
-			return err
-		}
-		if errors.Is(err, store.ErrCorrupt) { // it allows nothing: this one takes its place
-			rec.ID = r.shelf.Place(rec.namespace(), rec.key())
-			raw, err := strict.Encode(rec)
-			if err == nil {
-				_, err = r.shelf.Put(ctx, rec.namespace(), rec.key(), raw, shelf.PutOptions{TTL: ttl})
-			}
-			return err
-		}
-		if err != nil {
+		rec.ID = r.shelf.Place(rec.namespace(), rec.key())
+		switch {
+		case errors.Is(err, shelf.ErrNotFound):
+			return r.put(ctx, rec, rec.key(), shelf.PutOptions{Create: true, TTL: ttl})
+		case errors.Is(err, store.ErrCorrupt): // it allows nothing: this one takes its place
+			return r.put(ctx, rec, rec.key(), shelf.PutOptions{TTL: ttl})
+		case err != nil:
 			return err
 		}
 		old, err := readRule(item)
@@ -285,9 +277,7 @@ func (r *Rules) make(ctx context.Context, rule Rule, step string) (*Rule, error)
 				return err
 			}
 		}
-		rec.ID = item.Place
-		_, err = r.put(ctx, rec, item.Key, item.Version, ttl)
-		return err
+		return r.put(ctx, rec, rec.key(), shelf.PutOptions{Version: item.Version, TTL: ttl})
 	})
 	if err != nil {
 		return nil, err
@@ -302,16 +292,16 @@ func (r *ruleRecord) key() string {
 	return callHash(r.Flow, r.Agent, r.Schema, fmt.Sprint(r.Exact), r.Args)[:32]
 }
 
-func (r *Rules) put(ctx context.Context, rec *ruleRecord, key string, prev store.Version, ttl time.Duration) (*shelf.Item, error) {
+func (r *Rules) put(ctx context.Context, rec *ruleRecord, key string, o shelf.PutOptions) error {
 	raw, err := strict.Encode(rec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	item, err := r.shelf.Put(ctx, rec.namespace(), key, raw, shelf.PutOptions{Version: prev, Create: prev == "", TTL: ttl})
+	_, err = r.shelf.Put(ctx, rec.namespace(), key, raw, o)
 	if errors.Is(err, shelf.ErrInvalid) || errors.Is(err, shelf.ErrTooLarge) {
 		err = fmt.Errorf("%w: %w", ErrRule, err)
 	}
-	return item, err
+	return err
 }
 
 // change repeats do as long as another writer interferes.

@@ -25,12 +25,12 @@ import (
 // Mark stands where a secret stood.
 const Mark = "[redacted]"
 
-// Min is the length in bytes from which on a secret is taken out. What is
-// shorter stands in many texts by chance.
+// Min is the least length of a secret that is taken out, in bytes. A shorter one
+// occurs in many texts by chance.
 const Min = 4
 
-// Set is the secrets that were handed out, safe for concurrent use. A nil one is
-// empty.
+// Set holds the secrets that were handed out. It is safe for concurrent use; a
+// nil Set is empty.
 type Set struct {
 	outer *Set
 

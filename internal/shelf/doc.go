@@ -1,7 +1,7 @@
 // Package shelf keeps what outlives threads: small versioned values under a
 // namespace and a key, in the cells of a runtime's store. Memory, rules and
-// credentials are kept on shelves of their own kind, which cannot reach each
-// other, and so are those of different tenants.
+// credentials are on shelves of different kinds, and tenants on shelves of their
+// own; none reaches another. It may import store and internal/host.
 //
 // # Names
 //
@@ -10,15 +10,15 @@
 //
 //	shelf/<kind>/<tenant>/<segment>.<segment>.~<key>
 //
-// where each part is a keyed hash of the text and all that stands before it.
-// So the values below a namespace stand together and can be listed, ".." and
-// "/" mean nothing, and the same text in two places has two names. What is
-// behind the tenant is a value's place. The record in the cell has the real
-// texts, and one that does not fit its place is refused.
+// where each part is a keyed hash of the text and everything before it. So the
+// values below a namespace are adjacent and can be listed, ".." and "/" mean
+// nothing, and the same text in two places has two names. What follows the tenant
+// is a value's place. The record in the cell has the real texts, and one that does
+// not fit its place is refused.
 //
 // # Time
 //
-// A value may have a time to live. Once it is over the value is not there for
-// anyone; who comes across its cell removes it. Times are those of the
-// machine that looks.
+// A value may have a time to live. Once that is over, nobody sees the value, and
+// whoever comes across its cell removes it. The clock is that of the machine that
+// looks.
 package shelf

@@ -8,13 +8,13 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// page is how many cells are read before any is shown, so that no loop over the
-// store is open while the caller does something with them.
+// page is how many cells are read before any is yielded, so that no loop over the
+// store is open while the caller works.
 const page = 64
 
-// List yields the values of a namespace and of all below it whose places are
-// behind after, in the order of their places. An error is the last thing
-// yielded; records that are damaged are told behind all that are not.
+// List yields the values of a namespace and of all below it whose places come
+// after the given one, in the order of their places. An error is the last thing
+// yielded; damaged records are reported after all intact ones.
 func (s *Shelf) List(ctx context.Context, ns []string, after string) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		if err := checkNamespace(ns); err != nil {

@@ -75,7 +75,7 @@ func New(h *Host, kind Kind) *Shelf {
 // Store returns the store that the shelf is in.
 func (s *Shelf) Store() store.Store { return s.host.Store }
 
-// Log returns where damage is told that harms nobody.
+// Log returns the logger for damage that no caller learns of.
 func (s *Shelf) Log() *slog.Logger {
 	if s.host.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -85,9 +85,6 @@ func (s *Shelf) Log() *slog.Logger {
 
 // Tenant returns the tenant that the shelf belongs to.
 func (s *Shelf) Tenant() string { return s.host.Tenant }
-
-// Hash returns a keyed hash of texts, which tells nothing about them.
-func (s *Shelf) Hash(texts ...string) string { return s.hash("value", texts...) }
 
 var base32Lower = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
@@ -106,8 +103,7 @@ func (s *Shelf) prefix(ns []string) string {
 	return b.String()
 }
 
-// Place returns the place of a value, which is an id of it without any of its
-// texts.
+// Place returns the place of a value: an id that holds none of its texts.
 func (s *Shelf) Place(ns []string, key string) string {
 	return s.prefix(ns) + "~" + s.hash("key", append(slices.Clone(ns), key)...)
 }
@@ -188,8 +184,8 @@ func (s *Shelf) At(ctx context.Context, place string) (*Item, error) {
 
 func (i *Item) over() bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
 
-// sweep removes a cell whose time is over. If it fails the next one who comes
-// across it does.
+// sweep removes a cell whose time is over. If that fails, the next reader tries
+// again.
 func (s *Shelf) sweep(ctx context.Context, cell store.Cell) {
 	_ = s.host.Store.Delete(ctx, cell.Key, cell.Version)
 }
