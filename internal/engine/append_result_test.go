@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
@@ -79,6 +83,39 @@ func TestAppendResultOfWhatFailed(t *testing.T) {
 		run := k.WaitFor("t", perdure.Succeeded)
 		if got, _ := perdure.Output[string](run); got != "[r0 r1 r2]" {
 			t.Errorf("the list is %s", got)
+		}
+	})
+}
+
+func TestAppendResultKeepsTheResultOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		list := perdure.NewList[string]("list")
+		secret := "a result that stands in the journal once"
+		_, run := within(t, s, "", func(ctx context.Context, _ string) (string, error) {
+			for i := range 3 {
+				_, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (string, error) {
+					return fmt.Sprint(secret, i), list.AppendResult(ctx)
+				})
+				if err != nil {
+					return "", err
+				}
+			}
+			all, err := list.Get(ctx)
+			return strings.Join(all, ","), err
+		})
+		if got, err := perdure.Output[string](run); err != nil || got != secret+"0,"+secret+"1,"+secret+"2" {
+			t.Errorf("the list is %q, %v", got, err)
+		}
+		n := 0
+		for name := range s.Journals(t.Context(), "") {
+			entries, _ := store.ReadAll(t.Context(), s, name, 0)
+			for _, e := range entries {
+				n += strings.Count(string(e.Data), secret+"1")
+			}
+		}
+		if n != 2 { // the step, and the run's output
+			t.Errorf("the result stands in the journal %d times, want twice", n)
 		}
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
-	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
 )
@@ -155,79 +154,4 @@ func TestTextOfBranches(t *testing.T) {
 			t.Errorf("StateAt shows another text:\n%s", diff)
 		}
 	})
-}
-
-func TestAppendResultKeepsTheResultOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
-		list := perdure.NewList[string]("list")
-		secret := "a result that stands in the journal once"
-		_, run := within(t, s, "", func(ctx context.Context, _ string) (string, error) {
-			for i := range 3 {
-				_, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (string, error) {
-					return fmt.Sprint(secret, i), list.AppendResult(ctx)
-				})
-				if err != nil {
-					return "", err
-				}
-			}
-			all, err := list.Get(ctx)
-			return strings.Join(all, ","), err
-		})
-		if got, err := perdure.Output[string](run); err != nil || got != secret+"0,"+secret+"1,"+secret+"2" {
-			t.Errorf("the list is %q, %v", got, err)
-		}
-		n := 0
-		for name := range s.Journals(t.Context(), "") {
-			entries, _ := store.ReadAll(t.Context(), s, name, 0)
-			for _, e := range entries {
-				n += strings.Count(string(e.Data), secret+"1")
-			}
-		}
-		if n != 2 { // the step, and the run's output
-			t.Errorf("the result stands in the journal %d times, want twice", n)
-		}
-	})
-}
-
-func TestAfterHoldsBackTheNextAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var at []time.Time
-		_, run := within(t, memstore.New(), "", func(ctx context.Context, _ string) (string, error) {
-			return perdure.Step(ctx, "call", func(ctx context.Context) (string, error) {
-				at = append(at, time.Now())
-				if len(at) < 3 {
-					return "", fmt.Errorf("busy: %w", perdure.After(time.Hour, fmt.Errorf("come back later")))
-				}
-				return "done", nil
-			}, perdure.Retry(perdure.RetryPolicy{Attempts: 5}))
-		})
-		if got, err := perdure.Output[string](run); err != nil || got != "done" {
-			t.Fatalf("got %q, %v", got, err)
-		}
-		for i := 1; i < 3; i++ {
-			if d := at[i].Sub(at[i-1]); d < time.Hour {
-				t.Errorf("attempt %d came after %v of virtual time, want an hour", i+1, d)
-			}
-		}
-	})
-}
-
-// TestNothingTakenCostsNoCommit counts appends: a Take that finds nothing is
-// recorded with what comes next, and survives a crash anywhere.
-func TestNothingTakenCostsNoCommit(t *testing.T) {
-	flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
-		for i := range 20 {
-			for j := range 2 {
-				if _, ok, err := perdure.Take[string](ctx, fmt.Sprintf("take-%d-%d", i, j)); err != nil || ok {
-					return "", err
-				}
-			}
-			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (int, error) { return i, nil }); err != nil {
-				return "", err
-			}
-		}
-		return "done", nil
-	})
-	perduretest.CrashEverywhere(t, perduretest.Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{{Flow: "f", Input: ""}}})
 }

@@ -1,4 +1,4 @@
-package engine_test
+package threads_test
 
 import (
 	"context"
