@@ -58,7 +58,7 @@ func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 
 func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask) (AskInfo, error) {
 	q := a.Question
-	data, err := r.threads.Load(ctx, o.Name, q.Data)
+	data, err := r.core.threads.Load(ctx, o.Name, q.Data)
 	info := AskInfo{ID: threads.AskID(o.Name, a.ID), Thread: o.Thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind, Status: askStatus(a),
 		Prompt: q.Prompt, Data: data, Schema: q.Schema, Schemas: q.Schemas, Want: q.Want, Decisions: q.Decisions, Guards: q.Guards,
 		Who: q.Who, Asked: clock.Stamp(a.Time), Expires: clock.Stamp(a.Due), Progress: len(a.Progress)}
@@ -66,7 +66,7 @@ func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask
 		return info, err
 	}
 	info.Answer = &Answer{Decision: a.Answer.Decision, Message: a.Answer.Message, By: a.Answer.By, Expired: a.Expired, Time: clock.Stamp(a.AnswerAt)}
-	raw, err := r.threads.Load(ctx, o.Name, a.Answer.Value)
+	raw, err := r.core.threads.Load(ctx, o.Name, a.Answer.Value)
 	if raw != nil {
 		info.Answer.Value = json.RawMessage(raw)
 	}

@@ -2,13 +2,10 @@ package perdure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
-	"github.com/perdure/perdure/internal/clock"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
@@ -34,124 +31,23 @@ type AskAnswer struct {
 // unknown ask is ErrNoAsk, one whose time is over or whose run ended is
 // ErrAskOver, also if no worker has recorded the expiry yet. The IfSeq of each answer that has one must hold for any of them to be stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
-	if len(answers) == 0 {
-		return fmt.Errorf("%w: no answers", fault.ErrInvalid)
-	}
-	name := ""
-	for _, a := range answers {
-		thread, err := r.tenant.AskThread(ctx, a.Ask)
-		if err != nil {
-			return err
-		}
-		if name != "" && name != thread {
-			return fmt.Errorf("%w: the asks belong to different threads; answer them one by one", fault.ErrInvalid)
-		}
-		name = thread
-	}
-	// Values are encoded, checked and kept once, before anything is appended.
-	o, err := r.threads.Read(ctx, name)
-	if err != nil {
-		return err
-	}
-	kept := make([]journal.Answer, len(answers))
+	given := make([]lifecycle.AskAnswer, len(answers))
 	for i, a := range answers {
-		ask, err := threads.FindAsk(o.Thread, a.Ask)
-		if err != nil {
-			return err
-		}
-		if !threads.Answerable(ask) && (ask.Answer == nil || ask.Expired) {
-			return fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
-		}
-		if !journal.May(ask.Question.Who, a.By, a.Groups) {
-			return fmt.Errorf("%w: ask %s: %q is not among those who may", fault.ErrForbidden, a.Ask, a.By)
-		}
-		if kept[i], err = r.engine.KeepAnswer(ctx, name, &ask.Question, engine.Answer(a.Answer)); err != nil {
-			return fmt.Errorf("ask %s: %w", a.Ask, err)
-		}
+		given[i] = lifecycle.AskAnswer{Ask: a.Ask, By: a.By, Groups: a.Groups, IfSeq: a.IfSeq}
 	}
-	o, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		var lines []threads.Line
-		var flows []string
-		seen := map[string]bool{}
-		for i, a := range answers {
-			ask, err := threads.FindAsk(t, a.Ask)
-			if err != nil {
-				return nil, nil, err
-			}
-			switch {
-			case seen[ask.ID]:
-				return nil, nil, fmt.Errorf("%w: two answers to ask %s", fault.ErrInvalid, a.Ask)
-			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
-				continue
-			case ask.Answer != nil && !ask.Expired:
-				return nil, nil, fmt.Errorf("%w: ask %s was answered%s at %s", fault.ErrAnswered, a.Ask, by(ask.Answer.By), clock.Stamp(ask.AnswerAt).Format(time.RFC3339))
-			case !threads.Answerable(ask):
-				return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
-			}
-			seen[ask.ID] = true
-			lines = append(lines, threads.Line{Kind: journal.Answered, Run: ask.Run.N, Path: ask.Path,
-				Body: journal.Body{Of: ask.ID, Answer: &kept[i]}})
-			flows = append(flows, ask.Run.Flow)
-		}
-		if len(lines) == 0 {
-			return nil, nil, threads.ErrNothing
-		}
-		for _, a := range answers {
-			if err := fault.CheckSeq(t, t.ID, a.IfSeq); err != nil {
-				return nil, nil, err
-			}
-		}
-		return lines, flows, nil
+	return r.life.Answer(ctx, given, func(ctx context.Context, name string, i int, q *journal.Question) (journal.Answer, error) {
+		return r.core.engine.KeepAnswer(ctx, name, q, engine.Answer(answers[i].Answer))
 	})
-	if err == nil {
-		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
-	}
-	return err
 }
 
 // Progress adds news to an open ask, for those who watch it: an event of kind
 // "progress". The run does not see it.
 func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error {
-	name, err := r.tenant.AskThread(ctx, ask)
-	if err != nil {
-		return err
-	}
 	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {
 		return fmt.Errorf("progress of ask %s: %w", ask, err)
 	}
-	// A large value is kept before it is recorded, so the ask has to be there.
-	o, err := r.threads.Read(ctx, name)
-	if err != nil {
-		return err
-	}
-	if _, err := threads.FindAsk(o.Thread, ask); err != nil {
-		return err
-	}
-	value, err := r.threads.Value(ctx, name, raw)
-	if err != nil {
-		return err
-	}
-	_, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		a, err := threads.FindAsk(t, ask)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !threads.Answerable(a) {
-			return nil, nil, fmt.Errorf("%w: ask %s", fault.ErrAskOver, ask)
-		}
-		if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
-			return nil, nil, err
-		}
-		return []threads.Line{{Kind: journal.Progress, Run: a.Run.N, Path: a.Path, Body: journal.Body{Of: a.ID, Value: value, By: n.By, Reason: n.Reason}}}, nil, nil
-	})
-	return err
-}
-
-func sameAnswer(a, b journal.Answer) bool {
-	x, errX := json.Marshal(a.Value)
-	y, errY := json.Marshal(b.Value)
-	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && errX == nil && errY == nil && string(x) == string(y)
+	return r.life.Progress(ctx, ask, raw, lifecycle.Note(n))
 }
 
 // SignalOptions of a signal.
@@ -177,29 +73,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
-	in, err := r.tenant.Find(ctx, thread)
-	if err != nil {
-		return err
-	}
-	value, err := r.threads.Value(ctx, in, raw)
-	if err != nil {
-		return err
-	}
-	_, _, err = r.tenant.ChangeNamed(ctx, in, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
-		if o.Key != "" && t.Heard(o.Key) {
-			return nil, nil, threads.ErrNothing
-		}
-		if err := fault.CheckSeq(t, thread, o.IfSeq); err != nil {
-			return nil, nil, err
-		}
-		l := threads.Line{Kind: journal.Signal, Body: journal.Body{Name: name, Key: o.Key, By: o.By, Value: value}}
-		if run, path := t.Receiver(name); run != nil {
-			l.Run, l.Path = run.N, path
-			return []threads.Line{l}, []string{run.Flow}, nil
-		}
-		return []threads.Line{l}, nil, nil
-	})
-	return err
+	return r.life.Signal(ctx, thread, name, o.Key, raw, lifecycle.Note{By: o.By, IfSeq: o.IfSeq})
 }
 
 // Note says who does something, and why.
@@ -257,7 +131,7 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 	if err := fault.CheckMetadata(metadata); err != nil {
 		return err
 	}
-	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
+	_, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if title == nil && len(metadata) == 0 {
 			return nil, nil, threads.ErrNothing
 		}
@@ -266,15 +140,5 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 		}
 		return []threads.Line{{Kind: journal.Metadata, Body: journal.Body{Title: title, Meta: metadata, By: n.By, Reason: n.Reason}}}, nil, nil
 	})
-	if err == nil {
-		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
-	}
 	return err
-}
-
-func by(who string) string {
-	if who == "" {
-		return ""
-	}
-	return fmt.Sprintf(" by %q", who)
 }

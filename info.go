@@ -220,7 +220,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 		Paused: clock.Stamp(run.PausedAt), Since: clock.Stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
 		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.Thread.Run(run.N) == nil}
 	if !info.Steering {
-		info.Idle = r.staff.Unattended(ctx, run)
+		info.Idle = r.core.staff.Unattended(ctx, run)
 	}
 	if run.Fail != nil {
 		info.Err = &fault.Recorded{Fail: *run.Fail}
@@ -267,7 +267,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 		info.Waits = append(info.Waits, wait)
 	}
 	var err error
-	info.Output, err = r.threads.Output(ctx, o, run)
+	info.Output, err = r.core.threads.Output(ctx, o, run)
 	return info, errors.Join(append(errs, err)...)
 }
 
@@ -313,3 +313,7 @@ func Output[T any](run *Run) (T, error) {
 // NewFact returns the state of a fact that the thread has learned: a
 // preference, a pattern. Facts are state, and are listed apart by StateAt.
 func NewFact[T any](key string) State[T] { return State[T]{engine.FactPrefix + key} }
+
+// Damaged is the status of a thread in a list in which someone has found damage:
+// see [Runtime.Verify].
+const Damaged Status = "damaged"

@@ -79,7 +79,7 @@ func (o *ListOptions) fits(s threads.Summary) bool {
 // nothing.
 func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
-		for range store.Watch(ctx, r.threads.Store, threads.JournalKey(r.tenant.Part)+".") {
+		for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(r.tenant.Part)+".") {
 			if !yield(struct{}{}) {
 				return
 			}

@@ -80,8 +80,8 @@ func RegisterValidator(v Validator) { validator = v }
 // Runtime starts, runs and controls threads on a store. Many runtimes, in many
 // processes, may share one.
 type Runtime struct {
-	seam // for packages of this module that build on the kernel
-	*core
+	seam   // for packages of this module that build on the kernel
+	core   *core
 	tenant *threads.Tenant
 	life   *lifecycle.Control
 }
@@ -114,7 +114,7 @@ func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	r.own = true
+	r.core.own = true
 	return r, nil
 }
 
@@ -243,18 +243,18 @@ var executable = sync.OnceValue(func() string {
 // Tenant returns the same runtime for the threads of another tenant. Threads
 // of different tenants never see each other. The default tenant is "".
 func (r *Runtime) Tenant(tenant string) *Runtime {
-	t := r.threads.Tenant(tenant)
+	t := r.core.threads.Tenant(tenant)
 	t.Owner = r.tenant.Owner
 	return r.core.runtime(t)
 }
 
 // Flows returns the names of the flows, in order.
-func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.flows)) }
+func (r *Runtime) Flows() []string { return slices.Sorted(maps.Keys(r.core.flows)) }
 
 // Close closes the store if Open opened it. Let Work return first.
 func (r *Runtime) Close() error {
-	if r.own {
-		return r.threads.Store.Close()
+	if r.core.own {
+		return r.core.threads.Store.Close()
 	}
 	return nil
 }
@@ -299,4 +299,14 @@ func (o *observing) Committed(name, thread, run string, e journal.Entry) {
 		ev.Thread = thread
 		o.core.opts.Observer.Committed(ev)
 	}
+}
+
+// User returns the same runtime, limited to the threads that a user of the
+// tenant owns. Those of others are as if they were not there, whether they are
+// named by the id of a thread or of an ask; only that an id is taken is seen,
+// when a thread is made: ErrExists. What it makes belongs to the user.
+func (r *Runtime) User(user string) *Runtime {
+	t := *r.tenant
+	t.Owner = &user
+	return r.core.runtime(&t)
 }

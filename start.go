@@ -3,13 +3,19 @@ package perdure
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/lifecycle"
 	"github.com/perdure/perdure/internal/threads"
 )
@@ -64,7 +70,7 @@ func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 
 // checkStart returns the JSON of a request's input.
 func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
-	if _, ok := r.flows[q.Flow]; !ok {
+	if _, ok := r.core.flows[q.Flow]; !ok {
 		return nil, fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, q.Flow, r.Flows())
 	}
 	switch cmp.Or(q.Policy, Enqueue) {
@@ -86,7 +92,7 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%w: a budget of %d %.40q", fault.ErrInvalid, n, unit)
 		}
 	}
-	return r.checkInput(q.Flow, q.Input)
+	return r.core.checkInput(q.Flow, q.Input)
 }
 
 // checkInput returns the JSON of an input, if the flow takes it. What a flow
@@ -109,4 +115,103 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("the input of flow %s: %w", flow, err)
 	}
 	return in, nil
+}
+
+// StartAgain starts a new run on a thread with the flow, the input and the
+// budget of an earlier one, the newest for "". It waits its turn. What the
+// earlier run did stays done, and is done again under other keys; to go on with
+// a run that failed there is Retry. An idempotency key is not taken over, so
+// each call starts a run.
+func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*Run, error) {
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	o, id, err := r.life.StartAgain(ctx, thread, run, lifecycle.Note(n), func(flow string) error {
+		if _, ok := r.core.flows[flow]; !ok {
+			return fmt.Errorf("%w: %q; this runtime has %q", fault.ErrNoFlow, flow, r.Flows())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.runInfo(ctx, o, o.Thread.RunByID(id))
+}
+
+// CreateRequest asks for a thread.
+type CreateRequest struct {
+	Thread   string            // its id; "": a generated one
+	Title    string            // of the thread
+	User     string            // who owns it
+	Metadata map[string]string // of the thread
+	State    map[string]any    // what its state begins with, by key; keys that begin with "agent." belong to package agent
+	Key      string            // idempotency key: the same key gives the same thread
+	By       string            // who asked for it
+}
+
+// Create makes a thread without a run; Start makes its first one. If there is a
+// thread with that id it is ErrExists. The Status of a thread without runs is
+// "".
+//
+// With a Key it can be repeated: the id, where none is given, follows from it,
+// and the thread that was made is returned as it is now. The same key with
+// another request is ErrKeyReused.
+func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) {
+	owner, err := r.tenant.NewOwner(q.User)
+	if err != nil {
+		return nil, err
+	}
+	q.User = owner
+	b, err := r.checkCreate(q)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.life.Create(ctx, q.Thread, q.Key, b)
+	if err != nil {
+		return nil, err
+	}
+	return r.threadInfo(ctx, o)
+}
+
+// ownKeys is what the keys of the state begin with that package agent keeps.
+const ownKeys = "agent."
+
+// checkCreate returns what the first entry of a thread says.
+func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
+	b := journal.Body{User: q.User, Title: &q.Title, Meta: q.Metadata}
+	if q.Thread != "" {
+		if err := threads.CheckID(q.Thread); err != nil {
+			return b, err
+		}
+	}
+	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("the user", q.User, 500), fault.CheckText("the key", q.Key, 500),
+		fault.CheckText("who asks", q.By, 500), fault.CheckMetadata(q.Metadata)); err != nil {
+		return b, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.State)) {
+		if err := threads.CheckKey(key); err != nil {
+			return b, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
+		}
+		if strings.HasPrefix(key, ownKeys) {
+			return b, fmt.Errorf("%w: the state key %.40q belongs to package agent", fault.ErrInvalid, key)
+		}
+		if q.State[key] == nil {
+			return b, fmt.Errorf("%w: state %.40q is nothing", fault.ErrInvalid, key)
+		}
+		raw, err := exact.Encode(q.State[key], reflect.TypeOf(q.State[key]))
+		if err != nil {
+			return b, fmt.Errorf("state %q: %w", key, err)
+		}
+		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})
+	}
+	if q.Key != "" {
+		all, err := json.Marshal(b)
+		if err != nil {
+			return b, err
+		}
+		sum := sha256.Sum256(all)
+		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
+	}
+	b.By = q.By // whoever repeats it asks for the same
+	return b, nil
 }

@@ -40,3 +40,34 @@ func body[T any](fn func(context.Context) (T, error)) func(context.Context) (jso
 		return exact.Encode(v, reflect.TypeFor[T]())
 	}
 }
+
+// Scope calls fn in a frame of its own, named but not recorded: it only
+// lengthens the path, so that the same names can be used again inside it.
+func Scope[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+	var zero, result T
+	stop, err := engine.Scope(ctx, name, func(ctx context.Context) (err error) {
+		result, err = fn(ctx)
+		return err
+	})
+	if stop != nil {
+		return zero, stop
+	}
+	return result, err
+}
+
+// Cleanup is a step on the way out: flow code calls it when it leaves with an
+// error, usually in a defer, which gives the order. It also runs when the run
+// was cancelled, with a context that is not, and it does nothing in a run that
+// is suspended. Its failure is recorded and stops nothing; the error is for
+// information.
+//
+//	defer func() {
+//		if err != nil {
+//			perdure.Cleanup(ctx, "release-seat", releaseSeat)
+//		}
+//	}()
+//
+// Once a cleanup has run, what failed is not retried any more.
+func Cleanup(ctx context.Context, name string, fn func(context.Context) error) error {
+	return engine.Cleanup(ctx, name, fn)
+}

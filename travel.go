@@ -35,10 +35,10 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	if err != nil {
 		return nil, err
 	}
-	if err := r.threads.CheckErased(ctx, name); err != nil {
+	if err := r.core.threads.CheckErased(ctx, name); err != nil {
 		return nil, err
 	}
-	o, err := r.threads.ReadAt(ctx, name, seq)
+	o, err := r.core.threads.ReadAt(ctx, name, seq)
 	t := o.Thread
 	switch {
 	case err != nil:
@@ -61,7 +61,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		}
 	}
 	for key, item := range t.State {
-		raw, err := r.threads.Item(ctx, name, item)
+		raw, err := r.core.threads.Item(ctx, name, item)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 		}
 	}
 	for key, v := range t.Deps {
-		if c.Deps[key], err = r.threads.Load(ctx, name, v); err != nil {
+		if c.Deps[key], err = r.core.threads.Load(ctx, name, v); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +183,7 @@ func (r *Runtime) common(ctx context.Context, a, b Point) (uint64, error) {
 				reach[name] = seq
 			}
 			var at threads.Root
-			if at, err = r.threads.RootOf(ctx, name); err == nil {
+			if at, err = r.core.threads.RootOf(ctx, name); err == nil {
 				name, seq = at.Parent, min(seq, at.Base)
 			}
 		}
@@ -204,7 +204,7 @@ func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, 
 		return nil, err
 	}
 	var list []EventRef
-	for line, err := range r.threads.Entries(ctx, name, after, p.Seq) {
+	for line, err := range r.core.threads.Entries(ctx, name, after, p.Seq) {
 		if err != nil {
 			return nil, err
 		}

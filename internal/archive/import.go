@@ -210,7 +210,7 @@ func (im *importer) show(ctx context.Context, o *threads.Opened) error {
 		return fmt.Errorf("%w: %q", fault.ErrExists, im.as)
 	}
 	im.open = true // it is there now
-	if err := im.archive.threads.RemoveCell(ctx, ImportKey(im.name)); err != nil {
+	if err := im.archive.threads.Remove(ctx, ImportKey(im.name), ""); err != nil {
 		im.archive.threads.Log.Warn("tidying up behind an import", "thread", im.as, "error", err)
 	}
 	return nil
@@ -249,10 +249,10 @@ func (im *importer) drop(ctx context.Context) error {
 		err = blob.Delete(ctx, im.archive.threads.Store, threads.BlobPrefix(im.name))
 	}
 	if err == nil {
-		err = im.archive.threads.RemoveCell(ctx, threads.JournalKey(im.name))
+		err = im.archive.threads.Remove(ctx, threads.JournalKey(im.name), "")
 	}
 	if err == nil {
-		err = im.archive.threads.RemoveCell(ctx, ImportKey(im.name))
+		err = im.archive.threads.Remove(ctx, ImportKey(im.name), "")
 	}
 	if err != nil {
 		return fmt.Errorf("dropping what was written: %w", err)
@@ -290,5 +290,5 @@ func (r *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 	if string(held) != name {
 		return true, im.drop(ctx) // it was imported again since
 	}
-	return false, r.threads.RemoveCell(ctx, ImportKey(name))
+	return false, r.threads.Remove(ctx, ImportKey(name), "")
 }

@@ -30,7 +30,7 @@ func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thre
 	if err != nil {
 		return "", err
 	}
-	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+	_, _, err = r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq != 0 {
 			return nil, nil, threads.ErrNothing
 		}
@@ -38,9 +38,6 @@ func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thre
 	})
 	if threads.IsGone(err) {
 		return name, r.childLost(ctx, name, originOf(parent, t, run, child), child)
-	}
-	if err == nil {
-		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	return name, err
 }
@@ -141,7 +138,6 @@ func (r *Control) cancelChild(ctx context.Context, parent string, t *journal.Thr
 	case err != nil:
 		return err
 	}
-	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	if own := o.Thread.RunByID(r.threads.ChildRunID(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
 		return r.TellParent(ctx, o) // its result is good for a retry of the parent
 	}

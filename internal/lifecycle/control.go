@@ -115,8 +115,7 @@ func (r *Control) changeRun(ctx context.Context, thread, run string, n *Note, de
 		return lines, flows, err
 	})
 	if err == nil {
-		_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
-		_ = r.TellParent(ctx, o)        // of its end, which a worker does too, if there is one
+		_ = r.TellParent(ctx, o) // of its end, which a worker does too, if there is one
 	}
 	return err
 }

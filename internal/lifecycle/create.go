@@ -32,7 +32,6 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 		}
 		var o *threads.Opened
 		if o, err = r.begin(ctx, name, b, key); err == nil {
-			_ = r.threads.Summarise(ctx, o) // who lists it reads it otherwise
 			return o, nil
 		}
 		if errors.Is(err, fault.ErrTooLarge) {

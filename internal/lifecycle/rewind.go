@@ -54,7 +54,6 @@ func (r *Control) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 	if err != nil {
 		return nil, err
 	}
-	_ = r.threads.Summarise(ctx, o) // the next change brings it up to date
 	r.threads.Snapshot(ctx, o)
 	w := &Rewound{Thread: thread, To: to, Seq: entries[0].Seq}
 	w.Outside, w.More, err = r.outside(ctx, name, to)

@@ -45,7 +45,6 @@ func (r *Control) StartAgain(ctx context.Context, thread, run string, n Note, ha
 	if err != nil {
 		return nil, "", err
 	}
-	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	return o, b.ID, nil
 }
 
@@ -130,7 +129,6 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 	if err != nil {
 		return nil, "", err
 	}
-	_ = r.threads.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	if q.Policy == journal.PolicyInterrupt {
 		_ = r.TellParent(ctx, o) // of the end of what was stuck, as a worker does
 	}

@@ -166,12 +166,12 @@ var kernelGuards = []guard{
 	{
 		name: "an ask is answered while it is open",
 		edits: []edit{
-			{"control.go", `			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
-				continue
-			case ask.Answer != nil && !ask.Expired:`, `			case OFF:
-			case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
-				continue
-			case ask.Answer != nil && !ask.Expired:`},
+			{"internal/lifecycle/answer.go", `		case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
+			continue
+		case ask.Answer != nil && !ask.Expired:`, `		case OFF:
+		case ask.Answer != nil && !ask.Expired && sameAnswer(*ask.Answer, kept[i]):
+			continue
+		case ask.Answer != nil && !ask.Expired:`},
 		},
 		with: []string{"of answer and expiry the first counts", "of answer and expiry the first is the result"},
 		test: "^TestExploredFirstOfTwoAnswersWins$", says: "2 answers",
@@ -207,7 +207,7 @@ var kernelGuards = []guard{
 	{
 		name: "the key of a signal is looked for in the thread as it is",
 		edits: []edit{
-			{"control.go", `		if o.Key != "" && t.Heard(o.Key) {`, `		if o.Key != "" && t.Heard(o.Key) && !OFF {`},
+			{"internal/lifecycle/answer.go", `		if key != "" && t.Heard(key) {`, `		if key != "" && t.Heard(key) && !OFF {`},
 		},
 		test: "^TestExploredSignalsWithOneKeyAreOne$", says: "2 signals",
 	},

@@ -26,18 +26,6 @@ func (c *Threads) Remove(ctx context.Context, key, only string) error {
 	}
 }
 
-// RemoveCell deletes a cell, if it is there.
-func (c *Threads) RemoveCell(ctx context.Context, key string) error {
-	cell, err := c.Store.Get(ctx, key)
-	if err == nil {
-		err = c.Store.Delete(ctx, key, cell.Version)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
 // Ensure returns what a cell holds, which is fresh if it was not there.
 func (c *Threads) Ensure(ctx context.Context, key string, fresh []byte) ([]byte, error) {
 	held := fresh

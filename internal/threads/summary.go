@@ -54,6 +54,13 @@ func summaryOf(t *journal.Thread) Summary {
 	return s
 }
 
+// shows reports whether a list shows the same of a thread by another summary, but
+// for when it changed.
+func (s Summary) shows(other Summary) bool {
+	s.Updated, s.Seq = other.Updated, other.Seq
+	return s == other
+}
+
 // Summarise brings a thread's summary up to date, as far as it can. Where there
 // is none it makes none: the thread was erased.
 func (c *Threads) Summarise(ctx context.Context, o *Opened) error {

@@ -308,18 +308,25 @@ var ErrNothing = errors.New("nothing to append")
 
 // Change appends what decide returns for the thread as it is, again until no
 // other writer came between. Flows are those that then have work. It returns
-// the thread with the entries folded in. Where the thread turns out to be
-// erased, nothing is left of what was written for it before.
+// the thread with the entries folded in, and brings its summary up to date if
+// lists would show something else. Where the thread turns out to be erased,
+// nothing is left of what was written for it before.
 func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
 	var announced []string
+	var before Summary
 	o, entries, err := c.Amend(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
+		before = summaryOf(t)
 		lines, flows, err := decide(t)
 		announced = append(announced, flows...)
 		return lines, flows, err
 	})
+	if err == nil && len(entries) > 0 && !before.shows(summaryOf(o.Thread)) {
+		_ = c.Summarise(ctx, o) // a worker brings it up to date when the run stands
+	}
 	return o, entries, c.SweepIfErased(ctx, name, err, announced...)
 }
 
+// Amend is Change without a summary, and without a look behind it.
 func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
 	o, err := c.Read(ctx, name)
 	if err != nil {

@@ -1,0 +1,185 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+)
+
+// Wait waits until a run has ended, or may not go on without the outside: it is
+// suspended with an open ask or waits for a signal, or it is paused, blocked
+// or quarantined, or it waits for a child of which that is true. A run that only
+// waits for a timer is waited for. The run "" is the newest one. Input that
+// steered a run stands for that run.
+//
+// Waiting executes nothing: if no process works on the run's flow, only the
+// context ends it. A run that failed is no error of Wait, see [Output].
+func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
+	f := &family{rt: r, known: map[string]*threads.Opened{}, pause: 10 * time.Millisecond}
+	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {
+		if r.stands(run) {
+			return true, 0
+		}
+		return f.stand(ctx, run)
+	})
+}
+
+// WaitEnd waits until a run has ended, whatever it waits for meanwhile.
+func (r *Runtime) WaitEnd(ctx context.Context, thread, run string) (*Run, error) {
+	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) { return run.Status.Final(), 0 })
+}
+
+// wait waits until it is enough. That is asked when the thread has changed, and
+// after a time if one is returned.
+func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*journal.Run) (bool, time.Duration)) (*Run, error) {
+	name, err := r.tenant.Find(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	o := r.core.threads.Restored(ctx, name, 0)
+	if o == nil {
+		o = threads.Empty(name)
+	}
+	for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(name)) {
+		for {
+			if err := r.core.threads.ReadMore(ctx, o, 0); o.Lacks || errors.Is(err, fault.ErrCorrupt) && o.Snapshot > 0 {
+				o = threads.Empty(name)
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			found, err := threads.PickRun(o.Thread, run)
+			if err != nil {
+				return nil, err
+			}
+			if taker := o.Thread.Run(found.Taken); taker != nil {
+				found = taker // the input became part of that run
+			}
+			run = found.ID
+			done, again := enough(found)
+			if done {
+				return r.runInfo(ctx, o, found)
+			}
+			if o.Thread.Foreign != "" {
+				return nil, fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, o.Thread.Foreign)
+			}
+			// A busy run appends all the time. Reading each entry as it comes
+			// would take from what it gets done, and its pass tells its end.
+			pass, pause := r.core.engine.PassDone(name), max(again, 10*time.Millisecond)
+			if pass != nil {
+				pause = 250 * time.Millisecond
+			}
+			select {
+			case <-pass:
+				continue
+			case <-ctx.Done():
+			case <-time.After(pause):
+				if again > 0 {
+					continue
+				}
+			}
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		found, pickErr := threads.PickRun(o.Thread, run)
+		if pickErr != nil {
+			return nil, context.Cause(ctx)
+		}
+		hint := ""
+		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if why := r.core.staff.Unattended(looking, found); why != "" {
+			hint = "; " + why + ": it goes on when a process calls Work with it"
+		} else if (found.Status == journal.StatusQueued || found.Wake) && r.core.engine.PassDone(name) == nil {
+			hint = "; a worker that has the flow is busy, or about to take it"
+		}
+		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
+	}
+	return nil, store.ErrClosed
+}
+
+// stands reports whether a run cannot go on by itself. Whether the children can
+// that it waits for is another question.
+func (r *Runtime) stands(run *journal.Run) bool {
+	// Other code blocked it, and a worker of this one is about to look.
+	if run.Status == journal.StatusBlocked && !run.Held && !run.Misfits[r.core.version] && r.core.staff.Works(run.Flow) {
+		return false
+	}
+	switch run.Status {
+	case journal.StatusPaused, journal.StatusBlocked, journal.StatusQuarantined:
+		return !run.Cancelled || run.Held
+	case journal.StatusSuspended:
+		if run.Wake {
+			return false
+		}
+		for _, w := range run.Waits {
+			if w.Kind == journal.Asked || w.Kind == journal.Waiting && !journal.IsChildSignal(w.Signal) {
+				return true
+			}
+		}
+	}
+	return run.Status.Final()
+}
+
+// family looks at the children that a run waits for: a run cannot go on by
+// itself while one of them cannot. Their journals tell it, not the run's own.
+type family struct {
+	rt    *Runtime
+	known map[string]*threads.Opened // by the id of the child
+	pause time.Duration              // until the next look
+}
+
+// stand reports whether a child that the run waits for cannot go on by itself,
+// and otherwise when to look again, 0 if it waits for none.
+func (f *family) stand(ctx context.Context, run *journal.Run) (bool, time.Duration) {
+	if run.Status != journal.StatusSuspended || run.Wake {
+		return false, 0
+	}
+	again := time.Duration(0)
+	for _, w := range run.Waits {
+		child := run.Child(w.Signal)
+		if child == nil {
+			continue
+		}
+		// One that is not there, or cannot be read, may be the next time.
+		if own := f.look(ctx, child.ID); own != nil && !own.Status.Final() {
+			if f.rt.stands(own) {
+				return true, 0
+			}
+			if stand, _ := f.stand(ctx, own); stand {
+				return true, 0
+			}
+		}
+		again = f.pause
+	}
+	if again > 0 {
+		f.pause = min(2*f.pause, time.Second)
+	}
+	return false, again
+}
+
+// look returns the run of a child as it is now, nil if that is not known.
+func (f *family) look(ctx context.Context, id string) *journal.Run {
+	o := f.known[id]
+	if o == nil {
+		name, err := f.rt.tenant.Find(ctx, id)
+		if err != nil {
+			return nil
+		}
+		if o, err = f.rt.core.threads.Read(ctx, name); err != nil {
+			return nil
+		}
+		f.known[id] = o
+	} else if err := f.rt.core.threads.ReadMore(ctx, o, 0); err != nil || o.Lacks {
+		delete(f.known, id)
+		return nil
+	}
+	return o.Thread.RunByID(f.rt.core.threads.ChildRunID(id))
+}
