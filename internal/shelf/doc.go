@@ -1,7 +1,8 @@
 // Package shelf keeps what outlives threads: small versioned values under a
 // namespace and a key, in the cells of a runtime's store. Memory, rules and
 // credentials are on shelves of different kinds, and tenants on shelves of their
-// own; none reaches another. It may import store and internal/host.
+// own; none reaches another. It may import store,
+// internal/threads and internal/engine.
 //
 // # Names
 //
