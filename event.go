@@ -3,14 +3,19 @@ package perdure
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
 )
 
 // Event is a journal entry as the outside sees it. Its id is Seq. The kinds:
@@ -119,4 +124,197 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 		ev.Value, err = c.threads.Load(ctx, name, value)
 	}
 	return ev, err
+}
+
+// Events yields the events of a thread in order, each once: those that are
+// there, and then the new ones as they are appended by any process, until the
+// context ends. An error is the last thing it yields: ErrErased if the thread
+// is erased meanwhile.
+func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		name, err := r.tenant.Find(ctx, thread)
+		tag := ""
+		if err == nil {
+			tag, err = r.tenant.Tag(ctx, name, thread)
+		}
+		if o.Life != "" && (errors.Is(err, fault.ErrNoThread) || err == nil && name != o.Life && tag != o.Life) {
+			err = &fault.ErasedError{Thread: thread}
+		}
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		if err := r.core.threads.CheckErased(ctx, name); err != nil {
+			yield(Event{}, err)
+			return
+		}
+		f := r.follow(ctx, name, thread, o.After)
+		f.tag = tag
+		if o.Replay {
+			f.more(ctx, o, yield)
+			return
+		}
+		for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(name)) {
+			if !f.more(ctx, o, yield) {
+				return
+			}
+		}
+		if ctx.Err() == nil {
+			yield(Event{}, store.ErrClosed)
+		}
+	}
+}
+
+// follower reads a journal entry by entry.
+type follower struct {
+	core   *core
+	name   string
+	thread string // its id, also for what a fork shares
+	tag    string // see Tag
+	seq    uint64
+	head   journal.Hash
+	runs   map[uint64]string // ids by number
+}
+
+// follow returns a follower that begins at the thread's snapshot, if nothing
+// before it is wanted and the next entry shows that it fits.
+func (r *Runtime) follow(ctx context.Context, name, thread string, after uint64) *follower {
+	f := &follower{core: r.core, name: name, thread: thread, runs: map[uint64]string{}}
+	if after < threads.MinSnapshot {
+		return f
+	}
+	o := r.core.threads.Restored(ctx, name, after)
+	if o == nil {
+		return f
+	}
+	for line, err := range r.core.threads.Entries(ctx, name, o.Thread.Seq, o.Thread.Seq+1) {
+		if err == nil {
+			_, err = journal.Decode(o.Thread.Head, line.Seq, line.Data)
+		}
+		if err == nil {
+			f.seq, f.head = o.Thread.Seq, o.Thread.Head
+			for _, run := range slices.Concat(o.Thread.Runs, o.Thread.Inbox) {
+				f.runs[run.N] = run.ID
+			}
+		}
+		break
+	}
+	return f
+}
+
+// more yields what was appended since, and reports whether to go on.
+func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, error) bool) bool {
+	for line, err := range f.core.threads.Entries(ctx, f.name, f.seq, 0) {
+		if ctx.Err() != nil {
+			return false
+		}
+		var ev Event
+		if err == nil {
+			ev, err = f.next(ctx, line, line.Seq > o.After)
+		}
+		if bad := (*store.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, fault.ErrCorrupt) {
+			err = fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
+		}
+		if errors.Is(err, fault.ErrCorrupt) {
+			f.core.threads.MarkDamaged(ctx, threads.Empty(f.name))
+		}
+		if err != nil {
+			yield(Event{}, fmt.Errorf("perdure: events of thread %s behind %d: %w", f.thread, f.seq, err))
+			return false
+		}
+		if line.Seq <= o.After || o.Run != "" && ev.Run != o.Run {
+			continue
+		}
+		if !yield(ev, nil) {
+			return false
+		}
+	}
+	if f.seq < o.After {
+		yield(Event{}, fmt.Errorf("%w: it ends at %d, there is nothing after %d", fault.ErrAhead, f.seq, o.After))
+		return false
+	}
+	return true
+}
+
+func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Event, error) {
+	e, err := journal.Decode(f.head, line.Seq, line.Data)
+	if err != nil {
+		if errors.Is(err, journal.ErrNewer) {
+			return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrNewer, line.Seq, err)
+		}
+		return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+	}
+	f.seq, f.head = e.Seq, e.Hash
+	if e.Kind == journal.Erased {
+		return Event{}, &fault.ErasedError{Thread: f.thread}
+	}
+	if e.Kind == journal.Queued {
+		b, err := e.Read()
+		if err != nil {
+			return Event{}, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, line.Seq, err)
+		}
+		f.runs[e.Seq] = b.ID
+	}
+	if !wanted {
+		return Event{}, nil
+	}
+	run := f.runs[e.Run]
+	if e.Kind == journal.Queued {
+		run = f.runs[e.Seq]
+	}
+	ev, err := f.core.event(ctx, f.name, run, e, true)
+	ev.Thread, ev.Life = f.thread, f.tag
+	return ev, err
+}
+
+// DeltaEvent is live news of a step: see Delta. It is void when the step's
+// event arrives, or a delta of a later attempt or pass. A worker that takes over
+// from one that died makes the same attempt again, in a later pass.
+type DeltaEvent struct {
+	Run     string          `json:"run"`
+	Path    string          `json:"path"`
+	Pass    uint64          `json:"pass"` // grows each time a worker takes up the thread
+	Attempt int             `json:"attempt"`
+	Offset  int64           `json:"offset"` // of the delta within the attempt of the pass
+	Data    json.RawMessage `json:"data"`
+}
+
+// Deltas yields the live news of a thread until the context ends. It may miss
+// some.
+func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEvent, error] {
+	return func(yield func(DeltaEvent, error) bool) {
+		name, err := r.tenant.Find(ctx, thread)
+		if err != nil {
+			yield(DeltaEvent{}, err)
+			return
+		}
+		for line := range store.Listen(ctx, r.core.threads.Store, engine.DeltaTopic(name)) {
+			var d DeltaEvent
+			if json.Unmarshal(line, &d) == nil && !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+// After a thread was erased another can have its id. That an id was used is all
+// that stays of the first, as a keyed hash; it lets events of the second have
+// ids of their own, so that a reader of the first does not go on with it.
+
+// Life returns what tells a thread from all others that have or had its id: it
+// is another one when the thread was erased and its id is used again. It is for
+// those who read a thread in pieces.
+func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
+	return r.tenant.Find(ctx, thread)
+}
+
+// Tag returns what the ids of a thread's events end with outside: "" for the
+// first thread with its id, and for one that uses the id of an erased thread a
+// keyed hash of its life. [Event] and [Thread] have it as their Life.
+func (r *Runtime) Tag(ctx context.Context, thread string) (string, error) {
+	name, err := r.tenant.Find(ctx, thread)
+	if err != nil {
+		return "", err
+	}
+	return r.tenant.Tag(ctx, name, thread)
 }

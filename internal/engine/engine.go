@@ -1,3 +1,6 @@
+// Package engine executes runs: a pass calls the code of a flow, its verbs look
+// up what is on record, and what is new is committed, entry by entry. It may
+// import internal/threads, lifecycle and archive, and what those import.
 package engine
 
 import (
@@ -83,4 +86,93 @@ func (c *Engine) PassDone(name string) <-chan struct{} {
 // control returns the control of a tenant's threads.
 func (c *Engine) control(tenant string) *lifecycle.Control {
 	return lifecycle.New(c.threads.Tenant(tenant), 0, c.opts.CheckInput)
+}
+
+// place says where in the world of threads code runs: see perdure.Place.
+type place struct {
+	Tenant, User, Thread, Run, Flow, Path string
+}
+
+// Here returns the place of a context.
+func Here(ctx context.Context) (place, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
+	t := f.pass.thread
+	return place{Tenant: t.Tenant, User: t.User, Thread: t.ID, Run: f.pass.run.ID, Flow: f.pass.run.Flow, Path: f.path()}, nil
+}
+
+// TenantOf returns the threads of the tenant that a context's run belongs to.
+func TenantOf(ctx context.Context) (*threads.Tenant, error) {
+	f, err := inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.pass.engine.threads.Tenant(f.pass.thread.Tenant), nil
+}
+
+// CheckLeaf returns an error unless a context is that of a leaf step, which may
+// call no verbs from now on.
+func CheckLeaf(ctx context.Context, what string) error {
+	return change(ctx, what, func(*frame) error { return nil })
+}
+
+// Misfit blocks the run that a context belongs to, because the code cannot read a
+// recorded value, and returns the error with which the run ends its pass.
+func Misfit(ctx context.Context, where string, raw json.RawMessage, reader string, err error) error {
+	f, outside := inside(ctx)
+	if outside != nil {
+		return outside
+	}
+	return f.pass.misfit(f, where, raw, reader, err)
+}
+
+func (c *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+	if c.opts.Observer == nil {
+		return ctx, func(error) {}
+	}
+	p := f.pass
+	over := func(error) {}
+	_, err := invoke(ctx, func(context.Context) (bool, error) {
+		inner, ended := c.opts.Observer.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
+			Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
+		if inner != nil {
+			ctx = inner
+		}
+		if ended != nil {
+			over = ended
+		}
+		return true, nil
+	})
+	c.observerFailed(err)
+	return ctx, func(outcome error) {
+		_, err := invoke(ctx, func(context.Context) (bool, error) {
+			over(outcome)
+			return true, nil
+		})
+		c.observerFailed(err)
+	}
+}
+
+// observerFailed logs that an observer panicked, which is no failure of a run.
+func (c *Engine) observerFailed(err error) {
+	if err != nil {
+		c.threads.Log.Error("the observer", "error", err)
+	}
+}
+
+func (c *Engine) observe(p *Pass, entries []journal.Entry) {
+	if c.opts.Observer == nil {
+		return
+	}
+	for _, e := range entries {
+		_, err := invoke(p.ctx, func(context.Context) (bool, error) {
+			c.opts.Observer.Committed(p.name, p.thread.ID, p.run.ID, e)
+			return true, nil
+		})
+		c.observerFailed(err)
+	}
 }

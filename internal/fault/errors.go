@@ -1,3 +1,6 @@
+// Package fault holds the errors of the kernel: its sentinels, what the journal
+// keeps of an error, and the marks that steer retries. It imports
+// internal/journal and internal/scrub.
 package fault
 
 import (
@@ -8,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/store"
 )
 
 // The sentinels of package perdure, which documents them.
@@ -308,3 +313,100 @@ func Interrupted(err error) bool {
 	}
 	return false
 }
+
+// CheckText refuses text that is too long or not UTF-8, which JSON would change.
+func CheckText(what, text string, limit int) error {
+	if len(text) > limit || !utf8.ValidString(text) {
+		return fmt.Errorf("%w: %s is text of at most %d bytes, not %.40q of %d", ErrInvalid, what, limit, text, len(text))
+	}
+	return nil
+}
+
+// CheckMetadata refuses metadata that is too long or not UTF-8.
+func CheckMetadata(metadata map[string]string) error {
+	size := 0
+	for k, v := range metadata {
+		if err := errors.Join(CheckText("a metadata key", k, 200), CheckText("metadata", v, 16<<10)); err != nil {
+			return err
+		}
+		size += len(k) + len(v)
+	}
+	if size > 16<<10 {
+		return fmt.Errorf("%w: metadata of %d bytes; the limit is %d", ErrInvalid, size, 16<<10)
+	}
+	return nil
+}
+
+// StaleError says where a thread is that was to be at another sequence: see
+// Note.IfSeq and the other fields of that name. It matches ErrStale.
+type StaleError struct {
+	Thread string
+	Seq    uint64 // of its last entry; 0: there is no such thread
+}
+
+// Error names the sequence.
+func (e *StaleError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("%v: there is no thread %s", ErrStale, e.Thread)
+	}
+	return fmt.Sprintf("%v: thread %s is at %d", ErrStale, e.Thread, e.Seq)
+}
+
+// Unwrap makes errors.Is(err, ErrStale) true.
+func (e *StaleError) Unwrap() error { return ErrStale }
+
+// CheckSeq returns an error if a thread is not at a sequence, 0 for any. A change is
+// decided with it: what it then appends goes behind that very sequence or is
+// decided again. It comes last, behind what would fail or do nothing anyway, but
+// before anything is done outside the thread.
+func CheckSeq(t *journal.Thread, id string, want uint64) error {
+	if want == 0 || t.Seq == want {
+		return nil
+	}
+	return &StaleError{Thread: id, Seq: t.Seq}
+}
+
+// PinnedError names the forks and children that keep a thread from being
+// erased. It matches ErrPinned.
+type PinnedError struct {
+	Thread string
+	By     []string // ids of threads
+}
+
+// Error names them.
+func (e *PinnedError) Error() string {
+	return fmt.Sprintf("%v: thread %s by %s", ErrPinned, e.Thread, strings.Join(e.By, ", "))
+}
+
+// Unwrap makes errors.Is(err, ErrPinned) true.
+func (e *PinnedError) Unwrap() error { return ErrPinned }
+
+// ErasedError says that a thread was erased. It matches ErrErased, and
+// ErrNoThread for those who do not care why there is none.
+type ErasedError struct {
+	Thread string // id or name
+	Err    error  // of the store, if it was that which told
+}
+
+func (e *ErasedError) Error() string { return fmt.Sprintf("%v: %s", ErrErased, e.Thread) }
+
+func (e *ErasedError) Unwrap() []error { return []error{ErrErased, ErrNoThread, e.Err} }
+
+// IfDropped makes ErrErased of the answer of a journal that was dropped.
+func IfDropped(name string, err error) error {
+	if errors.Is(err, store.ErrDropped) && !errors.Is(err, ErrErased) {
+		return &ErasedError{Thread: name, Err: err}
+	}
+	return err
+}
+
+// BusyError says which run keeps a thread busy. It matches ErrBusy.
+type BusyError struct{ Thread, Run string }
+
+// Error names the run.
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%v: thread %s has run %s", ErrBusy, e.Thread, e.Run)
+}
+
+// Unwrap makes errors.Is(err, ErrBusy) true.
+func (e *BusyError) Unwrap() error { return ErrBusy }

@@ -1,7 +1,11 @@
+// Package lifecycle begins, forks, cancels, retries and erases threads, and tells
+// parents how their children end. It may import internal/threads and what that
+// imports.
 package lifecycle
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,6 +14,26 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 )
+
+// Control begins, forks, cancels, retries and erases the threads of a tenant.
+type Control struct {
+	threads    *threads.Threads
+	tenant     *threads.Tenant
+	maxQueue   int                                                   // how many inputs may wait on a thread
+	checkInput func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow takes it
+}
+
+// New returns the control of a tenant's threads.
+func New(t *threads.Tenant, maxQueue int, checkInput func(flow string, input any) (json.RawMessage, error)) *Control {
+	return &Control{threads: t.All, tenant: t, maxQueue: maxQueue, checkInput: checkInput}
+}
+
+// Note says who does something, why, and at which sequence of the thread, 0 for
+// any.
+type Note struct {
+	By, Reason string
+	IfSeq      uint64
+}
 
 // Cancel cancels a run.
 func (r *Control) Cancel(ctx context.Context, thread, run string, n Note) error {

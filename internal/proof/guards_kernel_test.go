@@ -187,7 +187,7 @@ var kernelGuards = []guard{
 	{
 		name: "an id leads to the first name that it was given",
 		edits: []edit{
-			{"internal/threads/cells.go", `	held := fresh
+			{"internal/threads/threads.go", `	held := fresh
 	_, err := store.Update(ctx, c.Store, key, func(old store.Cell) ([]byte, error) {
 		if old.Version != "" {`, `	held := fresh
 	tries := 0

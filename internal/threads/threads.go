@@ -1,7 +1,11 @@
+// Package threads names, reads and changes threads: it folds their journals,
+// with the past that forks share, and keeps the cells that follow from them. It
+// may import internal/journal, tree, due, blob, fault, exact and clock, and store.
 package threads
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -54,3 +58,91 @@ func (c *Threads) Announce(ctx context.Context, name string, seq uint64, flows .
 	}
 	return nil
 }
+
+// Remove deletes a cell, if it holds only what is given, where that is not "".
+func (c *Threads) Remove(ctx context.Context, key, only string) error {
+	for {
+		cell, err := store.Derived(c.Store).Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) || err == nil && only != "" && string(cell.Value) != only {
+			return nil
+		}
+		if err == nil {
+			err = c.Store.Delete(ctx, key, cell.Version)
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// Ensure returns what a cell holds, which is fresh if it was not there.
+func (c *Threads) Ensure(ctx context.Context, key string, fresh []byte) ([]byte, error) {
+	held := fresh
+	_, err := store.Update(ctx, c.Store, key, func(old store.Cell) ([]byte, error) {
+		if old.Version != "" {
+			held = old.Value
+			return nil, ErrNothing
+		}
+		return fresh, nil
+	})
+	if err == nil || errors.Is(err, ErrNothing) {
+		return held, nil
+	}
+	// The answer may have been lost.
+	if cell, getErr := c.Store.Get(ctx, key); getErr == nil {
+		return cell.Value, nil
+	}
+	return nil, err
+}
+
+// Seam lets packages of this module that build on the kernel reach the threads
+// behind a runtime. A *perdure.Runtime embeds one; its method has a name that no
+// other package can call.
+type Seam struct{ tenant *Tenant }
+
+// NewSeam returns the seam to the threads of a tenant.
+func NewSeam(t *Tenant) Seam { return Seam{t} }
+
+func (s Seam) behind() *Tenant { return s.tenant }
+
+// Behind returns the threads behind a *perdure.Runtime, nil for anything else.
+func Behind(runtime any) *Tenant {
+	if s, ok := runtime.(interface{ behind() *Tenant }); ok {
+		return s.behind()
+	}
+	return nil
+}
+
+// Scale weighs what a caller makes the kernel keep in memory. Its errors end
+// what the caller asked for.
+type Scale interface {
+	// Value is asked before a value of so many bytes is read.
+	Value(ctx context.Context, bytes int64) error
+	// Fold is asked while a thread is folded from entries that have so many
+	// bytes so far. A fold does not outlive the next one.
+	Fold(ctx context.Context, bytes int64) error
+}
+
+type scaleKey struct{}
+
+// WithScale returns a context whose reads are weighed.
+func WithScale(ctx context.Context, s Scale) context.Context {
+	return context.WithValue(ctx, scaleKey{}, s)
+}
+
+// ScaleOf returns the scale of a context, one that lets everything pass if there
+// is none.
+func ScaleOf(ctx context.Context) Scale {
+	if s, ok := ctx.Value(scaleKey{}).(Scale); ok {
+		return s
+	}
+	return noScale{}
+}
+
+type noScale struct{}
+
+func (noScale) Value(context.Context, int64) error { return nil }
+func (noScale) Fold(context.Context, int64) error  { return nil }

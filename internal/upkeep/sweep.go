@@ -116,3 +116,16 @@ func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
 // for ever. One worker does it at a time: the one that moves a cell. Who finds
 // that it has moved since its last look leaves it to another, so no clock is
 // compared with that of another machine.
+
+// SweepInterval is how long after a sweep the next one comes.
+const SweepInterval = 10 * time.Minute
+
+var sweepInterval = SweepInterval
+
+// SetSweepInterval changes the interval of sweeps that begin from now on, until
+// undo is called. It is for tests.
+func SetSweepInterval(d time.Duration) (undo func()) {
+	old := sweepInterval
+	sweepInterval = d
+	return func() { sweepInterval = old }
+}
