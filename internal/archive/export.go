@@ -12,9 +12,9 @@ import (
 	"io"
 
 	"github.com/perdure/perdure/internal/blob"
-	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -193,7 +193,7 @@ func (x *exporter) blob(ctx context.Context, ref blob.Ref) error {
 
 // object writes a line that is not an entry.
 func (x *exporter) object(v any) error {
-	raw, err := exact.Marshal(v)
+	raw, err := strict.Marshal(v)
 	if err != nil {
 		return err
 	}

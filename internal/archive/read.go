@@ -13,8 +13,8 @@ import (
 	"io"
 
 	"github.com/perdure/perdure/internal/blob"
-	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/store"
 )
 
@@ -130,7 +130,7 @@ func exactly[T any](line []byte, v *T) error {
 	if err := json.Unmarshal(line, v); err != nil {
 		return badf("%w", err)
 	}
-	again, err := exact.Marshal(*v)
+	again, err := strict.Marshal(*v)
 	if err != nil || !bytes.Equal(again, line) {
 		return badf("it is not as it was written")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
 	"github.com/perdure/perdure/store"
@@ -69,7 +70,7 @@ func SendDelta(ctx context.Context, v any) {
 	if err != nil {
 		return
 	}
-	raw, err := exact.Marshal(v)
+	raw, err := strict.Marshal(v)
 	if err != nil {
 		return
 	}

@@ -1,5 +1,5 @@
-// Package exact encodes and decodes the JSON of recorded values, and refuses what
-// JSON would change on the way. It imports internal/fault and internal/strict.
+// Package exact encodes and decodes the JSON of recorded values, and refuses
+// values that JSON would change. It imports internal/fault and internal/strict.
 package exact
 
 import (
@@ -22,7 +22,7 @@ import (
 // it would not be the same: an integer over 2^53 in an any, invalid UTF-8, half
 // of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
 func Encode(v any, t reflect.Type) (json.RawMessage, error) {
-	first, err := Marshal(v)
+	first, err := strict.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", fault.ErrNotJSON, err)
 	}
@@ -35,7 +35,7 @@ func Encode(v any, t reflect.Type) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%w: %w", fault.ErrNotJSON, err)
 		}
 	}
-	if replaced(first) && badText(reflect.ValueOf(v), 0) {
+	if strict.Replaced(first) && badText(v) {
 		return nil, fmt.Errorf("%w: a string in it is not valid UTF-8; keep bytes as []byte", fault.ErrNotJSON)
 	}
 	if _, raw := v.(json.RawMessage); t != nil && !exact && !raw { // raw JSON is read back as it is
@@ -43,7 +43,7 @@ func Encode(v any, t reflect.Type) (json.RawMessage, error) {
 		if err := json.Unmarshal(first, back.Interface()); err != nil {
 			return nil, fmt.Errorf("%w: it cannot be read back: %v", fault.ErrNotJSON, err)
 		}
-		second, err := Marshal(back.Elem().Interface())
+		second, err := strict.Marshal(back.Elem().Interface())
 		if err != nil || !bytes.Equal(first, second) && !strict.Same(first, second) {
 			return nil, fmt.Errorf("%w: %s is read back as something else (an integer over 2^53 in an any?)", fault.ErrNotJSON, t)
 		}
@@ -55,22 +55,10 @@ func Encode(v any, t reflect.Type) (json.RawMessage, error) {
 // depth, and an entry that cannot be read is damage.
 const maxDepth = 1000
 
+// CheckDepth returns ErrNotJSON if JSON is nested too deep to be recorded.
 func CheckDepth(raw []byte) error {
-	depth, text := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case text && c == '\\':
-			i++
-		case c == '"':
-			text = !text
-		case text:
-		case c == '[' || c == '{':
-			if depth++; depth > maxDepth {
-				return fmt.Errorf("%w: it is nested more than %d deep", fault.ErrNotJSON, maxDepth)
-			}
-		case c == ']' || c == '}':
-			depth--
-		}
+	if strict.Depth(raw) > maxDepth {
+		return fmt.Errorf("%w: it is nested more than %d deep", fault.ErrNotJSON, maxDepth)
 	}
 	return nil
 }
@@ -129,16 +117,6 @@ func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 	return false
 }
 
-func Marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
 // Decode reads a recorded value into a T. Its error says what does not fit. A
 // type that reads itself may panic, which is the same.
 func Decode[T any](raw json.RawMessage) (v T, err error) {
@@ -179,108 +157,67 @@ func FitsExactly(raw json.RawMessage, t reflect.Type) error {
 	if err := dec.Decode(v.Interface()); err != nil {
 		return fmt.Errorf("perdure: what is recorded does not fit %s: %w", t, err)
 	}
-	if n, found := inexact(v.Elem(), 0); found {
-		return fmt.Errorf("%w: %s in an any; use int64, json.Number or a string", fault.ErrNotJSON, n)
+	var number json.Number
+	if anyBelow(v.Elem(), 0, func(v reflect.Value) (found, enter bool) {
+		if v.Kind() != reflect.Interface {
+			return false, true
+		}
+		n, ok := v.Interface().(json.Number)
+		number = n
+		return ok && !strict.ExactFloat(n), !ok
+	}) {
+		return fmt.Errorf("%w: %s in an any; use int64, json.Number or a string", fault.ErrNotJSON, number)
 	}
 	return nil
 }
 
-// inexact finds a number inside an interface that a float64 does not hold.
-func inexact(v reflect.Value, depth int) (json.Number, bool) {
-	if !v.IsValid() || depth > 1000 {
-		return "", false
-	}
-	switch v.Kind() {
-	case reflect.Interface:
-		if n, ok := v.Interface().(json.Number); ok {
-			return n, !strict.ExactFloat(n)
-		}
-		return inexact(v.Elem(), depth+1)
-	case reflect.Pointer:
-		return inexact(v.Elem(), depth+1)
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			if n, found := inexact(v.Index(i), depth+1); found {
-				return n, true
-			}
-		}
-	case reflect.Map:
-		for _, value := range v.Seq2() {
-			if n, found := inexact(value, depth+1); found {
-				return n, true
-			}
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
-				if n, found := inexact(v.Field(i), depth+1); found {
-					return n, true
-				}
-			}
-		}
-	}
-	return "", false
-}
-
-// replaced reports whether the encoder wrote a replacement character in place
-// of something: it escapes that one, and no other.
-func replaced(b []byte) bool {
-	for i := bytes.Index(b, []byte(`\ufffd`)); i >= 0; {
-		slashes := 0
-		for i-slashes >= 0 && b[i-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 1 {
-			return true
-		}
-		next := bytes.Index(b[i+1:], []byte(`\ufffd`))
-		if next < 0 {
-			return false
-		}
-		i += 1 + next
-	}
-	return false
-}
-
-// badText reports whether a string below v is not valid UTF-8. Raw JSON and
-// types that marshal themselves answer for their own text.
-func badText(v reflect.Value, depth int) bool {
-	if !v.IsValid() || depth > 1000 {
+// anyBelow reports whether visit finds what it looks for in v or in what v
+// holds. Where visit does not enter a value, what that holds is passed over.
+func anyBelow(v reflect.Value, depth int, visit func(reflect.Value) (found, enter bool)) bool {
+	if !v.IsValid() || depth > maxDepth {
 		return false
 	}
-	if v.CanInterface() {
-		switch v.Interface().(type) {
-		case json.Marshaler, encoding.TextMarshaler:
-			if v.Kind() != reflect.Pointer && v.Kind() != reflect.Interface {
-				return false
-			}
-		}
+	if found, enter := visit(v); found || !enter {
+		return found
 	}
+	below := func(v reflect.Value) bool { return anyBelow(v, depth+1, visit) }
 	switch v.Kind() {
-	case reflect.String:
-		return !utf8.ValidString(v.String())
 	case reflect.Pointer, reflect.Interface:
-		return badText(v.Elem(), depth+1)
+		return below(v.Elem())
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			if badText(v.Index(i), depth+1) {
+			if below(v.Index(i)) {
 				return true
 			}
 		}
 	case reflect.Map:
 		for key, value := range v.Seq2() {
-			if badText(key, depth+1) || badText(value, depth+1) {
+			if below(key) || below(value) {
 				return true
 			}
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && badText(v.Field(i), depth+1) {
+			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && below(v.Field(i)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// badText reports whether a string in v is not valid UTF-8. Raw JSON and types
+// that marshal themselves are responsible for their own text.
+func badText(v any) bool {
+	return anyBelow(reflect.ValueOf(v), 0, func(v reflect.Value) (found, enter bool) {
+		if v.CanInterface() && v.Kind() != reflect.Pointer && v.Kind() != reflect.Interface {
+			switch v.Interface().(type) {
+			case json.Marshaler, encoding.TextMarshaler:
+				return false, false
+			}
+		}
+		return v.Kind() == reflect.String && !utf8.ValidString(v.String()), true
+	})
 }
 
 // KindOf returns the kind of JSON value that a type expects, "" for any.

@@ -6,6 +6,7 @@ package strict
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -98,4 +99,46 @@ func Fold(s string) string {
 		}
 		return least
 	}, s)
+}
+
+// Seen reports whether a name is displayed as it is: it has no control or format
+// characters, such as those that change the direction of text, none without a
+// width, and none without a meaning. Names of new things have to be; things that
+// were named before keep their names.
+func Seen(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(c rune) bool {
+		return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp,
+			unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Noncharacter_Code_Point)
+	})
+}
+
+// Marshal is json.Marshal without the escapes for HTML.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Replaced reports whether Marshal wrote a replacement character for invalid
+// UTF-8: it escapes that one, and leaves one that was there as it is.
+func Replaced(raw []byte) bool {
+	escape := []byte(`\ufffd`)
+	return bytes.Contains(raw, escape) && bytes.Contains(bytes.ReplaceAll(raw, []byte(`\\`), nil), escape)
+}
+
+// Encode returns the JSON of a value. A text that JSON would silently change is
+// an error.
+func Encode(v any) (json.RawMessage, error) {
+	raw, err := Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if _, given := v.(json.RawMessage); !given && Replaced(raw) {
+		return nil, errors.New("a text in it is not valid UTF-8")
+	}
+	return raw, Text(raw)
 }
