@@ -7,9 +7,24 @@ UPDATE := go test . -run TestPublicAPI -update
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+SUM    := $(GO) tool $(TOOLS) gotestsum --format pkgname --format-hide-empty-pkg --
+
 .PHONY: test
-test: lint cross ## all checks and all tests, with the race detector; says what it skipped
-	$(GO) tool $(TOOLS) gotestsum --format pkgname --format-hide-empty-pkg -- -race -timeout 30m ./...
+test: lint cross ## all checks and all tests, with the race detector; the longest ones in a short form
+	$(SUM) -race -short -timeout 30m ./...
+
+.PHONY: check
+check: ## for the daily loop: vet, and all tests that start no programs, without the race detector
+	$(GO) vet ./...
+	$(GO) test -short $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/ -e /internal/aimock)
+
+.PHONY: long
+long: ## the longer forms of kills, chaos, damage and explorations
+	$(SUM) -race -timeout 60m ./internal/proof
+	$(SUM) -race -timeout 30m -run 'Kill|EveryBitFlip|RealClientsLoseNothing' ./store/... ./server
+
+.PHONY: ci
+ci: test long ## what CI runs
 
 .PHONY: lint
 lint: ## format, vet, staticcheck

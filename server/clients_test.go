@@ -361,7 +361,10 @@ func startNode(t *testing.T, site string) {
 // TestRealClientsLoseNothing lets clients that others wrote follow a thread
 // while their connections are cut and the server is killed.
 func TestRealClientsLoseNothing(t *testing.T) {
-	const kills, cuts = 20, 500
+	kills, cuts := 20, int64(500)
+	if testing.Short() {
+		kills, cuts = 5, 100
+	}
 	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()

@@ -22,7 +22,7 @@ var docTests = map[string]string{
 	"go run ./examples/approval":                                                 "examples/approval/main_test.go TestSurvivesKills",
 	"go test -v -run TestSurvivesKills ./examples/approval":                      "examples/approval/main_test.go TestSurvivesKills",
 	"go run ./examples/research/run":                                             "examples/research/run/main_test.go TestSurvivesKills",
-	"// Follows a thread. Every event is told once, in order, however often the": "server/browser_test.go TestBrowserFollowsAnAgent",
+	"// Follows a thread. Every event is told once, in order, however often the": "server/clients_test.go TestBrowserFollowsAnAgent",
 }
 
 // docPrograms are what stands around a block of Go, by its first line, to make a

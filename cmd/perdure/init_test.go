@@ -29,9 +29,6 @@ func goIn(t *testing.T, dir string, args ...string) string {
 // TestInitMakesAProjectThatRuns runs what it writes as it is, without a network,
 // and its test, and goes through a refund: it waits, is approved, and is done.
 func TestInitMakesAProjectThatRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds a program")
-	}
 	dir := filepath.Join(t.TempDir(), "desk")
 	said := launch(t, filepath.Dir(dir), nil, "init", "desk", "--module", "example.com/support/desk").ends(0).said.String()
 	if !strings.Contains(said, "cd desk") {

@@ -118,7 +118,7 @@ func TestTextsAtEverySequence(t *testing.T) {
 			read, _ := perdure.Output[string](run)
 			each := uint64(1)
 			if big != "" {
-				each = uint64(kit.Scaled(59, 23)) // they take longer
+				each = uint64(kit.Sized(59, 59, 23)) // they take longer
 			}
 			for seq := uint64(2); seq <= at.Seq; seq += each {
 				there, err := k.StateAt(t.Context(), "t", seq)

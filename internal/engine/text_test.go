@@ -41,7 +41,7 @@ func TestTextWritesOnlyWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		file := perdure.NewText("file")
-		lines := kit.Scaled(1000, 4000)
+		lines := kit.Sized(1000, 1000, 4000)
 		long := strings.Repeat("a line of a long file, with ünïcode ☃\n", lines)
 		const edits = 220 // over the number after which it is written anew
 		before := 0

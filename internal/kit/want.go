@@ -10,20 +10,16 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Long leaves a test out of go test -short.
-func Long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("left out by -short")
+// Sized returns how much of something a test does: the first size for go test
+// -short, the last one for make torture, and else the one between.
+func Sized(short, usual, torture int) int {
+	switch {
+	case os.Getenv("PERDURE_TORTURE") != "":
+		return torture
+	case testing.Short():
+		return short
 	}
-}
-
-// Scaled returns the smaller of two sizes, or the larger one for make torture.
-func Scaled(small, large int) int {
-	if os.Getenv("PERDURE_TORTURE") != "" {
-		return large
-	}
-	return small
+	return usual
 }
 
 // Bubble runs a test in virtual time.

@@ -79,9 +79,6 @@ func hasHint(cells map[string]string) bool {
 func TestForkStorm(t *testing.T) {
 	kit.Bubble(t, "memstore", func(t *testing.T) { forkStorm(t, memstore.New(), 50) })
 	t.Run("sqlitestore", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("it takes seconds on a real disk")
-		}
 		s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
 		kit.NoErr(t, err)
 		t.Cleanup(func() { _ = s.Close() })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -31,11 +30,11 @@ type chaosQuota struct {
 // recorded once, effects that may happen once do, and no process writes after
 // another took over.
 func TestChaos(t *testing.T) {
-	kit.Long(t)
-	quota := chaosQuota{kills: 60, stops: 30, terms: 10, threads: 40, busy: 15}
-	if os.Getenv("PERDURE_TORTURE") != "" {
-		quota = chaosQuota{kills: 500, stops: 200, terms: 50, threads: 100, busy: 30}
-	}
+	quota := []chaosQuota{
+		{kills: 8, stops: 4, terms: 2, threads: 10, busy: 5},
+		{kills: 60, stops: 30, terms: 10, threads: 40, busy: 15},
+		{kills: 500, stops: 200, terms: 50, threads: 100, busy: 30},
+	}[kit.Sized(0, 1, 2)]
 	x := &chaosStorm{crew: newCrew(t, chaosFlows), quota: quota, seed: rand.Uint64()}
 	x.rng = rand.New(rand.NewPCG(x.seed, 0))
 	x.world = chaosWorld{dir: x.dir}

@@ -34,8 +34,7 @@ const fullEnv = "PERDURE_TEST_FULL_DISK"
 // space again the run goes on and ends, in the same process and the same Work,
 // with each step recorded once.
 func TestFullDisk(t *testing.T) {
-	kit.Long(t)
-	for _, scheme := range []string{"sqlite", "file"} {
+	for _, scheme := range []string{"sqlite", "file"}[:kit.Sized(1, 2, 2)] {
 		t.Run(scheme, func(t *testing.T) {
 			t.Run("limit", func(t *testing.T) {
 				if os.Getenv(fullEnv) != "" {

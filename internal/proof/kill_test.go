@@ -28,8 +28,7 @@ import (
 // kill -9 does, and starts it again until the flows end. Then their results
 // are right and each step is recorded once.
 func TestKill(t *testing.T) {
-	kit.Long(t)
-	kills := kit.Scaled(300, 1000)
+	kills := kit.Sized(20, 300, 1000)
 	for _, scheme := range []string{"sqlite", "file"} {
 		t.Run(scheme, func(t *testing.T) {
 			if text := os.Getenv(killEnv); text != "" {

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// KillOptions says how much Kill demands. Zero values are defaults.
+// KillOptions says how much Kill demands. Zero values are defaults. With go test
+// -short it is a fifth.
 type KillOptions struct {
 	Kills int // kills that count, by default 200
 	Acks  int // acknowledged appends over all lives, by default 20 000
@@ -70,6 +71,9 @@ func kill(t testing.TB, open Opener, newDisk func(testing.TB) Disk, o KillOption
 	}
 	if o.Acks == 0 {
 		o.Acks = 20_000
+	}
+	if testing.Short() {
+		o.Kills, o.Acks = (o.Kills+4)/5, (o.Acks+4)/5
 	}
 	if text := os.Getenv(killEnv); text != "" {
 		var order killOrder
