@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,75 +23,64 @@ import (
 
 // answerFlags say what is answered.
 type answerFlags struct {
-	approve, secret                          bool
-	edit, reject, respond                    string
-	decision, value, message                 string
-	hasEdit, hasReject, hasRespond, hasValue bool
+	approve, secret          bool
+	edit, reject, respond    string
+	decision, value, message string
+	changed                  func(flag string) bool
 }
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		var f answerFlags
-		c := &cobra.Command{
-			Use:   "answer [ASK]",
-			Short: "answer an ask, or go through all open ones",
-			Long: `Answer an ask. Without flags you see it and decide at the terminal; without ASK you
+func answerCommand(a *app) *cobra.Command {
+	var f answerFlags
+	c := &cobra.Command{
+		Use:   "answer [ASK]",
+		Short: "answer an ask, or go through all open ones",
+		Long: `Answer an ask. Without flags you see it and decide at the terminal; without ASK you
 go through all open asks. The part of an id that perdure asks shows is enough, and
 so is a prefix that is unique among the open asks.
 
 Values are JSON or text. The first answer wins; repeating it changes nothing.`,
-			Example: "  perdure answer\n  perdure answer h-4H7 --approve\n  perdure answer h-4H7 --edit '{\"amount\": 10}' --message \"that is all we give\"\n  perdure answer h-4H7 --reject \"too expensive\"\n  perdure answer h-4H7 --respond '\"blue\"'\n  perdure answer h-4H7 --secret < key.txt",
-			Args:    arguments(0, 1),
+		Example: "  perdure answer\n  perdure answer h-4H7 --approve\n  perdure answer h-4H7 --edit '{\"amount\": 10}' --message \"that is all we give\"\n  perdure answer h-4H7 --reject \"too expensive\"\n  perdure answer h-4H7 --respond '\"blue\"'\n  perdure answer h-4H7 --secret < key.txt",
+		Args:    arguments(0, 1),
+	}
+	flags := c.Flags()
+	flags.BoolVar(&f.approve, "approve", false, "approve the call as it is")
+	flags.StringVar(&f.edit, "edit", "", "approve the call with these arguments")
+	flags.StringVar(&f.reject, "reject", "", "reject the call; the text says why")
+	flags.StringVar(&f.respond, "respond", "", "give this value as the answer, or as the result in place of the call")
+	flags.StringVar(&f.decision, "decision", "", "one of the ask's decisions")
+	flags.StringVar(&f.value, "value", "", "value that goes with the decision")
+	flags.StringVar(&f.message, "message", "", "a remark")
+	flags.BoolVar(&f.secret, "secret", false, "read the requested secret from the standard input")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		f.changed = flags.Changed
+		switch n := f.given(); {
+		case n > 1:
+			return exit.Usage(errors.New("give one of --approve, --edit, --reject, --respond, --secret and --decision"))
+		case n > 0 && len(args) == 0:
+			return exit.Usage(errors.New("name the ask to answer: perdure asks lists them"))
 		}
-		flags := c.Flags()
-		flags.BoolVar(&f.approve, "approve", false, "approve the call as it is")
-		flags.StringVar(&f.edit, "edit", "", "approve the call with these arguments")
-		flags.StringVar(&f.reject, "reject", "", "reject the call; the text says why")
-		flags.StringVar(&f.respond, "respond", "", "give this value as the answer, or as the result in place of the call")
-		flags.StringVar(&f.decision, "decision", "", "one of the ask's decisions")
-		flags.StringVar(&f.value, "value", "", "value that goes with the decision")
-		flags.StringVar(&f.message, "message", "", "a remark")
-		flags.BoolVar(&f.secret, "secret", false, "read the requested secret from the standard input")
-		c.RunE = func(c *cobra.Command, args []string) error {
-			f.hasEdit, f.hasReject, f.hasRespond, f.hasValue = flags.Changed("edit"), flags.Changed("reject"), flags.Changed("respond"), flags.Changed("value")
-			if err := f.check(len(args)); err != nil {
-				return exit.Usage(err)
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+			if len(args) == 0 {
+				return a.inbox(ctx, l)
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				if len(args) == 0 {
-					return a.inbox(ctx, l)
-				}
-				ask, err := findAsk(ctx, l, args[0])
-				if err != nil {
-					return err
-				}
-				return a.answer(ctx, l, ask, &f)
-			})
-		}
-		return c
-	})
+			ask, err := findAsk(ctx, l, args[0])
+			if err != nil {
+				return err
+			}
+			return a.answer(ctx, l, ask, &f)
+		})
+	}
+	return c
 }
 
-// given reports whether the flags say what is answered.
-func (f *answerFlags) given() bool {
-	return f.approve || f.secret || f.hasEdit || f.hasReject || f.hasRespond || f.decision != "" || f.hasValue
-}
-
-// check refuses flags that contradict each other.
-func (f *answerFlags) check(args int) error {
-	n := 0
-	for _, set := range []bool{f.approve, f.secret, f.hasEdit, f.hasReject, f.hasRespond, f.decision != "" || f.hasValue} {
+// given is how many answers the flags give.
+func (f *answerFlags) given() (n int) {
+	for _, set := range []bool{f.approve, f.secret, f.changed("edit"), f.changed("reject"), f.changed("respond"), f.decision != "" || f.changed("value")} {
 		if set {
 			n++
 		}
 	}
-	switch {
-	case n > 1:
-		return errors.New("give one of --approve, --edit, --reject, --respond, --secret and --decision")
-	case n > 0 && args == 0:
-		return errors.New("name the ask to answer: perdure asks lists them")
-	}
-	return nil
+	return n
 }
 
 // reply is what the flags answer to an ask.
@@ -102,24 +92,22 @@ func (f *answerFlags) reply(ask *perdure.AskInfo) (api.Reply, error) {
 		r.Value = json.RawMessage("true")
 	case f.approve:
 		r.Decision = agent.DecisionApprove
-	case f.hasEdit:
+	case f.changed("edit"):
 		r.Decision, r.Value = agent.DecisionEdit, anyJSON(f.edit)
-	case f.hasReject:
+	case f.changed("reject"):
 		r.Decision = agent.DecisionReject
-		if r.Message == "" {
-			r.Message = f.reject
-		}
+		r.Message = cmp.Or(r.Message, f.reject)
 		if plain && ask.Want == "boolean" {
 			r.Decision, r.Value = "", json.RawMessage("false")
 		}
-	case f.hasRespond:
+	case f.changed("respond"):
 		r.Value = fitting(ask, f.respond)
 		if !plain {
 			r.Decision = agent.DecisionRespond
 		}
 	default:
 		r.Decision = f.decision
-		if f.hasValue {
+		if f.changed("value") {
 			r.Value = fitting(ask, f.value)
 		}
 	}
@@ -146,7 +134,7 @@ func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
 
 // answer answers one ask: as the flags say, or as a person decides now.
 func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
-	if !f.given() {
+	if f.given() == 0 {
 		if !a.term.Interactive() {
 			return exit.Usage(fmt.Errorf("say what to answer: %s", strings.Join(ways(ask), ", ")))
 		}
@@ -159,7 +147,7 @@ func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f 
 		}
 		return err
 	}
-	if f.secret || ask.Kind == agent.KindCredential && f.hasRespond {
+	if f.secret || ask.Kind == agent.KindCredential && f.changed("respond") {
 		return a.provide(ctx, l, ask, f)
 	}
 	r, err := f.reply(ask)
@@ -187,7 +175,7 @@ func (a *app) provide(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f
 	if ask.Kind != agent.KindCredential {
 		return exit.Usage(errors.New("this ask does not want a secret; only asks of kind credential do"))
 	}
-	if f.hasRespond {
+	if f.changed("respond") {
 		return exit.Usage(errors.New("do not give a secret on the command line: use --secret, which reads it"))
 	}
 	if err := a.give(ctx, l, ask); err != nil {

@@ -18,53 +18,49 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		c := operation(a, "asks", api.AsksList, func(a *app, page *api.AskPage) error {
-			defer a.damage(page.Damage)
-			if len(page.Asks) == 0 {
-				a.hint("there are no open asks")
-				return nil
-			}
-			rows := [][]string{{"ASK", "KIND", "THREAD", "WHO", "ASKED", "PROMPT"}}
-			for _, k := range page.Asks {
-				rows = append(rows, []string{render.AskID(k.ID), k.Kind, safe.Name(k.Thread), strings.Join(k.Who, " "), a.term.When(k.Asked), k.Prompt})
-			}
-			if err := a.term.Table(rows, render.StatusStyle); err != nil {
+func asksCommand(a *app) *cobra.Command {
+	c := operation(a, "asks", "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada\n  perdure asks h-4H7 --full", api.AsksList, func(a *app, page *api.AskPage) error {
+		defer a.damage(page.Damage)
+		if len(page.Asks) == 0 {
+			a.hint("there are no open asks")
+			return nil
+		}
+		rows := [][]string{{"ASK", "KIND", "THREAD", "WHO", "ASKED", "PROMPT"}}
+		for _, k := range page.Asks {
+			rows = append(rows, []string{render.AskID(k.ID), k.Kind, safe.Name(k.Thread), strings.Join(k.Who, " "), a.term.When(k.Asked), k.Prompt})
+		}
+		if err := a.printPage(rows, page.Next); err != nil {
+			return err
+		}
+		a.hint("answer one with %s, or go through them with %s", a.command("answer", "", "ASK"), a.command("answer", ""))
+		return nil
+	})
+	c.Use = "asks [ASK]"
+	c.Long += "\n\nWith ASK, that ask is shown with its outcome, open or not. Long parts are cut; --full\nshows all of it."
+	full := c.Flags().Bool("full", false, "with ASK: show all of it")
+	list := c.RunE
+	c.Args = arguments(0, 1)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && *full {
+			return exit.Usage(errors.New("--full is for one ask: perdure asks ASK --full"))
+		}
+		if len(args) == 0 {
+			return list(c, args)
+		}
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+			ask, err := findAsk(ctx, l, args[0])
+			if err != nil {
 				return err
 			}
-			a.more(page.Next)
-			a.hint("answer one with %s, or go through them with %s", a.command("answer", "", "ASK"), a.command("answer", ""))
+			if a.term.JSON {
+				return a.term.PrintJSON(ask)
+			}
+			a.hidden(a.present(ask, *full), "--full shows all")
+			a.term.Printf("  %s  %s\n", a.term.Style(terminal.Bold, decided(ask)), safe.Cut(fate(ask), a.term.Room(4+safe.Cells(decided(ask)))))
 			return nil
 		})
-		c.Example = "  perdure asks\n  perdure asks --thread trip-7\n  perdure asks --mine --by ada\n  perdure asks h-4H7 --full"
-		c.Use = "asks [ASK]"
-		c.Long += "\n\nWith ASK, that ask is shown with its outcome, open or not. Long parts are cut; --full\nshows all of it."
-		full := c.Flags().Bool("full", false, "with ASK: show all of it")
-		list := c.RunE
-		c.Args = arguments(0, 1)
-		c.RunE = func(c *cobra.Command, args []string) error {
-			if len(args) == 0 && *full {
-				return exit.Usage(errors.New("--full is for one ask: perdure asks ASK --full"))
-			}
-			if len(args) == 0 {
-				return list(c, args)
-			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				ask, err := findAsk(ctx, l, args[0])
-				if err != nil {
-					return err
-				}
-				if a.term.JSON {
-					return a.term.PrintJSON(ask)
-				}
-				a.hidden(a.present(ask, *full), "--full shows all")
-				a.term.Printf("  %s  %s\n", a.term.Style(terminal.Bold, decided(ask)), safe.Cut(fate(ask), a.term.Room(4+safe.Cells(decided(ask)))))
-				return nil
-			})
-		}
-		return c
-	})
+	}
+	return c
 }
 
 // damage says what may be missing from a page.
@@ -74,11 +70,13 @@ func (a *app) damage(what []string) {
 	}
 }
 
-// more says how to see what is not on the page.
-func (a *app) more(next string) {
-	if next != "" {
+// printPage prints a page of a list as a table, and says how to see what comes after it.
+func (a *app) printPage(rows [][]string, next string) error {
+	err := a.term.Table(rows, render.StatusStyle)
+	if err == nil && next != "" {
 		a.hint("there are more: --after %s", next)
 	}
+	return err
 }
 
 // findAsk returns the ask with an id, or the open one whose id, or the part of it
@@ -163,4 +161,30 @@ func fate(ask *perdure.AskInfo) string {
 		}
 	}
 	return text
+}
+
+func rulesCommand(a *app) *cobra.Command {
+	list := operation(a, "list", "  perdure rules list\n  perdure rules list --user ada", api.RulesList, func(a *app, list *api.RuleList) error {
+		defer a.damage(list.Damage)
+		if len(list.Rules) == 0 {
+			a.hint("there are no rules")
+		}
+		for _, r := range list.Rules {
+			by := ""
+			if r.By != "" {
+				by = " by " + r.By
+			}
+			a.term.Printf("%s\n  %s\n%s\n", a.term.Style(terminal.Bold, safe.Label(r.ID)), safe.Cut(safe.Line("made "+a.term.When(r.Created)+by), a.term.Room(2)), a.term.Framed("  ", safe.Line(r.Allows)))
+		}
+		return nil
+	})
+	revoke := operation(a, "revoke RULE", "  perdure rules revoke ID", api.RulesRevoke, hinted("revoked"))
+	revoke.Use = "revoke ID"
+	revoke.Long = "Revoke a rule. Calls that it has not allowed yet are asked about again."
+	return group(&cobra.Command{
+		Use:     "rules",
+		Short:   "look at and revoke the rules by which calls run without asking",
+		Long:    "Look at and revoke the rules by which calls run without asking. The decision always\nmakes such a rule, for one user, flow, agent and tool.",
+		Example: "  perdure rules list\n  perdure rules list --user ada\n  perdure rules revoke ID",
+	}, list, revoke)
 }

@@ -24,8 +24,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() { register(benchCommand) }
-
 // The shape of a measurement: subjects take turns, so that what else the machine
 // does hits them alike, and medians are shown.
 const (
@@ -68,7 +66,7 @@ type subject struct {
 	Name  string  `json:"name"`
 	Rate  float64 `json:"per_second"` // median
 	Ratio float64 `json:"ratio"`      // to the first one
-	run   func(ctx context.Context, until time.Time) (int, error)
+	run   func(until time.Time) (int, error)
 	rates []float64
 }
 
@@ -92,24 +90,17 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	memory := memstore.New()
 	defer memory.Close()
 	subjects := []*subject{
-		{Name: "the disk: 1 KiB written and synced", run: func(ctx context.Context, until time.Time) (int, error) { return syncs(ctx, folder, until) }},
-		{Name: "appends of 1 KiB, one writer", run: func(ctx context.Context, until time.Time) (int, error) { return appends(ctx, s, 1, until) }},
-		{Name: fmt.Sprintf("appends of 1 KiB, %d writers", benchWriters), run: func(ctx context.Context, until time.Time) (int, error) {
-			return appends(ctx, s, benchWriters, until)
-		}},
-		{Name: "steps, one run", run: func(ctx context.Context, until time.Time) (int, error) { return steps(ctx, s, 1, until) }},
-		{Name: fmt.Sprintf("steps, %d runs at a time", benchWriters), run: func(ctx context.Context, until time.Time) (int, error) {
-			return steps(ctx, s, benchWriters, until)
-		}},
-		{Name: "steps, one run, in memory", run: func(ctx context.Context, until time.Time) (int, error) { return steps(ctx, memory, 1, until) }},
+		{Name: "the disk: 1 KiB written and synced", run: func(until time.Time) (int, error) { return syncs(ctx, folder, until) }},
+		{Name: "appends of 1 KiB, one writer", run: func(until time.Time) (int, error) { return appends(ctx, s, 1, until) }},
+		{Name: fmt.Sprintf("appends of 1 KiB, %d writers", benchWriters), run: func(until time.Time) (int, error) { return appends(ctx, s, benchWriters, until) }},
+		{Name: "steps, one run", run: func(until time.Time) (int, error) { return steps(ctx, s, 1, until) }},
+		{Name: fmt.Sprintf("steps, %d runs at a time", benchWriters), run: func(until time.Time) (int, error) { return steps(ctx, s, benchWriters, until) }},
+		{Name: "steps, one run, in memory", run: func(until time.Time) (int, error) { return steps(ctx, memory, 1, until) }},
 	}
 	for range benchRounds {
 		for _, x := range subjects {
-			n, err := x.run(ctx, time.Now().Add(turn))
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
+			n, err := x.run(time.Now().Add(turn))
+			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return fmt.Errorf("%s: %w", x.Name, err)
 			}
 			x.rates = append(x.rates, float64(n)/turn.Seconds())
@@ -145,10 +136,8 @@ func syncs(ctx context.Context, folder string, until time.Time) (n int, err erro
 	defer f.Close()
 	data := make([]byte, benchSize)
 	for ; time.Now().Before(until) && ctx.Err() == nil; n++ {
-		if _, err := f.Write(data); err != nil {
-			return n, err
-		}
-		if err := f.Sync(); err != nil {
+		_, err := f.Write(data)
+		if err = cmp.Or(err, f.Sync()); err != nil {
 			return n, err
 		}
 	}
@@ -158,9 +147,10 @@ func syncs(ctx context.Context, folder string, until time.Time) (n int, err erro
 // appends appends to journals, one for each writer, and drops them.
 func appends(ctx context.Context, s store.Store, writers int, until time.Time) (int, error) {
 	var total atomic.Int64
-	errs := make(chan error, writers)
-	for range writers {
-		go func() {
+	var all sync.WaitGroup
+	errs := make([]error, writers)
+	for w := range writers {
+		all.Go(func() {
 			name := "bench/" + rand.Text()
 			data := make([]byte, benchSize)
 			var last uint64
@@ -170,19 +160,11 @@ func appends(ctx context.Context, s store.Store, writers int, until time.Time) (
 					total.Add(1)
 				}
 			}
-			if dropErr := s.Drop(context.WithoutCancel(ctx), name); err == nil {
-				err = dropErr
-			}
-			errs <- err
-		}()
+			errs[w] = errors.Join(err, s.Drop(context.WithoutCancel(ctx), name))
+		})
 	}
-	var first error
-	for range writers {
-		if err := <-errs; err != nil && first == nil {
-			first = err
-		}
-	}
-	return int(total.Load()), first
+	all.Wait()
+	return int(total.Load()), errors.Join(errs...)
 }
 
 // steps executes runs whose steps do nothing, and erases their threads. Its
@@ -208,26 +190,18 @@ func steps(ctx context.Context, s store.Store, runs int, until time.Time) (int, 
 	worked := make(chan error, 1)
 	go func() { worked <- rt.Work(working) }()
 	var all sync.WaitGroup
-	errs := make(chan error, runs)
-	for range runs {
+	errs := make([]error, runs)
+	for i := range runs {
 		all.Go(func() {
 			run, err := rt.Start(ctx, perdure.StartRequest{Flow: flow.Name(), Input: 0})
 			if err == nil {
 				_, err = rt.WaitEnd(context.WithoutCancel(ctx), run.Thread, run.ID)
-				if eraseErr := rt.Erase(context.WithoutCancel(ctx), run.Thread, perdure.EraseOptions{}); err == nil {
-					err = eraseErr
-				}
+				err = errors.Join(err, rt.Erase(context.WithoutCancel(ctx), run.Thread, perdure.EraseOptions{}))
 			}
-			errs <- err
+			errs[i] = err
 		})
 	}
 	all.Wait()
 	stop()
-	err = <-worked
-	for range runs {
-		if e := <-errs; err == nil {
-			err = e
-		}
-	}
-	return int(total.Load()), err
+	return int(total.Load()), errors.Join(append(errs, <-worked)...)
 }

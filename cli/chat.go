@@ -22,30 +22,28 @@ import (
 // recalled is how many messages of an earlier conversation are shown.
 const recalled = 6
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		var thread, user string
-		c := &cobra.Command{
-			Use:   "chat FLOW",
-			Short: "talk to a flow, line by line",
-			Long: `Talk to a flow: each line is the input of a run on one thread, and replies are shown
+func chatCommand(a *app) *cobra.Command {
+	var thread, user string
+	c := &cobra.Command{
+		Use:   "chat FLOW",
+		Short: "talk to a flow, line by line",
+		Long: `Talk to a flow: each line is the input of a run on one thread, and replies are shown
 while they are written. You answer its questions on the spot. Ctrl-D ends the
 conversation; continue it later with --thread.`,
-			Example: "  perdure chat story\n  perdure chat story --thread evening",
-			Args:    arguments(1, 1),
-			RunE: func(c *cobra.Command, args []string) error {
-				if a.term.JSON {
-					return exit.Usage(errors.New("chat is for people; use run --json"))
-				}
-				return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-					return a.chat(ctx, l, args[0], thread, user)
-				})
-			},
-		}
-		c.Flags().StringVar(&thread, "thread", "", "continue this thread, or create it")
-		c.Flags().StringVar(&user, "user", "", "owner of a new thread; by default you")
-		return c
-	})
+		Example: "  perdure chat story\n  perdure chat story --thread evening",
+		Args:    arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if a.term.JSON {
+				return exit.Usage(errors.New("chat is for people; use run --json"))
+			}
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+				return a.chat(ctx, l, args[0], thread, user)
+			})
+		},
+	}
+	c.Flags().StringVar(&thread, "thread", "", "continue this thread, or create it")
+	c.Flags().StringVar(&user, "user", "", "owner of a new thread; by default you")
+	return c
 }
 
 // chat is a conversation on a thread.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,8 +23,8 @@ import (
 // name and then its arguments, in capitals: fields of the operation's input,
 // optional ones in brackets. All other fields are flags. Show prints the result
 // for people; with --json it is printed as it is.
-func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
-	return operate(a, use, op, func(_ context.Context, _ *link.Link, out *Out) error {
+func operation[In, Out any](a *app, use, example string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
+	return operate(a, use, example, op, func(_ context.Context, _ *link.Link, out *Out) error {
 		switch {
 		case a.term.JSON && op.Out == nil:
 			return a.term.PrintJSON(struct{}{})
@@ -36,7 +37,7 @@ func operation[In, Out any](a *app, use string, op api.Op[In, Out], show func(*a
 
 // operate makes a command as operation does, which does something with the
 // result besides printing it.
-func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(context.Context, *link.Link, *Out) error) *cobra.Command {
+func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do func(context.Context, *link.Link, *Out) error) *cobra.Command {
 	words := strings.Fields(use)
 	var args []argument
 	for _, word := range words[1:] {
@@ -47,7 +48,7 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 		}
 		args = append(args, argument{op.Fields()[i], strings.HasPrefix(word, "[")})
 	}
-	c := &cobra.Command{Use: use, Short: op.Title, Long: strings.TrimSpace(capital(op.Title) + ".\n\n" + op.Doc)}
+	c := &cobra.Command{Use: use, Short: op.Title, Long: strings.TrimSpace(capital(op.Title) + ".\n\n" + op.Doc), Example: example}
 	values := map[string]*texts{}
 	for _, f := range op.Fields() {
 		name := flagName(f)
@@ -60,7 +61,13 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 			flag.NoOptDefVal = "true"
 		}
 	}
-	c.Args = func(c *cobra.Command, given []string) error { return count(c, args, given) }
+	least := 0
+	for _, x := range args {
+		if !x.optional {
+			least++
+		}
+	}
+	c.Args = arguments(least, len(args))
 	c.RunE = func(c *cobra.Command, words []string) error {
 		in := reflect.New(op.In).Elem()
 		for i, text := range words {
@@ -100,6 +107,14 @@ func operate[In, Out any](a *app, use string, op api.Op[In, Out], do func(contex
 	return c
 }
 
+// hinted returns what an operation without a result shows: a text.
+func hinted(text string) func(*app, *api.None) error {
+	return func(a *app, _ *api.None) error {
+		a.hint("%s", text)
+		return nil
+	}
+}
+
 // argument is a field that is given by its place.
 type argument struct {
 	api.Field
@@ -131,30 +146,14 @@ func kindOf(f api.Field) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch {
-	case t == reflect.TypeFor[json.RawMessage]():
+	switch t {
+	case reflect.TypeFor[json.RawMessage]():
 		return "JSON"
-	case t == reflect.TypeFor[time.Time]():
+	case reflect.TypeFor[time.Time]():
 		return "time"
-	case t.Kind() == reflect.Map:
-		return "NAME=VALUE"
-	case t.Kind() == reflect.Bool:
-		return "bool"
-	case t.Kind() == reflect.String, t.Kind() == reflect.Slice:
-		return "string"
 	}
-	return "uint"
-}
-
-// count checks how many arguments are given.
-func count(c *cobra.Command, args []argument, given []string) error {
-	least := 0
-	for _, x := range args {
-		if !x.optional {
-			least++
-		}
-	}
-	return arguments(least, len(args))(c, given)
+	kinds := map[reflect.Kind]string{reflect.Map: "NAME=VALUE", reflect.Bool: "bool", reflect.String: "string", reflect.Slice: "string"}
+	return cmp.Or(kinds[t.Kind()], "uint")
 }
 
 // flagName is what the command line calls a field.
@@ -245,7 +244,7 @@ func (a *app) linked(ctx context.Context, do func(context.Context, *link.Link) e
 }
 
 // group puts commands below another, which does nothing by itself.
-func group(c *cobra.Command, below ...*cobra.Command) {
+func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	c.AddCommand(below...)
 	c.Args = func(c *cobra.Command, given []string) error {
 		if len(given) == 0 {
@@ -254,6 +253,7 @@ func group(c *cobra.Command, below ...*cobra.Command) {
 		return exit.Usage(fmt.Errorf("there is no %s %s; see %s --help", c.CommandPath(), given[0], c.CommandPath()))
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
 }
 
 // value is an argument that is JSON, or a text; - reads it from the standard

@@ -17,37 +17,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		return &cobra.Command{
-			Use:   "completion bash|zsh|fish|powershell",
-			Short: "print a script that lets a shell complete commands",
-			Long: `Print a script that lets a shell complete commands, flags, flows, and the ids of
+func completionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "print a script that lets a shell complete commands",
+		Long: `Print a script that lets a shell complete commands, flags, flows, and the ids of
 threads and open asks. The one for bash works with and without the package
 bash-completion.`,
-			Example:   fmt.Sprintf("  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_%[1]s\"\n  perdure completion fish > ~/.config/fish/completions/%[1]s.fish", a.shellName()),
-			ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-			Args:      arguments(1, 1),
-			RunE: func(c *cobra.Command, args []string) error {
-				switch root := c.Root(); args[0] {
-				case "bash":
-					var script bytes.Buffer
-					if err := root.GenBashCompletionV2(&script, true); err != nil {
-						return err
-					}
-					a.term.Printf("%s", strings.Replace(script.String(), bashWords, bashWordsAlone, 1))
-					return nil
-				case "zsh":
-					return root.GenZshCompletion(a.term.Out)
-				case "fish":
-					return root.GenFishCompletion(a.term.Out, true)
-				case "powershell":
-					return root.GenPowerShellCompletionWithDesc(a.term.Out)
+		Example:   fmt.Sprintf("  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_%[1]s\"\n  perdure completion fish > ~/.config/fish/completions/%[1]s.fish", a.shellName()),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch root := c.Root(); args[0] {
+			case "bash":
+				var script bytes.Buffer
+				if err := root.GenBashCompletionV2(&script, true); err != nil {
+					return err
 				}
-				return exit.Usage(fmt.Errorf("there is no script for %s, only for bash, zsh, fish and powershell", args[0]))
-			},
-		}
-	})
+				a.term.Printf("%s", strings.Replace(script.String(), bashWords, bashWordsAlone, 1))
+				return nil
+			case "zsh":
+				return root.GenZshCompletion(a.term.Out)
+			case "fish":
+				return root.GenFishCompletion(a.term.Out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(a.term.Out)
+			}
+			return exit.Usage(fmt.Errorf("there is no script for %s, only for bash, zsh, fish and powershell", args[0]))
+		},
+	}
 }
 
 // bashWords is the line of the script for bash that needs the package
@@ -72,15 +70,8 @@ func (a *app) complete(root *cobra.Command) {
 		if len(words) < 2 || c.ValidArgsFunction != nil || len(c.ValidArgs) > 0 {
 			continue
 		}
-		var find func(*link.Link, context.Context) ([]string, error)
-		switch strings.Trim(words[1], "[]") {
-		case "FLOW":
-			find = flowNames
-		case "THREAD", "THREAD|FILE":
-			find = threadNames
-		case "ASK":
-			find = askNames
-		default:
+		find := finders[strings.Trim(words[1], "[]")]
+		if find == nil {
 			continue
 		}
 		files := cobra.ShellCompDirectiveNoFileComp
@@ -104,7 +95,7 @@ var completable = regexp.MustCompile(`^\w[\w.:@/+-]*$`)
 // candidates are the names that begin so, if they can be had at once. Others may
 // have chosen them, and shells evaluate what they complete: only plain words are
 // offered.
-func (a *app) candidates(ctx context.Context, find func(*link.Link, context.Context) ([]string, error), begin string) []string {
+func (a *app) candidates(ctx context.Context, find finder, begin string) []string {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -112,7 +103,7 @@ func (a *app) candidates(ctx context.Context, find func(*link.Link, context.Cont
 	defer cancel()
 	var names []string
 	_ = a.linked(ctx, func(ctx context.Context, l *link.Link) (err error) {
-		names, err = find(l, ctx)
+		names, err = find(ctx, l)
 		return err
 	})
 	var out []string
@@ -132,10 +123,19 @@ func (a *app) candidates(ctx context.Context, find func(*link.Link, context.Cont
 // unusual are the characters that a description has no need of.
 var unusual = regexp.MustCompile(`[^\w .,:?!-]`)
 
-func flowNames(l *link.Link, ctx context.Context) ([]string, error) { return l.Client.Flows(ctx) }
+// finder returns the names that an argument can have, each with a tab and a
+// description behind it if there is one.
+type finder func(context.Context, *link.Link) ([]string, error)
 
-func threadNames(l *link.Link, ctx context.Context) ([]string, error) {
-	var names []string
+// finders are the finders by what help calls the argument.
+var finders = map[string]finder{
+	"FLOW":        func(ctx context.Context, l *link.Link) ([]string, error) { return l.Client.Flows(ctx) },
+	"THREAD":      threadNames,
+	"THREAD|FILE": threadNames,
+	"ASK":         askNames,
+}
+
+func threadNames(ctx context.Context, l *link.Link) (names []string, err error) {
 	for t, err := range l.Client.List(ctx, perdure.ListOptions{Limit: 200}) {
 		if err != nil {
 			return names, err
@@ -145,8 +145,7 @@ func threadNames(l *link.Link, ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func askNames(l *link.Link, ctx context.Context) ([]string, error) {
-	var names []string
+func askNames(ctx context.Context, l *link.Link) (names []string, err error) {
 	for k, err := range l.Client.Asks(ctx, api.ListAsks{Limit: 200}) {
 		if err != nil || len(names) >= 200 {
 			return names, err

@@ -293,3 +293,26 @@ func (a *app) settle(ctx context.Context, l *link.Link, ask *perdure.AskInfo, c 
 	_, err = client.Do(ctx, l.Client, api.AsksAnswer, api.AnswerAsk{OneAsk: api.OneAsk{Ask: ask.ID}, Reply: r})
 	return err
 }
+
+// always shows what a rule will allow before it is made, and returns the pattern
+// that a person typed, nil for exactly these arguments.
+func (a *app) always(ctx context.Context, ask *perdure.AskInfo, typed string) (json.RawMessage, error) {
+	var data struct{ Always agent.Rule }
+	if err := json.Unmarshal(ask.Data, &data); err != nil {
+		return nil, err
+	}
+	rule, pattern := data.Always, json.RawMessage(nil)
+	if typed != "" {
+		if pattern = json.RawMessage(typed); !json.Valid(pattern) {
+			return nil, fmt.Errorf("%w: a pattern is JSON, such as {\"path\": \"/notes/*\"}; nothing behind always is exactly these arguments", errAgain)
+		}
+		rule.Args = pattern
+		rule.Allows = rule.Describe()
+	}
+	a.term.Printf("  from now on\n%s\n", a.term.Framed("  ", safe.Line(rule.Allows)))
+	sure, err := a.term.Ask(ctx, "  type yes to allow that > ")
+	if err == nil && !strings.EqualFold(strings.TrimSpace(sure), "yes") {
+		err = fmt.Errorf("%w: no rule is made", errAgain)
+	}
+	return pattern, err
+}

@@ -27,8 +27,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() { register(devCommand) }
-
 // devCommand makes the command that serves everything on this machine.
 func devCommand(a *app) *cobra.Command {
 	var address string
@@ -165,10 +163,7 @@ func devStore(shared bool) (string, error) {
 
 // welcome says what is served, and what to try.
 func (a *app) welcome(d link.DevRecord, open bool) {
-	flows := make([]string, len(a.flows))
-	for i, f := range a.flows {
-		flows[i] = f.Name()
-	}
+	flows := a.flowNames()
 	address := "http://" + d.Address
 	whom, header := "you", ""
 	if open {

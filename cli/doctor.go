@@ -2,19 +2,29 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
+	"github.com/perdure/perdure/client"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
 	"github.com/spf13/cobra"
 )
-
-func init() { register(doctorCommand) }
 
 // What a check can find.
 const (
@@ -45,10 +55,9 @@ status is 1 if something is broken.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d := &doctor{app: a}
 			d.machine(c.Context())
-			switch {
-			case a.conn.Server != "":
+			if a.conn.Server != "" {
 				d.askServer(c.Context())
-			default:
+			} else {
 				d.openStore(c.Context())
 			}
 			if tokens != "" {
@@ -66,32 +75,42 @@ status is 1 if something is broken.`,
 
 // doctor collects findings.
 type doctor struct {
-	*app
+	app   *app
 	found []finding
 }
 
 func (d *doctor) note(check, status, fix, format string, args ...any) {
-	d.found = append(d.found, finding{check, status, fmt.Sprintf(format, args...), d.named(fix)})
+	d.found = append(d.found, finding{check, status, fmt.Sprintf(format, args...), d.app.named(fix)})
 }
 
 // report prints what was found.
 func (d *doctor) report() error {
-	bad := 0
+	t, bad := d.app.term, 0
 	for _, f := range d.found {
 		if f.Status == broken {
 			bad++
 		}
 	}
-	if d.term.JSON {
-		out := struct {
+	if t.JSON {
+		if err := t.PrintJSON(struct {
 			OK     bool      `json:"ok"`
 			Checks []finding `json:"checks"`
-		}{bad == 0, d.found}
-		if err := d.term.PrintJSON(out); err != nil {
+		}{bad == 0, d.found}); err != nil {
 			return err
 		}
 	} else {
-		d.printFindings(bad)
+		styles := map[string]string{fine: terminal.Green, poor: terminal.Amber, broken: terminal.Red}
+		for _, f := range d.found {
+			t.Printf("%s  %-11s %s\n", t.Style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, safe.Line(f.Detail))
+			if f.Fix != "" {
+				t.Printf("%20s-> %s\n", "", safe.Line(f.Fix))
+			}
+		}
+		if bad == 0 {
+			t.Printf("\nNothing is broken.\n")
+		} else {
+			t.Printf("\n%s found something broken.\n", terminal.Count(bad, "check", "checks"))
+		}
 	}
 	if bad > 0 {
 		return exit.Quiet(exit.Failed)
@@ -99,46 +118,22 @@ func (d *doctor) report() error {
 	return nil
 }
 
-func (d *doctor) printFindings(bad int) {
-	styles := map[string]string{fine: terminal.Green, poor: terminal.Amber, broken: terminal.Red}
-	for _, f := range d.found {
-		d.term.Printf("%s  %-11s %s\n", d.term.Style(styles[f.Status], fmt.Sprintf("%-6s", f.Status)), f.Check, safe.Line(f.Detail))
-		if f.Fix != "" {
-			d.term.Printf("%20s-> %s\n", "", safe.Line(f.Fix))
-		}
-	}
-	switch bad {
-	case 0:
-		d.term.Printf("\nNothing is broken.\n")
-	case 1:
-		d.term.Printf("\n1 check found something broken.\n")
-	default:
-		d.term.Printf("\n%d checks found something broken.\n", bad)
-	}
-}
-
 // machine checks what all else stands on.
 func (d *doctor) machine(ctx context.Context) {
 	d.note("program", fine, "", "version %s, %s, %s/%s, %d CPUs", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	begin := time.Now()
-	wait := time.NewTimer(100 * time.Millisecond)
-	defer wait.Stop()
 	select {
-	case <-wait.C:
+	case <-time.After(100 * time.Millisecond):
 	case <-ctx.Done():
 		return
 	}
 	end := time.Now()
 	d.judgeClock(begin, end.Sub(begin), end.Round(0).Sub(begin.Round(0)))
-	var flows []string
-	for _, f := range d.flows {
-		flows = append(flows, f.Name())
-	}
-	if len(flows) == 0 {
+	if flows := d.app.flowNames(); len(flows) > 0 {
+		d.note("flows", fine, "", "%s", strings.Join(flows, ", "))
+	} else {
 		d.note("flows", poor, "give flows to cli.Main", "this program has none, so it cannot execute anything")
-		return
 	}
-	d.note("flows", fine, "", "%s", strings.Join(flows, ", "))
 }
 
 // judgeClock judges the clock of this machine: what it says now, and how far it went
@@ -163,4 +158,259 @@ func (d *doctor) tokenFile(path string) {
 		return
 	}
 	d.note("tokens", fine, "", "%s can be used", path)
+}
+
+// How much the doctor looks at.
+const (
+	doctorThreads = 200
+	doctorTime    = 5 * time.Second
+	doctorFile    = 64 << 20 // larger databases are not read in whole
+)
+
+// askServer checks a server from outside.
+func (d *doctor) askServer(ctx context.Context) {
+	l, err := d.app.conn.Dial(d.app.conn.Server, d.app.conn.GivenToken())
+	if err != nil {
+		d.note("server", broken, "give its address, such as http://127.0.0.1:7373", "%v", err)
+		return
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	begin := time.Now()
+	if !l.Answers(ctx) {
+		d.note("server", broken, "start one with perdure dev or perdure serve, or check the address", "no Perdure server answers at %s", d.app.conn.Server)
+		return
+	}
+	took := time.Since(begin)
+	if _, err := client.Do(ctx, l.Client, api.ReadyGet, api.Nothing{}); err != nil {
+		d.note("ready", broken, "look into the log of the server", "it is not ready: %v", err)
+	}
+	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
+	if err != nil {
+		d.note("server", broken, "give a token that may read, with --token or $PERDURE_TOKEN", "it answers, but %v", err)
+		return
+	}
+	d.note("server", fine, "", "%s answers in %v, version %s, up for %v", d.app.conn.Server, round(took), stats.Version, time.Duration(stats.Uptime)*time.Second)
+	d.workers(stats)
+}
+
+// openStore checks the store that the flags name, or that of dev.
+func (d *doctor) openStore(ctx context.Context) {
+	url := d.app.conn.Store
+	if url == "" {
+		url = link.DevURL
+		if _, err := os.Stat(link.DevFile); err != nil {
+			d.note("store", poor, "perdure dev makes one; name others with --store or --server", "there is none in ./%s", link.DevFolder)
+			d.disk(".")
+			return
+		}
+	}
+	folder := link.Folder(url)
+	if file, ok := link.SQLiteFile(url); ok && !d.sqlite(file) {
+		return
+	}
+	begin := time.Now()
+	l, err := d.app.conn.Open(ctx, url)
+	if err != nil {
+		d.note("store", broken, adviceOn(err), "%v", err)
+		return
+	}
+	defer l.Close()
+	s := threads.Behind(l.Runtime).All.Store
+	d.note("store", fine, "", "%s opens in %v", url, round(time.Since(begin)))
+	switch class := store.DurabilityOf(s); class {
+	case store.Power:
+		d.note("durability", fine, "", "an acknowledged write survives a power failure")
+	case store.Process:
+		d.note("durability", poor, "keep it on a disk, with the default settings", "writes survive the death of the process, but not a power failure")
+	default:
+		d.note("durability", poor, "use sqlite: for what is to last", "nothing survives the process")
+	}
+	if folder != "" {
+		d.disk(folder)
+	}
+	d.probe(ctx, s)
+	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
+	if err != nil {
+		d.note("threads", broken, "the message says where it is damaged", "they cannot be counted: %v", err)
+		return
+	}
+	d.workers(stats)
+	d.threads(ctx, l.Runtime)
+}
+
+// adviceOn says what to do about a store that does not open.
+func adviceOn(err error) string {
+	switch {
+	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrUnavailable):
+		return "another process holds it: end that one, or wait until it is done"
+	case errors.Is(err, store.ErrNewer):
+		return "use the version that wrote it, or a newer one"
+	case errors.Is(err, store.ErrForeign):
+		return "it holds something else: check the URL"
+	case errors.Is(err, fs.ErrPermission), strings.Contains(err.Error(), "readonly"):
+		return "let this user write to the file and to its folder"
+	}
+	return "check the URL, and that this user may read and write there"
+}
+
+// sqlite checks a database from outside, before the store opens it.
+func (d *doctor) sqlite(file string) bool {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.note("store", broken, "check the path; perdure dev and perdure serve make a new one", "there is no file %s", file)
+		return false
+	case err != nil:
+		d.note("store", broken, "check the path, and who may read it", "%v", err)
+		return false
+	case exposed(file, info):
+		d.note("privacy", poor, "chmod o-rwx "+file+", or keep it in a folder of your own", "%s can be read by everyone on this machine", file)
+	}
+	checks := []string{"PRAGMA journal_mode", "SELECT sqlite_version()"}
+	if info.Size() <= doctorFile {
+		checks = append(checks, "PRAGMA quick_check(1)")
+	}
+	said, err := sqlitestore.Inspect(file, checks...)
+	if err == nil && strings.Contains(said[0], "not a database") { // the answer to the first question
+		err = errors.New(file + " is not a SQLite database")
+	}
+	if err != nil {
+		d.note("sqlite", broken, "it may be no database, or belong to somebody else", "%v", err)
+		return false
+	}
+	status, fix, detail := fine, "", fmt.Sprintf("%s, %d KiB, journal mode %s, SQLite %s", file, info.Size()>>10, said[0], said[1])
+	if said[0] != "wal" {
+		status, fix = poor, "let perdure open it for writing: it sets wal itself"
+	}
+	if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > doctorFile {
+		status, fix = poor, "a program keeps a transaction open and holds it up; find it and end it"
+		detail += fmt.Sprintf(", and a WAL of %d MiB", wal.Size()>>20)
+	}
+	if len(said) > 2 && said[2] != "ok" {
+		status, fix = broken, "restore it from a backup, or export what can be read with perdure export"
+		detail += ": " + said[2]
+	}
+	d.note("sqlite", status, fix, "%s", detail)
+	return true
+}
+
+// exposed reports whether everyone on this machine can read a file.
+func exposed(file string, info fs.FileInfo) bool {
+	if runtime.GOOS == "windows" || info.Mode().Perm()&0o004 == 0 {
+		return false
+	}
+	folder, err := os.Stat(filepath.Dir(file))
+	return err == nil && folder.Mode().Perm()&0o001 != 0
+}
+
+// probe writes, reads and removes a cell and a journal.
+func (d *doctor) probe(ctx context.Context, s store.Store) {
+	name := "doctor/" + rand.Text()
+	begin := time.Now()
+	version, err := s.Put(ctx, name, []byte("probe"), "")
+	put := time.Since(begin)
+	if err == nil {
+		var cell store.Cell
+		if cell, err = s.Get(ctx, name); err == nil && string(cell.Value) != "probe" {
+			err = fmt.Errorf("a cell was read back as %q", cell.Value)
+		}
+		err = errors.Join(err, s.Delete(ctx, name, version))
+	}
+	begin = time.Now()
+	if err == nil {
+		_, err = store.AppendOnce(ctx, s, name, 0, []byte("probe"))
+	}
+	added := time.Since(begin)
+	if err == nil {
+		var entries []store.Entry
+		if entries, err = store.ReadAll(ctx, s, name, 0); err == nil && (len(entries) != 1 || string(entries[0].Data) != "probe") {
+			err = fmt.Errorf("a journal with 1 entry was read back with %d", len(entries))
+		}
+		err = errors.Join(err, s.Drop(ctx, name))
+	}
+	if err != nil {
+		d.note("writing", broken, "check free space, permissions, and that no other program holds the store", "%v", err)
+		return
+	}
+	status, fix := fine, ""
+	if max(put, added) > time.Second {
+		status, fix = poor, "each step waits for a write: use a faster disk, or find who keeps it busy"
+	}
+	d.note("writing", status, fix, "a cell took %v, an append %v", round(put), round(added))
+}
+
+// workers judges whether somebody executes what is to be done.
+func (d *doctor) workers(stats *api.Stats) {
+	due := stats.Statuses[string(perdure.Queued)] + stats.Statuses[string(perdure.Running)]
+	switch {
+	case stats.Workers == 0 && due > 0:
+		d.note("workers", poor, "start perdure worker, dev or serve on this store", "none is alive, and %d threads have work for one", due)
+	case stats.Workers == 0:
+		d.note("workers", fine, "", "none is alive, and there is nothing to do")
+	default:
+		d.note("workers", fine, "", "%d alive", stats.Workers)
+	}
+	stuck := stats.Statuses[string(perdure.Blocked)] + stats.Statuses[string(perdure.Quarantined)]
+	status, fix := fine, ""
+	if stuck > 0 {
+		status, fix = poor, "perdure threads --status blocked (or quarantined), perdure show THREAD says why"
+	}
+	d.note("threads", status, fix, "%d, of them %d blocked or quarantined; %d open asks", stats.Threads, stuck, stats.Asks)
+}
+
+// threads compares the newest summaries with the journals that they follow from.
+func (d *doctor) threads(ctx context.Context, rt *perdure.Runtime) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	looked, behind := 0, 0
+	for s, err := range rt.List(ctx, perdure.ListOptions{Limit: doctorThreads}) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			d.note("journals", broken, "the message says where it is damaged", "the list of threads ends: %v", err)
+			return
+		}
+		t, err := rt.Get(ctx, s.ID)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, perdure.ErrNoThread), errors.Is(err, perdure.ErrErased): // meanwhile
+		case err != nil:
+			d.note("journals", broken, "perdure fork "+s.ID+" --at N makes a thread of the part that is good", "thread %s: %v", s.ID, err)
+			return
+		case t.Status != s.Status && time.Since(t.Updated) > time.Minute:
+			behind++
+		}
+		looked++
+	}
+	if behind > 0 {
+		d.note("journals", poor, "workers repair that by themselves, in a while", "of %d threads, %d are listed with an old status", looked, behind)
+		return
+	}
+	d.note("journals", fine, "", "%d threads read, all as they are listed", looked)
+}
+
+// disk judges how much space is left.
+func (d *doctor) disk(folder string) {
+	free, err := freeSpace(folder)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+	case err != nil:
+		d.note("disk", poor, "", "%v", err)
+	case free < 100<<20:
+		d.note("disk", broken, "make room: a store on a full disk takes no writes", "%d MiB are free in %s", free>>20, folder)
+	case free < 1<<30:
+		d.note("disk", poor, "make room before it is full", "%d MiB are free in %s", free>>20, folder)
+	default:
+		d.note("disk", fine, "", "%d GiB are free in %s", free>>30, folder)
+	}
+}
+
+func round(t time.Duration) time.Duration {
+	if t > 10*time.Millisecond {
+		return t.Round(time.Millisecond)
+	}
+	return t.Round(10 * time.Microsecond)
 }

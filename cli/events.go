@@ -15,43 +15,41 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		var follow, deltas bool
-		var o client.FollowOptions
-		var after string
-		c := &cobra.Command{
-			Use:   "events THREAD",
-			Short: "list a thread's events, or follow them",
-			Long: `List a thread's events: sequence, time, kind, path and value. With -f it keeps
+func eventsCommand(a *app) *cobra.Command {
+	var follow, deltas bool
+	var o client.FollowOptions
+	var after string
+	c := &cobra.Command{
+		Use:   "events THREAD",
+		Short: "list a thread's events, or follow them",
+		Long: `List a thread's events: sequence, time, kind, path and value. With -f it keeps
 running and shows each new event once, even across restarts of the server; with
 --run it ends with that run.
 
 With --json each event is a line of JSON.`,
-			Example: "  perdure events trip-7\n  perdure events trip-7 -f --after 40\n  perdure events trip-7 -f --run newest --json | jq .kind",
-			Args:    arguments(1, 1),
-		}
-		c.Flags().BoolVarP(&follow, "follow", "f", false, "keep running, and show new ones")
-		c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also show what is being written, before it is recorded")
-		c.Flags().StringVar(&after, "after", "", "only events after this `sequence`")
-		c.Flags().StringVar(&o.Run, "run", "", "only events of this run, or of the newest")
-		c.RunE = func(c *cobra.Command, args []string) error {
-			o.NoDeltas = !deltas
-			if after != "" {
-				var err error
-				if o.After, o.Life, _, err = api.EventID(after).Parse(); err != nil {
-					return fmt.Errorf("--after: %w", err)
-				}
+		Example: "  perdure events trip-7\n  perdure events trip-7 -f --after 40\n  perdure events trip-7 -f --run newest --json | jq .kind",
+		Args:    arguments(1, 1),
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep running, and show new ones")
+	c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also show what is being written, before it is recorded")
+	c.Flags().StringVar(&after, "after", "", "only events after this `sequence`")
+	c.Flags().StringVar(&o.Run, "run", "", "only events of this run, or of the newest")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		o.NoDeltas = !deltas
+		if after != "" {
+			var err error
+			if o.After, o.Life, _, err = api.EventID(after).Parse(); err != nil {
+				return fmt.Errorf("--after: %w", err)
 			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-				if follow {
-					return a.follow(ctx, l, args[0], o)
-				}
-				return a.events(ctx, l, args[0], o)
-			})
 		}
-		return c
-	})
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+			if follow {
+				return a.follow(ctx, l, args[0], o)
+			}
+			return a.events(ctx, l, args[0], o)
+		})
+	}
+	return c
 }
 
 // events prints the events that are there.

@@ -20,8 +20,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() { register(exportCommand, importCommand, verifyCommand, eraseCommand) }
-
 func exportCommand(a *app) *cobra.Command {
 	var to string
 	var in api.ExportThread

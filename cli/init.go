@@ -28,8 +28,6 @@ var starter embed.FS
 // perdureModule is what a new project requires.
 const perdureModule = "github.com/perdure/perdure"
 
-func init() { register(initCommand) }
-
 // initCommand makes the command that begins a project.
 func initCommand(a *app) *cobra.Command {
 	var module string
@@ -41,12 +39,7 @@ approval, a test, and a main function that makes it a server, a worker and every
 command of this program. Its model is a script, so it runs as it is; main.go says
 how to use a real one.`,
 		Example: "  perdure init desk --module example.com/desk",
-		Args: func(_ *cobra.Command, given []string) error {
-			if len(given) != 1 {
-				return exit.Usage(errors.New("usage: perdure init DIR"))
-			}
-			return nil
-		},
+		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, given []string) error {
 			dir := given[0]
 			if module == "" {

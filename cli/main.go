@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/exit"
 	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/safe"
@@ -56,19 +58,12 @@ type Options struct {
 // Run runs one command of a program with flows until it is done or the context ends,
 // and returns the exit code.
 func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
-	t := &terminal.Terminal{In: os.Stdin, Out: o.Stdout, Err: o.Stderr, Env: os.Getenv}
-	if t.Out == nil {
-		t.Out = os.Stdout
-	}
-	if t.Err == nil {
-		t.Err = os.Stderr
-	}
-	a := newApp(t, o, programName(), flows)
+	t := &terminal.Terminal{In: os.Stdin, Out: cmp.Or[io.Writer](o.Stdout, os.Stdout), Err: cmp.Or[io.Writer](o.Stderr, os.Stderr), Env: os.Getenv}
 	args := o.Args
 	if args == nil {
 		args = os.Args[1:]
 	}
-	return a.run(ctx, args)
+	return newApp(t, o, programName(), flows).run(ctx, args)
 }
 
 func newApp(t *terminal.Terminal, o Options, name string, flows []perdure.Flow) *app {
@@ -87,6 +82,14 @@ type app struct {
 	conn *link.Connector
 }
 
+// flowNames returns the names of the program's flows.
+func (a *app) flowNames() (names []string) {
+	for _, f := range a.flows {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
 // run runs a command and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
@@ -96,15 +99,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetErr(a.term.Err)
 	var err error
 	for _, arg := range args {
-		if err == nil {
-			err = safe.CheckUTF8("an argument", arg)
-		}
+		err = cmp.Or(err, safe.CheckUTF8("an argument", arg))
 	}
 	if err == nil {
-		err = root.ExecuteContext(ctx)
-	}
-	if err == nil {
-		err = a.term.Broken()
+		err = cmp.Or(root.ExecuteContext(ctx), a.term.Broken())
 	}
 	if err != nil && !errors.Is(err, exit.ErrQuiet) {
 		fmt.Fprintf(a.term.Err, "%s: %s\n", a.shellName(), a.message(err))
@@ -156,10 +154,19 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// commands make the commands; each file registers its own.
-var commands []func(*app) *cobra.Command
-
-func register(make ...func(*app) *cobra.Command) { commands = append(commands, make...) }
+// commands make the commands.
+var commands = []func(*app) *cobra.Command{
+	initCommand, devCommand, runCommand, chatCommand,
+	threadsCommand, showCommand, eventsCommand, stateCommand, diffCommand,
+	controlCommand("pause", "  perdure pause trip-7\n  perdure pause trip-7 --reason \"wait for the audit\"", api.RunsPause),
+	controlCommand("cancel", "  perdure cancel trip-7\n  perdure cancel trip-7 RUN --reason \"not needed\"", api.RunsCancel),
+	controlCommand("retry", "  perdure retry trip-7", api.RunsRetry),
+	resumeCommand, signalCommand, forkCommand, rewindCommand,
+	asksCommand, answerCommand, rulesCommand,
+	memoryCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
+	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand,
+	completionCommand, versionCommand, exitCodesCommand,
+}
 
 // choose lets a flag that names a server or a store override the environment.
 func (a *app) choose(c *cobra.Command) {

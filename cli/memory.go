@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/agent/memory"
@@ -11,16 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() { register(memoryCommand) }
-
 func memoryCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:     "memory",
-		Short:   "look at and change what is remembered beyond threads",
-		Long:    "Look at and change what is remembered beyond threads. A place is a namespace and\na key, separated by slashes: users/ada/tone. Write a slash inside a part as %2F.",
-		Example: "  perdure memory list users/ada\n  perdure memory put users/ada/tone '\"friendly\"'\n  perdure memory get users/ada/tone\n  perdure memory delete users/ada/tone",
-	}
-	list := operation(a, "list [NS]", api.MemoryList, func(a *app, page *api.MemoryPage) error {
+	list := operation(a, "list [NS]", "  perdure memory list\n  perdure memory list users/ada --q tone", api.MemoryList, func(a *app, page *api.MemoryPage) error {
 		if len(page.Items) == 0 {
 			a.hint("nothing is remembered there")
 			return nil
@@ -29,28 +22,21 @@ func memoryCommand(a *app) *cobra.Command {
 		for _, i := range page.Items {
 			rows = append(rows, []string{safe.Name(placeOf(i)), a.term.When(i.Updated), render.Brief(i.Value)})
 		}
-		if err := a.term.Table(rows, render.StatusStyle); err != nil {
-			return err
-		}
-		a.more(page.Next)
-		return nil
+		return a.printPage(rows, page.Next)
 	})
 	list.Use = "list [NAMESPACE]"
-	list.Example = "  perdure memory list\n  perdure memory list users/ada --q tone"
 
-	get := operation(a, "get PLACE", api.MemoryGet, func(a *app, item *memory.Item) error {
+	get := operation(a, "get PLACE", "  perdure memory get users/ada/tone", api.MemoryGet, func(a *app, item *memory.Item) error {
 		a.term.PrintValue(render.Value(item.Value))
 		return nil
 	})
 	get.Long = ""
-	get.Example = "  perdure memory get users/ada/tone"
 
-	put := operation(a, "put PLACE VALUE", api.MemoryPut, func(a *app, item *memory.Item) error {
+	put := operation(a, "put PLACE VALUE", "  perdure memory put users/ada/tone friendly\n  perdure memory put users/ada/limits '{\"daily\": 3}' --ttl 86400", api.MemoryPut, func(a *app, item *memory.Item) error {
 		a.hint("remembered, version %s", safe.Label(item.Version))
 		return nil
 	})
 	put.Long = "Remember a value: JSON, or a text; - reads it from the standard input."
-	put.Example = "  perdure memory put users/ada/tone friendly\n  perdure memory put users/ada/limits '{\"daily\": 3}' --ttl 86400"
 	create := put.Flags().Bool("create", false, "only if nothing is there")
 	_ = put.Flags().MarkHidden("if-none-match")
 	put.PreRunE = func(c *cobra.Command, _ []string) error {
@@ -60,10 +46,13 @@ func memoryCommand(a *app) *cobra.Command {
 		return nil
 	}
 
-	remove := operation(a, "delete PLACE", api.MemoryDelete, func(*app, *api.None) error { return nil })
-	remove.Example = "  perdure memory delete users/ada/tone"
-	group(c, list, get, put, remove)
-	return c
+	remove := operation(a, "delete PLACE", "  perdure memory delete users/ada/tone", api.MemoryDelete, func(*app, *api.None) error { return nil })
+	return group(&cobra.Command{
+		Use:     "memory",
+		Short:   "look at and change what is remembered beyond threads",
+		Long:    "Look at and change what is remembered beyond threads. A place is a namespace and\na key, separated by slashes: users/ada/tone. Write a slash inside a part as %2F.",
+		Example: "  perdure memory list users/ada\n  perdure memory put users/ada/tone '\"friendly\"'\n  perdure memory get users/ada/tone\n  perdure memory delete users/ada/tone",
+	}, list, get, put, remove)
 }
 
 // segments are the parts of a place.
@@ -81,7 +70,7 @@ func segments(place string) ([]string, error) {
 // placeOf is where an item is, as a command takes it.
 func placeOf(i *memory.Item) string {
 	var parts []string
-	for _, p := range append(append([]string{}, i.Namespace...), i.Key) {
+	for _, p := range append(slices.Clone(i.Namespace), i.Key) {
 		parts = append(parts, strings.ReplaceAll(p, "/", "%2F"))
 	}
 	return strings.Join(parts, "/")

@@ -27,13 +27,12 @@ type runFlags struct {
 	q                     perdure.StartRequest
 }
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		f := runFlags{budget: texts{kind: "UNIT=N"}, metadata: texts{kind: "NAME=VALUE"}}
-		c := &cobra.Command{
-			Use:   "run FLOW [INPUT]",
-			Short: "start a run and wait until it ends or needs someone",
-			Long: `Start a run of a flow and wait for it. The input is JSON or text; - reads it from
+func runCommand(a *app) *cobra.Command {
+	f := runFlags{budget: texts{kind: "UNIT=N"}, metadata: texts{kind: "NAME=VALUE"}}
+	c := &cobra.Command{
+		Use:   "run FLOW [INPUT]",
+		Short: "start a run and wait until it ends or needs someone",
+		Long: `Start a run of a flow and wait for it. The input is JSON or text; - reads it from
 the standard input. The output goes to the standard output, progress to the
 standard error.
 
@@ -42,34 +41,33 @@ On a store (--store), this command acts as a worker while it waits.
 
 The exit code is 0 if the run succeeded, 1 if it failed, and 4 if it waits for an
 answer or a signal.`,
-			Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement - --thread chairs --user ada < invoice.txt\n  perdure run research '\"a text as JSON\"' --detach\n  perdure run story --watch --json | jq -c .kind",
-			Args:    arguments(1, 2),
+		Example: "  perdure run research \"How can a cache be kept fresh?\"\n  perdure run procurement - --thread chairs --user ada < invoice.txt\n  perdure run research '\"a text as JSON\"' --detach\n  perdure run story --watch --json | jq -c .kind",
+		Args:    arguments(1, 2),
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.thread, "thread", "", "id of the thread, which is created if needed; by default a new one")
+	flags.StringVar(&f.q.Title, "title", "", "title of a new thread")
+	flags.StringVar(&f.q.User, "user", "", "owner of a new thread; by default you")
+	flags.Var(&f.metadata, "metadata", "metadata of a new thread; may be repeated")
+	flags.StringVar(&f.policy, "policy", "", "what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
+	flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same run")
+	flags.Var(&f.budget, "budget", "what the run may spend; may be repeated")
+	flags.BoolVar(&f.watch, "watch", false, "show progress live (the default in a terminal)")
+	flags.BoolVar(&f.detach, "detach", false, "do not wait")
+	flags.BoolVar(&f.noWork, "no-work", false, "with --store: leave the work to other processes")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.fill(a, args); err != nil {
+			return err
 		}
-		flags := c.Flags()
-		flags.StringVar(&f.thread, "thread", "", "id of the thread, which is created if needed; by default a new one")
-		flags.StringVar(&f.q.Title, "title", "", "title of a new thread")
-		flags.StringVar(&f.q.User, "user", "", "owner of a new thread; by default you")
-		flags.Var(&f.metadata, "metadata", "metadata of a new thread; may be repeated")
-		flags.StringVar(&f.policy, "policy", "", "what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
-		flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same run")
-		flags.Var(&f.budget, "budget", "what the run may spend; may be repeated")
-		flags.BoolVar(&f.watch, "watch", false, "show progress live (the default in a terminal)")
-		flags.BoolVar(&f.detach, "detach", false, "do not wait")
-		flags.BoolVar(&f.noWork, "no-work", false, "with --store: leave the work to other processes")
-		c.RunE = func(c *cobra.Command, args []string) error {
-			if err := f.fill(a, args); err != nil {
-				return err
-			}
-			if f.detach && f.watch {
-				return exit.Usage(errors.New("give --watch or --detach, not both"))
-			}
-			if !flags.Changed("watch") {
-				f.watch = a.term.Live(a.term.Err)
-			}
-			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.start(ctx, l, &f) })
+		if f.detach && f.watch {
+			return exit.Usage(errors.New("give --watch or --detach, not both"))
 		}
-		return c
-	})
+		if !flags.Changed("watch") {
+			f.watch = a.term.Live(a.term.Err)
+		}
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error { return a.start(ctx, l, &f) })
+	}
+	return c
 }
 
 // fill makes the request.

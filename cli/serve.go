@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
+	"net/http"
 	"os"
 	"slices"
+	"syscall"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/cli/internal/exit"
@@ -17,8 +22,6 @@ import (
 	"github.com/perdure/perdure/server/agentkit"
 	"github.com/spf13/cobra"
 )
-
-func init() { register(serveCommand) }
 
 // serveCommand makes the command that serves the API for others.
 func serveCommand(a *app) *cobra.Command {
@@ -111,12 +114,8 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 // serverOptions returns the program's options of the API.
 func (a *app) serverOptions(log *slog.Logger) server.Options {
 	o := a.opts.Server
-	if o.Logger == nil {
-		o.Logger = log
-	}
-	if o.Version == "" {
-		o.Version = version()
-	}
+	o.Logger = cmp.Or(o.Logger, log)
+	o.Version = cmp.Or(o.Version, version())
 	o.Faces = append(slices.Clone(o.Faces), adk.Face(), agentkit.Face())
 	return o
 }
@@ -194,4 +193,115 @@ func (t transitions) Committed(e perdure.Event) {
 		return
 	}
 	t.log.Info("run "+e.Kind, about...)
+}
+
+// shutdownGrace is how long requests may take to end when a server stops.
+const shutdownGrace = 5 * time.Second
+
+// site is the API and a worker in one process.
+type site struct {
+	rt     *perdure.Runtime
+	api    *server.Server
+	routes func(*http.ServeMux, *perdure.Runtime) // the program's own; nil: none
+	log    *slog.Logger
+	worker bool // execute runs too
+}
+
+// run serves until the context ends, and then stops in order: no new streams and
+// not ready, runs handed over, requests answered.
+func (s *site) run(ctx context.Context, l net.Listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	h := s.api.HTTPServer()
+	if s.routes != nil {
+		mux := http.NewServeMux()
+		mux.Handle("/", h.Handler)
+		s.routes(mux, s.rt)
+		h.Handler = mux
+	}
+	h.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
+	h.ConnContext = withCaller
+	served := make(chan error, 1)
+	go func() {
+		served <- h.Serve(l)
+		stop()
+	}()
+	worked := make(chan error, 1)
+	go func() {
+		if !s.worker {
+			worked <- nil
+			return
+		}
+		err := s.rt.Work(ctx)
+		stop()
+		worked <- err
+	}()
+	<-ctx.Done()
+	s.api.Close()
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := h.Shutdown(down); err != nil {
+		s.log.Warn("some requests were cut off", "error", err)
+		h.Close()
+	}
+	err := <-served
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, <-worked)
+}
+
+// listen takes an address. If it is taken already, the error says what to do.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", err)
+	}
+	return nil, &exit.Error{Code: exit.Unavailable, Err: err}
+}
+
+// workerCommand makes the command that executes runs and serves nothing.
+func workerCommand(a *app) *cobra.Command {
+	var o perdure.Options
+	c := &cobra.Command{
+		Use:   "worker",
+		Short: "execute the runs of a store",
+		Long: `Executes the runs of a store until it is stopped. Start as many as you like. The
+first interrupt or SIGTERM hands over runs that are between two steps and lets
+running steps end. A worker that is killed loses nothing that is recorded, and others
+take over its runs when its lease expires.`,
+		Example: "  perdure worker --store sqlite:perdure.db --concurrency 16",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("server") {
+				return exit.Usage(errors.New("a worker needs --store: it executes runs where they are kept"))
+			}
+			if o.Concurrency < 0 {
+				return exit.Usage(errors.New("--concurrency is how many runs may be executed at a time"))
+			}
+			url, err := a.conn.StoreHere()
+			if err != nil {
+				return err
+			}
+			o.Logger = a.logger()
+			rt, closeStore, err := a.conn.OpenRuntime(c.Context(), url, o)
+			if err != nil {
+				return err
+			}
+			defer closeStore()
+			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), url, os.Getpid())
+			return rt.Work(c.Context())
+		},
+	}
+	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 64")
+	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")
+	return c
+}
+
+// logger returns the program's own, or one that writes for people.
+func (a *app) logger() *slog.Logger {
+	return cmp.Or(a.opts.Runtime.Logger, slog.New(slog.NewTextHandler(a.term.Err, nil)))
 }

@@ -18,37 +18,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		var messages bool
-		c := &cobra.Command{
-			Use:   "show THREAD [RUN]",
-			Short: "show a thread: its runs, and their steps as a tree",
-			Long: `Show a thread: its owner and status, then each run with the tree of its steps: how
+func showCommand(a *app) *cobra.Command {
+	var messages bool
+	c := &cobra.Command{
+		Use:   "show THREAD [RUN]",
+		Short: "show a thread: its runs, and their steps as a tree",
+		Long: `Show a thread: its owner and status, then each run with the tree of its steps: how
 and when they ended, how long they took, how many attempts they needed, which worker
 ran them, what the run waits for, and where a worker was lost.
 
 With --json it prints the thread as the API returns it.`,
-			Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
-			Args:    arguments(1, 2),
-			RunE: func(c *cobra.Command, args []string) error {
-				return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
-					run := ""
-					if len(args) > 1 {
-						if run = args[1]; run == "" {
-							return exit.Usage(errors.New("no run is given: its id is empty"))
-						}
+		Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
+		Args:    arguments(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+				run := ""
+				if len(args) > 1 {
+					if run = args[1]; run == "" {
+						return exit.Usage(errors.New("no run is given: its id is empty"))
 					}
-					if messages {
-						return a.transcript(ctx, l, args[0])
-					}
-					return a.show(ctx, l, args[0], run)
-				})
-			},
-		}
-		c.Flags().BoolVar(&messages, "messages", false, "print the messages instead")
-		return c
-	})
+				}
+				if messages {
+					return a.transcript(ctx, l, args[0])
+				}
+				return a.show(ctx, l, args[0], run)
+			})
+		},
+	}
+	c.Flags().BoolVar(&messages, "messages", false, "print the messages instead")
+	return c
 }
 
 // show prints a thread, or one run of it.

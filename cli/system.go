@@ -14,23 +14,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(flowsCommand, workersCommand, tokenCommand, versionCommand)
-}
-
 func flowsCommand(a *app) *cobra.Command {
-	c := operation(a, "flows", api.FlowsList, func(a *app, out *api.FlowList) error {
+	return operation(a, "flows", "  perdure flows", api.FlowsList, func(a *app, out *api.FlowList) error {
 		for _, f := range out.Flows {
 			a.term.PrintName(f.Name)
 		}
 		return nil
 	})
-	c.Example = "  perdure flows"
-	return c
 }
 
 func workersCommand(a *app) *cobra.Command {
-	c := operation(a, "workers", api.WorkersList, func(a *app, out *api.WorkerList) error {
+	return operation(a, "workers", "  perdure workers", api.WorkersList, func(a *app, out *api.WorkerList) error {
 		if len(out.Workers) == 0 {
 			a.hint("no worker is alive, so runs wait; start one with perdure worker or perdure dev")
 			return nil
@@ -41,18 +35,10 @@ func workersCommand(a *app) *cobra.Command {
 		}
 		return a.term.Table(rows, render.StatusStyle)
 	})
-	c.Example = "  perdure workers"
-	return c
 }
 
 func tokenCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:     "token",
-		Short:   "create, list and revoke the tokens of a server",
-		Long:    "Create, list and revoke the tokens of a server. Create the first one on the store\nitself, with --store.",
-		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
-	}
-	create := operation(a, "create [SUBJECT]", api.TokensCreate, func(a *app, t *api.NewToken) error {
+	create := operation(a, "create [SUBJECT]", "  perdure token create ada\n  perdure token create --user bob --minutes 60\n  perdure token create ci --scopes read,run --days 30 --note \"nightly runs\"", api.TokensCreate, func(a *app, t *api.NewToken) error {
 		a.term.PrintName(t.Secret)
 		a.hint("this token is shown only once; its id is %s", safe.Label(t.ID))
 		return nil
@@ -63,8 +49,7 @@ func tokenCommand(a *app) *cobra.Command {
 		}
 		return nil
 	}
-	create.Example = "  perdure token create ada\n  perdure token create --user bob --minutes 60\n  perdure token create ci --scopes read,run --days 30 --note \"nightly runs\""
-	list := operation(a, "list", api.TokensList, func(a *app, out *api.TokenList) error {
+	list := operation(a, "list", "  perdure token list", api.TokensList, func(a *app, out *api.TokenList) error {
 		rows := [][]string{{"ID", "SUBJECT", "SCOPES", "GROUPS", "EXPIRES", "NOTE"}}
 		for _, t := range out.Tokens {
 			scopes := []string{}
@@ -79,15 +64,14 @@ func tokenCommand(a *app) *cobra.Command {
 		}
 		return a.term.Table(rows, render.StatusStyle)
 	})
-	list.Example = "  perdure token list"
-	revoke := operation(a, "revoke TOKEN", api.TokensRevoke, func(a *app, _ *api.None) error {
-		a.hint("revoked")
-		return nil
-	})
+	revoke := operation(a, "revoke TOKEN", "  perdure token revoke ID", api.TokensRevoke, hinted("revoked"))
 	revoke.Use = "revoke ID"
-	revoke.Example = "  perdure token revoke ID"
-	group(c, create, list, revoke)
-	return c
+	return group(&cobra.Command{
+		Use:     "token",
+		Short:   "create, list and revoke the tokens of a server",
+		Long:    "Create, list and revoke the tokens of a server. Create the first one on the store\nitself, with --store.",
+		Example: "  perdure token create ops --scopes admin --store sqlite:perdure.db\n  perdure token create ada --groups finance --days 90\n  perdure token list\n  perdure token revoke ID",
+	}, create, list, revoke)
 }
 
 func versionCommand(a *app) *cobra.Command {

@@ -1,20 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/cli/internal/render"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(func(a *app) *cobra.Command {
-		c := operation(a, "threads", api.ThreadsList, (*app).threads)
-		c.Example = "  perdure threads\n  perdure threads --status suspended --asks\n  perdure threads --user ada --flow research --limit 20"
-		return c
-	})
+func threadsCommand(a *app) *cobra.Command {
+	return operation(a, "threads", "  perdure threads\n  perdure threads --status suspended --asks\n  perdure threads --user ada --flow research --limit 20", api.ThreadsList, (*app).threads)
 }
 
 // threads prints a page of threads.
@@ -26,10 +24,7 @@ func (a *app) threads(page *api.ThreadPage) error {
 	}
 	rows := [][]string{{"ID", "FLOW", "STATUS", "ASKS", "UPDATED", "TITLE"}}
 	for _, t := range page.Threads {
-		status, asks := string(t.Status), ""
-		if status == "" {
-			status = "idle"
-		}
+		status, asks := cmp.Or(string(t.Status), "idle"), ""
 		if t.Asks > 0 {
 			asks = fmt.Sprint(t.Asks)
 		}
@@ -38,9 +33,54 @@ func (a *app) threads(page *api.ThreadPage) error {
 		}
 		rows = append(rows, []string{safe.Name(t.ID), t.Flow, status, asks, a.term.When(t.Updated), t.Title})
 	}
-	if err := a.term.Table(rows, render.StatusStyle); err != nil {
-		return err
+	return a.printPage(rows, page.Next)
+}
+
+// controlCommand makes a command that changes what becomes of a run.
+func controlCommand(name, example string, op api.Op[api.ControlRun, perdure.Run]) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		c := operation(a, name+" THREAD [RUN]", example, op, (*app).changed)
+		c.Long += "\n\nWithout RUN, it works on the thread's newest run."
+		return c
 	}
-	a.more(page.Next)
+}
+
+func resumeCommand(a *app) *cobra.Command {
+	return operation(a, "resume THREAD [RUN]", "  perdure resume trip-7", api.RunsResume, func(a *app, r *api.Resumed) error {
+		if !r.Resumed {
+			a.term.Printf("nothing to do: %s\n", safe.Cut(safe.Line(r.Note), a.term.Room(15)))
+			a.askHints(r.Run)
+			return nil
+		}
+		return a.changed(r.Run)
+	})
+}
+
+func signalCommand(a *app) *cobra.Command {
+	c := operation(a, "signal THREAD NAME [VALUE]", "  perdure signal trip-7 paid\n  perdure signal trip-7 paid '{\"amount\": 42}' --key payment-9", api.SignalsSend, hinted("sent"))
+	c.Long += "\n\nThe value is JSON or text; - reads it from the standard input."
+	return c
+}
+
+// changed tells how a run is now.
+func (a *app) changed(r *perdure.Run) error {
+	status := string(r.Status)
+	a.term.Printf("run %s of thread %s is %s\n", safe.Label(r.ID), safe.Label(r.Thread), a.term.Style(render.StatusStyle(status), safe.Label(status)))
 	return nil
+}
+
+// askHints says how what a run waits for is answered.
+func (a *app) askHints(r *perdure.Run) {
+	for _, f := range r.Failed {
+		a.hint("branch %s of run %s failed, and the run waits for the others: %s", safe.Text(f.Branch), safe.Text(r.ID), safe.Cut(safe.Line(f.Error), 200))
+	}
+	for i := range r.Asks {
+		what, how := a.waitsFor(&r.Asks[i])
+		a.hint("%s; %s", what, how)
+	}
+	for _, w := range r.Waits {
+		if w.Kind == "signal" && w.Signal != "" {
+			a.hint("run %s waits for a signal: %s", safe.Label(r.ID), a.command("signal", "", r.Thread, w.Signal))
+		}
+	}
 }

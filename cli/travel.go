@@ -21,36 +21,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func init() {
-	register(
-		func(a *app) *cobra.Command {
-			var resume bool
-			c := operate(a, "fork THREAD", api.ThreadsFork, func(ctx context.Context, l *link.Link, f *perdure.Fork) error {
-				return a.forked(ctx, l, f, resume)
-			})
-			c.Flags().BoolVar(&resume, "resume", false, "continue the runs that had not ended there")
-			c.Example = "  perdure fork trip-7\n  perdure fork trip-7 --at 12 --as trip-8 --resume\n  perdure fork trip-7 --at 2 --input '\"another question\"' --state tone=friendly"
-			return c
-		},
-		func(a *app) *cobra.Command {
-			c := operation(a, "rewind THREAD TO", api.ThreadsRewind, func(a *app, r *perdure.Rewound) error {
-				a.term.Printf("thread %s is as it was at %d\n", safe.Label(r.Thread), r.To)
-				a.outside(r.Outside, r.More)
-				return nil
-			})
-			c.Use = "rewind THREAD SEQ"
-			c.Long += "\n\nNothing is deleted. No run may have been in progress at that sequence; use fork for\nother points."
-			c.Example = "  perdure rewind trip-7 12 --reason \"wrong customer\""
-			return c
-		},
-		func(a *app) *cobra.Command {
-			c := operation(a, "diff THREAD FROM [TO]", api.DiffGet, (*app).difference)
-			c.Long += "\n\nThe points are sequences, as perdure events shows them; 0 means now."
-			c.Example = "  perdure diff trip-7 12 40\n  perdure diff trip-7 12 0 --with trip-8"
-			return c
-		},
-		stateCommand,
-	)
+func forkCommand(a *app) *cobra.Command {
+	var resume bool
+	c := operate(a, "fork THREAD", "  perdure fork trip-7\n  perdure fork trip-7 --at 12 --as trip-8 --resume\n  perdure fork trip-7 --at 2 --input '\"another question\"' --state tone=friendly",
+		api.ThreadsFork, func(ctx context.Context, l *link.Link, f *perdure.Fork) error { return a.forked(ctx, l, f, resume) })
+	c.Flags().BoolVar(&resume, "resume", false, "continue the runs that had not ended there")
+	return c
+}
+
+func rewindCommand(a *app) *cobra.Command {
+	c := operation(a, "rewind THREAD TO", "  perdure rewind trip-7 12 --reason \"wrong customer\"", api.ThreadsRewind, func(a *app, r *perdure.Rewound) error {
+		a.term.Printf("thread %s is as it was at %d\n", safe.Label(r.Thread), r.To)
+		a.outside(r.Outside, r.More)
+		return nil
+	})
+	c.Use = "rewind THREAD SEQ"
+	c.Long += "\n\nNothing is deleted. No run may have been in progress at that sequence; use fork for\nother points."
+	return c
+}
+
+func diffCommand(a *app) *cobra.Command {
+	c := operation(a, "diff THREAD FROM [TO]", "  perdure diff trip-7 12 40\n  perdure diff trip-7 12 0 --with trip-8", api.DiffGet, (*app).difference)
+	c.Long += "\n\nThe points are sequences, as perdure events shows them; 0 means now."
+	return c
 }
 
 // forked tells what a fork is, and lets its runs go on if that is wanted.
@@ -114,11 +107,10 @@ func (a *app) difference(d *perdure.Difference) error {
 		empty = false
 		a.term.Printf("\n%s\n", a.term.Style(terminal.Bold, text))
 	}
-	minus := func(text string) {
-		a.term.Printf("%s\n", a.term.Style(terminal.Red, "- "+safe.Cut(safe.Line(text), a.term.Room(2))))
-	}
-	plus := func(text string) {
-		a.term.Printf("%s\n", a.term.Style(terminal.Green, "+ "+safe.Cut(safe.Line(text), a.term.Room(2))))
+	styles := map[byte]string{'-': terminal.Red, '+': terminal.Green}
+	printSigned := func(sign byte, parts ...any) {
+		text := strings.TrimSpace(fmt.Sprintln(parts...))
+		a.term.Printf("%s\n", a.term.Style(styles[sign], string(sign)+" "+safe.Cut(safe.Line(text), a.term.Room(2))))
 	}
 	for _, group := range []struct {
 		name string
@@ -127,9 +119,8 @@ func (a *app) difference(d *perdure.Difference) error {
 		for _, k := range group.keys {
 			title(group.name + " " + safe.Cut(safe.Line(k.Key), a.term.Room(8)))
 			for _, line := range linediff.Short(readable(k.Key, k.Before), readable(k.Key, k.After)) {
-				style := map[byte]string{'-': terminal.Red, '+': terminal.Green}[line[0]]
 				for _, part := range safe.Wrap(safe.Text(strings.ReplaceAll(line[2:], "\t", "    ")), a.term.WrapAt(2)) {
-					a.term.Printf("%s\n", a.term.Style(style, strings.Replace(line[:2], "  ", safe.Bar, 1)+part))
+					a.term.Printf("%s\n", a.term.Style(styles[line[0]], strings.Replace(line[:2], "  ", safe.Bar, 1)+part))
 				}
 			}
 		}
@@ -138,29 +129,29 @@ func (a *app) difference(d *perdure.Difference) error {
 		title("runs")
 		for _, r := range d.Runs {
 			if r.Before != "" {
-				minus(fmt.Sprintf("%s %s", safe.Line(r.Run), r.Before))
+				printSigned('-', r.Run, r.Before)
 			}
 			if r.After != "" {
-				plus(fmt.Sprintf("%s %s, %+d steps", safe.Line(r.Run), r.After, r.Steps))
+				printSigned('+', r.Run, fmt.Sprintf("%s, %+d steps", r.After, r.Steps))
 			}
 		}
 	}
 	if len(d.Opened)+len(d.Closed) > 0 {
 		title("open asks")
 		for _, k := range d.Closed {
-			minus(render.AskID(k.ID) + " " + safe.Line(k.Prompt))
+			printSigned('-', render.AskID(k.ID), k.Prompt)
 		}
 		for _, k := range d.Opened {
-			plus(render.AskID(k.ID) + " " + safe.Line(k.Prompt))
+			printSigned('+', render.AskID(k.ID), k.Prompt)
 		}
 	}
 	if len(d.Left)+len(d.Events) > 0 {
 		title("events")
 		for _, e := range d.Left {
-			minus(strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Seq, safe.Line(e.Kind), safe.Line(e.Path))))
+			printSigned('-', e.Seq, e.Kind, e.Path)
 		}
 		for _, e := range d.Events {
-			plus(strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Seq, safe.Line(e.Kind), safe.Line(e.Path))))
+			printSigned('+', e.Seq, e.Kind, e.Path)
 		}
 	}
 	if empty {

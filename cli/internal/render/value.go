@@ -6,6 +6,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -124,14 +125,6 @@ func AskID(id string) string {
 
 // Todo is a todo in a list.
 func Todo(t agent.Todo) string {
-	mark := "[ ]"
-	switch t.Status {
-	case agent.TodoInProgress:
-		mark = "[>]"
-	case agent.TodoCompleted:
-		mark = "[x]"
-	case agent.TodoCancelled:
-		mark = "[-]"
-	}
-	return mark + " " + safe.Line(t.Content)
+	marks := map[agent.TodoStatus]string{agent.TodoInProgress: "[>]", agent.TodoCompleted: "[x]", agent.TodoCancelled: "[-]"}
+	return cmp.Or(marks[t.Status], "[ ]") + " " + safe.Line(t.Content)
 }
