@@ -8,7 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +27,7 @@ func agents(ctx context.Context, dir string) error {
 	const window = 20
 	last := turnMarks[len(turnMarks)-1] + window
 	at := make([]time.Time, last+1)
-	mallocs := make([]uint64, last+1)
+	allocated := make([]uint64, last+1)
 	text := strings.Repeat("x", entrySize)
 	model := llm.ModelFunc(func(_ context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
 		return func(yield func(llm.Delta, error) bool) {
@@ -36,13 +36,10 @@ func agents(ctx context.Context, dir string) error {
 				yield(llm.Delta{Text: "done", Stop: llm.StopEnd}, nil)
 				return
 			}
-			var m runtime.MemStats
-			for _, mark := range turnMarks {
-				if turn == mark-window || turn == mark+window {
-					runtime.ReadMemStats(&m)
-				}
+			if slices.ContainsFunc(turnMarks, func(mark int) bool { return turn == mark-window || turn == mark+window }) {
+				allocated[turn] = mallocs()
 			}
-			at[turn], mallocs[turn] = time.Now(), m.Mallocs
+			at[turn] = time.Now()
 			call := &llm.Call{ID: fmt.Sprint("call-", turn), Name: "look", Args: `{"what":"` + text + `"}`}
 			_ = yield(llm.Delta{Call: call}, nil) && yield(llm.Delta{Stop: llm.StopCalls, Usage: &llm.Usage{Input: 1, Output: 1}}, nil)
 		}
@@ -56,16 +53,8 @@ func agents(ctx context.Context, dir string) error {
 	if err := firstToken(ctx, dir); err != nil {
 		return err
 	}
-	return inStore(ctx, dir, func(s store.Store) error {
-		rt, stop, err := working(ctx, s, flow)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		if _, err := rt.Start(ctx, perdure.StartRequest{Flow: "turns", Input: "go", Thread: "turns"}); err != nil {
-			return err
-		}
-		if err := succeed(ctx, rt, "turns"); err != nil {
+	return inRuntime(ctx, dir, func(_ store.Store, rt *perdure.Runtime) error {
+		if err := complete(ctx, rt, "turns", "turns", "go"); err != nil {
 			return err
 		}
 		bytes, err := turnBytes(ctx, rt, window)
@@ -77,13 +66,13 @@ func agents(ctx context.Context, dir string) error {
 		for i, mark := range turnMarks {
 			took := at[mark+window].Sub(at[mark-window]) / (2 * window)
 			perTurn = append(perTurn, float64(took))
-			allocs := float64(mallocs[mark+window]-mallocs[mark-window]) / (2 * window)
+			allocs := float64(allocated[mark+window]-allocated[mark-window]) / (2 * window)
 			fmt.Printf("at turn %d: %.0f steps/s, %.0f bytes a step, %.0f allocations a turn\n", mark, 2*float64(time.Second)/float64(took), bytes[i], allocs)
 		}
 		atMost("bytes of a step at turn 800 ÷ at turn 50", bytes[2]/bytes[0], 1.1)
 		atMost("time of a turn at turn 800 ÷ at turn 50", perTurn[2]/perTurn[0], 2)
 		return nil
-	})
+	}, flow)
 }
 
 // turnBytes returns the bytes of a step around each mark, as events show their
@@ -136,12 +125,7 @@ func firstToken(ctx context.Context, dir string) error {
 	flow := agent.NewFlow("talk", agent.New("talk", model, agent.Options{}))
 	const n = 200
 	var bare, run []float64
-	err := inStore(ctx, dir, func(s store.Store) error {
-		rt, stop, err := working(ctx, s, flow)
-		if err != nil {
-			return err
-		}
-		defer stop()
+	err := inRuntime(ctx, dir, func(_ store.Store, rt *perdure.Runtime) error {
 		for i := range n {
 			for d, err := range model.Generate(ctx, &llm.Request{Messages: []llm.Message{llm.User("hello")}}) {
 				if err != nil {
@@ -158,7 +142,7 @@ func firstToken(ctx context.Context, dir string) error {
 			run = append(run, float64(took))
 		}
 		return nil
-	})
+	}, flow)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,14 @@ var steps = perdure.NewFlow("steps", func(ctx context.Context, n int) (int, erro
 	return n, doSteps(ctx, n, entrySize)
 })
 
+// plainSteps is a flow of steps that nobody measures by itself.
+var plainSteps = perdure.NewFlow("plain-steps", func(ctx context.Context, w work) (int, error) {
+	return w.Steps, doSteps(ctx, w.Steps, w.Size)
+})
+
+// work is the input of plainSteps: how many steps, and the size of their results.
+type work struct{ Steps, Size int }
+
 // doSteps does n steps with results of so many bytes.
 func doSteps(ctx context.Context, n, size int) error {
 	result := strings.Repeat("x", size-2)
@@ -59,18 +67,22 @@ func succeed(ctx context.Context, rt *perdure.Runtime, thread string) error {
 	return err
 }
 
+// complete starts a run on a thread and waits until it has succeeded.
+func complete(ctx context.Context, rt *perdure.Runtime, thread, flow string, input any) error {
+	_, err := rt.Start(ctx, perdure.StartRequest{Thread: thread, Flow: flow, Input: input})
+	if err == nil {
+		err = succeed(ctx, rt, thread)
+	}
+	return err
+}
+
 // kernel measures runs on sqlitestore beside plain appends to it.
 func kernel(ctx context.Context, dir string) error {
 	var one, many, ofOne, ofMany series
 	var allocs []float64
 	for round := range *rounds {
 		fmt.Fprintf(os.Stderr, "\rkernel, round %d of %d", round+1, *rounds)
-		if err := inStore(ctx, dir, func(s store.Store) error {
-			rt, stop, err := working(ctx, s)
-			if err != nil {
-				return err
-			}
-			defer stop()
+		if err := inRuntime(ctx, dir, func(s store.Store, rt *perdure.Runtime) error {
 			t := storeTarget{s}
 			data := entry()
 			// Flows and appends take turns, in the steady state of one store.
@@ -81,14 +93,12 @@ func kernel(ctx context.Context, dir string) error {
 				if err := one.writers(ctx, t, 1, 200, uint64(200*i), data); err != nil {
 					return err
 				}
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
+				before := mallocs()
 				rate, err := flows(ctx, rt, 1, 200, fmt.Sprint("one-", i))
 				if err != nil {
 					return err
 				}
-				runtime.ReadMemStats(&after)
-				allocs = append(allocs, float64(after.Mallocs-before.Mallocs)/200)
+				allocs = append(allocs, float64(mallocs()-before)/200)
 				ofOne.rates = append(ofOne.rates, rate)
 			}
 			if err := many.writers(ctx, t, 64, 64*200, 0, data); err != nil {
@@ -112,7 +122,15 @@ func kernel(ctx context.Context, dir string) error {
 	return resume(ctx, dir)
 }
 
-func inStore(ctx context.Context, parent string, fn func(store.Store) error) error {
+// mallocs is how many objects this process has allocated.
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+// inStore calls fn with a new sqlitestore.
+func inStore(ctx context.Context, parent string, fn func(s store.Store, file string) error) error {
 	dir, err := os.MkdirTemp(parent, "kernel-")
 	if err != nil {
 		return err
@@ -122,12 +140,24 @@ func inStore(ctx context.Context, parent string, fn func(store.Store) error) err
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(s), s.Close())
+	return errors.Join(fn(s, dir+sqliteFile), s.Close())
+}
+
+// inRuntime calls fn with a new sqlitestore and a runtime with a worker on it.
+func inRuntime(ctx context.Context, parent string, fn func(s store.Store, rt *perdure.Runtime) error, more ...perdure.Flow) error {
+	return inStore(ctx, parent, func(s store.Store, _ string) error {
+		rt, stop, err := working(ctx, s, more...)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return fn(s, rt)
+	})
 }
 
 // working returns a runtime with a worker, and what stops it.
 func working(ctx context.Context, s store.Store, more ...perdure.Flow) (*perdure.Runtime, func(), error) {
-	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench", Concurrency: 64}, append(more, steps)...)
+	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench", Concurrency: 64}, append(more, steps, plainSteps)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,12 +202,7 @@ func flows(ctx context.Context, rt *perdure.Runtime, n, each int, name string) (
 
 // growth shows that a step costs the same early and late in a run.
 func growth(ctx context.Context, dir string) error {
-	return inStore(ctx, dir, func(s store.Store) error {
-		rt, stop, err := working(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer stop()
+	return inRuntime(ctx, dir, func(s store.Store, rt *perdure.Runtime) error {
 		if _, err := flows(ctx, rt, 1, 850, "growth"); err != nil {
 			return err
 		}
@@ -225,7 +250,7 @@ func resume(ctx context.Context, dir string) error {
 		_, err := perdure.Receive[bool](ctx, "go", "go", 0)
 		return n, err
 	})
-	return inStore(ctx, dir, func(s store.Store) error {
+	return inStore(ctx, dir, func(s store.Store, _ string) error {
 		rt, stop, err := working(ctx, s, waits)
 		if err != nil {
 			return err

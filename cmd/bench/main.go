@@ -34,7 +34,7 @@ var parts = []struct {
 	{"agent", "measure agents only", agents},
 	{"http", "measure event streams over HTTP only", overHTTP},
 	{"command", "measure the API's cost and the stock binary only", command},
-	{"scale", "measure many threads and processes only", scaleAndProcesses},
+	{"scale", "measure many threads and processes only", scale},
 }
 
 var (
@@ -113,11 +113,11 @@ func subjects() []subject {
 			return kvstore.New(memstore.New(), kvstore.Options{}), nil
 		}},
 		{"seal on sqlitestore", func(ctx context.Context, dir string) (store.Store, error) {
-			s, err := openSQLite(ctx, dir)
+			ring, err := seal.NewRing("bench", map[string][]byte{"bench": make([]byte, 32)})
 			if err != nil {
 				return nil, err
 			}
-			ring, err := seal.NewRing("bench", map[string][]byte{"bench": make([]byte, 32)})
+			s, err := openSQLite(ctx, dir)
 			if err != nil {
 				return nil, err
 			}
@@ -132,9 +132,9 @@ func subjects() []subject {
 		}},
 	}
 	all := []subject{
-		{"raw write+fdatasync", openRawFile},
-		{"raw group-commit log", openRawLog},
-		{"raw pages+fdatasync", openRawPages},
+		{"raw write+fdatasync", openRaw(func(f *rawFile) target { return f })},
+		{"raw group-commit log", openRaw(func(f *rawFile) target { return &rawLog{file: f, next: new(rawBatch)} })},
+		{"raw pages+fdatasync", openRaw(func(f *rawFile) target { return rawPages{f} })},
 	}
 	for _, s := range stores {
 		all = append(all, subject{s.name, func(ctx context.Context, dir string) (target, error) {
@@ -149,17 +149,18 @@ func openFile(ctx context.Context, dir string) (store.Store, error) {
 	return filestore.Open(ctx, dir+"/store", filestore.Options{})
 }
 
+// sqliteFile is the file of a sqlitestore in its folder.
+const sqliteFile = "/store.db"
+
 func openSQLite(ctx context.Context, dir string) (store.Store, error) {
-	return sqlitestore.Open(ctx, dir+"/store.db", sqlitestore.Options{})
+	return sqlitestore.Open(ctx, dir+sqliteFile, sqlitestore.Options{})
 }
 
 // storeTarget gives each writer a journal of its own.
 type storeTarget struct{ s store.Store }
 
-func journalOf(w int) string { return fmt.Sprintf("journal-%02d", w) }
-
 func (t storeTarget) append(ctx context.Context, w int, n uint64, data []byte) error {
-	_, err := t.s.Append(ctx, journalOf(w), n, data)
+	_, err := t.s.Append(ctx, fmt.Sprintf("journal-%02d", w), n, data)
 	return err
 }
 
@@ -172,26 +173,19 @@ func stores(ctx context.Context, dir string) error {
 	for round := range *rounds {
 		for i, s := range all {
 			fmt.Fprintf(os.Stderr, "\rround %d of %d: %-30s", round+1, *rounds, s.name)
-			if err := results[i].measure(ctx, s, dir, *one, *many); err != nil {
+			if err := results[i].measure(ctx, s, dir); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%60s\r", "")
-	print(all, results, *rounds, *one, *many)
+	printStores(all, results)
 	return printGrowth(ctx, dir)
 }
 
-func scaleAndProcesses(ctx context.Context, dir string) error {
-	if err := scale(ctx, dir); err != nil {
-		return err
-	}
-	return processes(ctx, dir)
-}
-
-func print(all []subject, results []result, rounds, one, many int) {
+func printStores(all []subject, results []result) {
 	fmt.Printf("Stores on %s/%s, %d CPUs, Go %s: entries of %d bytes; medians of %d rounds of %d appends by 1 writer, %d by 64, after a warm-up.\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), entrySize, rounds, one, many)
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), entrySize, *rounds, *one, *many)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\t1 writer/s\tp50\tp99\tof raw\t64 writers/s\tp50\tp99\tof own 1\tof log\tbytes/append\tread/s\t")
 	raw, log, pages := results[0], results[1], results[2]
@@ -205,23 +199,22 @@ func print(all []subject, results []result, rounds, one, many int) {
 	w.Flush()
 	fmt.Println("\nof raw: ratio to the raw loop at 1 writer; of own 1: ratio of 64 writers to 1; of log: ratio to the raw log at 64. Ratios are medians of the rounds' ratios.")
 	for i, s := range all {
-		switch s.name {
-		case "sqlitestore":
-			expect("sqlitestore at 1 writer ÷ raw write+fdatasync", ratio(results[i].one, raw.one), 0.85)
-			fmt.Printf("sqlitestore at 1 writer ÷ raw pages+fdatasync, the bytes that SQLite writes: %.4g\n", ratio(results[i].one, pages.one))
-			expect("sqlitestore at 64 writers ÷ its own rate at 1", ratio(results[i].many, results[i].one), 2.5)
-			expect("sqlitestore reads back 10 000 entries, entries/s", median(results[i].read), 300_000)
+		if r := results[i]; s.name == "sqlitestore" {
+			expect("sqlitestore at 1 writer ÷ raw write+fdatasync", ratio(r.one, raw.one), 0.85)
+			fmt.Printf("sqlitestore at 1 writer ÷ raw pages+fdatasync, the bytes that SQLite writes: %.4g\n", ratio(r.one, pages.one))
+			expect("sqlitestore at 64 writers ÷ its own rate at 1", ratio(r.many, r.one), 2.5)
+			expect("sqlitestore reads back 10 000 entries, entries/s", median(r.read), 300_000)
 		}
 	}
 }
 
 // expect prints a figure that should be at least so large.
-func expect(what string, got, least float64) { judge(what, got, "least", least, got >= least) }
+func expect(what string, got, least float64) { printVerdict(what, got, "least", least, got >= least) }
 
 // atMost prints a figure that should be at most so large.
-func atMost(what string, got, most float64) { judge(what, got, "most", most, got <= most) }
+func atMost(what string, got, most float64) { printVerdict(what, got, "most", most, got <= most) }
 
-func judge(what string, got float64, bound string, limit float64, ok bool) {
+func printVerdict(what string, got float64, bound string, limit float64, ok bool) {
 	verdict := "as expected"
 	if !ok {
 		verdict = map[string]string{"least": "BELOW", "most": "ABOVE"}[bound] + " what is expected"

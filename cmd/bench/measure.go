@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -51,17 +51,13 @@ func median[T cmp.Ordered](values []T) T {
 	return sorted[len(sorted)/2]
 }
 
-func (r *result) measure(ctx context.Context, s subject, parent string, one, many int) error {
-	dir, err := os.MkdirTemp(parent, "round-")
+// measure measures one round of a subject.
+func (r *result) measure(ctx context.Context, s subject, parent string) error {
+	t, done, err := s.openNew(ctx, parent)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	t, err := s.open(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer t.close()
+	defer done()
 
 	// Some appends first: files are created and grown to the length at which
 	// they are used again, caches filled. What is measured is the steady state.
@@ -73,11 +69,11 @@ func (r *result) measure(ctx context.Context, s subject, parent string, one, man
 		}
 	}
 	before, counted := bytesWritten()
-	if err := r.one.writers(ctx, t, 1, one, warm, data); err != nil {
+	if err := r.one.writers(ctx, t, 1, *one, warm, data); err != nil {
 		return err
 	}
 	if after, ok := bytesWritten(); ok && counted {
-		r.bytes = append(r.bytes, float64(after-before)/float64(one))
+		r.bytes = append(r.bytes, float64(after-before)/float64(*one))
 	}
 	if st, ok := t.(storeTarget); ok {
 		if err := r.readBack(ctx, st.s, data); err != nil {
@@ -90,7 +86,17 @@ func (r *result) measure(ctx context.Context, s subject, parent string, one, man
 	if err := unmeasured.writers(ctx, t, 64, 64*each, 0, data); err != nil {
 		return err
 	}
-	return r.many.writers(ctx, t, 64, many, each, data)
+	return r.many.writers(ctx, t, 64, *many, each, data)
+}
+
+// openNew opens a subject in a new folder; done closes it and removes the folder.
+func (s subject) openNew(ctx context.Context, parent string) (t target, done func(), err error) {
+	dir, err := os.MkdirTemp(parent, "subject-")
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err = s.open(ctx, dir)
+	return t, func() { t.close(); os.RemoveAll(dir) }, err
 }
 
 // writers lets n writers append total entries together. Writer 0 has written
@@ -99,10 +105,7 @@ func (s *series) writers(ctx context.Context, t target, n, total int, from uint6
 	each := total / n
 	latencies := make([][]time.Duration, n)
 	errs := make([]error, n)
-	first := 0
-	if n > 1 {
-		first = 1
-	}
+	first := min(n-1, 1)
 	runtime.GC()
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -122,14 +125,9 @@ func (s *series) writers(ctx context.Context, t target, n, total int, from uint6
 	}
 	wg.Wait()
 	took := time.Since(start)
-	for w := range n {
-		if errs[w] != nil {
-			return errs[w]
-		}
-		s.latencies = append(s.latencies, latencies[w]...)
-	}
+	s.latencies = append(s.latencies, slices.Concat(latencies...)...)
 	s.rates = append(s.rates, float64(each*n)/took.Seconds())
-	return nil
+	return errors.Join(errs...)
 }
 
 // readBack fills a journal with 10 000 entries and reads it.
@@ -196,11 +194,7 @@ func bytesWritten() (int64, bool) {
 func printGrowth(ctx context.Context, parent string) error {
 	fmt.Println("\nBytes allocated by one append, at two lengths of the journal:")
 	for _, s := range subjects()[3:] {
-		dir, err := os.MkdirTemp(filepath.Clean(parent), "growth-")
-		if err != nil {
-			return err
-		}
-		t, err := s.open(ctx, dir)
+		t, done, err := s.openNew(ctx, parent)
 		if err != nil {
 			return err
 		}
@@ -213,8 +207,7 @@ func printGrowth(ctx context.Context, parent string) error {
 			at = append(at, got)
 		}
 		fmt.Printf("  %-24s %7.0f at 100   %7.0f at 20 000   ratio %.2f\n", s.name, at[0], at[1], at[1]/at[0])
-		t.close()
-		os.RemoveAll(dir)
+		done()
 	}
 	return nil
 }
@@ -236,3 +229,111 @@ func allocated(ctx context.Context, s store.Store, length uint64) (float64, erro
 	runtime.ReadMemStats(&after)
 	return float64(after.TotalAlloc-before.TotalAlloc) / appends, nil
 }
+
+// preallocate is the size of a file that is made beforehand, so that a sync writes
+// data and no change of the file's size.
+const preallocate = 64 << 20
+
+// rawFile is a preallocated file, written from its beginning again when it is full.
+type rawFile struct {
+	mu sync.Mutex
+	f  *os.File
+	at int64
+}
+
+// openRaw returns a function that opens a raw file as a target.
+func openRaw(as func(*rawFile) target) func(context.Context, string) (target, error) {
+	return func(_ context.Context, dir string) (target, error) {
+		f, err := os.Create(dir + "/raw")
+		if err != nil {
+			return nil, err
+		}
+		zeros := make([]byte, 1<<20)
+		for at := 0; at < preallocate; at += len(zeros) {
+			if _, err := f.WriteAt(zeros, int64(at)); err != nil {
+				return nil, err
+			}
+		}
+		return as(&rawFile{f: f}), f.Sync()
+	}
+}
+
+// write writes parts one behind the other, and syncs once.
+func (r *rawFile) write(parts ...[]byte) error {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	if r.at+int64(size) > preallocate {
+		r.at = 0
+	}
+	for _, part := range parts {
+		if _, err := r.f.WriteAt(part, r.at); err != nil {
+			return err
+		}
+		r.at += int64(len(part))
+	}
+	return datasync(r.f)
+}
+
+func (r *rawFile) close() error { return r.f.Close() }
+
+// append is the plain loop: one write and one sync an append.
+func (r *rawFile) append(_ context.Context, _ int, _ uint64, data []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.write(data)
+}
+
+// rawPages is the plain loop with what a commit of SQLite's writes for one entry: two
+// or three pages, each behind a header of its own. It is the limit of a store on
+// SQLite's file format.
+type rawPages struct{ file *rawFile }
+
+func (r rawPages) append(_ context.Context, _ int, n uint64, _ []byte) error {
+	r.file.mu.Lock()
+	defer r.file.mu.Unlock()
+	var frame [24 + 4096]byte
+	header, page := frame[:24], frame[24:]
+	parts := [][]byte{header, page, header, page, header, page}
+	if n%5 == 0 {
+		parts = parts[2:] // 2.8 pages on average, as counted
+	}
+	return r.file.write(parts...)
+}
+
+func (r rawPages) close() error { return r.file.close() }
+
+// rawLog is the limit with many writers: those who come while a batch is being written
+// gather in the next, and the first of them to get its turn writes and syncs once for
+// all. The lock of the file is held while a batch is written.
+type rawLog struct {
+	file *rawFile
+	mu   sync.Mutex
+	next *rawBatch
+}
+
+type rawBatch struct {
+	data    []byte
+	written bool // guarded by the lock of the file, like err
+	err     error
+}
+
+func (l *rawLog) append(_ context.Context, _ int, _ uint64, data []byte) error {
+	l.mu.Lock()
+	b := l.next
+	b.data = append(b.data, data...)
+	l.mu.Unlock()
+
+	l.file.mu.Lock()
+	defer l.file.mu.Unlock()
+	if !b.written {
+		l.mu.Lock()
+		l.next = new(rawBatch)
+		l.mu.Unlock()
+		b.written, b.err = true, l.file.write(b.data)
+	}
+	return b.err
+}
+
+func (l *rawLog) close() error { return l.file.close() }
