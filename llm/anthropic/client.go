@@ -24,7 +24,7 @@ type Client struct {
 	name    string
 	http    *http.Client
 	noCache bool
-	// Functions, so that no print of the struct shows what may be secret.
+	// Functions, so that printing the struct shows no secret.
 	key, base func() string
 }
 
@@ -42,13 +42,13 @@ func BaseURL(url string) Option { return func(c *Client) { c.base = func() strin
 // HTTPClient makes the requests. The default is http.DefaultClient.
 func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// NoCache leaves out the marks that let Anthropic keep the prompt for the next
-// request. Without it, the tools, the system prompt and the messages are
-// marked, which makes long conversations cheaper and single requests slightly
-// dearer.
+// NoCache leaves out the marks that let Anthropic cache the prompt for the next
+// request. Without it, the tools, the system prompt and the messages are marked,
+// which makes long conversations cheaper and single requests slightly more
+// expensive.
 func NoCache() Option { return func(c *Client) { c.noCache = true } }
 
-// Model returns the model of a name, such as "claude-sonnet-4-5". It never
+// Model returns the model with a name, such as "claude-sonnet-4-5". It never
 // fails: a wrong name or a missing key is an error of Generate.
 func Model(name string, opts ...Option) *Client {
 	c := &Client{name: name, key: func() string { return os.Getenv("ANTHROPIC_API_KEY") }, base: func() string { return "" }}
@@ -69,52 +69,41 @@ func (c Client) GoString() string { return c.String() }
 
 // Generate asks the model. It makes one request.
 func (c *Client) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
-	return func(yield func(llm.Delta, error) bool) {
+	return answers.Deltas(ctx, provider, func(emit func(llm.Delta) error) error {
 		key := c.key()
-		fail := func(err error) { yield(llm.Delta{}, problem(ctx, err, key)) }
-		if key == "" {
-			fail(&llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set ANTHROPIC_API_KEY, or use the option Key"})
-			return
-		}
-		if _, err := url.Parse(c.base()); err != nil {
-			fail(err)
-			return
-		}
-		params, err := c.params(r)
-		if err != nil {
-			fail(err)
-			return
-		}
-		inner, cancel := context.WithCancel(ctx)
-		defer cancel()
-		stream := c.sdk(key).Messages.NewStreaming(inner, params)
-		defer stream.Close()
-		var t turn
-		for stream.Next() {
-			deltas, err := t.event(stream.Current())
-			if err != nil {
-				fail(err)
-				return
-			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
-			}
-			if t.done {
-				return
-			}
-		}
-		err = stream.Err()
-		if err == nil {
-			err = interrupted("the reply ended in the middle")
-		}
-		fail(err)
+		return problem(c.generate(ctx, key, r, emit), key)
+	})
+}
+
+func (c *Client) generate(ctx context.Context, key string, r *llm.Request, emit func(llm.Delta) error) error {
+	if key == "" {
+		return &llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set ANTHROPIC_API_KEY, or use the option Key"}
 	}
+	if _, err := url.Parse(c.base()); err != nil {
+		return err
+	}
+	params, err := c.params(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream := c.sdk(key).Messages.NewStreaming(ctx, params)
+	defer stream.Close()
+	t := turn{emit: emit}
+	for stream.Next() {
+		if err := t.event(stream.Current()); err != nil || t.done {
+			return err
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return err
+	}
+	return interrupted("the reply ended in the middle")
 }
 
 // sdk returns a client of the SDK that takes nothing from the environment and
-// does not try again.
+// does not retry.
 func (c *Client) sdk(key string) *sdk.Client {
 	opts := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(),
@@ -131,8 +120,8 @@ func (c *Client) sdk(key string) *sdk.Client {
 	return &s
 }
 
-// noPage refuses the page of a proxy, which the SDK would read as a stream
-// without events.
+// noPage rejects the page of a proxy, which the SDK would read as a stream without
+// events.
 func noPage(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	res, err := next(r)
 	if err != nil || res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
@@ -143,12 +132,12 @@ func noPage(r *http.Request, next option.MiddlewareNext) (*http.Response, error)
 	return nil, interrupted("the server did not answer with a stream but with %q", answers.Short(string(page)))
 }
 
-// interrupted is a reply that makes no sense.
+// interrupted is the error of a reply that makes no sense.
 func interrupted(format string, args ...any) error {
 	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: fmt.Sprintf(format, args...)}
 }
 
-// invalid is a request that cannot be sent.
+// invalid is the error of a request that cannot be sent.
 func invalid(format string, args ...any) error {
 	return &llm.Error{Kind: llm.ErrInvalid, Provider: provider, Message: fmt.Sprintf(format, args...)}
 }

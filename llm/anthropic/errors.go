@@ -1,11 +1,9 @@
 package anthropic
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -13,11 +11,10 @@ import (
 	"github.com/perdure/perdure/llm/internal/answers"
 )
 
-// problem makes an error of the SDK one of package llm, without the key.
-func problem(ctx context.Context, err error, key string) error {
-	if ctx.Err() != nil {
-		// Not an *llm.Error: nobody may try again what was cancelled.
-		return fmt.Errorf("%s: %w", provider, ctx.Err())
+// problem turns an error of the SDK into one of package llm, without the key.
+func problem(err error, key string) error {
+	if err == nil {
+		return nil
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
@@ -33,7 +30,8 @@ func problem(ctx context.Context, err error, key string) error {
 	return e
 }
 
-// answered is an error that the API sent, as an answer or in its stream.
+// answered returns the error for one that the API sent, as an answer or in its
+// stream.
 func answered(api *sdk.Error) *llm.Error {
 	var body struct {
 		Error struct {
@@ -55,8 +53,8 @@ func answered(api *sdk.Error) *llm.Error {
 	return e
 }
 
-// kind sorts an error by what the API says about it, and else by its status,
-// which is 200 for an error in a stream.
+// kind returns the sentinel for an error: by what the API says about it, else by
+// its status, which is 200 for an error in a stream.
 func kind(status int, code, message string) error {
 	if status >= 500 {
 		return llm.ErrOverloaded
@@ -85,28 +83,10 @@ func kind(status int, code, message string) error {
 	case "not_found_error":
 		return llm.ErrInvalid
 	}
-	switch status {
-	case http.StatusTooManyRequests:
-		return llm.ErrRateLimited
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
-		return llm.ErrAuth
-	case http.StatusRequestTimeout:
-		return llm.ErrInterrupted
-	case http.StatusRequestEntityTooLarge:
-		return llm.ErrTooLong
-	}
-	if status >= 400 {
-		return llm.ErrInvalid
-	}
-	return llm.ErrInterrupted
+	return answers.StatusKind(status)
 }
 
-// says reports whether a message holds one of the texts.
+// says reports whether a message contains one of the texts.
 func says(message string, texts ...string) bool {
-	for _, t := range texts {
-		if strings.Contains(message, t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(message, text) })
 }

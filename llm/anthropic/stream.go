@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// turn makes deltas out of the events of one reply.
+// turn turns the events of one reply into deltas.
 type turn struct {
+	emit    func(llm.Delta) error
 	started bool
 	done    bool
 	blocks  []*block
@@ -19,7 +20,7 @@ type turn struct {
 }
 
 // block is a content block. It becomes a part with its first content: an empty
-// one is none.
+// block is no part.
 type block struct {
 	kind      string
 	part      int // -1: none yet
@@ -30,31 +31,31 @@ type block struct {
 	data      string // of redacted thinking
 }
 
-// kept is what stays of a block as opaque data: what the API wants back and no
-// other field of its part holds.
+// kept is the opaque data of a block: what the API wants back and no other field
+// of its part holds.
 type kept struct {
 	Type      string `json:"type"`
 	Signature string `json:"signature,omitempty"`
 	Data      string `json:"data,omitempty"`
 }
 
-// event takes an event in. The events come in order, one block after the other.
-func (t *turn) event(ev sdk.MessageStreamEventUnion) ([]llm.Delta, error) {
+// event handles an event. Events come in order, one block after the other.
+func (t *turn) event(ev sdk.MessageStreamEventUnion) error {
 	if ev.Type == "message_start" {
 		t.started = true
 		u := ev.Message.Usage
 		t.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens, u.OutputTokensDetails.ThinkingTokens)
-		return []llm.Delta{{Model: ev.Message.Model, ID: ev.Message.ID, Usage: t.used()}}, nil
+		return t.emit(llm.Delta{Model: ev.Message.Model, ID: ev.Message.ID, Usage: t.used()})
 	}
 	if !t.started {
-		return nil, interrupted("the reply has no start")
+		return interrupted("the reply has no start")
 	}
 	switch ev.Type {
 	case "content_block_start":
 		return t.begin(ev)
 	case "content_block_delta", "content_block_stop":
 		if ev.Index < 0 || ev.Index >= int64(len(t.blocks)) || t.blocks[ev.Index].closed {
-			return nil, interrupted("the reply speaks of block %d, which is not open", ev.Index)
+			return interrupted("the reply speaks of block %d, which is not open", ev.Index)
 		}
 		b := t.blocks[ev.Index]
 		if ev.Type == "content_block_delta" {
@@ -68,48 +69,48 @@ func (t *turn) event(ev sdk.MessageStreamEventUnion) ([]llm.Delta, error) {
 		if ev.Delta.StopReason != "" {
 			t.stop = stop(ev.Delta.StopReason)
 		}
-		return nil, nil
+		return nil
 	case "message_stop":
 		for i, b := range t.blocks {
 			if !b.closed {
-				return nil, interrupted("block %d has no end", i)
+				return interrupted("block %d has no end", i)
 			}
 		}
 		if t.stop == "" {
-			return nil, interrupted("the reply does not say why it ended")
+			return interrupted("the reply does not say why it ended")
 		}
 		t.done = true
-		return []llm.Delta{{Stop: t.stop, Usage: t.used()}}, nil
+		return t.emit(llm.Delta{Stop: t.stop, Usage: t.used()})
 	}
-	return nil, nil // events of another kind may be added to the protocol
+	return nil // the protocol may get other kinds of events
 }
 
 // begin opens a block. Some servers put content into it right away.
-func (t *turn) begin(ev sdk.MessageStreamEventUnion) ([]llm.Delta, error) {
+func (t *turn) begin(ev sdk.MessageStreamEventUnion) error {
 	if ev.Index != int64(len(t.blocks)) {
-		return nil, interrupted("block %d starts after %d blocks", ev.Index, len(t.blocks))
+		return interrupted("block %d starts after %d blocks", ev.Index, len(t.blocks))
 	}
 	c := ev.ContentBlock
 	b := &block{kind: c.Type, part: -1, raw: c.RawJSON(), signature: c.Signature, data: c.Data}
 	t.blocks = append(t.blocks, b)
 	switch b.kind {
 	case "":
-		return nil, interrupted("block %d has no type", ev.Index)
+		return interrupted("block %d has no type", ev.Index)
 	case "text":
 		return t.add(b, llm.Delta{Text: c.Text})
 	case "thinking":
 		return t.add(b, llm.Delta{Reasoning: c.Thinking})
 	case "tool_use":
 		if c.ID == "" || c.Name == "" {
-			return nil, interrupted("a tool call without an id or a name")
+			return interrupted("a tool call without an id or a name")
 		}
 		return t.add(b, llm.Delta{Call: &llm.Call{ID: c.ID, Name: c.Name}})
 	}
-	return nil, nil
+	return nil
 }
 
 // grow adds to an open block.
-func (t *turn) grow(b *block, d sdk.MessageStreamEventUnionDelta) ([]llm.Delta, error) {
+func (t *turn) grow(b *block, d sdk.MessageStreamEventUnionDelta) error {
 	switch {
 	case d.Type == "text_delta" && b.kind == "text":
 		return t.add(b, llm.Delta{Text: d.Text})
@@ -117,30 +118,28 @@ func (t *turn) grow(b *block, d sdk.MessageStreamEventUnionDelta) ([]llm.Delta, 
 		return t.add(b, llm.Delta{Reasoning: d.Thinking})
 	case d.Type == "signature_delta" && b.kind == "thinking":
 		b.signature += d.Signature
-		return nil, nil
 	case d.Type == "input_json_delta" && b.kind == "tool_use":
 		b.input += d.PartialJSON
 		if d.PartialJSON == "" {
-			return nil, nil
+			return nil
 		}
 		return t.add(b, llm.Delta{Call: &llm.Call{Args: d.PartialJSON}})
 	case d.Type == "input_json_delta":
 		b.input += d.PartialJSON
-		return nil, nil
 	case d.Type == "text_delta", d.Type == "thinking_delta", d.Type == "signature_delta", d.Type == "":
-		return nil, interrupted("a %q in a block of type %s", d.Type, b.kind)
+		return interrupted("a %q in a block of type %s", d.Type, b.kind)
 	}
-	return nil, nil // citations, and what may be added to the protocol
+	return nil // also citations, and what the protocol may get
 }
 
-// end closes a block, with what is known only then.
-func (t *turn) end(b *block) ([]llm.Delta, error) {
+// end emits what is known of a block only when it closes.
+func (t *turn) end(b *block) error {
 	switch b.kind {
 	case "text":
-		return nil, nil
+		return nil
 	case "tool_use":
 		if b.input != "" {
-			return nil, nil
+			return nil
 		}
 		return t.add(b, llm.Delta{Call: &llm.Call{Args: startInput(b.raw)}})
 	case "thinking":
@@ -151,7 +150,7 @@ func (t *turn) end(b *block) ([]llm.Delta, error) {
 	// A block that this package does not know goes back as it came.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(b.raw), &fields); err != nil {
-		return nil, interrupted("a block of type %s is no object", b.kind)
+		return interrupted("a block of type %s is no object", b.kind)
 	}
 	if !json.Valid([]byte(b.input)) {
 		return t.keep(b, json.RawMessage(b.raw))
@@ -160,33 +159,33 @@ func (t *turn) end(b *block) ([]llm.Delta, error) {
 	return t.keep(b, fields)
 }
 
-// keep yields opaque data.
-func (t *turn) keep(b *block, v any) ([]llm.Delta, error) {
+// keep emits opaque data.
+func (t *turn) keep(b *block, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return nil, interrupted("a block of type %s: %v", b.kind, err)
+		return interrupted("a block of type %s: %v", b.kind, err)
 	}
 	return t.add(b, llm.Delta{Opaque: &llm.Opaque{Provider: provider, Data: string(data)}})
 }
 
-// add yields a delta of a block, which is a part from then on.
-func (t *turn) add(b *block, d llm.Delta) ([]llm.Delta, error) {
+// add emits a delta of a block, which is a part from then on.
+func (t *turn) add(b *block, d llm.Delta) error {
 	if d.Text == "" && d.Reasoning == "" && d.Call == nil && d.Opaque == nil {
-		return nil, nil
+		return nil
 	}
 	args := ""
 	if d.Call != nil {
 		args = d.Call.ID + d.Call.Name + d.Call.Args
 	}
 	if !utf8.ValidString(d.Text) || !utf8.ValidString(d.Reasoning) || !utf8.ValidString(args) {
-		return nil, interrupted("the reply is not UTF-8")
+		return interrupted("the reply is not UTF-8")
 	}
 	if b.part < 0 {
 		b.part = t.parts
 		t.parts++
 	}
 	d.Part = b.part
-	return []llm.Delta{d}, nil
+	return t.emit(d)
 }
 
 // startInput returns the arguments of a call that came with its start.
@@ -200,8 +199,8 @@ func startInput(raw string) string {
 	return string(b.Input)
 }
 
-// count takes in the tokens of an event. They are totals, of which an event
-// may leave out some.
+// count adds the tokens of an event. They are totals, some of which an event may
+// leave out.
 func (t *turn) count(fresh, read, write, output, thinking int64) {
 	if fresh+read+write > 0 {
 		t.usage.Input, t.usage.CacheRead, t.usage.CacheWrite = fresh+read+write, read, write

@@ -23,7 +23,7 @@ const defaultURL = "https://generativelanguage.googleapis.com/"
 type Client struct {
 	name string
 	http *http.Client
-	// Functions, so that no print of the struct shows what may be secret.
+	// Functions, so that printing the struct shows no secret.
 	key, base func() string
 	sdk       func(key string) (*genai.Client, error)
 }
@@ -43,7 +43,7 @@ func BaseURL(url string) Option { return func(c *Client) { c.base = func() strin
 // HTTPClient makes the requests. The default is http.DefaultClient.
 func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// Model returns the model of a name, such as "gemini-2.5-flash". It never
+// Model returns the model with a name, such as "gemini-2.5-flash". It never
 // fails: a wrong name or a missing key is an error of Generate.
 func Model(name string, opts ...Option) *Client {
 	c := &Client{
@@ -67,11 +67,11 @@ func (c Client) String() string { return provider + ":" + c.name }
 // GoString is String, so that %#v shows nothing else.
 func (c Client) GoString() string { return c.String() }
 
-// connect returns a function that makes a client of the SDK, and a new one
-// only for a new key: the SDK logs what it finds in the environment each time.
+// connect returns a function that returns a client of the SDK, a new one only for
+// a new key: the SDK logs what it finds in the environment each time.
 func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
 	wrapped := answers.Stay(h)
-	wrapped.Transport = exact{cmp.Or[http.RoundTripper](h.Transport, http.DefaultTransport)}
+	wrapped.Transport = diverted{cmp.Or[http.RoundTripper](h.Transport, http.DefaultTransport)}
 	var mu sync.Mutex
 	var client *genai.Client
 	var last string
@@ -81,7 +81,7 @@ func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
 		if client != nil && key == last {
 			return client, nil
 		}
-		// All that the SDK would take from the environment is given.
+		// Everything that the SDK would otherwise take from the environment.
 		c, err := genai.NewClient(context.Background(), &genai.ClientConfig{
 			APIKey:      key,
 			Backend:     genai.BackendGeminiAPI,
@@ -97,62 +97,42 @@ func connect(h *http.Client, base string) func(string) (*genai.Client, error) {
 
 // Generate asks the model. It makes one request.
 func (c *Client) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
-	return func(yield func(llm.Delta, error) bool) {
-		key := c.key()
+	return answers.Deltas(ctx, provider, func(emit func(llm.Delta) error) error {
 		var got answer
-		fail := func(err error) { yield(llm.Delta{}, problem(ctx, err, &got, key)) }
-		if key == "" {
-			fail(&llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set GEMINI_API_KEY, or use the option Key"})
-			return
-		}
-		config, ids, err := c.config(r)
-		if err != nil {
-			fail(err)
-			return
-		}
-		client, err := c.sdk(key)
-		if err != nil {
-			fail(invalid("%v", err))
-			return
-		}
-		inner, cancel := context.WithCancel(context.WithValue(ctx, answerKey{}, &got))
-		defer cancel()
-		t := turn{ids: ids}
-		for event, err := range client.Models.GenerateContentStream(inner, c.name, nil, config) {
-			if err != nil {
-				fail(err)
-				return
-			}
-			deltas, err := t.event(event)
-			if err != nil {
-				fail(err)
-				return
-			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
-			}
-		}
-		if got.err != nil {
-			fail(got.err)
-			return
-		}
-		end, err := t.end()
-		if err != nil {
-			fail(err)
-			return
-		}
-		yield(end, nil)
-	}
+		key := c.key()
+		return problem(c.generate(context.WithValue(ctx, answerKey{}, &got), key, r, &got, emit), &got, key)
+	})
 }
 
-// interrupted is a reply that makes no sense.
+func (c *Client) generate(ctx context.Context, key string, r *llm.Request, got *answer, emit func(llm.Delta) error) error {
+	if key == "" {
+		return &llm.Error{Kind: llm.ErrAuth, Provider: provider, Message: "no key: set GEMINI_API_KEY, or use the option Key"}
+	}
+	config, ids, err := c.config(r)
+	if err != nil {
+		return err
+	}
+	client, err := c.sdk(key)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, err := range client.Models.GenerateContentStream(ctx, c.name, nil, config) {
+		if err != nil {
+			return err
+		}
+		return (&turn{ids: ids, emit: emit}).read(got.stream)
+	}
+	return interrupted("the SDK did not answer")
+}
+
+// interrupted is the error of a reply that makes no sense.
 func interrupted(format string, args ...any) error {
 	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: fmt.Sprintf(format, args...)}
 }
 
-// invalid is a request that cannot be sent.
+// invalid is the error of a request that cannot be sent.
 func invalid(format string, args ...any) error {
 	return &llm.Error{Kind: llm.ErrInvalid, Provider: provider, Message: fmt.Sprintf(format, args...)}
 }

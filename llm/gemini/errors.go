@@ -1,10 +1,7 @@
 package gemini
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -14,11 +11,10 @@ import (
 	"google.golang.org/genai"
 )
 
-// problem makes an error of the SDK one of package llm, without the key.
-func problem(ctx context.Context, err error, got *answer, key string) error {
-	if ctx.Err() != nil {
-		// Not an *llm.Error: nobody may try again what was cancelled.
-		return fmt.Errorf("%s: %w", provider, ctx.Err())
+// problem turns an error of the SDK into one of package llm, without the key.
+func problem(err error, got *answer, key string) error {
+	if err == nil {
+		return nil
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
@@ -26,7 +22,7 @@ func problem(ctx context.Context, err error, got *answer, key string) error {
 		if api, ok := errors.AsType[genai.APIError](err); ok {
 			e = answered(api, got)
 		} else if got.status >= 400 {
-			e.Kind = kind(got.status, "", "")
+			e.Kind = answers.StatusKind(got.status)
 		} else if answers.WrongURL(err) {
 			e.Kind = llm.ErrInvalid
 		}
@@ -36,11 +32,12 @@ func problem(ctx context.Context, err error, got *answer, key string) error {
 	return e
 }
 
-// statusCode is a code as Google writes it. Without one, the SDK puts the line of
-// HTTP there.
+// statusCode is a code as Google writes it. Without one, the SDK puts the HTTP
+// status line there.
 var statusCode = regexp.MustCompile(`^[A-Z_]+$`)
 
-// answered is an error that the API sent, as an answer or in its stream.
+// answered returns the error for one that the API sent, as an answer or in its
+// stream.
 func answered(api genai.APIError, got *answer) *llm.Error {
 	e := &llm.Error{Provider: provider, Status: got.status, Message: answers.Short(api.Message)}
 	if statusCode.MatchString(api.Status) {
@@ -65,7 +62,7 @@ func answered(api genai.APIError, got *answer) *llm.Error {
 	return e
 }
 
-// kind sorts an error.
+// kind returns the sentinel for an error.
 func kind(status int, code, message string) error {
 	switch code {
 	case "RESOURCE_EXHAUSTED":
@@ -77,25 +74,15 @@ func kind(status int, code, message string) error {
 	case "CANCELLED":
 		return llm.ErrInterrupted
 	}
-	switch status {
-	case http.StatusTooManyRequests:
-		return llm.ErrRateLimited
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
-		return llm.ErrAuth
-	case http.StatusRequestTimeout:
-		return llm.ErrInterrupted
-	case http.StatusRequestEntityTooLarge:
-		return llm.ErrTooLong
-	}
+	byStatus := answers.StatusKind(status)
 	switch {
-	case status >= 500:
-		return llm.ErrOverloaded
+	case status >= 400 && byStatus != llm.ErrInvalid:
 	case strings.Contains(message, "token count") && strings.Contains(message, "exceeds"):
 		return llm.ErrTooLong
 	case strings.Contains(message, "api key"), strings.Contains(message, "billing"):
 		return llm.ErrAuth
-	case status >= 400 || code == "INVALID_ARGUMENT" || code == "NOT_FOUND" || code == "FAILED_PRECONDITION":
+	case code == "INVALID_ARGUMENT" || code == "NOT_FOUND" || code == "FAILED_PRECONDITION":
 		return llm.ErrInvalid
 	}
-	return llm.ErrInterrupted
+	return byStatus
 }

@@ -90,7 +90,7 @@ func TestErrorInTheStream(t *testing.T) {
 			if form == "%s" {
 				body = strings.ReplaceAll(body, ", ", ",\n  ") // as Google prints it
 			}
-			s := serve(t, sse(first+"\r\n\r\n"+fmt.Sprintf(form, body)))
+			s := serve(t, streaming(first+"\r\n\r\n"+fmt.Sprintf(form, body)))
 			var text string
 			var last error
 			for d, err := range s.model().Generate(t.Context(), hello()) {
@@ -106,7 +106,7 @@ func TestErrorInTheStream(t *testing.T) {
 }
 
 func TestBlockedPromptIsRefused(t *testing.T) {
-	s := serve(t, sse(sent(`{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},"usageMetadata": {"promptTokenCount": 9}}`)))
+	s := serve(t, streaming(sent(`{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},"usageMetadata": {"promptTokenCount": 9}}`)))
 	_, err := llm.Collect(s.model().Generate(t.Context(), hello()))
 	if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ErrRefused || e.Code != "PROHIBITED_CONTENT" {
 		t.Errorf("%v", err)
@@ -130,7 +130,7 @@ func TestStreamsThatMakeNoSense(t *testing.T) {
 		"usage of no kind":      replace(`"promptTokenCount": 3212`, `"promptTokenCount": "many"`),
 		"no UTF-8":              replace("Grüß", "Gr\xfc\xdf"),
 	} {
-		s := serve(t, sse(stream))
+		s := serve(t, streaming(stream))
 		_, err := llm.Collect(s.model().Generate(t.Context(), hello()))
 		if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ErrInterrupted {
 			t.Errorf("%s: %v", name, err)

@@ -140,8 +140,8 @@ func (s *service) last(t *testing.T) wire {
 	return s.requests[len(s.requests)-1]
 }
 
-// sse replies with a stream.
-func sse(stream string) func(http.ResponseWriter, *http.Request) {
+// streaming replies with a stream.
+func streaming(stream string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		io.WriteString(w, stream)

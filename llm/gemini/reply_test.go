@@ -10,7 +10,7 @@ import (
 )
 
 func TestReplyOfText(t *testing.T) {
-	s := serve(t, sse(textStream))
+	s := serve(t, streaming(textStream))
 	want := &llm.Reply{
 		Message: llm.Assistant("Grüß Gott 😀"),
 		Usage:   llm.Usage{Input: 3212, Output: 45, CacheRead: 3000, Reasoning: 30},
@@ -21,7 +21,7 @@ func TestReplyOfText(t *testing.T) {
 	if diff := cmp.Diff(want, ask(t, s.model(), hello())); diff != "" {
 		t.Error(diff)
 	}
-	s.reply = sse(": a comment\n\n" + strings.ReplaceAll(strings.ReplaceAll(textStream, "\r\n", "\n"), "data: ", "event: x\ndata:"))
+	s.reply = streaming(": a comment\n\n" + strings.ReplaceAll(strings.ReplaceAll(textStream, "\r\n", "\n"), "data: ", "event: x\ndata:"))
 	if diff := cmp.Diff(want, ask(t, s.model(), hello())); diff != "" {
 		t.Error(diff)
 	}
@@ -30,7 +30,7 @@ func TestReplyOfText(t *testing.T) {
 func opaque(data string) *llm.Opaque { return &llm.Opaque{Provider: "gemini", Data: data} }
 
 func TestCallsAndThinking(t *testing.T) {
-	s := serve(t, sse(callStream))
+	s := serve(t, streaming(callStream))
 	got := ask(t, s.model(), hello())
 	calls := got.Message.Calls()
 	if len(calls) != 3 || calls[0].ID == calls[2].ID || calls[0].ID == "" {
@@ -68,7 +68,7 @@ func results(reply *llm.Reply) llm.Message {
 // TestSignaturesGoBackAsTheyCame is what a run that was resumed depends on:
 // the reply has been through JSON, and its next request holds the same parts.
 func TestSignaturesGoBackAsTheyCame(t *testing.T) {
-	s := serve(t, sse(callStream))
+	s := serve(t, streaming(callStream))
 	reply := ask(t, s.model(), hello())
 	recorded, err := json.Marshal(reply.Message)
 	if err != nil {
@@ -112,7 +112,7 @@ func TestSignaturesGoBackAsTheyCame(t *testing.T) {
 // TestIDsAreUnique asks twice in one conversation: ids that the model did not
 // give are new each time, and the same for the same request.
 func TestIDsAreUnique(t *testing.T) {
-	s := serve(t, sse(strings.Replace(callStream, `"id": "fc-7",`, "", 1)))
+	s := serve(t, streaming(strings.Replace(callStream, `"id": "fc-7",`, "", 1)))
 	first := ask(t, s.model(), hello())
 	if diff := cmp.Diff(first, ask(t, s.model(), hello())); diff != "" {
 		t.Errorf("the same request has other ids: %s", diff)
@@ -134,7 +134,7 @@ func TestIDsAreUnique(t *testing.T) {
 
 func TestMediaAndUnknownPartsGoBack(t *testing.T) {
 	stream := sent(`{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"exe="},{"inlineData":{"mimeType":"image/png","data":"cG5n"},"thoughtSignature":"abc="},{"fileData":{"fileUri":"https://example.com/x"}},{ }]},"finishReason":"STOP"}]}`)
-	s := serve(t, sse(stream))
+	s := serve(t, streaming(stream))
 	reply := ask(t, s.model(), hello())
 	want := []llm.Part{
 		{Opaque: opaque(`{"part":{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"exe="}}`)},
@@ -163,7 +163,7 @@ func TestStopReasons(t *testing.T) {
 		"PROHIBITED_CONTENT": llm.StopRefused, "SPII": llm.StopRefused, "IMAGE_SAFETY": llm.StopRefused, "MALFORMED_FUNCTION_CALL": llm.StopOther,
 		"UNEXPECTED_TOOL_CALL": llm.StopOther, "OTHER": llm.StopOther, "BRAND_NEW": llm.StopOther,
 	} {
-		s := serve(t, sse(strings.Replace(textStream, `"finishReason": "STOP"`, `"finishReason": "`+reason+`"`, 1)))
+		s := serve(t, streaming(strings.Replace(textStream, `"finishReason": "STOP"`, `"finishReason": "`+reason+`"`, 1)))
 		if got := ask(t, s.model(), hello()).Stop; got != want {
 			t.Errorf("%s is %s, not %s", reason, got, want)
 		}

@@ -13,7 +13,7 @@ import (
 func str(s string) *string { return &s }
 
 func TestRequestHoldsEverything(t *testing.T) {
-	s := serve(t, sse(textStream))
+	s := serve(t, streaming(textStream))
 	temperature := 0.1
 	const schema = `{"type":"object","properties":{"n":{"maximum":9007199254740993}}}`
 	r := &llm.Request{
@@ -65,7 +65,7 @@ func TestRequestHoldsEverything(t *testing.T) {
 // TestRolesTakeTurns has two users in a row, results in two messages, and a
 // user who speaks before the results.
 func TestRolesTakeTurns(t *testing.T) {
-	s := serve(t, sse(textStream))
+	s := serve(t, streaming(textStream))
 	call := func(id string) llm.Part { return llm.Part{Call: &llm.Call{ID: id, Name: "f" + id, Args: "{}"}} }
 	res := func(id string) llm.Message {
 		return llm.Message{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: id, Name: "f" + id, Text: "r" + id}}}}
@@ -98,7 +98,7 @@ func TestRolesTakeTurns(t *testing.T) {
 }
 
 func TestMediaAndResults(t *testing.T) {
-	s := serve(t, sse(textStream))
+	s := serve(t, streaming(textStream))
 	png := llm.Media{MIME: "image/png", Data: []byte("png")}
 	r := &llm.Request{Messages: []llm.Message{
 		{Role: llm.RoleUser, Parts: []llm.Part{
@@ -145,7 +145,7 @@ func TestMediaAndResults(t *testing.T) {
 }
 
 func TestRequestsThatCannotBeSent(t *testing.T) {
-	s := serve(t, sse(textStream))
+	s := serve(t, streaming(textStream))
 	media := func(m llm.Media) *llm.Request {
 		return &llm.Request{Messages: []llm.Message{{Role: llm.RoleUser, Parts: []llm.Part{{Media: &m}}}}}
 	}
@@ -176,7 +176,7 @@ func TestRequestsThatCannotBeSent(t *testing.T) {
 }
 
 func TestEffort(t *testing.T) {
-	s := serve(t, sse(textStream))
+	s := serve(t, streaming(textStream))
 	for _, c := range []struct {
 		model  string
 		effort llm.Effort

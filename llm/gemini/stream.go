@@ -3,6 +3,7 @@ package gemini
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/perdure/perdure/llm"
 	"google.golang.org/genai"
@@ -42,8 +43,8 @@ type response struct {
 	Parts    []part            `json:"parts,omitempty"`
 }
 
-// kept is what stays of a part as opaque data: what the API wants back and no
-// other field of the part holds.
+// kept is the opaque data of a part: what the API wants back and no other field
+// of the part holds.
 type kept struct {
 	Signature string          `json:"thoughtSignature,omitempty"`
 	Thought   bool            `json:"thought,omitempty"`
@@ -51,8 +52,9 @@ type kept struct {
 	Part      json.RawMessage `json:"part,omitempty"` // all of one that is of another kind
 }
 
-// turn makes deltas out of the events of one reply.
+// turn turns the events of one reply into deltas.
 type turn struct {
+	emit    func(llm.Delta) error
 	ids     string // prefix of the ids of calls that come without one
 	parts   int
 	calls   int
@@ -62,12 +64,33 @@ type turn struct {
 	started bool
 }
 
-// event takes an event in.
-func (t *turn) event(e *genai.GenerateContentResponse) ([]llm.Delta, error) {
-	var out []llm.Delta
+// read emits the deltas of a stream.
+func (t *turn) read(stream io.Reader) error {
+	for e, err := range events(stream) {
+		if err == nil {
+			err = t.event(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// The protocol has no last event: a reply that says why it ended is whole.
+	if t.reason == "" {
+		return interrupted("the reply ended in the middle")
+	}
+	return t.emit(llm.Delta{Stop: t.stop(), Usage: &t.usage})
+}
+
+// event emits the deltas of an event.
+func (t *turn) event(e *event) error {
+	if f := e.PromptFeedback; f != nil && f.BlockReason != "" && f.BlockReason != genai.BlockedReasonUnspecified {
+		return &llm.Error{Kind: llm.ErrRefused, Provider: provider, Code: string(f.BlockReason), Message: f.BlockReasonMessage}
+	}
 	if !t.started {
 		t.started = true
-		out = append(out, llm.Delta{Model: e.ModelVersion, ID: e.ResponseID})
+		if err := t.emit(llm.Delta{Model: e.ModelVersion, ID: e.ResponseID}); err != nil {
+			return err
+		}
 	}
 	if u := e.UsageMetadata; u != nil {
 		t.usage = llm.Usage{
@@ -77,39 +100,32 @@ func (t *turn) event(e *genai.GenerateContentResponse) ([]llm.Delta, error) {
 			Reasoning: int64(u.ThoughtsTokenCount),
 		}
 		used := t.usage
-		out = append(out, llm.Delta{Usage: &used})
-	}
-	if f := e.PromptFeedback; f != nil && f.BlockReason != "" && f.BlockReason != genai.BlockedReasonUnspecified {
-		return nil, &llm.Error{Kind: llm.ErrRefused, Provider: provider, Code: string(f.BlockReason), Message: f.BlockReasonMessage}
+		if err := t.emit(llm.Delta{Usage: &used}); err != nil {
+			return err
+		}
 	}
 	for _, c := range e.Candidates {
 		if c.Index != 0 {
 			continue
 		}
-		if c.Content != nil {
-			for _, p := range c.Content.Parts {
-				d, err := t.part(p.Text)
-				if err != nil {
-					return nil, err
-				}
-				if d != nil {
-					out = append(out, *d)
-				}
+		for _, raw := range c.Content.Parts {
+			if err := t.part(raw); err != nil {
+				return err
 			}
 		}
 		if c.FinishReason != "" && c.FinishReason != genai.FinishReasonUnspecified {
 			t.reason = c.FinishReason
 		}
 	}
-	return out, nil
+	return nil
 }
 
-// part takes in a part, which is a piece of one if it is text. Text that has a
-// signature is a part of its own: the API wants the two back together.
-func (t *turn) part(raw string) (*llm.Delta, error) {
+// part emits the delta of a part, which is a piece of one if it is text. Text with
+// a signature is a part of its own: the API wants the two back together.
+func (t *turn) part(raw json.RawMessage) error {
 	var p part
-	if err := json.Unmarshal([]byte(raw), &p); err != nil {
-		return nil, interrupted("a part of the reply makes no sense: %v", err)
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return interrupted("a part of the reply makes no sense: %v", err)
 	}
 	var d llm.Delta
 	k := kept{Signature: p.Signature, Thought: p.Thought && p.Signature != ""}
@@ -118,7 +134,7 @@ func (t *turn) part(raw string) (*llm.Delta, error) {
 	case p.FunctionCall != nil:
 		c := &llm.Call{ID: p.FunctionCall.ID, Name: p.FunctionCall.Name, Args: string(p.FunctionCall.Args)}
 		if c.Name == "" {
-			return nil, interrupted("a call without a name")
+			return interrupted("a call without a name")
 		}
 		t.calls++
 		k.ID = c.ID != ""
@@ -135,13 +151,13 @@ func (t *turn) part(raw string) (*llm.Delta, error) {
 		d.Media = &llm.Media{MIME: p.FileData.MIMEType, URL: p.FileData.URI}
 	case p.Text == nil:
 		var fields map[string]json.RawMessage
-		if json.Unmarshal([]byte(raw), &fields) != nil || len(fields) == 0 {
-			return nil, nil
+		if json.Unmarshal(raw, &fields) != nil || len(fields) == 0 {
+			return nil
 		}
-		k = kept{Part: json.RawMessage(raw)}
+		k = kept{Part: raw}
 	case *p.Text == "":
 		if p.Signature == "" {
-			return nil, nil
+			return nil
 		}
 	case p.Thought:
 		d.Reasoning, kind = *p.Text, "thought"
@@ -151,7 +167,7 @@ func (t *turn) part(raw string) (*llm.Delta, error) {
 	if k.Signature != "" || k.ID || len(k.Part) > 0 {
 		data, err := json.Marshal(k)
 		if err != nil {
-			return nil, interrupted("a part of the reply makes no sense: %v", err)
+			return interrupted("a part of the reply makes no sense: %v", err)
 		}
 		d.Opaque = &llm.Opaque{Provider: provider, Data: string(data)}
 		kind = ""
@@ -161,17 +177,7 @@ func (t *turn) part(raw string) (*llm.Delta, error) {
 	}
 	t.open = kind
 	d.Part = t.parts - 1
-	return &d, nil
-}
-
-// end returns the last delta, if the reply is whole. The protocol has no last
-// event: what has a reason to end has ended.
-func (t *turn) end() (llm.Delta, error) {
-	if t.reason == "" {
-		return llm.Delta{}, interrupted("the reply ended in the middle")
-	}
-	u := t.usage
-	return llm.Delta{Stop: t.stop(), Usage: &u}, nil
+	return t.emit(d)
 }
 
 // stop translates the reason.

@@ -3,7 +3,6 @@ package openai
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/llm/internal/answers"
 )
 
 const provider = "openai"
@@ -55,26 +55,9 @@ func (c Client) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) 
 // LogValue returns the name of the model, without the key.
 func (c Client) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// errStopped ends a reply that nobody listens to any more.
-var errStopped = errors.New("openai: stopped")
-
 // Generate asks the model. It makes one request and streams the reply.
 func (c *Client) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
-	return func(yield func(llm.Delta, error) bool) {
-		err := c.generate(ctx, r, func(d llm.Delta) error {
-			if !yield(d, nil) {
-				return errStopped
-			}
-			return nil
-		})
-		switch {
-		case err == nil || err == errStopped:
-		case ctx.Err() != nil:
-			yield(llm.Delta{}, fmt.Errorf("openai: %w", ctx.Err()))
-		default:
-			yield(llm.Delta{}, err)
-		}
-	}
+	return answers.Deltas(ctx, provider, func(emit func(llm.Delta) error) error { return c.generate(ctx, r, emit) })
 }
 
 func (c *Client) generate(ctx context.Context, r *llm.Request, emit func(llm.Delta) error) error {
