@@ -1,25 +1,29 @@
 package openai
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/perdure/perdure/llm"
 )
 
-// call is a tool call while it is read.
+// call is a tool call that is being read.
 type call struct {
 	part   int
 	id     string // as the server calls it
-	told   bool   // the id
+	told   bool   // its id was emitted
 	name   string
 	args   pieces
 	opaque bool
 }
 
-// call takes a piece of a tool call. Pieces of a call have the same index; a
-// server that gives all the same one tells them apart by their ids or names.
+// call handles a piece of a tool call. Pieces of one call have the same index; a
+// server that gives all calls the same index tells them apart by id or name.
 func (r *reply) call(p *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	c := r.calls[p.Index]
 	if c == nil || p.ID != "" && c.id != "" && p.ID != c.id ||
@@ -40,12 +44,12 @@ func (r *reply) call(p *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	}
 	args, err := c.args.next(p.Function.JSON.Arguments.Raw())
 	if err != nil {
-		return r.nonsense("the stream has a tool call whose arguments are no text")
+		return nonsense("the stream has a tool call whose arguments are no text")
 	}
 	out.Args = args
 	d := llm.Delta{Part: c.part, Call: &out}
-	// Gemini keeps the signature of its thought here, behind servers that
-	// translate.
+	// Gemini, behind a server that translates, puts the signature of its thought
+	// here.
 	if extra := p.JSON.ExtraFields["extra_content"].Raw(); extra != "" && extra != "null" && !c.opaque {
 		c.opaque = true
 		d.Opaque = &llm.Opaque{Provider: provider, Data: extra}
@@ -56,11 +60,10 @@ func (r *reply) call(p *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	return r.emit(d)
 }
 
-// finishCall adds what is missing: servers that do not name their calls are
-// given names.
+// finishCall emits what is missing, such as the id of a call that has none.
 func (r *reply) finishCall(c *call) error {
 	if c.name == "" {
-		return r.nonsense("the reply has a tool call without a name")
+		return nonsense("the reply has a tool call without a name")
 	}
 	out := llm.Call{Args: c.args.rest()}
 	if !c.told {
@@ -72,7 +75,7 @@ func (r *reply) finishCall(c *call) error {
 	return r.emit(llm.Delta{Part: c.part, Call: &out})
 }
 
-// unique returns an id that no other call of the reply has.
+// unique returns the id, changed if another call of the reply has it.
 func (r *reply) unique(id string) string {
 	try := id
 	for n := 2; r.ids[try]; n++ {
@@ -80,4 +83,48 @@ func (r *reply) unique(id string) string {
 	}
 	r.ids[try] = true
 	return try
+}
+
+// pieces reads a text that comes as several JSON strings. Servers that cut it by
+// UTF-16 units can cut a character in two: its first half waits for the second.
+type pieces struct {
+	half string // `\ud83d`
+}
+
+// next returns the text of a string, null or nothing.
+func (p *pieces) next(raw string) (string, error) {
+	if raw == "" || raw == "null" || raw == `""` {
+		return "", nil
+	}
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", errors.New("not a string")
+	}
+	inner := p.half + raw[1:len(raw)-1]
+	p.half = ""
+	if n := len(inner) - 6; n >= 0 && highHalf(inner[n:]) {
+		if escapes := n - len(strings.TrimRight(inner[:n], `\`)); escapes%2 == 0 {
+			inner, p.half = inner[:n], inner[n:]
+		}
+	}
+	var text string
+	err := json.Unmarshal([]byte(`"`+inner+`"`), &text)
+	return text, err
+}
+
+// rest returns what stands for a half without a second one.
+func (p *pieces) rest() string {
+	if p.half == "" {
+		return ""
+	}
+	p.half = ""
+	return "\uFFFD"
+}
+
+// highHalf reports whether an escape is the first half of a character.
+func highHalf(escape string) bool {
+	if escape[:2] != `\u` {
+		return false
+	}
+	n, err := strconv.ParseUint(escape[2:], 16, 16)
+	return err == nil && n >= 0xD800 && n < 0xDC00
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -16,15 +19,18 @@ import (
 	"github.com/perdure/perdure/llm/internal/answers"
 )
 
-const provider = "openai"
+const (
+	provider = "openai"
+	openAI   = "https://api.openai.com/v1"
+)
 
-// Client is a model of a server. Its zero value is of no use; see [Model].
+// Client is a model of a server. Make one with [Model].
 type Client struct {
 	name string
 	http *http.Client
 
-	// Functions, so that nothing that prints a Client can print a key or the
-	// password in a URL.
+	// Functions, so that printing a Client shows neither a key nor the password
+	// in a URL.
 	key        func() string
 	base       func() string
 	compatible func(host string) bool
@@ -32,9 +38,51 @@ type Client struct {
 
 var _ llm.Model = (*Client)(nil)
 
-// Model returns the model of this name: "gpt-5", or as the server calls it. It
-// does not fail, so that it may stand in a package's variable; what is wrong
-// with the options or the environment is an error of each request.
+// Option changes how a [Client] reaches its server.
+type Option func(*Client)
+
+// Key sets the key. Without it the environment variable OPENAI_API_KEY is read
+// for each request; Key("") sends none, whatever the environment says.
+func Key(key string) Option {
+	return func(c *Client) { c.key = func() string { return strings.TrimSpace(key) } }
+}
+
+// BaseURL sets the server, up to and with its version:
+// "http://localhost:11434/v1". Without it the environment variable
+// OPENAI_BASE_URL is read for each request; without that too, it is OpenAI.
+func BaseURL(url string) Option {
+	return func(c *Client) { c.base = func() string { return url } }
+}
+
+// HTTPClient sets the client that makes the requests. Without it, it is
+// [http.DefaultClient]. A timeout of the client limits the whole reply.
+func HTTPClient(client *http.Client) Option {
+	return func(c *Client) { c.http = client }
+}
+
+// Compatible says whether the server is a compatible one that may lack what
+// OpenAI has and have what OpenAI lacks. Without it, every server but OpenAI's
+// and Azure's is. Compatible(false) is for a proxy in front of OpenAI.
+//
+// A compatible server is sent max_tokens instead of max_completion_tokens, needs
+// no key, gets its reasoning back, and may end a stream without saying so.
+func Compatible(yes bool) Option {
+	return func(c *Client) { c.compatible = func(string) bool { return yes } }
+}
+
+func envKey() string { return strings.TrimSpace(os.Getenv("OPENAI_API_KEY")) }
+
+func envBase() string { return os.Getenv("OPENAI_BASE_URL") }
+
+// foreign reports whether a host is not OpenAI's own.
+func foreign(host string) bool {
+	host = "." + strings.ToLower(host)
+	return !strings.HasSuffix(host, ".openai.com") && !strings.HasSuffix(host, ".openai.azure.com")
+}
+
+// Model returns the model with a name: "gpt-5", or whatever the server calls it.
+// It never fails, so that a package-level variable can hold it: wrong options and
+// a wrong environment are errors of each request.
 func Model(name string, opts ...Option) *Client {
 	c := &Client{name: name, key: envKey, base: envBase, compatible: foreign}
 	for _, o := range opts {
@@ -89,15 +137,9 @@ type server struct {
 	secrets    []string // that no error may quote
 }
 
-// server looks at the options and the environment.
+// server returns the server that the options and the environment name.
 func (c *Client) server() (*server, error) {
-	s := &server{url: c.base(), key: c.key(), http: c.http}
-	if s.url == "" {
-		s.url = openAI
-	}
-	if s.http == nil {
-		s.http = http.DefaultClient
-	}
+	s := &server{url: cmp.Or(c.base(), openAI), key: c.key(), http: cmp.Or(c.http, http.DefaultClient)}
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, invalid("the base URL is none: it has to look like https://host/v1")
@@ -117,10 +159,10 @@ func (c *Client) server() (*server, error) {
 	return s, nil
 }
 
-// post sends a request. A response is one of success.
+// post sends a request. Responses other than 200 are errors.
 func (s *server) post(ctx context.Context, body []byte) (*http.Response, error) {
-	// A client of its own options, not one of sdk.NewClient: that one also
-	// reads keys, headers and projects from the environment.
+	// Not sdk.NewClient, which also reads keys, headers and projects from the
+	// environment.
 	client := sdk.Client{Options: []option.RequestOption{
 		option.WithBaseURL(s.url),
 		option.WithHTTPClient(s.http),

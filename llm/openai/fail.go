@@ -1,12 +1,14 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,15 +17,15 @@ import (
 )
 
 const (
-	maxMessage = 1000    // bytes of a message of an error that are kept
-	maxBody    = 1 << 20 // bytes of an error that are read
+	maxMessage = 1000    // bytes of an error's message that are kept
+	maxBody    = 1 << 20 // bytes of an error's body that are read
 )
 
 func invalid(format string, args ...any) *llm.Error {
 	return &llm.Error{Kind: llm.ErrInvalid, Provider: provider, Message: fmt.Sprintf(format, args...)}
 }
 
-// interrupted is an error of the way to the server or back.
+// interrupted is the error of a connection that failed.
 func (s *server) interrupted(err error) *llm.Error {
 	kind := llm.ErrInterrupted
 	if answers.WrongURL(err) {
@@ -35,7 +37,7 @@ func (s *server) interrupted(err error) *llm.Error {
 	return &llm.Error{Kind: kind, Provider: provider, Message: s.clean(err.Error())}
 }
 
-// clean makes a text fit for an error.
+// clean returns a text that an error can quote.
 func (s *server) clean(text string) string {
 	text = strings.TrimSpace(llm.Scrub(text, s.secrets...))
 	if len(text) > maxMessage {
@@ -55,7 +57,7 @@ type problem struct {
 	} `json:"metadata"`
 }
 
-// code returns the name of the error, and its status if that is its name.
+// code returns the name of the error, and its status if the name is one.
 func (p *problem) code() (string, int) {
 	var text string
 	if json.Unmarshal(p.Code, &text) != nil {
@@ -71,7 +73,7 @@ func (p *problem) code() (string, int) {
 	return text, status
 }
 
-// parseProblem reads an error. Servers have several ways to write it.
+// parseProblem reads an error, in any of the forms that servers use.
 func parseProblem(body []byte) problem {
 	var p problem
 	var outer struct {
@@ -100,7 +102,7 @@ func parseProblem(body []byte) problem {
 	return p
 }
 
-// refusal is the error of a response that is none of success.
+// refusal returns the error for a response other than 200.
 func (s *server) refusal(res *http.Response) *llm.Error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxBody))
 	e := s.failure(parseProblem(body), res.StatusCode)
@@ -111,18 +113,16 @@ func (s *server) refusal(res *http.Response) *llm.Error {
 	return e
 }
 
-// failure is an error that a server reports, with a status or in a stream.
+// failure returns the error that a server reports, with a status or in a stream.
 func (s *server) failure(p problem, status int) *llm.Error {
 	code, named := p.code()
 	if status == 0 {
 		status = named
 	}
-	e := &llm.Error{Provider: provider, Status: status, Code: s.clean(code), Message: s.clean(p.Message)}
-	e.Kind = kind(status, code, p)
-	return e
+	return &llm.Error{Kind: kind(status, code, p), Provider: provider, Status: status, Code: s.clean(code), Message: s.clean(p.Message)}
 }
 
-// codes are errors that their name tells more about than their status.
+// codes are the errors whose name says more than their status.
 var codes = map[string]error{
 	"context_length_exceeded":         llm.ErrTooLong,
 	"exceed_context_size_error":       llm.ErrTooLong, // llama.cpp
@@ -151,18 +151,14 @@ var codes = map[string]error{
 	"unsupported_country_region_code": llm.ErrAuth,
 }
 
-// kind finds the sentinel.
+// kind returns the sentinel for an error.
 func kind(status int, code string, p problem) error {
-	if k := codes[code]; k != nil {
+	if k := cmp.Or(codes[code], codes[p.Type]); k != nil {
 		return k
 	}
-	if k := codes[p.Type]; k != nil {
-		return k
-	}
-	long := false
-	for _, words := range []string{"maximum context length", "context length exceeded", "exceeds the context", "context window", "context size", "prompt is too long"} {
-		long = long || strings.Contains(strings.ToLower(p.Message), words)
-	}
+	message := strings.ToLower(p.Message)
+	long := slices.ContainsFunc([]string{"maximum context length", "context length exceeded", "exceeds the context", "context window", "context size", "prompt is too long"},
+		func(words string) bool { return strings.Contains(message, words) })
 	switch {
 	case long && (status == 0 || status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status >= 500):
 		return llm.ErrTooLong

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -31,8 +32,8 @@ type (
 	}
 )
 
-// content returns what a user said: one text as a string, which every server
-// understands, everything else as parts.
+// content returns what a user said: a single text as a string, which every server
+// understands, anything else as parts.
 func (s *server) content(parts []llm.Part) (any, *llm.Error) {
 	var out []part
 	for _, p := range parts {
@@ -58,7 +59,7 @@ func (s *server) content(parts []llm.Part) (any, *llm.Error) {
 	return out, nil
 }
 
-// show returns media below a line that says what they are.
+// show returns media after a line that says what they are.
 func (s *server) show(title string, media []llm.Media) ([]part, *llm.Error) {
 	if len(media) == 0 {
 		return nil, nil
@@ -90,12 +91,9 @@ func (s *server) media(m *llm.Media) (part, *llm.Error) {
 	return part{}, invalid("media without data and URL")
 }
 
-// data sends the bytes themselves.
+// data returns media by their bytes.
 func data(m *llm.Media) part {
-	mime := m.MIME
-	if mime == "" {
-		mime = http.DetectContentType(m.Data)
-	}
+	mime := cmp.Or(m.MIME, http.DetectContentType(m.Data))
 	base, _, _ := strings.Cut(mime, ";")
 	encoded := base64.StdEncoding.EncodeToString(m.Data)
 	url := "data:" + mime + ";base64," + encoded
@@ -107,24 +105,21 @@ func data(m *llm.Media) part {
 	case base == "audio/mpeg" || base == "audio/mp3":
 		return part{Type: "input_audio", InputAudio: &audio{encoded, "mp3"}}
 	case (strings.HasPrefix(base, "text/") || base == "application/json") && utf8.Valid(m.Data):
-		// As a file, text is understood by few models.
+		// Few models understand text in a file.
 		return part{Type: "text", Text: filename(m) + ":\n" + string(m.Data)}
 	}
 	return part{Type: "file", File: &file{filename(m), url}}
 }
 
-// filename is what a server demands, also where nobody named the file.
+// filename returns the name that servers demand, even if the file has none.
 func filename(m *llm.Media) string {
-	switch {
-	case m.Name != "":
-		return m.Name
-	case strings.HasPrefix(m.MIME, "application/pdf"):
+	if m.Name == "" && strings.HasPrefix(m.MIME, "application/pdf") {
 		return "file.pdf"
 	}
-	return "file"
+	return cmp.Or(m.Name, "file")
 }
 
-// images adds images that the model made. OpenAI's own models do not in this
+// images adds images that the model made. OpenAI's own models make none in this
 // protocol; those behind OpenRouter do.
 func (r *reply) images(raw string) error {
 	if raw == "" || raw == "null" {
@@ -134,19 +129,19 @@ func (r *reply) images(raw string) error {
 		ImageURL image `json:"image_url"`
 	}
 	if err := json.Unmarshal([]byte(raw), &all); err != nil {
-		return r.nonsense("the stream has images that are no list")
+		return nonsense("the stream has images that are no list")
 	}
 	for _, i := range all {
 		m := llm.Media{URL: i.ImageURL.URL}
 		if head, body, ok := strings.Cut(i.ImageURL.URL, ";base64,"); ok && strings.HasPrefix(head, "data:") {
 			data, err := base64.StdEncoding.DecodeString(body)
 			if err != nil {
-				return r.nonsense("the stream has an image that is no base64")
+				return nonsense("the stream has an image that is no base64")
 			}
 			m = llm.Media{MIME: strings.TrimPrefix(head, "data:"), Data: data}
 		}
 		if m.URL == "" && len(m.Data) == 0 {
-			return r.nonsense("the stream has an image without bytes")
+			return nonsense("the stream has an image without bytes")
 		}
 		if err := r.emit(llm.Delta{Part: r.part(), Media: &m}); err != nil {
 			return err

@@ -10,11 +10,10 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// What OpenAI's own chat completions do not show, compatible servers do, in
-// fields of their own. Beside a part of reasoning stands, as [llm.Opaque], what
-// is needed to give it back: JSON values one after the other. A string is the
-// name of the field that the text came in; an object is one of the details of
-// OpenRouter, as it was sent.
+// Compatible servers show reasoning, which OpenAI's own chat completions do not,
+// in fields of their own. What is needed to send it back is the [llm.Opaque] of
+// the part: JSON values one after the other. A string is the name of the field
+// that the text came in; an object is one of OpenRouter's details, as it was sent.
 
 // The fields that hold the text of reasoning.
 const (
@@ -50,8 +49,8 @@ func (t *thought) add(p llm.Part) *llm.Error {
 	}
 }
 
-// into gives the reasoning back. Details go back always. Mere text does with
-// calls of tools: servers that use it want it there, and some refuse it
+// into puts the reasoning into a message. Details always go back. Plain text only
+// does with tool calls: servers that use it want it there, and some refuse it
 // elsewhere.
 func (t *thought) into(m *message) *llm.Error {
 	switch {
@@ -70,8 +69,8 @@ func (t *thought) into(m *message) *llm.Error {
 	return nil
 }
 
-// join puts details together that came in pieces. Those that came whole stay as
-// they are, byte for byte.
+// join joins details that came in pieces. Those that came whole stay as they are,
+// byte for byte.
 func join(pieces []json.RawMessage) ([]json.RawMessage, error) {
 	type head struct {
 		Type  string          `json:"type"`
@@ -100,7 +99,7 @@ func join(pieces []json.RawMessage) ([]json.RawMessage, error) {
 	return out, nil
 }
 
-// detailText is what a detail shows of the reasoning, for servers that show it
+// detailText returns the text in a detail, for servers that show the reasoning
 // nowhere else.
 func detailText(detail json.RawMessage) string {
 	var d struct{ Text, Summary string }
@@ -116,8 +115,12 @@ func joinTwo(a, b json.RawMessage, field string) (json.RawMessage, error) {
 	}
 	for key, v := range y {
 		if key == field {
+			first := x[key]
+			if first == nil {
+				first = json.RawMessage(`""`)
+			}
 			var s, t string
-			if err := errors.Join(unmarshalAny(x[key], &s), json.Unmarshal(v, &t)); err != nil {
+			if err := errors.Join(json.Unmarshal(first, &s), json.Unmarshal(v, &t)); err != nil {
 				return nil, err
 			}
 			v, _ = json.Marshal(s + t)
@@ -127,12 +130,4 @@ func joinTwo(a, b json.RawMessage, field string) (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(x)
-}
-
-// unmarshalAny leaves s alone if there is nothing.
-func unmarshalAny(data json.RawMessage, s *string) error {
-	if len(data) == 0 {
-		return nil
-	}
-	return json.Unmarshal(data, s)
 }

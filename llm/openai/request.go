@@ -2,17 +2,19 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/internal/history"
 )
 
-// The request is written by types of this package, not of the SDK: those keep
-// schemas as maps and extra fields in no order, so that the same request would
-// not be the same bytes.
+// The request has types of this package rather than the SDK's: those keep schemas
+// as maps and extra fields in no order, so that the same request would not always
+// be the same bytes.
 type (
 	request struct {
 		Model               string         `json:"model"`
@@ -70,7 +72,7 @@ type (
 	}
 )
 
-// body writes a request. The same request is always the same bytes, so that the
+// body encodes a request. The same request is always the same bytes, so that the
 // server finds it in its prompt cache.
 func (s *server) body(model string, r *llm.Request) ([]byte, error) {
 	out := request{
@@ -101,11 +103,7 @@ func (s *server) body(model string, r *llm.Request) ([]byte, error) {
 	if o := r.Output; o != nil && !given(o.Schema) {
 		out.ResponseFormat = &format{Type: "json_object"}
 	} else if o != nil {
-		name := o.Name
-		if name == "" {
-			name = "output"
-		}
-		out.ResponseFormat = &format{"json_schema", &formatSchema{name, o.Schema, strict(o.Schema)}}
+		out.ResponseFormat = &format{"json_schema", &formatSchema{cmp.Or(o.Name, "output"), o.Schema, strict(o.Schema)}}
 	}
 	messages, failure := s.messages(r)
 	if failure != nil {
@@ -121,19 +119,14 @@ func (s *server) body(model string, r *llm.Request) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// given reports whether there is a schema. One that was left out reads as null
-// once it was recorded.
-func given(schema json.RawMessage) bool { return len(schema) > 0 && string(schema) != "null" }
+// given reports whether a value is there. One that was left out reads as null once
+// it was recorded.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // thinks reports whether a model of OpenAI knows an effort. Those that do not
 // refuse a request that has one.
 func thinks(model string) bool {
-	for _, old := range []string{"gpt-3.5", "gpt-4", "chatgpt-4"} {
-		if strings.HasPrefix(model, old) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]string{"gpt-3.5", "gpt-4", "chatgpt-4"}, func(old string) bool { return strings.HasPrefix(model, old) })
 }
 
 func (s *server) messages(r *llm.Request) ([]message, *llm.Error) {
@@ -141,9 +134,9 @@ func (s *server) messages(r *llm.Request) ([]message, *llm.Error) {
 	if r.System != "" {
 		out = append(out, message{Role: "system", Content: r.System})
 	}
-	// Only a user may show media in this protocol, and nothing may stand
-	// between a call and its results. So media of results and of the model
-	// come after them, in a message of the user.
+	// In this protocol only a user can send media, and nothing may come between a
+	// call and its results. So the media of results and of the model follow in a
+	// message of the user.
 	var shown []part
 	flush := func() {
 		if len(shown) > 0 {

@@ -2,12 +2,13 @@ package openai
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 )
 
-// strict reports whether OpenAI can hold a model to a schema word for word. It
-// refuses to, with an error, unless every object lists all its properties as
-// required and allows no others. Without it a schema is a wish.
+// strict reports whether OpenAI can hold a model to a schema exactly. It refuses
+// to, with an error, unless every object requires all its properties and allows
+// no others. A model only tends to follow other schemas.
 func strict(schema json.RawMessage) bool {
 	var v map[string]any
 	if json.Unmarshal(schema, &v) != nil || v["type"] != "object" {
@@ -37,15 +38,9 @@ func strictValue(v map[string]any) bool {
 	properties, _ := v["properties"].(map[string]any)
 	types, _ := v["type"].([]any)
 	if v["type"] == "object" || slices.Contains(types, any("object")) || properties != nil {
-		required := map[string]bool{}
-		names, _ := v["required"].([]any)
-		for _, name := range names {
-			if name, ok := name.(string); ok {
-				required[name] = true
-			}
-		}
+		required, _ := v["required"].([]any)
 		for name := range properties {
-			if !required[name] {
+			if !slices.Contains(required, any(name)) {
 				return false
 			}
 		}
@@ -53,26 +48,19 @@ func strictValue(v map[string]any) bool {
 			return false
 		}
 	}
-	for _, key := range []string{"properties", "$defs", "definitions"} {
-		if all, ok := v[key].(map[string]any); ok {
-			for _, sub := range all {
-				if sub, ok := sub.(map[string]any); !ok || !strictValue(sub) {
-					return false
-				}
-			}
-		}
+	loose := func(v any) bool {
+		sub, ok := v.(map[string]any)
+		return !ok || !strictValue(sub)
 	}
-	if items, there := v["items"]; there {
-		if items, ok := items.(map[string]any); !ok || !strictValue(items) {
+	for _, key := range []string{"properties", "$defs", "definitions"} {
+		all, _ := v[key].(map[string]any)
+		if slices.ContainsFunc(slices.Collect(maps.Values(all)), loose) {
 			return false
 		}
 	}
-	if list, there := v["anyOf"].([]any); there {
-		for _, sub := range list {
-			if sub, ok := sub.(map[string]any); !ok || !strictValue(sub) {
-				return false
-			}
-		}
+	if items, there := v["items"]; there && loose(items) {
+		return false
 	}
-	return true
+	anyOf, _ := v["anyOf"].([]any)
+	return !slices.ContainsFunc(anyOf, loose)
 }

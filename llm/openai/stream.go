@@ -35,30 +35,37 @@ func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
 	return r.end(events.Err())
 }
 
-// unstreamed is the error of a server that answers with JSON or a page: it has
-// an error to report, or it does not stream.
+// unstreamed returns the error for a server that answers with JSON or a page: it
+// reports an error, or it does not stream.
 func (s *server) unstreamed(res *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
 	if err != nil {
 		return s.interrupted(err)
 	}
+	if found, _ := hasError(body); found {
+		return s.failure(parseProblem(body), 0)
+	}
+	return nonsense("the server did not answer with a stream but with " + strconv.Quote(answers.Short(s.clean(string(body)))))
+}
+
+// hasError reports whether a JSON object has an error.
+func hasError(data []byte) (bool, error) {
 	var outer struct {
 		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(body, &outer) == nil && len(outer.Error) > 0 && string(outer.Error) != "null" {
-		return s.failure(parseProblem(body), 0)
-	}
-	return s.nonsense("the server did not answer with a stream but with " + strconv.Quote(answers.Short(s.clean(string(body)))))
+	err := json.Unmarshal(data, &outer)
+	return given(outer.Error), err
 }
 
-func (s *server) nonsense(message string) *llm.Error {
+// nonsense is the error of a reply that makes no sense.
+func nonsense(message string) error {
 	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: message}
 }
 
-// reply is the state of a reply while it is read.
+// reply is the state of a reply that is being read.
 type reply struct {
-	*server
-	emit func(llm.Delta) error
+	server *server
+	emit   func(llm.Delta) error
 
 	parts       int // so far
 	textPart    int // -1: none yet
@@ -83,20 +90,18 @@ func (r *reply) part() int {
 	return r.parts - 1
 }
 
-// event takes one event of the stream.
+// event handles one event of the stream.
 func (r *reply) event(data []byte) error {
-	var problemIn struct {
-		Error json.RawMessage `json:"error"`
+	failed, err := hasError(data)
+	if err != nil {
+		return nonsense("the stream has an event that is not JSON")
 	}
-	if err := json.Unmarshal(data, &problemIn); err != nil {
-		return r.nonsense("the stream has an event that is not JSON")
-	}
-	if len(problemIn.Error) > 0 && string(problemIn.Error) != "null" {
-		return r.failure(parseProblem(data), 0)
+	if failed {
+		return r.server.failure(parseProblem(data), 0)
 	}
 	var chunk sdk.ChatCompletionChunk
 	if err := json.Unmarshal(data, &chunk); err != nil {
-		return r.nonsense("the stream has an event that is no part of a reply")
+		return nonsense("the stream has an event that is no part of a reply")
 	}
 	if chunk.ID != "" && r.id == "" || chunk.Model != "" && r.model == "" {
 		r.id, r.model = chunk.ID, chunk.Model
@@ -141,7 +146,7 @@ func (r *reply) delta(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	for _, f := range []interface{ Raw() string }{d.JSON.Content, d.JSON.Refusal} {
 		text, err := r.text.next(f.Raw())
 		if err != nil {
-			return r.nonsense("the stream has a content that is no text")
+			return nonsense("the stream has a content that is no text")
 		}
 		if err := r.say(text); err != nil {
 			return err
@@ -149,7 +154,7 @@ func (r *reply) delta(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	}
 	r.refused = r.refused || d.Refusal != ""
 	if raw := d.JSON.ToolCalls.Raw(); raw != "" && raw != "null" && !d.JSON.ToolCalls.Valid() {
-		return r.nonsense("the stream has tool calls that are no list")
+		return nonsense("the stream has tool calls that are no list")
 	}
 	if err := r.images(d.JSON.ExtraFields["images"].Raw()); err != nil {
 		return err
@@ -162,8 +167,8 @@ func (r *reply) delta(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	return nil
 }
 
-// say adds to the text of the reply, which is one part: the protocol has no
-// order of text and calls.
+// say adds to the text of the reply, which is one part: the protocol does not
+// order text and calls.
 func (r *reply) say(text string) error {
 	if text == "" {
 		return nil
@@ -174,8 +179,8 @@ func (r *reply) say(text string) error {
 	return r.emit(llm.Delta{Part: r.textPart, Text: text})
 }
 
-// reasoning adds to the reasoning. A server that sends the text in two fields
-// sends it twice, so the first one counts.
+// reasoning adds to the reasoning. A server that uses both fields sends the text
+// twice, so the first one counts.
 func (r *reply) reasoning(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	extra := d.JSON.ExtraFields
 	out := llm.Delta{}
@@ -187,7 +192,7 @@ func (r *reply) reasoning(d *sdk.ChatCompletionChunkChoiceDelta) error {
 		}
 		text, err := r.thought.next(raw)
 		if err != nil {
-			return r.nonsense("the stream has a reasoning that is no text")
+			return nonsense("the stream has a reasoning that is no text")
 		}
 		if r.field == "" {
 			r.field = field
@@ -197,7 +202,7 @@ func (r *reply) reasoning(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	}
 	var details []json.RawMessage
 	if raw := extra[fieldDetails].Raw(); raw != "" && json.Unmarshal([]byte(raw), &details) != nil {
-		return r.nonsense("the stream has reasoning details that are no list")
+		return nonsense("the stream has reasoning details that are no list")
 	}
 	for _, detail := range details {
 		opaque += string(detail)
@@ -218,18 +223,18 @@ func (r *reply) reasoning(d *sdk.ChatCompletionChunkChoiceDelta) error {
 	return r.emit(out)
 }
 
-// end ends the reply. It is whole if the server said why it ended and nothing
-// that belongs to it can be missing.
+// end ends the reply. It is whole if the server said why it ended and nothing of
+// it can be missing.
 func (r *reply) end(broken error) error {
 	switch {
 	case broken != nil && !(r.finish != "" && r.counted):
-		return r.interrupted(broken)
+		return r.server.interrupted(broken)
 	case r.finish == "":
-		return r.nonsense("the stream ended in the middle of the reply")
+		return nonsense("the stream ended in the middle of the reply")
 	case r.finish == "error":
-		return r.nonsense("the server failed in the middle of the reply")
-	case !r.done && !r.counted && !r.compatible:
-		return r.nonsense("the stream ended before the usage")
+		return nonsense("the server failed in the middle of the reply")
+	case !r.done && !r.counted && !r.server.compatible:
+		return nonsense("the stream ended before the usage")
 	}
 	if err := r.say(r.text.rest()); err != nil {
 		return err
