@@ -8,39 +8,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// args makes the arguments of a call: a text is taken as it is, a mapping
-// becomes JSON whose keys keep their order.
+// args reads the arguments of a call: a text is used as it is, a mapping becomes
+// JSON whose keys keep their order.
 func (p *parser) args(n *yaml.Node, groups *regexp.Regexp) text {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null":
 		return p.text(n, "args", groups)
+	case n.Kind == yaml.MappingNode:
+		return p.json(n, groups)
 	}
-	if n.Kind != yaml.MappingNode {
-		p.errorf(n, "args is %s; write a mapping, or a text to be sent as it is", kind(n))
-		return nil
-	}
-	var parts []text
-	p.json(n, groups, &parts)
-	return func(v *values) (string, error) {
-		var b strings.Builder
-		for _, part := range parts {
-			s, err := part(v)
-			if err != nil {
-				return "", err
-			}
-			b.WriteString(s)
-		}
-		return b.String(), nil
-	}
+	p.errorf(n, "args is %s; write a mapping, or a text to be sent as it is", kind(n))
+	return nil
 }
 
-// json appends what stands for a node in JSON.
-func (p *parser) json(n *yaml.Node, groups *regexp.Regexp, parts *[]text) {
-	lit := func(s string) {
-		*parts = append(*parts, func(*values) (string, error) { return s, nil })
-	}
+// json returns a node as JSON.
+func (p *parser) json(n *yaml.Node, groups *regexp.Regexp) text {
+	var parts []text
 	switch n.Kind {
 	case yaml.MappingNode:
 		seen := map[string]bool{}
+		comma := "{"
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
@@ -51,49 +38,50 @@ func (p *parser) json(n *yaml.Node, groups *regexp.Regexp, parts *[]text) {
 				p.errorf(key, "args has the key %q twice", key.Value)
 			}
 			seen[key.Value] = true
-			lit(map[bool]string{true: "{", false: ","}[i == 0] + toJSON(key.Value) + ":")
-			p.json(n.Content[i+1], groups, parts)
+			parts = append(parts, literal(comma+toJSON(key.Value)+":"), p.json(n.Content[i+1], groups))
+			comma = ","
 		}
 		if len(n.Content) == 0 {
-			lit("{")
+			return literal("{}")
 		}
-		lit("}")
+		return joined(append(parts, literal("}")))
 	case yaml.SequenceNode:
-		lit("[")
-		for i, e := range n.Content {
-			if i > 0 {
-				lit(",")
-			}
-			p.json(e, groups, parts)
+		comma := "["
+		for _, e := range n.Content {
+			parts = append(parts, literal(comma), p.json(e, groups))
+			comma = ","
 		}
-		lit("]")
+		if len(n.Content) == 0 {
+			return literal("[]")
+		}
+		return joined(append(parts, literal("]")))
 	case yaml.ScalarNode:
-		p.scalar(n, groups, parts, lit)
-	default:
-		p.errorf(n, "scripts have no aliases; write the value out")
+		return p.scalar(n, groups)
 	}
+	p.errorf(n, "scripts have no aliases; write the value out")
+	return nil
 }
 
-func (p *parser) scalar(n *yaml.Node, groups *regexp.Regexp, parts *[]text, lit func(string)) {
+func (p *parser) scalar(n *yaml.Node, groups *regexp.Regexp) text {
 	switch tag := n.ShortTag(); tag {
 	case "!!null":
-		lit("null")
+		return literal("null")
 	case "!!bool":
-		lit(strings.ToLower(n.Value))
+		return literal(strings.ToLower(n.Value))
 	case "!!int", "!!float":
-		// Not converted, so that large numbers stay as they are.
+		// Not converted, so that large numbers keep their digits.
 		if !json.Valid([]byte(n.Value)) {
 			p.errorf(n, "the number %s is not written as JSON does; write it so, or in quotes if it is a text", n.Value)
 		}
-		lit(n.Value)
+		return literal(n.Value)
 	case "!!str", "!!timestamp":
-		if t := p.text(n, "args", groups); t != nil {
-			*parts = append(*parts, func(v *values) (string, error) {
-				s, err := t(v)
-				return toJSON(s), err
-			})
+		t := p.text(n, "args", groups)
+		return func(v *values) (string, error) {
+			s, err := t(v)
+			return toJSON(s), err
 		}
 	default:
 		p.errorf(n, "args has a value of the type %s; JSON has none", tag)
+		return nil
 	}
 }

@@ -1,24 +1,27 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/perdure/perdure/llm"
 )
 
-// kept is how many requests a Model remembers, so that one that serves for
-// days does not grow.
+// kept is how many requests a Model remembers, so that one which serves for days
+// does not grow.
 const kept = 256
 
 // Model is an llm.Model that follows a script. It is safe for concurrent use.
 type Model struct {
-	name  string // that replies say
+	name  string // the model that replies name
 	file  string // for errors
 	rules []*rule
 
@@ -46,22 +49,21 @@ func Must(m *Model, err error) *Model {
 	return m
 }
 
-// New returns a model that gives the replies, for tests in Go. A reply with a
-// When is given if that holds. The replies without one are given in turn: the
-// first of them if the request holds no message of an assistant, the second if
-// it holds one, and so on. The first reply that fits is given. Texts are given
-// as they are: they are not templates.
+// New returns a model that gives the replies, for tests in Go. A reply with a When
+// fits if that holds. Replies without one fit in turn: the first of them if the
+// request has no message of an assistant, the second if it has one, and so on. The
+// first reply that fits is given. Texts are used as they are, not as templates.
 func New(replies ...Reply) *Model {
 	m := &Model{name: "script", file: "script.New"}
 	turn := 0
 	for i, reply := range replies {
 		r := &rule{name: fmt.Sprintf("reply %d", i), times: int64(reply.Times)}
 		if when := reply.When; when != nil {
-			r.when = func(v *view, _ *values) bool { return when(v.r) }
+			r.when = func(v *values) bool { return when(v.request) }
 		} else {
 			n := turn
 			turn++
-			r.when = func(v *view, _ *values) bool { return v.replies == n }
+			r.when = func(v *values) bool { return v.replies == n }
 		}
 		r.reply = func(*values) (Reply, error) { return reply, nil }
 		m.rules = append(m.rules, r)
@@ -77,8 +79,7 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delt
 			yield(llm.Delta{}, err)
 			return
 		}
-		v := look(r)
-		reply, err := m.choose(v)
+		reply, err := m.choose(valuesOf(r))
 		if err != nil {
 			yield(llm.Delta{}, err)
 			return
@@ -88,13 +89,13 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delt
 }
 
 // choose finds the rule that fits and fills in its reply.
-func (m *Model) choose(v *view) (Reply, error) {
+func (m *Model) choose(asked *values) (Reply, error) {
 	for _, rule := range m.rules {
-		vals := &values{view: v}
-		if !rule.when(v, vals) || !rule.take() {
+		v := *asked
+		if !rule.when(&v) || !rule.take() {
 			continue
 		}
-		reply, err := rule.reply(vals)
+		reply, err := rule.reply(&v)
 		if err != nil {
 			return Reply{}, invalid("%s: %s: %v", m.file, rule.name, err)
 		}
@@ -105,14 +106,14 @@ func (m *Model) choose(v *view) (Reply, error) {
 		names[i] = rule.name
 	}
 	return Reply{}, invalid("%s: no rule fits the request (%s); the rules are: %s. Add one, or a default",
-		m.file, v, strings.Join(names, ", "))
+		m.file, asked, strings.Join(names, ", "))
 }
 
 func invalid(format string, args ...any) error {
 	return &llm.Error{Kind: llm.ErrInvalid, Provider: "script", Message: fmt.Sprintf(format, args...)}
 }
 
-// note remembers a request. It copies what callers reuse, the lists, and shares
+// note remembers a request. It copies the lists, which callers reuse, and shares
 // what they do not write to.
 func (m *Model) note(r *llm.Request) {
 	c := clone(r)
@@ -144,9 +145,9 @@ func clone(r *llm.Request) llm.Request {
 	return c
 }
 
-// Requests returns the requests that the model got in this process, oldest
-// first: the last 256 of them. What parts point to is shared with the
-// request and not to be written to.
+// Requests returns the last 256 requests that the model got in this process, oldest
+// first. What their parts point to is shared with the request and must not be
+// written to.
 func (m *Model) Requests() []llm.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,4 +163,57 @@ func (m *Model) Count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.count
+}
+
+// rule gives its reply to requests that it fits.
+type rule struct {
+	name  string // for errors
+	when  func(*values) bool
+	times int64 // 0: always
+	used  atomic.Int64
+	reply func(*values) (Reply, error)
+}
+
+// take reports whether the rule may be used once more.
+func (r *rule) take() bool {
+	return r.times <= 0 || r.used.Add(1) <= r.times
+}
+
+// match is a condition on a text.
+type match struct {
+	equals   *string
+	contains string
+	regexp   *regexp.Regexp
+}
+
+// fits reports whether a text fits, and sets the groups of the regexp.
+func (m *match) fits(s string, v *values) bool {
+	if m.equals != nil && s != *m.equals || !strings.Contains(s, m.contains) {
+		return false
+	}
+	if m.regexp == nil {
+		return true
+	}
+	groups := m.regexp.FindStringSubmatch(s)
+	if groups != nil {
+		v.groups, v.regexp = groups, m.regexp
+	}
+	return groups != nil
+}
+
+// conditions are those of a rule, all of which must hold.
+type conditions struct {
+	last, system match
+	others       []func(*values) bool
+}
+
+// groups returns the regexp whose groups templates see.
+func (c *conditions) groups() *regexp.Regexp { return cmp.Or(c.last.regexp, c.system.regexp) }
+
+// hold reports whether all hold, and sets the groups.
+func (c *conditions) hold(v *values) bool {
+	if slices.ContainsFunc(c.others, func(holds func(*values) bool) bool { return !holds(v) }) {
+		return false
+	}
+	return c.system.fits(v.request.System, v) && c.last.fits(v.last, v)
 }

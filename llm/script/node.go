@@ -15,13 +15,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parser reads a script and collects what is wrong with it.
+// parser reads a script and collects its mistakes.
 type parser struct {
 	file string
 	errs []error
 }
 
-// most is how many mistakes are told at once.
+// most is how many mistakes are reported at once.
 const most = 10
 
 func (p *parser) errorf(n *yaml.Node, format string, args ...any) {
@@ -32,8 +32,8 @@ func (p *parser) errorf(n *yaml.Node, format string, args ...any) {
 
 var yamlLine = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 
-// document returns the top of a script. JSON is not read as YAML, which does
-// not take all of it: tabs and some escapes.
+// document returns the top of a script. JSON is not read as YAML, which lacks some
+// of it: tabs and some escapes.
 func (p *parser) document(data []byte) *yaml.Node {
 	if json.Valid(data) {
 		return fromJSON(data)
@@ -69,8 +69,60 @@ func (p *parser) document(data []byte) *yaml.Node {
 	return nil
 }
 
-// fields returns the values of a mapping by their keys, and complains about
-// others than those allowed.
+// fromJSON reads valid JSON into nodes, with the lines on which they end.
+func fromJSON(data []byte) *yaml.Node {
+	r := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	r.dec.UseNumber()
+	return r.value(r.next())
+}
+
+type jsonReader struct {
+	data []byte
+	dec  *json.Decoder
+	line int
+	at   int // offset of the end of what was counted
+}
+
+func (r *jsonReader) next() json.Token {
+	tok, _ := r.dec.Token() // the data is valid
+	end := int(r.dec.InputOffset())
+	r.line += bytes.Count(r.data[r.at:end], []byte("\n"))
+	r.at = end
+	return tok
+}
+
+func (r *jsonReader) value(tok json.Token) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
+	switch tok := tok.(type) {
+	case json.Delim:
+		n.Kind = yaml.SequenceNode
+		if tok == '{' {
+			n.Kind = yaml.MappingNode
+		}
+		for {
+			tok := r.next()
+			if d, ok := tok.(json.Delim); ok && (d == '}' || d == ']') {
+				return n
+			}
+			n.Content = append(n.Content, r.value(tok))
+		}
+	case string:
+		n.Tag, n.Value = "!!str", tok
+	case json.Number:
+		n.Tag, n.Value = "!!int", tok.String()
+		if strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	case bool:
+		n.Tag, n.Value = "!!bool", strconv.FormatBool(tok)
+	default:
+		n.Tag = "!!null"
+	}
+	return n
+}
+
+// fields returns the values of a mapping by their keys, and reports keys that are
+// not allowed.
 func (p *parser) fields(n *yaml.Node, what string, allowed ...string) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		p.errorf(n, "%s is %s; write a mapping with %s", what, kind(n), strings.Join(allowed, ", "))
@@ -108,21 +160,26 @@ func (p *parser) list(n *yaml.Node, what string) []*yaml.Node {
 	return n.Content
 }
 
-// str returns a scalar as it is written.
+// str returns a scalar as it is written. Like the methods below, it takes nil for a
+// value that was left out.
 func (p *parser) str(n *yaml.Node, what string) (string, bool) {
-	if n.Kind != yaml.ScalarNode {
+	switch {
+	case n == nil:
+	case n.Kind != yaml.ScalarNode:
 		p.errorf(n, "%s is %s; write a text", what, kind(n))
-		return "", false
-	}
-	if n.ShortTag() == "!!null" {
+	case n.ShortTag() == "!!null":
 		p.errorf(n, `%s has no value; write a text, or "" for an empty one`, what)
-		return "", false
+	default:
+		return n.Value, true
 	}
-	return n.Value, true
+	return "", false
 }
 
 // number returns a whole number, not below zero.
 func (p *parser) number(n *yaml.Node, what string) int64 {
+	if n == nil {
+		return 0
+	}
 	if n.Kind == yaml.ScalarNode {
 		if i, err := strconv.ParseInt(n.Value, 10, 64); err == nil && i >= 0 {
 			return i
@@ -135,7 +192,7 @@ func (p *parser) number(n *yaml.Node, what string) int64 {
 // count returns a number that is at least 1, and small enough to count to.
 func (p *parser) count(n *yaml.Node, what string) int {
 	i := p.number(n, what)
-	if i < 1 || i > 1e6 {
+	if n != nil && (i < 1 || i > 1e6) {
 		p.errorf(n, "%s is from 1 to a million", what)
 		return 1
 	}
@@ -143,6 +200,9 @@ func (p *parser) count(n *yaml.Node, what string) int {
 }
 
 func (p *parser) duration(n *yaml.Node, what string) time.Duration {
+	if n == nil {
+		return 0
+	}
 	if n.Kind == yaml.ScalarNode {
 		if d, err := time.ParseDuration(n.Value); err == nil && d >= 0 {
 			return d
@@ -178,7 +238,7 @@ func kind(n *yaml.Node) string {
 	return quote(n.Value)
 }
 
-// nearest returns the word that a mistyped one was most likely meant to be.
+// nearest returns the word that a mistyped one most likely stands for.
 func nearest(s string, words []string) string {
 	best, dist := "", 3
 	for _, w := range words {

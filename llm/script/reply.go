@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Reply is what a model of [New] says. It is reasoning, then text, then calls,
-// as far as they are there.
+// Reply is what a model of [New] says: reasoning, then text, then calls, each of
+// which may be left out.
 type Reply struct {
 	When  func(*llm.Request) bool // nil: in turn, see New
 	Times int                     // over 0: only the first n times that it fits
@@ -19,7 +19,7 @@ type Reply struct {
 	Text      string
 	Pieces    []string // instead of Text, already cut
 	Reasoning string
-	Calls     []llm.Call // without an ID they get one
+	Calls     []llm.Call // those without an ID get one
 	Chunks    int        // pieces into which Text, Reasoning and the arguments of calls are cut, at least 1
 
 	Wait  time.Duration // before the first piece
@@ -27,7 +27,7 @@ type Reply struct {
 
 	Usage *llm.Usage // nil: estimated from the lengths
 	Stop  llm.Stop   // "": llm.StopCalls with calls, or else llm.StopEnd
-	Cut   bool       // it ends without a Stop
+	Cut   bool       // the reply ends without a Stop
 
 	Err   error // instead of the end
 	After int   // pieces that come before Err
@@ -83,9 +83,9 @@ func (y *Reply) deltas(r *llm.Request) []llm.Delta {
 	return list
 }
 
-// free returns the number that ids of new calls begin with: that of the
-// messages, or a higher one if a call of the request has it already, as can be
-// when a history was shortened.
+// free returns the number that the ids of new calls begin with: that of the
+// messages, or a higher one if a call of the request has it already, as in a
+// history that was shortened.
 func free(r *llm.Request) int {
 	n := len(r.Messages)
 	for _, msg := range r.Messages {
@@ -94,7 +94,7 @@ func free(r *llm.Request) int {
 			if p.Call == nil {
 				continue
 			}
-			if k, err := fmt.Sscanf(p.Call.ID, "call-%d-%d", &used, &i); err == nil && k == 2 {
+			if _, err := fmt.Sscanf(p.Call.ID, "call-%d-%d", &used, &i); err == nil {
 				n = max(n, used+1)
 			}
 		}
@@ -182,7 +182,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// usage returns what the reply says that it costs, or an estimate.
+// usage returns the usage of the reply, estimated if it has none.
 func (y *Reply) usage(r *llm.Request, list []llm.Delta) llm.Usage {
 	if y.Usage != nil {
 		return *y.Usage

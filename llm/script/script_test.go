@@ -99,7 +99,7 @@ default: {text: other}
 		{"other", llm.Request{}},
 	} {
 		if got := ask(t, m, &c.r).Message.Text(); got != c.want {
-			t.Errorf("%v: %q, want %q", look(&c.r), got, c.want)
+			t.Errorf("%v: %q, want %q", valuesOf(&c.r), got, c.want)
 		}
 	}
 }
@@ -222,9 +222,9 @@ default: {text: fine}
 }
 
 func TestErrorsOfEachKindStrikeAfterTheirPieces(t *testing.T) {
-	for _, k := range kinds {
+	for i, name := range kindNames {
 		for after, want := range []string{"", "ab", "abcd", "abcd"} {
-			m := load(t, fmt.Sprintf(`default: {text: [ab, cd], error: {kind: %s, after: %d}}`, k.name, after))
+			m := load(t, fmt.Sprintf(`default: {text: [ab, cd], error: {kind: %s, after: %d}}`, name, after))
 			var f llm.Fold
 			var text string
 			var failed error
@@ -238,8 +238,8 @@ func TestErrorsOfEachKindStrikeAfterTheirPieces(t *testing.T) {
 				}
 				text += d.Text
 			}
-			if !errors.Is(failed, k.err) || text != want {
-				t.Errorf("%s after %d: %q, %v", k.name, after, text, failed)
+			if !errors.Is(failed, kindErrors[i]) || text != want {
+				t.Errorf("%s after %d: %q, %v", name, after, text, failed)
 			}
 		}
 	}

@@ -9,56 +9,7 @@ import (
 	"strings"
 	"text/template"
 	"text/template/parse"
-
-	"github.com/perdure/perdure/llm"
 )
-
-// values are what templates see.
-type values struct {
-	view   *view
-	groups []string
-	regexp *regexp.Regexp
-}
-
-// Last is the text of the last message.
-func (v *values) Last() string { return v.view.last }
-
-// System is the system text.
-func (v *values) System() string { return v.view.r.System }
-
-// Turn counts the messages of an assistant since the last one of a user.
-func (v *values) Turn() int { return v.view.turn }
-
-// User is the text of the last message of a user.
-func (v *values) User() string {
-	for _, m := range slices.Backward(v.view.r.Messages) {
-		if m.Role == llm.RoleUser {
-			return m.Text()
-		}
-	}
-	return ""
-}
-
-// Match is a group of the regexp, by number or name.
-func (v *values) Match(group any) (string, error) {
-	i, err := groupOf(v.regexp, group)
-	if err != nil {
-		return "", err
-	}
-	return v.groups[i], nil
-}
-
-// Result is the text of the latest result of a tool.
-func (v *values) Result(tool string) (string, error) {
-	for _, m := range slices.Backward(v.view.r.Messages) {
-		for _, p := range slices.Backward(m.Parts) {
-			if p.Result != nil && p.Result.Name == tool {
-				return p.Result.Text, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("the request holds no result of the tool %q", tool)
-}
 
 // groupOf finds a group of a regexp by its number or name.
 func groupOf(re *regexp.Regexp, group any) (int, error) {
@@ -81,6 +32,25 @@ func groupOf(re *regexp.Regexp, group any) (int, error) {
 // text is a text of a script, filled in for a request.
 type text func(*values) (string, error)
 
+func literal(s string) text {
+	return func(*values) (string, error) { return s, nil }
+}
+
+// joined returns texts one after the other.
+func joined(texts []text) text {
+	return func(v *values) (string, error) {
+		var b strings.Builder
+		for _, t := range texts {
+			s, err := t(v)
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(s)
+		}
+		return b.String(), nil
+	}
+}
+
 var functions = template.FuncMap{"json": toJSON}
 
 // toJSON writes a string as JSON does.
@@ -88,17 +58,15 @@ func toJSON(s string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		return `""` // a string can always be encoded
-	}
+	_ = enc.Encode(s) // a string can always be encoded
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// compile makes a text of a template. It finds wrong names here, where the line
-// is known, and not in the middle of a demonstration.
+// compile turns a template into a text. It finds wrong names here, where the line
+// is known, rather than in the middle of a demonstration.
 func compile(s string, groups *regexp.Regexp) (text, error) {
 	if !strings.Contains(s, "{{") {
-		return func(*values) (string, error) { return s, nil }, nil
+		return literal(s), nil
 	}
 	const hint = `; for two braces as they are, write {{"{{"}}`
 	t, err := template.New("text").Funcs(functions).Parse(s)
@@ -115,7 +83,7 @@ func compile(s string, groups *regexp.Regexp) (text, error) {
 		var b strings.Builder
 		if err := t.Execute(&b, v); err != nil {
 			for u := errors.Unwrap(err); u != nil; u = errors.Unwrap(u) {
-				err = u // what a value says about itself reads better alone
+				err = u // a value's own error reads better alone
 			}
 			return "", err
 		}
@@ -123,7 +91,7 @@ func compile(s string, groups *regexp.Regexp) (text, error) {
 	}, nil
 }
 
-// check refuses what does not stand for a value, and values that are not there.
+// check refuses what is not a value or an {{if}}, and values that do not exist.
 func check(n parse.Node, groups *regexp.Regexp) error {
 	var below []parse.Node
 	switch n := n.(type) {
