@@ -146,8 +146,7 @@ func (p *Pass) rest(wait func() error) error {
 
 // rests reports whether it is to be recorded that the run only waits. mu is held.
 func (p *Pass) rests() bool {
-	silent, known := p.run.Silent()
-	return p.resting > 0 && p.active == p.resting && silent && !known && p.sealed == nil
+	return p.resting > 0 && p.active == p.resting && p.run.Silent && !p.run.Resting && p.sealed == nil
 }
 
 // act records that code is about to run of which the worker may die.

@@ -271,10 +271,16 @@ func (b *Body) Encode() (json.RawMessage, error) {
 		raw = append(raw, b.Value.JSON...)
 		return append(raw, "]}"...), nil
 	}
+	return encode(b)
+}
+
+// encode returns the JSON of a value, without escapes for HTML: values keep
+// their bytes.
+func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(b); err != nil {
+	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 )
 
@@ -104,6 +105,19 @@ func (k Kind) Open() bool { return open[k] }
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return base64.RawURLEncoding.EncodeToString(h[:]) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Hash) UnmarshalText(text []byte) error {
+	// The decoder skips line breaks; what is left is then too short.
+	n, err := base64.RawURLEncoding.Strict().Decode(h[:], text)
+	if err == nil && n != len(h) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
 
 // Entry is one entry of a thread's journal.
 type Entry struct {
@@ -202,9 +216,7 @@ func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	if string(tail[:len(hashMark)]) != hashMark {
 		return e, errors.New("it has no hash at its end")
 	}
-	// The decoder skips line breaks; what is left is then too short.
-	n, err := base64.RawURLEncoding.Strict().Decode(e.Hash[:], tail[len(hashMark):len(hashMark)+hashSize])
-	if err != nil || n != len(e.Hash) {
+	if err := e.Hash.UnmarshalText(tail[len(hashMark) : len(hashMark)+hashSize]); err != nil {
 		return e, errors.New("its hash is no base64 of 32 bytes")
 	}
 	e.Body = json.RawMessage(rest[header:])
@@ -226,7 +238,7 @@ func Peek(seq uint64, data []byte) (Entry, error) {
 		return e, errors.New("it is not a whole entry")
 	}
 	tail := data[len(data)-tailSize:]
-	if n, err := base64.RawURLEncoding.Strict().Decode(e.Hash[:], tail[len(hashMark):len(hashMark)+hashSize]); err != nil || n != len(e.Hash) {
+	if err := e.Hash.UnmarshalText(tail[len(hashMark) : len(hashMark)+hashSize]); err != nil {
 		return e, errors.New("its hash is no base64 of 32 bytes")
 	}
 	e.Body = json.RawMessage(data[header : len(data)-tailSize])

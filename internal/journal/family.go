@@ -8,22 +8,22 @@ import (
 
 // Child is a thread that a run has spawned.
 type Child struct {
-	ID     string // of the thread
-	Path   string // of the Spawn
-	Seq    uint64
-	Flow   string
-	Input  Value
-	Budget map[string]int64
+	ID     string           `json:",omitzero"` // of the thread
+	Path   string           `json:",omitzero"` // of the Spawn
+	Seq    uint64           `json:",omitzero"`
+	Flow   string           `json:",omitzero"`
+	Input  Value            `json:",omitzero"`
+	Budget map[string]int64 `json:",omitzero"`
 
-	Joined  bool             // its end is known to the run
-	End     uint64           // the entry that told it
-	Failed  bool             // it did not succeed
-	Retries int              // of the run when its end was told
-	Stale   bool             // it is not this run's any more: the next Spawn there makes another
-	Other   bool             // it is a child of the thread that this one was forked from
-	Spent   map[string]int64 // by it, as told so far
-	Lost    bool             // the end that was told is a cancel, and no Join was given it
-	Doomed  bool             // its branch was closed: it is cancelled, and the next Spawn there makes another
+	Joined  bool             `json:",omitzero"` // its end is known to the run
+	End     uint64           `json:",omitzero"` // the entry that told it
+	Failed  bool             `json:",omitzero"` // it did not succeed
+	Retries int              `json:",omitzero"` // of the run when its end was told
+	Stale   bool             `json:",omitzero"` // it is not this run's any more: the next Spawn there makes another
+	Other   bool             `json:",omitzero"` // it is a child of the thread that this one was forked from
+	Spent   map[string]int64 `json:",omitzero"` // by it, as told so far
+	Lost    bool             `json:",omitzero"` // the end that was told is a cancel, and no Join was given it
+	Doomed  bool             `json:",omitzero"` // its branch was closed: it is cancelled, and the next Spawn there makes another
 }
 
 // childMark begins the names of the signals that tell the ends of children. No
@@ -151,7 +151,7 @@ func (t *Thread) estrange() {
 // pause stops a run in a fork, whatever its worker was at in the thread that
 // it comes from.
 func (r *Run) pause(now int64) {
-	r.PausedAt, r.Held, r.silent, r.resting, r.Deaths = now, true, false, false, 0
+	r.PausedAt, r.Held, r.Silent, r.Resting, r.Deaths = now, true, false, false, 0
 	switch r.Status {
 	case StatusRunning:
 		r.Wake = true

@@ -43,21 +43,15 @@ func DecodeRedacted(prev Hash, seq uint64, data []byte) (Entry, error) {
 	}
 	var sum Hash
 	body := data[header : header+redactedSize]
-	if body[0] != '"' || body[redactedSize-1] != '"' || !unhash(&sum, body[1:redactedSize-1]) {
+	if body[0] != '"' || body[redactedSize-1] != '"' || sum.UnmarshalText(body[1:redactedSize-1]) != nil {
 		return e, errors.New("it has no hash in place of its body")
 	}
 	tail := data[header+redactedSize:]
-	if !bytes.HasPrefix(tail, []byte(hashMark)) || !bytes.HasSuffix(tail, []byte(`"}`)) || !unhash(&e.Hash, tail[len(hashMark):len(hashMark)+hashSize]) {
+	if !bytes.HasPrefix(tail, []byte(hashMark)) || !bytes.HasSuffix(tail, []byte(`"}`)) || e.Hash.UnmarshalText(tail[len(hashMark):len(hashMark)+hashSize]) != nil {
 		return e, errors.New("it has no hash at its end")
 	}
 	if e.Hash != link(prev, data[:header], sum) {
 		return e, errors.New("its hash does not follow from its bytes and the entry before it")
 	}
 	return e, nil
-}
-
-// unhash reads a hash in base64.
-func unhash(h *Hash, text []byte) bool {
-	n, err := base64.RawURLEncoding.Strict().Decode(h[:], text)
-	return err == nil && n == len(h)
 }

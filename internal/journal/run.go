@@ -38,72 +38,72 @@ const (
 
 // Run is one run of a thread.
 type Run struct {
-	N       uint64 // the sequence of the entry that queued it
-	ID      string
-	Flow    string
-	Policy  string
-	Key     string
-	Budget  map[string]int64
-	Trace   string
-	By      string
-	Input   Value
-	Created int64
+	N       uint64           `json:",omitzero"` // the sequence of the entry that queued it
+	ID      string           `json:",omitzero"`
+	Flow    string           `json:",omitzero"`
+	Policy  string           `json:",omitzero"`
+	Key     string           `json:",omitzero"`
+	Budget  map[string]int64 `json:",omitzero"`
+	Trace   string           `json:",omitzero"`
+	By      string           `json:",omitzero"`
+	Input   Value            `json:",omitzero"`
+	Created int64            `json:",omitzero"`
 
-	Status    Status
-	Start     uint64 // sequence of its first claim, 0 before
-	Started   int64
-	Ended     int64
-	EndSeq    uint64
-	Output    Value
-	Ref       uint64 // the entry whose value the output is
-	Fail      *Failure
-	Unknown   []string
-	Diff      string
-	Version   string          // fingerprint of the code that claimed it last
-	Misfits   map[string]bool // versions that it was blocked by since the last retry
-	Cancelled bool
-	Orphan    bool   // the end of its parent cancelled it
-	Taken     uint64 // the run that took this input to be steered by it
-	Wake      bool   // something happened that it waited for
+	Status    Status          `json:",omitzero"`
+	Start     uint64          `json:",omitzero"` // sequence of its first claim, 0 before
+	Started   int64           `json:",omitzero"`
+	Ended     int64           `json:",omitzero"`
+	EndSeq    uint64          `json:",omitzero"`
+	Output    Value           `json:",omitzero"`
+	Ref       uint64          `json:",omitzero"` // the entry whose value the output is
+	Fail      *Failure        `json:",omitzero"`
+	Unknown   []string        `json:",omitzero"`
+	Diff      string          `json:",omitzero"`
+	Version   string          `json:",omitzero"` // fingerprint of the code that claimed it last
+	Misfits   map[string]bool `json:",omitzero"` // versions that it was blocked by since the last retry
+	Cancelled bool            `json:",omitzero"`
+	Orphan    bool            `json:",omitzero"` // the end of its parent cancelled it
+	Taken     uint64          `json:",omitzero"` // the run that took this input to be steered by it
+	Wake      bool            `json:",omitzero"` // something happened that it waited for
 
-	Claims      int
-	Deaths      int // claims in a row without a sign of life
-	Retries     int
-	PausedAt    int64 // 0 unless it is, or is to be, paused
-	Held        bool  // a fork begins with it: nothing goes on before a person says so
-	SuspendedAt int64 // 0 unless it waits
-	silent      bool  // nothing was heard since the last claim
-	resting     bool  // nor has it done anything but wait
-	PostMortem  Value // of the quarantine
+	Claims      int   `json:",omitzero"`
+	Deaths      int   `json:",omitzero"` // claims in a row without a sign of life
+	Retries     int   `json:",omitzero"`
+	PausedAt    int64 `json:",omitzero"` // 0 unless it is, or is to be, paused
+	Held        bool  `json:",omitzero"` // a fork begins with it: nothing goes on before a person says so
+	SuspendedAt int64 `json:",omitzero"` // 0 unless it waits
+	Silent      bool  `json:",omitzero"` // nothing was heard since the last claim
+	Resting     bool  `json:",omitzero"` // nor has it done anything but wait
+	PostMortem  Value `json:",omitzero"` // of the quarantine
 
-	Steps    int    // outcomes so far
-	Last     string // path of the newest one
-	Plan     []string
-	PlanAt   string           // what the paths of its steps begin with
-	Reached  map[string]bool  // names of the plan whose steps have succeeded
-	Waits    map[string]*Wait // by path
-	Failing  map[string]Note  // branches whose newest outcome is a failure, by path
-	Intents  map[string]bool  // at-most-once steps under way
-	Errors   []Note
-	Cleaning bool // a cleanup has started
-	Children []*Child
-	Spent    map[string]int64
+	Steps    int              `json:",omitzero"` // outcomes so far
+	Last     string           `json:",omitzero"` // path of the newest one
+	Plan     []string         `json:",omitzero"`
+	PlanAt   string           `json:",omitzero"` // what the paths of its steps begin with
+	Reached  map[string]bool  `json:",omitzero"` // names of the plan whose steps have succeeded
+	Waits    map[string]*Wait `json:",omitzero"` // by path
+	Failing  map[string]Note  `json:",omitzero"` // branches whose newest outcome is a failure, by path
+	Intents  map[string]bool  `json:",omitzero"` // at-most-once steps under way
+	Errors   []Note           `json:",omitzero"`
+	Cleaning bool             `json:",omitzero"` // a cleanup has started
+	Children []*Child         `json:",omitzero"`
+	Spent    map[string]int64 `json:",omitzero"`
 
-	BaseState map[string]Item
-	BaseDeps  map[string]Value
-	Dumps     map[string]Value // its own dumps, newest
+	BaseState map[string]Item  `json:"-"`
+	BaseDeps  map[string]Value `json:"-"`
+	Dumps     map[string]Value `json:",omitzero"` // its own dumps, newest
 }
 
 // Wait is something that a run waits for.
 type Wait struct {
-	Kind   Kind // asked, timer, waiting, attempt
-	Seq    uint64
-	Since  int64
-	Due    int64
-	Ask    string // id
-	Signal string // name
+	Kind   Kind   `json:",omitzero"` // asked, timer, waiting, attempt
+	Seq    uint64 `json:",omitzero"`
+	Since  int64  `json:",omitzero"`
+	Due    int64  `json:",omitzero"`
+	Ask    string `json:",omitzero"` // id
+	Signal string `json:",omitzero"` // name
 
-	Cleaning bool // it is below a cleanup, which goes on in any case
+	Cleaning bool `json:",omitzero"` // it is below a cleanup, which goes on in any case
 }
 
 // Begun reports whether the run was ever claimed.
@@ -132,17 +132,13 @@ const (
 // were claimed now. One that only waited does not count.
 func (r *Run) Lost() int {
 	switch {
-	case !r.silent:
+	case !r.Silent:
 		return 0
-	case r.resting:
+	case r.Resting:
 		return r.Deaths
 	}
 	return r.Deaths + 1
 }
-
-// Silent reports whether nothing was heard of the run since the last claim, and
-// whether it only waits.
-func (r *Run) Silent() (silent, resting bool) { return r.silent, r.resting }
 
 // Resumes returns how often the run went on after it had begun.
 func (r *Run) Resumes() int { return max(0, r.Claims-1) }
@@ -183,7 +179,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		return
 	}
 	if alive(e.Kind) {
-		r.silent, r.resting = false, false
+		r.Silent, r.Resting = false, false
 	}
 	t.commit(r, b)
 	r.Failing = Failing(r.Failing, e, b)
@@ -199,16 +195,16 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
 		}
 		r.Deaths = r.Lost()
-		r.silent, r.resting = true, false
+		r.Silent, r.Resting = true, false
 		r.Claims++
 		r.Status, r.SuspendedAt, r.Version, r.Diff = StatusRunning, 0, b.Version, ""
 		t.Epoch, t.Worker = e.Epoch, b.Worker
 	case Nudge:
 		switch b.Name {
 		case NudgeRests:
-			r.resting = r.silent
+			r.Resting = r.Silent
 		case NudgeActs:
-			r.silent, r.resting = true, false
+			r.Silent, r.Resting = true, false
 		}
 	case Suspended:
 		t.Worker, r.Wake, r.SuspendedAt, r.Status = "", false, e.Time, StatusSuspended
@@ -370,7 +366,7 @@ func (t *Thread) end(r *Run, e Entry, b *Body) {
 	}
 	if t.Active() == nil {
 		t.Runs = append(t.Runs, t.Inbox...)
-		slices.SortFunc(t.Runs, func(a, b *Run) int { return cmp(a.N, b.N) })
+		slices.SortFunc(t.Runs, byNumber)
 		t.Inbox = nil
 	}
 }

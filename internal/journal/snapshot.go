@@ -1,9 +1,8 @@
 package journal
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,45 +12,39 @@ import (
 )
 
 // snapshotFormat is the number of the format of snapshots. Raise it when the
-// same entries get another meaning: snapshots of before are then not used.
-const snapshotFormat = 2
+// same entries get another meaning: older snapshots are then not used.
+const snapshotFormat = 3
 
-// A snapshot is
-//
-//	{"v":1,"shape":"…","sum":"…","thread":{…}}
-//
-// with a SHA-256 over what follows it, so that no damage goes unnoticed.
-var snapshotHead = sync.OnceValue(func() string {
-	return fmt.Sprintf(`{"v":%d,"shape":"%s","sum":"`, snapshotFormat, snapshotShape())
-})
+// snapshot is a thread in JSON: the thread itself, and those of its parts that
+// share pointers in a form that does not. In front of it stands its hash.
+type snapshot struct {
+	Thread             *Thread
+	Runs, Inbox, Taken []keptRun                  `json:",omitzero"` // Taken: steering that runs took out of the inbox
+	Asks               map[uint64]map[string]*Ask `json:",omitzero"` // by the number of the run, then by id
+	State              map[string]flatItem        `json:",omitzero"`
+}
 
-const (
-	threadMark = `","thread":`
-	threadEnd  = `}`
-)
+// keptRun is a run without those of its common fields that are as in the run
+// before it. Same has a bit for each of them. The run is embedded for its JSON
+// only: snapshots of threads with many short runs consist of little else.
+type keptRun struct {
+	*Run
+	Same uint64 `json:",omitzero"`
+}
 
-// snapshotShape is a digest of everything that this binary folds and keeps. A
-// fold skips what it does not know, so a snapshot by another binary may lack
-// what this one would have kept of the same entries.
-func snapshotShape() string {
-	c := codec{mode: naming}
-	NewThread().code(&c)
-	for _, t := range []reflect.Type{reflect.TypeFor[Body](), reflect.TypeFor[Change]()} {
-		for _, f := range reflect.VisibleFields(t) {
-			c.data = fmt.Appendf(c.data, "%s %s %s\n", f.Name, f.Type, f.Tag)
-		}
-	}
-	for _, k := range slices.Sorted(maps.Values(kinds)) {
-		c.data = fmt.Appendf(c.data, "%s\n", k)
-	}
-	sum := sha256.Sum256(c.data)
-	return base64.RawURLEncoding.EncodeToString(sum[:9])
+// flatItem is an Item with a list in place of its links, which would nest too
+// deeply.
+type flatItem struct {
+	Base Value   `json:",omitzero"`
+	Tail []Value `json:",omitzero"`
+	Text bool    `json:",omitzero"`
 }
 
 // Snapshot returns the bytes from which Restore makes the thread again. It is
-// an error if a run is active, and if the thread has entries or values that
-// another binary may understand and this one does not. What only a retry of an
-// ended run needs, its base and its dumps, is not in it.
+// an error if a run is active, or if the thread has entries that another binary
+// may understand and this one does not. What only a retry of an ended run needs,
+// its base and its dumps, is left out. Values come back as compact JSON, which
+// is how they are written to a journal in the first place.
 func (t *Thread) Snapshot() ([]byte, error) {
 	switch r := t.Active(); {
 	case r != nil:
@@ -59,263 +52,154 @@ func (t *Thread) Snapshot() ([]byte, error) {
 	case t.Foreign != "":
 		return nil, fmt.Errorf("no snapshot: %s", t.Foreign)
 	}
-	head := snapshotHead()
-	c := codec{mode: writing, data: make([]byte, len(head)+hashSize, 4<<10)}
-	c.mark(threadMark)
-	t.code(&c)
-	c.mark(threadEnd)
-	if c.err != nil {
-		return nil, fmt.Errorf("no snapshot: %w", c.err)
+	s := snapshot{Thread: t, Runs: keepRuns(t.Runs), Inbox: keepRuns(t.Inbox), Taken: keepRuns(t.taken()),
+		Asks: map[uint64]map[string]*Ask{}, State: map[string]flatItem{}}
+	for key, item := range t.State {
+		s.State[key] = flatItem{item.Base, item.Values(), item.Text}
 	}
-	copy(c.data, head)
-	sum := Hash(sha256.Sum256(c.data[len(head)+hashSize:]))
-	copy(c.data[len(head):], sum.String())
-	return c.data, nil
+	for id, a := range t.Asks {
+		if s.Asks[a.Run.N] == nil {
+			s.Asks[a.Run.N] = map[string]*Ask{}
+		}
+		s.Asks[a.Run.N][id] = a
+	}
+	data, err := encode(s)
+	if err != nil {
+		return nil, fmt.Errorf("no snapshot: %w", err)
+	}
+	return append([]byte(snapshotHash(data).String()), data...), nil
 }
 
-// Restore returns the thread of a snapshot. It keeps data. An error means that
-// the snapshot is of another format, damaged or inconsistent; the thread is
-// then to be folded from its journal.
+// Restore returns the thread of a snapshot. An error means that the snapshot is
+// damaged, or that the binary that wrote it folds or keeps other things than
+// this one; the thread must then be folded from its journal.
 func Restore(data []byte) (*Thread, error) {
-	head := snapshotHead()
-	if !bytes.HasPrefix(data, []byte(head)) {
-		return nil, errors.New("the snapshot is of another format")
-	}
-	c := codec{data: data, at: len(head) + hashSize}
-	if len(data) < c.at || Hash(sha256.Sum256(data[c.at:])).String() != string(data[len(head):c.at]) {
-		return nil, errors.New("the snapshot is damaged: its hash does not follow from its bytes")
+	if len(data) < hashSize || snapshotHash(data[hashSize:]).String() != string(data[:hashSize]) {
+		return nil, errors.New("the snapshot is damaged or of another format")
 	}
 	t := NewThread()
-	c.mark(threadMark)
-	t.code(&c)
-	c.mark(threadEnd)
-	switch {
-	case c.err != nil:
-	case c.at != len(data):
-		c.fail("it goes on behind its end")
-	case t.Active() != nil:
-		c.fail("run %s is active", t.Active().ID)
+	s := snapshot{Thread: t}
+	if err := json.Unmarshal(data[hashSize:], &s); err != nil {
+		return nil, fmt.Errorf("the snapshot is damaged: %w", err)
 	}
-	if c.err != nil {
-		return nil, fmt.Errorf("the snapshot is inconsistent: %w", c.err)
+	t.Runs, t.Inbox = restoreRuns(s.Runs), restoreRuns(s.Inbox)
+	all := slices.Concat(t.Runs, t.Inbox, restoreRuns(s.Taken))
+	slices.SortFunc(all, byNumber)
+	for _, r := range all {
+		t.byID[r.ID] = r // the newest has the id
+	}
+	for key, flat := range s.State {
+		item, _ := Change{Append: flat.Tail}.Next(Item{Base: flat.Base})
+		item.Text = flat.Text
+		t.State[key] = item
+	}
+	for n, asks := range s.Asks {
+		r := t.Run(n)
+		if r == nil {
+			return nil, fmt.Errorf("the snapshot has asks of run %d, which is not there", n)
+		}
+		for id, a := range asks {
+			a.Run, t.Asks[id] = r, a
+		}
 	}
 	return t, nil
 }
 
-// A new field of Thread, Run or what they hold is one line in the function of
-// its type: field for most, again for what runs of a thread have in common.
-func (t *Thread) code(c *codec) {
-	c.object(func() {
-		field(c, "seq", &t.Seq, num)
-		field(c, "head", &t.Head, digest)
-		field(c, "time", &t.Time, num)
-		field(c, "id", &t.ID, str)
-		field(c, "tenant", &t.Tenant, str)
-		field(c, "user", &t.User, str)
-		field(c, "title", &t.Title, str)
-		field(c, "meta", &t.Meta, dict(str[string]))
-		field(c, "created", &t.Created, num)
-		field(c, "epoch", &t.Epoch, num)
-		field(c, "worker", &t.Worker, str)
-		t.codeRuns(c)
-		field(c, "state", &t.State, dict(codeItem))
-		field(c, "deps", &t.Deps, dict(value))
-		field(c, "spent", &t.Spent, dict(num[int64]))
-		field(c, "signals", &t.Signals, list(codePending))
-		t.codeAsks(c)
-		field(c, "base", &t.Base, num)
-		field(c, "fork", &t.Fork, maybe(codeOrigin))
-		field(c, "import", &t.Import, maybe(codeOrigin))
-		field(c, "imported", &t.Imported, num)
-		field(c, "parent", &t.Parent, maybe(codeOrigin))
-		field(c, "rewinds", &t.Rewinds, num)
-		field(c, "erased", &t.Erased, yes)
-		field(c, "shared", &t.shared, yes)
-		field(c, "keys", &t.keys, set)
-	})
+// common returns pointers to the fields that runs of a thread often have in
+// common. Nothing changes what they point to in place, so runs may share it.
+func (r *Run) common() []any {
+	return []any{&r.Flow, &r.Policy, &r.Budget, &r.By, &r.Status, &r.Version, &r.Claims, &r.Steps, &r.Last, &r.Plan, &r.PlanAt, &r.Silent}
 }
 
-// codeRun leaves out what only a retry of an ended run needs.
-func codeRun(c *codec, r, before *Run) {
-	field(c, "n", &r.N, num)
-	field(c, "id", &r.ID, str)
-	again(c, "flow", &r.Flow, before.Flow, str)
-	again(c, "policy", &r.Policy, before.Policy, str)
-	field(c, "key", &r.Key, str)
-	again(c, "budget", &r.Budget, before.Budget, dict(num[int64]))
-	field(c, "trace", &r.Trace, str)
-	again(c, "by", &r.By, before.By, str)
-	field(c, "input", &r.Input, value)
-	field(c, "created", &r.Created, num)
-	again(c, "status", &r.Status, before.Status, str)
-	field(c, "start", &r.Start, num)
-	field(c, "started", &r.Started, num)
-	field(c, "ended", &r.Ended, num)
-	field(c, "endseq", &r.EndSeq, num)
-	field(c, "output", &r.Output, value)
-	field(c, "ref", &r.Ref, num)
-	field(c, "fail", &r.Fail, maybe(codeFailure))
-	field(c, "unknown", &r.Unknown, list(str[string]))
-	field(c, "diff", &r.Diff, str)
-	again(c, "version", &r.Version, before.Version, str)
-	field(c, "misfits", &r.Misfits, set)
-	field(c, "cancelled", &r.Cancelled, yes)
-	field(c, "orphan", &r.Orphan, yes)
-	field(c, "taken", &r.Taken, num)
-	field(c, "wake", &r.Wake, yes)
-	again(c, "claims", &r.Claims, before.Claims, num)
-	field(c, "deaths", &r.Deaths, num)
-	field(c, "retries", &r.Retries, num)
-	field(c, "postmortem", &r.PostMortem, value)
-	field(c, "paused", &r.PausedAt, num)
-	field(c, "held", &r.Held, yes)
-	field(c, "suspended", &r.SuspendedAt, num)
-	again(c, "silent", &r.silent, before.silent, yes)
-	field(c, "resting", &r.resting, yes)
-	again(c, "steps", &r.Steps, before.Steps, num)
-	again(c, "last", &r.Last, before.Last, str)
-	again(c, "plan", &r.Plan, before.Plan, list(str[string]))
-	again(c, "planAt", &r.PlanAt, before.PlanAt, str)
-	field(c, "reached", &r.Reached, set)
-	field(c, "children", &r.Children, list(always(codeChild)))
-	field(c, "waits", &r.Waits, dict(always(codeWait)))
-	field(c, "failing", &r.Failing, dict(codeNote))
-	field(c, "intents", &r.Intents, set)
-	field(c, "errors", &r.Errors, list(codeNote))
-	field(c, "cleaning", &r.Cleaning, yes)
-	field(c, "spent", &r.Spent, dict(num[int64]))
-	if !r.Status.Final() {
-		field(c, "dumps", &r.Dumps, dict(value))
+func keepRuns(runs []*Run) []keptRun {
+	kept := make([]keptRun, len(runs))
+	before := &Run{}
+	for i, r := range runs {
+		run := *r
+		if r.Status.Final() {
+			run.Dumps = nil
+		}
+		kept[i].Run = &run
+		was := before.common()
+		for k, field := range run.common() {
+			if reflect.DeepEqual(field, was[k]) {
+				kept[i].Same |= 1 << k
+				reflect.ValueOf(field).Elem().SetZero()
+			}
+		}
+		before = r
 	}
+	return kept
 }
 
-func codeAsk(c *codec, a *Ask, run *uint64) {
-	field(c, "id", &a.ID, str)
-	field(c, "run", run, num)
-	field(c, "path", &a.Path, str)
-	field(c, "seq", &a.Seq, num)
-	field(c, "time", &a.Time, num)
-	field(c, "due", &a.Due, num)
-	codeQuestion(c, &a.Question)
-	field(c, "progress", &a.Progress, list(codeNote))
-	field(c, "answer", &a.Answer, maybe(codeAnswer))
-	field(c, "answered", &a.AnswerAt, num)
-	field(c, "expired", &a.Expired, yes)
-	field(c, "closed", &a.Closed, yes)
-}
-
-func codeQuestion(c *codec, q *Question) {
-	field(c, "kind", &q.Kind, str)
-	field(c, "prompt", &q.Prompt, str)
-	field(c, "schema", &q.Schema, raw)
-	field(c, "schemas", &q.Schemas, dict(raw))
-	field(c, "decisions", &q.Decisions, list(str[string]))
-	field(c, "guards", &q.Guards, str)
-	field(c, "allows", &q.Allows, list(str[string]))
-	field(c, "who", &q.Who, list(str[string]))
-	field(c, "want", &q.Want, str)
-	field(c, "data", &q.Data, value)
-	field(c, "default", &q.Default, maybe(codeAnswer))
-}
-
-func codeAnswer(c *codec, a *Answer) {
-	c.object(func() {
-		field(c, "decision", &a.Decision, str)
-		field(c, "message", &a.Message, str)
-		field(c, "by", &a.By, str)
-		field(c, "value", &a.Value, value)
-	})
-}
-
-func codeFailure(c *codec, f *Failure) {
-	c.object(func() {
-		field(c, "codes", &f.Codes, list(str[string]))
-		field(c, "msg", &f.Msg, str)
-		field(c, "stack", &f.Stack, str)
-	})
-}
-
-func codeNote(c *codec, n *Note) {
-	c.object(func() {
-		field(c, "seq", &n.Seq, num)
-		field(c, "time", &n.Time, num)
-		field(c, "path", &n.Path, str)
-		field(c, "value", &n.Value, value)
-		field(c, "fail", &n.Fail, maybe(codeFailure))
-	})
-}
-
-func codeWait(c *codec, w *Wait) {
-	c.object(func() {
-		field(c, "kind", &w.Kind, str)
-		field(c, "seq", &w.Seq, num)
-		field(c, "since", &w.Since, num)
-		field(c, "due", &w.Due, num)
-		field(c, "ask", &w.Ask, str)
-		field(c, "signal", &w.Signal, str)
-		field(c, "cleaning", &w.Cleaning, yes)
-	})
-}
-
-func codeOrigin(c *codec, o *Origin) {
-	c.object(func() {
-		field(c, "name", &o.Name, str)
-		field(c, "thread", &o.Thread, str)
-		field(c, "at", &o.At, num)
-		field(c, "head", &o.Head, str)
-		field(c, "inside", &o.Inside, yes)
-		field(c, "key", &o.Key, str)
-		field(c, "run", &o.Run, num)
-		field(c, "runid", &o.RunID, str)
-		field(c, "path", &o.Path, str)
-		field(c, "depth", &o.Depth, num)
-	})
-}
-
-func codeChild(c *codec, k *Child) {
-	c.object(func() {
-		field(c, "id", &k.ID, str)
-		field(c, "path", &k.Path, str)
-		field(c, "seq", &k.Seq, num)
-		field(c, "flow", &k.Flow, str)
-		field(c, "input", &k.Input, value)
-		field(c, "budget", &k.Budget, dict(num[int64]))
-		field(c, "joined", &k.Joined, yes)
-		field(c, "end", &k.End, num)
-		field(c, "failed", &k.Failed, yes)
-		field(c, "retries", &k.Retries, num)
-		field(c, "stale", &k.Stale, yes)
-		field(c, "other", &k.Other, yes)
-		field(c, "spent", &k.Spent, dict(num[int64]))
-		field(c, "lost", &k.Lost, yes)
-		field(c, "doomed", &k.Doomed, yes)
-	})
-}
-
-func codePending(c *codec, p *Pending) {
-	c.object(func() {
-		field(c, "seq", &p.Seq, num)
-		field(c, "name", &p.Name, str)
-		field(c, "value", &p.Value, value)
-		field(c, "fail", &p.Fail, maybe(codeFailure))
-		field(c, "spend", &p.Spend, dict(num[int64]))
-	})
-}
-
-// codeItem writes the base first, then what was appended or edited.
-func codeItem(c *codec, i *Item) {
-	var tail []Value
-	if c.mode != reading {
-		tail = i.Values()
+func restoreRuns(kept []keptRun) []*Run {
+	runs := make([]*Run, len(kept))
+	before := &Run{}
+	for i, k := range kept {
+		was := before.common()
+		for j, field := range k.Run.common() {
+			if k.Same&(1<<j) != 0 {
+				reflect.ValueOf(field).Elem().Set(reflect.ValueOf(was[j]).Elem())
+			}
+		}
+		runs[i], before = k.Run, k.Run
 	}
-	c.object(func() {
-		field(c, "base", &i.Base, value)
-		field(c, "tail", &tail, list(value))
-		field(c, "text", &i.Text, yes)
-	})
-	if c.mode == reading && c.err == nil {
-		text := i.Text
-		*i, _ = Change{Append: tail}.Next(Item{Base: i.Base})
-		i.Text = text
+	return runs
+}
+
+// taken returns the runs that are found by their id only.
+func (t *Thread) taken() []*Run {
+	elsewhere := map[*Run]bool{}
+	for _, r := range slices.Concat(t.Runs, t.Inbox) {
+		elsewhere[r] = true
+	}
+	var taken []*Run
+	for _, r := range t.byID {
+		if !elsewhere[r] {
+			taken = append(taken, r)
+		}
+	}
+	slices.SortFunc(taken, byNumber)
+	return taken
+}
+
+// snapshotHash covers the shape too, so one check finds both damage and
+// snapshots of other binaries.
+func snapshotHash(data []byte) (h Hash) {
+	d := sha256.New()
+	d.Write(snapshotShape())
+	d.Write(data)
+	d.Sum(h[:0])
+	return h
+}
+
+// snapshotShape describes everything that this binary folds and keeps. A fold
+// skips what it does not know, so a snapshot by another binary may lack what
+// this one would have kept of the same entries.
+var snapshotShape = sync.OnceValue(func() []byte {
+	shape := fmt.Append(nil, snapshotFormat, slices.Sorted(maps.Values(kinds)))
+	seen := map[reflect.Type]bool{}
+	for _, t := range []reflect.Type{reflect.TypeFor[snapshot](), reflect.TypeFor[Body]()} {
+		eachField(t, seen, func(of reflect.Type, f reflect.StructField) {
+			shape = fmt.Appendf(shape, "%s.%s %s %s\n", of, f.Name, f.Type, f.Tag)
+		})
+	}
+	return shape
+})
+
+// eachField visits the fields of a struct and of everything that it holds.
+func eachField(t reflect.Type, seen map[reflect.Type]bool, visit func(of reflect.Type, f reflect.StructField)) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		eachField(t.Elem(), seen, visit)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			visit(t, t.Field(i))
+			eachField(t.Field(i).Type, seen, visit)
+		}
 	}
 }

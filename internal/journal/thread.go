@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,66 +10,66 @@ import (
 
 // Thread is what a journal says about its thread, up to Seq.
 type Thread struct {
-	Seq  uint64
-	Head Hash
-	Time int64 // of the last entry
+	Seq  uint64 `json:",omitzero"`
+	Head Hash   `json:",omitzero"`
+	Time int64  `json:",omitzero"` // of the last entry
 
-	ID      string
-	Tenant  string
-	User    string
-	Title   string
-	Meta    map[string]string
-	Created int64
+	ID      string            `json:",omitzero"`
+	Tenant  string            `json:",omitzero"`
+	User    string            `json:",omitzero"`
+	Title   string            `json:",omitzero"`
+	Meta    map[string]string `json:",omitzero"`
+	Created int64             `json:",omitzero"`
 
-	Epoch  uint64 // of the newest claim
-	Worker string // that holds it, "" if none does
-	Runs   []*Run // in the order in which they were queued
-	Inbox  []*Run // steering that the active run has not taken yet
+	Epoch  uint64 `json:",omitzero"` // of the newest claim
+	Worker string `json:",omitzero"` // that holds it, "" if none does
+	Runs   []*Run `json:"-"`         // in the order in which they were queued
+	Inbox  []*Run `json:"-"`         // steering that the active run has not taken yet
 
-	State   map[string]Item  // as of now, all runs in journal order
-	Deps    map[string]Value // newest dump of each dep
-	Spent   map[string]int64
-	Signals []Pending       // that arrived before their receiver
-	Asks    map[string]*Ask // by id, open and closed
+	State   map[string]Item  `json:"-"`         // as of now, all runs in journal order
+	Deps    map[string]Value `json:",omitzero"` // newest dump of each dep
+	Spent   map[string]int64 `json:",omitzero"`
+	Signals []Pending        `json:",omitzero"` // that arrived before their receiver
+	Asks    map[string]*Ask  `json:"-"`         // by id, open and closed
 
-	Base    uint64  // entries up to it are those of what it was forked from
-	Fork    *Origin // what it was forked from, nil if it is no fork
-	Import  *Origin // the newest import that brought it or what it was forked from, nil for none
-	Parent  *Origin // who spawned it, nil if it is no child
-	Rewinds int
+	Base    uint64  `json:",omitzero"` // entries up to it are those of what it was forked from
+	Fork    *Origin `json:",omitzero"` // what it was forked from, nil if it is no fork
+	Import  *Origin `json:",omitzero"` // the newest import that brought it or what it was forked from, nil for none
+	Parent  *Origin `json:",omitzero"` // who spawned it, nil if it is no child
+	Rewinds int     `json:",omitzero"`
 
-	Imported int64 // when that was
-	Erased   bool
+	Imported int64 `json:",omitzero"` // when that was
+	Erased   bool  `json:",omitzero"`
 
-	Foreign string // why this binary must leave the thread alone, if it must
-	shared  bool   // State and Deps are some run's base
-	byID    map[string]*Run
-	keys    map[string]bool // of signals
+	Foreign    string `json:"-"` // why this binary must leave the thread alone, if it must
+	shared     bool   // State and Deps are some run's base
+	byID       map[string]*Run
+	SignalKeys map[string]bool `json:",omitzero"`
 }
 
 // Pending is a signal without a receiver yet.
 type Pending struct {
-	Seq   uint64
-	Name  string
-	Value Value
-	Fail  *Failure         // of a child
-	Spend map[string]int64 // by a child
+	Seq   uint64           `json:",omitzero"`
+	Name  string           `json:",omitzero"`
+	Value Value            `json:",omitzero"`
+	Fail  *Failure         `json:",omitzero"` // of a child
+	Spend map[string]int64 `json:",omitzero"` // by a child
 }
 
 // Ask is a question of a run.
 type Ask struct {
-	ID       string
-	Run      *Run
-	Path     string
-	Seq      uint64
-	Time     int64
-	Due      int64 // when it expires, 0 for never
-	Question Question
-	Progress []Note // newest last
-	Answer   *Answer
-	AnswerAt int64
-	Expired  bool
-	Closed   bool // its step or run ended without it
+	ID       string   `json:",omitzero"`
+	Run      *Run     `json:"-"`
+	Path     string   `json:",omitzero"`
+	Seq      uint64   `json:",omitzero"`
+	Time     int64    `json:",omitzero"`
+	Due      int64    `json:",omitzero"` // when it expires, 0 for never
+	Question Question `json:",omitzero"`
+	Progress []Note   `json:",omitzero"` // newest last
+	Answer   *Answer  `json:",omitzero"`
+	AnswerAt int64    `json:",omitzero"`
+	Expired  bool     `json:",omitzero"`
+	Closed   bool     `json:",omitzero"` // its step or run ended without it
 }
 
 // Open reports whether the ask can be answered.
@@ -76,11 +77,11 @@ func (a *Ask) Open() bool { return a.Answer == nil && !a.Expired && !a.Closed }
 
 // Note is a dated value.
 type Note struct {
-	Seq   uint64
-	Time  int64
-	Path  string
-	Value Value
-	Fail  *Failure
+	Seq   uint64   `json:",omitzero"`
+	Time  int64    `json:",omitzero"`
+	Path  string   `json:",omitzero"`
+	Value Value    `json:",omitzero"`
+	Fail  *Failure `json:",omitzero"`
 }
 
 // NewThread returns the thread of an empty journal.
@@ -93,7 +94,7 @@ func NewThread() *Thread {
 
 // Run returns the run that was queued by the entry at n.
 func (t *Thread) Run(n uint64) *Run {
-	i, ok := slices.BinarySearchFunc(t.Runs, n, func(r *Run, n uint64) int { return cmp(r.N, n) })
+	i, ok := slices.BinarySearchFunc(t.Runs, n, func(r *Run, n uint64) int { return cmp.Compare(r.N, n) })
 	if !ok {
 		return nil
 	}
@@ -103,15 +104,7 @@ func (t *Thread) Run(n uint64) *Run {
 // RunByID returns the run with an id, also one that still is steering.
 func (t *Thread) RunByID(id string) *Run { return t.byID[id] }
 
-func cmp(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
+func byNumber(a, b *Run) int { return cmp.Compare(a.N, b.N) }
 
 // Read decodes the next entry and applies it. After an error that is not
 // ErrNewer the thread is as it was: its last good point.
@@ -209,15 +202,15 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 // is sent.
 func (t *Thread) heard(key string) {
 	if key != "" {
-		if t.keys == nil {
-			t.keys = map[string]bool{}
+		if t.SignalKeys == nil {
+			t.SignalKeys = map[string]bool{}
 		}
-		t.keys[key] = true
+		t.SignalKeys[key] = true
 	}
 }
 
 // Heard reports whether a signal with that key has arrived.
-func (t *Thread) Heard(key string) bool { return t.keys[key] }
+func (t *Thread) Heard(key string) bool { return t.SignalKeys[key] }
 
 // Receiver returns the run and path of the oldest receive that waits for a
 // signal.

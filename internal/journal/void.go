@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -39,7 +40,7 @@ func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 		switch {
 		case g.Signal != "" && !IsChildSignal(g.Signal):
 			t.Signals = append(t.Signals, Pending{Seq: g.Ref, Name: g.Signal, Value: g.Value})
-			slices.SortFunc(t.Signals, func(a, b Pending) int { return cmp(a.Seq, b.Seq) })
+			slices.SortFunc(t.Signals, func(a, b Pending) int { return cmp.Compare(a.Seq, b.Seq) })
 		case g.Signal == "" && g.Ref != 0:
 			t.untake(r, g.Ref)
 		}
@@ -68,7 +69,7 @@ func (t *Thread) untake(r *Run, n uint64) {
 		if in.N == n && in.Taken == r.N {
 			in.Taken = 0
 			t.Inbox = append(t.Inbox, in)
-			slices.SortFunc(t.Inbox, func(a, b *Run) int { return cmp(a.N, b.N) })
+			slices.SortFunc(t.Inbox, byNumber)
 		}
 	}
 }
