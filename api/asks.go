@@ -7,22 +7,22 @@ import (
 	"github.com/perdure/perdure/agent"
 )
 
-// ListAsks chooses open asks.
+// ListAsks selects open asks.
 type ListAsks struct {
-	Thread string `query:"thread" json:"-" jsonschema:"only those of this thread"`
-	User   string `query:"user" json:"-" jsonschema:"only those of this owner's threads"`
+	Thread string `query:"thread" json:"-" jsonschema:"only asks of this thread"`
+	User   string `query:"user" json:"-" jsonschema:"only asks of threads of this owner"`
 	Flow   string `query:"flow" json:"-" jsonschema:"only those of this flow"`
-	Kind   string `query:"kind" json:"-" jsonschema:"only those of this kind, such as approval"`
-	Mine   bool   `query:"mine" json:"-" jsonschema:"only those that the token may answer"`
-	After  string `query:"after" json:"-" jsonschema:"cursor: next of the page before"`
-	Limit  int    `query:"limit" json:"-" jsonschema:"about so many, up to 1000; 100 if not given. All asks of a thread are on one page"`
+	Kind   string `query:"kind" json:"-" jsonschema:"only asks of this kind, such as approval"`
+	Mine   bool   `query:"mine" json:"-" jsonschema:"only asks that the token may answer"`
+	After  string `query:"after" json:"-" jsonschema:"cursor: next of the previous page"`
+	Limit  int    `query:"limit" json:"-" jsonschema:"about how many to return, up to 1000; 100 by default. All asks of a thread are on one page"`
 }
 
 // AskPage is a page of open asks.
 type AskPage struct {
 	Asks   []perdure.AskInfo `json:"asks" jsonschema:"the asks, by thread in the order of creation"`
-	Next   string            `json:"next,omitempty" jsonschema:"cursor of the next page; none if this is the last"`
-	Damage []string          `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
+	Next   string            `json:"next,omitempty" jsonschema:"cursor of the next page; absent on the last"`
+	Damage []string          `json:"damage,omitempty" jsonschema:"what is damaged and may therefore be missing from the page"`
 }
 
 // OneAsk names an ask.
@@ -30,11 +30,11 @@ type OneAsk struct {
 	Ask string `path:"ask" json:"-" jsonschema:"id of the ask"`
 }
 
-// Reply is what a person says to an ask.
+// Reply is a person's answer to an ask.
 type Reply struct {
 	Decision string          `json:"decision,omitempty" jsonschema:"one of the ask's decisions"`
-	Value    json.RawMessage `json:"value,omitempty" jsonschema:"the value, which has to fit the ask's schema"`
-	Message  string          `json:"message,omitempty" jsonschema:"a remark; of a rejection what the model is told"`
+	Value    json.RawMessage `json:"value,omitempty" jsonschema:"the value, which must fit the ask's schema"`
+	Message  string          `json:"message,omitempty" jsonschema:"a remark; for a rejection, what the model is told"`
 }
 
 // AnswerAsk answers an ask.
@@ -57,7 +57,7 @@ type AnswerAsks struct {
 	Answers []AskReply `json:"answers" jsonschema:"the answers"`
 }
 
-// AskList is asks as they are now.
+// AskList holds asks in their current state.
 type AskList struct {
 	Asks []perdure.AskInfo `json:"asks" jsonschema:"the asks"`
 }
@@ -70,31 +70,31 @@ type TellProgress struct {
 	Reason  string          `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 
-// ProvideSecret gives what an ask of kind credential wants.
+// ProvideSecret provides the secret that an ask of kind credential waits for.
 type ProvideSecret struct {
 	OneAsk
 	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
-	Secret  string `json:"secret" jsonschema:"the secret; it is sealed, and in no journal, event or answer"`
+	Secret  string `json:"secret" jsonschema:"the secret; it is sealed and appears in no journal, event or response"`
 }
 
 // SendSignal sends a named event to a thread.
 type SendSignal struct {
 	Thread  string          `path:"thread" json:"-" jsonschema:"id of the thread"`
 	Name    string          `path:"name" json:"-" jsonschema:"name of the signal"`
-	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key count once"`
+	Key     string          `header:"Idempotency-Key" json:"-" jsonschema:"signals with the same key are delivered once"`
 	IfMatch uint64          `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
 	Value   json.RawMessage `json:"value,omitempty" jsonschema:"what the flow receives"`
 }
 
-// ListRules chooses rules.
+// ListRules selects rules.
 type ListRules struct {
-	User string `query:"user" json:"-" jsonschema:"whose threads they are for"`
+	User string `query:"user" json:"-" jsonschema:"the user whose threads they apply to"`
 }
 
-// RuleList is the rules of a user.
+// RuleList holds the rules of a user.
 type RuleList struct {
 	Rules  []agent.Rule `json:"rules" jsonschema:"the rules"`
-	Damage []string     `json:"damage,omitempty" jsonschema:"what is damaged, and so may be missing from the page"`
+	Damage []string     `json:"damage,omitempty" jsonschema:"what is damaged and may therefore be missing from the page"`
 }
 
 // OneRule names a rule.
@@ -102,7 +102,7 @@ type OneRule struct {
 	ID string `path:"rule" json:"-" jsonschema:"id of the rule"`
 }
 
-// Operations of people in the loop.
+// Operations for people in the loop.
 var (
 	AsksList = define[ListAsks, AskPage]("asks.list", "GET /v1/asks", ScopeRead,
 		"list the open asks of all threads")

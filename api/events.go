@@ -9,22 +9,22 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// ListEvents chooses events of a thread.
+// ListEvents selects events of a thread.
 type ListEvents struct {
 	Thread string  `path:"thread" json:"-" jsonschema:"id of the thread"`
-	LastID EventID `header:"Last-Event-ID" json:"-" jsonschema:"only later ones; a browser sends it by itself when it reconnects. It wins over after"`
-	After  EventID `query:"after" json:"-" jsonschema:"only later ones than this: a sequence, or an id as a stream has it"`
-	Run    string  `query:"run" json:"-" jsonschema:"only those of this run; the stream ends with it"`
-	Until  string  `query:"until" json:"-" jsonschema:"with run: end, or wait to end the stream also when the run waits for someone"`
-	Deltas string  `query:"deltas" json:"-" jsonschema:"no: leave live deltas out of a stream"`
-	Limit  int     `query:"limit" json:"-" jsonschema:"of a page: at most so many, up to 1000; 100 if not given"`
+	LastID EventID `header:"Last-Event-ID" json:"-" jsonschema:"only later events; a browser sends it when it reconnects. It takes precedence over after"`
+	After  EventID `query:"after" json:"-" jsonschema:"only events after this one: a sequence, or an id from a stream"`
+	Run    string  `query:"run" json:"-" jsonschema:"only events of this run; the stream ends with it"`
+	Until  string  `query:"until" json:"-" jsonschema:"with run: end, or wait to end the stream also when the run waits for a person"`
+	Deltas string  `query:"deltas" json:"-" jsonschema:"no leaves live deltas out of a stream"`
+	Limit  int     `query:"limit" json:"-" jsonschema:"of a page: how many to return, up to 1000; 100 by default"`
 	Ticket string  `query:"ticket" json:"-" jsonschema:"a one-time ticket in place of a token, see tickets.create"`
 }
 
 // EventPage is a page of events.
 type EventPage struct {
 	Events []perdure.Event `json:"events" jsonschema:"the events"`
-	Next   uint64          `json:"next,omitempty" jsonschema:"after of the next page, with -LIFE behind it where events have a life; none if this is the last for now"`
+	Next   uint64          `json:"next,omitempty" jsonschema:"after for the next page, followed by -LIFE where events have a life; absent if there are no more events yet"`
 }
 
 // EventID is the id of an event in a stream: the sequence, or SEQ.done of the
@@ -32,8 +32,8 @@ type EventPage struct {
 // one it is SEQ-LIFE, or SEQ-LIFE.done. "" is none.
 type EventID string
 
-// IDOf returns the id of an event of a life, or of the end of a stream behind
-// it.
+// IDOf returns the id of an event of a life or, if done is set, of the end of a
+// stream after it.
 func IDOf(seq uint64, life string, done bool) EventID {
 	id := EventID(strconv.FormatUint(seq, 10))
 	if life != "" {
@@ -47,8 +47,8 @@ func IDOf(seq uint64, life string, done bool) EventID {
 
 const doneSuffix = ".done"
 
-// Parse returns the sequence and the life of an id, and whether it is that of
-// the end of a stream.
+// Parse returns the sequence and the life of an id, and whether the id marks the
+// end of a stream.
 func (id EventID) Parse() (seq uint64, life string, done bool, err error) {
 	number, done := strings.CutSuffix(string(id), doneSuffix)
 	number, life, tagged := strings.Cut(number, "-")
@@ -59,39 +59,39 @@ func (id EventID) Parse() (seq uint64, life string, done bool, err error) {
 	return seq, life, done, nil
 }
 
-// The kinds of what is in a stream besides the events of the thread.
+// The kinds of stream events besides those of the thread.
 const (
 	KindDelta = "delta" // a perdure.DeltaEvent; it has no id
 	KindDone  = "done"  // a Done; the stream of a run ends
 
-	// KindCorrupt ends the stream of a thread that is damaged behind the last
+	// KindCorrupt ends the stream of a thread that is damaged after the last
 	// event: a Problem; it has no id.
 	KindCorrupt = "corrupt"
-	KindOpen    = "open" // of the tenant's stream: list anew, what changes from now on is told
+	KindOpen    = "open" // of the tenant's stream: list again; changes from now on follow
 	KindNews    = "thread"
 	KindGone    = "gone"
 )
 
 // Done is the data of the event that ends the stream of a run: its kind is
-// "done" and its id that of the run's last event with ".done" behind it.
+// "done", and its id is that of the run's last event followed by ".done".
 type Done struct {
 	Thread string            `json:"thread" jsonschema:"id of the thread"`
 	Run    string            `json:"run" jsonschema:"id of the run"`
-	Status perdure.Status    `json:"status" jsonschema:"succeeded, failed or cancelled; or what it waits in"`
+	Status perdure.Status    `json:"status" jsonschema:"succeeded, failed or cancelled, or the status in which it waits"`
 	Output json.RawMessage   `json:"output,omitempty" jsonschema:"what it returned"`
 	Error  string            `json:"error,omitempty" jsonschema:"why it failed"`
 	Spent  map[string]int64  `json:"spent,omitempty" jsonschema:"what it used, by unit"`
 	Asks   []perdure.AskInfo `json:"asks,omitempty" jsonschema:"what it waits for"`
 }
 
-// News is the data of an event of the tenant's stream: a thread of a list that
-// is new, changed or gone.
+// News is the data of an event of the tenant's stream: a listed thread that is
+// new, changed or gone.
 type News struct {
 	Thread *perdure.Summary `json:"thread,omitempty" jsonschema:"the thread as a list shows it"`
 	Gone   string           `json:"gone,omitempty" jsonschema:"id of a thread that was erased"`
 }
 
-// WatchThreads asks for news of a tenant's threads.
+// WatchThreads follows the changes of a tenant's threads.
 type WatchThreads struct {
 	User   string `query:"user" json:"-" jsonschema:"only those of this owner"`
 	Ticket string `query:"ticket" json:"-" jsonschema:"a one-time ticket in place of a token, see tickets.create"`
@@ -100,10 +100,10 @@ type WatchThreads struct {
 // HistoryPage is a page of checkpoints.
 type HistoryPage struct {
 	Checkpoints []CheckpointRef `json:"checkpoints" jsonschema:"the checkpoints"`
-	Next        uint64          `json:"next,omitempty" jsonschema:"after of the next page; none if this is the last for now"`
+	Next        uint64          `json:"next,omitempty" jsonschema:"after for the next page; absent if there are no more checkpoints yet"`
 }
 
-// CheckpointRef is a point of a thread's past, in short.
+// CheckpointRef is a brief description of a point of a thread's past.
 type CheckpointRef struct {
 	Seq   uint64    `json:"seq" jsonschema:"for state, diff and fork"`
 	Time  time.Time `json:"time" jsonschema:"when it was"`
@@ -113,14 +113,14 @@ type CheckpointRef struct {
 	Error string    `json:"error,omitempty" jsonschema:"what went wrong"`
 }
 
-// ListHistory chooses checkpoints.
+// ListHistory selects checkpoints.
 type ListHistory struct {
 	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
-	After  uint64 `query:"after" json:"-" jsonschema:"only later ones than this sequence"`
-	Limit  int    `query:"limit" json:"-" jsonschema:"at most so many, up to 1000; 100 if not given"`
+	After  uint64 `query:"after" json:"-" jsonschema:"only checkpoints after this sequence"`
+	Limit  int    `query:"limit" json:"-" jsonschema:"how many to return, up to 1000; 100 by default"`
 }
 
-// Operations on what happened.
+// Operations on events and history.
 var (
 	EventsList = define[ListEvents, EventPage]("events.list", "GET /v1/threads/{thread}/events", ScopeRead,
 		"read a thread's events, or follow them", gives(TypeJSON, TypeEvents),

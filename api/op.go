@@ -1,18 +1,20 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
-// Scope is what a token has to allow for an operation.
+// Scope is the permission that an operation needs.
 type Scope string
 
-// The scopes. They do not contain each other, but for admin, which contains
-// all.
+// The scopes. None includes another, except admin, which includes all.
 const (
 	ScopeNone   Scope = ""       // no token is needed
 	ScopeRead   Scope = "read"   // look
@@ -40,22 +42,22 @@ type Info struct {
 	Method string
 	Path   string // as http.ServeMux has it
 	Scope  Scope
-	Title  string // what it does, in a line
-	Doc    string // more of it, "" if that is all
-	Status int    // of success; 0 is 200
+	Title  string // what it does, in one line
+	Doc    string // more details; may be empty
+	Status int    // of success
 
-	Takes string   // media type of the body if that is not JSON
-	Gives []string // media types of the answer, if not JSON alone, the default first
+	Takes string   // media type of the body if it is not JSON
+	Gives []string // media types of the response if not only JSON, the default first
 
 	In  reflect.Type // a struct
-	Out reflect.Type // nil: the answer has no body
+	Out reflect.Type // nil: the response has no body
 }
 
-// Op is an operation with its types. None is the type of an answer without a
-// body.
+// Op is an operation with its types. An operation without a response body has
+// the Out type None.
 type Op[In, Out any] struct{ Info }
 
-// None is no answer at all: 204.
+// None is the output of operations that respond with 204 No Content.
 type None struct{}
 
 var registry []*Info
@@ -65,10 +67,8 @@ func All() []*Info { return slices.Clone(registry) }
 
 // Find returns the operation with a name, nil if there is none.
 func Find(name string) *Info {
-	for _, i := range registry {
-		if i.Name == name {
-			return i
-		}
+	if i := slices.IndexFunc(registry, func(op *Info) bool { return op.Name == name }); i >= 0 {
+		return registry[i]
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func doc(text string) func(*Info)       { return func(i *Info) { i.Doc = text } 
 func takes(media string) func(*Info)    { return func(i *Info) { i.Takes = media } }
 func gives(media ...string) func(*Info) { return func(i *Info) { i.Gives = media } }
 
-// Where says from where a field of an operation's input comes.
+// Where says which part of a request holds a field of an operation's input.
 type Where string
 
 // The places.
@@ -143,4 +143,76 @@ func (i *Info) Fields() []Field {
 // HasBody reports whether an operation takes a JSON body.
 func (i *Info) HasBody() bool {
 	return i.Takes == "" && slices.ContainsFunc(i.Fields(), func(f Field) bool { return f.Where == InBody })
+}
+
+// Set sets a field of an input from texts, of which there is at most one unless
+// the field is a list. Without texts the field is unchanged.
+func (f Field) Set(in reflect.Value, texts []string) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	v := in.FieldByIndex(f.Index)
+	if v.Type() == reflect.TypeFor[[]string]() {
+		v.Set(reflect.ValueOf(slices.Clone(texts)))
+		return nil
+	}
+	if len(texts) > 1 {
+		return errors.New("it is there more than once")
+	}
+	text := texts[0]
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return errors.New("it is no time such as 2006-01-02T15:04:05Z")
+		}
+		v.Set(reflect.ValueOf(t))
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("it is neither true nor false")
+		}
+		v.SetBool(b)
+	case reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return errors.New("it is no sequence number")
+		}
+		v.SetUint(n)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return errors.New("it is no number from 0")
+		}
+		v.SetInt(n)
+	default:
+		return fmt.Errorf("a %s cannot be given as a text", v.Type())
+	}
+	return nil
+}
+
+// Texts returns a field of an input as texts, none if it is zero.
+func (f Field) Texts(in reflect.Value) []string {
+	v := in.FieldByIndex(f.Index)
+	if v.IsZero() {
+		return nil
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch x := v.Interface().(type) {
+	case time.Time:
+		return []string{x.UTC().Format(time.RFC3339Nano)}
+	case []string:
+		return slices.Clone(x)
+	}
+	return []string{fmt.Sprint(v.Interface())}
 }

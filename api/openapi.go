@@ -136,7 +136,7 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 	return o, nil
 }
 
-// schemas makes schemas of Go types. Structs with a name are components.
+// schemas makes schemas from Go types. Named structs are components.
 type schemas struct {
 	components map[string]*jsonschema.Schema
 	names      map[reflect.Type]string
@@ -150,7 +150,7 @@ func ref(name string) *jsonschema.Schema {
 	return &jsonschema.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// plain are the types whose schema is given here.
+// plain holds types with a predefined schema.
 var plain = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[json.RawMessage](): {},
 	reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
@@ -161,7 +161,7 @@ var plain = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[Scope]():          {Type: "string", Enum: []any{ScopeRead, ScopeRun, ScopeAnswer, ScopeAdmin}},
 }
 
-// published are the components that are not named after their Go type.
+// published holds the components that are not named after their Go type.
 var published = map[reflect.Type]string{reflect.TypeFor[memory.Item](): "MemoryItem"}
 
 // of returns the schema of a type, a reference if the type is a component.
@@ -178,7 +178,7 @@ func (s *schemas) of(t reflect.Type) (*jsonschema.Schema, error) {
 	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: s.known(nil)})
 }
 
-// add makes components of a type and of all that it is made of.
+// add makes components of a type and of the types in it.
 func (s *schemas) add(t reflect.Type) error {
 	if plain[t] != nil || s.names[t] != "" {
 		return nil
@@ -222,7 +222,7 @@ func (s *schemas) add(t reflect.Type) error {
 	return nil
 }
 
-// known returns the schemas of types, without some that are wanted in full.
+// known returns the schemas of known types, except those that are needed in full.
 func (s *schemas) known(without []reflect.Type) map[reflect.Type]*jsonschema.Schema {
 	known := maps.Clone(plain)
 	for t, name := range s.names {
@@ -233,7 +233,7 @@ func (s *schemas) known(without []reflect.Type) map[reflect.Type]*jsonschema.Sch
 	return known
 }
 
-// notNull takes null from what a schema allows: nothing is sent in its place.
+// notNull removes null from a schema: the API omits members instead.
 func notNull(s *jsonschema.Schema) *jsonschema.Schema {
 	c := *s
 	switch {

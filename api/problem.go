@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Problem is an error as the API tells it (RFC 9457). Type does not change from
-// version to version; Detail is for people.
+// Problem is an error as the API reports it (RFC 9457). Type is stable across
+// versions; Detail is for people.
 type Problem struct {
 	Type   string `json:"type" jsonschema:"what kind of problem it is: urn:perdure:problem:NAME"`
 	Title  string `json:"title" jsonschema:"the kind, for people"`
@@ -30,7 +30,7 @@ type Problem struct {
 	Pins    []string `json:"pins,omitempty" jsonschema:"threads that keep another from being erased"`
 }
 
-// Error says what happened.
+// Error returns the detail, or the title without one.
 func (p *Problem) Error() string {
 	if p.Detail != "" {
 		return p.Detail
@@ -68,30 +68,30 @@ func (p *Problem) Kind() string { return strings.TrimPrefix(p.Type, problemPrefi
 
 // Errors that only the API has.
 var (
-	// ErrUnauthorized: there is no token, or it is not valid.
+	// ErrUnauthorized: the token is missing or invalid.
 	ErrUnauthorized = errors.New("api: no valid token")
 	// ErrScope: the token does not allow the operation.
 	ErrScope = errors.New("api: the token does not allow this")
 	// ErrNotFound: there is nothing at that address.
 	ErrNotFound = errors.New("api: not found")
-	// ErrBody: the request's body cannot be read as what it has to be.
+	// ErrBody: the request's body is malformed.
 	ErrBody = errors.New("api: bad body")
 	// ErrBodyTooLarge: the request's body is over the limit.
 	ErrBodyTooLarge = errors.New("api: the body is too large")
 	// ErrOrigin: the request comes from a web page that may not send it, or
 	// names a host that this server is not.
 	ErrOrigin = errors.New("api: the origin or host is not allowed")
-	// ErrMedia: the body's media type is not the one that is taken.
+	// ErrMedia: the body's media type is not accepted.
 	ErrMedia = errors.New("api: unsupported media type")
-	// ErrMethod: the address does not know the method.
+	// ErrMethod: the address does not support the method.
 	ErrMethod = errors.New("api: method not allowed")
-	// ErrTooMany: more requests than are allowed are under way.
+	// ErrTooMany: too many requests are in progress.
 	ErrTooMany = errors.New("api: too many requests")
-	// ErrOverloaded: the server has as much under way as it takes on.
+	// ErrOverloaded: the server is handling as much as it can.
 	ErrOverloaded = errors.New("api: the server is overloaded; try again")
-	// ErrAmbiguous: what was named is there more than once; the error names them.
+	// ErrAmbiguous: the name has several matches; the error lists them.
 	ErrAmbiguous = errors.New("api: it is there more than once")
-	// ErrUnsupported: a compatible face cannot do what a request asks for.
+	// ErrUnsupported: a compatible face cannot do what the request asks.
 	ErrUnsupported = errors.New("api: not supported here")
 	// ErrStopping: the server is about to stop.
 	ErrStopping = errors.New("api: the server is stopping; try again")
@@ -104,7 +104,7 @@ type kind struct {
 	err    error
 }
 
-// kinds in the order in which they are looked for: what is more specific first.
+// kinds lists the kinds in the order in which they are matched: more specific ones first.
 var kinds = []kind{
 	{"unauthorized", http.StatusUnauthorized, ErrUnauthorized},
 	{"scope", http.StatusForbidden, ErrScope},
@@ -155,23 +155,22 @@ var kinds = []kind{
 	{"unavailable", http.StatusServiceUnavailable, store.ErrClosed},
 }
 
-// Kinds that stand for no error of their own.
+// Kinds without an error of their own.
 var (
 	internal  = Problem{Type: problemPrefix + "internal", Status: http.StatusInternalServerError, Title: "internal error"}
 	cancelled = Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was given up"}
 )
 
-// settle is what to do about a call that the store has not answered.
+// settle is the advice for a call that the store did not answer.
 const settle = "try again later: what changes something may have happened, and a repetition with the same idempotency key settles it"
 
-// ProblemOf returns the problem that an error is. What it does not know is an
-// internal error, of which nothing is told.
+// ProblemOf returns an error as a problem. An unknown error becomes an internal
+// one without details.
 func ProblemOf(err error) *Problem {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	p = &Problem{Type: internal.Type, Status: internal.Status, Title: internal.Title}
+	p := new(internal)
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			_, title, _ := strings.Cut(k.err.Error(), ": ")
@@ -186,34 +185,28 @@ func ProblemOf(err error) *Problem {
 		}
 	}
 	if p.Status == http.StatusInternalServerError && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		p = &Problem{Type: cancelled.Type, Status: cancelled.Status, Title: cancelled.Title}
+		p = new(cancelled)
 	}
-	var busy *perdure.BusyError
-	var stale *perdure.StaleError
-	var pinned *perdure.PinnedError
-	var conflict *memory.ConflictError
-	switch {
-	case errors.As(err, &busy):
+	if busy, ok := errors.AsType[*perdure.BusyError](err); ok {
 		p.Thread, p.Run = busy.Thread, busy.Run
-	case errors.As(err, &stale):
+	} else if stale, ok := errors.AsType[*perdure.StaleError](err); ok {
 		p.Thread, p.Seq = stale.Thread, &stale.Seq
-	case errors.As(err, &pinned):
+	} else if pinned, ok := errors.AsType[*perdure.PinnedError](err); ok {
 		p.Thread, p.Pins = pinned.Thread, pinned.By
-	case errors.As(err, &conflict):
+	} else if conflict, ok := errors.AsType[*memory.ConflictError](err); ok {
 		p.Version = conflict.Version
 	}
 	return p
 }
 
-// Limits of what a problem says. Texts of the request that it repeats are in
-// quotes.
+// Limits of a problem's detail. Text that it repeats from the request is quoted.
 const (
 	maxQuoted = 100
 	maxDetail = 4000
 )
 
-// plainly is what an error says without the name of the package that says it,
-// and with no more than the beginning of long texts.
+// plainly returns the message of an error without the package name in front,
+// and with long texts truncated.
 func plainly(err error) string {
 	text := err.Error()
 	for _, name := range []string{"perdure: ", "api: ", "agent: ", "server: ", "store: "} {
@@ -247,7 +240,7 @@ func Problems() []Problem {
 	return append(all, internal, cancelled)
 }
 
-// Invalid returns an error that says what is wrong with a request.
+// Invalid returns an ErrInvalid that says what is wrong with a request.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", perdure.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Start says what a run does.
+// Start describes a run to start.
 type Start struct {
 	Key     string `header:"Idempotency-Key" json:"-" jsonschema:"the same key gives the same run"`
 	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
@@ -15,9 +15,9 @@ type Start struct {
 
 	Flow     string            `json:"flow" jsonschema:"name of the flow"`
 	Input    json.RawMessage   `json:"input,omitempty" jsonschema:"what the flow takes"`
-	Policy   perdure.Policy    `json:"policy,omitempty" jsonschema:"what becomes of it if the thread is busy: enqueue (default), reject, interrupt, steer, beside"`
+	Policy   perdure.Policy    `json:"policy,omitempty" jsonschema:"what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside"`
 	Title    string            `json:"title,omitempty" jsonschema:"title of a new thread"`
-	User     string            `json:"user,omitempty" jsonschema:"who owns a new thread; the token's subject if there is none"`
+	User     string            `json:"user,omitempty" jsonschema:"who owns a new thread; the token's subject by default"`
 	Metadata map[string]string `json:"metadata,omitempty" jsonschema:"metadata of a new thread"`
 	Budget   map[string]int64  `json:"budget,omitempty" jsonschema:"what the run may spend, by unit"`
 }
@@ -37,7 +37,7 @@ type OneRun struct {
 // Newest stands for the id of the newest run of a thread.
 const Newest = "newest"
 
-// RunList is the runs of a thread, in the order of their start.
+// RunList holds the runs of a thread, in the order in which they were started.
 type RunList struct {
 	Runs []*perdure.Run `json:"runs" jsonschema:"the runs"`
 }
@@ -45,24 +45,24 @@ type RunList struct {
 // WaitRun waits for a run.
 type WaitRun struct {
 	OneRun
-	End     bool `query:"end" json:"-" jsonschema:"wait for its end, whatever it waits for meanwhile"`
-	Seconds int  `query:"seconds" json:"-" jsonschema:"answer after so many seconds at the latest, up to 60; 30 if not given"`
+	End     bool `query:"end" json:"-" jsonschema:"wait for its end, even while it waits for someone"`
+	Seconds int  `query:"seconds" json:"-" jsonschema:"how many seconds to wait at most, up to 60; 30 by default"`
 }
 
-// Waited is a run that was waited for.
+// Waited is the result of waiting for a run.
 type Waited struct {
 	Run  *perdure.Run `json:"run" jsonschema:"the run as it is now"`
-	Over bool         `json:"over" jsonschema:"it has ended or may not go on without the outside; if not, wait again"`
+	Over bool         `json:"over" jsonschema:"it has ended or cannot go on without outside input; if false, wait again"`
 }
 
-// ControlRun changes what becomes of a run.
+// ControlRun controls a run: it cancels, pauses, resumes or retries it.
 type ControlRun struct {
 	OneRun
 	IfMatch uint64 `header:"If-Match" json:"-" jsonschema:"only if this is the thread's last sequence"`
 	Reason  string `json:"reason,omitempty" jsonschema:"why, for the record"`
 }
 
-// Resumed says what a resume did.
+// Resumed is the result of resuming a run.
 type Resumed struct {
 	Run     *perdure.Run `json:"run" jsonschema:"the run as it is now"`
 	Resumed bool         `json:"resumed" jsonschema:"a pause was lifted"`

@@ -8,10 +8,10 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Nothing is the input of operations that take none.
+// Nothing is the input of operations without one.
 type Nothing struct{}
 
-// FlowList is the flows of a server.
+// FlowList holds the flows of a server.
 type FlowList struct {
 	Flows []FlowInfo `json:"flows" jsonschema:"the flows, in the order of their names"`
 }
@@ -21,45 +21,45 @@ type FlowInfo struct {
 	Name string `json:"name" jsonschema:"its name"`
 }
 
-// WorkerList is the workers that are alive.
+// WorkerList holds the workers that are alive.
 type WorkerList struct {
 	Workers []perdure.WorkerInfo `json:"workers" jsonschema:"the workers"`
 }
 
-// Stats is the state of a tenant's threads in numbers.
+// Stats holds counts of a tenant's threads.
 type Stats struct {
-	Threads  int            `json:"threads" jsonschema:"how many there are"`
-	Statuses map[string]int `json:"statuses" jsonschema:"how many by status; idle: without a run"`
+	Threads  int            `json:"threads" jsonschema:"number of threads"`
+	Statuses map[string]int `json:"statuses" jsonschema:"number of threads by status; idle means without a run"`
 	Asks     int            `json:"asks" jsonschema:"open asks"`
-	Workers  int            `json:"workers" jsonschema:"that are alive"`
+	Workers  int            `json:"workers" jsonschema:"workers that are alive"`
 	Streams  int            `json:"streams" jsonschema:"open event streams of this server"`
 	Uptime   int64          `json:"uptime" jsonschema:"seconds since this server started"`
 	Version  string         `json:"version" jsonschema:"of this server"`
 }
 
-// Me is who a token stands for.
+// Me describes whom a token stands for.
 type Me struct {
 	Tenant  string    `json:"tenant" jsonschema:"whose threads it reaches"`
 	Subject string    `json:"subject" jsonschema:"in whose name it acts"`
-	User    string    `json:"user,omitempty" jsonschema:"the user whose threads and memory it is limited to; all of the tenant's if there is none"`
-	Groups  []string  `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
+	User    string    `json:"user,omitempty" jsonschema:"the user whose threads and memory it is limited to; absent means all of the tenant's"`
+	Groups  []string  `json:"groups,omitempty" jsonschema:"groups that the subject belongs to"`
 	Scopes  []Scope   `json:"scopes" jsonschema:"what it allows"`
-	Expires time.Time `json:"expires,omitzero" jsonschema:"when it ends"`
+	Expires time.Time `json:"expires,omitzero" jsonschema:"when it expires"`
 }
 
-// CreateToken asks for a token.
+// CreateToken creates a token.
 type CreateToken struct {
-	Subject string   `json:"subject,omitempty" jsonschema:"in whose name it acts; the user if there is one"`
-	User    string   `json:"user,omitempty" jsonschema:"limits it to the threads and the memory of this user, for a browser to hold; without scopes it may read and run"`
-	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant if not given. A server with tokens makes none for another"`
-	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject is in"`
-	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer if not given"`
-	Days    *int     `json:"days,omitempty" jsonschema:"after how many days it ends; never if not given"`
-	Minutes *int     `json:"minutes,omitempty" jsonschema:"after how many minutes it ends, in place of days"`
+	Subject string   `json:"subject,omitempty" jsonschema:"in whose name it acts; the user by default"`
+	User    string   `json:"user,omitempty" jsonschema:"limits it to the threads and memory of this user, for use in a browser; its scopes are then read and run by default"`
+	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant by default. A server with authentication makes none for another tenant"`
+	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject belongs to"`
+	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer by default"`
+	Days    *int     `json:"days,omitempty" jsonschema:"days until it expires; by default it does not expire"`
+	Minutes *int     `json:"minutes,omitempty" jsonschema:"minutes until it expires, in place of days"`
 	Note    string   `json:"note,omitempty" jsonschema:"what it is for"`
 }
 
-// Token is a token as it is listed: without the secret.
+// Token describes a token without its secret.
 type Token struct {
 	ID string `json:"id" jsonschema:"for tokens.revoke"`
 	Me
@@ -69,13 +69,13 @@ type Token struct {
 	Revoked time.Time `json:"revoked,omitzero" jsonschema:"when it was revoked"`
 }
 
-// NewToken is a token that was just made.
+// NewToken is a token that was just created, with its secret.
 type NewToken struct {
-	Secret string `json:"secret" jsonschema:"the token itself; it is shown this once and kept nowhere"`
+	Secret string `json:"secret" jsonschema:"the token itself; it is shown only here and stored nowhere"`
 	Token
 }
 
-// TokenList is the tokens of a tenant.
+// TokenList holds the tokens of a tenant.
 type TokenList struct {
 	Tokens []Token `json:"tokens" jsonschema:"the tokens"`
 }
@@ -85,9 +85,9 @@ type OneToken struct {
 	ID string `path:"token" json:"-" jsonschema:"id of the token"`
 }
 
-// CreateTicket asks for a ticket.
+// CreateTicket creates a ticket.
 type CreateTicket struct {
-	Thread string `json:"thread,omitempty" jsonschema:"the thread whose events it is for; the tenant's own stream if not given"`
+	Thread string `json:"thread,omitempty" jsonschema:"the thread whose events it is for; the tenant's stream by default"`
 	User   string `json:"user,omitempty" jsonschema:"limits it to the threads of this user"`
 }
 
@@ -95,10 +95,10 @@ type CreateTicket struct {
 // EventSource cannot send a token.
 type Ticket struct {
 	Ticket  string    `json:"ticket" jsonschema:"for the query parameter ticket"`
-	Expires time.Time `json:"expires" jsonschema:"it has to be used before"`
+	Expires time.Time `json:"expires" jsonschema:"it must be used before this time"`
 }
 
-// Health says that a server is there.
+// Health reports that a server is running.
 type Health struct {
 	Status string `json:"status" jsonschema:"ok"`
 }

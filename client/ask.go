@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Asks yields open asks of all threads, by thread in the order of creation.
-// After and Limit of the choice are those of the first page.
+// Asks yields the open asks of all threads, by thread in the order of creation.
+// After and Limit are those of the first page.
 func (c *Client) Asks(ctx context.Context, q api.ListAsks) iter.Seq2[perdure.AskInfo, error] {
 	return func(yield func(perdure.AskInfo, error) bool) {
 		var damage []string
@@ -37,13 +37,13 @@ func (c *Client) Asks(ctx context.Context, q api.ListAsks) iter.Seq2[perdure.Ask
 	}
 }
 
-// GetAsk returns an ask, open or over, by its id.
+// GetAsk returns an ask, open or closed, by its id.
 func (c *Client) GetAsk(ctx context.Context, id string) (*perdure.AskInfo, error) {
 	return Do(ctx, c, api.AsksGet, api.OneAsk{Ask: id})
 }
 
 // Answer answers asks of one thread, all or none: see [perdure.Runtime.Answer].
-// Who answers is who the token stands for, whatever the answer says.
+// The answers are recorded as given by whoever the token stands for.
 func (c *Client) Answer(ctx context.Context, answers ...perdure.AskAnswer) error {
 	if len(answers) == 0 {
 		return api.Invalid("no answers")
@@ -74,7 +74,7 @@ func (c *Client) Answer(ctx context.Context, answers ...perdure.AskAnswer) error
 	return err
 }
 
-// Progress adds news to an open ask.
+// Progress records progress on an open ask.
 func (c *Client) Progress(ctx context.Context, ask string, v any, n perdure.Note) error {
 	value, err := encode("the progress", v)
 	if err != nil {

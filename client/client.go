@@ -14,31 +14,31 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
 )
 
-// Options of a client. The zero value is good.
+// Options configure a client. The zero value is ready to use.
 type Options struct {
 	Token string       // bearer token; "": none
-	HTTP  *http.Client // nil is one without a time limit
-	// Attempts is how often in a row a lost connection is tried again before
-	// its error is returned; 0 is 10, and less than 0 is never. It is about
-	// reading, and about what can be repeated without harm: what has an
-	// idempotency key, and answers. A server that was never reached is not
-	// waited for.
+	HTTP  *http.Client // nil: a client without a time limit
+	// Attempts is how often in a row a lost connection is retried before its
+	// error is returned; 0 means 10, and a negative number means never. It applies
+	// to reads and to requests that are safe to repeat: those with an idempotency
+	// key, and answers. A server that was never reached is not retried.
 	Attempts int
-	// Delay is the wait before the first of them, which doubles up to 30 times
-	// of it; 0 is 100 ms, or what an event stream asks for.
+	// Delay is the wait before the first retry. It doubles up to 30 times its
+	// value; 0 means 100 ms, or what an event stream asks for.
 	Delay time.Duration
-	// Silence is how long an event stream may be silent before its connection
-	// counts as lost; 0 is a minute. Servers send something every 15 s.
+	// Silence is how long an event stream may be silent before its connection is
+	// considered lost; 0 means a minute. Servers send something every 15 s.
 	Silence time.Duration
 }
 
-// maxAnswer bounds an answer that is read as a whole.
+// maxAnswer bounds a response that is read as a whole.
 const maxAnswer = 256 << 20
 
-// Client is a server's API. It is safe for concurrent use.
+// Client calls the API of a server. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	opts    Options
@@ -46,7 +46,7 @@ type Client struct {
 	reached atomic.Bool // the server has answered before
 }
 
-// New returns a client of the server at an address such as
+// New returns a client for the server at an address such as
 // http://127.0.0.1:7373. It does not connect yet.
 func New(address string, o Options) (*Client, error) {
 	base, err := url.Parse(address)
@@ -75,9 +75,9 @@ func New(address string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// redirect lets only what reads follow, and only within the server: a token is
-// for the server that it was given for, and a write that became a read, or went
-// to two servers, would be worse than an error.
+// redirect follows redirects of reads only, and only within the server: a token
+// must not reach another server, and a write that became a read, or went to two
+// servers, would be worse than an error.
 func redirect(own func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
 		first := via[0]
@@ -92,18 +92,27 @@ func redirect(own func(*http.Request, []*http.Request) error) func(*http.Request
 	}
 }
 
-// Do calls an operation. An error that the server tells is an *api.Problem,
+// Do calls an operation. An error that the server reports is an *api.Problem,
 // which matches the error of package perdure that it stands for.
 func Do[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In) (*Out, error) {
+	return do[Out](ctx, c, &request{op: &op.Info, in: reflect.ValueOf(in)})
+}
+
+// again calls an operation that changes nothing more when it is repeated.
+func again[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In) (*Out, error) {
+	return do[Out](ctx, c, &request{op: &op.Info, in: reflect.ValueOf(in), repeat: true})
+}
+
+func do[Out any](ctx context.Context, c *Client, q *request) (*Out, error) {
 	out := new(Out)
-	if err := c.call(ctx, &request{op: &op.Info, in: reflect.ValueOf(in)}, out); err != nil {
+	if err := c.call(ctx, q, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// Open calls an operation whose body or answer is not JSON. The answer's body
-// has to be closed.
+// Open calls an operation whose body or response is not JSON. The caller must
+// close the response body.
 func Open[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In, body io.Reader) (io.ReadCloser, error) {
 	q := &request{op: &op.Info, in: reflect.ValueOf(in), body: body}
 	if len(op.Gives) > 0 {
@@ -116,8 +125,8 @@ func Open[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In
 	return resp.Body, nil
 }
 
-// call sends a request and decodes its answer into out, unless it has none. An
-// answer that is cut off counts as none.
+// call sends a request and decodes its response, if it has a body, into out. A
+// truncated response counts as none.
 func (c *Client) call(ctx context.Context, q *request, out any) error {
 	for attempt := 0; ; attempt++ {
 		resp, err := c.send(ctx, q)
@@ -150,4 +159,26 @@ func (c *Client) call(ctx context.Context, q *request, out any) error {
 		}
 		return nil
 	}
+}
+
+// Flows returns the sorted names of the flows that the server can start.
+func (c *Client) Flows(ctx context.Context) ([]string, error) {
+	list, err := Do(ctx, c, api.FlowsList, api.Nothing{})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Flows))
+	for i, f := range list.Flows {
+		names[i] = f.Name
+	}
+	return names, nil
+}
+
+// Workers returns the workers that are alive.
+func (c *Client) Workers(ctx context.Context) ([]perdure.WorkerInfo, error) {
+	list, err := Do(ctx, c, api.WorkersList, api.Nothing{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Workers, nil
 }

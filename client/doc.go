@@ -1,6 +1,6 @@
 // Package client is a [perdure.Runtime] over HTTP: it has the same methods, with
-// the same types and errors, and the runs are executed by the workers of a
-// server. What works with one works with the other.
+// the same types and errors, while the workers of a server execute the runs. Code
+// that works with one works with the other.
 //
 //	c, err := client.New("http://127.0.0.1:7373", client.Options{})
 //	if err != nil {
@@ -8,12 +8,12 @@
 //	}
 //	run, err := c.Start(ctx, perdure.StartRequest{Flow: "research", Input: "cheese"})
 //
-// What differs: By is who the token stands for, whatever a request says. The Err
-// of a run is its text and matches no other error. Events of a Run end with it.
+// The differences: By is whoever the token stands for, whatever a request says.
+// The Err of a run has its text and matches no other error. Events of a Run end
+// with the run.
 //
-// Events goes on by itself when the connection or the server is gone for a
-// while, without a gap and without repeating anything.
+// Events reconnects by itself when the connection or the server is lost for a
+// while, without gaps or repetitions.
 //
-// Everything else that the API has can be called by [Do] with an operation of
-// package api.
+// Every other operation of package api can be called with [Do].
 package client

@@ -17,31 +17,31 @@ import (
 	"github.com/perdure/perdure/internal/sse"
 )
 
-// FollowOptions choose what of a thread is followed.
+// FollowOptions select what to follow of a thread.
 type FollowOptions struct {
 	After    uint64 // only later events
-	Life     string // of the thread, as [perdure.Event] has it; another one under the id is ErrErased
-	Run      string // only those of this run; [api.Newest] is the one that is the newest now
-	Wait     bool   // of a run: end also when it waits for someone
+	Life     string // of the thread, see [perdure.Event]; another thread with the id is ErrErased
+	Run      string // only events of this run; [api.Newest] is the run that is the newest now
+	Wait     bool   // with a run: end also when it waits for someone
 	NoDeltas bool   // leave live deltas out
 }
 
-// Update is news of a thread: one of its fields is set.
+// Update is something that happened on a thread: one of its fields is set.
 type Update struct {
 	Event *perdure.Event
 	Delta *perdure.DeltaEvent
-	Done  *api.Done // of a run: the last one
+	Done  *api.Done // with a run: the last update
 }
 
-// Follow yields the events and live deltas of a thread over one connection, and
-// of a run also its end, which is the last thing then. Without a run it goes on
-// until the context ends, which is no error.
+// Follow yields the events and live deltas of a thread over one connection. With
+// a run, the last update is the end of the run; without one it goes on until the
+// context ends, which is not an error.
 //
-// Each event comes once and in order, whatever becomes of connections and
-// servers meanwhile: a lost one is connected again, Options.Attempts times in a
-// row without hearing anything. An event that is not the next one is an error,
-// and so is what trying again cannot change: an unknown thread or run, one that
-// was erased, a token that is not allowed to. Deltas may be missing.
+// Each event comes once and in order, even when connections or servers are lost:
+// Follow reconnects, up to Options.Attempts times in a row without receiving
+// anything. An event out of order is an error, and so is whatever a retry cannot
+// change: an unknown or erased thread or run, or a token without permission.
+// Deltas may be missing.
 func (c *Client) Follow(ctx context.Context, thread string, o FollowOptions) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		if o.Run == api.Newest {
@@ -63,7 +63,7 @@ func (c *Client) Follow(ctx context.Context, thread string, o FollowOptions) ite
 	}
 }
 
-// maxEvent bounds what is kept of one event of a stream.
+// maxEvent bounds the size of an event of a stream.
 const maxEvent = 64 << 20
 
 // errOver ends a follower without an error.
@@ -76,7 +76,7 @@ type follower struct {
 	o      FollowOptions
 	seq    uint64 // of the last event
 	life   string // of that event
-	fails  int    // connections in a row without news
+	fails  int    // connections in a row without an update
 	yield  func(Update, error) bool
 }
 
@@ -86,11 +86,11 @@ func (f *follower) follow(ctx context.Context) error {
 		if err == nil {
 			err = f.read(p)
 		}
-		var final *finalError
+		final, isFinal := errors.AsType[*finalError](err)
 		switch {
 		case errors.Is(err, errOver) || ctx.Err() != nil:
 			return nil
-		case errors.As(err, &final):
+		case isFinal:
 			return final.error
 		case f.fails >= f.opts.Attempts:
 			return err
@@ -102,7 +102,7 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// finalError is one that trying again does not change.
+// finalError is an error that a retry would not change.
 type finalError struct{ error }
 
 func final(format string, args ...any) error { return &finalError{fmt.Errorf(format, args...)} }
@@ -113,7 +113,7 @@ type body struct {
 	io.Closer
 }
 
-// hint is how long the stream asks to wait before the next one.
+// hint is how long the stream asks readers to wait before they reconnect.
 func (b *body) hint() time.Duration {
 	if b == nil {
 		return 0
@@ -121,7 +121,7 @@ func (b *body) hint() time.Duration {
 	return b.events.Retry
 }
 
-// connect asks for what comes behind the last event.
+// connect requests the events after the last one.
 func (f *follower) connect(ctx context.Context) (*body, error) {
 	in := api.ListEvents{Thread: f.thread, Run: f.o.Run}
 	if f.o.NoDeltas {
@@ -159,8 +159,8 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 // last returns the id of the last event.
 func (f *follower) last() api.EventID { return api.IDOf(f.seq, f.life, false) }
 
-// listener hangs up when a stream is silent for too long: a server that is there
-// says so now and then, and a peer that is gone may never be heard of.
+// listener hangs up when a stream is silent for too long: a live server sends
+// heartbeats, and a lost peer may never be noticed otherwise.
 type listener struct {
 	io.ReadCloser
 	silence time.Duration
@@ -172,7 +172,7 @@ func listen(body io.ReadCloser, silence time.Duration, hangUp func()) *listener 
 	return &listener{body, silence, time.AfterFunc(silence, hangUp), hangUp}
 }
 
-// Read reads, and waits anew.
+// Read reads, and restarts the wait.
 func (l *listener) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
 	l.timer.Reset(l.silence)
@@ -187,21 +187,18 @@ func (l *listener) Close() error {
 	return err
 }
 
-// lasting reports whether an answer will be the same if it is asked for again.
+// lasting reports whether a retry would end in the same error.
 func lasting(err error) bool {
-	var p *api.Problem
-	var strange *strangeError
 	status := 0
-	switch {
-	case errors.As(err, &p):
+	if p, ok := errors.AsType[*api.Problem](err); ok {
 		status = p.Status
-	case errors.As(err, &strange):
+	} else if strange, ok := errors.AsType[*strangeError](err); ok {
 		status = strange.status
 	}
 	return status >= 300 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
 }
 
-// read yields what a connection brings.
+// read yields the updates of a connection.
 func (f *follower) read(b *body) error {
 	defer b.Close()
 	for {
@@ -228,7 +225,7 @@ func (f *follower) read(b *body) error {
 	}
 }
 
-// update returns what a message says, and checks that it is next.
+// update decodes a message and checks that it is the next one.
 func (f *follower) update(m sse.Event) (u Update, err error) {
 	bad := func(what string, args ...any) (Update, error) {
 		return Update{}, final("client: the events of thread %s behind %d: %s", f.thread, f.seq, fmt.Sprintf(what, args...))
@@ -262,7 +259,7 @@ func (f *follower) update(m sse.Event) (u Update, err error) {
 	case u.Event == nil:
 		return u, nil
 	}
-	// With a run there are gaps where others did something.
+	// With a run there are gaps where other runs have events.
 	e := u.Event
 	next := e.Seq == f.seq+1 || f.o.Run != "" && e.Seq > f.seq
 	if f.seq == 0 && f.o.Life == "" {
@@ -273,4 +270,76 @@ func (f *follower) update(m sse.Event) (u Update, err error) {
 	}
 	f.seq = e.Seq
 	return u, nil
+}
+
+// Events yields the events of a thread in order, each once: the existing ones, and then the new ones, until the context ends. It reconnects by itself
+// when a connection or the server is lost: see Follow.
+//
+// With a Run it ends after that run's last event, whereas that of a Runtime keeps
+// waiting; an unknown run is ErrRunNotFound.
+func (c *Client) Events(ctx context.Context, thread string, o perdure.EventOptions) iter.Seq2[perdure.Event, error] {
+	return func(yield func(perdure.Event, error) bool) {
+		if o.Replay {
+			c.replay(ctx, thread, o, yield)
+			return
+		}
+		for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, Life: o.Life, Run: o.Run, NoDeltas: true}) {
+			switch {
+			case err != nil:
+				yield(perdure.Event{}, err)
+				return
+			case u.Event != nil && !yield(*u.Event, nil):
+				return
+			}
+		}
+	}
+}
+
+// replay yields the events up to the thread's current sequence.
+func (c *Client) replay(ctx context.Context, thread string, o perdure.EventOptions, yield func(perdure.Event, error) bool) {
+	t, err := c.Get(ctx, thread)
+	if err != nil {
+		if ctx.Err() == nil {
+			yield(perdure.Event{}, err)
+		}
+		return
+	}
+	if o.After == t.Seq && (o.After == 0 && o.Life == "" || o.Life == t.Life) {
+		return
+	}
+	for u, err := range c.Follow(ctx, thread, FollowOptions{After: o.After, Life: o.Life, NoDeltas: true}) {
+		if err != nil {
+			yield(perdure.Event{}, err)
+			return
+		}
+		if u.Event == nil {
+			continue
+		}
+		if (o.Run == "" || u.Event.Run == o.Run) && !yield(*u.Event, nil) || u.Event.Seq >= t.Seq {
+			return
+		}
+	}
+}
+
+// Deltas yields the live deltas of a thread from now on, until the context ends.
+// It may miss some.
+func (c *Client) Deltas(ctx context.Context, thread string) iter.Seq2[perdure.DeltaEvent, error] {
+	return func(yield func(perdure.DeltaEvent, error) bool) {
+		t, err := c.Get(ctx, thread)
+		if err != nil {
+			if ctx.Err() == nil {
+				yield(perdure.DeltaEvent{}, err)
+			}
+			return
+		}
+		for u, err := range c.Follow(ctx, thread, FollowOptions{After: t.Seq, Life: t.Life}) {
+			switch {
+			case err != nil:
+				yield(perdure.DeltaEvent{}, err)
+				return
+			case u.Delta != nil && !yield(*u.Delta, nil):
+				return
+			}
+		}
+	}
 }

@@ -28,14 +28,14 @@ type request struct {
 	in     reflect.Value
 	body   io.Reader   // in place of JSON
 	accept string      // "": JSON
-	header http.Header // more of it
-	repeat bool        // doing it twice is doing it once
-	once   bool        // the caller tries again by itself
-	safe   bool        // it may be sent again when nobody knows what became of it; set by send
+	header http.Header // additional headers
+	repeat bool        // repeating it changes nothing
+	once   bool        // the caller retries by itself
+	safe   bool        // it may be sent again when its outcome is unknown; set by send
 }
 
-// send sends a request and returns an answer that is no problem. A connection
-// that is lost before the answer begins is tried again if that can do no harm.
+// send sends a request and returns a successful response. If the connection is
+// lost before the response begins, it retries if that is safe.
 func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 	path, header, err := address(q.op, q.in)
 	if err != nil {
@@ -101,8 +101,8 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 	}
 }
 
-// told adds the operation to an error, but for one of the server, which says
-// what it is about.
+// told adds the operation to an error, unless the server reported it: those say
+// what they are about.
 func told(op string, err error) error {
 	if p := (*api.Problem)(nil); errors.As(err, &p) {
 		return err
@@ -110,15 +110,14 @@ func told(op string, err error) error {
 	return fmt.Errorf("client: %s: %w", op, err)
 }
 
-// unsent reports whether an error came before anything was sent.
+// unsent reports whether an error occurred before anything was sent.
 func unsent(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// lost says what an error of a connection means. The address that errors of
-// package http begin with is left out: it has no place for a token, but for what
-// people write.
+// lost explains an error of a connection. It leaves out the address that errors
+// of package http begin with, which may hold text that people wrote.
 func (c *Client) lost(err error, refused bool) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -130,7 +129,7 @@ func (c *Client) lost(err error, refused bool) error {
 	return fmt.Errorf("the connection to %s is lost: %w", c.base.Host, err)
 }
 
-// pause waits before an attempt. Hint is what the server asks for, 0 if nothing.
+// pause waits before an attempt. Hint is the delay that the server asked for, or 0.
 func (c *Client) pause(ctx context.Context, attempt int, hint time.Duration) error {
 	base := c.opts.Delay
 	if base == 0 {
@@ -140,7 +139,7 @@ func (c *Client) pause(ctx context.Context, attempt int, hint time.Duration) err
 		}
 	}
 	d := min(base<<min(attempt, 10), 30*base)
-	// Of many that lost the same server not all come back at the same moment.
+	// Clients that lost the same server should not all return at the same moment.
 	wait := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer wait.Stop()
 	select {
@@ -151,8 +150,8 @@ func (c *Client) pause(ctx context.Context, attempt int, hint time.Duration) err
 	}
 }
 
-// problem returns the error that an answer tells, nil if it is a success. An
-// answer that is one is closed.
+// problem returns the error that a response reports and closes its body, or nil
+// for a success.
 func (c *Client) problem(resp *http.Response) error {
 	if resp.StatusCode < 300 {
 		return nil
@@ -176,7 +175,7 @@ func (c *Client) problem(resp *http.Response) error {
 	return p
 }
 
-// strangeError is an answer that this API does not give.
+// strangeError is a response that is not of this API.
 type strangeError struct {
 	status int
 	text   string
@@ -204,7 +203,7 @@ func address(op *api.Info, in reflect.Value) (string, http.Header, error) {
 					return "", nil, api.Invalid("%s: the %s is empty", op.Name, key)
 				}
 				if texts[i] = url.PathEscape(texts[i]); strings.Trim(texts[i], ".") == "" {
-					texts[i] = strings.ReplaceAll(texts[i], ".", "%2E") // or else it would be a way up
+					texts[i] = strings.ReplaceAll(texts[i], ".", "%2E") // a dot segment would name a parent
 				}
 			}
 			if len(texts) == 0 {

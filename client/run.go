@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 
 // Start queues a run and returns at once. Workers of the server execute it.
 //
-// A request without a Key is given one, so that it can be sent again when a
-// connection is lost, and starts one run. By is who the token stands for,
+// A request without a Key is given one, so that it can be repeated after a lost
+// connection and still starts only one run. By is whoever the token stands for,
 // whatever the request says.
 func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Run, error) {
 	input, err := encode("the input of "+q.Flow, q.Input)
@@ -36,7 +35,7 @@ func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Ru
 	return withError(run), err
 }
 
-// newID returns a name that nobody else has.
+// newID returns a unique id.
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // StartAgain starts a new run on a thread with the flow, the input and the
@@ -52,13 +51,13 @@ func (c *Client) GetRun(ctx context.Context, thread, run string) (*perdure.Run, 
 	return withError(found), err
 }
 
-// Wait waits until a run has ended, or may not go on without the outside: see
+// Wait waits until a run has ended or cannot go on without outside input: see
 // [perdure.Runtime.Wait].
 func (c *Client) Wait(ctx context.Context, thread, run string) (*perdure.Run, error) {
 	return c.wait(ctx, thread, run, false)
 }
 
-// WaitEnd waits until a run has ended, whatever it waits for meanwhile.
+// WaitEnd waits until a run has ended, even while the run waits for someone.
 func (c *Client) WaitEnd(ctx context.Context, thread, run string) (*perdure.Run, error) {
 	return c.wait(ctx, thread, run, true)
 }
@@ -80,11 +79,11 @@ func (c *Client) wait(ctx context.Context, thread, run string, end bool) (*perdu
 		case w.Over:
 			return withError(w.Run), nil
 		}
-		// The newest run is the one that was the newest when it began.
+		// Stay with the run that was the newest when the wait began.
 		run, status = w.Run.ID, w.Run.Status
 		if hasty++; time.Since(begun) > time.Second {
 			hasty = 0
-		} else if c.pause(ctx, hasty, 0) != nil { // a server that is about to stop does not wait
+		} else if c.pause(ctx, hasty, 0) != nil { // a stopping server does not wait
 			continue // with the error of the context
 		}
 	}
@@ -102,7 +101,7 @@ func (c *Client) Pause(ctx context.Context, thread, run string, n perdure.Note) 
 	return err
 }
 
-// Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
+// Resume lifts a pause. If there is none, the error is ErrNothingToDo.
 func (c *Client) Resume(ctx context.Context, thread, run string, n perdure.Note) error {
 	r, err := Do(ctx, c, api.RunsResume, control(thread, run, n))
 	if err == nil && !r.Resumed {
@@ -125,7 +124,7 @@ func control(thread, run string, n perdure.Note) api.ControlRun {
 	return api.ControlRun{OneRun: one(thread, run), IfMatch: n.IfSeq, Reason: n.Reason}
 }
 
-// withError gives a run the error that its text stands for.
+// withError sets the error of a run from its text.
 func withError(run *perdure.Run) *perdure.Run {
 	if run != nil && run.Error != "" {
 		run.Err = &fault.Recorded{Fail: journal.Failure{Msg: run.Error, Codes: run.Codes}}
@@ -140,13 +139,4 @@ func withErrors(t *perdure.Thread) *perdure.Thread {
 		}
 	}
 	return t
-}
-
-// again calls an operation that changes nothing more when it is repeated.
-func again[In, Out any](ctx context.Context, c *Client, op api.Op[In, Out], in In) (*Out, error) {
-	out := new(Out)
-	if err := c.call(ctx, &request{op: &op.Info, in: reflect.ValueOf(in), repeat: true}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 )
 
-// pageSize is how much of a list is asked for at a time.
+// pageSize is how many items of a list are requested at a time.
 const pageSize = 500
 
-// Create makes a thread without a run. A request without a Key is given one, so
-// that it can be sent again when a connection is lost, and makes one thread.
+// Create creates a thread without a run. A request without a Key is given one, so
+// that it can be repeated after a lost connection and still creates only one
+// thread.
 func (c *Client) Create(ctx context.Context, q perdure.CreateRequest) (*perdure.Thread, error) {
 	state, err := encodeAll("the state", q.State)
 	if err != nil {
@@ -66,7 +67,7 @@ func (c *Client) List(ctx context.Context, o perdure.ListOptions) iter.Seq2[perd
 	}
 }
 
-// damaged returns the error that tells, behind a list, what was damaged.
+// damaged returns the error that reports damaged items after a list.
 func damaged(what []string) error {
 	return fmt.Errorf("%w: %s", perdure.ErrCorrupt, strings.Join(what, "; "))
 }
@@ -78,7 +79,7 @@ func (c *Client) SetMetadata(ctx context.Context, thread string, title *string, 
 	return err
 }
 
-// Erase removes a thread and all that was kept of it: see
+// Erase removes a thread and everything stored for it: see
 // [perdure.Runtime.Erase].
 func (c *Client) Erase(ctx context.Context, thread string, o perdure.EraseOptions) error {
 	_, err := Do(ctx, c, api.ThreadsErase, api.EraseThread{Thread: thread, IfMatch: o.IfSeq, Dependents: o.Dependents, Reason: o.Reason})
@@ -86,7 +87,7 @@ func (c *Client) Erase(ctx context.Context, thread string, o perdure.EraseOption
 }
 
 // Export writes a thread as one file of JSON lines. It streams; after an error
-// the file is not whole, which [perdure.VerifyExport] finds.
+// the file is incomplete, which [perdure.VerifyExport] detects.
 func (c *Client) Export(ctx context.Context, thread string, w io.Writer, o perdure.ExportOptions) error {
 	body, err := Open(ctx, c, api.ThreadsExport, api.ExportThread{Thread: thread, Redact: o.Redact}, nil)
 	if err != nil {
@@ -102,9 +103,9 @@ func (c *Client) Export(ctx context.Context, thread string, w io.Writer, o perdu
 	return nil
 }
 
-// Import makes a thread of an export and returns its id.
+// Import creates a thread from an export and returns its id.
 func (c *Client) Import(ctx context.Context, rd io.Reader, o perdure.ImportOptions) (string, error) {
-	// A reader that can be closed is still the caller's afterwards.
+	// The caller still has to close the reader if it can be closed.
 	body, err := Open(ctx, c, api.ThreadsImport, api.ImportThread{As: o.As, Trust: strings.Join(o.Trust, ",")}, struct{ io.Reader }{rd})
 	if err != nil {
 		return "", err
@@ -117,14 +118,13 @@ func (c *Client) Import(ctx context.Context, rd io.Reader, o perdure.ImportOptio
 	return t.ID, nil
 }
 
-// Verify checks a thread's audit chain. Damage is no error: the result says
+// Verify checks a thread's audit chain. Damage is not an error: the result says
 // what is wrong.
 func (c *Client) Verify(ctx context.Context, thread string) (*perdure.Verification, error) {
 	return Do(ctx, c, api.ThreadsVerify, api.OneThread{Thread: thread})
 }
 
-// encode returns a value as a Runtime encodes what it is given. What is not
-// there is left out.
+// encode encodes a value as a Runtime does; nil is left out.
 func encode(what string, v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -136,7 +136,7 @@ func encode(what string, v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// encodeAll returns the values of a map; one that is not there is null.
+// encodeAll encodes the values of a map; nil becomes null.
 func encodeAll(what string, values map[string]any) (map[string]json.RawMessage, error) {
 	if values == nil {
 		return nil, nil
@@ -153,4 +153,46 @@ func encodeAll(what string, values map[string]any) (map[string]json.RawMessage, 
 		raws[key] = raw
 	}
 	return raws, nil
+}
+
+// StateAt returns a thread as it was at a sequence, 0 for now.
+func (c *Client) StateAt(ctx context.Context, thread string, seq uint64) (*perdure.Checkpoint, error) {
+	s, err := Do(ctx, c, api.StateGet, api.AtThread{Thread: thread, At: seq})
+	if err != nil {
+		return nil, err
+	}
+	withErrors(s.Thread)
+	return &s.Checkpoint, nil
+}
+
+// Diff returns what changed from one point to another, of the same thread or of
+// two branches.
+func (c *Client) Diff(ctx context.Context, from, to perdure.Point) (*perdure.Difference, error) {
+	q := api.DiffThreads{Thread: from.Thread, From: from.Seq, To: to.Seq}
+	if to.Thread != from.Thread {
+		q.With = to.Thread
+	}
+	return Do(ctx, c, api.DiffGet, q)
+}
+
+// Fork makes a new thread that shares the past of another up to a sequence: see
+// [perdure.Runtime.Fork]. By and Groups are those of the token.
+func (c *Client) Fork(ctx context.Context, q perdure.ForkRequest) (*perdure.Fork, error) {
+	input, err := encode("the input of the fork", q.Input)
+	if err != nil {
+		return nil, err
+	}
+	state, err := encodeAll("the state", q.State)
+	if err != nil {
+		return nil, err
+	}
+	// A fork with an id can be repeated after a lost connection.
+	return again(ctx, c, api.ThreadsFork, api.ForkThread{Thread: q.Thread, IfMatch: q.IfSeq, At: q.At, As: cmp.Or(q.As, newID()),
+		Title: q.Title, Input: input, State: state, Keep: q.Keep, Reason: q.Reason})
+}
+
+// Rewind takes a thread back to what it was at an earlier sequence: see
+// [perdure.Runtime.Rewind].
+func (c *Client) Rewind(ctx context.Context, thread string, to uint64, n perdure.Note) (*perdure.Rewound, error) {
+	return Do(ctx, c, api.ThreadsRewind, api.RewindThread{Thread: thread, IfMatch: n.IfSeq, To: to, Reason: n.Reason})
 }

@@ -174,13 +174,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*C
 	if err != nil {
 		return nil, err
 	}
-	l := loadOf(w)
+	about, _ := w.(*outcome)
+	l := about.load()
 	if err := l.enter(who != nobody, s.buckets(r, who)...); err != nil {
 		return nil, err
 	}
-	c := &Call{s: s, Who: who, header: w.Header(), load: l, expires: who.Expires}
-	c.about, _ = r.Context().Value(outcomeKey{}).(*outcome)
-	c.still = func(ctx context.Context) error {
+	c := &Call{s: s, Who: who, header: w.Header(), about: about, load: l, expires: who.Expires}
+	c.recheck = func(ctx context.Context) error {
 		now, err := still(ctx)
 		if err != nil {
 			return err
@@ -191,11 +191,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*C
 		c.expires = now.Expires
 		return allow(now, op)
 	}
-	rt := s.rt.Tenant(who.Tenant)
+	c.Runtime = s.rt.Tenant(who.Tenant)
 	if who.User != "" {
-		rt = rt.User(who.User)
+		c.Runtime = c.Runtime.User(who.User)
 	}
-	c.Runtime = rt
 	return c, nil
 }
 
@@ -283,7 +282,7 @@ func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info)
 	case err != nil:
 		return nil, nil, err
 	case given:
-		ask = func(ctx context.Context) (*Principal, error) { return s.authenticate(ctx, token) }
+		ask = func(ctx context.Context) (*Principal, error) { return vet(s.opts.Auth.Authenticate(ctx, token)) }
 	case ok:
 		ask, err = s.tickets.admit(w, r, stream)
 		if err != nil {
@@ -309,11 +308,6 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 		return "", true, fmt.Errorf("%w: the header Authorization has to be Bearer and a token, once", api.ErrUnauthorized)
 	}
 	return token, true, nil
-}
-
-// authenticate asks Options.Auth, and judges the time itself.
-func (s *Server) authenticate(ctx context.Context, token string) (*Principal, error) {
-	return vet(s.opts.Auth.Authenticate(ctx, token))
 }
 
 // vet returns the answer of an Authenticator if it can be believed.

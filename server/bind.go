@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -237,4 +241,147 @@ func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.F
 		}
 	}
 	return nil
+}
+
+// checkMedia refuses a body that says it is something else than what is taken.
+func checkMedia(r *http.Request, taken ...string) error {
+	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
+		return fmt.Errorf("%w: it is packed as %.40q, and is taken as it is", api.ErrMedia, packed)
+	}
+	given := r.Header.Values("Content-Type")
+	if len(given) == 0 || len(given) == 1 && given[0] == "" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(given[0])
+	if err != nil || len(given) > 1 || !slices.Contains(taken, media) {
+		return fmt.Errorf("%w: %.80q, and %s is taken", api.ErrMedia, given, taken[0])
+	}
+	if set, ok := params["charset"]; ok && !strings.EqualFold(set, "utf-8") {
+		return fmt.Errorf("%w: its charset is %.40q, and utf-8 is taken", api.ErrMedia, set)
+	}
+	return nil
+}
+
+// Body returns the JSON body of a request, within the limits of the server.
+func (c *Call) Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if err := checkMedia(r, api.TypeJSON); err != nil {
+		return nil, err
+	}
+	body := &weighed{Reader: http.MaxBytesReader(w, r.Body, c.s.opts.MaxBody), load: c.load}
+	data, err := io.ReadAll(body)
+	switch {
+	case body.err != nil:
+		return nil, body.err
+	case err != nil:
+		return nil, badBody(err)
+	case c.load != nil:
+		err = c.load.Value(r.Context(), 0) // a large one waits for its turn
+	}
+	return data, err
+}
+
+// badBody returns the problem with a body that cannot be read.
+func badBody(err error) error {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return fmt.Errorf("%w: over %d bytes", api.ErrBodyTooLarge, large.Limit)
+	}
+	return fmt.Errorf("%w: %v", api.ErrBody, err)
+}
+
+// weighed is a body whose bytes count.
+type weighed struct {
+	io.Reader
+	load *load
+	err  error // why it is not read on
+}
+
+// Read reads on.
+func (b *weighed) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.err = b.load.body(n); b.err != nil {
+		err = b.err
+	}
+	return n, err
+}
+
+// maxItems bounds the lists of objects in a body: each element is worth three
+// bytes there, and much more work here.
+const maxItems = 50_000
+
+// typeFields has the fields of types that were decoded, since finding them takes
+// longer than decoding them.
+var typeFields sync.Map // from reflect.Type to []api.Field
+
+func fieldsOf(t reflect.Type) []api.Field {
+	if fields, ok := typeFields.Load(t); ok {
+		return fields.([]api.Field)
+	}
+	fields := (&api.Info{In: t}).Fields()
+	typeFields.Store(t, fields)
+	return fields
+}
+
+// decodeStrict decodes all of a text, in which every object has only members that
+// its type knows, spelled exactly.
+func decodeStrict(data []byte, decode func(*strict.Reader) error) error {
+	r, err := strict.NewReader(data)
+	if err == nil {
+		err = decode(r)
+	}
+	if err == nil {
+		err = r.End()
+	}
+	return err
+}
+
+// decodeObject decodes an object, and returns the names of its members.
+func decodeObject(r *strict.Reader, fields []api.Field, v reflect.Value) (given []string, err error) {
+	err = r.Object(func(name string) error {
+		i := slices.IndexFunc(fields, func(f api.Field) bool { return f.Where == api.InBody && f.Key == name })
+		if i < 0 {
+			return fmt.Errorf("there is no member %q", name)
+		}
+		given = append(given, name)
+		if err := decodeValue(r, v.FieldByIndex(fields[i].Index)); err != nil {
+			return fmt.Errorf("the member %q: %w", name, err)
+		}
+		return nil
+	})
+	return given, err
+}
+
+// decodeValue decodes the next value by the type of v. Raw JSON is not looked at
+// twice.
+func decodeValue(r *strict.Reader, v reflect.Value) error {
+	t := v.Type()
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && r.Kind() != 'n':
+		v.SetLen(0)
+		return r.List(func(i int) error {
+			if i == maxItems {
+				return fmt.Errorf("it has more than %d elements", maxItems)
+			}
+			v.Set(reflect.Append(v, reflect.Zero(t.Elem())))
+			if err := decodeValue(r, v.Index(i)); err != nil {
+				return fmt.Errorf("element %d: %w", i, err)
+			}
+			return nil
+		})
+	case t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]():
+		_, err := decodeObject(r, fieldsOf(t), v)
+		return err
+	}
+	raw, err := r.Raw()
+	if err != nil {
+		return err
+	}
+	if t == reflect.TypeFor[json.RawMessage]() {
+		v.SetBytes(raw)
+		return nil
+	}
+	err = json.Unmarshal(raw, v.Addr().Interface())
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("it is a %s, and has to be a %s", wrong.Value, wrong.Type)
+	}
+	return err
 }

@@ -182,12 +182,8 @@ func (st *stream) send(e StreamEvent) error {
 	if st.apart {
 		e.ID = ""
 	}
-	block, err := sse.Encode(string(e.ID), "", e.Data)
-	if err == nil {
-		err = st.add(block)
+	if err := st.encode(e.ID, "", e.Data); err != nil {
+		return err
 	}
-	if err == nil {
-		err = st.flush()
-	}
-	return err
+	return st.flush()
 }

@@ -26,7 +26,7 @@ const (
 // between such a page and the API.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &tracked{ResponseWriter: rw}
+		w := rw.(*paced)
 		defer s.survive(w, r)
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -133,36 +133,9 @@ func sameHost(origin, host string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
 }
 
-// tracked is a ResponseWriter that knows whether the answer has begun.
-type tracked struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// WriteHeader begins the answer.
-func (t *tracked) WriteHeader(status int) {
-	t.begun = t.begun || status >= 200
-	t.ResponseWriter.WriteHeader(status)
-}
-
-// Write begins the answer if that was not done.
-func (t *tracked) Write(data []byte) (int, error) {
-	t.begun = true
-	return t.ResponseWriter.Write(data)
-}
-
-// Flush sends what was written.
-func (t *tracked) Flush() {
-	t.begun = true
-	http.NewResponseController(t.ResponseWriter).Flush()
-}
-
-// Unwrap is for http.ResponseController.
-func (t *tracked) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
 // survive makes a panic of a handler the problem of that request alone. Where
 // the answer has begun the connection ends, so that nobody takes it for whole.
-func (s *Server) survive(w *tracked, r *http.Request) {
+func (s *Server) survive(w *paced, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return

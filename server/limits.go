@@ -1,10 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -26,18 +26,9 @@ type Limits struct {
 	Bytes int64
 }
 
-// or returns the limits with the defaults in place of zeros.
+// or returns the limits with defaults in place of zeros.
 func (l Limits) or(defaults Limits) Limits {
-	if l.Streams == 0 {
-		l.Streams = defaults.Streams
-	}
-	if l.Requests == 0 {
-		l.Requests = defaults.Requests
-	}
-	if l.Bytes == 0 {
-		l.Bytes = defaults.Bytes
-	}
-	return l
+	return Limits{cmp.Or(l.Streams, defaults.Streams), cmp.Or(l.Requests, defaults.Requests), cmp.Or(l.Bytes, defaults.Bytes)}
 }
 
 // The defaults: a tenant takes at most half of a server, a token a quarter.
@@ -384,18 +375,4 @@ func (l *load) full(b bucket, own bool, more Limits) error {
 		return fmt.Errorf("%w: %s %d bytes of requests and answers under way that are not read to their end; read them, or try again", err, whose, used.Bytes)
 	}
 	return nil
-}
-
-// loadOf returns the load of the request that an answer is for.
-func loadOf(w http.ResponseWriter) *load {
-	for {
-		switch t := w.(type) {
-		case *paced:
-			return t.load
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = t.Unwrap()
-		default:
-			return nil
-		}
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/server/internal/feed"
 )
 
@@ -57,7 +56,7 @@ func (s *Server) sendNews(ctx context.Context, st *stream, c *Call, n *feed.News
 		}
 		lost, items := rd.Take()
 		if open || lost {
-			if err := st.event(api.KindOpen, struct{}{}); err != nil {
+			if err := st.encode("", api.KindOpen, struct{}{}); err != nil {
 				return err
 			}
 		}
@@ -67,7 +66,7 @@ func (s *Server) sendNews(ctx context.Context, st *stream, c *Call, n *feed.News
 			if item.Gone != "" {
 				kind = api.KindGone
 			}
-			if err := st.event(kind, &item); err != nil {
+			if err := st.encode("", kind, &item); err != nil {
 				return err
 			}
 		}
@@ -94,13 +93,4 @@ func (s *Server) sendNews(ctx context.Context, st *stream, c *Call, n *feed.News
 			return nil
 		}
 	}
-}
-
-// event adds an event without an id.
-func (st *stream) event(kind string, data any) error {
-	b, err := sse.Encode("", kind, data)
-	if err != nil {
-		return err
-	}
-	return st.add(b)
 }

@@ -62,11 +62,8 @@ func (c *Call) started(run *perdure.Run) {
 // startRun starts a run and answers with it, or with its events if they are
 // asked for.
 func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, thread string, in *api.Start) error {
-	q := perdure.StartRequest{Flow: in.Flow, Thread: thread, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
+	q := perdure.StartRequest{Flow: in.Flow, Input: given(in.Input), Thread: thread, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
 		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.Who.Subject, IfSeq: in.IfMatch}
-	if in.Input != nil {
-		q.Input = in.Input
-	}
 	if wantsStream(r) {
 		if err := c.MayRead(); err != nil {
 			return err
@@ -162,23 +159,20 @@ func (s *Server) resumeRun(ctx context.Context, c *Call, in *api.ControlRun) (*a
 	return out, nil
 }
 
+var notPaused = map[perdure.Status]string{
+	perdure.Succeeded:   "the run has succeeded",
+	perdure.Failed:      "the run has failed: retry it, or start it again",
+	perdure.Cancelled:   "the run was cancelled: start it again",
+	perdure.Blocked:     "the run is blocked, since the code no longer fits it: deploy code that does, and retry it",
+	perdure.Quarantined: "the run is quarantined, since its workers died: retry it when the cause is gone",
+	perdure.Running:     "the run is running",
+	perdure.Queued:      "the run waits for its turn and a worker, and begins by itself",
+}
+
 // whyNot says why there is no pause to be lifted.
 func whyNot(run *perdure.Run) string {
-	switch run.Status {
-	case perdure.Succeeded:
-		return "the run has succeeded"
-	case perdure.Failed:
-		return "the run has failed: retry it, or start it again"
-	case perdure.Cancelled:
-		return "the run was cancelled: start it again"
-	case perdure.Blocked:
-		return "the run is blocked, since the code no longer fits it: deploy code that does, and retry it"
-	case perdure.Quarantined:
-		return "the run is quarantined, since its workers died: retry it when the cause is gone"
-	case perdure.Running:
-		return "the run is running"
-	case perdure.Queued:
-		return "the run waits for its turn and a worker, and begins by itself"
+	if why, ok := notPaused[run.Status]; ok {
+		return why
 	}
 	for _, kind := range []string{"ask", "signal", "child", "timer", "retry"} {
 		for _, w := range run.Waits {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -85,26 +86,14 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxBody == 0 {
-		o.MaxBody = 4 << 20
-	}
-	if o.Body == 0 {
-		o.Body = 30 * time.Second
-	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = 15 * time.Second
-	}
-	if o.Retry == 0 {
-		o.Retry = time.Second
-	}
-	if o.Stall == 0 {
-		o.Stall = 20 * time.Second
-	}
-	o.Limits, o.TenantLimits, o.TokenLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits), o.TokenLimits.or(tokenLimits)
-	o.UserLimits = o.UserLimits.or(userLimits)
-	if o.Connections == 0 {
-		o.Connections = 16_384
-	}
+	o.MaxBody = cmp.Or(o.MaxBody, 4<<20)
+	o.Body = cmp.Or(o.Body, 30*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
+	o.Retry = cmp.Or(o.Retry, time.Second)
+	o.Stall = cmp.Or(o.Stall, 20*time.Second)
+	o.Connections = cmp.Or(o.Connections, 16_384)
+	o.Limits, o.TenantLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits)
+	o.TokenLimits, o.UserLimits = o.TokenLimits.or(tokenLimits), o.UserLimits.or(userLimits)
 	s := &Server{rt: rt, opts: o, mux: &router{ServeMux: http.NewServeMux()}, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
 	s.tokens = tokensOf(rt, o.Auth)
 	logTo(o.Auth, o.Logger)

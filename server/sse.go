@@ -40,10 +40,8 @@ type stream struct {
 // admitStream counts a stream, unless there are too many or the server is about
 // to stop. Call leave when it is over.
 func (s *Server) admitStream(c *Call) (leave func(), err error) {
-	select {
-	case <-s.stop:
+	if s.stopped() {
 		return nil, api.ErrStopping
-	default:
 	}
 	done, err := c.load.stream()
 	if err != nil {
@@ -101,6 +99,15 @@ func (st *stream) add(block []byte) error {
 	}
 	st.buf = append(st.buf, block...)
 	return nil
+}
+
+// encode adds an event whose data is JSON.
+func (st *stream) encode(id api.EventID, kind string, data any) error {
+	block, err := sse.Encode(string(id), kind, data)
+	if err != nil {
+		return err
+	}
+	return st.add(block)
 }
 
 // flush writes what was added.

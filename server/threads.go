@@ -3,8 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
@@ -135,4 +140,113 @@ func (s *Server) updateThread(ctx context.Context, c *Call, in *api.UpdateThread
 
 func (s *Server) eraseThread(ctx context.Context, c *Call, in *api.EraseThread) (*api.None, error) {
 	return nil, c.Runtime.Erase(ctx, in.Thread, perdure.EraseOptions{Note: c.note(in.Reason, in.IfMatch), Dependents: in.Dependents})
+}
+
+// maxImport is the largest export that is taken, in bytes.
+const maxImport = 1 << 30
+
+// exportThread streams a thread as a file. If that fails when a part of it was
+// sent, the connection is aborted: the file must not look whole.
+func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *Call, in *api.ExportThread) error {
+	h := w.Header()
+	h.Set("Content-Type", api.TypeLines)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": in.Thread + ".ndjson"}))
+	err := c.Runtime.Export(r.Context(), in.Thread, w, perdure.ExportOptions{Redact: in.Redact})
+	switch {
+	case err == nil:
+		return nil
+	case c.about.status == 0:
+		h.Del("Content-Disposition")
+		return err
+	case r.Context().Err() == nil:
+		s.opts.Logger.Error("an export was cut off", "thread", in.Thread, "error", err)
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func (s *Server) importThread(w http.ResponseWriter, r *http.Request, c *Call, in *api.ImportThread) error {
+	if err := checkMedia(r, api.TypeLines, api.TypeBytes); err != nil {
+		return err
+	}
+	body := &noted{Reader: http.MaxBytesReader(w, r.Body, maxImport)}
+	id, err := c.Runtime.Import(r.Context(), body, perdure.ImportOptions{As: in.As, Trust: keys(in.Trust)})
+	switch {
+	case body.err != nil:
+		return badBody(body.err)
+	case err != nil:
+		return err
+	}
+	t, err := c.Runtime.Get(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	c.made(t)
+	return c.Send(w, api.ThreadsImport.Status, t)
+}
+
+// keys returns the keys of a list that is separated by commas.
+func keys(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// noted is a reader that keeps its error, other than the end.
+type noted struct {
+	io.Reader
+	err error
+}
+
+// Read reads on.
+func (n *noted) Read(p []byte) (int, error) {
+	got, err := n.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		n.err = err
+	}
+	return got, err
+}
+
+// The sizes of a page.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// pageSize returns how many items a page has, given what was asked for.
+func pageSize(asked int) (int, error) {
+	switch {
+	case asked > maxPage:
+		return 0, api.Invalid("query limit: it is at most %d", maxPage)
+	case asked <= 0:
+		return defaultPage, nil
+	}
+	return asked, nil
+}
+
+// checkCursor refuses what no list has given as the cursor of a next page.
+func checkCursor(cursor string) error {
+	if len(cursor) > 200 || strings.ContainsFunc(cursor, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && c != '.' && c != '~'
+	}) {
+		return api.Invalid("query after: it is no cursor of a page")
+	}
+	return nil
+}
+
+// some returns a list that JSON shows as [] if it is empty.
+func some[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// threadPath returns the address of a thread.
+func threadPath(thread string) string {
+	id := url.PathEscape(thread)
+	if id == "." || id == ".." { // which would be a way up
+		id = strings.ReplaceAll(id, ".", "%2E")
+	}
+	return "/v1/threads/" + id
 }

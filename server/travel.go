@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,28 +29,29 @@ func (s *Server) travelRoutes() {
 	handle(s, api.HistoryList, s.listHistory)
 }
 
-func (s *Server) getState(ctx context.Context, c *Call, in *api.AtThread) (*api.State, error) {
+// stateAt returns a thread at a point. The header ETag names the sequence if that
+// is the present.
+func (c *Call) stateAt(ctx context.Context, in *api.AtThread) (*perdure.Checkpoint, error) {
 	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
+	if err == nil && in.At == 0 {
+		c.etag(at.Seq)
+	}
+	return at, err
+}
+
+func (s *Server) getState(ctx context.Context, c *Call, in *api.AtThread) (*api.State, error) {
+	at, err := c.stateAt(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	todos, err := agent.TodosAt(at.State)
-	if err != nil {
-		return nil, unreadable(in.Thread, err)
-	}
-	if in.At == 0 {
-		c.etag(at.Seq)
-	}
-	return &api.State{Checkpoint: *at, Todos: todos}, nil
+	return &api.State{Checkpoint: *at, Todos: todos}, unreadable(in.Thread, err)
 }
 
 func (s *Server) listMessages(ctx context.Context, c *Call, in *api.AtThread) (*api.MessageList, error) {
-	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
+	at, err := c.stateAt(ctx, in)
 	if err != nil {
 		return nil, err
-	}
-	if in.At == 0 {
-		c.etag(at.Seq)
 	}
 	records, err := agent.Transcript(at.State)
 	return &api.MessageList{Seq: at.Seq, Messages: some(records)}, unreadable(in.Thread, err)
@@ -66,12 +68,9 @@ func unreadable(thread string, err error) error {
 
 // listFiles lists files without their texts, or one with its text.
 func (s *Server) listFiles(ctx context.Context, c *Call, in *api.ListFiles) (*api.FileList, error) {
-	at, err := c.Runtime.StateAt(ctx, in.Thread, in.At)
+	at, err := c.stateAt(ctx, &in.AtThread)
 	if err != nil {
 		return nil, err
-	}
-	if in.At == 0 {
-		c.etag(at.Seq)
 	}
 	all, err := files.At(at.State)
 	if err != nil {
@@ -123,11 +122,7 @@ func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *Call, in *ap
 }
 
 func (s *Server) getDiff(ctx context.Context, c *Call, in *api.DiffThreads) (*perdure.Difference, error) {
-	with := in.With
-	if with == "" {
-		with = in.Thread
-	}
-	return c.Runtime.Diff(ctx, perdure.Point{Thread: in.Thread, Seq: in.From}, perdure.Point{Thread: with, Seq: in.To})
+	return c.Runtime.Diff(ctx, perdure.Point{Thread: in.Thread, Seq: in.From}, perdure.Point{Thread: cmp.Or(in.With, in.Thread), Seq: in.To})
 }
 
 func (s *Server) forkThread(ctx context.Context, c *Call, in *api.ForkThread) (*perdure.Fork, error) {
@@ -139,12 +134,8 @@ func (s *Server) forkThread(ctx context.Context, c *Call, in *api.ForkThread) (*
 	if in.Keep && !c.Who.May(api.ScopeAnswer) {
 		return nil, fmt.Errorf("%w: keeping answers is answering anew, and needs the scope %s", api.ErrScope, api.ScopeAnswer)
 	}
-	q := perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, State: values(in.State),
-		Keep: in.Keep, By: c.Who.Subject, Groups: c.Who.Groups, Reason: in.Reason, IfSeq: in.IfMatch}
-	if in.Input != nil {
-		q.Input = in.Input
-	}
-	f, err := c.Runtime.Fork(ctx, q)
+	f, err := c.Runtime.Fork(ctx, perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, Input: given(in.Input), State: values(in.State),
+		Keep: in.Keep, By: c.Who.Subject, Groups: c.Who.Groups, Reason: in.Reason, IfSeq: in.IfMatch})
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,12 @@
 package server
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -17,28 +18,18 @@ import (
 // the thread that an answer is about.
 func (s *Server) wrap(mux http.Handler) http.Handler {
 	names := map[string]string{}
-	for _, op := range api.All() {
-		names[op.Method+" "+op.Path] = op.Name
-	}
-	for _, op := range s.faces {
+	for _, op := range slices.Concat(api.All(), s.faces) {
 		names[op.Method+" "+op.Path] = op.Name
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		a := &outcome{ResponseWriter: w}
-		r = keepEmpty(r).WithContext(context.WithValue(r.Context(), outcomeKey{}, a))
+		r = keepEmpty(r)
 		a.r = r
 		defer func() {
-			name, known := names[r.Pattern]
-			if !known {
-				name = "none"
-			}
-			status := a.status
-			if status == 0 { // it panicked
-				status = http.StatusInternalServerError
-			}
+			status := cmp.Or(a.status, http.StatusInternalServerError) // 0: the handler panicked
 			stream := strings.HasPrefix(w.Header().Get("Content-Type"), api.TypeEvents)
-			s.meter.request(name, status, time.Since(begun), stream)
+			s.meter.request(cmp.Or(names[r.Pattern], "none"), status, time.Since(begun), stream)
 		}()
 		if clean := cleaned(r); clean != r.URL.EscapedPath() {
 			// The mux would redirect, which no client of an API expects of a write.
@@ -106,8 +97,16 @@ type outcome struct {
 	thread string // that it is about, if its path does not say so
 }
 
-// outcomeKey is the key of the outcome in the context of a request.
-type outcomeKey struct{}
+// load returns what the request takes of the limits, nil without a connection.
+func (a *outcome) load() *load {
+	if a == nil {
+		return nil
+	}
+	if p, ok := a.ResponseWriter.(*paced); ok {
+		return p.load
+	}
+	return nil
+}
 
 // traceHeader names the thread in answers that start or follow a run, for
 // clients that resume by it.

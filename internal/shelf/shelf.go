@@ -1,6 +1,31 @@
+// Package shelf keeps what outlives threads: small versioned values under a
+// namespace and a key, in the cells of a runtime's store. Memory, rules and
+// credentials are on shelves of different kinds, and tenants on shelves of their
+// own; none reaches another. It may import store,
+// internal/threads and internal/engine.
+//
+// # Names
+//
+// A namespace is a list of segments, a key one text; both may hold anything
+// that is UTF-8. No such text is in the name of a cell, which is
+//
+//	shelf/<kind>/<tenant>/<segment>.<segment>.~<key>
+//
+// where each part is a keyed hash of the text and everything before it. So the
+// values below a namespace are adjacent and can be listed, ".." and "/" mean
+// nothing, and the same text in two places has two names. What follows the tenant
+// is a value's place. The record in the cell has the real texts, and one that does
+// not fit its place is refused.
+//
+// # Time
+//
+// A value may have a time to live. Once that is over, nobody sees the value, and
+// whoever comes across its cell removes it. The clock is that of the machine that
+// looks.
 package shelf
 
 import (
+	"bytes"
 	"context"
 	"encoding/base32"
 	"encoding/json"
@@ -12,6 +37,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -188,4 +215,87 @@ func (i *Item) over() bool { return !i.Expires.IsZero() && !time.Now().Before(i.
 // again.
 func (s *Shelf) sweep(ctx context.Context, cell store.Cell) {
 	_ = s.host.Store.Delete(ctx, cell.Key, cell.Version)
+}
+
+// Host is a store as one tenant's threads see it.
+type Host struct {
+	Store  store.Store
+	Tenant string
+	User   *string                      // whose threads the runtime is limited to; nil: all
+	Hash   func(texts ...string) []byte // keyed, so that names of cells tell nothing
+	Log    *slog.Logger
+}
+
+// hostOf returns the host of a tenant's threads.
+func hostOf(t *threads.Tenant) *Host {
+	return &Host{Store: t.All.Store, Tenant: t.Name, User: t.Owner, Hash: t.All.Hash, Log: t.All.Log}
+}
+
+// Of returns the shelf of the tenant of a *perdure.Runtime.
+func Of(runtime any, kind Kind) *Shelf { return New(hostOf(threads.Behind(runtime)), kind) }
+
+// Here returns the shelf of the tenant of the run that a context belongs to.
+func Here(ctx context.Context, kind Kind) (*Shelf, error) {
+	t, err := engine.TenantOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return New(hostOf(t), kind), nil
+}
+
+// InRun reports whether a context belongs to a run.
+func InRun(ctx context.Context) bool {
+	_, err := engine.TenantOf(ctx)
+	return err == nil
+}
+
+// User returns the user whose threads the runtime is limited to, nil for all.
+func (s *Shelf) User() *string { return s.host.User }
+
+// record is what a cell holds. Write names the write that made it, so that who
+// does not know what became of a write recognises it.
+type record struct {
+	Namespace []string        `json:"ns"`
+	Key       string          `json:"key"`
+	Value     json.RawMessage `json:"value"`
+	Created   int64           `json:"created"` // microseconds since 1970, as all times here
+	Updated   int64           `json:"updated"`
+	Expires   int64           `json:"expires,omitempty"`
+	Write     string          `json:"write"`
+}
+
+func (r *record) encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // which would let values grow
+	if err := e.Encode(r); err != nil {
+		return nil, fmt.Errorf("%w: the value is no JSON: %w", ErrInvalid, err)
+	}
+	if b.Len() > store.MaxEntry {
+		return nil, fmt.Errorf("%w: the record has %d bytes", ErrTooLarge, b.Len())
+	}
+	return b.Bytes(), nil
+}
+
+// parse reads a cell, and refuses one that belongs to another place.
+func (s *Shelf) parse(cell store.Cell) (*Item, *record, error) {
+	var r record
+	if err := json.Unmarshal(cell.Value, &r); err != nil {
+		return nil, nil, &store.CorruptError{Cell: cell.Key, Reason: "it is no record of a shelf"}
+	}
+	place := strings.TrimPrefix(cell.Key, s.root)
+	if Check(r.Namespace, r.Key) != nil || s.Place(r.Namespace, r.Key) != place {
+		return nil, nil, &store.CorruptError{Cell: cell.Key, Reason: "it holds the record of another place"}
+	}
+	return &Item{
+		Namespace: r.Namespace, Key: r.Key, Value: r.Value, Version: cell.Version, Place: place,
+		Created: stamp(r.Created), Updated: stamp(r.Updated), Expires: stamp(r.Expires),
+	}, &r, nil
+}
+
+func stamp(micro int64) time.Time {
+	if micro == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micro).UTC()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -164,13 +165,8 @@ func (s *Shelf) retry(ctx context.Context, do func() error) error {
 
 // final reports whether an error would come again.
 func final(err error) bool {
-	for _, e := range []error{
+	return slices.ContainsFunc([]error{
 		ErrConflict, ErrInvalid, ErrTooLarge, store.ErrUnknown, context.Canceled, context.DeadlineExceeded,
 		store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned, store.ErrFull,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -125,11 +125,20 @@ func makeSession(w http.ResponseWriter, r *http.Request, c *server.Call, session
 	if err != nil {
 		return err
 	}
+	return sendSession(w, r, c, app, t)
+}
+
+// sendSession answers a write with the session. A caller who may not read learns
+// that it was done, and nothing of what the session holds.
+func sendSession(w http.ResponseWriter, r *http.Request, c *server.Call, app string, t *perdure.Thread) error {
 	out, err := showSession(r.Context(), c, app, t, false)
 	if err != nil {
 		return err
 	}
-	return c.Send(w, http.StatusOK, out.visibleTo(c))
+	if !c.Who.May(api.ScopeRead) {
+		out.State = map[string]json.RawMessage{}
+	}
+	return c.Send(w, http.StatusOK, out)
 }
 
 // metadataKey is the key of a session's state that says what a person calls it. It
@@ -166,11 +175,7 @@ func patchSession(w http.ResponseWriter, r *http.Request, c *server.Call) error 
 	if err != nil {
 		return err
 	}
-	out, err := showSession(r.Context(), c, app, t, false)
-	if err != nil {
-		return err
-	}
-	return c.Send(w, http.StatusOK, out.visibleTo(c))
+	return sendSession(w, r, c, app, t)
 }
 
 // changeState changes the state of a session as far as a client may: its name. The
@@ -194,15 +199,6 @@ func changeState(ctx context.Context, c *server.Call, app string, t *perdure.Thr
 		return nil
 	}
 	return c.Runtime.SetMetadata(ctx, t.ID, &title, nil, perdure.Note{By: c.Who.Subject})
-}
-
-// visibleTo returns a session as the answer to a write: a caller who may not
-// read learns that it was done, and nothing of what the session holds.
-func (s *wireSession) visibleTo(c *server.Call) *wireSession {
-	if c.Who.May(api.ScopeRead) {
-		return s
-	}
-	return &wireSession{ID: s.ID, App: s.App, User: s.User, State: map[string]json.RawMessage{}, Events: []*wireEvent{}, Updated: s.Updated}
 }
 
 // holdEvery is how many bytes of events are read before they count.
