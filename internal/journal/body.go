@@ -54,9 +54,9 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return errors.New("journal: a value is neither a list nor a blob")
 }
 
-// Failure is an error as it is kept.
+// Failure is an error as the journal records it.
 type Failure struct {
-	Codes []string `json:"codes,omitempty"` // what it matches when it is read back
+	Codes []string `json:"codes,omitempty"` // the errors that it matches once it is read back
 	Msg   string   `json:"msg"`
 	Stack string   `json:"stack,omitempty"`
 }
@@ -71,8 +71,8 @@ type Change struct {
 	Result bool    `json:"res,omitempty"` // what the step returns is appended
 	Edit   []Edit  `json:"edit,omitempty"`
 
-	// Item is what the item becomes, where that is known: of an edit in the
-	// tree of a run, which does not see the changes of others.
+	// Item is the result of an edit, set only in the tree of a run, which does
+	// not see the changes that other runs make to the text.
 	Item *Item `json:"-"`
 }
 
@@ -83,8 +83,8 @@ type Edit struct {
 	Ins string `json:"ins,omitempty"`
 }
 
-// Changes returns how a body changes the state, with what it refers to in its
-// own value.
+// Changes returns the changes that a body makes to the state. Those that append
+// the step's result hold that result.
 func (b *Body) Changes() []Change {
 	if !slices.ContainsFunc(b.State, func(c Change) bool { return c.Result }) {
 		return b.State
@@ -98,7 +98,7 @@ func (b *Body) Changes() []Change {
 	return all
 }
 
-// Question is an ask as it is kept.
+// Question is an ask as the journal records it.
 type Question struct {
 	Kind      string                     `json:"kind,omitempty"`
 	Prompt    string                     `json:"prompt,omitempty"`
@@ -107,13 +107,13 @@ type Question struct {
 	Decisions []string                   `json:"decisions,omitempty"`
 	Guards    string                     `json:"guards,omitempty"` // hash of the call that it guards
 	Allows    []string                   `json:"allows,omitempty"` // the steps of its frame that the answer is about
-	Who       []string                   `json:"who,omitempty"`    // who may answer; nobody named: anyone
+	Who       []string                   `json:"who,omitempty"`    // who may answer; anyone if empty
 	Want      string                     `json:"want,omitempty"`   // kind of JSON value that is expected
 	Data      Value                      `json:"data,omitzero"`    // what the person needs to see
 	Default   *Answer                    `json:"default,omitempty"`
 }
 
-// Answer is the answer of an ask.
+// Answer is the answer to an ask.
 type Answer struct {
 	Decision string `json:"decision,omitempty"`
 	Message  string `json:"message,omitempty"`
@@ -121,25 +121,25 @@ type Answer struct {
 	Value    Value  `json:"value,omitzero"`
 }
 
-// Origin says where a thread comes from: the parent of a child, or what a fork
-// was forked from.
+// Origin says where a thread comes from: the parent of a child, or the thread
+// that a fork was made from.
 type Origin struct {
 	Name   string `json:"name,omitempty"`   // of the other thread in the store
 	Thread string `json:"thread,omitempty"` // its id
 	At     uint64 `json:"at,omitempty"`     // fork: the last sequence that both share
-	Head   string `json:"head,omitempty"`   // fork: hash of the entry behind which it begins
-	Inside bool   `json:"inside,omitempty"` // fork: all that both share came with an import
-	Key    string `json:"key,omitempty"`    // import: the trusted key by which the file was signed
+	Head   string `json:"head,omitempty"`   // fork: hash of the entry after which it begins
+	Inside bool   `json:"inside,omitempty"` // fork: everything that both share was imported
+	Key    string `json:"key,omitempty"`    // import: the trusted key that signed the file
 	Run    uint64 `json:"run,omitempty"`    // child: the run that spawned it
 	RunID  string `json:"runid,omitempty"`
 	Path   string `json:"path,omitempty"`  // child: of the Spawn
 	Depth  int    `json:"depth,omitempty"` // child: how many are above it
 }
 
-// Imported reports whether all before a forked entry came with an import.
+// Imported reports whether everything before a forked entry was imported.
 func (o *Origin) Imported() bool { return o != nil && (o.Name == "" || o.Inside) }
 
-// Body is what an entry says. Which fields a kind uses is written at them.
+// Body is the content of an entry. Its comments say which kinds use a field.
 type Body struct {
 	// Thread, Tenant, User: created, which may have a State, and an ID and Key if
 	// it was asked for with one. Title, Meta: created, metadata.
@@ -153,15 +153,15 @@ type Body struct {
 	From *Origin `json:"from,omitempty"`
 	At   uint64  `json:"at,omitempty"`
 
-	// Void: forked and rewound, decisions that nothing has come of do not count
-	// behind it, but for those of the asks in Keep. Unset by older binaries.
+	// Void: forked and rewound; decisions that nothing has come of no longer
+	// count, except those of the asks in Keep. Older binaries do not set it.
 	Void bool     `json:"void,omitempty"`
 	Keep []string `json:"keep,omitempty"`
 
 	// Child: spawned, the id of its thread.
 	Child string `json:"child,omitempty"`
 
-	// A queued input. Key is the digest of what an idempotent start was given.
+	// A queued input. Key is the digest of the request of an idempotent start.
 	ID     string           `json:"id,omitempty"`
 	Flow   string           `json:"flow,omitempty"`
 	Policy string           `json:"policy,omitempty"`
@@ -189,7 +189,7 @@ type Body struct {
 	State    []Change         `json:"state,omitempty"`
 	Spend    map[string]int64 `json:"spend,omitempty"`
 	Deps     map[string]Value `json:"deps,omitempty"`
-	NotDone  bool             `json:"notdone,omitempty"` // the failure of an at-most-once step that did not happen
+	NotDone  bool             `json:"notdone,omitempty"` // an at-most-once step failed without having had an effect
 	Allows   []string         `json:"allows,omitempty"`  // step: it is a decision about these steps of its frame
 	Ask      *Question        `json:"ask,omitempty"`
 	Answer   *Answer          `json:"answer,omitempty"`
@@ -199,11 +199,11 @@ type Body struct {
 
 	// Ended, blocked. Status also: signal and received of a child's end.
 	Status  string   `json:"status,omitempty"`
-	Unknown []string `json:"unknown,omitempty"` // paths of effects of which nobody knows whether they happened
+	Unknown []string `json:"unknown,omitempty"` // paths of effects that may or may not have happened
 	Diff    string   `json:"diff,omitempty"`
 
-	// Ref is the sequence of another entry: whose value this one's is, or
-	// which signal or input was taken.
+	// Ref is the sequence of another entry: the one that holds this one's value,
+	// or the signal or input that was taken.
 	Ref uint64 `json:"ref,omitempty"`
 
 	// Took is how long the function of a leaf step ran, in microseconds: step,
@@ -211,14 +211,14 @@ type Body struct {
 	Took int64 `json:"us,omitempty"`
 
 	// Value is the result, input, payload or output. It is the last field, so
-	// that a body with nothing else, but Took, is known by its first bytes.
+	// that the first bytes tell whether a body has only Took and Value.
 	Value Value `json:"res,omitzero"`
 }
 
 const plainTook, plainValue = `{"us":`, `"res":[`
 
-// plain returns the value of a body that holds nothing else but how long it
-// took, and whether it is such a one.
+// plain returns Value and Took of a body without parsing it. It reports false if
+// the body may have other fields.
 func (e *Entry) plain() (value json.RawMessage, took int64, ok bool) {
 	n, at := len(e.Body), 1
 	if n > len(plainTook) && string(e.Body[:len(plainTook)]) == plainTook {
@@ -238,7 +238,7 @@ func (e *Entry) plain() (value json.RawMessage, took int64, ok bool) {
 	return value, took, value[0] > ' ' && value[len(value)-1] > ' '
 }
 
-// check says what a body of a kind lacks that others rely on.
+// check returns an error if a body lacks what the fold of its kind relies on.
 func (b *Body) check(k Kind) error {
 	switch {
 	case k == Asked && b.Ask == nil:
@@ -274,8 +274,8 @@ func (b *Body) Encode() (json.RawMessage, error) {
 	return encode(b)
 }
 
-// encode returns the JSON of a value, without escapes for HTML: values keep
-// their bytes.
+// encode is json.Marshal without escapes for HTML, so that values keep their
+// bytes.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -286,8 +286,8 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// onlyValue reports whether the body holds a value and nothing else, but how
-// long it took. The value is compact JSON already.
+// onlyValue reports whether the body has no fields but Value and Took. The value
+// is compact JSON already.
 func (b *Body) onlyValue() bool {
 	if len(b.Value.JSON) == 0 || b.Value.Blob != nil {
 		return false
@@ -297,8 +297,8 @@ func (b *Body) onlyValue() bool {
 	return reflect.ValueOf(rest).IsZero()
 }
 
-// Read returns the body of an entry. A body that holds little but a value,
-// which is what most entries of a long run have, is not parsed.
+// Read returns the body of an entry. It does not parse a body that has only a
+// value, as most entries of a long run do.
 func (e *Entry) Read() (Body, error) {
 	var b Body
 	if value, took, ok := e.plain(); ok {

@@ -2,9 +2,9 @@ package journal
 
 import "strings"
 
-// BesideBranch returns whether a path stands in a branch of the same group as
-// another, and not in that one.
-func BesideBranch(branch string) func(path string) bool {
+// besideBranch returns a function that reports whether a path is in another
+// branch of the given branch's group.
+func besideBranch(branch string) func(path string) bool {
 	frame, segment := cutLast(branch)
 	number, _, ok := strings.Cut(segment, "|")
 	if !ok {
@@ -21,10 +21,10 @@ func cutLast(path string) (frame, segment string) {
 	return path[:max(i, 0)], path[i+1:]
 }
 
-// closeBeside closes the branches beside one that failed: their asks, timers and
-// receives. What a cleanup waits for stays. Their children are to be cancelled.
+// closeBeside closes the asks, timers and receives of the branches beside one
+// that failed, except those of cleanups, and dooms their children.
 func (t *Thread) closeBeside(r *Run, branch string) {
-	beside := BesideBranch(branch)
+	beside := besideBranch(branch)
 	for path, w := range r.Waits {
 		if beside(path) && !w.Cleaning {
 			if a := t.Asks[w.Ask]; a != nil && a.Open() {
@@ -40,9 +40,9 @@ func (t *Thread) closeBeside(r *Run, branch string) {
 	}
 }
 
-// Failing returns which branches have failed behind an entry, given those before
-// it, so that others can be told while the run still waits for their siblings:
-// those whose newest outcome, cleanups aside, is a failure. It changes before.
+// Failing returns the branches whose newest outcome, cleanups aside, is a
+// failure, given those before an entry. Observers learn of them while the run
+// still waits for their siblings. It modifies before.
 func Failing(before map[string]Note, e Entry, b *Body) map[string]Note {
 	if e.Path == "" || e.Kind == Problem || e.Kind == Dumped || e.Kind == Progress || b.Verb == VerbCleanup {
 		return before
@@ -51,7 +51,7 @@ func Failing(before map[string]Note, e Entry, b *Body) map[string]Note {
 		frame, segment := cutLast(branch)
 		number, _, _ := strings.Cut(segment, "|")
 		rest, inFrame := strings.CutPrefix(e.Path, frame+"/")
-		if strings.HasPrefix(branch, e.Path+"/") || // what stands around it has an outcome
+		if strings.HasPrefix(branch, e.Path+"/") || // a node around it has an outcome
 			inFrame && !strings.HasPrefix(rest, number+"|") || // its frame went on
 			e.Path == branch || strings.HasPrefix(e.Path, branch+"/") { // so did the branch
 			delete(before, branch)
@@ -68,7 +68,7 @@ func Failing(before map[string]Note, e Entry, b *Body) map[string]Note {
 	return before
 }
 
-// branchOf returns the innermost branch that a path stands in, "" for none.
+// branchOf returns the innermost branch around a path, "" for none.
 func branchOf(path string) string {
 	i := strings.LastIndexByte(path, '|')
 	if i < 0 {

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// Format is the number of the format that this binary writes.
+// Format is the version of the format that this binary writes.
 const Format = 1
 
 // ErrNewer means that an entry was written by a newer binary.
@@ -32,7 +32,7 @@ const (
 	Waiting     Kind = "waiting"     // a receive waits for its signal
 	Received    Kind = "received"    // a receive took a signal that was there
 	Took        Kind = "took"        // a queued input was taken, or there was none
-	Emitted     Kind = "emitted"     // an event of the flow's own
+	Emitted     Kind = "emitted"     // an event that the flow defines
 	Planned     Kind = "planned"     // the names of what will come
 	Spawned     Kind = "spawned"     // a child is about to be started
 	Dumped      Kind = "dumped"      // deps saved while a leaf runs
@@ -50,22 +50,22 @@ const (
 	Created  Kind = "created"  // the first entry of a thread
 	Queued   Kind = "queued"   // an input: a new run, or steering for the active one
 	Answered Kind = "answered" // the answer of an ask
-	Expired  Kind = "expired"  // an ask's time is over
+	Expired  Kind = "expired"  // an ask has expired
 	Progress Kind = "progress" // news on an open ask
-	Fired    Kind = "fired"    // a timer, or a receive's time, is over
+	Fired    Kind = "fired"    // a timer, or the time limit of a receive, is over
 	Signal   Kind = "signal"   // an external event
 	Cancel   Kind = "cancel"   // the run is to be cancelled
 	Paused   Kind = "paused"
 	Resumed  Kind = "resumed"
 	Retried  Kind = "retried" // the failed tail is void
 	Metadata Kind = "metadata"
-	Nudge    Kind = "nudge" // nothing, but a late writer conflicts with it; its name may say that a pass rests
+	Nudge    Kind = "nudge" // only makes a late writer conflict; its name may say that a pass rests
 )
 
-// The kinds that fence: whoever meets one behind what it has read must begin
-// again with the whole thread.
+// The kinds that fence: a reader that meets one after what it has read must read
+// the whole thread again.
 const (
-	Forked  Kind = "forked"  // a fork begins behind an entry of another thread
+	Forked  Kind = "forked"  // a fork begins after an entry of another thread
 	Rewound Kind = "rewound" // the thread is again as it was at an earlier sequence
 	Erased  Kind = "erased"  // the thread is about to be dropped
 )
@@ -83,7 +83,7 @@ var open = map[Kind]bool{
 	Signal: true, Cancel: true, Paused: true, Resumed: true, Retried: true, Metadata: true, Nudge: true,
 }
 
-// kinds are the kinds that are known, by their JSON.
+// kinds holds the known kinds by their JSON.
 var kinds = func() map[string]Kind {
 	byJSON := map[string]Kind{}
 	for _, set := range []map[Kind]bool{workers, open, fences} {
@@ -111,7 +111,7 @@ func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (h *Hash) UnmarshalText(text []byte) error {
-	// The decoder skips line breaks; what is left is then too short.
+	// The decoder skips line breaks; the result is then too short.
 	n, err := base64.RawURLEncoding.Strict().Decode(h[:], text)
 	if err == nil && n != len(h) {
 		err = io.ErrUnexpectedEOF
@@ -123,7 +123,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 type Entry struct {
 	Seq   uint64 // its place in the journal; not in its bytes
 	Kind  Kind
-	ID    string // random: tells apart what is otherwise equal
+	ID    string // random: tells apart entries that are otherwise equal
 	Time  int64  // Unix microseconds, by the clock of its writer
 	Run   uint64 // the sequence of the entry that queued the run; 0 for the thread
 	Epoch uint64 // of the claim under which a worker wrote it
@@ -131,8 +131,8 @@ type Entry struct {
 	Body  json.RawMessage
 	Hash  Hash
 
-	// Texts are what its edits made of texts; not in its bytes. Who folds it
-	// gets them from [Thread.Texts].
+	// Texts holds the texts that its edits produced; it is not in its bytes but
+	// comes from [Thread.Texts].
 	Texts map[string]Item
 }
 
@@ -150,12 +150,12 @@ const (
 	tailSize = len(hashMark) + hashSize + len(`"}`)
 )
 
-// chain returns the hash of an entry behind one with hash prev.
+// chain returns the hash of an entry that follows one with hash prev.
 func chain(prev Hash, header, body []byte) (h Hash) {
 	return link(prev, header, sha256.Sum256(body))
 }
 
-// link is chain for a body of which only the SHA-256 is known.
+// link is chain for a body given by its SHA-256.
 func link(prev Hash, header []byte, sum Hash) (h Hash) {
 	d := sha256.New()
 	d.Write(prev[:])
@@ -165,8 +165,8 @@ func link(prev Hash, header []byte, sum Hash) (h Hash) {
 	return h
 }
 
-// Encode returns the bytes of an entry behind one with hash prev, and sets its
-// own.
+// Encode returns the bytes of an entry that follows one with hash prev, and sets
+// the entry's own hash.
 func (e *Entry) Encode(prev Hash) []byte {
 	b := make([]byte, 0, 128+len(e.Path)+len(e.Body)+tailSize)
 	b = append(b, `{"v":1,"k":"`...)
@@ -201,8 +201,8 @@ func (e *Entry) Encode(prev Hash) []byte {
 	return append(b, `"}`...)
 }
 
-// Decode reads the bytes of the entry at seq, behind one with hash prev. It
-// keeps data. Errors other than ErrNewer mean damage.
+// Decode reads the bytes of the entry at seq, which follows one with hash prev.
+// It keeps data. Errors other than ErrNewer mean damage.
 func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 	e := Entry{Seq: seq}
 	header, err := e.header(data)
@@ -245,8 +245,8 @@ func Peek(seq uint64, data []byte) (Entry, error) {
 	return e, nil
 }
 
-// header reads the fields up to the body and returns where that begins. It
-// stops at a format that it does not know, because what follows may be anything.
+// header reads the fields before the body and returns where the body begins. It
+// stops at an unknown format, because anything may follow.
 func (e *Entry) header(b []byte) (int, error) {
 	if len(b) == 0 || b[0] != '{' {
 		return 0, errors.New("it is no JSON object")
@@ -315,8 +315,8 @@ func token(b []byte, at int) ([]byte, int, error) {
 	return b[at:end], end, nil
 }
 
-// span returns where the JSON value at b[at:] ends, -1 if it does not. It looks
-// at nothing but quotes, brackets, commas and colons.
+// span returns where the JSON value at b[at:] ends, -1 if it does not. It only
+// looks at quotes, brackets, commas and colons.
 func span(b []byte, at int) int {
 	depth := 0
 	for i := at; i < len(b); i++ {
@@ -345,8 +345,8 @@ func span(b []byte, at int) int {
 	return -1
 }
 
-// unquote returns where the string ends that begins with the quote at b[at], -1
-// if it does not.
+// unquote returns the index of the quote that closes the string at b[at:], -1 if
+// there is none.
 func unquote(b []byte, at int) int {
 	for i := at + 1; ; i++ {
 		n := bytes.IndexByte(b[i:], '"')
@@ -364,7 +364,7 @@ func unquote(b []byte, at int) int {
 	}
 }
 
-// text returns the string that a JSON string stands for.
+// text decodes a JSON string.
 func text(b []byte) (string, error) {
 	if len(b) < 2 || b[0] != '"' {
 		return "", errors.New("not a string")

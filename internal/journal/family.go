@@ -16,33 +16,33 @@ type Child struct {
 	Budget map[string]int64 `json:",omitzero"`
 
 	Joined  bool             `json:",omitzero"` // its end is known to the run
-	End     uint64           `json:",omitzero"` // the entry that told it
+	End     uint64           `json:",omitzero"` // the entry that reported it
 	Failed  bool             `json:",omitzero"` // it did not succeed
-	Retries int              `json:",omitzero"` // of the run when its end was told
-	Stale   bool             `json:",omitzero"` // it is not this run's any more: the next Spawn there makes another
+	Retries int              `json:",omitzero"` // of the run when its end was reported
+	Stale   bool             `json:",omitzero"` // it no longer belongs to this run: the next Spawn at Path makes another
 	Other   bool             `json:",omitzero"` // it is a child of the thread that this one was forked from
-	Spent   map[string]int64 `json:",omitzero"` // by it, as told so far
-	Lost    bool             `json:",omitzero"` // the end that was told is a cancel, and no Join was given it
-	Doomed  bool             `json:",omitzero"` // its branch was closed: it is cancelled, and the next Spawn there makes another
+	Spent   map[string]int64 `json:",omitzero"` // by it, as reported so far
+	Lost    bool             `json:",omitzero"` // its reported end is a cancel, and no Join received it
+	Doomed  bool             `json:",omitzero"` // its branch was closed: it is cancelled, and the next Spawn at Path makes another
 }
 
-// childMark begins the names of the signals that tell the ends of children. No
-// name that a user gives begins with it.
+// childMark begins the names of the signals that report the ends of children.
+// Names given by users never begin with it.
 const childMark = "#child-"
 
-// ChildSignal returns the name of the signal that tells the end of a child.
+// ChildSignal returns the name of the signal that reports the end of a child.
 func ChildSignal(id string) string { return childMark + id }
 
-// IsChildSignal reports whether a signal tells the end of a child.
+// IsChildSignal reports whether a signal reports the end of a child.
 func IsChildSignal(name string) bool { return strings.HasPrefix(name, childMark) }
 
-// ChildOf returns the id of the child whose end a signal tells.
+// ChildOf returns the id of the child whose end a signal reports.
 func ChildOf(signal string) string { return strings.TrimPrefix(signal, childMark) }
 
-// ParentEnded is the name of a cancel that the end of a parent gave its child.
+// ParentEnded is the name of a cancel that a child gets when its parent ends.
 const ParentEnded = "#parent"
 
-// Child returns the child whose end is told by a signal, nil if there is none.
+// Child returns the child whose end a signal reports, nil if there is none.
 func (r *Run) Child(signal string) *Child {
 	if !IsChildSignal(signal) {
 		return nil
@@ -56,7 +56,7 @@ func (r *Run) Child(signal string) *Child {
 }
 
 // ChildAt returns the newest child that was spawned at a path, nil if there is
-// none, and how many were.
+// none, and the number of children spawned there.
 func (r *Run) ChildAt(path string) (newest *Child, n int) {
 	for _, c := range r.Children {
 		if c.Path == path {
@@ -78,7 +78,7 @@ func (r *Run) OpenChildren() []*Child {
 	return open
 }
 
-// joined notes that the run knows the end of a child.
+// joined records that the run knows the end of a child.
 func (r *Run) joined(e Entry, b *Body) {
 	if c := r.Child(b.Name); c != nil {
 		c.Joined, c.End, c.Failed, c.Retries = true, e.Seq, b.Fail != nil, r.Retries
@@ -92,8 +92,8 @@ func (r *Run) joined(e Entry, b *Body) {
 	}
 }
 
-// fork makes the thread a fork of what it was so far: what was active is
-// paused, nobody holds it, and its unfinished children are the other's.
+// fork makes the thread a fork of what it was so far: active runs are paused,
+// nobody holds it, and unfinished children belong to the other thread.
 func (t *Thread) fork(e Entry, b *Body) {
 	from := *b.From
 	from.At = b.At
@@ -139,7 +139,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 	}
 }
 
-// estrange notes that the children so far are another thread's.
+// estrange marks all children as those of another thread.
 func (t *Thread) estrange() {
 	for _, r := range t.Runs {
 		for _, c := range r.Children {
@@ -148,8 +148,8 @@ func (t *Thread) estrange() {
 	}
 }
 
-// pause stops a run in a fork, whatever its worker was at in the thread that
-// it comes from.
+// pause stops a run in a fork, whatever its worker is doing in the original
+// thread.
 func (r *Run) pause(now int64) {
 	r.PausedAt, r.Held, r.Silent, r.Resting, r.Deaths = now, true, false, false, 0
 	switch r.Status {
@@ -161,13 +161,13 @@ func (r *Run) pause(now int64) {
 	}
 }
 
-// Kept returns what a rewind keeps of the thread as it is now: where it stands,
-// whose it is, what people call it, and what it has spent.
+// Kept returns the part of the thread that survives a rewind: its position,
+// owner, title, metadata and what it has spent.
 func (t *Thread) Kept() *Thread {
 	k := &Thread{Seq: t.Seq, Time: t.Time, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
 		Created: t.Created, Base: t.Base, Fork: t.Fork, Import: t.Import, Imported: t.Imported, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
 	for _, r := range t.Runs {
-		if r.Status == StatusFailed || r.Retries > 0 { // it may have spent more in a retry that is taken back
+		if r.Status == StatusFailed || r.Retries > 0 { // a retry that the rewind takes back may have spent more
 			kept := &Run{N: r.N, Status: r.Status, Retries: r.Retries, Spent: maps.Clone(r.Spent)}
 			for _, c := range r.Children {
 				kept.Children = append(kept.Children, &Child{ID: c.ID, Spent: maps.Clone(c.Spent)})
@@ -178,9 +178,8 @@ func (t *Thread) Kept() *Thread {
 	return k
 }
 
-// Rewind folds the entry that takes the thread back to what it was at an
-// earlier sequence. What was spent stays spent, and what people call the thread
-// stays as it is.
+// Rewind folds the entry that takes the thread back to past, an earlier
+// sequence. What was spent stays spent, and the title and metadata stay.
 func (t *Thread) Rewind(e Entry, past *Thread) error {
 	body, err := e.Read()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"errors"
 )
 
-// A redacted entry has the SHA-256 of its body, as a string in base64, in the
-// body's place. A body is an object, so the two cannot be taken for each other.
+// A redacted entry has a string in place of its body, the SHA-256 of the body in
+// base64. A body is an object, so the two cannot be confused.
 const redactedSize = hashSize + 2
 
 // Redact returns the bytes of a whole entry without its body.

@@ -60,17 +60,17 @@ type Run struct {
 	Unknown   []string        `json:",omitzero"`
 	Diff      string          `json:",omitzero"`
 	Version   string          `json:",omitzero"` // fingerprint of the code that claimed it last
-	Misfits   map[string]bool `json:",omitzero"` // versions that it was blocked by since the last retry
+	Misfits   map[string]bool `json:",omitzero"` // versions that have blocked it since the last retry
 	Cancelled bool            `json:",omitzero"`
-	Orphan    bool            `json:",omitzero"` // the end of its parent cancelled it
-	Taken     uint64          `json:",omitzero"` // the run that took this input to be steered by it
-	Wake      bool            `json:",omitzero"` // something happened that it waited for
+	Orphan    bool            `json:",omitzero"` // it was cancelled because its parent ended
+	Taken     uint64          `json:",omitzero"` // the run that took this input as steering
+	Wake      bool            `json:",omitzero"` // something that it waited for has happened
 
 	Claims      int   `json:",omitzero"`
 	Deaths      int   `json:",omitzero"` // claims in a row without a sign of life
 	Retries     int   `json:",omitzero"`
-	PausedAt    int64 `json:",omitzero"` // 0 unless it is, or is to be, paused
-	Held        bool  `json:",omitzero"` // a fork begins with it: nothing goes on before a person says so
+	PausedAt    int64 `json:",omitzero"` // 0 unless it is paused or about to be
+	Held        bool  `json:",omitzero"` // a fork begins with it: it goes on only when a person says so
 	SuspendedAt int64 `json:",omitzero"` // 0 unless it waits
 	Silent      bool  `json:",omitzero"` // nothing was heard since the last claim
 	Resting     bool  `json:",omitzero"` // nor has it done anything but wait
@@ -120,16 +120,16 @@ func (r *Run) Due() int64 {
 	return due
 }
 
-// The names of nudges by which a pass that has shown no sign of life says that
-// it only waits, and that it goes on. A worker that is gone meanwhile did not
-// die of the run.
+// The names of nudges by which a pass that has recorded nothing yet says that it
+// only waits, and that it goes on. A worker that disappears between the two was
+// not killed by the run.
 const (
 	NudgeRests = "rests"
 	NudgeActs  = "acts"
 )
 
-// Lost returns how many claims in a row were followed by nothing, if the run
-// were claimed now. One that only waited does not count.
+// Lost returns how many claims in a row would have been followed by nothing if
+// the run were claimed now. A claim that only waited does not count.
 func (r *Run) Lost() int {
 	switch {
 	case !r.Silent:
@@ -140,7 +140,7 @@ func (r *Run) Lost() int {
 	return r.Deaths + 1
 }
 
-// Resumes returns how often the run went on after it had begun.
+// Resumes returns how often the run was resumed.
 func (r *Run) Resumes() int { return max(0, r.Claims-1) }
 
 func (r *Run) wait(e Entry, w Wait) {
@@ -151,7 +151,7 @@ func (r *Run) wait(e Entry, w Wait) {
 	r.Waits[e.Path] = &w
 }
 
-// settled ends what the node at a path, and all below it, waited for.
+// settled ends all waits of the node at a path and of the nodes below it.
 func (t *Thread) settled(r *Run, path string) {
 	for p, w := range r.Waits {
 		if p == path || strings.HasPrefix(p, path+"/") {
@@ -163,9 +163,9 @@ func (t *Thread) settled(r *Run, path string) {
 	}
 }
 
-// alive reports whether a kind says of a run that its worker got on with it, or
-// that it was given what it waited for. What people do to it says neither, and
-// what is over is appended beside claims.
+// alive reports whether an entry of a kind shows that the worker of a run makes
+// progress, or gives the run what it waited for. What people do to a run shows
+// neither, and fired and expired entries are appended without a claim.
 func alive(k Kind) bool {
 	switch k {
 	case Answered, Signal, Retried:
@@ -276,7 +276,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Received:
 		t.Signals = removeSignal(t.Signals, b.Ref)
 		r.joined(e, b)
-		delete(r.Waits, e.Path) // a join whose child's end another one was told
+		delete(r.Waits, e.Path) // of a join, if another join received the end of its child
 	case Took:
 		for i, in := range t.Inbox {
 			if in.N == b.Ref {
@@ -286,7 +286,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			}
 		}
 	case Answered, Expired:
-		// Whatever came first, answer or expiry, is what counts.
+		// The first of answer and expiry counts.
 		if a := t.Asks[b.Of]; a != nil && a.Run == r && a.Open() {
 			a.Answer, a.AnswerAt, a.Expired = b.Answer, e.Time, e.Kind == Expired
 			delete(r.Waits, a.Path)
@@ -295,7 +295,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Fired, Signal:
 		t.heard(b.Key)
 		r.joined(e, b)
-		if e.Path != "" { // the end of a child that nobody waits for has none
+		if e.Path != "" { // nobody waited for the end of a child
 			delete(r.Waits, e.Path)
 			r.Wake = true
 		}
@@ -304,7 +304,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			a.Progress = append(a.Progress, Note{Seq: e.Seq, Time: e.Time, Value: b.Value})
 		}
 	case Planned:
-		// A plan inside another is not that of the run.
+		// A plan inside another is not the plan of the run.
 		if at := e.Path[:strings.LastIndex(e.Path, "/")+1]; r.Plan == nil || len(at) <= len(r.PlanAt) {
 			r.Plan, r.PlanAt, r.Reached = b.Plan, at, nil
 		}
@@ -337,13 +337,13 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	}
 }
 
-// TimeOver is the name of the problem that an attempt ran into its timeout.
+// TimeOver is the name of the problem of an attempt that exceeded its timeout.
 const TimeOver = "timeout"
 
 // VerbCleanup marks the step entries of cleanups.
 const VerbCleanup = "cleanup"
 
-// end ends a run, closes what it waited for, and queues what it left over.
+// end ends a run, closes its waits, and queues the steering that it did not take.
 func (t *Thread) end(r *Run, e Entry, b *Body) {
 	t.settled(r, "")
 	for _, c := range r.Children {

@@ -13,7 +13,7 @@ import (
 type Item struct {
 	Base Value
 	Tail *Link
-	Text bool // the tail holds edits, a list of Edit a link
+	Text bool // each link of the tail is a list of Edit
 }
 
 // Link is one appended value; the newest comes first.
@@ -45,7 +45,7 @@ func (i Item) Number() int64 {
 	return n
 }
 
-// Sum adds without wrapping around.
+// Sum adds and saturates instead of overflowing.
 func Sum(a, b int64) int64 {
 	switch c := a + b; {
 	case a > 0 && b > 0 && c < 0:
@@ -57,8 +57,8 @@ func Sum(a, b int64) int64 {
 	}
 }
 
-// Next returns what an item becomes by the change, and whether it is there
-// at all then.
+// Next returns what the change makes of an item, and whether the item still
+// exists.
 func (c Change) Next(old Item) (Item, bool) {
 	switch {
 	case c.Item != nil:
@@ -76,7 +76,7 @@ func (c Change) Next(old Item) (Item, bool) {
 		return old, true
 	}
 	if old.Text && len(c.Append) > 0 {
-		old = Item{} // of what is no list nothing is kept
+		old = Item{} // a text is not a list: start a new one
 	}
 	for _, v := range c.Append {
 		old.Tail = &Link{Value: v, Prev: old.Tail}
@@ -84,15 +84,15 @@ func (c Change) Next(old Item) (Item, bool) {
 	return old, true
 }
 
-// Texts returns what the edits of the entry that was applied last have made of
-// texts, nil if it has none.
+// Texts returns the texts that the entry applied last has edited, nil if it has
+// no edits.
 func (t *Thread) Texts(e Entry) map[string]Item {
 	if e.Kind != Step || !bytes.Contains(e.Body, []byte(`"edit":[`)) {
 		return nil
 	}
 	b, err := e.Read()
 	if err != nil {
-		return nil // which Apply has said
+		return nil // Apply has reported it
 	}
 	texts := map[string]Item{}
 	for _, c := range b.State {
@@ -103,7 +103,7 @@ func (t *Thread) Texts(e Entry) map[string]Item {
 	return texts
 }
 
-// Same reports whether two items hold the same, by what is kept of them.
+// Same reports whether two items have equal bytes or blobs.
 func (i Item) Same(j Item) bool {
 	if i.Text != j.Text || !sameValue(i.Base, j.Base) {
 		return false
@@ -124,7 +124,7 @@ func sameValue(a, b Value) bool {
 	return a.Blob == nil && b.Blob == nil && bytes.Equal(a.JSON, b.JSON)
 }
 
-// Apply makes the change in a map.
+// Apply applies the change to a state.
 func (c Change) Apply(state map[string]Item) {
 	if item, there := c.Next(state[c.Key]); there {
 		state[c.Key] = item

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Thread is what a journal says about its thread, up to Seq.
+// Thread is the fold of a journal up to Seq.
 type Thread struct {
 	Seq  uint64 `json:",omitzero"`
 	Head Hash   `json:",omitzero"`
@@ -22,7 +22,7 @@ type Thread struct {
 	Created int64             `json:",omitzero"`
 
 	Epoch  uint64 `json:",omitzero"` // of the newest claim
-	Worker string `json:",omitzero"` // that holds it, "" if none does
+	Worker string `json:",omitzero"` // the worker that holds it, "" for none
 	Runs   []*Run `json:"-"`         // in the order in which they were queued
 	Inbox  []*Run `json:"-"`         // steering that the active run has not taken yet
 
@@ -32,13 +32,13 @@ type Thread struct {
 	Signals []Pending        `json:",omitzero"` // that arrived before their receiver
 	Asks    map[string]*Ask  `json:"-"`         // by id, open and closed
 
-	Base    uint64  `json:",omitzero"` // entries up to it are those of what it was forked from
-	Fork    *Origin `json:",omitzero"` // what it was forked from, nil if it is no fork
-	Import  *Origin `json:",omitzero"` // the newest import that brought it or what it was forked from, nil for none
-	Parent  *Origin `json:",omitzero"` // who spawned it, nil if it is no child
+	Base    uint64  `json:",omitzero"` // entries up to this sequence belong to the thread that it was forked from
+	Fork    *Origin `json:",omitzero"` // nil if it is no fork
+	Import  *Origin `json:",omitzero"` // the newest import of it or of what it was forked from, nil for none
+	Parent  *Origin `json:",omitzero"` // the run that spawned it, nil if it is no child
 	Rewinds int     `json:",omitzero"`
 
-	Imported int64 `json:",omitzero"` // when that was
+	Imported int64 `json:",omitzero"` // time of Import
 	Erased   bool  `json:",omitzero"`
 
 	Foreign    string `json:"-"` // why this binary must leave the thread alone, if it must
@@ -47,7 +47,7 @@ type Thread struct {
 	SignalKeys map[string]bool `json:",omitzero"`
 }
 
-// Pending is a signal without a receiver yet.
+// Pending is a signal that no run has received yet.
 type Pending struct {
 	Seq   uint64           `json:",omitzero"`
 	Name  string           `json:",omitzero"`
@@ -75,7 +75,7 @@ type Ask struct {
 // Open reports whether the ask can be answered.
 func (a *Ask) Open() bool { return a.Answer == nil && !a.Expired && !a.Closed }
 
-// Note is a dated value.
+// Note is a value or failure with the time of its entry.
 type Note struct {
 	Seq   uint64   `json:",omitzero"`
 	Time  int64    `json:",omitzero"`
@@ -101,13 +101,13 @@ func (t *Thread) Run(n uint64) *Run {
 	return t.Runs[i]
 }
 
-// RunByID returns the run with an id, also one that still is steering.
+// RunByID returns the newest run with an id, steering included.
 func (t *Thread) RunByID(id string) *Run { return t.byID[id] }
 
 func byNumber(a, b *Run) int { return cmp.Compare(a.N, b.N) }
 
-// Read decodes the next entry and applies it. After an error that is not
-// ErrNewer the thread is as it was: its last good point.
+// Read decodes the next entry and applies it. After an error the thread is as it
+// was before, at its last good point.
 func (t *Thread) Read(seq uint64, data []byte) (Entry, error) {
 	e, err := Decode(t.Head, seq, data)
 	if err == nil && seq != t.Seq+1 {
@@ -198,8 +198,8 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	}
 }
 
-// heard remembers the key of a signal, which has one effect however often it
-// is sent.
+// heard records the key of a signal, which has one effect however often it is
+// sent.
 func (t *Thread) heard(key string) {
 	if key != "" {
 		if t.SignalKeys == nil {
@@ -209,7 +209,7 @@ func (t *Thread) heard(key string) {
 	}
 }
 
-// Heard reports whether a signal with that key has arrived.
+// Heard reports whether a signal with the given key has arrived.
 func (t *Thread) Heard(key string) bool { return t.SignalKeys[key] }
 
 // Receiver returns the run and path of the oldest receive that waits for a
@@ -231,7 +231,7 @@ func (t *Thread) Receiver(name string) (*Run, string) {
 	return run, path
 }
 
-// own makes State and Deps the thread's alone before they change.
+// own copies State and Deps before they change if a run shares them.
 func (t *Thread) own() {
 	if t.shared {
 		t.State, t.Deps, t.shared = maps.Clone(t.State), maps.Clone(t.Deps), false
@@ -281,9 +281,9 @@ func (t *Thread) Busy() *Run {
 	return nil
 }
 
-// Next returns the run to execute at a time, if there is one, and otherwise
-// when a timer makes one due, 0 for never. Fits tells whether the code at hand
-// may try a blocked run.
+// Next returns the run to execute now, or else the time at which a timer makes
+// one due, 0 for never. Fits reports whether the code at hand may try a blocked
+// run.
 func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
 	if t.Foreign != "" {
 		return nil, 0
@@ -320,7 +320,7 @@ func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
 		case r.Status == StatusQueued && (!active || r.Policy == PolicyBeside):
 			return r, now
 		case r.Status != StatusQueued:
-			active = true // paused before it began: those behind it wait
+			active = true // paused before it began: the runs after it wait
 		}
 	}
 	return nil, due

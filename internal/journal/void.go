@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Gone is a node of a run that was forgotten with a decision, or one whose ask
-// was: see tree.Void.
+// Gone is a node of a run that was forgotten with a decision, or whose ask was:
+// see tree.Void.
 type Gone struct {
-	Path   string // as entries have it
+	Path   string // as in entries
 	Ask    bool   // only its ask was
 	State  bool   // it changed the state
-	Before uint64 // what an entry from here on recorded there stays; 0: nothing does
+	Before uint64 // entries from this sequence on stay; 0: none does
 	Signal string // that it took, "" for none
 	Ref    uint64 // the entry of the signal or input that it took
 	Value  Value  // of the signal
 }
 
 // Forget makes the thread forget what the tree of a run has forgotten: asks are
-// closed, nothing waits there, and signals and inputs are there to be taken
-// again. Where a node had changed the state, that is what the run's base and its
-// changes make of it, unless another run was active meanwhile: then it stays.
+// closed, waits end, and signals and inputs can be taken again. If a node had
+// changed the state, the state is rebuilt from the run's base and the remaining
+// changes, unless another run was active meanwhile.
 func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 	for _, g := range gone {
 		for p, w := range r.Waits {
@@ -58,12 +58,12 @@ func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 
 func (g Gone) before(seq uint64) bool { return g.Before == 0 || seq < g.Before }
 
-// within reports whether a path is another one or below it.
+// within reports whether a path equals another or is below it.
 func within(path, of string) bool {
 	return path == of || strings.HasPrefix(path, of+"/")
 }
 
-// untake puts an input that a run was steered by back to be taken.
+// untake returns steering that a run has taken to the inbox.
 func (t *Thread) untake(r *Run, n uint64) {
 	for _, in := range t.byID {
 		if in.N == n && in.Taken == r.N {

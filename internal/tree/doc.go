@@ -4,5 +4,5 @@
 // verb whether its outcome is recorded, whether it has to run, whether it
 // waits, or whether the code no longer fits what is recorded.
 //
-// It does no I/O and reads no clock.
+// It does no I/O, reads no clock, and may import only journal.
 package tree

@@ -6,11 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// Fork makes the tree that of a fork, as its first entry says: what waited for
-// children of the other thread is forgotten, decisions that nothing has come of
-// are if it says so, and changes of the state are made as if the newest outcome
-// had made them, so that code which has passed it sees them and code before it
-// does not.
+// Fork makes the tree that of a fork, given the fork's first entry. Joins that
+// wait for children of the other thread are forgotten, and so are unused
+// decisions if the entry says so. Changes of the state count to the newest
+// outcome, so that code that has passed it sees them and code before it does not.
 func (t *Tree) Fork(b journal.Body) {
 	forgetJoins(t.Root)
 	if b.Void {
@@ -21,14 +20,14 @@ func (t *Tree) Fork(b journal.Body) {
 	}
 }
 
-// Rewind makes the tree that of a thread which a rewind has taken back.
+// Rewind makes the tree that of a thread after a rewind.
 func (t *Tree) Rewind(b journal.Body) {
 	if b.Void {
 		t.Void(b.At, nil, false)
 	}
 }
 
-// edit is what a fork changed, and the node whose outcome it counts to.
+// edit is a change made by a fork, and the node whose outcome it counts to.
 type edit struct {
 	at      *Node
 	changes []journal.Change
@@ -51,8 +50,8 @@ func (t *Tree) anchor(changes []journal.Change) *Node {
 	return n
 }
 
-// keepEdits moves what forks changed to the newest outcome that is left, where
-// the one that it counted to was made void.
+// keepEdits moves the changes of forks whose outcome became void to the newest
+// outcome that is left.
 func (t *Tree) keepEdits() {
 	for i, e := range t.edits {
 		if e.at != t.Root && !e.at.Done {
@@ -62,7 +61,7 @@ func (t *Tree) keepEdits() {
 	}
 }
 
-// forgetJoins forgets the joins that wait.
+// forgetJoins forgets the joins that still wait.
 func forgetJoins(n *Node) {
 	for _, c := range slices.Clone(n.children) {
 		forgetJoins(c)

@@ -15,7 +15,7 @@ const MaxName = 200
 // ErrDuplicate means that a name was used twice in one frame.
 var ErrDuplicate = errors.New("the name is taken in this frame; names are unique, a loop puts its index into them")
 
-// CheckName says what is wrong with the name of a node or flow.
+// CheckName returns an error if the name of a node or flow is invalid.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -45,18 +45,18 @@ func CheckName(name string) error {
 // recorded below its node.
 type Frame struct {
 	tree   *Tree
-	path   string // of the node as entries have it
+	path   string // of the node, as in entries
 	seen   map[string]bool
 	groups int
-	upto   int    // children before it are known to be visited
-	outer  *Frame // of a new scope or branch, which is judged with what is new inside it
+	upto   int    // all children before this index are visited
+	outer  *Frame // of a new scope or branch, which is judged once something new is reached inside
 	branch bool
 }
 
 // Frame returns a frame at the root.
 func (t *Tree) Frame() *Frame { return &Frame{tree: t} }
 
-// Path returns the path of the frame as entries have it.
+// Path returns the path of the frame, as in entries.
 func (f *Frame) Path() string { return f.path }
 
 // Node returns the node of the frame, nil if nothing is recorded there.
@@ -85,19 +85,19 @@ func (t *Tree) At(path string) *Node { return t.at(path) }
 // Options of a visit.
 type Options struct {
 	Input   string // digest of the arguments
-	Renamed string // the name under which it may be recorded
+	Renamed string // its former name, under which it may be recorded
 	Added   bool   // it was inserted before recorded ones
 
 	Allows []string // the steps of its frame that it is a decision about
 }
 
-// Visit is what follows from reaching a verb. Node is what is recorded, nil if
-// nothing is; Path is where entries of it go.
+// Visit is the result of reaching a verb. Node is what is recorded, nil if
+// nothing is; Path is the path of its entries.
 type Visit struct {
 	Path string
 	Node *Node
-	Diff string // why the code does not fit what is recorded, "" if it does
-	Held bool   // the diff is one only if it is still there at the group's Wait
+	Diff string // how the code differs from what is recorded, "" if it fits
+	Held bool   // the diff counts only if it remains at the group's Wait
 }
 
 // Visit follows the execution to a child.
@@ -133,7 +133,7 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	return v, nil
 }
 
-// fits says why a recorded node cannot be what the code calls there.
+// fits returns why a recorded node cannot be what the code calls, "" if it can.
 func fits(n *Node, verb Verb, input string) string {
 	had := n.Verb
 	path := n.Path()
@@ -156,8 +156,8 @@ func (f *Frame) Enter(v Visit) *Frame {
 	return &Frame{tree: f.tree, path: v.Path}
 }
 
-// EnterScope is Enter for a scope. Nothing is recorded of a scope itself, so
-// whether a new one fits is judged when something new is reached inside it.
+// EnterScope is Enter for a scope. A scope itself is not recorded, so a new one
+// is judged when something new is reached inside it.
 func (f *Frame) EnterScope(v Visit) *Frame {
 	inner := f.Enter(v)
 	if v.Node == nil {
@@ -166,10 +166,10 @@ func (f *Frame) EnterScope(v Visit) *Frame {
 	return inner
 }
 
-// Judge returns a diff if something new was reached while recorded children of
-// the frame were not visited, or of those around a scope or branch that is new
-// itself. Held means that they belong to a frame around a branch: its group
-// decides at Wait, when all its branches are known.
+// Judge returns a diff if something new was reached before all recorded children
+// of the frame were visited, or those of the frames around it if it is a new
+// scope or branch. Held means that the unvisited children belong to a frame
+// around a branch: the group decides at Wait, when all its branches are known.
 func (f *Frame) Judge(verb Verb, name string) (diff string, held bool) {
 	at := Names(Below(f.path, name, 0))
 	for ; f != nil; f = f.outer {
@@ -207,8 +207,8 @@ func (f *Frame) Branch(name string, group int) (*Frame, error) {
 	return inner, nil
 }
 
-// Closer returns the branch that failed and closed those beside it, in the group
-// of the branch that the frame is; nil if none did.
+// Closer returns the branch that failed and closed the others in the group of
+// this frame's branch, nil if none did.
 func (f *Frame) Closer() *Node {
 	i := strings.LastIndexByte(f.path, '/')
 	number, _, _ := strings.Cut(f.path[i+1:], "|")
@@ -223,8 +223,8 @@ func (f *Frame) Closer() *Node {
 	return nil
 }
 
-// NotBranch returns a difference if what is recorded in the place of a branch is
-// something else.
+// NotBranch returns a diff if something else is recorded in the place of a
+// branch.
 func (f *Frame) NotBranch(name string) string {
 	node := f.Node()
 	if node == nil {
@@ -251,7 +251,7 @@ func (f *Frame) see(name string) {
 	f.seen[name] = true
 }
 
-// Leave judges the return of the frame.
+// Leave returns a diff if the frame returned too early.
 func (f *Frame) Leave() string { return f.missed("return") }
 
 // missed returns a diff if recorded children were not visited.
@@ -272,7 +272,7 @@ func (f *Frame) missed(reached string) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "in %s:\n", at)
-	const most = 10 // of each kind are shown: a diff has to fit an entry
+	const most = 10 // lines of each kind, since a diff has to fit into an entry
 	visited, missed := 0, 0
 	for _, c := range node.children {
 		if f.seen[c.Name] {

@@ -33,7 +33,7 @@ const (
 	Join    Verb = "join"
 )
 
-// frames are the verbs that other nodes can stand below of.
+// frames are the verbs whose nodes can have children.
 var frames = map[Verb]bool{None: true, Step: true, Cleanup: true, Scope: true, Branch: true}
 
 // Node is one node of a run.
@@ -45,21 +45,21 @@ type Node struct {
 	Done     bool // its outcome is recorded
 	Fail     *journal.Failure
 	Value    journal.Value
-	Ref      uint64 // the entry that holds its value, if it is another's
+	Ref      uint64 // the entry that holds its value, if that is another one
 	Answer   *journal.Answer
 	Expired  bool
 	Seq      uint64 // of its outcome
 	Time     int64  // of its outcome
 	State    []journal.Change
-	Attempts int           // that failed and were recorded
+	Attempts int           // failed ones that were recorded
 	Due      int64         // when it, or its next attempt, is due
 	Timer    bool          // its next attempt waits for a durable timer
 	Input    string        // digest of its arguments
-	Intent   bool          // it may have been started and its outcome is not known
+	Intent   bool          // it may have started, and its outcome is unknown
 	Started  uint64        // the entry of that start
-	Limit    time.Duration // how long a start that was recorded may take
-	TimedOut bool          // its attempt ran into its timeout, and cleaned up
-	Open     uint64        // sequence of the entry since which it waits, 0 if it does not
+	Limit    time.Duration // how long the recorded start may take
+	TimedOut bool          // its attempt exceeded its timeout and cleaned up
+	Open     uint64        // sequence of the entry that made it wait, 0 if it does not
 	AskID    string
 	Answered uint64   // sequence of its ask's answer, or of its expiry
 	Signal   string   // that it waits for or took
@@ -78,9 +78,9 @@ type Node struct {
 // Tree is the memory of one run.
 type Tree struct {
 	Root     *Node
-	outcomes []outcome // in the order of the journal, for those that refer to them
+	outcomes []outcome // in the order of the journal, for outcomes that refer to them
 	edits    []edit    // by forks, in their order
-	voidable           // decisions that count only as long as something has come of them
+	voidable           // decisions that count only while they are used
 }
 
 type outcome struct {
@@ -88,7 +88,7 @@ type outcome struct {
 	node *Node
 }
 
-// outcomeAt returns the node whose outcome an entry is, nil if there is none.
+// outcomeAt returns the node whose outcome is the entry at seq, nil for none.
 func (t *Tree) outcomeAt(seq uint64) *Node {
 	i, ok := slices.BinarySearchFunc(t.outcomes, seq, func(o outcome, seq uint64) int {
 		return cmp.Compare(o.seq, seq)
@@ -143,7 +143,7 @@ func (n *Node) remove(c *Node) {
 // Composite reports whether something is recorded below the node.
 func (n *Node) Composite() bool { return len(n.children) > 0 }
 
-// Path returns the path of the node, of names only.
+// Path returns the path of the node, without the numbers of groups.
 func (n *Node) Path() string {
 	if n.parent == nil {
 		return ""
@@ -151,8 +151,8 @@ func (n *Node) Path() string {
 	return n.parent.Path() + "/" + n.Name
 }
 
-// Below returns the path of a child as entries have it: a branch carries the
-// number of its group.
+// Below returns the path of a child as in entries, where a branch has the number
+// of its group.
 func Below(path, name string, group int) string {
 	if group > 0 {
 		return path + "/" + strconv.Itoa(group) + "|" + name
@@ -160,7 +160,7 @@ func Below(path, name string, group int) string {
 	return path + "/" + name
 }
 
-// Names returns a path of an entry without the numbers of groups.
+// Names returns the path of an entry without the numbers of groups.
 func Names(path string) string {
 	if !strings.Contains(path, "|") {
 		return path
@@ -174,10 +174,11 @@ func Names(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// notYet stands for the sequence of the first entry of a node that has none.
+// notYet is the first sequence of a node without entries.
 const notYet = math.MaxUint64
 
-// node returns the node at a path of an entry, and makes what is missing.
+// node returns the node at the path of an entry, making it and its parents if
+// needed.
 func (t *Tree) node(path string, seq uint64) *Node {
 	n, whole := t.Root, path
 	for path != "" {
@@ -230,7 +231,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		return fmt.Errorf("the body of entry %d: %w", e.Seq, err)
 	}
 	if e.Kind == journal.Problem {
-		// All that a problem means for the run is that time was over.
+		// The only problem that matters to the tree is a timeout.
 		if b.Name == journal.TimeOver {
 			t.node(e.Path, e.Seq).TimedOut = true
 		}
@@ -238,7 +239,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 	}
 	n := t.node(e.Path, e.Seq)
 	if n.Done && (e.Kind == journal.Asked || e.Kind == journal.Step) {
-		t.again = e.Seq // it was decided otherwise, see decidedOtherwise
+		t.again = e.Seq // see decidedOtherwise
 		t.forgetFrom(n)
 		t.again = 0
 		n = t.node(e.Path, e.Seq)
@@ -318,7 +319,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Verb = Take
 		t.done(n, e, b)
 		if b.Ref == 0 {
-			n.Time = 0 // it was found before it was recorded, with another entry
+			n.Time = 0 // it was set with another entry, before the outcome was recorded
 		}
 	case journal.Emitted:
 		n.Verb = Emit
@@ -330,9 +331,8 @@ func (t *Tree) Apply(e journal.Entry) error {
 	return nil
 }
 
-// settled returns changes in which an edit of a text says what the text became:
-// in a run others' changes, and those of steps that were dropped, are not there
-// to be built on.
+// settled returns the changes with the results of text edits filled in: a run
+// does not see the changes of others or of dropped steps, on which they build.
 func settled(changes []journal.Change, texts map[string]journal.Item) []journal.Change {
 	if len(texts) == 0 {
 		return changes
@@ -354,7 +354,7 @@ func receiver(signal string) Verb {
 	return Receive
 }
 
-// took reports whether the node is of a verb that takes what is there.
+// took reports whether the verb takes a signal, an input or the end of a child.
 func (n *Node) took() bool { return n.Verb == Receive || n.Verb == Take || n.Verb == Join }
 
 func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
@@ -380,8 +380,8 @@ func (n *Node) holds() uint64 {
 	return n.Ref
 }
 
-// Changes returns the changes of the state at and below the nodes, in the
-// order of the journal.
+// Changes returns the changes of the state at and below the nodes, in journal
+// order.
 func Changes(nodes ...*Node) []journal.Change {
 	if !slices.ContainsFunc(nodes, func(n *Node) bool { return n != nil && n.changes }) {
 		return nil
@@ -410,8 +410,8 @@ func Changes(nodes ...*Node) []journal.Change {
 	return all
 }
 
-// Holder returns the sequence of an outcome at or below the node, among the
-// newest ones, whose value is raw; 0 if there is none.
+// Holder returns the sequence of a recent outcome at or below the node whose
+// value is raw, 0 if there is none.
 func (n *Node) Holder(raw []byte) uint64 {
 	const look = 16
 	left := look

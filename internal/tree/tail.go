@@ -2,10 +2,10 @@ package tree
 
 import "slices"
 
-// voidTail makes the failed tail of a frame forgotten: its last child, if
-// that failed, and the tail of what stands last below it. Of a group that
-// stands last, each branch is judged on its own. What once had another child
-// behind it was handled, also when that one is forgotten.
+// voidTail forgets the failed tail of a frame: its last child, if that failed,
+// and in turn the tail below it. If a group comes last, each branch is judged on
+// its own. A failure that was followed by another child was handled, even if
+// that child is forgotten.
 func voidTail(n *Node) {
 	if len(n.children) == 0 {
 		return
@@ -42,8 +42,8 @@ func voidTail(n *Node) {
 	}
 }
 
-// reopen takes back that a branch has closed those beside it: what they waited
-// for begins anew.
+// reopen undoes the closing of branches beside a failed one: their waits begin
+// anew.
 func (n *Node) reopen() {
 	if n.Closer == nil {
 		return
@@ -56,15 +56,15 @@ func (n *Node) reopen() {
 	}
 }
 
-// prune removes a scope or branch of which nothing is recorded any more.
+// prune removes a scope or branch that has nothing recorded left.
 func (n *Node) prune(c *Node) {
 	if c.Verb == None && len(c.children) == 0 && c.Closer == nil {
 		n.remove(c)
 	}
 }
 
-// void forgets the outcome of a node. What is recorded below it stays, and so
-// does an effect of which nobody knows whether it happened.
+// void forgets the outcome of a node. Nodes below it stay, and so does an effect
+// that may or may not have happened.
 func (n *Node) void() {
 	n.TimedOut = false
 	n.Done, n.Fail, n.Attempts, n.Due, n.Timer, n.Answer, n.AskID, n.Open = false, nil, 0, 0, false, nil, "", 0
@@ -73,9 +73,8 @@ func (n *Node) void() {
 	}
 }
 
-// forgetWaits forgets what waits below a node that has failed, or was closed. Its
-// asks are closed and nobody sees its timers, so that a later attempt begins them
-// anew.
+// forgetWaits forgets the waits below a node that has failed or was closed, so
+// that a later attempt begins them anew: its asks are closed and its timers gone.
 func forgetWaits(n *Node) {
 	for _, c := range slices.Clone(n.children) {
 		forgetWaits(c)

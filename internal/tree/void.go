@@ -8,37 +8,37 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// A decision is an ask that was answered or expired, or a step that says which
-// steps it allows. It is used when one of the steps that it allows has an
-// outcome, or any step where it names none, in its frame or in one around it.
-// One that is not used gates something that has not happened yet.
+// A decision is an ask that was answered or expired, or a step that names the
+// steps that it allows. It is used once one of these steps, or any step if it
+// names none, has an outcome in its frame or in one around it. An unused decision
+// gates something that has not happened yet.
 
-// voidable says which decisions do not count unless they are used: those up to
-// a sequence, but for asks with these ids.
+// voidable says which decisions count only if they are used: those up to a
+// sequence, except asks with the given ids.
 type voidable struct {
 	upto    uint64
 	keep    []string
 	again   uint64 // the entry that records a decision anew, 0 for none
-	foreign bool   // all up to there was brought by an import
+	foreign bool   // everything up to there was imported
 	gone    []journal.Gone
 
-	// starts are those of forgotten at-most-once steps, by the path that entries
-	// have. Nobody knows what became of them, also when the step is reached again.
+	// starts holds the starts of forgotten at-most-once steps by path, as in
+	// entries. Their outcomes stay unknown when the steps are reached again.
 	starts map[string]*Node
 }
 
-// Void makes the decisions up to a sequence that are not used forgotten, with
-// what their frames recorded behind them, and also later on those whose use is
-// forgotten. Asks whose ids are in keep stay. Open asks that expire are
-// forgotten too, so that their time begins anew, and all if open is set.
+// Void forgets the unused decisions up to a sequence with everything that their
+// frames recorded after them, and later also decisions whose use is forgotten.
+// Asks whose ids are in keep stay. It also forgets open asks that expire, so that
+// their time begins anew, or all open asks if open is set.
 func (t *Tree) Void(upto uint64, keep []string, open bool) {
 	t.upto, t.keep, t.foreign = upto, keep, open || t.foreign
 	t.forgetAsks(t.Root, open)
 	t.judge(t.Root)
 }
 
-// Tell makes a thread forget what its run's tree has forgotten since it was
-// told last.
+// Tell makes a thread forget what its run's tree has forgotten since the last
+// call.
 func (t *Tree) Tell(thread *journal.Thread, run uint64) {
 	if r := thread.Run(run); r != nil && len(t.gone) > 0 {
 		thread.Forget(r, t.gone, slices.Concat(t.Root.State, Changes(t.Root)))
@@ -46,8 +46,8 @@ func (t *Tree) Tell(thread *journal.Thread, run uint64) {
 	}
 }
 
-// Unused returns the ids of the answered asks that are not used, in the order
-// of their answers.
+// Unused returns the ids of the answered asks that are unused, in the order of
+// their answers.
 func (t *Tree) Unused() []string {
 	var ids []string
 	for _, n := range t.Root.decisions() {
@@ -58,9 +58,9 @@ func (t *Tree) Unused() []string {
 	return ids
 }
 
-// decidedOtherwise forgets a decision that is not used, by what the code says
-// it allows where that is not what is recorded: an older version did not record
-// it, and who made up a file for an import leaves it out.
+// decidedOtherwise forgets a decision that is unused by what the code says it
+// allows, where the record differs: older versions did not record it, and a
+// forged import may leave it out.
 func (t *Tree) decidedOtherwise(n *Node, allows []string) bool {
 	if n == nil || len(allows) == 0 || !n.Done || n.Seq > t.upto || slices.Equal(n.Allows, allows) {
 		return false
@@ -84,8 +84,8 @@ func (f *Frame) returned(verb Verb, name string) string {
 	return ""
 }
 
-// judge forgets decisions below a node that are not used, which may have been
-// what others were used for, until there are none.
+// judge forgets unused decisions below a node until none is left: one may have
+// been the only use of another.
 func (t *Tree) judge(below *Node) {
 	for again := t.upto > 0; again; {
 		again = false
@@ -99,7 +99,7 @@ func (t *Tree) judge(below *Node) {
 				continue
 			}
 			t.forgetFrom(n)
-			break // others may be gone with it
+			break // others may have gone with it
 		}
 	}
 	t.keepEdits()
@@ -135,7 +135,7 @@ func (n *Node) decisions() []*Node {
 	return list
 }
 
-// decidedAt returns the sequence of a decision, 0 if the node is none.
+// decidedAt returns the sequence of a decision, 0 if the node is not one.
 func (n *Node) decidedAt() uint64 {
 	switch {
 	case n.Verb == Ask && n.Done, n.undecided():
@@ -146,8 +146,8 @@ func (n *Node) decidedAt() uint64 {
 	return 0
 }
 
-// undecided reports whether the node is a start of which nobody knows what
-// became, and a person has said what is to follow.
+// undecided reports whether the node is a start with an unknown outcome about
+// which a person has decided.
 func (n *Node) undecided() bool { return n.Intent && n.Answer != nil && !n.Done }
 
 // used reports whether something has come of a decision.
@@ -170,8 +170,8 @@ func (n *Node) used() bool {
 	return false
 }
 
-// behind yields the nodes of the same frame that were recorded behind what was
-// decided, but for the other branches of a group, newest first.
+// behind yields the nodes of the same frame that were recorded after the
+// decision, except other branches of its group, newest first.
 func (n *Node) behind(decision *Node) func(func(*Node) bool) {
 	return func(yield func(*Node) bool) {
 		if n.parent == nil {
@@ -197,9 +197,9 @@ func (n *Node) came() bool {
 	return slices.ContainsFunc(n.children, (*Node).came)
 }
 
-// forgetFrom forgets a decision and what came behind it: nothing but waits and
-// steps that only prepare what it allows. Composite steps around it, which had
-// nothing else to return, are open again.
+// forgetFrom forgets a decision and what came after it, which is only waits and
+// steps that prepare what it allows. Composite steps around it, which had nothing
+// else to return, are open again.
 func (t *Tree) forgetFrom(decision *Node) {
 	for n := decision; n.parent != nil; n = n.parent {
 		for _, c := range slices.Collect(n.behind(decision)) {
@@ -219,7 +219,7 @@ func (t *Tree) forgetFrom(decision *Node) {
 	}
 }
 
-// forget removes a node with all below it.
+// forget removes a node and everything below it.
 func (t *Tree) forget(n *Node) {
 	n.parent.remove(n)
 	var walk func(*Node)
@@ -260,8 +260,8 @@ func (t *Tree) forgetAsks(n *Node, all bool) {
 	}
 }
 
-// Started makes a step that is reached again one whose earlier start is not
-// decided, if it is.
+// Started restores the earlier start, of unknown outcome, of a forgotten step
+// that is reached again, if it has one.
 func (t *Tree) Started(path string) {
 	if t.starts[path] != nil {
 		t.node(path, notYet)
@@ -279,7 +279,7 @@ func (t *Tree) note(n *Node) {
 	t.gone = append(t.gone, g)
 }
 
-// raw returns the path of the node as entries have it.
+// raw returns the path of the node, as in entries.
 func (n *Node) raw() string {
 	if n.parent == nil {
 		return ""
