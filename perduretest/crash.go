@@ -1,6 +1,7 @@
 package perduretest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -115,28 +116,22 @@ func (s *sweep) failf(format string, args ...any) {
 }
 
 func (s *sweep) run() {
-	if s.Effects == nil {
-		s.Effects = new(Effects)
-	}
-	if s.MaxRuns == 0 {
-		s.MaxRuns = 5000
-	}
-	if s.Limit == 0 {
-		s.Limit = 31 * 24 * time.Hour
+	s.classes = map[string]bool{}
+	s.Effects = cmp.Or(s.Effects, new(Effects))
+	s.MaxRuns = cmp.Or(s.MaxRuns, 5000)
+	s.Limit = cmp.Or(s.Limit, 31*24*time.Hour)
+	if s.Same == nil {
+		s.Same = func(text string) string { return text }
 	}
 	if len(s.Start) == 0 {
 		s.failf("nothing is started: fill in Start")
 		return
 	}
-	s.Start = append([]perdure.StartRequest(nil), s.Start...)
+	s.Start = slices.Clone(s.Start)
 	for i := range s.Start {
 		q := &s.Start[i]
-		if q.Thread == "" {
-			q.Thread = fmt.Sprintf("thread-%d", i+1)
-		}
-		if q.Key == "" {
-			q.Key = fmt.Sprintf("start-%d", i+1)
-		}
+		q.Thread = cmp.Or(q.Thread, fmt.Sprintf("thread-%d", i+1))
+		q.Key = cmp.Or(q.Key, fmt.Sprintf("start-%d", i+1))
 	}
 	s.want = s.play()
 	if faults := s.want.faults(nil); len(faults) > 0 {
@@ -150,10 +145,7 @@ func (s *sweep) run() {
 	// A crash costs a lease, and a step may have to run again.
 	s.Limit = 2*s.want.took + 20*s.defaults().Lease + 10*time.Minute
 	s.cuts()
-	least := s.MinCuts
-	if least == 0 {
-		least = 2 * s.want.appends
-	}
+	least := cmp.Or(s.MinCuts, 2*s.want.appends)
 	if s.crashes < least && len(s.failures) == 0 {
 		s.failf("there were only %d crashes, want at least %d: does the flow still do anything?", s.crashes, least)
 	}
@@ -163,9 +155,7 @@ func (s *sweep) run() {
 // is missed, so it is long, for the sake of flows that sleep for long.
 func (s *sweep) defaults() perdure.Options {
 	o := s.Options
-	if o.Lease == 0 {
-		o.Lease = lease.MaxTTL
-	}
+	o.Lease = cmp.Or(o.Lease, lease.MaxTTL)
 	return defaults(o)
 }
 

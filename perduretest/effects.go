@@ -2,6 +2,7 @@ package perduretest
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/perdure/perdure"
@@ -110,12 +111,7 @@ func (w watcher) Committed(e perdure.Event) {
 // place is a step of a run, by which attempts and effects are told apart.
 type place struct{ thread, run, path string }
 
-func (a *attempt) place() place {
-	if a == nil {
-		return place{}
-	}
-	return place{a.Thread, a.Run, a.Path}
-}
+func (a *attempt) place() place { return place{a.Thread, a.Run, a.Path} }
 
 // died notes, after a crash, which attempts left no outcome. Recorded says how
 // many outcomes the journals hold, by place.
@@ -128,8 +124,7 @@ func (e *Effects) died(recorded map[place]int) {
 			open[a.place()]++
 		}
 	}
-	for i := len(e.attempts) - 1; i >= 0; i-- {
-		a := e.attempts[i]
+	for _, a := range slices.Backward(e.attempts) {
 		if at := a.place(); !a.lost && a.life == e.life && open[at] > recorded[at] {
 			a.lost = true
 			open[at]--

@@ -71,9 +71,6 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 		synctest.Wait() // for what the worker still has to tidy up
 	}
 	stopErr := l.stop()
-	if s.classes == nil {
-		s.classes = map[string]bool{}
-	}
 	l.mu.Lock()
 	for class := range l.writes {
 		s.classes[class] = true

@@ -25,7 +25,7 @@ type result struct {
 
 	outcome  string
 	events   map[string][]string // by thread, run and path
-	effects  map[string]*tally   // by place and name
+	effects  map[string]tally    // by place and name
 	problems []string            // that need no comparison to be wrong
 	trace    string
 }
@@ -43,15 +43,11 @@ func (r *result) where() string { return strings.Join(r.crashes, ", then ") }
 
 // collect reads what the journals hold.
 func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
-	same := w.Same
-	if same == nil {
-		same = func(text string) string { return text }
-	}
 	all, err := recordings(ctx, s)
 	if err != nil {
 		return err
 	}
-	r.events, r.effects = map[string][]string{}, map[string]*tally{}
+	r.events, r.effects = map[string][]string{}, map[string]tally{}
 	var outcome, trace strings.Builder
 	byID := map[string]*recording{}
 	for _, rec := range all {
@@ -62,8 +58,8 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 			}
 		}
 		fmt.Fprintf(&trace, "thread %s\n%s", rec.label, rec)
-		outcome.WriteString(same(rec.names.replace(rec.outcome(ctx, s))))
-		r.keep(ctx, s, rec, same)
+		outcome.WriteString(w.Same(rec.names.replace(rec.outcome(ctx, s))))
+		r.keep(ctx, s, rec, w.Same)
 		for _, run := range rec.thread.Runs {
 			if w.Want != "" && string(run.Status) != string(w.Want) {
 				r.problems = append(r.problems, fmt.Sprintf("a run of flow %s on thread %s is %s, want %s", run.Flow, rec.label, run.Status, w.Want))
@@ -83,15 +79,13 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 			}
 		}
 		t := r.effects[label]
-		if t == nil {
-			t = &tally{loose: e.of == nil}
-			r.effects[label] = t
-		}
+		t.loose = e.of == nil
 		t.n++
 		t.once = t.once || e.once
 		if e.of != nil && e.of.lost {
 			t.lost++
 		}
+		r.effects[label] = t
 	}
 	return nil
 }
@@ -255,15 +249,10 @@ func (r *result) faults(want *result) []string {
 	if d := diffEvents(want.events, r.events); d != "" {
 		add("the events differ:\n%s", d)
 	}
-	labels := map[string]bool{}
-	for label := range r.effects {
-		labels[label] = true
-	}
-	for label := range want.effects {
-		labels[label] = true
-	}
+	labels := maps.Clone(r.effects)
+	maps.Copy(labels, want.effects)
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
-		got, undisturbed := tallyOf(r.effects, label), tallyOf(want.effects, label)
+		got, undisturbed := r.effects[label], want.effects[label]
 		switch {
 		case got.n < undisturbed.n:
 			add("the effect %s happened %d times, undisturbed %d times: it was lost", label, got.n, undisturbed.n)
@@ -277,13 +266,6 @@ func (r *result) faults(want *result) []string {
 		}
 	}
 	return faults
-}
-
-func tallyOf(all map[string]*tally, label string) tally {
-	if t := all[label]; t != nil {
-		return *t
-	}
-	return tally{}
 }
 
 func diffEvents(want, got map[string][]string) string {

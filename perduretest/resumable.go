@@ -34,10 +34,7 @@ func CheckResumable(t testing.TB, populated, empty func() perdure.Resumable) {
 	c := resumableCheck{t: t, ctx: t.Context()}
 	full := populated()
 	first, ok := c.dump("a populated dep", full)
-	if !ok {
-		return
-	}
-	if !c.json(first) {
+	if !ok || !c.json(first) {
 		return
 	}
 	c.coldStart(empty, first)
@@ -118,49 +115,35 @@ func (c *resumableCheck) json(raw json.RawMessage) bool {
 		c.fail(ruleJSON, "The dump is no JSON object, but Load has to accept {} as well: %.200s", raw)
 		return false
 	}
-	if key := duplicate(raw); key != "" {
+	if key := duplicate(json.NewDecoder(bytes.NewReader(raw))); key != "" {
 		c.fail(ruleJSON, "The dump has the key %q twice in one object, and only one of them is read: %.200s", key, raw)
 		return false
 	}
 	return true
 }
 
-// duplicate returns a key that stands twice in one object, "" if none does.
-func duplicate(raw json.RawMessage) string {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	type level struct {
-		keys  map[string]bool // nil in a list
-		value bool            // the next token is a value
+// duplicate returns a key that stands twice in an object of the next value, "" if none
+// does.
+func duplicate(dec *json.Decoder) string {
+	begin, _ := dec.Token()
+	if begin != json.Delim('{') && begin != json.Delim('[') {
+		return ""
 	}
-	var stack []*level
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return "" // io.EOF: it is valid
-		}
-		var top *level
-		if len(stack) > 0 {
-			top = stack[len(stack)-1]
-		}
-		if key, ok := token.(string); ok && top != nil && top.keys != nil && !top.value {
-			if top.keys[key] {
-				return key
+	seen := map[json.Token]bool{}
+	for dec.More() {
+		if begin == json.Delim('{') {
+			key, _ := dec.Token()
+			if seen[key] {
+				return key.(string)
 			}
-			top.keys[key], top.value = true, true
-			continue
+			seen[key] = true
 		}
-		if top != nil {
-			top.value = false
-		}
-		switch token {
-		case json.Delim('{'):
-			stack = append(stack, &level{keys: map[string]bool{}})
-		case json.Delim('['):
-			stack = append(stack, &level{})
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:len(stack)-1]
+		if key := duplicate(dec); key != "" {
+			return key
 		}
 	}
+	_, _ = dec.Token() // the end
+	return ""
 }
 
 // decoded returns a JSON value with its numbers as they are written.

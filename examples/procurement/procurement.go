@@ -36,7 +36,7 @@ Item: 24 laptops
 Total: 31200 EUR
 Country: same as ours`
 
-// Options of the flow. The zero value is good.
+// Options of the flow. The zero value is ready to use.
 type Options struct {
 	Model    llm.Model     // of both agents; nil is a script, which needs no network
 	Pace     time.Duration // between two pieces of a reply

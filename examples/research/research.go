@@ -31,7 +31,7 @@ var lines []byte
 // Question is the one that the script can answer.
 const Question = "How can a cache be kept from serving stale data?"
 
-// Options of the flow. The zero value is good.
+// Options of the flow. The zero value is ready to use.
 type Options struct {
 	Model llm.Model     // nil is a script, which needs no network
 	Pace  time.Duration // between two pieces of a reply; tools take some of them

@@ -28,7 +28,7 @@ var lines []byte
 // Topic is one that the script makes a good story of.
 const Topic = "a robot that keeps a lighthouse"
 
-// Options of the flow. The zero value is good.
+// Options of the flow. The zero value is ready to use.
 type Options struct {
 	Model llm.Model     // of all agents; nil is a script, which needs no network
 	Pace  time.Duration // between two pieces of a reply

@@ -13,23 +13,16 @@ type Fixture struct {
 // Match says which requests a fixture answers: those that fit everything that
 // is set.
 type Match struct {
-	UserMessage        string `json:"userMessage,omitempty"`        // part of the last message of the user
-	SystemMessage      string `json:"systemMessage,omitempty"`      // part of the system messages
-	ToolName           string `json:"toolName,omitempty"`           // a tool that the request offers
-	ToolCallID         string `json:"toolCallId,omitempty"`         // the last message is the result of this call
-	ToolResultContains string `json:"toolResultContains,omitempty"` // the last message is a result with this part
-	Model              string `json:"model,omitempty"`              // exactly
-	ResponseFormat     string `json:"responseFormat,omitempty"`     // "json_schema"
-	TurnIndex          *int   `json:"turnIndex,omitempty"`          // how many messages of the assistant there are
-	SequenceIndex      *int   `json:"sequenceIndex,omitempty"`      // how often it matched before
-	HasToolResult      *bool  `json:"hasToolResult,omitempty"`      // since the last message of the user
+	UserMessage    string `json:"userMessage,omitempty"`    // part of the last message of the user
+	Model          string `json:"model,omitempty"`          // exactly
+	ResponseFormat string `json:"responseFormat,omitempty"` // "json_schema"
+	HasToolResult  *bool  `json:"hasToolResult,omitempty"`  // since the last message of the user
 }
 
 // Response is what the server answers: text, tool calls, both, or an error.
 type Response struct {
 	Content   string     `json:"content,omitempty"`
 	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
-	Blocks    []Block    `json:"blocks,omitempty"` // instead of Content and ToolCalls, in this order
 	Error     *Error     `json:"error,omitempty"`
 
 	Reasoning          string   `json:"reasoning,omitempty"`
@@ -50,15 +43,6 @@ type ToolCall struct {
 	ID        string `json:"id,omitempty"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"` // JSON
-}
-
-// Block is a piece of text or a call in a response where the order counts.
-type Block struct {
-	Type      string `json:"type"` // "text" or "toolCall"
-	Text      string `json:"text,omitempty"`
-	ID        string `json:"id,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Arguments string `json:"arguments,omitempty"`
 }
 
 // Error is an error as OpenAI words it; the server translates.

@@ -260,13 +260,3 @@ func (p *Page) Reload() {
 	p.call("Page.reload", nil, nil)
 	p.Until("!window.old")
 }
-
-// Shot writes a picture of the page to a file.
-func (p *Page) Shot(file string) {
-	p.t.Helper()
-	var shot struct{ Data []byte }
-	p.call("Page.captureScreenshot", nil, &shot)
-	if err := os.WriteFile(file, shot.Data, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-}

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,15 +48,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxTime == 0 {
-		c.MaxTime = time.Second
-	}
-	if c.Max == 0 {
-		c.Max = 100_000
-	}
-	if c.MaxSteps == 0 {
-		c.MaxSteps = 1000
-	}
+	c.MaxTime = cmp.Or(c.MaxTime, time.Second)
+	c.Max = cmp.Or(c.Max, 100_000)
+	c.MaxSteps = cmp.Or(c.MaxSteps, 1000)
 	return c
 }
 

@@ -97,7 +97,21 @@ func Point(ctx context.Context, name string) error {
 	return a.wait(&call{op: opPoint, name: name, do: ctx.Err}, nil)
 }
 
-func (h *handle) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (last uint64, err error) {
+// answered waits for a call that has a result, which show shows in the trace.
+func answered[T any](h *handle, c *call, do func() (T, error), show func(T) string) (T, error) {
+	var got T
+	c.do = func() (err error) {
+		got, err = do()
+		return err
+	}
+	c.result = func() string { return show(got) }
+	if err := h.actor.wait(c, nil); err != nil {
+		return *new(T), err
+	}
+	return got, nil
+}
+
+func (h *handle) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	c := &call{op: store.OpAppend, name: journal, data: bytes.Join(entries, nil)}
 	c.args = func() string {
 		b := fmt.Appendf(nil, "after %d:", after)
@@ -106,15 +120,7 @@ func (h *handle) Append(ctx context.Context, journal string, after uint64, entri
 		}
 		return string(b)
 	}
-	c.do = func() (err error) {
-		last, err = h.inner().Append(ctx, journal, after, entries...)
-		return err
-	}
-	c.result = func() string { return fmt.Sprint(last) }
-	if err := h.actor.wait(c, nil); err != nil {
-		return 0, err
-	}
-	return last, nil
+	return answered(h, c, func() (uint64, error) { return h.inner().Append(ctx, journal, after, entries...) }, func(last uint64) string { return fmt.Sprint(last) })
 }
 
 func (h *handle) Drop(ctx context.Context, journal string) error {
@@ -123,31 +129,15 @@ func (h *handle) Drop(ctx context.Context, journal string) error {
 	return h.actor.wait(c, nil)
 }
 
-func (h *handle) Get(ctx context.Context, key string) (cell store.Cell, err error) {
+func (h *handle) Get(ctx context.Context, key string) (store.Cell, error) {
 	c := &call{op: store.OpGet, name: key}
-	c.do = func() (err error) {
-		cell, err = h.inner().Get(ctx, key)
-		return err
-	}
-	c.result = func() string { return brief(cell.Value) }
-	if err := h.actor.wait(c, nil); err != nil {
-		return store.Cell{}, err
-	}
-	return cell, nil
+	return answered(h, c, func() (store.Cell, error) { return h.inner().Get(ctx, key) }, func(cell store.Cell) string { return brief(cell.Value) })
 }
 
-func (h *handle) Put(ctx context.Context, key string, value []byte, prev store.Version) (version store.Version, err error) {
+func (h *handle) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	c := &call{op: store.OpPut, name: key, data: value}
 	c.args = func() string { return fmt.Sprintf("over version %q: %s", prev, brief(value)) }
-	c.do = func() (err error) {
-		version, err = h.inner().Put(ctx, key, value, prev)
-		return err
-	}
-	c.result = func() string { return fmt.Sprintf("version %q", version) }
-	if err := h.actor.wait(c, nil); err != nil {
-		return "", err
-	}
-	return version, nil
+	return answered(h, c, func() (store.Version, error) { return h.inner().Put(ctx, key, value, prev) }, func(v store.Version) string { return fmt.Sprintf("version %q", v) })
 }
 
 func (h *handle) Delete(ctx context.Context, key string, prev store.Version) error {

@@ -246,3 +246,139 @@ func (t *Terminal) Style(style, text string) string {
 	}
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
+
+// Table prints rows in columns; the first row is the heading. Cells are cut so that
+// rows fit the terminal. Style gives the style of a cell by its text.
+func (t *Terminal) Table(rows [][]string, style func(string) string) error {
+	var widths []int
+	for i, row := range rows {
+		rows[i] = make([]string, len(row))
+		for j, cell := range row {
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			rows[i][j] = safe.Cut(safe.Line(cell), 200)
+			widths[j] = max(widths[j], safe.Cells(rows[i][j]))
+		}
+	}
+	fit(widths, t.Width())
+	for i, row := range rows {
+		var line strings.Builder
+		for j, cell := range row {
+			with := Bold
+			if i > 0 {
+				with = style(cell)
+			}
+			cell = safe.Cut(cell, widths[j])
+			line.WriteString(t.Style(with, cell))
+			if j < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[j]-safe.Cells(cell)+2))
+			}
+		}
+		if err := t.PrintClipped("", strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fit narrows the widest columns until all fit a width; 0 is any.
+func fit(widths []int, width int) {
+	for width > 0 {
+		sum, widest := 2*(len(widths)-1), 0
+		for i, w := range widths {
+			if sum += w; w > widths[widest] {
+				widest = i
+			}
+		}
+		if sum <= width || widths[widest] <= 8 {
+			return
+		}
+		widths[widest] -= min(sum-width, max(1, widths[widest]/8))
+	}
+}
+
+// Clock is the present.
+func (t *Terminal) Clock() time.Time {
+	if t.Now != nil {
+		return t.Now()
+	}
+	return time.Now()
+}
+
+// When is a point in time as people read it: today's without the date.
+func (t *Terminal) When(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	now := t.Clock()
+	at = at.In(now.Location())
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format(time.TimeOnly)
+	}
+	return at.Format("2006-01-02 15:04")
+}
+
+// Length is a duration as people read it.
+func Length(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Count is a number of things.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Screen is the end of a terminal: lines that stay, and below them a block that is
+// drawn again and again. Without Live there are only lines that stay.
+type Screen struct {
+	Out   io.Writer
+	Live  bool
+	Drawn int // lines of the block
+}
+
+// Print writes lines that stay.
+func (s *Screen) Print(text string) {
+	s.Clear()
+	fmt.Fprintln(s.Out, text)
+}
+
+// Draw draws the block below. Each line has to fit.
+func (s *Screen) Draw(lines []string) {
+	if s.Live {
+		text := s.erase() + strings.Join(lines, "\n") + "\n"
+		s.Drawn = len(lines)
+		io.WriteString(s.Out, text)
+	}
+}
+
+// Clear removes the block.
+func (s *Screen) Clear() {
+	if s.Drawn > 0 {
+		io.WriteString(s.Out, s.erase())
+		s.Drawn = 0
+	}
+}
+
+// erase goes to the block's beginning and empties it.
+func (s *Screen) erase() string {
+	if s.Drawn == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dA\r\x1b[J", s.Drawn)
+}

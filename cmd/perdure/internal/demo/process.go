@@ -7,11 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/spf13/cobra"
 )
 
 // executable finds this program, which is started again as a worker.
@@ -145,4 +151,132 @@ func (t *lastWords) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.buf.String()
+}
+
+// workerName is the hidden command that the demo starts as a process.
+const workerName = "demo-worker"
+
+// workerCommand makes a command like worker, which also logs each step that begins
+// to a file, prints the deltas of the demo's thread, and stops when its standard
+// input ends: when that happens, whoever started it is gone.
+func workerCommand(flow perdure.Flow) *cobra.Command {
+	var log string
+	var lease time.Duration
+	c := &cobra.Command{
+		Use:    workerName,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := context.WithCancel(c.Context())
+			defer stop()
+			url, err := c.Flags().GetString("store")
+			if err != nil {
+				return err
+			}
+			s, err := store.Open(ctx, url)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			seen, err := newStepLog(log)
+			if err != nil {
+				return err
+			}
+			defer seen.Close()
+			rt, err := perdure.New(ctx, s, perdure.Options{Observer: seen, Lease: lease, Logger: slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))}, flow)
+			if err != nil {
+				return err
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, c.InOrStdin())
+				stop()
+			}()
+			go tellDeltas(ctx, rt, seen, c.OutOrStdout())
+			return rt.Work(ctx)
+		},
+	}
+	c.Flags().StringVar(&log, "log", "", "file to which a line is appended for each step that begins")
+	c.Flags().DurationVar(&lease, "lease", 0, "how long the runs of a killed worker rest; 0 is 3s")
+	return c
+}
+
+// stepLog records, outside the journal, which process begins which step.
+type stepLog struct {
+	file *os.File
+	seq  atomic.Uint64 // of the last entry that this process committed
+}
+
+var _ perdure.Observer = (*stepLog)(nil)
+
+func newStepLog(name string) (*stepLog, error) {
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &stepLog{file: f}, nil
+}
+
+// begunStep is a line of the log.
+type begunStep struct {
+	PID     int       `json:"pid"`
+	Path    string    `json:"path"`
+	Attempt int       `json:"attempt"`
+	Started time.Time `json:"started"`
+}
+
+// StepStarted appends a line, with one write, before the step does anything.
+func (l *stepLog) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
+	line, err := json.Marshal(begunStep{os.Getpid(), s.Path, s.Attempt, time.Now()})
+	if err == nil {
+		_, err = l.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "perdure: the log of steps:", err)
+	}
+	return ctx, func(error) {}
+}
+
+// Committed remembers the last sequence.
+func (l *stepLog) Committed(e perdure.Event) {
+	for old := l.seq.Load(); e.Seq > old && !l.seq.CompareAndSwap(old, e.Seq); old = l.seq.Load() {
+	}
+}
+
+// Close closes the file.
+func (l *stepLog) Close() error { return l.file.Close() }
+
+// readSteps reads a log.
+func readSteps(name string) ([]begunStep, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []begunStep
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var b begunStep
+		if err := json.Unmarshal(lines.Bytes(), &b); err != nil {
+			return nil, fmt.Errorf("line %d of %s: %w", len(all)+1, name, err)
+		}
+		all = append(all, b)
+	}
+	return all, lines.Err()
+}
+
+// toldDelta is a delta that a worker sends to the demo.
+type toldDelta struct {
+	After uint64             `json:"after"` // last sequence committed before it
+	Delta perdure.DeltaEvent `json:"delta"`
+}
+
+// tellDeltas prints the deltas of the thread as lines of JSON: SQLite does not carry
+// them to other processes.
+func tellDeltas(ctx context.Context, rt *perdure.Runtime, seen *stepLog, out io.Writer) {
+	e := json.NewEncoder(out)
+	for d, err := range rt.Deltas(ctx, thread) {
+		if err != nil || e.Encode(toldDelta{seen.seq.Load(), d}) != nil {
+			return
+		}
+	}
 }
