@@ -154,26 +154,26 @@ type choice struct {
 	key, label, decision string
 }
 
+// decisions are the decisions that agents offer: what a person types, how it is shown,
+// and the flag of answer that makes the decision, if there is one.
+var decisions = map[string]struct{ key, label, flag string }{
+	agent.DecisionApprove:  {"a", "[a]pprove", "--approve"},
+	agent.DecisionEdit:     {"e", "[e]dit", "--edit JSON"},
+	agent.DecisionReject:   {"r", "[r]eject", "--reject WHY"},
+	agent.DecisionRespond:  {"w", "[w]rite the result", "--respond JSON"},
+	agent.DecisionAlways:   {"always", "[always]", ""},
+	agent.DecisionProvided: {"p", "[p]rovide the secret", ""},
+}
+
 // choices are what can be decided about an ask.
 func choices(ask *perdure.AskInfo) []choice {
 	var all []choice
 	for _, d := range ask.Decisions {
-		switch d {
-		case agent.DecisionApprove:
-			all = append(all, choice{"a", "[a]pprove", d})
-		case agent.DecisionEdit:
-			all = append(all, choice{"e", "[e]dit", d})
-		case agent.DecisionReject:
-			all = append(all, choice{"r", "[r]eject", d})
-		case agent.DecisionRespond:
-			all = append(all, choice{"w", "[w]rite the result", d})
-		case agent.DecisionAlways:
-			all = append(all, choice{"always", "[always]", d})
-		case agent.DecisionProvided:
-			all = append(all, choice{"p", "[p]rovide the secret", d})
-		default:
-			all = append(all, choice{d, "[" + safe.Label(d) + "]", d})
+		known, ok := decisions[d]
+		if !ok {
+			known.key, known.label = d, "["+safe.Label(d)+"]"
 		}
+		all = append(all, choice{known.key, known.label, d})
 	}
 	switch {
 	case len(all) > 0:

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,19 +95,13 @@ func (a *app) message(err error) string {
 	}
 	next := ""
 	for _, h := range advice {
-		switch {
-		case !errors.Is(err, h.err):
-			continue
-		case h.verb == "":
-			next = h.do
-		default:
-			next = fmt.Sprintf(h.do, a.command(h.verb, "", h.args...))
+		if errors.Is(err, h.err) {
+			next = strings.Replace(h.do, "%s", a.command(h.verb, "", h.args...), 1)
+			break
 		}
-		break
 	}
-	var coded *exit.Error
-	if errors.As(err, &coded) && coded.Next != "" {
-		next = coded.Next
+	if coded, ok := errors.AsType[*exit.Error](err); ok {
+		next = cmp.Or(coded.Next, next)
 	}
 	return a.term.Paragraph(a.shellName()+": ", a.named(text), a.named(next))
 }

@@ -21,7 +21,6 @@ import (
 
 // runFlags say how a run is started, and what is seen of it.
 type runFlags struct {
-	thread, policy        string
 	watch, detach, noWork bool
 	budget, metadata      texts
 	q                     perdure.StartRequest
@@ -45,11 +44,11 @@ answer or a signal.`,
 		Args:    arguments(1, 2),
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.thread, "thread", "", "id of the thread, which is created if needed; by default a new one")
+	flags.StringVar(&f.q.Thread, "thread", "", "id of the thread, which is created if needed; by default a new one")
 	flags.StringVar(&f.q.Title, "title", "", "title of a new thread")
 	flags.StringVar(&f.q.User, "user", "", "owner of a new thread; by default you")
 	flags.Var(&f.metadata, "metadata", "metadata of a new thread; may be repeated")
-	flags.StringVar(&f.policy, "policy", "", "what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
+	flags.StringVar((*string)(&f.q.Policy), "policy", "", "what to do if the thread is busy: enqueue (default), reject, interrupt, steer, beside")
 	flags.StringVar(&f.q.Key, "key", "", "idempotency key: the same key gives the same run")
 	flags.Var(&f.budget, "budget", "what the run may spend; may be repeated")
 	flags.BoolVar(&f.watch, "watch", false, "show progress live (the default in a terminal)")
@@ -72,7 +71,7 @@ answer or a signal.`,
 
 // fill makes the request.
 func (f *runFlags) fill(a *app, args []string) error {
-	f.q.Flow, f.q.Thread, f.q.Policy = args[0], f.thread, perdure.Policy(f.policy)
+	f.q.Flow = args[0]
 	if len(args) > 1 {
 		input, err := a.value(args[1])
 		if err != nil {
@@ -290,8 +289,8 @@ func doneOf(r *perdure.Run) *api.Done {
 func (a *app) finish(ctx context.Context, l *link.Link, d *api.Done, show bool) error {
 	switch d.Status {
 	case perdure.Succeeded:
-		if !a.term.JSON {
-			a.output(d.Output)
+		if !a.term.JSON && given(d.Output) {
+			a.term.PrintValue(render.Value(d.Output))
 		}
 		return nil
 	case perdure.Failed:
@@ -326,10 +325,3 @@ func (a *app) finish(ctx context.Context, l *link.Link, d *api.Done, show bool) 
 
 // given reports whether there is a value.
 func given(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
-
-// output prints what a run returned.
-func (a *app) output(value json.RawMessage) {
-	if given(value) {
-		a.term.PrintValue(render.Value(value))
-	}
-}

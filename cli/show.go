@@ -119,8 +119,12 @@ func (a *app) head(t *perdure.Thread) {
 	if t.Fork != nil {
 		line("fork of", fmt.Sprintf("%s at %d", safe.Label(t.Fork.Thread), t.Fork.Seq))
 	}
-	if t.Import != nil {
-		line("imported", imported(t.Import))
+	if i := t.Import; i != nil {
+		signed := "not signed by a trusted key"
+		if i.Signer != "" {
+			signed = "signed by " + safe.Label(i.Signer)
+		}
+		line("imported", fmt.Sprintf("%s up to %d, %s", safe.Label(i.Thread), i.Seq, signed))
 	}
 	line("foreign", safe.Cut(safe.Line(t.Foreign), a.term.Room(9)))
 	var meta []string
@@ -129,14 +133,6 @@ func (a *app) head(t *perdure.Thread) {
 	}
 	slices.Sort(meta)
 	line("metadata", safe.Cut(safe.Line(strings.Join(meta, " ")), a.term.Room(9)))
-}
-
-// imported tells where an imported thread comes from, and who vouches for it.
-func imported(i *perdure.ImportInfo) string {
-	if i.Signer == "" {
-		return fmt.Sprintf("%s up to %d, not signed by a trusted key", safe.Label(i.Thread), i.Seq)
-	}
-	return fmt.Sprintf("%s up to %d, signed by %s", safe.Label(i.Thread), i.Seq, safe.Label(i.Signer))
 }
 
 // runNext says what a run waits for and how it continues.
@@ -186,4 +182,155 @@ func (a *app) transcript(ctx context.Context, l *link.Link, thread string) error
 		a.term.Printf("%s\n%s\n", a.term.Style(terminal.Bold, safe.Label(who)), a.term.Framed("  ", render.Message(r.Said())))
 	}
 	return nil
+}
+
+func eventsCommand(a *app) *cobra.Command {
+	var follow, deltas bool
+	var o client.FollowOptions
+	var after string
+	c := &cobra.Command{
+		Use:   "events THREAD",
+		Short: "list a thread's events, or follow them",
+		Long: `List a thread's events: sequence, time, kind, path and value. With -f it keeps
+running and shows each new event once, even across restarts of the server; with
+--run it ends with that run.
+
+With --json each event is a line of JSON.`,
+		Example: "  perdure events trip-7\n  perdure events trip-7 -f --after 40\n  perdure events trip-7 -f --run newest --json | jq .kind",
+		Args:    arguments(1, 1),
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep running, and show new ones")
+	c.Flags().BoolVar(&deltas, "deltas", false, "with -f: also show what is being written, before it is recorded")
+	c.Flags().StringVar(&after, "after", "", "only events after this `sequence`")
+	c.Flags().StringVar(&o.Run, "run", "", "only events of this run, or of the newest")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		o.NoDeltas = !deltas
+		if after != "" {
+			var err error
+			if o.After, o.Life, _, err = api.EventID(after).Parse(); err != nil {
+				return fmt.Errorf("--after: %w", err)
+			}
+		}
+		return a.linked(c.Context(), func(ctx context.Context, l *link.Link) error {
+			if follow {
+				return a.follow(ctx, l, args[0], o)
+			}
+			return a.events(ctx, l, args[0], o)
+		})
+	}
+	return c
+}
+
+// events prints the events that are there.
+func (a *app) events(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
+	if o.Run != "" {
+		run, err := l.Client.GetRun(ctx, thread, o.Run)
+		if err != nil {
+			return err
+		}
+		o.Run = run.ID
+	}
+	for e, err := range l.Client.Events(ctx, thread, perdure.EventOptions{After: o.After, Life: o.Life, Run: o.Run, Replay: true}) {
+		if err != nil {
+			return err
+		}
+		if err := a.event(&e); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// follow prints events as they come.
+func (a *app) follow(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
+	for u, err := range l.Client.Follow(ctx, thread, o) {
+		if err == nil {
+			err = a.printUpdate(u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// printUpdate prints news of a thread. In JSON the kind tells what it is.
+func (a *app) printUpdate(u client.Update) error {
+	switch {
+	case u.Event != nil:
+		return a.event(u.Event)
+	case u.Delta != nil && a.term.JSON:
+		return a.term.PrintLine(struct {
+			Kind string `json:"kind"`
+			*perdure.DeltaEvent
+		}{"delta", u.Delta})
+	case u.Delta != nil:
+		line := fmt.Sprintf("%6s  %-8s  %-9s  %s  ", "", "", "delta", safe.Cut(safe.Line(u.Delta.Path), 48))
+		a.term.Printf("%s\n", a.term.Style(terminal.Dim, line+safe.Cut(render.Brief(u.Delta.Data), a.term.Room(safe.Cells(line)))))
+	case u.Done != nil && a.term.JSON:
+		return a.term.PrintLine(struct {
+			Kind string `json:"kind"`
+			*api.Done
+		}{"done", u.Done})
+	}
+	return nil
+}
+
+// event prints an event in a line.
+func (a *app) event(e *perdure.Event) error {
+	if a.term.JSON {
+		return a.term.PrintLine(e)
+	}
+	line := fmt.Sprintf("%6d  %-8s  %-9s  %s", e.Seq, a.term.When(e.Time), safe.Line(e.Kind), safe.Line(e.Path))
+	rest := a.said(e)
+	style := ""
+	switch {
+	case e.Error != "":
+		style = terminal.Red
+	case e.Kind == "asked":
+		style = terminal.Amber
+	case e.Kind == "claimed", e.Kind == "released", e.Kind == "dumped", e.Kind == "nudge":
+		style = terminal.Dim
+	}
+	if rest != "" {
+		if e.Path != "" {
+			line += "  "
+		}
+		line += safe.Cut(rest, a.term.Room(safe.Cells(line)))
+	}
+	return a.term.PrintClipped(style, strings.TrimRight(line, " "))
+}
+
+// said is what an event says, in a line.
+func (a *app) said(e *perdure.Event) string {
+	var parts []string
+	add := func(format, text string) {
+		if text != "" {
+			parts = append(parts, fmt.Sprintf(format, safe.Line(text)))
+		}
+	}
+	add("%s", e.Name)
+	add("%s", string(e.Status))
+	if e.Attempt > 0 {
+		add("attempt %s", fmt.Sprint(e.Attempt))
+	}
+	add("%s", e.Decision)
+	add("%s", strings.Join(e.Plan, ", "))
+	add("%s", render.Brief(e.Value))
+	if e.ValueOf > 0 {
+		add("as in %s", fmt.Sprint(e.ValueOf))
+	}
+	add("%s", e.Error)
+	add("child %s", e.Child)
+	if e.Ask != "" {
+		add("ask %s", render.AskID(e.Ask))
+	}
+	if !e.Due.IsZero() {
+		add("due %s", a.term.When(e.Due))
+	}
+	add("worker %s", e.Worker)
+	add("by %s", e.By)
+	add("(%s)", e.Reason)
+	add("%s", e.Diff)
+	return strings.Join(parts, "  ")
 }

@@ -62,10 +62,15 @@ func (e *Env) open() {
 	// The context of the test ends before its cleanups, in which the runtime
 	// is still needed.
 	l, err := begin(context.WithoutCancel(e.t.Context()), e.Store, cut{}, e.setup.Options, e.setup.Flows)
+	e.noError(err)
+	e.life = l
+}
+
+func (e *Env) noError(err error) {
+	e.t.Helper()
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.life = l
 }
 
 // Runtime returns the runtime that lives now.
@@ -75,9 +80,7 @@ func (e *Env) Runtime() *perdure.Runtime { return e.life.rt }
 func (e *Env) Start(thread, flow string, input any) *perdure.Run {
 	e.t.Helper()
 	run, err := e.Runtime().Start(e.t.Context(), perdure.StartRequest{Thread: thread, Flow: flow, Input: input})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	e.noError(err)
 	return run
 }
 
@@ -88,9 +91,7 @@ func (e *Env) Wait(thread string, want perdure.Status) *perdure.Run {
 	e.t.Helper()
 	for range maxTurns {
 		run, err := e.Runtime().Wait(e.t.Context(), thread, "")
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		e.noError(err)
 		if run.Status == want {
 			return run
 		}
@@ -124,14 +125,10 @@ func nextDue(run *perdure.Run) time.Time {
 func (e *Env) Answer(thread, path string, a perdure.Answer) {
 	e.t.Helper()
 	run, err := e.Runtime().Wait(e.t.Context(), thread, "")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	e.noError(err)
 	for _, ask := range run.Asks {
 		if ask.Path == path {
-			if err := e.Runtime().Answer(e.t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: a}); err != nil {
-				e.t.Fatal(err)
-			}
+			e.noError(e.Runtime().Answer(e.t.Context(), perdure.AskAnswer{Ask: ask.ID, Answer: a}))
 			return
 		}
 	}
@@ -141,9 +138,7 @@ func (e *Env) Answer(thread, path string, a perdure.Answer) {
 // Signal sends a signal to a thread.
 func (e *Env) Signal(thread, name string, v any) {
 	e.t.Helper()
-	if err := e.Runtime().Signal(e.t.Context(), thread, name, v, perdure.SignalOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.noError(e.Runtime().Signal(e.t.Context(), thread, name, v, perdure.SignalOptions{}))
 }
 
 // Advance lets time pass, and then waits until nothing is busy.

@@ -72,12 +72,9 @@ func Open(t testing.TB, url string) *Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, out, err := os.Pipe()
-	if err != nil {
+	in, to, err1 := os.Pipe()
+	from, out, err2 := os.Pipe()
+	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -122,12 +122,10 @@ func (a *Actor) Killed() bool {
 }
 
 // Waiting reports whether the actor has neither returned nor been killed.
-func (a *Actor) Waiting() bool { return !a.gone() }
-
-func (a *Actor) gone() bool {
+func (a *Actor) Waiting() bool {
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
-	return a.returned || a.killed
+	return !a.returned && !a.killed
 }
 
 // ready reports whether the actor is to be started.

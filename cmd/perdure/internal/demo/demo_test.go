@@ -77,7 +77,7 @@ func TestStepLog(t *testing.T) {
 		if l.seq.Load() != 7 {
 			t.Errorf("it is at %d, want 7", l.seq.Load())
 		}
-		if err := l.Close(); err != nil {
+		if err := l.file.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package demo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -119,10 +120,7 @@ func (c *workerProcess) stop(ctx context.Context) error {
 
 // failed explains why the process ended by itself.
 func (c *workerProcess) failed() error {
-	why := strings.TrimSpace(c.said.String())
-	if why == "" {
-		why = "it said nothing"
-	}
+	why := cmp.Or(strings.TrimSpace(c.said.String()), "it said nothing")
 	state := "it exited with status 0"
 	if c.err != nil {
 		state = c.err.Error()
@@ -182,7 +180,7 @@ func workerCommand(flow perdure.Flow) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer seen.Close()
+			defer seen.file.Close()
 			rt, err := perdure.New(ctx, s, perdure.Options{Observer: seen, Lease: lease, Logger: slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))}, flow)
 			if err != nil {
 				return err
@@ -210,10 +208,7 @@ var _ perdure.Observer = (*stepLog)(nil)
 
 func newStepLog(name string) (*stepLog, error) {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &stepLog{file: f}, nil
+	return &stepLog{file: f}, err
 }
 
 // begunStep is a line of the log.
@@ -242,26 +237,21 @@ func (l *stepLog) Committed(e perdure.Event) {
 	}
 }
 
-// Close closes the file.
-func (l *stepLog) Close() error { return l.file.Close() }
-
 // readSteps reads a log.
 func readSteps(name string) ([]begunStep, error) {
-	f, err := os.Open(name)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var all []begunStep
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for line := range bytes.Lines(data) {
 		var b begunStep
-		if err := json.Unmarshal(lines.Bytes(), &b); err != nil {
+		if err := json.Unmarshal(line, &b); err != nil {
 			return nil, fmt.Errorf("line %d of %s: %w", len(all)+1, name, err)
 		}
 		all = append(all, b)
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 // toldDelta is a delta that a worker sends to the demo.

@@ -78,13 +78,10 @@ func deedsInWords(deeds []deed) string {
 			again++
 		}
 	}
-	switch again {
-	case 0:
+	if again == 0 {
 		return fmt.Sprintf("All %d steps ran once: none was in progress at the kill.", len(deeds))
-	case 1:
-		return fmt.Sprintf("%d steps ran once. 1 was in progress at the kill and ran again. Nothing else did.", len(deeds)-again)
 	}
-	return fmt.Sprintf("%d steps ran once. %d were in progress at the kill and ran again. Nothing else did.", len(deeds)-again, again)
+	return fmt.Sprintf("%d steps ran once. %s in progress at the kill and ran again. Nothing else did.", len(deeds)-again, terminal.Count(again, "was", "were"))
 }
 
 // hints suggests what to look at next.
@@ -92,10 +89,8 @@ func (d *demo) hints() {
 	d.say("", "")
 	d.say(terminal.Bold, "Look around")
 	before := uint64(0) // a sequence before the person decided
-	for _, e := range d.events {
-		if e.Kind == "suspended" && before == 0 {
-			before = e.Seq
-		}
+	if i := slices.IndexFunc(d.events, func(e perdure.Event) bool { return e.Kind == "suspended" }); i >= 0 {
+		before = d.events[i].Seq
 	}
 	for _, x := range []struct{ what, command string }{
 		{"the tree of steps", "show " + thread},
