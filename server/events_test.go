@@ -24,7 +24,7 @@ import (
 )
 
 func TestStreamReplaysAndStaysLive(t *testing.T) {
-	s := servertest.New(t, server.Options{Retry: 300 * time.Millisecond}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{Retry: 300 * time.Millisecond}, testFlows()...)
 	s.Start("a", "count", 3)
 	st := s.Open("/v1/threads/a/events")
 	if got := st.Response.Header; got.Get("Cache-Control") != "no-store, no-transform" || got.Get("X-Accel-Buffering") != "no" || got.Get("Connection") != "" {
@@ -40,14 +40,14 @@ func TestStreamReplaysAndStaysLive(t *testing.T) {
 	for _, b := range got {
 		all = append(all, b.String())
 	}
-	want := servertest.Journal(t, s.Runtime, "a")
+	want := journalOf(t, s.Runtime, "a")
 	if diff := cmp.Diff(want[:len(all)], all); diff != "" {
 		t.Errorf("the stream differs from the journal: %s", diff)
 	}
 }
 
 func TestStreamGoesOnBehindTheLastID(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 3)
 	for _, c := range []struct{ path, id, first string }{
 		{"", "", "1"}, {"?after=3", "", "4"}, {"?after=3", "5", "6"}, {"?after=100", "2", "3"}, {"", "0", "1"}, {"", "4.done", "5"},
@@ -65,9 +65,9 @@ func TestStreamGoesOnBehindTheLastID(t *testing.T) {
 }
 
 func TestStreamRefusesBeforeItBegins(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 1)
-	n := len(servertest.Journal(t, s.Runtime, "a"))
+	n := len(journalOf(t, s.Runtime, "a"))
 	for _, c := range []struct {
 		path, id string
 		status   int
@@ -104,7 +104,7 @@ func TestStreamRefusesBeforeItBegins(t *testing.T) {
 }
 
 func TestStreamOfARunEndsWithDone(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	first := s.Start("a", "count", 2)
 	second := s.Start("a", "count", 3)
 	for _, name := range []string{first.ID, second.ID, "newest"} {
@@ -136,7 +136,7 @@ func TestStreamOfARunEndsWithDone(t *testing.T) {
 }
 
 func TestStreamOfARunThatWaits(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	run := s.Start("a", "ask", "how many?")
 	path := "/v1/threads/a/events?until=wait&run=" + run.ID
 	all, done := s.Open(path).Done()
@@ -182,7 +182,7 @@ func TestStreamOfARunThatIsRetriedGoesOn(t *testing.T) {
 }
 
 func TestStreamOfAnErasedThreadEnds(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "ask", "?")
 	st := s.Open("/v1/threads/a/events")
 	st.Until("asked")
@@ -198,7 +198,7 @@ func TestStreamOfAnErasedThreadEnds(t *testing.T) {
 }
 
 func TestPagesOfEvents(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 20)
 	run := s.Start("a", "count", 5)
 	var all []string
@@ -216,7 +216,7 @@ func TestPagesOfEvents(t *testing.T) {
 		}
 		after = page.Next
 	}
-	if diff := cmp.Diff(servertest.Journal(t, s.Runtime, "a"), all); diff != "" {
+	if diff := cmp.Diff(journalOf(t, s.Runtime, "a"), all); diff != "" {
 		t.Error(diff)
 	}
 	var page api.EventPage
@@ -234,7 +234,7 @@ func TestPagesOfEvents(t *testing.T) {
 }
 
 func TestWhichAnswerIsAskedFor(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	run := s.Start("a", "count", 1)
 	for accept, want := range map[string]string{
 		"":                                    "application/json",
@@ -259,9 +259,9 @@ func TestInternalEventsAreBareForOthersThanAdmins(t *testing.T) {
 	s := servertest.New(t, server.Options{Auth: servertest.People{
 		"admin": {Subject: "root", Scopes: []api.Scope{api.ScopeAdmin}},
 		"read":  {Subject: "ann", Scopes: []api.Scope{api.ScopeRead}},
-	}}, servertest.Flows()...)
+	}}, testFlows()...)
 	s.Start("a", "count", 2)
-	n := len(servertest.Journal(t, s.Runtime, "a"))
+	n := len(journalOf(t, s.Runtime, "a"))
 	for _, token := range []string{"admin", "read"} {
 		st := s.Open("/v1/threads/a/events", "Authorization", "Bearer "+token)
 		page := servertest.Decode[api.EventPage](s.Do("GET", "/v1/threads/a/events", "", "Authorization", "Bearer "+token), 200)
@@ -288,7 +288,7 @@ func TestInternalEventsAreBareForOthersThanAdmins(t *testing.T) {
 }
 
 func TestHeadOfAStreamHasNoBody(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 1)
 	for _, path := range []string{"/v1/threads/a/events", "/v1/events"} {
 		r := s.Do("HEAD", path, "", "Accept", "text/event-stream").Want(200)
@@ -397,7 +397,7 @@ func TestDeltasAreLiveAndHaveNoID(t *testing.T) {
 }
 
 func TestCloseTellsReadersToComeBack(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 5)
 	st := s.Open("/v1/threads/a/events")
 	watch := s.Open("/v1/events")
@@ -433,7 +433,7 @@ func TestCloseTellsReadersToComeBack(t *testing.T) {
 	s.URL = ts.URL
 	s.Start("a", "count", 2)
 	got = append(got, s.Open("/v1/threads/a/events", "Last-Event-ID", got[len(got)-1].ID).Until("ended")...)
-	want := servertest.Journal(t, s.Runtime, "a")
+	want := journalOf(t, s.Runtime, "a")
 	for i, b := range got {
 		if b.String() != want[i] {
 			t.Fatalf("event %d is %v, want %s", i, b, want[i])
@@ -442,7 +442,7 @@ func TestCloseTellsReadersToComeBack(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
-	s := servertest.New(t, server.Options{Heartbeat: time.Millisecond}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{Heartbeat: time.Millisecond}, testFlows()...)
 	s.Start("a", "count", 1)
 	for _, path := range []string{"/v1/threads/a/events", "/v1/events"} {
 		st := s.Open(path)
@@ -461,7 +461,7 @@ func TestHeartbeats(t *testing.T) {
 // TestReadersReconnectAtRandom lets readers come and go at random places while
 // runs go on: together they see exactly the journal.
 func TestReadersReconnectAtRandom(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("base", "count", 30)
 	fork := servertest.Must(s.Runtime.Fork(t.Context(), perdure.ForkRequest{Thread: "base", At: 20, As: "fork"}))(t)
 	s.Begin("fork", "count", 3)
@@ -503,7 +503,7 @@ func TestReadersReconnectAtRandom(t *testing.T) {
 				}
 				st.Close()
 			}
-			journal := servertest.Journal(t, s.Runtime, thread)
+			journal := journalOf(t, s.Runtime, thread)
 			if uint64(len(got)) != want {
 				t.Errorf("%s: %d events, want %d", thread, len(got), want)
 			}
@@ -524,7 +524,7 @@ func mustThread(t *testing.T, s *servertest.Site, id string) *perdure.Thread {
 }
 
 func TestNewsOfThreads(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("old", "count", 1)
 	st := s.Open("/v1/events")
 	mine := s.Open("/v1/events?user=ann")
@@ -563,7 +563,7 @@ func TestNewsOfThreads(t *testing.T) {
 // requests on the same connection.
 func TestStreamOverHTTP2(t *testing.T) {
 	store := memstore.New()
-	s := servertest.NewOn(t, store, server.Options{}, servertest.Flows()...)
+	s := servertest.NewOn(t, store, server.Options{}, testFlows()...)
 	h := server.New(s.Runtime, server.Options{}).HTTPServer()
 	l := servertest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)

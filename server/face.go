@@ -28,22 +28,17 @@ type Route struct {
 	Serve func(w http.ResponseWriter, r *http.Request, c *Call) error
 }
 
-// router is a mux that knows its patterns, so that a test can tell that there
-// is no way in but through admit.
+// router is a mux that knows its patterns, so that a test can verify that every
+// route goes through admit.
 type router struct {
-	*http.ServeMux
+	mux      http.ServeMux
 	patterns []string
-}
-
-// Handle adds a route.
-func (r *router) Handle(pattern string, h http.Handler) {
-	r.patterns = append(r.patterns, pattern)
-	r.ServeMux.Handle(pattern, h)
 }
 
 // HandleFunc adds a route.
 func (r *router) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
-	r.Handle(pattern, http.HandlerFunc(h))
+	r.patterns = append(r.patterns, pattern)
+	r.mux.HandleFunc(pattern, h)
 }
 
 // bindRoute binds a route that is not an operation of the API. Its callers are

@@ -280,7 +280,7 @@ func gateDial(t *testing.T, url string) net.Conn {
 func TestEveryRoutePassesTheGate(t *testing.T) {
 	m := newMatrix(t)
 	patient := server.New(m.Runtime, server.Options{Auth: m.tokens, Body: time.Hour, Faces: allFaces()})
-	url := servertest.Listen(t, patient.HTTPServer())
+	url := listen(t, patient.HTTPServer())
 	ask := func(method, path, host, rest string) (*http.Response, error) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
@@ -336,7 +336,7 @@ func TestEveryRoutePassesTheGate(t *testing.T) {
 // TestConnectionsAreBounded holds many connections that ask for nothing.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := servertest.New(t, server.Options{})
-	url := servertest.Listen(t, server.New(s.Runtime, server.Options{Connections: 8}).HTTPServer())
+	url := listen(t, server.New(s.Runtime, server.Options{Connections: 8}).HTTPServer())
 	busy := gateDial(t, url)
 	fmt.Fprint(busy, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
 	servertest.Must(http.ReadResponse(bufio.NewReader(busy), nil))(t)
@@ -555,7 +555,7 @@ func h2Dial(t *testing.T, s *server.Server, window uint32) (conn net.Conn, out c
 // HTTP/2, whose streams could have as much as they like.
 func TestConnectionThatTakesNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, servertest.Large(func(int) int { return 30 << 10 }))
+		s := newPiped(t, memstore.New(), server.Options{}, true, largeFlow(func(int) int { return 30 << 10 }))
 		s.Start("a", "large", 100)
 		_, out, closed := h2Dial(t, s.Server, 1<<31-1)
 		out <- h2Get(1, "/v1/threads/a/events")
@@ -571,7 +571,7 @@ func TestConnectionThatTakesNothingIsClosed(t *testing.T) {
 // window: others on the connection go on, and it is ended.
 func TestStalledStreamHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, servertest.Large(func(int) int { return 30 << 10 }))
+		s := newPiped(t, memstore.New(), server.Options{}, true, largeFlow(func(int) int { return 30 << 10 }))
 		s.Start("a", "large", 10)
 		conn, out, closed := h2Dial(t, s.Server, 1000)
 		out <- h2Get(1, "/v1/threads/a/events")

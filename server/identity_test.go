@@ -328,7 +328,7 @@ func TestStreamsEndWhenTheTokenExpires(t *testing.T) {
 		t.Run(c.path+c.ticket, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				expires := time.Now().Add(90 * time.Second)
-				s := servertest.NewPiped(t, memstore.New(), server.Options{Auth: expiring{expires}, Heartbeat: time.Hour}, false, whoFlow())
+				s := newPiped(t, memstore.New(), server.Options{Auth: expiring{expires}, Heartbeat: time.Hour}, false, whoFlow())
 				tenant := s.Runtime.Tenant("acme")
 				servertest.Must(tenant.Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}))(t)
 				time.Sleep(40 * time.Second)
@@ -375,7 +375,7 @@ func TestStreamsEndWithTheTokenBehindThem(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := memstore.New()
 				tokens := authTokens(t, st)
-				s := servertest.NewPiped(t, st, server.Options{Auth: tokens}, false, whoFlow())
+				s := newPiped(t, st, server.Options{Auth: tokens}, false, whoFlow())
 				servertest.Must(s.Runtime.Tenant("acme").Start(t.Context(), perdure.StartRequest{Flow: "buy", Thread: "t", Input: "x"}))(t)
 				made := servertest.Must(tokens.Create(t.Context(), "acme", "", api.CreateToken{Subject: "ann"}))(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

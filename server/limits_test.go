@@ -54,7 +54,7 @@ func TestStalledPagesOfEventsTakeLittleMemory(t *testing.T) {
 	const steps, size, readers = 900, 60 << 10, 48
 	st := memstore.New()
 	tokens := authTokens(t, st)
-	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, servertest.Large(func(int) int { return size }))
+	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour}, largeFlow(func(int) int { return size }))
 	s.Token = authSecret(t, tokens, "", "ann", api.ScopeRead, api.ScopeRun)
 	s.Start("a", "large", steps)
 	var page api.EventPage
@@ -89,7 +89,7 @@ func TestLimitsAreByTokenTenantAndServer(t *testing.T) {
 	s := servertest.NewOn(t, st, server.Options{Auth: tokens, Stall: time.Hour, MaxBody: 64 << 20,
 		Limits:       server.Limits{Streams: 5, Requests: 6, Bytes: 33 << 20},
 		TenantLimits: server.Limits{Streams: 3, Requests: 5, Bytes: 23 << 20},
-		TokenLimits:  server.Limits{Streams: 2, Requests: 4, Bytes: 15 << 20}}, servertest.Flows()...)
+		TokenLimits:  server.Limits{Streams: 2, Requests: 4, Bytes: 15 << 20}}, testFlows()...)
 	token := func(tenant, subject string) string {
 		return authSecret(t, tokens, tenant, subject, api.ScopeRead, api.ScopeRun)
 	}
@@ -224,7 +224,7 @@ func TestOneUserTakesLittleMemory(t *testing.T) {
 func TestStalledReaderHoldsUpNobody(t *testing.T) {
 	const steps, size = 96, 256 << 10
 	store := servertest.Must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.Options{}))(t)
-	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, servertest.Large(func(int) int { return size }))
+	s := servertest.NewOn(t, store, server.Options{Stall: 3 * time.Second}, largeFlow(func(int) int { return size }))
 	s.Start("a", "large", 1)
 	runtime.GC()
 	var before, after runtime.MemStats
@@ -276,13 +276,13 @@ func slowDial(t *testing.T, url string) net.Conn {
 // slowServe serves an API with the limits of HTTPServer, some of them shorter.
 func slowServe(t *testing.T, change func(*http.Server)) string {
 	t.Helper()
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	h := server.New(s.Runtime, server.Options{}).HTTPServer()
 	if h.ReadHeaderTimeout == 0 || h.IdleTimeout == 0 || h.MaxHeaderBytes == 0 || h.WriteTimeout != 0 {
 		t.Errorf("the limits are %v, %v, %v, %v", h.ReadHeaderTimeout, h.IdleTimeout, h.MaxHeaderBytes, h.WriteTimeout)
 	}
 	change(h)
-	return servertest.Listen(t, h)
+	return listen(t, h)
 }
 
 func TestSlowHeaderIsCutOff(t *testing.T) {
@@ -295,7 +295,7 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 }
 
 func TestSlowBodyIsCutOff(t *testing.T) {
-	s := servertest.New(t, server.Options{Body: 50 * time.Millisecond}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{Body: 50 * time.Millisecond}, testFlows()...)
 	conn := slowDial(t, s.URL)
 	fmt.Fprint(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

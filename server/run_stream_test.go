@@ -45,7 +45,7 @@ func listenFlow(let <-chan bool) perdure.Flow {
 
 func TestSteeringInputThatWasTakenIsOverOnce(t *testing.T) {
 	let := make(chan bool)
-	s := servertest.New(t, server.Options{}, append(servertest.Flows(), listenFlow(let))...)
+	s := servertest.New(t, server.Options{}, append(testFlows(), listenFlow(let))...)
 	first := s.Begin("a", "listen", "")
 	s.Open("/v1/threads/a/events").Until("claimed")
 	more := servertest.Must(s.Runtime.Start(t.Context(), perdure.StartRequest{Thread: "a", Flow: "listen", Input: "left", Policy: perdure.Steer}))(t)
@@ -71,7 +71,7 @@ func TestSteeringInputThatWasTakenIsOverOnce(t *testing.T) {
 }
 
 func TestNewestStaysWithItsRunAcrossReconnects(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 1)
 	run := s.Start("a", "ask", "?")
 	st := s.Open("/v1/threads/a/events?run=newest")
@@ -116,7 +116,7 @@ type polledStore struct{ store.Store }
 // its reader has seen any of that.
 func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, polledStore{memstore.New()}, server.Options{}, false, servertest.Flows()...)
+		s := newPiped(t, polledStore{memstore.New()}, server.Options{}, false, testFlows()...)
 		servertest.Must(s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a"}))(t)
 		at := mustThread(t, s, "a").Seq
 		run := s.Begin("a", "count", 1)
@@ -140,7 +140,7 @@ func TestStreamOfARunThatIsTakenBackEnds(t *testing.T) {
 
 func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, false, servertest.Flows()...)
+		s := newPiped(t, memstore.New(), server.Options{}, false, testFlows()...)
 		run := s.Begin("a", "count", 1)
 		for _, query := range []string{"", "&until=wait"} {
 			st := s.Open("/v1/threads/a/events?run=" + run.ID + query)
@@ -156,7 +156,7 @@ func TestStreamOfARunThatIsCancelledBeforeItBeganEnds(t *testing.T) {
 }
 
 func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
-	s := servertest.New(t, server.Options{Limits: server.Limits{Streams: 1}}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{Limits: server.Limits{Streams: 1}}, testFlows()...)
 	held := s.Open("/v1/events")
 	run := servertest.Decode[perdure.Run](s.Do("POST", "/v1/threads/b/runs", `{"flow":"count","input":1}`, "Accept", "text/event-stream"), 202)
 	servertest.Must(s.Runtime.WaitEnd(t.Context(), "b", run.ID))(t)
@@ -178,7 +178,7 @@ func TestStartUnderALimitIsAnsweredWithItsRun(t *testing.T) {
 func TestWaitingForATimerIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+		s := newPiped(t, memstore.New(), server.Options{}, true, perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
 			if _, err := perdure.Step(ctx, "try", func(context.Context) (bool, error) {
 				if fail {
 					return false, errors.New("no")
@@ -210,7 +210,7 @@ func TestWaitingForATimerIsNoEnd(t *testing.T) {
 
 func TestNewsTellWhenAThreadIsSomeoneElses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, false, servertest.Flows()...)
+		s := newPiped(t, memstore.New(), server.Options{}, false, testFlows()...)
 		create := func(user string) {
 			servertest.Must(s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: user}))(t)
 		}
@@ -251,7 +251,7 @@ func TestBusyStreamIsCheckedToo(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tokens := &revocable{}
-				s := servertest.NewPiped(t, memstore.New(), server.Options{Auth: tokens}, true, servertest.Large(func(int) int { return 30 << 10 }))
+				s := newPiped(t, memstore.New(), server.Options{Auth: tokens}, true, largeFlow(func(int) int { return 30 << 10 }))
 				s.Start("a", "large", 100)
 				st := s.Open("/v1/threads/a/events", "Authorization", "Bearer x")
 				for i := range 60 {
@@ -286,7 +286,7 @@ func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 12} { // the ring of the old one has 2 to 9
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := servertest.NewPiped(t, polledStore{memstore.New()}, server.Options{}, false, servertest.Flows()...)
+				s := newPiped(t, polledStore{memstore.New()}, server.Options{}, false, testFlows()...)
 				create := func(by string, n int) {
 					t.Helper()
 					servertest.Must(s.Runtime.Create(t.Context(), perdure.CreateRequest{Thread: "a", User: by, By: by}))(t)
@@ -331,7 +331,7 @@ func TestStreamsOfThreadsWithTheSameID(t *testing.T) {
 func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const steps = 200
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
+		s := newPiped(t, memstore.New(), server.Options{}, true, perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
 			for i := range n {
 				if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) {
 					time.Sleep(10 * time.Millisecond)
@@ -389,7 +389,7 @@ func TestReadersChangeBetweenRingAndJournal(t *testing.T) {
 // TestManyStreamsComeAndGo opens and closes streams of many kinds at once, while
 // threads come and go, and counts what is left.
 func TestManyStreamsComeAndGo(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("other", "ask", "?")
 	http.DefaultClient.CloseIdleConnections()
 	before := runtime.NumGoroutine()
@@ -425,11 +425,11 @@ func TestManyStreamsComeAndGo(t *testing.T) {
 			t.Fatalf("%d streams are open", stats.Streams)
 		}
 	}
-	servertest.NothingLeft(t, before)
+	nothingLeft(t, before)
 }
 
 func TestStreamOverHTTP10(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	run := s.Start("a", "count", 2)
 	conn := slowDial(t, s.URL)
 	fmt.Fprintf(conn, "GET /v1/threads/a/events?run=%s HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", run.ID)
@@ -442,7 +442,7 @@ func TestStreamOverHTTP10(t *testing.T) {
 }
 
 func TestLargestIDsAreAhead(t *testing.T) {
-	s := servertest.New(t, server.Options{}, servertest.Flows()...)
+	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("a", "count", 2)
 	for _, id := range []string{"9007199254740992", "9007199254740993", "9223372036854775808", "18446744073709551615"} {
 		for _, end := range []string{"", ".done"} {
@@ -460,7 +460,7 @@ func TestLargestIDsAreAhead(t *testing.T) {
 // ways than by a question.
 func TestWaitEndsForWhateverNeedsSomeone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.NewPiped(t, memstore.New(), server.Options{}, true, append(servertest.Flows(), perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
+		s := newPiped(t, memstore.New(), server.Options{}, true, append(testFlows(), perdure.NewFlow("sleep", func(ctx context.Context, _ string) (string, error) {
 			return "slept", perdure.Sleep(ctx, "nap", time.Hour)
 		}))...)
 		run := s.Begin("a", "sleep", "")
@@ -512,7 +512,7 @@ func TestCutOffRequestsLeaveNothingBehind(t *testing.T) {
 	for range 10 {
 		cut()
 	}
-	servertest.NothingLeft(t, before)
+	nothingLeft(t, before)
 }
 
 // deltaLate is a store whose messages take a second, as they may between
@@ -578,7 +578,7 @@ func deltaFlow(let <-chan bool) perdure.Flow {
 func TestNoDeltaComesBehindItsStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan bool)
-		s := servertest.NewPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
+		s := newPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
 		s.Begin("a", "say", "")
 		time.Sleep(time.Minute)
 		st := s.Open("/v1/threads/a/events")
@@ -601,7 +601,7 @@ func TestNoDeltaComesBehindItsStep(t *testing.T) {
 func TestDeltasOfARetryAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan bool)
-		s := servertest.NewPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
+		s := newPiped(t, &deltaLate{Store: memstore.New()}, server.Options{}, true, deltaFlow(let))
 		run := s.Begin("a", "say", "")
 		let <- false
 		servertest.Must(s.Runtime.WaitEnd(t.Context(), "a", run.ID))(t)
@@ -624,7 +624,7 @@ func TestDeltasOfARetryAreTold(t *testing.T) {
 func TestNoDeltaOfAReplacedWorkerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := &deltaLate{Store: memstore.New()}
-		s := servertest.NewPiped(t, late, server.Options{}, true, deltaFlow(make(chan bool)))
+		s := newPiped(t, late, server.Options{}, true, deltaFlow(make(chan bool)))
 		run := s.Begin("a", "say", "")
 		st := s.Open("/v1/threads/a/events")
 		time.AfterFunc(time.Minute, st.Close)

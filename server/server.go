@@ -64,7 +64,7 @@ type Options struct {
 type Server struct {
 	rt      *perdure.Runtime
 	opts    Options
-	mux     *router
+	mux     router
 	handler http.Handler
 	started time.Time
 	bound   map[string]bool // names of operations that have a handler
@@ -94,7 +94,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	o.Connections = cmp.Or(o.Connections, 16_384)
 	o.Limits, o.TenantLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits)
 	o.TokenLimits, o.UserLimits = o.TokenLimits.or(tokenLimits), o.UserLimits.or(userLimits)
-	s := &Server{rt: rt, opts: o, mux: &router{ServeMux: http.NewServeMux()}, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
+	s := &Server{rt: rt, opts: o, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
 	s.tokens = tokensOf(rt, o.Auth)
 	logTo(o.Auth, o.Logger)
 	s.tickets = newTickets(rt, o.Auth)
@@ -104,7 +104,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 			panic("server: nothing handles the operation " + op.Name)
 		}
 	}
-	s.handler = s.patient(s.guard(s.wrap(s.mux)))
+	s.handler = s.patient(s.guard(s.wrap(&s.mux.mux)))
 	return s
 }
 

@@ -166,10 +166,7 @@ func inOrder(on tries) []*node {
 		if !seen[n] {
 			seen[n] = true
 			all = append(all, n)
-			for _, to := range n.ref {
-				add(to)
-			}
-			for _, to := range n.same {
+			for _, to := range slices.Concat(n.ref, n.same) {
 				add(to)
 			}
 		}

@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/faulty"
 )
 
 // Process is a site that can be killed, and another one be started on the same
@@ -26,7 +28,13 @@ type Process struct {
 // everything.
 func NewProcess(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow) *Process {
 	t.Helper()
-	mortal := &mortalStore{Store: s}
+	var dead atomic.Bool
+	mortal := faulty.New(s, func(faulty.Call) faulty.Fault {
+		if dead.Load() {
+			return faulty.CrashBefore
+		}
+		return faulty.None
+	})
 	rt := Must(perdure.New(t.Context(), mortal, perdure.Options{Lease: time.Second, Grace: time.Millisecond}, flows...))(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -34,7 +42,7 @@ func NewProcess(t testing.TB, s store.Store, o server.Options, flows ...perdure.
 	a := server.New(rt, o)
 	ts := httptest.NewServer(a)
 	kill := sync.OnceFunc(func() {
-		mortal.kill()
+		dead.Store(true)
 		a.Close()
 		ts.CloseClientConnections()
 		ts.Close()
@@ -43,53 +51,6 @@ func NewProcess(t testing.TB, s store.Store, o server.Options, flows ...perdure.
 	})
 	t.Cleanup(kill)
 	return &Process{&Site{T: t, Runtime: rt, Server: a, URL: ts.URL, Client: http.DefaultClient}, kill}
-}
-
-// mortalStore is a store of which a process sees nothing any more once it is
-// killed.
-type mortalStore struct {
-	store.Store
-	mu   sync.RWMutex
-	dead bool
-}
-
-func (m *mortalStore) kill() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dead = true
-}
-
-func (m *mortalStore) alive() error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.dead {
-		return store.ErrClosed
-	}
-	return nil
-}
-
-// Append implements store.Store.
-func (m *mortalStore) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
-	if err := m.alive(); err != nil {
-		return 0, err
-	}
-	return m.Store.Append(ctx, journal, after, entries...)
-}
-
-// Put implements store.Store.
-func (m *mortalStore) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	if err := m.alive(); err != nil {
-		return "", err
-	}
-	return m.Store.Put(ctx, key, value, prev)
-}
-
-// Delete implements store.Store.
-func (m *mortalStore) Delete(ctx context.Context, key string, prev store.Version) error {
-	if err := m.alive(); err != nil {
-		return err
-	}
-	return m.Store.Delete(ctx, key, prev)
 }
 
 // Count counts what tools did, in all processes of a test.

@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/inproc"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
@@ -52,20 +49,6 @@ func NewOn(t testing.TB, s store.Store, o server.Options, flows ...perdure.Flow)
 		ts.Close()
 	})
 	site.URL, site.Client = ts.URL, http.DefaultClient
-	return site
-}
-
-// NewPiped starts a server over pipes, for tests with virtual time. Without a
-// worker runs stay queued.
-func NewPiped(t testing.TB, s store.Store, o server.Options, work bool, flows ...perdure.Flow) *Site {
-	t.Helper()
-	site := Start(t, s, o, work, flows...)
-	c, end := inproc.Serve(site.Server)
-	t.Cleanup(func() {
-		site.Server.Close()
-		end()
-	})
-	site.URL, site.Client = "http://perdure.localhost", c
 	return site
 }
 
@@ -194,28 +177,6 @@ func (p People) Authenticate(_ context.Context, token string) (*server.Principal
 		return who, nil
 	}
 	return nil, api.ErrUnauthorized
-}
-
-// Listen serves on a port of this machine, and returns its address.
-func Listen(t testing.TB, h *http.Server) string {
-	t.Helper()
-	l := Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	go h.Serve(l)
-	t.Cleanup(func() { h.Close() })
-	return "http://" + l.Addr().String()
-}
-
-// NothingLeft fails unless there are soon no more goroutines than before.
-func NothingLeft(t testing.TB, before int) {
-	t.Helper()
-	http.DefaultClient.CloseIdleConnections()
-	for i := 0; runtime.NumGoroutine() > before; i++ {
-		if i > 2000 {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, and there were %d:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // All returns what a sequence yields, or fails the test at an error.

@@ -3,10 +3,8 @@ package servertest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,69 +145,8 @@ func (s *Site) Start(thread, flow string, input any) *perdure.Run {
 	return run
 }
 
-// Journal returns the events of a thread by their ids, as a stream has them.
-func Journal(t testing.TB, rt *perdure.Runtime, thread string) (all []string) {
-	t.Helper()
-	for _, ev := range All(t, rt.Events(t.Context(), thread, perdure.EventOptions{Replay: true})) {
-		data := Must(json.Marshal(ev))(t)
-		checkMembers(t, ev.Kind, data)
-		all = append(all, fmt.Sprintf("%d %s %s", ev.Seq, ev.Kind, data))
-	}
-	return all
-}
-
-// checkMembers fails if an event has members that its kind is not said to have.
-func checkMembers(t testing.TB, kind string, data []byte) {
-	t.Helper()
-	var members map[string]json.RawMessage
-	Check(t, json.Unmarshal(data, &members))
-	i := slices.IndexFunc(api.EventKinds, func(k api.EventKind) bool { return k.Name == kind })
-	if i < 0 {
-		t.Fatalf("the kind %s is not described", kind)
-	}
-	for name := range members {
-		if !slices.Contains(api.CommonFields, name) && !slices.Contains(api.EventKinds[i].Fields, name) {
-			t.Errorf("the kind %s is not said to have the member %s", kind, name)
-		}
-	}
-}
-
 // Begin starts a run and returns it as it is then.
 func (s *Site) Begin(thread, flow string, input any) *perdure.Run {
 	s.T.Helper()
 	return Must(s.Runtime.Start(s.T.Context(), perdure.StartRequest{Thread: thread, Flow: flow, Input: input}))(s.T)
-}
-
-// Large is the flow large, which has as many steps as it is told to, whose
-// results have so many bytes.
-func Large(size func(step int) int) perdure.Flow {
-	return perdure.NewFlow("large", func(ctx context.Context, n int) (int, error) {
-		for i := range n {
-			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(context.Context) (string, error) { return strings.Repeat("x", size(i)), nil }); err != nil {
-				return i, err
-			}
-		}
-		return n, nil
-	})
-}
-
-// Flows returns the flows whose events tests follow: count has as many steps as
-// it is told to, and ask waits for an answer.
-func Flows() []perdure.Flow {
-	return []perdure.Flow{
-		perdure.NewFlow("count", func(ctx context.Context, n int) (int, error) {
-			sum := 0
-			for i := range n {
-				v, err := perdure.Step(ctx, fmt.Sprint("step-", i), func(context.Context) (int, error) { return i, nil })
-				if err != nil {
-					return 0, err
-				}
-				sum += v
-			}
-			return sum, nil
-		}),
-		perdure.NewFlow("ask", func(ctx context.Context, prompt string) (string, error) {
-			return perdure.Ask[string](ctx, "question", perdure.Question{Prompt: prompt})
-		}),
-	}
 }
