@@ -61,7 +61,7 @@ func (s *Server) askRoutes() {
 	})
 }
 
-// given returns a value as the runtime takes it: nil if there is none.
+// given returns a value as an any that is nil if there is none.
 func given(v json.RawMessage) any {
 	if v == nil {
 		return nil
@@ -69,14 +69,14 @@ func given(v json.RawMessage) any {
 	return v
 }
 
-// The most that a page of the inbox looks at.
+// Limits of what a page of the inbox reads.
 const (
 	maxInbox  = 2000 // threads
-	maxOpened = 500  // of them that are read, since they have open asks
+	maxOpened = 500  // threads with open asks, which are read in full
 )
 
-// listAsks is the inbox: it reads the threads whose summary says that they have
-// open asks, one after the other.
+// listAsks is the inbox: it reads the threads whose summaries have open asks, one
+// after the other.
 func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.AskPage, error) {
 	limit, err := pageSize(in.Limit)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.
 	return page, errors.Join(failed, damage(&page.Damage, err))
 }
 
-// asksOf returns the open asks of a thread that a list is about.
+// asksOf returns the open asks of a thread that a request selects.
 func (c *Call) asksOf(t *perdure.Thread, in *api.ListAsks) []perdure.AskInfo {
 	if in.User != "" && t.User != in.User {
 		return nil
@@ -142,14 +142,14 @@ func (c *Call) asksOf(t *perdure.Thread, in *api.ListAsks) []perdure.AskInfo {
 	return asks
 }
 
-// mayAnswer reports whether an ask is for the caller.
+// mayAnswer reports whether the caller may answer an ask for these people.
 func (c *Call) mayAnswer(who []string) bool {
 	return len(who) == 0 || slices.Contains(who, c.Who.Subject) ||
 		slices.ContainsFunc(c.Who.Groups, func(g string) bool { return slices.Contains(who, "group:"+g) })
 }
 
 // AskAnswer returns a reply to an ask in the caller's name, for
-// [perdure.Runtime.Answer]. If ifSeq is not 0, the thread has to be at it.
+// [perdure.Runtime.Answer]. If ifSeq is not 0, the thread must be at that sequence.
 func (c *Call) AskAnswer(ask string, r api.Reply, ifSeq uint64) perdure.AskAnswer {
 	return perdure.AskAnswer{Ask: ask, IfSeq: ifSeq, Groups: c.Who.Groups,
 		Answer: perdure.Answer{Decision: r.Decision, Value: given(r.Value), Message: r.Message, By: c.Who.Subject}}

@@ -19,10 +19,10 @@ import (
 // Principal is who makes a request.
 type Principal struct {
 	Tenant  string
-	Subject string      // recorded as who did it
-	User    string      // limits them to the threads and the memory of this user, whom they act as; "": all of the tenant's
+	Subject string      // recorded as the author of what the caller does
+	User    string      // limits the caller to the threads and memory of this user, and acts as them; "": all of the tenant
 	Groups  []string    // an ask for group:NAME may be answered by its members
-	Scopes  []api.Scope // what they may do
+	Scopes  []api.Scope // what the caller may do
 	Expires time.Time   // zero: never
 }
 
@@ -31,11 +31,11 @@ func (p *Principal) May(s api.Scope) bool {
 	return s == api.ScopeNone || slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, api.ScopeAdmin)
 }
 
-// over reports whether the principal's time has ended.
+// over reports whether the principal has expired.
 func (p *Principal) over() bool { return !p.Expires.IsZero() && !time.Now().Before(p.Expires) }
 
-// check returns why a principal cannot be one. A subject in the form of a group
-// would answer in the group's place.
+// check returns what is wrong with a principal. A subject in the form of a group
+// could answer in the group's place.
 func (p *Principal) check() error {
 	if err := checkName("subject", p.Subject); err != nil {
 		return err
@@ -84,8 +84,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// checkNew is check for one that is new, whose names are seen as they are.
-// Others keep their names.
+// checkNew is check for a new principal, whose names must be displayed as they
+// are. Existing ones keep their names.
 func (p *Principal) checkNew() error {
 	names := append([]string{p.Tenant, p.Subject, p.User}, p.Groups...)
 	if i := slices.IndexFunc(names, func(name string) bool { return !strict.Seen(name) }); i >= 0 {
@@ -95,23 +95,22 @@ func (p *Principal) checkNew() error {
 }
 
 // Authenticator finds out whom a bearer token stands for. Its error matches
-// api.ErrUnauthorized, or says why it cannot tell.
+// api.ErrUnauthorized for an invalid token, and otherwise says why it cannot tell.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (*Principal, error)
 }
 
-// Rechecker is an Authenticator that knows its tokens by their SHA-256. With one
-// a stream that was opened with a ticket ends when the token behind the ticket
-// is revoked; without one it ends when the token expires, after an hour at the
-// latest.
+// Rechecker is an Authenticator that knows its tokens by their SHA-256. With one,
+// a stream that was opened with a ticket ends when the token behind the ticket is
+// revoked; without one it ends when the token expires, after an hour at most.
 type Rechecker interface {
 	Authenticator
-	// Recheck is Authenticate, by the hash of the token.
+	// Recheck is Authenticate by the hash of the token.
 	Recheck(ctx context.Context, hash [sha256.Size]byte) (*Principal, error)
 }
 
-// Any returns an Authenticator that asks several in turn, and believes the first
-// that knows a token.
+// Any returns an Authenticator that tries several in turn. The first one that
+// knows a token decides.
 func Any(a ...Authenticator) Authenticator {
 	return anyOf(slices.DeleteFunc(slices.Clone(a), func(one Authenticator) bool { return one == nil }))
 }
@@ -135,8 +134,8 @@ func (list anyOf) Recheck(ctx context.Context, hash [sha256.Size]byte) (*Princip
 	})
 }
 
-// first returns the first answer. That one cannot be asked is told only where no
-// other knows: it could be the one that does.
+// first returns the first success. The error of an authenticator that cannot tell
+// is returned only if no other knows the token.
 func (list anyOf) first(ask func(Authenticator) (*Principal, error)) (*Principal, error) {
 	result := api.ErrUnauthorized
 	for _, a := range list {
@@ -151,8 +150,8 @@ func (list anyOf) first(ask func(Authenticator) (*Principal, error)) (*Principal
 	return nil, result
 }
 
-// local is who everyone is without Options.Auth: whoever they say, of whichever
-// tenant.
+// local returns the caller without Options.Auth: whoever they claim to be, of
+// whichever tenant.
 func local(r *http.Request) *Principal {
 	p := &Principal{Tenant: r.Header.Get("Perdure-Tenant"), Subject: "local", Scopes: []api.Scope{api.ScopeAdmin}}
 	if as := r.Header.Get("Perdure-As"); as != "" {
@@ -161,11 +160,11 @@ func local(r *http.Request) *Principal {
 	return p
 }
 
-// nobody is who calls what needs no token.
+// nobody is the caller of operations that need no token.
 var nobody = &Principal{}
 
-// admit finds out who makes a request, and whether they may. It is the only way
-// to a call.
+// admit finds out who makes a request and whether they may. No Call exists
+// without it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*Call, error) {
 	who, still, err := s.principal(w, r, op)
 	if err == nil {
@@ -198,8 +197,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*C
 	return c, nil
 }
 
-// buckets returns for whom a request counts besides the server. Who comes with
-// a ticket counts as whoever its token stands for.
+// buckets returns whose limits a request counts against besides the server's. A
+// request with a ticket counts for whoever its token stands for.
 func (s *Server) buckets(r *http.Request, who *Principal) []bucket {
 	switch {
 	case who == nobody:
@@ -217,7 +216,7 @@ func (s *Server) buckets(r *http.Request, who *Principal) []bucket {
 	return []bucket{{"token", name}, {"tenant", who.Tenant}}
 }
 
-// allow reports whether someone may do an operation.
+// allow returns an error if someone may not perform an operation.
 func allow(who *Principal, op *api.Info) error {
 	if !who.May(op.Scope) {
 		return fmt.Errorf("%w: %s needs the scope %s", api.ErrScope, op.Name, op.Scope)
@@ -241,14 +240,14 @@ func (c *Call) untilRecheck() time.Duration {
 	return min(recheckEvery, time.Until(c.expires))
 }
 
-// recheck is called when the timer has fired.
+// recheck rechecks the caller after the timer has fired.
 func (w *watch) recheck(ctx context.Context) error {
 	err := w.c.recheck(ctx)
 	w.Reset(w.c.untilRecheck())
 	return err
 }
 
-// due rechecks if it is time to.
+// due rechecks the caller if the timer has fired.
 func (w *watch) due(ctx context.Context) error {
 	select {
 	case <-w.C:
@@ -258,10 +257,10 @@ func (w *watch) due(ctx context.Context) error {
 	}
 }
 
-// who finds someone out, once more each time it is called.
+// who looks up the caller, anew with each call.
 type who func(context.Context) (*Principal, error)
 
-// principal returns who makes a request, and how to find that out again.
+// principal returns who makes a request, and how to look that up again.
 func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info) (*Principal, who, error) {
 	var ask who
 	token, given, err := bearer(r)
@@ -295,8 +294,8 @@ func (s *Server) principal(w http.ResponseWriter, r *http.Request, op *api.Info)
 	return p, ask, err
 }
 
-// bearer returns the token of a request, and whether there is one. It is taken
-// from the header Authorization and from nowhere else: addresses are logged.
+// bearer returns the token of a request, and whether there is one. It comes only
+// from the header Authorization: addresses are logged.
 func bearer(r *http.Request) (token string, given bool, err error) {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
@@ -310,7 +309,7 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 	return token, true, nil
 }
 
-// vet returns the answer of an Authenticator if it can be believed.
+// vet returns what an Authenticator returned, if that is valid and has not expired.
 func vet(p *Principal, err error) (*Principal, error) {
 	switch {
 	case err != nil:

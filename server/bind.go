@@ -47,8 +47,8 @@ func handle[In, Out any](s *Server, op api.Op[In, Out], fn func(context.Context,
 	})
 }
 
-// raw binds an operation to a function that writes the answer itself. An error
-// that it returns before it has written anything is told as a problem.
+// raw binds an operation to a function that writes the response itself. An error
+// that it returns before it has written anything is sent as a problem.
 func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter, *http.Request, *Call, *In) error) {
 	s.bound[op.Name] = true
 	if _, known := receipt(new(Out)); !known && op.Out != nil && (op.Scope == api.ScopeRun || op.Scope == api.ScopeAnswer) {
@@ -75,7 +75,7 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 	})
 }
 
-// namesIn is names for the users that an input names.
+// namesIn calls names for each user that an input names.
 func (c *Call) namesIn(fields []api.Field, in reflect.Value) error {
 	for _, f := range fields {
 		if f.Name == "User" {
@@ -87,13 +87,13 @@ func (c *Call) namesIn(fields []api.Field, in reflect.Value) error {
 	return nil
 }
 
-// fail tells an error.
+// fail sends an error as a problem.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	tell(w, s.problem(r, err), nil)
 }
 
-// problem returns an error as a caller is told it, and logs it if it is not the
-// caller's fault.
+// problem returns an error as a problem for the caller, and logs it if it is not
+// the caller's fault.
 func (s *Server) problem(r *http.Request, err error) *api.Problem {
 	p := api.ProblemOf(err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil && !s.logged(err) {
@@ -102,14 +102,14 @@ func (s *Server) problem(r *http.Request, err error) *api.Problem {
 	return p
 }
 
-// logged reports whether an error is that of a store which the runtime logs
-// once when it begins to fail, and once when that is over.
+// logged reports whether an error comes from a store whose failures the runtime
+// logs itself: once when they begin and once when they end.
 func (s *Server) logged(err error) bool {
 	_, told := store.As[store.Notifier](threads.Behind(s.rt).All.Store)
 	return told && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull))
 }
 
-// tell writes a problem, or the body that is given in place of it.
+// tell writes a problem, or the body given in its place.
 func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -129,8 +129,8 @@ func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 	w.Write(body)
 }
 
-// conditions are headers that must not be lost silently: without one a write is
-// another one.
+// conditions are headers that must not be ignored: a write without its condition
+// is a different write.
 var conditions = []string{"If-Match", "If-None-Match", "Idempotency-Key"}
 
 // bind reads the input of an operation from a request.
@@ -192,8 +192,8 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 	return c.decodeBody(w, r, fields, in)
 }
 
-// segments returns what a path has in place of its last parameter, split at
-// slashes before it is unescaped.
+// segments returns the value of a path's last parameter, split at slashes before
+// it is unescaped.
 func segments(r *http.Request, op *api.Info, name string) ([]string, error) {
 	prefix, _, _ := strings.Cut(op.Path, "{"+name)
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), prefix)
@@ -214,7 +214,7 @@ func segments(r *http.Request, op *api.Info, name string) ([]string, error) {
 	return parts, nil
 }
 
-// decodeBody decodes a JSON body, which may be missing if no member of it is needed.
+// decodeBody decodes a JSON body, which may be absent if no member is required.
 func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.Field, in reflect.Value) error {
 	data, err := c.Body(w, r)
 	if err != nil {
@@ -243,7 +243,7 @@ func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.F
 	return nil
 }
 
-// checkMedia refuses a body that says it is something else than what is taken.
+// checkMedia refuses a body whose media type is not accepted.
 func checkMedia(r *http.Request, taken ...string) error {
 	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
 		return fmt.Errorf("%w: it is packed as %.40q, and is taken as it is", api.ErrMedia, packed)
@@ -288,14 +288,14 @@ func badBody(err error) error {
 	return fmt.Errorf("%w: %v", api.ErrBody, err)
 }
 
-// weighed is a body whose bytes count.
+// weighed is a body whose bytes count against the limits.
 type weighed struct {
 	io.Reader
 	load *load
-	err  error // why it is not read on
+	err  error // why reading stopped
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (b *weighed) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if b.err = b.load.body(n); b.err != nil {
@@ -304,12 +304,12 @@ func (b *weighed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxItems bounds the lists of objects in a body: each element is worth three
-// bytes there, and much more work here.
+// maxItems bounds the lists of objects in a body: an element can be as short as
+// three bytes there, and takes much more memory here.
 const maxItems = 50_000
 
-// typeFields has the fields of types that were decoded, since finding them takes
-// longer than decoding them.
+// typeFields caches the fields of types, since finding them takes longer than
+// decoding them.
 var typeFields sync.Map // from reflect.Type to []api.Field
 
 func fieldsOf(t reflect.Type) []api.Field {
@@ -321,8 +321,8 @@ func fieldsOf(t reflect.Type) []api.Field {
 	return fields
 }
 
-// decodeStrict decodes all of a text, in which every object has only members that
-// its type knows, spelled exactly.
+// decodeStrict decodes a whole text, in which every object has only members of
+// its type, spelled exactly.
 func decodeStrict(data []byte, decode func(*strict.Reader) error) error {
 	r, err := strict.NewReader(data)
 	if err == nil {
@@ -350,8 +350,8 @@ func decodeObject(r *strict.Reader, fields []api.Field, v reflect.Value) (given 
 	return given, err
 }
 
-// decodeValue decodes the next value by the type of v. Raw JSON is not looked at
-// twice.
+// decodeValue decodes the next value by the type of v. Raw JSON is parsed only
+// once.
 func decodeValue(r *strict.Reader, v reflect.Value) error {
 	t := v.Type()
 	switch {

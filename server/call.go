@@ -24,27 +24,27 @@ type Call struct {
 
 	s       *Server
 	header  http.Header // of the answer
-	about   *outcome    // nil: nothing notes what the answer is about
+	about   *outcome    // nil without a connection
 	load    *load
 	recheck func(context.Context) error // whether the caller may still do what was admitted
-	expires time.Time                   // of the caller's token, as far as known; zero: never
+	expires time.Time                   // when the caller's token expires, as far as known; zero: never
 }
 
 // Version returns Options.Version.
 func (c *Call) Version() string { return c.s.opts.Version }
 
-// About notes the thread that the answer is about, which its header then names.
+// About notes the thread that the response is about, for its header.
 func (c *Call) About(thread string) {
 	if c.about != nil {
 		c.about.thread = thread
 	}
 }
 
-// Hold counts bytes of an answer that is being put together against the limits
-// of the caller, until the request is over.
+// Hold counts bytes of a response under construction against the limits of the
+// caller, until the request ends.
 func (c *Call) Hold(bytes int) error { return c.load.hold(bytes) }
 
-// Send answers with a value as JSON.
+// Send responds with a value as JSON.
 func (c *Call) Send(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
 	if err == nil {
@@ -56,14 +56,14 @@ func (c *Call) Send(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", api.TypeJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
 	w.WriteHeader(status)
-	if _, err = w.Write(data); err == nil { // else the caller is gone
+	if _, err = w.Write(data); err == nil { // otherwise the caller is gone
 		io.WriteString(w, "\n")
 	}
 	return nil
 }
 
-// MayRead returns an error if the caller lacks the scope read, for answers that
-// are events and nothing else.
+// MayRead returns an error if the caller lacks the scope read, for responses that
+// consist of events only.
 func (c *Call) MayRead() error {
 	if !c.Who.May(api.ScopeRead) {
 		return fmt.Errorf("%w: the answer shows events, which needs the scope %s too; POST /v1/threads/{thread}/runs answers with a receipt", api.ErrScope, api.ScopeRead)
@@ -72,8 +72,8 @@ func (c *Call) MayRead() error {
 }
 
 // Last makes the request one that stays open until something happens: it counts
-// as a stream until leave is called. The context that it returns ends, with the
-// cause, when the server stops or the caller may no longer make the request.
+// as a stream until leave is called. The returned context ends, with the cause,
+// when the server stops or the caller may no longer make the request.
 func (c *Call) Last(ctx context.Context) (lasting context.Context, leave func(), err error) {
 	done, err := c.s.admitStream(c)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Call) Last(ctx context.Context) (lasting context.Context, leave func(),
 	}, nil
 }
 
-// names returns an error if a caller who is limited to a user names another.
+// names returns an error if a caller who is limited to one user names another.
 func (c *Call) names(user string) error {
 	if c.Who.User != "" && user != "" && user != c.Who.User {
 		return fmt.Errorf("%w: it is for the threads of %.80q alone", api.ErrScope, c.Who.User)
@@ -112,10 +112,10 @@ func (c *Call) names(user string) error {
 	return nil
 }
 
-// sendOrReceipt answers with a value, or with a receipt for it if the caller may not
-// read: scopes do not contain each other, and what a write answers with is read.
+// sendOrReceipt responds with a value, or with a receipt for it if the caller may
+// not read: no scope includes another, and the response to a write is a read.
 func (c *Call) sendOrReceipt(w http.ResponseWriter, status int, v any) error {
-	if c.Who != nobody && !c.Who.May(api.ScopeRead) { // what nobody may ask is nothing of a tenant's
+	if c.Who != nobody && !c.Who.May(api.ScopeRead) { // operations without a token return nothing of a tenant's
 		short, known := receipt(v)
 		if !known {
 			return fmt.Errorf("server: there is no receipt for a %T", v)
@@ -125,8 +125,8 @@ func (c *Call) sendOrReceipt(w http.ResponseWriter, status int, v any) error {
 	return c.Send(w, status, v)
 }
 
-// receipt returns what is told of an answer to those who may not read: ids,
-// statuses and sequences. Known is false if nobody has said what that is.
+// receipt returns the part of a response for callers who may not read: ids,
+// statuses and sequences. Known is false if none is defined for its type.
 func receipt(v any) (short any, known bool) {
 	switch v := v.(type) {
 	case *perdure.Thread:

@@ -24,7 +24,7 @@ func (s *Server) eventRoutes() {
 const (
 	pageEvents = 100
 	mostEvents = 1000
-	pageBytes  = 8 << 20 // a page that has so much is not filled up
+	pageBytes  = 8 << 20 // a page of this size is not extended
 )
 
 func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *Call, in *api.ListEvents) error {
@@ -36,7 +36,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *Call, in 
 	if wantsStream(r) {
 		err := s.follow(w, r, c, v)
 		if errors.Is(err, perdure.ErrNoThread) && v.after > 0 && v.back {
-			// It was there once, or else its reader would have no id of it.
+			// It once existed: the reader has an id of it.
 			err = fmt.Errorf("%w: %q", perdure.ErrErased, in.Thread)
 		}
 		return err
@@ -44,21 +44,21 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *Call, in 
 	return sendEvents(w, r, c, v, in.Limit)
 }
 
-// view is what someone wants to see of a thread.
+// view is what a reader wants to see of a thread.
 type view struct {
 	thread string
 	run    string // id; "": all
 	after  uint64
 	tag    string // of the life that after is in
 	life   string // of the thread
-	ours   bool   // after is not what a reader said
-	back   bool   // it comes back: after is what it has seen
-	done   bool   // the end of the stream behind after was seen
+	ours   bool   // the server chose after, not the reader
+	back   bool   // the reader reconnects: it has seen the events up to after
+	done   bool   // the reader has seen the end of the stream after it
 	wait   bool   // the stream ends also when the run waits for someone
 	deltas bool
 }
 
-// viewOf checks what was asked for.
+// viewOf returns the view that a request asks for, if that is valid.
 func viewOf(in *api.ListEvents) (view, error) {
 	v := view{thread: in.Thread, run: in.Run, deltas: in.Deltas != "no"}
 	var err error
@@ -85,8 +85,8 @@ func viewOf(in *api.ListEvents) (view, error) {
 	return v, nil
 }
 
-// known finds out which thread has the id, and whether it is the one that the
-// reader has seen events of.
+// known finds out which thread has the id, and fails if the reader has seen
+// events of an earlier one.
 func (v *view) known(ctx context.Context, c *Call) (err error) {
 	if v.life, err = c.Runtime.Life(ctx, v.thread); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (v *view) known(ctx context.Context, c *Call) (err error) {
 	return err
 }
 
-// find looks the run up.
+// find looks up the run.
 func (v *view) find(ctx context.Context, c *Call) (*perdure.Run, error) {
 	if v.run == "" {
 		return nil, nil
@@ -118,8 +118,8 @@ func (v *view) find(ctx context.Context, c *Call) (*perdure.Run, error) {
 	return run, nil
 }
 
-// seen returns the run of the last event that one who comes back has seen: the
-// newest run may be another one by now. It is "" if there is none.
+// seen returns the run of the last event that a reconnecting reader has seen: the
+// newest run may be another by now. It is "" if there is none.
 func (v *view) seen(ctx context.Context, c *Call) (run string, err error) {
 	if !v.back {
 		return "", nil
@@ -131,14 +131,14 @@ func (v *view) seen(ctx context.Context, c *Call) (run string, err error) {
 		break
 	}
 	for _, err := range c.Runtime.Events(ctx, v.thread, perdure.EventOptions{After: v.after, Replay: true, Life: v.life}) {
-		return "", err // of what was asked for
+		return "", err // why there is none
 	}
 	return "", ctx.Err()
 }
 
-// sendEvents answers with a page of events, one after the other: a page may be
-// large, and its reader slow. Where the thread cannot be read on, the page ends,
-// and the next one says why.
+// sendEvents responds with a page of events, one after the other: a page may be
+// large and its reader slow. If the thread cannot be read further, the page ends,
+// and the next one reports why.
 func sendEvents(w http.ResponseWriter, r *http.Request, c *Call, v view, limit int) error {
 	ctx := r.Context()
 	if err := v.known(ctx, c); err != nil {
@@ -181,7 +181,7 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *Call, v view, limit i
 		c.load.letGo()
 	}
 	if ctx.Err() != nil && out.Buffered() < size {
-		panic(http.ErrAbortHandler) // it must not look whole
+		panic(http.ErrAbortHandler) // it must not look complete
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -197,9 +197,9 @@ func sendEvents(w http.ResponseWriter, r *http.Request, c *Call, v view, limit i
 	return nil
 }
 
-// streamRun answers with the events of a run that was just started, up to its
-// end or until it waits for someone. Where there is no room for a stream the
-// run is the answer: it has been started.
+// streamRun responds with the events of a run that was just started, up to its
+// end or until it waits for someone. If there is no room for a stream it responds
+// with the run, which has been started.
 func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *Call, run *perdure.Run) error {
 	leave, err := s.admitStream(c)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *Call, run 
 	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, ours: true, wait: true, deltas: true})
 }
 
-// follow answers with a stream.
+// follow responds with a stream.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *Call, v view) error {
 	leave, err := s.admitStream(c)
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, c *Call, v view)
 	return s.stream(w, r, c, v)
 }
 
-// stream sends what someone wants to see. It has been admitted.
+// stream sends the events of a view. The stream has been admitted.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *Call, v view) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -267,8 +267,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *Call, v view)
 	return nil
 }
 
-// setRun lets a reader follow a run. Over is set if it has seen all of it and
-// nothing has happened since.
+// setRun makes a reader follow a run. Over is set if the reader has seen all of it
+// and nothing has happened since.
 func (rd *reader) setRun(ctx context.Context, run *perdure.Run, v view) (over bool, err error) {
 	rd.run, rd.only, rd.wait = run.ID, run.ID, v.wait
 	if run.Steering {
@@ -287,14 +287,14 @@ func (rd *reader) setRun(ctx context.Context, run *perdure.Run, v view) (over bo
 	return false, nil
 }
 
-// takerTime is how long the run is looked for that took an input. One that has
+// takerTime is how long to look for the run that took an input. A run that has
 // ended or waits is found at once.
 const takerTime = time.Second
 
-// moved reports whether the run has gone on behind its end that was seen.
+// moved reports whether the run has gone on after the end that the reader has seen.
 func (rd *reader) moved(ctx context.Context, v view) (bool, error) {
 	run := rd.only
-	if run == "" { // what other runs do is not news of the one that took the input
+	if run == "" { // events of other runs say nothing about the one that took the input
 		brief, cancel := context.WithTimeout(ctx, takerTime)
 		defer cancel()
 		wait := rd.c.Runtime.WaitEnd

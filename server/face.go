@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/sse"
 )
 
-// Face is a protocol of another system, which a server speaks besides its own
-// API. Package adk has one.
+// Face is a protocol of another system that a server speaks besides its own API.
+// Package adk has one.
 type Face []Route
 
 // Route is a route of a face.
@@ -21,9 +21,9 @@ type Route struct {
 	Pattern string
 	// Scope is what the caller needs.
 	Scope api.Scope
-	// Events sends an error as an event to a client that asks for a stream.
+	// Events makes an error an event for clients that ask for a stream.
 	Events bool
-	// Serve answers an admitted request. An error that it returns before it has
+	// Serve handles an admitted request. An error that it returns before it has
 	// written anything becomes a problem.
 	Serve func(w http.ResponseWriter, r *http.Request, c *Call) error
 }
@@ -42,7 +42,7 @@ func (r *router) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Re
 }
 
 // bindRoute binds a route that is not an operation of the API. Its callers are
-// admitted as those of operations are.
+// admitted like those of operations.
 func (s *Server) bindRoute(route Route) {
 	method, path, ok := strings.Cut(route.Pattern, " ")
 	if !ok {
@@ -68,8 +68,8 @@ func (s *Server) bindRoute(route Route) {
 	})
 }
 
-// noConditions refuses conditions on writes: no face knows any, and a write
-// whose condition is ignored is a different write.
+// noConditions refuses conditions on writes: no face supports any, and a write
+// without its condition is a different write.
 func noConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && len(r.Header.Values(name)) > 0 {
@@ -79,8 +79,8 @@ func noConditions(r *http.Request) error {
 	return nil
 }
 
-// failRoute sends an error as a problem that has its text in the member error
-// too, or as an event: that is where clients of other systems look.
+// failRoute sends an error as a problem with an additional member error, or as an
+// event: that is where clients of other systems look.
 func (s *Server) failRoute(w http.ResponseWriter, r *http.Request, err error, event bool) {
 	p := s.problem(r, err)
 	if event {
@@ -103,14 +103,14 @@ type StreamEvent struct {
 	Data any         // encoded as JSON
 }
 
-// Stream answers with events until there are no more or ctx, which is that of
-// [Call.Last], ends; the context that it passes to events ends with the answer.
-// An error of theirs is the last event. A header names the event after which the
-// stream begins, so that a client that is cut off before the first one knows
-// where it stood.
+// Stream responds with events until there are no more or ctx, which is that of
+// [Call.Last], ends; the context that it passes to events ends with the response.
+// An error that they yield becomes the last event. A header names the event after
+// which the stream begins, so that a client that is cut off before the first event
+// knows where to resume.
 //
-// A client that does not ask for a stream of events as such may read only blocks
-// of one line: it gets no ids, and comments as blocks of their own.
+// A client that does not accept text/event-stream may understand only blocks of
+// one line: it gets no ids, and comments as separate blocks.
 func (c *Call) Stream(ctx context.Context, w http.ResponseWriter, r *http.Request, after api.EventID, events func(context.Context) iter.Seq2[StreamEvent, error]) error {
 	st := c.s.newStream(w, after)
 	defer st.end()
@@ -147,7 +147,7 @@ func (c *Call) Stream(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		cancel()
 		<-done
 	}()
-	over := done // not before ready is drained: it has no buffer
+	over := done // ready has no buffer, so nothing is left in it then
 	for {
 		var err error
 		select {

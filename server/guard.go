@@ -14,16 +14,15 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// What pages of Options.Origins may send and see.
+// The methods and headers that pages of Options.Origins may use.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, If-Match, If-None-Match, Traceparent, X-Agentkit-Trace-Id, X-Requested-With"
 	corsExposed = "ETag, Location, Last-Event-ID, X-Agentkit-Trace-Id, Retry-After, Link"
 )
 
-// guard keeps out what no operation should see: requests that a web page from
-// elsewhere made a browser send. Without Options.Auth it is all that stands
-// between such a page and the API.
+// guard keeps out requests that a foreign web page made a browser send. Without
+// Options.Auth it is all that stands between such a page and the API.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*paced)
@@ -63,14 +62,14 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// probe reports whether a request asks how the server is. Those who run servers
-// ask that by address, and the answer tells nothing else.
+// probe reports whether a request is a health check. Those come by address, and
+// the response discloses nothing else.
 func probe(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == api.HealthGet.Path || r.URL.Path == api.ReadyGet.Path)
 }
 
-// knownHost reports whether a request may call the server by a name. A page
-// whose own name leads to this machine (DNS rebinding) sends that name.
+// knownHost reports whether the server may be called by a name. A page whose own
+// name resolves to this machine (DNS rebinding) sends that name.
 func (s *Server) knownHost(host string) bool {
 	name := host
 	if n, _, err := net.SplitHostPort(host); err == nil {
@@ -93,10 +92,10 @@ func isLoopback(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// origin returns the foreign origin of the page that sent a request if it is an
-// allowed one, and whether it is named in Options.Origins; "" if no foreign page
-// sent it, or one that cannot see the answer. Requests that change something
-// need to come from no page, from one of this server, or from an allowed one.
+// origin returns the foreign origin of the page that sent a request if it is
+// allowed, and whether Options.Origins names it; "" if no foreign page sent it, or
+// one that cannot see the response. Requests that change something must come from
+// no page, from a page of this server, or from an allowed one.
 func (s *Server) origin(r *http.Request) (origin string, listed bool, err error) {
 	given := r.Header.Values("Origin")
 	if len(given) > 0 {
@@ -133,8 +132,8 @@ func sameHost(origin, host string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
 }
 
-// survive makes a panic of a handler the problem of that request alone. Where
-// the answer has begun the connection ends, so that nobody takes it for whole.
+// survive confines a panic of a handler to its request. If the response has begun,
+// the connection is aborted, so that nobody takes the response for complete.
 func (s *Server) survive(w *paced, r *http.Request) {
 	v := recover()
 	if v == nil {
@@ -151,8 +150,8 @@ func (s *Server) survive(w *paced, r *http.Request) {
 	tell(w, api.ProblemOf(errors.New("server: a handler panicked")), nil)
 }
 
-// CheckListen returns an error for an address that others than this machine
-// reach, unless callers are authenticated or the operator says that it is meant.
+// CheckListen returns an error for an address that other machines can reach,
+// unless callers are authenticated or the operator insists.
 func CheckListen(addr string, authed, insecure bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// Limits on who is slow to say what they want.
+// Limits on slow and large requests.
 const (
 	headerTime  = 10 * time.Second
 	idleTime    = 2 * time.Minute
 	headerBytes = 32 << 10
-	bodyRate    = 8 << 10 // bytes of a body for which a second more is given
+	bodyRate    = 8 << 10 // bytes of a body for which it is given another second
 	lingerTime  = 500 * time.Millisecond
 )
 
@@ -36,16 +36,16 @@ func (s *Server) HTTPServer() *http.Server {
 	h.Protocols.SetHTTP1(true)
 	h.Protocols.SetHTTP2(true)
 	h.Protocols.SetUnencryptedHTTP2(true)
-	// A stream that is not read is ended by its own deadline. What the
-	// connection has to write meanwhile would keep it for ever.
+	// A stream that is not read ends by its own deadline. What the connection
+	// itself has to write would otherwise keep it open for ever.
 	h.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.opts.Stall}
 	h.ConnState = (&conns{most: s.opts.Connections, idle: list.New(), all: map[net.Conn]*list.Element{}}).changed
 	h.RegisterOnShutdown(s.Close)
 	return h
 }
 
-// conns bounds the connections of a server. Where there are too many, the one
-// that has asked for nothing the longest makes room for a new one.
+// conns bounds the connections of a server. If there are too many, the one that
+// has been idle the longest makes room for a new one.
 type conns struct {
 	most int
 
@@ -61,7 +61,7 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// note returns a connection that has to go, nil if there is room.
+// note returns a connection to close, nil if there is room.
 func (c *conns) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,18 +88,17 @@ func (c *conns) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 	return surplus
 }
 
-// patient lets a body take so long as its size needs, and no longer, and an
-// answer as long as its reader takes something of it. A body that nobody has
-// read when the answer begins is not waited for: the connection ends with the
-// answer.
+// patient lets a body take as long as its size allows, and a response as long as
+// its reader keeps reading. A body that was not read when the response begins is
+// not waited for: the connection ends with the response.
 func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall,
 			load: &load{s: s, ctx: r.Context(), write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
 		defer w.load.release()
-		w.lift()                                                  // of the request before
-		defer w.limit()                                           // of what is written when the handler is through
-		r = r.WithContext(threads.WithScale(r.Context(), w.load)) // also since net/http judges by its own request what became of the body
+		w.lift()                                                  // the limit of the previous request
+		defer w.limit()                                           // for what is written after the handler returns
+		r = r.WithContext(threads.WithScale(r.Context(), w.load)) // a copy: net/http inspects the body of its own request
 		if r.Body != nil && r.Body != http.NoBody {
 			b := &body{ReadCloser: r.Body, conn: w.conn, by: time.Now().Add(s.opts.Body)}
 			b.extend()
@@ -113,19 +112,19 @@ func (s *Server) patient(next http.Handler) http.Handler {
 	})
 }
 
-// paced is an answer of which each piece has to be taken in time. Without that
-// those who ask for much and read nothing would keep it in memory for ever.
+// paced is a response of which each piece must be read in time. Without that,
+// clients that request much and read nothing would keep it in memory for ever.
 type paced struct {
 	http.ResponseWriter
 	conn   *http.ResponseController
 	stall  time.Duration
 	load   *load
 	begun  bool
-	unread *body // of the request, until it is read or the answer begins; nil: there is none
+	unread *body // the request's body, until it is read or the response begins; nil: none
 }
 
-// begin ends the connection with the answer if the body was not read: who is
-// refused could hold the connection by sending it slowly.
+// begin makes the connection end with the response if the body was not read: a
+// refused client could hold the connection by sending slowly.
 func (p *paced) begin() {
 	if p.unread != nil && !p.unread.done {
 		p.Header().Set("Connection", "close")
@@ -136,7 +135,7 @@ func (p *paced) begin() {
 	}
 }
 
-// WriteHeader begins the answer.
+// WriteHeader begins the response.
 func (p *paced) WriteHeader(status int) {
 	if status >= 200 {
 		p.begin()
@@ -144,9 +143,9 @@ func (p *paced) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// limit sets the time by which what is written now has to be taken, and lift
-// lifts it: in HTTP/2 a stream ends when its time does, though nothing is
-// written. A test's recorder has no such limits.
+// limit sets the time by which what is written now must be read, and lift removes
+// it: in HTTP/2 a stream ends at its deadline even if nothing is written. A test's
+// recorder has no deadlines.
 func (p *paced) limit() { _ = p.conn.SetWriteDeadline(time.Now().Add(p.stall)) }
 func (p *paced) lift()  { _ = p.conn.SetWriteDeadline(time.Time{}) }
 
@@ -174,24 +173,24 @@ func (p *paced) Flush() {
 // Unwrap is for http.ResponseController.
 func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// body is a request's body that has to arrive in time.
+// body is a request's body that must arrive in time.
 type body struct {
 	io.ReadCloser
 	conn  *http.ResponseController
-	by    time.Time // by when it has to be there, but for what its size allows
+	by    time.Time // when it must have arrived, not counting what its size allows
 	bytes int64
 	done  bool // all of it was read
 }
 
-// linger gives what is left of a body a moment when the answer is written, so
-// that a caller that is still sending reads the answer rather than an error.
+// linger gives the rest of a body a moment after the response is written, so that
+// a caller that is still sending reads the response rather than an error.
 func (b *body) linger() {
 	if !b.done {
 		_ = b.conn.SetReadDeadline(time.Now().Add(lingerTime))
 	}
 }
 
-// extend sets the time by which the next bytes have to be there.
+// extend sets the time by which the next bytes must arrive.
 func (b *body) extend() {
 	seconds := time.Duration(b.bytes/bodyRate) * time.Second
 	_ = b.conn.SetReadDeadline(b.by.Add(seconds)) // a test's recorder has none
@@ -204,8 +203,8 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		b.done = true
-		// The connection is read on while the answer is written, to see
-		// whether the caller is still there. That may take any time.
+		// The connection is still read while the response is written, to notice
+		// when the caller leaves. That may take any time.
 		_ = b.conn.SetReadDeadline(time.Time{})
 	case b.bytes/bodyRate != before:
 		b.extend()

@@ -13,16 +13,16 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// Limits bound what is under way at a time. A field that is 0 has its default.
+// Limits bound what is in progress at a time. A field that is 0 has its default.
 type Limits struct {
-	// Streams are event streams, waits for runs, and whatever else is open
-	// until something happens.
+	// Streams are event streams, waits for runs, and other requests that stay
+	// open until something happens.
 	Streams int
-	// Requests are all others.
+	// Requests are all other requests.
 	Requests int
-	// Bytes are those of bodies, of what is read of threads, and of answers
-	// until their readers have taken them. Requests up to 32 KiB do not count.
-	// Event streams and pages of events hold one event at a time.
+	// Bytes are those of bodies, of what is read of threads, and of responses
+	// until they have been read. Requests up to 32 KiB do not count. Event streams
+	// and pages of events hold one event at a time.
 	Bytes int64
 }
 
@@ -39,19 +39,19 @@ var (
 	userLimits   = Limits{Streams: 100, Requests: 50, Bytes: 32 << 20}
 )
 
-// bucket is someone for whom things are counted: the server, a tenant, a token by
-// its hash, or a user with all tokens and tickets that are limited to the user.
+// bucket is something with limits: the server, a tenant, a token by its hash, or a
+// user with all tokens and tickets that are limited to the user.
 type bucket struct{ kind, name string }
 
-// ledger counts what is under way.
+// ledger counts what is in progress.
 type ledger struct {
 	mu    sync.Mutex
-	used  map[bucket]Limits // those that have something under way
+	used  map[bucket]Limits // those with something in progress
 	turns map[bucket]int    // heavy requests at work
-	freed chan struct{}     // closed when bytes or a turn are given back; nil: nobody waits
+	freed chan struct{}     // closed when bytes or a turn are returned; nil: nobody waits
 }
 
-// wake tells those who wait that there is more room. The mutex is held.
+// wake wakes those who wait for room. The mutex is held.
 func (g *ledger) wake() {
 	if g.freed != nil {
 		close(g.freed)
@@ -59,8 +59,8 @@ func (g *ledger) wake() {
 	}
 }
 
-// await tries to get something, with the mutex held, and again when something
-// was given back, until the time is over. It returns the last error.
+// await calls try with the mutex held, and again whenever something is returned,
+// until it succeeds or the time is over. It returns the last error.
 func (g *ledger) await(ctx context.Context, most time.Duration, try func() error) error {
 	var late <-chan time.Time
 	for last := false; ; {
@@ -88,26 +88,26 @@ func (g *ledger) await(ctx context.Context, most time.Duration, try func() error
 	}
 }
 
-// What a request holds in memory, and how long it waits for others.
+// Limits of the memory of a request, and how long it waits for others.
 const (
-	heavy    = 256 << 10   // bytes with which a request takes its turn
-	oneTurn  = 32 << 20    // bytes of a limit for which there is one
-	turnTime = time.Minute // that a heavy request waits in line
-	roomTime = time.Second // that a request waits for bytes to be given back
+	heavy    = 256 << 10   // bytes from which a request needs a turn
+	oneTurn  = 32 << 20    // bytes of a limit per turn
+	turnTime = time.Minute // how long a heavy request waits for a turn
+	roomTime = time.Second // how long a request waits for bytes to be returned
 )
 
-// load is what one request takes of the limits. A nil one takes nothing, as in
-// tests that have no connection.
+// load is what one request takes of the limits. A nil load takes nothing, as in
+// tests without a connection.
 //
-// Memory is taken before it is filled: by the kernel for what it reads, since
-// the load is the [threads.Scale] of the request, and here for bodies and answers.
-// An answer is made of what was read, so of the two the larger counts. Who makes
-// heavy requests does them one after the other: the others wait, and hold
-// nothing but what they have been sent.
+// Memory is counted before it is filled: by the kernel for what it reads, since
+// the load is the [threads.Scale] of the request, and here for bodies and
+// responses. A response is made from what was read, so the larger of the two
+// counts. Heavy requests of one caller run one after the other: the others wait,
+// and hold nothing but their bodies.
 type load struct {
 	s       *Server
 	ctx     context.Context
-	write   bool // what it does is done before it is answered, so the answer is not refused
+	write   bool // it takes effect before the response, which is therefore not refused
 	buckets []bucket
 
 	// Guarded by the ledger's mutex.
@@ -115,26 +115,26 @@ type load struct {
 	values int64 // bytes of values that were read, and of the body
 	fold   int64 // bytes of the largest thread that was folded
 	turn   bool  // it has a turn
-	begun  bool  // it is answered, or open: it takes no turn any more
+	begun  bool  // the response has begun, or it is a stream: it needs no turn any more
 	over   bool
 }
 
 var _ threads.Scale = (*load)(nil)
 
-// enter counts a request for those who make it. Without any it is one that
-// needs no token, of which only the bytes count.
+// enter counts a request for whoever makes it. Of one that needs no token only
+// the bytes count.
 func (l *load) enter(known bool, buckets ...bucket) error {
 	if l == nil {
 		return nil
 	}
-	l.buckets = append(buckets, bucket{kind: "server"}) // last: who takes too much is told so
+	l.buckets = append(buckets, bucket{kind: "server"}) // last, so that the error names the caller's own limit first
 	if !known {
 		return nil
 	}
 	return l.take(Limits{Requests: 1})
 }
 
-// Value counts bytes of a value, until the request lets go of it.
+// Value counts bytes of a value until letGo.
 func (l *load) Value(ctx context.Context, bytes int64) error {
 	return l.grow(ctx, func() int64 {
 		l.values += bytes
@@ -150,7 +150,7 @@ func (l *load) Fold(ctx context.Context, bytes int64) error {
 	})
 }
 
-// hold counts bytes of the answer until the request is over.
+// hold counts bytes of the response until the request ends.
 func (l *load) hold(bytes int) error {
 	if l == nil {
 		return nil
@@ -158,7 +158,7 @@ func (l *load) hold(bytes int) error {
 	return l.grow(l.ctx, func() int64 { return int64(bytes) })
 }
 
-// letGo gives back what was read: nothing of it is needed any more.
+// letGo returns the bytes of what was read and is no longer needed.
 func (l *load) letGo() {
 	if l == nil {
 		return
@@ -169,8 +169,8 @@ func (l *load) letGo() {
 	l.add(Limits{Bytes: -l.held.Bytes})
 }
 
-// body counts bytes of the body as they arrive. They wait for no turn, since
-// who sends them may be slow, and nothing is done yet that could not be refused.
+// body counts bytes of the body as they arrive. They wait for no turn: the sender
+// may be slow, and the request can still be refused.
 func (l *load) body(bytes int) error {
 	if l == nil {
 		return nil
@@ -184,8 +184,8 @@ func (l *load) body(bytes int) error {
 	})
 }
 
-// grow makes the request hold as many bytes as weight returns, if that is more
-// than it holds. It waits for its turn and for room.
+// grow makes the request hold at least as many bytes as weight returns. It waits
+// for its turn and for room.
 func (l *load) grow(ctx context.Context, weight func() int64) error {
 	g := &l.s.ledger
 	g.mu.Lock()
@@ -206,7 +206,7 @@ func (l *load) grow(ctx context.Context, weight func() int64) error {
 	return err
 }
 
-// reach makes the request hold so many bytes, unless that is over a limit. The
+// reach makes the request hold this many bytes, unless that exceeds a limit. The
 // mutex is held.
 func (l *load) reach(bytes int64) error {
 	bytes += -bytes & (streamBuffer - 1) // so that entries are not counted one by one
@@ -214,7 +214,7 @@ func (l *load) reach(bytes int64) error {
 		return nil
 	}
 	size := bytes
-	if l.write { // what it changes has to be read, however large
+	if l.write { // what it changes must be read, however large
 		size = l.values
 	}
 	if most := l.most(); size > most {
@@ -223,8 +223,7 @@ func (l *load) reach(bytes int64) error {
 	return l.try(Limits{Bytes: bytes - l.held.Bytes})
 }
 
-// takeTurn makes the request one of those that do heavy work for whoever makes
-// it. The mutex is held.
+// takeTurn takes one of the caller's turns for heavy requests. The mutex is held.
 func (l *load) takeTurn() error {
 	if l.turn || l.begun || l.over || len(l.buckets) == 0 {
 		return nil
@@ -242,8 +241,8 @@ func (l *load) takeTurn() error {
 	return nil
 }
 
-// begin gives the turn back when the answer begins. What is written stays heavy
-// until it is answered: its answer is not refused, so there must not be many.
+// begin returns the turn when the response begins. A write keeps it to the end:
+// its response is not refused, so there must not be many.
 func (l *load) begin() {
 	l.s.ledger.mu.Lock()
 	defer l.s.ledger.mu.Unlock()
@@ -252,7 +251,7 @@ func (l *load) begin() {
 	}
 }
 
-// rest gives the turn back. The mutex is held.
+// rest returns the turn. The mutex is held.
 func (l *load) rest() {
 	l.begun = true
 	if !l.turn {
@@ -266,8 +265,8 @@ func (l *load) rest() {
 	g.wake()
 }
 
-// stream makes the request a stream, until leave is called. It has nothing in
-// its hands then.
+// stream makes the request a stream until leave is called. It then holds no
+// bytes.
 func (l *load) stream() (leave func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -287,7 +286,7 @@ func (l *load) stream() (leave func(), err error) {
 	}, nil
 }
 
-// release gives everything back.
+// release returns everything.
 func (l *load) release() {
 	l.s.ledger.mu.Lock()
 	defer l.s.ledger.mu.Unlock()
@@ -296,7 +295,7 @@ func (l *load) release() {
 	l.add(Limits{Streams: -l.held.Streams, Requests: -l.held.Requests, Bytes: -l.held.Bytes})
 }
 
-// take adds to what the request holds, unless that is over a limit.
+// take adds to what the request holds, unless that exceeds a limit.
 func (l *load) take(n Limits) error {
 	l.s.ledger.mu.Lock()
 	defer l.s.ledger.mu.Unlock()
@@ -314,8 +313,8 @@ func (l *load) try(n Limits) error {
 	return nil
 }
 
-// most is how many bytes the request may have, so that others of its tenant have
-// as many.
+// most is how many bytes the request may hold, which leaves as many for others of
+// its tenant.
 func (l *load) most() int64 {
 	most := l.s.opts.Limits.Bytes
 	if len(l.buckets) > 2 {
@@ -347,7 +346,7 @@ func (l Limits) plus(n Limits) Limits {
 	return Limits{l.Streams + n.Streams, l.Requests + n.Requests, l.Bytes + n.Bytes}
 }
 
-// limitsOf returns the limits of someone, and how to say that they are reached.
+// limitsOf returns the limits of a bucket, and how to report that they are reached.
 func (s *Server) limitsOf(b bucket) (most Limits, whose string, err error) {
 	switch b.kind {
 	case "tenant":
@@ -360,9 +359,9 @@ func (s *Server) limitsOf(b bucket) (most Limits, whose string, err error) {
 	return s.opts.Limits, "this server has", api.ErrOverloaded
 }
 
-// full returns why someone cannot have more. A single request may have more
-// bytes than a user or token if they have nothing else under way, or else it
-// could never be answered.
+// full returns an error if a bucket has no room for more. A single request may
+// exceed the bytes of its user or token if nothing else of theirs is in progress:
+// otherwise it could never be served.
 func (l *load) full(b bucket, own bool, more Limits) error {
 	most, whose, err := l.s.limitsOf(b)
 	used := l.s.ledger.used[b]

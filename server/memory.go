@@ -61,7 +61,7 @@ func (s *Server) getMemory(ctx context.Context, c *Call, in *api.OneMemory) (*me
 	return item, nil
 }
 
-// maxTTL is the longest time that a value can be kept for, in seconds.
+// maxTTL is the longest time to live of a value, in seconds.
 const maxTTL = 100 * 365 * 24 * 3600
 
 func (s *Server) putMemory(ctx context.Context, c *Call, in *api.PutMemory) (*memory.Item, error) {
@@ -86,7 +86,7 @@ func (s *Server) putMemory(ctx context.Context, c *Call, in *api.PutMemory) (*me
 	c.header.Set("ETag", strconv.Quote(version))
 	item, err := m.Get(ctx, ns, key)
 	if err != nil || item.Version != version {
-		// Someone has changed it since. What was put is what is told.
+		// Someone has changed it since: respond with what was put.
 		now := time.Now().UTC()
 		return &memory.Item{Namespace: ns, Key: key, Value: in.Value, Version: version, Created: now, Updated: now}, nil
 	}

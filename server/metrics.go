@@ -26,8 +26,8 @@ type meter struct {
 	took     map[string]*histogram // by operation
 }
 
-// request is a kind of request that is counted: an operation and the class of
-// the answer's status, such as 2xx.
+// request is a kind of request: an operation and the class of the response's
+// status, such as 2xx.
 type request struct{ op, class string }
 
 // buckets are the upper bounds of the histograms, in seconds.
@@ -39,8 +39,8 @@ type histogram struct {
 	n      int64
 }
 
-// request counts a request. Only the names of operations and faces are labels,
-// so there are not many of them, whatever is asked for.
+// request counts a request. Only names of operations and faces are labels, so
+// clients cannot add any.
 func (m *meter) request(op string, status int, took time.Duration, stream bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *meter) request(op string, status int, took time.Duration, stream bool) 
 	}
 	m.requests[request{op, strconv.Itoa(status/100) + "xx"}]++
 	if stream {
-		return // it takes as long as its reader stays
+		return // it lasts as long as its reader stays
 	}
 	h := m.took[op]
 	if h == nil {
@@ -69,7 +69,7 @@ func (m *meter) request(op string, status int, took time.Duration, stream bool) 
 // exposition writes metrics in Prometheus' text format.
 type exposition struct{ b strings.Builder }
 
-// family begins a family. It has a name once.
+// family begins a family, once per name.
 func (e *exposition) family(name, kind, help string) {
 	fmt.Fprintf(&e.b, "# HELP %s %s\n# TYPE %s %s\n", name, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help), name, kind)
 }
@@ -158,7 +158,7 @@ func (m *meter) write(e *exposition) {
 	}
 }
 
-// count is a tenant's threads in numbers. It is not changed once it is made.
+// count holds the counts of a tenant's threads. It is immutable.
 type count struct {
 	threads  int
 	statuses map[string]int
@@ -166,26 +166,26 @@ type count struct {
 	workers  int
 }
 
-// counts keeps the numbers of tenants for a while, since all threads are looked
-// at for them.
+// counts caches the counts of tenants for a while, since counting reads the
+// summaries of all threads.
 type counts struct {
 	mu      sync.Mutex
 	tenants map[string]*counted
 }
 
-// counted is the numbers of a tenant.
+// counted caches the counts of a tenant.
 type counted struct {
-	turn  chan struct{} // holds something while someone counts
+	turn  chan struct{} // full while someone counts
 	last  *count
-	until time.Time // they are good
+	until time.Time // last is valid
 }
 
-// keepCounts is how long numbers are good, or 10 times as long as it took to
-// count, so that at most a tenth of the time is spent on it.
+// keepCounts is how long counts are valid at least. They are valid 10 times as
+// long as counting took, so that at most a tenth of the time is spent on it.
 const keepCounts = 2 * time.Second
 
-// of returns the numbers of the caller's tenant. Of many who ask at the same
-// time one counts.
+// of returns the counts of the caller's tenant. Of several concurrent callers one
+// counts.
 func (n *counts) of(ctx context.Context, c *Call) (*count, error) {
 	own := n.tenant(c.Who.Tenant + "\x00" + c.Who.User)
 	select {
@@ -210,7 +210,7 @@ func (n *counts) of(ctx context.Context, c *Call) (*count, error) {
 	return last, nil
 }
 
-// maxTenants is how many tenants are remembered.
+// maxTenants is how many tenants are cached.
 const maxTenants = 1000
 
 func (n *counts) tenant(name string) *counted {
@@ -235,7 +235,7 @@ func countThreads(ctx context.Context, c *Call) (*count, error) {
 	n := &count{statuses: map[string]int{}}
 	for t, err := range c.Runtime.List(ctx, perdure.ListOptions{}) {
 		if errors.Is(err, perdure.ErrCorrupt) {
-			break // lists tell it
+			break // lists report it
 		}
 		if err != nil {
 			return nil, err

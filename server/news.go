@@ -45,7 +45,7 @@ func (s *Server) watchThreads(w http.ResponseWriter, r *http.Request, c *Call, i
 	return nil
 }
 
-// sendNews sends what changes, until the reader or the server has enough.
+// sendNews sends changes until the reader leaves or the server stops.
 func (s *Server) sendNews(ctx context.Context, st *stream, c *Call, n *feed.News, rd *feed.NewsReader) error {
 	watch := c.watch()
 	defer watch.Stop()

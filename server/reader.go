@@ -13,37 +13,37 @@ import (
 	"github.com/perdure/perdure/server/internal/feed"
 )
 
-// reader is someone who follows a thread, or one of its runs.
+// reader follows a thread, or one of its runs, for a client.
 type reader struct {
-	*stream // nil until there is something to say
+	*stream // nil until there is something to send
 	s       *Server
 	w       http.ResponseWriter
 	c       *Call
 	thread  string
 	tag     string // of that life, in ids
-	life    string // of the thread: another one under its id is none of the reader's business
+	life    string // of the thread: a later thread with its id is not shown
 	admin   bool
-	watch   *watch // over whether the reader may read
+	watch   *watch // rechecks whether the client may read
 
-	pos     uint64       // the last event that was sent, or is none of its own
-	last    uint64       // the last that was sent
-	nowhere bool         // last is of no use to one who comes back, until something is sent
-	tail    *feed.Tail   // nil until what was there is sent
-	recent  []feed.Frame // steps that ended in what was there, without their data
+	pos     uint64       // the last event that was sent or passed over
+	last    uint64       // the last event that was sent
+	nowhere bool         // last is of no use for reconnecting until something is sent
+	tail    *feed.Tail   // nil until the existing events are sent
+	recent  []feed.Frame // steps that ended in the existing events, without their data
 
 	run   string       // the run at whose end the stream ends; "": never
 	only  string       // the run whose events are sent; "": all
-	wait  bool         // it ends also when the run waits for someone
-	await bool         // only waiting shows when that is
-	check bool         // that may be now
-	stood *perdure.Run // as it was when it was seen to wait; nil: it was not
+	wait  bool         // the stream also ends when the run waits for someone
+	await bool         // only waiting shows when that happens
+	check bool         // the stream may have to end now
+	stood *perdure.Run // the run as it was seen waiting; nil: it was not
 }
 
-// catchUp sends what the journal has behind pos.
+// catchUp sends the events of the journal after pos.
 func (rd *reader) catchUp(ctx context.Context) error {
 	out := sse.TakeEncoder()
 	defer out.Release()
-	var one perdure.Event // for all, since it is encoded at once
+	var one perdure.Event // reused, since each is encoded at once
 	for ev, err := range rd.c.Runtime.Events(ctx, rd.thread, perdure.EventOptions{After: rd.pos, Replay: true, Life: rd.life}) {
 		if err != nil {
 			return err
@@ -63,8 +63,8 @@ func (rd *reader) catchUp(ctx context.Context) error {
 	return rd.begin()
 }
 
-// mayGoOn is asked between events: a long past may take a slow reader hours, and
-// one that is always behind never waits.
+// mayGoOn is called between events: a slow reader may take hours for a long past,
+// and one that is always behind never waits.
 func (rd *reader) mayGoOn(ctx context.Context) error {
 	if rd.s.stopped() {
 		return api.ErrStopping
@@ -72,7 +72,7 @@ func (rd *reader) mayGoOn(ctx context.Context) error {
 	return rd.watch.due(ctx)
 }
 
-// begin writes the head, once.
+// begin writes the headers, once.
 func (rd *reader) begin() (err error) {
 	if rd.stream == nil {
 		id := api.IDOf(rd.last, rd.tag, false)
@@ -84,7 +84,7 @@ func (rd *reader) begin() (err error) {
 	return err
 }
 
-// event sends an event that a reader took from the journal itself.
+// event sends an event that the reader read from the journal itself.
 func (rd *reader) event(out *sse.Encoder, ev *perdure.Event) error {
 	if err := rd.begin(); err != nil {
 		return err
@@ -108,11 +108,11 @@ func (rd *reader) event(out *sse.Encoder, ev *perdure.Event) error {
 	return rd.frame(&f)
 }
 
-// note keeps what an event of the past makes void.
+// note remembers the deltas that an event of the past makes void.
 func (rd *reader) note(f *feed.Frame) {
 	switch f.Kind {
 	case "retried", "rewound":
-		rd.recent = rd.recent[:0] // what was over may run again
+		rd.recent = rd.recent[:0] // what had ended may run again
 	case "step", "attempt", "ended":
 		if len(rd.recent) == cap(rd.recent) && len(rd.recent) >= feed.RingFrames {
 			rd.recent = append(rd.recent[:0], rd.recent[feed.RingFrames/2:]...)
@@ -141,7 +141,7 @@ func (rd *reader) frame(f *feed.Frame) error {
 	return rd.add(f.Bare)
 }
 
-// live sends what happens, until the reader or the server has enough.
+// live sends new events until the stream ends.
 func (rd *reader) live(ctx context.Context, deltas bool) error {
 	rd.tail = rd.s.hub.Join(rd.c.Runtime, feed.Place{Tenant: rd.c.Who.Tenant, Thread: rd.thread, Life: rd.life}, rd.pos, rd.recent)
 	defer rd.s.hub.Leave(rd.tail)
@@ -211,7 +211,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		select {
 		case <-more:
 		case d := <-heard:
-			held = &d // behind the events that are there: one may make it void
+			held = &d // after the events that are there: one may make it void
 		case stands := <-waited:
 			if waited, err = nil, stands.err; err == nil {
 				rd.run, rd.stood, rd.check = stands.run.ID, stands.run, true
@@ -231,7 +231,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 	}
 }
 
-// deltas sends those that have arrived.
+// deltas sends the deltas that have arrived.
 func (rd *reader) deltas(heard <-chan feed.Delta) error {
 	for range feed.DeltaBuffer {
 		select {
@@ -253,21 +253,21 @@ func (rd *reader) delta(d *feed.Delta) error {
 	return rd.add(d.Block)
 }
 
-// waitPause keeps a reader from asking all the time about a run that stands
-// still and goes on in turns.
+// waitPause limits how often a reader checks a run that repeatedly stops and goes
+// on.
 const waitPause = 50 * time.Millisecond
 
-// errOver ends a stream as it should.
+// errOver ends a stream regularly.
 var errOver = errors.New("server: the stream is over")
 
-// stand is a run that has ended or waits, or why that cannot be known.
+// stand is a run that has ended or waits, or the error of waiting for that.
 type stand struct {
 	run *perdure.Run
 	err error
 }
 
-// waiting tells when the run may have ended, or may not go on without the
-// outside.
+// waiting reports when the run may have ended or cannot go on without outside
+// input.
 func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand {
 	told := make(chan stand, 1)
 	wait := rd.c.Runtime.WaitEnd
@@ -286,9 +286,9 @@ func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand
 	return told
 }
 
-// finish ends the stream if the run has ended, or stands still and that is
-// enough. The thread is looked at as a whole, and then everything up to there
-// is sent, so that the end fits what was sent before it.
+// finish ends the stream if the run has ended or, if that suffices, waits. It
+// reads the whole thread and then sends everything up to there, so that the end
+// fits what was sent before it.
 func (rd *reader) finish(ctx context.Context) error {
 	stood := rd.stood
 	rd.check, rd.stood = false, nil
@@ -297,7 +297,7 @@ func (rd *reader) finish(ctx context.Context) error {
 		return err
 	}
 	run := runOf(t, rd.run)
-	if run == nil { // it was taken back
+	if run == nil { // a rewind removed it
 		return fmt.Errorf("%w: %s", perdure.ErrRunNotFound, rd.run)
 	}
 	if !run.Status.Final() && !(rd.wait && stood != nil && same(stood, run)) {
@@ -308,7 +308,7 @@ func (rd *reader) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if rd.last > t.Seq { // it has gone on meanwhile
+	if rd.last > t.Seq { // the run has gone on meanwhile
 		rd.check = !rd.await
 		return nil
 	}
@@ -318,8 +318,8 @@ func (rd *reader) finish(ctx context.Context) error {
 	return errOver
 }
 
-// same reports whether a run still waits as it did. One that went on meanwhile
-// may wait for a time by now, which is no end.
+// same reports whether a run still waits as it did. One that went on may now wait
+// for a timer, which does not end the stream.
 func same(a, b *perdure.Run) bool {
 	return a.Status == b.Status && a.Resumes == b.Resumes && a.Retries == b.Retries && a.Since.Equal(b.Since) && len(a.Asks) == len(b.Asks)
 }
@@ -335,11 +335,11 @@ func (rd *reader) end(err error) {
 		gone := &perdure.Event{Thread: rd.thread, Seq: rd.pos + 1, Kind: "erased", Time: time.Now().UTC()}
 		_ = rd.encode("", gone.Kind, gone)
 	case errors.Is(err, perdure.ErrCorrupt):
-		// Coming back changes nothing.
+		// Reconnecting would change nothing.
 		_ = rd.encode("", api.KindCorrupt, api.ProblemOf(err))
 		rd.s.opts.Logger.Warn("an event stream ended at damage", "thread", rd.thread, "error", err)
 	case !errors.Is(err, errOver) && !errors.Is(err, context.Canceled):
-		// What went wrong is no business of the reader, and it comes back.
+		// The cause is not for the reader, who reconnects.
 		rd.s.opts.Logger.Warn("an event stream ended", "thread", rd.thread, "error", err)
 	}
 	_ = rd.flush()

@@ -31,7 +31,7 @@ func (s *Server) runRoutes() {
 	handle(s, api.RunsAgain, s.startAgain)
 }
 
-// runID returns the id of a run as the runtime takes it.
+// runID returns the id of a run for the runtime, in which the newest run is "".
 func runID(id string) string {
 	if id == api.Newest {
 		return ""
@@ -39,8 +39,8 @@ func runID(id string) string {
 	return id
 }
 
-// owner returns who owns a new thread: who is named, else who asks for it,
-// unless nobody knows who that is.
+// owner returns the owner of a new thread: the named one, or else the caller if
+// that is known.
 func (s *Server) owner(c *Call, named string) string {
 	if named == "" && (s.opts.Auth != nil || c.Who.Subject != local(&http.Request{}).Subject) {
 		return c.Who.Subject
@@ -48,19 +48,19 @@ func (s *Server) owner(c *Call, named string) string {
 	return named
 }
 
-// note says who does something, and why.
+// note records who does something, and why.
 func (c *Call) note(reason string, seq uint64) perdure.Note {
 	return perdure.Note{By: c.Who.Subject, Reason: reason, IfSeq: seq}
 }
 
-// started tells where a run is that was just started.
+// started sets the headers that lead to a run that was just started.
 func (c *Call) started(run *perdure.Run) {
 	c.About(run.Thread)
 	c.header.Set("Location", threadPath(run.Thread)+"/runs/"+url.PathEscape(run.ID))
 }
 
-// startRun starts a run and answers with it, or with its events if they are
-// asked for.
+// startRun starts a run and responds with it, or with its events if the client
+// asks for them.
 func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, thread string, in *api.Start) error {
 	q := perdure.StartRequest{Flow: in.Flow, Input: given(in.Input), Thread: thread, Title: in.Title, User: s.owner(c, in.User), Metadata: in.Metadata,
 		Key: in.Key, Policy: in.Policy, Budget: in.Budget, Trace: in.Trace, By: c.Who.Subject, IfSeq: in.IfMatch}
@@ -84,7 +84,7 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, threa
 	return c.sendOrReceipt(w, api.RunsStart.Status, run)
 }
 
-// comeBack answers a reconnect of one that has started a run and follows it: it
+// comeBack serves a client that started a run, followed it and reconnects. It
 // starts nothing.
 func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, c *Call, thread string, last api.EventID) error {
 	if thread == "" {
@@ -115,7 +115,7 @@ func (s *Server) listRuns(ctx context.Context, c *Call, in *api.OneThread) (*api
 	return &api.RunList{Runs: some(t.Runs)}, nil
 }
 
-// control makes an operation of a method that changes what becomes of a run.
+// control makes an operation from a method that controls a run.
 func control(do func(*perdure.Runtime, context.Context, string, string, perdure.Note) error) func(context.Context, *Call, *api.ControlRun) (*perdure.Run, error) {
 	return func(ctx context.Context, c *Call, in *api.ControlRun) (*perdure.Run, error) {
 		run, err := c.theRun(ctx, in.OneRun)
@@ -130,14 +130,14 @@ func control(do func(*perdure.Runtime, context.Context, string, string, perdure.
 	}
 }
 
-// theRun returns the run that a request names, so that newest stays the same
-// one while it is worked on.
+// theRun returns the run that a request names, so that newest stays the same run
+// for the whole request.
 func (c *Call) theRun(ctx context.Context, in api.OneRun) (*perdure.Run, error) {
-	defer c.load.letGo() // of what it has, the id is of interest
+	defer c.load.letGo() // only the id is needed
 	return c.Runtime.GetRun(ctx, in.Thread, runID(in.Run))
 }
 
-// resumeRun lifts a pause. That there is none is no error: it says so.
+// resumeRun lifts a pause. If there is none, the response says so.
 func (s *Server) resumeRun(ctx context.Context, c *Call, in *api.ControlRun) (*api.Resumed, error) {
 	run, err := c.theRun(ctx, in.OneRun)
 	if err != nil {
@@ -169,7 +169,7 @@ var notPaused = map[perdure.Status]string{
 	perdure.Queued:      "the run waits for its turn and a worker, and begins by itself",
 }
 
-// whyNot says why there is no pause to be lifted.
+// whyNot says why there is no pause to lift.
 func whyNot(run *perdure.Run) string {
 	if why, ok := notPaused[run.Status]; ok {
 		return why
@@ -202,8 +202,7 @@ const (
 	maxWait     = 60
 )
 
-// waitRun answers when a run needs someone or has ended, or when the time is
-// over.
+// waitRun responds when a run needs someone, has ended, or the time is over.
 func (s *Server) waitRun(ctx context.Context, c *Call, in *api.WaitRun) (*api.Waited, error) {
 	if in.Seconds > maxWait {
 		return nil, api.Invalid("query seconds: it is at most %d", maxWait)
@@ -215,7 +214,7 @@ func (s *Server) waitRun(ctx context.Context, c *Call, in *api.WaitRun) (*api.Wa
 	if err != nil {
 		return nil, err
 	}
-	leave, err := c.load.stream() // it is open as long as one
+	leave, err := c.load.stream() // it stays open like one
 	if err != nil {
 		return nil, err
 	}

@@ -60,14 +60,14 @@ type Options struct {
 	Connections int
 }
 
-// Server is the API as an http.Handler.
+// Server serves the API. It is an http.Handler.
 type Server struct {
 	rt      *perdure.Runtime
 	opts    Options
 	mux     router
 	handler http.Handler
 	started time.Time
-	bound   map[string]bool // names of operations that have a handler
+	bound   map[string]bool // operations that have a handler
 	faces   []*api.Info     // routes besides those of operations
 	tokens  *Tokens         // nil: Options.Auth keeps its tokens elsewhere
 	tickets *tickets
@@ -108,7 +108,7 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	return s
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP serves a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // routes binds the operations to their handlers.

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/sse"
 )
 
-// streamCounts are what a server counts of its event streams.
+// streamCounts holds the counts of event streams.
 type streamCounts struct {
 	open atomic.Int64  // streams
 	sent atomic.Uint64 // events of threads
@@ -20,25 +20,25 @@ type streamCounts struct {
 
 // Sizes and times of a stream.
 const (
-	streamBuffer = 32 << 10 // is written when it is full, and when there is nothing to add
+	streamBuffer = 32 << 10 // written when it is full and when there is nothing to add
 	idleBuffer   = 4 << 10
 	recheckEvery = time.Minute
-	stopRetry    = 200 * time.Millisecond // of a server that stops: another one may be there
+	stopRetry    = 200 * time.Millisecond // of a stopping server: another one may be running
 )
 
-// stream is an answer of events. It is used by one goroutine.
+// stream is a response of events. It is used by one goroutine.
 type stream struct {
 	s     *Server
 	w     http.ResponseWriter
 	conn  *http.ResponseController
 	buf   []byte
-	dirty bool        // something was written and may not be on its way
+	dirty bool        // something was written and not yet flushed
 	quiet *time.Timer // fires when a comment is due
-	apart bool        // nothing but data, and comments as blocks of their own, see Call.Stream
+	apart bool        // only data, and comments as separate blocks, see Call.Stream
 }
 
-// admitStream counts a stream, unless there are too many or the server is about
-// to stop. Call leave when it is over.
+// admitStream counts a stream, unless there are too many or the server is
+// stopping. Call leave when it ends.
 func (s *Server) admitStream(c *Call) (leave func(), err error) {
 	if s.stopped() {
 		return nil, api.ErrStopping
@@ -54,10 +54,9 @@ func (s *Server) admitStream(c *Call) (leave func(), err error) {
 	}, nil
 }
 
-// begin writes the head of a stream. It says where the reader stands in a
-// header; "" is nowhere. There are no blocks without data in a stream, since
-// some readers pass them on as messages: what comes before the first event, and
-// comments, are lines of the block that follows.
+// begin writes the head of a stream, with the reader's position in a header unless
+// it is "". A stream has no blocks without data, which some readers pass on as
+// messages: the retry line and comments are part of the block that follows.
 func (s *Server) begin(w http.ResponseWriter, id api.EventID) (*stream, error) {
 	st := s.newStream(w, id)
 	st.buf = sse.AppendRetry(st.buf, s.opts.Retry)
@@ -81,7 +80,7 @@ func (s *Server) newStream(w http.ResponseWriter, id api.EventID) *stream {
 	return st
 }
 
-// end gives the connection back: the next request on it is not a stream.
+// end releases the connection: the next request on it is not a stream.
 func (st *stream) end() {
 	st.quiet.Stop()
 	_ = st.conn.SetWriteDeadline(time.Time{})
@@ -127,19 +126,19 @@ func (st *stream) flush() error {
 	return nil
 }
 
-// idle gives up a large buffer: many readers mostly wait.
+// idle releases a large buffer: most readers wait most of the time.
 func (st *stream) idle() {
 	if cap(st.buf) > idleBuffer {
 		st.buf = nil
 	}
 }
 
-// write writes a block in pieces, each of which has to be taken in time.
+// write writes a block in pieces, each of which must be read in time.
 func (st *stream) write(block []byte) error {
 	for len(block) > 0 {
 		piece := block[:min(len(block), streamBuffer)]
-		// Without deadlines (a recorder in a test has none) a reader can only
-		// stall itself.
+		// Without deadlines, as in a test's recorder, a reader can only stall
+		// itself.
 		_ = st.conn.SetWriteDeadline(time.Now().Add(st.s.opts.Stall))
 		if _, err := st.w.Write(piece); err != nil {
 			return err
@@ -149,10 +148,10 @@ func (st *stream) write(block []byte) error {
 	return nil
 }
 
-// heartbeat shows that the connection lives.
+// heartbeat shows that the connection is alive.
 func (st *stream) heartbeat() error { return st.comment(":\n") }
 
-// bye tells the reader to come back soon.
+// bye tells the reader to reconnect soon.
 func (st *stream) bye() {
 	_ = st.comment(string(sse.AppendRetry(nil, stopRetry)) + ": the server is stopping, connect again\n")
 }
@@ -168,8 +167,8 @@ func (st *stream) comment(lines string) error {
 	return st.flush()
 }
 
-// wantsStream reports whether a request asks for events rather than for JSON.
-// Who takes both alike gets what they name first.
+// wantsStream reports whether a request asks for events rather than JSON. If both
+// are equally acceptable, the first one wins.
 func wantsStream(r *http.Request) bool {
 	best, stream := 0.0, false
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {

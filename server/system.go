@@ -25,7 +25,7 @@ func (s *Server) systemRoutes() {
 	handle(s, api.WorkersList, func(ctx context.Context, c *Call, _ *api.Nothing) (*api.WorkerList, error) {
 		workers, err := c.Runtime.Workers(ctx)
 		for i := range workers {
-			if !c.Who.May(api.ScopeAdmin) { // where it runs is no matter of those who only look
+			if !c.Who.May(api.ScopeAdmin) { // only admins see where it runs
 				workers[i].Host, workers[i].PID = "", 0
 			}
 		}
@@ -64,8 +64,8 @@ const (
 	metricsWithin = 5 * time.Second
 )
 
-// ready reports whether requests would be answered. What is wrong with the store
-// is for the log: anyone may ask, so what was found is good for a moment.
+// ready reports whether requests can be served. Details of a failing store are
+// only logged, and the result is cached for a moment: anyone may ask.
 func (s *Server) ready(ctx context.Context, c *Call, _ *api.Nothing) (*api.Health, error) {
 	if s.stopped() {
 		return nil, api.ErrStopping
@@ -82,7 +82,7 @@ func (s *Server) ready(ctx context.Context, c *Call, _ *api.Nothing) (*api.Healt
 	return &api.Health{Status: "ok"}, nil
 }
 
-// probed is what the store last answered.
+// probed is the result of the last probe of the store.
 type probed struct {
 	sync.Mutex
 	at    time.Time
@@ -93,9 +93,9 @@ type probed struct {
 // readyCell is written to find out whether the store takes writes.
 const readyCell = "server/ready"
 
-// probe asks the store for something small, and now and then has it write
-// something small: a store on a full disk reads as ever. Whoever asked may be
-// gone before it answers, which says nothing about the store.
+// probe reads something small from the store, and now and then writes something
+// small: a store on a full disk can still be read. It outlives the request, whose
+// caller may leave early.
 func (s *Server) probe(ctx context.Context, c *Call) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
@@ -104,7 +104,7 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 		break
 	}
 	if errors.Is(err, perdure.ErrCorrupt) {
-		err = nil // of something else: the store answers
+		err = nil // damage elsewhere: the store answers
 	}
 	if err == nil && (s.probed.err != nil || time.Since(s.probed.wrote) > writeEvery) {
 		_, err = store.Update(ctx, threads.Behind(s.rt).All.Store, readyCell, func(store.Cell) ([]byte, error) { return []byte("ok"), nil })
@@ -131,15 +131,15 @@ func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.St
 		return nil, err
 	}
 	streams := int(s.events.open.Load())
-	if c.Who.User != "" { // what others do is no matter of a user's
+	if c.Who.User != "" { // a user does not see what others do
 		streams = 0
 	}
 	return &api.Stats{Threads: n.threads, Statuses: n.statuses, Asks: n.asks, Workers: n.workers,
 		Streams: streams, Uptime: int64(time.Since(s.started) / time.Second), Version: s.opts.Version}, nil
 }
 
-// getMetrics answers also when the store does not: that is when the other
-// numbers are needed most.
+// getMetrics also works when the store does not answer: the other metrics are
+// needed most then.
 func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *api.Nothing) error {
 	if s.opts.Auth != nil && c.Who.Tenant != "" {
 		return fmt.Errorf("%w: metrics are of the whole server and all tenants, and need an admin of the default tenant", api.ErrScope)

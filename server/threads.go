@@ -39,7 +39,7 @@ func (s *Server) createThread(ctx context.Context, c *Call, in *api.CreateThread
 	return t, nil
 }
 
-// made tells where a thread is that was just made.
+// made sets the headers that lead to a thread that was just created.
 func (c *Call) made(t *perdure.Thread) {
 	c.About(t.ID)
 	c.header.Set("Location", threadPath(t.ID))
@@ -55,18 +55,18 @@ func (s *Server) getThread(ctx context.Context, c *Call, in *api.OneThread) (*pe
 	return t, nil
 }
 
-// etag tells the sequence that a write can name in If-Match.
+// etag sets the sequence that a write can name in If-Match.
 func (c *Call) etag(seq uint64) { c.header.Set("ETag", strconv.Quote(strconv.FormatUint(seq, 10))) }
 
-// statuses are what threads.list can be asked for.
+// statuses are the statuses that threads.list can select.
 var statuses = []perdure.Status{perdure.Queued, perdure.Running, perdure.Suspended, perdure.Paused, perdure.Blocked, perdure.Quarantined,
 	perdure.Succeeded, perdure.Failed, perdure.Cancelled, perdure.Damaged}
 
-// idle is how a thread without a run is counted and asked for.
+// idle is the status of a thread without a run in counts and selections.
 const idle = "idle"
 
-// maxScan is how many threads one page of a list looks at. A page that finds
-// too little among them is short and says where the next one begins.
+// maxScan is how many threads one page of a list scans. A page that finds too few
+// among them is short and says where the next one begins.
 const maxScan = 10_000
 
 func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) (*api.ThreadPage, error) {
@@ -87,8 +87,8 @@ func (s *Server) listThreads(ctx context.Context, c *Call, in *api.ListThreads) 
 	return page, damage(&page.Damage, err)
 }
 
-// damage moves an error that says that something is damaged to a page, which has
-// all that is sound, and returns any other.
+// damage adds an error about damage to a page, which holds everything intact, and
+// returns any other error.
 func damage(told *[]string, err error) error {
 	if !errors.Is(err, perdure.ErrCorrupt) && !errors.Is(err, store.ErrCorrupt) {
 		return err
@@ -105,9 +105,8 @@ func fits(t *perdure.Summary, in *api.ListThreads) bool {
 		(!in.Asks || t.Asks > 0)
 }
 
-// scan shows the tenant's threads to fn until that has enough, at most so many.
-// It returns the cursor behind the last one that was shown, "" if there are no
-// more.
+// scan calls fn with the tenant's threads, at most this many, until it returns
+// false. It returns the cursor of the last one, "" if there are no more.
 func (c *Call) scan(ctx context.Context, after string, most int, fn func(perdure.Summary) bool) (string, error) {
 	if err := checkCursor(after); err != nil {
 		return "", err
@@ -142,11 +141,11 @@ func (s *Server) eraseThread(ctx context.Context, c *Call, in *api.EraseThread) 
 	return nil, c.Runtime.Erase(ctx, in.Thread, perdure.EraseOptions{Note: c.note(in.Reason, in.IfMatch), Dependents: in.Dependents})
 }
 
-// maxImport is the largest export that is taken, in bytes.
+// maxImport is the size of the largest import in bytes.
 const maxImport = 1 << 30
 
-// exportThread streams a thread as a file. If that fails when a part of it was
-// sent, the connection is aborted: the file must not look whole.
+// exportThread streams a thread as a file. If that fails after a part was sent,
+// the connection is aborted: the file must not look complete.
 func (s *Server) exportThread(w http.ResponseWriter, r *http.Request, c *Call, in *api.ExportThread) error {
 	h := w.Header()
 	h.Set("Content-Type", api.TypeLines)
@@ -198,7 +197,7 @@ type noted struct {
 	err error
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (n *noted) Read(p []byte) (int, error) {
 	got, err := n.Reader.Read(p)
 	if err != nil && err != io.EOF {
@@ -224,7 +223,7 @@ func pageSize(asked int) (int, error) {
 	return asked, nil
 }
 
-// checkCursor refuses what no list has given as the cursor of a next page.
+// checkCursor refuses a text that cannot be the cursor of a page.
 func checkCursor(cursor string) error {
 	if len(cursor) > 200 || strings.ContainsFunc(cursor, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && c != '.' && c != '~'
@@ -234,7 +233,7 @@ func checkCursor(cursor string) error {
 	return nil
 }
 
-// some returns a list that JSON shows as [] if it is empty.
+// some returns a list that is [] in JSON if it is empty.
 func some[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -245,7 +244,7 @@ func some[T any](list []T) []T {
 // threadPath returns the address of a thread.
 func threadPath(thread string) string {
 	id := url.PathEscape(thread)
-	if id == "." || id == ".." { // which would be a way up
+	if id == "." || id == ".." { // dot segments would name a parent
 		id = strings.ReplaceAll(id, ".", "%2E")
 	}
 	return "/v1/threads/" + id

@@ -19,16 +19,16 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// tickets let a browser's EventSource in, which cannot send a token: its address
-// has a ticket that is good once, and what it gets for that is a cookie, since
-// it comes back to the same address by itself.
+// tickets admit a browser's EventSource, which cannot send a token: its address
+// has a ticket that is valid once and is exchanged for a cookie, since it
+// reconnects to the same address by itself.
 type tickets struct {
 	store store.Store
 	hash  func(...string) []byte
 	auth  Authenticator
 
 	mu    sync.Mutex
-	swept string // up to this cell old ones were removed
+	swept string // up to this cell expired ones were removed
 }
 
 const (
@@ -44,11 +44,11 @@ type pass struct {
 	Cookie  bool        `json:"cookie,omitempty"`
 	Stream  string      `json:"stream"` // a hash: the thread may be erased
 	Ends    time.Time   `json:"ends"`
-	Local   bool        `json:"local,omitempty"` // made while there was no Options.Auth
+	Local   bool        `json:"local,omitempty"` // created without Options.Auth
 	Token   string      `json:"token,omitempty"` // hash of the token behind it, if that can be rechecked
 	Tenant  string      `json:"tenant,omitempty"`
 	Subject string      `json:"subject"`
-	User    string      `json:"user,omitempty"` // whom it is limited to, also where the token is not
+	User    string      `json:"user,omitempty"` // whom it is limited to, even if the token is not
 	Groups  []string    `json:"groups,omitempty"`
 	Scopes  []api.Scope `json:"scopes"`
 	Expires time.Time   `json:"expires,omitzero"` // of the token
@@ -61,8 +61,8 @@ func newTickets(rt *perdure.Runtime, a Authenticator) *tickets {
 	return &tickets{store: h.Store, hash: h.Hash, auth: a}
 }
 
-// streamOf returns the thread whose events a request is about, "" for the
-// stream of the tenant, and whether it is such a request.
+// streamOf returns the thread whose events a request follows, "" for the tenant's
+// stream, and whether it is such a request.
 func streamOf(r *http.Request, op *api.Info) (thread string, ok bool) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -111,8 +111,8 @@ func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *Call, i
 	return c.Send(w, api.TicketsCreate.Status, api.Ticket{Ticket: secret, Expires: p.Ends})
 }
 
-// behind returns the hash of a token by which it can be rechecked, "" if that
-// is not possible.
+// behind returns the hash by which a token can be rechecked, "" if that is not
+// possible.
 func (t *tickets) behind(ctx context.Context, token string) (string, error) {
 	hash := sha256.Sum256([]byte(token))
 	if a, ok := t.auth.(Rechecker); ok {
@@ -124,12 +124,12 @@ func (t *tickets) behind(ctx context.Context, token string) (string, error) {
 			return "", err
 		}
 	}
-	// It was just revoked, or is known to one that has no hashes.
+	// It was just revoked, or belongs to an Authenticator without hashes.
 	_, err := vet(t.auth.Authenticate(ctx, token))
 	return "", err
 }
 
-// put keeps a pass and returns its secret.
+// put stores a pass and returns its secret.
 func (t *tickets) put(ctx context.Context, p *pass) (string, error) {
 	if !p.Expires.IsZero() && p.Expires.Before(p.Ends) {
 		p.Ends = p.Expires
@@ -145,7 +145,7 @@ func (t *tickets) put(ctx context.Context, p *pass) (string, error) {
 	return secret, nil
 }
 
-// get returns the pass of a secret if it is one for a stream.
+// get returns the pass of a secret if it is for the stream of a thread.
 func (t *tickets) get(ctx context.Context, secret, thread string, cookie bool) (*pass, store.Version, error) {
 	if !isSecret(secret) {
 		return nil, "", api.ErrUnauthorized
@@ -163,7 +163,7 @@ func (t *tickets) get(ctx context.Context, secret, thread string, cookie bool) (
 	}
 	switch {
 	case p.over():
-		t.store.Delete(ctx, cell.Key, cell.Version) // the sweep finds it otherwise
+		t.store.Delete(ctx, cell.Key, cell.Version) // if that fails, the sweep removes it
 		return nil, "", fmt.Errorf("%w: the ticket is too old", api.ErrUnauthorized)
 	case p.Cookie != cookie || p.Local || p.Stream != t.stream(p.Tenant, thread):
 		return nil, "", fmt.Errorf("%w: the ticket is for another stream", api.ErrUnauthorized)
@@ -171,8 +171,8 @@ func (t *tickets) get(ctx context.Context, secret, thread string, cookie bool) (
 	return p, cell.Version, nil
 }
 
-// admit lets a request in that has a ticket, which is worth nothing afterwards,
-// or the cookie that was given for one.
+// admit admits a request with a ticket, which it uses up, or with the cookie that
+// was set for one.
 func (t *tickets) admit(w http.ResponseWriter, r *http.Request, thread string) (who, error) {
 	given := r.URL.Query()["ticket"]
 	result := api.ErrUnauthorized
@@ -199,8 +199,8 @@ func (t *tickets) admit(w http.ResponseWriter, r *http.Request, thread string) (
 	return nil, result
 }
 
-// redeem removes a ticket. Of several that try only one succeeds; where it is
-// open who did, none does.
+// redeem removes a ticket. Of several attempts only one succeeds, and none if the
+// outcome of the removal is unknown.
 func (t *tickets) redeem(ctx context.Context, secret, thread string) (*pass, error) {
 	for range 4 {
 		p, version, err := t.get(ctx, secret, thread, false)
@@ -218,7 +218,7 @@ func (t *tickets) redeem(ctx context.Context, secret, thread string) (*pass, err
 	return nil, fmt.Errorf("%w: the ticket could not be taken", api.ErrUnauthorized)
 }
 
-// enter gives the holder of a ticket the cookie to come back with.
+// enter sets the cookie with which the holder of a ticket reconnects.
 func (t *tickets) enter(w http.ResponseWriter, r *http.Request, p *pass) (who, error) {
 	back := *p
 	back.Cookie, back.Ends = true, time.Now().Add(cookieTime)
@@ -241,8 +241,8 @@ func (t *tickets) enter(w http.ResponseWriter, r *http.Request, p *pass) (who, e
 	return who, nil
 }
 
-// who returns how to find out who holds a pass: whoever the token behind it
-// stands for by then.
+// who returns how to look up the holder of a pass: whoever the token behind it
+// stands for at that time.
 func (t *tickets) who(p *pass) who {
 	return func(ctx context.Context) (*Principal, error) {
 		if p.Token == "" {
@@ -268,8 +268,8 @@ func (t *tickets) who(p *pass) who {
 	}
 }
 
-// narrow limits whoever a token stands for to the user of a ticket. One that is
-// limited to another user by now is nobody.
+// narrow limits the principal of a token to the user of a ticket. It is nil if the
+// token is now limited to another user.
 func (p *pass) narrow(who *Principal) *Principal {
 	switch {
 	case p.User == who.User:
@@ -280,8 +280,8 @@ func (p *pass) narrow(who *Principal) *Principal {
 	return &Principal{Tenant: who.Tenant, Subject: p.User, User: p.User, Scopes: []api.Scope{api.ScopeRead}, Expires: who.Expires}
 }
 
-// sweep removes some old passes; the next call goes on behind them. What it
-// cannot remove harms nobody.
+// sweep removes some expired passes; the next call continues after them. Those
+// that it cannot remove do no harm.
 func (t *tickets) sweep(ctx context.Context) {
 	if !t.mu.TryLock() {
 		return

@@ -21,16 +21,16 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Tokens is an Authenticator whose tokens are in a runtime's store, so that all
-// servers of the store know them. The store has only their hashes. A token that
-// another server revokes is refused here after five seconds at the latest.
+// Tokens is an Authenticator whose tokens are in a runtime's store, shared by all
+// servers of the store. The store holds only their hashes. A token that another
+// server revokes is refused here within five seconds.
 type Tokens struct {
 	store store.Store
 	hash  func(...string) []byte
 
 	mu      sync.Mutex
 	seen    map[[sha256.Size]byte]seenToken
-	revoked int // how many were here, so that what was looked up before is not kept
+	revoked int // number of revocations here, so that an earlier lookup is not cached
 }
 
 var _ Rechecker = (*Tokens)(nil)
@@ -49,7 +49,7 @@ const (
 	tokenCache  = 4096
 )
 
-// seenToken is a token that was looked up a moment ago.
+// seenToken is a token that was looked up recently.
 type seenToken struct {
 	who *Principal
 	at  time.Time
@@ -79,7 +79,7 @@ func (t *tokenRecord) token(hash string) api.Token {
 		Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
 }
 
-// idSize is how much of its hash is a token's id, which tells nothing of the
+// idSize is how much of its hash is a token's id, which reveals nothing about the
 // secret.
 const idSize = 16
 
@@ -96,8 +96,8 @@ func isSecret(s string) bool {
 	return err == nil && len(b) == 32 && !strings.ContainsAny(s, "\r\n")
 }
 
-// Authenticate finds a token in the store. The hash of a guess tells nothing of
-// another hash, so that no comparison of secrets has a time to be measured.
+// Authenticate finds a token in the store. It compares hashes, never secrets, so
+// its timing reveals nothing.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (*Principal, error) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || !isSecret(rest) {
@@ -128,7 +128,7 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (*Principal, er
 	return who, nil
 }
 
-// Recheck looks a token up in the store, whatever was seen before.
+// Recheck looks up a token in the store, ignoring the cache.
 func (t *Tokens) Recheck(ctx context.Context, hash [sha256.Size]byte) (*Principal, error) {
 	record, _, err := t.get(ctx, hex.EncodeToString(hash[:]))
 	switch {
@@ -163,14 +163,14 @@ func (t *Tokens) index(tenant string) string {
 	return tokenIndex + hex.EncodeToString(t.hash("tokens", tenant)[:16]) + "/"
 }
 
-// Create makes a token for a tenant, in the name of who makes it. The secret is
-// in its answer and nowhere else.
+// Create creates a token for a tenant on behalf of by. The secret is in the result
+// and nowhere else.
 func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateToken) (*api.NewToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	r := &tokenRecord{Tenant: tenant, Subject: cmp.Or(in.Subject, in.User), User: in.User, Groups: in.Groups, Scopes: slices.Clone(in.Scopes), Created: now, By: by, Note: in.Note}
 	if len(r.Scopes) == 0 {
 		r.Scopes = []api.Scope{api.ScopeRead, api.ScopeRun}
-		if in.User == "" { // a user may answer where someone says so
+		if in.User == "" { // answering for a user must be granted explicitly
 			r.Scopes = append(r.Scopes, api.ScopeAnswer)
 		}
 	}
@@ -211,8 +211,8 @@ func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateTok
 	return &api.NewToken{Secret: secret, Token: r.token(hash)}, nil
 }
 
-// List returns the tokens of a tenant, the oldest first, also those that are
-// over.
+// List returns the tokens of a tenant, the oldest first, including expired and
+// revoked ones.
 func (t *Tokens) List(ctx context.Context, tenant string) ([]api.Token, error) {
 	tokens := []api.Token{}
 	for cell, err := range t.store.List(ctx, t.index(tenant), "") {
@@ -223,7 +223,7 @@ func (t *Tokens) List(ctx context.Context, tenant string) ([]api.Token, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r != nil && r.Tenant == tenant { // nil: its making was cut short
+		if r != nil && r.Tenant == tenant { // nil: its creation was interrupted
 			tokens = append(tokens, r.token(string(cell.Value)))
 		}
 	}
@@ -268,7 +268,7 @@ func (t *Tokens) Revoke(ctx context.Context, tenant, id string) error {
 	return fmt.Errorf("server: revoking a token: %w", err)
 }
 
-// forget makes the next use of a token look it up.
+// forget removes a token from the cache.
 func (t *Tokens) forget(hash string) {
 	var key [sha256.Size]byte
 	hex.Decode(key[:], []byte(hash))
@@ -285,9 +285,9 @@ func (s *Server) tokenRoutes() {
 	raw(s, api.TicketsCreate, s.createTicket)
 }
 
-// tokensOf returns the tokens that an Authenticator asks, and those of the
-// store where there is no Authenticator yet. Nil: a token made here would never
-// be accepted.
+// tokensOf returns the tokens that an Authenticator uses, or those of the store
+// without an Authenticator. It is nil if a token created here would never be
+// accepted.
 func tokensOf(rt *perdure.Runtime, a Authenticator) *Tokens {
 	switch a := a.(type) {
 	case nil:
@@ -319,7 +319,7 @@ func (s *Server) createToken(ctx context.Context, c *Call, in *api.CreateToken) 
 	tenant := c.Who.Tenant
 	switch {
 	case in.Tenant == "" || in.Tenant == tenant:
-	case s.opts.Auth == nil: // whoever is here may do anything, also make the first token of a tenant
+	case s.opts.Auth == nil: // without authentication anyone may create the first token of a tenant
 		tenant = in.Tenant
 	default:
 		return nil, fmt.Errorf("%w: a token is made for the own tenant only", api.ErrScope)

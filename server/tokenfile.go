@@ -27,11 +27,11 @@ type tokenFile struct {
 	path string
 
 	mu      sync.Mutex
-	looked  time.Time // when the file was looked at
+	looked  time.Time // when the file was last checked
 	read    time.Time // when it was read
 	info    os.FileInfo
-	entries map[[sha256.Size]byte]*Principal // of the file as it was last good
-	err     error                            // why the file as it is now cannot be used
+	entries map[[sha256.Size]byte]*Principal // of the last valid file
+	err     error                            // why the current file is not valid
 	log     *slog.Logger
 }
 
@@ -49,7 +49,7 @@ type fileToken struct {
 	Expires time.Time   `json:"expires,omitzero"`
 }
 
-// fileSecret is a text that no error shows.
+// fileSecret is a text that errors do not show.
 type fileSecret string
 
 // UnmarshalJSON decodes a text.
@@ -73,12 +73,12 @@ const (
 //	  "groups": ["buyers"], "scopes": ["read", "run", "answer"],
 //	  "expires": "2030-01-01T00:00:00Z"}]
 //
-// A token stands there as the SHA-256 of its text in hex, or as "secret"
-// itself, of at least 20 bytes; then nobody else may be able to read the file.
-// With "user" in place of a subject it is limited to that user's threads. The
-// file is read again within a second when it changes. Neither the file nor its
-// folder may be writable by others. While the file is missing or cannot be used,
-// its tokens are those that it last had, and the server's log says so.
+// A token is given as the SHA-256 of its text in hex, or as the "secret" itself,
+// of at least 20 bytes, in a file that nobody else can read. With "user" in place
+// of a subject it is limited to that user's threads. Changes take effect within a
+// second. Neither the file nor its folder may be writable by others. While the
+// file is missing or invalid, the tokens that it last had remain valid, and the
+// server logs that.
 func TokenFile(path string) (Authenticator, error) {
 	f := &tokenFile{path: path, log: slog.New(slog.DiscardHandler)}
 	f.refresh()
@@ -103,12 +103,12 @@ func (f *tokenFile) Recheck(_ context.Context, hash [sha256.Size]byte) (*Princip
 	return vet(f.entries[hash], nil)
 }
 
-// refresh reads the file if it is not the one that was read.
+// refresh reads the file if it has changed.
 func (f *tokenFile) refresh() {
 	f.looked = time.Now()
 	info, err := os.Stat(f.path)
-	// A file that was written just before it was read can be written again
-	// without a sign of it: clocks of file systems are coarse.
+	// A file that was written just before it was read can change again without a
+	// new modification time: clocks of file systems are coarse.
 	if err == nil && f.err == nil && guarded(f.path) == nil && f.info != nil && f.read.Sub(f.info.ModTime()) > fileCoarse && os.SameFile(info, f.info) &&
 		info.ModTime().Equal(f.info.ModTime()) && info.Size() == f.info.Size() && info.Mode() == f.info.Mode() {
 		return
@@ -125,8 +125,7 @@ func (f *tokenFile) refresh() {
 	}
 }
 
-// logTo makes the token files that an Authenticator asks tell a log about
-// themselves.
+// logTo sets the logger of the token files that an Authenticator uses.
 func logTo(a Authenticator, log *slog.Logger) {
 	switch a := a.(type) {
 	case *tokenFile:
@@ -140,8 +139,8 @@ func logTo(a Authenticator, log *slog.Logger) {
 	}
 }
 
-// guarded returns an error if others may write a file, or put another one in its
-// place. A sticky folder, such as /tmp, lets only owners do that.
+// guarded returns an error if others may write a file or replace it. In a sticky
+// folder, such as /tmp, only owners may.
 func guarded(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -192,7 +191,7 @@ func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, err
 	return entries, info, nil
 }
 
-// parseTokens reads the tokens of a file that has certain permissions.
+// parseTokens parses the tokens of a file with the given permissions.
 func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principal, error) {
 	var list []fileToken
 	err := decodeStrict(data, func(r *strict.Reader) error { return decodeValue(r, reflect.ValueOf(&list).Elem()) })

@@ -57,8 +57,8 @@ func (s *Server) listMessages(ctx context.Context, c *Call, in *api.AtThread) (*
 	return &api.MessageList{Seq: at.Seq, Messages: some(records)}, unreadable(in.Thread, err)
 }
 
-// unreadable says that the state of a thread has something under a name of the
-// agents' that no agent has put there: a flow or an import can.
+// unreadable reports state under a key of package agent that no agent wrote: a
+// flow or an import can.
 func unreadable(thread string, err error) error {
 	if err == nil {
 		return nil
@@ -66,7 +66,7 @@ func unreadable(thread string, err error) error {
 	return fmt.Errorf("%w: thread %s: %v", perdure.ErrCorrupt, thread, err)
 }
 
-// listFiles lists files without their texts, or one with its text.
+// listFiles lists files without their texts, or one file with its text.
 func (s *Server) listFiles(ctx context.Context, c *Call, in *api.ListFiles) (*api.FileList, error) {
 	at, err := c.stateAt(ctx, &in.AtThread)
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *Server) listFiles(ctx context.Context, c *Call, in *api.ListFiles) (*ap
 	return &api.FileList{Seq: at.Seq, Files: all[i : i+1]}, nil
 }
 
-// getBlob answers with bytes that someone else has chosen, in a way that no
-// browser does anything with them.
+// getBlob responds with untrusted bytes in a way that keeps browsers from
+// interpreting them.
 func (s *Server) getBlob(w http.ResponseWriter, r *http.Request, c *Call, in *api.GetBlob) error {
 	at, err := c.Runtime.StateAt(r.Context(), in.Thread, in.At)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) getDiff(ctx context.Context, c *Call, in *api.DiffThreads) (*pe
 
 func (s *Server) forkThread(ctx context.Context, c *Call, in *api.ForkThread) (*perdure.Fork, error) {
 	for key := range in.State {
-		if strings.HasPrefix(key, "agent.") { // what agents have said and done is not for callers to write
+		if strings.HasPrefix(key, "agent.") { // callers may not write what agents said and did
 			return nil, api.Invalid("the state key %.40q belongs to package agent", key)
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Server) forkThread(ctx context.Context, c *Call, in *api.ForkThread) (*
 	return f, nil
 }
 
-// values returns the values of keys as the runtime takes them: null is nil.
+// values returns the values of keys for the runtime: null becomes nil.
 func values(raw map[string]json.RawMessage) map[string]any {
 	if raw == nil {
 		return nil
@@ -167,11 +167,11 @@ func (s *Server) rewindThread(ctx context.Context, c *Call, in *api.RewindThread
 	return w, nil
 }
 
-// passing are the kinds of events that are no points of a thread's past that
-// one would look at: nothing has changed there.
+// passing are the kinds of events that change nothing, so that a thread's history
+// leaves them out.
 var passing = []string{"claimed", "released", "nudge", "dumped", "problem", "progress", "intent", "attempt", "waiting", "timer"}
 
-// maxEvents is how many events one page of a history looks at.
+// maxEvents is how many events one page of a history scans.
 const maxEvents = 10_000
 
 func (s *Server) listHistory(ctx context.Context, c *Call, in *api.ListHistory) (*api.HistoryPage, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// wrap counts requests, tells as problems what the mux says by itself, and names
-// the thread that an answer is about.
+// wrap counts requests, turns the mux's own responses into problems, and names the
+// thread that a response is about.
 func (s *Server) wrap(mux http.Handler) http.Handler {
 	names := map[string]string{}
 	for _, op := range slices.Concat(api.All(), s.faces) {
@@ -32,7 +32,7 @@ func (s *Server) wrap(mux http.Handler) http.Handler {
 			s.meter.request(cmp.Or(names[r.Pattern], "none"), status, time.Since(begun), stream)
 		}()
 		if clean := cleaned(r); clean != r.URL.EscapedPath() {
-			// The mux would redirect, which no client of an API expects of a write.
+			// The mux would redirect, which clients do not expect for a write.
 			s.fail(a, r, fmt.Errorf("%w: %s; its address would be %s", api.ErrNotFound, r.URL.EscapedPath(), clean))
 			return
 		}
@@ -87,14 +87,14 @@ func cleaned(r *http.Request) string {
 	return clean
 }
 
-// outcome is an answer whose status is noted. Of what the mux says by itself, for
-// want of a handler, only the status and the headers stay.
+// outcome is a response whose status is noted. Of the mux's own responses, for
+// want of a handler, only the status and the headers remain.
 type outcome struct {
 	http.ResponseWriter
 	r      *http.Request
 	status int
 	own    int    // the mux's own status
-	thread string // that it is about, if its path does not say so
+	thread string // that the response is about, if the path does not say so
 }
 
 // load returns what the request takes of the limits, nil without a connection.
@@ -108,11 +108,11 @@ func (a *outcome) load() *load {
 	return nil
 }
 
-// traceHeader names the thread in answers that start or follow a run, for
+// traceHeader names the thread in responses that start or follow a run, for
 // clients that resume by it.
 const traceHeader = "X-Agentkit-Trace-Id"
 
-// trace names the thread in the head of an answer that is no problem.
+// trace sets the header that names the thread, except for problems.
 func (a *outcome) trace(status int) {
 	for _, name := range []string{"thread", "session"} {
 		if a.thread == "" {
@@ -127,7 +127,7 @@ func (a *outcome) trace(status int) {
 // WriteHeader notes the status.
 func (a *outcome) WriteHeader(status int) {
 	missing := a.r.Pattern == "" && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && a.Header().Get("Content-Type") != api.TypeProblem
-	// No handler sends elsewhere; the mux does for want of a slash.
+	// No handler redirects; the mux does for want of a slash.
 	elsewhere := status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 	if a.own == 0 && (missing || elsewhere) {
 		a.own = status
