@@ -7,27 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/strict"
-	"github.com/perdure/perdure/llm"
 )
 
-// MetaKey is where the _meta of a call holds its idempotency key, see
-// [perdure.Key]. Servers that know it can tell a repeated call from a new one.
+// MetaKey is the key in a call's _meta that holds its idempotency key, see
+// [perdure.Key]. Servers that read it can tell a repeated call from a new one.
 const MetaKey = "perdure.dev/idempotency-key"
 
-// Call calls a tool by its name at the server; the tools of [Server.Tools] and
-// [Server.Declare] do so. It belongs into a step. What the tool itself says
-// went wrong is no error but an output with Error set.
+// Call calls a tool by its name on the server, as the tools of [Server.Tools] and
+// [Server.Declare] do. It belongs in a step. A failure that the tool itself
+// reports is not an error but an output with Error set.
 //
-// An error is marked [perdure.NotDone] where it is certain that the call did not
-// run. A call that was sent and whose result is lost is [ErrLost] and is not
-// sent again.
+// An error is marked [perdure.NotDone] if the call certainly did not run. A call
+// whose result is lost after it was sent is [ErrLost] and is not sent again.
 func (s *Server) Call(ctx context.Context, tool string, args json.RawMessage) (agent.Output, error) {
 	if args = bytes.TrimSpace(args); len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -40,8 +40,8 @@ func (s *Server) Call(ctx context.Context, tool string, args json.RawMessage) (a
 		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
 	}
-	// A session that turns out to be dead before the call is sent is replaced,
-	// once: that is safe, and usual after a restart of the server.
+	// A session that proves dead before the call is sent is replaced, once: that
+	// is safe, and usual after a restart of the server.
 	for last := false; ; last = true {
 		c, err := s.take(ctx)
 		if err != nil {
@@ -54,8 +54,8 @@ func (s *Server) Call(ctx context.Context, tool string, args json.RawMessage) (a
 	}
 }
 
-// callOn calls a tool in a session. It reports whether the call may be sent
-// again because the session was dead before.
+// callOn calls a tool in a session. It reports whether the call may be sent again
+// because the session was already dead.
 func (s *Server) callOn(ctx context.Context, c *session, tool string, args json.RawMessage) (out agent.Output, again bool, err error) {
 	broken, untold := false, (*mark)(nil)
 	defer func() {
@@ -63,7 +63,7 @@ func (s *Server) callOn(ctx context.Context, c *session, tool string, args json.
 			s.give(c, broken)
 			return
 		}
-		// The session stays until the server has heard of the cancelling.
+		// The session stays until the server knows that the call was cancelled.
 		go func() {
 			select {
 			case <-untold.told:
@@ -109,10 +109,7 @@ func (s *Server) callOn(ctx context.Context, c *session, tool string, args json.
 			return out, false, perdure.NotDone(about(ErrUnreachable))
 		}
 		return out, false, about(ErrLost)
-	case m.gone.Load():
-		broken = true
-		return out, true, perdure.NotDone(about(ErrUnreachable))
-	case !m.sent.Load():
+	case m.gone.Load() || !m.sent.Load():
 		broken = true
 		return out, true, perdure.NotDone(about(ErrUnreachable))
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
@@ -137,16 +134,53 @@ func (s *Server) callOn(ctx context.Context, c *session, tool string, args json.
 	return out, false, about(ErrLost)
 }
 
-// noLogin says that a server wants another token.
+// noLogin returns the error of a server that wants another token.
 func (s *Server) noLogin(m *mark, err error, token string) error {
 	err = fmt.Errorf("it wants another login (HTTP %d): %w", m.status.Load(), err)
 	return perdure.NotDone(perdure.Permanent(fmt.Errorf("%w: server %s: %w", ErrRefused, s.name, s.told(err, nil, token))))
 }
 
-// withoutToken takes a token out of a text of the server.
-func withoutToken(text, token string) string {
-	if token == "" {
-		return text
+// Progress is the progress of a call, as its server reports it. Those who watch
+// the thread receive it as a delta, see [perdure.Delta].
+type Progress struct {
+	Server  string  `json:"server"`
+	Tool    string  `json:"tool"`
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // 0: not known
+	Message string  `json:"message,omitempty"`
+}
+
+// maxProgress is the longest message of a progress, in bytes.
+const maxProgress = 1 << 10
+
+// follow turns the progress of a call into deltas of its context until stop is
+// called. The token names the call to the server.
+func (s *Server) follow(ctx context.Context, tool string) (token string, stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	token = "perdure-" + strconv.FormatUint(s.calls, 10)
+	s.progress[token] = func(p Progress) {
+		p.Server, p.Tool = s.name, tool
+		p.Message = clip(scrub.From(ctx).Text(p.Message), maxProgress) // before it is cut, or half of a secret would stay
+		perdure.Delta(ctx, p)
 	}
-	return llm.Scrub(text, token)
+	return token, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.progress, token)
+	}
+}
+
+func (s *Server) onProgress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+	token, ok := r.Params.ProgressToken.(string)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	report := s.progress[token]
+	s.mu.Unlock()
+	if report != nil {
+		report(Progress{Done: r.Params.Progress, Total: r.Params.Total, Message: r.Params.Message})
+	}
 }

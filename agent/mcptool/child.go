@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -12,24 +13,24 @@ import (
 	"time"
 )
 
-// inherited are the variables that a command gets from this process: those that
-// programs do not run well without, and none that hold secrets.
+// inherited are the variables that a command inherits: those that programs need to
+// run well, and none that hold secrets.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR",
 	"SYSTEMROOT", "SYSTEMDRIVE", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "PATHEXT", "TEMP", "TMP",
 }
 
-// patience is how long a program has to end by itself, at each step of asking.
+// patience is how long a program has to end after each request to do so.
 const patience = time.Second
 
-// child is a program that runs.
+// child is a running program.
 type child struct {
 	cmd    *exec.Cmd
 	stdin  *os.File
 	stdout *os.File
 	said   *tail
 
-	exited chan struct{} // closed when it is gone, and all that it left behind
+	exited chan struct{} // closed when it and its process group are gone
 	err    error         // how it ended; read after exited
 }
 
@@ -68,12 +69,12 @@ func startChild(o Options, name string, args []string) (*child, error) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		c.said.readFrom(stderr)
+		io.Copy(c.said, stderr)
 	}()
 	go func() {
 		c.err = c.cmd.Wait()
 		killGroup(c.cmd.Process.Pid)
-		// What a program that left the group still holds open is not waited for.
+		// A program that left the group may hold it open: that is not waited for.
 		stop := time.AfterFunc(patience, func() { stderr.Close() })
 		<-read
 		stop.Stop()
@@ -99,8 +100,8 @@ func environment(more map[string]string) []string {
 	return env
 }
 
-// stop ends the program: by closing its input, by a signal to its group, and
-// by killing the group, in this order, until it is gone.
+// stop ends the program: it closes its input, then signals its group, then kills
+// the group.
 func (c *child) stop() {
 	c.stdin.Close()
 	c.stdout.Close()
@@ -118,7 +119,7 @@ func (c *child) stop() {
 // kill ends the program and its group at once.
 func (c *child) kill() {
 	select {
-	case <-c.exited: // its number may be another's by now
+	case <-c.exited: // another process may have its number by now
 	default:
 		killGroup(c.cmd.Process.Pid)
 		c.cmd.Process.Kill()
@@ -126,17 +127,15 @@ func (c *child) kill() {
 }
 
 func (c *child) gone(within time.Duration) bool {
-	t := time.NewTimer(within)
-	defer t.Stop()
 	select {
 	case <-c.exited:
 		return true
-	case <-t.C:
+	case <-time.After(within):
 		return false
 	}
 }
 
-// words tells how the program ended and what it said last, for errors.
+// words returns how the program ended and what it said last, for errors.
 func (c *child) words() string {
 	var parts []string
 	select {
@@ -174,17 +173,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) readFrom(f *os.File) {
-	buf := make([]byte, 4<<10)
-	for {
-		n, err := f.Read(buf)
-		t.Write(buf[:n])
-		if err != nil {
-			return
-		}
-	}
-}
-
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,10 +188,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -20,27 +20,27 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// mark is what became of a request. It travels in the request's context.
+// mark records what became of a request. The request's context carries it.
 type mark struct {
 	sent     atomic.Bool  // some of it may have left this process
 	web      atomic.Bool  // it went over HTTP
 	status   atomic.Int32 // of HTTP; 0: no whole answer came
-	gone     atomic.Bool  // the server refused it because it does not know the session
+	gone     atomic.Bool  // the server refused it because it no longer knows the session
 	tooLarge atomic.Bool
-	after    atomic.Int64 // the time.Duration that the server wants to be left alone
+	after    atomic.Int64 // the time.Duration after which the server wants a retry
 	cancel   context.CancelFunc
 
 	requests atomic.Int32
 	once     sync.Once
-	told     chan struct{} // closed when the server heard that the request is cancelled
+	told     chan struct{} // closed when the server knows that the request is cancelled
 }
 
-// tell notes that the server heard that the request is cancelled.
+// tell records that the server knows that the request is cancelled.
 func (m *mark) tell() { m.once.Do(func() { close(m.told) }) }
 
 type markKey struct{}
 
-// markOf returns the mark of a context, or one that nobody looks at.
+// markOf returns the mark of a context, or a new one that nobody reads.
 func markOf(ctx context.Context) *mark {
 	if m, ok := ctx.Value(markKey{}).(*mark); ok {
 		return m
@@ -68,14 +68,14 @@ func (s *Server) transport(token string) (mcp.Transport, func()) {
 		Endpoint:   s.url,
 		HTTPClient: client,
 		MaxRetries: 2,
-		// A server that speaks without being asked has nothing to say to a tool.
+		// Tools need nothing that a server sends unasked.
 		DisableStandaloneSSE: true,
 		MaxEventSize:         s.opts.MaxMessage + 4<<10,
 	}, idle
 }
 
-// trip sends requests: with the secrets, to the server's own origin only, and
-// with bounds on what comes back.
+// trip sends requests with the secrets, only to the server's own origin, and with
+// limits on the answers.
 type trip struct {
 	next    http.RoundTripper
 	base    *url.URL
@@ -91,9 +91,9 @@ func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	m := markOf(req.Context())
 	m.web.Store(true)
-	// The SDK fetches the rest of an answer in the same context, and tells there
-	// that the request is cancelled. What becomes of that says nothing about the
-	// request: a server may have run it and forgotten the session since.
+	// In the same context, the SDK fetches the rest of an answer and reports that
+	// the request is cancelled. The outcome of that says nothing about the request:
+	// the server may have run it and forgotten the session since.
 	outcome := m
 	if m.told != nil {
 		if m.requests.Add(1) > 1 {
@@ -118,7 +118,10 @@ func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
 		if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 			outcome.after.Store(int64(min(time.Duration(n)*time.Second, 24*time.Hour)))
 		}
-		resp.Body = &limited{ReadCloser: resp.Body, left: maxRefusal}
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxRefusal), resp.Body}
 		gone, err := t.forgotten(req, resp)
 		if err != nil {
 			return nil, err
@@ -152,12 +155,12 @@ const (
 	maxRefusal    = 64 << 10 // bytes that are read of a refusal
 )
 
-// forgotten reports whether the server does not know the session any more, and
-// turns its answer into a plain 404, which is what the protocol wants and what the SDK knows.
-// Servers also answer 404 with a text in JSON, and 400. A 400 alone is no proof,
-// since it may be about the request: the session is gone if the server refuses a
-// ping in it too. An error under the request's own id is an answer to it, so the
-// server knew the session.
+// forgotten reports whether the server no longer knows the session, and turns its
+// answer into a plain 404, which the protocol wants and the SDK knows. Servers also
+// answer 404 with a text in JSON, and 400. A 400 alone is no proof, since it may be
+// about the request: the session is gone if the server refuses a ping in it too. An
+// error with the request's own id is an answer to it, so the server knew the
+// session.
 func (t *trip) forgotten(req *http.Request, resp *http.Response) (bool, error) {
 	if req.Method != http.MethodPost || req.Header.Get(sessionHeader) == "" {
 		return false, nil
@@ -173,8 +176,8 @@ func (t *trip) forgotten(req *http.Request, resp *http.Response) (bool, error) {
 	return false, nil
 }
 
-// refuses reports whether an answer refuses a request before it looked at what
-// the request with that id is about.
+// refuses reports whether an answer refuses a request before the server looked at
+// the message with that id in it.
 func refuses(resp *http.Response, id json.RawMessage) (bool, error) {
 	if resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound {
 		return false, nil
@@ -225,9 +228,8 @@ func idOf(req *http.Request) json.RawMessage {
 	return m.ID
 }
 
-// whole reads a body. One that is over the limit becomes an error of the
-// request, so that the session survives it; one that is cut off fails the
-// request alone.
+// whole reads a body. One over the limit becomes an error of the request, so that
+// the session survives it; one that is cut off fails only the request.
 func (t *trip) whole(req *http.Request, resp *http.Response, m *mark) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(t.max)+1))
 	resp.Body.Close()
@@ -246,21 +248,6 @@ func (t *trip) whole(req *http.Request, resp *http.Response, m *mark) error {
 	resp.ContentLength = int64(len(data))
 	resp.Header.Del("Content-Length")
 	return nil
-}
-
-// limited ends a body early.
-type limited struct {
-	io.ReadCloser
-	left int
-}
-
-func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, io.EOF
-	}
-	n, err := l.ReadCloser.Read(p[:min(len(p), l.left)])
-	l.left -= n
-	return n, err
 }
 
 // events fails a stream when one of its events is over the limit.

@@ -1,8 +1,10 @@
 package mcptool
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"reflect"
@@ -14,8 +16,8 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// outputOf makes the result of a call what the model reads. Invalid UTF-8 is
-// replaced, since no model and no journal takes it.
+// outputOf returns the result of a call as the model reads it. Invalid UTF-8 is
+// replaced, since neither models nor journals accept it.
 func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 	if res.NeedsInput() {
 		return agent.Output{Error: true, Text: "The tool asks for more input from a person or a model, which it cannot get here."}
@@ -38,7 +40,7 @@ func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 	}
 	var texts []string
 	add := func(text string) {
-		texts = append(texts, withoutToken(strings.ToValidUTF8(text, "\uFFFD"), token))
+		texts = append(texts, llm.Scrub(strings.ToValidUTF8(text, "\uFFFD"), token))
 	}
 	media := func(mime, name string, data []byte) {
 		if len(data) == 0 {
@@ -83,11 +85,7 @@ func outputOf(res *mcp.CallToolResult, token string) agent.Output {
 }
 
 func linkText(c *mcp.ResourceLink) string {
-	name := c.Title
-	if name == "" {
-		name = c.Name
-	}
-	text := fmt.Sprintf("%s: %s", name, c.URI)
+	text := fmt.Sprintf("%s: %s", cmp.Or(c.Title, c.Name), c.URI)
 	if c.MIMEType != "" {
 		text += " (" + c.MIMEType + ")"
 	}
@@ -97,9 +95,9 @@ func linkText(c *mcp.ResourceLink) string {
 	return text
 }
 
-// repeats reports whether structured content says what the texts say, as servers
-// repeat it for clients that know texts only: the same value, or the value under
-// a single key, which it returns. A list may be one text for each element.
+// repeats reports whether structured content repeats the texts, which servers send
+// for clients that know only texts: the same value, or the value under a single
+// key, which it returns. A list may be one text for each element.
 func repeats(texts []string, v any) (key string, ok bool) {
 	if slices.ContainsFunc(texts, func(text string) bool { return sameValue(text, v) }) {
 		return "", true
@@ -137,24 +135,15 @@ func structuredText(v any) string {
 	return string(raw)
 }
 
-// inexact reports whether v holds numbers that may have lost digits on the way
-// through a float64.
+// inexact reports whether v holds numbers that may have lost digits as float64.
 func inexact(v any) bool {
 	switch v := v.(type) {
 	case float64:
 		return math.Abs(v) >= 1<<53 && v == math.Trunc(v) && math.Abs(v) < 1e21
 	case []any:
-		for _, e := range v {
-			if inexact(e) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(v, inexact)
 	case map[string]any:
-		for _, e := range v {
-			if inexact(e) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), inexact)
 	}
 	return false
 }

@@ -1,7 +1,9 @@
 package mcptool
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,12 +31,12 @@ type Server struct {
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
-	gate chan struct{} // held by who connects
+	gate chan struct{} // held while connecting
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session // by the hash of their token
-	ending   map[*session]bool   // that still clean up
+	ending   map[*session]bool   // still cleaning up
 	fails    int                 // in a row, of a command
 	failed   time.Time
 	progress map[string]func(Progress) // of the calls that run, by their token
@@ -103,22 +105,16 @@ const (
 	AskNever          Ask = "never"
 )
 
-const (
-	defaultTimeout    = time.Minute
-	defaultStart      = 30 * time.Second
-	defaultMaxMessage = 16 << 20
-)
-
-// Command returns a server that is a program, which speaks over its standard
-// input and output. It is started on the first use, and again on the next use
-// after it ended.
+// Command returns a server that is a program and speaks over its standard input
+// and output. It is started on first use, and again on the next use after it
+// ended.
 func Command(name, cmd string, args ...string) *Server {
 	s := newServer(name)
 	s.cmd, s.args = cmd, slices.Clone(args)
 	return s
 }
 
-// HTTP returns a server at a URL, which speaks streamable HTTP.
+// HTTP returns a server at a URL that speaks streamable HTTP.
 func HTTP(name, url string) *Server {
 	s := newServer(name)
 	s.url = url
@@ -144,15 +140,8 @@ func (s *Server) Name() string { return s.name }
 func (s *Server) Set(o Options) *Server {
 	o.Env, o.Headers = maps.Clone(o.Env), maps.Clone(o.Headers)
 	o.Only, o.Except = slices.Clone(o.Only), slices.Clone(o.Except)
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = defaultStart
-	}
-	if o.MaxMessage == 0 {
-		o.MaxMessage = defaultMaxMessage
-	}
+	o.Timeout, o.StartTimeout = cmp.Or(o.Timeout, time.Minute), cmp.Or(o.StartTimeout, 30*time.Second)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 16<<20)
 	if o.Token == nil && o.Login.Name != "" {
 		o.Token = func(ctx context.Context) (string, error) { return credentials.Secret(ctx, o.Login.Name) }
 	}
@@ -160,8 +149,8 @@ func (s *Server) Set(o Options) *Server {
 	return s
 }
 
-// With gives options to the tools whose names at the server match the pattern,
-// in which * stands for any text, and returns the server. Later ones win.
+// With gives options to the tools whose names on the server match the pattern, in
+// which * stands for any text, and returns the server. Later options win.
 //
 //	s.With("delete_*", agent.NeedsApproval(), agent.AtMostOnce(time.Minute))
 func (s *Server) With(pattern string, opts ...agent.ToolOption) *Server {
@@ -172,10 +161,10 @@ func (s *Server) With(pattern string, opts ...agent.ToolOption) *Server {
 // NoApproval lets the calls of a tool run without a person's decision, for
 // tools that would need one otherwise.
 func NoApproval() agent.ToolOption {
-	return agent.WithApproval(agent.Approval{If: never})
+	return agent.WithApproval(agent.Approval{If: func(json.RawMessage) bool { return false }})
 }
 
-// check returns everything that is wrong with how the server is set up.
+// check returns all mistakes in the server's setup.
 func (s *Server) check() error {
 	var errs []error
 	wrong := func(format string, args ...any) {
@@ -230,16 +219,13 @@ func (s *Server) check() error {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	all := slices.Collect(maps.Keys(s.ending))
-	for _, c := range s.sessions {
-		all = append(all, c)
-	}
+	all := slices.AppendSeq(slices.Collect(maps.Keys(s.ending)), maps.Values(s.sessions))
 	s.mu.Unlock()
 	s.end()
 	for _, c := range all {
 		<-c.done
 	}
-	// Who connects now sees that the server is closed, and cleans up.
+	// Whoever is connecting sees that the server is closed, and cleans up.
 	s.gate <- struct{}{}
 	<-s.gate
 	return nil

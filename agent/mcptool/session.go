@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,21 +18,21 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// session is a connection that was greeted.
+// session is a connection that has been initialised.
 type session struct {
 	key   string
 	cs    *mcp.ClientSession
 	child *child // nil: HTTP
 	token string
 
-	ctx    context.Context // ends when it is given up
+	ctx    context.Context // ends when the session is given up
 	cancel context.CancelFunc
 	done   chan struct{} // closed when nothing of it is left
 
 	hush  sync.Once
-	quiet chan struct{} // closed when it is given up and no call runs in it any more
-	calls int           // that run; with used, guarded by the server's mu
-	used  time.Time     // when it was taken last
+	quiet chan struct{} // closed when the session is given up and no call runs in it
+	calls int           // that run; like used, guarded by the server's mu
+	used  time.Time     // when the session was last taken
 }
 
 // lastGreeted is the newest version of the protocol that begins with a greeting.
@@ -39,8 +41,8 @@ const lastGreeted = "2025-11-25"
 // maxSessions is how many users with tokens of their own stay connected.
 const maxSessions = 32
 
-// take returns a session for a call and keeps it until give. Its errors are
-// marked NotDone.
+// take returns a session for a call and holds it until give. Its errors are marked
+// NotDone.
 func (s *Server) take(ctx context.Context) (*session, error) {
 	if err := s.check(); err != nil {
 		return nil, perdure.NotDone(perdure.Permanent(err))
@@ -93,7 +95,7 @@ func (s *Server) closedError() error {
 	return perdure.NotDone(perdure.Permanent(fmt.Errorf("%w: server %s", ErrClosed, s.name)))
 }
 
-// have takes the session of a token, if there is one.
+// have takes the existing session of a token, if there is one.
 func (s *Server) have(key string) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +111,7 @@ func (s *Server) have(key string) (*session, error) {
 	return c, nil
 }
 
-// give gives a session back. One that is broken is not used again.
+// give returns a session. A broken one is not used again.
 func (s *Server) give(c *session, broken bool) {
 	s.mu.Lock()
 	if c.calls--; c.calls == 0 && c.ctx.Err() != nil {
@@ -125,8 +127,8 @@ func (s *Server) give(c *session, broken bool) {
 	}
 }
 
-// evict ends the session that was not used for the longest time, where there
-// are too many. The caller holds mu.
+// evict ends the sessions that have been idle longest while there are too many.
+// The caller holds mu.
 func (s *Server) evict(but *session) {
 	for range len(s.sessions) - maxSessions {
 		var old *session
@@ -144,7 +146,7 @@ func (s *Server) evict(but *session) {
 	}
 }
 
-// fail notes that a session broke, once.
+// fail records that a session broke, once.
 func (s *Server) fail(c *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +156,8 @@ func (s *Server) fail(c *session) {
 	}
 }
 
-// pause returns how long to wait before the next start of a program that
-// failed: the first start after one that worked is at once.
+// pause returns how long to wait before a program that failed is started again.
+// After one failure there is no wait.
 func (s *Server) pause() time.Duration {
 	const first, longest = 100 * time.Millisecond, 10 * time.Second
 	s.mu.Lock()
@@ -187,9 +189,9 @@ func (s *Server) connect(ctx context.Context, token string) (*session, error) {
 	return nil, s.unreachable(err, c.child, token)
 }
 
-// greet starts or reaches the server and greets it. With discover it asks first
-// whether the server needs no greeting. Programs are asked only if they refuse
-// the greeting: many end, or never answer, when something else comes first.
+// greet starts or reaches the server and sends the greeting. With discover it first
+// asks whether the server needs none. Programs are asked only if they refuse the
+// greeting: many end, or never answer, if anything else comes first.
 func (s *Server) greet(ctx context.Context, token string, m *mark, discover bool) (*session, error) {
 	c := &session{token: token, done: make(chan struct{}), quiet: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(s.life)
@@ -207,7 +209,7 @@ func (s *Server) greet(ctx context.Context, token string, m *mark, discover bool
 	} else {
 		if c.child, err = startChild(s.opts, s.cmd, s.args); err == nil {
 			t = newStdio(c.child, s.opts.MaxMessage)
-			// The SDK's way to give up waits for the program; this does not.
+			// The SDK would wait for the program when it gives up; this does not.
 			defer context.AfterFunc(limit, c.child.kill)()
 		}
 	}
@@ -242,8 +244,8 @@ func (s *Server) greet(ctx context.Context, token string, m *mark, discover bool
 	return c, err
 }
 
-// settle waits until the calls of a session that was given up have ended, so
-// that the server hears of it before the session closes.
+// settle waits until the calls of an abandoned session have ended, so that the
+// server learns of it before the session closes.
 func (s *Server) settle(c *session) {
 	s.mu.Lock()
 	n := c.calls
@@ -251,15 +253,13 @@ func (s *Server) settle(c *session) {
 	if n == 0 {
 		return
 	}
-	t := time.NewTimer(2 * patience)
-	defer t.Stop()
 	select {
 	case <-c.quiet:
-	case <-t.C:
+	case <-time.After(2 * patience):
 	}
 }
 
-// watch cleans up after a session.
+// watch waits for the end of a session and cleans up.
 func (s *Server) watch(c *session) {
 	c.cs.Wait()
 	s.fail(c)
@@ -280,8 +280,8 @@ func (s *Server) watch(c *session) {
 	close(c.done)
 }
 
-// client returns an MCP client that offers nothing to the server: no sampling,
-// no elicitation, no roots. It does not send a call again by itself.
+// client returns an MCP client that offers the server nothing: no sampling, no
+// elicitation, no roots. It never repeats a call by itself.
 func (s *Server) client() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "perdure", Version: "1"}, &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{},
@@ -290,12 +290,12 @@ func (s *Server) client() *mcp.Client {
 	})
 }
 
-// unreachable says that a call was not sent.
+// unreachable returns the error of a call that was not sent.
 func (s *Server) unreachable(err error, c *child, token string) error {
 	return perdure.NotDone(fmt.Errorf("%w: server %s: %w", ErrUnreachable, s.name, s.told(err, c, token)))
 }
 
-// told is an error with what the program said, and without secrets.
+// told returns an error with what the program said, and without secrets.
 func (s *Server) told(err error, c *child, token string) error {
 	text := err.Error()
 	if c != nil {
@@ -303,13 +303,8 @@ func (s *Server) told(err error, c *child, token string) error {
 			text += "; " + words
 		}
 	}
-	secrets := []string{token}
-	for _, v := range s.opts.Headers {
-		secrets = append(secrets, v)
-	}
-	for _, v := range s.opts.Env {
-		secrets = append(secrets, v)
-	}
+	secrets := slices.AppendSeq([]string{token}, maps.Values(s.opts.Headers))
+	secrets = slices.AppendSeq(secrets, maps.Values(s.opts.Env))
 	told := errors.New(clip(llm.Scrub(text, secrets...), 8<<10))
 	for _, kept := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, kept) {
@@ -319,7 +314,7 @@ func (s *Server) told(err error, c *child, token string) error {
 	return told
 }
 
-// because is an error with a text of its own that matches a sentinel.
+// because is an error with its own text that matches a sentinel.
 type because struct{ told, kept error }
 
 func (b *because) Error() string { return b.told.Error() }

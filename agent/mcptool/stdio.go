@@ -15,15 +15,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// stdio is a connection to a program: messages as lines of JSON. It stands in
-// for the SDK's own, which cannot tell whether a request was written, waits for
-// ever for a program that does not read, and gives up on a line that is too
-// long or no message.
+// stdio is a connection to a program: messages as lines of JSON. It replaces the
+// SDK's, which cannot tell whether a request was written, waits forever for a
+// program that does not read, and gives up on a line that is too long or not a
+// message.
 type stdio struct {
 	child *child
 	max   int
 	in    *bufio.Reader
-	turn  chan struct{} // held by who writes
+	turn  chan struct{} // held while writing
 	once  sync.Once
 }
 
@@ -42,8 +42,8 @@ func (c *stdio) Connect(context.Context) (mcp.Connection, error) { return c, nil
 // SessionID returns "": programs have no sessions.
 func (c *stdio) SessionID() string { return "" }
 
-// Read returns the next message. What is no message, such as a log line on the
-// wrong output, is kept for errors and passed over.
+// Read returns the next message. Anything else, such as a log line on the wrong
+// output, is kept for errors and skipped.
 func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -70,12 +70,12 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 const (
-	edge    = 256 // of a long line, in which its id is looked for
-	tooLong = 16  // times the limit, after which the rest of a line is not waited for
+	edge    = 256 // bytes at either end of a long line, which hold its id
+	tooLong = 16  // times the limit, after which the session gives up on a line
 )
 
-// line reads a line. Of one that is over the limit it keeps the edges only and
-// returns an error as the response, so that the session survives it.
+// line reads a line. For one over the limit it keeps only the edges and returns an
+// error as the response, so that the session survives it.
 func (c *stdio) line() (line []byte, over *jsonrpc.Response, err error) {
 	var head, tail []byte
 	size := 0
@@ -136,8 +136,8 @@ func tooLargeResponse(head, tail []byte, limit int) (*jsonrpc.Response, error) {
 	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: codeTooLarge, Message: fmt.Sprintf("its result is larger than %d bytes", limit)}}, nil
 }
 
-// Write writes a message. When ctx ends while the program does not read, the
-// program is given up: the rest of the message could not be sent any more.
+// Write writes a message. If ctx ends while the program does not read, the program
+// is killed: the rest of the message could never be sent.
 func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {

@@ -1,10 +1,14 @@
 package mcptool
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -25,7 +29,7 @@ type Info struct {
 	Additive    bool            `json:"additive,omitempty"` // it says that it destroys nothing
 }
 
-// What a list of tools may hold.
+// Limits of a list of tools.
 const (
 	maxPages       = 100
 	maxTools       = 1000
@@ -78,8 +82,8 @@ func (s *Server) List(ctx context.Context) ([]Info, error) {
 	return infos, nil
 }
 
-// Tools asks the server for its tools and returns them as tools of an agent. It
-// is for the start of a program; see the package's text about resuming.
+// Tools asks the server for its tools and returns them as tools of an agent. Call
+// it when the program starts; see the package documentation about resuming.
 func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 	infos, err := s.List(ctx)
 	if err != nil {
@@ -103,8 +107,8 @@ func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 }
 
 // Declare returns a tool of the server without asking it, so that the agent has
-// the same tools wherever and whenever it runs. The options come after those
-// of With. What is wrong with it is told when an agent with it runs.
+// the same tools wherever and whenever it runs. The options come after those of
+// With. Mistakes in it are reported when an agent with it runs.
 func (s *Server) Declare(info Info, opts ...agent.ToolOption) agent.Tool {
 	all := []agent.ToolOption{agent.Timeout(s.opts.Timeout)}
 	if s.asks(info) {
@@ -153,8 +157,8 @@ func (s *Server) list(ctx context.Context) ([]*mcp.Tool, error) {
 	}
 }
 
-// listOn returns all tools of the server, page by page. It reports whether to ask
-// again because the server did not know the session.
+// listOn reads all tools of the server, page by page. It reports whether to ask
+// again because the server no longer knew the session.
 func (s *Server) listOn(ctx context.Context, c *session) (_ []*mcp.Tool, again bool, _ error) {
 	broken := false
 	defer func() { s.give(c, broken) }()
@@ -199,10 +203,7 @@ func infoOf(t *mcp.Tool) (Info, error) {
 	if len(t.Description) > maxDescription {
 		return info, fmt.Errorf("its description has more than %d bytes", maxDescription)
 	}
-	info.Description = strings.ToValidUTF8(t.Description, "\uFFFD")
-	if info.Description == "" {
-		info.Description = strings.ToValidUTF8(t.Title, "\uFFFD")
-	}
+	info.Description = strings.ToValidUTF8(cmp.Or(t.Description, t.Title), "\uFFFD")
 	m, ok := t.InputSchema.(map[string]any)
 	if !ok {
 		return info, errors.New("the schema of its arguments is no JSON object")
@@ -231,4 +232,63 @@ func infoOf(t *mcp.Tool) (Info, error) {
 		info.Additive = a.DestructiveHint != nil && !*a.DestructiveHint
 	}
 	return info, nil
+}
+
+const maxName = 64
+
+var (
+	plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	odd       = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+)
+
+// toolName returns what models call a tool. A name that is too long is cut and ends
+// with a hash of the whole, so that two that begin alike stay different.
+func (s *Server) toolName(tool string) string {
+	name := tool
+	if !s.opts.NoPrefix {
+		name = cmp.Or(s.opts.Prefix, s.name) + "_" + tool
+	}
+	plain := odd.ReplaceAllString(name, "_")
+	if len(plain) > maxName {
+		sum := sha256.Sum256([]byte(name))
+		plain = plain[:maxName-9] + "_" + hex.EncodeToString(sum[:4])
+	}
+	return plain
+}
+
+// matches reports whether a name matches a pattern, in which * is any text.
+func matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == name
+	}
+	rest, ok := strings.CutPrefix(name, parts[0])
+	if !ok {
+		return false
+	}
+	last := parts[len(parts)-1]
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(rest, p)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(p):]
+	}
+	return strings.HasSuffix(rest, last)
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
+}
+
+// clip returns a server's text as valid UTF-8 of at most about n bytes.
+func clip(text string, n int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
 }
