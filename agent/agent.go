@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/engine"
@@ -148,10 +149,13 @@ func composite(ctx context.Context, step string, in Content, fn func(ctx context
 // outcome reports whether an error is the recorded outcome of a step, rather than
 // a sign that the run waits, ends or belongs to another worker.
 func outcome(err error) (*perdure.StepError, bool) {
-	for _, own := range []error{perdure.ErrSuspended, perdure.ErrFenced, perdure.ErrBlocked, perdure.ErrCancelled} {
-		if errors.Is(err, own) {
-			return nil, false
-		}
+	if isAny(err, perdure.ErrSuspended, perdure.ErrFenced, perdure.ErrBlocked, perdure.ErrCancelled) {
+		return nil, false
 	}
 	return errors.AsType[*perdure.StepError](err)
+}
+
+// isAny reports whether an error matches one of the targets.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ func (s *session) calls(ctx context.Context, calls []llm.Call) error {
 		return err
 	}
 	waits := func(c llm.Call) bool {
-		return slices.ContainsFunc(s.tools[c.Name].wants(), func(n Credential) bool { return missing[n.Name] })
+		return slices.ContainsFunc(s.agent.tools[c.Name].wants(), func(n Credential) bool { return missing[n.Name] })
 	}
 	refused := map[string]string{}
 	if err := s.round(ctx, calls, results, func(c llm.Call) bool { return !waits(c) }, missing, refused); err != nil {
@@ -39,7 +40,7 @@ func (s *session) calls(ctx context.Context, calls []llm.Call) error {
 	}
 	if len(missing) > 0 {
 		for i, c := range calls {
-			for _, need := range s.tools[c.Name].wants() {
+			for _, need := range s.agent.tools[c.Name].wants() {
 				if why, no := refused[need.Name]; no && results[i] == nil {
 					r, err := s.unserved(ctx, i, c, "The call was not made: "+why)
 					if err != nil {
@@ -83,7 +84,7 @@ func (s *session) round(ctx context.Context, calls []llm.Call, results []*Record
 	for i, c := range calls {
 		switch {
 		case results[i] != nil || !which(c):
-		case s.tools[c.Name].tool != nil && s.tools[c.Name].serial:
+		case s.agent.tools[c.Name].tool != nil && s.agent.tools[c.Name].serial:
 			serial = append(serial, i)
 		default:
 			g.Go(callName(i, c), func(ctx context.Context) error { return one(ctx, i) })
@@ -165,10 +166,10 @@ func (s *session) call(ctx context.Context, c llm.Call) (Record, error) {
 	if c.Name == transferTool.name {
 		return s.transferCall(ctx, c)
 	}
-	t, there := s.tools[c.Name]
+	t, there := s.agent.tools[c.Name]
 	if !there {
 		return s.conclude(ctx, c, Record{Mistake: true}, Output{Error: true,
-			Text: fmt.Sprintf("There is no tool %q. The tools are: %s.", c.Name, strings.Join(slices.Sorted(maps.Keys(s.tools)), ", "))})
+			Text: fmt.Sprintf("There is no tool %q. The tools are: %s.", c.Name, strings.Join(slices.Sorted(maps.Keys(s.agent.tools)), ", "))})
 	}
 	args, changed, err := t.arguments(c.Args)
 	if err != nil {
@@ -243,8 +244,8 @@ func (t Tool) accepts(raw json.RawMessage) error {
 
 // perform runs the tool and records its result.
 func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (Record, error) {
-	call := ToolCall{Agent: s.name, Tool: t.name, ID: c.ID, Args: d.args}
-	if before := s.Callbacks.BeforeTool; before != nil && t.verbs {
+	call := ToolCall{Agent: s.agent.name, Tool: t.name, ID: c.ID, Args: d.args}
+	if before := s.agent.Callbacks.BeforeTool; before != nil && t.verbs {
 		out, err := perdure.Step(ctx, "before", func(ctx context.Context) (*Output, error) { return before(ctx, call) })
 		if err != nil {
 			s.notBegun(ctx, "not-begun", c, err)
@@ -263,8 +264,8 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 	}
 	if t.once {
 		opts = append(opts, perdure.AtMostOnce(), perdure.AskOutcome(perdure.Question{
-			Prompt: fmt.Sprintf("%s called %s, and nobody knows whether that happened. Did it?", s.name, t.name),
-			Data:   callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: d.args},
+			Prompt: fmt.Sprintf("%s called %s, and nobody knows whether that happened. Did it?", s.agent.name, t.name),
+			Data:   callData{Agent: s.agent.name, Tool: t.name, Description: t.description, Call: c.ID, Args: d.args},
 			Who:    t.approvers(),
 		}))
 	}
@@ -286,15 +287,14 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 		begin := time.Now()
 		news := new(callNews)
 		out, err := s.invoke(context.WithValue(ctx, newsKey{}, news), t, call)
-		ref, pending := pendingRef(err)
+		elsewhere, pending := errors.AsType[*pendingError](err)
 		if err != nil && !pending {
 			return ran{}, err
 		}
-		if pending && ref == "" {
-			ref = perdure.Key(ctx)
-		}
 		rec := d.record
-		rec.Pending = ref
+		if pending {
+			rec.Pending = cmp.Or(elsewhere.ref, perdure.Key(ctx))
+		}
 		rec.Escalate, rec.Progress = news.told()
 		rec.Took = time.Since(begin).Milliseconds()
 		if pending || !plain {
@@ -337,7 +337,7 @@ func (s *session) perform(ctx context.Context, t Tool, c llm.Call, d decision) (
 // afterwards records a result that did not come from a plain function, after the
 // callback has seen it.
 func (s *session) afterwards(ctx context.Context, c llm.Call, call ToolCall, d decision, r Record, out Output) (Record, error) {
-	if after := s.Callbacks.AfterTool; after != nil {
+	if after := s.agent.Callbacks.AfterTool; after != nil {
 		changed, err := perdure.Step(ctx, "after", func(ctx context.Context) (Output, error) {
 			changed := out
 			err := after(ctx, call, &changed)
@@ -387,10 +387,8 @@ func (s *session) failed(ctx context.Context, c llm.Call, d decision, err error)
 	if !ok {
 		return Record{}, err
 	}
-	for _, own := range []error{ErrFatal, ErrRejected, ErrOption, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption} {
-		if errors.Is(err, own) {
-			return Record{}, err
-		}
+	if isAny(err, ErrFatal, ErrRejected, ErrOption, perdure.ErrBudget, perdure.ErrComposite, perdure.ErrOption) {
+		return Record{}, err
 	}
 	return s.conclude(ctx, c, d.record, Output{Error: true, Text: fmt.Sprintf("%s failed: %v", c.Name, e.Err)})
 }
@@ -398,7 +396,7 @@ func (s *session) failed(ctx context.Context, c llm.Call, d decision, err error)
 // invoke calls the tool's function, with the callbacks around it. Those of flow
 // code have steps of their own, so that they are called once.
 func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output, err error) {
-	if before := s.Callbacks.BeforeTool; before != nil && !t.verbs {
+	if before := s.agent.Callbacks.BeforeTool; before != nil && !t.verbs {
 		if o, err := before(ctx, call); err != nil || o != nil {
 			if o == nil {
 				o = new(Output)
@@ -409,7 +407,7 @@ func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output
 	if out, err = guarded(ctx, func(ctx context.Context) (Output, error) { return t.call(ctx, call.Args) }); err != nil {
 		return out, err
 	}
-	if after := s.Callbacks.AfterTool; after != nil && !t.verbs {
+	if after := s.agent.Callbacks.AfterTool; after != nil && !t.verbs {
 		err = after(ctx, call, &out)
 	}
 	return out, err
@@ -418,7 +416,7 @@ func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output
 // conclude records a result in a step of its own.
 func (s *session) conclude(ctx context.Context, c llm.Call, r Record, out Output) (Record, error) {
 	return perdure.Step(ctx, stepResult, func(ctx context.Context) (Record, error) {
-		return s.finish(ctx, s.tools[c.Name], c, r, out)
+		return s.finish(ctx, s.agent.tools[c.Name], c, r, out)
 	})
 }
 
@@ -442,7 +440,7 @@ func (s *session) pend(ctx context.Context, t Tool, c llm.Call, call ToolCall, d
 	a, err := perdure.Ask[perdure.Answer](ctx, "pending", perdure.Question{
 		Kind:   KindPending,
 		Prompt: fmt.Sprintf("%s goes on elsewhere as %s. The answer's value is its result; a message without a value says that it failed.", call.Tool, ref),
-		Data:   callData{Agent: s.name, Tool: call.Tool, Call: c.ID, Args: d.args, Ref: ref},
+		Data:   callData{Agent: s.agent.name, Tool: call.Tool, Call: c.ID, Args: d.args, Ref: ref},
 		Who:    t.approvers(),
 	})
 	if err != nil {
@@ -457,4 +455,27 @@ func (s *session) pend(ctx context.Context, t Tool, c llm.Call, call ToolCall, d
 		return s.afterwards(ctx, c, call, d, rec, Output{Error: true, Text: fmt.Sprintf("%s failed: %s", call.Tool, validText(a.Message))})
 	}
 	return s.afterwards(ctx, c, call, d, rec, responseOf(raw))
+}
+
+// Pending is the error that a tool's function returns when the call continues
+// elsewhere: a job was started, a mail was sent. The run is suspended with an ask
+// of kind [KindPending] whose data has the ref, or the step's key if that is
+// empty. [perdure.Runtime.Progress] reports progress, and the value of
+// [perdure.Runtime.Answer] is the call's result, hours later and from any
+// process. An answer with a message and no value means failure. If the tool has
+// an [Approval] with a Who, only those may answer.
+func Pending(ref string) error { return &pendingError{ref} }
+
+type pendingError struct{ ref string }
+
+func (p *pendingError) Error() string { return "agent: the call is pending as " + p.ref }
+
+// responseOf makes a person's or a system's value the output of a call: a text
+// as it is, anything else as JSON.
+func responseOf(raw json.RawMessage) Output {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return Output{Text: text}
+	}
+	return Output{Text: string(raw)}
 }

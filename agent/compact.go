@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,13 +45,13 @@ const summaryPrompt = "Summarise this conversation for yourself, so that you can
 
 // compact records what stands for the oldest messages from now on.
 func (s *session) compact(ctx context.Context, step string) error {
-	seen := afterSummary(s.records, s.name)
+	seen := afterSummary(s.records, s.agent.name)
 	cut := s.cut()
 	if cut == 0 {
 		cut = s.half(seen) // the provider says that these few are too long
 	}
 	if cut == 0 {
-		return perdure.Permanent(fmt.Errorf("%w: agent %q has nothing left to leave out", ErrTooLong, s.name))
+		return perdure.Permanent(fmt.Errorf("%w: agent %q has nothing left to leave out", ErrTooLong, s.agent.name))
 	}
 	summary := &Summary{Count: cut}
 	if cut < len(seen) {
@@ -57,7 +59,7 @@ func (s *session) compact(ctx context.Context, step string) error {
 	}
 	policy := perdure.RetryPolicy{Attempts: 8, Wait: time.Second}
 	return s.write(ctx, step, func(ctx context.Context) (Record, error) {
-		if s.Context.Strategy == Trim {
+		if s.agent.Context.Strategy == Trim {
 			return Record{Message: withMedia(s.trimmed(seen[:cut]), seen[:cut]), Summary: summary}, nil
 		}
 		return s.summarise(ctx, seen[:cut], summary)
@@ -67,13 +69,9 @@ func (s *session) compact(ctx context.Context, step string) error {
 // cut returns how many of the oldest messages can be left out. What stays is at
 // most half of what may stay, so that this is not needed again soon.
 func (s *session) cut() int {
-	seen := afterSummary(s.records, s.name)
-	keep := s.Context.Keep
-	if keep == 0 {
-		keep = 20
-	}
-	at := max(0, len(seen)-keep)
-	if half := s.Context.MaxTokens / 2; half > 0 {
+	seen := afterSummary(s.records, s.agent.name)
+	at := max(0, len(seen)-cmp.Or(s.agent.Context.Keep, 20))
+	if half := s.agent.Context.MaxTokens / 2; half > 0 {
 		rest := int64(0)
 		for _, r := range seen[at:] {
 			rest += estimateTokens(r)
@@ -101,8 +99,7 @@ func (s *session) whole(seen []Record, at int) int {
 // half returns about how many messages half of them are, and 0 if that would
 // leave nothing.
 func (s *session) half(seen []Record) int {
-	at := (len(seen) + 1) / 2
-	at = s.whole(seen, at)
+	at := s.whole(seen, (len(seen)+1)/2)
 	if at == len(seen) || at == 1 && seen[0].Summary != nil {
 		return 0
 	}
@@ -112,9 +109,8 @@ func (s *session) half(seen []Record) int {
 // unseen returns where that begins which the model has not answered yet: the
 // results of its last calls, with these, or what it was told since.
 func (s *session) unseen(seen []Record) int {
-	for i := len(seen) - 1; i >= 0; i-- {
-		r := seen[i]
-		if r.Agent != s.name || r.Message.Role != llm.RoleAssistant || r.Usage == nil {
+	for i, r := range slices.Backward(seen) {
+		if r.Agent != s.agent.name || r.Message.Role != llm.RoleAssistant || r.Usage == nil {
 			continue
 		}
 		if len(r.Message.Calls()) > 0 {
@@ -164,9 +160,9 @@ const trimmedPrefix = "[Note] "
 // summarise asks a model for a summary. It is a step.
 func (s *session) summarise(ctx context.Context, old []Record, summary *Summary) (Record, error) {
 	begin := time.Now()
-	model, prompt := s.Context.Model, s.Context.Prompt
+	model, prompt := s.agent.Context.Model, s.agent.Context.Prompt
 	if model == nil {
-		model = s.model
+		model = s.agent.model
 	}
 	if prompt == "" {
 		prompt = summaryPrompt
@@ -194,7 +190,7 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 	}
 	reply.Usage = saneUsage(reply.Usage)
 	r := Record{Message: withMedia("[Summary of the conversation so far]\n"+text, old), Summary: summary,
-		Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
+		Usage: &reply.Usage, Cost: s.agent.Price.cost(reply.Usage), Model: reply.Model, Took: time.Since(begin).Milliseconds()}
 	_, err = spend(ctx, reply.Usage, r.Cost)
 	return r, err
 }
@@ -202,10 +198,9 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 // estimate returns about how many tokens the conversation has: what the
 // provider counted last, and a quarter of the bytes that came since.
 func (s *session) estimate() int64 {
-	seen := afterSummary(s.records, s.name)
+	seen := afterSummary(s.records, s.agent.name)
 	total := int64(0)
-	for i := len(seen) - 1; i >= 0; i-- {
-		r := seen[i]
+	for _, r := range slices.Backward(seen) {
 		if r.Usage != nil && r.Summary == nil && r.Usage.Total() > 0 && (seen[0].Summary == nil || recordedAfter(s.records, r.ID, seen[0].ID)) {
 			return total + r.Usage.Total()
 		}
@@ -229,17 +224,10 @@ func estimateTokens(r Record) int64 {
 	return int64(n) / 4
 }
 
-// recordedAfter reports whether one record comes behind another.
+// recordedAfter reports whether one record comes after another.
 func recordedAfter(records []Record, id, than string) bool {
-	for _, r := range records {
-		switch r.ID {
-		case id:
-			return false
-		case than:
-			return true
-		}
-	}
-	return false
+	first := slices.IndexFunc(records, func(r Record) bool { return r.ID == id || r.ID == than })
+	return first >= 0 && records[first].ID != id
 }
 
 // shorten shows the beginning and the end of a long text.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/perdure/perdure/llm"
 )
@@ -38,16 +39,13 @@ func contentOf[I Input](in I) Content {
 
 // Text returns the texts of its messages, joined by newlines.
 func (c Content) Text() string {
-	var b bytes.Buffer
+	var texts []string
 	for _, m := range c {
 		if t := m.Text(); t != "" {
-			if b.Len() > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString(t)
+			texts = append(texts, t)
 		}
 	}
-	return b.String()
+	return strings.Join(texts, "\n")
 }
 
 // MarshalJSON implements json.Marshaler.

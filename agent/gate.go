@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,7 +38,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if allowed == nil {
 		allowed = []string{DecisionApprove, DecisionEdit, DecisionReject, DecisionRespond}
 	}
-	offer := Rule{Agent: s.name, Tool: t.name, Schema: t.Digest(), Exact: true}
+	offer := Rule{Agent: s.agent.name, Tool: t.name, Schema: t.Digest(), Exact: true}
 	always := slices.Contains(allowed, DecisionAlways)
 	if always {
 		if ruled, err := s.applyRule(ctx, t, offer, &d); err != nil || ruled {
@@ -48,7 +49,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 	if err != nil {
 		return d, err
 	}
-	data := callData{Agent: s.name, Tool: t.name, Description: t.description, Call: c.ID, Args: args}
+	data := callData{Agent: s.agent.name, Tool: t.name, Description: t.description, Call: c.ID, Args: args}
 	if always {
 		offer.User, offer.Flow = here.User, here.Flow
 		data.Always = &alwaysData{offer.Agent, offer.Describe(), offer.Flow, offer.Schema, offer.Tool, offer.User}
@@ -66,7 +67,7 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 		Guards: callHash(here.Path, c.ID, same), Allows: []string{stepRun, stepResult}, Data: data, Schemas: map[string]json.RawMessage{},
 	}
 	if q.Prompt == "" {
-		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.name, t.name, shorten(t.description, 1000))
+		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.agent.name, t.name, shorten(t.description, 1000))
 	}
 	if len(t.schema.JSON()) > maxEditSchema {
 		q.Decisions = slices.DeleteFunc(slices.Clone(allowed), func(d string) bool { return d == DecisionEdit })
@@ -111,7 +112,7 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	switch answer.Decision {
 	case DecisionApprove:
 	case DecisionAlways:
-		rule := Rule{Agent: s.name, Tool: t.name, Schema: t.Digest(), Args: value, Who: t.approval.Who, By: answer.By}
+		rule := Rule{Agent: s.agent.name, Tool: t.name, Schema: t.Digest(), Args: value, Who: t.approval.Who, By: answer.By}
 		if value == nil || string(value) == "null" {
 			rule.Args, rule.Exact = d.args, true
 		}
@@ -156,12 +157,7 @@ func (s *session) decided(ctx context.Context, t Tool, same string, answer perdu
 	return d, nil
 }
 
-func personName(by string) string {
-	if by == "" {
-		return "a person"
-	}
-	return by
-}
+func personName(by string) string { return cmp.Or(by, "a person") }
 
 // applyRule looks whether a rule allows the call; each use is an event.
 func (s *session) applyRule(ctx context.Context, t Tool, like Rule, d *decision) (bool, error) {
@@ -217,7 +213,7 @@ func callHash(texts ...any) string {
 func (s *session) missingCredentials(ctx context.Context, calls []llm.Call) (map[string]bool, error) {
 	needs := map[string]bool{}
 	for _, c := range calls {
-		for _, n := range s.tools[c.Name].wants() {
+		for _, n := range s.agent.tools[c.Name].wants() {
 			needs[n.Name] = true
 		}
 	}
@@ -244,7 +240,7 @@ func (s *session) missingCredentials(ctx context.Context, calls []llm.Call) (map
 func (s *session) askCredential(ctx context.Context, calls []llm.Call, name string) (string, error) {
 	need := Credential{Name: name}
 	for _, c := range calls {
-		for _, n := range s.tools[c.Name].wants() {
+		for _, n := range s.agent.tools[c.Name].wants() {
 			if n.Name != name {
 				continue
 			}
@@ -261,13 +257,13 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 		}
 	}
 	if need.Prompt == "" {
-		need.Prompt = fmt.Sprintf("%s needs the credential %q.", s.name, name)
+		need.Prompt = fmt.Sprintf("%s needs the credential %q.", s.agent.name, name)
 	}
 	q := perdure.Question{
 		Kind: KindCredential, Prompt: need.Prompt, Who: need.Who,
 		Decisions: []string{DecisionProvided, DecisionReject},
 		Schema:    json.RawMessage(`{"type":"null"}`), // the secret itself never comes this way
-		Data:      map[string]any{"credential": name, "agent": s.name},
+		Data:      map[string]any{"credential": name, "agent": s.agent.name},
 	}
 	for n := 1; ; n++ {
 		a, err := perdure.Ask[perdure.Answer](ctx, nthName("provide", n), q)

@@ -22,15 +22,12 @@ type holding struct {
 // with an agent: the one that answers the next message, see Options.Transfer.
 // [perdure.Runtime.StateAt] has the state, of now or of any time before.
 func Holder(state map[string]json.RawMessage, first string) (string, error) {
-	raw, ok := state[holderKey+first]
-	if !ok {
+	key := holderKey + first
+	if state[key] == nil {
 		return first, nil
 	}
-	var h holding
-	if err := json.Unmarshal(raw, &h); err != nil {
-		return "", fmt.Errorf("agent: who holds the conversation of %q: %w", first, err)
-	}
-	return h.Agent, nil
+	h, err := readState[holding](state, key, fmt.Sprintf("who holds the conversation of %q", first))
+	return h.Agent, err
 }
 
 func (t *talk) state() perdure.State[holding] { return perdure.NewState[holding](holderKey + t.name) }

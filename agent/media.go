@@ -55,10 +55,7 @@ func keepMedia(ctx context.Context, m llm.Message) (llm.Message, error) {
 
 func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
 	if len(m.Data) == 0 && m.Blob != "" {
-		_, there, err := perdure.NewState[[]byte](blobKey(m.Blob)).Lookup(ctx)
-		if err == nil && !there { // else every later request would fail with it
-			err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, m.Blob))
-		}
+		_, err := readBlob(ctx, m.Blob) // without it every later request would fail
 		return m, err
 	}
 	if m.Blob = ""; len(m.Data) <= inlineMedia {
@@ -66,14 +63,20 @@ func keepMedium(ctx context.Context, m llm.Media) (llm.Media, error) {
 	}
 	sum := sha256.Sum256(m.Data)
 	m.Blob = hex.EncodeToString(sum[:])
-	state := perdure.NewState[[]byte](blobKey(m.Blob))
+	state, data := perdure.NewState[[]byte](blobKey(m.Blob)), m.Data
+	m.Data = nil
 	if _, there, err := state.Lookup(ctx); err != nil || there {
-		m.Data = nil
 		return m, err
 	}
-	data := m.Data
-	m.Data = nil
 	return m, state.Set(ctx, data)
+}
+
+func readBlob(ctx context.Context, blob string) ([]byte, error) {
+	data, there, err := perdure.NewState[[]byte](blobKey(blob)).Lookup(ctx)
+	if err == nil && !there {
+		err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, blob))
+	}
+	return data, err
 }
 
 // bringMedia puts the bytes of media back, for a model. The messages that it is
@@ -88,10 +91,7 @@ func bringMedia(ctx context.Context, messages []llm.Message) (_ []llm.Message, e
 			if m.Blob == "" {
 				return m, nil
 			}
-			data, there, err := perdure.NewState[[]byte](blobKey(m.Blob)).Lookup(ctx)
-			if err == nil && !there {
-				err = perdure.Permanent(fmt.Errorf("%w: the thread has no blob %q", ErrOption, m.Blob))
-			}
+			data, err := readBlob(ctx, m.Blob)
 			m.Data, m.Blob = data, ""
 			return m, err
 		})

@@ -26,14 +26,14 @@ func (s *session) fitOutput(ctx context.Context, t Tool, c llm.Call, out Output)
 	}
 	note := fmt.Sprintf("[The output has %d bytes, of which this is the beginning and the end.", whole)
 	file := ""
-	if s.Files != nil {
+	if s.agent.Files != nil {
 		here, err := perdure.Here(ctx)
 		if err != nil {
 			return out, "", err
 		}
 		// Ids of calls may come again in each turn; the path does not.
 		file = fmt.Sprintf("/outputs/%s-%s.txt", frameName(c.Name), callHash(here.Run, here.Path)[:12])
-		if err := s.Files.Write(ctx, file, out.Text); err != nil {
+		if err := s.agent.Files.Write(ctx, file, out.Text); err != nil {
 			// The tool has done what it does; its result is not to be lost.
 			file, note = "", note+fmt.Sprintf(" It could not be kept in a file: %v.", err)
 		} else {

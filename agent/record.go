@@ -80,15 +80,19 @@ var transcript = perdure.NewList[Record](transcriptKey)
 // Transcript returns all that was said on the thread, in the order of the
 // journal. [perdure.Runtime.StateAt] has the state, of now or of any time before.
 func Transcript(state map[string]json.RawMessage) ([]Record, error) {
-	raw, ok := state[transcriptKey]
-	if !ok {
-		return nil, nil
+	return readState[[]Record](state, transcriptKey, "the transcript")
+}
+
+// readState returns the value of a key of the state, zero if it has none. What
+// names it in errors.
+func readState[T any](state map[string]json.RawMessage, key, what string) (v T, err error) {
+	if raw, ok := state[key]; ok {
+		if err := json.Unmarshal(raw, &v); err != nil {
+			var zero T
+			return zero, fmt.Errorf("agent: %s: %w", what, err)
+		}
 	}
-	var list []Record
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("agent: the transcript: %w", err)
-	}
-	return list, nil
+	return v, nil
 }
 
 // conversation makes messages for a model out of records, as an agent sees
@@ -172,7 +176,10 @@ func repair(messages []llm.Message) []llm.Message {
 				continue
 			}
 			for _, p := range messages[j].Parts {
-				if _, twice := results[resultOf(p)]; p.Result != nil && !twice {
+				if p.Result == nil {
+					continue
+				}
+				if _, twice := results[p.Result.Call]; !twice {
 					results[p.Result.Call] = p
 				}
 			}
@@ -189,13 +196,6 @@ func repair(messages []llm.Message) []llm.Message {
 		i = j - 1
 	}
 	return out
-}
-
-func resultOf(p llm.Part) string {
-	if p.Result == nil {
-		return ""
-	}
-	return p.Result.Call
 }
 
 // ownCalls gives the calls of a message ids that are unique in it, where the

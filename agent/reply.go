@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 // says.
 func (s *session) reply(ctx context.Context) (Record, error) {
 	err := s.ask(ctx, "reply")
-	if _, done := outcome(err); done && errors.Is(err, ErrTooLong) && s.Context.Strategy != "" {
+	if _, done := outcome(err); done && errors.Is(err, ErrTooLong) && s.agent.Context.Strategy != "" {
 		if err := s.compact(ctx, "compact-again"); err != nil {
 			return Record{}, err
 		}
@@ -34,14 +35,10 @@ func (s *session) reply(ctx context.Context) (Record, error) {
 
 func (s *session) ask(ctx context.Context, step string) error {
 	policy := perdure.RetryPolicy{Attempts: 8, Wait: time.Second}
-	if s.Retry != nil {
-		policy = *s.Retry
+	if s.agent.Retry != nil {
+		policy = *s.agent.Retry
 	}
-	limit := s.ReplyTimeout
-	if limit == 0 {
-		limit = 10 * time.Minute
-	}
-	return s.write(ctx, step, s.generate, perdure.Retry(policy), perdure.Timeout(limit))
+	return s.write(ctx, step, s.generate, perdure.Retry(policy), perdure.Timeout(cmp.Or(s.agent.ReplyTimeout, 10*time.Minute)))
 }
 
 // generate is the step in which the model is asked.
@@ -55,7 +52,7 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	if after := s.Callbacks.AfterModel; after != nil {
+	if after := s.agent.Callbacks.AfterModel; after != nil {
 		if err := after(ctx, reply); err != nil {
 			return Record{}, err
 		}
@@ -76,7 +73,7 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 		return Record{}, err
 	}
 	reply.Usage = saneUsage(reply.Usage)
-	r := Record{Message: kept, Usage: &reply.Usage, Cost: s.Price.cost(reply.Usage), Stop: reply.Stop, Model: reply.Model}
+	r := Record{Message: kept, Usage: &reply.Usage, Cost: s.agent.Price.cost(reply.Usage), Stop: reply.Stop, Model: reply.Model}
 	r.Took = time.Since(begin).Milliseconds()
 	if r.Over, err = spend(ctx, reply.Usage, r.Cost); err != nil {
 		return r, err
@@ -85,7 +82,7 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 		return r, nil
 	}
 	text := r.Message.Text()
-	if s.Output == nil {
+	if s.agent.Output == nil {
 		return r, s.putOutput(ctx, text)
 	}
 	v, err := s.value(text)
@@ -97,14 +94,14 @@ func (s *session) generate(ctx context.Context) (Record, error) {
 
 // putOutput writes the agent's output into the state.
 func (s *session) putOutput(ctx context.Context, v any) error {
-	if s.OutputKey == "" {
+	if s.agent.OutputKey == "" {
 		return nil
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return perdure.NewState[json.RawMessage](s.OutputKey).Set(ctx, raw)
+	return perdure.NewState[json.RawMessage](s.agent.OutputKey).Set(ctx, raw)
 }
 
 // saneUsage returns a usage that can be counted: servers report negative and absurd
@@ -145,21 +142,21 @@ type Delta struct {
 // answer gets a reply from a callback or from the model, and shows it on the
 // way.
 func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, error) {
-	if before := s.Callbacks.BeforeModel; before != nil {
+	if before := s.agent.Callbacks.BeforeModel; before != nil {
 		req.Messages = cloneMessages(req.Messages)
 		if r, err := before(ctx, req); err != nil || r != nil {
 			return r, err
 		}
 	}
 	var fold llm.Fold
-	for d, err := range s.model.Generate(ctx, req) {
+	for d, err := range s.agent.model.Generate(ctx, req) {
 		if err == nil {
 			err = fold.Add(d)
 		}
 		if err != nil {
 			return nil, modelError(err)
 		}
-		perdure.Delta(ctx, Delta{d, s.name})
+		perdure.Delta(ctx, Delta{d, s.agent.name})
 	}
 	r, err := fold.Reply()
 	if err != nil {
@@ -198,20 +195,20 @@ func clonePointer[T any](p *T) *T {
 
 // request puts together what the model is asked.
 func (s *session) request(ctx context.Context) (*llm.Request, error) {
-	system, err := s.instruction(ctx)
+	system, err := s.agent.instruction(ctx)
 	if err != nil {
 		return nil, perdure.Permanent(err)
 	}
-	req := &llm.Request{System: system, Choice: s.Choice, MaxTokens: s.MaxTokens, Temperature: s.Temperature, Effort: s.Effort}
+	req := &llm.Request{System: system, Choice: s.agent.Choice, MaxTokens: s.agent.MaxTokens, Temperature: s.agent.Temperature, Effort: s.agent.Effort}
 	reach := s.reachable()
-	for _, t := range s.order {
+	for _, t := range s.agent.order {
 		if t.tool == transferTool.tool && len(reach) == 0 {
 			continue
 		}
 		req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.JSON()})
 	}
 	if len(reach) > 0 {
-		if !slices.ContainsFunc(s.order, func(t Tool) bool { return t.tool == transferTool.tool }) {
+		if !slices.ContainsFunc(s.agent.order, func(t Tool) bool { return t.tool == transferTool.tool }) {
 			t := transferTool
 			req.Tools = append(req.Tools, llm.Tool{Name: t.name, Description: t.description, Schema: t.schema.JSON()})
 		}
@@ -222,11 +219,11 @@ func (s *session) request(ctx context.Context) (*llm.Request, error) {
 		}
 		req.System = strings.TrimSpace(req.System + "\n\n" + b.String())
 	}
-	if s.Output != nil {
-		req.Output = &llm.Output{Name: s.name, Schema: s.Output.schema.JSON()}
+	if s.agent.Output != nil {
+		req.Output = &llm.Output{Name: s.agent.name, Schema: s.agent.Output.schema.JSON()}
 	}
 	if s.spoken == nil {
-		s.spoken = conversation(s.records, s.name)
+		s.spoken = conversation(s.records, s.agent.name)
 	}
 	if len(s.spoken) == 0 {
 		s.spoken = []llm.Message{llm.User("Begin.")} // there is no input, and providers want a message

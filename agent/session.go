@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 // session is one call of an agent, as far as it has come. All of it follows
 // from what is recorded.
 type session struct {
-	*modelAgent
-	visit
+	agent   *modelAgent
+	visit   visit
 	records []Record      // that it sees, the newest last
 	spoken  []llm.Message // the same as a model reads it; nil: to be made anew
 
@@ -76,7 +78,7 @@ func (a *modelAgent) speak(ctx context.Context, v visit) (*Result, error) {
 
 // begin records what the agent is given, and collects what it sees.
 func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
-	s := &session{modelAgent: a, visit: v, rejected: map[string]int{}}
+	s := &session{agent: a, visit: v, rejected: map[string]int{}}
 	all, err := transcript.Get(ctx)
 	if err != nil {
 		return nil, err
@@ -94,11 +96,7 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 		}
 	}
 	for i, m := range v.in {
-		step := "input"
-		if i > 0 {
-			step = fmt.Sprintf("input-%d", i+1)
-		}
-		if err := s.hear(ctx, step, m, v.from, false); err != nil {
+		if err := s.hear(ctx, nthName("input", i+1), m, v.from, false); err != nil {
 			return nil, err
 		}
 	}
@@ -131,11 +129,11 @@ func (s *session) write(ctx context.Context, step string, fn func(ctx context.Co
 // stamp says in a record whose it is.
 func (s *session) stamp(ctx context.Context, r Record) Record {
 	here, _ := perdure.Here(ctx) // it is a step's
-	r.ID, r.Agent, r.Alone = here.Run+here.Path, s.name, s.alone
-	if r.Talk = s.talk.name; s.within != "" {
-		r.Talk = s.within
+	r.ID, r.Agent, r.Alone = here.Run+here.Path, s.agent.name, s.visit.alone
+	if r.Talk = s.visit.talk.name; s.visit.within != "" {
+		r.Talk = s.visit.within
 	}
-	if r.Talk == s.name {
+	if r.Talk == s.agent.name {
 		r.Talk = ""
 	}
 	return r
@@ -176,13 +174,11 @@ func (s *session) say(r Record) {
 
 // checkLimits ends the agent before it asks the model more than it may.
 func (s *session) checkLimits() error {
-	l := s.Limits
+	l := s.agent.Limits
 	over := func(what string, used, limit any) error {
-		return perdure.Permanent(fmt.Errorf("%w: agent %q has used %v of %v %s", ErrLimit, s.name, used, limit, what))
+		return perdure.Permanent(fmt.Errorf("%w: agent %q has used %v of %v %s", ErrLimit, s.agent.name, used, limit, what))
 	}
-	if l.Turns == 0 {
-		l.Turns = 100
-	}
+	l.Turns = cmp.Or(l.Turns, 100)
 	switch {
 	case s.turns > l.Turns:
 		return over("turns", s.turns-1, l.Turns)
@@ -205,7 +201,7 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 	if err := s.steer(ctx); err != nil {
 		return false, err
 	}
-	if s.Context.MaxTokens > 0 && s.estimate() > s.Context.MaxTokens && s.cut() > 0 {
+	if s.agent.Context.MaxTokens > 0 && s.estimate() > s.agent.Context.MaxTokens && s.cut() > 0 {
 		if err := s.compact(ctx, "compact"); err != nil {
 			return false, err
 		}
@@ -219,7 +215,7 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 	case r.Stop == llm.StopRefused:
 		return false, perdure.Permanent(fmt.Errorf("%w: %.200s", ErrRefused, r.Message.Text()))
 	case r.Over && (r.Mistake || len(r.Message.Calls()) > 0): // it cannot be asked again
-		return false, fmt.Errorf("%w: agent %q, with its reply in turn %d", perdure.ErrBudget, s.name, s.turns)
+		return false, fmt.Errorf("%w: agent %q, with its reply in turn %d", perdure.ErrBudget, s.agent.name, s.turns)
 	}
 	calls := r.Message.Calls()
 	before := len(s.records)
@@ -242,20 +238,11 @@ func (s *session) turn(ctx context.Context) (bool, error) {
 
 // countMistakes counts turns in a row with a mistake.
 func (s *session) countMistakes(reply Record, results []Record) error {
-	mistake := reply.Mistake
-	for _, r := range results {
-		mistake = mistake || r.Mistake
-	}
-	if !mistake {
+	if !reply.Mistake && !slices.ContainsFunc(results, func(r Record) bool { return r.Mistake }) {
 		s.mistakes = 0
 		return nil
 	}
-	s.mistakes++
-	limit := s.Limits.Mistakes
-	if limit == 0 {
-		limit = 3
-	}
-	if s.mistakes < limit {
+	if s.mistakes++; s.mistakes < cmp.Or(s.agent.Limits.Mistakes, 3) {
 		return nil
 	}
 	why := reply.Message.Text()
@@ -264,12 +251,12 @@ func (s *session) countMistakes(reply Record, results []Record) error {
 			why = r.Message.Parts[0].Result.Text
 		}
 	}
-	return perdure.Permanent(fmt.Errorf("%w: agent %q, in %d turns in a row; the last one: %.300s", ErrMistakes, s.name, s.mistakes, why))
+	return perdure.Permanent(fmt.Errorf("%w: agent %q, in %d turns in a row; the last one: %.300s", ErrMistakes, s.agent.name, s.mistakes, why))
 }
 
 // steer takes what a user said while the agent was busy.
 func (s *session) steer(ctx context.Context) error {
-	if s.alone {
+	if s.visit.alone {
 		return nil // it is for the one who talks with the user
 	}
 	for i := range 100 {
@@ -292,8 +279,8 @@ func (s *session) steer(ctx context.Context) error {
 
 // result returns what the agent has come to.
 func (s *session) result() *Result {
-	r := &Result{Agent: s.name, Text: s.last.Message.Text(), Escalate: s.escalate, Turns: s.turns, Usage: s.usage, Transfer: s.transfer, Stop: s.last.Stop}
-	if s.Output != nil && s.transfer == "" {
+	r := &Result{Agent: s.agent.name, Text: s.last.Message.Text(), Escalate: s.escalate, Turns: s.turns, Usage: s.usage, Transfer: s.transfer, Stop: s.last.Stop}
+	if s.agent.Output != nil && s.transfer == "" {
 		r.Value, _ = s.value(r.Text) // it was checked when it was recorded
 	}
 	return r
@@ -301,19 +288,18 @@ func (s *session) result() *Result {
 
 // reachable returns the agents that this one may hand over to.
 func (s *session) reachable() map[string]Agent {
-	all := map[string]Agent{}
-	maps.Copy(all, s.talk.family)
-	for _, a := range s.Transfer {
+	all := maps.Clone(s.visit.talk.family)
+	for _, a := range s.agent.Transfer {
 		all[a.Name()] = a
 	}
-	delete(all, s.name)
+	delete(all, s.agent.name)
 	return all
 }
 
 // value returns the JSON in a text, if it fits the output's schema.
 func (s *session) value(text string) (json.RawMessage, error) {
 	raw := json.RawMessage(unfence(text))
-	if err := s.Output.schema.Check(raw); err != nil {
+	if err := s.agent.Output.schema.Check(raw); err != nil {
 		return nil, err
 	}
 	return raw, nil

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,15 +47,7 @@ func Todos(ctx context.Context) ([]Todo, error) { return todoState.Get(ctx) }
 // TodosAt returns the todos that are in the state of a thread.
 // [perdure.Runtime.StateAt] has the state, of now or of any time before.
 func TodosAt(state map[string]json.RawMessage) ([]Todo, error) {
-	raw, ok := state[todoKey]
-	if !ok {
-		return nil, nil
-	}
-	var all []Todo
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fmt.Errorf("agent: the todos: %w", err)
-	}
-	return all, nil
+	return readState[[]Todo](state, todoKey, "the todos")
 }
 
 // TodoTools returns the tool write_todos, by which an agent keeps a list of what
@@ -124,12 +117,7 @@ func mergeTodos(old []Todo, a todoArgs) (all []Todo, why string) {
 			next = old[at]
 		}
 		next.ID = t.ID
-		if t.Content != "" {
-			next.Content = t.Content
-		}
-		if t.Status != "" {
-			next.Status = t.Status
-		}
+		next.Content, next.Status = cmp.Or(t.Content, next.Content), cmp.Or(t.Status, next.Status)
 		if next.Content == "" {
 			return nil, fmt.Sprintf("Todo %d, with the id %q, is not in the list; a new one needs its content.", i+1, t.ID)
 		}

@@ -41,11 +41,11 @@ func (s *session) transferCall(ctx context.Context, c llm.Call) (Record, error) 
 	}
 	return perdure.Step(ctx, stepResult, func(ctx context.Context) (Record, error) {
 		if _, ok := reach[args.Agent].(*modelAgent); ok {
-			if err := s.talk.keep(ctx, args.Agent); err != nil {
+			if err := s.visit.talk.keep(ctx, args.Agent); err != nil {
 				return Record{}, err
 			}
 		}
-		return s.finish(ctx, s.tools[c.Name], c, Record{Transfer: args.Agent}, Output{Text: "The conversation is handed over to " + args.Agent + "."})
+		return s.finish(ctx, s.agent.tools[c.Name], c, Record{Transfer: args.Agent}, Output{Text: "The conversation is handed over to " + args.Agent + "."})
 	})
 }
 
@@ -94,12 +94,12 @@ func (t *talk) has(r Record) bool {
 // sees reports whether a record is part of what the agent knows.
 func (s *session) sees(r Record) bool {
 	switch {
-	case s.talk.here(r):
+	case s.visit.talk.here(r):
 		return true
-	case r.Alone || s.alone || s.History == HistoryNone:
+	case r.Alone || s.visit.alone || s.agent.History == HistoryNone:
 		return false
 	}
-	return s.History == HistoryThread || r.Agent == s.name || s.talk.has(r)
+	return s.agent.History == HistoryThread || r.Agent == s.agent.name || s.visit.talk.has(r)
 }
 
 // joins notes that an agent has the conversation: it brings those along whom it

@@ -15,12 +15,12 @@ var (
 	ErrRateLimited = errors.New("llm: rate limited")
 	// ErrOverloaded: the provider cannot answer now. Try again.
 	ErrOverloaded = errors.New("llm: overloaded")
-	// ErrInterrupted: the way to the provider failed, or the reply was cut off
-	// or made no sense. Try again.
+	// ErrInterrupted: the connection failed, or the reply was cut off or made no
+	// sense. Try again.
 	ErrInterrupted = errors.New("llm: interrupted")
-	// ErrTooLong: the conversation does not fit into the model's context.
+	// ErrTooLong: the conversation exceeds the model's context.
 	ErrTooLong = errors.New("llm: context too long")
-	// ErrRefused: the provider refuses the request because of what it says.
+	// ErrRefused: the provider refuses the request because of its content.
 	ErrRefused = errors.New("llm: refused")
 	// ErrAuth: the key is missing, wrong, or may not do this; also when the
 	// account has no credit left.
@@ -42,15 +42,8 @@ type Error struct {
 
 // Error says what failed and what the provider said about it.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Kind.Error())
-	for _, s := range []string{e.Provider, e.Code, e.Message} {
-		if s != "" {
-			b.WriteString(": ")
-			b.WriteString(s)
-		}
-	}
-	return b.String()
+	texts := []string{e.Kind.Error(), e.Provider, e.Code, e.Message}
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), ": ")
 }
 
 // Unwrap makes errors.Is match the sentinel.
@@ -70,9 +63,9 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Scrub takes secrets out of a text, for errors that quote a request: as they
-// are, in other case, escaped, in hex or in base64. Secrets of less than 8 bytes
-// stay: they would be found everywhere.
+// Scrub removes secrets from a text, for errors that quote a request: as they are,
+// in another case, escaped, in hex or in base64. Secrets of less than 8 bytes stay,
+// since they would be found everywhere.
 func Scrub(text string, secrets ...string) string {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < 8 })
 	return scrub.Replace(text, "[secret]", secrets...)

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/llm/internal/history"
 )
 
-// conversation translates the messages. The API knows a user and an assistant
-// who speak in turn, so that messages of one side become one.
+// conversation translates the messages. In the API a user and an assistant speak in
+// turn, so messages of one side that follow each other become one.
 func conversation(messages []llm.Message) ([]sdk.MessageParam, error) {
 	var out []sdk.MessageParam
 	for i, m := range messages {
@@ -39,8 +39,8 @@ func conversation(messages []llm.Message) ([]sdk.MessageParam, error) {
 			last := &out[len(out)-1]
 			at := len(last.Content)
 			if b.OfToolResult != nil {
-				// Results come first: the API wants them right after the calls,
-				// also if a user said something in between.
+				// Results come first: the API wants them right after the calls, even
+				// if a user said something in between.
 				for at > 0 && last.Content[at-1].OfToolResult == nil {
 					at--
 				}
@@ -51,8 +51,8 @@ func conversation(messages []llm.Message) ([]sdk.MessageParam, error) {
 	return out, nil
 }
 
-// content translates a part. It reports false for one that is left out: empty
-// text, which the API refuses, and what only another provider understands.
+// content translates a part. It reports false for a part that is left out: empty
+// text, which the API refuses, and data of another provider.
 func content(role llm.Role, part llm.Part) (sdk.ContentBlockParamUnion, bool, error) {
 	var b sdk.ContentBlockParamUnion
 	switch {
@@ -99,7 +99,7 @@ func content(role llm.Role, part llm.Part) (sdk.ContentBlockParamUnion, bool, er
 	return b, true, nil
 }
 
-// result translates what came of a call.
+// result translates the result of a call.
 func result(r *llm.Result) (*sdk.ToolResultBlockParam, error) {
 	b := &sdk.ToolResultBlockParam{ToolUseID: r.Call}
 	if r.Error {
@@ -118,7 +118,7 @@ func result(r *llm.Result) (*sdk.ToolResultBlockParam, error) {
 	return b, nil
 }
 
-// media translates an image or a file: one of the two is returned.
+// media translates an image or a file. One of the results is nil.
 func media(m *llm.Media) (*sdk.ImageBlockParam, *sdk.DocumentBlockParam, error) {
 	mime, _, _ := strings.Cut(m.MIME, ";")
 	byURL := len(m.Data) == 0 && m.URL != ""

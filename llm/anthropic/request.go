@@ -30,7 +30,7 @@ func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 	}
 	choice := r.Choice
 	if len(p.Tools) == 0 {
-		// The API wants to know the tools of calls that were made before.
+		// The API wants the tools of earlier calls to be declared.
 		choice = llm.ChoiceNone
 		if p.Tools, err = called(p.Messages); err != nil {
 			return p, err
@@ -53,7 +53,7 @@ func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 		if free.MatchString(c.name) {
 			system = strings.TrimSpace(system + "\n\nWhen you call no tool, answer with JSON of this schema and nothing else:\n" + string(r.Output.Schema))
 		} else {
-			// The values stay as they are written: numbers lose nothing.
+			// The values stay as they are written, so that numbers lose nothing.
 			p.OutputConfig.Format.Schema = make(map[string]any, len(schema))
 			for k, v := range schema {
 				p.OutputConfig.Format.Schema[k] = v
@@ -68,7 +68,7 @@ func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 		p.MaxTokens = maxTokens(c.name)
 	}
 	if r.Temperature != nil && p.Thinking.OfEnabled == nil && p.Thinking.OfAdaptive == nil {
-		p.Temperature = param.NewOpt(*r.Temperature) // a model that thinks takes none
+		p.Temperature = param.NewOpt(*r.Temperature) // models that think take none
 	}
 	if !c.noCache {
 		mark(&p)
@@ -96,7 +96,7 @@ func tools(list []llm.Tool) ([]sdk.ToolUnionParam, error) {
 	return out, nil
 }
 
-// called returns the tools that the messages speak of.
+// called returns the tools that the messages call.
 func called(messages []sdk.MessageParam) ([]sdk.ToolUnionParam, error) {
 	var out []llm.Tool
 	seen := make(map[string]bool)
@@ -111,8 +111,8 @@ func called(messages []sdk.MessageParam) ([]sdk.ToolUnionParam, error) {
 	return tools(out)
 }
 
-// mark lets the API keep the prompt up to its stable end (the tools come
-// before the system prompt), and up to its last message for the next turn.
+// mark lets the API cache the prompt up to the end of its stable part (the tools
+// come before the system prompt), and up to the last message for the next turn.
 func mark(p *sdk.MessageNewParams) {
 	control := sdk.NewCacheControlEphemeralParam()
 	switch {
@@ -133,19 +133,19 @@ func mark(p *sdk.MessageNewParams) {
 var (
 	// Models that think with a budget of tokens.
 	budgeted = regexp.MustCompile(`^claude-(3-7-|(opus|sonnet|haiku)-4(-[0-5])?(-[0-9]{8}|-latest)?$)`)
-	// Models that take no schema of their output.
+	// Models that take no output schema.
 	free = regexp.MustCompile(`^claude-(2|instant|3|(opus|sonnet)-4(-0)?(-[0-9]{8}|-latest)?$)`)
 	// Models that do not think.
 	plain = regexp.MustCompile(`^claude-(2|instant|3-[^7])`)
 )
 
-// think sets how long the model may think. Models of today decide for
-// themselves and want to know the effort; older ones have a budget.
+// think sets how long the model may think. Current models decide by themselves,
+// given an effort; older ones have a budget.
 func (c *Client) think(p *sdk.MessageNewParams, r *llm.Request) {
 	if r.Effort == llm.EffortDefault || plain.MatchString(c.name) {
 		return
 	}
-	// The API takes no thinking when a tool must be called.
+	// The API allows no thinking if a tool must be called.
 	forced := p.ToolChoice.OfAny != nil
 	if !budgeted.MatchString(c.name) {
 		p.OutputConfig.Effort = sdk.OutputConfigEffort(r.Effort)
@@ -161,14 +161,14 @@ func (c *Client) think(p *sdk.MessageNewParams, r *llm.Request) {
 	if p.MaxTokens > 0 {
 		budget = min(budget, p.MaxTokens/2) // the rest is for the answer
 	}
-	if budget >= 1024 { // the least that the API takes
+	if budget >= 1024 { // the API's minimum
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
 	}
 }
 
-// continues reports whether a model with a budget may think here: after tool
-// calls, the message that made them has to start with its thinking, which is
-// missing if another model wrote it.
+// continues reports whether a model with a budget may think here: the message that
+// made the last tool calls has to start with its thinking, which is missing if
+// another model wrote it.
 func continues(ms []sdk.MessageParam) bool {
 	if len(ms) < 2 || ms[len(ms)-1].Content[0].OfToolResult == nil {
 		return true
@@ -177,8 +177,8 @@ func continues(ms []sdk.MessageParam) bool {
 	return first.OfThinking != nil || first.OfRedactedThinking != nil
 }
 
-// maxTokens is the limit of a request that has none, which the API demands:
-// the most that every model of its generation takes.
+// maxTokens returns the limit of a request without one, since the API demands it:
+// the most that every model of the generation takes.
 func maxTokens(model string) int64 {
 	switch {
 	case strings.HasPrefix(model, "claude-3-5"):

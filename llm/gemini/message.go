@@ -9,17 +9,17 @@ import (
 	"github.com/perdure/perdure/llm/internal/history"
 )
 
-// turnOf is the messages of one side that follow each other.
-type turnOf struct {
+// content is one or more messages of one side.
+type content struct {
 	Role  string `json:"role"`
 	Parts []any  `json:"parts"`
 }
 
-// contents translates the messages. Results of tools are the user's, and come
-// first: the API wants them right after the calls.
-func (c *Client) contents(messages []llm.Message) ([]turnOf, error) {
-	var out []turnOf
-	theirs := make(map[string]bool) // ids of calls that the provider gave
+// contents translates the messages. Results of tools belong to the user's side and
+// come first: the API wants them right after the calls.
+func (c *Client) contents(messages []llm.Message) ([]content, error) {
+	var out []content
+	theirs := make(map[string]bool) // ids of calls that come from the provider
 	for i, m := range messages {
 		role := "user"
 		switch m.Role {
@@ -37,7 +37,7 @@ func (c *Client) contents(messages []llm.Message) ([]turnOf, error) {
 			continue
 		}
 		if n := len(out); n == 0 || out[n-1].Role != role {
-			out = append(out, turnOf{Role: role})
+			out = append(out, content{Role: role})
 		}
 		last := &out[len(out)-1]
 		for _, p := range parts {
@@ -59,11 +59,10 @@ func isResult(p any) bool {
 	return ok && q.FunctionResponse != nil
 }
 
-// parts translates the parts of a message. What only another provider
-// understands is left out.
+// parts translates the parts of a message, without data of other providers.
 func (c *Client) parts(m llm.Message, theirs map[string]bool) ([]any, error) {
 	var out []any
-	signed := false // an own reply: it has all the signatures that it needs
+	signed := false // the reply is this provider's, with all signatures it needs
 	for _, p := range m.Parts {
 		signed = signed || p.Opaque != nil && p.Opaque.Provider == provider
 	}
@@ -91,7 +90,7 @@ func (c *Client) parts(m llm.Message, theirs map[string]bool) ([]any, error) {
 				theirs[p.Call.ID] = true
 			}
 			if !signed && third.MatchString(c.name) {
-				// What Google documents for calls that another model made.
+				// Google documents this for calls that another model made.
 				q.Signature = "skip_thought_signature_validator"
 				signed = true
 			}
@@ -119,8 +118,8 @@ func (c *Client) parts(m llm.Message, theirs map[string]bool) ([]any, error) {
 	return out, nil
 }
 
-// result translates what came of a call. Media are in it where the model takes
-// that, and beside it otherwise.
+// result translates the result of a call. Media are part of it if the model takes
+// that, and follow it otherwise.
 func (c *Client) result(r *llm.Result, withID bool) ([]any, error) {
 	key := "output"
 	if r.Error {

@@ -13,10 +13,9 @@ import (
 	"google.golang.org/genai"
 )
 
-// config translates a request. The SDK makes the settings of it; messages,
-// tools and schemas are put in beside the SDK, which would change their
-// numbers. It also returns what the ids of calls start with that the model
-// gives none.
+// config translates a request. The SDK writes the settings; messages, tools and
+// schemas bypass it, since it would change their numbers. It also returns the
+// prefix of ids for calls that the model gives none.
 func (c *Client) config(r *llm.Request) (*genai.GenerateContentConfig, string, error) {
 	if c.name == "" || strings.Contains(c.name, "..") || strings.ContainsAny(c.name, "?&#%") {
 		return nil, "", invalid("%q is no name of a model", c.name)
@@ -107,14 +106,14 @@ func declarations(list []llm.Tool) ([]declaration, error) {
 }
 
 var (
-	// Models of the third generation: they take levels of thinking, media in
-	// results, tools together with a schema, and check signatures.
+	// Models of the third generation take levels of thinking, media in results,
+	// and tools together with a schema, and check signatures.
 	third = regexp.MustCompile(`^(models/)?gemini-([3-9]|[1-9][0-9])`)
 	// Models that think with a budget of tokens.
 	budgeted = regexp.MustCompile(`^(models/)?gemini-2\.5`)
 )
 
-// thinking says how long the model may think. Older models do not.
+// thinking returns how long the model may think, nil for older models.
 func (c *Client) thinking(e llm.Effort) *genai.ThinkingConfig {
 	switch {
 	case e == llm.EffortDefault:

@@ -1,10 +1,11 @@
-// Package history writes the tool calls of a conversation so that every
-// provider takes them. Models make up names of tools, and ids come from other
-// providers when an agent gets another model; a provider that refuses one of
-// them would refuse the conversation forever.
+// Package history rewrites the tool calls of a conversation so that every provider
+// takes them. Models make up names of tools, and ids come from other providers when
+// an agent changes its model; a provider that refuses one of them would refuse the
+// conversation forever. It may import llm.
 package history
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -20,9 +21,8 @@ var (
 	odd      = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 )
 
-// Names returns the messages of a request with names of tools that are declared
-// or that every provider takes. A name that is neither is replaced; the same
-// one always by the same.
+// Names returns the messages of a request with tool names that are declared or that
+// every provider takes. Any other name is replaced, always in the same way.
 func Names(r *llm.Request) []llm.Message {
 	declared := map[string]bool{}
 	for _, t := range r.Tools {
@@ -43,12 +43,12 @@ func Names(r *llm.Request) []llm.Message {
 	})
 }
 
-// IDs returns messages whose calls have ids that every provider takes, each
-// another one, and whose results have those of their calls. An id stays as it
-// is if it can, and what it becomes depends on what is before it only.
+// IDs returns messages whose calls have unique ids that every provider takes, and
+// whose results have those of their calls. An id stays if it can; what it becomes
+// depends only on what comes before it.
 func IDs(messages []llm.Message) []llm.Message {
 	used := map[string]bool{}
-	now := map[string]string{} // from the id of the last such call
+	now := map[string]string{} // new ids by those that the last such call had
 	fit := func(id string) string {
 		if goodID.MatchString(id) {
 			return id
@@ -65,25 +65,21 @@ func IDs(messages []llm.Message) []llm.Message {
 		c.ID = id
 		return c
 	}, func(r llm.Result) llm.Result {
-		if id, ok := now[r.Call]; ok {
-			r.Call = id
-		} else {
-			r.Call = fit(r.Call)
-		}
+		r.Call = cmp.Or(now[r.Call], fit(r.Call))
 		return r
 	})
 }
 
-// plain returns a text of letters, digits, _ and - for another one, with a hash
-// of it.
+// plain returns a text of letters, digits, _ and - that stands for s, with a hash
+// of s.
 func plain(prefix, s string, limit int) string {
 	hash := fmt.Sprintf("_%x", sha256.Sum256([]byte(s)))[:13]
 	s = prefix + strings.Trim(odd.ReplaceAllString(s, "_"), "_")
 	return strings.TrimRight(s[:min(len(s), limit-len(hash))], "_") + hash
 }
 
-// rewrite returns messages with other calls and results. Those that it was given
-// do not change.
+// rewrite returns messages with other calls and results, and leaves its input as it
+// is.
 func rewrite(messages []llm.Message, call func(llm.Call) llm.Call, result func(llm.Result) llm.Result) []llm.Message {
 	out := make([]llm.Message, len(messages))
 	for i, m := range messages {
@@ -105,7 +101,7 @@ func rewrite(messages []llm.Message, call func(llm.Call) llm.Call, result func(l
 }
 
 // Arguments returns the arguments of a call as the object that providers demand.
-// What the model wrote wrongly goes back as a text, so that it sees its mistake.
+// Invalid JSON goes back as a text, so that the model sees its mistake.
 func Arguments(args string) json.RawMessage {
 	if args == "" {
 		return json.RawMessage(`{}`)
