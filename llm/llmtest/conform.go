@@ -5,17 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/perdure/perdure/llm"
 )
 
-// Run checks what every model must hold, whatever it says. The model is asked
-// all kinds of requests, many times, and has to answer each of them with a
-// reply. Models of providers are tested so over a local server that answers
-// every request with the same stream:
+// Run checks what every model must hold, whatever it says. It asks the model all
+// kinds of requests, many times, and each must get a reply. Test the model of a
+// provider against a local server that answers every request with the same stream:
 //
 //	llmtest.Run(t, func(t *testing.T) llm.Model {
 //		server := httptest.NewServer(answersWithAStream)
@@ -32,7 +34,7 @@ func Run(t *testing.T, model func(t *testing.T) llm.Model) {
 	}
 }
 
-// checks are what a model must hold, with why.
+// checks are what a model must hold, and why.
 var checks = []struct {
 	name, why string
 	run       func(context.Context, llm.Model) error
@@ -48,7 +50,7 @@ var checks = []struct {
 	{"Concurrent", "A model is a package's variable that all runs of a process share.", concurrent},
 }
 
-// requests are of all kinds: a plain one, and one with all that a model of text
+// requests returns a plain request, and one with everything that a model of text
 // and tools takes.
 func requests() []*llm.Request {
 	zero := 0.0
@@ -81,7 +83,7 @@ func requests() []*llm.Request {
 	}
 }
 
-// each runs a check for all requests.
+// each runs a check on every request.
 func each(check func(*llm.Request) error) error {
 	for i, r := range requests() {
 		if err := check(r); err != nil {
@@ -101,7 +103,7 @@ func deltasFold(ctx context.Context, m llm.Model) error {
 	})
 }
 
-// sound tells what is wrong with a reply.
+// sound returns an error if a reply is not valid.
 func sound(reply *llm.Reply) error {
 	switch reply.Stop {
 	case llm.StopEnd, llm.StopCalls, llm.StopLength, llm.StopRefused, llm.StopOther:
@@ -167,10 +169,9 @@ func replyGoesBack(ctx context.Context, m llm.Model) error {
 
 func requestStays(ctx context.Context, m llm.Model) error {
 	same := requests()
-	i := 0
 	return each(func(r *llm.Request) error {
-		want := same[i]
-		i++
+		want := same[0]
+		same = same[1:]
 		if _, err := llm.Collect(m.Generate(ctx, r)); err != nil {
 			return err
 		}
@@ -197,5 +198,120 @@ func concurrent(ctx context.Context, m llm.Model) error {
 		}
 		wg.Wait()
 		return errors.Join(errs...)
+	})
+}
+
+// most is how many different deltas a reply is broken off at.
+const most = 20
+
+// breakOff leaves the loop after n deltas and reports whether the reply ended
+// before.
+func breakOff(deltas iter.Seq2[llm.Delta, error], n int) (whole bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the loop was left at delta %d, and the model panics: %v", n, p)
+		}
+	}()
+	for _, err := range deltas {
+		if err != nil {
+			return false, err
+		}
+		if n--; n <= 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func loopMayEnd(ctx context.Context, m llm.Model) error {
+	return each(func(r *llm.Request) error {
+		for n := 1; n <= most; n++ {
+			whole, err := breakOff(m.Generate(ctx, r), n)
+			if whole || err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func nothingLeaks(ctx context.Context, m llm.Model) error {
+	const times = 40
+	r := requests()[0]
+	if _, err := breakOff(m.Generate(ctx, r), 1); err != nil { // connections and the like that stay
+		return err
+	}
+	before := runtime.NumGoroutine()
+	for range times {
+		m.Generate(ctx, r) // never begun
+		if _, err := breakOff(m.Generate(ctx, r), 1); err != nil {
+			return err
+		}
+		next, stop := iter.Pull2(m.Generate(ctx, r))
+		next()
+		stop()
+	}
+	// Connections close a little after the loop ends.
+	now := runtime.NumGoroutine()
+	for i := 0; i < 2000 && now >= before+times/2; i++ {
+		time.Sleep(time.Millisecond)
+		now = runtime.NumGoroutine()
+	}
+	if now >= before+times/2 {
+		return fmt.Errorf("%d replies that were broken off leave %d goroutines", 2*times, now-before)
+	}
+	return nil
+}
+
+// ended checks that a reply ends with the error of the context, and nothing else.
+func ended(ctx context.Context, m llm.Model, r *llm.Request) error {
+	want := ctx.Err()
+	var got error
+	for d, err := range m.Generate(ctx, r) {
+		if got != nil {
+			return fmt.Errorf("after the error comes %+v, %v", d, err)
+		}
+		got = err
+	}
+	if !errors.Is(got, want) {
+		return fmt.Errorf("the reply ends with the error %v, want %v", got, want)
+	}
+	return nil
+}
+
+func cancelledBefore(ctx context.Context, m llm.Model) error {
+	return each(func(r *llm.Request) error {
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		late, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+		defer cancel()
+		return errors.Join(ended(cancelled, m, r), ended(late, m, r))
+	})
+}
+
+func cancelledBetween(ctx context.Context, m llm.Model) error {
+	return each(func(r *llm.Request) error {
+		for n := range most {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			seen, stopped := 0, false
+			var got error
+			for d, err := range m.Generate(ctx, r) {
+				if got != nil {
+					return fmt.Errorf("after the error comes %+v, %v", d, err)
+				}
+				got, stopped = err, d.Stop != ""
+				if seen++; seen == n+1 {
+					cancel()
+				}
+			}
+			if ctx.Err() == nil && got == nil {
+				return nil // it has no more deltas
+			}
+			if !stopped && !errors.Is(got, context.Canceled) {
+				return fmt.Errorf("cancelled after delta %d, the reply ends with the error %v", n+1, got)
+			}
+		}
+		return nil
 	})
 }

@@ -2,6 +2,7 @@ package llmtest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,8 @@ import (
 	"sync"
 )
 
-// Recorder is an http.RoundTripper that passes requests on and keeps what was
-// said, for [Recorder.Save].
+// Recorder is an http.RoundTripper that passes requests on and keeps the traffic
+// for [Recorder.Save].
 type Recorder struct {
 	next    http.RoundTripper
 	secrets *secrets
@@ -33,16 +34,12 @@ type recording struct {
 
 var _ http.RoundTripper = (*Recorder)(nil)
 
-// NewRecorder returns a recorder. Most tests want [Client].
+// NewRecorder returns a recorder. Most tests use [Client].
 func NewRecorder(o Options) *Recorder {
-	rec := &Recorder{next: o.Transport, secrets: newSecrets(o.Secrets)}
-	if rec.next == nil {
-		rec.next = http.DefaultTransport
-	}
-	return rec
+	return &Recorder{next: cmp.Or(o.Transport, http.DefaultTransport), secrets: newSecrets(o.Secrets)}
 }
 
-// RoundTrip passes a request on. One that gets no answer is not recorded.
+// RoundTrip passes a request on. Requests without an answer are not recorded.
 func (rec *Recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	rec.secrets.learn(r.Header, r.URL.Query())
 	form, data, err := newRequest(r, rec.secrets)
@@ -77,7 +74,7 @@ func (rec *Recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// plainHeader returns the headers that a model looks at.
+// plainHeader returns the headers that models read.
 func plainHeader(h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {
@@ -115,7 +112,7 @@ func (b *recordedBody) Read(p []byte) (int, error) {
 // Close closes the body.
 func (b *recordedBody) Close() error { return b.body.Close() }
 
-// Save writes what was recorded, without the secrets.
+// Save writes the recording, without the secrets.
 func (rec *Recorder) Save(file string) error {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -139,16 +136,16 @@ func (rec *Recorder) Save(file string) error {
 	return nil
 }
 
-// clean makes an exchange as it is written. All is cleaned here once more: a
-// secret may have become known after the request, by another one's header.
+// clean returns an exchange as it is saved. Everything is cleaned once more: a
+// secret may have become known only later, from the header of another request.
 func (rec *Recorder) clean(e *recording) exchange {
 	req := e.request
 	req.Path, req.Query = rec.secrets.clean(req.Path), rec.secrets.clean(req.Query)
-	if text := req.Body.json; text != nil {
-		req.Body = newBody([]byte(rec.secrets.clean(string(text))))
-	} else {
-		req.Body = newBody([]byte(rec.secrets.clean(string(req.Body.raw))))
+	text := req.Body.raw
+	if req.Body.json != nil {
+		text = piece(req.Body.json)
 	}
+	req.Body = newBody([]byte(rec.secrets.clean(string(text))))
 	resp := response{Status: e.status, Header: http.Header{}, Chunks: []piece{}, Cut: !e.whole}
 	for name, values := range e.header {
 		for _, v := range values {
@@ -161,11 +158,11 @@ func (rec *Recorder) clean(e *recording) exchange {
 		all.Write(c)
 		cuts = append(cuts, all.Len())
 	}
-	text, cuts := rec.secrets.cleanCut(all.String(), cuts)
+	cleaned, cuts := rec.secrets.cleanCut(all.String(), cuts)
 	from := 0
 	for _, end := range cuts {
 		if end > from {
-			resp.Chunks = append(resp.Chunks, piece(text[from:end]))
+			resp.Chunks = append(resp.Chunks, piece(cleaned[from:end]))
 		}
 		from = end
 	}

@@ -18,7 +18,7 @@ import (
 type Player struct {
 	file    string
 	secrets *secrets
-	failed  func(error) // told what is not in the recording; may be nil
+	failed  func(error) // called for what is not in the recording; may be nil
 
 	mu     sync.Mutex
 	tape   tape
@@ -27,8 +27,8 @@ type Player struct {
 
 var _ http.RoundTripper = (*Player)(nil)
 
-// Load reads a recording. Most tests want [Client]. The secrets are those of
-// the recording, where bodies hold any.
+// Load reads a recording. Most tests use [Client]. The secrets are those of the
+// recording, if its bodies hold any.
 func Load(file string, o Options) (*Player, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -42,8 +42,8 @@ func Load(file string, o Options) (*Player, error) {
 	return p, nil
 }
 
-// RoundTrip answers with the first exchange of the same request that was not
-// played yet.
+// RoundTrip answers with the first exchange of the same request that has not been
+// played.
 func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.secrets.learn(r.Header, r.URL.Query())
 	form, _, err := newRequest(r, p.secrets)
@@ -105,8 +105,7 @@ func (p *Player) find(r request) (*response, error) {
 	return nil, fmt.Errorf("llmtest: %s: the request %s is not there. %s\n%s", p.file, r, how, p.nearest(r))
 }
 
-// nearest says how a request differs from the recorded one that is most like
-// it.
+// nearest describes how a request differs from the most similar recorded one.
 func (p *Player) nearest(r request) string {
 	lines := func(r request) []string { return append([]string{r.String()}, r.Body.lines()...) }
 	best, text := -1, ""
@@ -126,14 +125,14 @@ func (p *Player) nearest(r request) string {
 	return fmt.Sprintf("It differs from the nearest, number %d%s (- recorded, + now):\n%s", best+1, state, strings.TrimSpace(text))
 }
 
-// playedBody gives the pieces as they came.
+// playedBody reads the pieces as they came.
 type playedBody struct {
 	ctx    context.Context
 	chunks []piece
 	cut    bool
 }
 
-// Read gives at most a piece.
+// Read returns at most one piece.
 func (b *playedBody) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err

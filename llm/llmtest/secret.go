@@ -20,11 +20,11 @@ var secretHeaders = []string{
 	"Cookie", "Set-Cookie", "Openai-Organization", "Openai-Project", "Anthropic-Organization-Id", "X-Goog-User-Project",
 }
 
-// known is what keys and accounts of providers look like, for those that come
-// back in the text of an error.
+// known matches keys and accounts of providers, which may come back in the text of
+// an error.
 var known = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{16,}|org-[A-Za-z0-9]{16,}|proj_[A-Za-z0-9]{16,}|projects/[0-9]{6,}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|gsk_[A-Za-z0-9]{16,}|xai-[A-Za-z0-9]{16,})`)
 
-// secrets collects what is not to be written.
+// secrets collects what must not be written.
 type secrets struct {
 	mu   sync.Mutex
 	list []string // in all forms that they may have in a file, longest first
@@ -38,8 +38,8 @@ func newSecrets(given []string) *secrets {
 	return s
 }
 
-// add adds a secret. One of less than 6 bytes is not looked for: it would be
-// found everywhere.
+// add adds a secret. One of less than 6 bytes is ignored: it would be found
+// everywhere.
 func (s *secrets) add(v string) {
 	if len(v) < 6 {
 		return
@@ -60,7 +60,7 @@ func (s *secrets) add(v string) {
 	slices.SortStableFunc(s.list, func(a, b string) int { return len(b) - len(a) })
 }
 
-// learn finds the secrets of headers and of a query.
+// learn adds the secrets in headers and in a query.
 func (s *secrets) learn(h http.Header, query url.Values) {
 	for _, name := range secretHeaders {
 		for _, v := range h.Values(name) {
@@ -90,14 +90,14 @@ func (s *secrets) learn(h http.Header, query url.Values) {
 	}
 }
 
-// clean takes the secrets out of a text.
+// clean returns a text without the secrets.
 func (s *secrets) clean(text string) string {
 	out, _ := s.cleanCut(text, nil)
 	return out
 }
 
-// cleanCut takes the secrets out of a text that is cut at some places, and
-// returns where the cuts are then. A cut inside a secret moves behind it.
+// cleanCut returns a text without the secrets, and where its cuts are then. A cut
+// inside a secret moves to its end.
 func (s *secrets) cleanCut(text string, cuts []int) (string, []int) {
 	spans := s.find(text)
 	if len(spans) == 0 {
@@ -106,7 +106,7 @@ func (s *secrets) cleanCut(text string, cuts []int) (string, []int) {
 	var b strings.Builder
 	moved := make([]int, 0, len(cuts))
 	from, next := 0, 0
-	// keep passes the cuts up to an end on, with what was taken out before.
+	// keep writes the text up to end, with the cuts in it.
 	keep := func(end int) {
 		for ; next < len(cuts) && cuts[next] <= end; next++ {
 			moved = append(moved, b.Len()+cuts[next]-from)
@@ -126,7 +126,7 @@ func (s *secrets) cleanCut(text string, cuts []int) (string, []int) {
 	return b.String(), moved
 }
 
-// find returns where secrets are, in order and joined where they overlap.
+// find returns where the secrets are, in order and joined where they overlap.
 func (s *secrets) find(text string) [][2]int {
 	var spans [][2]int
 	s.mu.Lock()

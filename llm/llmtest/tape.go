@@ -2,6 +2,7 @@ package llmtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -37,8 +38,8 @@ type response struct {
 	Cut    bool        `json:"cut,omitempty"` // the end was not seen
 }
 
-// body is that of a request: canonical JSON where it is JSON, so that a file
-// can be read and bodies can be compared.
+// body is the body of a request, as canonical JSON if it is JSON, so that files can
+// be read and bodies compared.
 type body struct {
 	json json.RawMessage
 	raw  piece
@@ -51,7 +52,7 @@ func newBody(data []byte) body {
 	return body{raw: data}
 }
 
-// MarshalJSON writes JSON as it is, and else an object that says so.
+// MarshalJSON writes JSON as it is, and anything else in an object that says so.
 func (b body) MarshalJSON() ([]byte, error) {
 	if b.json != nil {
 		return b.json, nil
@@ -81,7 +82,7 @@ func (b body) key() string {
 	return "\x00" + string(b.raw)
 }
 
-// lines is the body as people compare it.
+// lines returns the body as people compare it.
 func (b body) lines() []string {
 	var out bytes.Buffer
 	if b.json == nil || json.Indent(&out, b.json, "", "  ") != nil {
@@ -106,7 +107,7 @@ func canonical(data []byte) (json.RawMessage, bool) {
 	return out, err == nil
 }
 
-// plainJSON encodes without the escapes for HTML, which nobody can read.
+// plainJSON encodes without escapes for HTML, which are hard to read.
 func plainJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -116,7 +117,7 @@ func plainJSON(v any, indent string) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// piece is a piece of a body: a text, or base64 where it is none, as when a
+// piece is a piece of a body: a text, or base64 if it is not UTF-8, as when a
 // character was cut.
 type piece []byte
 
@@ -145,8 +146,8 @@ func (p *piece) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// newRequest makes the form of a request that is written and compared. It reads
-// and returns the body.
+// newRequest returns a request in the form that is written and compared, and its
+// body.
 func newRequest(r *http.Request, s *secrets) (request, []byte, error) {
 	var data []byte
 	if r.Body != nil {
@@ -162,12 +163,8 @@ func newRequest(r *http.Request, s *secrets) (request, []byte, error) {
 			query[k] = v
 		}
 	}
-	method := r.Method
-	if method == "" {
-		method = http.MethodGet
-	}
 	return request{
-		Method: method,
+		Method: cmp.Or(r.Method, http.MethodGet),
 		Path:   s.clean(r.URL.Path),
 		Query:  s.clean(query.Encode()),
 		Body:   newBody([]byte(s.clean(string(data)))),
