@@ -131,7 +131,6 @@ type texts struct {
 // String is the default: none.
 func (t *texts) String() string { return "" }
 
-// Set adds a text.
 func (t *texts) Set(s string) error {
 	t.all = append(t.all, s)
 	return nil

@@ -145,11 +145,10 @@ func (a *app) start(ctx context.Context, l *link.Link, f *runFlags) error {
 
 // explain adds what to do to an error of a start.
 func (a *app) explain(err error) error {
-	var busy *perdure.BusyError
-	switch {
-	case errors.Is(err, perdure.ErrNoFlow):
+	if errors.Is(err, perdure.ErrNoFlow) {
 		return &exit.Error{Code: exit.NotFound, Err: err}
-	case errors.As(err, &busy):
+	}
+	if busy, ok := errors.AsType[*perdure.BusyError](err); ok {
 		return &exit.Error{Code: exit.Conflict, Err: err, Next: "queue the run with --policy enqueue, or look at the thread with " + a.command("show", "", busy.Thread)}
 	}
 	return err

@@ -147,14 +147,12 @@ type output struct {
 	buf bytes.Buffer
 }
 
-// Write adds to what was printed.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.Write(p)
 }
 
-// String returns all that was printed.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

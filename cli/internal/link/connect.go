@@ -185,7 +185,6 @@ type asTransport struct {
 	http.RoundTripper
 }
 
-// RoundTrip sends a request.
 func (t *asTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.as != "" {
 		r = r.Clone(r.Context())
@@ -271,7 +270,6 @@ func (c *Connector) runtimeOptions(o perdure.Options) perdure.Options {
 // observers are two observers; the context of a step passes through both.
 type observers [2]perdure.Observer
 
-// StepStarted tells both.
 func (o observers) StepStarted(ctx context.Context, s perdure.StepInfo) (context.Context, func(error)) {
 	ctx, first := o[0].StepStarted(ctx, s)
 	ctx, second := o[1].StepStarted(ctx, s)
@@ -281,7 +279,6 @@ func (o observers) StepStarted(ctx context.Context, s perdure.StepInfo) (context
 	}
 }
 
-// Committed tells both.
 func (o observers) Committed(e perdure.Event) {
 	o[0].Committed(e)
 	o[1].Committed(e)
@@ -344,7 +341,6 @@ func (c *Connector) newServerTransport() *serverTransport {
 	return &serverTransport{RoundTripper: t, patience: [2]time.Duration{cmp.Or(c.Patience[0], firstAnswer), cmp.Or(c.Patience[1], firstAnswer)}}
 }
 
-// RoundTrip sends a request.
 func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.reached.Load() {
 		return t.RoundTripper.RoundTrip(r)

@@ -134,7 +134,6 @@ type lastWords struct {
 	buf bytes.Buffer
 }
 
-// Write keeps what is written.
 func (t *lastWords) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,7 +230,6 @@ func (l *stepLog) StepStarted(ctx context.Context, s perdure.StepInfo) (context.
 	return ctx, func(error) {}
 }
 
-// Committed remembers the last sequence.
 func (l *stepLog) Committed(e perdure.Event) {
 	for old := l.seq.Load(); e.Seq > old && !l.seq.CompareAndSwap(old, e.Seq); old = l.seq.Load() {
 	}
