@@ -12,34 +12,33 @@ import (
 
 // Limits of the tenant's stream.
 const (
-	newsPause   = 250 * time.Millisecond // between two looks at the list
-	newsPending = 1024                   // threads that a slow reader is behind with; then it has to list anew
+	newsPause   = 250 * time.Millisecond // between two reads of the list
+	newsPending = 1024                   // threads that a slow reader may lag behind; beyond that it has to list again
 )
 
-// News compares the list of a tenant's threads with what it was, for all who
-// follow it.
+// News finds the changes in the list of a tenant's threads, for all readers.
 type News struct {
 	tenant string
 	cancel context.CancelFunc
 	users  int           // guarded by Hub.mu
-	Ready  chan struct{} // closed when the list was read once
+	Ready  chan struct{} // closed when the list has been read once
 
 	mu      sync.Mutex
 	readers map[*NewsReader]bool
 	err     error
 }
 
-// NewsReader is one who follows a tenant's threads.
+// NewsReader follows a tenant's threads.
 type NewsReader struct {
 	user  string        // "": all
-	Wake  chan struct{} // has room for one
+	Wake  chan struct{} // has a buffer of one
 	mu    sync.Mutex
-	lost  bool                // too much has changed: list anew
+	lost  bool                // too much has changed: list again
 	order []string            // ids of what is pending
 	items map[string]api.News // by id
 }
 
-// tell adds news, in place of older ones of the same thread.
+// tell adds a change, in place of an older one of the same thread.
 func (n *NewsReader) tell(id string, item api.News) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,7 +61,7 @@ func (n *NewsReader) poke() {
 	}
 }
 
-// Take returns what is pending.
+// Take returns the pending changes.
 func (n *NewsReader) Take() (lost bool, items []api.News) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +108,7 @@ func (h *Hub) Unsubscribe(n *News, rd *NewsReader) {
 	}
 }
 
-// dropNews lets no one subscribe any more. The mutex is held.
+// dropNews removes a feed, so that nobody subscribes to it. The mutex is held.
 func (h *Hub) dropNews(n *News) {
 	if h.news[n.tenant] == n {
 		delete(h.news, n.tenant)
@@ -130,7 +129,7 @@ func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 			first = false
 			close(n.Ready)
 		}
-		// A long list is not read all the time.
+		// A long list takes at most a fifth of the time.
 		pause := time.NewTimer(max(newsPause, 4*time.Since(begin)))
 		select {
 		case <-pause.C:
@@ -155,7 +154,7 @@ func (n *News) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 	}
 }
 
-// look reads the list and tells how it differs from what is known.
+// look reads the list and reports how it differs from what is known.
 func (n *News) look(ctx context.Context, rt *perdure.Runtime, known map[string]perdure.Summary, first bool) error {
 	gone := make(map[string]bool, len(known))
 	for id := range known {
@@ -163,7 +162,7 @@ func (n *News) look(ctx context.Context, rt *perdure.Runtime, known map[string]p
 	}
 	for sum, err := range rt.List(ctx, perdure.ListOptions{}) {
 		if errors.Is(err, perdure.ErrCorrupt) {
-			clear(gone) // what is damaged may be there
+			clear(gone) // damaged threads may still exist
 			break
 		}
 		if err != nil {
@@ -174,7 +173,7 @@ func (n *News) look(ctx context.Context, rt *perdure.Runtime, known map[string]p
 		if there && before == sum {
 			continue
 		}
-		if there && before.Cursor != sum.Cursor { // another thread, which has the id of one that was erased
+		if there && before.Cursor != sum.Cursor { // another thread with the id of an erased one
 			n.tell(sum.ID, before.User, api.News{Gone: sum.ID})
 		}
 		known[sum.ID] = sum

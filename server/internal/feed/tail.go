@@ -11,17 +11,17 @@ import (
 	"github.com/perdure/perdure/internal/sse"
 )
 
-// Sizes of what is kept for the readers of a thread.
+// Sizes of the buffers for the readers of a thread.
 const (
 	RingFrames  = 1024
 	ringBytes   = 512 << 10
-	batchFrames = 64 // that a reader takes at a time
+	batchFrames = 64 // for a reader at a time
 	batchBytes  = 256 << 10
-	DeltaBuffer = 64   // of one reader; more are dropped
-	voidSteps   = 4096 // steps that are remembered as over
+	DeltaBuffer = 64   // for each reader; more are dropped
+	voidSteps   = 4096 // ended steps that are remembered
 )
 
-// Frame is an event as a stream has it.
+// Frame is an event of a stream.
 type Frame struct {
 	Seq     uint64
 	Kind    string
@@ -50,21 +50,21 @@ func newFrame(ev *perdure.Event) (Frame, error) {
 	return f, err
 }
 
-// MayEnd reports whether a run may be over with an event, or gone. One that is
-// cancelled before it has begun has no event ended.
+// MayEnd reports whether a run may have ended, or be gone, with an event. A run that
+// is cancelled before it begins has no event ended.
 func (f *Frame) MayEnd(run string) bool {
 	return f.Run == run && (f.Kind == "ended" || f.Kind == "cancel") || f.Kind == "rewound"
 }
 
-// Bare returns what those who are no admins see of an internal event.
+// Bare returns the part of an internal event that everyone may see.
 func Bare(ev *perdure.Event) *perdure.Event {
 	return &perdure.Event{Thread: ev.Thread, Seq: ev.Seq, Life: ev.Life, Kind: ev.Kind, Time: ev.Time, Run: ev.Run, Path: ev.Path}
 }
 
 // Tail follows a thread for all readers of its stream in this process: it reads
-// the journal and encodes the events once, and they take them from a ring of the
-// newest ones. A reader that has fallen behind the ring reads the journal itself,
-// so nobody waits for anyone.
+// the journal and encodes the events once, and readers take them from a ring of the
+// newest ones. A reader that falls behind the ring reads the journal itself, so no
+// reader waits for another.
 type Tail struct {
 	key    Place
 	cancel context.CancelFunc
@@ -73,13 +73,13 @@ type Tail struct {
 	mu    sync.Mutex
 	ring  []Frame // in order, without gaps
 	bytes int
-	last  uint64        // the last event that was in the ring, or where it began
+	last  uint64        // the last event in the ring, or where it began
 	more  chan struct{} // closed when there is more
 	err   error         // why it ended
 
-	speaks uint64 // the latest pass that was heard
+	speaks uint64 // the latest pass with deltas
 
-	void  map[step]int // attempts up to this one are over
+	void  map[step]int // the last attempt that has ended
 	order []step       // of void
 	ears  map[*Ear]bool
 }
@@ -93,7 +93,7 @@ type Ear struct {
 	Deltas chan Delta
 }
 
-// Delta is a piece of what a step is about to record.
+// Delta is a live delta of a step.
 type Delta struct {
 	step
 	pass    uint64
@@ -102,8 +102,8 @@ type Delta struct {
 }
 
 // Join returns the tail of a thread for a reader that has seen the events up to
-// after; the recent ones among them may make deltas void that are still under
-// way. The reader has to call Leave.
+// after; the recent ones among them may void deltas that are still to come. The
+// reader must call Leave.
 func (h *Hub) Join(rt *perdure.Runtime, key Place, after uint64, recent []Frame) *Tail {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *Hub) Join(rt *perdure.Runtime, key Place, after uint64, recent []Frame)
 	return t
 }
 
-// Leave ends the tail with its last reader.
+// Leave removes a reader. The tail ends with the last one.
 func (h *Hub) Leave(t *Tail) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *Hub) Leave(t *Tail) {
 	}
 }
 
-// forget lets no one join a tail. The mutex is held.
+// forget removes a tail, so that nobody joins it. The mutex is held.
 func (h *Hub) forget(t *Tail) {
 	if h.tails[t.key] == t {
 		delete(h.tails, t.key)
@@ -189,15 +189,15 @@ func (t *Tail) add(f Frame) {
 	t.more = make(chan struct{})
 }
 
-// Since appends events behind pos to frames. Behind is set if the ring does
-// not reach back to pos. Without any, more is closed when there may be some,
-// and err says why there will not be.
+// Since appends events after pos to frames. Behind is set if the ring does not
+// reach back to pos. If there are none, more is closed when there may be some, and
+// err says why there will be none.
 func (t *Tail) Since(pos uint64, frames []Frame) (_ []Frame, behind bool, more <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	begin := t.last - uint64(len(t.ring))
 	switch {
-	case errors.Is(t.err, perdure.ErrErased): // nothing of it is to be seen any more
+	case errors.Is(t.err, perdure.ErrErased): // nothing of it may be shown any more
 		return frames, false, nil, t.err
 	case pos >= t.last:
 		return frames, false, t.more, t.err
@@ -214,7 +214,7 @@ func (t *Tail) Since(pos uint64, frames []Frame) (_ []Frame, behind bool, more <
 	return frames, false, nil, nil
 }
 
-// pass notes what an event makes void. The mutex is held.
+// pass notes which deltas an event makes void. The mutex is held.
 func (t *Tail) pass(f *Frame) {
 	switch f.Kind {
 	case "step":
@@ -240,7 +240,7 @@ func (t *Tail) end(s step, attempt int) {
 	t.void[s] = max(t.void[s], attempt)
 }
 
-// CaughtUp notes events that a reader took from the journal itself.
+// CaughtUp notes an event that a reader read from the journal itself.
 func (t *Tail) CaughtUp(f *Frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,7 +249,7 @@ func (t *Tail) CaughtUp(f *Frame) {
 	}
 }
 
-// IsVoid reports whether the event that a delta announces is there already.
+// IsVoid reports whether the event that a delta announces has been recorded.
 func (t *Tail) IsVoid(d *Delta) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -276,7 +276,7 @@ func (t *Tail) Deafen(e *Ear) {
 	delete(t.ears, e)
 }
 
-// listen passes deltas on to those who have room for them.
+// listen passes deltas on to the readers that have room for them.
 func (t *Tail) listen(ctx context.Context, rt *perdure.Runtime) {
 	for d, err := range rt.Deltas(ctx, t.key.Thread) {
 		if err != nil {
@@ -293,7 +293,7 @@ func (t *Tail) listen(ctx context.Context, rt *perdure.Runtime) {
 func (t *Tail) tell(d *Delta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over(d) || d.pass < t.speaks { // or its worker has been replaced
+	if t.over(d) || d.pass < t.speaks { // or another worker has taken over
 		return
 	}
 	t.speaks = d.pass
@@ -303,7 +303,7 @@ func (t *Tail) tell(d *Delta) {
 		}
 		select {
 		case e.Deltas <- *d:
-		default: // its reader is slow
+		default: // its reader is too slow
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package foreign reads what clients of other systems send to the faces of a
-// server: JSON objects that are looser than the API's own, and answers to asks.
-// It may import package server and what that stands on.
+// server: JSON objects that are less strict than the API's own, and answers to
+// asks. It may import package server and what that imports.
 package foreign
 
 import (
@@ -16,13 +16,12 @@ import (
 	"github.com/perdure/perdure/server"
 )
 
-// Object are those of a JSON object from a client of another system, which may
-// have more than are known here, and spell them sessionId or session_id.
+// Object holds the members of a JSON object from a client of another system, which
+// may have unknown members and spell them sessionId or session_id.
 type Object map[string]json.RawMessage
 
-// Read reads the body of a request to a face: an object, or nothing. Commas
-// behind the last member are overlooked, since examples that people copy have
-// them.
+// Read reads the body of a request to a face: an object, or nothing. It accepts
+// trailing commas, since examples that people copy have them.
 func Read(w http.ResponseWriter, r *http.Request, c *server.Call) (Object, error) {
 	data, err := c.Body(w, r)
 	if err != nil {
@@ -46,7 +45,7 @@ func Read(w http.ResponseWriter, r *http.Request, c *server.Call) (Object, error
 	return m, nil
 }
 
-// Check refuses what is not Unicode or nested too deep.
+// Check refuses JSON that is not Unicode or is nested too deep.
 func Check(data []byte) error {
 	if err := strict.Text(data); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrBody, err)
@@ -72,8 +71,7 @@ func outside(data []byte, fn func(i int)) {
 	}
 }
 
-// withoutCommas removes commas behind which an object or a list ends, if there
-// is something before them.
+// withoutCommas replaces trailing commas of objects and lists with spaces.
 func withoutCommas(data []byte) []byte {
 	out := bytes.Clone(data)
 	outside(data, func(i int) {
@@ -89,14 +87,14 @@ func withoutCommas(data []byte) []byte {
 	return out
 }
 
-// ParseObject returns the Object of an object.
+// ParseObject parses a JSON object.
 func ParseObject(raw json.RawMessage) (Object, bool) {
 	var m Object
 	return m, json.Unmarshal(raw, &m) == nil && m != nil
 }
 
-// Get returns a member by its name in camelCase, nil if it is missing or null.
-// One that is there in both spellings has to be the same in both.
+// Get returns a member by its name in camelCase, nil if it is missing or null. If
+// it is there in both spellings, both must be equal.
 func (m Object) Get(name string) (json.RawMessage, error) {
 	a, b := m[name], m[snake(name)]
 	switch {
@@ -111,7 +109,7 @@ func (m Object) Get(name string) (json.RawMessage, error) {
 	return a, nil
 }
 
-// Decode decodes a member into what v points to, which stays as it is if there is
+// Decode decodes a member into what v points to, which is unchanged if there is
 // none.
 func (m Object) Decode(name string, v any) error {
 	raw, err := m.Get(name)

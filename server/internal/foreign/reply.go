@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/api"
 )
 
-// Decided makes an answer of {decision, value, message}, if that is what o is.
-// What else is in it would be lost, so that it is refused.
+// Decided makes a reply from {decision, value, message}, if that is what o is.
+// Other members would be lost, so they are refused.
 func Decided(ask *perdure.AskInfo, o Object) (reply api.Reply, ok bool, err error) {
 	if json.Unmarshal(o["decision"], &reply.Decision) != nil || !slices.Contains(ask.Decisions, reply.Decision) || reply.Decision == agent.DecisionProvided {
 		return api.Reply{}, false, nil
@@ -27,12 +27,12 @@ func Decided(ask *perdure.AskInfo, o Object) (reply api.Reply, ok bool, err erro
 	return reply, true, o.Decode("message", &reply.Message)
 }
 
-// secretDepth is how deep in a response a secret is looked for: each level is
-// all that is below it, read once more.
+// secretDepth is how deep in a response a secret is searched for: each level
+// parses everything below it once more.
 const secretDepth = 5
 
-// Secret returns the secret in what a client sends for a credential, "" if there
-// is none.
+// Secret returns the secret in a client's response to a request for a credential,
+// "" if there is none.
 func Secret(raw json.RawMessage) string { return secretIn(raw, secretDepth) }
 
 func secretIn(raw json.RawMessage, depth int) string {
