@@ -149,7 +149,7 @@ func TestProgramThatDoesNotReadIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.give(c, false)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	big := `{"text":"` + strings.Repeat("x", 1<<20) + `"}`
 	if _, err := s.Call(ctx, "echo", []byte(big)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrLost) {
