@@ -53,42 +53,19 @@ func Ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask %q: %w", name, err)
 	}
-	f, v, err := enter(ctx, tree.Ask, name, tree.Options{Allows: q.Allows})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.finish()
-	n := v.Node
-	if n == nil {
-		if err := p.gate(ctx, f); err != nil {
-			return nil, nil, err
-		}
+	return carry(ctx, tree.Ask, name, tree.Options{Allows: q.Allows}, func(f *frame, path string) error {
 		b, err := p.question(k, data, q)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		if err := p.open(f, func() threads.Line {
-			return threads.Line{Kind: journal.Asked, Path: v.Path, Body: b}
-		}); err != nil {
-			return nil, nil, err
-		}
-		n = p.node(v.Path)
-	}
-	if err := p.until(ctx, f, v.Path, n); err != nil {
-		return nil, nil, err
-	}
-	f.takeOver(n)
-	if n.Fail != nil {
-		return nil, nil, &fault.StepError{Path: n.Path(), Attempt: 1, Err: &fault.Recorded{Fail: *n.Fail}}
-	}
-	raw, err := p.load(f, n.Answer.Value)
-	return n, raw, err
+		return p.open(f, threads.Line{Kind: journal.Asked, Path: path, Body: b})
+	})
 }
 
 // until parks the frame until a node has its outcome, if need be that its time
 // is over.
 func (p *Pass) until(ctx context.Context, f *frame, path string, n *tree.Node) error {
-	if done := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return n.Done }(); done {
+	if locked(p, func() bool { return n.Done }) {
 		return nil
 	}
 	// What waits may be cancelled; what a cleanup waits for may not.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -205,6 +207,24 @@ func (s *depSet) circle(chain *making, v *depValue) bool {
 	return false
 }
 
+// made returns the deps in the order in which they were made.
+func (s *depSet) made() []*depValue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// resumables yields those of them that have a state.
+func (s *depSet) resumables() iter.Seq2[*depValue, resumable] {
+	return func(yield func(*depValue, resumable) bool) {
+		for _, v := range s.made() {
+			if r, ok := v.value.(resumable); ok && !yield(v, r) {
+				return
+			}
+		}
+	}
+}
+
 // hold remembers that a step uses the dep.
 func (v *depValue) hold(f *frame) {
 	if f.step {
@@ -247,7 +267,8 @@ func (p *Pass) makeDep(ctx context.Context, v *depValue, make func(context.Conte
 		}
 	}
 	if resumable && p.engine.opts.Development {
-		v.inside, _ = p.dumpNow(r)
+		res, _ := p.callDump(r, nil)
+		v.inside = res.raw
 	}
 	p.deps.mu.Lock()
 	v.value, v.err = value, nil
@@ -262,8 +283,8 @@ func (p *Pass) loadDep(ctx context.Context, v *depValue, r resumable) error {
 	p.mu.Lock()
 	dumps := p.run.DumpsAt()
 	p.mu.Unlock()
-	blob, ok := dumps[v.id]
-	own := ok
+	blob, own := dumps[v.id]
+	ok := own
 	if !ok && v.spec.Was != "" {
 		blob, ok = dumps[strings.Replace(v.id, v.spec.Key, v.spec.Was, 1)]
 	}
@@ -271,7 +292,6 @@ func (p *Pass) loadDep(ctx context.Context, v *depValue, r resumable) error {
 		p.engine.threads.Log.Debug("a resumable dep starts cold", "thread", p.name, "dep", v.id)
 		return nil
 	}
-	adopted := !own
 	f, err := inside(ctx)
 	if err != nil {
 		return err
@@ -286,7 +306,7 @@ func (p *Pass) loadDep(ctx context.Context, v *depValue, r resumable) error {
 		}
 		return p.misfit(f, fmt.Sprintf("the state of dep %q", v.id), raw, fmt.Sprintf("Load of %T", r), err)
 	}
-	if adopted {
+	if !own {
 		return nil // the next commit writes it under its new key
 	}
 	v.last = raw
@@ -299,12 +319,9 @@ func (p *Pass) loadDep(ctx context.Context, v *depValue, r resumable) error {
 // closeDeps closes what the pass made, the newest first.
 func (p *Pass) closeDeps() {
 	p.deps.making.Wait() // their context has ended
-	p.deps.mu.Lock()
-	list := p.deps.list
-	p.deps.mu.Unlock()
-	for i := len(list) - 1; i >= 0; i-- {
-		if err := closeDep(list[i].value); err != nil {
-			p.engine.threads.Log.Warn("closing a dep", "thread", p.name, "dep", list[i].id, "error", err)
+	for _, v := range slices.Backward(p.deps.made()) {
+		if err := closeDep(v.value); err != nil {
+			p.engine.threads.Log.Warn("closing a dep", "thread", p.name, "dep", v.id, "error", err)
 		}
 	}
 }

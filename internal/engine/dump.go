@@ -31,13 +31,9 @@ func (p *Pass) dumps() map[string]journal.Value {
 }
 
 func (p *Pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
-	p.deps.mu.Lock()
-	list := append([]*depValue(nil), p.deps.list...)
-	p.deps.mu.Unlock()
 	var changed map[string]journal.Value
-	for _, v := range list {
-		r, ok := v.value.(resumable)
-		if !ok || !is(v) {
+	for v, r := range p.deps.resumables() {
+		if !is(v) {
 			continue
 		}
 		raw, err := p.dump(v, r)
@@ -161,36 +157,15 @@ func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 			return nil, nil
 		}
 	}
-	type result struct {
-		raw     json.RawMessage
-		version uint64
-		err     error
-	}
-	done := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(p.io, DumpTimeout)
-	defer cancel()
-	go func() {
-		var res result
-		res.raw, res.err = invoke(ctx, func(ctx context.Context) (json.RawMessage, error) {
-			if versioned {
-				res.version = ver.StateVersion()
-			}
-			return r.Dump(ctx)
-		})
-		done <- res
-	}()
-	var res result
-	select {
-	case res = <-done:
-	case <-ctx.Done():
+	res, returned := p.callDump(r, ver)
+	if returned != nil {
 		v.busy = true
 		go func() {
-			<-done
+			<-returned
 			p.order.Lock()
 			defer p.order.Unlock()
 			v.busy = false
 		}()
-		return nil, fmt.Errorf("%w after %v", fault.ErrTimeout, DumpTimeout)
 	}
 	switch {
 	case res.err != nil:
@@ -303,19 +278,15 @@ func (p *Pass) checkOutside(where string) {
 	if !quiet {
 		return
 	}
-	p.deps.mu.Lock()
-	list := append([]*depValue(nil), p.deps.list...)
-	p.deps.mu.Unlock()
-	for _, v := range list {
-		r, ok := v.value.(resumable)
-		if !ok || v.busy {
+	for v, r := range p.deps.resumables() {
+		if v.busy {
 			continue
 		}
-		raw, err := p.dumpNow(r)
-		if err == nil && v.inside != nil && !bytes.Equal(raw, v.inside) {
+		res, _ := p.callDump(r, nil)
+		if res.err == nil && v.inside != nil && !bytes.Equal(res.raw, v.inside) {
 			p.problem(v.id, fmt.Errorf("%w %q was changed outside a leaf step, before %s; a resumed run would change it twice", fault.ErrDep, v.id, where))
 		}
-		v.inside = raw
+		v.inside = res.raw
 	}
 }
 
@@ -325,33 +296,41 @@ func (p *Pass) settledInside() {
 	if !p.engine.opts.Development {
 		return
 	}
-	p.deps.mu.Lock()
-	list := append([]*depValue(nil), p.deps.list...)
-	p.deps.mu.Unlock()
-	for _, v := range list {
-		if r, ok := v.value.(resumable); ok && !v.busy {
-			v.inside, _ = p.dumpNow(r)
+	for v, r := range p.deps.resumables() {
+		if !v.busy {
+			res, _ := p.callDump(r, nil)
+			v.inside = res.raw
 		}
 	}
 }
 
-// dumpNow returns a dump for comparison, or an error if that takes too long.
-func (p *Pass) dumpNow(r resumable) (json.RawMessage, error) {
+// dumped is what a Dump returned, and the version before it.
+type dumped struct {
+	raw     json.RawMessage
+	version uint64
+	err     error
+}
+
+// callDump calls Dump, and StateVersion before it if ver is not nil. One that
+// takes too long is given up; it then tells at returned that it is over.
+func (p *Pass) callDump(r resumable, ver versioned) (res dumped, returned <-chan dumped) {
 	ctx, cancel := context.WithTimeout(p.io, DumpTimeout)
 	defer cancel()
-	type result struct {
-		raw json.RawMessage
-		err error
-	}
-	done := make(chan result, 1)
+	done := make(chan dumped, 1)
 	go func() {
-		raw, err := invoke(ctx, r.Dump)
-		done <- result{raw, err}
+		var res dumped
+		res.raw, res.err = invoke(ctx, func(ctx context.Context) (json.RawMessage, error) {
+			if ver != nil {
+				res.version = ver.StateVersion()
+			}
+			return r.Dump(ctx)
+		})
+		done <- res
 	}()
 	select {
 	case res := <-done:
-		return res.raw, res.err
+		return res, nil
 	case <-ctx.Done():
-		return nil, fault.ErrTimeout
+		return dumped{err: fmt.Errorf("%w after %v", fault.ErrTimeout, DumpTimeout)}, done
 	}
 }

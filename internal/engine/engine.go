@@ -130,14 +130,24 @@ func Misfit(ctx context.Context, where string, raw json.RawMessage, reader strin
 	return f.pass.misfit(f, where, raw, reader, err)
 }
 
-func (c *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+// tell calls the observer, if there is one. Its panic is no failure of a run.
+func (c *Engine) tell(call func(Observer)) {
 	if c.opts.Observer == nil {
-		return ctx, func(error) {}
+		return
 	}
-	p := f.pass
-	over := func(error) {}
-	_, err := invoke(ctx, func(context.Context) (bool, error) {
-		inner, ended := c.opts.Observer.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
+	_, err := invoke(context.Background(), func(context.Context) (bool, error) {
+		call(c.opts.Observer)
+		return true, nil
+	})
+	if err != nil {
+		c.threads.Log.Error("the observer", "error", err)
+	}
+}
+
+func (c *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+	p, over := f.pass, func(error) {}
+	c.tell(func(o Observer) {
+		inner, ended := o.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
 			Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
 		if inner != nil {
 			ctx = inner
@@ -145,34 +155,12 @@ func (c *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, fu
 		if ended != nil {
 			over = ended
 		}
-		return true, nil
 	})
-	c.observerFailed(err)
-	return ctx, func(outcome error) {
-		_, err := invoke(ctx, func(context.Context) (bool, error) {
-			over(outcome)
-			return true, nil
-		})
-		c.observerFailed(err)
-	}
-}
-
-// observerFailed logs that an observer panicked, which is no failure of a run.
-func (c *Engine) observerFailed(err error) {
-	if err != nil {
-		c.threads.Log.Error("the observer", "error", err)
-	}
+	return ctx, func(outcome error) { c.tell(func(Observer) { over(outcome) }) }
 }
 
 func (c *Engine) observe(p *Pass, entries []journal.Entry) {
-	if c.opts.Observer == nil {
-		return
-	}
 	for _, e := range entries {
-		_, err := invoke(p.ctx, func(context.Context) (bool, error) {
-			c.opts.Observer.Committed(p.name, p.thread.ID, p.run.ID, e)
-			return true, nil
-		})
-		c.observerFailed(err)
+		c.tell(func(o Observer) { o.Committed(p.name, p.thread.ID, p.run.ID, e) })
 	}
 }

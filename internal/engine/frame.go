@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -161,6 +162,33 @@ func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (
 	return f, v, nil
 }
 
+// carry takes a verb to its outcome, and returns its node and value. What is not
+// on record is begun by begin; the node is nil if that recorded nothing.
+func carry(ctx context.Context, verb tree.Verb, name string, opt tree.Options, begin func(f *frame, path string) error) (*tree.Node, json.RawMessage, error) {
+	f, v, err := enter(ctx, verb, name, opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.finish()
+	n := v.Node
+	if n == nil {
+		if err := f.pass.gate(ctx, f); err != nil {
+			return nil, nil, err
+		}
+		if err := begin(f, v.Path); err != nil {
+			return nil, nil, err
+		}
+		if n = f.pass.node(v.Path); n == nil {
+			return nil, nil, nil
+		}
+	}
+	if err := f.pass.until(ctx, f, v.Path, n); err != nil {
+		return nil, nil, err
+	}
+	raw, err := f.result(n)
+	return n, raw, err
+}
+
 func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (tree.Visit, error) {
 	p := f.pass
 	p.mu.Lock()
@@ -208,19 +236,27 @@ func (f *frame) takeOver(n *tree.Node) {
 }
 
 // result returns the recorded outcome of a node.
-func (f *frame) result(n *tree.Node) ([]byte, error) {
+func (f *frame) result(n *tree.Node) (json.RawMessage, error) {
 	f.takeOver(n)
 	if n.Fail != nil {
 		return nil, &fault.StepError{Path: n.Path(), Attempt: n.Attempts + 1, Err: &fault.Recorded{Fail: *n.Fail}}
 	}
+	if n.Verb == tree.Ask {
+		return f.pass.load(f, n.Answer.Value)
+	}
 	return f.pass.load(f, n.Value)
+}
+
+// locked returns what read does under the pass's mu.
+func locked[T any](p *Pass, read func() T) T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return read()
 }
 
 // node returns what is recorded at a path by now.
 func (p *Pass) node(path string) *tree.Node {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tree.At(path)
+	return locked(p, func() *tree.Node { return p.tree.At(path) })
 }
 
 // started returns what is recorded of a step by now.
@@ -235,10 +271,7 @@ func (p *Pass) started(path string) *tree.Node {
 // whether the code visited all that is recorded.
 func (f *frame) left(returned error) error {
 	p := f.pass
-	p.mu.Lock()
-	g := f.group
-	p.mu.Unlock()
-	if g != nil {
+	if g := locked(p, func() *Group { return f.group }); g != nil {
 		g.abandon()
 	}
 	text := ""

@@ -126,12 +126,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := p.open(s.frame, func() threads.Line {
-		return threads.Line{Kind: journal.Asked, Path: s.path, Body: b}
-	}); err != nil {
-		return false, err
-	}
-	return false, nil
+	return false, p.open(s.frame, threads.Line{Kind: journal.Asked, Path: s.path, Body: b})
 }
 
 // sitOut waits until the timeout, the step's or the one that was recorded with

@@ -232,18 +232,16 @@ func failedBranches(run *journal.Run, lines []threads.Line) *journal.Failure {
 
 // open appends the entry with which a verb begins to wait. If nothing else is
 // active, the same append suspends the run.
-func (p *Pass) open(f *frame, build func() threads.Line) error {
+func (p *Pass) open(f *frame, line threads.Line) error {
 	p.order.Lock()
 	defer p.order.Unlock()
-	p.mu.Lock()
-	alone := p.active == 1
-	p.mu.Unlock()
+	alone := locked(p, func() bool { return p.active == 1 })
 	var dumps map[string]journal.Value
 	if alone {
 		dumps = p.dumps()
 	}
 	return p.commitNew(f, func() batch {
-		b := batch{lines: []threads.Line{build()}}
+		b := batch{lines: []threads.Line{line}}
 		// What was absorbed between may have woken another.
 		if alone && p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)

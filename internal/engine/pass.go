@@ -242,9 +242,7 @@ func (p *Pass) apply(entries []journal.Entry) {
 // of an unknown kind, means that the run is another's.
 func (p *Pass) absorb() error {
 	for {
-		p.mu.Lock()
-		after := p.thread.Seq
-		p.mu.Unlock()
+		after := locked(p, func() uint64 { return p.thread.Seq })
 		tail, err := store.ReadAll(p.io, p.engine.threads.Store, threads.JournalKey(p.name), after-p.thread.Base)
 		if err != nil {
 			if threads.IsUnusable(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
@@ -375,7 +373,7 @@ func (p *Pass) block(f *frame, diff string) error {
 	diff = fault.Clip(diff, fault.MaxMessage)
 	p.halt(f)
 	for done := false; !done; {
-		over := p.cancelled() // then no code of it has to run any more, and it ends
+		over := locked(p, func() bool { return p.run.Cancelled }) // then no code of it has to run any more, and it ends
 		if over {
 			if err := p.cancelChildren(false); err != nil {
 				return err
@@ -398,24 +396,23 @@ func (p *Pass) block(f *frame, diff string) error {
 			return err
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sealed
+	return p.Err()
 }
 
 // watch reads the tail whenever something was appended while the pass itself
 // is quiet. While it commits, its own compare-and-swap tells it.
 func (p *Pass) watch() {
 	const quiet = 20 * time.Millisecond
+	head := func() uint64 { return locked(p, func() uint64 { return p.thread.Seq }) }
 	for range store.Watch(p.ctx, p.engine.threads.Store, threads.JournalKey(p.name)) {
 		for {
-			before := p.head()
+			before := head()
 			select {
 			case <-p.ctx.Done():
 				return
 			case <-time.After(quiet):
 			}
-			if p.head() == before {
+			if head() == before {
 				break
 			}
 		}
@@ -428,24 +425,8 @@ func (p *Pass) watch() {
 	}
 }
 
-func (p *Pass) cancelled() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.run.Cancelled
-}
-
-func (p *Pass) head() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.thread.Seq
-}
-
 // Err returns why the pass is sealed, nil if it is not.
-func (p *Pass) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sealed
-}
+func (p *Pass) Err() error { return locked(p, func() error { return p.sealed }) }
 
 // failure returns what the journal keeps of an error of the pass's user code,
 // without the secrets that the run was given.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -90,11 +91,8 @@ func (p *Pass) recordSpawn(f *frame, path, flow string, in json.RawMessage) (chi
 			texts = append(texts, strconv.Itoa(n))
 		}
 		id := threads.Base32.EncodeToString(p.engine.threads.Hash(texts...)[:15])
-		var budget map[string]int64
-		for unit, limit := range p.run.Budget {
-			if budget == nil {
-				budget = map[string]int64{}
-			}
+		budget := maps.Clone(p.run.Budget)
+		for unit, limit := range budget {
 			budget[unit] = max(0, limit-p.run.Spent[unit])
 		}
 		return batch{
@@ -106,7 +104,7 @@ func (p *Pass) recordSpawn(f *frame, path, flow string, in json.RawMessage) (chi
 }
 
 // Join waits for the end of a child and returns its output.
-func Join(ctx context.Context, name string, c *Child) ([]byte, error) {
+func Join(ctx context.Context, name string, c *Child) (json.RawMessage, error) {
 	f, err := inside(ctx)
 	if err != nil {
 		return nil, err
@@ -229,11 +227,8 @@ func (l live) replaced(child *journal.Child, _ *tree.Node) bool { return child.S
 // without it.
 func (l live) startChild(child *journal.Child) error {
 	p := l.pass
-	p.mu.Lock()
-	over := p.sealed
-	p.mu.Unlock()
-	if over != nil {
-		return over
+	if err := p.Err(); err != nil {
+		return err
 	}
 	if _, err := p.life().StartChild(p.io, p.name, p.thread, p.run, child); err != nil {
 		return p.lose(fmt.Errorf("starting child %s: %w", child.ID, err))

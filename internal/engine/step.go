@@ -59,28 +59,13 @@ func Step(ctx context.Context, verb tree.Verb, name, want string, fn func(contex
 		// What is recorded inside a step that was cut off has happened.
 		if n := f.pass.node(s.path); n != nil && fault.IsCut(err) {
 			f.takeOver(n)
-			if f.pass.intended(n) {
+			if locked(f.pass, func() bool { return n.Intent }) {
 				err = fmt.Errorf("%w; step %s may have happened: %w", err, tree.Names(s.path), fault.ErrUnknownOutcome)
 			}
 		}
 		return nil, err
 	}
 	return f.result(f.pass.node(s.path))
-}
-
-// begun reports whether something inside a step is on record.
-func (p *Pass) begun(n *tree.Node) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return n != nil && n.Composite()
-}
-
-// intended reports whether a step may have happened: an at-most-once start is
-// on record, and no outcome.
-func (p *Pass) intended(n *tree.Node) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return n.Intent
 }
 
 // passed takes the outcome of a step as it is on record.
@@ -109,8 +94,10 @@ func (l live) run(ctx context.Context, s *step) error {
 		}
 		// A composite that began before it was cut off is entered for its cleanups:
 		// nothing else starts inside it.
-		if err := p.gate(ctx, s.frame); err != nil && !(fault.IsCut(err) && p.begun(n)) {
-			return err
+		if err := p.gate(ctx, s.frame); err != nil {
+			if begun := locked(p, func() bool { return n != nil && n.Composite() }); !begun || !fault.IsCut(err) {
+				return err
+			}
 		}
 		if done, err := s.call(ctx, attempt); done || err != nil {
 			return err
@@ -360,7 +347,8 @@ func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) 
 		b.Spend = inner.pending.spend
 	}
 	s.returned = nil
-	if attempt >= cmp.Or(policy.Attempts, 3) || fault.IsPermanent(err) || p.cleaned(s.path) {
+	cleaned := locked(p, func() bool { return p.tree.At(s.path).Cleaned() })
+	if attempt >= cmp.Or(policy.Attempts, 3) || fault.IsPermanent(err) || cleaned {
 		return true, p.record(s.path, journal.Step, &b, inner)
 	}
 	b.Attempt, b.Most = attempt, cmp.Or(policy.Attempts, 3)
@@ -415,16 +403,7 @@ func (p *Pass) alike(path string, raw json.RawMessage) uint64 {
 	if len(raw) < 64 {
 		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tree.At(path).Holder(raw)
-}
-
-// cleaned reports whether a cleanup has run below a path.
-func (p *Pass) cleaned(path string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tree.At(path).Cleaned()
+	return locked(p, func() uint64 { return p.tree.At(path).Holder(raw) })
 }
 
 // invoke calls user code; a panic is an error with its stack.

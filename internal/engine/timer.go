@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,57 +15,21 @@ import (
 
 // Sleep waits for d.
 func Sleep(ctx context.Context, name string, d time.Duration) error {
-	f, v, err := enter(ctx, tree.Sleep, name, tree.Options{})
-	if err != nil {
-		return err
-	}
-	defer f.finish()
-	p := f.pass
-	n := v.Node
-	if n == nil {
-		if err := p.gate(ctx, f); err != nil {
-			return err
-		}
-		due := clock.Now().Add(d).UnixMicro()
-		if err := p.open(f, func() threads.Line {
-			return threads.Line{Kind: journal.Timer, Path: v.Path, Body: journal.Body{Due: due}}
-		}); err != nil {
-			return err
-		}
-		n = p.node(v.Path)
-	}
-	if err := p.until(ctx, f, v.Path, n); err != nil {
-		return err
-	}
-	f.takeOver(n)
-	return nil
+	_, _, err := carry(ctx, tree.Sleep, name, tree.Options{}, func(f *frame, path string) error {
+		return f.pass.open(f, threads.Line{Kind: journal.Timer, Path: path, Body: journal.Body{Due: clock.Now().Add(d).UnixMicro()}})
+	})
+	return err
 }
 
 // Receive waits for a signal and returns its value.
-func Receive(ctx context.Context, name, signal string, timeout time.Duration) ([]byte, error) {
+func Receive(ctx context.Context, name, signal string, timeout time.Duration) (json.RawMessage, error) {
 	if err := tree.CheckName(signal); err != nil {
 		return nil, fmt.Errorf("%w: the signal: %w", fault.ErrName, err)
 	}
-	f, v, err := enter(ctx, tree.Receive, name, tree.Options{})
-	if err != nil {
-		return nil, err
-	}
-	defer f.finish()
-	p := f.pass
-	n := v.Node
-	if n == nil {
-		if err := p.gate(ctx, f); err != nil {
-			return nil, err
-		}
-		if err := p.recordReceive(f, v.Path, signal, timeout); err != nil {
-			return nil, err
-		}
-		n = p.node(v.Path)
-	}
-	if err := p.until(ctx, f, v.Path, n); err != nil {
-		return nil, err
-	}
-	return f.result(n)
+	_, raw, err := carry(ctx, tree.Receive, name, tree.Options{}, func(f *frame, path string) error {
+		return f.pass.recordReceive(f, path, signal, timeout)
+	})
+	return raw, err
 }
 
 // recordReceive records that a signal was taken, or that the frame waits for one.
@@ -92,34 +57,21 @@ func (p *Pass) recordReceive(f *frame, path, signal string, timeout time.Duratio
 }
 
 // Take returns the next input that steers the run, and whether there is one.
-func Take(ctx context.Context, name string) ([]byte, bool, error) {
-	f, v, err := enter(ctx, tree.Take, name, tree.Options{})
-	if err != nil {
-		return nil, false, err
-	}
-	defer f.finish()
-	p := f.pass
-	n := v.Node
-	if n == nil {
-		if err := p.gate(ctx, f); err != nil {
-			return nil, false, err
+func Take(ctx context.Context, name string) (json.RawMessage, bool, error) {
+	n, raw, err := carry(ctx, tree.Take, name, tree.Options{}, func(f *frame, path string) error {
+		p := f.pass
+		if p.tookNothing(path) {
+			return nil
 		}
-		if p.tookNothing(v.Path) {
-			return nil, false, nil
-		}
-		if err := p.commit(func() batch {
+		return p.commit(func() batch {
 			b := journal.Body{}
 			if len(p.thread.Inbox) > 0 {
 				b.Ref, b.Value = p.thread.Inbox[0].N, p.thread.Inbox[0].Input
 			}
-			return batch{lines: []threads.Line{{Kind: journal.Took, Path: v.Path, Body: b}}}
-		}); err != nil {
-			return nil, false, err
-		}
-		n = p.node(v.Path)
-	}
-	raw, err := f.result(n)
-	return raw, n.Ref != 0, err
+			return batch{lines: []threads.Line{{Kind: journal.Took, Path: path, Body: b}}}
+		})
+	})
+	return raw, n != nil && n.Ref != 0, err
 }
 
 // tookNothing notes that there was nothing to take, to be recorded with the next
