@@ -74,7 +74,7 @@ func (r *Archive) Export(ctx context.Context, thread string, w io.Writer, redact
 	}
 	key, err := r.signingKey(ctx)
 	if err != nil {
-		return fmt.Errorf("perdure: the key of exports: %w", err)
+		return err
 	}
 	x := &exporter{key: key, threads: r.threads, name: opened.Name, redact: redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
 	head := ExportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.Name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: redact}

@@ -3,13 +3,13 @@ package archive
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -17,30 +17,19 @@ import (
 const signCell = "perdure/sign"
 
 // signingKey returns the key of the store, and makes it if it is new.
-func (c *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
-	for {
-		cell, err := c.threads.Store.Get(ctx, signCell)
-		switch {
-		case err == nil && len(cell.Value) == ed25519.SeedSize:
-			return ed25519.NewKeyFromSeed(cell.Value), nil
-		case err == nil:
-			return nil, fmt.Errorf("%w: cell %q has %d bytes", fault.ErrCorrupt, signCell, len(cell.Value))
-		case !errors.Is(err, store.ErrNotFound):
-			return nil, err
-		}
-		fresh := make([]byte, ed25519.SeedSize)
-		rand.Read(fresh)
-		if _, err := c.threads.Store.Put(ctx, signCell, fresh, ""); err != nil && !errors.Is(err, store.ErrConflict) {
-			return nil, err
-		}
+func (r *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
+	seed, err := threads.Secret(ctx, r.threads.Store, signCell, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("perdure: the key of exports: %w", err)
 	}
+	return ed25519.NewKeyFromSeed(seed), nil
 }
 
 // ExportKey returns the public key by which exports of the store are signed.
 func (r *Archive) ExportKey(ctx context.Context) (string, error) {
 	key, err := r.signingKey(ctx)
 	if err != nil {
-		return "", fmt.Errorf("perdure: the key of exports: %w", err)
+		return "", err
 	}
 	return keyText(key), nil
 }

@@ -53,7 +53,7 @@ func (r *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	if err != nil {
 		return nil, err
 	}
-	seen := r.threads.SummarySeq(ctx, name) // before the journal, which then reaches it
+	seen, _ := r.threads.ReadSummary(ctx, name) // before the journal, which then reaches it
 	o := threads.Empty(name)
 	if err := r.verifyEntries(ctx, o, v); err != nil {
 		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)
@@ -62,10 +62,10 @@ func (r *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	switch {
 	case t.Erased:
 		return nil, fmt.Errorf("%w: %q", fault.ErrErased, thread)
-	case v.Entries == 0 && v.OK() && seen == 0:
+	case v.Entries == 0 && v.OK() && seen.Seq == 0:
 		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
-	case v.Entries < seen:
-		v.bad("the journal ends at entry %d, and entry %d was there once: its tail is missing", v.Entries, seen)
+	case v.Entries < seen.Seq:
+		v.bad("the journal ends at entry %d, and entry %d was there once: its tail is missing", v.Entries, seen.Seq)
 	case v.OK() && t.ID != thread:
 		v.bad("the id leads to the thread %q", t.ID)
 	}

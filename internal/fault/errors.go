@@ -133,6 +133,7 @@ const (
 // Failure returns what the journal keeps of an error.
 func Failure(err error) *journal.Failure { return FailureWithout(nil, err) }
 
+// FailureWithout returns what the journal keeps of an error that may quote secrets.
 func FailureWithout(secrets *scrub.Set, err error) *journal.Failure {
 	f := &journal.Failure{Msg: Clip(secrets.Limited(err.Error(), 2*MaxMessage), MaxMessage)}
 	var walk func(error)
@@ -158,19 +159,26 @@ func FailureWithout(secrets *scrub.Set, err error) *journal.Failure {
 		if err == context.DeadlineExceeded {
 			AddCodes(f, "timeout")
 		}
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			walk(e.Unwrap())
-		case interface{ Unwrap() []error }:
-			for _, err := range e.Unwrap() {
-				walk(err)
-			}
+		for _, err := range wrapped(err) {
+			walk(err)
 		}
 	}
 	walk(err)
 	return f
 }
 
+// wrapped returns the errors that err wraps.
+func wrapped(err error) []error {
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return []error{e.Unwrap()}
+	case interface{ Unwrap() []error }:
+		return e.Unwrap()
+	}
+	return nil
+}
+
+// AddCodes adds the codes that a failure does not have.
 func AddCodes(f *journal.Failure, codes ...string) {
 	for _, c := range codes {
 		if !slices.Contains(f.Codes, c) {
@@ -179,6 +187,7 @@ func AddCodes(f *journal.Failure, codes ...string) {
 	}
 }
 
+// Clip returns the beginning of a text that is longer than limit, as valid UTF-8.
 func Clip(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
@@ -250,13 +259,8 @@ func RetryAfter(err error) time.Duration {
 	if m, ok := err.(*marked); ok {
 		d = m.after
 	}
-	switch e := err.(type) {
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			d = max(d, RetryAfter(err))
-		}
-	case interface{ Unwrap() error }:
-		d = max(d, RetryAfter(e.Unwrap()))
+	for _, err := range wrapped(err) {
+		d = max(d, RetryAfter(err))
 	}
 	return min(d, longest)
 }
@@ -271,6 +275,7 @@ func (m *marked) Error() string { return m.err.Error() }
 
 func (m *marked) Unwrap() error { return m.err }
 
+// IsPermanent reports whether a step that returned err is not tried again.
 func IsPermanent(err error) bool {
 	for _, own := range []error{ErrNotJSON, ErrComposite, ErrOption, ErrBudget} {
 		if errors.Is(err, own) {

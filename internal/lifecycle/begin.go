@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -59,9 +58,7 @@ func (r *Control) NameFor(ctx context.Context, id, fresh string, fork bool) (str
 func (r *Control) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	err := r.threads.Pin(ctx, of, name)
 	if errors.Is(err, fault.ErrErased) {
-		if failed := r.abandon(ctx, id, name); !errors.Is(failed, errBegun) {
-			err = errors.Join(err, failed)
-		}
+		return r.giveUp(ctx, id, name, err)
 	}
 	return err
 }
@@ -85,12 +82,9 @@ func (r *Control) abandon(ctx context.Context, id, name string) error {
 	if err := r.forestall(ctx, name); err != nil {
 		return err
 	}
-	if cell, err := r.threads.Store.Get(ctx, threads.JournalKey(name)); err == nil {
-		var s threads.Summary
-		if json.Unmarshal(cell.Value, &s) == nil && s.From != "" {
-			if err := r.threads.Unpin(ctx, s.From, name); err != nil {
-				return err
-			}
+	if s, _ := r.threads.ReadSummary(ctx, name); s.From != "" {
+		if err := r.threads.Unpin(ctx, s.From, name); err != nil {
+			return err
 		}
 	}
 	return r.finishErase(ctx, name, id)

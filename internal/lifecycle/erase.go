@@ -221,9 +221,11 @@ func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
 			return readErr
 		}
 		if ids[i] = t.ID; t.ID == "" {
-			if ids[i], err = e.life.threads.ListedID(ctx, by); err != nil {
+			listed, err := e.life.threads.ReadSummary(ctx, by)
+			if err != nil {
 				return err
 			}
+			ids[i] = listed.ID
 		}
 		if begun := t.Seq > 0 || t.Foreign != "" || readErr != nil; begun && !errors.Is(readErr, fault.ErrErased) {
 			alive = append(alive, cmp.Or(ids[i], by))

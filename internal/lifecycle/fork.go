@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -193,14 +192,11 @@ func (r *Control) checkPoint(ctx context.Context, thread, name string, at uint64
 // createFork makes the cells of a fork, or finds those of an earlier try.
 func (r *Control) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
 	now := clock.Now()
-	var of threads.Summary
-	if cell, err := r.threads.Store.Get(ctx, threads.JournalKey(from)); err == nil {
-		_ = json.Unmarshal(cell.Value, &of) // a hint: Get is exact
-	}
+	parent, _ := r.threads.ReadSummary(ctx, from) // a hint: Get is exact
 	// Whoever lists the fork finds out the rest. Before the pin nothing is written
 	// that the other thread says: it may be erased, and this left behind.
 	s := threads.Summary{ID: q.As, Title: q.Title, Status: journal.StatusPaused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
-	name, err := r.NameFor(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, of.User), true)
+	name, err := r.NameFor(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, parent.User), true)
 	if err != nil {
 		return "", err
 	}

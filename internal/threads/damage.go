@@ -20,8 +20,7 @@ const statusDamaged journal.Status = "damaged"
 // what to do.
 func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
 	id := o.Thread.ID
-	var s Summary
-	if cell, getErr := c.Store.Get(ctx, JournalKey(o.Name)); getErr == nil && json.Unmarshal(cell.Value, &s) == nil && s.ID != "" {
+	if s, readErr := c.ReadSummary(ctx, o.Name); readErr == nil && s.ID != "" {
 		id = s.ID // also of one whose first entry is lost, and of a fork in the part that it shares
 	}
 	if o.Thread.Seq == 0 {

@@ -2,7 +2,6 @@ package threads
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/perdure/perdure/internal/blob"
@@ -90,19 +89,6 @@ func (c *Threads) CheckErased(ctx context.Context, name string) error {
 		return nil
 	}
 	return err
-}
-
-// ListedID returns the id of a thread as its summary has it, "" if it has none.
-func (c *Threads) ListedID(ctx context.Context, name string) (string, error) {
-	cell, err := c.Store.Get(ctx, JournalKey(name))
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	var s Summary
-	if err == nil && json.Unmarshal(cell.Value, &s) != nil {
-		s.ID = ""
-	}
-	return s.ID, err
 }
 
 // Whoever reads or writes may meet a thread that is being erased or is gone. It

@@ -3,7 +3,6 @@ package threads
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -175,10 +174,7 @@ func (c *Threads) lastUpTo(ctx context.Context, name string, after, upto uint64)
 // not old.
 func (c *Threads) reached(ctx context.Context, name string) uint64 {
 	at, _ := c.RootOf(ctx, name)
-	var s Summary
-	if cell, err := c.Store.Get(ctx, JournalKey(name)); err == nil {
-		_ = json.Unmarshal(cell.Value, &s)
-	}
+	s, _ := c.ReadSummary(ctx, name)
 	return max(at.Base, s.Seq)
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,21 +55,20 @@ func NewRunID() string {
 	return Base32.EncodeToString(b[:])
 }
 
-// salt returns the key of the store's hashes, and makes it if it is new.
-func salt(ctx context.Context, s store.Store) ([]byte, error) {
-	const key = "perdure/salt"
+// Secret returns the random bytes that a cell of the store holds, and makes them
+// if it is new.
+func Secret(ctx context.Context, s store.Store, key string, size int) ([]byte, error) {
 	for {
 		cell, err := s.Get(ctx, key)
-		if err == nil && len(cell.Value) == sha256.Size {
+		switch {
+		case err == nil && len(cell.Value) == size:
 			return cell.Value, nil
-		}
-		if err == nil {
+		case err == nil:
 			return nil, fmt.Errorf("%w: cell %q has %d bytes", fault.ErrCorrupt, key, len(cell.Value))
-		}
-		if !errors.Is(err, store.ErrNotFound) {
+		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
-		fresh := make([]byte, sha256.Size)
+		fresh := make([]byte, size)
 		rand.Read(fresh)
 		if _, err := s.Put(ctx, key, fresh, ""); err != nil && !errors.Is(err, store.ErrConflict) {
 			return nil, err
@@ -193,11 +191,8 @@ func (r *Tenant) Reaches(ctx context.Context, name string) (bool, error) {
 	}
 	// Once it was written from the thread the summary says so in one read: the
 	// owner never changes.
-	if cell, err := r.All.Store.Get(ctx, JournalKey(name)); err == nil {
-		var s Summary
-		if json.Unmarshal(cell.Value, &s) == nil && s.Seq > 0 && !s.Rough {
-			return s.User == *r.Owner, nil
-		}
+	if s, err := r.All.ReadSummary(ctx, name); err == nil && s.Seq > 0 && !s.Rough {
+		return s.User == *r.Owner, nil
 	}
 	o, err := r.All.Read(ctx, name)
 	switch {

@@ -54,6 +54,19 @@ func summaryOf(t *journal.Thread) Summary {
 	return s
 }
 
+// ReadSummary returns the summary of a thread, the zero one where there is none
+// or it cannot be read.
+func (c *Threads) ReadSummary(ctx context.Context, name string) (s Summary, err error) {
+	cell, err := c.Store.Get(ctx, JournalKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return s, nil
+	}
+	if err == nil && json.Unmarshal(cell.Value, &s) != nil {
+		s = Summary{}
+	}
+	return s, err
+}
+
 // shows reports whether a list shows the same of a thread by another summary, but
 // for when it changed.
 func (s Summary) shows(other Summary) bool {

@@ -5,6 +5,7 @@ package threads
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,8 +43,8 @@ type Threads struct {
 
 // New opens the threads of a store.
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
-	key, err := salt(ctx, s)
-	return &Threads{Store: s, Log: log, lease: lease, salt: key, roots: map[string]Root{}, unmended: map[string]string{}}, err
+	salt, err := Secret(ctx, s, "perdure/salt", sha256.Size)
+	return &Threads{Store: s, Log: log, lease: lease, salt: salt, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
 // Announce writes hints that a thread has work for flows, before the entry at

@@ -33,20 +33,32 @@ func (c *Threads) Load(ctx context.Context, name string, v journal.Value) ([]byt
 	return raw, err
 }
 
-func (c *Threads) loadBlob(ctx context.Context, name string, ref blob.Ref) ([]byte, error) {
+func (c *Threads) loadBlob(ctx context.Context, name string, ref blob.Ref) (raw []byte, err error) {
+	_, err = c.blobHome(ctx, name, func(name string) error {
+		raw, err = blob.Bytes(ctx, c.Store, BlobPrefix(name), ref)
+		return err
+	})
+	return raw, err
+}
+
+// blobHome calls read with a thread's name and, where that does not find a whole
+// blob, with those of the threads it was forked from. It returns the last name.
+func (c *Threads) blobHome(ctx context.Context, name string, read func(name string) error) (string, error) {
 	for {
-		raw, err := blob.Bytes(ctx, c.Store, BlobPrefix(name), ref)
+		err := read(name)
 		if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) || !IsFork(name) {
-			return raw, err
+			return name, err
 		}
 		r, rootErr := c.RootOf(ctx, name)
 		if rootErr != nil || r.Parent == "" {
-			return nil, errors.Join(err, rootErr)
+			return name, errors.Join(err, rootErr)
 		}
 		name = r.Parent
 	}
 }
 
+// Value returns a value for an entry: a small one as it is, a large one as a blob
+// that is written now.
 func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
 	if len(raw) <= blob.Inline {
 		return journal.Value{JSON: raw}, nil
@@ -54,6 +66,7 @@ func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (
 	return c.StoreBlob(ctx, name, raw)
 }
 
+// StoreBlob writes a value as a blob, whatever its size.
 func (c *Threads) StoreBlob(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
 	ref, err := blob.Put(ctx, c.Store, BlobPrefix(name), bytes.NewReader(raw))
 	if err != nil {
@@ -168,43 +181,21 @@ func splice(b []byte, edits []journal.Edit) ([]byte, error) {
 	return append(made, b[from:]...), nil
 }
 
-// SummarySeq returns the last entry that the summary of a thread tells of, 0 if it
-// tells nothing.
-func (c *Threads) SummarySeq(ctx context.Context, name string) uint64 {
-	var s Summary
-	if cell, err := c.Store.Get(ctx, JournalKey(name)); err != nil || json.Unmarshal(cell.Value, &s) != nil {
-		return 0
-	}
-	return s.Seq
-}
-
 // BlobHome reads a blob to its end, and returns the name of the thread that
 // holds it: a fork shares those of its parents.
 func (c *Threads) BlobHome(ctx context.Context, name string, ref blob.Ref) (string, error) {
-	for {
-		err := c.readBlob(ctx, name, ref)
-		if err == nil || !IsFork(name) || !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrCorrupt) {
-			return name, err
-		}
-		r, rootErr := c.RootOf(ctx, name)
-		if rootErr != nil || r.Parent == "" {
-			return name, errors.Join(err, rootErr)
-		}
-		name = r.Parent
-	}
-}
-
-func (c *Threads) readBlob(ctx context.Context, name string, ref blob.Ref) error {
-	_, chunks, err := blob.Chunks(ctx, c.Store, BlobPrefix(name), ref)
-	if err != nil {
-		return err
-	}
-	for _, err := range chunks {
+	return c.blobHome(ctx, name, func(name string) error {
+		_, chunks, err := blob.Chunks(ctx, c.Store, BlobPrefix(name), ref)
 		if err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, err := range chunks {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // DamagedBlob reports whether an error means that a blob is not what an entry

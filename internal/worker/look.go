@@ -229,7 +229,7 @@ func (w *Worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, er
 	if o.Thread.Seq < h.Seq {
 		return false, w.ahead(o, h) // what its holder is about to write may set it free
 	}
-	w.meanwhile(h, holder)
+	w.leaveTo(h, blockedAgain, holder)
 	return false, nil
 }
 

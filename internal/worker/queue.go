@@ -191,18 +191,14 @@ type lookAgain struct {
 
 // later keeps the worker from looking at a thread for a while, unless its hint
 // is written.
-func (w *Worker) later(h due.Hint, wait time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.again[keyOf(h)] = lookAgain{at: time.Now().Add(wait), version: h.Version}
-}
+func (w *Worker) later(h due.Hint, wait time.Duration) { w.leaveTo(h, wait, "") }
 
-// meanwhile leaves a thread to the worker that holds it, until its hint is
-// written or a worker is gone.
-func (w *Worker) meanwhile(h due.Hint, holder string) {
+// leaveTo is later for a thread that another worker holds: it is looked at also
+// when a worker is gone.
+func (w *Worker) leaveTo(h due.Hint, wait time.Duration, holder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.again[keyOf(h)] = lookAgain{at: time.Now().Add(blockedAgain), version: h.Version, holder: holder}
+	w.again[keyOf(h)] = lookAgain{at: time.Now().Add(wait), version: h.Version, holder: holder}
 }
 
 // noteLoss returns how long to leave a thread alone whose run was lost here, the
@@ -357,7 +353,10 @@ func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	}
 	w.news = false
 	w.forget()
-	if w.crowded() {
+	w.mu.Lock()
+	crowded := w.peers > 1
+	w.mu.Unlock()
+	if crowded {
 		// So that workers do not all begin with the same thread.
 		for _, list := range w.queue.owners {
 			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -420,12 +419,6 @@ func (w *Worker) fillFlow(ctx context.Context, flow string, r *round) error {
 		}
 	}
 	return nil
-}
-
-func (w *Worker) crowded() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.peers > 1
 }
 
 // forget removes what is kept about hints that are no more, or were not met for
