@@ -1,3 +1,5 @@
+// Package archive exports threads to files, reads and verifies such files, and
+// imports them. It may import internal/threads and what that imports.
 package archive
 
 import (
@@ -11,6 +13,18 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
+
+// Archive exports, verifies and imports the threads of a tenant.
+type Archive struct {
+	threads *threads.Threads
+	tenant  *threads.Tenant
+	trust   []string // public keys by which imports may be signed
+}
+
+// New returns the archive of a tenant's threads.
+func New(t *threads.Tenant, trust []string) *Archive {
+	return &Archive{threads: t.All, tenant: t, trust: trust}
+}
 
 // Verification is what came of checking a thread or an export of one: see
 // perdure.Verification.

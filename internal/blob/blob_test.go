@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -63,12 +62,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("a value of %d bytes has the ref %v", size, ref)
 		}
 		wantValue(t, s, "t/", ref, v)
-		r, err := Open(t.Context(), s, "t/", ref)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := iotest.TestReader(r, v); err != nil {
-			t.Errorf("the reader of %d bytes: %v", size, err)
+		if got, err := joined(t.Context(), s, ref); err != nil || !bytes.Equal(got, v) {
+			t.Errorf("the chunks of %d bytes: %d bytes, %v", size, len(got), err)
 		}
 		// However the source is cut up, it is the same blob.
 		for name, source := range map[string]io.Reader{
@@ -218,8 +213,8 @@ func TestDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Open(t.Context(), s, "t/", ref); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Open of a deleted blob = %v", err)
+	if _, err := Bytes(t.Context(), s, "t/", ref); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Bytes of a deleted blob = %v", err)
 	}
 	wantValue(t, s, "t2/", kept, value(3, 10))
 	if got := len(keys(t, s)); got != 3 {
@@ -229,44 +224,49 @@ func TestDelete(t *testing.T) {
 
 func TestDeletedWhileRead(t *testing.T) {
 	s := memstore.New()
-	r, err := Open(t.Context(), s, "t/", mustPut(t, s, "t/", value(1, 2*chunkSize)))
+	_, chunks, err := Chunks(t.Context(), s, "t/", mustPut(t, s, "t/", value(1, 2*chunkSize)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := Delete(t.Context(), s, "t/"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = io.ReadAll(r)
+	for _, err = range chunks {
+		break
+	}
 	if !errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("reading a blob that was deleted = %v", err)
 	}
 }
 
-func TestReaderEnds(t *testing.T) {
+// joined returns the chunks of a blob, as far as they can be read.
+func joined(ctx context.Context, s store.Store, ref Ref) (all []byte, err error) {
+	_, chunks, err := Chunks(ctx, s, "t/", ref)
+	if err != nil {
+		return nil, err
+	}
+	for chunk, err := range chunks {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, chunk...)
+	}
+	return all, nil
+}
+
+func TestReadingEnds(t *testing.T) {
 	s := memstore.New()
 	ref := mustPut(t, s, "t/", value(1, 2*chunkSize))
-	r, err := Open(t.Context(), s, "t/", ref)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, chunks, err := Chunks(ctx, s, "t/", ref)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := r.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
-	}
-	if n, err := r.Read(make([]byte, 10)); n != 0 || !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("Read after Close = %d, %v", n, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if r, err = Open(ctx, s, "t/", ref); err != nil {
-		t.Fatal(err)
-	}
 	cancel()
-	if _, err := io.ReadAll(r); !errors.Is(err, context.Canceled) {
-		t.Errorf("reading with a cancelled context = %v", err)
+	for chunk, err := range chunks {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("reading with a cancelled context = %d bytes, %v", len(chunk), err)
+		}
 	}
 	if _, err := Put(ctx, s, "t/", strings.NewReader("other")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Put with a cancelled context = %v", err)

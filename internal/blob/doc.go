@@ -4,7 +4,7 @@
 // keeps is a [Ref]: the manifest's hash and the size.
 //
 //	ref, err := blob.Put(ctx, s, prefix, body)       // before the entry that has ref
-//	r, err := blob.Open(ctx, s, prefix, ref)
+//	value, err := blob.Bytes(ctx, s, prefix, ref)
 //
 // Everything is below a prefix, that of a thread: equal values within it are
 // kept once, a ref means something only within it, and [Delete] removes all

@@ -3,7 +3,6 @@ package blob
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -39,9 +38,8 @@ func TestForgedRef(t *testing.T) {
 		"unknown":                 {Ref{strings.Repeat("0", 64), 4}, store.ErrNotFound},
 		"a chunk":                 {Ref{hashOf([]byte("mine")), 4}, store.ErrNotFound},
 	} {
-		r, err := Open(t.Context(), s, "mine/", test.ref)
-		if !errors.Is(err, test.want) || r != nil {
-			t.Errorf("%s: Open = %v, %v; want %v", name, r, err, test.want)
+		if _, chunks, err := Chunks(t.Context(), s, "mine/", test.ref); !errors.Is(err, test.want) || chunks != nil {
+			t.Errorf("%s: Chunks = %v; want %v", name, err, test.want)
 		}
 		if got, err := Bytes(t.Context(), s, "mine/", test.ref); !errors.Is(err, test.want) || got != nil {
 			t.Errorf("%s: Bytes = %q, %v; want %v", name, got, err, test.want)
@@ -57,7 +55,7 @@ func TestValueIsNoManifest(t *testing.T) {
 	m := manifest{size: int64(len(secret)), chunk: chunkSize, hashes: []string{hashOf(secret)}}
 	fake := m.encode()
 	mustPut(t, s, "t/", fake)
-	if _, err := Open(t.Context(), s, "t/", Ref{Hash: hashOf(fake[:len(fake)-1]), Size: m.size}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := Bytes(t.Context(), s, "t/", Ref{Hash: hashOf(fake[:len(fake)-1]), Size: m.size}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Open = %v", err)
 	}
 }
@@ -82,7 +80,7 @@ func TestPrefix(t *testing.T) {
 			wantValue(t, s, prefix, ref, []byte("x"))
 			continue
 		}
-		if _, err := Open(t.Context(), s, prefix, Ref{Hash: hashOf(nil)}); !errors.Is(err, want) {
+		if _, err := Bytes(t.Context(), s, prefix, Ref{Hash: hashOf(nil)}); !errors.Is(err, want) {
 			t.Errorf("Open below %.40q = %v; want %v", prefix, err, want)
 		}
 		if err := Delete(t.Context(), s, prefix); !errors.Is(err, want) {
@@ -142,14 +140,7 @@ func TestDamage(t *testing.T) {
 // yields nothing but what v begins with before that.
 func wantDamage(t *testing.T, name string, s store.Store, ref Ref, key string, v []byte) {
 	t.Helper()
-	var got []byte
-	r, err := Open(t.Context(), s, "t/", ref)
-	if err == nil {
-		got, err = io.ReadAll(r)
-		if _, again := r.Read(make([]byte, 1)); again != err {
-			t.Errorf("%s in %s: after %v a further Read = %v", name, key, err, again)
-		}
-	}
+	got, err := joined(t.Context(), s, ref)
 	var where *store.CorruptError
 	if !errors.As(err, &where) || where.Cell != key {
 		t.Errorf("%s in %s: read %v", name, key, err)

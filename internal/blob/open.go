@@ -4,36 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
+	"iter"
 
 	"github.com/perdure/perdure/store"
 )
 
-// Open returns a reader of the blob that ref names below prefix. Each chunk is
-// checked against its hash before any byte of it is returned.
+// Chunks returns the size of the chunks of a blob, all but its last, and the
+// chunks as they are kept. Each is checked against its hash, and one is in memory
+// at a time.
 //
 // Where there is no such blob, the error matches store.ErrNotFound; damage is
 // a *store.CorruptError that names the cell; a ref that cannot be one is
-// store.ErrInvalid. The reader is for one goroutine, and ends with ctx.
-func Open(ctx context.Context, s store.Store, prefix string, ref Ref) (io.ReadCloser, error) {
+// store.ErrInvalid.
+func Chunks(ctx context.Context, s store.Store, prefix string, ref Ref) (int64, iter.Seq2[[]byte, error], error) {
 	r, err := open(ctx, s, prefix, ref)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return r, nil
+	return r.manifest.chunk, func(yield func([]byte, error) bool) {
+		for i := range r.manifest.hashes {
+			if chunk, err := r.loadChunk(i); !yield(chunk, err) || err != nil {
+				return
+			}
+		}
+	}, nil
 }
 
-// Bytes returns the blob that ref names below prefix, whole.
+// Bytes returns the blob that ref names below prefix, whole. Errors are those of
+// Chunks.
 func Bytes(ctx context.Context, s store.Store, prefix string, ref Ref) ([]byte, error) {
-	r, err := open(ctx, s, prefix, ref)
+	_, chunks, err := Chunks(ctx, s, prefix, ref)
 	if err != nil {
 		return nil, err
 	}
 	// The size is that of the manifest by now, not what a ref claims.
-	value := make([]byte, ref.Size)
-	if _, err := io.ReadFull(r, value); err != nil {
-		return nil, err
+	value := make([]byte, 0, ref.Size)
+	for chunk, err := range chunks {
+		if err != nil {
+			return nil, err
+		}
+		value = append(value, chunk...)
 	}
 	return value, nil
 }
@@ -73,34 +83,12 @@ type reader struct {
 	key      string // of the manifest's cell
 	ref      Ref
 	manifest *manifest
-	next     int    // the chunk to load next
-	rest     []byte // what is left of the chunk before it
-	err      error  // what every further Read returns
 }
 
-// Read implements io.Reader.
-func (r *reader) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 && r.err == nil && len(p) > 0 {
-		r.rest, r.err = r.loadChunk()
-	}
-	if r.err != nil {
-		return 0, r.err
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
-}
-
-// loadChunk returns the next chunk, or io.EOF behind the last.
-func (r *reader) loadChunk() ([]byte, error) {
-	i := r.next
-	if i == len(r.manifest.hashes) {
-		return nil, io.EOF
-	}
+func (r *reader) loadChunk(i int) ([]byte, error) {
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
 	}
-	r.next++
 	h := r.manifest.hashes[i]
 	key := chunkKey(r.prefix, h)
 	what := fmt.Sprintf("chunk %d of %d of blob %s", i+1, len(r.manifest.hashes), r.ref.Hash)
@@ -122,10 +110,4 @@ func (r *reader) loadChunk() ([]byte, error) {
 		return nil, damaged(key, fmt.Sprintf("%s has %d bytes, its manifest says %d", what, len(cell.Value), r.manifest.length(i)))
 	}
 	return cell.Value, nil
-}
-
-// Close implements io.Closer. A Read after it fails.
-func (r *reader) Close() error {
-	r.rest, r.err = nil, fmt.Errorf("blob: read %s: %w", r.ref.Hash, fs.ErrClosed)
-	return nil
 }

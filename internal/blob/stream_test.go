@@ -90,23 +90,18 @@ func TestStreams(t *testing.T) {
 
 	var passed int64
 	s.most, s.ahead = 0, func() int64 { return s.got - passed }
-	r, err := Open(t.Context(), s, "t/", ref)
+	_, chunks, err := Chunks(t.Context(), s, "t/", ref)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum, want := sha256.New(), sha256.New()
-	buf := make([]byte, 100_000)
-	for {
-		n, err := r.Read(buf)
-		sum.Write(buf[:n])
-		passed += int64(n)
-		s.most = max(s.most, s.ahead())
-		if err == io.EOF {
-			break
-		}
+	for chunk, err := range chunks {
 		if err != nil {
 			t.Fatal(err)
 		}
+		sum.Write(chunk)
+		s.most = max(s.most, s.ahead())
+		passed += int64(len(chunk))
 	}
 	if s.most > chunkSize {
 		t.Errorf("the reader was %d bytes ahead of its caller, want at most a chunk of %d", s.most, chunkSize)

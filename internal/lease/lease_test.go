@@ -28,7 +28,7 @@ func bubble(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 
 func mustHold(t testing.TB, ctx context.Context, s store.Store) *Lease {
 	t.Helper()
-	l, err := Hold(ctx, s, "w", ttl)
+	l, err := Hold(ctx, s, "w", ttl, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestIdIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := memstore.New()
 		l := mustHold(t, ctx, s)
-		if _, err := Hold(ctx, s, "w", ttl); !errors.Is(err, ErrTaken) {
+		if _, err := Hold(ctx, s, "w", ttl, nil); !errors.Is(err, ErrTaken) {
 			t.Errorf("Hold of a taken id: %v, want ErrTaken", err)
 		}
 		if err := l.Release(ctx); err != nil {
@@ -339,12 +339,12 @@ func TestHoldRefuses(t *testing.T) {
 		id  string
 		ttl time.Duration
 	}{{"", ttl}, {"w", 0}, {"w", -1}, {"w", MinTTL - 1}, {"w", MaxTTL + 1}, {string(make([]byte, store.MaxName)), ttl}} {
-		if _, err := Hold(ctx, s, c.id, c.ttl); !errors.Is(err, store.ErrInvalid) {
+		if _, err := Hold(ctx, s, c.id, c.ttl, nil); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("Hold(%.9q, %v): %v, want ErrInvalid", c.id, c.ttl, err)
 		}
 	}
 	s.Close()
-	if _, err := Hold(ctx, s, "w", ttl); !errors.Is(err, store.ErrClosed) {
+	if _, err := Hold(ctx, s, "w", ttl, nil); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Hold on a closed store: %v, want ErrClosed", err)
 	}
 }
@@ -354,7 +354,7 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 		s := faulty.New(memstore.New(), func(faulty.Call) faulty.Fault { return faulty.FailBefore })
 		short, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if _, err := Hold(short, s, "w", ttl); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := Hold(short, s, "w", ttl, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Hold: %v, want the end of its context", err)
 		}
 		if n := s.Calls(); n < 100 || n > 10_000 {

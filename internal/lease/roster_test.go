@@ -24,7 +24,7 @@ import (
 func holdAs(t testing.TB, ctx context.Context, s store.Store, id string) (l *Lease, abandon func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	l, err := Hold(ctx, s, id, ttl)
+	l, err := Hold(ctx, s, id, ttl, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

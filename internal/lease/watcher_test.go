@@ -246,7 +246,7 @@ func TestManyAtOnce(t *testing.T) {
 		for i := range 16 {
 			id := fmt.Sprint("w", i/2)
 			wg.Go(func() {
-				l, err := Hold(ctx, s, id, ttl)
+				l, err := Hold(ctx, s, id, ttl, nil)
 				if errors.Is(err, ErrTaken) {
 					return
 				}

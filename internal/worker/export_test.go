@@ -11,7 +11,7 @@ import (
 func (r *Staff) Hold(io context.Context) (*Worker, error) {
 	w := newWorker(r, io)
 	var err error
-	w.lease, err = lease.Hold(io, r.threads.Store, w.id, r.opts.Lease)
+	w.lease, err = lease.Hold(io, r.threads.Store, w.id, r.opts.Lease, nil)
 	return w, err
 }
 

@@ -93,7 +93,7 @@ func (r *Staff) WorkOnce(ctx context.Context) error {
 	defer giveUp()
 	waiting := context.AfterFunc(ctx, giveUp)
 	var err error
-	if w.lease, err = lease.HoldWith(holding, r.threads.Store, w.id, r.opts.Lease, r.info()); err != nil {
+	if w.lease, err = lease.Hold(holding, r.threads.Store, w.id, r.opts.Lease, r.info()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -3,30 +3,9 @@ package blob
 import (
 	"context"
 	"fmt"
-	"io"
-	"iter"
 
 	"github.com/perdure/perdure/store"
 )
-
-// Chunks returns the size of the chunks of a blob, all but its last, and the
-// chunks as they are kept, each checked against its hash. Errors are those of
-// [Open].
-func Chunks(ctx context.Context, s store.Store, prefix string, ref Ref) (int64, iter.Seq2[[]byte, error], error) {
-	r, err := open(ctx, s, prefix, ref)
-	if err != nil {
-		return 0, nil, err
-	}
-	return r.manifest.chunk, func(yield func([]byte, error) bool) {
-		r.next = 0
-		for {
-			chunk, err := r.loadChunk()
-			if err == io.EOF || !yield(chunk, err) || err != nil {
-				return
-			}
-		}
-	}, nil
-}
 
 // Copy takes a blob over chunk by chunk, so that it has the same ref here. It
 // is checked on the way, and there only once Close has returned nil.
