@@ -106,5 +106,4 @@ func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (st
 	return r.archive().Import(ctx, rd, o.As, o.Trust)
 }
 
-// archive returns the archive of the tenant's threads.
 func (r *Runtime) archive() *archive.Archive { return archive.New(r.tenant, r.core.opts.Trust) }

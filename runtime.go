@@ -181,7 +181,6 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 
 type seam = threads.Seam
 
-// runtime returns the runtime of a tenant.
 func (c *core) runtime(t *threads.Tenant) *Runtime {
 	return &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
 }

@@ -236,7 +236,6 @@ func keyText(key ed25519.PrivateKey) string {
 	return base64.RawURLEncoding.EncodeToString(key.Public().(ed25519.PublicKey))
 }
 
-// readKey returns a public key that is written as ExportKey does.
 func readKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != ed25519.PublicKeySize {

@@ -40,7 +40,7 @@ func (r *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []s
 		return "", err
 	}
 	im := &importer{archive: r, as: as, trust: trust}
-	err := im.all(ctx, rd)
+	err := im.importAll(ctx, rd)
 	if err == nil {
 		return im.as, nil
 	}
@@ -48,12 +48,11 @@ func (r *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []s
 		// Also if the context has ended.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		err = errors.Join(err, im.drop(clean))
+		err = errors.Join(err, im.dropWritten(clean))
 	}
 	return "", fmt.Errorf("perdure: importing thread %q: %w", im.as, err)
 }
 
-// importer is one import.
 type importer struct {
 	archive *Archive
 	as      string
@@ -70,16 +69,16 @@ type importer struct {
 	size  int      // of the batch
 }
 
-func (im *importer) all(ctx context.Context, rd io.Reader) error {
+func (im *importer) importAll(ctx context.Context, rd io.Reader) error {
 	v, err := Read(ctx, rd, Taker{
-		Head: func(h ExportHead) error { return im.begin(ctx, h) },
+		Head: func(h ExportHead) error { return im.takeHead(ctx, h) },
 		Blob: func(ref blob.Ref, chunk int64) (*blob.Copy, error) {
 			if err := im.named(ctx, im.user); err != nil {
 				return nil, err
 			}
 			return blob.NewCopy(im.archive.threads.Store, threads.BlobPrefix(im.name), ref, chunk)
 		},
-		Entry: func(e journal.Entry, data []byte) error { return im.entry(ctx, e, data) },
+		Entry: func(e journal.Entry, data []byte) error { return im.takeEntry(ctx, e, data) },
 	})
 	if err == nil {
 		err = im.flush(ctx)
@@ -97,8 +96,7 @@ func (im *importer) all(ctx context.Context, rd io.Reader) error {
 	return im.show(ctx, opened)
 }
 
-// begin looks at the first line.
-func (im *importer) begin(ctx context.Context, h ExportHead) error {
+func (im *importer) takeHead(ctx context.Context, h ExportHead) error {
 	im.as, im.user, im.from, im.n = cmp.Or(im.as, h.Thread), h.User, h.Tenant, h.Entries
 	if h.Redacted {
 		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", fault.ErrInvalid)
@@ -118,8 +116,7 @@ func (im *importer) begin(ctx context.Context, h ExportHead) error {
 	return nil
 }
 
-// entry takes the next entry.
-func (im *importer) entry(ctx context.Context, e journal.Entry, data []byte) error {
+func (im *importer) takeEntry(ctx context.Context, e journal.Entry, data []byte) error {
 	if im.name == "" {
 		b, err := e.Read()
 		if err != nil {
@@ -242,8 +239,7 @@ func (im *importer) mark(ctx context.Context, what string) error {
 	return err
 }
 
-// drop removes what was written.
-func (im *importer) drop(ctx context.Context) error {
+func (im *importer) dropWritten(ctx context.Context) error {
 	err := im.archive.threads.Store.Drop(ctx, threads.JournalKey(im.name))
 	if err == nil {
 		err = blob.Delete(ctx, im.archive.threads.Store, threads.BlobPrefix(im.name))
@@ -268,7 +264,7 @@ func (r *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 	switch err := im.mark(ctx, importGivenUp); {
 	case err == nil:
 		r.threads.Log.Info("an import that was cut off is dropped", "thread", name)
-		return true, im.drop(ctx)
+		return true, im.dropWritten(ctx)
 	case !errors.Is(err, errGivenUp):
 		return false, err
 	}
@@ -276,7 +272,7 @@ func (r *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 	o, err := r.threads.Read(ctx, name)
 	switch {
 	case errors.Is(err, fault.ErrErased):
-		return false, im.drop(ctx)
+		return false, im.dropWritten(ctx)
 	case errors.Is(err, fault.ErrCorrupt), err == nil && o.Thread.Seq == 0:
 		return false, nil
 	case err != nil:
@@ -288,7 +284,7 @@ func (r *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 		return false, err
 	}
 	if string(held) != name {
-		return true, im.drop(ctx) // it was imported again since
+		return true, im.dropWritten(ctx) // it was imported again since
 	}
 	return false, r.threads.Remove(ctx, ImportKey(name), "")
 }

@@ -30,7 +30,7 @@ type Taker struct {
 func Read(ctx context.Context, rd io.Reader, take Taker) (*Verification, error) {
 	u := &reader{ctx: ctx, take: take, lines: &lineReader{r: bufio.NewReaderSize(rd, 64<<10), sum: sha256.New()},
 		v: &Verification{}, thread: journal.NewThread(), blobs: map[string]bool{}, unused: map[string]bool{}}
-	err := u.all()
+	err := u.readAll()
 	if bad := (*badLine)(nil); errors.As(err, &bad) {
 		u.v.bad("line %d: %v", u.lines.n, bad.error)
 		if u.v.Good > 0 {
@@ -49,7 +49,6 @@ type badLine struct{ error }
 
 func badf(format string, args ...any) error { return &badLine{fmt.Errorf(format, args...)} }
 
-// reader is one reading of an export.
 type reader struct {
 	ctx    context.Context
 	take   Taker
@@ -62,8 +61,8 @@ type reader struct {
 	unused map[string]bool // of them, those that no entry referred to yet
 }
 
-func (u *reader) all() error {
-	if err := u.first(); err != nil {
+func (u *reader) readAll() error {
+	if err := u.readHead(); err != nil {
 		return err
 	}
 	for {
@@ -81,11 +80,11 @@ func (u *reader) all() error {
 		}
 		switch {
 		case bytes.HasPrefix(line, []byte(`{"v":`)):
-			err = u.entry(line)
+			err = u.readEntry(line)
 		case bytes.HasPrefix(line, []byte(`{"blob":`)):
-			err = u.blob(line)
+			err = u.readBlob(line)
 		case bytes.HasPrefix(line, []byte(`{"end":`)):
-			return u.last(line, sum)
+			return u.readEnd(line, sum)
 		default:
 			err = badf("it is neither an entry nor a value nor the end")
 		}
@@ -95,8 +94,7 @@ func (u *reader) all() error {
 	}
 }
 
-// first reads the first line.
-func (u *reader) first() error {
+func (u *reader) readHead() error {
 	line, err := u.lines.next()
 	if err == io.EOF {
 		return badf("the file is empty")
@@ -137,8 +135,7 @@ func exactly[T any](line []byte, v *T) error {
 	return nil
 }
 
-// entry reads the line of an entry.
-func (u *reader) entry(line []byte) error {
+func (u *reader) readEntry(line []byte) error {
 	seq := u.v.Good + 1
 	u.v.Entries++
 	switch {
@@ -191,8 +188,8 @@ func (u *reader) fold(e journal.Entry) error {
 	return u.thread.Apply(e)
 }
 
-// blob reads a large value: the line that begins it, and its chunks.
-func (u *reader) blob(line []byte) error {
+// readBlob reads a large value: the line that begins it, and its chunks.
+func (u *reader) readBlob(line []byte) error {
 	var b exportBlob
 	if err := exactly(line, &b); err != nil {
 		return err
@@ -256,8 +253,8 @@ func (u *reader) added(err error) error {
 	return err
 }
 
-// last reads the last line and compares it with all before it.
-func (u *reader) last(line []byte, sum string) error {
+// readEnd reads the last line and compares it with all before it.
+func (u *reader) readEnd(line []byte, sum string) error {
 	var end exportEnd
 	if err := exactly(line, &end); err != nil {
 		return err

@@ -16,7 +16,6 @@ type Recording struct {
 	Runs   map[uint64]*runRecording
 }
 
-// runRecording is what one run recorded.
 type runRecording struct {
 	entries []journal.Entry // its own, and those that made the thread a fork or took it back
 	bodies  []journal.Body

@@ -43,14 +43,12 @@ type Verification struct {
 
 func (v *Verification) OK() bool { return v.Problem == "" }
 
-// bad notes the first problem.
 func (v *Verification) bad(format string, args ...any) {
 	if v.Problem == "" {
 		v.Problem = fmt.Sprintf(format, args...)
 	}
 }
 
-// took notes a good entry.
 func (v *Verification) took(e journal.Entry, size int) {
 	v.Good, v.Head = e.Seq, e.Hash.String()
 	v.Bytes += int64(size)

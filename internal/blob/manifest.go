@@ -64,7 +64,6 @@ func decode(b []byte) (*manifest, error) {
 	return m, nil
 }
 
-// length is how many bytes chunk i has.
 func (m *manifest) length(i int) int64 {
 	return min(m.chunk, m.size-int64(i)*m.chunk)
 }

@@ -56,7 +56,6 @@ func (h Hint) Owner() string {
 	return Owner(h.Thread)
 }
 
-// value is what a hint's cell holds.
 type value struct {
 	Seq uint64 `json:"s"`
 	Due int64  `json:"d"`
@@ -74,7 +73,6 @@ func Prefix(flow string) string {
 	return "due/" + url.PathEscape(flow) + "/"
 }
 
-// keyOf returns the key of a thread's hint.
 func keyOf(flow, thread string) (string, error) {
 	if thread == "" || strings.Contains(thread, "/") {
 		return "", fmt.Errorf("due: thread %q of flow %q: %w: a thread's name is not empty and holds no slash", thread, flow, store.ErrInvalid)

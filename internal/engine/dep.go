@@ -39,7 +39,6 @@ type versioned interface {
 	StateVersion() uint64
 }
 
-// depSet holds the deps of a pass.
 type depSet struct {
 	mu     sync.Mutex
 	list   []*depValue    // in the order in which they were made
@@ -47,7 +46,6 @@ type depSet struct {
 	byID   map[string]*depValue
 }
 
-// depValue is one value of a dep.
 type depValue struct {
 	id    string
 	spec  *DepSpec

@@ -83,7 +83,6 @@ func (c *Engine) PassDone(name string) <-chan struct{} {
 	return c.passes[name]
 }
 
-// control returns the control of a tenant's threads.
 func (c *Engine) control(tenant string) *lifecycle.Control {
 	return lifecycle.New(c.threads.Tenant(tenant), 0, c.opts.CheckInput)
 }

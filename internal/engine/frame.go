@@ -48,7 +48,6 @@ func inside(ctx context.Context) (*frame, error) {
 	return f, nil
 }
 
-// child returns a frame below f.
 func (f *frame) child(memo *tree.Frame) *frame {
 	return &frame{pass: f.pass, parent: f, memo: memo, view: f.view, now: f.now, cleaning: f.cleaning, branch: f.branch}
 }
@@ -235,7 +234,6 @@ func (f *frame) takeOver(n *tree.Node) {
 	f.now = max(f.now, n.Time)
 }
 
-// result returns the recorded outcome of a node.
 func (f *frame) result(n *tree.Node) (json.RawMessage, error) {
 	f.takeOver(n)
 	if n.Fail != nil {

@@ -36,7 +36,6 @@ type RetryPolicy struct {
 	MaxWait  time.Duration
 }
 
-// delay returns how long to wait before the next attempt.
 func (r RetryPolicy) delay(attempt int, key string) time.Duration {
 	wait, limit := r.Wait, r.MaxWait
 	if wait <= 0 {

@@ -95,7 +95,6 @@ func (p *Pass) woken(w *waiter) error {
 	return w.frame.refusal()
 }
 
-// leave ends a wait early.
 func (p *Pass) leave(w *waiter, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,7 +271,6 @@ func (p *Pass) commitNew(f *frame, build func() batch) error {
 	return err
 }
 
-// begin lets a frame begin anything.
 func (l live) begin(context.Context, *frame) error { return nil }
 
 // gate lets a frame begin something new, unless the run is sealed, cancelled

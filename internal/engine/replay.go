@@ -124,7 +124,6 @@ func (r *replay) commit(build func() batch) error {
 	return p.sealed
 }
 
-// suspend seals the pass, since every thread of control waits.
 func (r *replay) suspend() {
 	r.pass.mu.Lock()
 	defer r.pass.mu.Unlock()
@@ -148,17 +147,14 @@ func (r *replay) stop() {
 	p.seal(fmt.Errorf("%w: this is a replay, and the record ends here", fault.ErrSuspended))
 }
 
-// finish notes what the code returned.
 func (r *replay) finish(out json.RawMessage, err error) { r.ended, r.out, r.err = true, out, err }
 
 // replaced reports whether nothing is recorded where a child is spawned: whatever
 // became of one that is, it is followed.
 func (r *replay) replaced(_ *journal.Child, n *tree.Node) bool { return n == nil }
 
-// startChild starts nothing.
 func (r *replay) startChild(*journal.Child) error { return nil }
 
-// cancelChildren cancels nothing.
 func (r *replay) cancelChildren([]*journal.Child) error { return nil }
 
 // passed runs the body of a composite step that is done, to see whether the code
@@ -328,7 +324,6 @@ func otherFailure(want *journal.Failure, err error) string {
 	return fmt.Sprintf("the error:\n- recorded: %s %q\n+ the code: %s %q", fault.Clip(want.Msg, maxShown), want.Codes, fault.Clip(got.Msg, maxShown), got.Codes)
 }
 
-// recordedOutput returns what a run returned.
 func (c *Engine) recordedOutput(ctx context.Context, name string, entries []journal.Entry, run *journal.Run) ([]byte, error) {
 	value := run.Output
 	if run.Ref != 0 {

@@ -105,7 +105,6 @@ func (p *Pass) flow(fn FlowFunc) {
 	out, err = invoke(root.with(p.runCtx), func(ctx context.Context) (json.RawMessage, error) { return fn(ctx, in) })
 }
 
-// finish appends the end of the run.
 func (l live) finish(out json.RawMessage, err error) {
 	p := l.pass
 	b := journal.Body{Status: string(journal.StatusSucceeded), Value: journal.Value{JSON: out}}

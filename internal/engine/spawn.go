@@ -76,7 +76,6 @@ func checkSpawn(ctx context.Context, flow string, in any) (json.RawMessage, erro
 	return f.pass.engine.opts.CheckInput(flow, in)
 }
 
-// recordSpawn records that a child is about to be started.
 func (p *Pass) recordSpawn(f *frame, path, flow string, in json.RawMessage) (child *journal.Child, err error) {
 	value, err := p.value(in)
 	if err != nil {
@@ -192,7 +191,6 @@ func (p *Pass) joined(path string, child *journal.Child, end uint64) error {
 	})
 }
 
-// entry returns what an entry of the thread says.
 func (p *Pass) entry(seq uint64) (b journal.Body, err error) {
 	_, err = p.patient(nil, func() (json.RawMessage, error) {
 		var err error
@@ -251,7 +249,6 @@ func (p *Pass) cancelChildren(doomed bool) error {
 	return p.mode.cancelChildren(open)
 }
 
-// cancelChildren cancels children.
 func (l live) cancelChildren(open []*journal.Child) error {
 	p := l.pass
 	if err := p.life().CancelChildren(p.io, p.name, p.thread, p.run, open); err != nil {
@@ -288,5 +285,4 @@ func (p *Pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error
 	return child, p.mode.startChild(child)
 }
 
-// life returns the control of the threads of the run's tenant.
 func (p *Pass) life() *lifecycle.Control { return p.engine.control(p.thread.Tenant) }

@@ -16,7 +16,6 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// step is one step on its way to an outcome.
 type step struct {
 	*StepOptions
 	frame *frame // that it stands in
@@ -68,7 +67,6 @@ func Step(ctx context.Context, verb tree.Verb, name, want string, fn func(contex
 	return f.result(f.pass.node(s.path))
 }
 
-// passed takes the outcome of a step as it is on record.
 func (l live) passed(context.Context, *step, *tree.Node) error { return nil }
 
 // run makes attempts until the outcome is recorded. Its error is why it is not.
@@ -232,7 +230,6 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	return s.fail(ctx, inner, err)
 }
 
-// enter returns the frame of an attempt.
 func (s *step) enter(attempt int) *frame {
 	p := s.frame.pass
 	inner := s.frame.child(s.frame.memo.Enter(s.visit))

@@ -51,7 +51,6 @@ func (p *Pass) patient(f *frame, read func() (json.RawMessage, error)) (json.Raw
 	}
 }
 
-// fit makes a body small enough for an entry.
 func (p *Pass) fit(b *journal.Body) error {
 	if err := p.engine.threads.Fit(p.io, p.name, b); err != nil {
 		return p.lose(err)

@@ -82,7 +82,7 @@ func (l *Lease) create(ctx context.Context) error {
 		}
 		// A try before this one may be the one that worked, so the time
 		// counts from the first.
-		switch found, lookErr := l.look(ctx); {
+		switch found, lookErr := l.inspect(ctx); {
 		case lookErr != nil && hopeless(lookErr):
 			return lookErr
 		case lookErr != nil, found == unchanged:
@@ -152,7 +152,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		if err != nil && !hopeless(err) {
 			// A renewal that was cut off may have moved the cell.
 			var lookErr error
-			found, lookErr = l.look(ctx)
+			found, lookErr = l.inspect(ctx)
 			err = errors.Join(err, lookErr)
 			if lookErr == nil && found == taken {
 				err = nil
@@ -198,7 +198,6 @@ var (
 	ErrAlive = errors.New("lease: worker is not known to be dead")
 )
 
-// value is what a lease's cell holds.
 type value struct {
 	N      uint64 `json:"n"`    // grows with each write
 	TTL    int64  `json:"ttl"`  // in microseconds
@@ -291,7 +290,7 @@ func (l *Lease) renew(ctx context.Context) (lost bool, err error) {
 	}
 	lookCtx, cancel := context.WithTimeout(ctx, l.ttl/4)
 	defer cancel()
-	found, lookErr := l.look(lookCtx)
+	found, lookErr := l.inspect(lookCtx)
 	switch {
 	case lookErr != nil:
 		return false, errors.Join(err, lookErr)
@@ -332,7 +331,7 @@ func (l *Lease) put(ctx context.Context, n uint64) (store.Version, error) {
 }
 
 // confirm records that counter n, sent at the given moment, was written. An
-// empty version leaves the one that look has found.
+// empty version leaves the one that inspect has found.
 func (l *Lease) confirm(version store.Version, n uint64, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -349,7 +348,6 @@ func (l *Lease) known() uint64 {
 	return l.n
 }
 
-// outcome is what look finds.
 type outcome int
 
 const (
@@ -358,10 +356,10 @@ const (
 	taken                    // it is gone or another's
 )
 
-// look finds out what became of the cell after a write that was refused or left
+// inspect finds out what became of the cell after a write that was refused or left
 // open. A conflict alone says nothing: the store may refuse for no reason, or
 // an earlier write of ours may have happened late.
-func (l *Lease) look(ctx context.Context) (outcome, error) {
+func (l *Lease) inspect(ctx context.Context) (outcome, error) {
 	cell, err := l.s.Get(ctx, Prefix+l.id)
 	missing := errors.Is(err, store.ErrNotFound)
 	if err != nil && !missing {

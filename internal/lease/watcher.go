@@ -72,13 +72,13 @@ func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.
 	case err != nil:
 		return false, 0, fmt.Errorf("lease: worker %q: %w", id, err)
 	}
-	dead, retryIn = w.judge(id, cell, began, ended)
+	dead, retryIn = w.judgeCell(id, cell, began, ended)
 	return dead, retryIn, nil
 }
 
-// judge notes that the worker's cell was like this at some moment between two
+// judgeCell notes that the worker's cell was like this at some moment between two
 // times, and does what Dead says with it. The lock is held.
-func (w *Watcher) judge(id string, cell store.Cell, began, ended time.Time) (dead bool, retryIn time.Duration) {
+func (w *Watcher) judgeCell(id string, cell store.Cell, began, ended time.Time) (dead bool, retryIn time.Duration) {
 	at, ok := w.seen[id]
 	if !ok || at.version != cell.Version {
 		at = sight{version: cell.Version, since: ended}
@@ -164,7 +164,7 @@ const buryFor = 100 * time.Millisecond
 // judges as Roster does, for those who only look: that the dead cannot be buried
 // is no error, and is tried again by the next call.
 func (w *Watcher) Living(ctx context.Context, self ...string) ([]Worker, error) {
-	alive, _, err := w.look(ctx, func(id string) error {
+	alive, _, err := w.muster(ctx, func(id string) error {
 		ctx, cancel := context.WithTimeout(ctx, buryFor)
 		defer cancel()
 		if err := w.Bury(ctx, id); errors.Is(err, ErrAlive) {
@@ -187,11 +187,11 @@ func (w *Watcher) Living(ctx context.Context, self ...string) ([]Worker, error) 
 // After an error nothing is lost: those who died are returned by the next call
 // that succeeds.
 func (w *Watcher) Roster(ctx context.Context, self ...string) (alive []Worker, died []string, err error) {
-	return w.look(ctx, func(id string) error { return w.Bury(ctx, id) }, self)
+	return w.muster(ctx, func(id string) error { return w.Bury(ctx, id) }, self)
 }
 
-// look is Roster with another way to bury.
-func (w *Watcher) look(ctx context.Context, bury func(id string) error, self []string) (alive []Worker, died []string, err error) {
+// muster is Roster with another way to bury.
+func (w *Watcher) muster(ctx context.Context, bury func(id string) error, self []string) (alive []Worker, died []string, err error) {
 	select {
 	case w.listing <- struct{}{}:
 		defer func() { <-w.listing }()
@@ -216,7 +216,7 @@ func (w *Watcher) look(ctx context.Context, bury func(id string) error, self []s
 		id := strings.TrimPrefix(cell.Key, Prefix)
 		w.roster[id] = true // until it is reported, also if this call fails
 		w.mu.Lock()
-		dead, left := w.judge(id, cell, began, ended)
+		dead, left := w.judgeCell(id, cell, began, ended)
 		w.mu.Unlock()
 		if dead && !slices.Contains(self, id) {
 			err := bury(id)

@@ -197,7 +197,7 @@ func (r *Control) begin(ctx context.Context, name string, b journal.Body, key st
 	return o, err
 }
 
-// begunWith returns errNothing if a thread was made with a key and the same
+// begunWith returns ErrNothing if a thread was made with a key and the same
 // request, else an error that says what is there.
 func (r *Control) begunWith(ctx context.Context, name string, b journal.Body, key string) error {
 	exists := fmt.Errorf("%w: %q", fault.ErrExists, b.Thread)

@@ -51,7 +51,6 @@ func (r *Control) childLost(ctx context.Context, name string, from *journal.Orig
 	return r.tellErased(ctx, &threads.Opened{Name: name, Thread: &journal.Thread{ID: child.ID, Parent: from}})
 }
 
-// originOf says who spawns a child.
 func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal.Child) *journal.Origin {
 	return &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: Depth(t) + 1}
 }

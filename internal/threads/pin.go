@@ -12,7 +12,7 @@ import (
 )
 
 // ClosedGate is what the gate of a thread begins with that is being erased, and
-// closedIf what it begins with, before a sequence, while that depends on where
+// ClosedIf what it begins with, before a sequence, while that depends on where
 // its journal ends.
 const ClosedGate, ClosedIf = "erased", "erased-if-"
 

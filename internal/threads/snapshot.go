@@ -144,12 +144,10 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 	}
 }
 
-// forgetSnapshot removes the snapshot of a thread.
 func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
 	return errors.Join(c.Remove(ctx, SnapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, SnapshotKey(name)+"/"))
 }
 
-// snapshotRef leads to a snapshot that is a blob.
 type snapshotRef struct {
 	Seq uint64
 	Ref blob.Ref

@@ -31,7 +31,6 @@ type Summary struct {
 	Import  bool           `json:"import,omitempty"`
 }
 
-// summaryOf returns the summary of a thread.
 func summaryOf(t *journal.Thread) Summary {
 	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
 	s.Import = t.Import != nil

@@ -389,7 +389,7 @@ func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, er
 	return entries, data, nil
 }
 
-// ChangeID is change for a thread by its id, which has to exist.
+// ChangeID is Change for a thread by its id, which has to exist.
 func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
 	name, err := r.Find(ctx, id)
 	if err != nil {
@@ -398,7 +398,7 @@ func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.T
 	return r.ChangeNamed(ctx, name, id, decide)
 }
 
-// ChangeNamed is changeThread for those who have found its name, and have
+// ChangeNamed is ChangeID for those who have found its name, and have
 // written for it.
 func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
 	return r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {

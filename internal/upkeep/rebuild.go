@@ -26,7 +26,7 @@ import (
 // Rebuild writes what follows from the journals of all tenants and was lost.
 func Rebuild(ctx context.Context, t *threads.Threads) (*Rebuilt, error) {
 	b := &rebuilder{threads: t, step: func(string) error { return ctx.Err() }}
-	if err := cmp.Or(b.all(ctx, ""), b.bad); err != nil {
+	if err := cmp.Or(b.rebuildAll(ctx, ""), b.bad); err != nil {
 		return &b.found, fmt.Errorf("perdure: rebuilding: %w", err)
 	}
 	return &b.found, nil
@@ -42,7 +42,6 @@ func (b *rebuilder) control(tenant string) *lifecycle.Control {
 	return lifecycle.New(b.threads.Tenant(tenant), 0, nil)
 }
 
-// rebuilder is one Rebuild.
 type rebuilder struct {
 	threads *threads.Threads
 	found   Rebuilt
@@ -55,13 +54,13 @@ type rebuilder struct {
 // store is open for long.
 const rebuildPage = 256
 
-// all goes through everything, and through the journals behind a name.
-func (b *rebuilder) all(ctx context.Context, after string) error {
-	young, err := b.imports(ctx)
+// rebuildAll goes through everything, and through the journals behind a name.
+func (b *rebuilder) rebuildAll(ctx context.Context, after string) error {
+	young, err := b.finishImports(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.erases(ctx); err != nil {
+	if err := b.finishErases(ctx); err != nil {
 		return err
 	}
 	prefix := threads.JournalKey("")
@@ -71,7 +70,7 @@ func (b *rebuilder) all(ctx context.Context, after string) error {
 			after = name
 			if young[name] {
 				b.found.Orphans++
-			} else if err := b.goOn(b.thread(ctx, name)); err != nil {
+			} else if err := b.goOn(b.rebuildThread(ctx, name)); err != nil {
 				return fmt.Errorf("thread %s: %w", name, err)
 			}
 			if err := b.step(after); err != nil {
@@ -114,8 +113,7 @@ func (b *rebuilder) page(ctx context.Context, prefix, after string) (names []str
 	return names, false, nil
 }
 
-// thread sees to one thread.
-func (b *rebuilder) thread(ctx context.Context, name string) error {
+func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 	s, there, err := b.summary(ctx, name)
 	if err != nil {
 		return err
@@ -162,10 +160,10 @@ func (b *rebuilder) thread(ctx context.Context, name string) error {
 	}
 	b.found.Threads++
 	// What cannot be read, or is for a newer version, is listed nevertheless.
-	if err := b.list(ctx, o, s, there); err != nil || damaged {
+	if err := b.rebuildSummary(ctx, o, s, there); err != nil || damaged {
 		return err
 	}
-	return b.remind(ctx, o)
+	return b.rebuildHints(ctx, o)
 }
 
 // summary returns the summary of a thread, and whether there is one.
@@ -196,8 +194,8 @@ func (b *rebuilder) finished(ctx context.Context, name string, s threads.Summary
 	return last == s.Seq, nil
 }
 
-// list makes sure that a thread has a summary which is up to date.
-func (b *rebuilder) list(ctx context.Context, o *threads.Opened, s threads.Summary, there bool) error {
+// rebuildSummary makes sure that a thread has a summary which is up to date.
+func (b *rebuilder) rebuildSummary(ctx context.Context, o *threads.Opened, s threads.Summary, there bool) error {
 	if there && s.Seq >= o.Thread.Seq && !s.Rough {
 		return nil
 	}
@@ -220,8 +218,8 @@ func (b *rebuilder) list(ctx context.Context, o *threads.Opened, s threads.Summa
 	return b.threads.Summarise(ctx, o)
 }
 
-// remind makes sure that workers look at a thread when they have to.
-func (b *rebuilder) remind(ctx context.Context, o *threads.Opened) error {
+// rebuildHints makes sure that workers look at a thread when they have to.
+func (b *rebuilder) rebuildHints(ctx context.Context, o *threads.Opened) error {
 	now := clock.Micros()
 	at := dueAt(o.Thread, now)
 	if flow, err := b.untold(ctx, o); err != nil {
@@ -295,9 +293,9 @@ func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, erro
 // importDead is how old an import is that is taken for dead.
 const importDead = time.Hour
 
-// imports sees to imports that were cut off: one that is whole is shown, and
+// finishImports sees to imports that were cut off: one that is whole is shown, and
 // any other dropped. It returns the names of those that may be under way.
-func (b *rebuilder) imports(ctx context.Context) (map[string]bool, error) {
+func (b *rebuilder) finishImports(ctx context.Context) (map[string]bool, error) {
 	young := map[string]bool{}
 	err := b.cells(ctx, archive.ImportKey(""), func(cell store.Cell, name string) error {
 		made, ok := madeAt(name)
@@ -325,8 +323,8 @@ func leaveDamage(err error) error {
 	return err
 }
 
-// erases finishes what was erased, as far as the gates of threads tell it.
-func (b *rebuilder) erases(ctx context.Context) error {
+// finishErases finishes what was erased, as far as the gates of threads tell it.
+func (b *rebuilder) finishErases(ctx context.Context) error {
 	return b.cells(ctx, threads.GateKey(""), func(gate store.Cell, name string) error {
 		if !threads.IsClosed(gate) {
 			return nil

@@ -20,7 +20,6 @@ const (
 	sweepSign = time.Minute
 )
 
-// sweepMark is what the cell says.
 type sweepMark struct {
 	After string `json:"after,omitempty"` // how far a sweep got that is under way or was cut off
 }
@@ -30,14 +29,12 @@ func Sweep(ctx context.Context, t *threads.Threads) {
 	(&sweeper{threads: t, every: sweepInterval}).run(ctx)
 }
 
-// sweeper is what sweeps in a worker.
 type sweeper struct {
 	threads *threads.Threads
 	every   time.Duration
 	seen    store.Version // of the cell, when it was last looked at; "" before, which is that of none
 }
 
-// run sweeps until the context ends.
 func (s *sweeper) run(ctx context.Context) {
 	for {
 		select {
@@ -59,7 +56,7 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep does it once, unless another does: errNothing.
+// sweep does it once, unless another does: ErrNothing.
 func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 	cell, err := s.threads.Store.Get(ctx, sweepCell)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -88,13 +85,13 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 		shown = time.Now()
 		return s.show(ctx, sweepMark{After: after})
 	}
-	if err := b.all(ctx, mark.After); err != nil {
+	if err := b.rebuildAll(ctx, mark.After); err != nil {
 		return &b.found, err
 	}
 	return &b.found, s.show(ctx, sweepMark{})
 }
 
-// show moves the cell. If another has, that one sweeps: errNothing.
+// show moves the cell. If another has, that one sweeps: ErrNothing.
 func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
 	value, err := json.Marshal(mark)
 	if err != nil {

@@ -256,7 +256,6 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 	return w.engine.NewPass(w, w.io, o, run, entries, alone), nil
 }
 
-// execute runs the flow until the pass is sealed.
 func (w *Worker) execute(p *engine.Pass, flow string) {
 	w.mu.Lock()
 	w.passes[p] = true

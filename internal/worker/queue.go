@@ -278,7 +278,6 @@ func (r *round) begin() {
 	*r = round{at: r.at, from: r.at, wrapped: r.at == "", walking: true, soon: time.Now().Add(due.Near)}
 }
 
-// met notes that a hint is due later.
 func (r *round) met(left time.Duration) {
 	if at := time.Now().Add(left); at.Before(r.soon) {
 		r.soon = at
@@ -303,7 +302,6 @@ func (r *round) skip(to string) {
 	r.read(to, true)
 }
 
-// wait returns how long until the next hint has to be read.
 func (r *round) wait() time.Duration {
 	if r.walking || r.skipped {
 		return restful
@@ -322,7 +320,6 @@ type lastTurn struct {
 	at     time.Time
 }
 
-// had notes that a thread had its turn.
 func (w *Worker) had(h due.Hint) {
 	w.turns[ownerKey{h.Flow, h.Owner()}] = lastTurn{h.Thread, time.Now()}
 }

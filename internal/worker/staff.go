@@ -112,7 +112,6 @@ func (c *Staff) began(id string) (over func()) {
 	}
 }
 
-// ownIDs returns the ids of the workers of this runtime.
 func (c *Staff) ownIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
