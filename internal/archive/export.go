@@ -256,8 +256,7 @@ func CheckKeys(keys []string) error {
 // signed is what the signature of an export is made of.
 func signed(sum string) []byte { return []byte("perdure export\n" + sum) }
 
-// checkSignature returns why the last line of an export is not signed by the key
-// that it names.
+// checkSignature returns why the last line of an export is not signed by its key.
 func (e exportEnd) checkSignature() error {
 	key, err := readKey(e.Key)
 	if err != nil {

@@ -161,8 +161,7 @@ func (im *importer) flush(ctx context.Context) error {
 	return nil
 }
 
-// fork checks what the entries mean, and appends that the thread goes on here
-// under another name.
+// fork checks what the entries mean, and appends where the thread comes from.
 func (im *importer) fork(ctx context.Context, v *Verification) (*threads.Opened, error) {
 	trusted, err := im.trusts(ctx, v.Signer)
 	if err != nil {

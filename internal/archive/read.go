@@ -299,8 +299,7 @@ type lineReader struct {
 	line []byte
 }
 
-// next returns the next line, which is valid until the one after it, or io.EOF
-// behind the last.
+// next returns the next line, valid until the one after it, or io.EOF at the end.
 func (l *lineReader) next() ([]byte, error) {
 	l.line = l.line[:0]
 	for {

@@ -78,8 +78,7 @@ func (r *Recording) add(before []journal.Entry, e journal.Entry) error {
 	return nil
 }
 
-// again gives the runs that may go on an entry with which they do: a fork or a
-// rewind.
+// again gives the runs that may go on the entry of a fork or a rewind.
 func (r *Recording) again(e journal.Entry, b journal.Body) error {
 	for n, run := range r.Runs {
 		if at := r.Thread.Run(n); at == nil || at.Status == journal.StatusSucceeded || at.Status == journal.StatusCancelled {

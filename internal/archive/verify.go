@@ -87,8 +87,7 @@ func (r *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	return v, nil
 }
 
-// verifyEntries folds a thread as far as it is good. Its error says that something
-// could not be read.
+// verifyEntries folds a thread as far as it is good, or says what it could not read.
 func (c *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verification) error {
 	if err := c.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 		v.bad("where the thread was forked is not known: %v", err)

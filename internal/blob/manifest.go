@@ -69,8 +69,7 @@ func (m *manifest) length(i int) int64 {
 }
 
 const (
-	// Inline is the size up to which a value belongs into its entry; a larger
-	// one becomes a blob.
+	// Inline is the size up to which a value belongs into its entry.
 	Inline = 64 << 10
 
 	// MaxSize is the size of the largest blob.

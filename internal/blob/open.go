@@ -30,8 +30,7 @@ func Chunks(ctx context.Context, s store.Store, prefix string, ref Ref) (int64, 
 	}, nil
 }
 
-// Bytes returns the blob that ref names below prefix, whole. Errors are those of
-// Chunks.
+// Bytes returns the whole blob that ref names. Errors are those of Chunks.
 func Bytes(ctx context.Context, s store.Store, prefix string, ref Ref) ([]byte, error) {
 	_, chunks, err := Chunks(ctx, s, prefix, ref)
 	if err != nil {

@@ -30,8 +30,7 @@ func alarmKey(flow, thread string, due int64) string {
 	return fmt.Sprintf("%s%016x/%s", alarmPrefix(flow), uint64(due), thread)
 }
 
-// parseAlarm returns what the key of an alarm of the flow says, and whether it
-// can be read.
+// parseAlarm returns what the key of an alarm says, if it can be read.
 func parseAlarm(flow, key string) (due int64, thread string, ok bool) {
 	digits, thread, _ := strings.Cut(strings.TrimPrefix(key, alarmPrefix(flow)), "/")
 	due, err := strconv.ParseInt(digits, 16, 64)

@@ -47,8 +47,7 @@ type Answer struct {
 // Ask suspends the run until a question is answered, and returns the node of the
 // ask and the value of its answer, of a kind of JSON.
 func Ask(ctx context.Context, name string, q Question, want string) (*tree.Node, json.RawMessage, error) {
-	// A question that is refused is refused in every replay, before it counts
-	// as visited.
+	// A question that is refused is refused in every replay, and never counts as visited.
 	p, k, data, err := checkQuestion(ctx, q, want)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask %q: %w", name, err)
@@ -62,8 +61,7 @@ func Ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	})
 }
 
-// until parks the frame until a node has its outcome, if need be that its time
-// is over.
+// until parks the frame until a node has its outcome, or records that its time is over.
 func (p *Pass) until(ctx context.Context, f *frame, path string, n *tree.Node) error {
 	if locked(p, func() bool { return n.Done }) {
 		return nil
@@ -87,8 +85,7 @@ func (p *Pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
 }
 
-// dueLine is the entry which says that the time of a wait is over. Whoever sees
-// it due appends it.
+// dueLine is the entry, by whoever sees it due, which says that the time of a wait is over.
 func dueLine(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) threads.Line {
 	l := threads.Line{Kind: journal.Fired, Run: run.N, Path: path}
 	switch w.Kind {

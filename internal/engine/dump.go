@@ -51,8 +51,7 @@ func (p *Pass) dumpWhere(is func(*depValue) bool) map[string]journal.Value {
 	return p.small(changed)
 }
 
-// small makes dumps together small enough to share an entry: the largest
-// become blobs.
+// small makes dumps fit into one entry together: the largest become blobs.
 func (p *Pass) small(dumps map[string]journal.Value) map[string]journal.Value {
 	for {
 		total, largest := 0, ""
@@ -114,8 +113,7 @@ func (p *Pass) concerns(v *depValue, leaf *frame) bool {
 	return false
 }
 
-// noteFault keeps a problem with a dump for the next commit, once until it
-// changes.
+// noteFault keeps a new problem with a dump for the next commit.
 func (p *Pass) noteFault(v *depValue, err error) {
 	text := ""
 	if err != nil {
@@ -210,8 +208,7 @@ func (p *Pass) watchLeaf(f *frame) (over func()) {
 	}
 }
 
-// leafWatch is a step that runs, and what saves deps inside it once there is
-// something to save.
+// leafWatch is a step that runs, with the timer that saves deps inside it.
 type leafWatch struct {
 	since time.Time
 	timer *time.Timer
@@ -290,8 +287,7 @@ func (p *Pass) checkOutside(where string) {
 	}
 }
 
-// settledInside takes what deps are after a leaf as the state that flow code
-// must not change.
+// settledInside notes the deps after a leaf, which flow code must not change.
 func (p *Pass) settledInside() {
 	if !p.engine.opts.Development {
 		return

@@ -58,8 +58,7 @@ func New(t *threads.Threads, o Options) *Engine {
 	return &Engine{threads: t, opts: o, passes: map[string]chan struct{}{}}
 }
 
-// noteExecuting notes that a pass of a thread runs in this process, until over is
-// called.
+// noteExecuting notes that a pass of a thread runs here, until over is called.
 func (c *Engine) noteExecuting(name string) (over func()) {
 	done := make(chan struct{})
 	c.mu.Lock()

@@ -139,8 +139,7 @@ func (g *Group) closeBranch(b *branch) {
 	}
 }
 
-// failed records that a branch failed, unless another was before it, and closes
-// the others.
+// failed records that a branch is the first to fail, and closes the others.
 func (g *Group) failed(b *branch) {
 	p := g.frame.pass
 	err := p.commit(func() batch {
@@ -167,8 +166,7 @@ func (g *Group) failed(b *branch) {
 	}
 }
 
-// pastFailure returns a diff if the code goes on in a branch that is recorded as
-// failed. mu is held.
+// pastFailure returns a diff if the code goes on in a failed branch. mu is held.
 func (f *frame) pastFailure() string {
 	for b := f.branch; b != nil; b = b.outer {
 		if b.failed {

@@ -71,8 +71,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		return false, s.await(ctx, n)
 	}
 	if s.returned == nil {
-		// The worker before this one may still be inside the function, up to
-		// its timeout.
+		// An earlier worker may still be inside the function, up to its timeout.
 		if err := s.sitOut(ctx, max(s.Timeout, n.Limit)); err != nil {
 			return false, err
 		}
@@ -96,8 +95,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		case err == nil && outcome == OutcomeDone:
 			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.Input, Value: journal.Value{JSON: raw}}, nil)
 		case err == nil && outcome == OutcomeNotDone && s.returned != nil:
-			// It failed, and is known to have had no effect: as if it had said
-			// NotDone itself.
+			// It failed and had no effect, as if it had said NotDone itself.
 			policy := RetryPolicy{Attempts: 10}
 			if s.Retry != nil {
 				policy = *s.Retry

@@ -273,8 +273,7 @@ func (p *Pass) commitNew(f *frame, build func() batch) error {
 
 func (l live) begin(context.Context, *frame) error { return nil }
 
-// gate lets a frame begin something new, unless the run is sealed, cancelled
-// or to be paused.
+// gate lets a frame begin something, unless the run is sealed, cancelled or paused.
 func (p *Pass) gate(ctx context.Context, f *frame) error {
 	for {
 		p.mu.Lock()

@@ -104,8 +104,7 @@ type mode interface {
 	passed(ctx context.Context, s *step, n *tree.Node) error
 	// run carries on with a step until its outcome is on record.
 	run(ctx context.Context, s *step) error
-	// replaced reports whether Spawn starts another child in place of one whose
-	// node is given.
+	// replaced reports whether Spawn starts another child in place of a node's.
 	replaced(child *journal.Child, n *tree.Node) bool
 	// startChild makes sure that a child is started.
 	startChild(child *journal.Child) error
@@ -202,8 +201,7 @@ func (l live) commit(build func() batch) error {
 	}
 }
 
-// write encodes lines of the run behind the head. What any node may write
-// carries no epoch.
+// write encodes lines of the run. What any node may write carries no epoch.
 func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 	for i := range lines {
 		lines[i].Run = p.run.N
@@ -367,8 +365,7 @@ func (p *Pass) halt(f *frame) {
 	}
 }
 
-// block stops the run because the code does not fit what is recorded, as is seen
-// in a frame.
+// block stops the run because the code of a frame does not fit what is recorded.
 func (p *Pass) block(f *frame, diff string) error {
 	diff = fault.Clip(diff, fault.MaxMessage)
 	p.halt(f)

@@ -308,8 +308,7 @@ func (c *Engine) verdict(ctx context.Context, name string, entries []journal.Ent
 	return problem, note, nil
 }
 
-// otherFailure says how an error differs from the recorded one, "" if it does
-// not.
+// otherFailure says how an error differs from the recorded one, "" if not at all.
 func otherFailure(want *journal.Failure, err error) string {
 	if want == nil {
 		want = &journal.Failure{}

@@ -9,8 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Scope calls fn in a frame of its own and returns its error, or why the frame
-// has to stop.
+// Scope calls fn in a frame of its own. Stop is why the outer frame has to stop.
 func Scope(ctx context.Context, name string, fn func(context.Context) error) (stop, err error) {
 	f, v, err := enter(ctx, tree.Scope, name, tree.Options{})
 	if err != nil {

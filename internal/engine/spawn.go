@@ -221,8 +221,7 @@ func (p *Pass) awaitChild(f *frame, path string, child *journal.Child, end uint6
 // replaced reports whether a child is another thread's, or was given up.
 func (l live) replaced(child *journal.Child, _ *tree.Node) bool { return child.Stale || child.Doomed }
 
-// startChild makes sure that a child was started. The pass does not go on
-// without it.
+// startChild makes sure that a child was started; without it the pass ends.
 func (l live) startChild(child *journal.Child) error {
 	p := l.pass
 	if err := p.Err(); err != nil {

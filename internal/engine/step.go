@@ -242,8 +242,7 @@ func (s *step) enter(attempt int) *frame {
 	return inner
 }
 
-// limit ends the context of an attempt at the step's timeout, until unlimited is
-// called.
+// limit ends the context of an attempt at its timeout, until unlimited is called.
 func (s *step) limit(ctx context.Context, inner *frame) (_ context.Context, unlimited func()) {
 	if s.Timeout <= 0 {
 		return ctx, func() {}
@@ -335,8 +334,7 @@ func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) 
 	return s.failed(inner.attempt, err, s.policy(), inner)
 }
 
-// failed records a failed attempt, and when the next one is due if there is
-// one.
+// failed records a failed attempt, and when the next one is due if any.
 func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) (bool, error) {
 	p := s.frame.pass
 	b := journal.Body{Input: s.Input, Verb: s.verbName(), Fail: p.failure(err), NotDone: s.Once}

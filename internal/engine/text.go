@@ -58,8 +58,7 @@ func readText(ctx context.Context, key string) (text string, base journal.Item, 
 
 func runeStart(s string, i int) bool { return i == len(s) || utf8.RuneStart(s[i]) }
 
-// ReplaceText replaces every old by new in the text of a key, and returns how many
-// there were.
+// ReplaceText replaces every old by new in the text of a key, and returns how many.
 func ReplaceText(ctx context.Context, key, old, new string) (int, error) {
 	text, base, _, err := readText(ctx, key)
 	if err != nil || old == "" || old == new {
@@ -176,8 +175,7 @@ func (p *Pass) rebase(l *leaf) {
 	l.edits = nil
 }
 
-// writesBefore reports whether the leaf itself wrote a key whole before a
-// change.
+// writesBefore reports whether the leaf itself wrote a key before a change.
 func (l *leaf) writesBefore(at int, key string) bool {
 	for _, c := range l.changes[:at] {
 		if c.Key == key {

@@ -87,6 +87,5 @@ func (p *Pass) tookNothing(path string) bool {
 	return true
 }
 
-// maxLate is how many entries may wait for the next commit, so that they fit
-// into its append.
+// maxLate is how many entries may wait for the next commit and still fit into it.
 const maxLate = 16

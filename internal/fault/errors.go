@@ -308,8 +308,7 @@ func IsNotDone(err error) bool {
 // because the run was cancelled or a branch beside it failed.
 func IsCut(err error) bool { return errors.Is(err, ErrCancelled) || errors.Is(err, ErrFailedFast) }
 
-// Interrupted reports whether an error is not an outcome but what the runtime
-// told the code.
+// Interrupted reports whether an error is what the runtime told the code.
 func Interrupted(err error) bool {
 	for _, own := range []error{ErrSuspended, ErrFenced, ErrBlocked} {
 		if errors.Is(err, own) {

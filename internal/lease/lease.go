@@ -14,8 +14,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Lease is the sign of life of a worker. Its methods are safe for concurrent
-// use.
+// Lease is the sign of life of a worker. It is safe for concurrent use.
 type Lease struct {
 	s      store.Store
 	id     string
@@ -258,8 +257,7 @@ func (l *Lease) keep(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			// Sooner than usual: there is time for several tries before
-			// the lease lapses.
+			// Sooner than usual: there is time for several tries before it lapses.
 			next.Reset(l.ttl / 16)
 			continue
 		}

@@ -146,8 +146,7 @@ func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(na
 	return name, r.threads.EnsureSummary(ctx, name, s)
 }
 
-// Create makes a thread, whose first entry says b, with an id, "" for a generated
-// one.
+// Create makes a thread whose first entry says b. The id "" is generated.
 func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*threads.Opened, error) {
 	if id == "" {
 		id = threads.NewRunID()
@@ -184,8 +183,7 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 	return nil, err
 }
 
-// begin appends the first entry of a thread, unless it was made with the same
-// key.
+// begin appends the first entry of a thread, unless the same key has made it.
 func (r *Control) begin(ctx context.Context, name string, b journal.Body, key string) (*threads.Opened, error) {
 	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq != 0 {

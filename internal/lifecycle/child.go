@@ -55,8 +55,7 @@ func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal
 	return &journal.Origin{Name: parent, Thread: t.ID, Run: run.N, RunID: run.ID, Path: child.Path, Depth: Depth(t) + 1}
 }
 
-// childLines makes the cells of a child's thread, and returns its first
-// entries.
+// childLines makes the cells of a child's thread, and its first entries.
 func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []threads.Line, error) {
 	// The pin comes before the summary: an erase that does not see it leaves none.
 	name, err := r.createAs(ctx, threads.Summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
@@ -185,8 +184,7 @@ func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.
 		return false, nil
 	}
 	if err == nil && ended {
-		// Whoever saw to that end met a parent that had ended, or that was taken
-		// back since.
+		// Who saw to that end met a parent that had ended, or was taken back since.
 		err = r.TellParent(ctx, o)
 	}
 	return again, err

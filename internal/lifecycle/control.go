@@ -28,8 +28,7 @@ func New(t *threads.Tenant, maxQueue int, checkInput func(flow string, input any
 	return &Control{threads: t.All, tenant: t, maxQueue: maxQueue, checkInput: checkInput}
 }
 
-// Note says who does something, why, and at which sequence of the thread, 0 for
-// any.
+// Note says who does something, why, and at which sequence of the thread if not 0.
 type Note struct {
 	By, Reason string
 	IfSeq      uint64

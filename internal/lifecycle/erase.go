@@ -15,8 +15,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Erase erases the thread with a name and an id, and what depends on it if that
-// may go too.
+// Erase erases a thread, and also what depends on it if that may go.
 func (r *Control) Erase(ctx context.Context, name, id string, n Note, dependents bool) error {
 	return r.eraseWith(ctx, eraser{life: r, note: n, all: dependents, id: id}, name, id)
 }

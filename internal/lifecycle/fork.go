@@ -323,8 +323,7 @@ func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b jour
 	return b, nil
 }
 
-// maxOutside is how many effects a fork or rewind lists, and how many entries it
-// reads for them.
+// maxOutside is how many effects a fork or rewind lists, of how many entries.
 const maxOutside, maxOutsideRead = 1000, 10_000
 
 // outside lists what a thread did behind a sequence that reaches outside of it.

@@ -10,8 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// AskID returns the id of an ask of the thread with a name, as the outside knows
-// it.
+// AskID returns the id by which the outside knows an ask of a thread.
 func AskID(name, id string) string {
 	_, incarnation, _ := strings.Cut(name, ".")
 	return incarnation + "." + id

@@ -16,8 +16,7 @@ import (
 // statusDamaged is the status of a thread in which someone has found damage.
 const statusDamaged journal.Status = "damaged"
 
-// damaged says that a thread cannot be read behind what was folded of it, and
-// what to do.
+// damaged says up to where a thread can be read, and what to do.
 func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
 	id := o.Thread.ID
 	if s, readErr := c.ReadSummary(ctx, o.Name); readErr == nil && s.ID != "" {

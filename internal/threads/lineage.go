@@ -20,8 +20,7 @@ type Root struct {
 	Base   uint64 // the last sequence that it shares with it
 }
 
-// RootOf returns where a thread begins. A fork whose first entry is not there
-// yet begins nowhere.
+// RootOf returns where a thread begins; without its first entry a fork begins nowhere.
 func (c *Threads) RootOf(ctx context.Context, name string) (Root, error) {
 	if !IsFork(name) {
 		return Root{}, nil
@@ -170,8 +169,7 @@ func (c *Threads) lastUpTo(ctx context.Context, name string, after, upto uint64)
 	return last, nil
 }
 
-// reached returns a sequence that a thread has, near its end if its summary is
-// not old.
+// reached returns a sequence of a thread, near its end if its summary is new.
 func (c *Threads) reached(ctx context.Context, name string) uint64 {
 	at, _ := c.RootOf(ctx, name)
 	s, _ := c.ReadSummary(ctx, name)
@@ -247,8 +245,7 @@ func (c *Threads) Boundary(ctx context.Context, name string, before uint64) uint
 	return newest
 }
 
-// rewind is a rewind that was folded: its entry, what that says, and what it
-// kept of the thread.
+// rewind is a rewind that was folded, and what it kept of the thread.
 type rewind struct {
 	entry journal.Entry
 	body  journal.Body

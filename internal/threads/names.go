@@ -55,8 +55,7 @@ func NewRunID() string {
 	return Base32.EncodeToString(b[:])
 }
 
-// Secret returns the random bytes that a cell of the store holds, and makes them
-// if it is new.
+// Secret returns the random bytes in a cell of the store, and makes them if need be.
 func Secret(ctx context.Context, s store.Store, key string, size int) ([]byte, error) {
 	for {
 		cell, err := s.Get(ctx, key)
@@ -167,8 +166,7 @@ func (r *Tenant) NewOwner(named string) (string, error) {
 	return "", fmt.Errorf("%w: a thread of %q cannot be made for %q", fault.ErrInvalid, *r.Owner, named)
 }
 
-// IDForKey returns the id of the thread that an idempotency key stands for. Keys of
-// users do not meet.
+// IDForKey returns the thread id of an idempotency key. Keys of users do not meet.
 func (r *Tenant) IDForKey(kind, key string) string {
 	texts := []string{kind, r.Name, key}
 	if r.Owner != nil {
@@ -204,8 +202,7 @@ func (r *Tenant) Reaches(ctx context.Context, name string) (bool, error) {
 	return r.Owns(o.Thread), nil
 }
 
-// UsedKey is the key of the cell which says that a thread was erased to whose
-// name a cell led.
+// UsedKey is the key of the cell which says that the thread of an id was erased.
 func (c *Threads) UsedKey(idCell string) string {
 	return "used/" + Base32.EncodeToString(c.Hash("used", idCell)[:20])
 }

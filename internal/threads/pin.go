@@ -42,8 +42,7 @@ func PinPrefix(name string) string { return "pin/" + name + "/" }
 
 func GateKey(name string) string { return "gate/" + name }
 
-// Pin notes that a thread depends on another. ErrErased means that the other is
-// being erased.
+// Pin notes that a thread depends on another, or returns ErrErased if that one goes.
 func (c *Threads) Pin(ctx context.Context, name, by string) error {
 	if _, err := c.Ensure(ctx, PinPrefix(name)+by, []byte("{}")); err != nil {
 		return fmt.Errorf("perdure: pinning a thread: %w", err)

@@ -43,8 +43,7 @@ func StatusOf(t *journal.Thread) journal.Status {
 	return ""
 }
 
-// Output returns what a run returned, which may stand in an entry of its own
-// steps.
+// Output returns what a run returned, which an entry of its own steps may hold.
 func (r *Threads) Output(ctx context.Context, o *Opened, run *journal.Run) (json.RawMessage, error) {
 	if run.Ref == 0 {
 		return r.Load(ctx, o.Name, run.Output)
@@ -398,8 +397,7 @@ func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.T
 	return r.ChangeNamed(ctx, name, id, decide)
 }
 
-// ChangeNamed is ChangeID for those who have found its name, and have
-// written for it.
+// ChangeNamed is ChangeID for those who have found the name already.
 func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
 	return r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
 		if t.Seq == 0 {

@@ -47,8 +47,7 @@ func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Durati
 	return &Threads{Store: s, Log: log, lease: lease, salt: salt, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
-// Announce writes hints that a thread has work for flows, before the entry at
-// seq says so.
+// Announce writes hints of work for flows, before the entry at seq says so.
 func (c *Threads) Announce(ctx context.Context, name string, seq uint64, flows ...string) error {
 	slices.Sort(flows)
 	const now = 1 // by any clock
@@ -134,8 +133,7 @@ func WithScale(ctx context.Context, s Scale) context.Context {
 	return context.WithValue(ctx, scaleKey{}, s)
 }
 
-// ScaleOf returns the scale of a context, one that lets everything pass if there
-// is none.
+// ScaleOf returns the scale of a context; without one everything passes.
 func ScaleOf(ctx context.Context) Scale {
 	if s, ok := ctx.Value(scaleKey{}).(Scale); ok {
 		return s

@@ -262,8 +262,7 @@ func dueAt(t *journal.Thread, now int64) map[string]int64 {
 	return at
 }
 
-// untold returns the flow of a child whose end its parent does not know, "" if
-// there is none.
+// untold returns the flow of a child whose end its parent does not know, or "".
 func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, error) {
 	from := o.Thread.Parent
 	if from == nil {

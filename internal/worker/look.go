@@ -16,8 +16,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// blockedAgain is when a worker looks again at a blocked run, whose code may
-// have come back.
+// blockedAgain is when a worker looks again at a run that its code does not fit.
 const blockedAgain = 30 * time.Second
 
 // lookAt executes what is due on a thread, and then settles the hint. On an
@@ -208,8 +207,7 @@ type earlyHint struct {
 	since, seen time.Time
 }
 
-// free reports whether a run may be claimed: nobody holds it, or its worker is
-// dead.
+// free reports whether a run may be claimed: no living worker holds it.
 func (w *Worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, error) {
 	holder := o.Thread.Worker
 	if run.Status != journal.StatusRunning || holder == "" || holder == w.id {

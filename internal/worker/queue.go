@@ -189,8 +189,7 @@ type lookAgain struct {
 	holder  string // the worker that holds it, if one does: also when that is gone
 }
 
-// later keeps the worker from looking at a thread for a while, unless its hint
-// is written.
+// later keeps the worker from a thread for a while, unless its hint is written.
 func (w *Worker) later(h due.Hint, wait time.Duration) { w.leaveTo(h, wait, "") }
 
 // leaveTo is later for a thread that another worker holds: it is looked at also
@@ -284,8 +283,7 @@ func (r *round) met(left time.Duration) {
 	}
 }
 
-// read notes that the hints up to a cursor were read, and whether there are
-// more.
+// read notes how far the hints were read, and whether there are more.
 func (r *round) read(last string, more bool) {
 	r.at = last
 	if !more {
@@ -418,8 +416,7 @@ func (w *Worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	return nil
 }
 
-// forget removes what is kept about hints that are no more, or were not met for
-// long.
+// forget removes what is kept about hints that were not met for long.
 func (w *Worker) forget() {
 	now := time.Now()
 	for owner, turn := range w.turns {

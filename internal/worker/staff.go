@@ -94,8 +94,7 @@ func (r *Staff) info() json.RawMessage {
 	return raw
 }
 
-// has reports whether a worker may have a flow. One of an older version does not
-// say what it has.
+// has reports whether a worker may have a flow; an older version does not say.
 func (w *Info) has(flow string) bool {
 	return w.More || w.PID == 0 || slices.Contains(w.Flows, flow)
 }

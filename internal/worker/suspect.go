@@ -76,8 +76,7 @@ type waiting struct {
 	confirmed   bool
 }
 
-// reserved reports whether it is a suspect's turn, so that nothing else is to
-// begin. mu is held.
+// reserved reports whether only a suspect may begin now. mu is held.
 func (w *Worker) reserved() bool {
 	for _, s := range w.suspects {
 		waited := time.Since(s.since)

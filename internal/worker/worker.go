@@ -189,8 +189,7 @@ func (w *Worker) full() bool {
 	return w.active >= w.opts.Concurrency || w.solo != ""
 }
 
-// take looks at a thread, in a slot of its own. It reports whether the thread
-// is seen to.
+// take looks at a thread in a slot of its own, and reports whether it is seen to.
 func (w *Worker) take(h due.Hint) bool {
 	w.mu.Lock()
 	if w.busy[h.Thread] {
