@@ -218,13 +218,9 @@ func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, 
 }
 
 func diffKeys(a, b map[string]json.RawMessage) []KeyDiff {
-	keys := map[string]bool{}
-	for k := range a {
-		keys[k] = true
-	}
-	for k := range b {
-		keys[k] = true
-	}
+	keys := map[string]json.RawMessage{}
+	maps.Copy(keys, a)
+	maps.Copy(keys, b)
 	var diff []KeyDiff
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if !bytes.Equal(a[k], b[k]) {

@@ -219,8 +219,9 @@ func (u *reader) readBlob(line []byte) error {
 		if err != nil {
 			return err
 		}
-		text, ok := bytes.CutPrefix(line, []byte(chunkMark))
-		if text, ok = cutSuffix(text, chunkTail, ok); !ok {
+		text, begins := bytes.CutPrefix(line, []byte(chunkMark))
+		text, ends := bytes.CutSuffix(text, []byte(chunkTail))
+		if !begins || !ends {
 			return badf("it is no part of the value %s", b.Hash)
 		}
 		chunk, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
@@ -238,11 +239,6 @@ func (u *reader) readBlob(line []byte) error {
 	u.v.Blobs++
 	u.v.Bytes += b.Size
 	return nil
-}
-
-func cutSuffix(text []byte, suffix string, ok bool) ([]byte, bool) {
-	text, cut := bytes.CutSuffix(text, []byte(suffix))
-	return text, ok && cut
 }
 
 // added tells a value that is not what its name says from a store that failed.

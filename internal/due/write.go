@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/store"
@@ -164,12 +165,8 @@ func retry(ctx context.Context, try func() error) error {
 
 // hopeless reports whether a call that answered err would do so again.
 func hopeless(err error) bool {
-	for _, e := range []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	final := []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned}
+	return slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) })
 }
 
 // Remind makes sure that somebody looks at a thread at a time, of which its

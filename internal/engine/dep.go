@@ -162,10 +162,7 @@ func (s *depSet) join(id string, spec *DepSpec, f *frame) (*depValue, bool, erro
 	user := f.branch
 	v := s.byID[id]
 	if v == nil {
-		if s.byID == nil {
-			s.byID = map[string]*depValue{}
-		}
-		v = &depValue{id: id, spec: spec, users: []*branchRef{user}, ready: make(chan struct{})}
+		v = &depValue{id: id, spec: spec, users: []*branchRef{user}, held: map[*frame]bool{}, ready: make(chan struct{})}
 		s.byID[id] = v
 		v.hold(f)
 		return v, true, nil
@@ -226,9 +223,6 @@ func (s *depSet) resumables() iter.Seq2[*depValue, resumable] {
 // hold remembers that a step uses the dep.
 func (v *depValue) hold(f *frame) {
 	if f.step {
-		if v.held == nil {
-			v.held = map[*frame]bool{}
-		}
 		v.held[f] = true
 	}
 }

@@ -96,11 +96,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.Input, Value: journal.Value{JSON: raw}}, nil)
 		case err == nil && outcome == OutcomeNotDone && s.returned != nil:
 			// It failed and had no effect, as if it had said NotDone itself.
-			policy := RetryPolicy{Attempts: 10}
-			if s.Retry != nil {
-				policy = *s.Retry
-			}
-			return s.failed(n.Attempts+1, s.returned, policy, nil)
+			return s.failed(n.Attempts+1, s.returned, s.policy(10), nil)
 		case err == nil && outcome == OutcomeNotDone:
 			return false, s.notDone(n)
 		case err != nil:

@@ -86,10 +86,10 @@ func (o *StepOptions) check() error {
 	return nil
 }
 
-// policy returns how often the step is tried: once if nothing is said.
-func (o *StepOptions) policy() RetryPolicy {
+// policy returns how often the step is tried: attempts if nothing is said.
+func (o *StepOptions) policy(attempts int) RetryPolicy {
 	if o.Retry == nil {
-		return RetryPolicy{Attempts: 1}
+		return RetryPolicy{Attempts: attempts}
 	}
 	return *o.Retry
 }

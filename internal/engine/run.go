@@ -33,7 +33,7 @@ func (c *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *j
 func (c *Engine) passOf(io context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree) *Pass {
 	p := &Pass{engine: c, name: name, io: io, born: time.Now(), order: make(turn, 1), thread: t, run: run, tree: memo,
 		active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
-		calls: map[*step]bool{}, spending: map[*frame]bool{}, leaves: map[*frame]*leafWatch{}}
+		calls: map[*step]bool{}, spending: map[*frame]bool{}, deps: depSet{byID: map[string]*depValue{}}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(io))
 	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
 	p.runCtx, p.secrets = scrub.With(p.runCtx)

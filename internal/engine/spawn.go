@@ -178,7 +178,7 @@ func (p *Pass) childOf(c *Child) (*journal.Child, error) {
 
 // joined records at a path the end of a child that the run knows already.
 func (p *Pass) joined(path string, child *journal.Child, end uint64) error {
-	e, err := p.entry(end)
+	e, err := patient(p, nil, func() (journal.Body, error) { return p.engine.threads.BodyAt(p.io, p.name, end) })
 	if err != nil {
 		return err
 	}
@@ -189,15 +189,6 @@ func (p *Pass) joined(path string, child *journal.Child, end uint64) error {
 		return batch{lines: []threads.Line{{Kind: journal.Received, Path: path,
 			Body: journal.Body{Name: journal.ChildSignal(child.ID), Status: e.Status, Ref: end, Value: e.Value, Fail: e.Fail}}}}
 	})
-}
-
-func (p *Pass) entry(seq uint64) (b journal.Body, err error) {
-	_, err = p.patient(nil, func() (json.RawMessage, error) {
-		var err error
-		b, err = p.engine.threads.BodyAt(p.io, p.name, seq)
-		return nil, err
-	})
-	return b, err
 }
 
 // awaitChild records that the frame waits for the end of a child, unless a

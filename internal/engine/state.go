@@ -123,7 +123,7 @@ func readItem(ctx context.Context, key string) (raw json.RawMessage, item journa
 	if !ok {
 		return nil, item, false, nil
 	}
-	raw, err = f.pass.patient(f, func() (json.RawMessage, error) { return f.pass.engine.threads.Item(f.pass.io, f.pass.name, item) })
+	raw, err = patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.Item(f.pass.io, f.pass.name, item) })
 	return raw, item, err == nil, err
 }
 

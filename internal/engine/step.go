@@ -331,7 +331,7 @@ func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) 
 		s.returned = err
 		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: p.failure(err), Spend: inner.pending.spend}, inner)
 	}
-	return s.failed(inner.attempt, err, s.policy(), inner)
+	return s.failed(inner.attempt, err, s.policy(1), inner)
 }
 
 // failed records a failed attempt, and when the next one is due if any.
@@ -365,21 +365,21 @@ func (s *step) verbName() string {
 
 // record appends one entry of a node. If it is the outcome of a leaf, the deps
 // that the leaf may have changed are saved with it.
-func (p *Pass) record(path string, kind journal.Kind, b *journal.Body, of *frame) error {
+func (p *Pass) record(path string, kind journal.Kind, b *journal.Body, leaf *frame) error {
 	p.order.Lock()
 	defer p.order.Unlock()
-	if of != nil && !of.verbs {
+	if leaf != nil && !leaf.verbs {
 		p.settledInside()
 		if kind == journal.Step || kind == journal.Attempt {
-			b.Took = of.took
+			b.Took = leaf.took
 		}
 	}
-	if of != nil && len(of.pending.edits) > 0 && b.Fail == nil {
-		p.rebase(&of.pending)
-		b.State = of.pending.changes
+	if leaf != nil && len(leaf.pending.edits) > 0 && b.Fail == nil {
+		p.rebase(&leaf.pending)
+		b.State = leaf.pending.changes
 	}
-	if of != nil && !of.verbs && b.Fail == nil {
-		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.concerns(v, of) })
+	if leaf != nil && !leaf.verbs && b.Fail == nil {
+		b.Deps = p.dumpWhere(func(v *depValue) bool { return p.concerns(v, leaf) })
 	}
 	if err := p.fit(b); err != nil {
 		return err
@@ -387,7 +387,7 @@ func (p *Pass) record(path string, kind journal.Kind, b *journal.Body, of *frame
 	return p.mode.commit(func() batch {
 		return batch{
 			lines: []threads.Line{{Kind: kind, Path: path, Body: *b}},
-			then:  func() { delete(p.spending, of) },
+			then:  func() { delete(p.spending, leaf) },
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -164,7 +165,8 @@ func (p *Pass) rebase(l *leaf) {
 	seen, size := map[string]bool{}, 0
 	for _, e := range l.edits {
 		c := &l.changes[e.at]
-		stale := !seen[c.Key] && !p.thread.State[c.Key].Same(e.base) && !l.writesBefore(e.at, c.Key)
+		written := slices.ContainsFunc(l.changes[:e.at], func(before journal.Change) bool { return before.Key == c.Key })
+		stale := !seen[c.Key] && !p.thread.State[c.Key].Same(e.base) && !written
 		seen[c.Key] = true
 		if stale || size+e.size > maxLeafEdits {
 			*c = journal.Change{Key: c.Key, Set: &journal.Value{JSON: e.whole}}
@@ -173,14 +175,4 @@ func (p *Pass) rebase(l *leaf) {
 		}
 	}
 	l.edits = nil
-}
-
-// writesBefore reports whether the leaf itself wrote a key before a change.
-func (l *leaf) writesBefore(at int, key string) bool {
-	for _, c := range l.changes[:at] {
-		if c.Key == key {
-			return true
-		}
-	}
-	return false
 }

@@ -29,23 +29,23 @@ func (p *Pass) value(raw json.RawMessage) (journal.Value, error) {
 // of the code that wants to read: it is asked again for a while, and then the
 // pass is lost. A value that is damaged or gone blocks the run.
 func (p *Pass) load(f *frame, v journal.Value) (json.RawMessage, error) {
-	return p.patient(f, func() (json.RawMessage, error) { return p.engine.threads.Load(p.io, p.name, v) })
+	return patient(p, f, func() (json.RawMessage, error) { return p.engine.threads.Load(p.io, p.name, v) })
 }
 
-func (p *Pass) patient(f *frame, read func() (json.RawMessage, error)) (json.RawMessage, error) {
+func patient[T any](p *Pass, f *frame, read func() (T, error)) (v T, err error) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		raw, err := read()
+		v, err := read()
 		switch {
 		case err == nil:
-			return raw, nil
+			return v, nil
 		case errors.Is(err, fault.ErrCorrupt), errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
-			return nil, p.block(f, threads.Unreadable+err.Error())
+			return v, p.block(f, threads.Unreadable+err.Error())
 		case pause > p.engine.opts.Lease, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrPoisoned):
-			return nil, p.lose(err)
+			return v, p.lose(err)
 		}
 		select {
 		case <-p.ctx.Done():
-			return nil, p.Err()
+			return v, p.Err()
 		case <-time.After(pause):
 		}
 	}

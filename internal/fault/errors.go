@@ -277,12 +277,7 @@ func (m *marked) Unwrap() error { return m.err }
 
 // IsPermanent reports whether a step that returned err is not tried again.
 func IsPermanent(err error) bool {
-	for _, own := range []error{ErrNotJSON, ErrComposite, ErrOption, ErrBudget} {
-		if errors.Is(err, own) {
-			return true
-		}
-	}
-	return slices.Contains(Failure(err).Codes, codePermanent)
+	return isAny(err, ErrNotJSON, ErrComposite, ErrOption, ErrBudget) || slices.Contains(Failure(err).Codes, codePermanent)
 }
 
 // IsNotDone reports whether an error says that nothing happened. Of several
@@ -306,16 +301,15 @@ func IsNotDone(err error) bool {
 
 // IsCut reports whether an error says that something was given up, or not begun,
 // because the run was cancelled or a branch beside it failed.
-func IsCut(err error) bool { return errors.Is(err, ErrCancelled) || errors.Is(err, ErrFailedFast) }
+func IsCut(err error) bool { return isAny(err, ErrCancelled, ErrFailedFast) }
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
 
 // Interrupted reports whether an error is what the runtime told the code.
 func Interrupted(err error) bool {
-	for _, own := range []error{ErrSuspended, ErrFenced, ErrBlocked} {
-		if errors.Is(err, own) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, ErrSuspended, ErrFenced, ErrBlocked)
 }
 
 // CheckText refuses text that is too long or not UTF-8, which JSON would change.

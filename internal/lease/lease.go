@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -227,12 +228,8 @@ func (v value) patience() time.Duration {
 
 // hopeless reports whether a call that answered err would do so again.
 func hopeless(err error) bool {
-	for _, e := range []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	final := []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned}
+	return slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) })
 }
 
 // keep renews the lease until ctx ends or it is lost.

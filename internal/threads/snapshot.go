@@ -35,18 +35,18 @@ const (
 // good or if it is beyond a sequence that is not 0. A fork that has none begins
 // with one of what it shares.
 func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opened {
-	for of := name; ; {
-		if t := c.cached(ctx, of, upto); t != nil {
-			if of != name {
+	for source := name; ; {
+		if t := c.cached(ctx, source, upto); t != nil {
+			if source != name {
 				t.Base = 0 // that of the other
 			}
 			return c.reopened(name, t)
 		}
-		at, err := c.RootOf(ctx, of)
+		at, err := c.RootOf(ctx, source)
 		if err != nil || at.Parent == "" {
 			return nil
 		}
-		of = at.Parent
+		source = at.Parent
 		if upto == 0 || upto > at.Base {
 			upto = at.Base
 		}

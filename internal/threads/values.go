@@ -201,10 +201,6 @@ func (c *Threads) BlobHome(ctx context.Context, name string, ref blob.Ref) (stri
 // DamagedBlob reports whether an error means that a blob is not what an entry
 // says, rather than that it could not be read now.
 func DamagedBlob(err error) bool {
-	for _, damage := range []error{store.ErrNotFound, store.ErrCorrupt, store.ErrInvalid, store.ErrTooLarge} {
-		if errors.Is(err, damage) {
-			return true
-		}
-	}
-	return false
+	damages := []error{store.ErrNotFound, store.ErrCorrupt, store.ErrInvalid, store.ErrTooLarge}
+	return slices.ContainsFunc(damages, func(damage error) bool { return errors.Is(err, damage) })
 }
