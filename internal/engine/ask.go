@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -100,6 +101,25 @@ func dueLine(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) 
 		}
 	}
 	return l
+}
+
+// DueLines returns what is to be appended about waits whose time is over.
+func DueLines(t *journal.Thread, run *journal.Run, now int64) []threads.Line {
+	var lines []threads.Line
+	size := 0 // of defaults, which may be large: the rest comes later
+	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
+		if w := run.Waits[path]; w.Due != 0 && w.Due <= now && len(lines) < 32 {
+			l := dueLine(t, run, path, w)
+			if l.Body.Answer != nil {
+				size += len(l.Body.Answer.Value.JSON) + len(l.Body.Answer.Message)
+			}
+			if size > 128<<10 && len(lines) > 0 {
+				break
+			}
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 // maxQuestion is how much text a question may have. Its data may be larger.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/scrub"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
-	"github.com/perdure/perdure/store"
 )
+
+// FlowFunc is the function of a flow.
+type FlowFunc func(ctx context.Context, in json.RawMessage) (json.RawMessage, error)
 
 // Pass is one execution of a run's code, between a claim and the next
 // suspension or end. All that it writes goes through commit, one append after
@@ -63,21 +63,6 @@ type Pass struct {
 	mode mode // live, or a replay
 }
 
-// turn is a lock for those who call the store while they hold it. Waiting for
-// it is waiting at a channel, which lets virtual time go on in tests.
-type turn chan struct{}
-
-func (t turn) Lock() { t <- struct{}{} }
-
-func (t turn) Unlock() { <-t }
-
-// batch is what one commit appends. It is built under mu, again for each try,
-// and then is called under mu when the entries are in the journal.
-type batch struct {
-	lines []threads.Line
-	then  func()
-}
-
 // Holder is the worker that holds a run.
 type Holder interface {
 	// ID names the worker in claims.
@@ -117,229 +102,107 @@ type mode interface {
 // live is the mode of a pass that executes a run.
 type live struct{ pass *Pass }
 
-// commit appends what build returns behind the entries seen so far. Entries
-// that any node may write and that came between are absorbed, and build is
-// asked again. A build that returns nothing ends the commit.
-func (p *Pass) commit(build func() batch) error {
-	p.order.Lock()
-	defer p.order.Unlock()
-	return p.mode.commit(build)
+// NewPass returns the pass of a run that a worker has claimed with entries. Solo
+// says that the run is a suspect, which is executed alone.
+func (c *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *journal.Run, entries []journal.Entry, solo bool) *Pass {
+	p := c.passOf(io, o.Name, o.Thread, run, o.Trees[run.N])
+	p.holder, p.epoch, p.solo, p.mode = h, o.Thread.Epoch, solo, live{p}
+	c.observe(p, entries)
+	return p
 }
 
-func (l live) commit(build func() batch) error {
-	p := l.pass
-	apart := false // what is late goes ahead, since there is no room for both
-	for {
-		p.mu.Lock()
-		if p.sealed != nil {
-			defer p.mu.Unlock()
-			return p.sealed
-		}
-		b := build()
-		if len(b.lines) == 0 {
-			p.mu.Unlock()
-			return nil
-		}
-		faults, late := len(p.problems), len(p.late)
-		ahead := apart && late > 0
-		if ahead {
-			b = batch{}
-		}
-		b.lines = slices.Concat(p.problems, p.late, b.lines)
-		entries, data, err := p.write(b.lines)
-		head := p.thread.Seq
-		flows := p.letsGo(b.lines)
-		p.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		if len(flows) > 0 {
-			if err := p.engine.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
-				return p.lose(err)
-			}
-		}
-		_, err = store.AppendOnce(p.io, p.engine.threads.Store, threads.JournalKey(p.name), head-p.thread.Base, data...)
-		switch {
-		case err == nil:
-			p.mu.Lock()
-			p.problems, p.late = p.problems[faults:], p.late[late:]
-			p.apply(entries)
-			alone := p.solo && slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind != journal.Nudge })
-			p.solo = p.solo && !alone // it got on: it is no suspect any more
-			for _, d := range b.lines {
-				p.deps.saved(d.Body.Deps)
-			}
-			if b.then != nil {
-				b.then()
-			}
-			p.mu.Unlock()
-			if alone {
-				p.holder.NotSuspect(p.name)
-			}
-			p.engine.observe(p, entries)
-			if ahead {
-				continue
-			}
-			return nil
-		case errors.Is(err, store.ErrTooLarge) && faults > 0:
-			// What was only to be noted must not be in the way.
-			p.engine.threads.Log.Error("problems too large to be recorded", "thread", p.name)
-			p.mu.Lock()
-			p.problems = p.problems[faults:]
-			p.mu.Unlock()
-		case errors.Is(err, store.ErrTooLarge) && late > 0 && !ahead:
-			apart = true
-		case errors.Is(err, store.ErrTooLarge):
-			return fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
-		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:
-			if err := p.absorb(); err != nil {
-				return err
-			}
-		default:
-			return p.lose(err)
-		}
-	}
+// passOf returns a pass without a mode.
+func (c *Engine) passOf(io context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree) *Pass {
+	p := &Pass{engine: c, name: name, io: io, born: time.Now(), order: make(turn, 1), thread: t, run: run, tree: memo,
+		active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
+		calls: map[*step]bool{}, spending: map[*frame]bool{}, deps: depSet{byID: map[string]*depValue{}}, leaves: map[*frame]*leafWatch{}}
+	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(io))
+	p.runCtx, p.cancel = context.WithCancelCause(p.ctx)
+	p.runCtx, p.secrets = scrub.With(p.runCtx)
+	return p
 }
 
-// write encodes lines of the run. What any node may write carries no epoch.
-func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
-	for i := range lines {
-		lines[i].Run = p.run.N
-		if !lines[i].Kind.Open() {
-			lines[i].Epoch = p.epoch
-		}
-	}
-	return threads.EncodeLines(p.thread, lines)
+// Execute runs the function of the flow until the pass is sealed.
+func (p *Pass) Execute(fn FlowFunc) {
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		p.watch()
+	}()
+	over := p.engine.noteExecuting(p.name)
+	defer over()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.flow(fn)
+	}()
+	<-ended
+	p.mu.Lock()
+	p.seal(fault.ErrFenced) // nothing can be left open
+	p.mu.Unlock()
+	<-watching
+	p.closeDeps()
 }
 
-// apply folds entries that are in the journal. mu is held.
-func (p *Pass) apply(entries []journal.Entry) {
-	for _, e := range entries {
-		err := p.thread.Apply(e)
-		if err == nil && e.Run == p.run.N {
-			e.Texts = p.thread.Texts(e)
-			err = p.tree.Apply(e)
-			p.tree.Tell(p.thread, e.Run)
-		}
-		if err != nil {
-			p.seal(fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err))
-			return
-		}
-	}
+// flow calls the flow's function and records how the run ended.
+func (p *Pass) flow(fn FlowFunc) {
+	root := &frame{pass: p, memo: p.tree.Frame(), now: p.run.Created, attempt: 1,
+		view: &view{base: p.run.BaseState}}
+	root.view.apply(p.tree.Root.State) // edited in a fork before anything was recorded
 	if p.run.Cancelled {
 		p.cancel(fault.ErrCancelled)
 	}
-	for w := range p.waiters {
-		if p.goesOn(w) {
-			p.unpark(w)
-		}
-	}
-}
-
-// absorb reads what others appended. An entry that only a worker writes, or
-// of an unknown kind, means that the run is another's.
-func (p *Pass) absorb() error {
-	for {
-		after := locked(p, func() uint64 { return p.thread.Seq })
-		tail, err := store.ReadAll(p.io, p.engine.threads.Store, threads.JournalKey(p.name), after-p.thread.Base)
-		if err != nil {
-			if threads.IsUnusable(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrDropped) {
-				return p.lose(err)
-			}
-			p.engine.threads.Log.Warn("reading a tail", "thread", p.name, "error", err)
-			select {
-			case <-p.io.Done():
-				return p.lose(err)
-			case <-time.After(10 * time.Millisecond):
-			}
-			continue
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		var news []journal.Entry
-		prev := p.thread.Head
-		for _, line := range tail {
-			e, err := journal.Decode(prev, line.Seq+p.thread.Base, line.Data)
-			if err != nil || !e.Kind.Open() {
-				p.apply(news)
-				err = p.fence(e, err)
-				if e.Kind != journal.Claimed && e.Kind != journal.Erased {
-					go p.letGo()
-				}
-				return err
-			}
-			prev = e.Hash
-			news = append(news, e)
-		}
-		p.apply(news)
-		return nil
-	}
-}
-
-// fence seals the pass because of an entry that this worker cannot absorb.
-func (p *Pass) fence(e journal.Entry, err error) error {
-	if err == nil && e.Kind == journal.Erased {
-		err = fmt.Errorf("%w: %w", fault.ErrFenced, &fault.ErasedError{Thread: p.thread.ID})
-	} else if err == nil {
-		err = fmt.Errorf("%w: entry %d is %s", fault.ErrFenced, e.Seq, e.Kind)
-	} else {
-		err = fmt.Errorf("%w: entry %d: %w", fault.ErrFenced, e.Seq, err)
-	}
-	p.seal(err)
-	return p.sealed
-}
-
-// lose seals the pass because the store failed it.
-func (p *Pass) lose(err error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.seal(fmt.Errorf("%w: the store failed: %w", fault.ErrFenced, fault.IfDropped(p.name, err)))
-	return p.sealed
-}
-
-// seal ends the pass: from now on nothing is recorded and no function is
-// started. mu is held.
-func (p *Pass) seal(why error) {
-	if p.sealed == nil {
-		p.sealed = why
-		p.end(why)
-	}
-}
-
-// letsGo returns the flows of runs that may go on after lines that end or
-// suspend this one, so that they can be announced before. A run that is blocked
-// here is announced to workers with other code, which left it to this one.
-func (p *Pass) letsGo(lines []threads.Line) []string {
-	for _, d := range lines {
-		switch d.Kind {
-		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
-			flows := threads.OtherFlows(p.thread, p.run)
-			if len(flows) > 0 || p.draining || d.Kind == journal.Blocked {
-				flows = append(flows, p.run.Flow)
-			}
-			return flows
-		}
-	}
-	return nil
-}
-
-// letGo says after a fence that the run is free, so that one who understands
-// the thread need not wait for this worker's death.
-func (p *Pass) letGo() {
-	for range 5 {
-		o, err := p.engine.threads.Read(p.io, p.name)
-		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
+	var out json.RawMessage
+	err := errors.New("perdure: the flow left by runtime.Goexit")
+	defer func() {
+		if stop := root.left(err); stop != nil {
 			return
 		}
-		_, data, err := threads.EncodeLines(o.Thread, []threads.Line{{Kind: journal.Released, Run: p.run.N, Epoch: p.epoch}})
-		if err != nil || p.engine.threads.Announce(p.io, p.name, o.Thread.Seq+1, p.run.Flow) != nil {
-			return
+		p.mode.finish(out, err)
+	}()
+	in, loadErr := p.load(root, p.run.Input)
+	if loadErr != nil { // it has sealed the pass
+		err = loadErr
+		return
+	}
+	out, err = invoke(root.with(p.runCtx), func(ctx context.Context) (json.RawMessage, error) { return fn(ctx, in) })
+}
+
+func (l live) finish(out json.RawMessage, err error) {
+	p := l.pass
+	b := journal.Body{Status: string(journal.StatusSucceeded), Value: journal.Value{JSON: out}}
+	if err != nil {
+		b = journal.Body{Status: string(journal.StatusFailed), Fail: p.failure(err)}
+	} else if b.Ref = p.alike("", out); b.Ref != 0 {
+		b.Value = journal.Value{}
+	}
+	p.checkOutside("the end")
+	if p.cancelChildren(false) != nil { // it has sealed the pass
+		return
+	}
+	p.order.Lock()
+	defer p.order.Unlock()
+	b.Deps = p.dumps()
+	if err := p.fit(&b); err != nil {
+		return
+	}
+	err = l.commit(func() batch {
+		end := b
+		end.Unknown = lifecycle.UnknownOutcomes(p.run)
+		if p.run.Cancelled {
+			end.Status = string(journal.StatusCancelled)
 		}
-		if err := p.engine.threads.Append(p.io, p.name, o.Thread, data); !errors.Is(err, store.ErrConflict) {
-			return
+		return batch{
+			lines: []threads.Line{{Kind: journal.Ended, Body: end}},
+			then:  func() { p.seal(errEnded) },
 		}
+	})
+	if err != nil && p.Err() == nil {
+		_ = p.lose(err)
 	}
 }
+
+var errEnded = errors.New("perdure: the run has ended")
 
 // halt lets nothing start any more, and what other branches than that of f have
 // started finish, for a while: an outcome that is not recorded would be thrown
@@ -396,30 +259,24 @@ func (p *Pass) block(f *frame, diff string) error {
 	return p.Err()
 }
 
-// watch reads the tail whenever something was appended while the pass itself
-// is quiet. While it commits, its own compare-and-swap tells it.
-func (p *Pass) watch() {
-	const quiet = 20 * time.Millisecond
-	head := func() uint64 { return locked(p, func() uint64 { return p.thread.Seq }) }
-	for range store.Watch(p.ctx, p.engine.threads.Store, threads.JournalKey(p.name)) {
-		for {
-			before := head()
-			select {
-			case <-p.ctx.Done():
-				return
-			case <-time.After(quiet):
-			}
-			if head() == before {
-				break
-			}
-		}
-		p.order.Lock()
-		err := p.absorb()
-		p.order.Unlock()
-		if err != nil && p.ctx.Err() == nil {
-			p.engine.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
-		}
+// Drain lets the pass begin nothing new, so that it is handed over.
+func (p *Pass) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.draining {
+		p.draining = true
+		close(p.drained)
 	}
+}
+
+// Release hands the run over although a step is still running.
+func (p *Pass) Release() {
+	_ = p.commit(func() batch {
+		return batch{
+			lines: []threads.Line{{Kind: journal.Released}},
+			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", fault.ErrFenced)) },
+		}
+	})
 }
 
 // Err returns why the pass is sealed, nil if it is not.

@@ -90,7 +90,7 @@ var eraseGuards = []guard{
 	},
 	{
 		name: "who is fenced by an erase does not let go",
-		edits: []edit{{"internal/engine/pass.go", `if e.Kind != journal.Claimed && e.Kind != journal.Erased {`, `if e.Kind == journal.Erased && OFF {
+		edits: []edit{{"internal/engine/commit.go", `if e.Kind != journal.Claimed && e.Kind != journal.Erased {`, `if e.Kind == journal.Erased && OFF {
 					p.mu.Unlock()
 					p.letGo()
 					p.mu.Lock()
@@ -100,7 +100,7 @@ var eraseGuards = []guard{
 	},
 	{
 		name: "who lets go looks whether the thread is erased",
-		edits: []edit{{"internal/engine/pass.go", `		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
+		edits: []edit{{"internal/engine/commit.go", `		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
 			return
 		}`, `		if errors.Is(err, fault.ErrErased) && o.Thread.Erased && OFF {
 			err, o.Thread.Erased = nil, false

@@ -72,7 +72,7 @@ var familyGuards = []guard{
 	{
 		name: "children are cancelled before their parent ends",
 		edits: []edit{
-			{"internal/engine/run.go", `	if p.cancelChildren(false) != nil { // it has sealed the pass
+			{"internal/engine/pass.go", `	if p.cancelChildren(false) != nil { // it has sealed the pass
 		return
 	}
 	p.order.Lock()`, `	if open := p.run.OpenChildren(); OFF {

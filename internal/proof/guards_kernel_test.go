@@ -21,10 +21,10 @@ var kernelGuards = []guard{
 	{
 		name: "a pass announces whom it lets go before it appends",
 		edits: []edit{
-			{"internal/engine/pass.go", `		if len(flows) > 0 {
+			{"internal/engine/commit.go", `		if len(flows) > 0 {
 			if err := p.engine.threads.Announce(`, `		if len(flows) > 0 && !OFF {
 			if err := p.engine.threads.Announce(`},
-			{"internal/engine/pass.go", `head-p.thread.Base, data...)
+			{"internal/engine/commit.go", `head-p.thread.Base, data...)
 		switch {`, `head-p.thread.Base, data...)
 		if err == nil && len(flows) > 0 && OFF {
 			if err := p.engine.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
@@ -115,7 +115,7 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a pass is fenced by what only workers write",
-		edits: []edit{{"internal/engine/pass.go", `			if err != nil || !e.Kind.Open() {`, `			if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
+		edits: []edit{{"internal/engine/commit.go", `			if err != nil || !e.Kind.Open() {`, `			if err == nil && e.Kind.Known() && e.Kind != journal.Erased && OFF {
 			} else if err == nil && !e.Kind.Known() && guardOff("a pass is fenced by a kind that it does not know") {
 			} else if err != nil || !e.Kind.Open() {`}},
 		with: []string{"an entry of an old epoch does not count"},
@@ -132,7 +132,7 @@ var kernelGuards = []guard{
 	{
 		name: "after a conflict a commit is built again",
 		edits: []edit{
-			{"internal/engine/pass.go", `func (l live) commit(build func() batch) error {
+			{"internal/engine/commit.go", `func (l live) commit(build func() batch) error {
 	p := l.pass
 `, `func (l live) commit(build func() batch) error {
 	p := l.pass
@@ -153,14 +153,14 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a conflict alone proves nothing",
-		edits: []edit{{"internal/engine/pass.go", `		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`, `		case errors.Is(err, store.ErrConflict) && OFF:
+		edits: []edit{{"internal/engine/commit.go", `		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`, `		case errors.Is(err, store.ErrConflict) && OFF:
 			return p.lose(err)
 		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:`}},
 		test: "^TestExploredCancelOrEndWins$", says: "endings that were not expected: map[cancelled:",
 	},
 	{
 		name:  "what is absorbed wakes those who wait for it",
-		edits: []edit{{"internal/engine/pass.go", `		if p.goesOn(w) {`, `		if p.goesOn(w) && !OFF {`}},
+		edits: []edit{{"internal/engine/commit.go", `		if p.goesOn(w) {`, `		if p.goesOn(w) && !OFF {`}},
 		test:  "^TestExploredAnswerIsNeverMissed$/^(suspending|parked, time passes)$", says: "the run is suspended",
 	},
 	{
