@@ -62,8 +62,8 @@ const (
 )
 
 // Export writes a thread as one file of JSON lines.
-func (r *Archive) Export(ctx context.Context, thread string, w io.Writer, redact bool) error {
-	opened, err := r.tenant.Open(ctx, thread)
+func (a *Archive) Export(ctx context.Context, thread string, w io.Writer, redact bool) error {
+	opened, err := a.tenant.Open(ctx, thread)
 	if err != nil {
 		return err
 	}
@@ -74,11 +74,11 @@ func (r *Archive) Export(ctx context.Context, thread string, w io.Writer, redact
 	case t.Erased:
 		return fmt.Errorf("%w: %q", fault.ErrErased, thread)
 	}
-	key, err := r.signingKey(ctx)
+	key, err := a.signingKey(ctx)
 	if err != nil {
 		return err
 	}
-	x := &exporter{key: key, threads: r.threads, name: opened.Name, redact: redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
+	x := &exporter{key: key, threads: a.threads, name: opened.Name, redact: redact, w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), blobs: map[string]bool{}}
 	head := ExportHead{Perdure: "export", Format: exportFormat, Thread: t.ID, Tenant: t.Tenant, Name: opened.Name, User: t.User, Entries: t.Seq, Head: t.Head.String(), Redacted: redact}
 	if redact {
 		head.Name, head.User = "", ""
@@ -215,8 +215,8 @@ func (x *exporter) line(b []byte) error {
 const signCell = "perdure/sign"
 
 // signingKey returns the key of the store, and makes it if it is new.
-func (r *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
-	seed, err := threads.Secret(ctx, r.threads.Store, signCell, ed25519.SeedSize)
+func (a *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
+	seed, err := threads.Secret(ctx, a.threads.Store, signCell, ed25519.SeedSize)
 	if err != nil {
 		return nil, fmt.Errorf("perdure: the key of exports: %w", err)
 	}
@@ -224,8 +224,8 @@ func (r *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
 }
 
 // ExportKey returns the public key by which exports of the store are signed.
-func (r *Archive) ExportKey(ctx context.Context) (string, error) {
-	key, err := r.signingKey(ctx)
+func (a *Archive) ExportKey(ctx context.Context) (string, error) {
+	key, err := a.signingKey(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -244,6 +244,7 @@ func readKey(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
+// CheckKeys refuses texts that are no public keys.
 func CheckKeys(keys []string) error {
 	for _, k := range keys {
 		if _, err := readKey(k); err != nil {

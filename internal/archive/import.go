@@ -30,7 +30,7 @@ const (
 
 // Import makes a thread of an export, which may be signed by those who are
 // trusted, and returns its id, "" for the one that it had.
-func (r *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []string) (string, error) {
+func (a *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []string) (string, error) {
 	if as != "" {
 		if err := threads.CheckID(as); err != nil {
 			return "", err
@@ -39,7 +39,7 @@ func (r *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []s
 	if err := CheckKeys(trust); err != nil {
 		return "", err
 	}
-	im := &importer{archive: r, as: as, trust: trust}
+	im := &importer{archive: a, as: as, trust: trust}
 	err := im.importAll(ctx, rd)
 	if err == nil {
 		return im.as, nil
@@ -258,17 +258,17 @@ func (im *importer) dropWritten(ctx context.Context) error {
 // FinishImport sees to an import that was cut off: one that is whole is shown,
 // and any other dropped, which it reports. Damage is left alone: it is told
 // where its thread is read.
-func (r *Archive) FinishImport(ctx context.Context, name string) (dropped bool, err error) {
-	im := &importer{archive: r, name: name}
+func (a *Archive) FinishImport(ctx context.Context, name string) (dropped bool, err error) {
+	im := &importer{archive: a, name: name}
 	switch err := im.mark(ctx, importGivenUp); {
 	case err == nil:
-		r.threads.Log.Info("an import that was cut off is dropped", "thread", name)
+		a.threads.Log.Info("an import that was cut off is dropped", "thread", name)
 		return true, im.dropWritten(ctx)
 	case !errors.Is(err, errGivenUp):
 		return false, err
 	}
 	// It is whole, or done by now.
-	o, err := r.threads.Read(ctx, name)
+	o, err := a.threads.Read(ctx, name)
 	switch {
 	case errors.Is(err, fault.ErrErased):
 		return false, im.dropWritten(ctx)
@@ -278,12 +278,12 @@ func (r *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 		return false, err
 	}
 	t := o.Thread
-	held, err := r.threads.Ensure(ctx, r.threads.Tenant(t.Tenant).IDKey(t.ID), []byte(name))
+	held, err := a.threads.Ensure(ctx, a.threads.Tenant(t.Tenant).IDKey(t.ID), []byte(name))
 	if err != nil {
 		return false, err
 	}
 	if string(held) != name {
 		return true, im.dropWritten(ctx) // it was imported again since
 	}
-	return false, r.threads.Remove(ctx, ImportKey(name), "")
+	return false, a.threads.Remove(ctx, ImportKey(name), "")
 }

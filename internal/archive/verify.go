@@ -41,6 +41,7 @@ type Verification struct {
 	Problem  string
 }
 
+// OK reports whether all is good.
 func (v *Verification) OK() bool { return v.Problem == "" }
 
 func (v *Verification) bad(format string, args ...any) {
@@ -55,9 +56,9 @@ func (v *Verification) took(e journal.Entry, size int) {
 }
 
 // Verify checks a thread.
-func (r *Archive) Verify(ctx context.Context, thread string) (*Verification, error) {
-	v := &Verification{Thread: thread, Tenant: r.tenant.Name}
-	name, err := r.tenant.Find(ctx, thread)
+func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, error) {
+	v := &Verification{Thread: thread, Tenant: a.tenant.Name}
+	name, err := a.tenant.Find(ctx, thread)
 	if threads.IsDamage(err) {
 		v.bad("it cannot be found: %v", err)
 		return v, nil
@@ -65,9 +66,9 @@ func (r *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	if err != nil {
 		return nil, err
 	}
-	seen, _ := r.threads.ReadSummary(ctx, name) // before the journal, which then reaches it
+	seen, _ := a.threads.ReadSummary(ctx, name) // before the journal, which then reaches it
 	o := threads.Empty(name)
-	if err := r.verifyEntries(ctx, o, v); err != nil {
+	if err := a.verifyEntries(ctx, o, v); err != nil {
 		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)
 	}
 	t := o.Thread
@@ -88,15 +89,15 @@ func (r *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 }
 
 // verifyEntries folds a thread as far as it is good, or says what it could not read.
-func (c *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verification) error {
-	if err := c.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
+func (a *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verification) error {
+	if err := a.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 		v.bad("where the thread was forked is not known: %v", err)
 		return nil
 	} else if err != nil {
 		return err
 	}
 	blobs := map[string]bool{}
-	for line, err := range c.threads.Entries(ctx, o.Name, 0, 0) {
+	for line, err := range a.threads.Entries(ctx, o.Name, 0, 0) {
 		if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 			v.bad("behind entry %d: %v", v.Good, err)
 			return nil
@@ -107,7 +108,7 @@ func (c *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verif
 		if v.Entries++; !v.OK() {
 			continue
 		}
-		e, refs, err := c.verifyEntry(ctx, o, line)
+		e, refs, err := a.verifyEntry(ctx, o, line)
 		if reading := (*threads.ReadError)(nil); errors.As(err, &reading) {
 			return reading.Err
 		}
@@ -124,7 +125,7 @@ func (c *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verif
 			if blobs[ref.Hash] {
 				continue
 			}
-			if _, err := c.threads.BlobHome(ctx, o.Name, ref); threads.DamagedBlob(err) {
+			if _, err := a.threads.BlobHome(ctx, o.Name, ref); threads.DamagedBlob(err) {
 				v.bad("entry %d: the value of %d bytes that it refers to: %v", line.Seq, ref.Size, err)
 				break
 			} else if err != nil {
@@ -142,7 +143,7 @@ func (c *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verif
 }
 
 // verifyEntry checks the next entry of a thread and folds it.
-func (c *Archive) verifyEntry(ctx context.Context, o *threads.Opened, line store.Entry) (journal.Entry, []blob.Ref, error) {
+func (a *Archive) verifyEntry(ctx context.Context, o *threads.Opened, line store.Entry) (journal.Entry, []blob.Ref, error) {
 	e, err := journal.Decode(o.Thread.Head, line.Seq, line.Data)
 	if errors.Is(err, journal.ErrNewer) {
 		return e, nil, fmt.Errorf("it cannot be checked here: it is %w, or damaged", err)
@@ -160,5 +161,5 @@ func (c *Archive) verifyEntry(ctx context.Context, o *threads.Opened, line store
 	if e.Kind == journal.Forked && b.From != nil && (b.At != o.Thread.Seq || b.From.Head != "" && b.From.Head != o.Thread.Head.String()) {
 		return e, nil, fmt.Errorf("it says that the thread was forked behind entry %d with the hash %s", b.At, b.From.Head)
 	}
-	return e, b.Refs(), c.threads.Fold(ctx, o, e)
+	return e, b.Refs(), a.threads.Fold(ctx, o, e)
 }

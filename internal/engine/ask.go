@@ -193,16 +193,16 @@ func (p *Pass) question(k journal.Question, data json.RawMessage, q Question) (b
 }
 
 // KeepAnswer returns what is kept of an answer, if the question allows it.
-func (c *Engine) KeepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
-	kept, raw, err := c.checkAnswer(q, a)
+func (e *Engine) KeepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
+	kept, raw, err := e.checkAnswer(q, a)
 	if err == nil && raw != nil {
-		kept.Value, err = c.threads.Value(ctx, name, raw)
+		kept.Value, err = e.threads.Value(ctx, name, raw)
 	}
 	return kept, err
 }
 
 // checkAnswer returns what is kept of an answer, and its value.
-func (c *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
+func (e *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
 	if err := errors.Join(fault.CheckText("the message", a.Message, 16<<10), fault.CheckText("who answers", a.By, 500), fault.CheckText("the decision", a.Decision, 500)); err != nil {
 		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
@@ -233,10 +233,10 @@ func (c *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, jso
 		schema = s
 	}
 	if schema != nil {
-		if c.opts.Validator == nil {
+		if e.opts.Validator == nil {
 			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", fault.ErrAnswer)
 		}
-		if err := c.opts.Validator.Validate(schema, raw); err != nil {
+		if err := e.opts.Validator.Validate(schema, raw); err != nil {
 			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 		}
 	}

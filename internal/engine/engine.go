@@ -59,16 +59,16 @@ func New(t *threads.Threads, o Options) *Engine {
 }
 
 // noteExecuting notes that a pass of a thread runs here, until over is called.
-func (c *Engine) noteExecuting(name string) (over func()) {
+func (e *Engine) noteExecuting(name string) (over func()) {
 	done := make(chan struct{})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.passes[name] = done
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.passes[name] = done
 	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.passes[name] == done {
-			delete(c.passes, name)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.passes[name] == done {
+			delete(e.passes, name)
 		}
 		close(done)
 	}
@@ -76,14 +76,14 @@ func (c *Engine) noteExecuting(name string) (over func()) {
 
 // PassDone returns what is closed when the pass of a thread in this process is
 // over, nil if there is none.
-func (c *Engine) PassDone(name string) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.passes[name]
+func (e *Engine) PassDone(name string) <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.passes[name]
 }
 
-func (c *Engine) control(tenant string) *lifecycle.Control {
-	return lifecycle.New(c.threads.Tenant(tenant), 0, c.opts.CheckInput)
+func (e *Engine) control(tenant string) *lifecycle.Control {
+	return lifecycle.New(e.threads.Tenant(tenant), 0, e.opts.CheckInput)
 }
 
 // place says where in the world of threads code runs: see perdure.Place.
@@ -129,22 +129,22 @@ func Misfit(ctx context.Context, where string, raw json.RawMessage, reader strin
 }
 
 // tell calls the observer, if there is one. Its panic is no failure of a run.
-func (c *Engine) tell(call func(Observer)) {
-	if c.opts.Observer == nil {
+func (e *Engine) tell(call func(Observer)) {
+	if e.opts.Observer == nil {
 		return
 	}
 	_, err := invoke(context.Background(), func(context.Context) (bool, error) {
-		call(c.opts.Observer)
+		call(e.opts.Observer)
 		return true, nil
 	})
 	if err != nil {
-		c.threads.Log.Error("the observer", "error", err)
+		e.threads.Log.Error("the observer", "error", err)
 	}
 }
 
-func (c *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+func (e *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
 	p, over := f.pass, func(error) {}
-	c.tell(func(o Observer) {
+	e.tell(func(o Observer) {
 		inner, ended := o.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
 			Path: f.path(), Attempt: f.attempt, Trace: p.run.Trace})
 		if inner != nil {
@@ -154,11 +154,11 @@ func (c *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, fu
 			over = ended
 		}
 	})
-	return ctx, func(outcome error) { c.tell(func(Observer) { over(outcome) }) }
+	return ctx, func(outcome error) { e.tell(func(Observer) { over(outcome) }) }
 }
 
-func (c *Engine) observe(p *Pass, entries []journal.Entry) {
-	for _, e := range entries {
-		c.tell(func(o Observer) { o.Committed(p.name, p.thread.ID, p.run.ID, e) })
+func (e *Engine) observe(p *Pass, entries []journal.Entry) {
+	for _, entry := range entries {
+		e.tell(func(o Observer) { o.Committed(p.name, p.thread.ID, p.run.ID, entry) })
 	}
 }

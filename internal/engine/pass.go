@@ -104,16 +104,16 @@ type live struct{ pass *Pass }
 
 // NewPass returns the pass of a run that a worker has claimed with entries. Solo
 // says that the run is a suspect, which is executed alone.
-func (c *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *journal.Run, entries []journal.Entry, solo bool) *Pass {
-	p := c.passOf(io, o.Name, o.Thread, run, o.Trees[run.N])
+func (e *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *journal.Run, entries []journal.Entry, solo bool) *Pass {
+	p := e.passOf(io, o.Name, o.Thread, run, o.Trees[run.N])
 	p.holder, p.epoch, p.solo, p.mode = h, o.Thread.Epoch, solo, live{p}
-	c.observe(p, entries)
+	e.observe(p, entries)
 	return p
 }
 
 // passOf returns a pass without a mode.
-func (c *Engine) passOf(io context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree) *Pass {
-	p := &Pass{engine: c, name: name, io: io, born: time.Now(), order: make(turn, 1), thread: t, run: run, tree: memo,
+func (e *Engine) passOf(io context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree) *Pass {
+	p := &Pass{engine: e, name: name, io: io, born: time.Now(), order: make(turn, 1), thread: t, run: run, tree: memo,
 		active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
 		calls: map[*step]bool{}, spending: map[*frame]bool{}, deps: depSet{byID: map[string]*depValue{}}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(io))

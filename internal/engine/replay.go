@@ -47,8 +47,8 @@ func (e recordEnd) String() string { return fmt.Sprintf("%s %s", e.verb, e.path)
 
 // follow calls the function of a flow against what a run has recorded, and
 // returns where that ends.
-func (c *Engine) follow(ctx context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree, fn FlowFunc) (*replay, error) {
-	p := c.passOf(ctx, name, t, run, memo)
+func (e *Engine) follow(ctx context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree, fn FlowFunc) (*replay, error) {
+	p := e.passOf(ctx, name, t, run, memo)
 	stop := context.AfterFunc(ctx, func() { p.end(context.Cause(ctx)) })
 	defer stop()
 	r := &replay{pass: p, waits: map[*waiter]recordEnd{}, past: map[*frame]bool{}}
@@ -236,7 +236,7 @@ func shown(raw []byte) string {
 // Replay runs the function of a flow, nil for none, against a recorded run of a
 // thread with a name and entries. It returns what the code does instead of what is
 // recorded, "" if nothing, and where it would go on.
-func (c *Engine) Replay(ctx context.Context, name string, rec *archive.Recording, entries []journal.Entry, was *journal.Run, fn FlowFunc) (problem, note string, err error) {
+func (e *Engine) Replay(ctx context.Context, name string, rec *archive.Recording, entries []journal.Entry, was *journal.Run, fn FlowFunc) (problem, note string, err error) {
 	recorded := rec.Runs[was.N]
 	switch {
 	case fn == nil:
@@ -251,28 +251,28 @@ func (c *Engine) Replay(ctx context.Context, name string, rec *archive.Recording
 	run := *was
 	run.Status, run.Cancelled, run.PausedAt, run.Fail = journal.StatusRunning, false, 0, nil
 	run.BaseState, run.BaseDeps, run.Dumps = recorded.State, recorded.Deps, dumps
-	r, err := c.follow(ctx, name, rec.Thread, &run, t, fn)
+	r, err := e.follow(ctx, name, rec.Thread, &run, t, fn)
 	if err != nil {
 		return "", "", err
 	}
-	return c.verdict(ctx, name, entries, was, r, recorded.Cancel >= 0)
+	return e.verdict(ctx, name, entries, was, r, recorded.Cancel >= 0)
 }
 
 // verdict compares what the code did with how the run stands.
-func (c *Engine) verdict(ctx context.Context, name string, entries []journal.Entry, was *journal.Run, r *replay, cancelled bool) (problem, note string, err error) {
+func (e *Engine) verdict(ctx context.Context, name string, entries []journal.Entry, was *journal.Run, r *replay, cancelled bool) (problem, note string, err error) {
 	var places []string
 	added := false
-	for _, e := range r.ends {
-		if added = added || e.added; e.waits {
-			places = append(places, "waits at "+e.String())
+	for _, end := range r.ends {
+		if added = added || end.added; end.waits {
+			places = append(places, "waits at "+end.String())
 		} else {
-			places = append(places, "goes on at "+e.String())
+			places = append(places, "goes on at "+end.String())
 		}
 	}
 	where := "the code " + strings.Join(places, ", ")
-	for _, e := range r.ends {
-		if e.missed != "" {
-			where += "; it has to reach what it has not reached so far, " + e.missed
+	for _, end := range r.ends {
+		if end.missed != "" {
+			where += "; it has to reach what it has not reached so far, " + end.missed
 		}
 	}
 	final := was.Status.Final() && !cancelled
@@ -294,7 +294,7 @@ func (c *Engine) verdict(ctx context.Context, name string, entries []journal.Ent
 	case r.err != nil:
 		problem = fmt.Sprintf("the end of the run:\n- recorded: %s\n+ the code: the error %s", was.Status, fault.Clip(r.err.Error(), maxShown))
 	default:
-		want, err := c.recordedOutput(ctx, name, entries, was)
+		want, err := e.recordedOutput(ctx, name, entries, was)
 		if err != nil {
 			return "", "", err
 		}
@@ -323,7 +323,7 @@ func otherFailure(want *journal.Failure, err error) string {
 	return fmt.Sprintf("the error:\n- recorded: %s %q\n+ the code: %s %q", fault.Clip(want.Msg, maxShown), want.Codes, fault.Clip(got.Msg, maxShown), got.Codes)
 }
 
-func (c *Engine) recordedOutput(ctx context.Context, name string, entries []journal.Entry, run *journal.Run) ([]byte, error) {
+func (e *Engine) recordedOutput(ctx context.Context, name string, entries []journal.Entry, run *journal.Run) ([]byte, error) {
 	value := run.Output
 	if run.Ref != 0 {
 		if run.Ref > uint64(len(entries)) {
@@ -335,7 +335,7 @@ func (c *Engine) recordedOutput(ctx context.Context, name string, entries []jour
 		}
 		value = b.Value
 	}
-	raw, err := c.threads.Load(ctx, name, value)
+	raw, err := e.threads.Load(ctx, name, value)
 	if errors.Is(err, fault.ErrCorrupt) || err == nil {
 		return raw, err
 	}

@@ -30,6 +30,7 @@ type step struct {
 	returned error  // with which an at-most-once function of this pass ended
 }
 
+// Step runs fn until it has an outcome on record, and returns that.
 func Step(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
 	s := &step{StepOptions: new(StepOptions), verb: verb, want: want, fn: fn}
 	for _, o := range opts {

@@ -13,11 +13,11 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// NameFor returns the name of a thread id, which is fresh if the id leads nowhere.
+// nameFor returns the name of a thread id, which is fresh if the id leads nowhere.
 // A name of the other kind under which nothing was ever written is given up,
 // and its late writer finds it dropped. A fork does not take the id of a thread
 // that is there: ErrExists.
-func (r *Control) NameFor(ctx context.Context, id, fresh string, fork bool) (string, error) {
+func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool) (string, error) {
 	if err := r.tenant.CheckNewID(ctx, id); err != nil {
 		return "", err
 	}
@@ -134,7 +134,7 @@ func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(na
 		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, s.User)
 	}
 	now := clock.Now()
-	name, err := r.NameFor(ctx, s.ID, r.tenant.NewName(now, "", s.User), false)
+	name, err := r.nameFor(ctx, s.ID, r.tenant.NewName(now, "", s.User), false)
 	if err == nil {
 		err = first(name)
 	}

@@ -19,10 +19,13 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
+// Base32 writes what names and ids are made of: in lower case, so that it sorts.
 var Base32 = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
+// JournalKey is the key of a thread's journal, and of the cell of its summary.
 func JournalKey(name string) string { return "thread/" + name }
 
+// BlobPrefix is what the keys of a thread's blobs begin with.
 func BlobPrefix(name string) string { return "blob/" + name + "/" }
 
 // incarnationSize is the length of what newIncarnation returns,
@@ -49,6 +52,7 @@ func (r *Tenant) NewName(now time.Time, mark, user string) string {
 	return r.Part + "." + newIncarnation(now, mark+r.ownerPart(user))
 }
 
+// NewRunID returns a random id, of a run, a worker or a thread.
 func NewRunID() string {
 	var b [15]byte
 	rand.Read(b[:])
@@ -116,6 +120,7 @@ func (r *Tenant) Find(ctx context.Context, id string) (string, error) {
 	return name, err
 }
 
+// CheckID refuses what cannot be the id of a thread.
 func CheckID(id string) error {
 	if id == "" || len(id) > 200 || strings.ToValidUTF8(id, "") != id || strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		return fmt.Errorf("%w: a thread id has 1 to 200 bytes of printable text, not %.40q", fault.ErrInvalid, id)
@@ -207,6 +212,7 @@ func (c *Threads) UsedKey(idCell string) string {
 	return "used/" + Base32.EncodeToString(c.Hash("used", idCell)[:20])
 }
 
+// Tag returns what tells a thread from an erased one that had its id, "" for the first.
 func (r *Tenant) Tag(ctx context.Context, name, thread string) (string, error) {
 	_, err := r.All.Store.Get(ctx, r.All.UsedKey(r.IDKey(thread)))
 	if errors.Is(err, store.ErrNotFound) {

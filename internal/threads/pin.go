@@ -16,8 +16,10 @@ import (
 // its journal ends.
 const ClosedGate, ClosedIf = "erased", "erased-if-"
 
+// IsClosed reports whether an erase has closed a gate.
 func IsClosed(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), ClosedGate) }
 
+// IsClosedIf reports whether it has as long as the thread does not move on.
 func IsClosedIf(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), ClosedIf) }
 
 // passed reports whether a gate was closed for an erase that cannot happen any
@@ -38,8 +40,10 @@ func (c *Threads) passed(ctx context.Context, name string, gate store.Cell) (boo
 	return err == nil && o.Thread.Seq > at, err
 }
 
+// PinPrefix is what the keys of the pins of a thread begin with.
 func PinPrefix(name string) string { return "pin/" + name + "/" }
 
+// GateKey is the key of a thread's gate.
 func GateKey(name string) string { return "gate/" + name }
 
 // Pin notes that a thread depends on another, or returns ErrErased if that one goes.

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-func SnapshotKey(name string) string { return "snapshot/" + name }
+func snapshotKey(name string) string { return "snapshot/" + name }
 
 // The first byte of the cell says what follows.
 const (
@@ -56,7 +56,7 @@ func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opene
 // cached returns the thread of a snapshot that fits the journal and is not
 // beyond a sequence that is not 0, nil if there is none.
 func (c *Threads) cached(ctx context.Context, name string, upto uint64) *journal.Thread {
-	cell, err := c.Store.Get(ctx, SnapshotKey(name))
+	cell, err := c.Store.Get(ctx, snapshotKey(name))
 	if err != nil || len(cell.Value) == 0 {
 		return nil
 	}
@@ -66,10 +66,10 @@ func (c *Threads) cached(ctx context.Context, name string, upto uint64) *journal
 		if json.Unmarshal(data, &at) != nil {
 			return nil
 		}
-		if ScaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
+		if scaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
 			return nil // reading the journal says why
 		}
-		if data, err = blob.Bytes(ctx, c.Store, fmt.Sprintf("%s/%d/", SnapshotKey(name), at.Seq), at.Ref); err != nil {
+		if data, err = blob.Bytes(ctx, c.Store, fmt.Sprintf("%s/%d/", snapshotKey(name), at.Seq), at.Ref); err != nil {
 			return nil
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 		return
 	}
 	value := append([]byte{snapshotHere}, data...)
-	place := fmt.Sprintf("%s/%d/", SnapshotKey(o.Name), t.Seq)
+	place := fmt.Sprintf("%s/%d/", snapshotKey(o.Name), t.Seq)
 	if len(data) > blob.Inline {
 		ref, err := blob.Put(ctx, c.Store, place, bytes.NewReader(data))
 		if err != nil {
@@ -127,7 +127,7 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 		}
 		value = append([]byte{snapshotBlob}, raw...)
 	}
-	_, err = store.Update(ctx, c.Store, SnapshotKey(o.Name), func(store.Cell) ([]byte, error) { return value, nil })
+	_, err = store.Update(ctx, c.Store, snapshotKey(o.Name), func(store.Cell) ([]byte, error) { return value, nil })
 	if err != nil {
 		c.Log.Debug("writing a snapshot", "thread", t.ID, "error", err)
 		return
@@ -137,7 +137,7 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 		_ = c.forgetSnapshot(ctx, o.Name)
 		return
 	}
-	for cell, err := range c.Store.List(ctx, SnapshotKey(o.Name)+"/", "") {
+	for cell, err := range c.Store.List(ctx, snapshotKey(o.Name)+"/", "") {
 		if err == nil && !strings.HasPrefix(cell.Key, place) {
 			_ = c.Store.Delete(ctx, cell.Key, cell.Version) // of an older one; who reads it reads the journal instead
 		}
@@ -145,7 +145,7 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 }
 
 func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
-	return errors.Join(c.Remove(ctx, SnapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, SnapshotKey(name)+"/"))
+	return errors.Join(c.Remove(ctx, snapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, snapshotKey(name)+"/"))
 }
 
 type snapshotRef struct {

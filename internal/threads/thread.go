@@ -130,7 +130,7 @@ func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 	} else if err != nil {
 		return err
 	}
-	scale := ScaleOf(ctx)
+	scale := scaleOf(ctx)
 	for line, err := range c.Entries(ctx, o.Name, o.Thread.Seq, upto) {
 		if err != nil {
 			if errors.As(err, &bad) {
@@ -371,6 +371,7 @@ func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.T
 	}
 }
 
+// EncodeLines returns the entries that lines become behind a thread, and their bytes.
 func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
 	entries := make([]journal.Entry, len(lines))
 	data := make([][]byte, len(lines))

@@ -30,6 +30,7 @@ func (c *Threads) Tenant(tenant string) *Tenant {
 	return &Tenant{All: c, Name: tenant, Part: c.tenantPart(tenant)}
 }
 
+// Threads holds the threads of a store.
 type Threads struct {
 	Store store.Store
 	Log   *slog.Logger
@@ -133,8 +134,8 @@ func WithScale(ctx context.Context, s Scale) context.Context {
 	return context.WithValue(ctx, scaleKey{}, s)
 }
 
-// ScaleOf returns the scale of a context; without one everything passes.
-func ScaleOf(ctx context.Context) Scale {
+// scaleOf returns the scale of a context; without one everything passes.
+func scaleOf(ctx context.Context) Scale {
 	if s, ok := ctx.Value(scaleKey{}).(Scale); ok {
 		return s
 	}

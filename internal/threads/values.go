@@ -22,7 +22,7 @@ func (c *Threads) Load(ctx context.Context, name string, v journal.Value) ([]byt
 	if v.Blob == nil {
 		return v.JSON, nil
 	}
-	if err := ScaleOf(ctx).Value(ctx, v.Blob.Size); err != nil {
+	if err := scaleOf(ctx).Value(ctx, v.Blob.Size); err != nil {
 		return nil, err
 	}
 	raw, err := c.loadBlob(ctx, name, *v.Blob)

@@ -8,10 +8,10 @@ import (
 )
 
 // Hold returns a worker with a lease that has not begun to look for work.
-func (r *Staff) Hold(io context.Context) (*Worker, error) {
-	w := newWorker(r, io)
+func (s *Staff) Hold(io context.Context) (*Worker, error) {
+	w := newWorker(s, io)
 	var err error
-	w.lease, err = lease.Hold(io, r.threads.Store, w.id, r.opts.Lease, nil)
+	w.lease, err = lease.Hold(io, s.threads.Store, w.id, s.opts.Lease, nil)
 	return w, err
 }
 

@@ -56,8 +56,8 @@ type Info struct {
 }
 
 // Living returns the workers of the store, by id.
-func (r *Staff) Living(ctx context.Context) ([]Info, error) {
-	leases, err := r.others.Living(ctx, r.ownIDs()...)
+func (s *Staff) Living(ctx context.Context) ([]Info, error) {
+	leases, err := s.others.Living(ctx, s.ownIDs()...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +72,11 @@ func (r *Staff) Living(ctx context.Context) ([]Info, error) {
 }
 
 // info is what a worker tells of itself beside its id and host.
-func (r *Staff) info() json.RawMessage {
+func (s *Staff) info() json.RawMessage {
 	const most = 4 << 10
-	info := Info{PID: os.Getpid(), Version: r.opts.Version, Started: clock.Now().UTC()}
+	info := Info{PID: os.Getpid(), Version: s.opts.Version, Started: clock.Now().UTC()}
 	size := 0
-	for _, flow := range slices.Sorted(maps.Keys(r.opts.Flows)) {
+	for _, flow := range slices.Sorted(maps.Keys(s.opts.Flows)) {
 		if size += len(flow); size > most {
 			info.More = true
 			break
@@ -100,27 +100,27 @@ func (w *Info) has(flow string) bool {
 }
 
 // began notes a worker of this runtime, until over is called.
-func (c *Staff) began(id string) (over func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hands[id] = true
+func (s *Staff) began(id string) (over func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hands[id] = true
 	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.hands, id)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.hands, id)
 	}
 }
 
-func (c *Staff) ownIDs() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.hands))
+func (s *Staff) ownIDs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.hands))
 }
 
 // Works reports whether this runtime has a worker, and the flow.
-func (c *Staff) Works(flow string) bool {
-	_, has := c.opts.Flows[flow]
-	return has && len(c.ownIDs()) > 0
+func (s *Staff) Works(flow string) bool {
+	_, has := s.opts.Flows[flow]
+	return has && len(s.ownIDs()) > 0
 }
 
 // staffFor is how long the workers that were found are taken for those that live.
@@ -128,24 +128,24 @@ const staffFor = time.Second
 
 // Unattended says why a run does not go on by itself: no living worker has its
 // flow. It is "" if one has, or if the run needs none.
-func (r *Staff) Unattended(ctx context.Context, run *journal.Run) string {
-	if run.Status != journal.StatusQueued && run.Status != journal.StatusRunning && run.Status != journal.StatusSuspended || r.Works(run.Flow) {
+func (s *Staff) Unattended(ctx context.Context, run *journal.Run) string {
+	if run.Status != journal.StatusQueued && run.Status != journal.StatusRunning && run.Status != journal.StatusSuspended || s.Works(run.Flow) {
 		return ""
 	}
-	r.mu.Lock()
-	known, seen := r.known, r.seen
-	r.mu.Unlock()
+	s.mu.Lock()
+	known, seen := s.known, s.seen
+	s.mu.Unlock()
 	has := func(w Info) bool { return w.has(run.Flow) }
 	// That somebody works is believed for a moment; that nobody does is looked up.
 	if time.Since(seen) > staffFor || !slices.ContainsFunc(known, has) {
-		workers, err := r.Living(ctx)
+		workers, err := s.Living(ctx)
 		if err != nil {
 			return "" // nobody knows
 		}
 		known = workers
-		r.mu.Lock()
-		r.known, r.seen = known, time.Now()
-		r.mu.Unlock()
+		s.mu.Lock()
+		s.known, s.seen = known, time.Now()
+		s.mu.Unlock()
 	}
 	if slices.ContainsFunc(known, has) {
 		return ""

@@ -66,34 +66,34 @@ func newWorker(c *Staff, io context.Context) *Worker {
 
 // Work executes runs that are due until the context ends. A worker that has lost
 // its lease begins anew as another.
-func (r *Staff) Work(ctx context.Context) error {
+func (s *Staff) Work(ctx context.Context) error {
 	for {
-		err := r.WorkOnce(ctx)
+		err := s.workOnce(ctx)
 		if !errors.Is(err, fault.ErrFenced) {
 			return err
 		}
-		r.threads.Log.Warn("a worker begins anew", "error", err)
+		s.threads.Log.Warn("a worker begins anew", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(r.opts.Lease / 4):
+		case <-time.After(s.opts.Lease / 4):
 		}
 	}
 }
 
-// WorkOnce is one worker, until the context ends or its lease is lost.
-func (r *Staff) WorkOnce(ctx context.Context) error {
+// workOnce is one worker, until the context ends or its lease is lost.
+func (s *Staff) workOnce(ctx context.Context) error {
 	ctx = store.Patient(ctx) // runs wait until a full disk has space again
 	io, gone := context.WithCancel(context.WithoutCancel(ctx))
 	defer gone()
-	w := newWorker(r, io)
-	defer r.began(w.id)()
+	w := newWorker(s, io)
+	defer s.began(w.id)()
 	// The lease lives as long as the worker; only taking it ends with ctx.
 	holding, giveUp := context.WithCancel(io)
 	defer giveUp()
 	waiting := context.AfterFunc(ctx, giveUp)
 	var err error
-	if w.lease, err = lease.Hold(holding, r.threads.Store, w.id, r.opts.Lease, r.info()); err != nil {
+	if w.lease, err = lease.Hold(holding, s.threads.Store, w.id, s.opts.Lease, s.info()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -102,16 +102,16 @@ func (r *Staff) WorkOnce(ctx context.Context) error {
 	waiting()
 	watching, stopWatching := context.WithCancel(io)
 	defer stopWatching()
-	for flow := range r.opts.Flows {
+	for flow := range s.opts.Flows {
 		go func() {
-			for range store.Watch(watching, r.threads.Store, due.Prefix(flow)) {
+			for range store.Watch(watching, s.threads.Store, due.Prefix(flow)) {
 				w.poke()
 			}
 			w.poke() // the store was closed: the next scan says so
 		}()
 	}
 	go w.watchOthers(watching)
-	go upkeep.Sweep(watching, r.threads)
+	go upkeep.Sweep(watching, s.threads)
 	err = w.loop(ctx)
 	w.drain(gone)
 	release, cancel := context.WithTimeout(context.WithoutCancel(io), time.Second)
@@ -298,10 +298,10 @@ func (w *Worker) stopped() bool {
 // LeaseValid reports whether the worker may believe that its runs are its own.
 func (w *Worker) LeaseValid() bool { return w.lease.Valid() }
 
-// AwaitLease waits until the worker may believe that its runs are its own.
 // ID names the worker in claims.
 func (w *Worker) ID() string { return w.id }
 
+// AwaitLease waits until the worker may believe that its runs are its own.
 func (w *Worker) AwaitLease(ctx context.Context) error {
 	for !w.lease.Valid() {
 		select {
