@@ -526,6 +526,17 @@ func mustThread(t *testing.T, s *servertest.Site, id string) *perdure.Thread {
 func TestNewsOfThreads(t *testing.T) {
 	s := servertest.New(t, server.Options{}, testFlows()...)
 	s.Start("old", "count", 1)
+	ended := func() bool {
+		for range s.Runtime.List(t.Context(), perdure.ListOptions{Status: perdure.Succeeded}) {
+			return true
+		}
+		return false
+	}
+	for range s.Runtime.Watch(t.Context()) { // a worker writes what lists show
+		if ended() {
+			break
+		}
+	}
 	st := s.Open("/v1/events")
 	mine := s.Open("/v1/events?user=ann")
 	for _, st := range []*servertest.Stream{st, mine} {
