@@ -148,7 +148,11 @@ func (a *author) body(kind Kind) string {
 func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 	// The same journals every time, so that all that is to be met is met. Flags
 	// given by hand win.
-	for name, value := range map[string]string{"rapid.seed": "1", "rapid.nofailfile": "true"} {
+	checks := "100"
+	if testing.Short() {
+		checks = "500" // of which a fifth is made
+	}
+	for name, value := range map[string]string{"rapid.seed": "1", "rapid.nofailfile": "true", "rapid.checks": checks} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			if err := flag.Set(name, value); err != nil {
 				t.Fatal(err)
