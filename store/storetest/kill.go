@@ -3,6 +3,7 @@ package storetest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ type KillOptions struct {
 // nothing comes before it that a child should not do too.
 func Kill(t *testing.T, open Opener, o KillOptions) {
 	t.Helper()
-	kill(t, open, nil, o)
+	kill(t, open, nil, o.sized())
 }
 
 // Disk is a disk whose power a test can cut, see PowerCut.
@@ -61,20 +62,20 @@ type Disk interface {
 // called in the children.
 func PowerCut(t *testing.T, open Opener, newDisk func(testing.TB) Disk, o KillOptions) {
 	t.Helper()
-	kill(t, open, newDisk, o)
+	kill(t, open, newDisk, o.sized())
+}
+
+// sized fills in what is zero, and asks for a fifth with -short.
+func (o KillOptions) sized() KillOptions {
+	o.Kills, o.Acks = cmp.Or(o.Kills, 200), cmp.Or(o.Acks, 20_000)
+	if testing.Short() {
+		o.Kills, o.Acks = (o.Kills+4)/5, (o.Acks+4)/5
+	}
+	return o
 }
 
 func kill(t testing.TB, open Opener, newDisk func(testing.TB) Disk, o KillOptions) {
 	t.Helper()
-	if o.Kills == 0 {
-		o.Kills = 200
-	}
-	if o.Acks == 0 {
-		o.Acks = 20_000
-	}
-	if testing.Short() {
-		o.Kills, o.Acks = (o.Kills+4)/5, (o.Acks+4)/5
-	}
 	if text := os.Getenv(killEnv); text != "" {
 		var order killOrder
 		if err := json.Unmarshal([]byte(text), &order); err != nil || order.Test != t.Name() {
@@ -107,9 +108,9 @@ func kill(t testing.TB, open Opener, newDisk func(testing.TB) Disk, o KillOption
 		if time.Now().After(k.end) || len(k.lives) > 4*o.Kills+100 {
 			k.Fatalf("storetest: Kill ran out of time or tries: %v; want %d kills that count and %d acknowledged appends. Ask for less with KillOptions, or give go test a longer -timeout.", k, o.Kills, o.Acks)
 		}
-		// One in eight dies early, and that and one in four others leave the
-		// recovery to the next child.
-		early := rand.IntN(8) == 0
+		// One in eight dies early, the third being the first, and that and one
+		// in four others leave the recovery to the next child.
+		early := len(k.lives)%8 == 2
 		if !early && rand.IntN(4) != 0 {
 			k.check(k.lives[k.checked:], k.spanned)
 		}

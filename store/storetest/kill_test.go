@@ -255,7 +255,7 @@ func TestKillCatches(t *testing.T) {
 func TestKillTwice(t *testing.T) {
 	killing.Store(t.Name(), true)
 	defer killing.Delete(t.Name())
-	failed, log := record(t, func(tb testing.TB) { kill(tb, openMemory, nil, KillOptions{}) })
+	failed, log := record(t, func(tb testing.TB) { kill(tb, openMemory, nil, KillOptions{}.sized()) })
 	if !failed || !strings.Contains(log, "give each a subtest of its own") {
 		t.Errorf("a second Kill in a test failed: %v; it said:\n%s", failed, log)
 	}
