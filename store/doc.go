@@ -68,5 +68,5 @@
 // of a key-value engine.
 //
 // A wrapper implements [Store] and [Wrapper]; upgrades that it does not
-// implement are found in the store inside by [As].
+// implement are found in the store inside by [As], all but [Batcher].
 package store

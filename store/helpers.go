@@ -31,12 +31,17 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 	if err := CheckAppend(journal, entries); err != nil {
 		return 0, err
 	}
+	return appendOnce(ctx, s, journal, after, entries, func() (uint64, error) { return s.Append(ctx, journal, after, entries...) })
+}
+
+// appendOnce is AppendOnce by a function that appends the entries.
+func appendOnce(ctx context.Context, s Store, journal string, after uint64, entries [][]byte, try func() (uint64, error)) (uint64, error) {
 	var open error // why an earlier try may have happened
 	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		last, err := s.Append(ctx, journal, after, entries...)
+		last, err := try()
 		switch {
-		case err == nil, errors.Is(err, ErrDropped):
+		case err == nil, errors.Is(err, ErrDropped), errors.Is(err, errors.ErrUnsupported):
 			return last, err
 		case errors.Is(err, ErrConflict):
 		case wroteNothing(err):
@@ -54,6 +59,9 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 			return 0, readErr
 		case errors.Is(open, ErrPoisoned), readErr != nil && wroteNothing(readErr), open != nil && OutOfPatience(ctx, began):
 			return 0, verdict(journal, after, open, err, readErr)
+		}
+		if cell := (*CellConflict)(nil); errors.As(err, &cell) && readErr == nil {
+			return 0, err // also of earlier tries: versions do not come back
 		}
 		if err != nil && readErr == nil && after > 0 {
 			// Not spurious if the journal does not even reach after.

@@ -43,6 +43,7 @@ var (
 	_ store.Watcher = (*Store)(nil)
 	_ store.Caster  = (*Store)(nil)
 	_ store.Durable = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
 )
 
 // memory is what the handles on one name share.
@@ -126,28 +127,64 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	if err := store.CheckAppend(journal, entries); err != nil {
 		return 0, err
 	}
-	last, err := s.m.append(journal, after, entries)
-	if err == nil {
-		s.Wake(journal)
-	}
-	return last, err
+	return s.append(store.Batch{Journal: journal, After: after, Entries: entries})
 }
 
-func (m *memory) append(journal string, after uint64, entries [][]byte) (uint64, error) {
+// AppendBatch implements store.Batcher.
+func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	return s.append(b)
+}
+
+func (s *Store) append(b store.Batch) (uint64, error) {
+	last, written, err := s.m.append(b)
+	if err != nil {
+		return 0, err
+	}
+	s.Wake(b.Journal)
+	for _, key := range written {
+		s.Wake(key)
+	}
+	return last, nil
+}
+
+// append makes a batch, and returns the keys of the cells that it wrote.
+func (m *memory) append(b store.Batch) (last uint64, written []string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dropped[journal] {
-		return 0, store.WasDropped(journal)
+	if m.dropped[b.Journal] {
+		return 0, nil, store.WasDropped(b.Journal)
 	}
-	have := m.journals[journal]
-	if last := uint64(len(have)); last != after {
-		return 0, store.NotAtEnd(journal, after, last)
+	have := m.journals[b.Journal]
+	if last := uint64(len(have)); last != b.After {
+		return 0, nil, store.NotAtEnd(b.Journal, b.After, last)
 	}
-	for _, e := range entries {
+	for _, w := range b.Cells {
+		if err := m.expect(w.Key, w.Prev); err != nil && !w.Optional {
+			return 0, nil, &store.CellConflict{Key: w.Key, Err: err}
+		}
+	}
+	for _, e := range b.Entries {
 		have = append(have, bytes.Clone(e))
 	}
-	m.journals[journal] = have
-	return uint64(len(have)), nil
+	m.journals[b.Journal] = have
+	for _, w := range b.Cells {
+		if m.expect(w.Key, w.Prev) != nil {
+			continue
+		}
+		if w.Remove {
+			delete(m.cells, w.Key)
+		} else {
+			m.put(w.Key, w.Value)
+		}
+		written = append(written, w.Key)
+	}
+	return uint64(len(have)), written, nil
 }
 
 // Read implements store.Store.
@@ -258,9 +295,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 		s.m.mu.Unlock()
 		return "", err
 	}
-	s.m.versions++
-	version := store.Version(strconv.FormatUint(s.m.versions, 36))
-	s.m.cells[key] = store.Cell{Key: key, Value: bytes.Clone(value), Version: version}
+	version := s.m.put(key, value)
 	s.m.mu.Unlock()
 	s.Wake(key)
 	return version, nil
@@ -283,6 +318,13 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 	s.m.mu.Unlock()
 	s.Wake(key)
 	return nil
+}
+
+func (m *memory) put(key string, value []byte) store.Version {
+	m.versions++
+	version := store.Version(strconv.FormatUint(m.versions, 36))
+	m.cells[key] = store.Cell{Key: key, Value: bytes.Clone(value), Version: version}
+	return version
 }
 
 // expect returns ErrConflict unless the cell's version is prev, "" for none.

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxWrites is the number of cells that one batch may write.
+const MaxWrites = 16
+
+// Batch is one append together with writes of cells.
+type Batch struct {
+	Journal string
+	After   uint64
+	Entries [][]byte // as of Append: 1 to MaxBatch
+	Cells   []Write  // up to MaxWrites, of different keys
+}
+
+// Write is what a batch does to one cell.
+type Write struct {
+	Key    string
+	Value  []byte
+	Prev   Version // as of Put, or as of Delete if Remove is set
+	Remove bool    // removes the cell instead of writing it
+
+	// Optional says to leave the cell as it is where its version is not Prev,
+	// instead of refusing the batch.
+	Optional bool
+}
+
+// CellConflict is the ErrConflict of a batch whose journal ends where its
+// writer believes, but which requires a version of a cell that it does not have.
+type CellConflict struct {
+	Key string
+	Err error // as Put or Delete would answer
+}
+
+func (e *CellConflict) Error() string { return e.Err.Error() }
+
+// Unwrap makes errors.Is(err, ErrConflict) true.
+func (e *CellConflict) Unwrap() error { return e.Err }
+
+// Batcher is the upgrade of stores that can append and write cells in one
+// commit. Unlike others it is asserted on the outermost store only: a batch that
+// went past a wrapper would not be sealed, observed or counted. So a wrapper
+// implements it over the store inside, and answers errors.ErrUnsupported, like
+// a store that cannot batch after all, where that one does not have it.
+type Batcher interface {
+	// AppendBatch appends the entries and makes the writes, all or none,
+	// durably, and returns the sequence of the last entry. Readers that see one
+	// of them see all that are not optional.
+	//
+	// Its errors are those of Append. A journal that does not end at After is
+	// ErrConflict, and then the cells do not matter; a required cell that is
+	// not at its version is a *CellConflict. Optional writes never fail it.
+	AppendBatch(ctx context.Context, b Batch) (last uint64, err error)
+}
+
+// CheckBatch returns ErrInvalid or ErrTooLarge unless a driver has to accept
+// this batch. It is for authors of drivers.
+func CheckBatch(b Batch) error {
+	if err := CheckAppend(b.Journal, b.Entries); err != nil {
+		return err
+	}
+	if len(b.Cells) > MaxWrites {
+		return tooLargef("the batch for journal %q writes %d cells; use at most %d", b.Journal, len(b.Cells), MaxWrites)
+	}
+	for i, w := range b.Cells {
+		err := CheckPut(w.Key, w.Value)
+		if w.Remove {
+			err = CheckDelete(w.Key, w.Prev)
+		}
+		if err != nil {
+			return err
+		}
+		for _, other := range b.Cells[:i] {
+			if other.Key == w.Key {
+				return invalidf("the batch for journal %q writes cell %q twice", b.Journal, w.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// AppendWith makes a batch like Batcher.AppendBatch and finds out what became
+// of it, as [AppendOnce] does for an append: it returns nil if the entries are
+// in the journal, exactly once, and the required writes are made. After
+// ErrConflict, a *CellConflict included, the entries are not in the journal.
+//
+// Where s has no Batcher it writes the required cells one after the other, then
+// appends, then makes the optional writes. So required are writes that may be
+// there without the entries, if a crash comes between, or an error: hints of
+// what is about to be appended. Their order is that of the batch.
+func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := CheckBatch(b); err != nil {
+		return 0, err
+	}
+	if batcher, ok := s.(Batcher); ok && len(b.Cells) > 0 {
+		last, err := appendOnce(ctx, s, b.Journal, b.After, b.Entries, func() (uint64, error) { return batcher.AppendBatch(ctx, b) })
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return last, err
+		}
+	}
+	for _, w := range b.Cells {
+		if w.Optional {
+			continue
+		}
+		if err := writeCell(ctx, s, w); err != nil {
+			return 0, err
+		}
+	}
+	last, err := AppendOnce(ctx, s, b.Journal, b.After, b.Entries...)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range b.Cells {
+		if w.Optional {
+			_ = put(ctx, s, w) // it may be lost
+		}
+	}
+	return last, nil
+}
+
+func put(ctx context.Context, s Store, w Write) error {
+	if w.Remove {
+		return s.Delete(ctx, w.Key, w.Prev)
+	}
+	_, err := s.Put(ctx, w.Key, w.Value, w.Prev)
+	return err
+}
+
+// writeCell makes a required write of a batch, and finds out what became of it:
+// whoever wrote the same, it is made.
+func writeCell(ctx context.Context, s Store, w Write) error {
+	began := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := put(ctx, s, w)
+		if err == nil || wroteNothing(err) {
+			return err
+		}
+		cell, getErr := s.Get(ctx, w.Key)
+		switch missing := errors.Is(getErr, ErrNotFound); {
+		case getErr != nil && !missing:
+			err = errors.Join(err, getErr)
+		case w.Remove && missing, !w.Remove && !missing && cell.Version != w.Prev && bytes.Equal(cell.Value, w.Value):
+			return nil
+		case cell.Version != w.Prev:
+			return &CellConflict{Key: w.Key, Err: NotVersion(w.Key, w.Prev, cell.Version)}
+		}
+		if errors.Is(err, ErrPoisoned) || OutOfPatience(ctx, began) {
+			return fmt.Errorf("%w: write of cell %q: %w", ErrUnknown, w.Key, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: write of cell %q: %w", ErrUnknown, w.Key, errors.Join(ctx.Err(), err))
+		case <-time.After(pause):
+		}
+	}
+}
