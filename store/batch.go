@@ -26,8 +26,9 @@ type Write struct {
 	Prev   Version // as of Put, or as of Delete if Remove is set
 	Remove bool    // removes the cell instead of writing it
 
-	// Optional says to leave the cell as it is where its version is not Prev,
-	// instead of refusing the batch.
+	// Optional says that the batch does not depend on this write. Optional writes
+	// are made in order, up to the first whose cell is not at version Prev:
+	// that one and those behind it are left out.
 	Optional bool
 }
 
@@ -120,8 +121,8 @@ func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
 		return 0, err
 	}
 	for _, w := range b.Cells {
-		if w.Optional {
-			_ = put(ctx, s, w) // it may be lost
+		if w.Optional && put(ctx, s, w) != nil {
+			break
 		}
 	}
 	return last, nil

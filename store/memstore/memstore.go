@@ -173,8 +173,12 @@ func (m *memory) append(b store.Batch) (last uint64, written []string, err error
 		have = append(have, bytes.Clone(e))
 	}
 	m.journals[b.Journal] = have
+	skip := false // the optional writes from here on
 	for _, w := range b.Cells {
 		if m.expect(w.Key, w.Prev) != nil {
+			skip = true
+		}
+		if w.Optional && skip {
 			continue
 		}
 		if w.Remove {
