@@ -31,6 +31,7 @@ var parts = []struct {
 	run         func(ctx context.Context, dir string) error
 }{
 	{"kernel", "measure the kernel only", kernel},
+	{"turns", "measure starts, ends and wake-ups only", turns},
 	{"agent", "measure agents only", agents},
 	{"http", "measure event streams over HTTP only", overHTTP},
 	{"command", "measure the API's cost and the stock binary only", command},
