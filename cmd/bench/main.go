@@ -35,6 +35,7 @@ var parts = []struct {
 	{"agent", "measure agents only", agents},
 	{"http", "measure event streams over HTTP only", overHTTP},
 	{"command", "measure the API's cost and the stock binary only", command},
+	{"tokens", "measure agents that stream to readers only", tokens},
 	{"scale", "measure many threads and processes only", scale},
 }
 
@@ -47,15 +48,19 @@ var (
 func main() {
 	parent := flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
 	worker := flag.String("worker", "", "be a worker process on a sqlite file, for another bench")
+	streamer := flag.String("token-server", "", "be the measured process of tokens: perdure or proxy, with the model's URL and a folder")
 	chosen := map[string]*bool{}
 	for _, p := range parts {
 		chosen[p.flag] = flag.Bool(p.flag, false, p.usage)
 	}
 	flag.Parse()
 	var err error
-	if *worker != "" {
+	switch {
+	case *worker != "":
 		err = childWorker(*worker)
-	} else {
+	case *streamer != "":
+		err = tokenServer(*streamer, flag.Arg(0), flag.Arg(1))
+	default:
 		err = run(context.Background(), *parent, chosen)
 	}
 	if err != nil {
