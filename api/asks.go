@@ -107,15 +107,15 @@ var (
 	AsksList = define[ListAsks, AskPage]("asks.list", "GET /v1/asks", ScopeRead,
 		"list the open asks of all threads")
 	AsksGet = define[OneAsk, perdure.AskInfo]("asks.get", "GET /v1/asks/{ask}", ScopeRead,
-		"look at an ask, open or over")
+		"get an ask, open or closed")
 	AsksAnswer = define[AnswerAsk, perdure.AskInfo]("asks.answer", "POST /v1/asks/{ask}/answer", ScopeAnswer,
-		"answer an ask", doc("The first answer wins; the same one again changes nothing."))
+		"answer an ask", doc("The first answer wins; repeating it changes nothing."))
 	AsksAnswerAll = define[AnswerAsks, AskList]("asks.answer-all", "POST /v1/threads/{thread}/answers", ScopeAnswer,
-		"answer several asks of a thread, all or none")
+		"answer several asks of a thread, all or nothing")
 	AsksProgress = define[TellProgress, None]("asks.progress", "POST /v1/asks/{ask}/progress", ScopeAnswer,
 		"add news to an open ask")
 	AsksSecret = define[ProvideSecret, None]("asks.secret", "POST /v1/asks/{ask}/secret", ScopeAnswer,
-		"give the secret that an ask of kind credential wants")
+		"provide the secret that an ask of kind credential waits for")
 	SignalsSend = define[SendSignal, None]("signals.send", "POST /v1/threads/{thread}/signals/{name}", ScopeRun,
 		"send a named event to a thread")
 	RulesList = define[ListRules, RuleList]("rules.list", "GET /v1/rules", ScopeRead,

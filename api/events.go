@@ -28,8 +28,8 @@ type EventPage struct {
 }
 
 // EventID is the id of an event in a stream: the sequence, or SEQ.done of the
-// event that ends the stream of a run. On a thread that uses the id of an erased
-// one it is SEQ-LIFE, or SEQ-LIFE.done. "" is none.
+// event that ends the stream of a run. On a thread that reuses the id of an erased
+// one it is SEQ-LIFE, or SEQ-LIFE.done. "" means no event.
 type EventID string
 
 // IDOf returns the id of an event of a life or, if done is set, of the end of a
@@ -54,7 +54,7 @@ func (id EventID) Parse() (seq uint64, life string, done bool, err error) {
 	number, life, tagged := strings.Cut(number, "-")
 	seq, err = strconv.ParseUint(number, 10, 64)
 	if err != nil || IDOf(seq, life, done) != id || tagged && life == "" {
-		return 0, "", false, Invalid("%.40q is no id of an event", string(id))
+		return 0, "", false, Invalid("%.40q is not an event id", string(id))
 	}
 	return seq, life, done, nil
 }
@@ -67,7 +67,7 @@ const (
 	// KindCorrupt ends the stream of a thread that is damaged after the last
 	// event: a Problem; it has no id.
 	KindCorrupt = "corrupt"
-	KindOpen    = "open" // of the tenant's stream: list again; changes from now on follow
+	KindOpen    = "open" // of the tenant's stream: list again; later changes follow
 	KindNews    = "thread"
 	KindGone    = "gone"
 )
@@ -85,7 +85,7 @@ type Done struct {
 }
 
 // News is the data of an event of the tenant's stream: a listed thread that is
-// new, changed or gone.
+// new, changed or erased.
 type News struct {
 	Thread *perdure.Summary `json:"thread,omitempty" jsonschema:"the thread as a list shows it"`
 	Gone   string           `json:"gone,omitempty" jsonschema:"id of a thread that was erased"`
@@ -124,10 +124,10 @@ type ListHistory struct {
 var (
 	EventsList = define[ListEvents, EventPage]("events.list", "GET /v1/threads/{thread}/events", ScopeRead,
 		"read a thread's events, or follow them", gives(TypeJSON, TypeEvents),
-		doc("Asked for text/event-stream it sends every event once, in order, and stays live: see docs/events.md."))
+		doc("With Accept: text/event-stream, it sends every event once, in order, and stays live: see docs/events.md."))
 	EventsWatch = define[WatchThreads, News]("events.watch", "GET /v1/events", ScopeRead,
-		"follow what changes in the list of threads", gives(TypeEvents),
-		doc("An event thread says how a list shows a thread now, gone that one was erased. After a gap list again: a new connection begins with the event open."))
+		"follow changes in the list of threads", gives(TypeEvents),
+		doc("The event thread has a new or changed thread as a list shows it; gone has the id of an erased one. A new connection begins with the event open: list again, since changes may have been missed."))
 	HistoryList = define[ListHistory, HistoryPage]("history.list", "GET /v1/threads/{thread}/history", ScopeRead,
-		"list the points of a thread's past that can be looked at and forked from")
+		"list the points of a thread's past that can be viewed and forked")
 )

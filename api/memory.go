@@ -45,9 +45,9 @@ type DeleteMemory struct {
 // Operations on memory.
 var (
 	MemoryList = define[ListMemory, MemoryPage]("memory.list", "GET /v1/memory", ScopeRead,
-		"list what is remembered beyond threads")
+		"list values remembered beyond threads")
 	MemoryGet = define[OneMemory, memory.Item]("memory.get", "GET /v1/memory/{place...}", ScopeRead,
-		"get a value that is remembered", doc("ETag is its version, for If-Match."))
+		"get a remembered value", doc("ETag is its version, for If-Match."))
 	MemoryPut = define[PutMemory, memory.Item]("memory.put", "PUT /v1/memory/{place...}", ScopeRun,
 		"remember a value")
 	MemoryDelete = define[DeleteMemory, None]("memory.delete", "DELETE /v1/memory/{place...}", ScopeRun,

@@ -20,7 +20,7 @@ const (
 	ScopeRead   Scope = "read"   // look
 	ScopeRun    Scope = "run"    // start and control runs, send signals, remember
 	ScopeAnswer Scope = "answer" // answer asks
-	ScopeAdmin  Scope = "admin"  // everything, also tokens, erase and import
+	ScopeAdmin  Scope = "admin"  // everything, including tokens, erase and import
 )
 
 // Scopes are the scopes that a token can have.
@@ -145,8 +145,8 @@ func (i *Info) HasBody() bool {
 	return i.Takes == "" && slices.ContainsFunc(i.Fields(), func(f Field) bool { return f.Where == InBody })
 }
 
-// Set sets a field of an input from texts, of which there is at most one unless
-// the field is a list. Without texts the field is unchanged.
+// Set sets a field of an input from texts: at most one, unless the field is a
+// list. Without texts the field is unchanged.
 func (f Field) Set(in reflect.Value, texts []string) error {
 	if len(texts) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 		return nil
 	}
 	if len(texts) > 1 {
-		return errors.New("it is there more than once")
+		return errors.New("it is given more than once")
 	}
 	text := texts[0]
 	if v.Kind() == reflect.Pointer {
@@ -167,7 +167,7 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return errors.New("it is no time such as 2006-01-02T15:04:05Z")
+			return errors.New("it is not a time such as 2006-01-02T15:04:05Z")
 		}
 		v.Set(reflect.ValueOf(t))
 		return nil
@@ -184,17 +184,17 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 	case reflect.Uint64:
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return errors.New("it is no sequence number")
+			return errors.New("it is not a sequence number")
 		}
 		v.SetUint(n)
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return errors.New("it is no number from 0")
+			return errors.New("it is not a number ≥ 0")
 		}
 		v.SetInt(n)
 	default:
-		return fmt.Errorf("a %s cannot be given as a text", v.Type())
+		return fmt.Errorf("a %s cannot be given as text", v.Type())
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 		responses["200"] = map[string]any{"description": http.StatusText(http.StatusOK), "content": map[string]any{TypeEvents: map[string]any{}}}
 	}
 	if op.Name == EventsList.Name {
-		responses["204"] = map[string]any{"description": "the stream has ended at the id that was given, and nothing comes behind it"}
+		responses["204"] = map[string]any{"description": "the stream ended at the given id, and nothing follows it"}
 	}
 	o["responses"] = responses
 	return o, nil

@@ -18,7 +18,7 @@ import (
 // Problem is an error as the API reports it (RFC 9457). Type is stable across
 // versions; Detail is for people.
 type Problem struct {
-	Type   string `json:"type" jsonschema:"what kind of problem it is: urn:perdure:problem:NAME"`
+	Type   string `json:"type" jsonschema:"the kind of problem: urn:perdure:problem:NAME"`
 	Title  string `json:"title" jsonschema:"the kind, for people"`
 	Status int    `json:"status" jsonschema:"the HTTP status"`
 	Detail string `json:"detail,omitempty" jsonschema:"what happened, and what to do about it"`
@@ -90,7 +90,7 @@ var (
 	// ErrOverloaded: the server is handling as much as it can.
 	ErrOverloaded = errors.New("api: the server is overloaded; try again")
 	// ErrAmbiguous: the name has several matches; the error lists them.
-	ErrAmbiguous = errors.New("api: it is there more than once")
+	ErrAmbiguous = errors.New("api: the name is ambiguous")
 	// ErrUnsupported: a compatible face cannot do what the request asks.
 	ErrUnsupported = errors.New("api: not supported here")
 	// ErrStopping: the server is about to stop.
@@ -158,11 +158,11 @@ var kinds = []kind{
 // Kinds without an error of their own.
 var (
 	internal  = Problem{Type: problemPrefix + "internal", Status: http.StatusInternalServerError, Title: "internal error"}
-	cancelled = Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was given up"}
+	cancelled = Problem{Type: problemPrefix + "cancelled", Status: http.StatusServiceUnavailable, Title: "the request was cancelled"}
 )
 
 // settle is the advice for a call that the store did not answer.
-const settle = "try again later: what changes something may have happened, and a repetition with the same idempotency key settles it"
+const settle = "try again later: a change may have happened, and repeating it with the same idempotency key is safe"
 
 // ProblemOf returns an error as a problem. An unknown error becomes an internal
 // one without details.

@@ -24,7 +24,7 @@ type Start struct {
 
 // StartRun starts a run on a thread.
 type StartRun struct {
-	Thread string `path:"thread" json:"-" jsonschema:"id of the thread, made on first use"`
+	Thread string `path:"thread" json:"-" jsonschema:"id of the thread, created on first use"`
 	Start
 }
 
@@ -52,7 +52,7 @@ type WaitRun struct {
 // Waited is the result of waiting for a run.
 type Waited struct {
 	Run  *perdure.Run `json:"run" jsonschema:"the run as it is now"`
-	Over bool         `json:"over" jsonschema:"it has ended or cannot go on without outside input; if false, wait again"`
+	Over bool         `json:"over" jsonschema:"the run has ended or cannot continue without input; if false, wait again"`
 }
 
 // ControlRun controls a run: it cancels, pauses, resumes or retries it.
@@ -75,21 +75,21 @@ var (
 		"start a run on a new thread", status(http.StatusAccepted), gives(TypeJSON, TypeEvents))
 	RunsStart = define[StartRun, perdure.Run]("runs.start", "POST /v1/threads/{thread}/runs", ScopeRun,
 		"start a run", status(http.StatusAccepted), gives(TypeJSON, TypeEvents),
-		doc("It answers at once. Asked for text/event-stream it answers with the run's events instead, up to its end or until it waits for someone. The run does not depend on the connection."))
+		doc("It returns immediately. With Accept: text/event-stream, it streams the run's events instead, until the run ends or waits for someone. The run does not depend on the connection."))
 	RunsList = define[OneThread, RunList]("runs.list", "GET /v1/threads/{thread}/runs", ScopeRead,
 		"list the runs of a thread")
 	RunsGet = define[OneRun, perdure.Run]("runs.get", "GET /v1/threads/{thread}/runs/{run}", ScopeRead,
-		"look at a run")
+		"get a run")
 	RunsWait = define[WaitRun, Waited]("runs.wait", "GET /v1/threads/{thread}/runs/{run}/wait", ScopeRead,
-		"wait until a run has ended or may not go on without the outside")
+		"wait until a run has ended or cannot continue without input")
 	RunsCancel = define[ControlRun, perdure.Run]("runs.cancel", "POST /v1/threads/{thread}/runs/{run}/cancel", ScopeRun,
 		"cancel a run")
 	RunsPause = define[ControlRun, perdure.Run]("runs.pause", "POST /v1/threads/{thread}/runs/{run}/pause", ScopeRun,
 		"stop a run before its next step, until it is resumed")
 	RunsResume = define[ControlRun, Resumed]("runs.resume", "POST /v1/threads/{thread}/runs/{run}/resume", ScopeRun,
-		"lift a pause", doc("Where there is nothing to do it says so and changes nothing. Runs go on by themselves after a crash or an answer."))
+		"lift a pause", doc("If the run is not paused, it says so and changes nothing. Runs continue on their own after a crash or an answer."))
 	RunsRetry = define[ControlRun, perdure.Run]("runs.retry", "POST /v1/threads/{thread}/runs/{run}/retry", ScopeRun,
-		"let a failed, blocked or quarantined run go on")
+		"continue a failed, blocked or quarantined run")
 	RunsAgain = define[ControlRun, perdure.Run]("runs.again", "POST /v1/threads/{thread}/runs/{run}/again", ScopeRun,
-		"start a new run with the flow and the input of an earlier one", status(http.StatusAccepted))
+		"start a new run with the flow and input of an earlier one", status(http.StatusAccepted))
 )

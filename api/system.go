@@ -51,7 +51,7 @@ type Me struct {
 type CreateToken struct {
 	Subject string   `json:"subject,omitempty" jsonschema:"in whose name it acts; the user by default"`
 	User    string   `json:"user,omitempty" jsonschema:"limits it to the threads and memory of this user, for use in a browser; its scopes are then read and run by default"`
-	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant by default. A server with authentication makes none for another tenant"`
+	Tenant  string   `json:"tenant,omitempty" jsonschema:"whose threads it reaches; the caller's own tenant by default. A server with authentication creates none for another tenant"`
 	Groups  []string `json:"groups,omitempty" jsonschema:"groups that the subject belongs to"`
 	Scopes  []Scope  `json:"scopes,omitempty" jsonschema:"read, run, answer, admin; read, run and answer by default"`
 	Days    *int     `json:"days,omitempty" jsonschema:"days until it expires; by default it does not expire"`
@@ -64,8 +64,8 @@ type Token struct {
 	ID string `json:"id" jsonschema:"for tokens.revoke"`
 	Me
 	Note    string    `json:"note,omitempty" jsonschema:"what it is for"`
-	Created time.Time `json:"created" jsonschema:"when it was made"`
-	By      string    `json:"by,omitempty" jsonschema:"who made it"`
+	Created time.Time `json:"created" jsonschema:"when it was created"`
+	By      string    `json:"by,omitempty" jsonschema:"who created it"`
 	Revoked time.Time `json:"revoked,omitzero" jsonschema:"when it was revoked"`
 }
 
@@ -108,13 +108,13 @@ var (
 	FlowsList = define[Nothing, FlowList]("flows.list", "GET /v1/flows", ScopeRead,
 		"list the flows that can be started here")
 	WorkersList = define[Nothing, WorkerList]("workers.list", "GET /v1/workers", ScopeRead,
-		"list the workers that are alive")
+		"list the live workers")
 	StatsGet = define[Nothing, Stats]("stats.get", "GET /v1/stats", ScopeRead,
-		"see the tenant's threads in numbers")
+		"get statistics of the tenant's threads")
 	MeGet = define[Nothing, Me]("me.get", "GET /v1/me", ScopeRead,
-		"see who the token stands for")
+		"show whom the token stands for")
 	TokensCreate = define[CreateToken, NewToken]("tokens.create", "POST /v1/tokens", ScopeAdmin,
-		"make a token", status(http.StatusCreated))
+		"create a token", status(http.StatusCreated))
 	TokensList = define[Nothing, TokenList]("tokens.list", "GET /v1/tokens", ScopeAdmin,
 		"list the tenant's tokens")
 	TokensRevoke = define[OneToken, None]("tokens.revoke", "DELETE /v1/tokens/{token}", ScopeAdmin,
@@ -122,11 +122,11 @@ var (
 	TicketsCreate = define[CreateTicket, Ticket]("tickets.create", "POST /v1/tickets", ScopeRead,
 		"get a one-time ticket for an event stream", status(http.StatusCreated))
 	HealthGet = define[Nothing, Health]("health.get", "GET /healthz", ScopeNone,
-		"see whether the server runs")
+		"check that the server is running")
 	ReadyGet = define[Nothing, Health]("ready.get", "GET /readyz", ScopeNone,
-		"see whether the store answers and the server is not about to stop")
+		"check that the store answers and the server is not stopping")
 	MetricsGet = define[Nothing, []byte]("metrics.get", "GET /metrics", ScopeAdmin,
-		"get metrics of the whole server for Prometheus, as an admin of the default tenant", gives(TypeText))
+		"get Prometheus metrics of the whole server, as an admin of the default tenant", gives(TypeText))
 	OpenAPIGet = define[Nothing, json.RawMessage]("openapi.get", "GET /openapi.json", ScopeNone,
 		"get the OpenAPI document")
 )

@@ -74,18 +74,18 @@ var (
 	ThreadsCreate = define[CreateThread, perdure.Thread]("threads.create", "POST /v1/threads", ScopeRun,
 		"create a thread without a run", status(http.StatusCreated))
 	ThreadsList = define[ListThreads, ThreadPage]("threads.list", "GET /v1/threads", ScopeRead,
-		"list threads", doc("Membership is complete; a status may lag a moment behind."))
+		"list threads", doc("The list is complete; a status may lag slightly."))
 	ThreadsGet = define[OneThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
-		"look at a thread, exactly as of now", doc("ETag is its last sequence, for If-Match."))
+		"get a thread as it is now", doc("ETag is its last sequence, for If-Match."))
 	ThreadsUpdate = define[UpdateThread, perdure.Thread]("threads.update", "PATCH /v1/threads/{thread}", ScopeRun,
 		"change a thread's title and metadata")
 	ThreadsErase = define[EraseThread, None]("threads.erase", "DELETE /v1/threads/{thread}", ScopeAdmin,
-		"erase a thread and all that was kept of it")
+		"erase a thread and everything stored with it")
 	ThreadsExport = define[ExportThread, []byte]("threads.export", "GET /v1/threads/{thread}/export", ScopeAdmin,
 		"export a thread as a file", gives(TypeLines))
 	ThreadsImport = define[ImportThread, perdure.Thread]("threads.import", "POST /v1/threads/import", ScopeAdmin,
-		"make a thread of an export", takes(TypeLines), status(http.StatusCreated),
-		doc("Runs that were active are paused. Answers that nothing has come of yet are void, unless the file is signed by a key that is trusted."))
+		"create a thread from an export", takes(TypeLines), status(http.StatusCreated),
+		doc("Active runs are paused. Answers that have had no effect yet are void, unless a trusted key signed the file."))
 	ThreadsVerify = define[OneThread, perdure.Verification]("threads.verify", "GET /v1/threads/{thread}/verify", ScopeRead,
-		"check a thread's audit chain", doc("Damage is no error: problem says what is wrong."))
+		"check a thread's audit chain", doc("Damage is not an error: the member problem says what is wrong."))
 )

@@ -84,18 +84,18 @@ type RewindThread struct {
 // Operations on a thread's past.
 var (
 	StateGet = define[AtThread, State]("state.get", "GET /v1/threads/{thread}/state", ScopeRead,
-		"look at a thread's state, now or at any time before")
+		"get a thread's state, now or at an earlier point")
 	MessagesList = define[AtThread, MessageList]("messages.list", "GET /v1/threads/{thread}/messages", ScopeRead,
-		"read what was said on a thread")
+		"list the messages of a thread")
 	FilesList = define[ListFiles, FileList]("files.list", "GET /v1/threads/{thread}/files", ScopeRead,
 		"list the files in a thread's state, or read one")
 	BlobsGet = define[GetBlob, []byte]("blobs.get", "GET /v1/blobs/{thread}/{hash}", ScopeRead,
 		"get an image or file that a message refers to", gives(append([]string{TypeBytes}, BlobTypes...)...))
 	DiffGet = define[DiffThreads, perdure.Difference]("diff.get", "GET /v1/threads/{thread}/diff", ScopeRead,
-		"see what changed between two points")
+		"show what changed between two points")
 	ThreadsFork = define[ForkThread, perdure.Fork]("threads.fork", "POST /v1/threads/{thread}/fork", ScopeRun,
-		"make a thread that shares the past of another", status(http.StatusCreated),
-		doc("Runs that had not ended are paused in the fork: resume them. An approval is for one call in one thread: an answer that nothing has come of yet is void in the fork, and asked anew, unless keep is set."))
+		"create a thread that shares the past of another", status(http.StatusCreated),
+		doc("Runs that had not ended are paused in the fork until resumed. An approval is for one call in one thread: an answer that has had no effect yet is void in the fork and asked for again, unless keep is set."))
 	ThreadsRewind = define[RewindThread, perdure.Rewound]("threads.rewind", "POST /v1/threads/{thread}/rewind", ScopeRun,
-		"take a thread back to what it was")
+		"take a thread back to an earlier point")
 )

@@ -188,7 +188,7 @@ func rulesCommand(a *app) *cobra.Command {
 	revoke.Long = "Revoke a rule. Calls that it has not allowed yet are asked about again."
 	return group(&cobra.Command{
 		Use:     "rules",
-		Short:   "look at and revoke the rules by which calls run without asking",
+		Short:   "view and revoke the rules by which calls run without asking",
 		Long:    "Look at and revoke the rules by which calls run without asking. The decision always\nmakes such a rule, for one user, flow, agent and tool.",
 		Example: "  perdure rules list\n  perdure rules list --user ada\n  perdure rules revoke ID",
 	}, list, revoke)

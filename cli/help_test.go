@@ -137,7 +137,7 @@ func TestShellsComplete(t *testing.T) {
 
 func TestHelpKnowsCommandsOnly(t *testing.T) {
 	p := stored(t)
-	p.run("", "help", "token", "create").want(exit.OK, "Make a token")
+	p.run("", "help", "token", "create").want(exit.OK, "Create a token")
 	p.run("", "help").want(exit.OK, "Begin:")
 	p.run("", "help", "thread").want(exit.BadUsage, "there is no command thread (did you mean threads")
 	p.run("", "help", "run", "fast").want(exit.BadUsage, "there is no command run fast")

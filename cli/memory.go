@@ -49,7 +49,7 @@ func memoryCommand(a *app) *cobra.Command {
 	remove := operation(a, "delete PLACE", "  perdure memory delete users/ada/tone", api.MemoryDelete, func(*app, *api.None) error { return nil })
 	return group(&cobra.Command{
 		Use:     "memory",
-		Short:   "look at and change what is remembered beyond threads",
+		Short:   "view and change values remembered beyond threads",
 		Long:    "Look at and change what is remembered beyond threads. A place is a namespace and\na key, separated by slashes: users/ada/tone. Write a slash inside a part as %2F.",
 		Example: "  perdure memory list users/ada\n  perdure memory put users/ada/tone '\"friendly\"'\n  perdure memory get users/ada/tone\n  perdure memory delete users/ada/tone",
 	}, list, get, put, remove)
