@@ -22,22 +22,22 @@ var (
 	ErrTooLong = errors.New("llm: context too long")
 	// ErrRefused: the provider refuses the request because of its content.
 	ErrRefused = errors.New("llm: refused")
-	// ErrAuth: the key is missing, wrong, or may not do this; also when the
-	// account has no credit left.
+	// ErrAuth: the key is missing, wrong or does not permit this, or the account
+	// has no credit left.
 	ErrAuth = errors.New("llm: not authorised")
 	// ErrInvalid: the provider does not accept the request. The same request
 	// fails again.
 	ErrInvalid = errors.New("llm: invalid request")
 )
 
-// Error is a failure of a provider. It never holds a key.
+// Error is a failure of a provider. It never contains a key.
 type Error struct {
 	Kind       error         // one of the sentinels
 	Provider   string        // "openai", …
 	Status     int           // of HTTP, 0 if there was no answer
 	Code       string        // the provider's own
 	Message    string        // the provider's own, or of the network
-	RetryAfter time.Duration // 0: it did not say
+	RetryAfter time.Duration // 0: unknown
 }
 
 // Error says what failed and what the provider said about it.
@@ -54,8 +54,7 @@ func Temporary(err error) bool {
 	return errors.Is(err, ErrRateLimited) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrInterrupted)
 }
 
-// RetryAfter returns how long the provider wants to be left alone, 0 if it
-// does not say.
+// RetryAfter returns how long the provider asks to wait, 0 if it does not say.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.RetryAfter
@@ -63,9 +62,9 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Scrub removes secrets from a text, for errors that quote a request: as they are,
-// in another case, escaped, in hex or in base64. Secrets of less than 8 bytes stay,
-// since they would be found everywhere.
+// Scrub removes secrets from a text, for errors that quote a request: plain, in
+// another case, escaped, in hex or in base64. Secrets of less than 8 bytes are
+// kept, since they would be found everywhere.
 func Scrub(text string, secrets ...string) string {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < 8 })
 	return scrub.Replace(text, "[secret]", secrets...)

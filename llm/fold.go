@@ -5,13 +5,13 @@ import (
 	"iter"
 )
 
-// Fold puts the deltas of a reply together. The zero Fold is ready.
+// Fold joins the deltas of a reply. The zero value is ready to use.
 type Fold struct {
 	reply Reply
 }
 
-// Add adds a delta. It fails if the delta does not fit those before it: a part
-// that is left out, or of two kinds.
+// Add adds a delta. It fails if the delta does not fit the preceding ones: if it
+// skips a part, or gives a part two kinds.
 func (f *Fold) Add(d Delta) error {
 	if d.Model != "" {
 		f.reply.Model = d.Model
@@ -78,8 +78,8 @@ func (p *Part) add(d Delta) error {
 	return nil
 }
 
-// Reply returns the whole reply. Without a Stop it was cut off, which is
-// [ErrInterrupted].
+// Reply returns the whole reply, or [ErrInterrupted] if it has no Stop and so was
+// cut off.
 func (f *Fold) Reply() (*Reply, error) {
 	if f.reply.Stop == "" {
 		return nil, fmt.Errorf("%w: the reply ended in the middle", ErrInterrupted)
@@ -89,7 +89,7 @@ func (f *Fold) Reply() (*Reply, error) {
 	return &r, nil
 }
 
-// Collect puts a reply together from what Generate yields.
+// Collect joins the deltas that Generate yields into a reply.
 func Collect(deltas iter.Seq2[Delta, error]) (*Reply, error) {
 	var f Fold
 	for d, err := range deltas {

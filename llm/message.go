@@ -5,8 +5,7 @@ import "strings"
 // Role says whose message it is.
 type Role string
 
-// The roles. What a model is told about its task is no message but
-// [Request.System].
+// The roles. Instructions for the model are not a message but [Request.System].
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
@@ -30,15 +29,15 @@ type Part struct {
 	Opaque    *Opaque    `json:"opaque,omitempty"`
 }
 
-// Media is an image or another file: by its bytes, at a URL, or kept elsewhere
-// under a name. Models take Data and URL; whoever keeps media elsewhere puts
-// the bytes in before it asks a model.
+// Media is an image or another file: its bytes, a URL, or a name under which it is
+// kept elsewhere. Models accept Data and URL; code that keeps media elsewhere sets
+// Data before it asks a model.
 type Media struct {
 	MIME string `json:"mime,omitempty"` // "image/png"; may be left out of a URL
 	Name string `json:"name,omitempty"` // of the file
 	URL  string `json:"url,omitempty"`
 	Data []byte `json:"data,omitempty"`
-	Blob string `json:"blob,omitempty"` // where the bytes are kept, for who keeps them
+	Blob string `json:"blob,omitempty"` // where the bytes are kept
 }
 
 // Image reports whether it is an image. A URL without a type counts as one.
@@ -53,7 +52,7 @@ type Call struct {
 	Args string `json:"args,omitempty"` // JSON, exactly as the model wrote it; it may be invalid
 }
 
-// Result is what came of a tool call.
+// Result is the result of a tool call.
 type Result struct {
 	Call  string  `json:"call"` // id
 	Name  string  `json:"name"` // of the tool
@@ -62,36 +61,36 @@ type Result struct {
 	Error bool    `json:"error,omitempty"` // Text says what went wrong
 }
 
-// Reasoning is what a model thought, as far as its provider shows it.
+// Reasoning is a model's thinking, as far as its provider shows it.
 type Reasoning struct {
 	Text string `json:"text,omitempty"`
 }
 
-// Opaque is data of a provider that goes back to it unchanged with the part
-// that it came with. Other providers leave it out.
+// Opaque is a provider's data that is sent back to it unchanged with its part.
+// Other providers leave it out.
 type Opaque struct {
 	Provider string `json:"provider"`
 	Data     string `json:"data"`
 }
 
-// Text returns a part of text.
+// Text returns a text part.
 func Text(s string) Part { return Part{Text: s} }
 
-// Image returns a part that is an image, by its bytes.
+// Image returns a part with an image, given as bytes.
 func Image(mime string, data []byte) Part { return Part{Media: &Media{MIME: mime, Data: data}} }
 
-// ImageURL returns a part that is an image at a URL.
+// ImageURL returns a part with an image at a URL.
 func ImageURL(url string) Part { return Part{Media: &Media{URL: url}} }
 
-// User returns a message of a user with one part of text.
+// User returns a user message with one text part.
 func User(text string) Message { return Message{Role: RoleUser, Parts: []Part{Text(text)}} }
 
-// Assistant returns a message of a model with one part of text.
+// Assistant returns a model's message with one text part.
 func Assistant(text string) Message {
 	return Message{Role: RoleAssistant, Parts: []Part{Text(text)}}
 }
 
-// Text returns the parts of text, joined.
+// Text returns the text parts, joined.
 func (m Message) Text() string {
 	var b strings.Builder
 	for _, p := range m.Parts {

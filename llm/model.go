@@ -8,13 +8,13 @@ import (
 
 // Model answers a conversation.
 type Model interface {
-	// Generate yields the reply in pieces, which a [Fold] puts together. The
-	// last one has a Stop. An error is the last thing that it yields, and an
-	// [*Error] where the provider or the way to it failed. A stream that ends
-	// without either was cut off.
+	// Generate yields the reply in pieces, which a [Fold] joins. The last one has
+	// a Stop. After an error it yields nothing more; if the provider or the
+	// connection failed, the error is an [*Error]. A stream that ends without either
+	// was cut off.
 	//
-	// It makes one request and does not try again. When ctx ends, or the loop
-	// does, the request is cancelled.
+	// It makes one request and does not retry. When ctx or the loop ends, the
+	// request is cancelled.
 	Generate(ctx context.Context, r *Request) iter.Seq2[Delta, error]
 }
 
@@ -26,7 +26,7 @@ func (f ModelFunc) Generate(ctx context.Context, r *Request) iter.Seq2[Delta, er
 	return f(ctx, r)
 }
 
-// Request is what a model is asked. A model does not change it.
+// Request is a request to a model, which does not change it.
 type Request struct {
 	System      string    `json:"system,omitempty"`
 	Messages    []Message `json:"messages"`
@@ -57,18 +57,18 @@ type Choice string
 
 // The choices.
 const (
-	ChoiceAuto     Choice = "" // as it likes
+	ChoiceAuto     Choice = "" // the model decides
 	ChoiceNone     Choice = "none"
 	ChoiceRequired Choice = "required"
 )
 
-// Effort says how long a model may think. Models that do not think, or think
-// in another way, come as close as they can.
+// Effort says how long a model may think. Models that do not think, or cannot be
+// told how long, come as close as they can.
 type Effort string
 
 // The efforts.
 const (
-	EffortDefault Effort = "" // as the provider does by itself
+	EffortDefault Effort = "" // the provider's default
 	EffortLow     Effort = "low"
 	EffortMedium  Effort = "medium"
 	EffortHigh    Effort = "high"

@@ -226,7 +226,7 @@ func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.F
 	var given []string
 	err = decodeStrict(data, func(r *strict.Reader) error {
 		if r.Kind() != '{' {
-			return errors.New("it has to be a JSON object")
+			return errors.New("it must be a JSON object")
 		}
 		var err error
 		given, err = decodeObject(r, fields, in)

@@ -196,7 +196,7 @@ func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principa
 	var list []fileToken
 	err := decodeStrict(data, func(r *strict.Reader) error { return decodeValue(r, reflect.ValueOf(&list).Elem()) })
 	if err != nil {
-		return nil, fmt.Errorf("it is no JSON list of tokens: %w", err)
+		return nil, fmt.Errorf("it is not a JSON list of tokens: %w", err)
 	}
 	entries := map[[sha256.Size]byte]*Principal{}
 	for i, t := range list {

@@ -53,8 +53,8 @@ func newGraph() *graph {
 	return &graph{paths: map[string]*node{}, anchors: map[string]*node{}}
 }
 
-// add adds a schema and all inside it. Of a nil schema, which Resolve refuses,
-// it returns nil.
+// add adds a schema and everything inside it. For a nil schema, which Resolve
+// refuses, it returns nil.
 func (g *graph) add(s *jsonschema.Schema, path string) (_ *node, err error) {
 	if s == nil {
 		return nil, nil
@@ -161,7 +161,7 @@ func (g *graph) measure(text string) (int64, error) {
 	}
 	n := int64(len(p.Inst))
 	if g.program += n; g.program > maxProgram {
-		return 0, fmt.Errorf("%w: the patterns of the schema are too large; {n,m} repeats what is before it", ErrCost)
+		return 0, fmt.Errorf("%w: the patterns of the schema are too large; {n,m} repeats the expression before it", ErrCost)
 	}
 	return n, nil
 }
@@ -177,14 +177,14 @@ func (g *graph) link(id string) error {
 			refs = true
 			to := g.find(id, ref)
 			if to == nil {
-				return fmt.Errorf("the reference %q is not to a part of the schema itself, such as #/$defs/name", ref)
+				return fmt.Errorf("the reference %q does not point into the schema itself, as #/$defs/name does", ref)
 			}
 			n.ref = append(n.ref, to)
 		}
 	}
 	for _, n := range g.nodes {
 		if refs && n.path != "" && n.s.ID != "" {
-			return fmt.Errorf("%s has an $id of its own, which is not taken in a schema with references", n.path)
+			return fmt.Errorf("%s has an $id, which is not supported in a schema with references", n.path)
 		}
 		if err := g.count(n, map[*node]bool{}); err != nil {
 			return err
@@ -213,11 +213,11 @@ func (g *graph) find(id, ref string) *node {
 	return g.paths[strings.Join(parts, "/")]
 }
 
-// count finds out how many subschemas are tried if n is tried on a value, and
-// gives n its place in the order.
+// count computes how many subschemas are tried if n is tried on a value, and the
+// position of n in the order.
 func (g *graph) count(n *node, from map[*node]bool) error {
 	if from[n] {
-		return fmt.Errorf("%w: %s of the schema refers to itself without going into the value", ErrCost, n)
+		return fmt.Errorf("%w: %s of the schema refers to itself without descending into the value", ErrCost, n)
 	}
 	if n.visits > 0 {
 		return nil

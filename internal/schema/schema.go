@@ -1,8 +1,8 @@
-// Package schema checks values against JSON Schemas that strangers wrote, such
-// as MCP servers. Checking follows references and tries every branch of anyOf,
-// so a small schema can take forever, or the stack of the whole process. A
-// Schema is refused when it is made if it can do so on any value, and a value
-// is refused if it would take the two together too long.
+// Package schema checks values against untrusted JSON Schemas, such as those of
+// MCP servers. Checking follows references and tries every branch of anyOf, so a
+// small schema can take forever or exhaust the stack. New refuses a schema that
+// could do so on any value, and Check refuses a value whose check would take too
+// long.
 //
 // It imports the JSON Schema library and internal/strict.
 package schema
@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/strict"
 )
 
-// What a schema may be, and what a check may take.
+// The limits of schemas and checks.
 const (
 	maxDepth   = 256     // levels of JSON that a schema has
 	maxProgram = 1 << 17 // instructions of all its patterns together
@@ -26,7 +26,7 @@ const (
 	maxWork    = 1 << 30 // of one check, about in bytes copied and compared
 )
 
-// ErrCost is that of a schema or value whose check would take too long.
+// ErrCost reports a schema or value whose check would take too long.
 var ErrCost = errors.New("checking would take too long")
 
 // Schema is a JSON Schema, ready to check values.
@@ -36,7 +36,7 @@ type Schema struct {
 	root     *node
 }
 
-// Parse returns the schema that the JSON is.
+// Parse parses a schema.
 func Parse(raw []byte) (*Schema, error) {
 	if strict.Depth(raw) > maxDepth {
 		return nil, fmt.Errorf("%w: the schema is nested more than %d levels deep", ErrCost, maxDepth)
@@ -73,7 +73,7 @@ func newSchema(s *jsonschema.Schema, raw json.RawMessage) (*Schema, error) {
 	return &Schema{raw, r, root}, nil
 }
 
-// JSON returns the schema as it was given, nil for a nil one.
+// JSON returns the schema as it was given, nil for a nil schema.
 func (s *Schema) JSON() json.RawMessage {
 	if s == nil {
 		return nil
@@ -84,8 +84,8 @@ func (s *Schema) JSON() json.RawMessage {
 // Source returns the schema from which s was made.
 func (s *Schema) Source() *jsonschema.Schema { return s.resolved.Schema() }
 
-// Check returns an error if the JSON is not one value that fits the schema. A nil
-// schema takes everything.
+// Check returns an error unless the JSON is one value that fits the schema. A nil
+// schema accepts everything.
 func (s *Schema) Check(raw []byte) error {
 	if s == nil {
 		return nil
@@ -93,14 +93,14 @@ func (s *Schema) Check(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return fmt.Errorf("it is no JSON: %w", err)
+		return fmt.Errorf("it is not JSON: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("it is more than one JSON value")
 	}
 	w := work{left: maxWork}
 	if !w.visit(map[*node]visits{s.root: {n: 1}}, v) {
-		return fmt.Errorf("%w: it is too large or too deeply nested for its schema, which has many branches; give less at once", ErrCost)
+		return fmt.Errorf("%w: it is too large or too deeply nested for its schema, which has many branches; send less at a time", ErrCost)
 	}
 	return s.resolved.Validate(v)
 }

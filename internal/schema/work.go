@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// work is what a check may still take. It is counted ahead of the check by
-// following which subschemas are tried on each value, and how often. That takes
-// far less than the check, as no subschema is looked at twice for one value.
+// work is the budget that is left for a check. It is computed before the check by
+// following which subschemas are tried on each value, and how often. That costs
+// far less than the check, since no subschema is visited twice for one value.
 type work struct{ left int64 }
 
 // visits is how often a subschema is tried on a value, and inside how many
@@ -24,8 +24,8 @@ func (t tries) add(to []*node, v visits) {
 	}
 }
 
-// visit counts what it takes to try so much on the value. It reports whether
-// there is enough left.
+// visit subtracts the cost of these tries on a value, and reports whether enough
+// is left.
 func (w *work) visit(on tries, value any) bool {
 	size := sizeOf(value)
 	names, members := tries{}, map[string]tries{}

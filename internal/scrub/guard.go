@@ -8,8 +8,8 @@ import (
 // maxError is how much of the text of an error or a panic is kept.
 const maxError = 64 << 10
 
-// Guard calls fn with a set of its own, and takes the secrets that are added to
-// it out of fn's error and panic. The error still matches what it did.
+// Guard calls fn with a new set, and removes the secrets added to it from fn's
+// error and panic. The error still matches the same errors.
 func Guard(ctx context.Context, fn func(ctx context.Context, secrets *Set) error) error {
 	ctx, secrets := With(ctx)
 	defer func() {
@@ -23,8 +23,8 @@ func Guard(ctx context.Context, fn func(ctx context.Context, secrets *Set) error
 	return nil
 }
 
-// cleanPanic returns the value of a panic without the secrets. A value that has
-// none stays as it is.
+// cleanPanic returns the value of a panic without the secrets, unchanged if it has
+// none.
 func (s *Set) cleanPanic(v any) any {
 	text := fmt.Sprint(v)
 	clean := s.Limited(text, maxError)

@@ -1,11 +1,11 @@
-// Package scrub takes known secrets out of texts: as they are, in any case of
-// their ASCII letters, escaped for JSON, Go, HTML and URLs, in hex and in base64,
-// also where they are a part of what was encoded, as in Basic auth. It imports
-// the standard library only.
+// Package scrub removes known secrets from texts: plain, with ASCII letters in any
+// case, escaped for JSON, Go, HTML and URLs, in hex and in base64, even if they are
+// only a part of the encoded text, as in Basic auth. It imports the standard
+// library only.
 //
-// It does not find a secret that is cut into pieces, such as lines or deltas,
-// compressed, encrypted, hashed, reversed or spelled in another way, nor one of
-// less than four bytes.
+// It does not find a secret that is split, for example over lines or deltas,
+// compressed, encrypted, hashed, reversed or spelled differently, nor one of less
+// than four bytes.
 package scrub
 
 import (
@@ -22,11 +22,11 @@ import (
 	"sync"
 )
 
-// Mark stands where a secret stood.
+// Mark replaces a secret.
 const Mark = "[redacted]"
 
-// Min is the least length of a secret that is taken out, in bytes. A shorter one
-// occurs in many texts by chance.
+// Min is the minimum length of a secret that is removed, in bytes. Shorter ones
+// occur in many texts by chance.
 const Min = 4
 
 // Set holds the secrets that were handed out. It is safe for concurrent use; a
@@ -48,7 +48,7 @@ type form struct {
 
 type key struct{}
 
-// With returns a context with a set of its own, beside those around it.
+// With returns a context with a new set inside those of ctx.
 func With(ctx context.Context) (context.Context, *Set) {
 	s := &Set{outer: From(ctx)}
 	return context.WithValue(ctx, key{}, s), s
@@ -170,8 +170,8 @@ func (s *Set) Text(text string) string {
 	return without(text, forms, Mark)
 }
 
-// Limited returns the beginning of a text without the secrets, and with none of
-// which a part was cut off. It may be a little longer or shorter than limit.
+// Limited returns the beginning of a text without secrets, and without parts of
+// secrets that the limit cuts. It may be a little longer or shorter than limit.
 func (s *Set) Limited(text string, limit int) string {
 	forms, longest := s.all()
 	if len(forms) > 0 && len(text) > limit+longest {
@@ -182,8 +182,8 @@ func (s *Set) Limited(text string, limit int) string {
 	return without(text, forms, Mark)
 }
 
-// JSON returns a JSON value without the secrets. One in which more than strings
-// would change becomes the mark as a whole.
+// JSON returns a JSON value without the secrets. If more than strings would
+// change, the whole value becomes the mark.
 func (s *Set) JSON(raw json.RawMessage) json.RawMessage {
 	forms, _ := s.all()
 	if len(forms) == 0 {

@@ -12,7 +12,7 @@ const Env = "PERDURE_LLMTEST"
 
 // Options of a recording.
 type Options struct {
-	Secrets   []string          // not to be written; those in headers are found without
+	Secrets   []string          // not to be written; those in headers are found anyway
 	Transport http.RoundTripper // to the service, http.DefaultTransport if nil
 }
 

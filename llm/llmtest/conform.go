@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/llm"
 )
 
-// Run checks what every model must hold, whatever it says. It asks the model all
+// Run checks the rules that every model must follow. It asks the model all
 // kinds of requests, many times, and each must get a reply. Test the model of a
 // provider against a local server that answers every request with the same stream:
 //

@@ -3,7 +3,7 @@
 //
 // # Record and replay
 //
-// [Client] is an *http.Client for a package of a provider. It answers from a
+// [Client] returns an *http.Client for a provider's package. It answers from a
 // file, without a network:
 //
 //	client := llmtest.Client(t, "testdata/weather.json", llmtest.Options{})
@@ -13,28 +13,28 @@
 //
 //	PERDURE_LLMTEST=record OPENAI_API_KEY=… go test -run TestWeather ./…
 //
-// A test that fails does not write, so that the file that was there stays. The
-// file is JSON to be read and reviewed. It has the pieces of a streamed reply
-// as they came, and is recorded while they are passed on.
+// A failing test does not write, so an existing file is kept. The file is JSON
+// that can be read and reviewed. It has the pieces of a streamed reply as they
+// arrived, recorded while they are passed on.
 //
-// A request is answered by the first recorded one that has the same method,
-// path, query and body, and was not played yet; bodies in JSON may differ in
-// the order of keys and in space. Each is played once: a model that asks twice
-// is told so. If there is none, the error has the difference to the nearest.
+// A request is answered by the first recorded one that has the same method, path,
+// query and body and has not been played yet; JSON bodies may differ in the order
+// of keys and in white space. Each is played once: a model that repeats a request
+// gets an error. If no recorded request matches, the error shows the difference
+// to the nearest one.
 //
 // # Secrets
 //
-// Of headers only a few that matter for a reply are written, and none that
-// could hold a key, a cookie or the name of an organisation. The values of
-// those that do (Authorization, X-Api-Key, X-Goog-Api-Key, Api-Key, Cookie,
-// Openai-Organization, Openai-Project, Set-Cookie and the query's key) are
-// taken out wherever else they stand: in the path, in bodies, also over the
-// edge of two pieces, as they are or escaped or in base64. So are
-// [Options.Secrets], and what looks like a key or an organisation of a known
-// provider. Hosts are not written. Bodies are else written as they are: look at
-// what you commit.
+// Only a few headers that matter for a reply are written, and none that could hold
+// a key, a cookie or the name of an organisation. The values of those that do
+// (Authorization, X-Api-Key, X-Goog-Api-Key, Api-Key, Cookie, Openai-Organization,
+// Openai-Project, Set-Cookie and the query's key) are removed wherever else they
+// appear: in the path and in bodies, even across two pieces, plain, escaped or in
+// base64. So are [Options.Secrets], and anything that looks like a known
+// provider's key or organisation. Hosts are not written. Otherwise bodies are
+// written unchanged: review what you commit.
 //
 // # Conformance
 //
-// [Run] checks what every model must hold, whatever it says.
+// [Run] checks the rules that every model must follow.
 package llmtest

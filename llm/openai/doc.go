@@ -9,39 +9,38 @@
 //
 // # Servers and keys
 //
-// The key is that of [Key], else of the environment variable OPENAI_API_KEY.
-// The server is that of [BaseURL], else of OPENAI_BASE_URL, else OpenAI. Both
-// variables are read for each request; no others are. A server that is not
-// OpenAI's needs no key:
+// The key comes from [Key], or else from the environment variable OPENAI_API_KEY.
+// The server comes from [BaseURL], or else from OPENAI_BASE_URL; the default is
+// OpenAI. Both variables are read for each request; no others are. A server that
+// is not OpenAI's needs no key:
 //
 //	local := openai.Model("qwen3", openai.BaseURL("http://localhost:11434/v1"))
 //
-// It does get the key of the environment, though, if there is one; Key("")
-// keeps that at home. No key appears in errors or in a Client that is printed.
+// It does get the key from the environment, though, if there is one; Key("")
+// prevents that. No key appears in errors or in a printed Client.
 //
-// # What a conversation becomes
+// # How a conversation is sent
 //
 // Tool calls keep their arguments exactly as the model wrote them. A result
-// that is an error begins with "Error: ", as the protocol has no mark for it.
-// Media in a result follow in a message of the user, the only place where the
-// protocol takes them. Images are sent as they are or by their URL, text files
-// as text, others as files. Media that are only named by a blob have to be
-// loaded before, as package agent does.
+// that is an error begins with "Error: ", since the protocol has no flag for it.
+// Media in a result follow in a user message, the only place where the protocol
+// allows them. Images are sent as bytes or as a URL, text files as text, others
+// as files. Media that are only named by a blob must be loaded beforehand, as
+// package agent does.
 //
-// An [llm.Output] is a JSON Schema that OpenAI holds the model to, if it is one
-// that it can: each object requires all its properties and allows no others.
-// With any other schema the model is told of it, and what it writes needs a
-// check.
+// OpenAI enforces the JSON Schema of an [llm.Output] if each object in it requires
+// all its properties and allows no others. With any other schema the model is only
+// told about it, and its output has to be checked.
 //
-// OpenAI does not show reasoning in this protocol, but other servers do, and
-// some want it back. It is a part of the reply, and what is needed to send it
-// back stands beside it as [llm.Opaque].
+// OpenAI does not show reasoning in this protocol, but other servers do, and some
+// want it back. It is a part of the reply, with whatever is needed to send it back
+// as its [llm.Opaque].
 //
 // # Errors
 //
-// Each error of the server or of the way to it is an [*llm.Error]. The client
-// does not try again by itself: [llm.Temporary] says whether to. A stream that
-// is cut off is never taken for a reply: the server has to say why it stopped,
-// and OpenAI also has to count the tokens or to say that it is done. When the
-// context ends, the error is the context's.
+// Each error of the server or the connection is an [*llm.Error]. The client does
+// not retry: [llm.Temporary] says whether a retry makes sense. A stream that is
+// cut off never counts as a reply: the server has to say why it stopped, and
+// OpenAI also has to count the tokens or say that it is done. When the context
+// ends, the error is the context's.
 package openai

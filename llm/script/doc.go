@@ -3,9 +3,9 @@
 //
 //	model, err := script.Load("desk.yaml")
 //
-// Which reply it gives follows from the request alone. So it says the same in
-// any process, also in one that goes on where another was killed. The one
-// exception is times, below.
+// A reply depends only on the request. So the model says the same in any process,
+// even in one that continues where another was killed. The only exception is
+// times, below.
 //
 // # A script
 //
@@ -48,16 +48,16 @@
 //	default:
 //	  text: I can only refund orders.
 //
-// The first rule that fits a request is used, and default if none does. Without
-// a default that is [llm.ErrInvalid], with what rules could have matched. The
-// key model, which may be left out, is what replies give as their model.
+// The first rule that fits a request is used, or default if none fits. Without a
+// default that is an [llm.ErrInvalid] that shows what rules could have matched.
+// The optional key model is the name of the model in replies.
 //
-// What is not known is an error, with its line and what to write instead.
-// Aliases of YAML are not part of scripts.
+// Unknown keys are errors that name the line and say what to write instead. YAML
+// aliases are not supported.
 //
 // # When
 //
-// A rule fits if all of this holds, as far as it is there:
+// A rule fits if all conditions that it gives hold:
 //
 //	last     the text of the last message
 //	system   the system text: one script serves several agents
@@ -71,24 +71,23 @@
 //	         history is shortened, they are fewer
 //	has      a tool of this name is offered
 //
-// A text that is given for last and system is contained in it. A mapping says
-// how it has to fit: equals, contains, regexp (as in package regexp), of which
-// all have to. The text of a tool's message is that of all results since the
-// last message of an assistant, one below the other.
+// A text given for last or system must be contained in it. A mapping says how it
+// must match: equals, contains, regexp (as in package regexp); all that are given
+// must. The text of a tool message is that of all results since the last message
+// of an assistant, one per line.
 //
-// With times: n a rule is used only n times, and then passed over, as for a
-// provider that fails twice and then answers. It is counted in the [Model], in
-// memory: a model that is loaded again counts from 0. Nothing else is
-// remembered from one request to the next. A rule with times may do without
-// when.
+// With times: n a rule is used only n times and then skipped, for example for a
+// provider that fails twice and then answers. Uses are counted in the [Model], in
+// memory: a model that is loaded again counts from 0. Nothing else is remembered
+// between requests. A rule with times needs no when.
 //
 // # Replies
 //
-//	text       what is said; a list is the chunks that it comes in
-//	reasoning  what was thought, comes before the text
-//	calls      of tools: name; args as a mapping, or as a text that is sent as it
-//	           is, valid or not; id, if the one that is made does not do
-//	chunks     how many pieces text, reasoning and args come in, each; 1
+//	text       the text; a list gives the chunks in which it arrives
+//	reasoning  the reasoning, which comes before the text
+//	calls      tool calls: name; args as a mapping, or as a text that is sent
+//	           unchanged, valid or not; id, to replace the generated one
+//	chunks     into how many pieces text, reasoning and args are each cut; 1
 //	wait       before the first piece: 200ms, 1.5s
 //	delay      between pieces
 //	usage      input, output, cache_read, cache_write, reasoning, in tokens; if
@@ -103,11 +102,11 @@
 // refused, auth and invalid, for the errors of package llm.
 //
 // Ids of calls are made from the number of messages in the request and the
-// place of the call in the reply: call-3-0. They are unique in a conversation.
+// position of the call in the reply: call-3-0. They are unique in a conversation.
 //
 // # Templates
 //
-// Texts of replies, also those in args, are templates as in package
+// Texts of replies, including those in args, are templates as in package
 // text/template, with {{if}} and these values:
 //
 //	{{.Last}}            the text of the last message
@@ -115,12 +114,12 @@
 //	{{.System}}          the system text
 //	{{.Turn}}            as in when
 //	{{.Match 1}}         a group of the regexp of last, or of system if last has
-//	{{.Match "name"}}    none; 0 is all that matched
+//	{{.Match "name"}}    none; 0 is the whole match
 //	{{.Result "tool"}}   the text of the latest result of a tool
 //	{{json .Last}}       a text as JSON, for args that are a text
 //
 // # Tests
 //
 // [New] makes a model from replies in Go, which are given in turn.
-// [Model.Requests] lists what a model was asked.
+// [Model.Requests] lists the requests to a model.
 package script

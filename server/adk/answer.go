@@ -15,11 +15,11 @@ import (
 	"github.com/perdure/perdure/server/internal/foreign"
 )
 
-// respond answers asks with the responses of a message, all or none, and
-// returns the turn that follows them.
+// respond answers asks with the responses of a message, all or nothing, and
+// returns the turn that follows.
 func respond(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest, turn *excerpt) error {
 	if !c.Who.May(api.ScopeAnswer) {
-		return fmt.Errorf("%w: a response to a call is an answer, and needs the scope %s", api.ErrScope, api.ScopeAnswer)
+		return fmt.Errorf("%w: responding to a call answers an ask, which needs the scope %s", api.ErrScope, api.ScopeAnswer)
 	}
 	var answers []perdure.AskAnswer
 	var first *perdure.AskInfo
@@ -74,8 +74,8 @@ func respond(ctx context.Context, c *server.Call, t *perdure.Thread, q *runReque
 	return nil
 }
 
-// findAsk returns the ask that a response is for. The result of a call that goes
-// on elsewhere may also name the call itself, as the model did.
+// findAsk returns the ask that a response is for. The result of a call that
+// continues elsewhere may also name the call itself, as the model did.
 func findAsk(ctx context.Context, c *server.Call, t *perdure.Thread, r received) (*perdure.AskInfo, error) {
 	ask, err := c.Runtime.GetAsk(ctx, r.id)
 	switch {
@@ -102,8 +102,8 @@ func findAsk(ctx context.Context, c *server.Call, t *perdure.Thread, r received)
 	return found, nil
 }
 
-// replyTo makes an answer of a response. A secret is returned apart: it belongs
-// into no journal.
+// replyTo turns a response into an answer. A secret is returned separately: it
+// must not get into a journal.
 func replyTo(ask *perdure.AskInfo, r received) (reply api.Reply, secret string, err error) {
 	wrong := func(why string) error {
 		return fmt.Errorf("%w: the response to %s (%s): %s", perdure.ErrAnswer, ask.ID, r.name, why)
@@ -116,7 +116,7 @@ func replyTo(ask *perdure.AskInfo, r received) (reply api.Reply, secret string, 
 	case r.name == callInput && slices.Contains(ask.Decisions, agent.DecisionRespond):
 	case ask.Kind == agent.KindPending && r.name == subjectOf(ask.Data).Tool:
 	default:
-		return reply, "", wrong("it is to " + want)
+		return reply, "", wrong("it must be for " + want)
 	}
 	raw, err := unwrap(ask, r.response, "response")
 	if err != nil {
@@ -129,7 +129,7 @@ func replyTo(ask *perdure.AskInfo, r received) (reply api.Reply, secret string, 
 	switch {
 	case ask.Kind == agent.KindCredential:
 		if secret = foreign.Secret(raw); secret == "" {
-			err = wrong("there is no secret in it")
+			err = wrong("it contains no secret")
 		}
 		return reply, secret, err
 	case r.name == callConfirm || r.name == "" && want == callConfirm:
@@ -146,10 +146,9 @@ func replyTo(ask *perdure.AskInfo, r received) (reply api.Reply, secret string, 
 	return reply, "", err
 }
 
-// unwrap returns what is in the only member of an object, if it has one of
-// these names: clients put it around what is no object itself, and write JSON
-// into it as a text where that is wanted. Anything else is returned as it is, so
-// that no other member is lost.
+// unwrap returns the only member of an object, if it has one of these names:
+// clients wrap values that are not objects, and write JSON as text where that is
+// expected. Anything else is returned unchanged, so that no other member is lost.
 func unwrap(ask *perdure.AskInfo, raw json.RawMessage, names ...string) (json.RawMessage, error) {
 	o, _ := foreign.ParseObject(raw)
 	for _, name := range names {
@@ -174,8 +173,8 @@ func unwrap(ask *perdure.AskInfo, raw json.RawMessage, names ...string) (json.Ra
 	return raw, nil
 }
 
-// replyToConfirmation makes an answer of a confirmation. The web interface sends the
-// arguments back with each: they are an edit only if they are others.
+// replyToConfirmation turns a confirmation into an answer. The web interface always
+// sends the arguments back: they are an edit only if they differ.
 func replyToConfirmation(ask *perdure.AskInfo, o foreign.Object, wrong func(string) error) (reply api.Reply, _ string, err error) {
 	var confirmed *bool
 	if err := o.Decode("hint", &reply.Message); err != nil {
@@ -190,7 +189,7 @@ func replyToConfirmation(ask *perdure.AskInfo, o foreign.Object, wrong func(stri
 	case confirmed == nil:
 		err = wrong("confirmed is neither true nor false")
 	case len(ask.Decisions) == 0 && payload != nil:
-		err = wrong("it has a payload, and yes or no is asked for")
+		err = wrong("it has a payload, but the question is yes or no")
 	case len(ask.Decisions) == 0:
 		reply.Value, _ = json.Marshal(*confirmed)
 	case !*confirmed:
@@ -212,9 +211,9 @@ func approveOrEdit(ask *perdure.AskInfo, payload json.RawMessage, wrong func(str
 	case payload == nil || strict.Same(payload, shown):
 		return agent.DecisionApprove, nil, nil
 	case strict.Same(payload, rounded):
-		err = wrong("a number of the arguments was rounded on its way; leave payload out to approve the call as it was made")
+		err = wrong("a number in the arguments was rounded in transit; omit payload to approve the call as it was made")
 	case !slices.Contains(ask.Decisions, agent.DecisionEdit):
-		err = wrong("it has a payload, and the arguments of this call cannot be edited")
+		err = wrong("it has a payload, but the arguments of this call cannot be edited")
 	}
 	return agent.DecisionEdit, payload, err
 }

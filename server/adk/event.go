@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/server/internal/foreign"
 )
 
-// The names of the calls by which a client is asked for something.
+// The names of the calls that ask a client for something.
 const (
 	callConfirm    = "adk_request_confirmation"
 	callInput      = "adk_request_input"
@@ -21,8 +21,8 @@ const (
 )
 
 // view projects the events of a thread, or of one run of it from its
-// beginning. What it yields follows from these alone, so that a replay has the
-// same bytes as the stream had.
+// beginning. Its output depends only on these, so that a replay has the same bytes
+// as the stream had.
 type view struct {
 	app   string
 	asks  map[string]string   // the name of the call of each ask
@@ -34,7 +34,7 @@ func newView(app string) *view {
 	return &view{app: app, asks: map[string]string{}, said: map[string][]string{}}
 }
 
-// event returns what a client sees of an event, nil if it is nothing.
+// event returns what a client sees of an event, nil if nothing.
 func (v *view) event(e perdure.Event) *wireEvent {
 	out := &wireEvent{
 		ID: fmt.Sprintf("%s-%d", e.Thread, e.Seq), InvocationID: e.Run, Author: v.app,
@@ -86,7 +86,7 @@ func (v *view) event(e perdure.Event) *wireEvent {
 	return out
 }
 
-// recordIn returns the message that a step has recorded, if it did.
+// recordIn returns the message that a step has recorded, if any.
 func recordIn(e perdure.Event) (r agent.Record, ok bool) {
 	if e.Error != "" || !bytes.HasPrefix(e.Value, []byte("{")) || json.Unmarshal(e.Value, &r) != nil {
 		return r, false
@@ -165,7 +165,7 @@ type askSubject struct {
 	Args                          json.RawMessage
 }
 
-// subjectOf reads the data of an ask, which is anything if a flow asks.
+// subjectOf reads the data of an ask, which can be anything if a flow asks.
 func subjectOf(data json.RawMessage) (of askSubject) {
 	_ = json.Unmarshal(data, &of)
 	return of
@@ -180,7 +180,7 @@ func originalCall(kind, ask, path string, data json.RawMessage) wireCall {
 }
 
 // callName returns the name of the call that an ask is shown as. It is never a
-// tool's own: that call is there already, in the reply of the model that made it.
+// tool's own: that call is already in the reply of the model that made it.
 func callName(kind string, decisions []string) string {
 	switch {
 	case kind == agent.KindCredential:
@@ -216,8 +216,8 @@ func (v *view) ended(out *wireEvent, e perdure.Event) {
 	out.Content = &wireContent{Role: "model", Parts: []wirePart{{Text: text}}}
 }
 
-// sameText reports whether two texts are the same, or the same JSON but for
-// spaces.
+// sameText reports whether two texts are equal, or the same JSON except for white
+// space.
 func sameText(a, b string) bool {
 	if a == b {
 		return true
@@ -235,7 +235,7 @@ func textOf(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// objectOrEmpty returns JSON as it is if it is an object, and an empty one otherwise.
+// objectOrEmpty returns JSON unchanged if it is an object, or else an empty object.
 func objectOrEmpty(raw json.RawMessage) any {
 	raw = bytes.TrimSpace(raw)
 	if !bytes.HasPrefix(raw, []byte("{")) || !json.Valid(raw) {

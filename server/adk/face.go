@@ -2,7 +2,7 @@
 // server: its client library and its web interface work unchanged. An app is a
 // flow, a session is a thread of one user, and an invocation is a run.
 //
-// It may import package server and what that stands on. Switch it on with
+// It may import package server and what that imports. Enable it with
 //
 //	server.New(rt, server.Options{Faces: []server.Face{adk.Face()}})
 package adk
@@ -79,7 +79,7 @@ func showApp(w http.ResponseWriter, r *http.Request, c *server.Call) error {
 	return c.Send(w, http.StatusOK, wireAppOf(r.PathValue("app")))
 }
 
-// checkApp reports an app that is not there.
+// checkApp returns an error if an app does not exist.
 func checkApp(c *server.Call, app string) error {
 	if !slices.Contains(c.Runtime.Flows(), app) {
 		return fmt.Errorf("%w: there is no app %q", api.ErrNotFound, app)

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/server"
 )
 
-// resolveValue puts the value into an event that has it from another one.
+// resolveValue sets the value of an event that refers to another event's.
 func resolveValue(ctx context.Context, c *server.Call, e *perdure.Event) error {
 	for at := e.ValueOf; e.Kind == "ended" && e.Value == nil && at > 0; {
 		var found perdure.Event
@@ -28,8 +28,8 @@ func resolveValue(ctx context.Context, c *server.Call, e *perdure.Event) error {
 }
 
 // followRun yields the events of a turn, with what a client sees of each, until
-// the run has ended or waits for the outside. What the user said is left out:
-// the client knows it.
+// the run has ended or waits for input. The user's messages are left out: the
+// client knows them.
 func followRun(ctx context.Context, c *server.Call, turn *excerpt, yield func(perdure.Event, *wireEvent) bool) error {
 	run := turn.run
 	view := newView(turn.app)

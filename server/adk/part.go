@@ -42,8 +42,7 @@ func showParts(parts []llm.Part) []wirePart {
 	return out
 }
 
-// showMedia shows media: what is small by its bytes, what the thread keeps by its
-// name.
+// showMedia shows media: small ones as bytes, those that the thread stores by name.
 func showMedia(m llm.Media) wirePart {
 	switch {
 	case m.URL != "":

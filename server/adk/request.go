@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/server/internal/foreign"
 )
 
-// runRequest is what /run and /run_sse are asked.
+// runRequest is a request to /run or /run_sse.
 type runRequest struct {
 	app, user, session, invocation string
 
@@ -28,7 +28,7 @@ type runRequest struct {
 	key       string
 }
 
-// received is the response to the call of a function: the answer of an ask.
+// received is the response to a function call: the answer to an ask.
 type received struct {
 	id, name string
 	response json.RawMessage
@@ -89,10 +89,10 @@ func (q *runRequest) readMessage(message foreign.Object) error {
 		return err
 	}
 	if role != "user" && role != "" {
-		return api.Invalid("newMessage: its role is %.40q, and has to be user", role)
+		return api.Invalid("newMessage: its role is %.40q and must be user", role)
 	}
 	if len(parts) == 0 || len(parts) > maxParts {
-		return api.Invalid("newMessage: it has %d parts, and may have 1 to %d", len(parts), maxParts)
+		return api.Invalid("newMessage: it has %d parts and may have 1 to %d", len(parts), maxParts)
 	}
 	q.message = true
 	var given []llm.Part
@@ -100,7 +100,7 @@ func (q *runRequest) readMessage(message foreign.Object) error {
 	for i, raw := range parts {
 		part, ok := foreign.ParseObject(raw)
 		if !ok {
-			return fmt.Errorf("%w: part %d of newMessage has to be an object", api.ErrBody, i)
+			return fmt.Errorf("%w: part %d of newMessage must be an object", api.ErrBody, i)
 		}
 		p, response, err := readPart(part)
 		switch {
@@ -120,7 +120,7 @@ func (q *runRequest) readMessage(message foreign.Object) error {
 		return fmt.Errorf("%w: a message that both responds to calls and says something new; send two", api.ErrUnsupported)
 	case len(q.responses) > 0:
 	case len(texts) == len(given):
-		q.input = strings.Join(texts, "\n") // flows that are no agents take it too
+		q.input = strings.Join(texts, "\n") // flows that are not agents accept it too
 	default:
 		q.input = given
 	}
@@ -170,7 +170,7 @@ func readPart(part foreign.Object) (p llm.Part, response *received, err error) {
 		err = part.Decode("text", &p.Text)
 		return p, nil, err
 	}
-	return p, nil, fmt.Errorf("%w: parts with text, inlineData, fileData and functionResponse are taken", api.ErrUnsupported)
+	return p, nil, fmt.Errorf("%w: a part must have text, inlineData, fileData or functionResponse", api.ErrUnsupported)
 }
 
 // decodeBase64 decodes bytes in either alphabet, padded or not.

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/server"
 )
 
-// serveRun answers with all events of a turn at once.
+// serveRun responds with all events of a turn in one list.
 func serveRun(w http.ResponseWriter, r *http.Request, c *server.Call) error {
 	ctx, turn, leave, err := startTurn(w, r, c)
 	if err != nil {
@@ -26,7 +26,7 @@ func serveRun(w http.ResponseWriter, r *http.Request, c *server.Call) error {
 		return true
 	})
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // why it was cut off, rather than that it was
+		err = context.Cause(ctx) // why it was cut off
 	}
 	if err != nil {
 		return err
@@ -133,10 +133,10 @@ func streamTurn(ctx context.Context, c *server.Call, turn *excerpt, yield func(s
 	}
 }
 
-// sendPieces passes on what agents of a run are about to say. Clients put all
-// pieces of a reply together and know of no attempts: after a failed one, or
-// where a piece is missing or finds no room, the rest of that reply is left out.
-// The whole follows.
+// sendPieces passes on the replies that a run's agents are writing. Clients join all
+// pieces of a reply and know nothing of attempts: after a failed one, or if a piece
+// is missing or finds no room, the rest of that reply is left out. The whole reply
+// follows.
 func sendPieces(ctx context.Context, c *server.Call, run *perdure.Run, pieces chan<- block) {
 	type progress struct {
 		pass    uint64

@@ -31,8 +31,8 @@ type wireSession struct {
 	Updated float64                    `json:"lastUpdateTime"`
 }
 
-// findSession returns the thread that is a session of a user. That of another one,
-// or of another app, is as if it were not there.
+// findSession returns the thread that is a session of a user. A session of another
+// user or app is treated as missing.
 func findSession(ctx context.Context, c *server.Call, app, user, session string) (*perdure.Thread, error) {
 	if err := checkApp(c, app); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func findSession(ctx context.Context, c *server.Call, app, user, session string)
 	return t, nil
 }
 
-// ownsSession reports whether a thread is a session of a user and app: it was made
-// as one, or the app has worked on it.
+// ownsSession reports whether a thread is a session of a user and app: it was
+// created as one, or the app has worked on it.
 func ownsSession(t *perdure.Thread, app, user string) bool {
 	if t.User != user || t.Parent != nil {
 		return false
@@ -75,7 +75,7 @@ func createSession(w http.ResponseWriter, r *http.Request, c *server.Call) error
 	return makeSession(w, r, c, session, state)
 }
 
-// initialState returns the state that a new session is to have.
+// initialState returns the state of a new session.
 func initialState(in foreign.Object) (state map[string]json.RawMessage, err error) {
 	var events []json.RawMessage
 	if err := cmp.Or(in.Decode("state", &state), in.Decode("events", &events)); err != nil {
@@ -128,8 +128,8 @@ func makeSession(w http.ResponseWriter, r *http.Request, c *server.Call, session
 	return sendSession(w, r, c, app, t)
 }
 
-// sendSession answers a write with the session. A caller who may not read learns
-// that it was done, and nothing of what the session holds.
+// sendSession responds to a write with the session. A caller who may not read
+// learns only that the write was done.
 func sendSession(w http.ResponseWriter, r *http.Request, c *server.Call, app string, t *perdure.Thread) error {
 	out, err := showSession(r.Context(), c, app, t, false)
 	if err != nil {
@@ -141,8 +141,8 @@ func sendSession(w http.ResponseWriter, r *http.Request, c *server.Call, app str
 	return c.Send(w, http.StatusOK, out)
 }
 
-// metadataKey is the key of a session's state that says what a person calls it. It
-// is the title of the thread.
+// metadataKey is the key of a session's state that holds its display name, which is
+// the title of the thread.
 const metadataKey = "__session_metadata__"
 
 // titleIn returns the name of a session in its state, if there is one.
@@ -178,8 +178,8 @@ func patchSession(w http.ResponseWriter, r *http.Request, c *server.Call) error 
 	return sendSession(w, r, c, app, t)
 }
 
-// changeState changes the state of a session as far as a client may: its name. The
-// rest is the flow's; what stays as it is may be repeated.
+// changeState changes the only part of a session's state that a client may change:
+// its name. The rest belongs to the flow; unchanged values may be repeated.
 func changeState(ctx context.Context, c *server.Call, app string, t *perdure.Thread, delta foreign.Object) error {
 	if len(delta) == 0 {
 		return nil
@@ -192,7 +192,7 @@ func changeState(ctx context.Context, c *server.Call, app string, t *perdure.Thr
 	for key, value := range delta {
 		same := c.Who.May(api.ScopeRead) && strict.Same(value, now.State[key]) // who may not read learns nothing
 		if !(key == metadataKey && named) && !same {
-			return fmt.Errorf("%w: stateDelta changes %.80q; state is changed by the steps of a flow, and given when a session is created", api.ErrUnsupported, key)
+			return fmt.Errorf("%w: stateDelta changes %.80q; only the steps of a flow change state, and clients set it when they create a session", api.ErrUnsupported, key)
 		}
 	}
 	if !named || title == t.Title {

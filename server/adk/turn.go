@@ -20,7 +20,7 @@ type excerpt struct {
 	streaming bool
 }
 
-// beginTurn does what a request asks for, and returns what it is answered with.
+// beginTurn does what a request asks for, and returns the excerpt to respond with.
 func beginTurn(ctx context.Context, c *server.Call, q *runRequest) (*excerpt, error) {
 	t, err := findSession(ctx, c, q.app, q.user, q.session)
 	if err != nil {
@@ -62,7 +62,7 @@ func findRun(t *perdure.Thread, id string) (*perdure.Run, error) {
 func runAt(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest) (*perdure.Run, error) {
 	id := q.invocation
 	if *q.last > 0 && q.tag != t.Life {
-		return nil, fmt.Errorf("%w: %q has been used again since", perdure.ErrErased, t.ID)
+		return nil, fmt.Errorf("%w: the id %q has been reused since", perdure.ErrErased, t.ID)
 	}
 	for e, err := range c.Runtime.Events(ctx, t.ID, perdure.EventOptions{After: max(*q.last, 1) - 1, Replay: true}) {
 		if err != nil {
@@ -87,10 +87,9 @@ func runAt(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest
 	return t.Runs[len(t.Runs)-1], nil
 }
 
-// resumeRun lets a run go on that was stopped: what was paused goes on, and
-// what failed is tried again. One that a crash cut off goes on by itself. The
-// client gets what has happened since a worker took it up last, and what it
-// waits for.
+// resumeRun continues a stopped run: a paused one is resumed, a failed one retried.
+// After a crash runs continue on their own. The client gets what has happened since
+// a worker last took the run, and what the run waits for.
 func resumeRun(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest, turn *excerpt) error {
 	run, err := findRun(t, q.invocation)
 	if err != nil {

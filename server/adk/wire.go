@@ -47,7 +47,7 @@ type wireFile struct {
 type wireCall struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Args any    `json:"args"` // always there: clients read it without looking
+	Args any    `json:"args"` // always set: clients read it unchecked
 }
 
 type wireResponse struct {

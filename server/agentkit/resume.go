@@ -1,6 +1,6 @@
 // Package agentkit lets operators who answer the prompts of an agentkit runtime
 // answer those of a Perdure server: one call, POST /resume, takes {traceId,
-// promptId, response}. It may import package server and what that stands on.
+// promptId, response}. It may import package server and what that imports.
 package agentkit
 
 import (
@@ -39,7 +39,7 @@ func resume(w http.ResponseWriter, r *http.Request, c *server.Call) error {
 		return err
 	}
 	if trace == "" || prompt == "" || response == nil {
-		return fmt.Errorf("%w: traceId, promptId and response have to be there", api.ErrBody)
+		return fmt.Errorf("%w: traceId, promptId and response are required", api.ErrBody)
 	}
 	ask, err := findPrompt(r.Context(), c, trace, prompt)
 	if err != nil {
@@ -64,9 +64,9 @@ func resume(w http.ResponseWriter, r *http.Request, c *server.Call) error {
 // maxTraced is how many threads with open asks are looked at for a run.
 const maxTraced = 1000
 
-// findPrompt returns an ask by its id, or by its name if that is the only one:
-// among the open asks of the thread or run, and otherwise the newest that is
-// over, so that a repeated answer is recognised.
+// findPrompt returns an ask by its id, or by its name if that is unique: among the
+// open asks of the thread or run, or else the newest closed one, so that a repeated
+// answer is recognised.
 func findPrompt(ctx context.Context, c *server.Call, trace, prompt string) (*perdure.AskInfo, error) {
 	unknown := fmt.Errorf("%w: %.80q has no prompt %.80q; promptId is the id of an ask or the last part of its path", perdure.ErrNoAsk, trace, prompt)
 	ask, err := c.Runtime.GetAsk(ctx, prompt)
@@ -148,8 +148,8 @@ func openPrompt(t *perdure.Thread, run, prompt string) (found *perdure.AskInfo, 
 	return found, nil
 }
 
-// plainReply makes an answer of what a person says: approve or yes, why not, or
-// the value that is asked for. A secret is returned apart.
+// plainReply turns what a person says into an answer: approve or yes, a reason for
+// a rejection, or the requested value. A secret is returned separately.
 func plainReply(ask *perdure.AskInfo, raw json.RawMessage) (reply api.Reply, secret string, err error) {
 	o, _ := foreign.ParseObject(raw)
 	if reply, decided, err := foreign.Decided(ask, o); decided || err != nil {
@@ -163,12 +163,12 @@ func plainReply(ask *perdure.AskInfo, raw json.RawMessage) (reply api.Reply, sec
 	switch {
 	case ask.Kind == agent.KindCredential:
 		if secret = foreign.Secret(raw); secret == "" {
-			err = fmt.Errorf("%w: ask %s wants a secret", perdure.ErrAnswer, ask.ID)
+			err = fmt.Errorf("%w: ask %s needs a secret", perdure.ErrAnswer, ask.ID)
 		}
 	case slices.Contains(ask.Decisions, agent.DecisionApprove):
 		switch {
 		case !isText && !isBool:
-			err = fmt.Errorf("%w: ask %s wants approve, why not, or an object with a decision", perdure.ErrAnswer, ask.ID)
+			err = fmt.Errorf("%w: ask %s needs approve, a reason for a rejection, or an object with a decision", perdure.ErrAnswer, ask.ID)
 		case agreed:
 			reply.Decision = agent.DecisionApprove
 		default:
@@ -183,7 +183,7 @@ func plainReply(ask *perdure.AskInfo, raw json.RawMessage) (reply api.Reply, sec
 		reply.Decision = strings.TrimSpace(text)
 	case ask.Want == "boolean" && isText:
 		if agreed = agreed || word == "true"; !agreed && word != "no" && word != "reject" && word != "false" {
-			return reply, "", fmt.Errorf("%w: ask %s wants yes or no", perdure.ErrAnswer, ask.ID)
+			return reply, "", fmt.Errorf("%w: ask %s needs yes or no", perdure.ErrAnswer, ask.ID)
 		}
 		reply.Value, _ = json.Marshal(agreed)
 	default:

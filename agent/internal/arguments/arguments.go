@@ -64,7 +64,7 @@ func readStrict(raw json.RawMessage) (any, error) {
 func readValue(d *json.Decoder) (any, error) {
 	t, err := d.Token()
 	if err != nil {
-		return nil, fmt.Errorf("it is no JSON: %w", err)
+		return nil, fmt.Errorf("it is not JSON: %w", err)
 	}
 	switch t {
 	case json.Delim('['):

@@ -40,7 +40,7 @@ func Read(w http.ResponseWriter, r *http.Request, c *server.Call) (Object, error
 		if err := json.Unmarshal(data, &v); err != nil {
 			return nil, fmt.Errorf("%w: %v", api.ErrBody, err)
 		}
-		return nil, fmt.Errorf("%w: it has to be a JSON object", api.ErrBody)
+		return nil, fmt.Errorf("%w: it must be a JSON object", api.ErrBody)
 	}
 	return m, nil
 }
@@ -130,7 +130,7 @@ func (m Object) Object(name string) (Object, error) {
 	}
 	o, ok := ParseObject(raw)
 	if !ok {
-		return nil, fmt.Errorf("%w: the member %s has to be an object", api.ErrBody, name)
+		return nil, fmt.Errorf("%w: the member %s must be an object", api.ErrBody, name)
 	}
 	return o, nil
 }
