@@ -42,6 +42,10 @@ type Config struct {
 	// Every runs all orders, also of steps that do not concern each other.
 	Every bool
 
+	// NoBatch hides store.Batcher, so that store.AppendWith makes one write
+	// after the other. An exploration of code that batches runs both ways.
+	NoBatch bool
+
 	// Replay, if it is not nil, runs the one execution with these choices,
 	// as a failure printed them; behind their end the first choice is taken.
 	Replay []int

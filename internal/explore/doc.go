@@ -20,8 +20,8 @@
 //
 // # What is explored
 //
-// Each call of [store.Store] is one indivisible step: the actor blocks in it
-// until it is its turn. A read takes its whole snapshot when its loop starts.
+// Each call of [store.Store], and a batch of [store.Batcher], is one indivisible
+// step: the actor blocks in it until it is its turn. A read takes its whole snapshot when its loop starts.
 // A yield of [store.Watch] is a step too, possible when something under its
 // prefix was written since the last; until then the actor waits. An actor may
 // start goroutines of its own, whose calls are steps like all others. Between

@@ -114,6 +114,12 @@ func TestCounts(t *testing.T) {
 		}
 		return nil
 	}
+	batch := func(journal, key string) func(context.Context, store.Store) error {
+		return func(ctx context.Context, s store.Store) error {
+			_, err := s.(store.Batcher).AppendBatch(ctx, store.Batch{Journal: journal, Entries: [][]byte{nil}, Cells: []store.Write{{Key: key}}})
+			return err
+		}
+	}
 	for _, tc := range []struct {
 		name           string
 		actors         []func(context.Context, store.Store) error
@@ -128,6 +134,11 @@ func TestCounts(t *testing.T) {
 		{"the same cell", []func(context.Context, store.Store) error{put("x"), put("x")}, explore.Config{}, 2, 2},
 		// A reader before or behind the writer.
 		{"read and write", []func(context.Context, store.Store) error{get, put("n")}, explore.Config{}, 2, 2},
+		{"batches of others", []func(context.Context, store.Store) error{batch("j", "x"), batch("x", "j"), put("y")}, explore.Config{}, 6, 1},
+		{"batches of the same journal", []func(context.Context, store.Store) error{batch("j", "x"), batch("j", "y")}, explore.Config{}, 2, 2},
+		{"batches of the same cell", []func(context.Context, store.Store) error{batch("j", "x"), batch("k", "x")}, explore.Config{}, 2, 2},
+		{"a batch and its cell", []func(context.Context, store.Store) error{batch("j", "x"), put("x")}, explore.Config{}, 2, 2},
+		{"a batch is killed whole", []func(context.Context, store.Store) error{batch("j", "x")}, explore.Config{Crashes: 1}, 3, 3},
 		// Done, killed before, killed after.
 		{"one crash", []func(context.Context, store.Store) error{put("x")}, explore.Config{Crashes: 1}, 3, 3},
 		// Done, done but unknown, not done and unknown.
@@ -192,6 +203,16 @@ func TestReductionKeepsEndings(t *testing.T) {
 			saw(j)
 		}
 	}
+	batch := func(journal string, keys ...string) actor {
+		return func(ctx context.Context, s store.Store, saw func(any)) {
+			b := store.Batch{Journal: journal, Entries: [][]byte{[]byte("e")}}
+			for i, key := range keys {
+				b.Cells = append(b.Cells, store.Write{Key: key, Value: []byte(journal), Optional: i > 0})
+			}
+			last, err := s.(store.Batcher).AppendBatch(ctx, b)
+			saw(fmt.Sprint(last, err == nil))
+		}
+	}
 	drop := func(ctx context.Context, s store.Store, saw func(any)) { saw(s.Drop(ctx, "j")) }
 	watch := func(ctx context.Context, s store.Store, saw func(any)) {
 		n := 0
@@ -243,6 +264,10 @@ func TestReductionKeepsEndings(t *testing.T) {
 		"journals":      {explore.Config{}, []actor{all(read, add("h")), all(add("j"), add("k")), all(add("h"), drop)}},
 		"watch":         {explore.Config{}, []actor{watch, all(put("x/1", ""), put("x/2", "")), put("w", "")}},
 		"watch journal": {explore.Config{}, []actor{watch, all(add("x/1"), put("x/2", "")), add("w")}},
+		"batch":         {explore.Config{}, []actor{batch("j", "x", "y"), all(batch("k", "y", "u"), get("x")), all(put("u", ""), add("j"))}},
+		"batch listed":  {explore.Config{}, []actor{all(read, list), batch("j", "x/2"), batch("k", "x/1", "x/3")}},
+		"batch watched": {explore.Config{}, []actor{watch, all(batch("j", "x/1"), batch("k", "x/2")), put("w", "")}},
+		"batch crash":   {explore.Config{Crashes: 1}, []actor{batch("j", "y", "x"), get("y"), put("u", "")}},
 		"crash":         {explore.Config{Crashes: 1}, []actor{get("y"), put("y", "b"), all(put("u", ""), list)}},
 		"unknown":       {explore.Config{Unknowns: 1, Conflicts: 1}, []actor{get("y"), put("y", "b"), put("u", "")}},
 	} {

@@ -79,6 +79,47 @@ func TestUnknownOutcomes(t *testing.T) {
 	})
 }
 
+// TestBatch explores a hint and what it announces in one write and in two. Only
+// without a batch may the hint be there alone.
+func TestBatch(t *testing.T) {
+	alone := map[bool]int{}
+	for _, noBatch := range []bool{false, true} {
+		explore.Run(t, explore.Config{NoBatch: noBatch, Crashes: 1, Unknowns: 1, Conflicts: 1}, func(w *explore.World) {
+			for _, name := range []string{"a", "b"} {
+				w.Actor(name, func(ctx context.Context, s store.Store) error {
+					_, err := store.AppendWith(ctx, s, store.Batch{
+						Journal: "j", Entries: [][]byte{[]byte(name)},
+						Cells: []store.Write{{Key: "hint", Value: []byte(name)}, {Key: "summary", Value: []byte(name), Optional: true}},
+					})
+					if errors.Is(err, store.ErrConflict) {
+						return nil
+					}
+					return err
+				})
+			}
+			w.Check(func(ctx context.Context, s store.Store) error {
+				entries, err := store.ReadAll(ctx, s, "j", 0)
+				hint, _ := s.Get(ctx, "hint")
+				summary, _ := s.Get(ctx, "summary")
+				switch {
+				case err != nil || len(entries) > 1:
+					return fmt.Errorf("%d entries, %w", len(entries), err)
+				case len(entries) == 0 && hint.Version != "":
+					alone[noBatch]++
+				case len(entries) == 1 && string(hint.Value) != string(entries[0].Data):
+					return fmt.Errorf("the entry is of %q, the hint of %q", entries[0].Data, hint.Value)
+				case len(entries) == 1 && !noBatch && string(summary.Value) != string(entries[0].Data):
+					return fmt.Errorf("the entry is of %q, the summary of %q", entries[0].Data, summary.Value)
+				}
+				return w.Settled()
+			})
+		})
+	}
+	if alone[false] > 0 || alone[true] == 0 {
+		t.Errorf("a hint without its entry: %d times with batches, %d times without", alone[false], alone[true])
+	}
+}
+
 // take waits until the cell is there.
 func take(key string) func(context.Context, store.Store) error {
 	return func(ctx context.Context, s store.Store) error {

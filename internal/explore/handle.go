@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/memstore"
 )
 
 // call is a step that an actor waits to take.
@@ -17,8 +18,9 @@ type call struct {
 	number int
 	op     store.Op
 	name   string
-	after  string // of Journals and List
-	data   []byte // of Append and Put
+	cells  []string // of AppendBatch
+	after  string   // of Journals and List
+	data   []byte   // of Append, AppendBatch and Put
 	args   func() string
 	do     func() error  // called by the scheduler, while everything waits
 	result func() string // of do, for the trace
@@ -41,6 +43,7 @@ type handle struct{ actor *Actor }
 var (
 	_ store.Store   = (*handle)(nil)
 	_ store.Watcher = (*handle)(nil)
+	_ store.Batcher = (*handle)(nil)
 )
 
 // maxRefused is how many calls a dead actor may try. It would spin for ever.
@@ -113,14 +116,55 @@ func answered[T any](h *handle, c *call, do func() (T, error), show func(T) stri
 
 func (h *handle) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	c := &call{op: store.OpAppend, name: journal, data: bytes.Join(entries, nil)}
-	c.args = func() string {
-		b := fmt.Appendf(nil, "after %d:", after)
-		for _, e := range entries {
-			b = fmt.Appendf(b, " %s", brief(e))
-		}
-		return string(b)
-	}
+	c.args = func() string { return appended(after, entries) }
 	return answered(h, c, func() (uint64, error) { return h.inner().Append(ctx, journal, after, entries...) }, func(last uint64) string { return fmt.Sprint(last) })
+}
+
+func appended(after uint64, entries [][]byte) string {
+	b := fmt.Appendf(nil, "after %d:", after)
+	for _, e := range entries {
+		b = fmt.Appendf(b, " %s", brief(e))
+	}
+	return string(b)
+}
+
+// AppendBatch is one step, an append that concerns the cells too.
+func (h *handle) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	if h.actor.w.search.cfg.NoBatch {
+		return 0, errors.ErrUnsupported
+	}
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	c := &call{op: store.OpAppend, name: b.Journal, data: bytes.Join(b.Entries, nil)}
+	for _, w := range b.Cells {
+		c.cells = append(c.cells, w.Key)
+		c.data = fmt.Appendf(c.data, "%q%q%v%v", w.Key, w.Value, w.Remove, w.Optional)
+	}
+	c.args = func() string {
+		text := []byte(appended(b.After, b.Entries))
+		for _, w := range b.Cells {
+			text = fmt.Appendf(text, ", %s", writeText(w))
+		}
+		return string(text)
+	}
+	return answered(h, c, func() (uint64, error) { return h.inner().AppendBatch(ctx, b) }, func(last uint64) string { return fmt.Sprint(last) })
+}
+
+// writeText shows a write of a batch in a trace.
+func writeText(w store.Write) string {
+	verb := "put"
+	if w.Remove {
+		verb = "delete"
+	}
+	if w.Optional {
+		verb = "maybe " + verb
+	}
+	text := fmt.Sprintf("%s %q over version %q", verb, w.Key, w.Prev)
+	if !w.Remove {
+		text += ": " + brief(w.Value)
+	}
+	return text
 }
 
 func (h *handle) Drop(ctx context.Context, journal string) error {
@@ -230,4 +274,4 @@ func (h *handle) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 // Close does nothing: the store is the world's.
 func (h *handle) Close() error { return nil }
 
-func (h *handle) inner() store.Store { return h.actor.w.inner }
+func (h *handle) inner() *memstore.Store { return h.actor.w.inner }

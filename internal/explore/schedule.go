@@ -95,7 +95,9 @@ func (w *World) settle() {
 // then faults, then time.
 func (w *World) moves() (moves []move, calls []*call) {
 	add := func(c *call, f fault) {
-		moves = append(moves, move{c.actor.index, c.number, f, c.op, c.name, c.after})
+		m := move{actor: c.actor.index, number: c.number, fault: f, op: c.op, name: c.name, after: c.after}
+		copy(m.cells[:], c.cells)
+		moves = append(moves, m)
 		calls = append(calls, c)
 	}
 	for _, c := range w.pending {
@@ -130,9 +132,15 @@ func (w *World) moves() (moves []move, calls []*call) {
 func (w *World) take(c *call, f fault) {
 	w.search.steps = append(w.search.steps, step{call: c, fault: f})
 	if f.writes() {
+		before := w.versions(c.cells)
 		c.err = c.do()
 		if c.op.Writes() && c.err == nil {
 			w.wake(c.name)
+			for i, version := range w.versions(c.cells) {
+				if version != before[i] { // an optional cell may not have been written
+					w.wake(c.cells[i])
+				}
+			}
 		}
 	}
 	switch f {
@@ -150,6 +158,16 @@ func (w *World) take(c *call, f fault) {
 	}
 	w.pending = slices.DeleteFunc(w.pending, func(p *call) bool { return p == c })
 	close(c.done)
+}
+
+// versions returns those of cells, "" for none.
+func (w *World) versions(keys []string) []store.Version {
+	versions := make([]store.Version, len(keys))
+	for i, key := range keys {
+		cell, _ := w.inner.Get(w.ctx, key)
+		versions[i] = cell.Version
+	}
+	return versions
 }
 
 func (w *World) wake(name string) {

@@ -216,8 +216,9 @@ type move struct {
 	number int // of the call, among the actor's
 	fault  fault
 	op     store.Op
-	name   string // journal, key or prefix
-	after  string // of Journals and List
+	name   string                  // journal, key or prefix
+	after  string                  // of Journals and List
+	cells  [store.MaxWrites]string // of AppendBatch; an array can be compared
 }
 
 func (m move) writes() bool { return m.op.Writes() && m.fault.writes() }
@@ -240,18 +241,32 @@ func (m move) touches(w move) bool {
 	if m.op.Writes() && !m.fault.writes() {
 		return false // it did not get as far as the store
 	}
-	journal := w.op == store.OpAppend || w.op == store.OpDrop
+	if m.looksAt(w.name, w.op == store.OpAppend || w.op == store.OpDrop) {
+		return true
+	}
+	for _, key := range w.cells {
+		if key != "" && m.looksAt(key, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// looksAt reports whether m can tell that the journal or cell name was written.
+func (m move) looksAt(name string, journal bool) bool {
 	switch m.op {
-	case store.OpAppend, store.OpRead, store.OpDrop:
-		return journal && m.name == w.name
+	case store.OpAppend:
+		return journal && m.name == name || !journal && slices.Contains(m.cells[:], name)
+	case store.OpRead, store.OpDrop:
+		return journal && m.name == name
 	case store.OpGet, store.OpPut, store.OpDelete:
-		return !journal && m.name == w.name
+		return !journal && m.name == name
 	case store.OpJournals:
-		return journal && w.name > m.after
+		return journal && name > m.after
 	case store.OpList:
-		return !journal && w.name > m.after && strings.HasPrefix(w.name, m.name)
+		return !journal && name > m.after && strings.HasPrefix(name, m.name)
 	default: // a watch, of journals and cells alike
-		return strings.HasPrefix(w.name, m.name)
+		return strings.HasPrefix(name, m.name)
 	}
 }
 
