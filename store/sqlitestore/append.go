@@ -58,14 +58,10 @@ func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, err
 			return k, err
 		}
 	}
-	h, err := s.head(c, name)
+	h, err := s.endsAt(c, journal, after)
 	switch {
 	case err != nil:
 		return nil, err
-	case h.dropped():
-		return nil, store.WasDropped(journal)
-	case uint64(h.last) != after:
-		return nil, store.NotAtEnd(journal, after, uint64(h.last))
 	case !fits:
 		return nil, fmt.Errorf("%w: sqlitestore: journal %q cannot hold more than %d entries; go on in another", store.ErrTooLarge, journal, uint64(maxSeq))
 	}
@@ -80,6 +76,19 @@ func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, err
 	k := &known{id: h.id, key: h.key, masker: newMasker(h.key)}
 	w.remember(journal, k) // if this is rolled back, the checksum will tell
 	return k, saveHead(c, h, name, made)
+}
+
+// endsAt returns the head of a journal, which has to end at after.
+func (s *Store) endsAt(c *conn, journal string, after uint64) (head, error) {
+	h, err := s.head(c, []byte(journal))
+	switch {
+	case err != nil:
+	case h.dropped():
+		err = store.WasDropped(journal)
+	case uint64(h.last) != after:
+		err = store.NotAtEnd(journal, after, uint64(h.last))
+	}
+	return h, err
 }
 
 // moveHead is false if the head is not exactly as expected.

@@ -30,14 +30,24 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 }
 
 func (s *Store) put(c *conn, key string, value []byte, prev store.Version, version []byte) error {
-	name := []byte(key)
-	r, err := s.cell(c, name)
+	r, err := s.expect(c, key, prev)
 	if err != nil {
 		return err
 	}
-	if r.version != prev {
-		return store.NotVersion(key, prev, r.version)
+	return s.writeCell(c, r, []byte(key), value, version)
+}
+
+// expect looks a cell up, which has to have a version.
+func (s *Store) expect(c *conn, key string, prev store.Version) (cellRow, error) {
+	r, err := s.cell(c, []byte(key))
+	if err == nil && r.version != prev {
+		err = store.NotVersion(key, prev, r.version)
 	}
+	return r, err
+}
+
+// writeCell writes the cell that was found as r.
+func (s *Store) writeCell(c *conn, r cellRow, name, value, version []byte) (err error) {
 	query := "UPDATE cells SET version = ?2, value = ?3 WHERE id = ?1"
 	made := r.id == 0
 	if made {
@@ -80,13 +90,14 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 }
 
 func (s *Store) delete(c *conn, key string, prev store.Version) error {
-	r, err := s.cell(c, []byte(key))
+	r, err := s.expect(c, key, prev)
 	if err != nil {
 		return err
 	}
-	if r.version != prev {
-		return store.NotVersion(key, prev, r.version)
-	}
+	return removeCell(c, r)
+}
+
+func removeCell(c *conn, r cellRow) error {
 	if err := setKey(c, r.id, 1, [keySize]byte{}); err != nil {
 		return err
 	}

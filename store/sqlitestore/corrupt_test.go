@@ -339,6 +339,56 @@ func TestStrayEntry(t *testing.T) {
 }
 
 // TestStrayID gives a damaged journal or cell the id that the next will get.
+// TestDamagedCellInBatch has damage in the way of one cell of a batch: it is left
+// out if it is optional, and otherwise refuses the batch, which alone suffers.
+func TestDamagedCellInBatch(t *testing.T) {
+	p := newSample(t)
+	x, err := p.s.Get(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := p.column("SELECT id FROM cells WHERE name = ?", []byte("x"))
+	const refuses = "what cannot be written"
+	for what, damage := range map[string]func() error{
+		"a lost key":  func() error { return p.update("DELETE FROM keys WHERE id = ?", index) },
+		"a lost name": func() error { return p.update("UPDATE cells SET name = ? WHERE id = ?", []byte("lost"), index) },
+		refuses: func() error { // found when the entries are written
+			return errors.Join(p.update("CREATE TRIGGER u BEFORE UPDATE ON cells WHEN OLD.name = CAST('x' AS BLOB) BEGIN SELECT RAISE(ABORT, 'no'); END"),
+				p.update("CREATE TRIGGER d BEFORE DELETE ON cells WHEN OLD.name = CAST('x' AS BLOB) BEGIN SELECT RAISE(ABORT, 'no'); END"))
+		},
+	} {
+		p.damaged(damage, func() {
+			for i, w := range []store.Write{
+				{Key: "x", Value: []byte("new"), Prev: x.Version}, {Key: "x", Prev: x.Version, Remove: true}, {Key: "x", Value: []byte("new")},
+			} {
+				if what == refuses && w.Prev == "" {
+					continue // a conflict
+				}
+				batch := func(journal string, after uint64) func() error {
+					b := store.Batch{Journal: journal, After: after, Entries: [][]byte{[]byte(what)}, Cells: []store.Write{{Key: "beside " + journal}, w}}
+					return func() error { _, err := p.s.AppendBatch(t.Context(), b); return err }
+				}
+				journal := fmt.Sprint("required ", i)
+				answers, _ := gather(t, p.dir, p.s, batch(journal, 0), batch("c", 7), func() error { _, err := p.s.Put(t.Context(), journal, nil, ""); return err })
+				damage, ok := errors.AsType[*store.CorruptError](answers[0])
+				if !ok || damage.Cell != "x" || !errors.Is(answers[1], store.ErrConflict) || errors.Is(answers[1], store.ErrCorrupt) || answers[2] != nil {
+					t.Errorf("%s, write %d: a batch = %v, one behind the end %v, the write beside it %v", what, i, answers[0], answers[1], answers[2])
+				}
+				w.Optional = true
+				if err := batch(fmt.Sprint("optional ", i), 0)(); err != nil {
+					t.Errorf("%s, write %d: a batch that needs not write it = %v", what, i, err)
+				}
+				if _, err := p.s.Get(t.Context(), fmt.Sprint("beside optional ", i)); err != nil {
+					t.Errorf("%s, write %d: the cell beside it: %v", what, i, err)
+				}
+			}
+			p.must("DROP TRIGGER IF EXISTS u")
+			p.must("DROP TRIGGER IF EXISTS d")
+			p.healthy(what, "x")
+		})
+	}
+}
+
 func TestStrayID(t *testing.T) {
 	for table, thing := range map[string]string{"journals": "c", "cells": "x"} {
 		p := newSample(t)

@@ -46,6 +46,12 @@ func TestGroup(t *testing.T) {
 	appendTo := func(ctx context.Context, journal string, after uint64) func() error {
 		return func() error { _, err := s.Append(ctx, journal, after, fmt.Append(nil, journal, after)); return err }
 	}
+	batchTo := func(journal string, cells ...store.Write) func() error {
+		return func() error {
+			_, err := s.AppendBatch(t.Context(), store.Batch{Journal: journal, Entries: [][]byte{[]byte(journal)}, Cells: cells})
+			return err
+		}
+	}
 	if err := appendTo(t.Context(), "old", 0)(); err != nil { // the WAL has its header
 		t.Fatal(err)
 	}
@@ -56,8 +62,12 @@ func TestGroup(t *testing.T) {
 		appendTo(t.Context(), "old", 7),
 		func() error { _, err := s.Put(t.Context(), "c", []byte("x"), ""); return err },
 		func() error { _, err := s.Put(t.Context(), "c", []byte("y"), ""); return err },
+		batchTo("b", store.Write{Key: "d"}, store.Write{Key: "c", Optional: true}),
+		batchTo("j", store.Write{Key: "e"}),  // the journal has entries
+		batchTo("b2", store.Write{Key: "d"}), // conflicts with the one before
+		batchTo("b3", store.Write{Key: "f"}),
 	}
-	want := []error{nil, store.ErrConflict, nil, store.ErrConflict, nil, store.ErrConflict}
+	want := []error{nil, store.ErrConflict, nil, store.ErrConflict, nil, store.ErrConflict, nil, store.ErrConflict, store.ErrConflict, nil}
 	for i := range 64 {
 		writes, want = append(writes, appendTo(t.Context(), fmt.Sprint("j", i), 0)), append(want, nil)
 	}
@@ -70,8 +80,15 @@ func TestGroup(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d writes took %d syncs, want 1", len(writes), n)
 	}
-	if got, err := read(t.Context(), s, "j"); err != nil || len(got) != 2 {
-		t.Errorf("j holds %q, %v; want two entries", got, err)
+	for journal, want := range map[string]int{"j": 2, "b": 1, "b2": 0, "b3": 1} {
+		if got, err := read(t.Context(), s, journal); err != nil || len(got) != want {
+			t.Errorf("%s holds %q, %v; want %d entries", journal, got, err, want)
+		}
+	}
+	for key, want := range map[string]error{"c": nil, "d": nil, "e": store.ErrNotFound, "f": nil} {
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, want) {
+			t.Errorf("Get(%q) = %v, want %v", key, err, want)
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ var (
 	_ store.Watcher = (*Store)(nil)
 	_ store.Caster  = (*Store)(nil)
 	_ store.Durable = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
 )
 
 // Open opens the store in the database file path, and creates it if there is

@@ -42,10 +42,11 @@ type request struct {
 	name   string // of the journal or cell
 	cell   bool
 	erases bool
+	cells  []string // that a batch wrote beside its journal
 	size   int
 
 	// apply checks and writes, in a transaction that may hold other requests
-	// before it and be repeated without them. See refused for its errors.
+	// before it and be repeated, also without them. See refused for its errors.
 	apply func(*conn) error
 
 	since time.Time
@@ -55,6 +56,9 @@ type request struct {
 
 // undo is a refusal that comes after the first write of a request.
 type undo struct{ error }
+
+// errAgain says that a request has to be applied anew, after its first write.
+var errAgain = errors.New("sqlitestore: apply again")
 
 // known is what never changes about a journal until it is dropped.
 type known struct {
@@ -205,6 +209,7 @@ func (w *writer) commit(batch []*request) {
 		w.conn.rollback()
 		r := todo[bad]
 		switch late, ok := err.(undo); {
+		case err == errAgain:
 		case ok:
 			r.err = late.error
 		case isDamage(err), code(err) == sqlite3.CONSTRAINT:
@@ -216,7 +221,9 @@ func (w *writer) commit(batch []*request) {
 			w.tell(batch)
 			return
 		}
-		todo = slices.Concat(todo[:bad], todo[bad+1:])
+		if err != errAgain {
+			todo = slices.Concat(todo[:bad], todo[bad+1:])
+		}
 		if len(todo) == 0 {
 			break
 		}
@@ -241,7 +248,7 @@ func (w *writer) apply(todo []*request) (bad int, err error) {
 		if _, late := r.err.(undo); late || r.err != nil && !refused(r.err) {
 			return i, r.err
 		}
-		w.frames += 2 + r.size/pageSize
+		w.frames += 2 + 2*len(r.cells) + r.size/pageSize
 	}
 	return 0, nil
 }
@@ -265,6 +272,9 @@ func (w *writer) tell(batch []*request) {
 				w.erased.Add(1)
 			}
 			w.s.Wake(r.name)
+			for _, key := range r.cells {
+				w.s.Wake(key)
+			}
 		}
 		close(r.done)
 	}
