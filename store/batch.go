@@ -47,8 +47,8 @@ func (e *CellConflict) Unwrap() error { return e.Err }
 // Batcher is the upgrade of stores that can append and write cells in one
 // commit. Unlike others it is asserted on the outermost store only: a batch that
 // went past a wrapper would not be sealed, observed or counted. So a wrapper
-// implements it over the store inside, and answers errors.ErrUnsupported, like
-// a store that cannot batch after all, where that one does not have it.
+// implements it over the store inside, and answers errors.ErrUnsupported to
+// every batch, also one that is not valid, where that one does not have it.
 type Batcher interface {
 	// AppendBatch appends the entries and makes the writes, all or none,
 	// durably, and returns the sequence of the last entry. Readers that see one
@@ -58,6 +58,26 @@ type Batcher interface {
 	// ErrConflict, and then the cells do not matter; a required cell that is
 	// not at its version is a *CellConflict. Optional writes never fail it.
 	AppendBatch(ctx context.Context, b Batch) (last uint64, err error)
+}
+
+// BatcherOf returns s as a Batcher, nil if it is none or a wrapper around a store
+// that is none. It is for authors of wrappers.
+func BatcherOf(s Store) Batcher {
+	batcher, ok := s.(Batcher)
+	if !ok {
+		return nil
+	}
+	if _, err := batcher.AppendBatch(context.Background(), Batch{}); err == errors.ErrUnsupported {
+		return nil
+	}
+	return batcher
+}
+
+func appendBatch(ctx context.Context, s Store, b Batch) (uint64, error) {
+	if batcher, ok := s.(Batcher); ok {
+		return batcher.AppendBatch(ctx, b)
+	}
+	return 0, errors.ErrUnsupported
 }
 
 // CheckBatch returns ErrInvalid or ErrTooLarge unless a driver has to accept
@@ -102,9 +122,9 @@ func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
 	if err := CheckBatch(b); err != nil {
 		return 0, err
 	}
-	if batcher, ok := s.(Batcher); ok && len(b.Cells) > 0 {
-		last, err := appendOnce(ctx, s, b.Journal, b.After, b.Entries, func() (uint64, error) { return batcher.AppendBatch(ctx, b) })
-		if !errors.Is(err, errors.ErrUnsupported) {
+	if len(b.Cells) > 0 {
+		last, err := appendOnce(ctx, s, b.Journal, b.After, b.Entries, func() (uint64, error) { return appendBatch(ctx, s, b) })
+		if err != errors.ErrUnsupported { // itself: what a disk answers may match it
 			return last, err
 		}
 	}

@@ -41,7 +41,7 @@ func appendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		last, err := try()
 		switch {
-		case err == nil, errors.Is(err, ErrDropped), errors.Is(err, errors.ErrUnsupported):
+		case err == nil, errors.Is(err, ErrDropped), err == errors.ErrUnsupported:
 			return last, err
 		case errors.Is(err, ErrConflict):
 		case wroteNothing(err):

@@ -79,6 +79,7 @@ var (
 	_ Watcher = (*reopener)(nil)
 	_ Durable = (*reopener)(nil)
 	_ Caster  = castReopener{}
+	_ Batcher = (*reopener)(nil)
 
 	_ Notifier = (*reopener)(nil)
 )

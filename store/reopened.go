@@ -10,6 +10,11 @@ func (r *reopener) Append(ctx context.Context, journal string, after uint64, ent
 	return reopenCall(ctx, r, true, func(s Store) (uint64, error) { return s.Append(ctx, journal, after, entries...) })
 }
 
+// AppendBatch implements Batcher where the engine does.
+func (r *reopener) AppendBatch(ctx context.Context, b Batch) (uint64, error) {
+	return reopenCall(ctx, r, true, func(s Store) (uint64, error) { return appendBatch(ctx, s, b) })
+}
+
 // Read implements Store.
 func (r *reopener) Read(ctx context.Context, journal string, after uint64) iter.Seq2[Entry, error] {
 	return reopenLoop(ctx, r, func(s Store) iter.Seq2[Entry, error] { return s.Read(ctx, journal, after) })

@@ -2,6 +2,7 @@ package faulty
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -11,8 +12,9 @@ import (
 
 // Store is a store whose calls fail as its plan says.
 type Store struct {
-	inner store.Store
-	plan  Plan
+	inner   store.Store
+	batcher store.Batcher // the store inside, nil if it cannot batch
+	plan    Plan
 
 	mu      sync.Mutex
 	calls   int
@@ -26,6 +28,7 @@ type Store struct {
 var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Wrapper = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
 )
 
 // New wraps a store. A nil plan lets all calls through and only counts them.
@@ -33,7 +36,7 @@ func New(inner store.Store, plan Plan) *Store {
 	if plan == nil {
 		plan = func(Call) Fault { return None }
 	}
-	return &Store{inner: inner, plan: plan, thaw: make(chan struct{})}
+	return &Store{inner: inner, batcher: store.BatcherOf(inner), plan: plan, thaw: make(chan struct{})}
 }
 
 // Calls returns how many calls have started, up to a crash.
@@ -235,6 +238,18 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	return do(s, ctx, store.OpAppend, journal, func() (uint64, error) {
 		return s.inner.Append(ctx, journal, after, entries...)
 	})
+}
+
+// AppendBatch implements store.Batcher where the store inside does. A batch
+// that is valid is one call, an append.
+func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	if s.batcher == nil {
+		return 0, errors.ErrUnsupported
+	}
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	return do(s, ctx, store.OpAppend, b.Journal, func() (uint64, error) { return s.batcher.AppendBatch(ctx, b) })
 }
 
 // Read implements store.Store.

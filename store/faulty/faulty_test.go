@@ -88,6 +88,33 @@ func TestEveryCallFails(t *testing.T) {
 	}
 }
 
+// A batch fails as a whole, as an append.
+func TestBatchFails(t *testing.T) {
+	for _, test := range []struct {
+		fault faulty.Fault
+		left  string
+		want  error
+	}{
+		{faulty.None, "3 entries, dropped false, cells c new", nil},
+		{faulty.FailBefore, "2 entries, dropped false, cells c", faulty.ErrInjected},
+		{faulty.FailAfter, "3 entries, dropped false, cells c new", faulty.ErrInjected},
+		{faulty.FailAmid(1), "2 entries, dropped false, cells c", faulty.ErrInjected},
+		{faulty.Conflict, "2 entries, dropped false, cells c", store.ErrConflict},
+		{faulty.CrashAfter, "3 entries, dropped false, cells c new", store.ErrPoisoned},
+	} {
+		inner, _ := filled(t)
+		s := faulty.New(inner, faulty.AtWrite(1, test.fault))
+		_, err := s.AppendBatch(t.Context(), store.Batch{Journal: "j", After: 2, Entries: [][]byte{nil}, Cells: []store.Write{{Key: "new"}}})
+		if got := holds(t, inner); got != test.left || !errors.Is(err, test.want) || s.Calls() != 1 || s.Writes() != 1 {
+			t.Errorf("%s: AppendBatch = %v in %d calls; the store inside has %s, want %s", test.fault, err, s.Calls(), got, test.left)
+		}
+	}
+	plain := faulty.New(struct{ store.Store }{memstore.New()}, nil)
+	if _, err := faulty.New(plain, nil).AppendBatch(t.Context(), store.Batch{}); err != errors.ErrUnsupported || plain.Calls() != 0 {
+		t.Errorf("AppendBatch around a store that cannot batch = %v in %d calls", err, plain.Calls())
+	}
+}
+
 func TestErrorIsNotDefinite(t *testing.T) {
 	inner, _ := filled(t)
 	s := faulty.New(inner, faulty.AtWrite(1, faulty.FailAfter))

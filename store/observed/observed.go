@@ -2,6 +2,7 @@ package observed
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -16,7 +17,7 @@ type Call struct {
 
 // Result is what is known of a call when it has ended.
 type Result struct {
-	Items    int           // entries appended or read, cells put or got, names listed
+	Items    int           // entries appended or read, cells put or got, names listed; of a batch entries and cells
 	Bytes    int           // of those entries and values
 	Duration time.Duration // spent in the store; in a read without the caller's loop body
 	Err      error         // the error of the call, nil if it succeeded or its loop was left
@@ -40,16 +41,20 @@ func (f Func) Observe(ctx context.Context, c Call) (context.Context, func(Result
 // Store is a store that is observed.
 type Store struct {
 	inner    store.Store
+	batcher  store.Batcher // the store inside, nil if it cannot batch
 	observer Observer
 }
 
 var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Wrapper = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
 )
 
 // New wraps a store.
-func New(inner store.Store, o Observer) *Store { return &Store{inner: inner, observer: o} }
+func New(inner store.Store, o Observer) *Store {
+	return &Store{inner: inner, batcher: store.BatcherOf(inner), observer: o}
+}
 
 // call observes one call, which adds to the result what it carries.
 func (s *Store) call(ctx context.Context, op store.Op, name string, call func(context.Context, *Result) error) error {
@@ -98,6 +103,29 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 			r.Bytes += len(e)
 		}
 		last, err = s.inner.Append(ctx, journal, after, entries...)
+		return err
+	})
+	return last, err
+}
+
+// AppendBatch implements store.Batcher where the store inside does. A batch that
+// is valid is observed as one append, which carries the cells too.
+func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (last uint64, err error) {
+	if s.batcher == nil {
+		return 0, errors.ErrUnsupported
+	}
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	err = s.call(ctx, store.OpAppend, b.Journal, func(ctx context.Context, r *Result) (err error) {
+		r.Items = len(b.Entries) + len(b.Cells)
+		for _, e := range b.Entries {
+			r.Bytes += len(e)
+		}
+		for _, w := range b.Cells {
+			r.Bytes += len(w.Value)
+		}
+		last, err = s.batcher.AppendBatch(ctx, b)
 		return err
 	})
 	return last, err

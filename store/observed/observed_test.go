@@ -51,6 +51,7 @@ func TestCallsAreObserved(t *testing.T) {
 	for range s.List(ctx, "", "") {
 	}
 	_ = s.Delete(ctx, "c", v)
+	_, _ = s.AppendBatch(ctx, store.Batch{Journal: "b", Entries: [][]byte{[]byte("entry")}, Cells: []store.Write{{Key: "d", Value: []byte("value")}, {Key: "e", Optional: true}}})
 	_ = s.Drop(ctx, "j")
 	_, dropped := store.ReadAll(ctx, s, "j", 0)
 
@@ -67,6 +68,7 @@ func TestCallsAreObserved(t *testing.T) {
 		{observed.Call{Op: "get", Name: "c"}, observed.Result{Items: 1, Bytes: 5}},
 		{observed.Call{Op: "list"}, observed.Result{Items: 1, Bytes: 5}},
 		{observed.Call{Op: "delete", Name: "c"}, observed.Result{}},
+		{observed.Call{Op: "append", Name: "b"}, observed.Result{Items: 3, Bytes: 10}},
 		{observed.Call{Op: "drop", Name: "j"}, observed.Result{}},
 		{observed.Call{Op: "read", Name: "j"}, observed.Result{Err: dropped}},
 	}

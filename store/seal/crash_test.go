@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,25 @@ var everyFault = []faulty.Fault{
 }
 
 func TestFirstAppendSweep(t *testing.T) {
+	t.Run("append", func(t *testing.T) {
+		firstAppendSweep(t, 5, func(s *seal.Store) error {
+			_, err := s.Append(t.Context(), "j", 0, []byte("one"), []byte("two"))
+			return err
+		})
+	})
+	t.Run("batch", func(t *testing.T) {
+		firstAppendSweep(t, 4, func(s *seal.Store) error {
+			_, err := s.AppendBatch(t.Context(), store.Batch{
+				Journal: "j", Entries: [][]byte{[]byte("one"), []byte("two")}, Cells: []store.Write{{Key: "batched", Value: []byte("x")}},
+			})
+			return err
+		})
+	})
+}
+
+// firstAppendSweep cuts the first append to a journal, which makes so many calls
+// at least. A cell "batched" comes with the entries.
+func firstAppendSweep(t *testing.T, calls int, first func(*seal.Store) error) {
 	keys := ring(t, "a")
 	cuts := 0
 	for cut, plan := range faulty.SweepCalls(everyFault...) {
@@ -30,8 +50,7 @@ func TestFirstAppendSweep(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = sealed.Append(t.Context(), "j", 0, []byte("one"), []byte("two"))
-			return err
+			return first(sealed)
 		}
 		err := program(faulty.New(inner, plan))
 		s := sealed(t, inner, keys)
@@ -39,16 +58,21 @@ func TestFirstAppendSweep(t *testing.T) {
 		if readErr != nil || got != "one two" && (got != "" || err == nil) {
 			t.Errorf("%s: program = %v; the journal holds %q, %v", cut, err, got, readErr)
 		}
+		if there := slices.Contains(cells(t, inner), "batched"); there && got == "" || !there && got != "" && calls == 4 {
+			t.Errorf("%s: the journal holds %q, and the cell is there: %t", cut, got, there)
+		}
 		if got == "" {
-			add(t, s, "j", 0, "one", "two")
+			if err := first(s); err != nil {
+				t.Errorf("%s: the second try: %v", cut, err)
+			}
 		}
 		add(t, s, "j", 2, "three")
 		wantText(t, sealed(t, inner, keys), "j", "one two three")
-		if got := cells(t, inner); len(got) != 2 {
+		if got := slices.DeleteFunc(cells(t, inner), func(key string) bool { return key == "batched" }); len(got) != 2 {
 			t.Errorf("%s: data keys in %q; want one for the cells and one for the journal", cut, got)
 		}
 	}
-	if cuts < 5*len(everyFault) {
+	if cuts < calls*len(everyFault) {
 		t.Errorf("the sweep made %d cuts only", cuts)
 	}
 }
@@ -152,6 +176,10 @@ func TestDroppedAtThatMoment(t *testing.T) {
 	}{
 		"read":   {func(s *seal.Store) error { _, err := text(t.Context(), s, "j"); return err }, store.ErrDropped},
 		"append": {func(s *seal.Store) error { _, err := s.Append(t.Context(), "j", 1, []byte("y")); return err }, store.ErrDropped},
+		"batch": {func(s *seal.Store) error {
+			_, err := s.AppendBatch(t.Context(), store.Batch{Journal: "j", After: 1, Entries: [][]byte{[]byte("y")}, Cells: []store.Write{{Key: "c"}}})
+			return err
+		}, store.ErrDropped},
 		"rotate": {func(s *seal.Store) error { _, err := s.Rotate(t.Context()); return err }, nil},
 		"drop":   {func(s *seal.Store) error { return s.Drop(t.Context(), "j") }, nil},
 	} {
@@ -209,6 +237,34 @@ func TestBegunAtThatMoment(t *testing.T) {
 	}
 	add(t, s, "j", 1, "y")
 	wantText(t, other, "j", "x y")
+}
+
+// A batch that brings a data key goes on with the one that another made since,
+// and a batch that is full finds it made before.
+func TestKeyMadeAtThatMoment(t *testing.T) {
+	for _, n := range []int{1, store.MaxWrites} {
+		inner := memstore.New()
+		s := sealed(t, at(inner, store.OpAppend, func() {
+			dying := sealed(t, faulty.New(inner, func(c faulty.Call) faulty.Fault {
+				if c.Op == store.OpAppend {
+					return faulty.CrashBefore
+				}
+				return faulty.None
+			}), ring(t, "a"))
+			_, _ = dying.Append(t.Context(), "j", 0, []byte("never"))
+		}), ring(t, "a"))
+		b := store.Batch{Journal: "j", Entries: [][]byte{[]byte("x")}}
+		for i := range n {
+			b.Cells = append(b.Cells, store.Write{Key: fmt.Sprint(i)})
+		}
+		if last, err := s.AppendBatch(t.Context(), b); last != 1 || err != nil {
+			t.Errorf("AppendBatch with %d cells = %d, %v", n, last, err)
+		}
+		wantText(t, sealed(t, inner, ring(t, "a")), "j", "x")
+		if got := cells(t, inner); len(got) != n+2 {
+			t.Errorf("cells %q; want %d and two data keys", got, n)
+		}
+	}
 }
 
 // Readers and writers that race a Drop see the journal or ErrDropped, and no

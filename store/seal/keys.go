@@ -75,13 +75,27 @@ func (s *Store) makeKey(ctx context.Context, cell string) ([]byte, error) {
 // writeBox returns the box for an append to a journal behind after, and makes
 // the journal's data key before its first entry.
 func (s *Store) writeBox(ctx context.Context, journal string, after uint64) (cipher.AEAD, error) {
+	box, err := s.findBox(ctx, journal, after)
+	if err != nil || box != nil {
+		return box, err
+	}
+	key, err := s.makeKey(ctx, s.keyCell(journal))
+	if err != nil {
+		return nil, err
+	}
+	return s.boxes.put(journal, newBox(key)), nil
+}
+
+// findBox is writeBox where the journal has a data key. If the append is its
+// first and there is none, the box is nil.
+func (s *Store) findBox(ctx context.Context, journal string, after uint64) (cipher.AEAD, error) {
 	if box := s.boxes.get(journal); box != nil {
 		return box, nil
 	}
 	cell := s.keyCell(journal)
-	// A data key is older than its journal's first entry and goes only after
-	// a drop. So where the key is missing, then an entry is seen, and then
-	// both again, no writer came between: the key is lost.
+	// A data key is not younger than its journal's first entry, also for
+	// readers, and goes only after a drop. So where the key is missing, then an
+	// entry is seen, and then both again, no writer came between: the key is lost.
 	for seen := false; ; seen = true {
 		key, err := s.loadKey(ctx, cell)
 		if err == nil {
@@ -100,11 +114,7 @@ func (s *Store) writeBox(ctx context.Context, journal string, after uint64) (cip
 		case after > 0:
 			return nil, store.NotAtEnd(journal, after, 0)
 		default:
-			key, err := s.makeKey(ctx, cell)
-			if err != nil {
-				return nil, err
-			}
-			return s.boxes.put(journal, newBox(key)), nil
+			return nil, nil
 		}
 	}
 }

@@ -14,18 +14,20 @@ import (
 
 // Store is a store whose contents are sealed in the store inside.
 type Store struct {
-	inner  store.Store
-	keys   Keyring
-	depth  int    // how many times the store is sealed, this one included
-	prefix string // of the cells with the data keys
-	root   root   // makes the boxes of the cells
-	boxes  boxes
-	outlet store.Store // the store inside, with its messages sealed
+	inner   store.Store
+	batcher store.Batcher // the store inside, nil if it cannot batch
+	keys    Keyring
+	depth   int    // how many times the store is sealed, this one included
+	prefix  string // of the cells with the data keys
+	root    root   // makes the boxes of the cells
+	boxes   boxes
+	outlet  store.Store // the store inside, with its messages sealed
 }
 
 var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Wrapper = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
 )
 
 // maxDepth is how often a store can be sealed: a full batch then still fits
@@ -41,7 +43,7 @@ func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 	if keys == nil {
 		return nil, fmt.Errorf("%w: seal: no key ring; make one with ParseRing or NewRing", store.ErrKey)
 	}
-	s := &Store{inner: inner, keys: keys, depth: 1, outlet: inner}
+	s := &Store{inner: inner, batcher: store.BatcherOf(inner), keys: keys, depth: 1, outlet: inner}
 	if below, ok := store.As[*Store](inner); ok {
 		s.depth += below.depth
 	}
@@ -101,17 +103,21 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	if err != nil {
 		return 0, err
 	}
-	sealed := make([][]byte, len(entries))
-	for i, e := range entries {
-		sealed[i] = lock(box, e, bound(entryKind, journal, after+1+uint64(i)))
-	}
-	last, err := s.inner.Append(ctx, journal, after, sealed...)
+	last, err := s.inner.Append(ctx, journal, after, lockEntries(box, journal, after, entries)...)
 	if errors.Is(err, store.ErrDropped) {
 		// The data key may have been made after the drop removed it. What
 		// fails here is left to a repeated Drop.
 		_ = s.shred(ctx, journal)
 	}
 	return last, err
+}
+
+func lockEntries(box cipher.AEAD, journal string, after uint64, entries [][]byte) [][]byte {
+	sealed := make([][]byte, len(entries))
+	for i, e := range entries {
+		sealed[i] = lock(box, e, bound(entryKind, journal, after+1+uint64(i)))
+	}
+	return sealed
 }
 
 // checkAppend refuses what would not fit, or is not valid, before a data key
@@ -195,17 +201,25 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
-	if err := s.checkKey(key); err != nil {
+	sealed, err := s.lockCell(key, value)
+	if err != nil {
 		return "", err
+	}
+	return s.inner.Put(ctx, key, sealed, prev)
+}
+
+// lockCell returns the value of a cell as it is stored.
+func (s *Store) lockCell(key string, value []byte) ([]byte, error) {
+	if err := s.checkKey(key); err != nil {
+		return nil, err
 	}
 	if err := store.CheckPut(key, value); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := s.fits(len(value)+s.depth*overhead, fmt.Sprintf("the value of cell %q", key)); err != nil {
-		return "", err
+		return nil, err
 	}
-	sealed := lock(s.root(cellKind, key), value, bound(cellKind, key, 0))
-	return s.inner.Put(ctx, key, sealed, prev)
+	return lock(s.root(cellKind, key), value, bound(cellKind, key, 0)), nil
 }
 
 // Delete implements store.Store.

@@ -315,7 +315,12 @@ func TestRacingCreators(t *testing.T) {
 					t.Error(err)
 				}
 				for after := uint64(0); ; after++ {
-					_, err := s.Append(t.Context(), "j", after, mine)
+					var err error
+					if i%2 == 0 {
+						_, err = s.Append(t.Context(), "j", after, mine)
+					} else {
+						_, err = s.AppendBatch(t.Context(), store.Batch{Journal: "j", After: after, Entries: [][]byte{mine}})
+					}
 					if err == nil {
 						return
 					} else if !errors.Is(err, store.ErrConflict) {

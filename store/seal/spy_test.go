@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,14 @@ func (s *spy) note(data ...[]byte) {
 func (s *spy) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	s.note(entries...)
 	return s.Store.Append(ctx, journal, after, entries...)
+}
+
+func (s *spy) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	s.note(b.Entries...)
+	for _, w := range b.Cells {
+		s.note(w.Value)
+	}
+	return s.Store.AppendBatch(ctx, b)
 }
 
 func (s *spy) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
@@ -72,19 +81,25 @@ func TestNothingPassesInClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = s.Put(ctx, "c", []byte(canary), v) // a conflict
+	for range 2 {                             // the second is a conflict
+		_, _ = s.AppendBatch(ctx, store.Batch{Journal: "b", Entries: [][]byte{[]byte(canary)}, Cells: []store.Write{
+			{Key: "d", Value: []byte(canary)}, {Key: "e", Value: []byte(canary), Optional: true}, {Key: "c", Value: []byte(canary), Prev: v, Remove: true, Optional: true},
+		}})
+	}
 	if err := store.Cast(ctx, s, "topic", []byte(canary)); err != nil {
 		t.Fatal(err)
 	}
 	rotating := sealed(t, inner, &keeper{Keyring: ring(t, "b", "a")})
-	if n, err := rotating.Rotate(ctx); n != 3 || err != nil {
+	if n, err := rotating.Rotate(ctx); n != 4 || err != nil {
 		t.Fatalf("Rotate = %d, %v", n, err)
 	}
 	if err := s.Drop(ctx, "k"); err != nil {
 		t.Fatal(err)
 	}
 
-	if len(keys.dataKeys) != 3 || len(inner.saw) != 15 {
-		t.Errorf("saw %d data keys and %d writes; want 3 and 15, so that the search means something", len(keys.dataKeys), len(inner.saw))
+	inner.saw = slices.DeleteFunc(inner.saw, func(data []byte) bool { return len(data) == 0 }) // of removals
+	if len(keys.dataKeys) != 4 || len(inner.saw) != 23 {
+		t.Errorf("saw %d data keys and %d writes; want 4 and 23, so that the search means something", len(keys.dataKeys), len(inner.saw))
 	}
 	for _, data := range inner.saw {
 		for _, clear := range append(keys.dataKeys, []byte(canary)) {

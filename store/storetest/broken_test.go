@@ -24,6 +24,7 @@ import (
 type broken struct {
 	*memstore.Store
 	append   func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error)
+	batch    func(ctx context.Context, b store.Batch) (uint64, error) // nil if it cannot
 	read     func(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error]
 	journals func(ctx context.Context, after string) iter.Seq2[string, error]
 	drop     func(ctx context.Context, journal string) error
@@ -63,6 +64,12 @@ func breakStore(how func(*broken)) Opener {
 
 func (b *broken) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	return b.append(ctx, journal, after, entries)
+}
+func (b *broken) AppendBatch(ctx context.Context, made store.Batch) (uint64, error) {
+	if b.batch == nil {
+		return 0, errors.ErrUnsupported
+	}
+	return b.batch(ctx, made)
 }
 func (b *broken) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	return b.read(ctx, journal, after)
