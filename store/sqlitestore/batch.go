@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -27,8 +26,8 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 	for _, w := range b.Cells {
 		r.size += len(w.Value)
 	}
-	skip := make([]bool, len(b.Cells))
-	r.apply = func(c *conn) error { return s.appendBatch(c, r, b, skip) }
+	optional := len(b.Cells)
+	r.apply = func(c *conn) error { return s.appendBatch(c, r, b, &optional) }
 	if err := s.writer.do(r); err != nil {
 		return 0, err
 	}
@@ -39,17 +38,19 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 }
 
 // appendBatch looks at all cells before it writes, so that a refused batch leaves
-// the transaction as it was. Skip are the optional cells that cannot be written.
-func (s *Store) appendBatch(c *conn, r *request, b store.Batch, skip []bool) error {
+// the transaction as it was. From the place optional on, optional cells are
+// left out because one cannot be written.
+func (s *Store) appendBatch(c *conn, r *request, b store.Batch, optional *int) error {
 	r.cells, r.erases = nil, false
-	rows, left := make([]cellRow, len(b.Cells)), slices.Clone(skip)
+	rows, stop := make([]cellRow, len(b.Cells)), *optional
 	for i, w := range b.Cells {
-		if skip[i] {
+		if w.Optional && i >= stop {
 			continue
 		}
 		row, err := s.expect(c, w.Key, w.Prev)
 		if only, err := s.refusedCell(w.Key, err); err != nil {
-			if left[i] = only && w.Optional; left[i] {
+			if only && w.Optional {
+				stop = i
 				continue
 			}
 			if only { // the journal comes first: if it ends elsewhere, cells do not matter
@@ -65,11 +66,12 @@ func (s *Store) appendBatch(c *conn, r *request, b store.Batch, skip []bool) err
 		return err
 	}
 	for i, w := range b.Cells {
-		if left[i] {
+		if w.Optional && i >= stop {
 			continue
 		}
 		if only, err := s.refusedCell(w.Key, s.write(c, rows[i], w)); err != nil {
-			if skip[i] = only && w.Optional; skip[i] {
+			if only && w.Optional {
+				*optional = i
 				return errAgain
 			}
 			return err

@@ -240,6 +240,14 @@ var batchSubtle = map[string]func(*broken){
 			}
 		})
 	},
+	"batch/optional: goes on behind an outdated one": func(b *broken) {
+		leaveOut(b, func(made store.Batch, w store.Write) bool {
+			return w.Optional && len(made.Cells) == 6 && b.current(w.Key) != w.Prev
+		})
+	},
+	"batch/optional: requires nothing behind an outdated one": func(b *broken) {
+		leaveOut(b, func(made store.Batch, w store.Write) bool { return w.Key == "r2" })
+	},
 	"batch/optional: never written": func(b *broken) {
 		leaveOut(b, func(made store.Batch, w store.Write) bool {
 			return w.Optional && !strings.HasPrefix(w.Key, "woken/") && store.CheckBatch(made) == nil

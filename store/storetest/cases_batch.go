@@ -146,7 +146,7 @@ var batchCases = []testCase{
 			k.cells(s, map[string]string{"cell": "2", "other": "3"})
 		}},
 
-	{"batch/optional", `An optional write is made if the cell has its version, and otherwise left out. It never refuses the batch.`,
+	{"batch/optional", `Optional writes are made in order, up to the first whose cell does not have its version, so that one may stand on another. They never refuse the batch, and have no effect on the required ones.`,
 		func(k *kit) {
 			s := k.openBatching()
 			old := k.put(s, "cell", "1", "")
@@ -159,6 +159,10 @@ var batchCases = []testCase{
 			k.cells(s, map[string]string{"cell": "2", "n": strconv.FormatUint(after-1, 10)})
 			k.commit(s, batchOf("j", after, "fits", maybe(puts("cell", "3", now)), maybe(puts("new", "4", "")), maybe(removes("n", version(k, s, "n")))))
 			k.cells(s, map[string]string{"cell": "3", "new": "4"})
+			after++
+			k.commit(s, batchOf("j", after, "up to the second", maybe(puts("o1", "5", "")), puts("r1", "5", ""), maybe(puts("cell", "x", now)),
+				maybe(puts("o2", "x", "")), puts("r2", "5", ""), maybe(removes("new", version(k, s, "new")))))
+			k.cells(s, map[string]string{"cell": "3", "new": "4", "o1": "5", "r1": "5", "r2": "5"})
 			if got := len(k.read(s, "j")); got != int(after)+1 {
 				k.Fatalf("the journal has %d entries, want %d", got, after+1)
 			}
