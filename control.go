@@ -67,7 +67,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 		return err
 	}
 	if journal.IsChildSignal(o.Key) {
-		return fmt.Errorf("%w: the key %q is kept for the ends of children", fault.ErrInvalid, o.Key)
+		return fmt.Errorf("%w: the key %q is reserved for the ends of children", fault.ErrInvalid, o.Key)
 	}
 	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {

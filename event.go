@@ -219,7 +219,7 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 			f.core.threads.MarkDamaged(ctx, threads.Empty(f.name))
 		}
 		if err != nil {
-			yield(Event{}, fmt.Errorf("perdure: events of thread %s behind %d: %w", f.thread, f.seq, err))
+			yield(Event{}, fmt.Errorf("perdure: events of thread %s after %d: %w", f.thread, f.seq, err))
 			return false
 		}
 		if line.Seq <= o.After || o.Run != "" && ev.Run != o.Run {
@@ -230,7 +230,7 @@ func (f *follower) more(ctx context.Context, o EventOptions, yield func(Event, e
 		}
 	}
 	if f.seq < o.After {
-		yield(Event{}, fmt.Errorf("%w: it ends at %d, there is nothing after %d", fault.ErrAhead, f.seq, o.After))
+		yield(Event{}, fmt.Errorf("%w: it ends at %d, so there is nothing after %d", fault.ErrAhead, f.seq, o.After))
 		return false
 	}
 	return true

@@ -69,7 +69,7 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	v, err := archive.Read(ctx, export, archive.Taker{
 		Head: func(h archive.ExportHead) error {
 			if h.Redacted {
-				return fmt.Errorf("%w: the export is redacted: there is nothing in it to be replayed", fault.ErrInvalid)
+				return fmt.Errorf("%w: the export is redacted and cannot be replayed", fault.ErrInvalid)
 			}
 			name = cmp.Or(h.Name, "unknown")
 			return nil

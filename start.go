@@ -196,7 +196,7 @@ func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
 			return b, fmt.Errorf("%w: the state key %.40q belongs to package agent", fault.ErrInvalid, key)
 		}
 		if q.State[key] == nil {
-			return b, fmt.Errorf("%w: state %.40q is nothing", fault.ErrInvalid, key)
+			return b, fmt.Errorf("%w: state %.40q has no value", fault.ErrInvalid, key)
 		}
 		raw, err := exact.Encode(q.State[key], reflect.TypeOf(q.State[key]))
 		if err != nil {

@@ -46,7 +46,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	case t.Seq == 0:
 		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	case seq > t.Seq:
-		return nil, fmt.Errorf("%w: thread %s ends at %d, there is no %d", fault.ErrInvalid, thread, t.Seq, seq)
+		return nil, fmt.Errorf("%w: thread %s ends at %d, so there is no %d", fault.ErrInvalid, thread, t.Seq, seq)
 	}
 	t.ID = thread // also of what a fork shares
 	c := &Checkpoint{Seq: t.Seq, Time: clock.Stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
@@ -127,7 +127,7 @@ type EventRef struct {
 // of two branches count as opened and closed, since their ids differ.
 func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error) {
 	if from.Thread == to.Thread && (from.Seq == 0 || to.Seq != 0 && to.Seq < from.Seq) {
-		return nil, fmt.Errorf("%w: from %d to %d: within a thread it goes forward, from 1 at least", fault.ErrInvalid, from.Seq, to.Seq)
+		return nil, fmt.Errorf("%w: from %d to %d: within a thread, from must be at least 1 and not after to", fault.ErrInvalid, from.Seq, to.Seq)
 	}
 	a, err := r.StateAt(ctx, from.Thread, from.Seq)
 	if err != nil {

@@ -41,7 +41,7 @@ func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, sec
 	case !ok:
 		return fmt.Errorf("%w: ask %s is not for one", credentials.ErrInvalid, ask)
 	case !journal.May(a.Who, by, groups):
-		return fmt.Errorf("%w: ask %s: %q is not among those who may", perdure.ErrForbidden, ask, by)
+		return fmt.Errorf("%w: ask %s: %q may not answer it", perdure.ErrForbidden, ask, by)
 	case a.Status != perdure.AskOpen:
 		return rt.Answer(ctx, provided(ask, by, groups)) // the same again, or too late
 	}

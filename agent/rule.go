@@ -227,7 +227,7 @@ func (r *Rules) list(ctx context.Context, ns []string) ([]Rule, error) {
 
 func mayRule(who []string, by string) error {
 	if len(who) > 0 && !slices.Contains(who, by) {
-		return fmt.Errorf("%w: %w: %q is not among those who may", ErrRule, perdure.ErrForbidden, by)
+		return fmt.Errorf("%w: %w: %q may not answer it", ErrRule, perdure.ErrForbidden, by)
 	}
 	return nil
 }

@@ -189,9 +189,9 @@ func (a *app) verified(v *perdure.Verification, do string) error {
 	} else if v.OK() {
 		a.term.Printf("%s: thread %s, %d entries and %d blobs are as they were written\nhead %s\n", a.term.Style(terminal.Green, "good"), safe.Label(v.Thread), v.Good, v.Blobs, safe.Label(v.Head))
 	} else if v.Good == 0 {
-		a.term.Printf("%s: none of it is good\n%s\n", a.term.Style(terminal.Red, "damaged"), a.term.Framed("  ", v.Problem))
+		a.term.Printf("%s: none of it is intact\n%s\n", a.term.Style(terminal.Red, "damaged"), a.term.Framed("  ", v.Problem))
 	} else {
-		a.term.Printf("%s: thread %s is good up to entry %d of %d\n%s\n", a.term.Style(terminal.Red, "damaged"), safe.Label(v.Thread), v.Good, v.Entries, a.term.Framed("  ", v.Problem))
+		a.term.Printf("%s: thread %s is intact up to entry %d of %d\n%s\n", a.term.Style(terminal.Red, "damaged"), safe.Label(v.Thread), v.Good, v.Entries, a.term.Framed("  ", v.Problem))
 		if do != "" {
 			a.hint("continue from there with %s", do)
 		}

@@ -43,7 +43,7 @@ func TestImportOfATrustedKey(t *testing.T) {
 	q.run("", "import", file, "--as", "u", "--trust-key", key).want(exit.OK).only("u\n")
 	q.run("", "show", "u").want(exit.OK, "imported t up to", "signed by "+key)
 	q.run("", "threads").want(exit.OK, "succeeded, imported")
-	q.run("", "import", file, "--as", "v", "--trust-key", "nonsense").want(exit.BadUsage, "no public key")
+	q.run("", "import", file, "--as", "v", "--trust-key", "nonsense").want(exit.BadUsage, "not a public key")
 }
 
 func TestFilesAreExportedVerifiedAndImported(t *testing.T) {

@@ -205,11 +205,11 @@ func (f *follower) read(b *body) error {
 		m, err := b.events.Next()
 		switch {
 		case errors.Is(err, sse.ErrTooLong):
-			return final("client: the events of thread %s behind %d: %w", f.thread, f.seq, err)
+			return final("client: the events of thread %s after %d: %w", f.thread, f.seq, err)
 		case errors.Is(err, io.EOF):
-			return fmt.Errorf("client: the events of thread %s behind %d: the server ended the stream", f.thread, f.seq)
+			return fmt.Errorf("client: the events of thread %s after %d: the server ended the stream", f.thread, f.seq)
 		case err != nil:
-			return fmt.Errorf("client: the events of thread %s behind %d: %w", f.thread, f.seq, f.lost(err, false))
+			return fmt.Errorf("client: the events of thread %s after %d: %w", f.thread, f.seq, f.lost(err, false))
 		}
 		u, err := f.update(m)
 		if err != nil {
@@ -228,7 +228,7 @@ func (f *follower) read(b *body) error {
 // update decodes a message and checks that it is the next one.
 func (f *follower) update(m sse.Event) (u Update, err error) {
 	bad := func(what string, args ...any) (Update, error) {
-		return Update{}, final("client: the events of thread %s behind %d: %s", f.thread, f.seq, fmt.Sprintf(what, args...))
+		return Update{}, final("client: the events of thread %s after %d: %s", f.thread, f.seq, fmt.Sprintf(what, args...))
 	}
 	switch {
 	case m.Kind == "delta":

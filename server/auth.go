@@ -89,7 +89,7 @@ func checkName(what, name string) error {
 func (p *Principal) checkNew() error {
 	names := append([]string{p.Tenant, p.Subject, p.User}, p.Groups...)
 	if i := slices.IndexFunc(names, func(name string) bool { return !strict.Seen(name) }); i >= 0 {
-		return api.Invalid("tenants, subjects, users and groups have no control characters and none that cannot be seen, such as those in %.60q", names[i])
+		return api.Invalid("tenants, subjects, users and groups must not contain control or invisible characters, as %.60q does", names[i])
 	}
 	return p.check()
 }

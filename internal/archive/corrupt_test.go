@@ -59,9 +59,9 @@ func (c *corruptible) refused(t *testing.T, what string, seq int) {
 	t.Helper()
 	info, err := c.Get(context.Background(), "bad")
 	kit.WantErr(t, what, err, perdure.ErrCorrupt)
-	says := fmt.Sprintf("thread bad, good up to entry %d, where it can be forked", seq-1)
+	says := fmt.Sprintf("thread bad is intact up to entry %d, where it can be forked", seq-1)
 	if seq == 1 {
-		says = "thread bad: nothing of it is good"
+		says = "thread bad: none of it is intact"
 	}
 	if info == nil || info.ID != "bad" || info.Seq != uint64(seq-1) || err != nil && !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: Get returns %+v, %v", what, info, err)

@@ -84,7 +84,7 @@ func (a *Archive) Export(ctx context.Context, thread string, w io.Writer, redact
 		head.Name, head.User = "", ""
 	}
 	if err := x.write(ctx, head); err != nil {
-		return fmt.Errorf("perdure: exporting thread %s behind entry %d: %w", thread, x.seq, err)
+		return fmt.Errorf("perdure: exporting thread %s after entry %d: %w", thread, x.seq, err)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func keyText(key ed25519.PrivateKey) string {
 func readKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%w: %.60q is no public key as perdure verify shows them", fault.ErrInvalid, text)
+		return nil, fmt.Errorf("%w: %.60q is not a public key as perdure verify prints it", fault.ErrInvalid, text)
 	}
 	return raw, nil
 }

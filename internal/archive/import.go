@@ -99,7 +99,7 @@ func (im *importer) importAll(ctx context.Context, rd io.Reader) error {
 func (im *importer) takeHead(ctx context.Context, h ExportHead) error {
 	im.as, im.user, im.from, im.n = cmp.Or(im.as, h.Thread), h.User, h.Tenant, h.Entries
 	if h.Redacted {
-		return fmt.Errorf("%w: the export is redacted: it can be verified, but there is nothing in it to go on with", fault.ErrInvalid)
+		return fmt.Errorf("%w: the export is redacted: it can be verified, but not imported", fault.ErrInvalid)
 	}
 	if err := threads.CheckID(im.as); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*threads.Opened,
 		case t.Erased:
 			return nil, nil, fmt.Errorf("%w: %q", fault.ErrErased, t.ID)
 		case t.Seq != v.Good || t.Head.String() != v.Head:
-			return nil, nil, fmt.Errorf("%w: of %d entries %d are there", fault.ErrCorrupt, v.Good, t.Seq)
+			return nil, nil, fmt.Errorf("%w: %[3]d of %[2]d entries are present", fault.ErrCorrupt, v.Good, t.Seq)
 		}
 		return []threads.Line{{Kind: journal.Forked, Body: journal.Body{Thread: im.as, Tenant: im.archive.tenant.Name, At: t.Seq, Void: !trusted, From: &from}}}, nil, nil
 	})
@@ -213,7 +213,7 @@ func (im *importer) show(ctx context.Context, o *threads.Opened) error {
 }
 
 // errGivenUp says that another has decided about an import.
-var errGivenUp = errors.New("perdure: the import was taken for dead")
+var errGivenUp = errors.New("perdure: the import was abandoned")
 
 // mark decides what becomes of an import that is under way.
 func (im *importer) mark(ctx context.Context, what string) error {
@@ -250,7 +250,7 @@ func (im *importer) dropWritten(ctx context.Context) error {
 		err = im.archive.threads.Remove(ctx, ImportKey(im.name), "")
 	}
 	if err != nil {
-		return fmt.Errorf("dropping what was written: %w", err)
+		return fmt.Errorf("removing the partial import: %w", err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func Read(ctx context.Context, rd io.Reader, take Taker) (*Verification, error) 
 		err = nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("perdure: reading an export behind line %d: %w", u.lines.n, err)
+		return nil, fmt.Errorf("perdure: reading an export after line %d: %w", u.lines.n, err)
 	}
 	return u.v, nil
 }
@@ -174,7 +174,7 @@ func (u *reader) fold(e journal.Entry) error {
 	}
 	for _, ref := range b.Refs() {
 		if !u.blobs[ref.Hash] {
-			return fmt.Errorf("it refers to a value of %d bytes that is not there, %s", ref.Size, ref.Hash)
+			return fmt.Errorf("it refers to a missing value of %d bytes, %s", ref.Size, ref.Hash)
 		}
 		delete(u.unused, ref.Hash)
 	}

@@ -69,7 +69,7 @@ func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	seen, _ := a.threads.ReadSummary(ctx, name) // before the journal, which then reaches it
 	o := threads.Empty(name)
 	if err := a.verifyEntries(ctx, o, v); err != nil {
-		return nil, fmt.Errorf("perdure: verifying thread %s behind entry %d: %w", thread, v.Good, err)
+		return nil, fmt.Errorf("perdure: verifying thread %s after entry %d: %w", thread, v.Good, err)
 	}
 	t := o.Thread
 	switch {
@@ -83,7 +83,7 @@ func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 		v.bad("the id leads to the thread %q", t.ID)
 	}
 	if !v.OK() && v.Good > 0 {
-		v.Problem += fmt.Sprintf("; the thread is good up to entry %d, and Fork there goes on from it", v.Good)
+		v.Problem += fmt.Sprintf("; the thread is intact up to entry %d, where it can be forked", v.Good)
 	}
 	return v, nil
 }
@@ -116,7 +116,7 @@ func (a *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verif
 			v.bad("entry %d: %v", line.Seq, err)
 			if o.Thread.Base != 0 && line.Seq == o.Thread.Base+1 {
 				// Its own first entry says where a fork begins.
-				v.Problem += "; so it is not certain behind which entry it was forked: fork that thread again"
+				v.Problem += "; so it is not certain after which entry it was forked: fork that thread again"
 				v.Good, v.Head = 0, ""
 			}
 			continue
@@ -159,7 +159,7 @@ func (a *Archive) verifyEntry(ctx context.Context, o *threads.Opened, line store
 		return e, nil, fmt.Errorf("its body: %w", err)
 	}
 	if e.Kind == journal.Forked && b.From != nil && (b.At != o.Thread.Seq || b.From.Head != "" && b.From.Head != o.Thread.Head.String()) {
-		return e, nil, fmt.Errorf("it says that the thread was forked behind entry %d with the hash %s", b.At, b.From.Head)
+		return e, nil, fmt.Errorf("it says that the thread was forked after entry %d with the hash %s", b.At, b.From.Head)
 	}
 	return e, b.Refs(), a.threads.Fold(ctx, o, e)
 }

@@ -24,7 +24,7 @@ func NewCopy(s store.Store, prefix string, ref Ref, chunk int64) (*Copy, error) 
 		return nil, err
 	}
 	if chunk < minChunk || chunk > store.MaxEntry {
-		return nil, fmt.Errorf("%w: blob: %s is cut into chunks of %d bytes; they have %d to %d", store.ErrInvalid, ref.Hash, chunk, minChunk, store.MaxEntry)
+		return nil, fmt.Errorf("%w: blob: %s is cut into chunks of %d bytes; chunks must have %d to %d", store.ErrInvalid, ref.Hash, chunk, minChunk, store.MaxEntry)
 	}
 	if s != nil {
 		if err := checkPrefix(prefix); err != nil {

@@ -57,7 +57,7 @@ func open(ctx context.Context, s store.Store, prefix string, ref Ref) (*reader, 
 	key := manifestKey(prefix, ref.Hash)
 	cell, err := s.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("blob: there is no blob %s below %q; it was deleted, or the ref belongs elsewhere: %w", ref.Hash, prefix, err)
+		return nil, fmt.Errorf("blob: there is no blob %s below %q; it was deleted, or the ref is for another prefix: %w", ref.Hash, prefix, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("blob: get the manifest of %s: %w", ref.Hash, err)

@@ -23,13 +23,13 @@ func Put(ctx context.Context, s store.Store, prefix string, r io.Reader) (Ref, e
 	for {
 		n, more, err := fill(r, chunk)
 		if err != nil {
-			return Ref{}, fmt.Errorf("blob: read the value behind byte %d: %w", m.size+int64(n), err)
+			return Ref{}, fmt.Errorf("blob: read the value after byte %d: %w", m.size+int64(n), err)
 		}
 		if n == 0 {
 			break
 		}
 		if m.size += int64(n); m.size > MaxSize {
-			return Ref{}, fmt.Errorf("%w: blob: the value has more than %d bytes; keep it elsewhere and store where it is", store.ErrTooLarge, MaxSize)
+			return Ref{}, fmt.Errorf("%w: blob: the value has more than %d bytes; keep it elsewhere and store its location", store.ErrTooLarge, MaxSize)
 		}
 		h := hashOf(chunk[:n])
 		if err := putCell(ctx, s, chunkKey(prefix, h), chunk[:n]); err != nil {
@@ -111,7 +111,7 @@ func Delete(ctx context.Context, s store.Store, prefix string) error {
 	// The manifests first, so that a blob is whole or not there.
 	for _, kind := range []string{"m/", "c/"} {
 		if err := store.DeletePrefix(ctx, s, prefix+kind); err != nil {
-			return fmt.Errorf("blob: delete all below %q; call Delete again: %w", prefix, err)
+			return fmt.Errorf("blob: delete everything below %q; call Delete again: %w", prefix, err)
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64
 // error matches store.ErrCorrupt, and all sound ones have rung.
 func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int) (rung int, next int64, err error) {
 	if limit < 1 {
-		return 0, 0, fmt.Errorf("due: ring %d alarms: %w: it rings at least one", limit, store.ErrInvalid)
+		return 0, 0, fmt.Errorf("due: ring %d alarms: %w: ring at least one", limit, store.ErrInvalid)
 	}
 	var damage error
 	for cell, err := range s.List(ctx, alarmPrefix(flow), "") {

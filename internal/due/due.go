@@ -135,7 +135,7 @@ func Get(ctx context.Context, s store.Store, flow, thread string) (Hint, bool, e
 // the page holds those that are sound.
 func Page(ctx context.Context, s store.Store, flow, after string, limit int) (hints []Hint, last string, more bool, err error) {
 	if limit < 1 {
-		return nil, after, false, fmt.Errorf("due: a page of %d hints: %w: it has at least one", limit, store.ErrInvalid)
+		return nil, after, false, fmt.Errorf("due: a page of %d hints: %w: ask for at least one", limit, store.ErrInvalid)
 	}
 	prefix := Prefix(flow)
 	last = after

@@ -141,7 +141,7 @@ func checkQuestion(ctx context.Context, q Question, want string) (*Pass, journal
 	for decision, schema := range q.Schemas {
 		size += len(decision) + len(schema)
 		if !json.Valid(schema) || !slices.Contains(q.Decisions, decision) {
-			return p, k, nil, fmt.Errorf("%w: the schema of %q is no JSON, or there is no such decision", fault.ErrOption, decision)
+			return p, k, nil, fmt.Errorf("%w: the schema of %q is not JSON, or there is no such decision", fault.ErrOption, decision)
 		}
 	}
 	switch {
@@ -150,7 +150,7 @@ func checkQuestion(ctx context.Context, q Question, want string) (*Pass, journal
 	case (q.Schema != nil || q.Schemas != nil) && p.engine.opts.Validator == nil:
 		return p, k, nil, fmt.Errorf("%w: a question with a schema needs Options.Validator", fault.ErrOption)
 	case q.Schema != nil && !json.Valid(q.Schema):
-		return p, k, nil, fmt.Errorf("%w: the schema is no JSON", fault.ErrOption)
+		return p, k, nil, fmt.Errorf("%w: the schema is not JSON", fault.ErrOption)
 	case q.Expires < 0:
 		return p, k, nil, fmt.Errorf("%w: a negative Expires", fault.ErrOption)
 	case q.Default != nil && q.Expires == 0:
@@ -208,10 +208,10 @@ func (e *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, jso
 		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
-		return kept, nil, fmt.Errorf("%w: the decision is one of %q", fault.ErrAnswer, q.Decisions) // what was given may be a secret
+		return kept, nil, fmt.Errorf("%w: the decision must be one of %q", fault.ErrAnswer, q.Decisions) // what was given may be a secret
 	}
 	if len(q.Decisions) == 0 && a.Decision != "" {
-		return kept, nil, fmt.Errorf("%w: the ask takes no decision", fault.ErrAnswer)
+		return kept, nil, fmt.Errorf("%w: the ask does not accept a decision", fault.ErrAnswer)
 	}
 	var raw json.RawMessage
 	if a.Value != nil {
@@ -226,7 +226,7 @@ func (e *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, jso
 		got = "integer"
 	}
 	if want != "" && got != want {
-		return kept, nil, fmt.Errorf("%w: it takes a JSON %s, not %s", fault.ErrAnswer, want, cmp.Or(got, "nothing"))
+		return kept, nil, fmt.Errorf("%w: it must be a JSON %s, not %s", fault.ErrAnswer, want, cmp.Or(got, "nothing"))
 	}
 	schema := q.Schema
 	if s, ok := q.Schemas[a.Decision]; ok {
@@ -234,7 +234,7 @@ func (e *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, jso
 	}
 	if schema != nil {
 		if e.opts.Validator == nil {
-			return kept, nil, fmt.Errorf("%w: it has a schema, and this runtime has no Options.Validator", fault.ErrAnswer)
+			return kept, nil, fmt.Errorf("%w: the ask has a schema, but this runtime has no Options.Validator", fault.ErrAnswer)
 		}
 		if err := e.opts.Validator.Validate(schema, raw); err != nil {
 			return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)

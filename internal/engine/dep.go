@@ -143,7 +143,7 @@ func GetDep(ctx context.Context, spec *DepSpec, make func(context.Context) (any,
 	default:
 	}
 	if chain != nil && p.deps.circle(chain, v) {
-		return nil, fmt.Errorf("its factory needs itself, by way of others (made at %s)", spec.Where)
+		return nil, fmt.Errorf("its factory needs itself through other deps (made at %s)", spec.Where)
 	}
 	select {
 	case <-v.ready:
@@ -173,7 +173,7 @@ func (s *depSet) join(id string, spec *DepSpec, f *frame) (*depValue, bool, erro
 	known := false
 	for _, u := range v.users {
 		if !spec.PerNode && !spec.Shared && apart(u, user) {
-			return nil, false, fmt.Errorf("two branches of a group use it; say PerNode() or Shared() (made at %s)", spec.Where)
+			return nil, false, fmt.Errorf("two branches of a group use it; add PerNode() or Shared() (made at %s)", spec.Where)
 		}
 		known = known || u == user
 	}
@@ -238,7 +238,7 @@ func (s *depSet) letGo(f *frame) {
 
 // makeDep calls the factory, and loads the newest state if there is any.
 func (p *Pass) makeDep(ctx context.Context, v *depValue, make func(context.Context) (any, error)) {
-	v.err = errors.New("its factory left by runtime.Goexit")
+	v.err = errors.New("its factory called runtime.Goexit")
 	defer func() {
 		if v.err != nil { // the next Get makes it anew
 			p.deps.mu.Lock()

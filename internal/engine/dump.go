@@ -127,7 +127,7 @@ func (p *Pass) noteFault(v *depValue, err error) {
 		return
 	}
 	p.engine.threads.Log.Warn("dumping a dep", "thread", p.name, "dep", v.id, "error", p.failure(err).Msg)
-	p.problem(v.id, fmt.Errorf("dump of dep %q, the last good one stays: %w", v.id, err))
+	p.problem(v.id, fmt.Errorf("dump of dep %q (the last good one is kept): %w", v.id, err))
 }
 
 // problem keeps something to be recorded with the next commit.
@@ -174,7 +174,7 @@ func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: Dump did not return JSON", fault.ErrNotJSON)
 	}
 	if err := strict.Text(res.raw); err != nil {
-		return nil, fmt.Errorf("%w: what Dump returned: %w", fault.ErrNotJSON, err)
+		return nil, fmt.Errorf("%w: the result of Dump: %w", fault.ErrNotJSON, err)
 	}
 	if err := exact.CheckDepth(res.raw); err != nil {
 		return nil, err

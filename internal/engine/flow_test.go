@@ -45,7 +45,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"Options.Lease is -1ns":            {Lease: -1},
 		"Options.Lease is 10m0.000000001s": {Lease: 10*time.Minute + 1}, "Options.Lease is 1µs": {Lease: time.Microsecond},
 		"Options.Concurrency is": {Concurrency: math.MaxInt}, "Options.Grace is negative": {Grace: -1}, "Options.MaxQueue is negative": {MaxQueue: -1},
-		"Options.Version is text": {Version: strings.Repeat("v", 201)},
+		"Options.Version must be text": {Version: strings.Repeat("v", 201)},
 	} {
 		if _, err := perdure.New(t.Context(), memstore.New(), o); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: %v, want %q", o, err, part)

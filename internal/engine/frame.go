@@ -110,11 +110,11 @@ func (f *frame) begin(verb tree.Verb, name string) error {
 	at := func(name string) string { return f.path() + "/" + name }
 	switch {
 	case f.done:
-		return fmt.Errorf("%w: %s %s was called when the frame it belongs to had returned", fault.ErrNoRun, verb, at(name))
+		return fmt.Errorf("%w: %s %s was called after its frame had returned", fault.ErrNoRun, verb, at(name))
 	case f.busy.verb == "group with branch":
 		return fmt.Errorf("%w: %s while the group with branch %s is open; call its Wait first, and inside a branch use the context that its function was given", fault.ErrConcurrent, at(name), at(f.busy.name))
 	case f.busy.verb != "":
-		return fmt.Errorf("%w: %s while %s %s is not done; inside a step or scope use the context that its function was given", fault.ErrConcurrent, at(name), f.busy.verb, at(f.busy.name))
+		return fmt.Errorf("%w: %s while %s %s is in progress; inside a step or scope use the context that its function was given", fault.ErrConcurrent, at(name), f.busy.verb, at(f.busy.name))
 	case f.pass.sealed != nil:
 		return f.pass.sealed
 	case f.once:

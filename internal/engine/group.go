@@ -58,7 +58,7 @@ func (g *Group) Go(name string, fn func(context.Context) error) {
 		return
 	}
 	if g.over {
-		g.err = fmt.Errorf("%w: Go after Wait; make another group", fault.ErrConcurrent)
+		g.err = fmt.Errorf("%w: Go after Wait; use a new group", fault.ErrConcurrent)
 		return
 	}
 	if !g.started {
@@ -107,7 +107,7 @@ func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) err
 		if r := recover(); r != nil {
 			b.err = &fault.Panicked{Value: r, Stack: string(debug.Stack())}
 		} else if exited {
-			b.err = errors.New("perdure: a branch left by runtime.Goexit")
+			b.err = errors.New("perdure: a branch called runtime.Goexit")
 		}
 		if stop := b.frame.left(b.err); stop != nil {
 			b.err = stop
@@ -189,7 +189,7 @@ func (g *Group) Wait() error {
 	p.mu.Lock()
 	if g.over {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: Wait was called before", fault.ErrConcurrent)
+		return fmt.Errorf("%w: Wait was already called", fault.ErrConcurrent)
 	}
 	g.over = true
 	close(g.judged)

@@ -163,7 +163,7 @@ func (s *step) decided(n *tree.Node, answer *journal.Answer) (bool, error) {
 	case DecisionNotDone:
 		return false, s.notDone(n)
 	}
-	err := fmt.Errorf("%w of an at-most-once step; it was decided to let it fail", fault.ErrUnknownOutcome)
+	err := fmt.Errorf("%w of an at-most-once step; someone decided to let it fail", fault.ErrUnknownOutcome)
 	if answer.Message != "" {
 		err = fmt.Errorf("%w: %s", err, answer.Message)
 	}

@@ -69,7 +69,7 @@ const (
 func (o *StepOptions) check() error {
 	switch {
 	case o.Once && o.Timeout <= 0:
-		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot go on", fault.ErrOption)
+		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot still be running", fault.ErrOption)
 	case o.Reconcile != nil && !o.Once:
 		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", fault.ErrOption)
 	case o.Asks != nil && !o.Once:

@@ -153,7 +153,7 @@ func (p *Pass) flow(fn FlowFunc) {
 		p.cancel(fault.ErrCancelled)
 	}
 	var out json.RawMessage
-	err := errors.New("perdure: the flow left by runtime.Goexit")
+	err := errors.New("perdure: the flow called runtime.Goexit")
 	defer func() {
 		if stop := root.left(err); stop != nil {
 			return

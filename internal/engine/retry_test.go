@@ -343,7 +343,7 @@ func TestRetryIsRefusedOnceACleanupHasStarted(t *testing.T) {
 			}()
 			return c.Step(ctx, "bad", []error{errSpec})
 		})
-		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) || !strings.Contains(err.Error(), "start anew") {
+		if err := k.Retry(t.Context(), "t", "", perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) || !strings.Contains(err.Error(), "start a new run") {
 			t.Errorf("retry: %v", err)
 		}
 		if c.Of("undo") != 1 || c.Of("bad") != 1 {
@@ -382,7 +382,7 @@ func TestRetryIsRefusedOnceALaterRunHasBegun(t *testing.T) {
 		})
 		k.StartOn("t", "f", struct{}{})
 		k.WaitFor("t", perdure.Failed)
-		if err := k.Retry(t.Context(), "t", first.ID, perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) || !strings.Contains(err.Error(), "start anew") {
+		if err := k.Retry(t.Context(), "t", first.ID, perdure.Note{}); !errors.Is(err, perdure.ErrNothingToDo) || !strings.Contains(err.Error(), "start a new run") {
 			t.Errorf("retry of the first run: %v", err)
 		}
 		kit.WantErr(t, "retry of the newest run", k.Retry(t.Context(), "t", "", perdure.Note{}), nil)

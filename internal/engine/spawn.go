@@ -71,7 +71,7 @@ func checkSpawn(ctx context.Context, flow string, in any) (json.RawMessage, erro
 		return nil, fmt.Errorf("%w: flow: %w", fault.ErrName, err)
 	}
 	if d := lifecycle.Depth(f.pass.thread); d >= maxDescent {
-		return nil, fmt.Errorf("%w: thread %s is the child of a child, %d times; that is the limit", fault.ErrInvalid, f.pass.thread.ID, d)
+		return nil, fmt.Errorf("%w: thread %s is %d levels below its first ancestor, which is the limit", fault.ErrInvalid, f.pass.thread.ID, d)
 	}
 	return f.pass.engine.opts.CheckInput(flow, in)
 }
@@ -169,7 +169,7 @@ func (p *Pass) childOf(c *Child) (*journal.Child, error) {
 	}
 	switch {
 	case c.parent != p.name || c.run != p.run.N || child == nil:
-		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it joins it", fault.ErrInvalid, c.Id)
+		return nil, fmt.Errorf("%w: child %s belongs to another run; only the run that spawned it can join it", fault.ErrInvalid, c.Id)
 	case child.Stale && p.mode.replaced(child, p.tree.At(child.Path)):
 		return nil, fmt.Errorf("%w: child %s was replaced by another; use the one that Spawn returned in this pass", fault.ErrInvalid, c.Id)
 	}

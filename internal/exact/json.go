@@ -45,7 +45,7 @@ func Encode(v any, t reflect.Type) (json.RawMessage, error) {
 		}
 		second, err := strict.Marshal(back.Elem().Interface())
 		if err != nil || !bytes.Equal(first, second) && !strict.Same(first, second) {
-			return nil, fmt.Errorf("%w: %s is read back as something else (an integer over 2^53 in an any?)", fault.ErrNotJSON, t)
+			return nil, fmt.Errorf("%w: %s is read back as a different value (an integer over 2^53 in an any?)", fault.ErrNotJSON, t)
 		}
 	}
 	return first, nil
@@ -155,7 +155,7 @@ func FitsExactly(raw json.RawMessage, t reflect.Type) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(v.Interface()); err != nil {
-		return fmt.Errorf("perdure: what is recorded does not fit %s: %w", t, err)
+		return fmt.Errorf("perdure: the recorded value does not fit %s: %w", t, err)
 	}
 	var number json.Number
 	if anyBelow(v.Elem(), 0, func(v reflect.Value) (found, enter bool) {

@@ -27,14 +27,14 @@ var (
 	ErrNoLeaf         = errors.New("perdure: only a step changes state or spends; wrap the change in Step")
 	ErrSuspended      = errors.New("perdure: the run is suspended")
 	ErrCancelled      = Coded("cancelled", errors.New("perdure: the run was cancelled"))
-	ErrFailedFast     = Coded("failed-fast", errors.New("perdure: a branch beside this one failed"))
-	ErrFenced         = errors.New("perdure: the run is no longer this worker's")
-	ErrBlocked        = errors.New("perdure: the flow diverged from what the run has recorded")
+	ErrFailedFast     = Coded("failed-fast", errors.New("perdure: a sibling branch failed"))
+	ErrFenced         = errors.New("perdure: this worker no longer holds the run")
+	ErrBlocked        = errors.New("perdure: the flow diverged from the run's record")
 	ErrTimeout        = Coded("timeout", errors.New("perdure: timed out"))
 	ErrExpired        = Coded("expired", errors.New("perdure: the ask expired without an answer"))
 	ErrBudget         = Coded("budget", errors.New("perdure: over budget"))
 	ErrPanic          = Coded("panic", errors.New("perdure: panic"))
-	ErrNotJSON        = Coded("not-json", errors.New("perdure: JSON cannot carry the value exactly"))
+	ErrNotJSON        = Coded("not-json", errors.New("perdure: JSON cannot represent the value exactly"))
 	ErrOption         = Coded("option", errors.New("perdure: bad option"))
 	ErrDep            = Coded("dep", errors.New("perdure: dep"))
 	ErrUnknownOutcome = Coded("unknown-outcome", errors.New("perdure: unknown outcome"))
@@ -49,7 +49,7 @@ var (
 	ErrExists      = errors.New("perdure: the thread exists")
 	ErrRunNotFound = errors.New("perdure: unknown run")
 	ErrNoAsk       = errors.New("perdure: unknown ask")
-	ErrAskOver     = errors.New("perdure: the ask is over")
+	ErrAskOver     = errors.New("perdure: the ask is closed")
 	ErrAnswered    = errors.New("perdure: the ask has another answer")
 	ErrAnswer      = errors.New("perdure: the answer does not fit the ask")
 	ErrForbidden   = errors.New("perdure: not allowed to answer")
@@ -315,7 +315,7 @@ func Interrupted(err error) bool {
 // CheckText refuses text that is too long or not UTF-8, which JSON would change.
 func CheckText(what, text string, limit int) error {
 	if len(text) > limit || !utf8.ValidString(text) {
-		return fmt.Errorf("%w: %s is text of at most %d bytes, not %.40q of %d", ErrInvalid, what, limit, text, len(text))
+		return fmt.Errorf("%w: %s must be text of at most %d bytes, not %.40q of %d", ErrInvalid, what, limit, text, len(text))
 	}
 	return nil
 }

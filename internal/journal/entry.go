@@ -217,7 +217,7 @@ func Decode(prev Hash, seq uint64, data []byte) (Entry, error) {
 		return e, errors.New("it has no hash at its end")
 	}
 	if err := e.Hash.UnmarshalText(tail[len(hashMark) : len(hashMark)+hashSize]); err != nil {
-		return e, errors.New("its hash is no base64 of 32 bytes")
+		return e, errors.New("its hash is not 32 bytes in base64")
 	}
 	e.Body = json.RawMessage(rest[header:])
 	if e.Hash != chain(prev, rest[:header], e.Body) {
@@ -239,7 +239,7 @@ func Peek(seq uint64, data []byte) (Entry, error) {
 	}
 	tail := data[len(data)-tailSize:]
 	if err := e.Hash.UnmarshalText(tail[len(hashMark) : len(hashMark)+hashSize]); err != nil {
-		return e, errors.New("its hash is no base64 of 32 bytes")
+		return e, errors.New("its hash is not 32 bytes in base64")
 	}
 	e.Body = json.RawMessage(data[header : len(data)-tailSize])
 	return e, nil
@@ -249,7 +249,7 @@ func Peek(seq uint64, data []byte) (Entry, error) {
 // stops at an unknown format, because anything may follow.
 func (e *Entry) header(b []byte) (int, error) {
 	if len(b) == 0 || b[0] != '{' {
-		return 0, errors.New("it is no JSON object")
+		return 0, errors.New("it is not a JSON object")
 	}
 	var format int64
 	for at := 1; ; {

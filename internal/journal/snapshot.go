@@ -96,7 +96,7 @@ func Restore(data []byte) (*Thread, error) {
 	for n, asks := range s.Asks {
 		r := t.Run(n)
 		if r == nil {
-			return nil, fmt.Errorf("the snapshot has asks of run %d, which is not there", n)
+			return nil, fmt.Errorf("the snapshot has asks of run %d, which does not exist", n)
 		}
 		for id, a := range asks {
 			a.Run, t.Asks[id] = r, a

@@ -145,7 +145,7 @@ func (t *Thread) Apply(e Entry) error {
 	if e.Run == 0 {
 		t.applyThread(e, &body)
 	} else if r := t.Run(e.Run); r == nil {
-		return fmt.Errorf("it speaks of run %d, which is not there", e.Run)
+		return fmt.Errorf("it refers to run %d, which does not exist", e.Run)
 	} else {
 		t.applyRun(r, e, &body)
 	}

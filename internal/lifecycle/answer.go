@@ -52,7 +52,7 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 			return fmt.Errorf("%w: ask %s", fault.ErrAskOver, a.Ask)
 		}
 		if !journal.May(ask.Question.Who, a.By, a.Groups) {
-			return fmt.Errorf("%w: ask %s: %q is not among those who may", fault.ErrForbidden, a.Ask, a.By)
+			return fmt.Errorf("%w: ask %s: %q may not answer it", fault.ErrForbidden, a.Ask, a.By)
 		}
 		if kept[i], err = keep(ctx, name, i, &ask.Question); err != nil {
 			return fmt.Errorf("ask %s: %w", a.Ask, err)

@@ -49,7 +49,7 @@ func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool) (str
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%w: %q is made and given up again and again", fault.ErrBusy, id)
+	return "", fmt.Errorf("%w: %q keeps being created and abandoned", fault.ErrBusy, id)
 }
 
 // pinOrAbandon pins a thread by one that is being made. Where the other turns
@@ -131,7 +131,7 @@ func (r *Control) forestall(ctx context.Context, name string) error {
 // is done when its name is known.
 func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(name string) error) (string, error) {
 	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
-		return "", fmt.Errorf("%w: the user of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, s.User)
+		return "", fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, s.User)
 	}
 	now := clock.Now()
 	name, err := r.nameFor(ctx, s.ID, r.tenant.NewName(now, "", s.User), false)
@@ -215,7 +215,7 @@ func (r *Control) begunWith(ctx context.Context, name string, b journal.Body, ke
 		case err != nil || e.Kind != journal.Created || made.ID != b.ID:
 			return exists
 		case made.Key != b.Key:
-			return fmt.Errorf("%w: key %q made thread %s with another request", fault.ErrKeyReused, key, b.Thread)
+			return fmt.Errorf("%w: key %q created thread %s with another request", fault.ErrKeyReused, key, b.Thread)
 		}
 		return threads.ErrNothing
 	}

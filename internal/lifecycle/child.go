@@ -297,7 +297,7 @@ func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journ
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("telling the end of a child to its parent, thread %s: %w", from.Thread, err)
+		return fmt.Errorf("reporting the end of a child to its parent, thread %s: %w", from.Thread, err)
 	}
 	return nil
 }

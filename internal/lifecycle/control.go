@@ -90,7 +90,7 @@ func (r *Control) Pause(ctx context.Context, thread, run string, n Note) error {
 func (r *Control) Resume(ctx context.Context, thread, run string, n Note) error {
 	return r.changeRun(ctx, thread, run, &n, func(_ *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
 		if run.PausedAt == 0 || run.Status.Final() {
-			return nil, nil, fmt.Errorf("%w: run %s is not paused, it is %s", fault.ErrNothingToDo, run.ID, run.Status)
+			return nil, nil, fmt.Errorf("%w: run %s is not paused but %s", fault.ErrNothingToDo, run.ID, run.Status)
 		}
 		return []threads.Line{{Kind: journal.Resumed, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 	})
@@ -108,15 +108,15 @@ func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []
 	case journal.StatusBlocked, journal.StatusQuarantined:
 	case journal.StatusFailed:
 		if run.Cleaning {
-			return nil, nil, fmt.Errorf("%w: run %s has cleaned up; start anew", fault.ErrNothingToDo, run.ID)
+			return nil, nil, fmt.Errorf("%w: run %s has already cleaned up; start a new run", fault.ErrNothingToDo, run.ID)
 		}
 		for _, later := range t.Runs {
 			if later.Start > run.Start && later.Begun() {
-				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start anew", fault.ErrNothingToDo, later.ID, run.ID)
+				return nil, nil, fmt.Errorf("%w: run %s has begun since run %s failed; start a new run", fault.ErrNothingToDo, later.ID, run.ID)
 			}
 		}
 	default:
-		return nil, nil, fmt.Errorf("%w: run %s is %s; only a failed, blocked or quarantined one is retried", fault.ErrNothingToDo, run.ID, run.Status)
+		return nil, nil, fmt.Errorf("%w: run %s is %s; only failed, blocked and quarantined runs can be retried", fault.ErrNothingToDo, run.ID, run.Status)
 	}
 	return []threads.Line{{Kind: journal.Retried, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 }
@@ -129,7 +129,7 @@ func (r *Control) changeRun(ctx context.Context, thread, run string, n *Note, de
 			return nil, nil, err
 		}
 		if t.Run(found.N) == nil {
-			return nil, nil, fmt.Errorf("%w: input %s is there to steer another run", fault.ErrNothingToDo, found.ID)
+			return nil, nil, fmt.Errorf("%w: input %s steers another run", fault.ErrNothingToDo, found.ID)
 		}
 		lines, flows, err := decide(t, found)
 		if err == nil {

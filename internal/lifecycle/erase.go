@@ -39,7 +39,7 @@ func (r *Control) FinishFound(ctx context.Context, name, idCell string) error {
 		idCell = key
 	}
 	if err := e.thread(ctx, name, idCell); err != nil {
-		return fmt.Errorf("finishing its erase: %w", err)
+		return fmt.Errorf("completing its erase: %w", err)
 	}
 	if idCell == "" {
 		return r.threads.Remove(ctx, threads.GateKey(name), "")
@@ -187,7 +187,7 @@ func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) er
 			return err
 		}
 	}
-	return fmt.Errorf("%w: it is forked, or spawns children, all the time", fault.ErrPinned)
+	return fmt.Errorf("%w: it keeps being forked or spawning children", fault.ErrPinned)
 }
 
 // reopen opens the gate of a thread that is not erased, because it has moved on,

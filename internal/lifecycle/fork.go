@@ -126,7 +126,7 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 func (r *Control) originOf(ctx context.Context, from string, q ForkRequest) (*journal.Origin, error) {
 	inside, err := r.threads.InsideImport(ctx, from, q.At)
 	if inside && q.Keep && err == nil {
-		err = fmt.Errorf("%w: entry %d of thread %s came with an import; nobody has answered anything here yet that could be kept", fault.ErrInvalid, q.At, q.Thread)
+		err = fmt.Errorf("%w: entry %d of thread %s was imported; there are no answers from here to keep", fault.ErrInvalid, q.At, q.Thread)
 	}
 	return &journal.Origin{Name: from, Thread: q.Thread, Inside: inside}, err
 }
@@ -146,7 +146,7 @@ func (r *Control) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 		for _, id := range t.Unused() {
 			a := o.Thread.Asks[id]
 			if a != nil && !journal.May(a.Question.Who, q.By, q.Groups) {
-				return nil, fmt.Errorf("%w: the answer of ask %s cannot be kept: %q is not among those who may give it", fault.ErrForbidden, threads.AskID(from, id), q.By)
+				return nil, fmt.Errorf("%w: the answer to ask %s cannot be kept: %q may not give it", fault.ErrForbidden, threads.AskID(from, id), q.By)
 			}
 			ids = append(ids, id)
 		}
@@ -184,7 +184,7 @@ func (r *Control) checkPoint(ctx context.Context, thread, name string, at uint64
 	case last == 0:
 		return 0, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	case last < at:
-		return 0, fmt.Errorf("%w: thread %s ends at %d, it cannot be forked at %d", fault.ErrInvalid, thread, last, at)
+		return 0, fmt.Errorf("%w: thread %s ends at %d and cannot be forked at %d", fault.ErrInvalid, thread, last, at)
 	}
 	return last, nil
 }
@@ -295,7 +295,7 @@ func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b jour
 			}
 		}
 		if active == nil {
-			return b, fmt.Errorf("%w: no run had begun and not ended at %d of thread %s, whose input could be another", fault.ErrInvalid, q.At, q.Thread)
+			return b, fmt.Errorf("%w: at %d of thread %s no run was active, so there is no input to replace", fault.ErrInvalid, q.At, q.Thread)
 		}
 		raw, err := r.checkInput(active.Flow, q.Input)
 		if err != nil {
@@ -316,7 +316,7 @@ func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b jour
 			return b, fmt.Errorf("state %q: %w", key, err)
 		}
 		if item := o.Thread.State[key]; item.Tail != nil && !item.Text && exact.KindOfJSON(raw) != "array" {
-			return b, fmt.Errorf("%w: state %q is a list, which cannot be %.40s", fault.ErrInvalid, key, raw)
+			return b, fmt.Errorf("%w: state %q is a list and cannot be set to %.40s", fault.ErrInvalid, key, raw)
 		}
 		b.State = append(b.State, journal.Change{Key: key, Set: &journal.Value{JSON: raw}})
 	}
@@ -378,16 +378,16 @@ func (r *Control) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 	}
 	switch run := past.Thread.Busy(); {
 	case to == 0 || past.Thread.Seq != to:
-		return nil, fmt.Errorf("%w: thread %s ends at %d, it cannot go back to %d", fault.ErrInvalid, thread, past.Thread.Seq, to)
+		return nil, fmt.Errorf("%w: thread %s ends at %d and cannot go back to %d", fault.ErrInvalid, thread, past.Thread.Seq, to)
 	case run != nil:
-		return nil, fmt.Errorf("%w: at %d of thread %s run %s was %s; go back to where no run was active (the newest such point before is %d), or fork it there", fault.ErrInvalid, to, thread, run.ID, run.Status, r.threads.Boundary(ctx, name, to))
+		return nil, fmt.Errorf("%w: at %d of thread %s run %s was %s; go back to a point where no run was active (the last one before that is %d), or fork the thread there", fault.ErrInvalid, to, thread, run.ID, run.Status, r.threads.Boundary(ctx, name, to))
 	}
 	o, entries, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if run := t.Busy(); run != nil {
 			return nil, nil, fmt.Errorf("%w; wait for it, cancel it, or fork the thread", &fault.BusyError{Thread: thread, Run: run.ID})
 		}
 		if t.Seq == to {
-			return nil, nil, fmt.Errorf("%w: thread %s is at %d already", fault.ErrNothingToDo, thread, to)
+			return nil, nil, fmt.Errorf("%w: thread %s is already at %d", fault.ErrNothingToDo, thread, to)
 		}
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err

@@ -392,7 +392,7 @@ func TestForkOfDamage(t *testing.T) {
 			d := kit.New(t, damaged, perdure.Options{}, kit.Game)
 			_, err := d.Fork(t.Context(), perdure.ForkRequest{Thread: "t", At: bad})
 			kit.WantErr(t, "at the damage", err, perdure.ErrCorrupt)
-			if want := fmt.Sprintf("good up to entry %d, where it can be forked", bad-1); err == nil || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("intact up to entry %d, where it can be forked", bad-1); err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("%v does not say %q", err, want)
 			}
 			f := d.MustFork(perdure.ForkRequest{Thread: "t", At: bad - 1})

@@ -211,8 +211,8 @@ func TestRewindRefusals(t *testing.T) {
 			"to nothing":      {"t", 0, perdure.ErrInvalid, ""},
 			"beyond the end":  {"t", last + 1, perdure.ErrInvalid, fmt.Sprintf("ends at %d", last)},
 			"to where it is":  {"t", last, perdure.ErrNothingToDo, "already"},
-			"into a run":      {"t", one + 2, perdure.ErrInvalid, fmt.Sprintf("newest such point before is %d", one)},
-			"before any runs": {"t", 2, perdure.ErrInvalid, "newest such point before is 1"},
+			"into a run":      {"t", one + 2, perdure.ErrInvalid, fmt.Sprintf("last one before that is %d", one)},
+			"before any runs": {"t", 2, perdure.ErrInvalid, "last one before that is 1"},
 		} {
 			_, err := k.Rewind(ctx, c.thread, c.to, perdure.Note{})
 			if kit.WantErr(t, what, err, c.want); err != nil && !strings.Contains(err.Error(), c.say) {

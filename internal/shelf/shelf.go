@@ -269,7 +269,7 @@ func (r *record) encode() ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // which would let values grow
 	if err := e.Encode(r); err != nil {
-		return nil, fmt.Errorf("%w: the value is no JSON: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the value is not JSON: %w", ErrInvalid, err)
 	}
 	if b.Len() > store.MaxEntry {
 		return nil, fmt.Errorf("%w: the record has %d bytes", ErrTooLarge, b.Len())

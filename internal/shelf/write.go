@@ -38,9 +38,9 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 	}
 	switch {
 	case len(value) > MaxValue:
-		return nil, fmt.Errorf("%w: the value has %d bytes, and at most %d fit", ErrTooLarge, len(value), MaxValue)
+		return nil, fmt.Errorf("%w: the value has %d bytes; the limit is %d", ErrTooLarge, len(value), MaxValue)
 	case o.TTL < 0, o.Create && o.Version != "":
-		return nil, fmt.Errorf("%w: a negative time to live, or a version of what must not be there", ErrInvalid)
+		return nil, fmt.Errorf("%w: a negative time to live, or a version with a condition that there is no value", ErrInvalid)
 	}
 	id := rand.Text()
 	if o.Once != "" {
@@ -160,7 +160,7 @@ func (s *Shelf) retry(ctx context.Context, do func() error) error {
 		}
 		pause = min(2*pause, 50*time.Millisecond)
 	}
-	return fmt.Errorf("shelf: given up after %d tries: %w", tries, err)
+	return fmt.Errorf("shelf: gave up after %d tries: %w", tries, err)
 }
 
 // final reports whether an error would come again.

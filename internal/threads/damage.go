@@ -23,9 +23,9 @@ func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
 		id = s.ID // also of one whose first entry is lost, and of a fork in the part that it shares
 	}
 	if o.Thread.Seq == 0 {
-		return fmt.Errorf("%w: thread %s: nothing of it is good, restore it from a backup or an export: %w", fault.ErrCorrupt, cmp.Or(id, o.Name), err)
+		return fmt.Errorf("%w: thread %s: none of it is intact; restore it from a backup or an export: %w", fault.ErrCorrupt, cmp.Or(id, o.Name), err)
 	}
-	return fmt.Errorf("%w: thread %s, good up to entry %d, where it can be forked: %w", fault.ErrCorrupt, id, o.Thread.Seq, err)
+	return fmt.Errorf("%w: thread %s is intact up to entry %d, where it can be forked: %w", fault.ErrCorrupt, id, o.Thread.Seq, err)
 }
 
 // MarkDamaged makes lists show that a thread is damaged. It is a hint: who writes
@@ -123,7 +123,7 @@ func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, e
 		found = s.name
 	}
 	if found == "" {
-		return "", fmt.Errorf("%w: the cell that leads from the id %q to its thread is damaged, and none is listed with that id: %w", fault.ErrCorrupt, id, damage)
+		return "", fmt.Errorf("%w: the cell that maps the id %q to its thread is damaged, and no listed thread has that id: %w", fault.ErrCorrupt, id, damage)
 	}
 	_, err := store.Update(ctx, store.Derived(r.All.Store), r.IDKey(id), func(old store.Cell) ([]byte, error) {
 		if len(old.Value) > 0 {
@@ -133,9 +133,9 @@ func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, e
 		return []byte(found), nil
 	})
 	if err != nil && !errors.Is(err, ErrNothing) {
-		return "", fmt.Errorf("%w: the cell that leads from the id %q to its thread: %w", fault.ErrCorrupt, id, err)
+		return "", fmt.Errorf("%w: the cell that maps the id %q to its thread: %w", fault.ErrCorrupt, id, err)
 	}
-	r.All.Log.Warn("the cell that leads to a thread was damaged and is written anew", "thread", found, "error", damage)
+	r.All.Log.Warn("the cell that maps an id to its thread was damaged and is rewritten", "thread", found, "error", damage)
 	return found, nil
 }
 

@@ -47,7 +47,7 @@ func (c *Threads) RootOf(ctx context.Context, name string) (Root, error) {
 			err = fmt.Errorf("the first entry of a fork is %q", e.Kind)
 		}
 		if err != nil {
-			return Root{}, fmt.Errorf("%w: thread %s, where it was forked: %w", fault.ErrCorrupt, name, err)
+			return Root{}, fmt.Errorf("%w: thread %s, at its fork point: %w", fault.ErrCorrupt, name, err)
 		}
 		r := Root{Parent: b.From.Name, Base: b.At}
 		c.mu.Lock()
@@ -94,7 +94,7 @@ func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) 
 			}
 			for line, err := range c.Entries(ctx, r.Parent, after, shared) {
 				if errors.Is(err, fault.ErrErased) { // it is not this thread that was
-					err = fmt.Errorf("%w: thread %s, what it was forked from: %v", fault.ErrCorrupt, name, err)
+					err = fmt.Errorf("%w: thread %s, in the thread it was forked from: %v", fault.ErrCorrupt, name, err)
 				}
 				if !yield(line, err) || err != nil {
 					return
@@ -102,7 +102,7 @@ func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) 
 				after = line.Seq
 			}
 			if after < shared {
-				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked behind entry %d of %s, which ends at %d", fault.ErrCorrupt, name, r.Base, r.Parent, after))
+				yield(store.Entry{}, fmt.Errorf("%w: thread %s was forked after entry %d of %s, which ends at %d", fault.ErrCorrupt, name, r.Base, r.Parent, after))
 				return
 			}
 			if after == upto {
@@ -134,7 +134,7 @@ func (c *Threads) EntryAt(ctx context.Context, name string, at uint64) (uint64, 
 	case errors.Is(err, store.ErrDropped):
 		err = fmt.Errorf("%w: %w", fault.ErrErased, err)
 	case err == nil && last.Kind == journal.Erased:
-		err = fmt.Errorf("%w: entry %d says so", fault.ErrErased, last.Seq)
+		err = fmt.Errorf("%w: see entry %d", fault.ErrErased, last.Seq)
 	case errors.Is(err, fault.ErrCorrupt):
 		// Where the thread is good up to is worth reading it.
 		if _, readErr := c.ReadAt(ctx, name, at); errors.Is(readErr, fault.ErrCorrupt) {
@@ -150,7 +150,7 @@ func (c *Threads) lastUpTo(ctx context.Context, name string, after, upto uint64)
 	for line, err := range c.Entries(ctx, name, after, upto) {
 		if err != nil {
 			if bad := (*store.CorruptError)(nil); errors.As(err, &bad) {
-				err = fmt.Errorf("%w: entry behind %d: %w", fault.ErrCorrupt, max(last.Seq, after), err)
+				err = fmt.Errorf("%w: entry after %d: %w", fault.ErrCorrupt, max(last.Seq, after), err)
 			}
 			return last, err
 		}

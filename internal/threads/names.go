@@ -136,7 +136,7 @@ func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
 	}
 	_, err := r.Find(ctx, id)
 	if errors.Is(err, fault.ErrNoThread) {
-		return fmt.Errorf("%w: the id of a new thread has no control characters and none that cannot be seen, such as those in %.60q", fault.ErrInvalid, id)
+		return fmt.Errorf("%w: the id of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, id)
 	}
 	return err
 }
@@ -168,7 +168,7 @@ func (r *Tenant) NewOwner(named string) (string, error) {
 	case named == "":
 		return *r.Owner, nil
 	}
-	return "", fmt.Errorf("%w: a thread of %q cannot be made for %q", fault.ErrInvalid, *r.Owner, named)
+	return "", fmt.Errorf("%w: %q cannot create a thread for %q", fault.ErrInvalid, *r.Owner, named)
 }
 
 // IDForKey returns the thread id of an idempotency key. Keys of users do not meet.

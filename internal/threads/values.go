@@ -140,7 +140,7 @@ func (c *Threads) Item(ctx context.Context, thread string, item journal.Item) (j
 func applyEdits(base json.RawMessage, edits []journal.Value) (json.RawMessage, error) {
 	var text string
 	if err := json.Unmarshal(base, &text); err != nil {
-		return nil, fmt.Errorf("%w: edits of what is no text", fault.ErrCorrupt)
+		return nil, fmt.Errorf("%w: an edit of a value that is not text", fault.ErrCorrupt)
 	}
 	b := []byte(text)
 	for _, v := range edits {

@@ -13,7 +13,7 @@ import (
 const MaxName = 200
 
 // ErrDuplicate means that a name was used twice in one frame.
-var ErrDuplicate = errors.New("the name is taken in this frame; names are unique, a loop puts its index into them")
+var ErrDuplicate = errors.New("the name is already used in this frame; names must be unique, so in a loop put the index into them")
 
 // CheckName returns an error if the name of a node or flow is invalid.
 func CheckName(name string) error {
@@ -25,13 +25,13 @@ func CheckName(name string) error {
 	case !utf8.ValidString(name):
 		return fmt.Errorf("the name %q is not valid UTF-8", name)
 	case strings.ContainsAny(name, "/|"):
-		return fmt.Errorf("the name %q contains / or |, which paths are made of", name)
+		return fmt.Errorf("the name %q contains / or |, which separate names in a path", name)
 	case name == "." || name == "..":
 		return fmt.Errorf("the name %q would be read as a folder", name)
 	case name != strings.TrimSpace(name):
 		return fmt.Errorf("the name %q begins or ends with a space", name)
 	case name[0] == '#':
-		return fmt.Errorf("the name %q begins with #, which is kept for the runtime", name)
+		return fmt.Errorf("the name %q begins with #, which is reserved for the runtime", name)
 	}
 	for _, r := range name {
 		if !unicode.IsPrint(r) {
