@@ -80,6 +80,7 @@ func TestAppendOnce(t *testing.T) {
 		{name: "write lost thrice", before: errs{errNetwork, errNetwork, errNetwork}, appends: 4, holds: true},
 		{name: "spurious conflict", before: errs{spurious}, appends: 2, holds: true},
 		{name: "spurious conflict after a lost write", before: errs{errNetwork, spurious}, appends: 3, holds: true},
+		{name: "a disk that does not support it", after: errs{fmt.Errorf("sync: %w", errors.ErrUnsupported)}, appends: 1, holds: true},
 		{name: "real conflict", rival: true, want: store.ErrConflict, appends: 1},
 		{name: "write lost, and a rival won", before: errs{errNetwork}, rival: true, want: store.ErrConflict, appends: 1},
 		{name: "too large is definite", before: errs{store.ErrTooLarge}, want: store.ErrTooLarge, appends: 1},

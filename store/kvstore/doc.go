@@ -54,6 +54,8 @@
 // lends that to the store. Without a Watcher, the writes of the same handle
 // wake at once and those of others are found by looking every
 // store.PollInterval. Without a Caster, messages reach only the same handle.
+// There is no store.Batcher: a KV writes one key at a time, so store.AppendWith
+// makes its writes one after the other.
 // Poisoning is the engine's: an error of a write is handed on, and an engine
 // that no longer knows what it holds answers store.ErrPoisoned from then on.
 package kvstore

@@ -31,7 +31,8 @@ type KillOptions struct {
 // kills that child at random moments as kill -9 does, and looks at what it
 // finds: every acknowledged append and put is there byte for byte, what was
 // dropped or deleted stays away, sequences are dense, no batch is cut, refused
-// appends left nothing, and nothing is there that no one wrote. Then the next child goes on with the same store.
+// appends left nothing, a batch has its cells where it has its entries, and
+// nothing is there that no one wrote. Then the next child goes on with the same store.
 // Some are killed while they still open it, and what some leave behind is
 // recovered by the next child instead of here.
 //

@@ -95,6 +95,7 @@ func (k *killer) look(s store.Store, lives []*life, behind uint64) {
 		}
 	}
 	k.spanned = k.journal(s, spanning, behind)
+	batches := store.BatcherOf(s) != nil
 	for _, l := range lives {
 		struck := false
 		for writer, calls := range l.calls {
@@ -102,6 +103,9 @@ func (k *killer) look(s store.Store, lives []*life, behind uint64) {
 				if must := c.answer == "ack" || c.seen; must && !c.found && c.isAppend() {
 					k.Fatalf("after life %d: of writer %d in life %d, call %d is gone: %d entries behind %d of the %s journal, %s. An acknowledged append is for ever, and so is one that a reader saw.",
 						len(k.lives), writer, l.number, n+1, c.count, c.after, c.kind, fate(c))
+				}
+				if batches && c.isAppend() && batched(n+1) {
+					k.paired(s, c, killID{l.number, writer, n + 1, 0, c.count})
 				}
 				if c.answer == "ack" {
 					k.gone(s, c.kind, doomed(l.number, writer, n+1))
@@ -124,6 +128,20 @@ func (k *killer) look(s store.Store, lives []*life, behind uint64) {
 	}
 	for writer := range killWriters {
 		k.cell(s, writer)
+	}
+}
+
+// paired demands that the cell of a batch is there if its entries are, and only then.
+func (k *killer) paired(s store.Store, c *killCall, id killID) {
+	key := paired(id.life, id.writer, id.call)
+	cell, err := s.Get(k.ctx, key)
+	switch missing := errors.Is(err, store.ErrNotFound); {
+	case err != nil && !missing:
+		k.Fatalf("after life %d: Get(%q) = %v, want the cell of a batch or none", len(k.lives), key, err)
+	case missing == c.found:
+		k.Fatalf("after life %d: of a batch (%+v, answer %q) the entries are there: %t, and the cell: %t. A batch is there as a whole or not at all.", len(k.lives), id, c.answer, c.found, !missing)
+	case !missing && !bytes.Equal(cell.Value, id.bytes()):
+		k.Fatalf("after life %d: cell %q holds %.60q, want what its batch wrote", len(k.lives), key, cell.Value)
 	}
 }
 

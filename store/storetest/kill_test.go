@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,8 @@ type logged struct {
 
 // pack makes a record: its length, and fields with theirs. The first is the
 // name: of a journal if entries follow and of a dropped one if it begins with a
-// dash, of a cell if it begins with a dot and of a deleted one if nothing follows.
+// dash, of a cell if it begins with a dot and of a deleted one if nothing
+// follows. If it is a plus, the fields are the records of a batch.
 func pack(name string, fields ...[]byte) []byte {
 	body := binary.AppendUvarint(nil, uint64(len(name)))
 	body = append(body, name...)
@@ -96,6 +98,15 @@ func openLogged(dir, flaw string) (store.Store, error) {
 }
 
 func (l *logged) replay(name string, fields [][]byte) (err error) {
+	if name == "+" {
+		for _, record := range fields {
+			parts, _ := unpack(record)
+			if err := l.replay(string(parts[0]), parts[1:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if journal, ok := strings.CutPrefix(name, "-"); ok {
 		return l.Store.Drop(context.Background(), journal)
 	}
@@ -114,8 +125,9 @@ func (l *logged) replay(name string, fields [][]byte) (err error) {
 	return err
 }
 
-func (l *logged) log(name string, fields ...[]byte) error {
-	record := pack(name, fields...)
+func (l *logged) log(name string, fields ...[]byte) error { return l.write(pack(name, fields...)) }
+
+func (l *logged) write(record []byte) error {
 	if l.flaw == "acknowledges before it writes" {
 		if l.queue = append(l.queue, record...); len(l.queue) < 20_000 {
 			return nil
@@ -182,6 +194,36 @@ func (l *logged) Append(ctx context.Context, journal string, after uint64, entri
 	return last, l.log(journal, entries...)
 }
 
+func (l *logged) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, err := l.Store.AppendBatch(ctx, b)
+	if err != nil {
+		return 0, err
+	}
+	l.ended[b.Journal] = last
+	records := [][]byte{pack(b.Journal, b.Entries...)}
+	for _, w := range b.Cells {
+		records = append(records, pack("."+w.Key, w.Value))
+	}
+	switch l.flaw {
+	case "forgets the cells of batches":
+		records = records[:1]
+	case "writes the cells of batches first", "writes the cells of batches last":
+		if l.flaw == "writes the cells of batches first" {
+			slices.Reverse(records)
+		}
+		for _, r := range records {
+			if err := l.write(r); err != nil {
+				return 0, err
+			}
+			slowly(200 * time.Microsecond)
+		}
+		return last, nil
+	}
+	return last, l.log("+", records...)
+}
+
 func (l *logged) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,18 +270,21 @@ func TestKill(t *testing.T) {
 
 func TestKillCatches(t *testing.T) {
 	for flaw, want := range map[string]string{
-		"acknowledges before it writes":   "is gone|was acknowledged",
-		"loses one in a hundred":          "is gone|was appended behind",
-		"changes a byte":                  "which no one wrote",
-		"writes twice":                    "for the second time",
-		"cuts batches":                    "as a whole or not at all",
-		"takes any after":                 "both would win|answered that it ends",
-		"writes what it refuses":          "a conflict writes nothing",
-		"forgets cells":                   "want the value that was acknowledged",
-		"forgets drops":                   "its Drop was acknowledged",
-		"forgets deletes":                 "its Delete was acknowledged",
-		"refuses a torn tail":             "does not open",
-		"rewrites its file when it opens": "is gone|was appended behind|was acknowledged",
+		"acknowledges before it writes":     "is gone|was acknowledged",
+		"loses one in a hundred":            "is gone|was appended behind",
+		"changes a byte":                    "which no one wrote",
+		"writes twice":                      "for the second time",
+		"cuts batches":                      "as a whole or not at all",
+		"forgets the cells of batches":      "and the cell: false",
+		"writes the cells of batches first": "and the cell: true",
+		"writes the cells of batches last":  "and the cell: false",
+		"takes any after":                   "both would win|answered that it ends",
+		"writes what it refuses":            "a conflict writes nothing",
+		"forgets cells":                     "want the value that was acknowledged",
+		"forgets drops":                     "its Drop was acknowledged",
+		"forgets deletes":                   "its Delete was acknowledged",
+		"refuses a torn tail":               "does not open",
+		"rewrites its file when it opens":   "is gone|was appended behind|was acknowledged",
 	} {
 		t.Run(flaw, func(t *testing.T) {
 			failed, log := record(t, func(tb testing.TB) {

@@ -40,6 +40,15 @@ func doomed(life, writer, call int) string {
 	return fmt.Sprintf("life-%d-writer-%d-doomed-%d", life, writer, call)
 }
 
+// batched reports whether an append, by its number among a writer's calls, is a
+// batch where the store can do that: its first entry is the value of a cell too,
+// called paired.
+func batched(call int) bool { return call%3 == 0 }
+
+func paired(life, writer, call int) string {
+	return fmt.Sprintf("life-%d-writer-%d-paired-%d", life, writer, call)
+}
+
 // killID says who wrote an entry, in which call, and which of how many.
 type killID struct{ life, writer, call, index, count int }
 
@@ -83,7 +92,7 @@ func killed(open Opener, order killOrder) {
 	var end atomic.Uint64
 	end.Store(order.Spanned)
 	for i := range killWriters {
-		w := &killWriter{ctx: ctx, s: s, life: order.Life, id: i, spanEnd: &end}
+		w := &killWriter{ctx: ctx, s: s, batcher: store.BatcherOf(s), life: order.Life, id: i, spanEnd: &end}
 		go w.write()
 	}
 	select {}
@@ -97,6 +106,7 @@ func giveUp(format string, args ...any) {
 type killWriter struct {
 	ctx      context.Context
 	s        store.Store
+	batcher  store.Batcher // nil if s cannot batch
 	life, id int
 	calls    int
 	refused  int            // own appends and puts in a row
@@ -163,7 +173,13 @@ func (w *killWriter) append(kind, journal string, after uint64) (last uint64, ok
 		entries[i] = killID{w.life, w.id, w.calls + 1, i, count}.bytes()
 	}
 	w.begin(kind, after, count)
-	last, err := w.s.Append(w.ctx, journal, after, entries...)
+	var err error
+	if w.batcher != nil && batched(w.calls) {
+		cell := store.Write{Key: paired(w.life, w.id, w.calls), Value: entries[0]}
+		last, err = w.batcher.AppendBatch(w.ctx, store.Batch{Journal: journal, After: after, Entries: entries, Cells: []store.Write{cell}})
+	} else {
+		last, err = w.s.Append(w.ctx, journal, after, entries...)
+	}
 	return last, w.answered(kind, last, err)
 }
 

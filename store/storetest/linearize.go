@@ -24,8 +24,9 @@ type LinearizeOptions struct {
 // Linearize records what concurrent clients on two handles see of one journal
 // and checks with porcupine that there is an order, true to real time, in
 // which a plain compare-and-swap journal answers all of them the same. The
-// clients append at the end as they believe it to be, in batches too, append
-// at ends that they know to be wrong, and read the whole journal. Some have
+// clients append at the end as they believe it to be, several entries too, and,
+// where the store can batch, with a cell, append at ends that they know to be
+// wrong, and read the whole journal. Some have
 // their contexts cancelled in mid call and some forget the answer, so that
 // the history holds appends of which no one knows whether they happened.
 //
@@ -51,7 +52,7 @@ func Linearize(t testing.TB, open Opener, o LinearizeOptions) {
 	handles := []store.Store{k.open(), k.open()}
 	var sum tally
 	for n := range o.Histories {
-		r := &linRun{ctx: ctx, handles: handles, journal: fmt.Sprintf("linear-%d", n)}
+		r := &linRun{ctx: ctx, handles: handles, journal: fmt.Sprintf("linear-%d", n), batches: store.BatcherOf(handles[0]) != nil}
 		history, err := r.run(o.Clients, o.Operations)
 		if err != nil {
 			t.Fatalf("storetest: history %d of Linearize: %v", n+1, err)
@@ -75,6 +76,7 @@ type linRun struct {
 	ctx     context.Context
 	handles []store.Store
 	journal string
+	batches bool // some appends write a cell too
 
 	clock   atomic.Int64 // orders calls and returns of all clients
 	latency atomic.Int64 // of the last accepted append, in nanoseconds
@@ -135,10 +137,25 @@ func (r *linRun) settle() {
 			for _, s := range r.handles {
 				c.read(s)
 			}
+			r.compareCells()
 			return
 		}
 	}
 	r.fail(errors.New("with no other writer left, 100 appends at the end that was just read did not settle the journal: conflicts may be spurious, but not always"))
+}
+
+// compareCells demands that the cell of a batch is there if its entries are.
+func (r *linRun) compareCells() {
+	there := r.history.final()
+	for _, call := range r.history {
+		if call.cell == "" {
+			continue
+		}
+		_, err := r.handles[1].Get(r.ctx, call.cell)
+		if missing := errors.Is(err, store.ErrNotFound); err != nil && !missing || missing == there[call.entries[0]] {
+			r.fail(fmt.Errorf("%v: Get of the cell that came with it = %v, want a batch as a whole or not at all", call, err))
+		}
+	}
 }
 
 func (r *linRun) keep(call linCall) {
@@ -257,9 +274,17 @@ func (c *linClient) append(ctx context.Context, s store.Store, after uint64, n i
 		call.entries = append(call.entries, e)
 		entries = append(entries, []byte(e))
 	}
+	write := func() (uint64, error) { return s.Append(ctx, c.journal, after, entries...) }
+	if c.batches && rand.IntN(2) == 0 {
+		call.cell = fmt.Sprintf("%s/%d/%d", c.journal, c.id, c.made)
+		cells := []store.Write{{Key: call.cell, Value: entries[0]}}
+		write = func() (uint64, error) {
+			return s.(store.Batcher).AppendBatch(ctx, store.Batch{Journal: c.journal, After: after, Entries: entries, Cells: cells})
+		}
+	}
 	began := time.Now()
 	call.call = c.clock.Add(1)
-	last, err := s.Append(ctx, c.journal, after, entries...)
+	last, err := write()
 	call.ret = c.clock.Add(1)
 	switch {
 	case err == nil:

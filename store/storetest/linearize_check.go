@@ -19,6 +19,7 @@ type linCall struct {
 	read      bool
 	entries   []string // appended or read; no entry is appended twice
 	after     uint64   // of an append
+	cell      string   // that it writes too, "" for none
 	outcome   outcome  // of an append
 	last      uint64   // of an accepted append: what it answered
 	forgotten bool     // the answer came and was thrown away
@@ -138,16 +139,7 @@ func (h linHistory) explain() string {
 // otherwise it never did, and if an earlier read found it nevertheless, no
 // order explains that read.
 func (h linHistory) operations() []porcupine.Operation {
-	var final linCall
-	for _, c := range h {
-		if c.read && c.ret > final.ret {
-			final = c
-		}
-	}
-	there := map[string]bool{}
-	for _, e := range final.entries {
-		there[e] = true
-	}
+	there := h.final()
 	var ops []porcupine.Operation
 	for _, c := range h {
 		op := porcupine.Operation{ClientId: c.client, Call: c.call, Return: c.ret}
@@ -164,6 +156,21 @@ func (h linHistory) operations() []porcupine.Operation {
 		ops = append(ops, op)
 	}
 	return ops
+}
+
+// final returns the entries that the last read found.
+func (h linHistory) final() map[string]bool {
+	var last linCall
+	for _, c := range h {
+		if c.read && c.ret > last.ret {
+			last = c
+		}
+	}
+	there := map[string]bool{}
+	for _, e := range last.entries {
+		there[e] = true
+	}
+	return there
 }
 
 // happened counts the appends of open outcome that turned out to be there.

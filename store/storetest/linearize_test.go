@@ -122,7 +122,7 @@ func TestHistories(t *testing.T) {
 // search has most ways to go wrong before it knows.
 func TestLinearizeLong(t *testing.T) {
 	s := memstore.New()
-	r := &linRun{ctx: t.Context(), handles: []store.Store{s, s}, journal: "long"}
+	r := &linRun{ctx: t.Context(), handles: []store.Store{s, s}, journal: "long", batches: true}
 	history, err := r.run(8, 600)
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +170,17 @@ type odd struct {
 	store.Store
 	append func(s store.Store, ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error)
 	read   func(s store.Store, ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error]
+	batch  func(s store.Store, ctx context.Context, b store.Batch) (uint64, error)
+}
+
+func (o odd) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	if o.batch == nil {
+		return 0, errors.ErrUnsupported
+	}
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	return o.batch(o.Store, ctx, b)
 }
 
 func (o odd) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
@@ -240,6 +251,24 @@ func TestLinearizeCatches(t *testing.T) {
 			}
 			return last, err
 		}}, "not linearizable"},
+		{"a batch with an end of its own", odd{batch: func(s store.Store, ctx context.Context, b store.Batch) (uint64, error) {
+			last, err := s.(store.Batcher).AppendBatch(ctx, b)
+			if errors.Is(err, store.ErrConflict) {
+				_, _ = s.Put(context.WithoutCancel(ctx), b.Cells[0].Key, nil, "")
+				return push(s, b.Journal, b.Entries)
+			}
+			return last, err
+		}}, "not linearizable"},
+		{"a batch that forgets its cell", odd{batch: func(s store.Store, ctx context.Context, b store.Batch) (uint64, error) {
+			return s.Append(ctx, b.Journal, b.After, b.Entries...)
+		}}, "as a whole or not at all"},
+		{"a batch that is refused and keeps its cell", odd{batch: func(s store.Store, ctx context.Context, b store.Batch) (uint64, error) {
+			last, err := s.(store.Batcher).AppendBatch(ctx, b)
+			if err != nil {
+				_, _ = s.Put(context.WithoutCancel(ctx), b.Cells[0].Key, nil, "")
+			}
+			return last, err
+		}}, "as a whole or not at all"},
 		{"a reader that is behind", odd{read: func(s store.Store, ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 			return func(yield func(store.Entry, error) bool) {
 				have, err := store.ReadAll(ctx, s, journal, after)

@@ -106,6 +106,23 @@ func (f *fragile) Append(ctx context.Context, journal string, after uint64, entr
 	return last, err
 }
 
+func (f *fragile) AppendBatch(ctx context.Context, b store.Batch) (last uint64, err error) {
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	err = f.write("batch", func() error {
+		last, err = f.Store.AppendBatch(ctx, b)
+		return err
+	})
+	if err != nil && f.flaw == "keeps the entries of a batch" {
+		f.Store.Append(ctx, b.Journal, b.After, b.Entries...)
+	}
+	if err != nil && f.flaw == "keeps a cell of a batch" {
+		f.Store.Put(ctx, b.Cells[0].Key, b.Cells[0].Value, b.Cells[0].Prev)
+	}
+	return last, err
+}
+
 func (f *fragile) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if f.flaw == "reads nothing more" && f.poisoned {
@@ -145,24 +162,27 @@ func TestPoison(t *testing.T) {
 }
 
 func TestPoisonCatches(t *testing.T) {
-	all := []string{"append", "batch", "first append", "put", "first put", "delete", "drop", "traffic"}
+	all := []string{"append", "batch", "first append", "put", "first put", "delete", "append with a cell", "drop", "traffic"}
 	for _, test := range []struct {
 		flaw  string
 		want  string
 		parts []string // that fail
 	}{
 		{"acknowledges what it lost", "succeeded|acknowledged before", all},
-		{"acknowledges what it kept", "succeeded", all[:7]},
-		{"calls it a conflict", "leaves it open", all[:7]},
+		{"acknowledges what it kept", "succeeded", all[:8]},
+		{"calls it a conflict", "leaves it open", all[:8]},
 		{"goes on when the disk works", "want store.ErrPoisoned", all},
 		{"goes on after a failed append", "want store.ErrPoisoned", []string{"append", "batch", "first append", "traffic"}},
+		{"goes on after a failed batch", "want store.ErrPoisoned", []string{"append with a cell"}},
+		{"keeps the entries of a batch", "as a whole or not at all", []string{"append with a cell"}},
+		{"keeps a cell of a batch", "as a whole or not at all", []string{"append with a cell"}},
 		{"goes on after a failed put", "want store.ErrPoisoned", []string{"put", "first put"}},
 		{"goes on after a failed delete", "want store.ErrPoisoned", []string{"delete"}},
 		{"goes on after a failed drop", "want store.ErrPoisoned", []string{"drop"}},
 		{"loses what was acknowledged", "want the acknowledged|the .* acknowledged before", all},
 		{"keeps half a batch", "or nothing|or none", []string{"batch"}},
 		{"shows what failed", "does not go away", []string{"append", "batch", "first append"}},
-		{"reads nothing more", "or an error", all[:7]},
+		{"reads nothing more", "or an error", all[:8]},
 		{"never recovers", "want success", all},
 	} {
 		t.Run(test.flaw, func(t *testing.T) {

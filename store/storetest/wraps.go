@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,9 +12,11 @@ import (
 // Wraps checks that the optional upgrades of a store are reached through a
 // wrapper. A wrapper that hides one still works, since package store falls
 // back: its users poll where they could be woken, lose live messages, and are
-// told that nothing is durable. So no other test would fail.
+// told that nothing is durable. So no other test would fail. It checks too that a
+// batch does not go past the wrapper, whether that has store.Batcher or not.
 //
-// Wrap is called several times, each time with a store that has every upgrade.
+// Wrap is called several times, each time with a store that has every upgrade,
+// but once none for batches.
 func Wraps(t *testing.T, wrap func(store.Store) store.Store) {
 	for _, c := range wrapCases {
 		t.Run(c.name, func(t *testing.T) { c.check(t, wrap) })
@@ -24,6 +27,8 @@ type wrapCase struct {
 	name string
 	why  string
 	run  func(k *kit, inside *upgraded, wrapped store.Store)
+
+	unbatched bool // the store inside has no store.Batcher after all
 }
 
 func (c wrapCase) check(tb testing.TB, wrap func(store.Store) store.Store) {
@@ -36,6 +41,7 @@ func (c wrapCase) check(tb testing.TB, wrap func(store.Store) store.Store) {
 		}
 	}()
 	inside := newUpgraded(store.Power)
+	inside.unbatched = c.unbatched
 	wrapped := wrap(inside)
 	defer wrapped.Close()
 	c.run(&kit{TB: tb, ctx: ctx}, inside, wrapped)
@@ -45,7 +51,14 @@ func (c wrapCase) check(tb testing.TB, wrap func(store.Store) store.Store) {
 const wrapTime = 20 * time.Second
 
 var wrapCases = []wrapCase{
-	{"unwrap", "a wrapper implements store.Wrapper, so that store.As finds the upgrades that it does not have itself", func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "batch", why: "a batch is written by the wrapper's own ways, as its appends and puts are: one that went past it would not be encrypted, or not be seen", run: func(k *kit, inside *upgraded, wrapped store.Store) {
+		wrapBatch(k, inside, wrapped)
+		if has := store.BatcherOf(wrapped) != nil; has != (inside.batches.Load() > 0) {
+			k.Errorf("%T has a store.Batcher: %t, and %d batches reached the store inside", wrapped, has, inside.batches.Load())
+		}
+	}},
+	{name: "no batch", why: "a wrapper answers errors.ErrUnsupported to a batch that the store inside cannot make, so that it is made as single writes", unbatched: true, run: wrapBatch},
+	{name: "unwrap", why: "a wrapper implements store.Wrapper, so that store.As finds the upgrades that it does not have itself", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		s := wrapped
 		for s != store.Store(inside) {
 			w, ok := s.(store.Wrapper)
@@ -57,7 +70,7 @@ var wrapCases = []wrapCase{
 			}
 		}
 	}},
-	{"durability", "store.Open refuses a store that is less durable than required, and believes the wrapper", func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "durability", why: "store.Open refuses a store that is less durable than required, and believes the wrapper", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		if _, ok := store.As[store.Durable](wrapped); !ok {
 			k.Fatalf("store.As finds no store.Durable in %T", wrapped)
 		}
@@ -68,7 +81,7 @@ var wrapCases = []wrapCase{
 			}
 		}
 	}},
-	{"watch", "a watcher is woken by what is written through the wrapper, without polling, until the store is closed", func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "watch", why: "a watcher is woken by what is written through the wrapper, without polling, until the store is closed", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		if _, ok := store.As[store.Watcher](wrapped); !ok {
 			k.Fatalf("store.As finds no store.Watcher in %T", wrapped)
 		}
@@ -94,7 +107,7 @@ var wrapCases = []wrapCase{
 		go wrapped.Close()
 		drain(k, awake, ended, "Watch")
 	}},
-	{"cast", "a message that is cast through the wrapper reaches those who listen through it, until the store is closed", func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "cast", why: "a message that is cast through the wrapper reaches those who listen through it, until the store is closed", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		if _, ok := store.As[store.Caster](wrapped); !ok {
 			k.Fatalf("store.As finds no store.Caster in %T", wrapped)
 		}
@@ -156,5 +169,32 @@ func (k *kit) await(c <-chan struct{}, what string) {
 	case <-c:
 	case <-k.ctx.Done():
 		k.Fatalf("waited %v in vain for %s", wrapTime, what)
+	}
+}
+
+// wrapBatch writes an entry and a cell singly and in a batch, and demands that
+// the store inside gets both in the same guise: as they are, or changed.
+func wrapBatch(k *kit, inside *upgraded, wrapped store.Store) {
+	k.append(wrapped, "single", 0, "entry")
+	k.put(wrapped, "single", "value", "")
+	b := batchOf("batch", 0, "entry", puts("batch", "value", ""), maybe(puts("maybe", "value", "")))
+	if last, err := store.AppendWith(k.ctx, wrapped, b); err != nil || last != 1 {
+		k.Fatalf("AppendWith through %T = %d, %v; want 1 and success", wrapped, last, err)
+	}
+	k.holds(wrapped, "batch", "entry")
+	for _, key := range []string{"batch", "maybe"} {
+		if got := k.value(wrapped, key); got != "value" {
+			k.Errorf("cell %q of a batch through %T holds %q, want %q", key, wrapped, got, "value")
+		}
+		if single, batched := k.value(inside, "single") == "value", k.value(inside, key) == "value"; single != batched {
+			k.Errorf("through %T a put reaches the store inside as it is: %t, and one in a batch: %t", wrapped, single, batched)
+		}
+	}
+	if single, batched := k.read(inside, "single")[0] == "entry", k.read(inside, "batch")[0] == "entry"; single != batched {
+		k.Errorf("through %T an append reaches the store inside as it is: %t, and one in a batch: %t", wrapped, single, batched)
+	}
+	_, err := store.AppendWith(k.ctx, wrapped, batchOf("batch", 1, "another", puts("batch", "stale", "")))
+	if cell := (*store.CellConflict)(nil); !errors.As(err, &cell) || cell.Key != "batch" {
+		k.Errorf("AppendWith through %T with a stale cell = %v, want a *store.CellConflict that names it", wrapped, err)
 	}
 }

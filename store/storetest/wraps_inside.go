@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -21,6 +22,8 @@ type upgraded struct {
 	*store.Hub
 	durability     atomic.Int64
 	watches, casts atomic.Int64
+	batches        atomic.Int64
+	unbatched      bool // it has no store.Batcher after all
 
 	mu       sync.Mutex
 	closed   bool
@@ -34,6 +37,7 @@ var (
 	_ store.Watcher = (*upgraded)(nil)
 	_ store.Caster  = (*upgraded)(nil)
 	_ store.Durable = (*upgraded)(nil)
+	_ store.Batcher = (*upgraded)(nil)
 )
 
 func newUpgraded(d store.Durability) *upgraded {
@@ -87,6 +91,27 @@ func (u *upgraded) Append(_ context.Context, journal string, after uint64, entri
 		last = after + uint64(len(entries))
 		return nil
 	})
+	return last, err
+}
+
+func (u *upgraded) AppendBatch(ctx context.Context, b store.Batch) (last uint64, err error) {
+	if u.unbatched {
+		return 0, errors.ErrUnsupported
+	}
+	if err := store.CheckBatch(b); err != nil {
+		return 0, err
+	}
+	u.batches.Add(1)
+	for _, w := range b.Cells {
+		if cell, _ := u.Get(ctx, w.Key); cell.Version != w.Prev {
+			return 0, &store.CellConflict{Key: w.Key, Err: store.NotVersion(w.Key, w.Prev, cell.Version)}
+		}
+	}
+	if last, err = u.Append(ctx, b.Journal, b.After, b.Entries...); err == nil {
+		for _, w := range b.Cells {
+			_, _ = u.Put(ctx, w.Key, w.Value, w.Prev)
+		}
+	}
 	return last, err
 }
 

@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,7 +71,82 @@ func (g garbled) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
 	return store.Listen(ctx, g.Store, topic)
 }
 
+// coded changes what it stores, in single writes.
+type coded struct{ clearWrap }
+
+func flip(data []byte) []byte {
+	flipped := bytes.Clone(data)
+	for i := range flipped {
+		flipped[i] ^= 1
+	}
+	return flipped
+}
+
+func (c coded) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {
+	var changed [][]byte
+	for _, e := range entries {
+		changed = append(changed, flip(e))
+	}
+	return c.Store.Append(ctx, journal, after, changed...)
+}
+
+func (c coded) Read(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range c.Store.Read(ctx, journal, after) {
+			if !yield(store.Entry{Seq: e.Seq, Data: flip(e.Data)}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (c coded) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return c.Store.Put(ctx, key, flip(value), prev)
+}
+
+func (c coded) Get(ctx context.Context, key string) (store.Cell, error) {
+	cell, err := c.Store.Get(ctx, key)
+	cell.Value = flip(cell.Value)
+	return cell, err
+}
+
+// batchWrap has a Batcher as a function.
+type batchWrap struct {
+	coded
+	batch func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error)
+}
+
+func (w batchWrap) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
+	return w.batch(w.Store.(store.Batcher), ctx, b)
+}
+
+// flipBatch returns a batch with its entries, and its cells if that is true, changed.
+func flipBatch(b store.Batch, cells bool) store.Batch {
+	b.Entries, b.Cells = slices.Clone(b.Entries), slices.Clone(b.Cells)
+	for i := range b.Entries {
+		b.Entries[i] = flip(b.Entries[i])
+	}
+	for i := range b.Cells {
+		if cells {
+			b.Cells[i].Value = flip(b.Cells[i].Value)
+		}
+	}
+	return b
+}
+
+func wrapsBatches(batch func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error)) func(store.Store) store.Store {
+	return func(s store.Store) store.Store { return batchWrap{coded{clearWrap{s}}, batch} }
+}
+
 func TestWraps(t *testing.T) {
+	t.Run("coded", func(t *testing.T) {
+		Wraps(t, func(s store.Store) store.Store { return coded{clearWrap{s}} })
+	})
+	t.Run("coded batches", func(t *testing.T) {
+		Wraps(t, wrapsBatches(func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error) {
+			return inside.AppendBatch(ctx, flipBatch(b, true))
+		}))
+	})
 	t.Run("one", func(t *testing.T) {
 		Wraps(t, func(s store.Store) store.Store { return clearWrap{s} })
 	})
@@ -99,6 +177,26 @@ func TestWrapsCatches(t *testing.T) {
 		{"blind", func(s store.Store) store.Store { return blind{clearWrap{s}} }, map[string]string{"watch": "does not reach"}},
 		{"mute", func(s store.Store) store.Store { return mute{clearWrap{s}, store.NewHub()} }, map[string]string{"cast": "does not reach"}},
 		{"garbled", func(s store.Store) store.Store { return garbled{clearWrap{s}} }, map[string]string{"cast": "cast was"}},
+		{"batches go past it", wrapsBatches(func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error) {
+			return inside.AppendBatch(ctx, b)
+		}), map[string]string{"batch": "want 1 × [\"entry\"]"}},
+		{"cells of batches go past it", wrapsBatches(func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error) {
+			return inside.AppendBatch(ctx, flipBatch(b, false))
+		}), map[string]string{"batch": "one in a batch: true"}},
+		{"batches fall apart", wrapsBatches(func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error) {
+			if err := store.CheckBatch(b); err != nil {
+				return 0, err
+			}
+			return store.AppendWith(ctx, struct{ store.Store }{inside.(store.Store)}, flipBatch(b, true))
+		}), map[string]string{"batch": "and 0 batches reached"}},
+		{"insists on batches", wrapsBatches(func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error) {
+			if _, err := inside.AppendBatch(ctx, flipBatch(b, true)); err != nil && !errors.Is(err, store.ErrConflict) {
+				return 0, store.ErrInvalid
+			} else if err != nil {
+				return 0, err
+			}
+			return b.After + uint64(len(b.Entries)), nil
+		}), map[string]string{"no batch": "want 1 and success"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, c := range wrapCases {
