@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Question is what an ask asks.
+// Question is the question of an ask.
 type Question struct {
 	Kind      string                     // what kind of ask it is, for those who list them: "approval", "input", …
 	Prompt    string                     // what the person reads
@@ -29,7 +29,7 @@ type Question struct {
 	Default   *Answer                    // the answer then; nil: ErrExpired
 }
 
-// Answer is the answer of an ask. Value is JSON, or anything that encodes to
+// Answer is the answer to an ask. Value is JSON, or anything that encodes to
 // it when the answer is given.
 type Answer struct {
 	Decision string    `json:"decision,omitempty"` // one of the question's Decisions, "" if it has none
@@ -41,14 +41,13 @@ type Answer struct {
 }
 
 // Ask suspends the run until the question is answered, and returns the
-// answer's value. The value has to fit T: Runtime.Answer refuses one that is of
-// another kind of JSON, and one that does not fit otherwise blocks the run. Types
-// that read JSON themselves take any kind, but for time.Time. Ask[Answer] returns the whole answer, with the decision
-// and who took it; its Value is a json.RawMessage then.
+// answer's value. The value must fit T: Runtime.Answer refuses one of another JSON
+// kind, and one that does not fit otherwise blocks the run. Types that decode JSON
+// themselves, other than time.Time, accept any kind. Ask[Answer] returns the whole
+// answer, with the decision and who made it; its Value is then a json.RawMessage.
 //
-// The question is recorded when it is asked; another one in the same place
-// later changes nothing. Without an answer in time Ask returns the default, or
-// ErrExpired.
+// The question is recorded when it is asked; changing it later has no effect.
+// Without an answer in time Ask returns the default, or ErrExpired.
 func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 	var zero T
 	whole := reflect.TypeFor[T]() == reflect.TypeFor[Answer]()
@@ -107,9 +106,10 @@ type AskInfo struct {
 	Answer    *Answer                    `json:"answer,omitempty"`   // that it got, also the default when it expired; its Value is a json.RawMessage
 }
 
-// GetAsk returns an ask by its id, open or over. One whose time is over is
-// expired; its answer follows when a worker records that. One that a rewind took back is
-// ErrNoAsk, as is one that never was; that of an erased thread is ErrErased.
+// GetAsk returns an ask by its id, open or closed. One whose deadline has passed is
+// expired; its answer follows when a worker records that. An ask that never
+// existed, or that a rewind took back, is ErrNoAsk; one of an erased thread is
+// ErrErased.
 func (r *Runtime) GetAsk(ctx context.Context, id string) (*AskInfo, error) {
 	o, a, err := r.tenant.ReadAsk(ctx, id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/archive"
 )
 
-// Verification is what came of checking a thread or an export of one.
+// Verification is the result of checking a thread or an export.
 type Verification struct {
 	Thread   string `json:"thread"`
 	Tenant   string `json:"tenant,omitempty"`
@@ -21,18 +21,18 @@ type Verification struct {
 	Problem  string `json:"problem,omitempty"`  // the first thing that is wrong, and where; "" if all is good
 }
 
-// OK reports whether all is good.
+// OK reports whether everything is intact.
 func (v *Verification) OK() bool { return v.Problem == "" }
 
 // Verify reads a thread from its first entry and checks all of it: that each
-// entry is as it was written and stands where it was written, that it makes
-// sense behind those before it, and that each large value that it refers to is
-// there and has its hash. Damage is no error: the result says what is wrong and
-// up to where the thread is good. Fork at Good goes on from there.
+// entry is as it was written and where it was written, that it makes sense after
+// the preceding ones, and that each large value that it refers to exists and has
+// its hash. Damage is not an error: the result says what is wrong and up to where
+// the thread is intact. A fork at Good continues from there.
 //
-// A tail that is gone is found if the store says so, or if the thread's summary
-// has seen it. Whoever can rewrite the whole journal, with all its hashes, is
-// found out by comparing Head with one that was kept elsewhere.
+// A missing tail is found if the store reports it, or if the thread's summary has
+// seen it. An attacker who can rewrite the whole journal, with all its hashes, is
+// detected by comparing Head with one that was kept elsewhere.
 func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, error) {
 	v, err := r.archive().Verify(ctx, thread)
 	return (*Verification)(v), err

@@ -23,13 +23,14 @@ type AskAnswer struct {
 	IfSeq  uint64   `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
-// Answer answers asks of one thread, all or none. Each answer is checked
-// before it is stored: who gives it, its decision, its value's kind of JSON and
-// its schema. One that fails leaves the run as it is. A value that passes and
-// still does not fit the code's type, as 300 does not fit an int8, is stored and
-// blocks the run; a schema keeps it out. The first answer wins: the same one again changes nothing, and another one is ErrAnswered. An
-// unknown ask is ErrNoAsk, one whose time is over or whose run ended is
-// ErrAskOver, also if no worker has recorded the expiry yet. The IfSeq of each answer that has one must hold for any of them to be stored.
+// Answer answers asks of one thread, all or nothing. Each answer is checked before
+// it is stored: who gives it, its decision, the JSON kind of its value and its
+// schema. A refused answer leaves the run unchanged. A value that passes but does
+// not fit the code's type, as 300 does not fit an int8, is stored and blocks the
+// run; a schema keeps it out. The first answer wins: repeating it changes nothing,
+// and another one is ErrAnswered. An unknown ask is ErrNoAsk; one that has expired
+// or whose run has ended is ErrAskOver, even if no worker has recorded the expiry
+// yet. All IfSeq that are given must hold for any answer to be stored.
 func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	given := make([]lifecycle.AskAnswer, len(answers))
 	for i, a := range answers {
@@ -40,7 +41,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	})
 }
 
-// Progress adds news to an open ask, for those who watch it: an event of kind
+// Progress reports progress on an open ask to those who watch it: an event of kind
 // "progress". The run does not see it.
 func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error {
 	raw, err := exact.Encode(v, reflect.TypeOf(v))
@@ -98,14 +99,14 @@ func (r *Runtime) Pause(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, n, r.life.Pause)
 }
 
-// Resume lifts a pause. Where there is none it says so: ErrNothingToDo.
+// Resume lifts a pause. If the run is not paused, it returns ErrNothingToDo.
 func (r *Runtime) Resume(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, n, r.life.Resume)
 }
 
-// Retry lets a failed run go on: what failed last is forgotten and done again,
-// with the same keys. It also lifts blocked and quarantined. It is refused
-// once a cleanup has run or a later run has begun: start anew then.
+// Retry continues a failed run: the last failure is forgotten and the work done
+// again, with the same keys. It also continues blocked and quarantined runs. It is
+// refused once a cleanup has run or a later run has begun: start a new run then.
 func (r *Runtime) Retry(ctx context.Context, thread, run string, n Note) error {
 	return r.control(ctx, thread, run, n, r.life.Retry)
 }
@@ -149,18 +150,18 @@ type EraseOptions struct {
 	Dependents bool // forks and children are erased too
 }
 
-// Erase removes a thread and all that was kept of it, whatever it is at. What is
-// left is a tombstone under a random name, without anything that was given by
-// anyone. Its id can be used again, for a new thread. While other threads depend
-// on it, it is refused with a [PinnedError] that names them.
+// Erase removes a thread and everything stored with it, whatever its state. Only a
+// tombstone under a random name is left, without anything that anyone gave to the
+// thread. Its id can be reused for a new thread. While other threads depend on it,
+// Erase is refused with a [PinnedError] that names them.
 //
-// After an error call it again: it goes on where it was cut off. ErrNoThread
-// says that there is nothing left to erase.
+// After an error call it again: it continues where it was cut off. ErrNoThread
+// means that there is nothing left to erase.
 //
-// With an IfSeq the thread itself is erased at that sequence or not at all. What
-// depends on it goes before: of those some may be gone when it turns out that
-// the thread has moved on. One that is cut off keeps the thread from being
-// forked until it is called again, or the thread moves on.
+// With an IfSeq the thread itself is erased at that sequence or not at all. Its
+// dependents are erased first: some of them may be gone when it turns out that the
+// thread has moved on. An interrupted erase keeps the thread from being forked
+// until it is called again, or the thread moves on.
 func (r *Runtime) Erase(ctx context.Context, thread string, o EraseOptions) error {
 	if err := errors.Join(fault.CheckText("the reason", o.Reason, 16<<10), fault.CheckText("who asks", o.By, 500)); err != nil {
 		return err

@@ -12,14 +12,13 @@ import (
 )
 
 // Resumable is a dep whose state outlives the pass. Dump returns the state as
-// JSON without changing anything; it may be called at any time, also while the
-// dep is in use. Load takes a dump back in; it must accept {} and keys that it
-// does not know, since older and newer code wrote them too. A dep that was
-// never dumped is not loaded.
+// JSON without changing anything; it may be called at any time, even while the
+// dep is in use. Load restores a dump; it must accept {} and unknown keys, since
+// older and newer code wrote dumps too. A dep that was never dumped is not loaded.
 //
-// An error of Load says that the code cannot read what is recorded, and blocks
-// the run, see [ErrBlocked]. What may fail for a while, such as a connection,
-// belongs into the function that makes the dep: its error is returned by Get.
+// An error of Load means that the code cannot read the record, and blocks the run,
+// see [ErrBlocked]. Anything that may fail temporarily, such as a connection,
+// belongs in the function that makes the dep: Get returns its error.
 type Resumable interface {
 	Dump(ctx context.Context) (json.RawMessage, error)
 	Load(ctx context.Context, state json.RawMessage) error
@@ -31,7 +30,7 @@ type Versioned interface {
 	StateVersion() uint64
 }
 
-// Dep is a dependency that lives as long as a pass: it is made on first use,
+// Dep is a dependency that lives as long as a pass: it is created on first use,
 // and closed at the pass's end if it is an io.Closer. If it is [Resumable] its
 // state is kept in the journal: with the outcome of the step that changed it,
 // when the run suspends or ends, and every few seconds inside a long step. A
@@ -49,7 +48,7 @@ type Dep[T any] struct {
 // A DepOption changes how a dep is kept.
 type DepOption = engine.DepOption
 
-// PerNode gives each place in the tree a value of its own. The place is the
+// PerNode gives each place in the tree its own value. The place is the
 // frame that calls Get: get it in a branch or scope to use it in its steps.
 func PerNode() DepOption { return func(d *engine.DepSpec) { d.PerNode = true } }
 
@@ -88,7 +87,7 @@ func (d *Dep[T]) Get(ctx context.Context) (T, error) {
 	return value, nil
 }
 
-// Limits of a dump. Beyond them the last good one stays, and an event of kind
+// Limits of a dump. Beyond them the last good one is kept, and an event of kind
 // "problem" says so.
 const (
 	MaxDump     = engine.MaxDump

@@ -1,14 +1,14 @@
-// Package perdure is a durable runtime for AI agents: it writes down what came
-// of each step of an agent's turn before the next one begins, so that any
-// process can go on where another stopped.
+// Package perdure is a durable runtime for AI agents: it records the outcome of
+// each step of an agent's turn before the next one begins, so that any process
+// can continue where another stopped.
 //
 // # A first program
 //
-// A flow is a Go function. What it does to the world it does in steps; what it
-// needs from a person it asks. This one survives kill -9 at any point: start
-// the program again and it goes on where it was. A step that is done is not
-// done again, and a question that is open is still open. It is
-// examples/approval of this module, where go run tries it.
+// A flow is a Go function. It acts on the world in steps, and asks people for what
+// it needs from them. This one survives kill -9 at any point: start the program
+// again and it continues where it was. A finished step does not run again, and an
+// open question is still open. The program is examples/approval of this module;
+// try it with go run.
 //
 //	package main
 //
@@ -68,20 +68,20 @@
 //	}
 //
 // Open keeps everything in one SQLite file. Start queues a run of the flow, on
-// a new thread, and returns at once; with a Key it can be repeated and returns
+// a new thread, and returns immediately; with a Key it can be repeated and returns
 // the same run. Work executes runs in this process; other processes on the same
 // store may do so too, or answer, or watch. Without a process that works, runs
-// stay queued and Wait waits. Wait returns when the run has ended or cannot go
-// on without the outside. What a process was doing when it was killed is taken
-// over by another one, or by the same program started again, when its lease is
-// over: 3 seconds, see [Options].
+// stay queued and Wait waits. Wait returns when the run has ended or cannot
+// continue without input. The runs of a killed process are taken over by another
+// one, or by the same program started again, once its lease has expired: 3
+// seconds, see [Options].
 //
 // # Words
 //
-// A thread is a conversation or a task, and lasts; what happens on it stands in
-// its journal, in order. A run is one turn on a thread: a flow at work on one
-// input, until its output. A pass is one call of the flow, in one process, until
-// the run waits, ends or is cut off; a run takes as many as it needs.
+// A thread is a durable conversation or task; everything that happens on it is in
+// its journal, in order. A run is one turn on a thread: a flow that works on one
+// input until it has an output. A pass is one call of the flow, in one process,
+// until the run waits, ends or is cut off; a run takes as many as it needs.
 //
 // The functions by which a flow acts, [Step], [Scope], [Ask], [Receive],
 // [Sleep], [Take], [Emit], [Plan], [Spawn], [Join] and [Cleanup], are its verbs.
@@ -90,37 +90,36 @@
 // code inside a step uses the context of the step's function, not the one
 // around it.
 //
-// # How a run goes on
+// # How a run continues
 //
 // A run is resumed by calling its flow again from the top. Every verb has a
 // name, and its place in the tree of names is its identity, "/turn-3/refund".
-// A verb whose outcome is in the journal returns it; the first one that is not
-// there runs. There is no other resume code, and so there are three rules:
+// A verb whose outcome is in the journal returns it; the first one without an
+// outcome runs. There is no other resume code, and so there are three rules:
 //
-//   - What touches the world stands in a step. Flow code between the verbs
-//     runs many times.
-//   - What decides the way follows from the input and from what verbs return:
-//     use [Now] for the time, and a step for anything random.
-//   - Names are unique in their frame; a loop puts its index into them.
+//   - Everything that touches the world belongs in a step. Flow code between the
+//     verbs runs many times.
+//   - Decisions must follow from the input and from what verbs return: use [Now]
+//     for the time, and a step for anything random.
+//   - Names are unique in their frame; in a loop, put the index into them.
 //
-// A flow that no longer fits its journal is not guessed at: the run is blocked
-// with a diff, before anything behind that runs. Steps that other branches of a
-// group have begun by then finish and are recorded. Appending steps is always
-// safe; [Added], [Dropped] and [Renamed] say what else was changed. The order of
-// recorded steps is not compared. A recorded value that the code cannot read into
-// its Go type blocks the run too, see [ErrBlocked]: a type may gain fields, and
-// change others if it still reads the old JSON. A composite step that has become
-// one without verbs is found out when its function has returned. When code that
-// fits is deployed, Retry lets the run go on at once; without it a worker with
-// other code tries it by itself, about every half minute.
+// If a flow no longer fits its journal, the run is blocked with a diff, before
+// anything after the mismatch runs. Steps that other branches of a group have
+// begun by then finish and are recorded. Appending steps is always safe; [Added],
+// [Dropped] and [Renamed] declare other changes. The order of recorded steps is
+// not compared. A recorded value that the code cannot read into its Go type blocks
+// the run too, see [ErrBlocked]: a type may gain fields, and change others if it
+// still reads the old JSON. A composite step whose function no longer calls verbs
+// is detected when the function has returned. When code that fits is deployed,
+// Retry continues the run immediately; without it, a worker with other code tries
+// about every half minute.
 //
 // # Steps
 //
-// What a step returns is what was recorded: its result as encoding/json carries
-// it, without unexported fields, and its error as a [*StepError]. That one keeps
-// the message, and errors.Is matches it by code only: an error that the flow
-// wants to recognise is made with [Coded]. A step may be retried, and limited in
-// time:
+// A step returns what was recorded: its result as encoding/json represents it,
+// without unexported fields, and its error as a [*StepError]. That keeps the
+// message, and errors.Is matches it by code only: use [Coded] for errors that the
+// flow has to recognise. A step may be retried, and limited in time:
 //
 //	page, err := perdure.Step(ctx, "fetch", func(ctx context.Context) (string, error) {
 //		return fetch(ctx, "https://example.com", perdure.Key(ctx))
@@ -130,14 +129,14 @@
 //	}
 //	fmt.Println(page)
 //
-// A step happens at least once: a crash between what it did and its entry in the
-// journal makes it run again, with the same [Key]. [AtMostOnce] turns that round: the step is
-// never started again unless it is certain that it did not happen, and if
-// nobody knows, a person is asked.
+// A step happens at least once: after a crash between its effect and its entry in
+// the journal it runs again, with the same [Key]. [AtMostOnce] reverses that: the
+// step is never started again unless it certainly did not happen, and if nobody
+// knows, a person is asked.
 //
 // A step whose function calls no verbs is a leaf. One whose function does is a
-// composite: its function is flow code, and trying it again repeats only what
-// failed last inside it.
+// composite: its function is flow code, and a retry repeats only what failed last
+// inside it.
 //
 // # At the same time
 //
@@ -156,19 +155,18 @@
 //		return err
 //	}
 //
-// A branch that fails is told at once, in [Run.Failed] and the events, and Wait
-// returns its error when all are done. A group made with [FailFast] does not wait
-// for the others: it closes them, with what they ask.
+// A branch that fails is reported immediately, in [Run.Failed] and the events, and
+// Wait returns its error when all are done. A group made with [FailFast] does not
+// wait for the others: it closes them, with their asks.
 //
 // # Waiting
 //
 // [Ask] waits for a person, [Receive] for a signal, [Sleep] for a time, and
 // [Join] for a child, a run on a thread of its own that [Spawn] started. When
-// nothing else is left to do the run is suspended: the verbs return
-// [ErrSuspended], the flow returns it, and nothing of the run is in memory
-// until it goes on. Return errors of verbs; do not swallow them. Swallowing
-// does no harm to the journal, since a suspended run records and starts
-// nothing.
+// nothing else is left to do, the run is suspended: the verbs return
+// [ErrSuspended], the flow returns it, and the run uses no memory until it
+// continues. Return errors of verbs; do not swallow them. Swallowing does not harm
+// the journal, since a suspended run records and starts nothing.
 //
 // # State and deps
 //
@@ -183,13 +181,13 @@
 //		return err
 //	}
 //
-// A [Dep] is an object that flows and steps use, such as a client. It is made
-// once a pass. If it is [Resumable], its own state is kept in the journal too.
+// A [Dep] is an object that flows and steps use, such as a client. It is created
+// once per pass. If it is [Resumable], its state is kept in the journal too.
 //
 // # From outside
 //
 // A [Runtime] starts and controls runs: Start, Wait, Answer, Signal, Pause,
-// Resume, Cancel, Retry. Get tells everything about a thread, StateAt how it was
+// Resume, Cancel, Retry. Get returns everything about a thread, StateAt its state
 // at any earlier point, and Events its journal, live:
 //
 //	for e, err := range rt.Events(ctx, "thread-1", perdure.EventOptions{}) {

@@ -22,8 +22,7 @@ type ListOptions struct {
 	Limit   int       // at most so many; 0 is all
 }
 
-// Summary is a thread in a list. Its status may lag a moment behind; Get is
-// exact.
+// Summary is a thread in a list. Its status may lag slightly; Get is exact.
 type Summary struct {
 	ID      string    `json:"id"`
 	User    string    `json:"user,omitempty"`
@@ -38,9 +37,9 @@ type Summary struct {
 	Cursor  string    `json:"cursor"`
 }
 
-// List yields the tenant's threads in the order of their creation. A summary
-// that is damaged is written anew from its journal, and its thread comes behind
-// all others once. Damage that remains is ErrCorrupt, the last thing yielded.
+// List yields the tenant's threads in the order of their creation. A damaged
+// summary is rebuilt from its journal, and its thread is yielded once, after all
+// others. Damage that remains is reported last, as ErrCorrupt.
 func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		n := 0
@@ -73,10 +72,9 @@ func (o *ListOptions) fits(s threads.Summary) bool {
 	return o.Updated.IsZero() || !clock.Stamp(s.Changed()).Before(o.Updated.Truncate(time.Microsecond))
 }
 
-// Watch yields at once, and whenever a thread of the tenant may have been made,
-// changed in what List tells of it, or erased, until the context ends. It says
-// only that it is time to look: several changes may be one, and it may be for
-// nothing.
+// Watch yields immediately, and whenever the list of the tenant's threads may have
+// changed, until the context ends. It only says that it is time to look: it may
+// combine several changes, or yield without one.
 func (r *Runtime) Watch(ctx context.Context) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(r.tenant.Part)+".") {

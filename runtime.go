@@ -28,8 +28,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Options of a runtime. The zero value is good. They are given to [New]; [Open]
-// uses the zero value.
+// Options of a runtime, for [New]. The zero value is ready to use; [Open] uses it.
 type Options struct {
 	// Version names the code. A run that is blocked because it does not fit
 	// code of this version is left alone by it, and tried by code of any
@@ -47,11 +46,11 @@ type Options struct {
 	// Concurrency is how many runs a worker executes at a time; 0 is 64.
 	Concurrency int
 	// Lease is how long a worker may be silent before others take its runs
-	// over, and so how long the runs of a killed process rest; 0 is 3 s, and at
-	// most it is 10 minutes.
+	// over, and so how long the runs of a killed process rest; 0 means 3 s, and
+	// the maximum is 10 minutes.
 	Lease time.Duration
-	// Grace is how long Work lets running steps go on when it is stopped; 0
-	// is 10 s.
+	// Grace is how long Work lets running steps continue when it is stopped; 0
+	// means 10 s.
 	Grace time.Duration
 	// DumpInterval is how often deps are saved inside a long step; 0 is 5 s.
 	DumpInterval time.Duration
@@ -102,9 +101,9 @@ type core struct {
 // is that of package store/sqlitestore, file:DIR of store/filestore, and memory:
 // of store/memstore.
 //
-// When a disk is full or a sync fails, the store is opened again, and the
-// runtime goes on when that is over; see [store.Reopen], with which a program
-// that calls New does the same.
+// When a disk is full or a sync fails, the store is reopened, and the runtime
+// continues once it works again; programs that call New can use [store.Reopen] for
+// the same.
 func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 	s, err := openAgain(ctx, url)
 	if err != nil {
@@ -128,7 +127,7 @@ func openAgain(ctx context.Context, url string) (store.Store, error) {
 }
 
 // New returns a runtime on a store. Its error names everything that is wrong
-// with the flows and options. Closing the store is the caller's.
+// with the flows and options. The caller closes the store.
 func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runtime, error) {
 	c := &core{opts: opts, flows: map[string]Flow{}, version: opts.Version}
 	if c.opts.Validator == nil {
@@ -301,9 +300,9 @@ func (o *observing) Committed(name, thread, run string, e journal.Entry) {
 }
 
 // User returns the same runtime, limited to the threads that a user of the
-// tenant owns. Those of others are as if they were not there, whether they are
-// named by the id of a thread or of an ask; only that an id is taken is seen,
-// when a thread is made: ErrExists. What it makes belongs to the user.
+// tenant owns. Those of others look as if they did not exist, whether they are
+// named by the id of a thread or of an ask; only creating a thread reveals that an
+// id is taken: ErrExists. Everything it creates belongs to the user.
 func (r *Runtime) User(user string) *Runtime {
 	t := *r.tenant
 	t.Owner = &user

@@ -20,8 +20,8 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// Policy says what becomes of an input that finds its thread busy. A suspended
-// run is busy too.
+// Policy says what happens to an input if its thread is busy. A thread with a
+// suspended run is busy too.
 type Policy = lifecycle.Policy
 
 // The policies.
@@ -49,7 +49,7 @@ type StartRequest struct {
 	IfSeq    uint64            // start it only if this is still the thread's last sequence, else StaleError; 0: in any case
 }
 
-// Start queues a run and returns at once. A worker executes it, here or
+// Start queues a run and returns immediately. A worker executes it, here or
 // elsewhere: see Work. If the thread has a run that has not ended, the request's
 // Policy decides.
 //

@@ -12,14 +12,14 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Wait waits until a run has ended, or may not go on without the outside: it is
-// suspended with an open ask or waits for a signal, or it is paused, blocked
-// or quarantined, or it waits for a child of which that is true. A run that only
-// waits for a timer is waited for. The run "" is the newest one. Input that
-// steered a run stands for that run.
+// Wait waits until a run has ended or cannot continue without input: it is
+// suspended with an open ask or waits for a signal, it is paused, blocked or
+// quarantined, or it waits for a child for which one of these is true. Wait keeps
+// waiting while a run only waits for a timer. The run "" is the newest one. Input
+// that steered a run stands for that run.
 //
-// Waiting executes nothing: if no process works on the run's flow, only the
-// context ends it. A run that failed is no error of Wait, see [Output].
+// Waiting executes nothing: if no process works on the run's flow, Wait returns
+// only when the context ends. A failed run is not an error of Wait, see [Output].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 	f := &family{rt: r, known: map[string]*threads.Opened{}, pause: 10 * time.Millisecond}
 	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {

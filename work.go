@@ -36,11 +36,11 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 }
 
 // Work executes runs that are due, of the flows that the runtime has, until
-// the context ends. Then it hands over what is between two steps at once,
+// the context ends. Then it immediately hands over runs that are between two steps,
 // gives running steps Options.Grace, and returns nil. Runs of all tenants are
-// executed. Any number of workers may share a store. One that has lost its
-// lease, because the machine slept or the store was away, begins anew as another
-// worker.
+// executed. Any number of workers may share a store. A worker that has lost its
+// lease, because the machine slept or the store was unreachable, starts over as a
+// new worker.
 func (r *Runtime) Work(ctx context.Context) error { return r.core.staff.Work(ctx) }
 
 // Rebuilt is what a Rebuild found and did.
@@ -52,17 +52,17 @@ type Rebuilt struct {
 	Orphans   int `json:"orphans"`   // that no id leads to: half imported or half erased
 }
 
-// Rebuild writes what follows from the journals and was lost or damaged: hints
-// of due work and of timers, the summaries that List shows, and the cells that
-// lead from ids to threads; those of threads that have ended are mended when the
-// id is used. It reads the threads of all
-// tenants, finishes erases that were cut off, and drops imports that were, after
-// an hour. What is there stays, so it can be called at any time, beside workers
-// and as often as one likes. Workers do the same now and then, at a gentle pace.
+// Rebuild restores data that is derived from journals and was lost or damaged:
+// hints of due work and of timers, the summaries that List shows, and the cells
+// that map ids to threads; those of ended threads are repaired when the id is used.
+// It reads the threads of all tenants, completes interrupted erases, and drops
+// interrupted imports after an hour. It leaves intact data alone, so it can be
+// called at any time, beside workers and as often as one likes. Workers do the same
+// occasionally, at a gentle pace.
 //
-// Call it after a store was restored from a backup or repaired. It goes on
-// behind damage that it cannot mend, and tells the first such at its end:
-// ErrCorrupt. Beside an error it returns what it did.
+// Call it after a store was restored from a backup or repaired. It skips damage
+// that it cannot repair, and returns the first such as ErrCorrupt at the end. It
+// reports what it did even with an error.
 func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
 	b, err := upkeep.Rebuild(ctx, r.core.threads)
 	return (*Rebuilt)(b), err
