@@ -38,8 +38,8 @@ func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, err
 	return (*Verification)(v), err
 }
 
-// ExportKey returns the public key by which exports of this store are signed,
-// for [ImportOptions] and [Options] of others that trust it.
+// ExportKey returns the public key of the store's signatures on exports, for the
+// [ImportOptions] and [Options] of others that trust it.
 func (r *Runtime) ExportKey(ctx context.Context) (string, error) {
 	return r.archive().ExportKey(ctx)
 }
@@ -49,8 +49,8 @@ type ExportOptions struct {
 	// Redact leaves out what entries say, and large values. What stays: the
 	// thread's id and tenant, and of each entry its kind, time, run, path and
 	// the SHA-256 of what it says. It can be verified, but neither imported nor
-	// replayed. Who guesses what a short entry says can tell by the hash that
-	// the guess is right.
+	// replayed. Anyone who guesses what a short entry says can confirm the guess
+	// with the hash.
 	Redact bool
 }
 
@@ -60,21 +60,21 @@ type ExportOptions struct {
 // checks it without a store, Import makes a thread of it, and [Replay] runs
 // today's code against it. It is signed by the key of the store.
 //
-// It streams. After an error the file is not whole, which VerifyExport finds.
-// A damaged thread is ErrCorrupt: export a fork of its good part.
+// It streams. After an error the file is incomplete, which VerifyExport detects.
+// A damaged thread is ErrCorrupt: export a fork of its intact part.
 func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o ExportOptions) error {
 	return r.archive().Export(ctx, thread, w, o.Redact)
 }
 
 // VerifyExport checks an export without a store: that no line of it is changed,
 // missing, doubled or out of place, that the entries are chained, and that each
-// large value is there and has its hash. Damage is no error: the result says
+// large value exists and has its hash. Damage is not an error: the result says
 // what is wrong and where. An error means that rd could not be read.
 //
-// It holds one line in memory, and what the thread is. That entries make sense
-// behind those before them is checked up to the first rewind; Import checks all
-// of it. The last line tells a file that was cut or damaged; whoever can
-// rewrite the whole file is found out by comparing Head with one that was kept
+// It holds one line and the folded thread in memory. That entries make sense after
+// the preceding ones is checked up to the first rewind; Import checks all of it.
+// The last line reveals a file that was cut or damaged; an attacker who can
+// rewrite the whole file is detected by comparing Head with one that was kept
 // elsewhere.
 func VerifyExport(rd io.Reader) (*Verification, error) {
 	v, err := archive.Read(context.Background(), rd, archive.Taker{})
@@ -87,21 +87,20 @@ type ImportOptions struct {
 	Trust []string // public keys, see [Runtime.ExportKey], by which the file may be signed, beside the store's own and those in Options
 }
 
-// Import makes a thread of an export and returns its id. The entries keep their
-// exact bytes and their chain; behind them stands an entry which says where
-// they come from. The thread is as a fork is: runs that were active are paused,
-// so that nothing goes on here before Resume, children that were not finished are
-// spawned anew, and Keys are others.
+// Import creates a thread from an export and returns its id. The entries keep their
+// exact bytes and their chain; an entry after them says where they come from. The
+// thread is like a fork: active runs are paused, so that nothing continues here
+// before Resume, unfinished children are spawned again, and Keys are new.
 //
 // Whoever writes a file can make up what people have decided, and its hashes. So
-// answers are void as they are in a fork, open asks are asked anew, and the
-// thread is shown as imported for ever, unless the file is signed by a key that
-// is trusted here: that of this store, or one in Options, for a thread of the
-// same tenant, or one in ImportOptions.
+// answers are void as in a fork, open asks are asked again, and the thread is
+// marked as imported forever, unless a key that is trusted here signed the file:
+// this store's own or one in Options, for a thread of the same tenant, or one in
+// ImportOptions.
 //
-// The whole file is checked on the way, and nothing of the thread is seen
-// before all of it is there: damage is ErrCorrupt, and what was written is
-// dropped. An id that is taken is ErrExists. A redacted export is ErrInvalid.
+// The whole file is checked while it is read, and the thread is not visible before
+// it is complete: damage is ErrCorrupt, and the partial import is dropped. An id
+// that is taken is ErrExists. A redacted export is ErrInvalid.
 func (r *Runtime) Import(ctx context.Context, rd io.Reader, o ImportOptions) (string, error) {
 	return r.archive().Import(ctx, rd, o.As, o.Trust)
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/engine"
 )
 
-// Emit records an event of the flow's own. It is emitted once, however often
-// the run is resumed.
+// Emit records a custom event of the flow, once, however often the run is resumed.
 func Emit(ctx context.Context, name string, v any) error {
 	return engine.Emit(ctx, name, v)
 }
@@ -20,7 +19,7 @@ func Plan(ctx context.Context, steps ...string) error {
 	return engine.Plan(ctx, steps...)
 }
 
-// Delta sends live news, such as the tokens of a message that is being
+// Delta sends live data, such as the tokens of a message that is being
 // written, to those who watch. It is never recorded and may be lost. A delta
 // is void when its step's event arrives or a new attempt starts.
 func Delta(ctx context.Context, v any) {

@@ -126,10 +126,10 @@ func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blo
 	return ev, err
 }
 
-// Events yields the events of a thread in order, each once: those that are
-// there, and then the new ones as they are appended by any process, until the
-// context ends. An error is the last thing it yields: ErrErased if the thread
-// is erased meanwhile.
+// Events yields the events of a thread in order, each once: the existing ones, and
+// then new ones as any process appends them, until the context ends. After an
+// error it yields nothing more; it is ErrErased if the thread is erased in the
+// meantime.
 func (r *Runtime) Events(ctx context.Context, thread string, o EventOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		name, err := r.tenant.Find(ctx, thread)
@@ -279,8 +279,7 @@ type DeltaEvent struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// Deltas yields the live news of a thread until the context ends. It may miss
-// some.
+// Deltas yields the deltas of a thread until the context ends. It may miss some.
 func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEvent, error] {
 	return func(yield func(DeltaEvent, error) bool) {
 		name, err := r.tenant.Find(ctx, thread)
@@ -301,16 +300,16 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 // that stays of the first, as a keyed hash; it lets events of the second have
 // ids of their own, so that a reader of the first does not go on with it.
 
-// Life returns what tells a thread from all others that have or had its id: it
-// is another one when the thread was erased and its id is used again. It is for
-// those who read a thread in pieces.
+// Life distinguishes a thread from all others that have or had its id: it changes
+// when the thread is erased and its id reused. It is for callers that read a
+// thread in pieces.
 func (r *Runtime) Life(ctx context.Context, thread string) (string, error) {
 	return r.tenant.Find(ctx, thread)
 }
 
-// Tag returns what the ids of a thread's events end with outside: "" for the
-// first thread with its id, and for one that uses the id of an erased thread a
-// keyed hash of its life. [Event] and [Thread] have it as their Life.
+// Tag returns the suffix of a thread's event ids in the API: "" for the first
+// thread with its id, and a keyed hash of its life for one that reuses the id of
+// an erased thread. [Event] and [Thread] have it as their Life.
 func (r *Runtime) Tag(ctx context.Context, thread string) (string, error) {
 	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {

@@ -19,9 +19,9 @@ type Flow struct {
 	fn   func(context.Context, json.RawMessage) (json.RawMessage, error)
 }
 
-// NewFlow makes a flow of a function. The function may be called many times
-// for one run: all that it does to the world belongs into steps, and all that
-// it decides follows from its input and from what verbs return.
+// NewFlow makes a flow from a function. The function may be called many times for
+// one run: all its effects on the world belong in steps, and all its decisions
+// must follow from its input and from what verbs return.
 func NewFlow[In, Out any](name string, fn func(context.Context, In) (Out, error)) Flow {
 	if fn == nil {
 		return Flow{name: name}

@@ -27,8 +27,8 @@ type Fork struct {
 	From   string `json:"from"`   // id of the thread that it was forked from
 	At     uint64 `json:"at"`     // the last sequence that both share
 
-	// Outside lists what was done in the other thread behind that point. It is
-	// not in the fork, and what it did outside is not undone.
+	// Outside lists what the other thread did after that point. It is not in the
+	// fork, and its effects on the world are not undone.
 	Outside []Effect `json:"outside,omitempty"`
 	More    bool     `json:"more,omitempty"` // there is more than is listed
 }
@@ -38,23 +38,24 @@ type Fork struct {
 // nobody knows, or "spawned" for a child.
 type Effect = lifecycle.Effect
 
-// Fork makes a new thread that shares the past of another up to a sequence, any
-// one, and goes on by itself. The other is not changed by it. It costs the same
-// however long that is, unless Input or State is given.
+// Fork creates a thread that shares the past of another up to any sequence, and is
+// independent from there on. The other thread is not changed. A fork costs the
+// same however long the past is, unless Input or State is given.
 //
-// Runs that had not ended there are paused in the fork: Resume lets them go on,
-// Cancel ends them. Their open asks have ids of their own in the fork, children
-// that had not been joined are spawned anew, and every Key is another, so that
-// the fork never repeats an effect under a key of the thread that it comes from.
+// Runs that had not ended there are paused in the fork: Resume continues them,
+// Cancel ends them. Their open asks have new ids in the fork, children that had
+// not been joined are spawned again, and every Key is new, so that the fork never
+// repeats an effect under a key of the original thread.
 //
-// A decision is for one call in one thread. So an answer, also one by default,
-// counts in the fork only if something has come of it there: a step that its
-// question allows has an outcome, or any step where it names none, in the frame
-// of the ask or in one around it. Otherwise it is void, with what its frame
-// recorded behind it, and asked anew when the run goes on; and so it becomes
-// when a retry in the fork voids that outcome. The same holds for steps marked
-// with [Allows]. Open asks that expire are asked anew too: their time begins
-// when the fork goes on. Keep lets answers count, for someone who may give them.
+// A decision is for one call in one thread. So an answer, even one by default,
+// counts in the fork only if it has had an effect there: a step that its question
+// allows, or any step if it names none, has an outcome in the frame of the ask or
+// in an enclosing one. Otherwise it is void, with everything that its frame
+// recorded after it, and asked for again when the run continues; it also becomes
+// void when a retry in the fork voids that outcome. The same holds for steps
+// marked with [Allows]. Open asks with an expiry are asked again too: their time
+// begins when the fork continues. Keep lets answers count, for someone who may
+// give them.
 //
 // The same request with the same As can be repeated. A fork keeps the other
 // thread from being erased, see Erase. An edited input does not undo what the
@@ -70,17 +71,16 @@ type Rewound struct {
 	To     uint64 `json:"to"`  // as the thread was at this sequence it is again
 	Seq    uint64 `json:"seq"` // of the entry that says so
 
-	// Outside lists what the thread did behind that point. What it did outside
-	// is not undone.
+	// Outside lists what the thread did after that point. Its effects on the
+	// world are not undone.
 	Outside []Effect `json:"outside,omitempty"`
 	More    bool     `json:"more,omitempty"` // there is more than is listed
 }
 
-// Rewind takes a thread back to what it was at an earlier sequence: its state,
-// deps, runs and signals. The sequence has to be one at which no run had begun
-// or waited, and none may have now; for everything else there is Fork. Nothing
-// is deleted: the entries stay for audit, sequences and events go on, and what
-// was spent stays spent.
+// Rewind takes a thread back to an earlier sequence: its state, deps, runs and
+// signals. No run may have been active at that sequence, and none may be active
+// now; for everything else there is Fork. Nothing is deleted: the entries stay for
+// audit, sequences and events keep growing, and what was spent stays spent.
 func (r *Runtime) Rewind(ctx context.Context, thread string, to uint64, n Note) (*Rewound, error) {
 	if err := n.check(); err != nil {
 		return nil, err
