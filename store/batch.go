@@ -26,6 +26,10 @@ type Write struct {
 	Prev   Version // as of Put, or as of Delete if Remove is set
 	Remove bool    // removes the cell instead of writing it
 
+	// Ahead, if it is not nil, is what AppendWith writes in place of Value where
+	// a required cell has to come before the entries. Drivers ignore it.
+	Ahead []byte
+
 	// Optional says that the batch does not depend on this write. Optional writes
 	// are made in order, up to the first whose cell is not at version Prev:
 	// that one and those behind it are left out.
@@ -131,6 +135,9 @@ func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
 	for _, w := range b.Cells {
 		if w.Optional {
 			continue
+		}
+		if w.Ahead != nil {
+			w.Value = w.Ahead
 		}
 		if err := writeCell(ctx, s, w); err != nil {
 			return 0, err

@@ -28,41 +28,81 @@ func Announce(ctx context.Context, s store.Store, flow, thread string, seq uint6
 // hint is now as it should be; one that cannot be read is left as it is, and one
 // that the store finds damaged is written anew.
 func announce(ctx context.Context, s store.Store, flow, thread string, given value, afresh bool) (ok bool, err error) {
-	key, err := keyOf(flow, thread)
-	if err != nil {
-		return false, err
-	}
-	if given.Seq == 0 {
-		return false, fmt.Errorf("due: announce %q: %w: sequences begin at 1", thread, store.ErrInvalid)
-	}
 	err = retry(ctx, func() error {
-		old, err := s.Get(ctx, key)
-		merged := given
-		if errors.Is(err, store.ErrCorrupt) {
-			if old, err = store.Derived(s).Get(ctx, key); err != nil {
-				return err
-			}
-			merged.Due = min(given.Due, 1) // what it said may be due by now
-		} else if err == nil {
-			h := parse(flow, old)
-			if ok = h.Err == nil; !ok {
-				return nil // due now for every reader, and none removes it
-			}
-			merged = value{Seq: max(h.Seq, given.Seq), Due: min(h.Due, given.Due)}
-			if !afresh && merged == (value{Seq: h.Seq, Due: h.Due}) {
-				return nil
-			}
-		} else if !errors.Is(err, store.ErrNotFound) {
-			return err
+		w, readable, err := announcement(ctx, s, flow, thread, given, afresh)
+		if ok = readable; err == nil && w.Key != "" {
+			_, err = s.Put(ctx, w.Key, w.Value, w.Prev)
 		}
-		_, err = s.Put(ctx, key, merged.encode(), old.Version)
-		ok = err == nil
 		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("due: announce %q at %d: %w", thread, given.Seq, err)
 	}
 	return ok, nil
+}
+
+// Announcement returns the write with which Announce would announce a thread,
+// for those who make it together with the fact, or one without a key where there
+// is nothing to write. Whoever finds that the hint was written meanwhile asks
+// for another. Unseen says to believe that there is no hint yet.
+func Announcement(ctx context.Context, s store.Store, flow, thread string, seq uint64, due int64, unseen bool) (w store.Write, err error) {
+	given := value{Seq: seq, Due: due}
+	if key, keyErr := keyOf(flow, thread); unseen && keyErr == nil && seq > 0 {
+		return store.Write{Key: key, Value: given.encode()}, nil
+	}
+	err = retry(ctx, func() error {
+		w, _, err = announcement(ctx, s, flow, thread, given, false)
+		return err
+	})
+	if err != nil {
+		return w, fmt.Errorf("due: announce %q at %d: %w", thread, seq, err)
+	}
+	return w, nil
+}
+
+// announcement returns the write that merges what is given into a hint, one
+// without a key where nothing is to be written, and whether the hint is one that
+// can be read.
+func announcement(ctx context.Context, s store.Store, flow, thread string, given value, afresh bool) (w store.Write, ok bool, err error) {
+	key, err := keyOf(flow, thread)
+	if err != nil {
+		return w, false, err
+	}
+	if given.Seq == 0 {
+		return w, false, fmt.Errorf("%w: sequences begin at 1", store.ErrInvalid)
+	}
+	old, err := s.Get(ctx, key)
+	merged := given
+	if errors.Is(err, store.ErrCorrupt) {
+		if old, err = store.Derived(s).Get(ctx, key); err != nil {
+			return w, false, err
+		}
+		merged.Due = min(given.Due, 1) // what it said may be due by now
+	} else if err == nil {
+		h := parse(flow, old)
+		if h.Err != nil {
+			return w, false, nil // due now for every reader, and none removes it
+		}
+		merged = value{Seq: max(h.Seq, given.Seq), Due: min(h.Due, given.Due)}
+		if !afresh && merged == (value{Seq: h.Seq, Due: h.Due}) {
+			return w, true, nil
+		}
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return w, false, err
+	}
+	return store.Write{Key: key, Value: merged.encode(), Prev: old.Version}, true, nil
+}
+
+// Removal returns the write that removes the hint of a thread whose journal is
+// about to reach sequence head, by a writer who knows that nothing is due then,
+// now or later. It has no key where there is no hint, or one that is to stay.
+func Removal(ctx context.Context, s store.Store, flow, thread string, head uint64) (store.Write, error) {
+	h, ok, err := Get(ctx, s, flow, thread)
+	if err != nil || !ok || h.Err != nil || h.Seq > head {
+		return store.Write{}, err
+	}
+	key, err := keyOf(flow, thread)
+	return store.Write{Key: key, Prev: h.Version, Remove: true, Optional: true}, err
 }
 
 // Settle is called by a reader that has folded the thread's journal up to

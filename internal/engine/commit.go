@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -58,18 +59,12 @@ func (l live) commit(build func() batch) error {
 		}
 		b.lines = slices.Concat(p.problems, p.late, b.lines)
 		entries, data, err := p.write(b.lines)
-		head := p.thread.Seq
 		flows := p.letsGo(b.lines)
 		p.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		if len(flows) > 0 {
-			if err := p.engine.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
-				return p.lose(err)
-			}
-		}
-		_, err = store.AppendOnce(p.io, p.engine.threads.Store, threads.JournalKey(p.name), head-p.thread.Base, data...)
+		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, p.closing(b.lines, entries[0].Time, flows)...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
@@ -110,6 +105,31 @@ func (l live) commit(build func() batch) error {
 			return p.lose(err)
 		}
 	}
+}
+
+// closing returns the writes of cells that belong to lines which end or suspend
+// the run: of the summary, and of the hint, which goes if nothing is due behind
+// them. What it leaves alone the worker does afterwards.
+func (p *Pass) closing(lines []threads.Line, time int64, flows []string) []store.Write {
+	last := lines[len(lines)-1].Kind
+	if last != journal.Ended && last != journal.Suspended {
+		return nil
+	}
+	cells, ok := p.engine.threads.Foreseen(p.io, p.name, p.thread, lines, time)
+	timed := func(l threads.Line) bool { return l.Body.Due != 0 }
+	switch {
+	case !ok: // the summary is right before the hint is gone
+	case len(flows) > 0: // others go on
+	case p.thread.Parent != nil: // it is told of the end first
+	case last == journal.Suspended && (p.run.Due() != 0 || slices.ContainsFunc(lines, timed)): // it goes on by itself
+	case last == journal.Suspended && (p.run.Cancelled || p.run.PausedAt != 0 || len(p.thread.Signals) > 0): // it may go on at once
+	default:
+		w, err := due.Removal(p.io, p.engine.threads.Store, p.run.Flow, p.name, p.thread.Seq+uint64(len(lines)))
+		if err == nil && w.Key != "" {
+			cells = append(cells, w)
+		}
+	}
+	return cells
 }
 
 // write encodes lines of the run. What any node may write carries no epoch.
@@ -243,10 +263,10 @@ func (p *Pass) letGo() {
 			return
 		}
 		_, data, err := threads.EncodeLines(o.Thread, []threads.Line{{Kind: journal.Released, Run: p.run.N, Epoch: p.epoch}})
-		if err != nil || p.engine.threads.Announce(p.io, p.name, o.Thread.Seq+1, p.run.Flow) != nil {
+		if err != nil {
 			return
 		}
-		if err := p.engine.threads.Append(p.io, p.name, o.Thread, data); !errors.Is(err, store.ErrConflict) {
+		if err := p.engine.threads.Append(p.io, p.name, o.Thread, data, []string{p.run.Flow}); !errors.Is(err, store.ErrConflict) {
 			return
 		}
 	}

@@ -16,13 +16,14 @@ import (
 // nameFor returns the name of a thread id, which is fresh if the id leads nowhere.
 // A name of the other kind under which nothing was ever written is given up,
 // and its late writer finds it dropped. A fork does not take the id of a thread
-// that is there: ErrExists.
-func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool) (string, error) {
+// that is there: ErrExists. Lead returns the name to which the id leads, the fresh
+// one where there is none.
+func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool, lead func(ctx context.Context, key string, fresh []byte) ([]byte, error)) (string, error) {
 	if err := r.tenant.CheckNewID(ctx, id); err != nil {
 		return "", err
 	}
 	for range 10 {
-		held, err := r.threads.Ensure(ctx, r.tenant.IDKey(id), []byte(fresh))
+		held, err := lead(ctx, r.tenant.IDKey(id), []byte(fresh))
 		if errors.Is(err, store.ErrCorrupt) {
 			var name string
 			name, err = r.tenant.MendID(ctx, id, err)
@@ -130,11 +131,11 @@ func (r *Control) forestall(ctx context.Context, name string) error {
 // createAs makes the cells of a thread with a summary. What is to be done first
 // is done when its name is known.
 func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(name string) error) (string, error) {
-	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
-		return "", fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, s.User)
+	fresh, err := r.newName(&s)
+	if err != nil {
+		return "", err
 	}
-	now := clock.Now()
-	name, err := r.nameFor(ctx, s.ID, r.tenant.NewName(now, "", s.User), false)
+	name, err := r.nameFor(ctx, s.ID, fresh, false, r.threads.Ensure)
 	if err == nil {
 		err = first(name)
 	}
@@ -142,8 +143,41 @@ func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(na
 		return "", err
 	}
 	// The summary comes before the first entry, so that lists are complete.
-	s.Created = now.UnixMicro()
 	return name, r.threads.EnsureSummary(ctx, name, s)
+}
+
+// newName returns a name for a thread with a summary, which gets its time.
+func (r *Control) newName(s *threads.Summary) (string, error) {
+	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
+		return "", fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, s.User)
+	}
+	now := clock.Now()
+	s.Created = now.UnixMicro()
+	return r.tenant.NewName(now, "", s.User), nil
+}
+
+// prepare returns the name of a thread, and the cells that are to be written with
+// its first entry and its summary if there is no such thread. Of one that was
+// left half made, it makes those that are missing.
+func (r *Control) prepare(ctx context.Context, s threads.Summary) (name string, cells []store.Write, err error) {
+	fresh, err := r.newName(&s)
+	if err != nil {
+		return "", nil, err
+	}
+	name, err = r.nameFor(ctx, s.ID, fresh, false, func(ctx context.Context, key string, fresh []byte) ([]byte, error) {
+		cell, err := r.threads.Store.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return fresh, nil
+		}
+		return cell.Value, err
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	if name != fresh {
+		return name, nil, r.threads.EnsureSummary(ctx, name, s)
+	}
+	return name, []store.Write{{Key: r.tenant.IDKey(s.ID), Value: []byte(name)}}, nil
 }
 
 // Create makes a thread whose first entry says b. The id "" is generated.

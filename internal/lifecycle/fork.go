@@ -196,7 +196,7 @@ func (r *Control) createFork(ctx context.Context, from string, q ForkRequest) (s
 	// Whoever lists the fork finds out the rest. Before the pin nothing is written
 	// that the other thread says: it may be erased, and this left behind.
 	s := threads.Summary{ID: q.As, Title: q.Title, Status: journal.StatusPaused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
-	name, err := r.nameFor(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, parent.User), true)
+	name, err := r.nameFor(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, parent.User), true, r.threads.Ensure)
 	if err != nil {
 		return "", err
 	}
@@ -242,7 +242,7 @@ func (r *Control) beginFork(ctx context.Context, from, name string, q ForkReques
 	if err != nil {
 		return err
 	}
-	switch err := r.threads.Append(ctx, name, t, data); {
+	switch err := r.threads.Append(ctx, name, t, data, nil); {
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrTooLarge):

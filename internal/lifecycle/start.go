@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 )
 
 // StartAgain starts a new run with the flow and the input of an earlier one.
@@ -86,13 +87,21 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 				return nil, "", &fault.StaleError{Thread: q.Thread}
 			}
 		}
-		name, nameErr := r.createAs(ctx, threads.Summary{ID: q.Thread, User: q.User, Title: q.Title}, func(string) error { return nil })
+		s := threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}
+		name, cells, nameErr := r.prepare(ctx, s)
+		if nameErr == nil && cells != nil && !threads.IsSmall(in) { // whoever finds its blobs finds the thread
+			cells = nil
+			name, nameErr = r.createAs(ctx, s, func(string) error { return nil })
+		}
 		if nameErr != nil {
 			return nil, "", nameErr
 		}
 		var o *threads.Opened
 		var run string
-		o, run, err = r.startNamed(ctx, name, runID, q, in)
+		o, run, err = r.startNamed(ctx, name, runID, q, in, cells)
+		if other := (*store.CellConflict)(nil); errors.As(err, &other) && ctx.Err() == nil {
+			continue // another has made the thread meanwhile
+		}
 		if stale := (*fault.StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
 			err = r.giveUp(ctx, q.Thread, name, err) // the thread was erased since it was found
 		}
@@ -108,7 +117,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 }
 
 // startNamed queues a run on the thread with a name.
-func (r *Control) startNamed(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage) (*threads.Opened, string, error) {
+func (r *Control) startNamed(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage, cells []store.Write) (*threads.Opened, string, error) {
 	value, err := r.threads.Value(ctx, name, in)
 	if err != nil {
 		return nil, "", err
@@ -119,13 +128,19 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 	if q.Key != "" {
 		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
 	}
-	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
+	decide := func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if q.Key != "" {
 			runID = r.runOf(t, q)
 			b.ID = runID
 		}
 		return r.queue(ctx, t, &q, b)
-	})
+	}
+	var o *threads.Opened
+	if cells != nil {
+		o, _, err = r.threads.Begin(ctx, name, cells, decide)
+	} else {
+		o, _, err = r.threads.Change(ctx, name, decide)
+	}
 	if err != nil {
 		return nil, "", err
 	}

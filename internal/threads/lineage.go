@@ -176,12 +176,6 @@ func (c *Threads) reached(ctx context.Context, name string) uint64 {
 	return max(at.Base, s.Seq)
 }
 
-// Append adds entries behind those that a thread has folded.
-func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, data [][]byte) error {
-	_, err := store.AppendOnce(ctx, c.Store, JournalKey(name), t.Seq-t.Base, data...)
-	return fault.IfDropped(name, err)
-}
-
 // ForkMark stands in the names of forks.
 const ForkMark = "f"
 

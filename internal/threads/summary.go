@@ -82,7 +82,8 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 		if old.Version == "" {
 			return nil, ErrNothing
 		}
-		if json.Unmarshal(old.Value, &was) == nil && was.Seq >= s.Seq && !was.Rough && was.Status != statusDamaged {
+		// One of the same sequence may have been foreseen wrong.
+		if json.Unmarshal(old.Value, &was) == nil && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s)) && !was.Rough && was.Status != statusDamaged {
 			return nil, ErrNothing
 		}
 		return json.Marshal(s)

@@ -311,9 +311,24 @@ var ErrNothing = errors.New("nothing to append")
 // lists would show something else. Where the thread turns out to be erased,
 // nothing is left of what was written for it before.
 func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
+	o, err := c.Read(ctx, name)
+	if err != nil {
+		return o, nil, c.SweepIfErased(ctx, name, err)
+	}
+	return c.change(ctx, o, nil, decide)
+}
+
+// Begin is Change for a thread of which nothing is written yet. Its cells and its
+// summary are written with its first entries. If one of them is there already,
+// another has begun a thread: a *store.CellConflict.
+func (c *Threads) Begin(ctx context.Context, name string, cells []store.Write, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
+	return c.change(ctx, Empty(name), cells, decide)
+}
+
+func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
 	var announced []string
 	var before Summary
-	o, entries, err := c.Amend(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
+	entries, err := c.amend(ctx, o, cells, func(t *journal.Thread) ([]Line, []string, error) {
 		before = summaryOf(t)
 		lines, flows, err := decide(t)
 		announced = append(announced, flows...)
@@ -322,7 +337,7 @@ func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.
 	if err == nil && len(entries) > 0 && !before.shows(summaryOf(o.Thread)) {
 		_ = c.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
-	return o, entries, c.SweepIfErased(ctx, name, err, announced...)
+	return o, entries, c.SweepIfErased(ctx, o.Name, err, announced...)
 }
 
 // Amend is Change without a summary, and without a look behind it.
@@ -331,42 +346,52 @@ func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.T
 	if err != nil {
 		return o, nil, err
 	}
+	entries, err := c.amend(ctx, o, nil, decide)
+	return o, entries, err
+}
+
+func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, decide func(*journal.Thread) (lines []Line, flows []string, err error)) ([]journal.Entry, error) {
 	for {
 		t := o.Thread
 		if t.Foreign != "" {
-			return o, nil, fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
+			return nil, fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
 		}
 		lines, flows, err := decide(t)
 		if errors.Is(err, ErrNothing) {
-			return o, nil, nil
+			return nil, nil
 		}
 		if err != nil {
-			return o, nil, err
+			return nil, err
 		}
 		entries, data, err := EncodeLines(t, lines)
 		if err != nil {
-			return o, nil, err
+			return nil, err
 		}
-		if err := c.Announce(ctx, name, t.Seq+1, flows...); err != nil {
-			return o, nil, err
+		var cells []store.Write
+		if t.Seq > 0 {
+			cells, _ = c.Foreseen(ctx, o.Name, t, lines, entries[0].Time)
+		} else if first != nil {
+			summary, err := firstSummary(o.Name, entries)
+			if err != nil {
+				return nil, err
+			}
+			cells = append(slices.Clone(first), summary)
 		}
-		err = c.Append(ctx, name, t, data)
-		if err == nil {
+		switch err := c.Append(ctx, o.Name, t, data, flows, cells...); {
+		case err == nil:
 			for _, e := range entries {
 				if err := c.Fold(ctx, o, e); err != nil {
-					return o, nil, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
+					return nil, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
 				}
 			}
-			return o, entries, nil
-		}
-		switch {
+			return entries, nil
 		case errors.Is(err, store.ErrTooLarge):
-			return o, nil, fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
-		case !errors.Is(err, store.ErrConflict) || ctx.Err() != nil:
-			return o, nil, err
+			return nil, fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
+		case !errors.Is(err, store.ErrConflict) || errors.As(err, new(*store.CellConflict)) || ctx.Err() != nil:
+			return nil, err
 		}
 		if err := c.ReadMore(ctx, o, 0); err != nil {
-			return o, nil, err
+			return nil, err
 		}
 	}
 }

@@ -7,13 +7,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/store"
 )
 
@@ -46,18 +43,6 @@ type Threads struct {
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	salt, err := Secret(ctx, s, "perdure/salt", sha256.Size)
 	return &Threads{Store: s, Log: log, lease: lease, salt: salt, roots: map[string]Root{}, unmended: map[string]string{}}, err
-}
-
-// Announce writes hints of work for flows, before the entry at seq says so.
-func (c *Threads) Announce(ctx context.Context, name string, seq uint64, flows ...string) error {
-	slices.Sort(flows)
-	const now = 1 // by any clock
-	for _, flow := range slices.Compact(flows) {
-		if err := due.Announce(ctx, c.Store, flow, name, seq, now); err != nil {
-			return fmt.Errorf("perdure: announcing work: %w", err)
-		}
-	}
-	return nil
 }
 
 // Remove deletes a cell, if it holds only what is given, where that is not "".

@@ -57,10 +57,13 @@ func (c *Threads) blobHome(ctx context.Context, name string, read func(name stri
 	}
 }
 
+// IsSmall reports whether a value belongs into its entry.
+func IsSmall(raw []byte) bool { return len(raw) <= blob.Inline }
+
 // Value returns a value for an entry: a small one as it is, a large one as a blob
 // that is written now.
 func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
-	if len(raw) <= blob.Inline {
+	if IsSmall(raw) {
 		return journal.Value{JSON: raw}, nil
 	}
 	return c.StoreBlob(ctx, name, raw)

@@ -79,12 +79,17 @@ func (w *Worker) executeDue(h due.Hint) error {
 			return nil
 		}
 		w.found(h)
-		if found, ok, err := due.Get(w.io, w.threads.Store, h.Flow, h.Thread); err != nil {
+		found, there, err := due.Get(w.io, w.threads.Store, h.Flow, h.Thread)
+		if err != nil {
 			return err
-		} else if ok {
+		}
+		if there {
 			h = found
 		}
-		if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil {
+		if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil && !there && o.Thread.Parent == nil {
+			w.threads.Snapshot(w.io, o)
+			return w.threads.Summarise(w.io, o) // the hint went with the last entry
+		} else if next == nil {
 			return w.settle(o, h)
 		}
 		// The pass has kept the thread up to date, but not the trees of others.
@@ -236,12 +241,14 @@ func (w *Worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, er
 func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine.Pass, error) {
 	t := o.Thread
 	lines := engine.DueLines(t, run, clock.Micros())
-	entries, data, err := threads.EncodeLines(t, append(lines, threads.Line{Kind: journal.Claimed, Run: run.N, Epoch: t.Epoch + 1,
-		Body: journal.Body{Worker: w.id, Version: w.opts.Version}}))
+	lines = append(lines, threads.Line{Kind: journal.Claimed, Run: run.N, Epoch: t.Epoch + 1,
+		Body: journal.Body{Worker: w.id, Version: w.opts.Version}})
+	entries, data, err := threads.EncodeLines(t, lines)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.threads.Append(w.io, o.Name, t, data); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
+	summary, _ := w.threads.Foreseen(w.io, o.Name, t, lines, entries[0].Time)
+	if err := w.threads.Append(w.io, o.Name, t, data, nil, summary...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {
 		return nil, err

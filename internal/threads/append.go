@@ -1,0 +1,138 @@
+package threads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/due"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/store"
+)
+
+// An entry is appended together with the cells that follow from it, in one
+// commit where the store can: hints of the work that it makes, and what lists
+// show. Where the store cannot, hints come before the entry that they announce,
+// and the rest after it.
+
+// Append adds entries behind those that a thread has folded, with hints of work
+// for flows and other cells. A cell that is not as it was seen is ErrConflict,
+// like an entry that came between.
+func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, data [][]byte, flows []string, cells ...store.Write) error {
+	for unseen := t.Seq == 0; ; unseen = false {
+		hints, err := c.hints(ctx, name, t.Seq+1, flows, unseen)
+		if err != nil {
+			return err
+		}
+		_, err = store.AppendWith(ctx, c.Store, store.Batch{Journal: JournalKey(name), After: t.Seq - t.Base, Entries: data, Cells: slices.Concat(cells, hints)})
+		if cell := (*store.CellConflict)(nil); errors.As(err, &cell) && ctx.Err() == nil && slices.ContainsFunc(hints, func(w store.Write) bool { return w.Key == cell.Key }) {
+			continue // another has announced something too
+		}
+		return fault.IfDropped(name, err)
+	}
+}
+
+// hints returns the writes that announce work for flows by an entry that is
+// about to get a sequence. Those for which a batch has no room it writes itself.
+func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []string, unseen bool) ([]store.Write, error) {
+	const now, most = 1, store.MaxWrites - 4 // now by any clock
+	var hints []store.Write
+	for i, flow := range slices.Compact(slices.Sorted(slices.Values(flows))) {
+		var w store.Write
+		var err error
+		if i < most {
+			w, err = due.Announcement(ctx, c.Store, flow, name, seq, now, unseen)
+		} else {
+			err = due.Announce(ctx, c.Store, flow, name, seq, now)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("perdure: announcing work: %w", err)
+		}
+		if w.Key != "" {
+			hints = append(hints, w)
+		}
+	}
+	return hints, nil
+}
+
+// Foreseen returns the write of the summary that a thread will have behind lines,
+// none if lists show the same as before, and whether there is one to write. It
+// is a guess, which Summarise corrects when the lines are folded.
+func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, lines []Line, time int64) (cells []store.Write, ok bool) {
+	s := foresee(t, lines, time)
+	if s.shows(summaryOf(t)) {
+		return nil, true
+	}
+	cell, err := c.Store.Get(ctx, JournalKey(name))
+	var was Summary
+	if err != nil || json.Unmarshal(cell.Value, &was) != nil || was.Seq > s.Seq {
+		return nil, false
+	}
+	value, err := json.Marshal(s)
+	return []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}, err == nil
+}
+
+// firstSummary returns the write of the summary of a thread that begins with
+// entries. Where it has to come before them, so that lists are complete, it does
+// not say that they are there.
+func firstSummary(name string, entries []journal.Entry) (store.Write, error) {
+	t := journal.NewThread()
+	for _, e := range entries {
+		if err := t.Apply(e); err != nil {
+			return store.Write{}, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
+		}
+	}
+	s := summaryOf(t)
+	value, err := json.Marshal(s)
+	if err != nil {
+		return store.Write{}, err
+	}
+	ahead, err := json.Marshal(Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Created: s.Created})
+	return store.Write{Key: JournalKey(name), Value: value, Ahead: ahead}, err
+}
+
+// foresee guesses the summary of a thread behind lines that have a time.
+func foresee(t *journal.Thread, lines []Line, time int64) Summary {
+	s := summaryOf(t)
+	s.Seq, s.Updated = t.Seq+uint64(len(lines)), time
+	status := map[uint64]journal.Status{} // of the runs that change
+	var queued []*journal.Run
+	for _, l := range lines {
+		switch l.Kind {
+		case journal.Queued:
+			if t.Busy() == nil || l.Body.Policy != journal.PolicySteer {
+				queued = append(queued, &journal.Run{Flow: l.Body.Flow, Status: journal.StatusQueued})
+			}
+		case journal.Claimed:
+			status[l.Run] = journal.StatusRunning
+		case journal.Suspended:
+			status[l.Run] = journal.StatusSuspended
+		case journal.Ended:
+			status[l.Run] = journal.Status(l.Body.Status)
+			for _, a := range t.Asks {
+				if a.Run != nil && a.Run.N == l.Run && a.Open() {
+					s.Asks--
+				}
+			}
+		case journal.Asked:
+			s.Asks++
+		case journal.Answered, journal.Expired:
+			s.Asks--
+		}
+	}
+	for _, list := range [][]*journal.Run{t.Runs, queued} {
+		for _, r := range list {
+			s.Status, s.Flow = r.Status, r.Flow
+			if changed, ok := status[r.N]; ok {
+				s.Status = changed
+			}
+			if !s.Status.Final() {
+				return s
+			}
+		}
+	}
+	return s
+}
