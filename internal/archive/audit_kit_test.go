@@ -85,7 +85,7 @@ func auditFlow(r *ran) perdure.Flow {
 				return false, err
 			}
 			d.n.Add(1)
-			return true, errors.Join(auditMood.Set(ctx, "glad"), auditCount.Add(ctx, 2), auditNotes.Append(ctx, "a", r.long("b")),
+			return true, errors.Join(auditMood.Set(ctx, "so glad"), auditCount.Add(ctx, 2), auditNotes.Append(ctx, "a", r.long("b")),
 				perdure.Spend(ctx, "tokens", 7))
 		}); err != nil {
 			return "", err
@@ -162,7 +162,7 @@ func playAudit(k *kit.Kit, thread string) *perdure.Run {
 	k.StartOn(thread, "audit", "hello")
 	time.Sleep(30 * time.Minute)
 	kit.NoErr(k.T, k.Signal(k.T.Context(), thread, "go", "now", perdure.SignalOptions{Key: time.Now().String()}))
-	kit.NoErr(k.T, k.SetMetadata(k.T.Context(), thread, nil, map[string]string{"colour": "blue"}, perdure.Note{}))
+	kit.NoErr(k.T, k.SetMetadata(k.T.Context(), thread, nil, map[string]string{"colour": "rather blue"}, perdure.Note{}))
 	k.MustStart(perdure.StartRequest{Thread: thread, Flow: "audit", Input: "faster", Policy: perdure.Steer})
 	time.Sleep(time.Hour)
 	info, err := k.Get(k.T.Context(), thread)

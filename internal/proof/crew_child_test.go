@@ -73,12 +73,13 @@ func crewWork(order crewOrder, flows []perdure.Flow) error {
 			return err
 		}
 	}
-	s, err := store.Open(ctx, order.URL)
+	opening := context.WithoutCancel(ctx) // told to end meanwhile it ends when it has begun
+	s, err := store.Open(opening, order.URL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	rt, err := perdure.New(ctx, s, perdure.Options{
+	rt, err := perdure.New(opening, s, perdure.Options{
 		Version: order.Version, Lease: crewLease, Grace: crewGrace, Concurrency: 8, Observer: crewObserver{},
 		Logger: slog.New(crewLog{slog.NewTextHandler(io.Discard, nil)}),
 	}, flows...)

@@ -72,7 +72,7 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 			rt.Fatalf("the disturbed run ends otherwise (-undisturbed +disturbed):\n%s\n%s%s--- undisturbed\n%s--- disturbed\n%s", d, p, c, want.journal, got.journal)
 		}
 	})
-	if !t.Failed() {
+	if !t.Failed() && !testing.Short() { // which plays too few for all that is to be met
 		seen.check(t)
 	}
 }
