@@ -3,36 +3,34 @@ package proof_test
 // kernelGuards are those of starts, claims, suspensions and answers.
 var kernelGuards = []guard{
 	{
-		name: "change announces before it appends",
-		edits: []edit{{"internal/threads/thread.go", `		if err := c.Announce(ctx, name, t.Seq+1, flows...); err != nil {
-			return o, nil, err
+		name: "what makes work is announced before it is appended",
+		edits: []edit{
+			{"internal/threads/append.go", `	for unseen := t.Seq == 0; ; unseen = false {`, `	late := flows
+	if OFF {
+		flows = nil
+	}
+	for unseen := t.Seq == 0; ; unseen = false {`},
+			{"internal/threads/append.go", `		return fault.IfDropped(name, err)
+	}`, `		for i := 0; err == nil && OFF && i < len(late); i++ {
+			err = due.Announce(ctx, c.Store, late[i], name, t.Seq+1, 1)
 		}
-		err = c.Append(ctx, name, t, data)`, `		if !OFF {
-			if err := c.Announce(ctx, name, t.Seq+1, flows...); err != nil {
-				return o, nil, err
-			}
-		}
-		err = c.Append(ctx, name, t, data)
-		if err == nil && OFF {
-			err = c.Announce(ctx, name, t.Seq+1, flows...)
-		}`}},
+		return fault.IfDropped(name, err)
+	}`},
+		},
 		test: "^TestExploredAnswerIsNeverMissed$/^waking, a crash$", says: "the run is suspended",
 	},
 	{
 		name: "a pass announces whom it lets go before it appends",
-		edits: []edit{
-			{"internal/engine/commit.go", `		if len(flows) > 0 {
-			if err := p.engine.threads.Announce(`, `		if len(flows) > 0 && !OFF {
-			if err := p.engine.threads.Announce(`},
-			{"internal/engine/commit.go", `head-p.thread.Base, data...)
-		switch {`, `head-p.thread.Base, data...)
-		if err == nil && len(flows) > 0 && OFF {
-			if err := p.engine.threads.Announce(p.io, p.name, head+1, flows...); err != nil {
-				return p.lose(err)
-			}
+		edits: []edit{{"internal/engine/commit.go", `		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, `, `		hidden := flows
+		if OFF {
+			flows = nil
 		}
-		switch {`},
-		},
+		defer func() {
+			for i := 0; OFF && i < len(hidden); i++ {
+				_ = due.Announce(p.io, p.engine.threads.Store, hidden[i], p.name, p.thread.Seq, 1)
+			}
+		}()
+		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, `}},
 		test: "^TestExploredRunBehindAnotherIsFound$", says: "is queued",
 	},
 	{
@@ -64,7 +62,7 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "a claim keeps to the head that it was decided at",
-		edits: []edit{{"internal/worker/look.go", `	if err := w.threads.Append(w.io, o.Name, t, data); `, `	epoch := t.Epoch + 1
+		edits: []edit{{"internal/worker/look.go", `	if err := w.threads.Append(w.io, o.Name, t, data, nil, summary...); `, `	epoch := t.Epoch + 1
 	anywhere := func(err error) error {
 		for errors.Is(err, store.ErrConflict) && OFF {
 			if err := w.threads.ReadMore(w.io, o, 0); err != nil || run.Status.Final() {
@@ -72,12 +70,12 @@ var kernelGuards = []guard{
 			}
 			entries, data, err = threads.EncodeLines(t, []threads.Line{{Kind: journal.Claimed, Run: run.N, Epoch: epoch, Body: journal.Body{Worker: w.id, Version: w.opts.Version}}})
 			if err == nil {
-				err = w.threads.Append(w.io, o.Name, t, data)
+				err = w.threads.Append(w.io, o.Name, t, data, nil)
 			}
 		}
 		return err
 	}
-	if err := anywhere(w.threads.Append(w.io, o.Name, t, data)); `}},
+	if err := anywhere(w.threads.Append(w.io, o.Name, t, data, nil, summary...)); `}},
 		with: []string{"a claim of an old epoch does not count"},
 		test: "^TestExploredOneWorkerClaims$", says: "2 claims",
 	},
