@@ -46,6 +46,8 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	if o == nil {
 		o = threads.Empty(name)
 	}
+	var pause time.Duration
+	last := time.Now()
 	for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(name)) {
 		for {
 			if err := r.core.threads.ReadMore(ctx, o, 0); o.Lacks || errors.Is(err, fault.ErrCorrupt) && o.Snapshot > 0 {
@@ -71,20 +73,30 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
-			pass, pause := r.core.engine.PassDone(name), max(again, 10*time.Millisecond)
-			if pass != nil {
-				pause = 250 * time.Millisecond
-			}
-			select {
-			case <-pass:
-				continue
-			case <-ctx.Done():
-			case <-time.After(pause):
-				if again > 0 {
+			if pass := r.core.engine.PassDone(name); pass != nil {
+				select {
+				case <-pass:
+				case <-ctx.Done():
+				case <-time.After(250 * time.Millisecond):
+				}
+				if ctx.Err() == nil {
 					continue
 				}
 			}
-			break
+			// Of one that runs elsewhere the first entries are read at once.
+			if pause = min(2*pause+100*time.Microsecond, 10*time.Millisecond); time.Since(last) > 20*pause {
+				pause = 0
+			}
+			last = time.Now()
+			if wait := max(again, pause); wait > 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(wait):
+				}
+			}
+			if again == 0 || ctx.Err() != nil {
+				break
+			}
 		}
 	}
 	if err := ctx.Err(); err != nil {

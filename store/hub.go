@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"strings"
 	"sync"
 )
 
@@ -19,15 +18,17 @@ type Hub struct {
 
 type hubBus struct {
 	mu        sync.Mutex
-	watchers  map[*hubWatcher]struct{}
-	listeners map[*hubListener]struct{}
+	watchers  map[string]map[*hubWatcher]struct{}  // by prefix
+	lengths   map[int]int                          // of prefixes, and how many watchers have one
+	listeners map[string]map[*hubListener]struct{} // by topic
 }
 
 // NewHub returns a hub with news of its own.
 func NewHub() *Hub {
 	return &Hub{done: make(chan struct{}), bus: &hubBus{
-		watchers:  map[*hubWatcher]struct{}{},
-		listeners: map[*hubListener]struct{}{},
+		watchers:  map[string]map[*hubWatcher]struct{}{},
+		lengths:   map[int]int{},
+		listeners: map[string]map[*hubListener]struct{}{},
 	}}
 }
 
@@ -38,13 +39,25 @@ func (h *Hub) Share() *Hub {
 }
 
 type hubWatcher struct {
-	prefix string
-	wake   chan struct{} // holds one wake-up: coalesced, never lost
+	wake chan struct{} // holds one wake-up: coalesced, never lost
 }
 
 type hubListener struct {
-	topic string
 	queue chan []byte
+}
+
+// join adds a member under a key, and leave removes it.
+func join[T comparable](all map[string]map[T]struct{}, key string, member T) {
+	if all[key] == nil {
+		all[key] = map[T]struct{}{}
+	}
+	all[key][member] = struct{}{}
+}
+
+func leave[T comparable](all map[string]map[T]struct{}, key string, member T) {
+	if delete(all[key], member); len(all[key]) == 0 {
+		delete(all, key)
+	}
 }
 
 // listenBuffer is how many messages a slow listener may lag behind before
@@ -55,9 +68,11 @@ const listenBuffer = 256
 func (h *Hub) Wake(name string) {
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()
-	for w := range h.bus.watchers {
-		if strings.HasPrefix(name, w.prefix) {
-			w.ring()
+	for n := range h.bus.lengths { // they are few, and watchers may be many
+		if n <= len(name) {
+			for w := range h.bus.watchers[name[:n]] {
+				w.ring()
+			}
 		}
 	}
 }
@@ -67,8 +82,10 @@ func (h *Hub) Wake(name string) {
 func (h *Hub) WakeAll() {
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()
-	for w := range h.bus.watchers {
-		w.ring()
+	for _, watchers := range h.bus.watchers {
+		for w := range watchers {
+			w.ring()
+		}
 	}
 }
 
@@ -86,14 +103,18 @@ func (h *Hub) Stop() { h.stop.Do(func() { close(h.done) }) }
 // Watch implements Watcher.
 func (h *Hub) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
-		w := &hubWatcher{prefix: prefix, wake: make(chan struct{}, 1)}
+		w := &hubWatcher{wake: make(chan struct{}, 1)}
 		h.bus.mu.Lock()
-		h.bus.watchers[w] = struct{}{}
+		join(h.bus.watchers, prefix, w)
+		h.bus.lengths[len(prefix)]++
 		h.bus.mu.Unlock()
 		defer func() {
 			h.bus.mu.Lock()
-			delete(h.bus.watchers, w)
-			h.bus.mu.Unlock()
+			defer h.bus.mu.Unlock()
+			leave(h.bus.watchers, prefix, w)
+			if h.bus.lengths[len(prefix)]--; h.bus.lengths[len(prefix)] == 0 {
+				delete(h.bus.lengths, len(prefix))
+			}
 		}()
 		w.ring() // at once: what changed before the watch counts too
 		for {
@@ -121,12 +142,10 @@ func (h *Hub) Cast(ctx context.Context, topic string, message []byte) error {
 	}
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()
-	for l := range h.bus.listeners {
-		if l.topic == topic {
-			select {
-			case l.queue <- bytes.Clone(message):
-			default: // a slow listener loses messages, never slows a sender
-			}
+	for l := range h.bus.listeners[topic] {
+		select {
+		case l.queue <- bytes.Clone(message):
+		default: // a slow listener loses messages, never slows a sender
 		}
 	}
 	return nil
@@ -135,13 +154,13 @@ func (h *Hub) Cast(ctx context.Context, topic string, message []byte) error {
 // Listen implements Caster.
 func (h *Hub) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		l := &hubListener{topic: topic, queue: make(chan []byte, listenBuffer)}
+		l := &hubListener{queue: make(chan []byte, listenBuffer)}
 		h.bus.mu.Lock()
-		h.bus.listeners[l] = struct{}{}
+		join(h.bus.listeners, topic, l)
 		h.bus.mu.Unlock()
 		defer func() {
 			h.bus.mu.Lock()
-			delete(h.bus.listeners, l)
+			leave(h.bus.listeners, topic, l)
 			h.bus.mu.Unlock()
 		}()
 		for {

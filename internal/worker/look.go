@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -188,6 +189,9 @@ func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 	switch waited := time.Since(first.since); {
 	case waited < w.opts.Lease:
 		w.later(h, min(w.opts.Lease, max(waited, 10*time.Millisecond)))
+		if !seen {
+			go w.awaitFact(h, o.Thread.Seq-o.Thread.Base)
+		}
 		return nil
 	case o.Thread.Seq == 0:
 		// Nothing was ever written: whoever starts the thread announces it.
@@ -204,6 +208,22 @@ func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 		return []threads.Line{{Kind: journal.Nudge}}, nil, nil
 	})
 	return err
+}
+
+// awaitFact lets a hint be looked at again when its journal goes on behind a
+// sequence.
+func (w *Worker) awaitFact(h due.Hint, after uint64) {
+	ctx, cancel := context.WithTimeout(w.io, w.opts.Lease)
+	defer cancel()
+	for range store.Watch(ctx, w.threads.Store, threads.JournalKey(h.Thread)) {
+		for range w.threads.Store.Read(ctx, threads.JournalKey(h.Thread), after) {
+			w.mu.Lock()
+			delete(w.again, keyOf(h))
+			w.mu.Unlock()
+			w.pokeFlow(h.Flow)
+			return
+		}
+	}
 }
 
 // earlyHint is a hint that was seen before its fact.

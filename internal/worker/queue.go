@@ -326,10 +326,13 @@ func (w *Worker) had(h due.Hint) {
 // how long until more are to be read.
 func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
+	left := w.queue.size > 0 // what is in it is read again
 	w.queue.clear()
 	w.queue.found = time.Now()
 	w.mu.Lock()
 	w.cut = false
+	fresh := w.fresh
+	w.fresh = map[string]bool{}
 	w.mu.Unlock()
 	for flow := range w.opts.Flows {
 		r := w.rounds[flow]
@@ -337,11 +340,15 @@ func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 			r = &round{}
 			w.rounds[flow] = r
 		}
-		if w.news || !r.walking {
+		if w.news || fresh[flow] || left || !r.walking && r.wait() <= restful {
 			r.begin()
 		}
+		if !r.walking {
+			wait = min(wait, r.wait())
+			continue
+		}
 		if err := w.fillFlow(ctx, flow, r); err != nil {
-			r.walking = false // what was found is lost
+			w.news, r.walking = true, false // what was found is lost
 			return 0, err
 		}
 		wait = min(wait, r.wait())

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/bell"
@@ -31,17 +32,19 @@ type Worker struct {
 	lease   *lease.Lease
 	others  *lease.Watcher
 	wake    chan struct{}
+	poked   atomic.Bool // by something else than news of a flow
 	running sync.WaitGroup
 
 	// Of the loop alone.
 	queue    queue
 	rounds   map[string]*round     // by flow: how far its hints were read
 	turns    map[ownerKey]lastTurn // of owners with many threads
-	news     bool                  // there may be hints that were not read
+	news     bool                  // there may be hints of any flow that were not read
 	nextRing time.Time             // when alarms are due
 	told     time.Time             // when damaged hints were logged
 
 	mu       sync.Mutex
+	fresh    map[string]bool       // flows whose hints were written since they were read
 	busy     map[string]bool       // threads that are looked at or executed
 	passes   map[*engine.Pass]bool // under way
 	again    map[hintKey]lookAgain // at what another worker holds, or what failed here
@@ -59,7 +62,7 @@ type Worker struct {
 
 func newWorker(c *Staff, io context.Context) *Worker {
 	return &Worker{staff: c, threads: c.threads, engine: c.engine, opts: c.opts, id: threads.NewRunID(), io: io, others: lease.NewWatcher(c.threads.Store), wake: make(chan struct{}, 1),
-		rounds: map[string]*round{}, turns: map[ownerKey]lastTurn{}, suspects: map[hintKey]waiting{}, busy: map[string]bool{}, passes: map[*engine.Pass]bool{},
+		rounds: map[string]*round{}, turns: map[ownerKey]lastTurn{}, suspects: map[hintKey]waiting{}, fresh: map[string]bool{}, busy: map[string]bool{}, passes: map[*engine.Pass]bool{},
 		again: map[hintKey]lookAgain{}, early: map[hintKey]earlyHint{}, losses: map[hintKey]losses{}, passed: map[string]bool{},
 		fatal: make(chan error, 1)}
 }
@@ -105,7 +108,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 	for flow := range s.opts.Flows {
 		go func() {
 			for range store.Watch(watching, s.threads.Store, due.Prefix(flow)) {
-				w.poke()
+				w.pokeFlow(flow)
 			}
 			w.poke() // the store was closed: the next scan says so
 		}()
@@ -141,6 +144,19 @@ func (w *Worker) watchOthers(ctx context.Context) {
 
 // poke makes the worker look for due work.
 func (w *Worker) poke() {
+	w.poked.Store(true)
+	w.ringUp()
+}
+
+// pokeFlow makes the worker look for due work of one flow.
+func (w *Worker) pokeFlow(flow string) {
+	w.mu.Lock()
+	w.fresh[flow] = true
+	w.mu.Unlock()
+	w.ringUp()
+}
+
+func (w *Worker) ringUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -168,7 +184,7 @@ func (w *Worker) loop(ctx context.Context) error {
 		case <-w.lease.Lost():
 			return fmt.Errorf("%w: the lease of worker %s: %w", fault.ErrFenced, w.id, w.lease.Err())
 		case <-w.wake:
-			w.news = true
+			w.news = w.poked.Swap(false) || w.news
 		case <-again.C:
 		}
 		wait, err := w.scan(ctx)
