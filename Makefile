@@ -16,7 +16,7 @@ test: lint cross ## all checks and all tests, with the race detector; the longes
 .PHONY: check
 check: ## for the daily loop: vet, and all tests that start no programs, without the race detector
 	$(GO) vet ./...
-	$(GO) test -short $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/ -e /internal/aimock)
+	$(GO) test -short $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/)
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage and explorations

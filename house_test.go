@@ -110,7 +110,6 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./cmd/(perdure|bench)`, `.*`},
 		{`\./server/(adk|agentkit|internal/foreign)`, `PERDURE(/(api|server|server/internal/(feed|foreign)|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./internal/servertest`, `PERDURE(/(api|server|server/internal/feed|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
-		{`\./internal/aimock`, `PERDURE/internal/npm`},
 		{`\./examples/.*`, `.*`},
 	}
 	matches := func(pattern, s string) bool {

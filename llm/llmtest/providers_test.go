@@ -19,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/perdure/perdure/internal/aimock"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/anthropic"
 	"github.com/perdure/perdure/llm/gemini"
@@ -452,15 +451,15 @@ func TestNobodyShowsTheKey(t *testing.T) {
 // TestAgainstAimock talks to a server that somebody else wrote.
 func TestAgainstAimock(t *testing.T) {
 	yes := true
-	s := aimock.Start(t,
-		aimock.Fixture{Match: aimock.Match{HasToolResult: &yes}, Response: aimock.Response{Content: "It rains in Köln."}},
-		aimock.Fixture{Match: aimock.Match{UserMessage: "hello"}, Response: aimock.Response{Content: "Good day, dear friend"}, ChunkSize: 4},
-		aimock.Fixture{Match: aimock.Match{UserMessage: "weather"}, Response: aimock.Response{
+	s := startAimock(t,
+		fixture{Match: fixtureMatch{HasToolResult: &yes}, Response: fixtureResponse{Content: "It rains in Köln."}},
+		fixture{Match: fixtureMatch{UserMessage: "hello"}, Response: fixtureResponse{Content: "Good day, dear friend"}, ChunkSize: 4},
+		fixture{Match: fixtureMatch{UserMessage: "weather"}, Response: fixtureResponse{
 			Reasoning: "Two cities.", ReasoningSignature: "c2ln/+==", RedactedThinking: []string{"cmVk"},
-			ToolCalls: []aimock.ToolCall{{ID: "call_1", Name: "weather", Arguments: `{"city":"Köln 😀"}`}, {ID: "call_2", Name: "weather", Arguments: `{}`}},
+			ToolCalls: []fixtureCall{{ID: "call_1", Name: "weather", Arguments: `{"city":"Köln 😀"}`}, {ID: "call_2", Name: "weather", Arguments: `{}`}},
 		}},
-		aimock.Fixture{Match: aimock.Match{UserMessage: "slow"}, Response: aimock.Response{Status: 429, RetryAfter: 3, Error: &aimock.Error{Message: "slow down", Type: "rate_limit_error"}}},
-		aimock.Fixture{Match: aimock.Match{UserMessage: "cut"}, Response: aimock.Response{Content: "A long answer that never ends"}, ChunkSize: 4, TruncateAfterChunks: 4},
+		fixture{Match: fixtureMatch{UserMessage: "slow"}, Response: fixtureResponse{Status: 429, RetryAfter: 3, Error: &fixtureError{Message: "slow down", Type: "rate_limit_error"}}},
+		fixture{Match: fixtureMatch{UserMessage: "cut"}, Response: fixtureResponse{Content: "A long answer that never ends"}, ChunkSize: 4, TruncateAfterChunks: 4},
 	)
 	forProviders(t, func(t *testing.T, p provider) {
 		m := p.model(map[string]string{"anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash", "openai": "gpt-5"}[p.name], s.URL+p.path)
