@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,20 +19,14 @@ import (
 // Runtime returns a runtime without a worker.
 func Runtime(t *testing.T, s store.Store, o perdure.Options, flows ...perdure.Flow) *perdure.Runtime {
 	t.Helper()
-	if o.Version == "" {
-		o.Version = "test"
-	}
-	rt, err := perdure.New(t.Context(), s, o, flows...)
-	NoErr(t, err)
-	return rt
+	o.Version = cmp.Or(o.Version, "test")
+	return must(perdure.New(t.Context(), s, o, flows...))(t)
 }
 
 // Start starts a run, which has to work.
 func Start(t *testing.T, rt *perdure.Runtime, q perdure.StartRequest) *perdure.Run {
 	t.Helper()
-	run, err := rt.Start(t.Context(), q)
-	NoErr(t, err)
-	return run
+	return must(rt.Start(t.Context(), q))(t)
 }
 
 // Kit is a runtime with a worker on a store, for use in a synctest bubble.
@@ -79,14 +74,32 @@ func (k *Kit) StartOn(thread, flow string, in any) *perdure.Run {
 // fails the test instead of hanging it.
 func (k *Kit) WaitFor(thread string, want perdure.Status) *perdure.Run {
 	k.T.Helper()
-	ctx, cancel := context.WithTimeout(k.T.Context(), 30*24*time.Hour)
+	return k.waitFor(thread, "", want, 30*24*time.Hour)
+}
+
+// WaitForRun waits until a run of a thread stands, and expects a status. A minute
+// of virtual time without that is a failure.
+func (k *Kit) WaitForRun(thread, id string, want perdure.Status) *perdure.Run {
+	k.T.Helper()
+	return k.waitFor(thread, id, want, time.Minute)
+}
+
+func (k *Kit) waitFor(thread, id string, want perdure.Status, most time.Duration) *perdure.Run {
+	k.T.Helper()
+	ctx, cancel := context.WithTimeout(k.T.Context(), most)
 	defer cancel()
-	run, err := k.Wait(ctx, thread, "")
+	run, err := k.Wait(ctx, thread, id)
 	if err != nil {
-		k.T.Fatalf("waiting for %s: %v\n%s", want, err, k.Trace(thread))
+		k.T.Fatalf("waiting for run %s of %s to be %s: %v\n%s", id, thread, want, err, k.Trace(thread))
 	}
+	return k.expect(run, want)
+}
+
+// expect ends the test unless a run has a status.
+func (k *Kit) expect(run *perdure.Run, want perdure.Status) *perdure.Run {
+	k.T.Helper()
 	if run.Status != want {
-		k.T.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.Trace(thread))
+		k.T.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.Trace(run.Thread))
 	}
 	return run
 }
@@ -106,7 +119,7 @@ func (k *Kit) Trace(thread string) string {
 			fmt.Fprintf(&b, "error: %v\n", err)
 			break
 		}
-		b.WriteString(strings.TrimSpace(strings.Join(strings.Fields(fmt.Sprintln(e.Kind, e.Path, string(e.Value), e.Error, e.Decision, e.Status)), " ")) + "\n")
+		b.WriteString(strings.Join(strings.Fields(fmt.Sprintln(e.Kind, e.Path, string(e.Value), e.Error, e.Decision, e.Status)), " ") + "\n")
 	}
 	return b.String()
 }
@@ -115,22 +128,6 @@ func (k *Kit) Trace(thread string) string {
 func (k *Kit) MustStart(q perdure.StartRequest) *perdure.Run {
 	k.T.Helper()
 	return Start(k.T, k.Runtime, q)
-}
-
-// WaitForRun waits until a run of a thread stands, and expects a status. A minute
-// of virtual time without that is a failure.
-func (k *Kit) WaitForRun(thread, id string, want perdure.Status) *perdure.Run {
-	k.T.Helper()
-	ctx, cancel := context.WithTimeout(k.T.Context(), time.Minute)
-	defer cancel()
-	run, err := k.Wait(ctx, thread, id)
-	if err != nil {
-		k.T.Fatalf("waiting for run %s of %s: %v\n%s", id, thread, err, k.Trace(thread))
-	}
-	if run.Status != want {
-		k.T.Fatalf("run %s is %s, want %s (%s%s)\n%s", id, run.Status, want, run.Error, run.Diff, k.Trace(thread))
-	}
-	return run
 }
 
 // AskAt returns the open ask at a path.
@@ -196,16 +193,10 @@ func (k *Kit) EndsAs(thread string, want perdure.Status) *perdure.Run {
 	k.T.Helper()
 	var run *perdure.Run
 	k.Until("the run ends", func() bool {
-		var err error
-		if run, err = k.GetRun(k.T.Context(), thread, ""); err != nil {
-			k.T.Fatal(err)
-		}
+		run = must(k.GetRun(k.T.Context(), thread, ""))(k.T)
 		return run.Status.Final() || run.Status == perdure.Blocked
 	})
-	if run.Status != want {
-		k.T.Fatalf("run is %s, want %s (%s%s)\n%s", run.Status, want, run.Error, run.Diff, k.Trace(thread))
-	}
-	return run
+	return k.expect(run, want)
 }
 
 // Until lets virtual time pass until something holds.

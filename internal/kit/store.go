@@ -26,8 +26,7 @@ func Holdings(t *testing.T, s store.Store) map[string]string {
 	}
 	for name, err := range s.Journals(context.Background(), "") {
 		NoErr(t, err)
-		lines, err := store.ReadAll(context.Background(), s, name, 0)
-		NoErr(t, err)
+		lines := must(store.ReadAll(context.Background(), s, name, 0))(t)
 		all["journal "+name] = fmt.Sprint(len(lines))
 	}
 	return all
@@ -80,12 +79,10 @@ func Journals(t *testing.T, s store.Store) []string {
 // JournalEnd returns the last sequence of a journal and the hash there.
 func JournalEnd(t *testing.T, s store.Store, name string) (uint64, journal.Hash) {
 	t.Helper()
-	lines, err := store.ReadAll(context.Background(), s, name, 0)
-	NoErr(t, err)
+	lines := must(store.ReadAll(context.Background(), s, name, 0))(t)
 	var prev journal.Hash
 	for _, l := range lines {
-		e, err := journal.Decode(prev, l.Seq, l.Data)
-		NoErr(t, err)
+		e := must(journal.Decode(prev, l.Seq, l.Data))(t)
 		prev = e.Hash
 	}
 	return uint64(len(lines)), prev
@@ -129,8 +126,7 @@ func (s *Rewritten) Show(lines [][]byte) {
 // Lines returns the entries of the journal as they are.
 func (s *Rewritten) Lines(t *testing.T) (lines [][]byte) {
 	t.Helper()
-	entries, err := store.ReadAll(context.Background(), s.Store, s.Journal, 0)
-	NoErr(t, err)
+	entries := must(store.ReadAll(context.Background(), s.Store, s.Journal, 0))(t)
 	for _, e := range entries {
 		lines = append(lines, e.Data)
 	}

@@ -20,8 +20,7 @@ func (k *Kit) MustExport(thread string, o perdure.ExportOptions) []byte {
 // MustVerify expects a thread to be good.
 func (k *Kit) MustVerify(thread string) *perdure.Verification {
 	k.T.Helper()
-	v, err := k.Verify(k.T.Context(), thread)
-	NoErr(k.T, err)
+	v := must(k.Verify(k.T.Context(), thread))(k.T)
 	if !v.OK() {
 		k.T.Fatalf("thread %s: %s", thread, v.Problem)
 	}
@@ -31,16 +30,13 @@ func (k *Kit) MustVerify(thread string) *perdure.Verification {
 // VerifyFile verifies an export.
 func VerifyFile(t *testing.T, file []byte) *perdure.Verification {
 	t.Helper()
-	v, err := perdure.VerifyExport(bytes.NewReader(file))
-	NoErr(t, err)
-	return v
+	return must(perdure.VerifyExport(bytes.NewReader(file)))(t)
 }
 
 // MustImport imports a file, which has to work.
 func (k *Kit) MustImport(file []byte, as string) {
 	k.T.Helper()
-	id, err := k.Import(k.T.Context(), bytes.NewReader(file), perdure.ImportOptions{As: as})
-	NoErr(k.T, err)
+	id := must(k.Import(k.T.Context(), bytes.NewReader(file), perdure.ImportOptions{As: as}))(k.T)
 	if as != "" && id != as {
 		k.T.Errorf("the new thread is called %q, not %q", id, as)
 	}
@@ -60,17 +56,13 @@ func ExportedEntries(file []byte) [][]byte {
 // MustFork forks a thread.
 func (k *Kit) MustFork(q perdure.ForkRequest) *perdure.Fork {
 	k.T.Helper()
-	f, err := k.Fork(k.T.Context(), q)
-	NoErr(k.T, err)
-	return f
+	return must(k.Fork(k.T.Context(), q))(k.T)
 }
 
 // MustStateAt returns a thread as it was.
 func (k *Kit) MustStateAt(thread string, seq uint64) *perdure.Checkpoint {
 	k.T.Helper()
-	c, err := k.StateAt(k.T.Context(), thread, seq)
-	NoErr(k.T, err)
-	return c
+	return must(k.StateAt(k.T.Context(), thread, seq))(k.T)
 }
 
 // Control makes one of the calls that a person makes on a run.
@@ -98,25 +90,19 @@ func (k *Kit) MustSignal(thread, name string, v any, key string) {
 // SeqOf returns the last sequence of a thread.
 func (k *Kit) SeqOf(thread string) uint64 {
 	k.T.Helper()
-	info, err := k.Get(k.T.Context(), thread)
-	NoErr(k.T, err)
-	return info.Seq
+	return must(k.Get(k.T.Context(), thread))(k.T).Seq
 }
 
 // MustRebuild calls Rebuild, and expects no error.
 func (k *Kit) MustRebuild() perdure.Rebuilt {
 	k.T.Helper()
-	got, err := k.Rebuild(k.T.Context())
-	NoErr(k.T, err)
-	return *got
+	return *must(k.Rebuild(k.T.Context()))(k.T)
 }
 
 // MustRewind takes a thread back to a sequence.
 func (k *Kit) MustRewind(thread string, to uint64) *perdure.Rewound {
 	k.T.Helper()
-	w, err := k.Rewind(k.T.Context(), thread, to, perdure.Note{By: "ann", Reason: "wrong"})
-	NoErr(k.T, err)
-	return w
+	return must(k.Rewind(k.T.Context(), thread, to, perdure.Note{By: "ann", Reason: "wrong"}))(k.T)
 }
 
 // Rest lets the workers get done what they can do by themselves.

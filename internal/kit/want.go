@@ -36,6 +36,15 @@ func NoErr(t *testing.T, err error) {
 	}
 }
 
+// must returns a value, or ends the test if there is an error.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		NoErr(t, err)
+		return v
+	}
+}
+
 // NoDiff expects that a comparison found no difference.
 func NoDiff(t *testing.T, diff string) {
 	t.Helper()
@@ -65,8 +74,6 @@ func WantOutput[T comparable](t *testing.T, run *perdure.Run, want T) {
 func SetFlag(t *testing.T, name, value string) {
 	t.Helper()
 	was := flag.Lookup(name).Value.String()
-	if err := flag.Set(name, value); err != nil {
-		t.Fatal(err)
-	}
+	NoErr(t, flag.Set(name, value))
 	t.Cleanup(func() { _ = flag.Set(name, was) })
 }

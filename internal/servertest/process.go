@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -51,35 +50,4 @@ func NewProcess(t testing.TB, s store.Store, o server.Options, flows ...perdure.
 	})
 	t.Cleanup(kill)
 	return &Process{&Site{T: t, Runtime: rt, Server: a, URL: ts.URL, Client: http.DefaultClient}, kill}
-}
-
-// Count counts what tools did, in all processes of a test.
-type Count struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-// Add counts something, and returns how often it was counted.
-func (c *Count) Add(what string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = map[string]int{}
-	}
-	c.n[what]++
-	return c.n[what]
-}
-
-// String shows all counts.
-func (c *Count) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return fmt.Sprint(c.n)
-}
-
-// Of returns how often something was counted.
-func (c *Count) Of(what string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n[what]
 }

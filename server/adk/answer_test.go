@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/agent/credentials"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/llm"
@@ -123,7 +124,7 @@ func TestConfirmationWithAPayload(t *testing.T) {
 		`{"confirmed":true,"payload":{}}`: "", `{"decision":"approve","message":""}`: "approve",
 		`{"decision":"approve","payload":{"id":"A-1","amount":8}}`: "", `{"decision":"approve","message":5}`: "",
 	} {
-		s := newSite(t, server.Options{}, clerk(new(servertest.Count)))
+		s := newSite(t, server.Options{}, clerk(new(kit.Tally)))
 		s.session("clerk", "u", "s")
 		id := s.run(runBody("clerk", "x"))[1].LongRunningToolIDs[0]
 		answer := s.Do("POST", "/run", answerBody("clerk", id, "adk_request_confirmation", response))
@@ -138,9 +139,9 @@ func TestConfirmationWithAPayload(t *testing.T) {
 
 // Several calls of one message are confirmed in one request, all or none.
 func TestConfirmsSeveralCallsTogether(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	refund := agent.NewTool("refund", "Refunds.", func(_ context.Context, o order) (string, error) {
-		n.Add(o.ID)
+		n.Hit(o.ID)
 		return "ok", nil
 	}, agent.NeedsApproval())
 	model := script.New(script.Reply{Calls: []llm.Call{{Name: "refund", Args: `{"id":"1"}`}, {Name: "refund", Args: `{"id":"2"}`}}}, script.Say("done"))
@@ -167,7 +168,7 @@ func TestConfirmsSeveralCallsTogether(t *testing.T) {
 
 // A conversation goes on while another invocation of the session waits.
 func TestNewMessageBesideAnInvocationThatWaits(t *testing.T) {
-	s := newSite(t, server.Options{}, clerk(new(servertest.Count)))
+	s := newSite(t, server.Options{}, clerk(new(kit.Tally)))
 	s.session("clerk", "u", "s")
 	first := s.run(runBody("clerk", "one"))
 	second := s.run(runBody("clerk", "two"))
@@ -256,7 +257,7 @@ func TestStreamsPiecesAndThenTheWhole(t *testing.T) {
 
 // Faces need the scopes that operations need, and see one tenant.
 func TestScopesAndTenants(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	s := newSite(t, server.Options{Auth: servertest.People{
 		"full":   {Tenant: "a", Subject: "ann", Scopes: []api.Scope{api.ScopeRead, api.ScopeRun, api.ScopeAnswer}},
 		"runner": {Tenant: "a", Subject: "bob", Scopes: []api.Scope{api.ScopeRun}},
@@ -298,7 +299,7 @@ func TestScopesAndTenants(t *testing.T) {
 // A session with an id is made of a request or of the bare state, as clients of
 // different versions send it.
 func TestCreatesOfARequestOrOfAState(t *testing.T) {
-	s := newSite(t, server.Options{}, clerk(new(servertest.Count)))
+	s := newSite(t, server.Options{}, clerk(new(kit.Tally)))
 	for i, c := range []struct{ body, want string }{
 		{`{"state":{"a":1},"events":[]}`, `{"a":1}`},
 		{`{"state":{"a":1},"events":null}`, `{"a":1}`},

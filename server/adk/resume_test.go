@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
 	"github.com/perdure/perdure/internal/inproc"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
@@ -25,11 +26,11 @@ import (
 
 // abcAgent is an agent whose model calls the tools a, b and c; the process dies in
 // the first c.
-func abcAgent(n *servertest.Count, inC chan<- struct{}) perdure.Flow {
+func abcAgent(n *kit.Tally, inC chan<- struct{}) perdure.Flow {
 	var tools []agent.Tool
 	for _, name := range []string{"a", "b", "c"} {
 		tools = append(tools, agent.NewTool(name, "Does "+name+".", func(ctx context.Context, o order) (string, error) {
-			if n.Add(name) == 1 && name == "c" {
+			if n.Hit(name) == 1 && name == "c" {
 				close(inC)
 				<-ctx.Done()
 				return "", context.Cause(ctx)
@@ -49,7 +50,7 @@ func abcAgent(n *servertest.Count, inC chan<- struct{}) perdure.Flow {
 // document has it with its last comma, and the workflow picks up where it left
 // off: results of A and B are reinstated and C, in which it stopped, runs again.
 func TestResumesAStoppedWorkflowByInvocationID(t *testing.T) {
-	n, inC := new(servertest.Count), make(chan struct{})
+	n, inC := new(kit.Tally), make(chan struct{})
 	journal := memstore.New()
 	defer journal.Close()
 	first, kill := newProcess(t, journal, abcAgent(n, inC))
@@ -85,7 +86,7 @@ func TestResumesAStoppedWorkflowByInvocationID(t *testing.T) {
 		t.Errorf("the events are\n%s", got)
 	}
 	if n.Of("a") != 1 || n.Of("b") != 1 || n.Of("c") != 2 {
-		t.Errorf("the tools ran %v times", n)
+		t.Errorf("the tools ran %v times", n.All())
 	}
 	second.Do("POST", "/run_sse", strings.Replace(`{"app_name":"my_resumable_agent","user_id":"u_123","session_id":"s_abc","invocation_id":"X"}`, "X", "invocation-123", 1)).Problem(404, "no-run")
 	thread, err := second.Runtime.Get(t.Context(), "s_abc")
@@ -96,7 +97,7 @@ func TestResumesAStoppedWorkflowByInvocationID(t *testing.T) {
 
 // Promise: an invocation of another session is not resumed.
 func TestResumesOnlyInvocationsOfTheSession(t *testing.T) {
-	s := newSite(t, server.Options{}, clerk(new(servertest.Count)))
+	s := newSite(t, server.Options{}, clerk(new(kit.Tally)))
 	s.session("clerk", "u", "s")
 	s.session("clerk", "u", "s2")
 	s.session("clerk", "eve", "s3")
@@ -117,15 +118,15 @@ func TestResumesOnlyInvocationsOfTheSession(t *testing.T) {
 // Promise: a paused workflow goes on by its invocation id, and one that failed in
 // a tool is resumed by running that tool again.
 func TestResumesPausedAndFailedWorkflows(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	fragile := perdure.NewFlow("fragile", func(ctx context.Context, in string) (string, error) {
 		for _, name := range []string{"a", "b"} {
-			if _, err := perdure.Step(ctx, name, func(context.Context) (int, error) { return n.Add(name), nil }); err != nil {
+			if _, err := perdure.Step(ctx, name, func(context.Context) (int, error) { return n.Hit(name), nil }); err != nil {
 				return "", err
 			}
 		}
 		return perdure.Step(ctx, "c", func(context.Context) (string, error) {
-			if n.Add("c") == 1 {
+			if n.Hit("c") == 1 {
 				return "", fmt.Errorf("the network is down")
 			}
 			return in + " is done", nil
@@ -142,7 +143,7 @@ func TestResumesPausedAndFailedWorkflows(t *testing.T) {
 	wantEvents(t, s.run(resume), "fragile: it is done end")
 	wantEvents(t, s.run(resume), "fragile: it is done end")
 	if n.Of("a") != 1 || n.Of("b") != 1 || n.Of("c") != 2 {
-		t.Errorf("the steps ran %v times", n)
+		t.Errorf("the steps ran %v times", n.All())
 	}
 
 	held := make(chan struct{})
@@ -184,7 +185,7 @@ func TestResumesPausedAndFailedWorkflows(t *testing.T) {
 // Last-Event-ID, without gap and repetition, with the same bytes; and nothing is
 // started.
 func TestReconnectsWithoutGapsAndStartsNothing(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	s := newSite(t, server.Options{}, clerk(n))
 	s.session("clerk", "u", "s")
 	body := runBody("clerk", "refund")
@@ -232,7 +233,7 @@ func TestReconnectsWithoutGapsAndStartsNothing(t *testing.T) {
 // A client that was away while its session was erased and the id used again is
 // told so, and the new session has event ids of its own.
 func TestAReusedSessionIDHasOtherEventIDs(t *testing.T) {
-	s := newSite(t, server.Options{}, clerk(new(servertest.Count)))
+	s := newSite(t, server.Options{}, clerk(new(kit.Tally)))
 	s.session("clerk", "u", "s")
 	_, ids, _ := s.runSSE(runBody("clerk", "refund"))
 	s.Do("DELETE", "/apps/clerk/users/u/sessions/s", "").Want(200)

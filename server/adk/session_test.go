@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/llm"
@@ -29,9 +30,9 @@ type order struct {
 }
 
 // clerk is an agent that refunds an order after approval.
-func clerk(n *servertest.Count, opts ...agent.ToolOption) perdure.Flow {
+func clerk(n *kit.Tally, opts ...agent.ToolOption) perdure.Flow {
 	refund := agent.NewTool("refund", "Refunds an order.", func(_ context.Context, o order) (string, error) {
-		n.Add("refund")
+		n.Hit("refund")
 		return fmt.Sprintf("refunded %s with %d", o.ID, o.Amount), nil
 	}, append([]agent.ToolOption{agent.NeedsApproval()}, opts...)...)
 	model := script.New(
@@ -183,7 +184,7 @@ func answerBody(app, id, name, response string) string {
 }
 
 func TestAppsAndVersion(t *testing.T) {
-	s := newSite(t, server.Options{Version: "9.9"}, clerk(new(servertest.Count)))
+	s := newSite(t, server.Options{Version: "9.9"}, clerk(new(kit.Tally)))
 	if got := string(s.Do("GET", "/list-apps?relative_path=./", "").Want(200).Body); got != `["clerk"]` {
 		t.Errorf("the apps are %s", got)
 	}
@@ -204,7 +205,7 @@ func TestAppsAndVersion(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	s := newSite(t, server.Options{}, clerk(new(servertest.Count)), perdure.NewFlow("other", func(_ context.Context, in string) (string, error) { return in, nil }))
+	s := newSite(t, server.Options{}, clerk(new(kit.Tally)), perdure.NewFlow("other", func(_ context.Context, in string) (string, error) { return in, nil }))
 	const all = "/apps/clerk/users/u/sessions"
 	var made struct {
 		ID, AppName, UserID string
@@ -270,7 +271,7 @@ func TestRunsWithApprovalByFunctionResponse(t *testing.T) {
 			`clerk: response refund {"result":"later"}`, `clerk: It is done, thank you.`, `clerk: end`}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := new(servertest.Count)
+			n := new(kit.Tally)
 			s := newSite(t, server.Options{}, clerk(n))
 			s.session("clerk", "u", "s")
 			events := s.run(runBody("clerk", "refund A-1"))
@@ -309,7 +310,7 @@ func TestRunsWithApprovalByFunctionResponse(t *testing.T) {
 }
 
 func TestRefusesResponsesThatDoNotFit(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	s := newSite(t, server.Options{}, clerk(n, agent.WithApproval(agent.Approval{Decisions: []string{"approve", "reject"}})))
 	s.session("clerk", "u", "s")
 	s.Do("POST", "/apps/clerk/users/u/sessions/s2", "").Want(200)
@@ -339,7 +340,7 @@ func TestRefusesResponsesThatDoNotFit(t *testing.T) {
 }
 
 func TestRunRefusesBadRequests(t *testing.T) {
-	s := newSite(t, server.Options{MaxBody: 10_000}, clerk(new(servertest.Count)))
+	s := newSite(t, server.Options{MaxBody: 10_000}, clerk(new(kit.Tally)))
 	s.session("clerk", "u", "s")
 	head := `{"appName":"clerk","userId":"u","sessionId":"s"`
 	for body, want := range map[string]struct {
@@ -449,7 +450,7 @@ func TestStopEndsTheAnswerAndNotTheRun(t *testing.T) {
 
 // Of clients that respond at the same time one wins, and the tool runs once.
 func TestResponsesRaceAndOneWins(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	s := newSite(t, server.Options{}, clerk(n))
 	s.session("clerk", "u", "s")
 	id := s.run(runBody("clerk", "x"))[1].LongRunningToolIDs[0]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/server/agentkit"
@@ -24,7 +25,7 @@ func newProcess(t *testing.T, s store.Store, flows ...perdure.Flow) *servertest.
 }
 
 // pullRequest asks before it pushes.
-func pullRequest(n *servertest.Count) perdure.Flow {
+func pullRequest(n *kit.Tally) perdure.Flow {
 	return perdure.NewFlow("pr", func(ctx context.Context, in string) (string, error) {
 		a, err := perdure.Ask[perdure.Answer](ctx, "approve-pr", perdure.Question{
 			Kind: "approval", Prompt: "About to push " + in + ": approve?", Decisions: []string{agent.DecisionApprove, agent.DecisionReject}})
@@ -35,7 +36,7 @@ func pullRequest(n *servertest.Count) perdure.Flow {
 			return "not pushed: " + a.Message, nil
 		}
 		return perdure.Step(ctx, "push", func(context.Context) (string, error) {
-			n.Add("push")
+			n.Hit("push")
 			return "pushed " + in, nil
 		})
 	})
@@ -65,7 +66,7 @@ func outputOf(s *servertest.Site, run *perdure.Run) string {
 // operator posts {traceId, promptId, response} exactly as the document does, and
 // the run goes on by itself.
 func TestSeedResumeApprovesInAnotherProcess(t *testing.T) {
-	n := new(servertest.Count)
+	n := new(kit.Tally)
 	journal := memstore.New()
 	defer journal.Close()
 	first := newProcess(t, journal, pullRequest(n))
@@ -93,7 +94,7 @@ func TestSeedResumeApprovesInAnotherProcess(t *testing.T) {
 }
 
 func TestResumeSaysWhatIsWrong(t *testing.T) {
-	s := servertest.New(t, withFace, pullRequest(new(servertest.Count)))
+	s := servertest.New(t, withFace, pullRequest(new(kit.Tally)))
 	run := startWaiting(s, "pr", "t", "x")
 	other := startWaiting(s, "pr", "t2", "y")
 	for body, want := range map[string]struct {
@@ -131,7 +132,7 @@ func TestResumeUnderstandsResponses(t *testing.T) {
 		`false`:                                 "not pushed: ",
 		`{"decision":"reject","message":"why"}`: "not pushed: why",
 	} {
-		s := servertest.New(t, withFace, pullRequest(new(servertest.Count)))
+		s := servertest.New(t, withFace, pullRequest(new(kit.Tally)))
 		run := startWaiting(s, "pr", "t", "x")
 		// The trace is the run here, the prompt the ask, and the spelling another.
 		s.Do("POST", "/resume", fmt.Sprintf(`{"trace_id":%q,"prompt_id":%q,"response":%s,}`, run.ID, run.Asks[0].ID, response)).Want(200)
