@@ -160,12 +160,9 @@ const trimmedPrefix = "[Note] "
 // summarise asks a model for a summary. It is a step.
 func (s *session) summarise(ctx context.Context, old []Record, summary *Summary) (Record, error) {
 	begin := time.Now()
-	model, prompt := s.agent.Context.Model, s.agent.Context.Prompt
+	model := s.agent.Context.Model
 	if model == nil {
 		model = s.agent.model
-	}
-	if prompt == "" {
-		prompt = summaryPrompt
 	}
 	var b strings.Builder
 	for _, r := range old {
@@ -180,7 +177,7 @@ func (s *session) summarise(ctx context.Context, old []Record, summary *Summary)
 			}
 		}
 	}
-	reply, err := llm.Collect(model.Generate(ctx, &llm.Request{System: prompt, Messages: []llm.Message{llm.User(b.String())}}))
+	reply, err := llm.Collect(model.Generate(ctx, &llm.Request{System: cmp.Or(s.agent.Context.Prompt, summaryPrompt), Messages: []llm.Message{llm.User(b.String())}}))
 	if err != nil {
 		return Record{}, modelError(err)
 	}

@@ -65,42 +65,42 @@ func (c *Content) UnmarshalJSON(raw []byte) error {
 		*c = nil
 		return nil
 	}
-	strict := func(v any) error {
+	read := func(v any, what string) error {
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
-		return d.Decode(v)
+		if err := d.Decode(v); err != nil {
+			return fmt.Errorf("agent: the input is no %s: %w", what, err)
+		}
+		return nil
 	}
+	var err error
 	switch raw[0] {
 	case '"':
 		var text string
-		err := json.Unmarshal(raw, &text)
+		err = json.Unmarshal(raw, &text)
 		*c = contentOf(text)
-		return err
 	case '{':
 		var m llm.Message
-		if err := strict(&m); err != nil {
-			return fmt.Errorf("agent: the input is no message: %w", err)
-		}
+		err = read(&m, "message")
 		*c = Content{m}
-		return c.check()
 	case '[':
 		var first []struct{ Role *string }
-		var messages []llm.Message
 		if json.Unmarshal(raw, &first) == nil && len(first) > 0 && first[0].Role != nil {
-			if err := strict(&messages); err != nil {
-				return fmt.Errorf("agent: the input is no list of messages: %w", err)
-			}
+			var messages []llm.Message
+			err = read(&messages, "list of messages")
 			*c = messages
-			return c.check()
+			break
 		}
 		var parts []llm.Part
-		if err := strict(&parts); err != nil {
-			return fmt.Errorf("agent: the input is no list of parts: %w", err)
-		}
+		err = read(&parts, "list of parts")
 		*c = Content{{Role: llm.RoleUser, Parts: parts}}
-		return c.check()
+	default:
+		return fmt.Errorf("agent: the input is a text, a list of parts, or messages, not %.40s", raw)
 	}
-	return fmt.Errorf("agent: the input is a text, a list of parts, or messages, not %.40s", raw)
+	if err != nil {
+		return err
+	}
+	return c.check()
 }
 
 // check refuses roles and parts that only the runtime writes: a caller speaks

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,19 +24,20 @@ func AsTool(a Agent, opts ...ToolOption) Tool {
 	if a == nil {
 		return Tool{&tool{err: errors.New("AsTool makes a tool of no agent")}}
 	}
-	about := a.description()
-	if about == "" {
-		about = "Lets " + a.Name() + " do something."
-	}
-	t := NewTool(a.Name(), about, func(ctx context.Context, r request) (string, error) {
-		res, err := a.run(ctx, a.Name(), visit{in: Content{llm.User(r.Request)}, alone: true})
-		if err != nil {
-			return "", err
-		}
-		return res.Text, nil
-	}, append([]ToolOption{UsesVerbs()}, opts...)...)
+	about := cmp.Or(a.description(), "Lets "+a.Name()+" do something.")
+	t := NewTool(a.Name(), about, func(ctx context.Context, r request) (string, error) { return runAlone(ctx, a, r.Request) },
+		append([]ToolOption{UsesVerbs()}, opts...)...)
 	t.agents = []Agent{a}
 	return t
+}
+
+// runAlone lets an agent do a task in a context of its own.
+func runAlone(ctx context.Context, a Agent, task string) (string, error) {
+	r, err := a.run(ctx, a.Name(), visit{in: Content{llm.User(task)}, alone: true})
+	if err != nil {
+		return "", err
+	}
+	return r.Text, nil
 }
 
 type task struct {
@@ -65,12 +67,7 @@ func Delegate(agents ...Agent) Tool {
 	}
 	slices.Sort(enum)
 	t := NewTool("delegate", about.String(), func(ctx context.Context, t task) (string, error) {
-		a := by[t.Agent] // the schema names them
-		res, err := a.run(ctx, a.Name(), visit{in: Content{llm.User(t.Task)}, alone: true})
-		if err != nil {
-			return "", err
-		}
-		return res.Text, nil
+		return runAlone(ctx, by[t.Agent], t.Task) // the schema names them
 	}, UsesVerbs())
 	t.agents = slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { return a == nil })
 	if err == nil && t.err == nil {

@@ -62,12 +62,10 @@ func (s *session) decide(ctx context.Context, t Tool, c llm.Call, d decision) (d
 			data.Always.Allows += fmt.Sprintf("; from others than %s nothing but this call", strings.Join(named, ", "))
 		}
 	}
+	prompt := cmp.Or(a.Prompt, fmt.Sprintf("%s wants to call %s. %s", s.agent.name, t.name, shorten(t.description, 1000)))
 	q := perdure.Question{
-		Kind: KindApproval, Prompt: a.Prompt, Decisions: allowed, Who: a.Who, Expires: a.Expires,
+		Kind: KindApproval, Prompt: prompt, Decisions: allowed, Who: a.Who, Expires: a.Expires,
 		Guards: callHash(here.Path, c.ID, same), Allows: []string{stepRun, stepResult}, Data: data, Schemas: map[string]json.RawMessage{},
-	}
-	if q.Prompt == "" {
-		q.Prompt = fmt.Sprintf("%s wants to call %s. %s", s.agent.name, t.name, shorten(t.description, 1000))
 	}
 	if len(t.schema.JSON()) > maxEditSchema {
 		q.Decisions = slices.DeleteFunc(slices.Clone(allowed), func(d string) bool { return d == DecisionEdit })
@@ -256,9 +254,7 @@ func (s *session) askCredential(ctx context.Context, calls []llm.Call, name stri
 			need, need.Who = n, may
 		}
 	}
-	if need.Prompt == "" {
-		need.Prompt = fmt.Sprintf("%s needs the credential %q.", s.agent.name, name)
-	}
+	need.Prompt = cmp.Or(need.Prompt, fmt.Sprintf("%s needs the credential %q.", s.agent.name, name))
 	q := perdure.Question{
 		Kind: KindCredential, Prompt: need.Prompt, Who: need.Who,
 		Decisions: []string{DecisionProvided, DecisionReject},

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -54,10 +55,7 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 				if err != nil {
 					return "", err
 				}
-				key := a.Key
-				if key == "" {
-					key = keyOf(a.Text)
-				}
+				key := cmp.Or(a.Key, keyOf(a.Text))
 				ns := memory.User(place.User, o.Part...)
 				if _, err := m.Put(ctx, ns, key, Memo{a.Text, place.Thread}, memory.PutOptions{TTL: o.TTL}); err != nil {
 					return "", err
@@ -73,10 +71,7 @@ func MemoryTools(o MemoryToolOptions) []Tool {
 				if err != nil {
 					return nil, err
 				}
-				if a.Limit == 0 {
-					a.Limit = 10
-				}
-				items, err := m.Search(ctx, append(m.Home(), o.Part...), a.Query, a.Limit)
+				items, err := m.Search(ctx, append(m.Home(), o.Part...), a.Query, cmp.Or(a.Limit, 10))
 				facts := make([]fact, len(items))
 				for i, item := range items {
 					facts[i] = fact{item.Key, textOfItem(item), item.Updated}

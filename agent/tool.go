@@ -77,13 +77,7 @@ type Output struct {
 // the option [UsesVerbs].
 func NewTool[A, R any](name, description string, fn func(ctx context.Context, args A) (R, error), opts ...ToolOption) Tool {
 	s, err := schemaOf(reflect.TypeFor[A]())
-	if err != nil {
-		err = fmt.Errorf("its arguments: %w", err)
-	}
-	if fn == nil {
-		err = errors.Join(err, errNoFunc)
-	}
-	t := &tool{name: name, description: description, schema: s, err: err}
+	t := newTool(name, description, s, err, fn != nil)
 	t.fits = func(raw json.RawMessage) error { return json.Unmarshal(raw, new(A)) }
 	t.call = func(ctx context.Context, raw json.RawMessage) (Output, error) {
 		var args A
@@ -103,13 +97,19 @@ func NewTool[A, R any](name, description string, fn func(ctx context.Context, ar
 // such as that of another system.
 func RawTool(name, description string, schema json.RawMessage, fn func(ctx context.Context, args json.RawMessage) (Output, error), opts ...ToolOption) Tool {
 	s, err := parseSchema(schema)
+	t := newTool(name, description, s, err, fn != nil)
+	t.call = fn
+	return Tool{t}.With(opts...)
+}
+
+func newTool(name, description string, s *schema.Schema, err error, hasFunc bool) *tool {
 	if err != nil {
 		err = fmt.Errorf("its arguments: %w", err)
 	}
-	if fn == nil {
-		err = errors.Join(err, errNoFunc)
+	if !hasFunc {
+		err = errors.Join(err, errors.New("it has no function"))
 	}
-	return Tool{&tool{name: name, description: description, schema: s, err: err, call: fn}}.With(opts...)
+	return &tool{name: name, description: description, schema: s, err: err}
 }
 
 // With returns the tool with more options.
@@ -123,8 +123,6 @@ func (t Tool) With(opts ...ToolOption) Tool {
 	}
 	return Tool{&c}
 }
-
-var errNoFunc = errors.New("it has no function")
 
 // Name returns what models call the tool.
 func (t Tool) Name() string { return t.name }

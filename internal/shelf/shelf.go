@@ -25,7 +25,6 @@
 package shelf
 
 import (
-	"bytes"
 	"context"
 	"encoding/base32"
 	"encoding/json"
@@ -38,6 +37,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
@@ -265,16 +265,14 @@ type record struct {
 }
 
 func (r *record) encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // which would let values grow
-	if err := e.Encode(r); err != nil {
+	raw, err := strict.Marshal(r) // escapes for HTML would let values grow
+	if err != nil {
 		return nil, fmt.Errorf("%w: the value is not JSON: %w", ErrInvalid, err)
 	}
-	if b.Len() > store.MaxEntry {
-		return nil, fmt.Errorf("%w: the record has %d bytes", ErrTooLarge, b.Len())
+	if len(raw) > store.MaxEntry {
+		return nil, fmt.Errorf("%w: the record has %d bytes", ErrTooLarge, len(raw))
 	}
-	return b.Bytes(), nil
+	return raw, nil
 }
 
 // parse reads a cell, and refuses one that belongs to another place.

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// Reader reads a JSON value in one pass. It refuses what [Check] refuses when it
-// comes to it.
+// Reader reads a JSON value in one pass, and refuses what the package refuses when
+// it comes to it.
 type Reader struct {
 	data  []byte
 	d     *json.Decoder

@@ -19,18 +19,6 @@ import (
 // MaxDepth is how deep a value from outside may be nested.
 const MaxDepth = 64
 
-// Check returns what is wrong with a JSON value.
-func Check(data []byte) error {
-	r, err := NewReader(data)
-	if err == nil {
-		_, err = r.Raw()
-	}
-	if err == nil {
-		err = r.End()
-	}
-	return err
-}
-
 // Depth returns how many arrays and objects of JSON are inside each other. It
 // needs no more than a look at each byte, and tells nothing of what is no JSON.
 func Depth(data []byte) (most int) {

@@ -36,7 +36,7 @@ func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if strict.Depth(raw) > maxNesting {
 		return nil, fmt.Errorf("they are nested more than %d deep", maxNesting)
 	}
-	return encode(v)
+	return strict.Marshal(v)
 }
 
 // readStrict reads one JSON value of valid UTF-8 in which no object has two
@@ -118,14 +118,6 @@ func decode(raw json.RawMessage) (v any, rest bool, err error) {
 	return v, err != io.EOF, nil
 }
 
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSpace(b.Bytes()), err
-}
-
 // Exact returns JSON in the form in which whole arguments are compared: that of
 // Canonical, with one way to write each number. It refuses what readers could
 // understand in different ways.
@@ -134,7 +126,7 @@ func Exact(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the arguments: %w", err)
 	}
-	one, err := encode(exactNumbers(v))
+	one, err := strict.Marshal(exactNumbers(v))
 	if len(one) >= maxPattern {
 		return nil, fmt.Errorf("the arguments have %d bytes, and at most %d are allowed", len(one)+1, maxPattern)
 	}
@@ -155,7 +147,7 @@ func WholeNumbers(raw json.RawMessage) json.RawMessage {
 		}
 		return n
 	})
-	if changed, err := encode(whole); err == nil {
+	if changed, err := strict.Marshal(whole); err == nil {
 		return changed
 	}
 	return raw

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/perdure/perdure/internal/strict"
 )
 
 // Pattern is what a rule says about arguments, see agent.Rule.
@@ -40,7 +42,7 @@ func ParsePattern(raw json.RawMessage) (*Pattern, error) {
 // Canonical returns the pattern as it is kept: the same for all ways to write
 // it.
 func (p *Pattern) Canonical() json.RawMessage {
-	raw, _ := encode(exactNumbers(p.members)) // it was read from JSON
+	raw, _ := strict.Marshal(exactNumbers(p.members)) // it was read from JSON
 	return raw
 }
 
