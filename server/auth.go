@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -30,9 +31,6 @@ type Principal struct {
 func (p *Principal) May(s api.Scope) bool {
 	return s == api.ScopeNone || slices.Contains(p.Scopes, s) || slices.Contains(p.Scopes, api.ScopeAdmin)
 }
-
-// over reports whether the principal has expired.
-func (p *Principal) over() bool { return !p.Expires.IsZero() && !time.Now().Before(p.Expires) }
 
 // check returns what is wrong with a principal. A subject in the form of a group
 // could answer in the group's place.
@@ -153,11 +151,7 @@ func (list anyOf) first(ask func(Authenticator) (*Principal, error)) (*Principal
 // local returns the caller without Options.Auth: whoever they claim to be, of
 // whichever tenant.
 func local(r *http.Request) *Principal {
-	p := &Principal{Tenant: r.Header.Get("Perdure-Tenant"), Subject: "local", Scopes: []api.Scope{api.ScopeAdmin}}
-	if as := r.Header.Get("Perdure-As"); as != "" {
-		p.Subject = as
-	}
-	return p
+	return &Principal{Tenant: r.Header.Get("Perdure-Tenant"), Subject: cmp.Or(r.Header.Get("Perdure-As"), "local"), Scopes: []api.Scope{api.ScopeAdmin}}
 }
 
 // nobody is the caller of operations that need no token.
@@ -316,7 +310,7 @@ func vet(p *Principal, err error) (*Principal, error) {
 		return nil, err
 	case p == nil:
 		return nil, api.ErrUnauthorized
-	case p.over():
+	case !p.Expires.IsZero() && !time.Now().Before(p.Expires):
 		return nil, fmt.Errorf("%w: it has expired", api.ErrUnauthorized)
 	}
 	if err := p.check(); err != nil {

@@ -66,25 +66,10 @@ func raw[In, Out any](s *Server, op api.Op[In, Out], fn func(http.ResponseWriter
 			s.fail(w, r, err)
 			return
 		}
-		if err = c.namesIn(fields, reflect.ValueOf(in).Elem()); err == nil {
-			err = fn(w, r, c, in)
-		}
-		if err != nil {
+		if err = fn(w, r, c, in); err != nil {
 			s.fail(w, r, err)
 		}
 	})
-}
-
-// namesIn calls names for each user that an input names.
-func (c *Call) namesIn(fields []api.Field, in reflect.Value) error {
-	for _, f := range fields {
-		if f.Name == "User" {
-			if err := c.names(in.FieldByIndex(f.Index).String()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // fail sends an error as a problem.
@@ -133,7 +118,8 @@ func tell(w http.ResponseWriter, p *api.Problem, body []byte) {
 // is a different write.
 var conditions = []string{"If-Match", "If-None-Match", "Idempotency-Key"}
 
-// bind reads the input of an operation from a request.
+// bind reads the input of an operation from a request, and refuses one that names
+// another user than the caller may.
 func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields []api.Field, in reflect.Value) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -186,10 +172,17 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 			return api.Invalid("there is no query parameter %q", name)
 		}
 	}
-	if !op.HasBody() {
-		return nil
+	if op.HasBody() {
+		if err := c.decodeBody(w, r, fields, in); err != nil {
+			return err
+		}
 	}
-	return c.decodeBody(w, r, fields, in)
+	for _, f := range fields {
+		if f.Name == "User" && err == nil {
+			err = c.names(in.FieldByIndex(f.Index).String())
+		}
+	}
+	return err
 }
 
 // segments returns the value of a path's last parameter, split at slashes before

@@ -27,13 +27,33 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/browser"
+	"github.com/perdure/perdure/internal/npm"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
 	"github.com/perdure/perdure/store/sqlitestore"
 )
+
+//go:embed testdata/clients/package.json
+var clientsManifest []byte
+
+//go:embed testdata/clients/package-lock.json
+var clientsLock []byte
+
+// clientModules returns the folder of the npm packages whose clients are tested.
+// Without npm the test is skipped, but not in CI.
+func clientModules(t testing.TB) string {
+	t.Helper()
+	module, err := npm.Install("clients", clientsManifest, clientsLock, "eventsource")
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("the proof with real clients cannot run: %v", err)
+	}
+	if err != nil {
+		t.Skipf("skipped, because the proof with real clients cannot run: %v", err)
+	}
+	return filepath.Dir(module)
+}
 
 const proofEnv = "PERDURE_PROOF_SERVER"
 
@@ -348,7 +368,7 @@ func background(t *testing.T, dir, name string, args ...string) {
 func startNode(t *testing.T, site string) {
 	t.Helper()
 	dir := t.TempDir()
-	servertest.Check(t, os.Symlink(servertest.Clients(t), filepath.Join(dir, "node_modules")))
+	servertest.Check(t, os.Symlink(clientModules(t), filepath.Join(dir, "node_modules")))
 	for _, name := range []string{"follow.mjs", "prove.mjs", "node.mjs"} {
 		resp := servertest.Must(http.Get(site + "/" + name))(t)
 		data, _ := io.ReadAll(resp.Body)
@@ -386,7 +406,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 	serving := startProof(t, order)
 	defer func() { serving.kill() }()
 	startNode(t, site.URL)
-	browser.Open(t, site.URL+"/")
+	openBrowser(t, site.URL+"/")
 
 	// Each life of the server gets some steps done, so that it is not taken
 	// for a poison of the run.
@@ -509,7 +529,7 @@ func TestBrowserFollowsAnAgent(t *testing.T) {
 		Reasoning: "They greet.", Text: "Good morning, what can I do for you?", Chunks: 12, Delay: 10 * time.Millisecond})
 	s := servertest.New(t, server.Options{Heartbeat: 5 * time.Millisecond}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{})))
 	s.Do("POST", "/v1/threads", `{"id":"chat"}`).Want(201)
-	modules := http.Dir(servertest.Clients(t))
+	modules := http.Dir(clientModules(t))
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", s.Server)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -529,7 +549,7 @@ func TestBrowserFollowsAnAgent(t *testing.T) {
 	})
 	site := httptest.NewServer(mux)
 	t.Cleanup(site.Close)
-	p := browser.Open(t, site.URL)
+	p := openBrowser(t, site.URL)
 	p.Until("window.byFetch")
 	var got struct {
 		Texts  []string

@@ -102,7 +102,8 @@ func (s *Server) origin(r *http.Request) (origin string, listed bool, err error)
 		origin = given[0]
 	}
 	site := r.Header.Get("Sec-Fetch-Site") // no page can set it
-	own := origin == "" || sameHost(origin, r.Host)
+	page, wrong := url.Parse(origin)
+	own := origin == "" || wrong == nil && page.Host != "" && (page.Scheme == "http" || page.Scheme == "https") && strings.EqualFold(page.Host, r.Host)
 	if site != "" {
 		own = site == "same-origin" || site == "none"
 	}
@@ -124,12 +125,6 @@ func (s *Server) origin(r *http.Request) (origin string, listed bool, err error)
 		return "", false, nil
 	}
 	return "", false, fmt.Errorf("%w: a page of %.80q may not do this", api.ErrOrigin, origin)
-}
-
-// sameHost reports whether an origin is the server that was called.
-func sameHost(origin, host string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
 }
 
 // survive confines a panic of a handler to its request. If the response has begun,

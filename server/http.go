@@ -39,7 +39,12 @@ func (s *Server) HTTPServer() *http.Server {
 	// A stream that is not read ends by its own deadline. What the connection
 	// itself has to write would otherwise keep it open for ever.
 	h.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.opts.Stall}
-	h.ConnState = (&conns{most: s.opts.Connections, idle: list.New(), all: map[net.Conn]*list.Element{}}).changed
+	all := &conns{most: s.opts.Connections, idle: list.New(), all: map[net.Conn]*list.Element{}}
+	h.ConnState = func(conn net.Conn, state http.ConnState) {
+		if surplus := all.note(conn, state); surplus != nil {
+			surplus.Close()
+		}
+	}
 	h.RegisterOnShutdown(s.Close)
 	return h
 }
@@ -52,13 +57,6 @@ type conns struct {
 	mu   sync.Mutex
 	idle *list.List                 // of net.Conn, in the order in which they became idle
 	all  map[net.Conn]*list.Element // nil: a request is under way
-}
-
-// changed is the ConnState of an http.Server.
-func (c *conns) changed(conn net.Conn, state http.ConnState) {
-	if surplus := c.note(conn, state); surplus != nil {
-		surplus.Close()
-	}
 }
 
 // note returns a connection to close, nil if there is room.

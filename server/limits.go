@@ -217,7 +217,11 @@ func (l *load) reach(bytes int64) error {
 	if l.write { // what it changes must be read, however large
 		size = l.values
 	}
-	if most := l.most(); size > most {
+	most := l.s.opts.Limits.Bytes / 2 // which leaves as many for others of its tenant
+	if len(l.buckets) > 2 {
+		most = min(most, l.s.opts.TenantLimits.Bytes/2)
+	}
+	if size > most {
 		return fmt.Errorf("%w: this takes %d bytes of memory or more, and one request has %d at most, half of its tenant's limit; ask for a part, or raise the limits of the server", perdure.ErrTooLarge, size, most)
 	}
 	return l.try(Limits{Bytes: bytes - l.held.Bytes})
@@ -232,9 +236,6 @@ func (l *load) takeTurn() error {
 	most, whose, err := l.s.limitsOf(b)
 	if g.turns[b] >= max(1, int(most.Bytes/oneTurn)) {
 		return fmt.Errorf("%w: %s large requests under way; try again", err, whose)
-	}
-	if g.turns == nil {
-		g.turns = map[bucket]int{}
 	}
 	g.turns[b]++
 	l.turn = true
@@ -313,22 +314,9 @@ func (l *load) try(n Limits) error {
 	return nil
 }
 
-// most is how many bytes the request may hold, which leaves as many for others of
-// its tenant.
-func (l *load) most() int64 {
-	most := l.s.opts.Limits.Bytes
-	if len(l.buckets) > 2 {
-		most = min(most, l.s.opts.TenantLimits.Bytes)
-	}
-	return most / 2
-}
-
 // add adds to what the request holds. The mutex is held.
 func (l *load) add(n Limits) {
 	g := &l.s.ledger
-	if g.used == nil {
-		g.used = map[bucket]Limits{}
-	}
 	for _, b := range l.buckets {
 		if now := g.used[b].plus(n); now != (Limits{}) {
 			g.used[b] = now

@@ -44,9 +44,6 @@ type histogram struct {
 func (m *meter) request(op string, status int, took time.Duration, stream bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.requests == nil {
-		m.requests, m.took = map[request]int64{}, map[string]*histogram{}
-	}
 	m.requests[request{op, strconv.Itoa(status/100) + "xx"}]++
 	if stream {
 		return // it lasts as long as its reader stays
@@ -223,8 +220,8 @@ func (n *counts) tenant(name string) *counted {
 		now := time.Now()
 		maps.DeleteFunc(n.tenants, func(_ string, c *counted) bool { return now.After(c.until) })
 	}
-	if n.tenants == nil || len(n.tenants) >= maxTenants {
-		n.tenants = map[string]*counted{}
+	if len(n.tenants) >= maxTenants {
+		clear(n.tenants)
 	}
 	own := &counted{turn: make(chan struct{}, 1)}
 	n.tenants[name] = own
@@ -240,12 +237,8 @@ func countThreads(ctx context.Context, c *Call) (*count, error) {
 		if err != nil {
 			return nil, err
 		}
-		status := string(t.Status)
-		if status == "" {
-			status = idle
-		}
 		n.threads++
-		n.statuses[status]++
+		n.statuses[cmp.Or(string(t.Status), idle)]++
 		n.asks += t.Asks
 	}
 	workers, err := c.Runtime.Workers(ctx)

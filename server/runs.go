@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,9 +208,6 @@ func (s *Server) waitRun(ctx context.Context, c *Call, in *api.WaitRun) (*api.Wa
 	if in.Seconds > maxWait {
 		return nil, api.Invalid("query seconds: it is at most %d", maxWait)
 	}
-	if in.Seconds == 0 {
-		in.Seconds = defaultWait
-	}
 	run, err := c.theRun(ctx, in.OneRun)
 	if err != nil {
 		return nil, err
@@ -219,7 +217,7 @@ func (s *Server) waitRun(ctx context.Context, c *Call, in *api.WaitRun) (*api.Wa
 		return nil, err
 	}
 	defer leave()
-	bounded, cancel := context.WithTimeout(ctx, time.Duration(in.Seconds)*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(cmp.Or(in.Seconds, defaultWait))*time.Second)
 	defer cancel()
 	go func() {
 		select {

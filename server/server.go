@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server/internal/feed"
 )
 
@@ -70,7 +71,7 @@ type Server struct {
 	bound   map[string]bool // operations that have a handler
 	faces   []*api.Info     // routes besides those of operations
 	tokens  *Tokens         // nil: Options.Auth keeps its tokens elsewhere
-	tickets *tickets
+	tickets tickets
 	stop    chan struct{} // closed by Close
 	once    sync.Once
 	meter   meter
@@ -94,10 +95,13 @@ func New(rt *perdure.Runtime, o Options) *Server {
 	o.Connections = cmp.Or(o.Connections, 16_384)
 	o.Limits, o.TenantLimits = o.Limits.or(serverLimits), o.TenantLimits.or(tenantLimits)
 	o.TokenLimits, o.UserLimits = o.TokenLimits.or(tokenLimits), o.UserLimits.or(userLimits)
-	s := &Server{rt: rt, opts: o, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{})}
-	s.tokens = tokensOf(rt, o.Auth)
+	s := &Server{rt: rt, opts: o, started: time.Now(), bound: map[string]bool{}, stop: make(chan struct{}), tokens: tokensOf(rt, o.Auth),
+		meter:  meter{requests: map[request]int64{}, took: map[string]*histogram{}},
+		counts: counts{tenants: map[string]*counted{}},
+		ledger: ledger{used: map[bucket]Limits{}, turns: map[bucket]int{}}}
+	all := threads.Behind(rt).All
+	s.tickets = tickets{store: all.Store, hash: all.Hash, auth: o.Auth}
 	logTo(o.Auth, o.Logger)
-	s.tickets = newTickets(rt, o.Auth)
 	s.routes()
 	for _, op := range api.All() {
 		if !s.bound[op.Name] {

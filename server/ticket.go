@@ -13,9 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
-	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -41,25 +39,16 @@ const (
 
 // pass is a ticket or a cookie in the store, under the hash of its secret.
 type pass struct {
-	Cookie  bool        `json:"cookie,omitempty"`
-	Stream  string      `json:"stream"` // a hash: the thread may be erased
-	Ends    time.Time   `json:"ends"`
-	Local   bool        `json:"local,omitempty"` // created without Options.Auth
-	Token   string      `json:"token,omitempty"` // hash of the token behind it, if that can be rechecked
-	Tenant  string      `json:"tenant,omitempty"`
-	Subject string      `json:"subject"`
-	User    string      `json:"user,omitempty"` // whom it is limited to, even if the token is not
-	Groups  []string    `json:"groups,omitempty"`
-	Scopes  []api.Scope `json:"scopes"`
-	Expires time.Time   `json:"expires,omitzero"` // of the token
+	Cookie bool      `json:"cookie,omitempty"`
+	Stream string    `json:"stream"` // a hash: the thread may be erased
+	Ends   time.Time `json:"ends"`
+	Local  bool      `json:"local,omitempty"` // created without Options.Auth
+	Token  string    `json:"token,omitempty"` // hash of the token behind it, if that can be rechecked
+	// Me is that of the token, but for the user whom the pass is limited to.
+	api.Me
 }
 
 func (p *pass) over() bool { return !time.Now().Before(p.Ends) }
-
-func newTickets(rt *perdure.Runtime, a Authenticator) *tickets {
-	h := threads.Behind(rt).All
-	return &tickets{store: h.Store, hash: h.Hash, auth: a}
-}
 
 // streamOf returns the thread whose events a request follows, "" for the tenant's
 // stream, and whether it is such a request.
@@ -86,10 +75,9 @@ func (s *Server) createTicket(w http.ResponseWriter, r *http.Request, c *Call, i
 	if len(in.Thread) > 200 {
 		return api.Invalid("the thread %.40q…", in.Thread)
 	}
-	t, who := s.tickets, c.Who
-	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil,
-		Tenant: who.Tenant, Subject: who.Subject, User: cmp.Or(in.User, who.User), Groups: who.Groups, Scopes: who.Scopes, Expires: who.Expires}
-	if p.User != "" {
+	t, who := &s.tickets, c.Who
+	p := &pass{Stream: t.stream(who.Tenant, in.Thread), Ends: time.Now().Add(ticketTime), Local: t.auth == nil, Me: api.Me(*who)}
+	if p.User = cmp.Or(in.User, who.User); p.User != "" {
 		if err := checkName("user", p.User); err != nil {
 			return err
 		}

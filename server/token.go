@@ -57,26 +57,17 @@ type seenToken struct {
 
 // tokenRecord is a token in the store.
 type tokenRecord struct {
-	Tenant  string      `json:"tenant,omitempty"`
-	Subject string      `json:"subject"`
-	User    string      `json:"user,omitempty"`
-	Groups  []string    `json:"groups,omitempty"`
-	Scopes  []api.Scope `json:"scopes"`
-	Expires time.Time   `json:"expires,omitzero"`
-	Created time.Time   `json:"created"`
-	By      string      `json:"by,omitempty"`
-	Note    string      `json:"note,omitempty"`
-	Revoked time.Time   `json:"revoked,omitzero"`
+	api.Me
+	Created time.Time `json:"created"`
+	By      string    `json:"by,omitempty"`
+	Note    string    `json:"note,omitempty"`
+	Revoked time.Time `json:"revoked,omitzero"`
 }
 
-func (t *tokenRecord) principal() *Principal {
-	return &Principal{Tenant: t.Tenant, Subject: t.Subject, User: t.User, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
-}
+func (t *tokenRecord) principal() *Principal { return new(Principal(t.Me)) }
 
 func (t *tokenRecord) token(hash string) api.Token {
-	return api.Token{ID: hash[:idSize],
-		Me:   api.Me{Tenant: t.Tenant, Subject: t.Subject, User: t.User, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires},
-		Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
+	return api.Token{ID: hash[:idSize], Me: t.Me, Note: t.Note, Created: t.Created, By: t.By, Revoked: t.Revoked}
 }
 
 // idSize is how much of its hash is a token's id, which reveals nothing about the
@@ -167,7 +158,7 @@ func (t *Tokens) index(tenant string) string {
 // and nowhere else.
 func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateToken) (*api.NewToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
-	r := &tokenRecord{Tenant: tenant, Subject: cmp.Or(in.Subject, in.User), User: in.User, Groups: in.Groups, Scopes: slices.Clone(in.Scopes), Created: now, By: by, Note: in.Note}
+	r := &tokenRecord{Me: api.Me{Tenant: tenant, Subject: cmp.Or(in.Subject, in.User), User: in.User, Groups: in.Groups, Scopes: slices.Clone(in.Scopes)}, Created: now, By: by, Note: in.Note}
 	if len(r.Scopes) == 0 {
 		r.Scopes = []api.Scope{api.ScopeRead, api.ScopeRun}
 		if in.User == "" { // answering for a user must be granted explicitly
@@ -279,9 +270,14 @@ func (t *Tokens) forget(hash string) {
 }
 
 func (s *Server) tokenRoutes() {
-	handle(s, api.TokensCreate, s.createToken)
-	handle(s, api.TokensList, s.listTokens)
-	handle(s, api.TokensRevoke, s.revokeToken)
+	handle(s, api.TokensCreate, withTokens(s, s.createToken))
+	handle(s, api.TokensList, withTokens(s, func(ctx context.Context, c *Call, _ *api.Nothing) (*api.TokenList, error) {
+		tokens, err := s.tokens.List(ctx, c.Who.Tenant)
+		return &api.TokenList{Tokens: tokens}, err
+	}))
+	handle(s, api.TokensRevoke, withTokens(s, func(ctx context.Context, c *Call, in *api.OneToken) (*api.None, error) {
+		return nil, s.tokens.Revoke(ctx, c.Who.Tenant, in.ID)
+	}))
 	raw(s, api.TicketsCreate, s.createTicket)
 }
 
@@ -304,18 +300,17 @@ func tokensOf(rt *perdure.Runtime, a Authenticator) *Tokens {
 	return nil
 }
 
-func (s *Server) keptTokens() (*Tokens, error) {
-	if s.tokens == nil {
-		return nil, fmt.Errorf("%w: this server's tokens are not kept in its store", api.ErrNotFound)
+// withTokens makes a handler of one that needs the tokens of the store.
+func withTokens[In, Out any](s *Server, fn func(context.Context, *Call, *In) (*Out, error)) func(context.Context, *Call, *In) (*Out, error) {
+	return func(ctx context.Context, c *Call, in *In) (*Out, error) {
+		if s.tokens == nil {
+			return nil, fmt.Errorf("%w: this server's tokens are not kept in its store", api.ErrNotFound)
+		}
+		return fn(ctx, c, in)
 	}
-	return s.tokens, nil
 }
 
 func (s *Server) createToken(ctx context.Context, c *Call, in *api.CreateToken) (*api.NewToken, error) {
-	t, err := s.keptTokens()
-	if err != nil {
-		return nil, err
-	}
 	tenant := c.Who.Tenant
 	switch {
 	case in.Tenant == "" || in.Tenant == tenant:
@@ -324,22 +319,5 @@ func (s *Server) createToken(ctx context.Context, c *Call, in *api.CreateToken) 
 	default:
 		return nil, fmt.Errorf("%w: a token is made for the own tenant only", api.ErrScope)
 	}
-	return t.Create(ctx, tenant, c.Who.Subject, *in)
-}
-
-func (s *Server) listTokens(ctx context.Context, c *Call, _ *api.Nothing) (*api.TokenList, error) {
-	t, err := s.keptTokens()
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := t.List(ctx, c.Who.Tenant)
-	return &api.TokenList{Tokens: tokens}, err
-}
-
-func (s *Server) revokeToken(ctx context.Context, c *Call, in *api.OneToken) (*api.None, error) {
-	t, err := s.keptTokens()
-	if err != nil {
-		return nil, err
-	}
-	return nil, t.Revoke(ctx, c.Who.Tenant, in.ID)
+	return s.tokens.Create(ctx, tenant, c.Who.Subject, *in)
 }

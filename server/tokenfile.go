@@ -39,14 +39,9 @@ var _ Rechecker = (*tokenFile)(nil)
 
 // fileToken is a token in the file.
 type fileToken struct {
-	Hash    string      `json:"hash,omitempty"`
-	Secret  fileSecret  `json:"secret,omitempty"`
-	Tenant  string      `json:"tenant,omitempty"`
-	Subject string      `json:"subject,omitempty"`
-	User    string      `json:"user,omitempty"`
-	Groups  []string    `json:"groups,omitempty"`
-	Scopes  []api.Scope `json:"scopes"`
-	Expires time.Time   `json:"expires,omitzero"`
+	Hash   string     `json:"hash,omitempty"`
+	Secret fileSecret `json:"secret,omitempty"`
+	api.Me
 }
 
 // fileSecret is a text that errors do not show.
@@ -207,7 +202,8 @@ func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principa
 		if t.Secret != "" && runtime.GOOS != "windows" && mode&0o077 != 0 {
 			return nil, fmt.Errorf("it holds secrets, and others can read it (mode %04o): chmod 600 it, or keep hashes in it", mode)
 		}
-		p := &Principal{Tenant: t.Tenant, Subject: cmp.Or(t.Subject, t.User), User: t.User, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires}
+		p := new(Principal(t.Me))
+		p.Subject = cmp.Or(p.Subject, p.User)
 		if err := p.check(); err != nil {
 			return nil, fmt.Errorf("token %d: %v", i, err)
 		}

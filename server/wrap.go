@@ -31,9 +31,14 @@ func (s *Server) wrap(mux http.Handler) http.Handler {
 			stream := strings.HasPrefix(w.Header().Get("Content-Type"), api.TypeEvents)
 			s.meter.request(cmp.Or(names[r.Pattern], "none"), status, time.Since(begun), stream)
 		}()
-		if clean := cleaned(r); clean != r.URL.EscapedPath() {
+		given := r.URL.EscapedPath()
+		clean := path.Clean("/" + given) // as the mux would have it
+		if strings.HasSuffix(given, "/") && clean != "/" {
+			clean += "/"
+		}
+		if clean != given {
 			// The mux would redirect, which clients do not expect for a write.
-			s.fail(a, r, fmt.Errorf("%w: %s; its address would be %s", api.ErrNotFound, r.URL.EscapedPath(), clean))
+			s.fail(a, r, fmt.Errorf("%w: %s; its address would be %s", api.ErrNotFound, given, clean))
 			return
 		}
 		mux.ServeHTTP(a, r)
@@ -66,25 +71,15 @@ func keepEmpty(r *http.Request) *http.Request {
 		}
 	}
 	raw := memory + strings.Join(parts, "/")
-	path, err := url.PathUnescape(raw)
+	unescaped, err := url.PathUnescape(raw)
 	if err != nil {
 		return r
 	}
 	r = r.WithContext(r.Context())
 	u := *r.URL
-	u.Path, u.RawPath = path, raw
+	u.Path, u.RawPath = unescaped, raw
 	r.URL = &u
 	return r
-}
-
-// cleaned returns the path of a request as the mux would have it.
-func cleaned(r *http.Request) string {
-	p := r.URL.EscapedPath()
-	clean := path.Clean("/" + p)
-	if strings.HasSuffix(p, "/") && clean != "/" {
-		clean += "/"
-	}
-	return clean
 }
 
 // outcome is a response whose status is noted. Of the mux's own responses, for
@@ -108,21 +103,9 @@ func (a *outcome) load() *load {
 	return nil
 }
 
-// traceHeader names the thread in responses that start or follow a run, for
-// clients that resume by it.
+// traceHeader names the thread in responses, but for problems, that start or follow
+// a run, for clients that resume by it.
 const traceHeader = "X-Agentkit-Trace-Id"
-
-// trace sets the header that names the thread, except for problems.
-func (a *outcome) trace(status int) {
-	for _, name := range []string{"thread", "session"} {
-		if a.thread == "" {
-			a.thread = a.r.PathValue(name)
-		}
-	}
-	if a.thread != "" && status < http.StatusMultipleChoices && !strings.ContainsFunc(a.thread, unicode.IsControl) {
-		a.Header().Set(traceHeader, a.thread)
-	}
-}
 
 // WriteHeader notes the status.
 func (a *outcome) WriteHeader(status int) {
@@ -136,7 +119,10 @@ func (a *outcome) WriteHeader(status int) {
 	}
 	if a.status == 0 && status >= 200 {
 		a.status = status
-		a.trace(status)
+		a.thread = cmp.Or(a.thread, a.r.PathValue("thread"), a.r.PathValue("session"))
+		if a.thread != "" && status < http.StatusMultipleChoices && !strings.ContainsFunc(a.thread, unicode.IsControl) {
+			a.Header().Set(traceHeader, a.thread)
+		}
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

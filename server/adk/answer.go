@@ -1,6 +1,7 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,9 +30,7 @@ func respond(ctx context.Context, c *server.Call, t *perdure.Thread, q *runReque
 		if err != nil {
 			return err
 		}
-		if first == nil {
-			first = ask
-		}
+		first = cmp.Or(first, ask)
 		if ask.Run != first.Run {
 			return fmt.Errorf("%w: responses to several invocations in one message; send several", api.ErrUnsupported)
 		}

@@ -2,6 +2,7 @@ package adk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -112,16 +113,8 @@ func (v *view) record(out *wireEvent, e perdure.Event, r agent.Record) {
 		v.said[e.Run] = append(v.said[e.Run], text)
 	}
 	out.ModelVersion = r.Model
-	switch r.Stop {
-	case llm.StopLength:
-		out.FinishReason = "MAX_TOKENS"
-	case llm.StopRefused:
-		out.FinishReason = "SAFETY"
-	case llm.StopOther:
-		out.FinishReason = "OTHER"
-	default:
-		out.FinishReason = "STOP"
-	}
+	reasons := map[llm.Stop]string{llm.StopLength: "MAX_TOKENS", llm.StopRefused: "SAFETY", llm.StopOther: "OTHER"}
+	out.FinishReason = cmp.Or(reasons[r.Stop], "STOP")
 	if u := r.Usage; u != nil {
 		out.Usage = &wireUsage{Prompt: u.Input, Candidates: u.Output, Total: u.Total(), Cached: u.CacheRead, Thoughts: u.Reasoning}
 	}

@@ -68,9 +68,7 @@ func runAt(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest
 		if err != nil {
 			return nil, err
 		}
-		if id == "" {
-			id = e.Run
-		}
+		id = cmp.Or(id, e.Run)
 		break
 	}
 	if *q.last > t.Seq {
@@ -97,7 +95,6 @@ func resumeRun(ctx context.Context, c *server.Call, t *perdure.Thread, q *runReq
 	}
 	turn.run = run
 	note := perdure.Note{By: c.Who.Subject, Reason: "resumed by its invocation id"}
-	err = nil
 	switch {
 	case !run.Paused.IsZero():
 		err = c.Runtime.Resume(ctx, t.ID, run.ID, note)

@@ -56,34 +56,23 @@ func Check(data []byte) error {
 	return nil
 }
 
-// outside calls fn for every byte that is not inside a text.
-func outside(data []byte, fn func(i int)) {
-	inside := false
-	for i := 0; i < len(data); i++ {
-		switch {
-		case inside && data[i] == '\\':
-			i++
-		case data[i] == '"':
-			inside = !inside
-		case !inside:
-			fn(i)
-		}
-	}
-}
-
 // withoutCommas replaces trailing commas of objects and lists with spaces.
 func withoutCommas(data []byte) []byte {
-	out := bytes.Clone(data)
-	outside(data, func(i int) {
-		if data[i] != '}' && data[i] != ']' {
-			return
+	out, quoted := bytes.Clone(data), false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '}' || c == ']'):
+			before, found := bytes.CutSuffix(bytes.TrimSpace(out[:i]), []byte(","))
+			before = bytes.TrimSpace(before)
+			if found && len(before) > 0 && !strings.ContainsRune("{[,:", rune(before[len(before)-1])) {
+				out[bytes.LastIndexByte(out[:i], ',')] = ' '
+			}
 		}
-		before, found := bytes.CutSuffix(bytes.TrimSpace(out[:i]), []byte(","))
-		before = bytes.TrimSpace(before)
-		if found && len(before) > 0 && !strings.ContainsRune("{[,:", rune(before[len(before)-1])) {
-			out[bytes.LastIndexByte(out[:i], ',')] = ' '
-		}
-	})
+	}
 	return out
 }
 

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || linux || netbsd || openbsd
 
-package browser
+package server_test
 
 import (
 	"bufio"
@@ -17,25 +17,26 @@ import (
 	"time"
 )
 
-// patience is how long a page may take to show what a test waits for. It is
+// browserPatience is how long a page may take to show what a test waits for. It is
 // generous: it only bounds tests that fail.
-const patience = 2 * time.Minute
+const browserPatience = 2 * time.Minute
 
-// Page is a page in a browser of its own, which ends with the test.
-type Page struct {
+// browserPage is a page in a browser of its own, which ends with the test. It speaks
+// Chromium's own debugging protocol over pipes, which Unix can hand to a process.
+type browserPage struct {
 	t       testing.TB
 	to      *os.File
 	session string
 
 	mu      sync.Mutex
 	next    int
-	waiting map[int]chan message
+	waiting map[int]chan browserMessage
 	said    []string // by the page's console and its uncaught errors
 	ended   error
 }
 
-// message is a request to the browser, its answer, or an event.
-type message struct {
+// browserMessage is a request to the browser, its answer, or an event.
+type browserMessage struct {
 	ID        int             `json:"id,omitempty"`
 	SessionID string          `json:"sessionId,omitempty"`
 	Method    string          `json:"method,omitempty"`
@@ -46,8 +47,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// path finds the browser.
-func path() (string, error) {
+// browserPath finds the browser.
+func browserPath() (string, error) {
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
 	for _, name := range names {
 		if found, err := exec.LookPath(name); err == nil {
@@ -57,11 +58,11 @@ func path() (string, error) {
 	return "", fmt.Errorf("none of %s is installed", strings.Join(names, ", "))
 }
 
-// Open starts a browser and opens url in it. Without a browser the test is
+// openBrowser starts a browser and opens url in it. Without a browser the test is
 // skipped, and fails in CI. The page reaches this machine only.
-func Open(t testing.TB, url string) *Page {
+func openBrowser(t testing.TB, url string) *browserPage {
 	t.Helper()
-	program, err := path()
+	program, err := browserPath()
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("a browser is needed: %v", err)
 	}
@@ -89,7 +90,7 @@ func Open(t testing.TB, url string) *Page {
 	}
 	in.Close()
 	out.Close()
-	p := &Page{t: t, to: to, waiting: map[int]chan message{}}
+	p := &browserPage{t: t, to: to, waiting: map[int]chan browserMessage{}}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -122,11 +123,11 @@ func Open(t testing.TB, url string) *Page {
 }
 
 // read passes on what the browser says until it is gone.
-func (p *Page) read(from *os.File) {
+func (p *browserPage) read(from *os.File) {
 	lines := bufio.NewReader(from)
 	for {
 		raw, err := lines.ReadBytes(0)
-		var m message
+		var m browserMessage
 		if err == nil {
 			err = json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &m)
 		}
@@ -151,15 +152,15 @@ func (p *Page) read(from *os.File) {
 }
 
 // ask calls a method of the protocol.
-func (p *Page) ask(method string, params any) (json.RawMessage, error) {
+func (p *browserPage) ask(method string, params any) (json.RawMessage, error) {
 	p.mu.Lock()
 	if p.ended != nil {
 		p.mu.Unlock()
 		return nil, p.ended
 	}
 	p.next++
-	m := message{ID: p.next, SessionID: p.session, Method: method, Params: params}
-	answer := make(chan message, 1)
+	m := browserMessage{ID: p.next, SessionID: p.session, Method: method, Params: params}
+	answer := make(chan browserMessage, 1)
 	p.waiting[m.ID] = answer
 	raw, err := json.Marshal(m)
 	if err == nil {
@@ -178,12 +179,12 @@ func (p *Page) ask(method string, params any) (json.RawMessage, error) {
 			return nil, errors.New(m.Error.Message)
 		}
 		return m.Result, nil
-	case <-time.After(patience):
+	case <-time.After(browserPatience):
 		return nil, errors.New("the browser does not answer")
 	}
 }
 
-func (p *Page) call(method string, params, out any) {
+func (p *browserPage) call(method string, params, out any) {
 	p.t.Helper()
 	raw, err := p.ask(method, params)
 	if err == nil && out != nil {
@@ -196,14 +197,14 @@ func (p *Page) call(method string, params, out any) {
 
 // Eval evaluates an expression in the page, or awaits the promise that it is,
 // and decodes its value into out unless that is nil.
-func (p *Page) Eval(js string, out any) {
+func (p *browserPage) Eval(js string, out any) {
 	p.t.Helper()
 	if err := p.eval(js, out); err != nil {
 		p.t.Fatalf("%v in %s", err, js)
 	}
 }
 
-func (p *Page) eval(js string, out any) error {
+func (p *browserPage) eval(js string, out any) error {
 	raw, err := p.ask("Runtime.evaluate", map[string]any{"expression": js, "awaitPromise": true, "returnByValue": true, "userGesture": true})
 	if err != nil {
 		return err
@@ -232,9 +233,9 @@ func (p *Page) eval(js string, out any) error {
 
 // Until waits until an expression is true. An error in it, such as for an
 // element that is not there yet, is as good as false.
-func (p *Page) Until(js string) {
+func (p *browserPage) Until(js string) {
 	p.t.Helper()
-	by := time.Now().Add(patience)
+	by := time.Now().Add(browserPatience)
 	for {
 		var yes bool
 		err := p.eval("!!("+js+")", &yes)
@@ -251,7 +252,7 @@ func (p *Page) Until(js string) {
 }
 
 // Reload loads the page anew.
-func (p *Page) Reload() {
+func (p *browserPage) Reload() {
 	p.t.Helper()
 	p.Eval("window.old = true", nil)
 	p.call("Page.reload", nil, nil)

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || linux || netbsd || openbsd
 
-package adk_test
+package server_test
 
 import (
 	"context"
@@ -17,17 +17,21 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
-	"github.com/perdure/perdure/internal/browser"
 	"github.com/perdure/perdure/internal/servertest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/script"
 	"github.com/perdure/perdure/server"
+	"github.com/perdure/perdure/server/adk"
 )
 
 // googleSite serves an agent that asks for an approval and for the result of a
 // call that goes on elsewhere, with the web interface of the kit beside it.
-func googleSite(t *testing.T) (s *site, ui string) {
+func googleSite(t *testing.T) (s *servertest.Site, ui string) {
 	t.Helper()
+	type order struct {
+		ID     string `json:"id"`
+		Amount int    `json:"amount,omitempty"`
+	}
 	refund := agent.NewTool("refund", "Refunds an order.", func(_ context.Context, o order) (string, error) {
 		return fmt.Sprintf("refunded %s with %d", o.ID, o.Amount), nil
 	}, agent.NeedsApproval())
@@ -40,9 +44,9 @@ func googleSite(t *testing.T) (s *site, ui string) {
 		script.Reply{Reasoning: "They may like a new one.", Text: "I ship another one.", Calls: []llm.Call{{Name: "ship", Args: `{"id":"A-1"}`}}, Chunks: 3, Delay: piece},
 		script.Reply{Text: "It is done, thank you.", Chunks: 4, Delay: piece},
 		script.Reply{Text: "You are welcome.", Chunks: 2, Delay: piece})
-	s = newSite(t, server.Options{}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{Tools: []agent.Tool{refund, ship}})))
+	s = servertest.New(t, server.Options{Faces: []server.Face{adk.Face()}}, agent.NewFlow("clerk", agent.New("clerk", model, agent.Options{Tools: []agent.Tool{refund, ship}})))
 	mux := http.NewServeMux()
-	files := http.Dir(filepath.Join(servertest.Clients(t), "@google", "adk-devtools", "dist", "browser"))
+	files := http.Dir(filepath.Join(clientModules(t), "@google", "adk-devtools", "dist", "browser"))
 	mux.Handle("/dev-ui/", http.StripPrefix("/dev-ui", http.FileServer(files)))
 	mux.Handle("/", s.Server)
 	site := httptest.NewServer(mux)
@@ -53,11 +57,11 @@ func googleSite(t *testing.T) (s *site, ui string) {
 // The web interface of the kit shows what agents say and call once, with pieces
 // of replies and without, live and after a reload; a confirmation is no edit,
 // and a session can be renamed.
-func TestWebInterface(t *testing.T) {
+func TestWebInterfaceOfADK(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
 		t.Run(fmt.Sprint("streaming ", streaming), func(t *testing.T) {
 			s, ui := googleSite(t)
-			p := browser.Open(t, ui)
+			p := openBrowser(t, ui)
 			p.Eval(fmt.Sprintf(`localStorage.setItem("adk-use-sse", "%v")`, streaming), nil)
 			p.Reload()
 			// fill puts a text into a field, and then does something with it, all
@@ -102,7 +106,15 @@ func TestWebInterface(t *testing.T) {
 			fill(card+`input.response-input")`, "arrived", click(card+`button")`))
 			all := []string{"Refund A-1 please", "I look at it.", "I ship another one.", `ship("A-1")`, "It is done, thank you."}
 			once("at the end", all...)
-			if got := fmt.Sprint(s.answers()); got != `[approve "arrived"]` {
+			var answers []string
+			for _, sum := range servertest.All(t, s.Runtime.List(t.Context(), perdure.ListOptions{})) {
+				for _, e := range servertest.All(t, s.Runtime.Events(t.Context(), sum.ID, perdure.EventOptions{Replay: true})) {
+					if e.Kind == "answered" {
+						answers = append(answers, strings.TrimSpace(e.Decision+" "+string(e.Value)))
+					}
+				}
+			}
+			if got := fmt.Sprint(answers); got != `[approve "arrived"]` {
 				t.Errorf("the answers on record are %s", got)
 			}
 
@@ -126,9 +138,9 @@ func TestWebInterface(t *testing.T) {
 }
 
 // Google's own client reads every event, and why something fails.
-func TestClient(t *testing.T) {
+func TestClientOfADK(t *testing.T) {
 	s, _ := googleSite(t)
-	modules := servertest.Clients(t)
+	modules := clientModules(t)
 	dir := t.TempDir()
 	servertest.Check(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	err := os.WriteFile(filepath.Join(dir, "client.mjs"), []byte(`
