@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,9 +61,7 @@ func New(address string, o Options) (*Client, error) {
 		return nil, errors.New("client: the token has a space or another character that no token has")
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), ""
-	if o.Attempts == 0 {
-		o.Attempts = 10
-	}
+	o.Attempts = cmp.Or(o.Attempts, 10)
 	o.Delay = min(max(o.Delay, 0), time.Hour)
 	if o.Silence <= 0 {
 		o.Silence = time.Minute

@@ -131,7 +131,7 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 		in.Until = "wait"
 	}
 	q := &request{op: &api.EventsList.Info, in: reflect.ValueOf(in), accept: api.TypeEvents, once: true,
-		header: http.Header{"Last-Event-Id": {string(f.last())}}}
+		header: http.Header{"Last-Event-Id": {string(api.IDOf(f.seq, f.life, false))}}}
 	known := f.reached.Load()
 	ctx, hangUp := context.WithCancel(ctx)
 	resp, err := f.send(ctx, q)
@@ -142,7 +142,7 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 		}
 		return nil, err
 	}
-	resp.Body = listen(resp.Body, f.opts.Silence, hangUp)
+	resp.Body = &listener{resp.Body, f.opts.Silence, time.AfterFunc(f.opts.Silence, hangUp), hangUp}
 	if resp.StatusCode == http.StatusNoContent {
 		resp.Body.Close()
 		return nil, errOver
@@ -156,9 +156,6 @@ func (f *follower) connect(ctx context.Context) (*body, error) {
 	return b, nil
 }
 
-// last returns the id of the last event.
-func (f *follower) last() api.EventID { return api.IDOf(f.seq, f.life, false) }
-
 // listener hangs up when a stream is silent for too long: a live server sends
 // heartbeats, and a lost peer may never be noticed otherwise.
 type listener struct {
@@ -166,10 +163,6 @@ type listener struct {
 	silence time.Duration
 	timer   *time.Timer
 	hangUp  func()
-}
-
-func listen(body io.ReadCloser, silence time.Duration, hangUp func()) *listener {
-	return &listener{body, silence, time.AfterFunc(silence, hangUp), hangUp}
 }
 
 // Read reads, and restarts the wait.

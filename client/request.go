@@ -49,8 +49,7 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 	if c.opts.Token != "" {
 		header.Set("Authorization", "Bearer "+c.opts.Token)
 	}
-	target := url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: c.base.Path}
-	full := target.String() + path
+	full := (&url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: c.base.Path}).String() + path
 	var data []byte
 	if q.op.HasBody() {
 		if data, err = json.Marshal(q.in.Interface()); err != nil {
@@ -93,7 +92,10 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 			again = errors.Is(err, api.ErrStopping) && q.op.Takes == "" || resp.StatusCode >= 502 && resp.StatusCode <= 504 && q.safe
 		}
 		if q.once || !again || attempt >= c.opts.Attempts {
-			return nil, told(q.op.Name, err)
+			if _, reported := errors.AsType[*api.Problem](err); !reported { // those say what they are about
+				err = fmt.Errorf("client: %s: %w", q.op.Name, err)
+			}
+			return nil, err
 		}
 		if err := c.pause(ctx, attempt, 0); err != nil {
 			return nil, err
@@ -101,26 +103,16 @@ func (c *Client) send(ctx context.Context, q *request) (*http.Response, error) {
 	}
 }
 
-// told adds the operation to an error, unless the server reported it: those say
-// what they are about.
-func told(op string, err error) error {
-	if p := (*api.Problem)(nil); errors.As(err, &p) {
-		return err
-	}
-	return fmt.Errorf("client: %s: %w", op, err)
-}
-
 // unsent reports whether an error occurred before anything was sent.
 func unsent(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // lost explains an error of a connection. It leaves out the address that errors
 // of package http begin with, which may hold text that people wrote.
 func (c *Client) lost(err error, refused bool) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if refused {
@@ -131,13 +123,7 @@ func (c *Client) lost(err error, refused bool) error {
 
 // pause waits before an attempt. Hint is the delay that the server asked for, or 0.
 func (c *Client) pause(ctx context.Context, attempt int, hint time.Duration) error {
-	base := c.opts.Delay
-	if base == 0 {
-		base = 100 * time.Millisecond
-		if hint > 0 {
-			base = min(hint, time.Minute)
-		}
-	}
+	base := cmp.Or(c.opts.Delay, min(hint, time.Minute), 100*time.Millisecond)
 	d := min(base<<min(attempt, 10), 30*base)
 	// Clients that lost the same server should not all return at the same moment.
 	wait := time.NewTimer(d/2 + rand.N(d/2+1))
@@ -169,9 +155,7 @@ func (c *Client) problem(resp *http.Response) error {
 	if media != api.TypeProblem || json.Unmarshal(data, p) != nil || p.Type == "" {
 		return c.foreign(resp)
 	}
-	if p.Status == 0 {
-		p.Status = resp.StatusCode
-	}
+	p.Status = cmp.Or(p.Status, resp.StatusCode)
 	return p
 }
 
