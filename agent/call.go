@@ -42,7 +42,9 @@ func (s *session) calls(ctx context.Context, calls []llm.Call) error {
 		for i, c := range calls {
 			for _, need := range s.agent.tools[c.Name].wants() {
 				if why, no := refused[need.Name]; no && results[i] == nil {
-					r, err := s.unserved(ctx, i, c, "The call was not made: "+why)
+					r, err := perdure.Scope(ctx, "refused-"+callName(i, c), func(ctx context.Context) (Record, error) {
+						return s.conclude(ctx, c, Record{}, Output{Text: "The call was not made: " + why, Error: true})
+					})
 					if err != nil {
 						return err
 					}
@@ -417,13 +419,6 @@ func (s *session) invoke(ctx context.Context, t Tool, call ToolCall) (out Output
 func (s *session) conclude(ctx context.Context, c llm.Call, r Record, out Output) (Record, error) {
 	return perdure.Step(ctx, stepResult, func(ctx context.Context) (Record, error) {
 		return s.finish(ctx, s.agent.tools[c.Name], c, r, out)
-	})
-}
-
-// unserved records the result of a call that is not made.
-func (s *session) unserved(ctx context.Context, i int, c llm.Call, why string) (Record, error) {
-	return perdure.Scope(ctx, "refused-"+callName(i, c), func(ctx context.Context) (Record, error) {
-		return s.conclude(ctx, c, Record{}, Output{Text: why, Error: true})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/schema"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -51,7 +52,7 @@ func Delegate(agents ...Agent) Tool {
 	by := map[string]Agent{}
 	var about strings.Builder
 	about.WriteString("Lets another agent do a task in a context of its own. The agents are:")
-	var enum []string
+	var enum []any
 	var err error
 	if len(agents) == 0 {
 		err = errors.New("there is no agent to delegate to")
@@ -65,13 +66,15 @@ func Delegate(agents ...Agent) Tool {
 		enum = append(enum, a.Name())
 		fmt.Fprintf(&about, "\n- %s: %s", a.Name(), a.description())
 	}
-	slices.Sort(enum)
+	slices.SortFunc(enum, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 	t := NewTool("delegate", about.String(), func(ctx context.Context, t task) (string, error) {
 		return runAlone(ctx, by[t.Agent], t.Task) // the schema names them
 	}, UsesVerbs())
 	t.agents = slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { return a == nil })
 	if err == nil && t.err == nil {
-		t.schema, err = withEnum(t.schema, "agent", enum)
+		s := t.schema.Source().CloneSchemas()
+		s.Properties["agent"].Enum = enum
+		t.schema, err = schema.New(s)
 	}
 	t.err = errors.Join(t.err, err)
 	return t

@@ -289,7 +289,7 @@ func TestARuleFromBeforeAllowsNothing(t *testing.T) {
 	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{looks}}, func(t *testing.T, e *perduretest.Env) {
 		rules := RulesOf(e.Runtime())
 		old := &ruleRecord{Rule: Rule{User: "ann", Tool: "pay", By: "ann", Created: time.Now()}}
-		item, err := rules.shelf.Put(t.Context(), old.namespace(), hashed("pattern", nil), json.RawMessage(`{"id":"x","user":"ann","tool":"pay","by":"ann","created":"2026-01-02T03:04:05Z"}`), shelf.PutOptions{Create: true})
+		item, err := rules.shelf.Put(t.Context(), old.namespace(), "a key as it was then", json.RawMessage(`{"id":"x","user":"ann","tool":"pay","by":"ann","created":"2026-01-02T03:04:05Z"}`), shelf.PutOptions{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,15 +47,6 @@ func parseSchema(raw json.RawMessage) (*schema.Schema, error) {
 	return s, nil
 }
 
-// withEnum returns a schema with the texts that one property may be.
-func withEnum(s *schema.Schema, property string, texts []string) (*schema.Schema, error) {
-	c := s.Source().CloneSchemas()
-	for _, text := range texts {
-		c.Properties[property].Enum = append(c.Properties[property].Enum, text)
-	}
-	return schema.New(c)
-}
-
 // addRules adds what the tag schema says, in structs inside structs too.
 func addRules(t reflect.Type, s *jsonschema.Schema, depth int) error {
 	for s != nil {
@@ -79,10 +71,7 @@ func addFieldRules(t reflect.Type, s *jsonschema.Schema, depth int) error {
 	var errs []error
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
-		p := s.Properties[name]
+		p := s.Properties[cmp.Or(name, f.Name)]
 		if p == nil || !f.IsExported() {
 			continue
 		}

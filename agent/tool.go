@@ -140,7 +140,8 @@ func (t Tool) Digest() string {
 	if one, err := arguments.Canonical(raw); err == nil {
 		raw = one
 	}
-	return hashed("schema", raw)
+	sum := sha256.Sum256(append([]byte("schema\n"), raw...))
+	return hex.EncodeToString(sum[:16])
 }
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -329,9 +330,3 @@ func Serial() ToolOption { return func(t *tool) { t.serial = true } }
 // default is 32 KiB. Of a longer output it sees the beginning and the end; if the
 // agent has files, the whole output is kept in one.
 func MaxOutput(n int) ToolOption { return func(t *tool) { t.limit = n } }
-
-// hashed returns a short hash of bytes.
-func hashed(what string, raw []byte) string {
-	sum := sha256.Sum256(append([]byte(what+"\n"), raw...))
-	return hex.EncodeToString(sum[:16])
-}

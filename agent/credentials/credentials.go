@@ -68,10 +68,15 @@ func (c *Credentials) Give(ctx context.Context, user, name, secret, by string) e
 	if err == nil {
 		_, err = c.shelf.Put(ctx, []string{user}, name, raw, shelf.PutOptions{})
 	}
+	return named(name, err)
+}
+
+// named returns an error, if there is one, with the name of the credential.
+func named(name string, err error) error {
 	if err != nil {
-		return fmt.Errorf("agent: credential %q: %w", name, err)
+		err = fmt.Errorf("agent: credential %q: %w", name, err)
 	}
-	return nil
+	return err
 }
 
 // Forget removes a secret. It is no error if there is none.
@@ -79,10 +84,7 @@ func (c *Credentials) Forget(ctx context.Context, user, name string) error {
 	if shelf.InRun(ctx) {
 		return fmt.Errorf("%w: a run cannot forget one", ErrInvalid)
 	}
-	if err := c.shelf.Delete(ctx, []string{user}, name, ""); err != nil {
-		return fmt.Errorf("agent: credential %q: %w", name, err)
-	}
-	return nil
+	return named(name, c.shelf.Delete(ctx, []string{user}, name, ""))
 }
 
 // Has reports whether a user has given a secret.
@@ -91,10 +93,7 @@ func (c *Credentials) Has(ctx context.Context, user, name string) (bool, error) 
 	if errors.Is(err, shelf.ErrNotFound) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("agent: credential %q: %w", name, err)
-	}
-	return true, nil
+	return err == nil, named(name, err)
 }
 
 // List returns the names of the secrets that a user has given.
@@ -136,7 +135,7 @@ func Secret(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("%w: %q", ErrNotFound, name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("agent: credential %q: %w", name, err)
+		return "", named(name, err)
 	}
 	secret, err := c.unseal(ctx, user, name, item.Value)
 	if err != nil {

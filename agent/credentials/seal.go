@@ -101,13 +101,13 @@ func (c *Credentials) unseal(ctx context.Context, user, name string, raw json.Ra
 	}
 	key, err := keys.Unwrap(ctx, s.Key, c.boundTo(user, name))
 	if err != nil {
-		return "", fmt.Errorf("agent: credential %q: %w", name, err)
+		return "", named(name, err)
 	}
+	var secret []byte
 	aead, err := newCipher(key)
-	if err != nil {
-		return "", fmt.Errorf("agent: credential %q cannot be opened: %w", name, store.ErrCorrupt)
+	if err == nil {
+		secret, err = aead.Open(nil, nil, s.Box, c.boundTo(user, name))
 	}
-	secret, err := aead.Open(nil, nil, s.Box, c.boundTo(user, name))
 	if err != nil {
 		return "", fmt.Errorf("agent: credential %q cannot be opened: %w", name, store.ErrCorrupt)
 	}

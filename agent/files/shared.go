@@ -41,7 +41,12 @@ type sharedFile struct {
 	Modified time.Time `json:"modified"`
 }
 
-func sharedError(p string, err error) error { return fmt.Errorf("agent: shared file %s: %w", p, err) }
+func sharedError(p string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("agent: shared file %s: %w", p, err)
+	}
+	return err
+}
 
 var errNoShelf = fmt.Errorf("%w: shared files without a shelf", perdure.ErrOption)
 
@@ -110,10 +115,7 @@ func (s sharedFS) Write(ctx context.Context, p, text string) error {
 	if errors.Is(err, perdure.ErrTooLarge) {
 		return &pathError{p, fmt.Sprintf("it has %d bytes, too many for a file that threads share; split it", len(text)), ErrNotText}
 	}
-	if err != nil {
-		return sharedError(p, err)
-	}
-	return nil
+	return sharedError(p, err)
 }
 
 func (s sharedFS) Remove(ctx context.Context, p string) error {
@@ -121,10 +123,7 @@ func (s sharedFS) Remove(ctx context.Context, p string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.shelf.Delete(ctx, f.Path); err != nil {
-		return sharedError(f.Path, err)
-	}
-	return nil
+	return sharedError(f.Path, s.shelf.Delete(ctx, f.Path))
 }
 
 func (s sharedFS) List(ctx context.Context, dir string) ([]File, error) {

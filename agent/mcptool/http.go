@@ -35,9 +35,6 @@ type mark struct {
 	told     chan struct{} // closed when the server knows that the request is cancelled
 }
 
-// tell records that the server knows that the request is cancelled.
-func (m *mark) tell() { m.once.Do(func() { close(m.told) }) }
-
 type markKey struct{}
 
 // markOf returns the mark of a context, or a new one that nobody reads.
@@ -99,7 +96,7 @@ func (t *trip) RoundTrip(req *http.Request) (*http.Response, error) {
 		if m.requests.Add(1) > 1 {
 			outcome = &mark{}
 			if req.Method == http.MethodPost {
-				defer m.tell()
+				defer m.once.Do(func() { close(m.told) })
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package mcptool
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -208,7 +209,7 @@ func (s *Server) greet(ctx context.Context, token string, m *mark, discover bool
 		t, idle = s.transport(token)
 	} else {
 		if c.child, err = startChild(s.opts, s.cmd, s.args); err == nil {
-			t = newStdio(c.child, s.opts.MaxMessage)
+			t = &stdio{child: c.child, max: s.opts.MaxMessage, in: bufio.NewReaderSize(c.child.stdout, 64<<10), turn: make(chan struct{}, 1)}
 			// The SDK would wait for the program when it gives up; this does not.
 			defer context.AfterFunc(limit, c.child.kill)()
 		}

@@ -32,10 +32,6 @@ var (
 	_ mcp.Connection = (*stdio)(nil)
 )
 
-func newStdio(c *child, limit int) *stdio {
-	return &stdio{child: c, max: limit, in: bufio.NewReaderSize(c.stdout, 64<<10), turn: make(chan struct{}, 1)}
-}
-
 // Connect returns the connection itself.
 func (c *stdio) Connect(context.Context) (mcp.Connection, error) { return c, nil }
 

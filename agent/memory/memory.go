@@ -195,10 +195,7 @@ func (m *Memory) Delete(ctx context.Context, ns Namespace, key, version string) 
 	if err != nil {
 		return err
 	}
-	if err := m.shelf.Delete(ctx, ns, key, store.Version(version)); err != nil {
-		return shelfError(ns, key, err)
-	}
-	return nil
+	return shelfError(ns, key, m.shelf.Delete(ctx, ns, key, store.Version(version)))
 }
 
 // Clear forgets everything in a namespace and below it.
@@ -218,6 +215,8 @@ func newItem(i *shelf.Item) *Item {
 func shelfError(ns Namespace, key string, err error) error {
 	conflict, ok := errors.AsType[*shelf.ConflictError](err)
 	switch {
+	case err == nil:
+		return nil
 	case ok:
 		return &ConflictError{ns, key, string(conflict.Now)}
 	case errors.Is(err, shelf.ErrNotFound):

@@ -5,6 +5,7 @@
 package filetool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,10 +161,7 @@ func (t Tools) Read(ctx context.Context, a ReadArgs) (Result, error) {
 	case first > len(lines):
 		return mistake("%s has only %s; the offset %d is behind its end.", p, howMany(len(lines), "line"), first)
 	}
-	limit := a.Limit
-	if limit <= 0 {
-		limit = 1000
-	}
+	limit := cmp.Or(max(a.Limit, 0), 1000)
 	var out strings.Builder
 	next := first
 	for ; next <= len(lines) && next-first < limit; next++ {

@@ -35,7 +35,7 @@ func parsePattern(dir, text string) (*pattern, error) {
 		if !strings.HasPrefix(p, "/") {
 			for name := range strings.SplitSeq(strings.Trim(dir, "/"), "/") {
 				if name != "" {
-					names = append(names, quoteGlob(name))
+					names = append(names, globQuoter.Replace(name))
 				}
 			}
 		}
@@ -56,8 +56,6 @@ func parsePattern(dir, text string) (*pattern, error) {
 }
 
 var globQuoter = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-func quoteGlob(name string) string { return globQuoter.Replace(name) }
 
 // expandBraces returns the patterns that one with braces stands for.
 func expandBraces(pattern string) ([]string, error) {

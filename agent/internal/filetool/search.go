@@ -1,6 +1,7 @@
 package filetool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,10 +168,7 @@ func (t Tools) Grep(ctx context.Context, a GrepArgs) (Result, error) {
 			return mistake("The glob %q is none: %v. One that is: **/*.md", a.Glob, err)
 		}
 	}
-	s := search{re: re, weight: weight, limit: a.Limit, left: maxSearch}
-	if s.limit <= 0 {
-		s.limit = 100
-	}
+	s := search{re: re, weight: weight, limit: cmp.Or(max(a.Limit, 0), 100), left: maxSearch}
 	visit := func(f files.File) error {
 		s.seen = true
 		if !g.match(f.Path) {
