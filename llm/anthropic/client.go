@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -55,9 +56,7 @@ func Model(name string, opts ...Option) *Client {
 	for _, o := range opts {
 		o(c)
 	}
-	if c.http == nil {
-		c.http = http.DefaultClient
-	}
+	c.http = cmp.Or(c.http, http.DefaultClient)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -43,9 +44,7 @@ func answered(api *sdk.Error) *llm.Error {
 	if json.Unmarshal([]byte(api.RawJSON()), &body) == nil {
 		e.Code, e.Message = body.Error.Type, body.Error.Message
 	}
-	if e.Message == "" {
-		e.Message = answers.Short(api.RawJSON())
-	}
+	e.Message = cmp.Or(e.Message, answers.Short(api.RawJSON()))
 	e.Kind = kind(e.Status, e.Code, strings.ToLower(e.Message))
 	if api.Response != nil {
 		e.RetryAfter = answers.RetryAfter(api.Response.Header)

@@ -54,9 +54,7 @@ func Model(name string, opts ...Option) *Client {
 	for _, o := range opts {
 		o(c)
 	}
-	if c.http == nil {
-		c.http = http.DefaultClient
-	}
+	c.http = cmp.Or(c.http, http.DefaultClient)
 	c.sdk = connect(c.http, cmp.Or(c.base(), defaultURL))
 	return c
 }

@@ -118,19 +118,18 @@ func (rec *Recorder) Save(file string) error {
 	defer rec.mu.Unlock()
 	t := tape{Exchanges: []exchange{}}
 	for _, e := range rec.list {
-		if e.status == 0 {
-			continue
+		if e.status != 0 {
+			t.Exchanges = append(t.Exchanges, rec.clean(e))
 		}
-		t.Exchanges = append(t.Exchanges, rec.clean(e))
 	}
 	data, err := plainJSON(t, "  ")
 	if err != nil {
 		return fmt.Errorf("llmtest: %s: %w", file, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		return fmt.Errorf("llmtest: %w", err)
+	if err = os.MkdirAll(filepath.Dir(file), 0o777); err == nil {
+		err = os.WriteFile(file, append(data, '\n'), 0o666)
 	}
-	if err := os.WriteFile(file, append(data, '\n'), 0o666); err != nil {
+	if err != nil {
 		return fmt.Errorf("llmtest: %w", err)
 	}
 	return nil

@@ -71,10 +71,6 @@ func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func (r request) same(other request) bool {
-	return r.Method == other.Method && r.Path == other.Path && r.Query == other.Query && r.Body.key() == other.Body.key()
-}
-
 func (r request) String() string {
 	s := r.Method + " " + r.Path
 	if r.Query != "" {
@@ -89,7 +85,7 @@ func (p *Player) find(r request) (*response, error) {
 	again := 0
 	for i := range p.tape.Exchanges {
 		e := &p.tape.Exchanges[i]
-		if !e.Request.same(r) {
+		if q := e.Request; q.Method != r.Method || q.Path != r.Path || q.Query != r.Query || q.Body.key() != r.Body.key() {
 			continue
 		}
 		if !p.played[i] {

@@ -70,10 +70,6 @@ func Compatible(yes bool) Option {
 	return func(c *Client) { c.compatible = func(string) bool { return yes } }
 }
 
-func envKey() string { return strings.TrimSpace(os.Getenv("OPENAI_API_KEY")) }
-
-func envBase() string { return os.Getenv("OPENAI_BASE_URL") }
-
 // foreign reports whether a host is not OpenAI's own.
 func foreign(host string) bool {
 	host = "." + strings.ToLower(host)
@@ -84,7 +80,9 @@ func foreign(host string) bool {
 // It never fails, so that a package-level variable can hold it: wrong options and
 // a wrong environment are errors of each request.
 func Model(name string, opts ...Option) *Client {
-	c := &Client{name: name, key: envKey, base: envBase, compatible: foreign}
+	c := &Client{name: name, compatible: foreign,
+		key:  func() string { return strings.TrimSpace(os.Getenv("OPENAI_API_KEY")) },
+		base: func() string { return os.Getenv("OPENAI_BASE_URL") }}
 	for _, o := range opts {
 		o(c)
 	}

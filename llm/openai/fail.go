@@ -106,9 +106,7 @@ func parseProblem(body []byte) problem {
 func (s *server) refusal(res *http.Response) *llm.Error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxBody))
 	e := s.failure(parseProblem(body), res.StatusCode)
-	if e.Message == "" {
-		e.Message = strings.ToLower(http.StatusText(res.StatusCode))
-	}
+	e.Message = cmp.Or(e.Message, strings.ToLower(http.StatusText(res.StatusCode)))
 	e.RetryAfter = answers.RetryAfter(res.Header)
 	return e
 }
@@ -116,9 +114,7 @@ func (s *server) refusal(res *http.Response) *llm.Error {
 // failure returns the error that a server reports, with a status or in a stream.
 func (s *server) failure(p problem, status int) *llm.Error {
 	code, named := p.code()
-	if status == 0 {
-		status = named
-	}
+	status = cmp.Or(status, named)
 	return &llm.Error{Kind: kind(status, code, p), Provider: provider, Status: status, Code: s.clean(code), Message: s.clean(p.Message)}
 }
 

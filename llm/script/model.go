@@ -1,7 +1,6 @@
 package script
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -92,7 +91,7 @@ func (m *Model) Generate(ctx context.Context, r *llm.Request) iter.Seq2[llm.Delt
 func (m *Model) choose(asked *values) (Reply, error) {
 	for _, rule := range m.rules {
 		v := *asked
-		if !rule.when(&v) || !rule.take() {
+		if !rule.when(&v) || rule.times > 0 && rule.used.Add(1) > rule.times {
 			continue
 		}
 		reply, err := rule.reply(&v)
@@ -174,11 +173,6 @@ type rule struct {
 	reply func(*values) (Reply, error)
 }
 
-// take reports whether the rule may be used once more.
-func (r *rule) take() bool {
-	return r.times <= 0 || r.used.Add(1) <= r.times
-}
-
 // match is a condition on a text.
 type match struct {
 	equals   *string
@@ -206,9 +200,6 @@ type conditions struct {
 	last, system match
 	others       []func(*values) bool
 }
-
-// groups returns the regexp whose groups templates see.
-func (c *conditions) groups() *regexp.Regexp { return cmp.Or(c.last.regexp, c.system.regexp) }
 
 // hold reports whether all hold, and sets the groups.
 func (c *conditions) hold(v *values) bool {

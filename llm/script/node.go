@@ -36,7 +36,9 @@ var yamlLine = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 // of it: tabs and some escapes.
 func (p *parser) document(data []byte) *yaml.Node {
 	if json.Valid(data) {
-		return fromJSON(data)
+		r := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+		r.dec.UseNumber()
+		return r.value(r.next())
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
@@ -69,13 +71,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 	return nil
 }
 
-// fromJSON reads valid JSON into nodes, with the lines on which they end.
-func fromJSON(data []byte) *yaml.Node {
-	r := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
-	r.dec.UseNumber()
-	return r.value(r.next())
-}
-
+// jsonReader reads valid JSON into nodes, with the lines on which they end.
 type jsonReader struct {
 	data []byte
 	dec  *json.Decoder

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -72,7 +73,7 @@ func (p *parser) rule(n *yaml.Node) *rule {
 		p.errorf(n, "the rule has no when, so that it fits always; say when, or write the reply under default:")
 	}
 	r.when = c.hold
-	r.reply = p.reply(n, f, c.groups())
+	r.reply = p.reply(n, f, cmp.Or(c.last.regexp, c.system.regexp)) // whose groups templates see
 	return r
 }
 

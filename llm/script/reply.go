@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -69,9 +70,7 @@ func (y *Reply) deltas(r *llm.Request) []llm.Delta {
 	add(text, func(s string) llm.Delta { return llm.Delta{Text: s} })
 	ids := free(r)
 	for i, call := range y.Calls {
-		if call.ID == "" {
-			call.ID = fmt.Sprintf("call-%d-%d", ids, i)
-		}
+		call.ID = cmp.Or(call.ID, fmt.Sprintf("call-%d-%d", ids, i))
 		pieces := cut(call.Args, y.Chunks)
 		call.Args = pieces[0]
 		list = append(list, llm.Delta{Part: part, Call: &call})
@@ -160,11 +159,7 @@ func (y *Reply) play(ctx context.Context, model string, r *llm.Request, yield fu
 	if y.Err == nil {
 		return
 	}
-	err := pause(ctx, wait)
-	if err == nil {
-		err = y.Err
-	}
-	yield(llm.Delta{}, err)
+	yield(llm.Delta{}, cmp.Or(pause(ctx, wait), y.Err))
 }
 
 // pause waits, or returns the context's error if that ends first.
