@@ -19,7 +19,7 @@ import (
 
 // OpenAPI returns the OpenAPI 3.1 document of the operations.
 func OpenAPI(version string) (json.RawMessage, error) {
-	s := newSchemas()
+	s := &schemas{components: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
 	paths := map[string]map[string]any{}
 	for _, op := range registry {
 		o, err := s.operation(op)
@@ -140,10 +140,6 @@ func (s *schemas) operation(op *Info) (map[string]any, error) {
 type schemas struct {
 	components map[string]*jsonschema.Schema
 	names      map[reflect.Type]string
-}
-
-func newSchemas() *schemas {
-	return &schemas{components: map[string]*jsonschema.Schema{}, names: map[reflect.Type]string{}}
 }
 
 func ref(name string) *jsonschema.Schema {

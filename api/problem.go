@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,12 +32,7 @@ type Problem struct {
 }
 
 // Error returns the detail, or the title without one.
-func (p *Problem) Error() string {
-	if p.Detail != "" {
-		return p.Detail
-	}
-	return p.Title
-}
+func (p *Problem) Error() string { return cmp.Or(p.Detail, p.Title) }
 
 // Unwrap returns the error of package perdure that the problem stands for, if
 // there is one, so that errors.Is and errors.As find it.

@@ -50,22 +50,17 @@ func exitCodesCommand(a *app) *cobra.Command {
 	return &cobra.Command{Use: "exit-codes", Short: "explain the exit codes", Long: exitHelp, Example: "  perdure run research \"…\" || echo \"ended with $?\"",
 		Args: arguments(0, 0), RunE: func(*cobra.Command, []string) error {
 			if a.term.JSON {
-				return a.term.PrintJSON(exitCodes())
+				all := map[string]string{}
+				_, list, _ := strings.Cut(exitHelp, "\n\n")
+				for line := range strings.Lines(list) {
+					code, meaning, _ := strings.Cut(strings.TrimSpace(line), "  ")
+					all[code] = meaning
+				}
+				return a.term.PrintJSON(all)
 			}
 			a.term.Printf("%s\n", exitHelp)
 			return nil
 		}}
-}
-
-// exitCodes returns the meaning of each code, as the help has it.
-func exitCodes() map[string]string {
-	all := map[string]string{}
-	_, list, _ := strings.Cut(exitHelp, "\n\n")
-	for line := range strings.Lines(list) {
-		code, meaning, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		all[code] = meaning
-	}
-	return all
 }
 
 // helpCommand makes the command that explains the others.

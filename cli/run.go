@@ -125,7 +125,7 @@ func (a *app) start(ctx context.Context, l *link.Link, f *runFlags) error {
 		}
 		done, err = a.watch(ctx, l, run, v)
 	} else if run, err = l.Client.Wait(ctx, run.Thread, run.ID); err == nil {
-		done = doneOf(run)
+		done = &api.Done{Thread: run.Thread, Run: run.ID, Status: run.Status, Output: run.Output, Error: run.Error, Spent: run.Spent, Asks: run.Asks}
 		if a.term.JSON {
 			err = a.term.PrintJSON(run)
 		}
@@ -276,11 +276,6 @@ func (a *app) stands(r *perdure.Run) string {
 		}
 	}
 	return ""
-}
-
-// doneOf says how a run is, as the end of its stream does.
-func doneOf(r *perdure.Run) *api.Done {
-	return &api.Done{Thread: r.Thread, Run: r.ID, Status: r.Status, Output: r.Output, Error: r.Error, Spent: r.Spent, Asks: r.Asks}
 }
 
 // finish prints what came of a run, and ends the command as it ended. What is

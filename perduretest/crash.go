@@ -192,7 +192,7 @@ func (s *sweep) cut(class string, n int, before []cut) (reached bool) {
 		}
 		reached = true
 		s.crashes++
-		if !s.judge(got.where(), got) {
+		if !s.judge(strings.Join(got.crashes, ", then "), got) {
 			continue
 		}
 		if s.Pairs && len(before) == 0 {

@@ -38,9 +38,6 @@ type tally struct {
 	loose bool // outside any step
 }
 
-// where says which cuts there were.
-func (r *result) where() string { return strings.Join(r.crashes, ", then ") }
-
 // collect reads what the journals hold.
 func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 	all, err := recordings(ctx, s)

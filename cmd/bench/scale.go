@@ -28,16 +28,12 @@ const suspended = 100_000
 // scale measures what must not grow with the number or length of threads.
 func scale(ctx context.Context, dir string) error {
 	fmt.Println("\nMany and long threads on sqlitestore:")
-	if err := claims(ctx, dir); err != nil {
-		return err
+	for _, part := range []func(context.Context, string) error{claims, forks, snapshots, processes} {
+		if err := part(ctx, dir); err != nil {
+			return err
+		}
 	}
-	if err := forks(ctx, dir); err != nil {
-		return err
-	}
-	if err := snapshots(ctx); err != nil {
-		return err
-	}
-	return processes(ctx, dir)
+	return nil
 }
 
 // claims compares how soon a run begins in an empty store and in one in which
@@ -204,7 +200,7 @@ func makeInMemory(ctx context.Context, to store.Store, fn func(*perdure.Runtime)
 }
 
 // snapshots shows what all snapshots of a long conversation cost together.
-func snapshots(ctx context.Context) error {
+func snapshots(ctx context.Context, _ string) error {
 	var snapshots, journals atomic.Int64 // bytes written
 	count := observed.Func(func(ctx context.Context, c observed.Call) (context.Context, func(observed.Result)) {
 		return ctx, func(r observed.Result) {

@@ -13,6 +13,7 @@
 package procurement
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -72,9 +73,7 @@ func Flow(o Options) perdure.Flow {
 	if o.Model == nil {
 		o.Model = script.Must(script.Parse("procurement/script.yaml", lines))
 	}
-	if o.Patience == 0 {
-		o.Patience = 24 * time.Hour
-	}
+	o.Patience = cmp.Or(o.Patience, 24*time.Hour)
 	model := pace.Model(o.Model, o.Pace)
 	reader := agent.New("reader", model, agent.Options{
 		Instruction: "You read invoices. Say what is offered, by whom, and what it costs.",

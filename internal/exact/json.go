@@ -4,6 +4,7 @@ package exact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -235,29 +236,18 @@ func KindOf(t reflect.Type) string {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return "string"
 	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "boolean"
-	case reflect.String:
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
 		return "string"
-	case reflect.Struct, reflect.Map:
-		return "object"
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return "string"
-		}
-		return "array"
-	case reflect.Array:
-		return "array"
-	case reflect.Interface:
-		return ""
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "integer"
-	case reflect.Float32, reflect.Float64:
-		return "number"
 	}
-	return ""
+	return kindNames[t.Kind()]
+}
+
+// kindNames are the kinds of JSON values that Go's kinds expect.
+var kindNames = map[reflect.Kind]string{
+	reflect.Bool: "boolean", reflect.String: "string", reflect.Float32: "number", reflect.Float64: "number",
+	reflect.Struct: "object", reflect.Map: "object", reflect.Slice: "array", reflect.Array: "array",
+	reflect.Int: "integer", reflect.Int8: "integer", reflect.Int16: "integer", reflect.Int32: "integer", reflect.Int64: "integer",
+	reflect.Uint: "integer", reflect.Uint8: "integer", reflect.Uint16: "integer", reflect.Uint32: "integer", reflect.Uint64: "integer",
 }
 
 // KindOfJSON returns the kind of a JSON value.
@@ -266,17 +256,8 @@ func KindOfJSON(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
 	}
-	switch raw[0] {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case '"':
-		return "string"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
+	return cmp.Or(jsonKinds[raw[0]], "number")
 }
+
+// jsonKinds are the kinds by what a value begins with.
+var jsonKinds = map[byte]string{'{': "object", '[': "array", '"': "string", 't': "boolean", 'f': "boolean", 'n': "null"}

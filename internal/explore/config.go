@@ -51,13 +51,6 @@ type Config struct {
 	Replay []int
 }
 
-func (c Config) withDefaults() Config {
-	c.MaxTime = cmp.Or(c.MaxTime, time.Second)
-	c.Max = cmp.Or(c.Max, 100_000)
-	c.MaxSteps = cmp.Or(c.MaxSteps, 1000)
-	return c
-}
-
 // Report is the result of an exploration.
 type Report struct {
 	Executions int // executions that ran to their end
@@ -106,7 +99,8 @@ func Run(t *testing.T, cfg Config, setup func(*World)) *Report {
 // Explore is Run without the verdict: a failure is only reported.
 func Explore(t *testing.T, cfg Config, setup func(*World)) *Report {
 	t.Helper()
-	s := &search{cfg: cfg.withDefaults(), setup: setup}
+	cfg.MaxTime, cfg.Max, cfg.MaxSteps = cmp.Or(cfg.MaxTime, time.Second), cmp.Or(cfg.Max, 100_000), cmp.Or(cfg.MaxSteps, 1000)
+	s := &search{cfg: cfg, setup: setup}
 	for {
 		s.execute(t)
 		switch {

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,9 +146,7 @@ func FailureWithout(secrets *scrub.Set, err error) *journal.Failure {
 			AddCodes(f, e.code)
 		case *Recorded:
 			AddCodes(f, e.Fail.Codes...)
-			if f.Stack == "" {
-				f.Stack = e.Fail.Stack
-			}
+			f.Stack = cmp.Or(f.Stack, e.Fail.Stack)
 		case *marked:
 			if e.permanent {
 				AddCodes(f, codePermanent)

@@ -57,9 +57,4 @@ func (l *listener) Close() error {
 	return nil
 }
 
-func (l *listener) Addr() net.Addr { return addr{} }
-
-type addr struct{}
-
-func (addr) Network() string { return "pipe" }
-func (addr) String() string  { return "127.0.0.1:0" }
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "127.0.0.1:0", Net: "pipe"} }

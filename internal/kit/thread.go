@@ -2,6 +2,7 @@ package kit
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,18 +68,8 @@ func (k *Kit) MustStateAt(thread string, seq uint64) *perdure.Checkpoint {
 
 // Control makes one of the calls that a person makes on a run.
 func (k *Kit) Control(name, thread, run string) error {
-	ctx, note := k.T.Context(), perdure.Note{By: "ann", Reason: "test"}
-	switch name {
-	case "pause":
-		return k.Pause(ctx, thread, run, note)
-	case "resume":
-		return k.Resume(ctx, thread, run, note)
-	case "retry":
-		return k.Retry(ctx, thread, run, note)
-	case "cancel":
-		return k.Cancel(ctx, thread, run, note)
-	}
-	panic(name)
+	calls := map[string]func(context.Context, string, string, perdure.Note) error{"pause": k.Pause, "resume": k.Resume, "retry": k.Retry, "cancel": k.Cancel}
+	return calls[name](k.T.Context(), thread, run, perdure.Note{By: "ann", Reason: "test"})
 }
 
 // MustSignal sends a signal to a thread.

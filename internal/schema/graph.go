@@ -49,10 +49,6 @@ type graph struct {
 	ordered int
 }
 
-func newGraph() *graph {
-	return &graph{paths: map[string]*node{}, anchors: map[string]*node{}}
-}
-
 // add adds a schema and everything inside it. For a nil schema, which Resolve
 // refuses, it returns nil.
 func (g *graph) add(s *jsonschema.Schema, path string) (_ *node, err error) {

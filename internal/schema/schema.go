@@ -58,7 +58,7 @@ func New(s *jsonschema.Schema) (*Schema, error) {
 }
 
 func newSchema(s *jsonschema.Schema, raw json.RawMessage) (*Schema, error) {
-	g := newGraph()
+	g := &graph{paths: map[string]*node{}, anchors: map[string]*node{}}
 	root, err := g.add(s, "")
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -138,22 +139,13 @@ func (n *node) fits(value any) bool {
 	if len(types) == 0 {
 		return true
 	}
-	var is []string
-	switch value.(type) {
-	case nil:
-		is = []string{"null"}
-	case bool:
-		is = []string{"boolean"}
-	case float64:
-		is = []string{"number", "integer"}
-	case string:
-		is = []string{"string"}
-	case []any:
-		is = []string{"array"}
-	case map[string]any:
-		is = []string{"object"}
-	}
-	return slices.ContainsFunc(is, func(t string) bool { return slices.Contains(types, t) })
+	return slices.ContainsFunc(typeNames[reflect.ValueOf(value).Kind()], func(t string) bool { return slices.Contains(types, t) })
+}
+
+// typeNames are what schemas call the types of values.
+var typeNames = map[reflect.Kind][]string{
+	reflect.Invalid: {"null"}, reflect.Bool: {"boolean"}, reflect.Float64: {"number", "integer"},
+	reflect.String: {"string"}, reflect.Slice: {"array"}, reflect.Map: {"object"},
 }
 
 // inOrder returns all that may be tried on a value, each before what it leads

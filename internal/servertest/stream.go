@@ -135,14 +135,8 @@ func (st *Stream) Done() (all []Block, done api.Done) {
 // Start starts a run and returns it when it stands still.
 func (s *Site) Start(thread, flow string, input any) *perdure.Run {
 	s.T.Helper()
-	run, err := s.Runtime.Start(s.T.Context(), perdure.StartRequest{Thread: thread, Flow: flow, Input: input})
-	if err == nil {
-		run, err = s.Runtime.Wait(s.T.Context(), run.Thread, run.ID)
-	}
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return run
+	run := s.Begin(thread, flow, input)
+	return Must(s.Runtime.Wait(s.T.Context(), run.Thread, run.ID))(s.T)
 }
 
 // Begin starts a run and returns it as it is then.

@@ -5,6 +5,7 @@ package sse
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
@@ -55,9 +56,7 @@ func (p *Reader) Next() (Event, error) {
 		}
 		if len(line) == 0 {
 			if hasData {
-				if m.Kind == "" {
-					m.Kind = "message"
-				}
+				m.Kind = cmp.Or(m.Kind, "message")
 				m.Data = m.Data[:len(m.Data)-1] // the last line break
 				return m, nil
 			}
@@ -98,10 +97,10 @@ func (p *Reader) Line() ([]byte, error) {
 		p.line = nil // of a large event, which is seldom
 	}
 	for {
-		chunk, err := p.peek()
-		if err != nil {
+		if _, err := p.r.Peek(1); err != nil {
 			return nil, err
 		}
+		chunk, _ := p.r.Peek(p.r.Buffered())
 		if p.cr {
 			p.cr = false
 			if chunk[0] == '\n' {
@@ -128,14 +127,6 @@ func (p *Reader) Line() ([]byte, error) {
 		}
 		return p.line, nil
 	}
-}
-
-// peek returns what has arrived, at least a byte.
-func (p *Reader) peek() ([]byte, error) {
-	if _, err := p.r.Peek(1); err != nil {
-		return nil, err
-	}
-	return p.r.Peek(p.r.Buffered())
 }
 
 func (p *Reader) discard(n int) { _, _ = p.r.Discard(n) } // it has been peeked at

@@ -76,20 +76,13 @@ func Amounts(spent map[string]int64) string {
 }
 
 // StatusStyle is the style of a status.
-func StatusStyle(status string) string {
-	switch status {
-	case "succeeded", "answered":
-		return terminal.Green
-	case "failed", "blocked", "quarantined", "damaged":
-		return terminal.Red
-	case "suspended", "paused", "open":
-		return terminal.Amber
-	case "running", "queued":
-		return terminal.Blue
-	case "cancelled", "expired", "closed":
-		return terminal.Dim
-	}
-	return ""
+func StatusStyle(status string) string { return statusStyles[status] }
+
+var statusStyles = map[string]string{
+	"succeeded": terminal.Green, "answered": terminal.Green, "running": terminal.Blue, "queued": terminal.Blue,
+	"failed": terminal.Red, "blocked": terminal.Red, "quarantined": terminal.Red, "damaged": terminal.Red,
+	"suspended": terminal.Amber, "paused": terminal.Amber, "open": terminal.Amber,
+	"cancelled": terminal.Dim, "expired": terminal.Dim, "closed": terminal.Dim,
 }
 
 // Compact is a value without insignificant spaces.
