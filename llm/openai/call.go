@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	sdk "github.com/openai/openai-go/v3"
+	"github.com/tidwall/gjson"
 
 	"github.com/perdure/perdure/llm"
 )
@@ -24,25 +25,48 @@ type call struct {
 
 // call handles a piece of a tool call. Pieces of one call have the same index; a
 // server that gives all calls the same index tells them apart by id or name.
-func (r *reply) call(p *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
-	c := r.calls[p.Index]
-	if c == nil || p.ID != "" && c.id != "" && p.ID != c.id ||
-		!p.JSON.Index.Valid() && p.ID == "" && p.Function.Name != "" && c.name != "" {
+func (r *reply) call(p gjson.Result) error {
+	var index, function, extra gjson.Result
+	var id string
+	for name, value := range members(p) {
+		switch name {
+		case "index":
+			index = value
+		case "id":
+			id = value.String()
+		case "function":
+			function = value
+		case "extra_content":
+			extra = value
+		}
+	}
+	var toolName, arguments string
+	for name, value := range members(function) {
+		switch name {
+		case "name":
+			toolName = value.String()
+		case "arguments":
+			arguments = value.Raw
+		}
+	}
+	c := r.calls[index.Int()]
+	if c == nil || id != "" && c.id != "" && id != c.id ||
+		(index.Type == gjson.Null || index.Type == gjson.JSON) && id == "" && toolName != "" && c.name != "" {
 		c = &call{part: r.part()}
-		r.calls[p.Index] = c
+		r.calls[index.Int()] = c
 		r.inOrder = append(r.inOrder, c)
 	}
 	var out llm.Call
-	if p.ID != "" && c.id == "" {
-		c.id = p.ID
-		out.ID = r.unique(p.ID)
+	if id != "" && c.id == "" {
+		c.id = id
+		out.ID = r.unique(id)
 		c.told = true
 	}
-	if p.Function.Name != "" && c.name == "" { // some servers repeat it
-		c.name = p.Function.Name
+	if toolName != "" && c.name == "" { // some servers repeat it
+		c.name = toolName
 		out.Name = c.name
 	}
-	args, err := c.args.next(p.Function.JSON.Arguments.Raw())
+	args, err := c.args.next(arguments)
 	if err != nil {
 		return nonsense("the stream has a tool call whose arguments are no text")
 	}
@@ -50,9 +74,9 @@ func (r *reply) call(p *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	d := llm.Delta{Part: c.part, Call: &out}
 	// Gemini, behind a server that translates, puts the signature of its thought
 	// here.
-	if extra := p.JSON.ExtraFields["extra_content"].Raw(); extra != "" && extra != "null" && !c.opaque {
+	if extra.Type != gjson.Null && !c.opaque {
 		c.opaque = true
-		d.Opaque = &llm.Opaque{Provider: provider, Data: extra}
+		d.Opaque = &llm.Opaque{Provider: provider, Data: extra.Raw}
 	}
 	if out == (llm.Call{}) && d.Opaque == nil && (c.told || c.name != "") {
 		return nil
@@ -98,6 +122,9 @@ func (p *pieces) next(raw string) (string, error) {
 	}
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", errors.New("not a string")
+	}
+	if p.half == "" && strings.IndexByte(raw, '\\') < 0 && utf8.ValidString(raw) {
+		return raw[1 : len(raw)-1], nil // as nearly all are
 	}
 	inner := p.half + raw[1:len(raw)-1]
 	p.half = ""

@@ -1,19 +1,25 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"iter"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/tidwall/gjson"
 
+	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/llm/internal/answers"
 )
+
+// maxEvent is the size of the largest event of a stream, which may hold an image.
+const maxEvent = 32 << 20
 
 // read reads the stream of a reply.
 func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
@@ -21,18 +27,23 @@ func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
 		return s.unstreamed(res)
 	}
 	r := reply{server: s, emit: emit, textPart: -1, thoughtPart: -1, calls: map[int64]*call{}, ids: map[string]bool{}}
-	events := ssestream.NewDecoder(res)
-	for events.Next() {
-		data := events.Event().Data
-		if strings.TrimSpace(string(data)) == "[DONE]" {
-			r.done = true
-			break
+	events := sse.NewReader(res.Body, maxEvent)
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return r.end(nil)
 		}
-		if err := r.event(data); err != nil {
+		if err != nil {
+			return r.end(err)
+		}
+		if string(bytes.TrimSpace(e.Data)) == "[DONE]" {
+			r.done = true
+			return r.end(nil)
+		}
+		if err := r.event(e.Data); err != nil {
 			return err
 		}
 	}
-	return r.end(events.Err())
 }
 
 // unstreamed returns the error for a server that answers with JSON or a page: it
@@ -42,19 +53,19 @@ func (s *server) unstreamed(res *http.Response) error {
 	if err != nil {
 		return s.interrupted(err)
 	}
-	if found, _ := hasError(body); found {
+	if hasError(body) {
 		return s.failure(parseProblem(body), 0)
 	}
 	return nonsense("the server did not answer with a stream but with " + strconv.Quote(answers.Short(s.clean(string(body)))))
 }
 
 // hasError reports whether a JSON object has an error.
-func hasError(data []byte) (bool, error) {
+func hasError(data []byte) bool {
 	var outer struct {
 		Error json.RawMessage `json:"error"`
 	}
-	err := json.Unmarshal(data, &outer)
-	return given(outer.Error), err
+	_ = json.Unmarshal(data, &outer) // other JSON has none
+	return given(outer.Error)
 }
 
 // nonsense is the error of a reply that makes no sense.
@@ -90,61 +101,153 @@ func (r *reply) part() int {
 	return r.parts - 1
 }
 
-// event handles one event of the stream.
+// event handles one event of the stream. Values of the wrong type in fields that
+// do not matter are no errors.
 func (r *reply) event(data []byte) error {
-	failed, err := hasError(data)
-	if err != nil {
+	chunk := gjson.ParseBytes(data)
+	if !json.Valid(data) || !chunk.IsObject() && chunk.Type != gjson.Null {
 		return nonsense("the stream has an event that is not JSON")
+	}
+	var id, model string
+	var choices, used gjson.Result
+	failed := false
+	for name, value := range members(chunk) {
+		switch name {
+		case "id":
+			id = value.String()
+		case "model":
+			model = value.String()
+		case "choices":
+			choices = value
+		case "usage":
+			used = value
+		default:
+			if strings.EqualFold(name, "error") {
+				failed = value.Type != gjson.Null
+			}
+		}
 	}
 	if failed {
 		return r.server.failure(parseProblem(data), 0)
 	}
-	var chunk sdk.ChatCompletionChunk
-	if err := json.Unmarshal(data, &chunk); err != nil {
-		return nonsense("the stream has an event that is no part of a reply")
-	}
-	if chunk.ID != "" && r.id == "" || chunk.Model != "" && r.model == "" {
-		r.id, r.model = chunk.ID, chunk.Model
-		if err := r.emit(llm.Delta{ID: chunk.ID, Model: chunk.Model}); err != nil {
+	if id != "" && r.id == "" || model != "" && r.model == "" {
+		r.id, r.model = id, model
+		if err := r.emit(llm.Delta{ID: id, Model: model}); err != nil {
 			return err
 		}
 	}
-	for i := range chunk.Choices {
-		if chunk.Choices[i].Index != 0 {
-			continue
-		}
-		if err := r.delta(&chunk.Choices[i].Delta); err != nil {
-			return err
-		}
-		if f := chunk.Choices[i].FinishReason; f != "" {
-			r.finish = f
-		}
+	if err := each(choices, r.choice); err != nil && !errors.Is(err, errNoList) {
+		return err
 	}
-	if chunk.JSON.Usage.Valid() {
-		u := usage(&chunk.Usage)
+	if used.IsObject() {
+		u := usage(used)
 		r.usage = &u
 		r.counted = r.finish != ""
 	}
 	return nil
 }
 
-func usage(u *sdk.CompletionUsage) llm.Usage {
-	return llm.Usage{
-		Input: u.PromptTokens,
-		// Some servers count reasoning in the total only.
-		Output:     max(u.CompletionTokens, u.TotalTokens-u.PromptTokens),
-		CacheRead:  u.PromptTokensDetails.CachedTokens,
-		CacheWrite: u.PromptTokensDetails.CacheWriteTokens,
-		Reasoning:  u.CompletionTokensDetails.ReasoningTokens,
+// members yields the members of an object, of other values none. Of members with
+// the same name the last one counts.
+func members(object gjson.Result) iter.Seq2[string, gjson.Result] {
+	return func(yield func(string, gjson.Result) bool) {
+		if object.IsObject() {
+			object.ForEach(func(name, value gjson.Result) bool { return yield(name.Str, value) })
+		}
 	}
 }
 
-func (r *reply) delta(d *sdk.ChatCompletionChunkChoiceDelta) error {
-	if err := r.reasoning(d); err != nil {
+// errNoList is the error of a value that is no list of objects and nulls.
+var errNoList = errors.New("no list of objects")
+
+// each calls fn with the elements of a list, if all are objects or null.
+func each(list gjson.Result, fn func(gjson.Result) error) error {
+	if !list.IsArray() {
+		return errNoList
+	}
+	var err error
+	list.ForEach(func(_, element gjson.Result) bool {
+		if !element.IsObject() && element.Type != gjson.Null {
+			err = errNoList
+		}
+		return err == nil
+	})
+	if err == nil {
+		list.ForEach(func(_, element gjson.Result) bool {
+			err = fn(element)
+			return err == nil
+		})
+	}
+	return err
+}
+
+// choice handles a choice of a chunk. Only the first one was asked for.
+func (r *reply) choice(c gjson.Result) error {
+	var index int64
+	var finish string
+	var delta gjson.Result
+	for name, value := range members(c) {
+		switch name {
+		case "index":
+			index = value.Int()
+		case "finish_reason":
+			finish = value.String()
+		case "delta":
+			delta = value
+		}
+	}
+	if index != 0 {
+		return nil
+	}
+	if err := r.delta(delta); err != nil {
 		return err
 	}
-	for _, f := range []interface{ Raw() string }{d.JSON.Content, d.JSON.Refusal} {
-		text, err := r.text.next(f.Raw())
+	if finish != "" {
+		r.finish = finish
+	}
+	return nil
+}
+
+func usage(u gjson.Result) llm.Usage {
+	input, output := u.Get("prompt_tokens").Int(), u.Get("completion_tokens").Int()
+	return llm.Usage{
+		Input: input,
+		// Some servers count reasoning in the total only.
+		Output:     max(output, u.Get("total_tokens").Int()-input),
+		CacheRead:  u.Get("prompt_tokens_details.cached_tokens").Int(),
+		CacheWrite: u.Get("prompt_tokens_details.cache_write_tokens").Int(),
+		Reasoning:  u.Get("completion_tokens_details.reasoning_tokens").Int(),
+	}
+}
+
+// delta handles what a chunk adds to the reply.
+func (r *reply) delta(d gjson.Result) error {
+	var content, refusal, images string
+	var thought reasoning
+	var calls gjson.Result
+	for name, value := range members(d) {
+		switch name {
+		case "content":
+			content = value.Raw
+		case "refusal":
+			refusal = value.Raw
+		case fieldContent:
+			thought.content = value.Raw
+		case fieldPlain:
+			thought.plain = value.Raw
+		case fieldDetails:
+			thought.details = value.Raw
+		case "images":
+			images = value.Raw
+		case "tool_calls":
+			calls = value
+		}
+	}
+	if err := r.reasoning(&thought); err != nil {
+		return err
+	}
+	for _, raw := range [...]string{content, refusal} {
+		text, err := r.text.next(raw)
 		if err != nil {
 			return nonsense("the stream has a content that is no text")
 		}
@@ -152,19 +255,18 @@ func (r *reply) delta(d *sdk.ChatCompletionChunkChoiceDelta) error {
 			return err
 		}
 	}
-	r.refused = r.refused || d.Refusal != ""
-	if raw := d.JSON.ToolCalls.Raw(); raw != "" && raw != "null" && !d.JSON.ToolCalls.Valid() {
-		return nonsense("the stream has tool calls that are no list")
-	}
-	if err := r.images(d.JSON.ExtraFields["images"].Raw()); err != nil {
+	r.refused = r.refused || len(refusal) > 2 && refusal != "null"
+	if err := r.images(images); err != nil {
 		return err
 	}
-	for i := range d.ToolCalls {
-		if err := r.call(&d.ToolCalls[i]); err != nil {
-			return err
-		}
+	if calls.Type == gjson.Null {
+		return nil
 	}
-	return nil
+	err := each(calls, r.call)
+	if errors.Is(err, errNoList) {
+		return nonsense("the stream has tool calls that are no list")
+	}
+	return err
 }
 
 // say adds to the text of the reply, which is one part: the protocol does not
@@ -179,29 +281,30 @@ func (r *reply) say(text string) error {
 	return r.emit(llm.Delta{Part: r.textPart, Text: text})
 }
 
+// reasoning holds the fields of a delta that have reasoning, as they were sent.
+type reasoning struct{ content, plain, details string }
+
 // reasoning adds to the reasoning. A server that uses both fields sends the text
 // twice, so the first one counts.
-func (r *reply) reasoning(d *sdk.ChatCompletionChunkChoiceDelta) error {
-	extra := d.JSON.ExtraFields
+func (r *reply) reasoning(in *reasoning) error {
 	out := llm.Delta{}
 	opaque := ""
-	for _, field := range []string{fieldContent, fieldPlain} {
-		raw := extra[field].Raw()
-		if len(raw) < 3 || raw[0] != '"' || r.field != "" && r.field != field {
+	for _, f := range [...]struct{ name, raw string }{{fieldContent, in.content}, {fieldPlain, in.plain}} {
+		if len(f.raw) < 3 || f.raw[0] != '"' || r.field != "" && r.field != f.name {
 			continue
 		}
-		text, err := r.thought.next(raw)
+		text, err := r.thought.next(f.raw)
 		if err != nil {
 			return nonsense("the stream has a reasoning that is no text")
 		}
 		if r.field == "" {
-			r.field = field
-			opaque = `"` + field + `"`
+			r.field = f.name
+			opaque = `"` + f.name + `"`
 		}
 		out.Reasoning += text
 	}
 	var details []json.RawMessage
-	if raw := extra[fieldDetails].Raw(); raw != "" && json.Unmarshal([]byte(raw), &details) != nil {
+	if in.details != "" && json.Unmarshal([]byte(in.details), &details) != nil {
 		return nonsense("the stream has reasoning details that are no list")
 	}
 	for _, detail := range details {
