@@ -7,7 +7,15 @@ import (
 
 // Fold joins the deltas of a reply. The zero value is ready to use.
 type Fold struct {
-	reply Reply
+	reply Reply // without parts
+	parts []*growing
+}
+
+// growing is a part that deltas are added to. Its texts stand beside it, since a
+// reply has thousands of deltas and adding to a string copies it.
+type growing struct {
+	part                        Part
+	text, reasoning, args, data []byte
 }
 
 // Add adds a delta. It fails if the delta does not fit the preceding ones: if it
@@ -28,21 +36,20 @@ func (f *Fold) Add(d Delta) error {
 	if d.Text == "" && d.Reasoning == "" && d.Call == nil && d.Media == nil && d.Opaque == nil {
 		return nil
 	}
-	parts := f.reply.Message.Parts
 	switch {
-	case d.Part == len(parts):
-		parts = append(parts, Part{})
-		f.reply.Message.Parts = parts
-	case d.Part < 0 || d.Part > len(parts):
-		return fmt.Errorf("%w: a delta of part %d, when there are %d", ErrInterrupted, d.Part, len(parts))
+	case d.Part == len(f.parts):
+		f.parts = append(f.parts, new(growing))
+	case d.Part < 0 || d.Part > len(f.parts):
+		return fmt.Errorf("%w: a delta of part %d, when there are %d", ErrInterrupted, d.Part, len(f.parts))
 	}
-	return parts[d.Part].add(d)
+	return f.parts[d.Part].add(&d)
 }
 
 // add adds a delta to a part of its kind.
-func (p *Part) add(d Delta) error {
+func (g *growing) add(d *Delta) error {
+	p := &g.part
 	kinds := 0
-	for _, is := range []bool{p.Text != "" || d.Text != "", p.Reasoning != nil || d.Reasoning != "", p.Call != nil || d.Call != nil, p.Media != nil || d.Media != nil} {
+	for _, is := range [...]bool{len(g.text) > 0 || d.Text != "", p.Reasoning != nil || d.Reasoning != "", p.Call != nil || d.Call != nil, p.Media != nil || d.Media != nil} {
 		if is {
 			kinds++
 		}
@@ -50,12 +57,12 @@ func (p *Part) add(d Delta) error {
 	if kinds > 1 {
 		return fmt.Errorf("%w: a delta of another kind than its part", ErrInterrupted)
 	}
-	p.Text += d.Text
+	g.text = append(g.text, d.Text...)
 	if d.Reasoning != "" {
 		if p.Reasoning == nil {
 			p.Reasoning = new(Reasoning)
 		}
-		p.Reasoning.Text += d.Reasoning
+		g.reasoning = append(g.reasoning, d.Reasoning...)
 	}
 	if d.Call != nil {
 		if p.Call == nil {
@@ -63,7 +70,7 @@ func (p *Part) add(d Delta) error {
 		}
 		p.Call.ID += d.Call.ID
 		p.Call.Name += d.Call.Name
-		p.Call.Args += d.Call.Args
+		g.args = append(g.args, d.Call.Args...)
 	}
 	if d.Media != nil {
 		m := *d.Media
@@ -73,9 +80,29 @@ func (p *Part) add(d Delta) error {
 		if p.Opaque == nil {
 			p.Opaque = &Opaque{Provider: d.Opaque.Provider}
 		}
-		p.Opaque.Data += d.Opaque.Data
+		g.data = append(g.data, d.Opaque.Data...)
 	}
 	return nil
+}
+
+// whole returns the part with its texts.
+func (g *growing) whole() Part {
+	p := g.part
+	p.Text = string(g.text)
+	if p.Reasoning != nil {
+		r := *p.Reasoning
+		r.Text = string(g.reasoning)
+		p.Reasoning = &r
+	}
+	if p.Call != nil {
+		c := *p.Call
+		c.Args = string(g.args)
+		p.Call = &c
+	}
+	if p.Opaque != nil {
+		p.Opaque = &Opaque{Provider: p.Opaque.Provider, Data: string(g.data)}
+	}
+	return p
 }
 
 // Reply returns the whole reply, or [ErrInterrupted] if it has no Stop and so was
@@ -84,8 +111,11 @@ func (f *Fold) Reply() (*Reply, error) {
 	if f.reply.Stop == "" {
 		return nil, fmt.Errorf("%w: the reply ended in the middle", ErrInterrupted)
 	}
-	f.reply.Message.Role = RoleAssistant
 	r := f.reply
+	r.Message.Role = RoleAssistant
+	for _, g := range f.parts {
+		r.Message.Parts = append(r.Message.Parts, g.whole())
+	}
 	return &r, nil
 }
 
