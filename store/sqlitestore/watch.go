@@ -86,15 +86,20 @@ func (p *poller) run(s *Store, stop chan struct{}) {
 // call. The connection that writes is asked, because data_version leaves out
 // what the asking connection wrote itself: its watchers are awake already.
 func (p *poller) changed(s *Store) bool {
-	wait := time.NewTimer(pollInterval)
+	wait := time.NewTicker(pollInterval)
 	defer wait.Stop()
-	select {
-	case s.writer.lead <- struct{}{}:
-		defer func() { <-s.writer.lead }()
-	case <-wait.C:
-		return true // it waits for another process, which may have written
-	case <-s.closing:
-		return false
+	for led := false; !led; {
+		select {
+		case s.writer.lead <- struct{}{}:
+			defer func() { <-s.writer.lead }()
+			led = true
+		case <-wait.C:
+			if s.writer.waits.Load() {
+				return true // for another process, which may have written
+			}
+		case <-s.closing:
+			return false
+		}
 	}
 	now, err := pragmaInt(s.writer.conn, "data_version")
 	if err != nil {

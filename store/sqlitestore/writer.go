@@ -28,6 +28,7 @@ type writer struct {
 	frames  int       // written to the WAL since the last checkpoint, about
 	clean   int64     // value of erased when the WAL was last emptied
 
+	waits  atomic.Bool // for the database's lock
 	poison atomic.Pointer[error]
 	erased atomic.Int64 // writes that left bytes to be erased from the WAL
 
@@ -158,7 +159,9 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 	if p := w.poison.Load(); p != nil {
 		return *p
 	}
+	w.waits.Store(true)
 	err := w.s.retry(ctx, since, func() error { return w.conn.exec("BEGIN IMMEDIATE") })
+	w.waits.Store(false)
 	switch {
 	case err == nil, errors.Is(err, store.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
