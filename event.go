@@ -287,9 +287,9 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 			yield(DeltaEvent{}, err)
 			return
 		}
+		var d engine.Delta
 		for line := range store.Listen(ctx, r.core.threads.Store, engine.DeltaTopic(name)) {
-			var d DeltaEvent
-			if json.Unmarshal(line, &d) == nil && !yield(d, nil) {
+			if d, err = engine.ReadDelta(line, &d); err == nil && !yield(DeltaEvent(d), nil) {
 				return
 			}
 		}

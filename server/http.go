@@ -91,10 +91,10 @@ func (c *conns) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 // not waited for: the connection ends with the response.
 func (s *Server) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall,
+		w := &paced{ResponseWriter: rw, conn: http.NewResponseController(rw), stall: s.opts.Stall, lasting: r.ProtoMajor == 1,
 			load: &load{s: s, ctx: r.Context(), write: r.Method != http.MethodGet && r.Method != http.MethodHead}}
 		defer w.load.release()
-		w.lift()                                                  // the limit of the previous request
+		_ = w.conn.SetWriteDeadline(time.Time{})                  // the limit of the previous request
 		defer w.limit()                                           // for what is written after the handler returns
 		r = r.WithContext(threads.WithScale(r.Context(), w.load)) // a copy: net/http inspects the body of its own request
 		if r.Body != nil && r.Body != http.NoBody {
@@ -114,11 +114,13 @@ func (s *Server) patient(next http.Handler) http.Handler {
 // clients that request much and read nothing would keep it in memory for ever.
 type paced struct {
 	http.ResponseWriter
-	conn   *http.ResponseController
-	stall  time.Duration
-	load   *load
-	begun  bool
-	unread *body // the request's body, until it is read or the response begins; nil: none
+	conn    *http.ResponseController
+	stall   time.Duration
+	limited time.Time // when the limit was last set
+	lasting bool      // the limit needs no lift
+	load    *load
+	begun   bool
+	unread  *body // the request's body, until it is read or the response begins; nil: none
 }
 
 // begin makes the connection end with the response if the body was not read: a
@@ -142,10 +144,23 @@ func (p *paced) WriteHeader(status int) {
 }
 
 // limit sets the time by which what is written now must be read, and lift removes
-// it: in HTTP/2 a stream ends at its deadline even if nothing is written. A test's
-// recorder has no deadlines.
-func (p *paced) limit() { _ = p.conn.SetWriteDeadline(time.Now().Add(p.stall)) }
-func (p *paced) lift()  { _ = p.conn.SetWriteDeadline(time.Time{}) }
+// it: in HTTP/2 a stream ends at its deadline even if nothing is written. In HTTP/1
+// only a write does, so that a limit that was set a moment ago is as good as a new
+// one. A test's recorder has no deadlines.
+func (p *paced) limit() {
+	now := time.Now()
+	if p.lasting && now.Sub(p.limited) < p.stall/16 {
+		return
+	}
+	p.limited = now
+	_ = p.conn.SetWriteDeadline(now.Add(p.stall))
+}
+
+func (p *paced) lift() {
+	if !p.lasting {
+		_ = p.conn.SetWriteDeadline(time.Time{})
+	}
+}
 
 // Write writes in pieces.
 func (p *paced) Write(data []byte) (n int, err error) {

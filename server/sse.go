@@ -80,11 +80,8 @@ func (s *Server) newStream(w http.ResponseWriter, id api.EventID) *stream {
 	return st
 }
 
-// end releases the connection: the next request on it is not a stream.
-func (st *stream) end() {
-	st.quiet.Stop()
-	_ = st.conn.SetWriteDeadline(time.Time{})
-}
+// end stops the timer of the stream.
+func (st *stream) end() { st.quiet.Stop() }
 
 // add adds a block.
 func (st *stream) add(block []byte) error {
@@ -133,19 +130,14 @@ func (st *stream) idle() {
 	}
 }
 
-// write writes a block in pieces, each of which must be read in time.
+// write writes a block, each piece of which must be read in time: see paced.
 func (st *stream) write(block []byte) error {
-	for len(block) > 0 {
-		piece := block[:min(len(block), streamBuffer)]
-		// Without deadlines, as in a test's recorder, a reader can only stall
-		// itself.
-		_ = st.conn.SetWriteDeadline(time.Now().Add(st.s.opts.Stall))
-		if _, err := st.w.Write(piece); err != nil {
-			return err
-		}
-		block, st.dirty = block[len(piece):], true
+	if len(block) == 0 {
+		return nil
 	}
-	return nil
+	st.dirty = true
+	_, err := st.w.Write(block)
+	return err
 }
 
 // heartbeat shows that the connection is alive.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
@@ -13,11 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
-	"github.com/perdure/perdure/internal/scrub"
-	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
-	"github.com/perdure/perdure/store"
 )
 
 // Emit records an event of the flow's own.
@@ -63,34 +59,6 @@ func recordNote(ctx context.Context, verb tree.Verb, name string, kind journal.K
 	f.takeOver(v.Node)
 	return nil
 }
-
-// SendDelta sends live news to those who watch.
-func SendDelta(ctx context.Context, v any) {
-	f, err := inside(ctx)
-	if err != nil {
-		return
-	}
-	raw, err := strict.Marshal(v)
-	if err != nil {
-		return
-	}
-	raw = scrub.From(ctx).JSON(raw)
-	p := f.pass
-	p.mu.Lock()
-	d := Delta{Run: p.run.ID, Path: f.path(), Pass: p.epoch, Attempt: max(1, f.attempt), Offset: f.offset, Data: raw}
-	f.offset++
-	over := p.sealed != nil || f.done
-	p.mu.Unlock()
-	if over {
-		return
-	}
-	if line, err := json.Marshal(d); err == nil {
-		_ = store.Cast(ctx, p.engine.threads.Store, DeltaTopic(p.name), line)
-	}
-}
-
-// DeltaTopic is where the deltas of a thread are cast.
-func DeltaTopic(thread string) string { return "delta/" + thread }
 
 // Key returns the idempotency key of a step, "" outside a run.
 func Key(ctx context.Context) string {
@@ -189,14 +157,4 @@ func change(ctx context.Context, what string, do func(*frame) error) error {
 	}
 	f.leaf = true
 	return do(f)
-}
-
-// Delta is a piece of live news: see perdure.DeltaEvent.
-type Delta struct {
-	Run     string          `json:"run"`
-	Path    string          `json:"path"`
-	Pass    uint64          `json:"pass"`
-	Attempt int             `json:"attempt"`
-	Offset  int64           `json:"offset"`
-	Data    json.RawMessage `json:"data"`
 }

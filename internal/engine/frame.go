@@ -13,28 +13,29 @@ import (
 // frame is one execution of a run, step, scope or branch: the place that a
 // context stands for. Its fields are guarded by the pass's mu.
 type frame struct {
-	pass     *Pass
-	parent   *frame
-	memo     *tree.Frame
-	view     *view
-	now      int64 // the newest outcome behind it, in Unix microseconds
-	step     bool  // a step or cleanup: leaf or composite
-	once     bool  // at-most-once: always a leaf
-	took     int64 // of its function, in microseconds, when that has returned
-	attempt  int
-	leaf     bool // it changed something
-	verbs    bool // it called a verb
-	pending  leaf // what the leaf changed
-	busy     inProgress
-	done     bool
-	cut      bool // a verb below it was refused because of a cancel
-	cleaning bool // it is a cleanup, or below one
-	limit    *stopwatch
-	timedOut bool       // the limit is over
-	group    *Group     // open
-	branch   *branchRef // that it stands in, nil for none
-	offset   int64      // of its deltas
-	key      string     // what Key returns, "" for that of its path
+	pass      *Pass
+	parent    *frame
+	memo      *tree.Frame
+	view      *view
+	now       int64 // the newest outcome behind it, in Unix microseconds
+	step      bool  // a step or cleanup: leaf or composite
+	once      bool  // at-most-once: always a leaf
+	took      int64 // of its function, in microseconds, when that has returned
+	attempt   int
+	leaf      bool // it changed something
+	verbs     bool // it called a verb
+	pending   leaf // what the leaf changed
+	busy      inProgress
+	done      bool
+	cut       bool // a verb below it was refused because of a cancel
+	cleaning  bool // it is a cleanup, or below one
+	limit     *stopwatch
+	timedOut  bool       // the limit is over
+	group     *Group     // open
+	branch    *branchRef // that it stands in, nil for none
+	offset    int64      // of its next delta
+	deltaHead []byte     // what its deltas begin with
+	key       string     // what Key returns, "" for that of its path
 }
 
 type frameKey struct{}

@@ -70,6 +70,14 @@ func Encode(id, kind string, data any) ([]byte, error) {
 	return bytes.Clone(raw), err
 }
 
+// Block returns an event whose data is on one line.
+func Block(kind string, line []byte) []byte {
+	const begin, data, end = "event: ", "\ndata: ", "\n\n"
+	b := make([]byte, 0, len(begin)+len(kind)+len(data)+len(line)+len(end))
+	b = append(append(append(b, begin...), field(kind)...), data...)
+	return append(append(b, line...), end...)
+}
+
 // field returns a text that is no more than the value of one field.
 func field(text string) string {
 	return strings.Map(func(r rune) rune {

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -8,7 +9,10 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/sse"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 )
 
 // Sizes of the buffers for the readers of a thread.
@@ -278,15 +282,13 @@ func (t *Tail) Deafen(e *Ear) {
 
 // listen passes deltas on to the readers that have room for them.
 func (t *Tail) listen(ctx context.Context, rt *perdure.Runtime) {
-	for d, err := range rt.Deltas(ctx, t.key.Thread) {
-		if err != nil {
-			return
+	var d engine.Delta
+	for line := range store.Listen(ctx, threads.Behind(rt).All.Store, engine.DeltaTopic(t.key.Life)) {
+		var err error
+		if d, err = engine.ReadDelta(line, &d); err == nil && !bytes.ContainsAny(line, "\r\n") {
+			// A message is the data of the event as it is.
+			t.tell(&Delta{step{d.Run, d.Path}, d.Pass, d.Attempt, sse.Block(api.KindDelta, line)})
 		}
-		b, err := sse.Encode("", api.KindDelta, &d)
-		if err != nil {
-			continue
-		}
-		t.tell(&Delta{step{d.Run, d.Path}, d.Pass, d.Attempt, b})
 	}
 }
 
