@@ -279,7 +279,9 @@ type DeltaEvent struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// Deltas yields the deltas of a thread until the context ends. It may miss some.
+// Deltas yields the deltas of a thread until the context ends. It begins with
+// what the steps that run in this process have said so far, unless that is more
+// than 64 KiB of a step. It may miss some.
 func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEvent, error] {
 	return func(yield func(DeltaEvent, error) bool) {
 		name, err := r.tenant.Find(ctx, thread)
@@ -287,9 +289,8 @@ func (r *Runtime) Deltas(ctx context.Context, thread string) iter.Seq2[DeltaEven
 			yield(DeltaEvent{}, err)
 			return
 		}
-		var d engine.Delta
-		for line := range store.Listen(ctx, r.core.threads.Store, engine.DeltaTopic(name)) {
-			if d, err = engine.ReadDelta(line, &d); err == nil && !yield(DeltaEvent(d), nil) {
+		for d := range engine.Deltas(ctx, r.core.threads, name) {
+			if !yield(DeltaEvent(d), nil) {
 				return
 			}
 		}

@@ -146,18 +146,19 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 	rd.tail = rd.s.hub.Join(rd.c.Runtime, feed.Place{Tenant: rd.c.Who.Tenant, Thread: rd.thread, Life: rd.life}, rd.pos, rd.recent)
 	defer rd.s.hub.Leave(rd.tail)
 	rd.recent = nil
-	var heard chan feed.Delta
+	var ear *feed.Ear
+	var heard <-chan struct{}
 	if deltas {
-		e := rd.tail.Hear(rd.only)
-		defer rd.tail.Deafen(e)
-		heard = e.Deltas
+		ear = rd.tail.Hear(rd.only)
+		defer rd.tail.Deafen(ear)
+		heard = ear.Ready
 	}
 	var waited <-chan stand
 	if rd.await {
 		waited = rd.waiting(ctx, 0)
 	}
-	var held *feed.Delta
 	var frames []feed.Frame
+	var said []feed.Delta
 	for {
 		if err := rd.watch.due(ctx); err != nil {
 			return err
@@ -195,14 +196,10 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		if more == nil {
 			continue
 		}
-		if held != nil {
-			err, held = rd.delta(held), nil
-		}
-		if err == nil {
-			err = rd.deltas(heard)
-		}
-		if err != nil {
-			return err
+		if deltas { // after the events that are there: one may make them void
+			if said, err = rd.deltas(ear, said); err != nil {
+				return err
+			}
 		}
 		if err := rd.flush(); err != nil {
 			return err
@@ -210,8 +207,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		rd.idle()
 		select {
 		case <-more:
-		case d := <-heard:
-			held = &d // after the events that are there: one may make it void
+		case <-heard:
 		case stands := <-waited:
 			if waited, err = nil, stands.err; err == nil {
 				rd.run, rd.stood, rd.check = stands.run.ID, stands.run, true
@@ -231,26 +227,15 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 	}
 }
 
-// deltas sends the deltas that have arrived.
-func (rd *reader) deltas(heard <-chan feed.Delta) error {
-	for range feed.DeltaBuffer {
-		select {
-		case d := <-heard:
-			if err := rd.delta(&d); err != nil {
-				return err
-			}
-		default:
-			return nil
+// deltas sends the deltas that have arrived, and returns them for the next call.
+func (rd *reader) deltas(ear *feed.Ear, said []feed.Delta) ([]feed.Delta, error) {
+	said = rd.tail.Take(ear, said)
+	for i := range said {
+		if err := rd.add(said[i].Block); err != nil {
+			return said, err
 		}
 	}
-	return nil
-}
-
-func (rd *reader) delta(d *feed.Delta) error {
-	if rd.tail.IsVoid(d) {
-		return nil
-	}
-	return rd.add(d.Block)
+	return said, nil
 }
 
 // waitPause limits how often a reader checks a run that repeatedly stops and goes

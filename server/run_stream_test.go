@@ -644,3 +644,39 @@ func TestNoDeltaOfAReplacedWorkerIsTold(t *testing.T) {
 		}
 	})
 }
+
+// TestLateReadersGetWhatWasSaid lets readers come before a step speaks and between
+// its words.
+func TestLateReadersGetWhatWasSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words := make(chan string)
+		s := newPiped(t, memstore.New(), server.Options{}, true, liveSpeaker(words))
+		s.Begin("a", "speak", 1)
+		var readers sync.WaitGroup
+		for i := range 3 {
+			st := s.Open("/v1/threads/a/events?run=newest")
+			readers.Go(func() {
+				next := int64(0)
+				for b, ok := st.Next(); ok && b.Kind != "step"; b, ok = st.Next() {
+					if b.Kind != "delta" {
+						continue
+					}
+					var d perdure.DeltaEvent
+					if err := json.Unmarshal([]byte(b.Data), &d); err != nil || d.Offset != next {
+						t.Errorf("reader %d gets %s after %d deltas: %v", i, b.Data, next, err)
+					}
+					next++
+				}
+				if next != 6 {
+					t.Errorf("reader %d gets %d of 6 deltas before the step", i, next)
+				}
+			})
+			time.Sleep(time.Second)
+			words <- "x"
+			words <- "y"
+			time.Sleep(time.Second)
+		}
+		words <- "."
+		readers.Wait()
+	})
+}

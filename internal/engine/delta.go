@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"iter"
 	"strconv"
 
 	"github.com/perdure/perdure/internal/scrub"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/store"
 )
 
@@ -35,22 +37,96 @@ func SendDelta(ctx context.Context, v any) {
 		return
 	}
 	raw = scrub.From(ctx).JSON(raw)
+	if line := f.nextDelta(raw); line != nil {
+		_ = store.Cast(ctx, f.pass.engine.threads.Store, DeltaTopic(f.pass.name), line) // it may be lost
+	}
+}
+
+// nextDelta returns the message of the frame's next delta, nil if the frame is over.
+func (f *frame) nextDelta(data []byte) []byte {
 	p := f.pass
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sealed != nil || f.done {
+		return nil
+	}
 	if f.deltaHead == nil {
 		f.deltaHead = deltaHead(&Delta{Run: p.run.ID, Path: f.path(), Pass: p.epoch, Attempt: max(1, f.attempt)})
 	}
-	head, offset := f.deltaHead, f.offset
+	line := make([]byte, 0, len(f.deltaHead)+len(data)+32)
+	line = strconv.AppendInt(append(line, f.deltaHead...), f.offset, 10)
+	line = append(append(append(line, deltaData...), data...), '}')
 	f.offset++
-	over := p.sealed != nil || f.done
-	p.mu.Unlock()
-	if over {
-		return
+	p.engine.threads.Said.Add(p.name, f, line)
+	return line
+}
+
+// forgetDeltas is called when the frame is over. mu is held.
+func (f *frame) forgetDeltas() {
+	if f.deltaHead != nil {
+		f.pass.engine.threads.Said.Forget(f.pass.name, f)
 	}
-	line := make([]byte, 0, len(head)+len(raw)+32)
-	line = strconv.AppendInt(append(line, head...), offset, 10)
-	line = append(append(append(line, deltaData...), raw...), '}')
-	_ = store.Cast(ctx, p.engine.threads.Store, DeltaTopic(p.name), line) // it may be lost
+}
+
+// maxHeard is how many steps a listener remembers.
+const maxHeard = 1024
+
+// Deltas yields the deltas of a thread with their messages until the context ends:
+// what the running steps of this process have said so far, as far as it is kept, and
+// then the new ones. Those of one attempt are yielded in order and once. Where some
+// are missing, and this process has them, they are yielded first.
+func Deltas(ctx context.Context, t *threads.Threads, thread string) iter.Seq2[Delta, []byte] {
+	return func(yield func(Delta, []byte) bool) {
+		type step struct{ run, path string }
+		heard := map[step]Delta{} // the last one of each
+		var last Delta
+		// tell yields a delta. Unless it is asked to skip, it does not where some
+		// are missing before it.
+		tell := func(line []byte, skip bool) (missing, more bool) {
+			d, err := ReadDelta(line, &last)
+			if err != nil {
+				return false, true
+			}
+			last = d
+			before, there := heard[step{d.Run, d.Path}]
+			if !there || d.Pass > before.Pass || d.Pass == before.Pass && d.Attempt > before.Attempt {
+				before = Delta{Pass: d.Pass, Attempt: d.Attempt, Offset: -1}
+			}
+			switch {
+			case d.Pass != before.Pass || d.Attempt != before.Attempt || d.Offset <= before.Offset:
+				return false, true // it is void, or has been yielded
+			case d.Offset > before.Offset+1 && !skip:
+				return true, true
+			}
+			if len(heard) >= maxHeard {
+				clear(heard) // a step that goes on is yielded from its beginning again
+			}
+			heard[step{d.Run, d.Path}] = d
+			return false, yield(d, line)
+		}
+		catchUp := func() bool {
+			for _, line := range t.Said.Lines(thread) {
+				if _, more := tell(line, false); !more {
+					return false
+				}
+			}
+			return true
+		}
+		if !catchUp() {
+			return
+		}
+		for line := range store.Listen(ctx, t.Store, DeltaTopic(thread)) {
+			missing, more := tell(line, false)
+			if missing {
+				if more = catchUp(); more {
+					_, more = tell(line, true)
+				}
+			}
+			if !more {
+				return
+			}
+		}
+	}
 }
 
 const deltaData = `,"data":`

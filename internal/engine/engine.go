@@ -68,6 +68,7 @@ func (e *Engine) noteExecuting(name string) (over func()) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.passes[name] == done {
+			e.threads.Said.ForgetThread(name)
 			delete(e.passes, name)
 		}
 		close(done)

@@ -279,6 +279,7 @@ func (f *frame) left(returned error) error {
 	}
 	p.mu.Lock()
 	f.done = true
+	f.forgetDeltas()
 	sealed, cut := p.sealed, p.run.Cancelled || f.closedBy() != nil
 	diff := ""
 	if sealed == nil && !cut && !fault.Interrupted(returned) {

@@ -194,6 +194,7 @@ func (s *step) reconciled(ctx context.Context, key string) (json.RawMessage, Out
 	})
 	s.frame.pass.mu.Lock()
 	inner.done = true
+	inner.forgetDeltas()
 	s.frame.pass.mu.Unlock()
 	return got.raw, got.outcome, err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -453,4 +454,98 @@ func TestEventsSayWhereForksComeFromAndRewindsGo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDeltasBeginWithWhatWasSaid lets listeners come before, during and after a
+// step that says more or less than is kept, over a store that loses messages.
+func TestDeltasBeginWithWhatWasSaid(t *testing.T) {
+	const deltas = 20
+	var all []int64
+	for i := range int64(deltas) {
+		all = append(all, i)
+	}
+	for _, c := range []struct {
+		name        string
+		size        int     // of a delta's text
+		early, late []int64 // the offsets that listeners get
+	}{
+		{"as much as is kept", 10, all, all},
+		{"more than is kept", 10 << 10, []int64{0, deltas - 1}, []int64{deltas - 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				say := make(chan bool)
+				flow := perdure.NewFlow("f", func(ctx context.Context, _ string) (int, error) {
+					for _, step := range []string{"one", "two"} {
+						if _, err := perdure.Step(ctx, step, func(ctx context.Context) (int, error) {
+							for range deltas {
+								perdure.Delta(ctx, strings.Repeat("x", c.size))
+								<-say
+							}
+							return 0, nil
+						}); err != nil {
+							return 0, err
+						}
+					}
+					return 0, nil
+				})
+				lossy := &lossyStore{Store: memstore.New()}
+				k := kit.New(t, lossy, perdure.Options{}, flow)
+				k.StartOn("t", "f", "")
+				time.Sleep(time.Minute) // the first delta is said
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				listen := func() *[]int64 {
+					got := new([]int64)
+					go func() {
+						for d, err := range k.Deltas(ctx, "t") {
+							if err != nil {
+								t.Error(err)
+							}
+							if d.Path == "/one" {
+								*got = append(*got, d.Offset)
+							}
+						}
+					}()
+					synctest.Wait()
+					return got
+				}
+				next := func() {
+					say <- true
+					synctest.Wait()
+				}
+				early := listen()
+				lossy.lose.Store(true)
+				for range deltas - 2 {
+					next()
+				}
+				lossy.lose.Store(false)
+				late := listen()
+				next() // the last delta
+				kit.NoDiff(t, cmp.Diff(c.early, *early))
+				kit.NoDiff(t, cmp.Diff(c.late, *late))
+				next() // the end of the step
+				if after := listen(); len(*after) > 0 {
+					t.Errorf("of a step that is over there are still %v", *after)
+				}
+				for range deltas {
+					say <- true
+				}
+				k.WaitForRun("t", "", perdure.Succeeded)
+			})
+		})
+	}
+}
+
+// lossyStore loses messages when it is told to.
+type lossyStore struct {
+	*memstore.Store
+	lose atomic.Bool
+}
+
+func (s *lossyStore) Cast(ctx context.Context, topic string, message []byte) error {
+	if s.lose.Load() {
+		return nil
+	}
+	return s.Store.Cast(ctx, topic, message)
 }

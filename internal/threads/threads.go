@@ -31,6 +31,7 @@ func (c *Threads) Tenant(tenant string) *Tenant {
 type Threads struct {
 	Store store.Store
 	Log   *slog.Logger
+	Said  Said          // by the steps that run in this process
 	lease time.Duration // how long whoever comes too late sweeps at most
 	salt  []byte
 

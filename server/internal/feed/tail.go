@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/perdure/perdure"
@@ -12,7 +14,6 @@ import (
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/sse"
 	"github.com/perdure/perdure/internal/threads"
-	"github.com/perdure/perdure/store"
 )
 
 // Sizes of the buffers for the readers of a thread.
@@ -21,8 +22,9 @@ const (
 	ringBytes   = 512 << 10
 	batchFrames = 64 // for a reader at a time
 	batchBytes  = 256 << 10
-	DeltaBuffer = 64   // for each reader; more are dropped
-	voidSteps   = 4096 // ended steps that are remembered
+	earBytes    = 128 << 10 // of deltas for each reader; more are dropped
+	keepDeltas  = 64        // room for deltas that a reader keeps
+	voidSteps   = 4096      // ended steps that are remembered
 )
 
 // Frame is an event of a stream.
@@ -70,9 +72,10 @@ func Bare(ev *perdure.Event) *perdure.Event {
 // newest ones. A reader that falls behind the ring reads the journal itself, so no
 // reader waits for another.
 type Tail struct {
-	key    Place
-	cancel context.CancelFunc
-	users  int // guarded by Hub.mu
+	key     Place
+	threads *threads.Threads
+	cancel  context.CancelFunc
+	users   int // guarded by Hub.mu
 
 	mu    sync.Mutex
 	ring  []Frame // in order, without gaps
@@ -83,8 +86,9 @@ type Tail struct {
 
 	speaks uint64 // the latest pass with deltas
 
-	void  map[step]int // the last attempt that has ended
-	order []step       // of void
+	void  map[step]int   // the last attempt that has ended
+	order []step         // of void
+	told  map[step]Delta // the last one of each step, without its data
 	ears  map[*Ear]bool
 }
 
@@ -93,8 +97,10 @@ type step struct{ run, path string }
 
 // Ear is a reader of deltas.
 type Ear struct {
-	run    string // "" for all
-	Deltas chan Delta
+	Ready chan struct{} // there are deltas to take
+	run   string        // "" for all
+	queue []Delta
+	size  int // in bytes
 }
 
 // Delta is a live delta of a step.
@@ -102,7 +108,13 @@ type Delta struct {
 	step
 	pass    uint64
 	attempt int
+	offset  int64
 	Block   []byte
+}
+
+// newDelta returns a delta whose message is the data of its event as it is.
+func newDelta(d *engine.Delta, line []byte) *Delta {
+	return &Delta{step{d.Run, d.Path}, d.Pass, d.Attempt, d.Offset, sse.Block(api.KindDelta, line)}
 }
 
 // Join returns the tail of a thread for a reader that has seen the events up to
@@ -119,16 +131,17 @@ func (h *Hub) Join(rt *perdure.Runtime, key Place, after uint64, recent []Frame)
 		return t
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Tail{key: key, cancel: cancel, users: 1, last: after, more: make(chan struct{}), void: map[step]int{}, ears: map[*Ear]bool{}}
+	t := &Tail{key: key, threads: threads.Behind(rt).All, cancel: cancel, users: 1, last: after, more: make(chan struct{}),
+		void: map[step]int{}, told: map[step]Delta{}, ears: map[*Ear]bool{}}
 	for i := range recent {
-		t.pass(&recent[i])
+		t.note(&recent[i])
 	}
 	if h.tails == nil {
 		h.tails = map[Place]*Tail{}
 	}
 	h.tails[key] = t
 	go t.follow(ctx, h, rt)
-	go t.listen(ctx, rt)
+	go t.listen(ctx)
 	return t
 }
 
@@ -179,7 +192,7 @@ func (t *Tail) follow(ctx context.Context, h *Hub, rt *perdure.Runtime) {
 func (t *Tail) add(f Frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pass(&f)
+	t.note(&f)
 	t.ring = append(t.ring, f)
 	t.bytes += len(f.Full)
 	drop := 0
@@ -218,8 +231,8 @@ func (t *Tail) Since(pos uint64, frames []Frame) (_ []Frame, behind bool, more <
 	return frames, false, nil, nil
 }
 
-// pass notes which deltas an event makes void. The mutex is held.
-func (t *Tail) pass(f *Frame) {
+// note notes which deltas an event makes void. The mutex is held.
+func (t *Tail) note(f *Frame) {
 	switch f.Kind {
 	case "step":
 		t.end(step{f.Run, f.Path}, math.MaxInt)
@@ -242,6 +255,9 @@ func (t *Tail) end(s step, attempt int) {
 		t.order = append(t.order, s)
 	}
 	t.void[s] = max(t.void[s], attempt)
+	if delete(t.told, s); s.path == "" {
+		maps.DeleteFunc(t.told, func(told step, _ Delta) bool { return told.run == s.run })
+	}
 }
 
 // CaughtUp notes an event that a reader read from the journal itself.
@@ -249,27 +265,32 @@ func (t *Tail) CaughtUp(f *Frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f.Seq > t.last {
-		t.pass(f)
+		t.note(f)
 	}
 }
 
-// IsVoid reports whether the event that a delta announces has been recorded.
-func (t *Tail) IsVoid(d *Delta) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.over(d)
-}
-
+// over reports whether the event that a delta announces has been recorded. The mutex
+// is held.
 func (t *Tail) over(d *Delta) bool {
 	return t.void[step{d.run, ""}] > 0 || t.void[d.step] >= max(d.attempt, 1)
 }
 
-// Hear adds a reader of deltas.
+// Hear adds a reader of deltas. It gets those that the tail has told before.
 func (t *Tail) Hear(run string) *Ear {
-	e := &Ear{run, make(chan Delta, DeltaBuffer)}
+	e := &Ear{run: run, Ready: make(chan struct{}, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ears[e] = true
+	var d engine.Delta
+	for _, line := range t.threads.Said.Lines(t.key.Life) {
+		var err error
+		if d, err = engine.ReadDelta(line, &d); err != nil {
+			continue
+		}
+		if told := t.told[step{d.Run, d.Path}]; d.Pass == told.pass && d.Attempt == told.attempt && d.Offset <= told.offset {
+			t.pass(e, newDelta(&d, line))
+		}
+	}
 	return e
 }
 
@@ -280,14 +301,24 @@ func (t *Tail) Deafen(e *Ear) {
 	delete(t.ears, e)
 }
 
+// Take returns the deltas that a reader has not taken yet, unless their events have
+// been recorded. They are in place of those that it gives back.
+func (t *Tail) Take(e *Ear, used []Delta) []Delta {
+	if clear(used); cap(used) > keepDeltas {
+		used = nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := slices.DeleteFunc(e.queue, func(d Delta) bool { return t.over(&d) })
+	e.queue, e.size = used[:0], 0
+	return taken
+}
+
 // listen passes deltas on to the readers that have room for them.
-func (t *Tail) listen(ctx context.Context, rt *perdure.Runtime) {
-	var d engine.Delta
-	for line := range store.Listen(ctx, threads.Behind(rt).All.Store, engine.DeltaTopic(t.key.Life)) {
-		var err error
-		if d, err = engine.ReadDelta(line, &d); err == nil && !bytes.ContainsAny(line, "\r\n") {
-			// A message is the data of the event as it is.
-			t.tell(&Delta{step{d.Run, d.Path}, d.Pass, d.Attempt, sse.Block(api.KindDelta, line)})
+func (t *Tail) listen(ctx context.Context) {
+	for d, line := range engine.Deltas(ctx, t.threads, t.key.Life) {
+		if !bytes.ContainsAny(line, "\r\n") { // as no step writes it
+			t.tell(newDelta(&d, line))
 		}
 	}
 }
@@ -299,13 +330,20 @@ func (t *Tail) tell(d *Delta) {
 		return
 	}
 	t.speaks = d.pass
+	t.told[d.step] = Delta{pass: d.pass, attempt: d.attempt, offset: d.offset}
 	for e := range t.ears {
-		if e.run != "" && e.run != d.run {
-			continue
-		}
-		select {
-		case e.Deltas <- *d:
-		default: // its reader is too slow
-		}
+		t.pass(e, d)
+	}
+}
+
+// pass gives a delta to a reader, unless that is too slow. The mutex is held.
+func (t *Tail) pass(e *Ear, d *Delta) {
+	if e.run != "" && e.run != d.run || e.size > earBytes {
+		return
+	}
+	e.queue, e.size = append(e.queue, *d), e.size+len(d.Block)
+	select {
+	case e.Ready <- struct{}{}:
+	default:
 	}
 }
