@@ -81,6 +81,8 @@ var (
 	_ Caster  = castReopener{}
 	_ Batcher = (*reopener)(nil)
 
+	_ Unsynced = (*reopener)(nil)
+
 	_ Notifier = (*reopener)(nil)
 )
 

@@ -41,6 +41,11 @@ func (r *reopener) Put(ctx context.Context, key string, value []byte, prev Versi
 	return reopenCall(ctx, r, true, func(s Store) (Version, error) { return s.Put(ctx, key, value, prev) })
 }
 
+// PutUnsynced implements Unsynced.
+func (r *reopener) PutUnsynced(ctx context.Context, key string, value []byte, prev Version) (Version, error) {
+	return reopenCall(ctx, r, true, func(s Store) (Version, error) { return PutUnsynced(ctx, s, key, value, prev) })
+}
+
 // Delete implements Store.
 func (r *reopener) Delete(ctx context.Context, key string, prev Version) error {
 	_, err := reopenCall(ctx, r, true, func(s Store) (struct{}, error) { return struct{}{}, s.Delete(ctx, key, prev) })

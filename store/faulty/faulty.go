@@ -29,6 +29,8 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Wrapper = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
+
+	_ store.Unsynced = (*Store)(nil)
 )
 
 // New wraps a store. A nil plan lets all calls through and only counts them.
@@ -279,6 +281,13 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	return do(s, ctx, store.OpPut, key, func() (store.Version, error) {
 		return s.inner.Put(ctx, key, value, prev)
+	})
+}
+
+// PutUnsynced implements store.Unsynced. It is a call like Put.
+func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return do(s, ctx, store.OpPut, key, func() (store.Version, error) {
+		return store.PutUnsynced(ctx, s.inner, key, value, prev)
 	})
 }
 

@@ -49,6 +49,8 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Wrapper = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
+
+	_ store.Unsynced = (*Store)(nil)
 )
 
 // New wraps a store.
@@ -164,10 +166,21 @@ func (s *Store) Get(ctx context.Context, key string) (cell store.Cell, err error
 }
 
 // Put implements store.Store.
-func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (version store.Version, err error) {
+func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return s.put(ctx, key, value, func(ctx context.Context) (store.Version, error) { return s.inner.Put(ctx, key, value, prev) })
+}
+
+// PutUnsynced implements store.Unsynced. It is observed as Put is.
+func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return s.put(ctx, key, value, func(ctx context.Context) (store.Version, error) {
+		return store.PutUnsynced(ctx, s.inner, key, value, prev)
+	})
+}
+
+func (s *Store) put(ctx context.Context, key string, value []byte, put func(context.Context) (store.Version, error)) (version store.Version, err error) {
 	err = s.call(ctx, store.OpPut, key, func(ctx context.Context, r *Result) (err error) {
 		r.Items, r.Bytes = 1, len(value)
-		version, err = s.inner.Put(ctx, key, value, prev)
+		version, err = put(ctx)
 		return err
 	})
 	return version, err

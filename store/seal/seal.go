@@ -28,6 +28,8 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Wrapper = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
+
+	_ store.Unsynced = (*Store)(nil)
 )
 
 // maxDepth is how often a store can be sealed: a full batch then still fits
@@ -206,6 +208,15 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 		return "", err
 	}
 	return s.inner.Put(ctx, key, sealed, prev)
+}
+
+// PutUnsynced implements store.Unsynced.
+func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	sealed, err := s.lockCell(key, value)
+	if err != nil {
+		return "", err
+	}
+	return store.PutUnsynced(ctx, s.inner, key, sealed, prev)
 }
 
 // lockCell returns the value of a cell as it is stored.

@@ -12,6 +12,16 @@ func toVersion(b []byte) store.Version { return store.Version(hex.EncodeToString
 
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return s.putCell(ctx, key, value, prev, false)
+}
+
+// PutUnsynced implements store.Unsynced. It waits for the disk only if it shares
+// a commit with a write that does.
+func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return s.putCell(ctx, key, value, prev, true)
+}
+
+func (s *Store) putCell(ctx context.Context, key string, value []byte, prev store.Version, unsynced bool) (store.Version, error) {
 	if err := s.usable(ctx); err != nil {
 		return "", err
 	}
@@ -20,7 +30,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 	}
 	var version [versionSize]byte
 	rand.Read(version[:])
-	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, size: len(value), apply: func(c *conn) error {
+	err := s.writer.do(&request{ctx: ctx, name: key, cell: true, unsynced: unsynced, size: len(value), apply: func(c *conn) error {
 		return s.put(c, key, value, prev, version[:])
 	}})
 	if err != nil {

@@ -92,6 +92,63 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// TestUnsynced counts the syncs of puts that need none, alone and beside others.
+func TestUnsynced(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	wal := filepath.Join(dir, "test.db-wal")
+	appendTo := func(journal string) func() error {
+		return func() error { _, err := s.Append(t.Context(), journal, 0, []byte("x")); return err }
+	}
+	loose := func(key string) func() error {
+		return func() error {
+			old, err := s.Get(t.Context(), key)
+			if err == nil || errors.Is(err, store.ErrNotFound) {
+				_, err = s.PutUnsynced(t.Context(), key, []byte("x"), old.Version)
+			}
+			return err
+		}
+	}
+	count := func(what string, want int, writes ...func() error) {
+		t.Helper()
+		before := syncs(wal)
+		for i, write := range writes {
+			if err := write(); err != nil {
+				t.Errorf("%s: write %d = %v", what, i+1, err)
+			}
+		}
+		if n := syncs(wal) - before; n != want {
+			t.Errorf("%s took %d syncs, want %d", what, n, want)
+		}
+	}
+	count("the first append, which makes the WAL", 2, appendTo("first"))
+	count("unsynced puts", 0, loose("a"), loose("a"), loose("b"))
+	count("an append behind them", 1, appendTo("second"))
+	count("puts by turns", 2, loose("a"), appendTo("third"), loose("a"), loose("b"), appendTo("fourth"), loose("b"))
+	for i, group := range []struct {
+		writes []func() error
+		want   int
+	}{
+		{[]func() error{loose("a"), loose("b"), loose("c")}, 0},
+		{[]func() error{loose("a"), appendTo("fifth"), loose("b"), loose("c")}, 1},
+		{[]func() error{appendTo("sixth"), loose("a"), loose("b")}, 1},
+	} {
+		answers, n := gather(t, dir, s, group.writes...)
+		if err := errors.Join(answers...); err != nil || n != group.want {
+			t.Errorf("group %d = %v, with %d syncs, want %d", i+1, err, n, group.want)
+		}
+	}
+	failDisk(dir, failure{sync: sqlite3.IOERR_FSYNC})
+	count("an unsynced put on a disk that cannot sync", 0, loose("a"))
+	if err := appendTo("seventh")(); !errors.Is(err, store.ErrPoisoned) {
+		t.Errorf("an append on a disk that cannot sync = %v, want ErrPoisoned", err)
+	}
+	if err := loose("a")(); !errors.Is(err, store.ErrPoisoned) {
+		t.Errorf("an unsynced put after it = %v, want ErrPoisoned", err)
+	}
+	failDisk(dir, failure{})
+}
+
 // TestGroupDamage has one of several writes in a transaction meet damage, in
 // the midst of its entries.
 func TestGroupDamage(t *testing.T) {

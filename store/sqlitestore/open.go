@@ -81,6 +81,8 @@ var (
 	_ store.Caster  = (*Store)(nil)
 	_ store.Durable = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
+
+	_ store.Unsynced = (*Store)(nil)
 )
 
 // Open opens the store in the database file path, and creates it if there is

@@ -22,6 +22,7 @@ type writer struct {
 	lead chan struct{} // holds one: who put it there may use what follows
 
 	conn    *conn
+	loose   bool // commits do not wait for the disk
 	scratch []byte
 	known   map[string]*known
 	written time.Time // when the last batch was
@@ -45,6 +46,8 @@ type request struct {
 	erases bool
 	cells  []string // that a batch wrote beside its journal
 	size   int
+
+	unsynced bool // it may be lost with the power
 
 	// apply checks and writes, in a transaction that may hold other requests
 	// before it and be repeated, also without them. See refused for its errors.
@@ -144,14 +147,55 @@ func (w *writer) leadFor(r *request) {
 		}
 		// The batch is taken when the database's lock is there, so that
 		// whoever waits for another process can still withdraw.
-		if err := w.begin(r.ctx, r.since); err != nil {
+		unsynced := w.unsynced()
+		err := w.syncing(!unsynced)
+		if err == nil {
+			err = w.begin(r.ctx, r.since)
+		}
+		if err != nil {
 			w.withdraw(r)
 			r.err = err
 			return
 		}
-		w.commit(w.take())
+		w.commit(w.take(unsynced))
 		w.checkpoint()
 	}
+}
+
+// unsynced reports whether all that waits may be lost with the power.
+func (w *writer) unsynced() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !slices.ContainsFunc(w.queue, func(r *request) bool { return !r.unsynced })
+}
+
+// syncing says whether commits wait for the disk from now on. The next one that
+// does makes durable those before it that did not: they are before it in the WAL,
+// which is synced as a whole.
+func (w *writer) syncing(on bool) error {
+	if on == !w.loose || w.s.opts.Synchronous != Full {
+		return nil
+	}
+	if p := w.poison.Load(); p != nil {
+		return *p
+	}
+	mode, want := "FULL", "2"
+	if !on {
+		mode, want = "NORMAL", "1"
+	}
+	_, err := w.conn.pragma("synchronous=" + mode)
+	if err == nil {
+		var got string
+		if got, err = w.conn.pragma("synchronous"); err == nil && got != want {
+			err = fmt.Errorf("PRAGMA synchronous=%s left it at %q", mode, got)
+		}
+	}
+	if err != nil {
+		w.poisoned("set when to sync", err)
+		return *w.poison.Load()
+	}
+	w.loose = !on
+	return nil
 }
 
 // begin starts a transaction that may write.
@@ -173,12 +217,13 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 	return w.s.failed("begin a transaction on", err)
 }
 
-// take removes the next batch from the queue.
-func (w *writer) take() []*request {
+// take removes the next batch from the queue, of unsynced requests only if that
+// is how it will be committed.
+func (w *writer) take(unsynced bool) []*request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, size := 0, 0
-	for n < len(w.queue) && n < maxBatch && (n == 0 || size+w.queue[n].size <= maxBatchBytes) {
+	for n < len(w.queue) && n < maxBatch && (w.queue[n].unsynced || !unsynced) && (n == 0 || size+w.queue[n].size <= maxBatchBytes) {
 		size += w.queue[n].size
 		n++
 	}

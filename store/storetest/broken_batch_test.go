@@ -14,8 +14,8 @@ import (
 )
 
 func init() {
-	maps.Copy(breaks, batchBreaks)
-	maps.Copy(subtle, batchSubtle)
+	maps.Copy(breaks, upgradeBreaks)
+	maps.Copy(subtle, upgradeSubtle)
 }
 
 // current returns the version of a cell, "" if there is none.
@@ -88,8 +88,16 @@ func (b *broken) staleCell(made store.Batch) error {
 	return nil
 }
 
-// batchBreaks are the part of breaks for batches, and batchSubtle that of subtle.
-var batchBreaks = map[string]func(*broken){
+// upgradeBreaks are the part of breaks for upgrades, and upgradeSubtle that of subtle.
+var upgradeBreaks = map[string]func(*broken){
+	"cell/unsynced": func(b *broken) { // does not compare
+		b.unsynced = func(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+			if now := b.current(key); now != "" {
+				prev = now
+			}
+			return b.Store.Put(ctx, key, value, prev)
+		}
+	},
 	"batch/whole": func(b *broken) { // forgets removals
 		leaveOut(b, func(made store.Batch, w store.Write) bool { return w.Remove && len(made.Cells) == 4 })
 	},
@@ -192,7 +200,30 @@ func deafTo(b *broken, deaf string) {
 	}
 }
 
-var batchSubtle = map[string]func(*broken){
+var upgradeSubtle = map[string]func(*broken){
+	"cell/unsynced: shown later": func(b *broken) {
+		var mu sync.Mutex
+		late := map[string]store.Cell{} // the last write of a cell is seen with the next
+		b.unsynced = func(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			before, _ := b.Store.Get(ctx, key)
+			version, err := b.Store.Put(ctx, key, value, prev)
+			if err == nil {
+				late[key] = before
+			}
+			return version, err
+		}
+		b.get = func(ctx context.Context, key string) (store.Cell, error) {
+			cell, err := b.Store.Get(ctx, key)
+			mu.Lock()
+			defer mu.Unlock()
+			if before := late[key]; err == nil && before.Version != "" {
+				cell.Value = slices.Clone(before.Value)
+			}
+			return cell, err
+		}
+	},
 	"batch/whole: shows the caller's slices": func(b *broken) {
 		var kept sync.Map
 		b.batch = func(ctx context.Context, made store.Batch) (uint64, error) {

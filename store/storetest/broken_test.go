@@ -30,6 +30,7 @@ type broken struct {
 	drop     func(ctx context.Context, journal string) error
 	get      func(ctx context.Context, key string) (store.Cell, error)
 	put      func(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error)
+	unsynced func(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) // nil if it cannot
 	delete   func(ctx context.Context, key string, prev store.Version) error
 	list     func(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error]
 	watch    func(ctx context.Context, prefix string) iter.Seq[struct{}]
@@ -58,8 +59,18 @@ func breakStore(how func(*broken)) Opener {
 			},
 		}
 		how(b)
+		if b.unsynced != nil {
+			return hasty{b}, nil
+		}
 		return b, nil
 	}
+}
+
+// hasty is a broken store with a store.Unsynced.
+type hasty struct{ *broken }
+
+func (h hasty) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return h.unsynced(ctx, key, value, prev)
 }
 
 func (b *broken) Append(ctx context.Context, journal string, after uint64, entries ...[]byte) (uint64, error) {

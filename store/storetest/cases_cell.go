@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -165,6 +166,69 @@ var cellCases = []testCase{
 			}
 			if won < rounds/2 {
 				k.Fatalf("only %d of %d rounds had a winner: spurious conflicts must be rare", won, rounds)
+			}
+		}},
+
+	{"cell/unsynced", `PutUnsynced is Put in all but what a power failure leaves of it: it compares versions and gives new ones, is seen by all handles at once, wakes those who watch, and survives the process.`,
+		func(k *kit) {
+			a, b := k.open(), k.open()
+			if _, ok := a.(store.Unsynced); !ok {
+				k.Skip("the store has no store.Unsynced")
+			}
+			put := func(s store.Store, value string, prev store.Version) (version store.Version) {
+				k.Helper()
+				err := sure(func() (err error) { version, err = store.PutUnsynced(k.ctx, s, "c", []byte(value), prev); return err })
+				if err != nil || k.value(a, "c") != value || k.value(b, "c") != value {
+					k.Fatalf("PutUnsynced(prev %q) = %v, and the handles get %q and %q; want %q", prev, err, k.value(a, "c"), k.value(b, "c"), value)
+				}
+				return version
+			}
+			refuses := func(want error, what, key, value string, prev store.Version) {
+				k.Helper()
+				_, err := store.PutUnsynced(k.ctx, a, key, []byte(value), prev)
+				k.want(err, want, "PutUnsynced %s", what)
+			}
+			versions := map[store.Version]bool{"": true}
+			last := store.Version("")
+			for n := range 8 {
+				old := last
+				if n%3 == 2 {
+					last = k.put(a, "c", strconv.Itoa(n), last)
+				} else {
+					last = put([]store.Store{a, b}[n%2], strconv.Itoa(n), last)
+				}
+				if versions[last] {
+					k.Fatalf("write %d got version %q, which an earlier one had", n+1, last)
+				}
+				versions[last] = true
+				refuses(store.ErrConflict, "over a version that was replaced", "c", "stale", old)
+				refuses(store.ErrConflict, "over a version of a cell that is not there", "none", "stale", last)
+			}
+			refuses(store.ErrInvalid, "without a name", "", "x", "")
+			refuses(store.ErrTooLarge, "of too much", "c", strings.Repeat("x", store.MaxEntry+store.Slack+1), last)
+			ctx, cancel := context.WithTimeout(k.ctx, patience)
+			defer cancel()
+			woken := 0
+			for range store.Watch(ctx, b, "c") {
+				if woken++; woken > 1 {
+					break
+				}
+				last = put(a, "woken", last)
+			}
+			if woken < 2 {
+				k.Fatalf("no wake-up came within %v after PutUnsynced", patience)
+			}
+			class := store.DurabilityOf(a)
+			for _, s := range []store.Store{a, b} {
+				if err := s.Close(); err != nil {
+					k.Fatal(err)
+				}
+			}
+			refuses(store.ErrClosed, "on a closed store", "c", "x", last)
+			if class != store.None {
+				if got := k.value(k.open(), "c"); got != "woken" {
+					k.Fatalf("the cell holds %q after reopening", got)
+				}
 			}
 		}},
 

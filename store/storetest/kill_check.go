@@ -64,7 +64,7 @@ func (l *life) note(line string) error {
 		return fmt.Errorf("an append behind %d was acknowledged, though the journal already ended later: of two writers that saw the same end, both would win", c.after)
 	case staleCell:
 		return errors.New("a put over a version that the cell no longer had was acknowledged: it overwrote what its writer had not seen")
-	case toCell:
+	case toCell, toLoose:
 		l.puts++
 		return nil
 	case toDrop, toDelete:
@@ -127,7 +127,8 @@ func (k *killer) look(s store.Store, lives []*life, behind uint64) {
 		}
 	}
 	for writer := range killWriters {
-		k.cell(s, writer)
+		k.cell(s, writer, toCell, cellKey(writer))
+		k.cell(s, writer, toLoose, looseKey(writer))
 	}
 }
 
@@ -266,16 +267,17 @@ func (k *killer) call(id killID) *killCall {
 }
 
 // cell demands that a writer's cell holds its last acknowledged value, or one
-// that it was about to put since then.
-func (k *killer) cell(s store.Store, writer int) {
+// that it was about to put since then. A power failure may undo those of kind
+// toLoose, up to what was seen after an earlier one.
+func (k *killer) cell(s store.Store, writer int, kind, key string) {
 	var acked killID
 	open := map[killID]bool{}
 	for _, l := range k.lives {
 		for n, c := range l.calls[writer] {
 			id := killID{l.number, writer, n + 1, 0, 1}
 			switch {
-			case c.kind != toCell || c.answer == "conflict":
-			case c.answer == "ack" || c.seen:
+			case c.kind != kind || c.answer == "conflict":
+			case c.answer == "ack" && (kind == toCell || k.disk == nil) || c.seen:
 				acked = id
 				clear(open)
 			default:
@@ -283,19 +285,19 @@ func (k *killer) cell(s store.Store, writer int) {
 			}
 		}
 	}
-	cell, err := s.Get(k.ctx, cellKey(writer))
+	cell, err := s.Get(k.ctx, key)
 	if acked == (killID{}) && errors.Is(err, store.ErrNotFound) {
 		return
 	}
 	if err != nil {
-		k.Fatalf("after life %d: Get(%q) = %v, want the value that was acknowledged", len(k.lives), cellKey(writer), err)
+		k.Fatalf("after life %d: Get(%q) = %v, want the value that was acknowledged", len(k.lives), key, err)
 	}
 	id, ok := parseKillID(cell.Value)
 	if !ok || !bytes.Equal(cell.Value, id.bytes()) {
-		k.Fatalf("after life %d: cell %q holds %.60q, which no one wrote", len(k.lives), cellKey(writer), cell.Value)
+		k.Fatalf("after life %d: cell %q holds %.60q, which no one wrote", len(k.lives), key, cell.Value)
 	}
 	if id != acked && !open[id] {
-		k.Fatalf("after life %d: cell %q holds %+v, want %+v, which was acknowledged or seen last, or one put after it. An acknowledged put is never undone, and a refused one writes nothing.", len(k.lives), cellKey(writer), id, acked)
+		k.Fatalf("after life %d: cell %q holds %+v, want %+v, which was acknowledged or seen last, or one put after it. An acknowledged put is never undone, and a refused one writes nothing.", len(k.lives), key, id, acked)
 	}
 	k.call(id).seen = true
 }

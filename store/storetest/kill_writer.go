@@ -26,6 +26,7 @@ const (
 	toSpan    = "span"     // append to the journal of all writers and lives
 	stale     = "stale"    // append to the own journal where it no longer ends
 	toCell    = "cell"     // put the writer's cell, of all lives
+	toLoose   = "loose"    // put another cell of the writer, unsynced where the store can
 	staleCell = "oldcell"  // put it with a version that it no longer has
 	toDrop    = "drop"     // drop a journal that was written for that
 	toDelete  = "delete"   // delete a cell that was put for that
@@ -34,6 +35,7 @@ const (
 
 func ownJournal(life, writer int) string { return fmt.Sprintf("life-%d-writer-%d", life, writer) }
 func cellKey(writer int) string          { return fmt.Sprintf("cell-%d", writer) }
+func looseKey(writer int) string         { return fmt.Sprintf("loose-%d", writer) }
 
 // doomed is the name of what one call writes and then drops or deletes.
 func doomed(life, writer, call int) string {
@@ -113,24 +115,22 @@ type killWriter struct {
 	end      uint64         // of the own journal
 	spanEnd  *atomic.Uint64 // of the spanning journal, as far as any writer knows
 	version  store.Version  // of the cell
+	loose    store.Version  // of the cell that is put unsynced
 	old      store.Version  // one that the cell had before
 }
 
 func (w *killWriter) write() {
-	switch cell, err := w.s.Get(w.ctx, cellKey(w.id)); {
-	case err == nil:
-		w.version = cell.Version
-	case !errors.Is(err, store.ErrNotFound):
-		giveUp("Get(%q): %v", cellKey(w.id), err)
-	}
+	w.version, w.loose = w.versionOf(cellKey(w.id)), w.versionOf(looseKey(w.id))
 	for {
 		switch dice := rand.IntN(100); {
 		case dice < 8 && w.end > 0:
 			w.append(stale, ownJournal(w.life, w.id), rand.Uint64N(w.end))
 		case dice < 13 && w.old != "":
 			w.put(staleCell, w.old)
-		case dice < 26:
+		case dice < 23:
 			w.put(toCell, w.version)
+		case dice < 26:
+			w.put(toLoose, w.loose)
 		case dice < 28:
 			w.drop()
 		case dice < 30:
@@ -143,6 +143,15 @@ func (w *killWriter) write() {
 			}
 		}
 	}
+}
+
+// versionOf returns the version of a cell, "" if there is none.
+func (w *killWriter) versionOf(key string) store.Version {
+	cell, err := w.s.Get(w.ctx, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		giveUp("Get(%q): %v", key, err)
+	}
+	return cell.Version
 }
 
 // span appends to the journal that all writers share, and looks where it ends
@@ -186,6 +195,13 @@ func (w *killWriter) append(kind, journal string, after uint64) (last uint64, ok
 func (w *killWriter) put(kind string, prev store.Version) {
 	value := killID{w.life, w.id, w.calls + 1, 0, 1}.bytes()
 	w.begin(kind, 0, 1)
+	if kind == toLoose {
+		version, err := store.PutUnsynced(w.ctx, w.s, looseKey(w.id), value, prev)
+		if w.answered(kind, 0, err) {
+			w.loose = version
+		}
+		return
+	}
 	version, err := w.s.Put(w.ctx, cellKey(w.id), value, prev)
 	if w.answered(kind, 0, err) {
 		w.old, w.version = w.version, version
@@ -228,7 +244,7 @@ func (w *killWriter) answered(kind string, last uint64, err error) bool {
 		return true
 	case !errors.Is(err, store.ErrConflict):
 		giveUp("writer %d, call %d (%s): %v, want success or a conflict", w.id, w.calls, kind, err)
-	case kind == toOwn || kind == toCell:
+	case kind == toOwn || kind == toCell || kind == toLoose:
 		if w.refused++; w.refused > 100 {
 			giveUp("writer %d is the only one for its journal and cell, and was refused 100 times in a row: %v", w.id, err)
 		}

@@ -58,6 +58,21 @@ var wrapCases = []wrapCase{
 		}
 	}},
 	{name: "no batch", why: "a wrapper answers errors.ErrUnsupported to a batch that the store inside cannot make, so that it is made as single writes", unbatched: true, run: wrapBatch},
+	{name: "unsynced", why: "a put that need not be synced is written by the wrapper's own ways too, and is not synced inside", run: func(k *kit, inside *upgraded, wrapped store.Store) {
+		k.put(wrapped, "single", "value", "")
+		if _, err := store.PutUnsynced(k.ctx, wrapped, "unsynced", []byte("value"), ""); err != nil {
+			k.Fatalf("PutUnsynced through %T = %v", wrapped, err)
+		}
+		if got := k.value(wrapped, "unsynced"); got != "value" {
+			k.Errorf("a cell that was put unsynced through %T holds %q, want %q", wrapped, got, "value")
+		}
+		if single, unsynced := k.value(inside, "single") == "value", k.value(inside, "unsynced") == "value"; single != unsynced {
+			k.Errorf("through %T a put reaches the store inside as it is: %t, and an unsynced one: %t", wrapped, single, unsynced)
+		}
+		if _, has := wrapped.(store.Unsynced); has != (inside.hasty.Load() > 0) {
+			k.Errorf("%T has a store.Unsynced: %t, and %d such puts reached the store inside", wrapped, has, inside.hasty.Load())
+		}
+	}},
 	{name: "unwrap", why: "a wrapper implements store.Wrapper, so that store.As finds the upgrades that it does not have itself", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		s := wrapped
 		for s != store.Store(inside) {

@@ -22,7 +22,7 @@ type upgraded struct {
 	*store.Hub
 	durability     atomic.Int64
 	watches, casts atomic.Int64
-	batches        atomic.Int64
+	batches, hasty atomic.Int64
 	unbatched      bool // it has no store.Batcher after all
 
 	mu       sync.Mutex
@@ -38,6 +38,8 @@ var (
 	_ store.Caster  = (*upgraded)(nil)
 	_ store.Durable = (*upgraded)(nil)
 	_ store.Batcher = (*upgraded)(nil)
+
+	_ store.Unsynced = (*upgraded)(nil)
 )
 
 func newUpgraded(d store.Durability) *upgraded {
@@ -133,6 +135,11 @@ func (u *upgraded) Put(_ context.Context, key string, value []byte, prev store.V
 		return nil
 	})
 	return version, err
+}
+
+func (u *upgraded) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (version store.Version, err error) {
+	u.hasty.Add(1)
+	return u.Put(ctx, key, value, prev)
 }
 
 func (u *upgraded) Delete(_ context.Context, key string, prev store.Version) error {

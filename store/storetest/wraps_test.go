@@ -120,6 +120,19 @@ func (w batchWrap) AppendBatch(ctx context.Context, b store.Batch) (uint64, erro
 	return w.batch(w.Store.(store.Batcher), ctx, b)
 }
 
+// hastyWrap has an Unsynced that goes past it, or is none.
+type hastyWrap struct {
+	coded
+	past bool
+}
+
+func (w hastyWrap) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	if w.past {
+		return store.PutUnsynced(ctx, w.Store, key, value, prev)
+	}
+	return w.Put(ctx, key, value, prev)
+}
+
 // flipBatch returns a batch with its entries, and its cells if that is true, changed.
 func flipBatch(b store.Batch, cells bool) store.Batch {
 	b.Entries, b.Cells = slices.Clone(b.Entries), slices.Clone(b.Cells)
@@ -177,6 +190,8 @@ func TestWrapsCatches(t *testing.T) {
 		{"blind", func(s store.Store) store.Store { return blind{clearWrap{s}} }, map[string]string{"watch": "does not reach"}},
 		{"mute", func(s store.Store) store.Store { return mute{clearWrap{s}, store.NewHub()} }, map[string]string{"cast": "does not reach"}},
 		{"garbled", func(s store.Store) store.Store { return garbled{clearWrap{s}} }, map[string]string{"cast": "cast was"}},
+		{"unsynced puts go past it", func(s store.Store) store.Store { return hastyWrap{coded{clearWrap{s}}, true} }, map[string]string{"unsynced": "want \"value\""}},
+		{"unsynced puts are synced", func(s store.Store) store.Store { return hastyWrap{coded{clearWrap{s}}, false} }, map[string]string{"unsynced": "and 0 such puts"}},
 		{"batches go past it", wrapsBatches(func(inside store.Batcher, ctx context.Context, b store.Batch) (uint64, error) {
 			return inside.AppendBatch(ctx, b)
 		}), map[string]string{"batch": "want 1 × [\"entry\"]"}},
