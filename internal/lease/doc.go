@@ -10,6 +10,12 @@
 // and waits for the whole ttl. The quarter between is for clocks that run at
 // different speeds.
 //
+// Renewals need not survive a power failure, which ends holders too, so they are
+// put unsynced where the store can (store.Unsynced). The first write and the
+// removal are synced: whoever claimed work had a lease, and stays buried. A cell
+// that a power failure took back to an older renewal is one that moved; a holder
+// that outlived it, elsewhere, finds its lease lost.
+//
 // # Taking over
 //
 //	dead, retryIn, err := w.Dead(ctx, id)

@@ -311,7 +311,7 @@ func (l *Lease) try(ctx context.Context, n uint64) (store.Version, error) {
 	return l.put(ctx, n)
 }
 
-// put writes counter n over our last known write.
+// put writes counter n over our last known write, and syncs the first.
 func (l *Lease) put(ctx context.Context, n uint64) (store.Version, error) {
 	// The recorded ttl is rounded up: a watcher may only wait longer.
 	micros := (l.ttl + time.Microsecond - 1) / time.Microsecond
@@ -322,7 +322,10 @@ func (l *Lease) put(ctx context.Context, n uint64) (store.Version, error) {
 	l.mu.Lock()
 	prev := l.version
 	l.mu.Unlock()
-	return l.s.Put(ctx, Prefix+l.id, data, prev)
+	if n == 1 {
+		return l.s.Put(ctx, Prefix+l.id, data, prev)
+	}
+	return store.PutUnsynced(ctx, l.s, Prefix+l.id, data, prev)
 }
 
 // confirm records that counter n, sent at the given moment, was written. An

@@ -171,6 +171,91 @@ func TestFrozenHolderStopsBeforeItIsJudged(t *testing.T) {
 	})
 }
 
+// lossy is a store that a power failure takes back to its last synced write.
+type lossy struct {
+	store.Store
+	mu       sync.Mutex
+	kept     map[string]store.Cell
+	unsynced atomic.Int64
+}
+
+func (s *lossy) keep(ctx context.Context, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[key], _ = s.Get(ctx, key)
+}
+
+func (s *lossy) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	version, err := s.Store.Put(ctx, key, value, prev)
+	s.keep(ctx, key)
+	return version, err
+}
+
+func (s *lossy) Delete(ctx context.Context, key string, prev store.Version) error {
+	err := s.Store.Delete(ctx, key, prev)
+	s.keep(ctx, key)
+	return err
+}
+
+func (s *lossy) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	s.unsynced.Add(1)
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+// fail is a power failure: a new store with what the old one keeps.
+func (s *lossy) fail(t *testing.T) store.Store {
+	t.Helper()
+	after := memstore.New()
+	for key, cell := range s.kept {
+		if cell.Version != "" {
+			if _, err := after.Put(t.Context(), key, cell.Value, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return after
+}
+
+// TestPowerFailure has only renewals go with the power: who had a lease has one
+// after it, in which nobody believes for longer than a ttl, and who was buried
+// stays so.
+func TestPowerFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		s := &lossy{Store: memstore.New(), kept: map[string]store.Cell{}}
+		life, die := context.WithCancel(ctx)
+		l := mustHold(t, life, s)
+		time.Sleep(3 * ttl)
+		synctest.Wait()
+		if !l.Valid() || s.unsynced.Load() < 10 || parse(s.kept[Prefix+"w"]).N != 1 {
+			t.Fatalf("after three ttls: valid %v, %d unsynced renewals, the last synced write is %s", l.Valid(), s.unsynced.Load(), s.kept[Prefix+"w"].Value)
+		}
+		after := s.fail(t)
+		w := NewWatcher(after)
+		if dead, _, err := w.Dead(ctx, "w"); dead || err != nil {
+			t.Errorf("after the power failure: dead %v, %v; want a lease that lapses", dead, err)
+		}
+		time.Sleep(ttl)
+		if dead, _, err := w.Dead(ctx, "w"); !dead || err != nil {
+			t.Errorf("a ttl after the power failure: dead %v, %v", dead, err)
+		}
+
+		die()
+		w = NewWatcher(s)
+		for range 2 {
+			if _, _, err := w.Dead(ctx, "w"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(ttl)
+		}
+		if err := w.Bury(ctx, "w"); err != nil {
+			t.Fatal(err)
+		}
+		if dead, _, err := NewWatcher(s.fail(t)).Dead(ctx, "w"); !dead || err != nil {
+			t.Errorf("a power failure after the burial: dead %v, %v", dead, err)
+		}
+	})
+}
+
 func TestFailingStoreIsNotLoss(t *testing.T) {
 	for name, fault := range map[string]faulty.Fault{
 		"fails": faulty.FailBefore, "hangs": faulty.Freeze, "is slow": faulty.Delay(ttl), "refuses": faulty.Conflict,
