@@ -120,7 +120,7 @@ func TestFollowPassesOnNothingButTheNextEvent(t *testing.T) {
 		"null": "id: 3\nevent: step\ndata: null\n\n", "a delta that is none": "event: delta\ndata: 7\n\n", "an end in the future": "id: 9.done\nevent: done\ndata: {}\n\n",
 	} {
 		got, err := follow(t, &script{answers: []string{event(1) + event(2) + bad + event(3)}}, client.FollowOptions{}, client.Options{})
-		if len(got) != 2 || err == nil || !strings.Contains(err.Error(), "the events of thread t behind 2") {
+		if len(got) != 2 || err == nil || !strings.Contains(err.Error(), "the events of thread t after 2") {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}

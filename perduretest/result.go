@@ -21,7 +21,7 @@ type result struct {
 	err     error    // why it did not come to an outcome
 	crashes []string // where they were
 	took    time.Duration
-	appends int // entries of the journals, but those that go along with others
+	appends int // entries of the journals, but those of kinds that mostly go along with others
 
 	outcome  string
 	events   map[string][]string // by thread, run and path
@@ -50,7 +50,9 @@ func (r *result) collect(ctx context.Context, s store.Store, w *sweep) error {
 	for _, rec := range all {
 		byID[rec.thread.ID] = rec
 		for _, e := range rec.entries {
-			if e.Kind != journal.Took {
+			switch e.Kind {
+			case journal.Took, journal.Created, journal.Suspended:
+			default:
 				r.appends++
 			}
 		}

@@ -148,3 +148,11 @@ func (s *Rewritten) Read(ctx context.Context, journal string, after uint64) iter
 		}
 	}
 }
+
+// Plain hides the batches of a store, so that an entry and the cells that follow
+// from it are written one after the other.
+func Plain(s store.Store) store.Store { return plain{s} }
+
+type plain struct{ store.Store }
+
+func (p plain) Unwrap() store.Store { return p.Store }

@@ -55,7 +55,7 @@ func family(t *testing.T, s store.Store) (rt *perdure.Runtime, child string) {
 		return "", errors.New("nobody died")
 	})
 	hints := 0
-	dying := faulty.New(s, func(c faulty.Call) faulty.Fault {
+	dying := faulty.New(kit.Plain(s), func(c faulty.Call) faulty.Fault {
 		if c.Op == store.OpPut && strings.HasPrefix(c.Name, "due/nobody") {
 			hints++
 		}

@@ -104,7 +104,7 @@ func TestASpawnThatMeetsAnEraseLeavesNothing(t *testing.T) {
 	for _, at := range []string{"put id/", "put thread/", "put pin/", "put gate/", "put due/", "append thread/"} {
 		kit.Bubble(t, at, func(t *testing.T) {
 			inner := memstore.New()
-			s := newBetweenWrites(inner)
+			s := newBetweenWrites(kit.Plain(inner)) // a batch is one write
 			flows := []perdure.Flow{perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {
 				if _, err := perdure.Ask[string](ctx, "ask", perdure.Question{}); err != nil {
 					return 0, err
