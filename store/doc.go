@@ -14,7 +14,8 @@
 //	s, err := store.Open(ctx, "sqlite:app.db", store.Require(store.Power))
 //
 // Append through [AppendOnce], which finds out what became of an append whose
-// answer was lost. Follow a journal with [Watch] and Store.Read. Entries and
+// answer was lost, or through [AppendWith], which writes cells together with the
+// entries where the store can. Follow a journal with [Watch] and Store.Read. Entries and
 // values hold up to [MaxEntry] bytes; what is larger is cut into cells.
 //
 // # The clauses
@@ -32,6 +33,9 @@
 //     ErrConflict.
 //   - The entries of one append are adjacent, all there or none. Readers see
 //     prefixes that only grow. Sequences are dense from 1.
+//   - Where a store has [Batcher], the entries of a batch and its required cells
+//     are all there or none, also for readers; the journal is judged before the
+//     cells, and optional cells never refuse it.
 //   - Drop can be repeated. Afterwards the name answers ErrDropped for ever,
 //     through every handle.
 //   - The versions of a cell never repeat, also across Delete and re-creation.
@@ -61,12 +65,14 @@
 // [WasDropped] and [NoCell], so that all stores refuse alike; say what writes
 // survive by [Durable]. Embed a [Hub] for wake-ups within the process,
 // and implement [Watcher] or [Caster] over the engine where it can tell
-// another process. Call [Register] in init, and export a constructor of your
+// another process, [Batcher] where it can commit an append with cells, and
+// [Unsynced] where it can spare a put the sync. Call [Register] in init, and export a constructor of your
 // own with an Options struct. Then run storetest.Run over it, and
 // storetest.Kill where it claims to survive a process. examples/driver is a
 // complete driver in less than 200 lines; package kvstore makes a store out
 // of a key-value engine.
 //
 // A wrapper implements [Store] and [Wrapper]; upgrades that it does not
-// implement are found in the store inside by [As], all but [Batcher].
+// implement are found in the store inside by [As], all but [Batcher] and
+// [Unsynced]: what went past the wrapper would not be sealed, observed or counted.
 package store

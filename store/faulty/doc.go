@@ -23,5 +23,5 @@
 // Calls are Append, Read, Journals, Drop, Get, Put, Delete and List; a read
 // counts when its loop starts, and a batch of store.Batcher is one Append. Close is never failed and always reaches the
 // store inside, as the handles of a dead process are closed by the system.
-// Upgrades, such as wake-ups, are those of the store inside and do not fail.
+// Other upgrades, such as wake-ups, are those of the store inside and do not fail.
 package faulty

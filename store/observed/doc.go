@@ -17,6 +17,7 @@
 //		return ctx, func(r observed.Result) { span.End(r.Err) }
 //	}))
 //
+// A batch of store.Batcher is observed as one append, and an unsynced put as a put.
 // The names of journals and cells go to the observer, their contents never.
-// Upgrades, such as wake-ups, are those of the store inside and not observed.
+// Other upgrades, such as wake-ups, are those of the store inside and not observed.
 package observed

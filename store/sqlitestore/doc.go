@@ -28,7 +28,9 @@
 // it survives the process only, and Durability says so.
 //
 // Writes that arrive while another is being synced share the next sync. One
-// writer alone pays for its own sync and no more.
+// writer alone pays for its own sync and no more. A batch ([store.Batcher]) is one
+// write of these. Puts by [store.Unsynced] alone in a commit are not synced; the
+// next sync makes them durable too.
 //
 // A write or sync that fails (a full disk, an I/O error) poisons the handle:
 // its writes answer [store.ErrPoisoned] until the store is opened again.

@@ -19,7 +19,8 @@
 //   - [PowerCut] is Kill with a disk that loses power, for stores that claim
 //     to survive that.
 //   - [Poison] is for stores over a disk that a test can make fail.
-//   - [Wraps] is for wrappers: it checks that upgrades reach through them.
+//   - [Wraps] is for wrappers: it checks that upgrades reach through them, and
+//     that batches and unsynced puts do not go past them.
 //
 // The [Opener] gets an empty folder for each case and is called several times
 // with the same one: handles on one folder are handles on one store. A driver
