@@ -101,11 +101,24 @@ func (p *poller) changed(s *Store) bool {
 			return false
 		}
 	}
-	now, err := pragmaInt(s.writer.conn, "data_version")
+	now, err := dataVersion(s.writer.conn)
 	if err != nil {
 		return true // whoever reads will see why
 	}
 	changed := now != p.seen
 	p.seen = now
 	return changed
+}
+
+// dataVersion is asked all the time, so the statement stays prepared.
+func dataVersion(c *conn) (int64, error) {
+	stmt, err := c.prepare("PRAGMA data_version")
+	if err != nil {
+		return 0, err
+	}
+	defer stmt.reset()
+	if _, err := stmt.step(); err != nil {
+		return 0, err
+	}
+	return stmt.columnInt64(0), nil
 }
