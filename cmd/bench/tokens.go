@@ -69,7 +69,7 @@ func tokens(ctx context.Context, dir string) error {
 	}
 	fmt.Fprintf(os.Stderr, "\r%30s\r", "")
 	w.Flush()
-	fmt.Println("\nCPU: of the measured process, all its work included; p50 and p99: from the write of a token by the model to its read by the reader; MiB: the most resident memory.")
+	fmt.Println("\nCPU: of the measured process, all its work included; p50 and p99: from the write of a token by the model to its read by the reader, as a delta or with the event of its step; MiB: the most resident memory.")
 	for i, agents := range counts {
 		ours, bare := rows[i][0], rows[i][1]
 		atMost(fmt.Sprintf("%d agents: CPU a token ÷ the proxy's", agents), float64(ours.cpu())/float64(bare.cpu()), 3)
@@ -229,6 +229,7 @@ func (l *tokenLoad) turn(ctx context.Context) (read int, err error) {
 					recorded++
 				}
 				continue
+			case event == "step" && n >= next: // it came before its delta, which is void then
 			case event != "" && event != "delta":
 				continue
 			case n < next:
