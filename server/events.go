@@ -47,7 +47,8 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *Call, in 
 // view is what a reader wants to see of a thread.
 type view struct {
 	thread string
-	run    string // id; "": all
+	run    string       // id; "": all
+	found  *perdure.Run // that run, if it has just been started
 	after  uint64
 	tag    string // of the life that after is in
 	life   string // of the thread
@@ -100,8 +101,8 @@ func (v *view) known(ctx context.Context, c *Call) (err error) {
 
 // find looks up the run.
 func (v *view) find(ctx context.Context, c *Call) (*perdure.Run, error) {
-	if v.run == "" {
-		return nil, nil
+	if v.run == "" || v.found != nil {
+		return v.found, nil
 	}
 	name := v.run
 	if name == api.Newest {
@@ -206,7 +207,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request, c *Call, run 
 		return c.Send(w, http.StatusAccepted, run)
 	}
 	defer leave()
-	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, after: run.Seq - 1, ours: true, wait: true, deltas: true})
+	return s.stream(w, r, c, view{thread: run.Thread, run: run.ID, found: run, after: run.Seq - 1, ours: true, wait: true, deltas: true})
 }
 
 // follow responds with a stream.
@@ -275,6 +276,7 @@ func (rd *reader) setRun(ctx context.Context, run *perdure.Run, v view) (over bo
 		rd.only = "" // it becomes part of another run, or one of its own
 	}
 	rd.await = v.wait || run.Steering
+	rd.idles = run.Steering || run.Status != perdure.Queued && run.Status != perdure.Running
 	rd.check = run.Status.Final()
 	if v.done && (v.wait || run.Steering || run.Status.Final()) {
 		moved, err := rd.moved(ctx, v)

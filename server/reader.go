@@ -35,6 +35,7 @@ type reader struct {
 	only  string       // the run whose events are sent; "": all
 	wait  bool         // the stream also ends when the run waits for someone
 	await bool         // only waiting shows when that happens
+	idles bool         // it may have happened
 	check bool         // the stream may have to end now
 	stood *perdure.Run // the run as it was seen waiting; nil: it was not
 }
@@ -130,6 +131,7 @@ func (rd *reader) frame(f *feed.Frame) error {
 	if rd.run != "" && f.MayEnd(rd.run) {
 		rd.check = true
 	}
+	rd.idles = rd.idles || f.MayIdle(rd.run)
 	if rd.only != "" && f.Run != rd.only {
 		return nil
 	}
@@ -154,9 +156,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 		heard = ear.Ready
 	}
 	var waited <-chan stand
-	if rd.await {
-		waited = rd.waiting(ctx, 0)
-	}
+	pause := time.Duration(0)
 	var frames []feed.Frame
 	var said []feed.Delta
 	for {
@@ -188,13 +188,13 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 			if err := rd.finish(ctx); err != nil {
 				return err
 			}
-			if rd.await && waited == nil {
-				waited = rd.waiting(ctx, waitPause)
-			}
 			continue
 		}
 		if more == nil {
 			continue
+		}
+		if rd.await && rd.idles && waited == nil {
+			waited, pause = rd.waiting(ctx, pause), waitPause
 		}
 		if deltas { // after the events that are there: one may make them void
 			if said, err = rd.deltas(ear, said); err != nil {
@@ -294,7 +294,7 @@ func (rd *reader) finish(ctx context.Context) error {
 		}
 	}
 	if rd.last > t.Seq { // the run has gone on meanwhile
-		rd.check = !rd.await
+		rd.check, rd.idles = !rd.await, true
 		return nil
 	}
 	if err := rd.encode(api.IDOf(rd.last, rd.tag, true), api.KindDone, doneOf(run)); err != nil {

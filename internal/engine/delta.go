@@ -153,9 +153,12 @@ func ReadDelta(line []byte, before *Delta) (Delta, error) {
 			return d, nil
 		}
 	}
-	// Another version wrote it.
-	d = Delta{}
-	err := json.Unmarshal(line, &d)
+	return readOtherDelta(line)
+}
+
+// readOtherDelta reads a message that another version wrote.
+func readOtherDelta(line []byte) (d Delta, err error) {
+	err = json.Unmarshal(line, &d)
 	return d, err
 }
 

@@ -62,6 +62,11 @@ func (f *Frame) MayEnd(run string) bool {
 	return f.Run == run && (f.Kind == "ended" || f.Kind == "cancel") || f.Kind == "rewound"
 }
 
+// MayIdle reports whether a run may wait for someone after an event.
+func (f *Frame) MayIdle(run string) bool {
+	return f.Run == run && slices.Contains([]string{"suspended", "paused", "blocked", "quarantined"}, f.Kind)
+}
+
 // Bare returns the part of an internal event that everyone may see.
 func Bare(ev *perdure.Event) *perdure.Event {
 	return &perdure.Event{Thread: ev.Thread, Seq: ev.Seq, Life: ev.Life, Kind: ev.Kind, Time: ev.Time, Run: ev.Run, Path: ev.Path}
