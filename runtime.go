@@ -43,7 +43,11 @@ type Options struct {
 	// Logger receives errors that no caller is waiting for, and each failed
 	// attempt of a step that is tried again. The default discards them.
 	Logger *slog.Logger
-	// Concurrency is how many runs a worker executes at a time; 0 is 64.
+	// Concurrency is how many runs a worker executes at a time; 0 is 1000. A run
+	// that waits for a model or for another server costs some memory and a
+	// connection, and no core. Choose less where steps compute, or use what is
+	// scarce: child processes, browsers, connections, a provider's rate limit.
+	// Runs that are suspended do not count.
 	Concurrency int
 	// Lease is how long a worker may be silent before others take its runs
 	// over, and so how long the runs of a killed process rest; 0 means 3 s, and
@@ -152,7 +156,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 	if c.version == "" {
 		c.version = executable()
 	}
-	c.opts.Concurrency = cmp.Or(opts.Concurrency, 64)
+	c.opts.Concurrency = cmp.Or(opts.Concurrency, 1000)
 	c.opts.Lease = cmp.Or(opts.Lease, 3*time.Second)
 	c.opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
 	c.opts.DumpInterval = cmp.Or(opts.DumpInterval, 5*time.Second)

@@ -102,7 +102,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	f.StringArrayVar(&hosts, "host", nil, "host name by which clients may call the server, besides this machine's own; * is any")
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
-	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 64")
+	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
 	f.StringToInt64Var(&limits, "limits", nil, "what may be in progress at a time: streams=N,requests=N,bytes=N (of responses that wait for their readers)")
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
@@ -296,7 +296,7 @@ take over its runs when its lease expires.`,
 			return rt.Work(c.Context())
 		},
 	}
-	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 64")
+	c.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
 	c.Flags().DurationVar(&o.Lease, "lease", 0, "how long the runs of a killed worker wait; 0 means 3s")
 	return c
 }
