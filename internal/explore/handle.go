@@ -46,6 +46,11 @@ var (
 	_ store.Batcher = (*handle)(nil)
 )
 
+// unbatched hides the batches of a handle.
+type unbatched struct{ store.Store }
+
+func (u unbatched) Unwrap() store.Store { return u.Store }
+
 // maxRefused is how many calls a dead actor may try. It would spin for ever.
 const maxRefused = 1000
 
@@ -130,9 +135,6 @@ func appended(after uint64, entries [][]byte) string {
 
 // AppendBatch is one step, an append that concerns the cells too.
 func (h *handle) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
-	if h.actor.w.search.cfg.NoBatch {
-		return 0, errors.ErrUnsupported
-	}
 	if err := store.CheckBatch(b); err != nil {
 		return 0, err
 	}

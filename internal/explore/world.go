@@ -151,7 +151,11 @@ func (a *Actor) start() {
 			a.w.mu.Unlock()
 			a.w.ring()
 		}()
-		err = a.fn(ctx, &handle{actor: a})
+		var s store.Store = &handle{actor: a}
+		if a.w.search.cfg.NoBatch {
+			s = unbatched{s}
+		}
+		err = a.fn(ctx, s)
 	}()
 }
 

@@ -42,16 +42,18 @@ type flaw struct{ worker, outside func(store.Store) store.Store }
 func exploreAll(t *testing.T, cfg explore.Config, p plot, endings ...string) {
 	t.Helper()
 	elsewhere(t)
-	seen := map[string]int{}
-	explore.Run(t, timed(cfg), p.setup(t, flaw{}, seen))
-	for _, e := range endings {
-		if seen[e] == 0 {
-			t.Errorf("no execution ended with %q: %v", e, seen)
+	for _, cfg.NoBatch = range []bool{true, false} {
+		seen := map[string]int{}
+		explore.Run(t, timed(cfg), p.setup(t, flaw{}, seen))
+		for _, e := range endings {
+			if seen[e] == 0 && cfg.NoBatch { // a batch leaves out what comes between its writes
+				t.Errorf("no execution ended with %q: %v", e, seen)
+			}
+			delete(seen, e)
 		}
-		delete(seen, e)
-	}
-	if len(seen) > 0 {
-		t.Errorf("endings that were not expected: %v", seen)
+		if len(seen) > 0 {
+			t.Errorf("endings that were not expected: %v", seen)
+		}
 	}
 }
 
@@ -59,6 +61,7 @@ func exploreAll(t *testing.T, cfg explore.Config, p plot, endings ...string) {
 func exploreFlawed(t *testing.T, cfg explore.Config, p plot, f flaw, words string) {
 	t.Helper()
 	elsewhere(t)
+	cfg.NoBatch = true // flaws lie between two writes
 	r := explore.Explore(t, timed(cfg), p.setup(t, f, map[string]int{}))
 	switch {
 	case r.Failure == nil:
@@ -297,7 +300,17 @@ type lean struct {
 }
 
 func (sc *scene) lean(ctx context.Context, s store.Store) store.Store {
-	return &lean{Store: s, alive: ctx, still: sc.w.Store()}
+	l := &lean{Store: s, alive: ctx, still: sc.w.Store()}
+	if b, ok := s.(store.Batcher); ok {
+		return leanBatcher{l, b}
+	}
+	return l
+}
+
+// leanBatcher is a lean store of an actor that has batches.
+type leanBatcher struct {
+	*lean
+	store.Batcher
 }
 
 func (s *lean) Unwrap() store.Store { return s.Store }

@@ -59,9 +59,13 @@ func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []st
 }
 
 // Foreseen returns the write of the summary that a thread will have behind lines,
-// none if lists show the same as before, and whether there is one to write. It
-// is a guess, which Summarise corrects when the lines are folded.
+// none if lists show the same as before, and whether it can be told. It is a
+// guess, which Summarise corrects when the lines are folded, and of use only if
+// it goes with them.
 func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, lines []Line, time int64) (cells []store.Write, ok bool) {
+	if !c.batches {
+		return nil, false
+	}
 	s := foresee(t, lines, time)
 	if s.shows(summaryOf(t)) {
 		return nil, true

@@ -35,6 +35,8 @@ type Threads struct {
 	lease time.Duration // how long whoever comes too late sweeps at most
 	salt  []byte
 
+	batches bool // the store has them: what follows from an entry goes with it
+
 	mu       sync.Mutex
 	roots    map[string]Root   // of forks
 	unmended map[string]string // by prefix of a tenant's summaries: the damage that could not be mended
@@ -43,7 +45,8 @@ type Threads struct {
 // New opens the threads of a store.
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	salt, err := Secret(ctx, s, "perdure/salt", sha256.Size)
-	return &Threads{Store: s, Log: log, lease: lease, salt: salt, roots: map[string]Root{}, unmended: map[string]string{}}, err
+	_, batches := s.(store.Batcher)
+	return &Threads{Store: s, Log: log, lease: lease, salt: salt, batches: batches, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
 // Remove deletes a cell, if it holds only what is given, where that is not "".

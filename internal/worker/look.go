@@ -41,6 +41,12 @@ func (w *Worker) executeDue(h due.Hint) error {
 	for {
 		run, _ := o.Thread.Next(clock.Micros(), w.fits)
 		if _, mine := w.opts.Flows[flowOf(run)]; run == nil || !mine || w.stopped() {
+			if w.arrives(o, h) {
+				if err := w.threads.ReadMore(w.io, o, 0); err != nil {
+					return err
+				}
+				continue
+			}
 			return w.settle(o, h)
 		}
 		if free, err := w.free(o, run, h); err != nil || !free {
@@ -189,9 +195,6 @@ func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 	switch waited := time.Since(first.since); {
 	case waited < w.opts.Lease:
 		w.later(h, min(w.opts.Lease, max(waited, 10*time.Millisecond)))
-		if !seen {
-			go w.awaitFact(h, o.Thread.Seq-o.Thread.Base)
-		}
 		return nil
 	case o.Thread.Seq == 0:
 		// Nothing was ever written: whoever starts the thread announces it.
@@ -210,20 +213,23 @@ func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 	return err
 }
 
-// awaitFact lets a hint be looked at again when its journal goes on behind a
-// sequence.
-func (w *Worker) awaitFact(h due.Hint, after uint64) {
-	ctx, cancel := context.WithTimeout(w.io, w.opts.Lease)
+// arrives waits a moment for the fact of a hint that is ahead of its journal: the
+// first time that it is met, its writer is about to append it.
+func (w *Worker) arrives(o *threads.Opened, h due.Hint) bool {
+	w.mu.Lock()
+	first, seen := w.early[keyOf(h)]
+	w.mu.Unlock()
+	if o.Thread.Seq >= h.Seq || seen && first.seq == h.Seq || w.stopped() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(w.io, 10*time.Millisecond)
 	defer cancel()
 	for range store.Watch(ctx, w.threads.Store, threads.JournalKey(h.Thread)) {
-		for range w.threads.Store.Read(ctx, threads.JournalKey(h.Thread), after) {
-			w.mu.Lock()
-			delete(w.again, keyOf(h))
-			w.mu.Unlock()
-			w.pokeFlow(h.Flow)
-			return
+		for _, err := range w.threads.Store.Read(ctx, threads.JournalKey(h.Thread), o.Thread.Seq-o.Thread.Base) {
+			return err == nil
 		}
 	}
+	return false
 }
 
 // earlyHint is a hint that was seen before its fact.
