@@ -204,6 +204,11 @@ func (l *tokenLoad) turn(ctx context.Context) (read int, err error) {
 		return 0, errors.New(resp.Status)
 	}
 	var own []time.Duration
+	defer func() { // also of a turn that is cut off
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.delays.latencies = append(l.delays.latencies, own...)
+	}()
 	event, next, lost, doubled, recorded := "", 0, 0, 0, 0
 	lines := bufio.NewReaderSize(resp.Body, 16<<10)
 	for {
@@ -247,7 +252,6 @@ func (l *tokenLoad) turn(ctx context.Context) (read int, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.delays.latencies = append(l.delays.latencies, own...)
 	l.lost, l.doubled = l.lost+lost+turnTokens-next, l.doubled+doubled
 	return read, nil
 }

@@ -303,14 +303,16 @@ func (r *reply) reasoning(in *reasoning) error {
 		}
 		out.Reasoning += text
 	}
-	var details []json.RawMessage
-	if in.details != "" && json.Unmarshal([]byte(in.details), &details) != nil {
-		return nonsense("the stream has reasoning details that are no list")
-	}
-	for _, detail := range details {
-		opaque += string(detail)
-		if r.field == "" {
-			out.Reasoning += detailText(detail)
+	if in.details != "" {
+		var details []json.RawMessage
+		if json.Unmarshal([]byte(in.details), &details) != nil {
+			return nonsense("the stream has reasoning details that are no list")
+		}
+		for _, detail := range details {
+			opaque += string(detail)
+			if r.field == "" {
+				out.Reasoning += detailText(detail)
+			}
 		}
 	}
 	if out.Reasoning == "" && opaque == "" {
