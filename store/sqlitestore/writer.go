@@ -21,13 +21,14 @@ type writer struct {
 	s    *Store
 	lead chan struct{} // holds one: who put it there may use what follows
 
-	conn    *conn
-	loose   bool // commits do not wait for the disk
-	scratch []byte
-	known   map[string]*known
-	written time.Time // when the last batch was
-	frames  int       // written to the WAL since the last checkpoint, about
-	clean   int64     // value of erased when the WAL was last emptied
+	conn     *conn
+	unsynced bool // the next commit need not wait for the disk
+	loose    bool // commits of conn may not, see setSync
+	scratch  []byte
+	known    map[string]*known
+	written  time.Time // when the last batch was
+	frames   int       // written to the WAL since the last checkpoint, about
+	clean    int64     // value of erased when the WAL was last emptied
 
 	waits  atomic.Bool // for the database's lock
 	poison atomic.Pointer[error]
@@ -147,55 +148,47 @@ func (w *writer) leadFor(r *request) {
 		}
 		// The batch is taken when the database's lock is there, so that
 		// whoever waits for another process can still withdraw.
-		unsynced := w.unsynced()
-		err := w.syncing(!unsynced)
-		if err == nil {
-			err = w.begin(r.ctx, r.since)
-		}
-		if err != nil {
+		w.unsynced = w.allUnsynced()
+		if err := w.begin(r.ctx, r.since); err != nil {
 			w.withdraw(r)
 			r.err = err
 			return
 		}
-		w.commit(w.take(unsynced))
+		w.commit(w.take())
 		w.checkpoint()
 	}
 }
 
-// unsynced reports whether all that waits may be lost with the power.
-func (w *writer) unsynced() bool {
+// allUnsynced reports whether all that waits may be lost with the power.
+func (w *writer) allUnsynced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !slices.ContainsFunc(w.queue, func(r *request) bool { return !r.unsynced })
 }
 
-// syncing says whether commits wait for the disk from now on. The next one that
-// does makes durable those before it that did not: they are before it in the WAL,
-// which is synced as a whole.
-func (w *writer) syncing(on bool) error {
-	if on == !w.loose || w.s.opts.Synchronous != Full {
+// setSync makes the next commit wait for the disk, or not. One that does makes
+// durable those before it that did not: they are before it in the WAL, which is
+// synced as a whole.
+func (w *writer) setSync() error {
+	if w.unsynced == w.loose || w.s.opts.Synchronous != Full {
 		return nil
 	}
-	if p := w.poison.Load(); p != nil {
-		return *p
-	}
 	mode, want := "FULL", "2"
-	if !on {
+	if w.unsynced {
 		mode, want = "NORMAL", "1"
 	}
-	_, err := w.conn.pragma("synchronous=" + mode)
+	w.loose = true // unless the opposite is known
+	if _, err := w.conn.pragma("synchronous=" + mode); err != nil {
+		return err
+	}
+	got, err := w.conn.pragma("synchronous")
+	if err == nil && got != want {
+		err = fmt.Errorf("PRAGMA synchronous=%s left it at %q", mode, got)
+	}
 	if err == nil {
-		var got string
-		if got, err = w.conn.pragma("synchronous"); err == nil && got != want {
-			err = fmt.Errorf("PRAGMA synchronous=%s left it at %q", mode, got)
-		}
+		w.loose = w.unsynced
 	}
-	if err != nil {
-		w.poisoned("set when to sync", err)
-		return *w.poison.Load()
-	}
-	w.loose = !on
-	return nil
+	return err
 }
 
 // begin starts a transaction that may write.
@@ -204,7 +197,12 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 		return *p
 	}
 	w.waits.Store(true)
-	err := w.s.retry(ctx, since, func() error { return w.conn.exec("BEGIN IMMEDIATE") })
+	err := w.s.retry(ctx, since, func() error {
+		if err := w.setSync(); err != nil {
+			return err
+		}
+		return w.conn.exec("BEGIN IMMEDIATE")
+	})
 	w.waits.Store(false)
 	switch {
 	case err == nil, errors.Is(err, store.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -219,11 +217,11 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 
 // take removes the next batch from the queue, of unsynced requests only if that
 // is how it will be committed.
-func (w *writer) take(unsynced bool) []*request {
+func (w *writer) take() []*request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, size := 0, 0
-	for n < len(w.queue) && n < maxBatch && (w.queue[n].unsynced || !unsynced) && (n == 0 || size+w.queue[n].size <= maxBatchBytes) {
+	for n < len(w.queue) && n < maxBatch && (w.queue[n].unsynced || !w.unsynced) && (n == 0 || size+w.queue[n].size <= maxBatchBytes) {
 		size += w.queue[n].size
 		n++
 	}
