@@ -253,7 +253,7 @@ var proofFollow []byte
 // proofClient is what both clients run: it follows the thread, keeps what it
 // is told, and reports it when the signal "end" arrives.
 const proofClient = `
-export function prove(follow, url, kinds, report, Source) {
+export function prove(follow, url, kinds, report, hears, Source) {
   const events = [], shown = {}, flaws = [], done = new Set();
   let deltas = 0;
   follow(url, kinds, {
@@ -268,7 +268,7 @@ export function prove(follow, url, kinds, report, Source) {
       if (event.kind === "signal") report({ events, flaws, deltas, text: [...done].map((key) => shown[key]).join("") });
     },
     onText(d, text) {
-      deltas++;
+      if (deltas++ === 0) hears();
       if (done.has(d.run + d.path)) flaws.push("a delta behind its step: " + d.path);
       shown[d.run + d.path] = text;
     },
@@ -286,7 +286,8 @@ type proofReport struct {
 }
 
 // proofSite serves the scripts and takes the reports.
-func proofSite(t *testing.T, url string) (*httptest.Server, map[string]chan proofReport) {
+func proofSite(t *testing.T, url string) (_ *httptest.Server, _ map[string]chan proofReport, hearing *atomic.Int64) {
+	hearing = new(atomic.Int64) // clients that have heard a delta
 	kinds := []string{}
 	for _, k := range api.EventKinds {
 		kinds = append(kinds, k.Name)
@@ -307,9 +308,10 @@ func proofSite(t *testing.T, url string) (*httptest.Server, map[string]chan proo
 		fmt.Fprintf(w, `<!doctype html><title>proof</title><script type="module">
 import { follow } from "/follow.mjs";
 import { prove } from "/prove.mjs";
-prove(follow, %q, %s, (r) => fetch("/report/chromium", { method: "POST", body: JSON.stringify(r) }));
+prove(follow, %q, %s, (r) => fetch("/report/chromium", { method: "POST", body: JSON.stringify(r) }), () => fetch("/hears", { method: "POST" }));
 </script>`, url, list)
 	})
+	mux.HandleFunc("POST /hears", func(http.ResponseWriter, *http.Request) { hearing.Add(1) })
 	mux.HandleFunc("POST /report/{who}", func(w http.ResponseWriter, r *http.Request) {
 		var report proofReport
 		if err := json.NewDecoder(r.Body).Decode(&report); err != nil {
@@ -332,15 +334,15 @@ setInterval(() => console.error("state", source?.readyState), 5000); // also: th
 prove(follow, %q, %s, async (r) => {
   await fetch(%q, { method: "POST", body: JSON.stringify(r) });
   process.exit(0);
-}, class extends EventSource {
+}, () => fetch(%q, { method: "POST" }), class extends EventSource {
   constructor(url) {
     super(url);
     source = this;
     this.addEventListener("error", (e) => console.error(this.readyState, e.code, e.message));
   }
 });
-`, url, list, site.URL+"/report/node")))
-	return site, reports
+`, url, list, site.URL+"/report/node", site.URL+"/hears")))
+	return site, reports, hearing
 }
 
 // background starts a program that ends with the test.
@@ -389,7 +391,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 	addr := l.Addr().String()
 	l.Close()
 	proxy := newProofProxy(t, addr)
-	site, reports := proofSite(t, "http://"+proxy.Addr().String()+"/v1/threads/proof/events")
+	site, reports, hearing := proofSite(t, "http://"+proxy.Addr().String()+"/v1/threads/proof/events")
 	order := proofOrder{Path: filepath.Join(t.TempDir(), "proof.db"), Addr: addr, Origin: site.URL}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -417,7 +419,7 @@ func TestRealClientsLoseNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ev.Kind == "ended" {
-			if killed >= kills && proxy.cuts.Load() >= cuts {
+			if killed >= kills && proxy.cuts.Load() >= cuts && hearing.Load() == 2 {
 				break
 			}
 			start()
