@@ -38,12 +38,15 @@ type Kit struct {
 }
 
 // New starts a runtime and a worker on a store, a new one in memory if s is
-// nil. They are stopped when the test ends.
+// nil. They are stopped when the test ends. The lease is long unless the options
+// say otherwise: few tests have a use for it, and in a flow that sleeps for a day
+// nearly all the work would be to renew it.
 func New(t *testing.T, s store.Store, o perdure.Options, flows ...perdure.Flow) *Kit {
 	t.Helper()
 	if s == nil {
 		s = memstore.New()
 	}
+	o.Lease = cmp.Or(o.Lease, time.Minute)
 	rt := Runtime(t, s, o, flows...)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

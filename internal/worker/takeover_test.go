@@ -65,7 +65,7 @@ func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
 			return faulty.None
 		})
 		intents, ran := 0, 0
-		k := kit.New(t, s, perdure.Options{Observer: kit.Committed(func(e perdure.Event) {
+		k := kit.New(t, s, perdure.Options{Lease: 3 * time.Second, Observer: kit.Committed(func(e perdure.Event) {
 			if e.Kind == "intent" {
 				if intents++; intents == 1 {
 					lapse.Store(true)

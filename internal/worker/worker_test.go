@@ -289,7 +289,7 @@ func TestAWorkerReturnsThoughAStepDoesNotStop(t *testing.T) {
 		f := perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
 			return perdure.Step(ctx, "a", func(ctx context.Context) (string, error) { time.Sleep(5 * time.Hour); return "x", nil })
 		})
-		k := kit.New(t, nil, perdure.Options{}, f)
+		k := kit.New(t, nil, perdure.Options{Lease: 3 * time.Second}, f)
 		k.StartOn("t", "f", "")
 		time.Sleep(time.Second)
 		began := time.Now()

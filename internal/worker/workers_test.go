@@ -140,7 +140,7 @@ func TestARunWhoseFlowNoWorkerHasSaysSo(t *testing.T) {
 			t.Errorf("it was started as %+v, %v", run, err)
 		}
 		expect("without a worker", perdure.Queued, none)
-		other := kit.New(t, s, perdure.Options{}, kit.EchoFlow("b"))
+		other := kit.New(t, s, perdure.Options{Lease: 3 * time.Second}, kit.EchoFlow("b"))
 		expect("with another's worker", perdure.Queued, none)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
