@@ -10,7 +10,7 @@ help: ## list the targets
 SUM    := $(GO) tool $(TOOLS) gotestsum --format pkgname --format-hide-empty-pkg --
 
 .PHONY: test
-test: lint cross ## all checks and all tests, with the race detector; the longest ones in a short form
+test: lint ## all checks and all tests, with the race detector; the longest ones in a short form
 	$(SUM) -race -short -timeout 30m ./...
 
 .PHONY: check
@@ -18,13 +18,17 @@ check: ## for the daily loop: vet, and all tests that start no programs, without
 	$(GO) vet ./...
 	$(GO) test -short $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/)
 
+# Tests that have a short form and take a few seconds or more in the usual one.
+WHOLE  := GroupOfChildren|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
+
 .PHONY: long
-long: ## the longer forms of kills, chaos, damage and explorations
+long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) -race -timeout 60m ./internal/proof
 	$(SUM) -race -timeout 30m -run 'Kill|EveryBitFlip|RealClientsLoseNothing' ./store/... ./server
+	$(SUM) -race -timeout 30m -run '$(WHOLE)' ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 
 .PHONY: ci
-ci: test long ## what CI runs
+ci: test cross long ## what CI runs
 
 .PHONY: lint
 lint: ## format, vet, staticcheck

@@ -156,11 +156,16 @@ func TestCrashEverywhereSmallFlows(t *testing.T) {
 	}
 }
 
-// TestCrashEverywherePairs cuts two steps, and each recovery everywhere.
+// TestCrashEverywherePairs cuts two steps, or one in the short form, and each
+// recovery everywhere.
 func TestCrashEverywherePairs(t *testing.T) {
 	var fx Effects
+	steps, cuts := 2, 200
+	if testing.Short() {
+		steps, cuts = 1, 100
+	}
 	flow := perdure.NewFlow("straight", func(ctx context.Context, n int) (int, error) {
-		for i := range 2 {
+		for i := range steps {
 			var err error
 			n, err = perdure.Step(ctx, fmt.Sprintf("add-%d", i), func(ctx context.Context) (int, error) {
 				fx.Count(ctx, "add")
@@ -177,7 +182,7 @@ func TestCrashEverywherePairs(t *testing.T) {
 		Start:   []perdure.StartRequest{{Flow: "straight", Input: 3}},
 		Effects: &fx,
 		Pairs:   true,
-		MinCuts: 200,
+		MinCuts: cuts,
 	})
 }
 

@@ -116,7 +116,7 @@ func TestTextsAtEverySequence(t *testing.T) {
 			at, err := k.StateAt(t.Context(), "t", 0)
 			kit.NoErr(t, err)
 			read, _ := perdure.Output[string](run)
-			each := uint64(1)
+			each := uint64(kit.Sized(5, 1, 1))
 			if big != "" {
 				each = uint64(kit.Sized(59, 59, 23)) // they take longer
 			}
@@ -168,7 +168,7 @@ func TestTextsTravel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flow := perdure.NewFlow("f", editor)
 		k := kit.New(t, nil, perdure.Options{}, flow)
-		k.StartOn("t", "f", strings.Repeat("a large text ", 5200))
+		k.StartOn("t", "f", strings.Repeat("a large text ", kit.Sized(500, 5200, 5200)))
 		k.WaitFor("t", perdure.Succeeded)
 		var out, redacted bytes.Buffer
 		kit.NoErr(t, k.Export(t.Context(), "t", &out, perdure.ExportOptions{}))

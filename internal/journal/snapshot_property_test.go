@@ -150,7 +150,7 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 	// given by hand win.
 	checks := "100"
 	if testing.Short() {
-		checks = "500" // of which a fifth is made
+		checks = "250" // of which a fifth is made
 	}
 	for name, value := range map[string]string{"rapid.seed": "1", "rapid.nofailfile": "true", "rapid.checks": checks} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {

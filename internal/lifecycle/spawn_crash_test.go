@@ -55,9 +55,9 @@ func TestCrashEverywhereInAFamily(t *testing.T) {
 }
 
 // TestCrashEverywhereInAGroupOfChildren cuts branches that each have a child,
-// with a child below and large values.
+// with a child below and values that are large but in the short form.
 func TestCrashEverywhereInAGroupOfChildren(t *testing.T) {
-	large := strings.Repeat("x", 70<<10)
+	large := strings.Repeat("x", kit.Sized(1, 70, 70)<<10)
 	perduretest.CrashEverywhere(t, perduretest.Crash{
 		Flows: []perdure.Flow{
 			perdure.NewFlow("parent", func(ctx context.Context, _ string) (int, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/due"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/kit"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/worker"
 	"github.com/perdure/perdure/store"
@@ -195,7 +196,7 @@ func TestADueThreadAmongManyThatAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		r := nappers(t, s, perdure.Options{})
-		announceLater(t, s, 5_000)
+		announceLater(t, s, kit.Sized(1500, 5000, 5000))
 		defer work(t, r)()
 		time.Sleep(time.Minute)
 		for i := range 5 {
@@ -222,7 +223,7 @@ func TestTimersAmongManyHints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		announceLater(t, s, 5_000)
+		announceLater(t, s, kit.Sized(1500, 5000, 5000))
 		defer work(t, r)()
 		time.Sleep(time.Minute)
 		for i := range 5 {

@@ -43,7 +43,7 @@ func TestManyDueThreadsDoNotStampede(t *testing.T) {
 		return got
 	}
 	for _, d := range []time.Duration{0, 70 * time.Millisecond} {
-		few, many := measure(kit.Sized(500, 500, 1000), d), measure(kit.Sized(1500, 1500, 100_000), d)
+		few, many := measure(kit.Sized(300, 500, 1000), d), measure(kit.Sized(900, 1500, 100_000), d)
 		t.Logf("steps of %v: %.4g calls and %.4g listed cells a thread of few, %.4g and %.4g of many", d, few.calls, few.listed, many.calls, many.listed)
 		if math.Abs(many.calls/few.calls-1) > 0.2 {
 			t.Errorf("a thread costs %.4g calls of the store among many, %.4g among few", many.calls, few.calls)
@@ -59,7 +59,7 @@ func TestManyDueThreadsDoNotStampede(t *testing.T) {
 func TestOwnersTakeTurns(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		many             []string // owners of 1000 threads
+		many             []string // owners of many threads
 		workers, tenants int
 	}{
 		{"users", []string{"big"}, 1, 0},
@@ -73,7 +73,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 			var in crowd
 			rt := kit.Runtime(t, s, perdure.Options{}, in.flow("f", "", 0))
 			for _, owner := range append(slices.Clone(c.many), "small") {
-				of, n := rt, 1000
+				of, n := rt, kit.Sized(300, 1000, 1000)
 				if owner == "small" {
 					n = few
 				}
@@ -151,7 +151,7 @@ func TestSuspendedThreadsCostNothing(t *testing.T) {
 		})
 		return got
 	}
-	few, many := measure(10), measure(kit.Sized(3000, 3000, 100_000))
+	few, many := measure(10), measure(kit.Sized(1000, 3000, 100_000))
 	t.Logf("few: %+v, many: %+v", few, many)
 	if d := many.calls - few.calls; d < -5 || d > 5 {
 		t.Errorf("an idle worker calls the store %d times an hour, and %d times where many wait", few.calls, many.calls)
