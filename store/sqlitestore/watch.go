@@ -69,7 +69,7 @@ func (p *poller) run(s *Store, stop chan struct{}) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		if p.changed(s) {
+		if p.changed(s, stop) {
 			s.WakeAll()
 		}
 		select {
@@ -85,7 +85,7 @@ func (p *poller) run(s *Store, stop chan struct{}) {
 // changed reports whether another connection may have written since the last
 // call. The connection that writes is asked, because data_version leaves out
 // what the asking connection wrote itself: its watchers are awake already.
-func (p *poller) changed(s *Store) bool {
+func (p *poller) changed(s *Store, stop <-chan struct{}) bool {
 	wait := time.NewTicker(pollInterval)
 	defer wait.Stop()
 	for led := false; !led; {
@@ -97,6 +97,8 @@ func (p *poller) changed(s *Store) bool {
 			if s.writer.waits.Load() {
 				return true // for another process, which may have written
 			}
+		case <-stop:
+			return false
 		case <-s.closing:
 			return false
 		}
