@@ -19,13 +19,13 @@ check: ## for the daily loop: vet, and all tests that start no programs, without
 	$(GO) test -short $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
-WHOLE  := GroupOfChildren|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
+WHOLE  := GroupOfChildren|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) -race -timeout 60m ./internal/proof
-	$(SUM) -race -timeout 30m -run 'Kill|EveryBitFlip|RealClientsLoseNothing' ./store/... ./server
-	$(SUM) -race -timeout 30m -run '$(WHOLE)' ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
+	$(SUM) -race -timeout 30m -run 'Kill|EveryBitFlip|RealClientsLoseNothing|ServerOnAFullDisk' ./store/... ./server ./cmd/perdure
+	$(SUM) -race -timeout 30m -run '$(WHOLE)' ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 
 .PHONY: ci
 ci: test cross long ## what CI runs

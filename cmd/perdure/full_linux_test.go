@@ -65,7 +65,11 @@ func ready(t *testing.T, address string, want bool) string {
 // nothing is written, the log says once that it begins and once that it is
 // over, and then everything goes on, each start once.
 func TestServerOnAFullDisk(t *testing.T) {
-	for _, scheme := range []string{"sqlite", "file"} {
+	schemes := []string{"sqlite", "file"}
+	if testing.Short() {
+		schemes = schemes[:1]
+	}
+	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) { serveOnAFullDisk(t, scheme) })
 	}
 }

@@ -136,7 +136,7 @@ func TestDamagedFilesAreFound(t *testing.T) {
 		scheme, path string
 		flips        int // in each file
 		least        int // so many of them have to be found
-	}{{"file:", "", 12, 100}, {"sqlite:", "/db", 150, 100}} {
+	}{{"file:", "", kit.Sized(6, 12, 12), kit.Sized(50, 100, 100)}, {"sqlite:", "/db", kit.Sized(75, 150, 150), kit.Sized(50, 100, 100)}} {
 		t.Run(strings.TrimSuffix(c.scheme, ":"), func(t *testing.T) {
 			dir := t.TempDir()
 			url := c.scheme + dir + c.path

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -77,12 +76,10 @@ func flipBit(lines [][]byte, entry, bit int) [][]byte {
 }
 
 // sweepBits yields the bits of n bytes: all of them in a torture run, else
-// every 73rd, which are all bits of a byte in turn.
+// every 73rd, and every 219th in the short form, which are all bits of a byte in
+// turn.
 func sweepBits(n int) iter.Seq[int] {
-	step := 73
-	if os.Getenv("PERDURE_TORTURE") != "" {
-		step = 1
-	}
+	step := kit.Sized(219, 73, 1)
 	return func(yield func(int) bool) {
 		for i := 0; i < n*8 && yield(i); i += step {
 		}
@@ -101,7 +98,7 @@ func TestVerifyFindsAndLocatesEveryFlippedBit(t *testing.T) {
 			c.shown.Show(flipBit(c.lines, i, 8*(len(line)-60)))
 			c.refused(t, "a flipped bit", i+1)
 		}
-		if flips < 800 {
+		if flips < kit.Sized(250, 800, 800) {
 			t.Errorf("only %d bits were flipped", flips)
 		}
 		c.shown.Show(nil)
