@@ -25,6 +25,18 @@ type queue struct {
 	last   string // the owner whose turn was last
 	size   int
 	found  time.Time
+	met    int           // hints that were read when it was filled
+	cost   time.Duration // how long that took
+}
+
+// rest is how long after it was filled the queue is filled again at the earliest.
+// Where many hints are there, most are of runs under way: each reading of them
+// is followed by a pause that is longer, so that news do not take all the time.
+func (q *queue) rest() time.Duration {
+	if q.met < pageSize/8 {
+		return 0
+	}
+	return 3 * q.cost
 }
 
 func (q *queue) add(h due.Hint) {
@@ -83,7 +95,9 @@ func (w *Worker) scan(ctx context.Context) (time.Duration, error) {
 		w.mu.Unlock()
 		return wait, nil
 	}
-	if age := time.Since(w.queue.found); w.queue.size == 0 || age >= restful {
+	if age := time.Since(w.queue.found); w.queue.size == 0 && age < w.queue.rest() {
+		return min(wait, max(w.queue.rest()-age, time.Millisecond)), nil
+	} else if w.queue.size == 0 || age >= restful {
 		soon, err := w.fill(ctx)
 		if err != nil {
 			return w.opts.Lease / 4, err
@@ -328,7 +342,8 @@ func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
 	left := w.queue.size > 0 // what is in it is read again
 	w.queue.clear()
-	w.queue.found = time.Now()
+	w.queue.found, w.queue.met = time.Now(), 0
+	defer func() { w.queue.cost = time.Since(w.queue.found) }()
 	w.mu.Lock()
 	w.cut = false
 	fresh := w.fresh
@@ -380,6 +395,7 @@ func (w *Worker) fillFlow(ctx context.Context, flow string, r *round) error {
 			return err
 		}
 		owner := ""
+		w.queue.met += len(hints)
 		for _, h := range hints {
 			owner = h.Owner()
 			left, take := w.dueNow(h)
