@@ -19,7 +19,7 @@ check: ## for the daily loop: vet, and all tests that start no programs, without
 	$(GO) test -short $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
-WHOLE  := GroupOfChildren|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
+WHOLE  := GroupOfChildren|ChildrenCancelled|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations
