@@ -91,6 +91,10 @@ const (
 //     was not recorded at the crash have happened again, and what is counted
 //     by CountOnce has happened once at most.
 //
+// All of that is done on a store that commits an entry and its cells together,
+// and on one that cannot; with go test -short on one of the two, always the same
+// for a test.
+//
 // It must not be called inside a synctest bubble: it makes one for each run.
 func CrashEverywhere(t *testing.T, c Crash) {
 	t.Helper()
