@@ -41,12 +41,6 @@ var familyGuards = []guard{
 		test:  "^TestExploredEndOfAChildIsNeverMissed$", says: "is suspended",
 	},
 	{
-		name: "a suspension with a time leaves its hint",
-		edits: []edit{{"internal/engine/commit.go", `	case last == journal.Suspended && (p.run.Due() != 0 || slices.ContainsFunc(lines, timed)): // it goes on by itself`,
-			`	case last == journal.Suspended && (p.run.Due() != 0 || slices.ContainsFunc(lines, timed)) && !OFF:`}},
-		test: "^TestExploredSignalOrTimeoutWins$", says: "is suspended",
-	},
-	{
 		name: "a child's hint stays until its parent was told",
 		edits: []edit{
 			{"internal/worker/look.go", `	if err := lifecycle.New(w.threads.Tenant(o.Thread.Tenant), 0, nil).TellParent(w.io, o); err != nil {
