@@ -54,6 +54,7 @@ type memory struct {
 	journals map[string][][]byte
 	dropped  map[string]bool
 	cells    map[string]store.Cell
+	keys     keys // of cells
 	versions uint64
 
 	name    string // "" if it is not shared
@@ -182,7 +183,7 @@ func (m *memory) append(b store.Batch) (last uint64, written []string, err error
 			continue
 		}
 		if w.Remove {
-			delete(m.cells, w.Key)
+			m.remove(w.Key)
 		} else {
 			m.put(w.Key, w.Value)
 		}
@@ -318,7 +319,7 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 		s.m.mu.Unlock()
 		return err
 	}
-	delete(s.m.cells, key)
+	s.m.remove(key)
 	s.m.mu.Unlock()
 	s.Wake(key)
 	return nil
@@ -327,8 +328,14 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 func (m *memory) put(key string, value []byte) store.Version {
 	m.versions++
 	version := store.Version(strconv.FormatUint(m.versions, 36))
+	m.keys.add(key)
 	m.cells[key] = store.Cell{Key: key, Value: bytes.Clone(value), Version: version}
 	return version
+}
+
+func (m *memory) remove(key string) {
+	m.keys.remove(key)
+	delete(m.cells, key)
 }
 
 // expect returns ErrConflict unless the cell's version is prev, "" for none.
@@ -346,25 +353,41 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			yield(store.Cell{}, err)
 			return
 		}
-		var cells []store.Cell
-		s.m.mu.RLock()
-		for key, cell := range s.m.cells {
-			if key > after && strings.HasPrefix(key, prefix) {
-				cells = append(cells, cell)
+		for {
+			page := s.m.page(prefix, after)
+			for _, cell := range page {
+				if err := s.usable(ctx); err != nil {
+					yield(store.Cell{}, err)
+					return
+				}
+				if !yield(cell, nil) {
+					return
+				}
+				after = cell.Key
 			}
-		}
-		s.m.mu.RUnlock()
-		slices.SortFunc(cells, func(a, b store.Cell) int { return strings.Compare(a.Key, b.Key) })
-		for _, cell := range cells {
-			if err := s.usable(ctx); err != nil {
-				yield(store.Cell{}, err)
-				return
-			}
-			if !yield(clone(cell), nil) {
+			if len(page) < longestPage {
 				return
 			}
 		}
 	}
+}
+
+const longestPage = 128
+
+// page returns copies of the next cells with a prefix.
+func (m *memory) page(prefix, after string) (cells []store.Cell) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for key := range m.keys.from(max(prefix, after)) {
+		if key == after {
+			continue
+		}
+		if len(cells) == longestPage || !strings.HasPrefix(key, prefix) {
+			break
+		}
+		cells = append(cells, clone(m.cells[key]))
+	}
+	return cells
 }
 
 func clone(c store.Cell) store.Cell {
