@@ -8,17 +8,17 @@ import (
 
 // ForkRequest asks for a fork of a thread.
 type ForkRequest struct {
-	Thread string         // that is forked
-	At     uint64         // the sequence of the last entry that both share; 0: as it is now
-	As     string         // id of the fork; "": a generated one
-	Title  string         // of the fork; "": the same
+	Thread string         // the thread to fork
+	At     uint64         // the sequence of the last entry that both share; 0 means the current one
+	As     string         // id of the fork; "" generates one
+	Title  string         // of the fork; "" keeps the title
 	Input  any            // replaces the input of the newest run that had not ended there, if not nil
-	State  map[string]any // keys to be set, or removed if nil, as if the newest outcome there had changed them
-	Keep   bool           // answers that would be void count in the fork; By has to be one who may give them
-	By     string         // who asks for it
-	Groups []string       // that By is in, as the caller says; they are not recorded
+	State  map[string]any // keys to set, or to remove if nil, as if the newest outcome there had changed them
+	Keep   bool           // answers that would be void count in the fork; By has to be allowed to give them
+	By     string         // who requests it
+	Groups []string       // that By is in, according to the caller; they are not recorded
 	Reason string
-	IfSeq  uint64 // fork it only if this is still the thread's last sequence, else StaleError; 0: in any case
+	IfSeq  uint64 // fork only if this is still the thread's last sequence, else StaleError; 0 forks in any case
 }
 
 // Fork is a thread that was forked.
@@ -33,9 +33,9 @@ type Fork struct {
 	More    bool     `json:"more,omitempty"` // there is more than is listed
 }
 
-// Effect is something that a thread did which reaches outside of it: its Seq, its
-// Path, and its Kind, which is "step", "intent" for an at-most-once step of which
-// nobody knows, or "spawned" for a child.
+// Effect is something that a thread did that reaches outside it: its Seq, its
+// Path, and its Kind, which is "step", "intent" for an at-most-once step whose
+// outcome nobody knows, or "spawned" for a child.
 type Effect = lifecycle.Effect
 
 // Fork creates a thread that shares the past of another up to any sequence, and is
@@ -68,8 +68,8 @@ func (r *Runtime) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 // Rewound says what a rewind did.
 type Rewound struct {
 	Thread string `json:"thread"`
-	To     uint64 `json:"to"`  // as the thread was at this sequence it is again
-	Seq    uint64 `json:"seq"` // of the entry that says so
+	To     uint64 `json:"to"`  // the sequence to which the thread was taken back
+	Seq    uint64 `json:"seq"` // of the entry that records it
 
 	// Outside lists what the thread did after that point. Its effects on the
 	// world are not undone.

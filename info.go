@@ -28,14 +28,14 @@ const (
 	Running     Status = "running"
 	Suspended   Status = "suspended"   // it waits for an ask, a signal or a timer
 	Paused      Status = "paused"      // by a person
-	Blocked     Status = "blocked"     // the code no longer fits what is recorded
+	Blocked     Status = "blocked"     // the code no longer matches what is recorded
 	Quarantined Status = "quarantined" // it killed too many workers
 	Succeeded   Status = "succeeded"
 	Failed      Status = "failed"
 	Cancelled   Status = "cancelled"
 )
 
-// Final reports whether a run with this status is over. A failed one can be
+// Final reports whether a run with this status has ended. A failed run can be
 // retried.
 func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
@@ -49,25 +49,26 @@ type Thread struct {
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`
 	Seq      uint64            `json:"seq"`            // of its last entry
-	Life     string            `json:"life,omitempty"` // of one that uses the id of an erased thread, see [Runtime.Tag]
-	Status   Status            `json:"status"`         // of the oldest run that has not ended, else of the newest; "": it has none
+	Life     string            `json:"life,omitempty"` // if it reuses the id of an erased thread, see [Runtime.Tag]
+	Status   Status            `json:"status"`         // of the oldest run that has not ended, else of the newest; "" without runs
 	Spent    map[string]int64  `json:"spent,omitempty"`
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
 	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
-	Fork     *Point            `json:"fork,omitempty"`    // what it was forked from, or imported, and the last sequence that both share
-	Import   *ImportInfo       `json:"import,omitempty"`  // of a thread that was imported, and of its forks
+	Fork     *Point            `json:"fork,omitempty"`    // what it was forked or imported from, and the last sequence that both share
+	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
 }
 
-// ImportInfo says that a thread, or what it was forked from, came with a file.
+// ImportInfo says that a thread, or the thread it was forked from, was imported
+// from a file.
 type ImportInfo struct {
-	Thread string    `json:"thread"`           // its id there
-	Seq    uint64    `json:"seq"`              // its last entry that came with the file
+	Thread string    `json:"thread"`           // its id in the file
+	Seq    uint64    `json:"seq"`              // its last entry in the file
 	Time   time.Time `json:"time"`             // when it was imported
-	Signer string    `json:"signer,omitempty"` // the trusted key by which the file was signed; "": nobody vouches for what it says
+	Signer string    `json:"signer,omitempty"` // the trusted key that signed the file; "" if nobody vouches for its content
 }
 
-// ParentInfo says who spawned a child.
+// ParentInfo says which run spawned a child.
 type ParentInfo struct {
 	Thread string `json:"thread"`
 	Run    string `json:"run"`
@@ -87,27 +88,27 @@ type Run struct {
 	Output     json.RawMessage  `json:"output,omitempty"`
 	Err        error            `json:"-"`               // why it failed, as recorded
 	Error      string           `json:"error,omitempty"` // the same as text
-	Codes      []string         `json:"codes,omitempty"` // and what it matches, see [Coded]
+	Codes      []string         `json:"codes,omitempty"` // the codes that it matches, see [Coded]
 	Steps      int              `json:"steps"`           // outcomes recorded so far
-	Last       string           `json:"last,omitempty"`  // path of the newest of them
+	Last       string           `json:"last,omitempty"`  // path of the newest outcome
 	Plan       []PlanStep       `json:"plan,omitempty"`
 	Waits      []Wait           `json:"waits,omitempty"`
-	Asks       []AskInfo        `json:"asks,omitempty"`     // that are open
+	Asks       []AskInfo        `json:"asks,omitempty"`     // open ones
 	Children   []ChildInfo      `json:"children,omitempty"` // in the order of their Spawn
-	Resumes    int              `json:"resumes"`            // how often it went on after its first pass
+	Resumes    int              `json:"resumes"`            // how often it continued after its first pass
 	Retries    int              `json:"retries"`            // by a person
-	Paused     time.Time        `json:"paused,omitzero"`    // since when a person keeps it from going on
-	Since      time.Time        `json:"suspended,omitzero"` // since when it waits
-	Errors     []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, also what was tried again or handled
-	Failed     []FailedBranch   `json:"failed,omitempty"`   // branches that have failed while the run goes on or waits
+	Paused     time.Time        `json:"paused,omitzero"`    // when a person paused it, if it is paused
+	Since      time.Time        `json:"suspended,omitzero"` // when it began to wait, if it waits
+	Errors     []ErrorNote      `json:"errors,omitempty"`   // what went wrong inside it, even if retried or handled
+	Failed     []FailedBranch   `json:"failed,omitempty"`   // branches that have failed while the run continues or waits
 	Spent      map[string]int64 `json:"spent,omitempty"`
 	Budget     map[string]int64 `json:"budget,omitempty"`
 	Unknown    []string         `json:"unknown,omitempty"`     // at-most-once steps whose outcome nobody knows
 	Diff       string           `json:"diff,omitempty"`        // why it is blocked
-	Idle       string           `json:"idle,omitempty"`        // why nothing would go on: no living worker has its flow
+	Idle       string           `json:"idle,omitempty"`        // why nothing would continue it: no living worker has its flow
 	Version    string           `json:"version,omitempty"`     // of the code that ran it last
 	PostMortem *PostMortem      `json:"post_mortem,omitempty"` // of a run that was quarantined
-	Steering   bool             `json:"steering,omitempty"`    // it is no run yet, but input for Take, see Steer
+	Steering   bool             `json:"steering,omitempty"`    // not a run yet but input for Take, see Steer
 }
 
 // FailedBranch is a branch of a [Group] whose newest outcome is a failure.
@@ -124,10 +125,10 @@ type ChildInfo struct {
 	Path   string `json:"path"`   // of the Spawn
 	Thread string `json:"thread"` // its id
 	Flow   string `json:"flow"`
-	Joined bool   `json:"joined"` // its end is known to the run
+	Joined bool   `json:"joined"` // the run knows of its end
 }
 
-// PlanStep is a step that Plan announced.
+// PlanStep is a step announced by Plan.
 type PlanStep struct {
 	Name string `json:"name"`
 	Done bool   `json:"done"`
@@ -138,10 +139,10 @@ type Wait struct {
 	Kind   string    `json:"kind"` // "ask", "timer", "signal", "child" or "retry"
 	Path   string    `json:"path"`
 	Since  time.Time `json:"since"`
-	Due    time.Time `json:"due,omitzero"`     // when it ends by itself; zero: never
-	Ask    string    `json:"ask,omitempty"`    // id
-	Signal string    `json:"signal,omitempty"` // name
-	Child  string    `json:"child,omitempty"`  // id of its thread
+	Due    time.Time `json:"due,omitzero"`     // when it ends by itself; zero if never
+	Ask    string    `json:"ask,omitempty"`    // id of the ask
+	Signal string    `json:"signal,omitempty"` // name of the signal
+	Child  string    `json:"child,omitempty"`  // id of the child's thread
 }
 
 // ErrorNote is one thing that went wrong.
@@ -153,19 +154,20 @@ type ErrorNote struct {
 	Stack string    `json:"stack,omitempty"`
 }
 
-// Get returns everything about a thread, exactly as of now. If an entry is
-// damaged it returns ErrCorrupt beside the thread up to the last good one.
+// Get returns everything about a thread, exactly as it is now. If an entry is
+// damaged, it returns ErrCorrupt along with the thread up to the last intact
+// entry.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
 	o, err := r.tenant.Open(ctx, thread)
 	if o == nil {
 		return nil, err
 	}
 	t, infoErr := r.threadInfo(ctx, o)
-	t.ID = cmp.Or(t.ID, thread) // of one whose first entry is damaged
+	t.ID = cmp.Or(t.ID, thread) // its first entry may be damaged
 	return t, errors.Join(err, infoErr)
 }
 
-// GetRun returns everything about a run, the newest one of the thread for "".
+// GetRun returns everything about a run; "" means the newest run of the thread.
 func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) {
 	o, err := r.tenant.Open(ctx, thread)
 	if err != nil {
@@ -247,7 +249,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 	for _, name := range run.Plan {
 		info.Plan = append(info.Plan, PlanStep{Name: name, Done: run.Status == journal.StatusSucceeded || run.Reached[name] || planDone(done, run.PlanAt+name)})
 	}
-	var errs []error // of what is damaged; the rest is told
+	var errs []error // damage does not hide the rest
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		w := run.Waits[path]
 		wait := Wait{Kind: waitKinds[w.Kind], Path: tree.Names(path), Since: clock.Stamp(w.Since), Due: clock.Stamp(w.Due), Signal: w.Signal}
@@ -271,11 +273,11 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 	return info, errors.Join(append(errs, err)...)
 }
 
-// PostMortem is what is known about a run that was quarantined.
+// PostMortem is what is known about a quarantined run.
 type PostMortem struct {
 	Deaths  int         `json:"deaths"`            // in a row
 	Workers []string    `json:"workers,omitempty"` // that died, newest last
-	Errors  []ErrorNote `json:"errors,omitempty"`  // the newest that were recorded
+	Errors  []ErrorNote `json:"errors,omitempty"`  // the newest recorded ones
 	Events  []EventRef  `json:"events,omitempty"`  // the last ones
 }
 
@@ -287,10 +289,10 @@ func planDone(t *tree.Tree, path string) bool {
 	return n != nil && n.Done && n.Fail == nil
 }
 
-// Output returns what a run that succeeded returned. For any other run it is an
-// error which says why there is no output: one that failed wraps the run's Err,
-// a cancelled one matches ErrCancelled, a blocked one ErrBlocked with the diff,
-// and one that has not ended ErrNothingToDo.
+// Output returns the output of a run that succeeded. For any other run it returns
+// an error that says why there is no output: it wraps the run's Err if the run
+// failed, and matches ErrCancelled if it was cancelled, ErrBlocked (with the diff)
+// if it is blocked, and ErrNothingToDo if it has not ended.
 func Output[T any](run *Run) (T, error) {
 	var zero T
 	switch run.Status {
@@ -311,9 +313,9 @@ func Output[T any](run *Run) (T, error) {
 }
 
 // NewFact returns the state of a fact that the thread has learned: a
-// preference, a pattern. Facts are state, and are listed apart by StateAt.
+// preference, a pattern. Facts are state, but StateAt lists them separately.
 func NewFact[T any](key string) State[T] { return State[T]{engine.FactPrefix + key} }
 
-// Damaged is the status of a thread in a list in which someone has found damage:
-// see [Runtime.Verify].
+// Damaged is the listed status of a thread in which damage has been found: see
+// [Runtime.Verify].
 const Damaged Status = "damaged"

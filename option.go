@@ -12,40 +12,40 @@ import (
 	"github.com/perdure/perdure/internal/exact"
 )
 
-// A StepOption changes how a step is run.
+// A StepOption changes how a step runs.
 type StepOption = engine.StepOption
 
-// RetryPolicy says how often and how soon a failed step is tried again. The
-// n-th wait is Wait doubled n-1 times, at most MaxWait, and then up to a fifth
-// shorter, by the step's key, so that steps that failed together do not come
-// back together.
+// RetryPolicy says how often and how soon a failed step is retried. The n-th
+// wait is Wait doubled n-1 times, at most MaxWait, and then shortened by up to a
+// fifth, depending on the step's key, so that steps that failed together are not
+// retried together.
 type RetryPolicy struct {
-	Attempts int           // in all; 0 is 3
-	Wait     time.Duration // before the second attempt; 0 is 100 ms
-	MaxWait  time.Duration // 0 is 1 minute
+	Attempts int           // in all; 0 means 3
+	Wait     time.Duration // before the second attempt; 0 means 100 ms
+	MaxWait  time.Duration // 0 means 1 minute
 }
 
-// Retry tries a failed step again. Errors marked [Permanent], and those that
-// cannot get better (ErrNotJSON, ErrComposite, ErrOption, ErrBudget), end it.
-// Waits over 2 seconds are durable timers: the run is suspended.
+// Retry retries a failed step. An error marked [Permanent], or one that a retry
+// cannot cure (ErrNotJSON, ErrComposite, ErrOption, ErrBudget), ends the retries.
+// Waits of more than 2 seconds are durable timers: the run is suspended.
 //
 // A new attempt of a composite step voids only its failed tail: what succeeded
-// inside it is not done again. Once a Cleanup has run inside it, it is not
-// tried again.
+// inside it is not done again. Once a Cleanup has run inside it, it is no longer
+// retried.
 func Retry(p RetryPolicy) StepOption {
 	return func(o *engine.StepOptions) { o.Retry = (*engine.RetryPolicy)(&p) }
 }
 
-// Timeout ends the context of a step's function after d, with the cause
-// ErrTimeout. The function has to heed it. In a composite step only the time
-// counts in which something inside it is active, within one pass.
+// Timeout cancels the context of a step's function after d, with the cause
+// ErrTimeout. The function has to heed it. In a composite step only time during
+// which something inside it is active counts, within one pass.
 func Timeout(d time.Duration) StepOption {
 	return func(o *engine.StepOptions) { o.Timeout = d }
 }
 
 // Input records a digest of a step's arguments. If the same step is reached
-// with other arguments, the run is blocked instead of getting a result that
-// belongs to something else.
+// with different arguments, the run is blocked instead of receiving a result that
+// belongs to other ones.
 func Input(v any) StepOption {
 	return func(o *engine.StepOptions) {
 		raw, err := exact.Encode(v, reflect.TypeOf(v))
@@ -59,18 +59,18 @@ func Input(v any) StepOption {
 // before the function starts, with a second append, and [Timeout] is required.
 //
 // A crash, a timeout, or an error not marked [NotDone] leaves an unknown
-// outcome. The step's [Reconcile] decides it if there is one; else the run
-// suspends with an ask of kind "outcome" whose decisions are "done" (the value
-// is the result), "not-done" (it is run again) and "fail". [AskOutcome] says who
-// may answer it.
+// outcome. The step's [Reconcile] decides it if there is one; otherwise the run
+// is suspended with an ask of kind "outcome" whose decisions are "done" (the
+// value is the result), "not-done" (the step runs again) and "fail".
+// [AskOutcome] says who may answer it.
 func AtMostOnce() StepOption {
 	return func(o *engine.StepOptions) { o.Once = true }
 }
 
 // AskOutcome says how a person is asked about an unknown outcome of an
-// at-most-once step. The Prompt, Data and Who of q count, and nothing else may be
-// set. Whoever answers can have the step run again: if only some people may
-// allow it, they are the Who here too. Without it anyone may answer.
+// at-most-once step. Only the Prompt, Data and Who of q may be set. Whoever
+// answers can have the step run again: if only certain people may allow that,
+// name them in Who. Without AskOutcome anyone may answer.
 func AskOutcome(q Question) StepOption {
 	return func(o *engine.StepOptions) {
 		inner := q.inner()
@@ -83,17 +83,17 @@ type Outcome int
 
 // The outcomes.
 const (
-	OutcomeUnknown Outcome = iota // it cannot tell: a person is asked
-	OutcomeDone                   // it happened, with this result
-	OutcomeNotDone                // it did not happen and will not: the step runs again
+	OutcomeUnknown Outcome = iota // the function cannot tell: a person is asked
+	OutcomeDone                   // the step happened, with this result
+	OutcomeNotDone                // it did not happen and will not: it runs again
 )
 
 // Reconcile gives an at-most-once step a function that finds out what became
 // of an earlier start, for example by asking the service with [Key]. It is
-// called no earlier than the step's Timeout after the worker took the run
-// over, and may be called several times. Its error leaves the outcome unknown.
-// A function that failed and had no effect is tried again as [Retry] says, ten
-// times without one.
+// called no earlier than the step's Timeout after the worker took over the run,
+// and may be called several times. If it returns an error, the outcome remains
+// unknown. A step that failed and had no effect is retried as [Retry] says, or
+// ten times without one.
 func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 	return func(o *engine.StepOptions) {
 		o.Reconcile = func(ctx context.Context) (json.RawMessage, engine.Outcome, error) {
@@ -108,34 +108,35 @@ func Reconcile[T any](fn func(context.Context) (T, Outcome, error)) StepOption {
 }
 
 // Allows says that the result of the step decides about the steps with these
-// names in the same frame, as an answer does: in a fork it counts once one of
-// them has its outcome, and until then the step runs again. See [Runtime.Fork].
+// names in the same frame, as an answer does: in a fork the result counts only if
+// one of them has an outcome, and otherwise the step runs again. See
+// [Runtime.Fork].
 func Allows(names ...string) StepOption {
 	return func(o *engine.StepOptions) { o.Allows = names }
 }
 
-// Renamed says under which name the step was recorded by older code.
+// Renamed gives the name under which older code recorded the step.
 func Renamed(old string) StepOption {
 	return func(o *engine.StepOptions) { o.Renamed = old }
 }
 
 // Added says that the step was inserted before others, so that a run that has
-// recorded those does it when it gets here instead of being blocked.
+// already recorded those performs it on reaching it instead of being blocked.
 func Added() StepOption {
 	return func(o *engine.StepOptions) { o.Added = true }
 }
 
 // Dropped says that the steps with these names were removed from the frame, so
-// that a run that has recorded them is not blocked. Call it where they stood,
-// before the next verb. It is no verb itself.
+// that a run that has recorded them is not blocked. Call it where they used to
+// be, before the next verb. Dropped itself is not a verb.
 func Dropped(ctx context.Context, names ...string) error {
 	return engine.Dropped(ctx, names...)
 }
 
 // The decisions of an ask about an unknown outcome.
 const (
-	DecisionDone    = engine.DecisionDone    // it happened; the answer's value is its result
-	DecisionNotDone = engine.DecisionNotDone // it did not; run it
+	DecisionDone    = engine.DecisionDone    // the step happened; the answer's value is its result
+	DecisionNotDone = engine.DecisionNotDone // it did not happen; run it
 	DecisionFail    = engine.DecisionFail    // let the step fail
 )
 

@@ -16,47 +16,49 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// Replayed is what came of a replay, run by run.
+// Replayed is the result of a replay, run by run.
 type Replayed struct {
 	Thread string        `json:"thread"`
 	Runs   []ReplayedRun `json:"runs"`
 }
 
-// OK reports whether all runs fit.
+// OK reports whether the code fits all runs.
 func (r *Replayed) OK() bool {
 	return !slices.ContainsFunc(r.Runs, func(run ReplayedRun) bool { return !run.Fits })
 }
 
-// ReplayedRun is what came of the replay of a run.
+// ReplayedRun is the result of replaying a run.
 type ReplayedRun struct {
 	ID      string `json:"id"`
 	Seq     uint64 `json:"seq"` // of the entry that queued it
 	Flow    string `json:"flow"`
 	Status  Status `json:"status"`            // as recorded
-	Fits    bool   `json:"fits"`              // today's code does what is recorded
+	Fits    bool   `json:"fits"`              // the code does what is recorded
 	Problem string `json:"problem,omitempty"` // what it does instead, for people to read
-	Note    string `json:"note,omitempty"`    // where it would go on, or up to where it was followed
+	Note    string `json:"note,omitempty"`    // where it would continue, or how far it was followed
 }
 
-// Replay runs the code of today against the recorded runs of a thread, given as
-// an export: the flows are called, and their verbs return what is recorded. No
-// function of a leaf step is called, nothing is written, and no store is needed.
-// It tells of each run whether the code fits:
+// Replay runs the current code against the recorded runs of a thread, given as
+// an export: it calls the flows, and their verbs return what is recorded. It calls
+// no function of a leaf step, writes nothing and needs no store. For each run it
+// reports whether the code fits:
 //
-//   - what it does has to be what is recorded; else the problem is the
-//     difference, as a blocked run has it;
-//   - a run that succeeded has to return the recorded output, one that failed the
-//     recorded error (its message and codes);
-//   - a run that has not ended may go on where its record ends; so may, from
-//     there on, any run at a step that the code marks with [Added];
-//   - a run that was cancelled is followed up to its cancel.
+//   - the code has to do what is recorded; otherwise the problem is the
+//     difference, as in a blocked run;
+//   - a run that succeeded has to return the recorded output, and one that failed
+//     the recorded error (its message and codes);
+//   - a run that has not ended may continue where its record ends; so may any run
+//     from a step that the code marks with [Added];
+//   - a run that was cancelled is followed up to its cancellation.
 //
-// A composite step that succeeded is followed inside too, and has to return
-// what it returned; a real run would take its result as it is.
+// A composite step that succeeded is also followed inside, and has to return its
+// recorded result again; a real run would use the recorded result without
+// following it.
 //
-// What flow code does outside steps is done: deps that it gets there are made,
-// and loaded with the newest recorded dump of the run. A run whose flow is not
-// given does not fit. A damaged or redacted export is an error.
+// What flow code does outside steps does happen: deps that it uses there are
+// created, and loaded with the newest recorded dump of the run. A run whose flow
+// is not given does not fit. Replay returns an error for a damaged or redacted
+// export.
 func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, error) {
 	s := memstore.New()
 	defer s.Close()
@@ -108,7 +110,7 @@ func Replay(ctx context.Context, export io.Reader, flows ...Flow) (*Replayed, er
 	return done, nil
 }
 
-// anyValue lets questions with a schema be asked.
+// anyValue accepts every value, so that flows may ask questions with a schema.
 type anyValue struct{}
 
 func (anyValue) Validate(json.RawMessage, json.RawMessage) error { return nil }

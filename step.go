@@ -10,17 +10,17 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Step runs fn once and records its outcome. When the run is executed again
-// the recorded outcome is returned and fn is not called.
+// Step runs fn once and records its outcome. When the run is executed again,
+// Step returns the recorded outcome and does not call fn.
 //
 // A step whose fn calls no verb is a leaf: it may change state, spend and use
-// [Key]. One whose fn calls verbs is a composite: flow code that runs again on
-// resume, with what was recorded inside it. An inner step's changes stay when
-// the outer one fails.
+// [Key]. A step whose fn calls verbs is a composite: flow code that runs again
+// on resume, with what was recorded inside it. The changes of an inner step
+// remain when the outer one fails.
 //
-// What Step returns is always what was recorded: the result as JSON carries
-// it, and the error as a [*StepError] that matches by code, see [Coded]. So a
-// flow behaves the same now and when it is resumed.
+// Step always returns what was recorded: the result as decoded from JSON, and the
+// error as a [*StepError] that matches by code, see [Coded]. So a flow behaves the
+// same now and when it is resumed.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
 	raw, err := engine.Step(ctx, tree.Step, name, exact.KindOf(reflect.TypeFor[T]()), body(fn), opts)
 	if err != nil {
@@ -30,7 +30,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	return engine.RecordedAs[T](ctx, "the result of the step", name, raw)
 }
 
-// body makes the function of a step return what is recorded.
+// body makes the function of a step return its result as recorded.
 func body[T any](fn func(context.Context) (T, error)) func(context.Context) (json.RawMessage, error) {
 	return func(ctx context.Context) (json.RawMessage, error) {
 		v, err := fn(ctx)
@@ -55,10 +55,10 @@ func Scope[T any](ctx context.Context, name string, fn func(context.Context) (T,
 	return result, err
 }
 
-// Cleanup is a step on the way out: flow code calls it when it leaves with an
-// error, usually in a defer, which gives the order. It also runs when the run
-// was cancelled, with a context that is not, and it does nothing in a run that
-// is suspended. Its failure is recorded and stops nothing; the error is for
+// Cleanup is a step on the way out: flow code calls it when it returns an error,
+// usually in a defer, which determines the order. It also runs when the run was
+// cancelled, with a context that is not cancelled, and does nothing in a run that
+// is suspended. Its failure is recorded but stops nothing; the error is for
 // information.
 //
 //	defer func() {
@@ -67,7 +67,7 @@ func Scope[T any](ctx context.Context, name string, fn func(context.Context) (T,
 //		}
 //	}()
 //
-// Once a cleanup has run, what failed is not retried any more.
+// Once a cleanup has run, the failure that led to it is no longer retried.
 func Cleanup(ctx context.Context, name string, fn func(context.Context) error) error {
 	return engine.Cleanup(ctx, name, fn)
 }

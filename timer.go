@@ -8,14 +8,14 @@ import (
 )
 
 // Sleep waits for d. It is durable: the time at which it ends is recorded when
-// it begins, and the run is suspended meanwhile unless another branch is busy.
+// it begins, and meanwhile the run is suspended, unless another branch is busy.
 func Sleep(ctx context.Context, name string, d time.Duration) error {
 	return engine.Sleep(ctx, name, d)
 }
 
-// Receive waits for a signal of that name, sent by Runtime.Signal. A signal
-// that arrived before is taken at once, the oldest first. After timeout, unless
-// that is 0, it returns ErrTimeout.
+// Receive waits for a signal of the given name, sent by Runtime.Signal. Signals
+// that have already arrived are taken at once, oldest first. Unless timeout is 0,
+// Receive returns ErrTimeout after it.
 func Receive[T any](ctx context.Context, name, signal string, timeout time.Duration) (T, error) {
 	var zero T
 	raw, err := engine.Receive(ctx, name, signal, timeout)
@@ -26,11 +26,11 @@ func Receive[T any](ctx context.Context, name, signal string, timeout time.Durat
 }
 
 // Take returns the next input that was started with the policy [Steer] while
-// this run was active, and whether there was one. It does not wait. Both are
-// recorded; that there was none, with the next entry of the run: after a crash
-// before that one Take asks again and may find an input that came meanwhile.
-// So a step that may only run if there was none is [AtMostOnce], or is called
-// in either case.
+// this run was active, and whether there was one. It does not wait. Both results
+// are recorded, but that there was none only with the next entry of the run:
+// after a crash before that entry, Take looks again and may find an input that
+// arrived meanwhile. So a step that may run only if there was none has to be
+// [AtMostOnce], or be called in either case.
 func Take[T any](ctx context.Context, name string) (T, bool, error) {
 	var zero T
 	raw, ok, err := engine.Take(ctx, name)

@@ -26,10 +26,10 @@ type Checkpoint struct {
 	Facts  map[string]json.RawMessage `json:"facts,omitempty"` // see NewFact
 	Deps   map[string]json.RawMessage `json:"deps,omitempty"`  // newest dump of each
 	Asks   []AskInfo                  `json:"asks,omitempty"`  // open
-	Step   string                     `json:"step,omitempty"`  // newest outcome of the run that was active
+	Step   string                     `json:"step,omitempty"`  // path of the newest outcome of the run that was active
 }
 
-// StateAt returns a thread as it was at a sequence, 0 for now.
+// StateAt returns a thread as it was at a sequence; 0 means now.
 func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Checkpoint, error) {
 	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
@@ -48,13 +48,13 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	case seq > t.Seq:
 		return nil, fmt.Errorf("%w: thread %s ends at %d, so there is no %d", fault.ErrInvalid, thread, t.Seq, seq)
 	}
-	t.ID = thread // also of what a fork shares
+	t.ID = thread // also within the past that a fork shares
 	c := &Checkpoint{Seq: t.Seq, Time: clock.Stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
 	if c.Thread, err = r.threadInfo(ctx, o); err != nil {
 		return nil, err
 	}
 	for _, run := range c.Thread.Runs {
-		run.Idle = "" // which is about now
+		run.Idle = "" // it describes the present
 		c.Asks = append(c.Asks, run.Asks...)
 		if run.Last != "" && !run.Status.Final() {
 			c.Step = run.Last
@@ -79,7 +79,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	return c, nil
 }
 
-// Point is a thread at a sequence, 0 for now.
+// Point is a thread at a sequence; 0 means now.
 type Point struct {
 	Thread string `json:"thread"`
 	Seq    uint64 `json:"seq"`
@@ -96,7 +96,7 @@ type Difference struct {
 	Runs   []RunDiff  `json:"runs,omitempty"`
 	Opened []AskInfo  `json:"opened,omitempty"` // asks
 	Closed []AskInfo  `json:"closed,omitempty"`
-	Events []EventRef `json:"events,omitempty"` // what happened behind the common sequence on the way to To
+	Events []EventRef `json:"events,omitempty"` // after the common sequence, on the way to To
 	Left   []EventRef `json:"left,omitempty"`   // and on the way to From, if that is another branch
 }
 
@@ -111,20 +111,20 @@ type KeyDiff struct {
 type RunDiff struct {
 	Run    string `json:"run"`
 	Before Status `json:"before,omitempty"`
-	After  Status `json:"after,omitempty"` // "": it is not there
-	Steps  int    `json:"steps"`           // outcomes that were added; negative: that are not there
+	After  Status `json:"after,omitempty"` // "" if the run is not there
+	Steps  int    `json:"steps"`           // number of outcomes added, or negative if some are missing
 }
 
-// EventRef names an event.
+// EventRef identifies an event.
 type EventRef struct {
 	Seq  uint64 `json:"seq"`
 	Kind string `json:"kind"`
 	Path string `json:"path,omitempty"`
 }
 
-// Diff returns what changed from one point to another: of the same thread, or
-// of two branches, such as a thread and its fork. The asks that are open in both
-// of two branches count as opened and closed, since their ids differ.
+// Diff returns what changed from one point to another, of the same thread or of
+// two branches, such as a thread and its fork. Asks that are open in both branches
+// count as opened and closed, since their ids differ.
 func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error) {
 	if from.Thread == to.Thread && (from.Seq == 0 || to.Seq != 0 && to.Seq < from.Seq) {
 		return nil, fmt.Errorf("%w: from %d to %d: within a thread, from must be at least 1 and not after to", fault.ErrInvalid, from.Seq, to.Seq)
@@ -171,7 +171,7 @@ func (r *Runtime) Diff(ctx context.Context, from, to Point) (*Difference, error)
 	return d, nil
 }
 
-// common returns the last sequence that two points share, 0 if none.
+// common returns the last sequence that two points share, or 0.
 func (r *Runtime) common(ctx context.Context, a, b Point) (uint64, error) {
 	reach := map[string]uint64{} // by name, how far a's past goes in it
 	for i, p := range []Point{a, b} {
@@ -194,7 +194,7 @@ func (r *Runtime) common(ctx context.Context, a, b Point) (uint64, error) {
 	return 0, nil
 }
 
-// refs names the events behind a sequence up to a point.
+// refs lists the events after a sequence, up to a point.
 func (r *Runtime) refs(ctx context.Context, p Point, after uint64) ([]EventRef, error) {
 	if p.Seq <= after {
 		return nil, nil

@@ -29,7 +29,7 @@ func (c *Client) Create(ctx context.Context, q perdure.CreateRequest) (*perdure.
 	return Do(ctx, c, api.ThreadsCreate, api.CreateThread{Key: cmp.Or(q.Key, newID()), ID: q.Thread, Title: q.Title, User: q.User, Metadata: q.Metadata, State: state})
 }
 
-// Get returns everything about a thread, exactly as of now.
+// Get returns everything about a thread, exactly as it is now.
 func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error) {
 	t, err := Do(ctx, c, api.ThreadsGet, api.OneThread{Thread: thread})
 	return withErrors(t), err
@@ -72,7 +72,7 @@ func damaged(what []string) error {
 	return fmt.Errorf("%w: %s", perdure.ErrCorrupt, strings.Join(what, "; "))
 }
 
-// SetMetadata changes a thread's title, unless that is nil, and its metadata;
+// SetMetadata changes a thread's title, unless title is nil, and its metadata;
 // an empty value removes a key.
 func (c *Client) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n perdure.Note) error {
 	_, err := Do(ctx, c, api.ThreadsUpdate, api.UpdateThread{Thread: thread, IfMatch: n.IfSeq, Title: title, Metadata: metadata})
@@ -124,7 +124,7 @@ func (c *Client) Verify(ctx context.Context, thread string) (*perdure.Verificati
 	return Do(ctx, c, api.ThreadsVerify, api.OneThread{Thread: thread})
 }
 
-// encode encodes a value as a Runtime does; nil is left out.
+// encode encodes a value as a Runtime does; nil is omitted.
 func encode(what string, v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -155,7 +155,7 @@ func encodeAll(what string, values map[string]any) (map[string]json.RawMessage, 
 	return raws, nil
 }
 
-// StateAt returns a thread as it was at a sequence, 0 for now.
+// StateAt returns a thread as it was at a sequence; 0 means now.
 func (c *Client) StateAt(ctx context.Context, thread string, seq uint64) (*perdure.Checkpoint, error) {
 	s, err := Do(ctx, c, api.StateGet, api.AtThread{Thread: thread, At: seq})
 	if err != nil {
@@ -175,8 +175,9 @@ func (c *Client) Diff(ctx context.Context, from, to perdure.Point) (*perdure.Dif
 	return Do(ctx, c, api.DiffGet, q)
 }
 
-// Fork makes a new thread that shares the past of another up to a sequence: see
-// [perdure.Runtime.Fork]. By and Groups are those of the token.
+// Fork creates a thread that shares the past of another up to any sequence, and is
+// independent from there on: see [perdure.Runtime.Fork]. By and Groups are those
+// of the token.
 func (c *Client) Fork(ctx context.Context, q perdure.ForkRequest) (*perdure.Fork, error) {
 	input, err := encode("the input of the fork", q.Input)
 	if err != nil {
@@ -191,7 +192,7 @@ func (c *Client) Fork(ctx context.Context, q perdure.ForkRequest) (*perdure.Fork
 		Title: q.Title, Input: input, State: state, Keep: q.Keep, Reason: q.Reason})
 }
 
-// Rewind takes a thread back to what it was at an earlier sequence: see
+// Rewind takes a thread back to an earlier sequence: see
 // [perdure.Runtime.Rewind].
 func (c *Client) Rewind(ctx context.Context, thread string, to uint64, n perdure.Note) (*perdure.Rewound, error) {
 	return Do(ctx, c, api.ThreadsRewind, api.RewindThread{Thread: thread, IfMatch: n.IfSeq, To: to, Reason: n.Reason})

@@ -65,12 +65,7 @@ var (
 	ErrAhead       = fmt.Errorf("%w: the thread is not there yet", ErrInvalid)
 )
 
-// Coded gives an error a code. An error that is the outcome of a step is kept
-// in the journal as its codes and its message: what a step returns, now or
-// when it is read back later, matches by code, with errors.Is, every error
-// that carries the same one, and nothing else.
-//
-//	var ErrSoldOut = perdure.Coded("sold-out", errors.New("sold out"))
+// Coded gives an error a code: see perdure.Coded.
 func Coded(code string, err error) error { return &coded{Clip(code, maxCode), orNil(err)} }
 
 type coded struct {
@@ -116,8 +111,8 @@ func (r *Recorded) Is(target error) bool {
 	return ok && slices.Contains(r.Fail.Codes, t.code)
 }
 
-// Stack returns the stack of the panic that failed a step or a run, given the
-// error that Step returned or the run's Err. It is "" if there was none.
+// Stack returns the stack of the panic that failed a step or a run, or "" if
+// there was none.
 func Stack(err error) string {
 	if err == nil {
 		return ""

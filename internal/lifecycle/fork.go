@@ -18,10 +18,10 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Effect is something that a thread did which reaches outside of it.
+// Effect is something that a thread did that reaches outside it.
 type Effect struct {
 	Seq  uint64 `json:"seq"`
-	Kind string `json:"kind"` // "step"; "intent": an at-most-once step of which nobody knows; "spawned": a child
+	Kind string `json:"kind"` // "step", "intent" for an at-most-once step of unknown outcome, or "spawned"
 	Path string `json:"path"`
 }
 
@@ -49,7 +49,8 @@ type Fork struct {
 	More    bool     `json:"more,omitempty"`
 }
 
-// Fork makes a new thread that shares the past of another up to a sequence.
+// Fork creates a thread that shares the past of another up to any sequence, and is
+// independent from there on: see perdure.Runtime.Fork.
 func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("who asks", q.By, 500), fault.CheckText("the reason", q.Reason, 16<<10)); err != nil {
 		return nil, err
@@ -104,8 +105,8 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		if !errors.Is(err, fault.ErrErased) || name == "" {
 			break
 		}
-		// Half made it was given up for a Start, or what it is forked from is
-		// being erased: then nothing of it stays.
+		// The fork was abandoned half made in favour of a Start, or the other
+		// thread is being erased: then nothing of the fork may remain.
 		if err := r.abandon(ctx, q.As, name); err != nil && !errors.Is(err, errBegun) {
 			return nil, err
 		}
@@ -122,7 +123,7 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	return f, err
 }
 
-// originOf returns what a fork says about what it was forked from.
+// originOf returns what a fork records about the thread it was forked from.
 func (r *Control) originOf(ctx context.Context, from string, q ForkRequest) (*journal.Origin, error) {
 	inside, err := r.threads.InsideImport(ctx, from, q.At)
 	if inside && q.Keep && err == nil {
@@ -132,7 +133,7 @@ func (r *Control) originOf(ctx context.Context, from string, q ForkRequest) (*jo
 }
 
 // keptAnswers returns the ids of the asks whose answers count in a fork although
-// nothing has come of them, if who asks for it may answer them.
+// they have had no effect. The requester has to be allowed to answer them all.
 func (r *Control) keptAnswers(ctx context.Context, from string, q ForkRequest) ([]string, error) {
 	if !q.Keep {
 		return nil, nil
@@ -155,8 +156,8 @@ func (r *Control) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 	return ids, nil
 }
 
-// forkedAt returns where a fork that is there begins, 0 if it is none of that
-// thread: what is repeated without a point means the same one.
+// forkedAt returns the point at which an existing fork of the thread begins, or 0
+// if there is none: a request repeated without a point means the same point.
 func (r *Control) forkedAt(ctx context.Context, from, as string) (uint64, error) {
 	name, err := r.tenant.Find(ctx, as)
 	if errors.Is(err, fault.ErrNoThread) {
@@ -167,7 +168,7 @@ func (r *Control) forkedAt(ctx context.Context, from, as string) (uint64, error)
 	}
 	at, err := r.threads.RootOf(ctx, name)
 	if threads.IsGone(err) {
-		return 0, nil // what is left of it is seen to later
+		return 0, nil // its remains are cleared later
 	}
 	if err != nil || at.Parent != from {
 		return 0, err
@@ -189,12 +190,12 @@ func (r *Control) checkPoint(ctx context.Context, thread, name string, at uint64
 	return last, nil
 }
 
-// createFork makes the cells of a fork, or finds those of an earlier try.
+// createFork creates the cells of a fork, or finds those of an earlier try.
 func (r *Control) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
 	now := clock.Now()
 	parent, _ := r.threads.ReadSummary(ctx, from) // a hint: Get is exact
-	// Whoever lists the fork finds out the rest. Before the pin nothing is written
-	// that the other thread says: it may be erased, and this left behind.
+	// A list completes the summary. Before the pin nothing that the other thread
+	// holds is written: the thread may be erased and leave it behind.
 	s := threads.Summary{ID: q.As, Title: q.Title, Status: journal.StatusPaused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
 	name, err := r.nameFor(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, parent.User), true, r.threads.Ensure)
 	if err != nil {
@@ -213,9 +214,9 @@ func (r *Control) createFork(ctx context.Context, from string, q ForkRequest) (s
 	return name, r.pinOrAbandon(ctx, from, q.As, name)
 }
 
-// beginFork appends the first entry of a fork, unless it is there.
+// beginFork appends the first entry of a fork, unless it is there already.
 func (r *Control) beginFork(ctx context.Context, from, name string, q ForkRequest, edits journal.Body) error {
-	// Read again behind the pin: from now on it cannot be erased.
+	// Read again after pinning: from now on the thread cannot be erased.
 	at, head, err := r.threads.EntryAt(ctx, from, q.At)
 	if err == nil && at != q.At {
 		err = fmt.Errorf("%w: thread %s ends at %d", fault.ErrInvalid, q.Thread, at)
@@ -259,10 +260,10 @@ func (r *Control) beginFork(ctx context.Context, from, name string, q ForkReques
 			return fmt.Errorf("%w: thread %s, entry %d: %w", fault.ErrCorrupt, q.As, line.Seq, err)
 		}
 		if e.Kind == journal.Erased {
-			return &fault.ErasedError{Thread: q.As} // it was given up before it began
+			return &fault.ErasedError{Thread: q.As} // abandoned before it began
 		}
 		if older := b; !bytes.Equal(e.Body, entries[0].Body) {
-			// An older version, whose forks keep all answers, said the same otherwise.
+			// Forks of an older version keep all answers, and record the same request differently.
 			if older.Void = false; !q.Keep {
 				if was, err := older.Encode(); err == nil && bytes.Equal(e.Body, was) {
 					return nil
@@ -275,10 +276,10 @@ func (r *Control) beginFork(ctx context.Context, from, name string, q ForkReques
 		}
 		return err
 	}
-	return fmt.Errorf("%w: %q", fault.ErrBusy, q.As) // refused although nothing is there
+	return fmt.Errorf("%w: %q", fault.ErrBusy, q.As) // refused although it is empty
 }
 
-// edits returns what a fork changes, checked against the thread as it was.
+// edits returns the changes of a fork, checked against the thread as it was.
 func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b journal.Body, err error) {
 	if q.Input == nil && len(q.State) == 0 {
 		return b, nil
@@ -323,15 +324,16 @@ func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b jour
 	return b, nil
 }
 
-// maxOutside is how many effects a fork or rewind lists, of how many entries.
+// maxOutside is how many effects a fork or rewind lists, and maxOutsideRead how
+// many entries it reads for them.
 const maxOutside, maxOutsideRead = 1000, 10_000
 
-// outside lists what a thread did behind a sequence that reaches outside of it.
+// outside lists what a thread did after a sequence that reaches outside it.
 func (c *Control) outside(ctx context.Context, name string, after uint64) (list []Effect, more bool, err error) {
 	intents := map[string]int{}
 	for line, err := range c.threads.Entries(ctx, name, after, 0) {
 		if err != nil {
-			return list, true, nil // what is not listed is damage, which Verify locates
+			return list, true, nil // Verify locates the damage
 		}
 		e, err := journal.Peek(line.Seq, line.Data)
 		if err != nil || line.Seq > after+maxOutsideRead || len(list) >= maxOutside {
@@ -366,7 +368,7 @@ type Rewound struct {
 	More    bool     `json:"more,omitempty"`
 }
 
-// Rewind takes a thread back to what it was at an earlier sequence.
+// Rewind takes a thread back to an earlier sequence: see perdure.Runtime.Rewind.
 func (r *Control) Rewind(ctx context.Context, thread string, to uint64, n Note) (*Rewound, error) {
 	name, err := r.tenant.Find(ctx, thread)
 	if err != nil {
@@ -392,7 +394,7 @@ func (r *Control) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		// A parent that waits for the end of a run which is taken back is told first.
+		// First tell a parent that waits for the end of a run that is taken back.
 		if err := r.TellParent(ctx, &threads.Opened{Name: name, Thread: t}); err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return nil, nil, err
 		}

@@ -128,7 +128,7 @@ func noPage(r *http.Request, next option.MiddlewareNext) (*http.Response, error)
 	}
 	page, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
 	res.Body.Close()
-	return nil, interrupted("the server did not answer with a stream but with %q", answers.Short(string(page)))
+	return nil, interrupted("expected a stream, but the server sent %q", answers.Short(string(page)))
 }
 
 // interrupted is the error of a reply that makes no sense.

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/llm/internal/answers"
 )
 
-// maxEvent is the size of the largest event of a stream, which may hold an image.
+// maxEvent is the maximum size of an event, which may hold an image.
 const maxEvent = 32 << 20
 
 // read reads the stream of a reply.
@@ -46,7 +46,7 @@ func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
 	}
 }
 
-// unstreamed returns the error for a server that answers with JSON or a page: it
+// unstreamed returns the error for a server that answers with JSON or HTML: it
 // reports an error, or it does not stream.
 func (s *server) unstreamed(res *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
@@ -56,7 +56,7 @@ func (s *server) unstreamed(res *http.Response) error {
 	if hasError(body) {
 		return s.failure(parseProblem(body), 0)
 	}
-	return nonsense("the server did not answer with a stream but with " + strconv.Quote(answers.Short(s.clean(string(body)))))
+	return nonsense("expected a stream, but the server sent " + strconv.Quote(answers.Short(s.clean(string(body)))))
 }
 
 // hasError reports whether a JSON object has an error.
@@ -64,11 +64,11 @@ func hasError(data []byte) bool {
 	var outer struct {
 		Error json.RawMessage `json:"error"`
 	}
-	_ = json.Unmarshal(data, &outer) // other JSON has none
+	_ = json.Unmarshal(data, &outer) // anything else has no error
 	return given(outer.Error)
 }
 
-// nonsense is the error of a reply that makes no sense.
+// nonsense returns the error for a reply that makes no sense.
 func nonsense(message string) error {
 	return &llm.Error{Kind: llm.ErrInterrupted, Provider: provider, Message: message}
 }
@@ -79,7 +79,7 @@ type reply struct {
 	emit   func(llm.Delta) error
 
 	parts       int // so far
-	textPart    int // -1: none yet
+	textPart    int // -1 if none yet
 	thoughtPart int
 	field       string // of reasoning text
 	text        pieces
@@ -101,12 +101,12 @@ func (r *reply) part() int {
 	return r.parts - 1
 }
 
-// event handles one event of the stream. Values of the wrong type in fields that
-// do not matter are no errors.
+// event handles one event of the stream. Wrong types in fields that do not matter
+// are not errors.
 func (r *reply) event(data []byte) error {
 	chunk := gjson.ParseBytes(data)
 	if !json.Valid(data) || !chunk.IsObject() && chunk.Type != gjson.Null {
-		return nonsense("the stream has an event that is not JSON")
+		return nonsense("an event of the stream is not a JSON object")
 	}
 	var id, model string
 	var choices, used gjson.Result
@@ -147,8 +147,8 @@ func (r *reply) event(data []byte) error {
 	return nil
 }
 
-// members yields the members of an object, of other values none. Of members with
-// the same name the last one counts.
+// members yields the members of an object, and nothing for other values. If a name
+// repeats, the last member counts.
 func members(object gjson.Result) iter.Seq2[string, gjson.Result] {
 	return func(yield func(string, gjson.Result) bool) {
 		if object.IsObject() {
@@ -157,10 +157,10 @@ func members(object gjson.Result) iter.Seq2[string, gjson.Result] {
 	}
 }
 
-// errNoList is the error of a value that is no list of objects and nulls.
-var errNoList = errors.New("no list of objects")
+// errNoList means that a value is not a list of objects and nulls.
+var errNoList = errors.New("not a list of objects")
 
-// each calls fn with the elements of a list, if all are objects or null.
+// each calls fn with each element of a list if all are objects or null.
 func each(list gjson.Result, fn func(gjson.Result) error) error {
 	if !list.IsArray() {
 		return errNoList
@@ -181,7 +181,7 @@ func each(list gjson.Result, fn func(gjson.Result) error) error {
 	return err
 }
 
-// choice handles a choice of a chunk. Only the first one was asked for.
+// choice handles a choice of a chunk. Only the first one was requested.
 func (r *reply) choice(c gjson.Result) error {
 	var index int64
 	var finish string
@@ -212,7 +212,7 @@ func usage(u gjson.Result) llm.Usage {
 	input, output := u.Get("prompt_tokens").Int(), u.Get("completion_tokens").Int()
 	return llm.Usage{
 		Input: input,
-		// Some servers count reasoning in the total only.
+		// Some servers count reasoning only in the total.
 		Output:     max(output, u.Get("total_tokens").Int()-input),
 		CacheRead:  u.Get("prompt_tokens_details.cached_tokens").Int(),
 		CacheWrite: u.Get("prompt_tokens_details.cache_write_tokens").Int(),
@@ -249,7 +249,7 @@ func (r *reply) delta(d gjson.Result) error {
 	for _, raw := range [...]string{content, refusal} {
 		text, err := r.text.next(raw)
 		if err != nil {
-			return nonsense("the stream has a content that is no text")
+			return nonsense("the content in the stream is not a string")
 		}
 		if err := r.say(text); err != nil {
 			return err
@@ -264,7 +264,7 @@ func (r *reply) delta(d gjson.Result) error {
 	}
 	err := each(calls, r.call)
 	if errors.Is(err, errNoList) {
-		return nonsense("the stream has tool calls that are no list")
+		return nonsense("the tool calls in the stream are not a list of objects")
 	}
 	return err
 }
@@ -281,7 +281,7 @@ func (r *reply) say(text string) error {
 	return r.emit(llm.Delta{Part: r.textPart, Text: text})
 }
 
-// reasoning holds the fields of a delta that have reasoning, as they were sent.
+// reasoning holds the raw reasoning fields of a delta.
 type reasoning struct{ content, plain, details string }
 
 // reasoning adds to the reasoning. A server that uses both fields sends the text
@@ -295,7 +295,7 @@ func (r *reply) reasoning(in *reasoning) error {
 		}
 		text, err := r.thought.next(f.raw)
 		if err != nil {
-			return nonsense("the stream has a reasoning that is no text")
+			return nonsense("the reasoning in the stream is not a string")
 		}
 		if r.field == "" {
 			r.field = f.name
@@ -306,7 +306,7 @@ func (r *reply) reasoning(in *reasoning) error {
 	if in.details != "" {
 		var details []json.RawMessage
 		if json.Unmarshal([]byte(in.details), &details) != nil {
-			return nonsense("the stream has reasoning details that are no list")
+			return nonsense("the reasoning details in the stream are not a list")
 		}
 		for _, detail := range details {
 			opaque += string(detail)
@@ -328,8 +328,8 @@ func (r *reply) reasoning(in *reasoning) error {
 	return r.emit(out)
 }
 
-// end ends the reply. It is whole if the server said why it ended and nothing of
-// it can be missing.
+// end ends the reply. The reply is complete if the server gave a finish reason and
+// nothing can be missing.
 func (r *reply) end(broken error) error {
 	switch {
 	case broken != nil && !(r.finish != "" && r.counted):
@@ -339,7 +339,7 @@ func (r *reply) end(broken error) error {
 	case r.finish == "error":
 		return nonsense("the server failed in the middle of the reply")
 	case !r.done && !r.counted && !r.server.compatible:
-		return nonsense("the stream ended before the usage")
+		return nonsense("the stream ended before the usage was sent")
 	}
 	if err := r.say(r.text.rest()); err != nil {
 		return err
@@ -362,7 +362,7 @@ func (r *reply) stop() llm.Stop {
 		switch {
 		case r.refused:
 			return llm.StopRefused
-		case len(r.inOrder) > 0: // some servers call it stop
+		case len(r.inOrder) > 0: // some servers report these as stop, too
 			return llm.StopCalls
 		}
 		return llm.StopEnd
