@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/sqlitestore"
@@ -50,6 +52,34 @@ func benchmarkAppend(b *testing.B, writers int) {
 	}
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+}
+
+// BenchmarkWarm alternates between a store whose WAL is emptied after every 250
+// appends and one whose WAL never is, and compares the quickest tenths of their
+// appends, which other load on the disk disturbs least.
+func BenchmarkWarm(b *testing.B) {
+	const piece = 250
+	data := bytes.Repeat([]byte("x"), benchEntry)
+	stores := []store.Store{benchStore(b), benchStore(b)}
+	var spent [2][]time.Duration
+	for i := range b.N {
+		if i%piece == 0 {
+			if err := stores[0].Drop(b.Context(), "empties the WAL"+fmt.Sprint(i)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for n, s := range stores {
+			start := time.Now()
+			if _, err := s.Append(b.Context(), "journal", uint64(i), data); err != nil {
+				b.Fatal(err)
+			}
+			spent[n] = append(spent[n], time.Since(start))
+		}
+	}
+	for n := range spent {
+		slices.Sort(spent[n])
+	}
+	b.ReportMetric(float64(spent[0][b.N/10])/float64(spent[1][b.N/10]), "emptied/warm")
 }
 
 // BenchmarkRawFdatasync is the disk's own limit: the same bytes into a file

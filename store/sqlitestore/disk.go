@@ -37,6 +37,9 @@ func (d disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	if err != nil {
 		return nil, flags, err
 	}
+	if flags&vfs.OPEN_WAL != 0 {
+		return &walFile{file: file{f}}, flags, nil
+	}
 	return file{f}, flags, nil
 }
 
@@ -77,6 +80,50 @@ func (f file) WriteAt(p []byte, off int64) (int, error) {
 func (f file) Truncate(size int64) error { return tellFull(f.File.Truncate(size)) }
 
 func (f file) Sync(flags vfs.SyncFlag) error { return tellFull(f.File.Sync(flags)) }
+
+// walFile is a WAL. It grows in pieces, because a sync that has to record a
+// new length takes at least twice as long.
+type walFile struct {
+	file
+	size int64 // of the file, as far as is known
+}
+
+// walPiece is what a WAL grows by: some 25 appends.
+const walPiece = 256 << 10
+
+// WriteAt implements vfs.File. It writes zeros after a write that made the file
+// longer. SQLite takes them for what it always expects after the last frame:
+// remains of an earlier WAL, whose checksums are wrong. Nobody else's frames can
+// be there, since only the holder of the database's write lock writes to a WAL.
+func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.file.WriteAt(p, off)
+	if off == 0 {
+		f.size = 0 // another process may have truncated it
+	}
+	if end := off + int64(n); err == nil && end > f.size {
+		f.size, err = f.Size()
+		if err == nil && f.size <= end {
+			f.grow(end)
+		}
+	}
+	return n, err
+}
+
+var zeros [walPiece]byte
+
+// grow extends the file beyond end, unless there is no room.
+func (f *walFile) grow(end int64) {
+	f.size = end - end%walPiece + walPiece
+	if _, err := f.file.WriteAt(zeros[:f.size-end], end); err != nil {
+		f.file.Truncate(end)
+	}
+}
+
+// Truncate implements vfs.File.
+func (f *walFile) Truncate(size int64) error {
+	f.size = 0
+	return f.file.Truncate(size)
+}
 
 // tellFull gives an error that says that there is no room SQLite's code for it.
 func tellFull(err error) error {

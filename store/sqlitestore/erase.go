@@ -114,8 +114,8 @@ const (
 	eraseMost = time.Minute
 )
 
-// eraseLater erases when no write came for eraseIdle, or after eraseMost: an
-// emptied WAL has to grow again, which makes the next syncs slower.
+// eraseLater erases when no write came for eraseIdle, or after eraseMost, so that
+// many deletes share one checkpoint.
 func (w *writer) eraseLater() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

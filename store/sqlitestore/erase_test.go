@@ -326,3 +326,39 @@ func TestWALEnds(t *testing.T) {
 		t.Errorf("the WAL has %d bytes, of %d that were written", info.Size(), all)
 	}
 }
+
+// TestWALGrowsInPieces has two handles write and empty the WAL in turn. Whoever
+// writes, most appends find the file longer than they need.
+func TestWALGrowsInPieces(t *testing.T) {
+	dir := t.TempDir()
+	stores := []*sqlitestore.Store{openTest(t, dir), openTest(t, dir)}
+	var size int64
+	grown := 0
+	for i := range 60 {
+		s := stores[i/2%2]
+		if i%20 == 19 {
+			if err := s.Drop(t.Context(), fmt.Sprint("dropped-", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Append(t.Context(), "j", uint64(i), make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, "test.db-wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() != size {
+			grown++
+		}
+		size = info.Size()
+	}
+	if grown > 6 {
+		t.Errorf("the WAL changed its size with %d of 60 appends", grown)
+	}
+	for _, s := range stores {
+		if entries, err := store.ReadAll(t.Context(), s, "j", 0); err != nil || len(entries) != 60 {
+			t.Errorf("ReadAll = %d entries, %v, want 60", len(entries), err)
+		}
+	}
+}
