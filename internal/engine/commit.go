@@ -57,7 +57,9 @@ func (l live) commit(build func() batch) error {
 		if ahead {
 			b = batch{}
 		}
-		b.lines = slices.Concat(p.problems, p.late, b.lines)
+		if faults+late > 0 {
+			b.lines = slices.Concat(p.problems, p.late, b.lines)
+		}
 		entries, data, err := p.write(b.lines)
 		flows := p.letsGo(b.lines)
 		p.mu.Unlock()
@@ -72,8 +74,8 @@ func (l live) commit(build func() batch) error {
 			p.apply(entries)
 			alone := p.solo && slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind != journal.Nudge })
 			p.solo = p.solo && !alone // it got on: it is no suspect any more
-			for _, d := range b.lines {
-				p.deps.saved(d.Body.Deps)
+			for i := range b.lines {
+				p.deps.saved(b.lines[i].Body.Deps)
 			}
 			if b.then != nil {
 				b.then()
@@ -146,6 +148,7 @@ func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 // apply folds entries that are in the journal. mu is held.
 func (p *Pass) apply(entries []journal.Entry) {
 	for _, e := range entries {
+		e.Keep()
 		err := p.thread.Apply(e)
 		if err == nil && e.Run == p.run.N {
 			e.Texts = p.thread.Texts(e)
@@ -241,11 +244,11 @@ func (p *Pass) seal(why error) {
 // suspend this one, so that they can be announced before. A run that is blocked
 // here is announced to workers with other code, which left it to this one.
 func (p *Pass) letsGo(lines []threads.Line) []string {
-	for _, d := range lines {
-		switch d.Kind {
+	for i := range lines {
+		switch kind := lines[i].Kind; kind {
 		case journal.Ended, journal.Suspended, journal.Blocked, journal.Released:
 			flows := threads.OtherFlows(p.thread, p.run)
-			if len(flows) > 0 || p.draining || d.Kind == journal.Blocked {
+			if len(flows) > 0 || p.draining || kind == journal.Blocked {
 				flows = append(flows, p.run.Flow)
 			}
 			return flows

@@ -189,23 +189,25 @@ func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 
 // watchLeaf keeps track of a step that runs, so that deps are saved inside it
 // if it runs long, and changes outside of steps are noticed in development.
-func (p *Pass) watchLeaf(f *frame) (over func()) {
+func (p *Pass) watchLeaf(f *frame) {
 	p.checkOutside(f.path())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := &leafWatch{since: time.Now()}
-	p.leaves[f] = w
+	f.watch.since = time.Now()
+	p.leaves[f] = &f.watch
 	if p.resumable {
-		p.saveLater(f, w)
+		p.saveLater(f, &f.watch)
 	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if w.timer != nil {
-			w.timer.Stop()
-		}
-		delete(p.leaves, f)
+}
+
+// unwatchLeaf ends watchLeaf.
+func (p *Pass) unwatchLeaf(f *frame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.watch.timer != nil {
+		f.watch.timer.Stop()
 	}
+	delete(p.leaves, f)
 }
 
 // leafWatch is a step that runs, with the timer that saves deps inside it.

@@ -144,6 +144,9 @@ func (e *Engine) tell(call func(Observer)) {
 }
 
 func (e *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, func(error)) {
+	if e.opts.Observer == nil {
+		return ctx, unobserved
+	}
 	p, over := f.pass, func(error) {}
 	e.tell(func(o Observer) {
 		inner, ended := o.StepStarted(ctx, StepInfo{Thread: p.thread.ID, Run: p.run.ID, Flow: p.run.Flow,
@@ -157,6 +160,8 @@ func (e *Engine) stepStarted(ctx context.Context, f *frame) (context.Context, fu
 	})
 	return ctx, func(outcome error) { e.tell(func(Observer) { over(outcome) }) }
 }
+
+func unobserved(error) {}
 
 func (e *Engine) observe(p *Pass, entries []journal.Entry) {
 	for _, entry := range entries {

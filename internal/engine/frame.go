@@ -25,6 +25,7 @@ type frame struct {
 	leaf      bool // it changed something
 	verbs     bool // it called a verb
 	pending   leaf // what the leaf changed
+	watch     leafWatch
 	busy      inProgress
 	done      bool
 	cut       bool // a verb below it was refused because of a cancel

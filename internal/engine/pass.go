@@ -35,7 +35,8 @@ type Pass struct {
 
 	secrets *scrub.Set // that user code was given
 
-	order turn // held by whoever commits
+	order     turn            // held by whoever commits
+	recording [1]threads.Line // what record commits; order is held
 
 	mu       sync.Mutex
 	thread   *journal.Thread

@@ -17,7 +17,7 @@ import (
 )
 
 type step struct {
-	*StepOptions
+	StepOptions
 	frame *frame // that it stands in
 	verb  tree.Verb
 	path  string
@@ -32,9 +32,9 @@ type step struct {
 
 // Step runs fn until it has an outcome on record, and returns that.
 func Step(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
-	s := &step{StepOptions: new(StepOptions), verb: verb, want: want, fn: fn}
+	s := &step{verb: verb, want: want, fn: fn}
 	for _, o := range opts {
-		o(s.StepOptions)
+		o(&s.StepOptions)
 	}
 	err := s.check()
 	if err == nil && s.Asks != nil {
@@ -190,12 +190,12 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	ctx, unlimited := s.limit(ctx, inner)
 	defer unlimited()
 	ctx, observed := p.engine.stepStarted(ctx, inner)
-	over := p.watchLeaf(inner)
+	p.watchLeaf(inner)
 	exited := true
 	defer func() {
 		p.deps.letGo(inner)
 		if exited { // by runtime.Goexit: the frame is over all the same
-			over()
+			p.unwatchLeaf(inner)
 			_ = inner.left(fault.ErrFenced)
 		}
 	}()
@@ -203,7 +203,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	raw, err := invoke(inner.with(ctx), s.fn)
 	inner.took = time.Since(began).Microseconds()
 	exited = false
-	over()
+	p.unwatchLeaf(inner)
 	if stop := inner.left(err); stop != nil {
 		observed(stop)
 		return false, stop
@@ -366,9 +366,12 @@ func (s *step) verbName() string {
 
 // record appends one entry of a node. If it is the outcome of a leaf, the deps
 // that the leaf may have changed are saved with it.
-func (p *Pass) record(path string, kind journal.Kind, b *journal.Body, leaf *frame) error {
+func (p *Pass) record(path string, kind journal.Kind, body *journal.Body, leaf *frame) error {
 	p.order.Lock()
 	defer p.order.Unlock()
+	p.recording[0] = threads.Line{Kind: kind, Path: path, Body: *body}
+	defer func() { p.recording[0] = threads.Line{} }()
+	b := &p.recording[0].Body
 	if leaf != nil && !leaf.verbs {
 		p.settledInside()
 		if kind == journal.Step || kind == journal.Attempt {
@@ -386,10 +389,10 @@ func (p *Pass) record(path string, kind journal.Kind, b *journal.Body, leaf *fra
 		return err
 	}
 	return p.mode.commit(func() batch {
-		return batch{
-			lines: []threads.Line{{Kind: kind, Path: path, Body: *b}},
-			then:  func() { delete(p.spending, leaf) },
+		if !p.spending[leaf] {
+			return batch{lines: p.recording[:]}
 		}
+		return batch{lines: p.recording[:], then: func() { delete(p.spending, leaf) }}
 	})
 }
 

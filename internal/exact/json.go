@@ -23,6 +23,11 @@ import (
 // it would not be the same: an integer over 2^53 in an any, invalid UTF-8, half
 // of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
 func Encode(v any, t reflect.Type) (json.RawMessage, error) {
+	if s, ok := v.(string); ok {
+		if raw := strict.Quote(s); raw != nil {
+			return raw, nil
+		}
+	}
 	first, err := strict.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", fault.ErrNotJSON, err)
@@ -120,7 +125,16 @@ func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 
 // Decode reads a recorded value into a T. Its error says what does not fit. A
 // type that reads itself may panic, which is the same.
-func Decode[T any](raw json.RawMessage) (v T, err error) {
+func Decode[T any](raw json.RawMessage) (T, error) {
+	var v T
+	if s, ok := any(&v).(*string); ok && len(raw) > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		*s = string(raw[1 : len(raw)-1]) // recorded JSON is valid
+		return v, nil
+	}
+	return decode[T](raw)
+}
+
+func decode[T any](raw json.RawMessage) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			var zero T
@@ -128,10 +142,6 @@ func Decode[T any](raw json.RawMessage) (v T, err error) {
 		}
 	}()
 	if raw == nil {
-		return v, nil
-	}
-	if s, ok := any(&v).(*string); ok && len(raw) > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
-		*s = string(raw[1 : len(raw)-1]) // recorded JSON is valid
 		return v, nil
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -215,7 +214,11 @@ type Body struct {
 	Value Value `json:"res,omitzero"`
 }
 
-const plainTook, plainValue = `{"us":`, `"res":[`
+// plainSize is how much a body that has only Took and Value adds to its value.
+const (
+	plainTook, plainValue = `{"us":`, `"res":[`
+	plainSize             = len(plainTook) + len(plainValue) + 24
+)
 
 // plain returns Value and Took of a body without parsing it. It reports false if
 // the body may have other fields.
@@ -262,16 +265,20 @@ func (b *Body) check(k Kind) error {
 // Encode returns the bytes of a body.
 func (b *Body) Encode() (json.RawMessage, error) {
 	if b.onlyValue() {
-		raw := make(json.RawMessage, 0, len(plainTook)+len(plainValue)+len(b.Value.JSON)+24)
-		raw = append(raw, '{')
-		if b.Took != 0 {
-			raw = append(strconv.AppendInt(append(raw, plainTook[1:]...), b.Took, 10), ',')
-		}
-		raw = append(raw, plainValue...)
-		raw = append(raw, b.Value.JSON...)
-		return append(raw, "]}"...), nil
+		return b.appendPlain(make(json.RawMessage, 0, plainSize+len(b.Value.JSON))), nil
 	}
 	return encode(b)
+}
+
+// appendPlain appends the bytes of a body that has only Took and Value.
+func (b *Body) appendPlain(raw []byte) []byte {
+	raw = append(raw, '{')
+	if b.Took != 0 {
+		raw = append(strconv.AppendInt(append(raw, plainTook[1:]...), b.Took, 10), ',')
+	}
+	raw = append(raw, plainValue...)
+	raw = append(raw, b.Value.JSON...)
+	return append(raw, "]}"...)
 }
 
 // encode is json.Marshal without escapes for HTML, so that values keep their
@@ -289,22 +296,49 @@ func encode(v any) ([]byte, error) {
 // onlyValue reports whether the body has no fields but Value and Took. The value
 // is compact JSON already.
 func (b *Body) onlyValue() bool {
-	if len(b.Value.JSON) == 0 || b.Value.Blob != nil {
-		return false
-	}
-	rest := *b
-	rest.Value, rest.Took = Value{}, 0
-	return reflect.ValueOf(rest).IsZero()
+	return len(b.Value.JSON) > 0 && b.Value.Blob == nil &&
+		b.Thread == "" && b.Tenant == "" && b.User == "" && b.Title == nil && b.Meta == nil &&
+		b.From == nil && b.At == 0 && !b.Void && b.Keep == nil && b.Child == "" &&
+		b.ID == "" && b.Flow == "" && b.Policy == "" && b.Key == "" && b.Budget == nil && b.Trace == "" &&
+		b.Worker == "" && b.Version == "" && b.By == "" && b.Reason == "" &&
+		b.Verb == "" && b.Attempt == 0 && b.Most == 0 && b.Due == 0 && !b.Timer && !b.Cleaning && b.Input == "" &&
+		b.Fail == nil && b.State == nil && b.Spend == nil && b.Deps == nil && !b.NotDone && b.Allows == nil &&
+		b.Ask == nil && b.Answer == nil && b.Of == "" && b.Name == "" && b.Plan == nil &&
+		b.Status == "" && b.Unknown == nil && b.Diff == "" && b.Ref == 0
 }
 
 // Read returns the body of an entry. It does not parse a body that has only a
 // value, as most entries of a long run do.
 func (e *Entry) Read() (Body, error) {
-	var b Body
-	if value, took, ok := e.plain(); ok {
-		b.Value.JSON, b.Took = value, took
-		return b, nil
+	if e.read != nil {
+		return *e.read, nil
 	}
-	err := json.Unmarshal(e.Body, &b)
+	value, took, ok := e.value, e.took, e.value != nil
+	if !ok {
+		value, took, ok = e.plain()
+	}
+	if ok {
+		return Body{Value: Value{JSON: value}, Took: took}, nil
+	}
+	b, err := parse(e.Body)
+	return *b, err
+}
+
+// Keep reads the body once for all who Read the entry from now on, or a copy of
+// it. They share what it holds.
+func (e *Entry) Keep() {
+	if e.read != nil || e.value != nil {
+		return
+	}
+	if value, took, ok := e.plain(); ok {
+		e.value, e.took = value, took
+	} else if b, err := parse(e.Body); err == nil {
+		e.read = b
+	}
+}
+
+func parse(raw json.RawMessage) (*Body, error) {
+	b := new(Body)
+	err := json.Unmarshal(raw, b)
 	return b, err
 }

@@ -134,6 +134,11 @@ type Entry struct {
 	// Texts holds the texts that its edits produced; it is not in its bytes but
 	// comes from [Thread.Texts].
 	Texts map[string]Item
+
+	// What Keep has read: a value and its Took alone, or the whole body.
+	value json.RawMessage
+	took  int64
+	read  *Body
 }
 
 // NewID returns a random id of 96 bits.
@@ -148,6 +153,7 @@ const (
 	hashMark = `,"h":"`
 	hashSize = 43 // SHA-256 in base64
 	tailSize = len(hashMark) + hashSize + len(`"}`)
+	headRoom = 120 // for what is before the body, except the path
 )
 
 // chain returns the hash of an entry that follows one with hash prev.
@@ -168,7 +174,41 @@ func link(prev Hash, header []byte, sum Hash) (h Hash) {
 // Encode returns the bytes of an entry that follows one with hash prev, and sets
 // the entry's own hash.
 func (e *Entry) Encode(prev Hash) []byte {
-	b := make([]byte, 0, 128+len(e.Path)+len(e.Body)+tailSize)
+	body := e.Body
+	if len(body) == 0 {
+		body = json.RawMessage("{}")
+	}
+	b := e.begin(len(body))
+	header := len(b)
+	return e.end(prev, append(b, body...), header)
+}
+
+// EncodeBody is Encode with a body that is not encoded yet. The entry's Body
+// becomes a part of the bytes that are returned.
+func (e *Entry) EncodeBody(prev Hash, body *Body) ([]byte, error) {
+	var b []byte
+	header := 0
+	if body.onlyValue() {
+		b = e.begin(plainSize + len(body.Value.JSON))
+		header = len(b)
+		b = e.end(prev, body.appendPlain(b), header)
+	} else {
+		raw, err := encode(body)
+		if err != nil {
+			return nil, err
+		}
+		b = e.begin(len(raw))
+		header = len(b)
+		b = e.end(prev, append(b, raw...), header)
+	}
+	e.Body = b[header : len(b)-tailSize : len(b)-tailSize]
+	return b, nil
+}
+
+// begin returns the bytes of an entry before its body, with room for one of a
+// size.
+func (e *Entry) begin(size int) []byte {
+	b := make([]byte, 0, headRoom+len(e.Path)+size+tailSize)
 	b = append(b, `{"v":1,"k":"`...)
 	b = append(b, e.Kind...)
 	b = append(b, `","id":"`...)
@@ -184,21 +224,32 @@ func (e *Entry) Encode(prev Hash) []byte {
 		b = strconv.AppendUint(b, e.Epoch, 10)
 	}
 	if e.Path != "" {
-		path, _ := json.Marshal(e.Path)
 		b = append(b, `,"p":`...)
-		b = append(b, path...)
+		b = appendText(b, e.Path)
 	}
-	b = append(b, bodyMark...)
-	header := len(b)
-	body := e.Body
-	if len(body) == 0 {
-		body = json.RawMessage("{}")
-	}
-	b = append(b, body...)
-	e.Hash = chain(prev, b[:header], body)
+	return append(b, bodyMark...)
+}
+
+// end sets the hash of an entry by its bytes, whose body begins at header, and
+// returns them with what follows the body.
+func (e *Entry) end(prev Hash, b []byte, header int) []byte {
+	e.Hash = chain(prev, b[:header], b[header:])
 	b = append(b, hashMark...)
 	b = base64.RawURLEncoding.AppendEncode(b, e.Hash[:])
 	return append(b, `"}`...)
+}
+
+// appendText appends a text as json.Marshal writes it.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			text, _ := json.Marshal(s)
+			return append(b, text...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
 // Decode reads the bytes of the entry at seq, which follows one with hash prev.

@@ -87,16 +87,19 @@ func (c Change) Next(old Item) (Item, bool) {
 // Texts returns the texts that the entry applied last has edited, nil if it has
 // no edits.
 func (t *Thread) Texts(e Entry) map[string]Item {
-	if e.Kind != Step || !bytes.Contains(e.Body, []byte(`"edit":[`)) {
+	if e.Kind != Step {
 		return nil
 	}
 	b, err := e.Read()
 	if err != nil {
 		return nil // Apply has reported it
 	}
-	texts := map[string]Item{}
+	var texts map[string]Item
 	for _, c := range b.State {
 		if item, there := t.State[c.Key]; there && len(c.Edit) > 0 {
+			if texts == nil {
+				texts = map[string]Item{}
+			}
 			texts[c.Key] = item
 		}
 	}

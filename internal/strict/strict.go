@@ -22,22 +22,38 @@ const MaxDepth = 64
 // Depth returns how many arrays and objects of JSON are inside each other. It
 // needs no more than a look at each byte, and tells nothing of what is no JSON.
 func Depth(data []byte) (most int) {
-	open, quoted := 0, false
+	open := 0
 	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
+		switch data[i] {
+		case '"':
+			i = closing(data, i)
+		case '{', '[':
 			open++
 			most = max(most, open)
-		case c == '}' || c == ']':
+		case '}', ']':
 			open--
 		}
 	}
 	return most
+}
+
+// closing returns where the quote is that closes the text which begins at a
+// place, the end if there is none.
+func closing(data []byte, at int) int {
+	for i := at + 1; ; i++ {
+		next := bytes.IndexByte(data[i:], '"')
+		if next < 0 {
+			return len(data)
+		}
+		i += next
+		slashes := 0
+		for data[i-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i
+		}
+	}
 }
 
 // Text returns an error if a text in JSON is not Unicode: bytes that are not
@@ -98,6 +114,18 @@ func Seen(name string) bool {
 		return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp,
 			unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Noncharacter_Code_Point)
 	})
+}
+
+// Quote returns the JSON of a text of which JSON escapes nothing, nil if it does
+// or the text is not ASCII.
+func Quote(s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return nil
+		}
+	}
+	b := append(make([]byte, 0, len(s)+2), '"')
+	return append(append(b, s...), '"')
 }
 
 // Marshal is json.Marshal without the escapes for HTML.

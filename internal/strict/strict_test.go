@@ -168,3 +168,40 @@ func count(v any, names *int) {
 		}
 	}
 }
+
+// FuzzShortCuts holds Quote and Depth against what encoding/json makes of the
+// same.
+func FuzzShortCuts(f *testing.F) {
+	for _, seed := range []string{"", "plain", "a\"b", `\`, `"\\"`, "<&>", "\x7f", "é", "\u2028", "\xff", `{"a\"":[1,"]\\",{}]}`, ` [ ] `} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		want, err := strict.Marshal(text)
+		if got := strict.Quote(text); got != nil && (err != nil || string(got) != string(want)) {
+			t.Errorf("%q is quoted as %s, want %s", text, got, want)
+		}
+		if !json.Valid([]byte(text)) {
+			strict.Depth([]byte(text))
+			return
+		}
+		depth, most := 0, 0
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		for {
+			tok, err := d.Token()
+			if err != nil {
+				break
+			}
+			switch tok {
+			case json.Delim('{'), json.Delim('['):
+				depth++
+				most = max(most, depth)
+			case json.Delim('}'), json.Delim(']'):
+				depth--
+			}
+		}
+		if got := strict.Depth([]byte(text)); got != most {
+			t.Errorf("%q is %d deep, want %d", text, got, most)
+		}
+	})
+}

@@ -28,6 +28,9 @@ func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, da
 			return err
 		}
 		_, err = store.AppendWith(ctx, c.Store, store.Batch{Journal: JournalKey(name), After: t.Seq - t.Base, Entries: data, Cells: slices.Concat(cells, hints)})
+		if err == nil {
+			return nil
+		}
 		if cell := (*store.CellConflict)(nil); errors.As(err, &cell) && ctx.Err() == nil && slices.ContainsFunc(hints, func(w store.Write) bool { return w.Key == cell.Key }) {
 			continue // another has announced something too
 		}
@@ -39,6 +42,9 @@ func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, da
 // about to get a sequence. Those for which a batch has no room it writes itself.
 func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []string, unseen bool) ([]store.Write, error) {
 	const now, most = 1, store.MaxWrites - 4 // now by any clock
+	if len(flows) == 0 {
+		return nil, nil
+	}
 	var hints []store.Write
 	for i, flow := range slices.Compact(slices.Sorted(slices.Values(flows))) {
 		var w store.Write

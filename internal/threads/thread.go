@@ -226,6 +226,7 @@ func (c *Threads) readAhead(ctx context.Context, journal string, after uint64) i
 
 // Fold adds an entry to a thread and its trees.
 func (c *Threads) Fold(ctx context.Context, o *Opened, e journal.Entry) error {
+	e.Keep()
 	if e.Kind != journal.Rewound {
 		return errors.Join(o.Thread.Apply(e), o.Grow(e))
 	}
@@ -401,15 +402,15 @@ func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, er
 	entries := make([]journal.Entry, len(lines))
 	data := make([][]byte, len(lines))
 	prev, now := t.Head, clock.Micros()
-	for i, l := range lines {
-		body, err := l.Body.Encode()
-		if err != nil {
+	for i := range lines {
+		l, e := &lines[i], &entries[i]
+		*e = journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.Kind, ID: journal.NewID(), Time: now,
+			Run: l.Run, Epoch: l.Epoch, Path: l.Path}
+		var err error
+		if data[i], err = e.EncodeBody(prev, &l.Body); err != nil {
 			return nil, nil, fmt.Errorf("perdure: %s: %w", l.Kind, err)
 		}
-		entries[i] = journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.Kind, ID: journal.NewID(), Time: now,
-			Run: l.Run, Epoch: l.Epoch, Path: l.Path, Body: body}
-		data[i] = entries[i].Encode(prev)
-		prev = entries[i].Hash
+		prev = e.Hash
 	}
 	return entries, data, nil
 }

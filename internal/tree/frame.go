@@ -171,11 +171,11 @@ func (f *Frame) EnterScope(v Visit) *Frame {
 // scope or branch. Held means that the unvisited children belong to a frame
 // around a branch: the group decides at Wait, when all its branches are known.
 func (f *Frame) Judge(verb Verb, name string) (diff string, held bool) {
-	at := Names(Below(f.path, name, 0))
+	from := f.path
 	for ; f != nil; f = f.outer {
-		reached := strings.TrimPrefix(at, Names(f.path)+"/")
-		if diff := f.missed(fmt.Sprintf("%s %q", verb, reached)); diff != "" {
-			return diff, held
+		if f.skipped() != nil {
+			reached := strings.TrimPrefix(Names(Below(from, name, 0)), Names(f.path)+"/")
+			return f.missed(fmt.Sprintf("%s %q", verb, reached)), held
 		}
 		held = held || f.branch
 	}
@@ -254,16 +254,26 @@ func (f *Frame) see(name string) {
 // Leave returns a diff if the frame returned too early.
 func (f *Frame) Leave() string { return f.missed("return") }
 
-// missed returns a diff if recorded children were not visited.
-func (f *Frame) missed(reached string) string {
+// skipped returns the node of the frame if recorded children of it were not
+// visited.
+func (f *Frame) skipped() *Node {
 	node := f.Node()
 	if node == nil {
-		return ""
+		return nil
 	}
 	for f.upto < len(node.children) && f.seen[node.children[f.upto].Name] {
 		f.upto++
 	}
 	if f.upto >= len(node.children) {
+		return nil
+	}
+	return node
+}
+
+// missed returns a diff if recorded children were not visited.
+func (f *Frame) missed(reached string) string {
+	node := f.skipped()
+	if node == nil {
 		return ""
 	}
 	at := Names(f.path)
