@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// MaxWrites is the number of cells that one batch may write.
+// MaxWrites is the maximum number of cells that one batch may write.
 const MaxWrites = 16
 
 // Batch is one append together with writes of cells.
 type Batch struct {
 	Journal string
 	After   uint64
-	Entries [][]byte // as of Append: 1 to MaxBatch
-	Cells   []Write  // up to MaxWrites, of different keys
+	Entries [][]byte // as for Append: 1 to MaxBatch
+	Cells   []Write  // at most MaxWrites, of different keys
 }
 
 // Write is what a batch does to one cell.
 type Write struct {
 	Key    string
 	Value  []byte
-	Prev   Version // as of Put, or as of Delete if Remove is set
+	Prev   Version // as for Put, or as for Delete if Remove is set
 	Remove bool    // removes the cell instead of writing it
 
-	// Ahead, if it is not nil, is what AppendWith writes in place of Value where
-	// a required cell has to come before the entries. Drivers ignore it.
+	// Ahead, if not nil, is what AppendWith writes instead of Value if it has to
+	// write a required cell before the entries. Drivers ignore it.
 	Ahead []byte
 
 	// Optional says that the batch does not depend on this write. Optional writes
-	// are made in order, up to the first whose cell is not at version Prev:
-	// that one and those behind it are left out.
+	// are made in order, up to the first whose cell is not at version Prev: that
+	// one and those after it are skipped.
 	Optional bool
 }
 
-// CellConflict is the ErrConflict of a batch whose journal ends where its
-// writer believes, but which requires a version of a cell that it does not have.
+// CellConflict is the ErrConflict of a batch whose journal ends as expected but
+// one of whose required cells is at another version.
 type CellConflict struct {
 	Key string
-	Err error // as Put or Delete would answer
+	Err error // as Put or Delete would return it
 }
 
 func (e *CellConflict) Error() string { return e.Err.Error() }
@@ -49,23 +49,23 @@ func (e *CellConflict) Error() string { return e.Err.Error() }
 func (e *CellConflict) Unwrap() error { return e.Err }
 
 // Batcher is the upgrade of stores that can append and write cells in one
-// commit. Unlike others it is asserted on the outermost store only: a batch that
-// went past a wrapper would not be sealed, observed or counted. So a wrapper
-// implements it over the store inside, and answers errors.ErrUnsupported to
-// every batch, also one that is not valid, where that one does not have it.
+// commit. Unlike other upgrades it is asserted on the outermost store only: a
+// batch that went past a wrapper would not be sealed, observed or counted. So a
+// wrapper implements it over the store inside. If that store does not have it,
+// the wrapper returns errors.ErrUnsupported for every batch, even an invalid one.
 type Batcher interface {
 	// AppendBatch appends the entries and makes the writes, all or none,
-	// durably, and returns the sequence of the last entry. Readers that see one
-	// of them see all that are not optional.
+	// durably, and returns the sequence of the last entry. A reader that sees
+	// one of them sees all that are not optional.
 	//
-	// Its errors are those of Append. A journal that does not end at After is
-	// ErrConflict, and then the cells do not matter; a required cell that is
-	// not at its version is a *CellConflict. Optional writes never fail it.
+	// Its errors are those of Append. If the journal does not end at After it
+	// returns ErrConflict, whatever the cells hold; if a required cell is not
+	// at its version, a *CellConflict. Optional writes never fail it.
 	AppendBatch(ctx context.Context, b Batch) (last uint64, err error)
 }
 
-// BatcherOf returns s as a Batcher, nil if it is none or a wrapper around a store
-// that is none. It is for authors of wrappers.
+// BatcherOf returns s as a Batcher, or nil if it is not one or wraps a store that
+// is not one. It is for authors of wrappers.
 func BatcherOf(s Store) Batcher {
 	batcher, ok := s.(Batcher)
 	if !ok {
@@ -84,8 +84,8 @@ func appendBatch(ctx context.Context, s Store, b Batch) (uint64, error) {
 	return 0, errors.ErrUnsupported
 }
 
-// CheckBatch returns ErrInvalid or ErrTooLarge unless a driver has to accept
-// this batch. It is for authors of drivers.
+// CheckBatch returns ErrInvalid or ErrTooLarge unless drivers must accept this
+// batch. It is for authors of drivers.
 func CheckBatch(b Batch) error {
 	if err := CheckAppend(b.Journal, b.Entries); err != nil {
 		return err
@@ -110,15 +110,15 @@ func CheckBatch(b Batch) error {
 	return nil
 }
 
-// AppendWith makes a batch like Batcher.AppendBatch and finds out what became
+// AppendWith appends a batch like Batcher.AppendBatch and finds out what became
 // of it, as [AppendOnce] does for an append: it returns nil if the entries are
-// in the journal, exactly once, and the required writes are made. After
-// ErrConflict, a *CellConflict included, the entries are not in the journal.
+// in the journal, exactly once, and the required writes have been made. After
+// ErrConflict, including a *CellConflict, the entries are not in the journal.
 //
-// Where s has no Batcher it writes the required cells one after the other, then
-// appends, then makes the optional writes. So required are writes that may be
-// there without the entries, if a crash comes between, or an error: hints of
-// what is about to be appended. Their order is that of the batch.
+// If s is not a Batcher, AppendWith writes the required cells one after the other
+// in the order of the batch, then appends, then makes the optional writes. A crash
+// or an error in between may leave required cells without the entries. So a
+// required cell should be a hint of what is about to be appended.
 func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func AppendWith(ctx context.Context, s Store, b Batch) (uint64, error) {
 	}
 	if len(b.Cells) > 0 {
 		last, err := appendOnce(ctx, s, b.Journal, b.After, b.Entries, func() (uint64, error) { return appendBatch(ctx, s, b) })
-		if err != errors.ErrUnsupported { // itself: what a disk answers may match it
+		if err != errors.ErrUnsupported { // not errors.Is: an error of the disk may match it
 			return last, err
 		}
 	}
@@ -163,8 +163,8 @@ func put(ctx context.Context, s Store, w Write) error {
 	return err
 }
 
-// writeCell makes a required write of a batch, and finds out what became of it:
-// whoever wrote the same, it is made.
+// writeCell makes a required write of a batch and finds out what became of it. If
+// the cell holds the value, it does not matter who wrote it.
 func writeCell(ctx context.Context, s Store, w Write) error {
 	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -30,14 +30,14 @@ func (d Durability) survives() string {
 	return "nothing"
 }
 
-// Durable is the upgrade of stores that keep what they are given. The class
-// is what the engine's real settings gave when the store was opened, not what
+// Durable is the upgrade of stores that say what their writes survive. The class
+// follows from the engine's real settings when the store was opened, not from what
 // its options asked for.
 type Durable interface {
 	Durability() Durability
 }
 
-// DurabilityOf returns the class of s, None if it does not say.
+// DurabilityOf returns the class of s, or None if s does not implement Durable.
 func DurabilityOf(s Store) Durability {
 	if d, ok := As[Durable](s); ok {
 		return d.Durability()

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// AppendOnce appends like Store.Append and finds out what became of it: an
-// error that leaves the outcome open is answered by looking, and by repeating
-// the same bytes, until the entries are in the journal or can no longer be.
-// A spurious conflict is repeated too.
+// AppendOnce appends like Store.Append and finds out what became of it: after an
+// error that leaves the outcome open it reads the journal, and appends the same
+// bytes again, until the entries are in the journal or can no longer get there.
+// It retries after a spurious conflict too.
 //
-// It returns nil if the entries are there, exactly once. ErrConflict means
-// that nothing was written: another's entry stands at after+1, or the journal
-// ends before after, or the store refused for no reason until ctx ended. So do
-// other definite errors. ErrUnknown means that ctx ended, the store failed for
-// some seconds and ctx is not [Patient], or the handle became useless, before
-// the truth was known: whoever reads the journal later will find the entries
-// there or not.
+// It returns nil if the entries are in the journal, exactly once. ErrConflict
+// means that nothing was written: another entry is at after+1, the journal ends
+// before after, or the store refused for no reason until ctx ended. Other definite
+// errors also mean that nothing was written. ErrUnknown means that the outcome
+// was still open when ctx ended, when the store had failed for some seconds and
+// ctx is not [Patient], or when the handle became useless: a later reader of the
+// journal will find the entries there or not.
 //
-// The first entry must differ from every other that may be appended to this
+// The first entry must differ from every other one that may be appended to this
 // journal, for example by a random id in it: that is how it is recognised.
 func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entries ...[]byte) (uint64, error) {
 	if err := ctx.Err(); err != nil {
@@ -34,7 +34,7 @@ func AppendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 	return appendOnce(ctx, s, journal, after, entries, func() (uint64, error) { return s.Append(ctx, journal, after, entries...) })
 }
 
-// appendOnce is AppendOnce by a function that appends the entries.
+// appendOnce is AppendOnce with a function that appends the entries.
 func appendOnce(ctx context.Context, s Store, journal string, after uint64, entries [][]byte, try func() (uint64, error)) (uint64, error) {
 	var open error // why an earlier try may have happened
 	began := time.Now()
@@ -54,17 +54,17 @@ func appendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 		case found && bytes.Equal(at, entries[0]):
 			return after + uint64(len(entries)), nil
 		case found:
-			return 0, Conflictf("journal %q has another entry at %d; read its tail and decide again", journal, after+1)
+			return 0, Conflictf("journal %q has another entry at %d; read the rest and decide again", journal, after+1)
 		case errors.Is(readErr, ErrDropped):
 			return 0, readErr
 		case errors.Is(open, ErrPoisoned), readErr != nil && wroteNothing(readErr), open != nil && OutOfPatience(ctx, began):
 			return 0, verdict(journal, after, open, err, readErr)
 		}
 		if cell := (*CellConflict)(nil); errors.As(err, &cell) && readErr == nil {
-			return 0, err // also of earlier tries: versions do not come back
+			return 0, err // true of earlier tries too: versions do not come back
 		}
 		if err != nil && readErr == nil && after > 0 {
-			// Not spurious if the journal does not even reach after.
+			// The conflict is real if the journal does not even reach after.
 			if _, reached, readErr := entryBehind(ctx, s, journal, after-1); !reached && readErr == nil {
 				return 0, verdict(journal, after, open, err)
 			}
@@ -77,8 +77,8 @@ func appendOnce(ctx context.Context, s Store, journal string, after uint64, entr
 	}
 }
 
-// wroteNothing reports whether an append that answered err wrote nothing,
-// and would answer so again.
+// wroteNothing reports whether an append that returned err wrote nothing, and
+// would fail in the same way again.
 func wroteNothing(err error) bool {
 	for _, definite := range []error{ErrTooLarge, ErrInvalid, ErrClosed, ErrCorrupt, ErrKey, ErrNewer} {
 		if errors.Is(err, definite) {
@@ -88,14 +88,14 @@ func wroteNothing(err error) bool {
 	return false
 }
 
-// verdict returns the errors of the last try, which wrote nothing, or
-// ErrUnknown where an earlier one is open.
+// verdict returns the errors of the last try, which wrote nothing, or ErrUnknown
+// if the outcome of an earlier try is open.
 func verdict(journal string, after uint64, open error, last ...error) error {
 	err := errors.Join(last...)
 	if open == nil {
 		return err
 	}
-	return fmt.Errorf("%w: append to %q behind %d: %w", ErrUnknown, journal, after, errors.Join(open, err))
+	return fmt.Errorf("%w: append to %q after %d: %w", ErrUnknown, journal, after, errors.Join(open, err))
 }
 
 // entryBehind returns the entry at after+1, if it is there.
@@ -106,7 +106,7 @@ func entryBehind(ctx context.Context, s Store, journal string, after uint64) ([]
 	return nil, false, nil
 }
 
-// ReadAll returns the entries of a journal behind after.
+// ReadAll returns the entries of a journal after the given sequence.
 func ReadAll(ctx context.Context, s Store, journal string, after uint64) ([]Entry, error) {
 	var all []Entry
 	for e, err := range s.Read(ctx, journal, after) {
@@ -118,15 +118,14 @@ func ReadAll(ctx context.Context, s Store, journal string, after uint64) ([]Entr
 	return all, nil
 }
 
-// Update writes a cell by a function of what it holds, again and again until
-// no other writer came between. Change gets the current cell, whose Version
-// is "" if there is none, and returns the new value, or an error to stop.
+// Update replaces the value of a cell with a function of it, and tries again until
+// no other writer interferes. Change is given the current cell, whose Version is
+// "" if there is none, and returns the new value, or an error to stop.
 //
-// What a store answers that is being opened again is repeated for some seconds,
-// or with a [Patient] context until it ends.
-// Where the outcome of a Put is open nevertheless, Update returns that error:
-// the change may or may not have happened, and a caller whose change can
-// safely be made twice calls Update again.
+// While the store is being opened again, Update retries for some seconds, or with
+// a [Patient] context until it ends. If the outcome of a Put is open nevertheless,
+// Update returns its error: the change may or may not have happened, and a caller
+// whose change can safely be made twice may call Update again.
 func Update(ctx context.Context, s Store, key string, change func(old Cell) ([]byte, error)) (Cell, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		old, err := getAgain(ctx, s, key)
@@ -170,9 +169,9 @@ func getAgain(ctx context.Context, s Store, key string) (Cell, error) {
 	}
 }
 
-// putAgain is Put, repeated while the store is unavailable. If another version
-// is there then, an earlier try may have written it, or what it replaced: that
-// is not a conflict but the open outcome of that try.
+// putAgain is Put, repeated while the store is unavailable. If the cell then has
+// another version, an earlier try may have written that, or what it replaced: so
+// this is not a conflict but the open outcome of that try.
 func putAgain(ctx context.Context, s Store, key string, value []byte, prev Version) (Version, error) {
 	var open error
 	began := time.Now()
@@ -202,9 +201,9 @@ func putAgain(ctx context.Context, s Store, key string, value []byte, prev Versi
 	}
 }
 
-// Derived returns s for writers of cells that follow from something else and
-// can be written anew: Get returns a damaged cell as one with an empty value,
-// under the version by which Put and Delete replace or remove it.
+// Derived returns s for writers of cells that are derived from something else and
+// can be rewritten: Get returns a damaged cell with an empty value and the version
+// with which Put and Delete replace or remove it.
 func Derived(s Store) Store { return derived{s} }
 
 type derived struct{ Store }
@@ -217,9 +216,8 @@ func (d derived) Get(ctx context.Context, key string) (Cell, error) {
 	return cell, err
 }
 
-// DeletePrefix removes all cells whose keys begin with prefix, also damaged
-// ones. It can be interrupted and repeated. A cell that is written meanwhile
-// may stay.
+// DeletePrefix removes all cells whose keys begin with prefix, including damaged
+// ones. It can be interrupted and repeated. Cells written meanwhile may remain.
 func DeletePrefix(ctx context.Context, s Store, prefix string) error {
 	for {
 		err := deletePrefix(ctx, s, prefix)

@@ -8,8 +8,8 @@ import (
 )
 
 // Hub is a Watcher and a Caster within one process, for drivers to embed: the
-// driver calls Wake after each write and Stop when its handle is closed.
-// Handles that share an engine share their news too, see Share.
+// driver calls Wake after each write, and Stop when its handle is closed.
+// Handles that share an engine also share their news: see Share.
 type Hub struct {
 	bus  *hubBus
 	done chan struct{} // closed by Stop
@@ -32,8 +32,8 @@ func NewHub() *Hub {
 	}}
 }
 
-// Share returns another hub with the same news, for a further handle: what
-// one wakes or casts reaches the loops of all, and each is stopped alone.
+// Share returns another hub with the same news, for a further handle: what one
+// hub wakes or casts reaches the loops of all, and each is stopped separately.
 func (h *Hub) Share() *Hub {
 	return &Hub{done: make(chan struct{}), bus: h.bus}
 }
@@ -60,8 +60,7 @@ func leave[T comparable](all map[string]map[T]struct{}, key string, member T) {
 	}
 }
 
-// listenBuffer is how many messages a slow listener may lag behind before
-// it loses some.
+// listenBuffer is how many messages a listener may lag before it loses some.
 const listenBuffer = 256
 
 // Wake wakes the watchers of the journal or cell called name.
@@ -77,8 +76,8 @@ func (h *Hub) Wake(name string) {
 	}
 }
 
-// WakeAll wakes all watchers, for drivers that see that something changed but
-// not what.
+// WakeAll wakes all watchers, for drivers that know that something has changed
+// but not what.
 func (h *Hub) WakeAll() {
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()
@@ -89,15 +88,15 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// Watching reports whether anyone watches, for drivers to which looking for
-// changes costs something.
+// Watching reports whether there are any watchers, for drivers for which looking
+// for changes is expensive.
 func (h *Hub) Watching() bool {
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()
 	return len(h.bus.watchers) > 0
 }
 
-// Stop ends this hub's loops over Watch and Listen, and those to come.
+// Stop ends this hub's loops over Watch and Listen, including future ones.
 func (h *Hub) Stop() { h.stop.Do(func() { close(h.done) }) }
 
 // Watch implements Watcher.
@@ -116,7 +115,7 @@ func (h *Hub) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 				delete(h.bus.lengths, len(prefix))
 			}
 		}()
-		w.ring() // at once: what changed before the watch counts too
+		w.ring() // at once: earlier changes count too
 		for {
 			select {
 			case <-ctx.Done():

@@ -1,9 +1,9 @@
 package store
 
-// Op names a method of Store, for wrappers that tell calls apart.
+// Op names a method of Store, for wrappers that distinguish calls.
 type Op string
 
-// The methods of Store, Close aside.
+// The methods of Store except Close.
 const (
 	OpAppend   Op = "append"
 	OpRead     Op = "read"
@@ -15,7 +15,7 @@ const (
 	OpList     Op = "list"
 )
 
-// Ops are all of them, in the order of the interface.
+// Ops returns all operations, in the order of the interface.
 func Ops() []Op {
 	return []Op{OpAppend, OpRead, OpJournals, OpDrop, OpGet, OpPut, OpDelete, OpList}
 }

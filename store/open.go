@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// OpenFunc opens the store that a whole URL names.
+// OpenFunc opens the store at a URL, which includes the scheme.
 type OpenFunc func(ctx context.Context, url string) (Store, error)
 
 var registry struct {
@@ -18,7 +18,7 @@ var registry struct {
 }
 
 // Register makes a driver known to Open under a URL scheme. Drivers call it
-// from init. It panics if the scheme is taken.
+// from init. It panics if the scheme is already registered.
 func Register(scheme string, open OpenFunc) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -41,10 +41,10 @@ func Require(d Durability) OpenOption {
 	return func(o *openOptions) { o.require = d }
 }
 
-// Open opens the store that url names, with the driver registered for its
-// scheme: "memory:", "file:DIR", "sqlite:FILE". The driver's package must be
-// imported; a program that knows its driver can call the driver's own
-// constructor instead.
+// Open opens the store at url with the driver registered for its scheme, as in
+// "memory:", "file:DIR" and "sqlite:FILE". The program has to import the driver's
+// package; one that knows its driver can call the driver's own constructor
+// instead.
 func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	var o openOptions
 	for _, opt := range opts {
@@ -58,7 +58,7 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	open := registry.schemes[scheme]
 	registry.Unlock()
 	if open == nil {
-		return nil, fmt.Errorf("%w: this program has no driver for %q, it has: %s; a driver is linked by importing its package", ErrScheme, scheme, known())
+		return nil, fmt.Errorf("%w: this program has no driver for %q (known here: %s); import the driver's package to link it", ErrScheme, scheme, known())
 	}
 	s, err := open(ctx, url)
 	if err != nil {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, url string, opts ...OpenOption) (Store, error) {
 	}
 	if got := DurabilityOf(s); got < o.require {
 		s.Close()
-		return nil, fmt.Errorf("%w: %s store survives %s, but %s was required; use another store or its durable settings", ErrWeak, scheme, got.survives(), o.require)
+		return nil, fmt.Errorf("%w: the %s store survives %s, but %s was required; use another store, or settings that are durable", ErrWeak, scheme, got.survives(), o.require)
 	}
 	return s, nil
 }

@@ -10,15 +10,15 @@ const patience = 3 * time.Second
 
 type patientKey struct{}
 
-// Patient returns a context for work that no caller waits for: with it
-// AppendOnce and Update repeat what an unavailable store answers until ctx
-// ends. Everyone else is told after a few seconds.
+// Patient returns a context for work that no caller is waiting for: with it
+// AppendOnce and Update retry on an unavailable store until ctx ends. With any
+// other context they give up after a few seconds.
 func Patient(ctx context.Context) context.Context {
 	return context.WithValue(ctx, patientKey{}, true)
 }
 
-// OutOfPatience reports whether a call that a store keeps failing since the
-// given time should be given up. It is for loops that repeat such calls.
+// OutOfPatience reports whether to give up on a call that a store has been failing
+// since the given time. It is for loops that repeat such calls.
 func OutOfPatience(ctx context.Context, since time.Time) bool {
 	return ctx.Value(patientKey{}) == nil && time.Since(since) > patience
 }
@@ -26,7 +26,7 @@ func OutOfPatience(ctx context.Context, since time.Time) bool {
 // Notifier is implemented by stores that know when they are unavailable, such
 // as those of Reopen.
 type Notifier interface {
-	// Notify has tell called with an error when writes begin to fail, and with
-	// nil when they succeed again.
+	// Notify arranges for tell to be called with an error when writes begin to
+	// fail, and with nil when they succeed again.
 	Notify(tell func(error))
 }

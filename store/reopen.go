@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// Reopen returns a store that opens its engine by open, and opens it again
-// when a call answered ErrPoisoned, so that a program goes on when a full disk
-// has space again. Ctx is for the first opening; its error is returned.
+// Reopen returns a store that opens its engine with open, and opens it again
+// after a call has returned ErrPoisoned, so that a program continues once a full
+// disk has space again. Ctx is for the first opening, whose error is returned.
 //
-// Those who ask by [Notifier] are told when writes begin to fail and when they
+// The store is a [Notifier]: it tells when writes begin to fail and when they
 // succeed again.
 //
-// The call that met the failure answers ErrUnavailable and may have happened.
+// The call that met the failure returns ErrUnavailable and may have happened.
 // The next call opens the engine again, and others wait for that, each until
-// its own context ends. Where it cannot be opened, and for a moment after each
-// try (100 ms, growing to 1 s until a write succeeds), writes answer
-// ErrUnavailable at once and have not happened; reads are answered by the old
-// handle as far as it can. An ErrUnavailable matches what caused it, such as
-// ErrFull, but none of the errors that say something about the call.
+// its own context ends. If the engine cannot be opened, and for a moment after
+// each try (100 ms, growing to 1 s until a write succeeds), writes return
+// ErrUnavailable at once and have not happened; reads use the old handle as far
+// as it works. An ErrUnavailable matches what caused it, such as ErrFull, but none
+// of the errors that say something about the call.
 //
-// The old handle is closed when the last call that uses it has returned, after
-// the new one was opened: the engine has to allow two handles in a process.
-// Loops over Watch and Listen go on on the new handle, and each Watch yields
-// once then. What Unwrap returns lasts until the next opening.
+// The old handle is closed after the new one was opened, when the last call that
+// uses it has returned: the engine has to allow two handles in a process. Loops
+// over Watch and Listen continue on the new handle, and each Watch then yields
+// once. What Unwrap returns is valid until the next opening.
 //
-// It is for engines that keep what they hold: a memory that is opened again
-// is empty.
+// Reopen is for engines that keep what they hold: a memory store that is opened
+// again is empty.
 func Reopen(ctx context.Context, open func(context.Context) (Store, error)) (Store, error) {
 	s, err := open(ctx)
 	if err != nil {
@@ -61,16 +61,16 @@ type reopener struct {
 	closed  bool
 	now     *handle          // the newest
 	old     map[*handle]bool // the replaced ones that are not closed yet
-	opening chan struct{}    // closed when the opening under way is over, nil if none is
+	opening chan struct{}    // closed when the opening in progress ends; nil if there is none
 	failed  error            // of the last opening
-	next    time.Time        // not before it is the engine opened again
+	next    time.Time        // the earliest time of the next opening
 	pause   time.Duration    // from the next opening to the one after it
 
-	down   error     // why writes fail, nil if they do not
-	downAt time.Time // when one last did
+	down   error     // why writes fail; nil if they do not
+	downAt time.Time // when one last failed
 	tells  []func(error)
 	tell   sync.Mutex // held while they are called
-	told   bool       // what they were told last
+	told   bool       // whether they were last told of a failure
 }
 
 var (
@@ -90,7 +90,7 @@ var (
 type handle struct {
 	Store
 	close  func() error // of the store, once; all callers wait for it
-	users  int          // calls and loops under way
+	users  int          // calls and loops in progress
 	poison error        // why it has to be replaced
 	over   context.Context
 	end    context.CancelFunc // ends over, when it is replaced or closed
@@ -124,8 +124,8 @@ func (r *reopener) take(ctx context.Context, writes bool) (*handle, error) {
 	}
 }
 
-// choose says whether a call may use the newest handle, or has to wait for an
-// opening, which it starts if it is time. It has the lock.
+// choose decides whether a call may use the newest handle or has to wait for an
+// opening, which it starts if it is time. The caller holds the lock.
 func (r *reopener) choose(writes, tried bool) (opening <-chan struct{}, err error) {
 	switch wait := time.Until(r.next); {
 	case r.closed:
@@ -139,11 +139,11 @@ func (r *reopener) choose(writes, tried bool) (opening <-chan struct{}, err erro
 		go r.reopen(r.opening)
 		return r.opening, nil
 	case !writes:
-		return nil, nil // what a poisoned handle still shows is true
+		return nil, nil // what a poisoned handle can still read is true
 	case r.failed != nil:
-		return nil, &unavailable{"nothing was written, since it cannot be opened again; try again later", r.failed}
+		return nil, &unavailable{"nothing was written, because the store cannot be opened again; try again later", r.failed}
 	default:
-		return nil, &unavailable{fmt.Sprintf("nothing was written; it is opened again in %v", max(wait, 0).Round(time.Millisecond)), r.now.poison}
+		return nil, &unavailable{fmt.Sprintf("nothing was written; the store is opened again in %v", max(wait, 0).Round(time.Millisecond)), r.now.poison}
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *reopener) reopen(over chan struct{}) {
 	r.pause = min(2*r.pause, reopenMost)
 	r.mu.Unlock()
 	if late {
-		_ = s.Close() // nobody has used it
+		_ = s.Close() // it was never used
 	}
 	close(over)
 	if idle {
@@ -171,8 +171,8 @@ func (r *reopener) reopen(over chan struct{}) {
 	}
 }
 
-// discard closes a handle that was replaced. What it could not write it cannot
-// tell now either, so its error says nothing.
+// discard closes a replaced handle. Its failure is known, so the error of Close
+// says nothing new.
 func (r *reopener) discard(h *handle) {
 	_ = h.close()
 	r.mu.Lock()
@@ -180,7 +180,7 @@ func (r *reopener) discard(h *handle) {
 	delete(r.old, h)
 }
 
-// met notes how a call went, and returns its error as the caller gets it.
+// met notes how a call went, and returns the error for its caller.
 func (r *reopener) met(h *handle, wrote bool, err error) error {
 	bad, full := errors.Is(err, ErrPoisoned), errors.Is(err, ErrFull)
 	if !bad && !full && (!wrote || err != nil) {
@@ -205,11 +205,11 @@ func (r *reopener) met(h *handle, wrote bool, err error) error {
 	if h.poison == nil {
 		h.poison = err
 	}
-	return &unavailable{"the call may have happened; the store is opened again, try again", err}
+	return &unavailable{"the call may have happened; the store is being opened again, so try again", err}
 }
 
-// calm is how long no write fails before the store is said to be well: a disk
-// that is almost full takes some writes and refuses others.
+// calm is how long writes have to succeed before the store is reported as
+// recovered: a disk that is almost full accepts some writes and refuses others.
 const calm = time.Second
 
 // Notify implements Notifier.
@@ -219,7 +219,7 @@ func (r *reopener) Notify(tell func(error)) {
 	r.tells = append(r.tells, tell)
 }
 
-// announce tells whether writes fail, if that has changed.
+// announce reports whether writes fail, if that has changed.
 func (r *reopener) announce() {
 	r.mu.Lock()
 	quiet := len(r.tells) == 0
@@ -262,15 +262,15 @@ func (e *unavailable) Error() string {
 	return fmt.Sprintf("%v: %s: %v", ErrUnavailable, e.what, e.cause)
 }
 
-// aboutCalls are the errors by which a caller decides that a call is not to be
-// repeated, or what became of it. The failure of a handle says no such thing.
+// aboutCalls are the errors by which a caller decides not to repeat a call, or
+// learns what became of it. The failure of a handle says nothing of the kind.
 var aboutCalls = []error{
 	ErrConflict, ErrNotFound, ErrDropped, ErrTooLarge, ErrInvalid, ErrClosed,
 	ErrUnknown, ErrCorrupt, ErrPoisoned, ErrNewer, ErrKey,
 }
 
-// Is makes it match ErrUnavailable and, but for aboutCalls, what its cause does.
-// There is no Unwrap, which would show those too.
+// Is makes it match ErrUnavailable and whatever its cause matches, except for
+// aboutCalls. There is no Unwrap, because it would expose those too.
 func (e *unavailable) Is(target error) bool {
 	return target == ErrUnavailable || !slices.Contains(aboutCalls, target) && errors.Is(e.cause, target)
 }
@@ -287,7 +287,7 @@ func reopenCall[T any](ctx context.Context, r *reopener, writes bool, call func(
 	return v, r.met(h, writes, err)
 }
 
-// reopenLoop loops over what the handle yields that is there when the loop begins.
+// reopenLoop yields items from the handle that is current when the loop begins.
 func reopenLoop[T any](ctx context.Context, r *reopener, items func(Store) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		h, err := r.take(ctx, false)
@@ -305,9 +305,9 @@ func reopenLoop[T any](ctx context.Context, r *reopener, items func(Store) iter.
 	}
 }
 
-// follow calls listen with the newest handle, and again each time that it was
-// replaced, until it returns false, ctx ends or the store is closed. The
-// context that it gives ends with the handle.
+// follow calls listen with the newest handle, and again each time the handle is
+// replaced, until listen returns false, ctx ends or the store is closed. The
+// context given to listen ends with the handle.
 func (r *reopener) follow(ctx context.Context, listen func(context.Context, Store) bool) {
 	for more := true; more; {
 		r.mu.Lock()

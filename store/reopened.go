@@ -57,8 +57,7 @@ func (r *reopener) List(ctx context.Context, prefix, after string) iter.Seq2[Cel
 	return reopenLoop(ctx, r, func(s Store) iter.Seq2[Cell, error] { return s.List(ctx, prefix, after) })
 }
 
-// Close implements Store. It waits for an opening that is under way, whose
-// context it ends.
+// Close implements Store. It cancels an opening in progress and waits for it.
 func (r *reopener) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -93,7 +92,7 @@ func (r *reopener) Unwrap() Store {
 // Durability implements Durable.
 func (r *reopener) Durability() Durability { return DurabilityOf(r.Unwrap()) }
 
-// Watch implements Watcher, by looking now and then where the engine does not.
+// Watch implements Watcher, by polling if the engine does not.
 func (r *reopener) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		r.follow(ctx, func(ctx context.Context, s Store) bool {

@@ -389,7 +389,7 @@ func TestCorruptErrorLocates(t *testing.T) {
 	if !errors.Is(err, store.ErrCorrupt) {
 		t.Error("a CorruptError does not match ErrCorrupt")
 	}
-	for _, part := range []string{`"t/1"`, "7", "t-1.jsonl:1234", "checksum differs", "up to 6 are good"} {
+	for _, part := range []string{`"t/1"`, "7", "t-1.jsonl:1234", "checksum differs", "up to 6 are intact"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}

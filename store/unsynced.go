@@ -4,17 +4,17 @@ import "context"
 
 // Unsynced is the upgrade of stores that can write a cell without waiting for the
 // disk. Like [Batcher] it is asserted on the outermost store only, so a wrapper
-// implements it, over PutUnsynced of the store inside.
+// implements it over PutUnsynced of the store inside.
 type Unsynced interface {
-	// PutUnsynced is Put for what need not survive a power failure, such as a
-	// sign of life. It is seen by all at once and survives the process. After a
-	// power failure the cell is as this write left it or as one before did,
-	// under the version of that one. It is never torn, and never older than the
-	// last write of it by Put, Delete or a batch.
+	// PutUnsynced is Put for values that need not survive a power failure, such
+	// as a sign of life. The write is visible to all at once and survives the
+	// process. After a power failure the cell is as this write or an earlier
+	// one left it, with the version of that write. It is never torn, and never
+	// older than the last write of it by Put, Delete or a batch.
 	PutUnsynced(ctx context.Context, key string, value []byte, prev Version) (Version, error)
 }
 
-// PutUnsynced is Unsynced.PutUnsynced where s has it, and otherwise Put.
+// PutUnsynced calls Unsynced.PutUnsynced if s has it, and otherwise Put.
 func PutUnsynced(ctx context.Context, s Store, key string, value []byte, prev Version) (Version, error) {
 	if u, ok := s.(Unsynced); ok {
 		return u.PutUnsynced(ctx, key, value, prev)

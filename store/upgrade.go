@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Wrapper is a store around another. Upgrades that the wrapper does not
-// implement itself are those of the store inside.
+// Wrapper is a store around another. Upgrades that the wrapper does not implement
+// itself are found in the store inside.
 type Wrapper interface {
 	Unwrap() Store
 }
@@ -30,20 +30,20 @@ func As[T any](s Store) (T, bool) {
 
 // Watcher is the upgrade of stores that can tell when something changed.
 type Watcher interface {
-	// Watch yields once at once, and again whenever a journal or cell whose
-	// name begins with prefix may have changed since the last yield, through
-	// whichever handle or process; it may take up to PollInterval to see
-	// another's change. Changes are coalesced, the last is never lost, and a
-	// yield may be for nothing. It ends when ctx ends or the store is closed.
+	// Watch yields immediately, and again whenever a journal or cell whose name
+	// begins with prefix may have changed since the last yield, through any
+	// handle or process; a change made elsewhere may take up to PollInterval
+	// to be seen. Changes are coalesced, the last is never lost, and a yield
+	// may be for nothing. The loop ends when ctx ends or the store is closed.
 	Watch(ctx context.Context, prefix string) iter.Seq[struct{}]
 }
 
-// PollInterval is how often Watch looks where a store cannot tell by itself.
+// PollInterval is how often Watch polls a store that cannot notify it.
 const PollInterval = 200 * time.Millisecond
 
-// Watch is Watcher.Watch where s has it; otherwise it yields once at once and
-// then every PollInterval. Reading from the last seen sequence in the body of
-// the loop misses nothing:
+// Watch calls Watcher.Watch if s has it; otherwise it yields immediately and then
+// every PollInterval. Reading from the last seen sequence in the body of the loop
+// misses nothing:
 //
 //	for range store.Watch(ctx, s, journal) {
 //		for e, err := range s.Read(ctx, journal, seen) { … }
@@ -65,17 +65,18 @@ func Watch(ctx context.Context, s Store, prefix string) iter.Seq[struct{}] {
 	}
 }
 
-// Caster is the upgrade of stores that carry messages between those who have
-// them open, without keeping them. Messages may be lost.
+// Caster is the upgrade of stores that carry messages between their handles,
+// without keeping them. Messages may be lost.
 type Caster interface {
 	// Cast sends a message to the listeners of a topic.
 	Cast(ctx context.Context, topic string, message []byte) error
 	// Listen yields the messages of a topic that arrive while the loop runs,
-	// in order for each sender. It ends when ctx ends or the store is closed.
+	// in order for each sender. The loop ends when ctx ends or the store is
+	// closed.
 	Listen(ctx context.Context, topic string) iter.Seq[[]byte]
 }
 
-// Cast is Caster.Cast where s has it; otherwise the message is lost.
+// Cast calls Caster.Cast if s has it; otherwise the message is lost.
 func Cast(ctx context.Context, s Store, topic string, message []byte) error {
 	if c, ok := As[Caster](s); ok {
 		return c.Cast(ctx, topic, message)
@@ -83,8 +84,8 @@ func Cast(ctx context.Context, s Store, topic string, message []byte) error {
 	return nil
 }
 
-// Listen is Caster.Listen where s has it; otherwise it yields nothing until
-// ctx ends.
+// Listen calls Caster.Listen if s has it; otherwise it yields nothing and ends
+// with ctx.
 func Listen(ctx context.Context, s Store, topic string) iter.Seq[[]byte] {
 	if c, ok := As[Caster](s); ok {
 		return c.Listen(ctx, topic)

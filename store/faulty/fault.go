@@ -8,15 +8,15 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// ErrInjected is what every failed call answers; an *[Error] says which one.
-// It is none of the definite errors of the contract: as far as the caller can
-// know, the write may have happened.
+// ErrInjected is the error of every failed call; an *[Error] says which call
+// failed. It is none of the definite errors of the contract: for all the caller
+// knows, the write may have happened.
 var ErrInjected = errors.New("faulty: injected failure")
 
 // Call is one call of the store.
 type Call struct {
 	Op   store.Op
-	Name string // the journal, cell or prefix; for Journals the name it starts behind
+	Name string // the journal, cell or prefix; for Journals the name it starts after
 	N    int    // its number among all calls, from 1
 	W    int    // its number among the writes, from 1; 0 if it is a read
 }
@@ -28,7 +28,7 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s %q (call %d, write %d)", c.Op, c.Name, c.N, c.W)
 }
 
-// Fault is what happens to a call. The zero Fault is none.
+// Fault is what happens to a call. The zero value is no fault.
 type Fault struct {
 	kind  kind
 	crash bool
@@ -56,34 +56,36 @@ var (
 	// FailBefore fails the call without calling the store inside.
 	FailBefore = Fault{kind: failBefore}
 
-	// FailAfter calls the store inside and loses its answer. A read yields
-	// all it has and then fails; a loop that is left before is not told.
+	// FailAfter calls the store inside and loses its result. A read yields
+	// everything and then fails; a loop that is left early does not see the
+	// failure.
 	FailAfter = Fault{kind: failAfter}
 
 	// CrashBefore is FailBefore, and every later call fails too: the process
-	// died before the call. What was under way elsewhere may still happen,
-	// but its answer is lost.
+	// died before the call. Other calls in progress may still happen, but
+	// their results are lost.
 	CrashBefore = Fault{kind: failBefore, crash: true}
 
 	// CrashAfter is FailAfter, and every later call fails too: the process
-	// died with the call done.
+	// died right after the call.
 	CrashAfter = Fault{kind: failAfter, crash: true}
 
-	// Conflict answers an Append, Put or Delete with a spurious ErrConflict,
+	// Conflict makes an Append, Put or Delete return a spurious ErrConflict,
 	// as an engine may. Other calls are let through.
 	Conflict = Fault{kind: conflict}
 
 	// Freeze blocks the call until Thaw, and then lets it through. If its
-	// context ends first, it answers that and the store inside is not called.
+	// context ends first, the call returns that error and the store inside is
+	// not called.
 	Freeze = Fault{kind: freeze}
 )
 
-// FailAmid makes a read fail after k items, or at its end if it has fewer.
-// Other calls fail before.
+// FailAmid makes a read fail after k items, or at its end if it has fewer. Other
+// calls fail without calling the store inside.
 func FailAmid(k int) Fault { return Fault{kind: failAmid, items: k} }
 
-// Delay lets the call wait for d first. If its context ends meanwhile, it
-// answers that and the store inside is not called.
+// Delay makes the call wait for d first. If its context ends meanwhile, the call
+// returns that error and the store inside is not called.
 func Delay(d time.Duration) Fault { return Fault{kind: delay, delay: d} }
 
 func (f Fault) String() string {
@@ -109,8 +111,8 @@ func (f Fault) String() string {
 	return "none"
 }
 
-// Error is an injected failure. It matches [ErrInjected], and, once the store
-// crashed, store.ErrPoisoned as well: the handle is useless, so those who
+// Error is an injected failure. It matches [ErrInjected] and, once the store has
+// crashed, store.ErrPoisoned as well: the handle is useless, so a caller that
 // would repeat the call until it succeeds may stop.
 type Error struct {
 	Call  Call  // the call at which the fault was planned

@@ -13,14 +13,14 @@ import (
 // Store is a store whose calls fail as its plan says.
 type Store struct {
 	inner   store.Store
-	batcher store.Batcher // the store inside, nil if it cannot batch
+	batcher store.Batcher // the store inside; nil if it cannot batch
 	plan    Plan
 
 	mu      sync.Mutex
 	calls   int
 	writes  int
 	frozen  int
-	thaw    chan struct{} // closed by Thaw, which makes a new one
+	thaw    chan struct{} // closed and replaced by Thaw
 	crashed *Error        // the failure after which all calls fail
 	onCrash []func()
 }
@@ -55,14 +55,14 @@ func (s *Store) Writes() int {
 	return s.writes
 }
 
-// Frozen returns how many calls are frozen now.
+// Frozen returns how many calls are currently frozen.
 func (s *Store) Frozen() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.frozen
 }
 
-// Thaw lets the calls go on that are frozen now.
+// Thaw lets the currently frozen calls continue.
 func (s *Store) Thaw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,8 @@ func (s *Store) Thaw() {
 	s.thaw = make(chan struct{})
 }
 
-// OnCrash has f called when the store crashes, before the call at which it
-// does returns, or at once if it has crashed already. A test passes the
+// OnCrash arranges for f to be called when the store crashes, before the call that
+// crashes it returns, or at once if it has already crashed. A test passes the
 // cancel function of what it runs, so that nothing outlives the crash.
 func (s *Store) OnCrash(f func()) {
 	s.mu.Lock()
@@ -88,7 +88,7 @@ func (s *Store) OnCrash(f func()) {
 // Crashed reports whether a crash fault has happened.
 func (s *Store) Crashed() bool { return s.dead() != nil }
 
-// dead returns the error of all calls after a crash, nil before one.
+// dead returns the error of all calls after a crash, or nil before one.
 func (s *Store) dead() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *Store) dead() error {
 	return s.crashed
 }
 
-// start counts a call, asks the plan, and does what comes before the store
-// inside is called. On an error it must not be called.
+// start counts a call, asks the plan, and does what happens before the store
+// inside is called. After an error the store inside must not be called.
 func (s *Store) start(ctx context.Context, op store.Op, name string) (Call, Fault, error) {
 	s.mu.Lock()
 	if s.crashed != nil {
@@ -125,7 +125,7 @@ func (s *Store) start(ctx context.Context, op store.Op, name string) (Call, Faul
 		return c, f, s.fail(c, f)
 	case conflict:
 		if op == store.OpAppend || op == store.OpPut || op == store.OpDelete {
-			return c, f, store.Conflictf("injected, at %s; get or read again and decide", c)
+			return c, f, store.Conflictf("injected at %s; read again and decide", c)
 		}
 	case delay:
 		if err := wait(ctx, time.After(f.delay)); err != nil {
@@ -160,8 +160,8 @@ func wait[T any](ctx context.Context, done <-chan T) error {
 	}
 }
 
-// fail returns the error of fault f at call c, and makes the store crash if
-// the fault says so.
+// fail returns the error of fault f at call c, and crashes the store if the fault
+// says so.
 func (s *Store) fail(c Call, f Fault) error {
 	failure := &Error{Call: c, Fault: f}
 	if !f.crash {
@@ -181,7 +181,7 @@ func (s *Store) fail(c Call, f Fault) error {
 	return failure
 }
 
-// end returns the error of a call that has been made, if its answer is lost.
+// end returns the error of a completed call if its result is lost.
 func (s *Store) end(c Call, f Fault) error {
 	if f.kind == failAfter || f.kind == failAmid {
 		return s.fail(c, f)
@@ -222,7 +222,7 @@ func each[T any](s *Store, ctx context.Context, op store.Op, name string, items 
 			}
 			n++
 			if !yield(v, nil) {
-				_ = s.end(c, f) // a loop that is left does not hear of a failure, but a crash happens
+				_ = s.end(c, f) // a loop that is left early does not see the failure, but a crash happens
 				return
 			}
 		}
@@ -242,8 +242,8 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	})
 }
 
-// AppendBatch implements store.Batcher where the store inside does. A batch
-// that is valid is one call, an append.
+// AppendBatch implements store.Batcher if the store inside does. A valid batch is
+// one call, an append.
 func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
 	if s.batcher == nil {
 		return 0, errors.ErrUnsupported
@@ -304,7 +304,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	return each(s, ctx, store.OpList, prefix, s.inner.List(ctx, prefix, after))
 }
 
-// Close implements store.Store. It closes the store inside, always.
+// Close implements store.Store. It always closes the store inside.
 func (s *Store) Close() error { return s.inner.Close() }
 
 // Unwrap implements store.Wrapper.

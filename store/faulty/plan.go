@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Plan chooses the fault for a call. A store asks its plan about one call at
-// a time; the plan must not call the store. A nil Plan is no fault at all.
+// Plan chooses the fault for a call. A store asks its plan about one call at a
+// time; the plan must not call the store. A nil Plan injects no faults.
 type Plan func(Call) Fault
 
 // At plans a fault for the n-th call.
@@ -32,15 +32,15 @@ func AtWrite(n int, f Fault) Plan {
 	}
 }
 
-// Rate is how often a fault happens: with probability P at each call.
+// Rate is a fault and its probability P at each call.
 type Rate struct {
 	Fault Fault
 	P     float64
 }
 
 // Random plans faults at random: each call has at most one of them, with the
-// probability that its rate says. The same seed gives the same faults to the
-// same sequence of calls.
+// probability given by its rate. The same seed gives the same faults to the same
+// sequence of calls.
 func Random(seed uint64, rates ...Rate) Plan {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -57,15 +57,14 @@ func Random(seed uint64, rates ...Rate) Plan {
 	}
 }
 
-// Sweep yields a plan for each write of a program and each of the faults,
-// with a name that says where the cut is, until the program did not get to a
-// write any more. The body of the loop runs the program once with the plan,
-// on a store of its own, before the loop goes on.
+// Sweep yields a plan for each write of a program and each of the faults, with a
+// name that says where the cut is, until the program no longer reaches the write.
+// The body of the loop runs the program once with the plan, on a store of its own.
 func Sweep(faults ...Fault) iter.Seq2[string, Plan] {
 	return sweep("write", AtWrite, faults)
 }
 
-// SweepCalls is Sweep over all calls instead of the writes only.
+// SweepCalls is Sweep over all calls instead of only the writes.
 func SweepCalls(faults ...Fault) iter.Seq2[string, Plan] {
 	return sweep("call", At, faults)
 }

@@ -27,7 +27,7 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 			return 0, store.NotAtEnd(journal, after, h.last)
 		}
 	}
-	// Whatever goes wrong from here on, the cached head is no longer trusted.
+	// If anything goes wrong from here on, the cached head cannot be trusted.
 	moved, err := s.move(ctx, journal, h)
 	if err != nil {
 		s.heads.forget(journal)
@@ -46,9 +46,9 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	return next.last(), nil
 }
 
-// move writes the newest batch of a journal to its own key, if it is not
-// there, and returns that key with its version. The batch is committed, so
-// every writer moves the same bytes and it does not matter who does.
+// move writes the newest batch of a journal to its own key, if it is not there
+// yet, and returns that key with its version. The batch is committed, so all
+// writers move the same bytes and it does not matter which one does.
 func (s *Store) move(ctx context.Context, journal string, h head) (store.Cell, error) {
 	if h.version == "" {
 		return store.Cell{}, nil
@@ -78,26 +78,26 @@ func (s *Store) move(ctx context.Context, journal string, h head) (store.Cell, e
 	return there, nil
 }
 
-// lost returns the error of an append that failed with err behind its checks.
-// A conflict is looked into: it may be the tombstone of a drop, and then the
-// batch that was moved has to go again.
+// lost returns the error of an append that failed with err after its checks. A
+// conflict may be due to the tombstone of a drop, and then the batch that was
+// moved has to be removed again.
 func (s *Store) lost(ctx context.Context, journal string, after uint64, moved store.Cell, err error) error {
 	if !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("kvstore: append to journal %q behind %d: %w", journal, after, err)
+		return fmt.Errorf("kvstore: append to journal %q after %d: %w", journal, after, err)
 	}
 	h, headErr := s.head(ctx, journal)
 	switch {
 	case headErr != nil:
-		return store.Conflictf("append to journal %q behind %d was refused; read its tail and decide again (%v)", journal, after, headErr)
+		return store.Conflictf("append to journal %q after %d was refused; read the rest and decide again (%v)", journal, after, headErr)
 	case h.dropped:
 		if moved.Key != "" {
 			if err := s.remove(ctx, moved.Key, moved.Version); err != nil {
-				return fmt.Errorf("%w; some of its bytes may be left, drop it again to remove them (%v)", store.WasDropped(journal), err)
+				return fmt.Errorf("%w; some of its bytes may be left; drop it again to remove them (%v)", store.WasDropped(journal), err)
 			}
 		}
 		return store.WasDropped(journal)
 	case h.last != after:
 		return store.NotAtEnd(journal, after, h.last)
 	}
-	return store.Conflictf("the engine refused an append to journal %q, which ends at %d as the caller saw it; try again", journal, after)
+	return store.Conflictf("the engine refused an append to journal %q although it ends at %d as expected; try again", journal, after)
 }

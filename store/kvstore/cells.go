@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// nonceSize is the number of random bytes before the value of a cell. They
-// make each write differ from all others, so that versions do not repeat
-// where the engine's are hashes of the value.
+// nonceSize is the number of random bytes before the value of a cell. They make
+// each write unique, so that versions do not repeat if the engine's versions are
+// hashes of the value.
 const nonceSize = 16
 
 // Get implements store.Store.
@@ -35,7 +35,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 	return openCell(key, cell)
 }
 
-// openCell returns the cell called key that the engine keeps as inner.
+// openCell returns the cell called key, which the engine keeps as inner.
 func openCell(key string, inner store.Cell) (store.Cell, error) {
 	body, err := unframe(cellKey(key), inner.Value)
 	if err == nil && len(body) < nonceSize {
@@ -83,11 +83,11 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 	return nil
 }
 
-// refused returns the error of a write to a cell, in the words of the caller
-// where the engine speaks of its own keys.
+// refused returns the error of a write to a cell. It names the cell, where a
+// conflict of the engine would name one of its own keys.
 func refused(what, key string, err error) error {
 	if errors.Is(err, store.ErrConflict) {
-		return store.Conflictf("%s of cell %q: it is not as the caller saw it; get it and decide again", what, key)
+		return store.Conflictf("%s of cell %q: the cell has been changed; get it and decide again", what, key)
 	}
 	return fmt.Errorf("kvstore: %s cell %q: %w", what, key, err)
 }
@@ -100,12 +100,12 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			return
 		}
 		if len(prefix) > store.MaxName {
-			return // no name is that long
+			return // there are no names this long
 		}
-		var bad error // told behind all that is well
+		var bad error // reported after all intact cells
 		for inner, err := range s.kv.List(ctx, cellTag+common(prefix), behind(cellTag, prefix, after)) {
 			if err != nil {
-				err = fmt.Errorf("kvstore: list cells behind %q: %w", after, err)
+				err = fmt.Errorf("kvstore: list cells after %q: %w", after, err)
 			} else {
 				err = s.usable(ctx)
 			}
@@ -115,7 +115,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			}
 			key, err := decode(cellTag, inner.Key)
 			if err == nil && !strings.HasPrefix(key, prefix) {
-				break // in order, so the first that is past the prefix ends it
+				break // keys are ordered, so none follow
 			}
 			var cell store.Cell
 			if err == nil {

@@ -28,7 +28,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 			err = s.remove(ctx, cell.Key, cell.Version)
 		}
 		if err != nil {
-			return fmt.Errorf("kvstore: remove the entries of dropped journal %q, drop it again: %w", journal, err)
+			return fmt.Errorf("kvstore: remove the entries of dropped journal %q (drop it again): %w", journal, err)
 		}
 	}
 	return nil
@@ -58,7 +58,7 @@ func (s *Store) bury(ctx context.Context, journal string) error {
 	}
 }
 
-// remove deletes a key of a dropped journal whatever its version has become.
+// remove deletes a key of a dropped journal, whatever its version is by then.
 func (s *Store) remove(ctx context.Context, key string, version store.Version) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := s.kv.Delete(ctx, key, version)

@@ -9,8 +9,8 @@ import (
 )
 
 // A value is a checksum of four bytes, a format of one byte, and a body. Later
-// formats keep the checksum where it is, so that a value of a newer version
-// can be told from a damaged one.
+// formats keep the checksum in place, so that a value of a newer version can be
+// distinguished from a damaged one.
 const (
 	format    = 1
 	frameSize = 4 + 1
@@ -33,14 +33,13 @@ func frame(key string, body ...[]byte) []byte {
 	return value
 }
 
-// checksum covers the key too, so that a value that strays to another key is
-// found.
+// checksum also covers the key, to detect a value under the wrong key.
 func checksum(key string, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, rest)
 }
 
-// damage says that a key of the engine does not hold what was written. It
-// becomes a *store.CorruptError, in the terms of the caller.
+// damage means that a key of the engine does not hold what was written. It
+// becomes a *store.CorruptError that names the journal or cell.
 type damage struct{ key, reason string }
 
 func (d *damage) Error() string { return d.key + ": " + d.reason }
@@ -54,19 +53,19 @@ func unframe(key string, value []byte) ([]byte, error) {
 		return nil, &damage{key, "the checksum is wrong"}
 	}
 	if value[4] != format {
-		return nil, fmt.Errorf("%w: key %q has format %d, this binary knows %d; update it", store.ErrNewer, key, value[4], format)
+		return nil, fmt.Errorf("%w: key %q has format %d, but this binary only knows %d; update it", store.ErrNewer, key, value[4], format)
 	}
 	return value[frameSize:], nil
 }
 
-// batch is the entries of one append. Its encoding is the same in a head and
-// in a key of its own: start, count, and each entry behind its length.
+// batch holds the entries of one append. Its encoding is the same in a head and
+// in a key of its own: start, count, and each entry preceded by its length.
 type batch struct {
 	start   uint64
 	entries [][]byte
 }
 
-// last is the sequence of the last entry; 0 if there is no batch.
+// last returns the sequence of the last entry, or 0 if there is no batch.
 func (b batch) last() uint64 { return b.start + uint64(len(b.entries)) - 1 }
 
 func (b batch) encode() []byte {
@@ -82,8 +81,8 @@ func (b batch) encode() []byte {
 	return body
 }
 
-// decodeBatch returns the batch with this encoding, found under key. Its
-// entries share the body, but cannot grow into each other.
+// decodeBatch decodes a batch found under key. Its entries share the body, but
+// cannot grow into each other.
 func decodeBatch(key string, body []byte) (batch, error) {
 	bad := &damage{key, "the batch is not well formed"}
 	next := func() (n uint64, ok bool) {

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// head is what the head of a journal holds. Without a version there is no such
+// head is the content of a journal's head. If it has no version there is no such
 // key, and the journal was never written.
 type head struct {
 	version store.Version
@@ -25,8 +25,8 @@ const (
 	headDropped = 'D'
 )
 
-// head returns the head of a journal as the engine has it. With *damage
-// comes its version, so that it can be overwritten.
+// head returns the head of a journal as the engine has it. If it is *damage, its
+// version is returned too, so that it can be overwritten.
 func (s *Store) head(ctx context.Context, journal string) (head, error) {
 	key := headKey(journal)
 	cell, err := s.kv.Get(ctx, key)
@@ -59,9 +59,9 @@ func decodeHead(key string, value []byte) (head, error) {
 	return head{}, &damage{key, "the head is not well formed"}
 }
 
-// load returns the head of a journal that can be appended to or read:
-// ErrDropped if it is dropped, and ErrCorrupt if it is damaged, or lost with
-// batches left behind.
+// load returns the head of a journal that can be appended to or read. It returns
+// ErrDropped if the journal was dropped, and ErrCorrupt if the head is damaged, or
+// lost while batches remain.
 func (s *Store) load(ctx context.Context, journal string) (head, error) {
 	h, err := s.head(ctx, journal)
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *Store) load(ctx context.Context, journal string) (head, error) {
 		if err != nil {
 			return head{}, fmt.Errorf("kvstore: list the batches of journal %q: %w", journal, err)
 		}
-		// Heads are never deleted, so either it is lost or the journal
-		// began just now.
+		// Heads are never deleted, so either it is lost or the journal was
+		// created just now.
 		if h, err = s.head(ctx, journal); err != nil || h.version != "" {
 			return s.load(ctx, journal)
 		}
@@ -87,16 +87,16 @@ func (s *Store) load(ctx context.Context, journal string) (head, error) {
 	return head{}, nil
 }
 
-// headCache keeps the heads that this handle wrote, so that its next append
-// needs not get them. A head in it may be outdated, which the engine finds out
-// by its version.
+// headCache keeps the heads that this handle wrote, so that its next append need
+// not get them. A cached head may be outdated; the engine then refuses its
+// version.
 type headCache struct {
 	mu    sync.Mutex
 	heads map[string]head
 	size  int
 }
 
-// The sizes of the cache: all of it, and what a head takes besides its batch.
+// The maximum size of the cache, and the size of a head without its batch.
 const (
 	maxCache     = 8 << 20
 	headOverhead = 512
@@ -138,7 +138,7 @@ func (c *headCache) forget(journal string) {
 	c.remove(journal)
 }
 
-// remove needs the lock.
+// remove must be called with the lock held.
 func (c *headCache) remove(journal string) {
 	if h, ok := c.heads[journal]; ok {
 		delete(c.heads, journal)

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// The kinds of keys. A dash is not a digit of a name, so what follows a name
-// is never taken for a part of it.
+// The kinds of keys. A dash is not a digit of a name, so what follows a name is
+// never mistaken for part of it.
 const (
 	cellTag  = "c-"
 	headTag  = "h-"
@@ -21,8 +21,8 @@ const (
 
 const digits = "0123456789abcdefghijklmnopqrstuv"
 
-// names writes names so that their encodings sort as they do: the digits are
-// in order, and the bits of a name go from the front of the digits to the end.
+// names encodes names so that their encodings sort as they do: the digits are in
+// order, and hold the bits of a name from first to last.
 var names = base32.NewEncoding(digits).WithPadding(base32.NoPadding)
 
 func cellKey(name string) string { return cellTag + encode(name) }
@@ -54,28 +54,28 @@ func decode(tag, key string) (string, error) {
 	if err != nil || len(name) == 0 || tag+encode(string(name)) != key {
 		return "", &store.CorruptError{
 			Where:  fmt.Sprintf("key %q", key),
-			Reason: "this is no key of a kvstore; keep other things out of its part of the engine",
+			Reason: "this is not a key of a kvstore; do not keep other things in its part of the engine",
 		}
 	}
 	return string(name), nil
 }
 
-// common returns the digits that begin the encodings of all names that begin
-// with prefix. A few other names may begin so too, since a digit is not a
-// whole part of a byte.
+// common returns the digits that begin the encodings of all names that begin with
+// prefix. They may begin those of a few other names too, since a byte is not a
+// whole number of digits.
 func common(prefix string) string { return encode(prefix)[:8*len(prefix)/5] }
 
-// behind returns the key to list behind for names of a kind that begin with
-// prefix and are behind after; "" for all of the kind.
+// behind returns the key after which to list for names of a kind that begin with
+// prefix and come after the given name; "" lists the whole kind.
 func behind(tag, prefix, after string) string {
 	if after >= prefix {
 		if after == "" {
 			return ""
 		}
-		// No name is longer than MaxName, so the rest decides nothing.
+		// No name is longer than MaxName, so the rest does not matter.
 		return tag + encode(after[:min(len(after), store.MaxName)])
 	}
-	// The last key before the first digits that can begin prefix.
+	// The last key before all keys that begin with these digits.
 	first := encode(prefix)
 	init, digit := first[:len(first)-1], strings.IndexByte(digits, first[len(first)-1])
 	if digit == 0 {

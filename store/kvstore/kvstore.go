@@ -8,11 +8,10 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Options are the choices of a Store.
+// Options configures a Store.
 type Options struct {
-	// Durability is what acknowledged writes of the engine survive. It
-	// counts only where the engine is not a store.Durable, which knows
-	// better.
+	// Durability is what acknowledged writes of the engine survive. It is
+	// ignored if the engine is a store.Durable, which knows better.
 	Durability store.Durability
 }
 
@@ -36,8 +35,8 @@ var (
 	_ store.Durable = (*Store)(nil)
 )
 
-// New returns a store in kv. Several of them, also in different processes, may
-// use one engine at the same time. Close closes kv if it is an io.Closer.
+// New returns a store in kv. Several stores, even in different processes, may use
+// one engine at the same time. Close closes kv if it is an io.Closer.
 func New(kv KV, o Options) *Store {
 	s := &Store{kv: kv, durable: o.Durability, hub: store.NewHub()}
 	if d, ok := upgrade[store.Durable](kv); ok {

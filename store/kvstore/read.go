@@ -33,8 +33,8 @@ func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq
 	}
 }
 
-// read yields the batches with the entries behind after, as the journal is
-// when its head is loaded: all batches before the head's are moved by then.
+// read yields the batches with the entries after the given sequence, as of the
+// time its head is loaded: by then all batches before the head's are moved.
 func (s *Store) read(ctx context.Context, journal string, after uint64) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
 		err := s.usable(ctx)
@@ -45,7 +45,7 @@ func (s *Store) read(ctx context.Context, journal string, after uint64) iter.Seq
 		if err == nil {
 			h, err = s.load(ctx, journal)
 		}
-		// With a damaged head, what is before the damage can be read still.
+		// If the head is damaged, the entries before it can still be read.
 		until := h.start - min(h.start, 1)
 		if c, ok := errors.AsType[*store.CorruptError](err); ok && c.Seq > 0 {
 			until = c.Seq - 1
@@ -74,8 +74,8 @@ func (s *Store) read(ctx context.Context, journal string, after uint64) iter.Seq
 	}
 }
 
-// moved yields the moved batches that end behind after and at or before until,
-// without a gap; *damage where that cannot be. An until of MaxUint64 takes
+// moved yields the moved batches that end after the sequence after and at or
+// before until, without gaps; a gap is *damage. If until is MaxUint64, it yields
 // all there are.
 func (s *Store) moved(ctx context.Context, journal string, after, until uint64) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
@@ -97,7 +97,7 @@ func (s *Store) moved(ctx context.Context, journal string, after, until uint64) 
 			if err == nil {
 				b, err = decodeBatch(cell.Key, body)
 			}
-			// The first one may begin before what is asked for.
+			// The first one may begin before the requested entries.
 			if err == nil && (b.start > next || b.start < next && next != after+1) {
 				err = &damage{cell.Key, fmt.Sprintf("the batch begins at %d, but %d comes next", b.start, next)}
 			}
@@ -113,8 +113,8 @@ func (s *Store) moved(ctx context.Context, journal string, after, until uint64) 
 }
 
 // located turns damage of a journal into a *store.CorruptError that says which
-// entries can be trusted. Where the journal was dropped meanwhile it is no
-// damage but ErrDropped. Other errors stay as they are.
+// entries can be trusted, or into ErrDropped if the journal was dropped meanwhile.
+// Other errors are returned unchanged.
 func (s *Store) located(ctx context.Context, journal string, err error) error {
 	d, ok := errors.AsType[*damage](err)
 	if !ok {
@@ -133,18 +133,18 @@ func (s *Store) located(ctx context.Context, journal string, err error) error {
 	return c
 }
 
-// Journals implements store.Store. A journal with a damaged head is yielded
-// too, since it is there: Read says what is wrong with it.
+// Journals implements store.Store. It also yields journals with a damaged head,
+// since they exist: Read reports what is wrong with them.
 func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := s.usable(ctx); err != nil {
 			yield("", err)
 			return
 		}
-		var bad error // told behind all that is well
+		var bad error // reported after all intact names
 		for cell, err := range s.kv.List(ctx, headTag, behind(headTag, "", after)) {
 			if err != nil {
-				err = fmt.Errorf("kvstore: list the journals behind %q: %w", after, err)
+				err = fmt.Errorf("kvstore: list the journals after %q: %w", after, err)
 			} else {
 				err = s.usable(ctx)
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Watch implements store.Watcher. Writes of this handle wake at once; those of
-// others when the engine tells, if it is a store.Watcher, else within
-// store.PollInterval.
+// Watch implements store.Watcher. Writes through this handle wake at once; those
+// of others wake when the engine reports them if it is a store.Watcher, and
+// otherwise within store.PollInterval.
 func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -41,19 +41,19 @@ func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	}
 }
 
-// sources are the loops that together see every change behind a prefix. The
+// sources returns the loops that together see every change under a prefix. The
 // hub's is always one of them, since it ends when the store is closed.
 func (s *Store) sources(ctx context.Context, prefix string) []iter.Seq[struct{}] {
 	own := s.hub.Watch(ctx, prefix)
 	if w, ok := upgrade[store.Watcher](s.kv); ok {
 		return []iter.Seq[struct{}]{own, w.Watch(ctx, headTag+common(prefix)), w.Watch(ctx, cellTag+common(prefix))}
 	}
-	// With its upgrades hidden the store is polled.
+	// With its upgrades hidden, the store is polled.
 	return []iter.Seq[struct{}]{own, store.Watch(ctx, struct{ store.Store }{s}, prefix)}
 }
 
-// Cast implements store.Caster. Messages reach all who use the engine if it is
-// a store.Caster, else the listeners of this handle.
+// Cast implements store.Caster. Messages reach all users of the engine if it is a
+// store.Caster, and otherwise the listeners of this handle.
 func (s *Store) Cast(ctx context.Context, topic string, message []byte) error {
 	if err := s.usable(ctx); err != nil {
 		return err

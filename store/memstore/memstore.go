@@ -1,9 +1,9 @@
-// Package memstore keeps a store in memory. It is for tests, and for runs
-// that need not outlive their process.
+// Package memstore keeps a store in memory. It is for tests, and for runs that
+// need not outlive their process.
 //
 //	s := memstore.New()                          // its own
 //	s, err := store.Open(ctx, "memory:")         // the same, by URL
-//	s, err := store.Open(ctx, "memory:shared")   // one for all who name it
+//	s, err := store.Open(ctx, "memory:shared")   // shared by all who open this name
 //
 // A named memory lives until its last handle is closed.
 package memstore
@@ -31,7 +31,7 @@ func init() {
 	})
 }
 
-// Store is a handle on a memory.
+// Store is a handle on a store in memory.
 type Store struct {
 	*store.Hub
 	m      *memory
@@ -57,7 +57,7 @@ type memory struct {
 	keys     keys // of cells
 	versions uint64
 
-	name    string // "" if it is not shared
+	name    string // "" if not shared
 	handles int    // guarded by named's lock
 }
 
@@ -76,14 +76,14 @@ func newMemory(name string) *memory {
 	}
 }
 
-// New returns a store in a memory of its own.
+// New returns a store that is not shared.
 func New() *Store {
 	m := newMemory("")
 	return &Store{m: m, Hub: m.hub}
 }
 
-// Open returns a handle on the memory called name, which is made if no handle
-// on it is open.
+// Open returns a handle on the memory called name, and creates the memory if no
+// handle on it is open.
 func Open(name string) *Store {
 	named.Lock()
 	defer named.Unlock()
@@ -154,7 +154,7 @@ func (s *Store) append(b store.Batch) (uint64, error) {
 	return last, nil
 }
 
-// append makes a batch, and returns the keys of the cells that it wrote.
+// append appends a batch and returns the keys of the cells that it wrote.
 func (m *memory) append(b store.Batch) (last uint64, written []string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,8 +212,8 @@ func (s *Store) Read(ctx context.Context, journal string, after uint64) iter.Seq
 	}
 }
 
-// read returns the journal as it is now. What is behind it is only ever
-// appended to, so the slice stays true without the lock.
+// read returns the journal as it is now. A journal is only ever appended to, so
+// the slice stays valid without the lock.
 func (s *Store) read(ctx context.Context, journal string) ([][]byte, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -338,7 +338,7 @@ func (m *memory) remove(key string) {
 	delete(m.cells, key)
 }
 
-// expect returns ErrConflict unless the cell's version is prev, "" for none.
+// expect returns ErrConflict unless the cell's version is prev; "" means no cell.
 func (m *memory) expect(key string, prev store.Version) error {
 	if now := m.cells[key].Version; now != prev {
 		return store.NotVersion(key, prev, now)

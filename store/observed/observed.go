@@ -9,39 +9,39 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Call is what is known of a call when it starts.
+// Call describes a call when it starts.
 type Call struct {
 	Op   store.Op
-	Name string // the journal, cell or prefix; for Journals the name it starts behind
+	Name string // the journal, cell or prefix; for Journals the name it starts after
 }
 
-// Result is what is known of a call when it has ended.
+// Result describes a call when it has ended.
 type Result struct {
-	Items    int           // entries appended or read, cells put or got, names listed; of a batch entries and cells
+	Items    int           // entries appended or read, cells put or got, names listed; for a batch entries and cells
 	Bytes    int           // of those entries and values
-	Duration time.Duration // spent in the store; in a read without the caller's loop body
-	Err      error         // the error of the call, nil if it succeeded or its loop was left
+	Duration time.Duration // spent in the store, excluding the caller's loop body in a read
+	Err      error         // the error of the call; nil if it succeeded or its loop was left early
 }
 
-// Observer sees each call of a store. It is called from many goroutines at
-// once, and the call waits for it.
+// Observer sees each call of a store. It is called from many goroutines
+// concurrently, and the call waits for it.
 type Observer interface {
-	// Observe is called before the call. It returns the context for the
-	// call, ctx itself or one derived from it, and a function that is called
-	// once when the call has ended, which may be nil.
+	// Observe is called before the call. It returns the context for the call,
+	// which is ctx or derived from it, and a function to be called once when
+	// the call has ended, or nil.
 	Observe(ctx context.Context, c Call) (context.Context, func(Result))
 }
 
-// Func is an [Observer] that is one function.
+// Func is an [Observer] made of a function.
 type Func func(ctx context.Context, c Call) (context.Context, func(Result))
 
 // Observe implements Observer.
 func (f Func) Observe(ctx context.Context, c Call) (context.Context, func(Result)) { return f(ctx, c) }
 
-// Store is a store that is observed.
+// Store is an observed store.
 type Store struct {
 	inner    store.Store
-	batcher  store.Batcher // the store inside, nil if it cannot batch
+	batcher  store.Batcher // the store inside; nil if it cannot batch
 	observer Observer
 }
 
@@ -58,7 +58,7 @@ func New(inner store.Store, o Observer) *Store {
 	return &Store{inner: inner, batcher: store.BatcherOf(inner), observer: o}
 }
 
-// call observes one call, which adds to the result what it carries.
+// call observes one call, which adds what it carries to the result.
 func (s *Store) call(ctx context.Context, op store.Op, name string, call func(context.Context, *Result) error) error {
 	ctx, done := s.observer.Observe(ctx, Call{Op: op, Name: name})
 	if done == nil {
@@ -66,7 +66,7 @@ func (s *Store) call(ctx context.Context, op store.Op, name string, call func(co
 	}
 	var r Result
 	start := time.Now()
-	// Deferred, so that a span ends also where the caller's loop panics.
+	// Deferred, so that a span ends even if the caller's loop panics.
 	defer func() {
 		r.Duration += time.Since(start)
 		done(r)
@@ -75,8 +75,7 @@ func (s *Store) call(ctx context.Context, op store.Op, name string, call func(co
 	return r.Err
 }
 
-// each observes a read from its start to its end. Size is what an item
-// counts as.
+// each observes a read from start to end. Size returns the bytes of an item.
 func each[T any](s *Store, ctx context.Context, op store.Op, name string, items func(context.Context) iter.Seq2[T, error], size func(T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		_ = s.call(ctx, op, name, func(ctx context.Context, r *Result) error {
@@ -110,8 +109,8 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	return last, err
 }
 
-// AppendBatch implements store.Batcher where the store inside does. A batch that
-// is valid is observed as one append, which carries the cells too.
+// AppendBatch implements store.Batcher if the store inside does. A valid batch is
+// observed as one append that also carries the cells.
 func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (last uint64, err error) {
 	if s.batcher == nil {
 		return 0, errors.ErrUnsupported
@@ -170,7 +169,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Ve
 	return s.put(ctx, key, value, func(ctx context.Context) (store.Version, error) { return s.inner.Put(ctx, key, value, prev) })
 }
 
-// PutUnsynced implements store.Unsynced. It is observed as Put is.
+// PutUnsynced implements store.Unsynced. It is observed as a Put.
 func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
 	return s.put(ctx, key, value, func(ctx context.Context) (store.Version, error) {
 		return store.PutUnsynced(ctx, s.inner, key, value, prev)

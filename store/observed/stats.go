@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Stats is an [Observer] that counts calls, errors, bytes and how long calls
-// take. The zero Stats is ready for use, by any number of stores at once.
+// Stats is an [Observer] that counts calls, errors and bytes, and records how long
+// calls take. The zero value is ready to use, by any number of stores at once.
 type Stats struct {
 	mu  sync.Mutex
 	ops map[store.Op]*OpStats
@@ -38,7 +38,7 @@ func (s *Stats) Observe(ctx context.Context, c Call) (context.Context, func(Resu
 	}
 }
 
-// Snapshot returns what was counted up to now.
+// Snapshot returns the current counts.
 func (s *Stats) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,11 +51,10 @@ func (s *Stats) Snapshot() Snapshot {
 	return snap
 }
 
-// Snapshot is what was counted of each kind of call, without those that did
-// not happen.
+// Snapshot holds the counts of each kind of call that has happened.
 type Snapshot []OpStats
 
-// Of returns the numbers of one kind of call, which are zero if none happened.
+// Of returns the counts of one kind of call; they are zero if it never happened.
 func (s Snapshot) Of(op store.Op) OpStats {
 	if i := slices.IndexFunc(s, func(o OpStats) bool { return o.Op == op }); i >= 0 {
 		return s[i]
@@ -72,19 +71,19 @@ func (s Snapshot) String() string {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t\n", o.Op, o.Calls, o.Conflicts, o.NotFound, o.Cancelled, o.Failed,
 			o.Items, o.Bytes, o.Latency.Quantile(0.5), o.Latency.Quantile(0.99), o.Latency.Quantile(1))
 	}
-	_ = w.Flush() // into memory, which cannot fail
+	_ = w.Flush() // a write to memory cannot fail
 	return b.String()
 }
 
-// OpStats are the numbers of one kind of call.
+// OpStats holds the counts of one kind of call.
 type OpStats struct {
 	Op        store.Op
-	Calls     int64 // all that have ended, also with an error
+	Calls     int64 // all that have ended, with or without an error
 	Conflicts int64 // ended with store.ErrConflict
 	NotFound  int64 // with store.ErrNotFound
 	Cancelled int64 // because their context ended
 	Failed    int64 // with any other error
-	Items     int64 // entries, cells or names that calls without an error carried
+	Items     int64 // entries, cells or names carried by calls without an error
 	Bytes     int64 // of those entries and values
 	Latency   Histogram
 }
@@ -110,9 +109,9 @@ func (o *OpStats) add(r Result) {
 // buckets reach from a microsecond to about two minutes.
 const buckets = 28
 
-// Histogram counts durations in buckets, each twice as wide as the one
-// before: bucket i holds those of at most 2^i microseconds that are not in a
-// bucket before it, and the last one all longer ones as well.
+// Histogram counts durations in buckets, each twice as wide as the one before.
+// Bucket i counts durations of at most 2^i microseconds that no earlier bucket
+// counts, and the last bucket also all longer ones.
 type Histogram [buckets]int64
 
 func (h *Histogram) add(d time.Duration) {
@@ -127,9 +126,9 @@ func (h *Histogram) add(d time.Duration) {
 // Bound returns the upper bound of bucket i.
 func (h Histogram) Bound(i int) time.Duration { return time.Microsecond << i }
 
-// Quantile returns a duration that at least the fraction q of the calls did
-// not exceed: the upper bound of a bucket, so up to twice too long. It is zero
-// if there were no calls.
+// Quantile returns a duration that at least the fraction q of the calls did not
+// exceed. It is the upper bound of a bucket, and so may be up to twice too long.
+// It is zero if there were no calls.
 func (h Histogram) Quantile(q float64) time.Duration {
 	var total, seen int64
 	for _, n := range h {
