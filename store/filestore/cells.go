@@ -16,8 +16,8 @@ import (
 
 // cellLock is shared by the cells of some shards.
 type cellLock struct {
-	write sync.Mutex   // held by who changes a cell
-	file  sync.RWMutex // held while a file is read, or replaced and synced
+	write sync.Mutex   // held while a cell is changed
+	file  sync.RWMutex // held while its file is read, or replaced and synced
 }
 
 func (e *engine) cellLock(p place) *cellLock {
@@ -34,8 +34,8 @@ func renderCell(c store.Cell) []byte {
 	return seal(b, 0, saltOf(c.Key))
 }
 
-// parseCell takes the file of the cell called key apart, or says why it is
-// not one.
+// parseCell parses the file of the cell called key, or says what is wrong with
+// it.
 func parseCell(line []byte, key string) (c store.Cell, why string) {
 	b, why := unseal(line, saltOf(key))
 	if why != "" {
@@ -53,7 +53,7 @@ func parseCell(line []byte, key string) (c store.Cell, why string) {
 	return store.Cell{Key: key, Value: value, Version: store.Version(version)}, ""
 }
 
-// get reads a cell; ErrNotFound if there is none.
+// get reads a cell, or returns ErrNotFound.
 func (e *engine) get(key string) (store.Cell, error) {
 	p := placeOf(key)
 	if err := e.cells.settle(p.shard, false); err != nil {
@@ -72,13 +72,13 @@ func (e *engine) get(key string) (store.Cell, error) {
 	}
 	c, why := parseCell(line, key)
 	if why != "" {
-		// The version is one of these very bytes, whatever they are.
+		// The version identifies exactly these bytes.
 		return store.Cell{}, &store.CorruptError{Cell: key, Version: store.Version(fmt.Sprintf("damaged-%x", sha256.Sum256(line))), Where: path, Reason: why}
 	}
 	return c, nil
 }
 
-// expect returns ErrConflict unless the cell's version is prev, "" for none.
+// expect returns ErrConflict unless the cell's version is prev; "" means no cell.
 func (e *engine) expect(key string, prev store.Version) error {
 	c, err := e.get(key)
 	if bad, ok := errors.AsType[*store.CorruptError](err); ok && bad.Version == prev {
@@ -146,8 +146,8 @@ func (e *engine) delete(ctx context.Context, key string, prev store.Version) err
 	return nil
 }
 
-// keys returns up to limit keys behind after that begin with prefix, and what
-// is wrong with cells whose keys are not known.
+// keys returns up to limit keys after the given one that begin with prefix, and
+// the damage of cells whose keys are unknown.
 func (e *engine) keys(prefix, after string, limit int) (keys []string, damage, err error) {
 	x := &e.cells.index
 	err = x.load(func() ([]string, map[string]error, error) {

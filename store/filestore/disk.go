@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// disk holds the operations by which the driver changes files, so that tests
-// can let each of them fail. Reading goes to package os directly.
+// disk holds the operations with which the driver changes files, so that tests
+// can make each of them fail. Reads use package os directly.
 type disk interface {
 	create(path string) (*os.File, error)
 	write(f *os.File, b []byte, at int64) error
@@ -56,11 +56,11 @@ func (d osDisk) syncDir(path string) error {
 	return f.Sync()
 }
 
-// full reports whether err says that there is no space left.
+// full reports whether err means that there is no space left.
 func full(err error) bool { return isOneOf(err, fullCodes) }
 
-// tooMany reports whether err says that no more files can be open at once,
-// which is not the disk's fault and passes.
+// tooMany reports whether err means that too many files are open, which is
+// temporary and not the disk's fault.
 func tooMany(err error) bool { return isOneOf(err, tooManyCodes) }
 
 func isOneOf(err error, codes []error) bool {

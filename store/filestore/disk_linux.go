@@ -26,7 +26,7 @@ func syncData(f *os.File) error {
 	return err
 }
 
-// inMemory reports whether the folder's file system is gone with the power.
+// inMemory reports whether the folder's file system is lost with the power.
 func inMemory(dir string) bool {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	var fs syscall.Statfs_t

@@ -8,5 +8,5 @@ import "os"
 // F_FULLFSYNC, which reaches the medium and not only the drive's cache.
 func syncData(f *os.File) error { return f.Sync() }
 
-// inMemory reports whether the folder's file system is gone with the power.
+// inMemory reports whether the folder's file system is lost with the power.
 func inMemory(string) bool { return false }

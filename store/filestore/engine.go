@@ -43,9 +43,9 @@ func newEngine(dir string, d disk, lock os.FileInfo) *engine {
 	return e
 }
 
-// start removes what a dead process left in tmp. It also syncs the folders
-// down to the shelves: what such a process made but did not sync is not to be
-// built upon before it is safe.
+// start removes what a dead process left in tmp. It also syncs the folders down to
+// the shelves, so that nothing builds on what such a process created but did not
+// sync.
 func (e *engine) start() error {
 	tmp := filepath.Join(e.dir, "tmp")
 	if err := e.disk.mkdir(tmp); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -64,7 +64,7 @@ func (e *engine) start() error {
 	for _, dir := range []string{parent, e.dir, e.journals.root, e.cells.root} {
 		err := e.disk.syncDir(dir)
 		if dir == parent && errors.Is(err, fs.ErrPermission) {
-			continue // it need not be ours to read
+			continue // the parent need not be ours to read
 		}
 		if err != nil {
 			return err
@@ -73,18 +73,18 @@ func (e *engine) start() error {
 	return nil
 }
 
-// errNothingDone is in the error of a write that did not begin.
+// errNothingDone is wrapped by the error of a write that did not begin.
 var errNothingDone = errors.New("nothing was written")
 
-// poison ends all writing, unless the write did not begin, and returns the
-// error of the call that failed.
+// poison ends all writing, unless the write did not begin, and returns the error
+// of the failed call.
 func (e *engine) poison(cause error, doing string, args ...any) error {
 	doing = fmt.Sprintf(doing, args...)
 	if errors.Is(cause, errNothingDone) {
-		return fmt.Errorf("filestore: %s: %w; let the process have more files open, and try again", doing, cause)
+		return fmt.Errorf("filestore: %s: %w; raise the limit of open files for the process and try again", doing, cause)
 	}
 	err := fmt.Errorf("%w: filestore: %s: %w", store.ErrPoisoned, doing, cause)
-	hint := "close the store and open it again, which recovers all that was acknowledged"
+	hint := "close the store and open it again, which recovers all acknowledged writes"
 	if full(cause) {
 		err = fmt.Errorf("%w: %w; free some space, then %s", store.ErrFull, err, hint)
 	} else {
@@ -102,7 +102,7 @@ func (e *engine) poisoned() error {
 	return nil
 }
 
-// mayWrite is asked by a call that has waited for its turn.
+// mayWrite is called after a call has waited for its turn.
 func (e *engine) mayWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -110,25 +110,25 @@ func (e *engine) mayWrite(ctx context.Context) error {
 	return e.writable()
 }
 
-// writable is asked before files are changed.
+// writable is called before files are changed.
 func (e *engine) writable() error {
 	if err := e.poisoned(); err != nil {
 		return err
 	}
-	// Someone may have removed LOCK to get in, or the whole folder: then
-	// another process may write to it too.
+	// If someone has removed LOCK, or the whole folder, another process may be
+	// writing to it too.
 	now, err := os.Stat(filepath.Join(e.dir, lockName))
 	if err == nil && !os.SameFile(now, e.lock) {
-		err = fmt.Errorf("%s in %s is another file than this process locked", lockName, e.dir)
+		err = fmt.Errorf("%s in %s is not the file that this process locked", lockName, e.dir)
 	}
 	if err != nil {
-		return e.poison(err, "looking whether the folder is still this process's")
+		return e.poison(err, "checking that this process still owns the folder")
 	}
 	return nil
 }
 
-// stage writes a file under a temporary name, durably, for install to put in
-// its place. If either fails the caller poisons the engine.
+// stage durably writes a file under a temporary name, for install to move into
+// place. If either fails, the caller poisons the engine.
 func (e *engine) stage(content []byte) (temp string, err error) {
 	temp = filepath.Join(e.dir, "tmp", strconv.FormatUint(e.temps.Add(1), 10))
 	f, err := e.disk.create(temp)
@@ -145,7 +145,7 @@ func (e *engine) stage(content []byte) (temp string, err error) {
 	return temp, cmp.Or(err, f.Close())
 }
 
-// install moves a staged file over path, durably.
+// install durably moves a staged file to path.
 func (e *engine) install(temp, path string) error {
 	if err := e.disk.rename(temp, path); err != nil {
 		return err
@@ -153,14 +153,14 @@ func (e *engine) install(temp, path string) error {
 	return e.disk.syncDir(filepath.Dir(path))
 }
 
-// maxOpen is how many journals' files are kept open for appending. It is far
-// below what a process may have open: beside a sync, opening a file is cheap.
+// maxOpen is how many journals' files are kept open for appending. It is far below
+// the limit of a process: compared with a sync, opening a file is cheap.
 const maxOpen = 32
 
-// openFiles are the files of the journals appended to last.
+// openFiles holds the files of the journals appended to most recently.
 type openFiles struct {
 	mu    sync.Mutex
-	order list.List // of *journal, the last used in front
+	order list.List // of *journal, most recently used first
 }
 
 // get returns the journal's file, open for writing. The caller holds the
@@ -180,7 +180,7 @@ func (o *openFiles) get(j *journal) (*os.File, error) {
 	for at := o.order.Back(); o.order.Len() > maxOpen && at != nil; {
 		old := at.Value.(*journal)
 		at = at.Prev()
-		if old != j && old.write.TryLock() { // one that is being written to stays
+		if old != j && old.write.TryLock() { // keep one that is being written to
 			o.shut(old)
 			old.write.Unlock()
 		}
@@ -198,14 +198,14 @@ func (o *openFiles) close(j *journal) {
 
 func (o *openFiles) shut(j *journal) {
 	if j.file != nil {
-		j.file.Close() // all that counts in it is synced
+		j.file.Close() // everything that counts is synced
 		o.order.Remove(j.open)
 		j.file, j.open = nil, nil
 	}
 }
 
-// closeAll closes all files. The caller has made sure that no journal is
-// being written to.
+// closeAll closes all files. The caller ensures that no journal is being written
+// to.
 func (o *openFiles) closeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,8 +24,8 @@ func init() {
 	})
 }
 
-// dirOf returns the folder that a URL names: all behind "file:", as it is, or
-// an absolute path behind "file://".
+// dirOf returns the folder of a URL: everything after "file:", verbatim, or an
+// absolute path after "file://".
 func dirOf(url string) (string, error) {
 	dir := strings.TrimPrefix(url, "file:")
 	path, slashes := strings.CutPrefix(dir, "//")
@@ -43,13 +43,13 @@ func dirOf(url string) (string, error) {
 // Options changes how a folder is opened.
 type Options struct {
 	// NoSync leaves it to the operating system when bytes reach the disk.
-	// Writes are faster, and survive the death of the process but not a
-	// power failure, which may also leave journals damaged: the store's
-	// durability is store.Process.
+	// Writes are faster, and survive the death of the process but not a power
+	// failure, which may also damage journals: the store's durability is
+	// store.Process.
 	NoSync bool
 
-	// SharedFolder lets a new store be made in a folder to which every user of
-	// the machine may write, see [store.CheckFolder].
+	// SharedFolder allows a new store to be created in a folder to which every
+	// user of the machine may write: see [store.CheckFolder].
 	SharedFolder bool
 }
 
@@ -57,7 +57,7 @@ type Options struct {
 type Store struct {
 	*store.Hub
 	folder *folder
-	engine *engine // through which this handle writes
+	engine *engine // used by this handle to write
 	closed atomic.Bool
 }
 
@@ -68,10 +68,10 @@ var (
 	_ store.Durable = (*Store)(nil)
 )
 
-// Open opens the store in folder dir, which is made if it does not exist; its
-// parent must. It returns store.ErrLocked if another process has it open,
-// store.ErrForeign if dir holds something else, and store.ErrNewer if a later
-// version of this package made it.
+// Open opens the store in folder dir, and creates it if it does not exist; its
+// parent must exist. It returns store.ErrLocked if another process has the store
+// open, store.ErrForeign if dir holds something else, and store.ErrNewer if the
+// store was created by a later version of this package.
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	return openFolder(ctx, dir, o, osDisk{noSync: o.NoSync})
 }
@@ -95,7 +95,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// change runs a call that writes, if the check of its arguments was passed.
+// change runs a call that writes, unless the check of its arguments failed.
 func (s *Store) change(ctx context.Context, check error, call func(e *engine) error) error {
 	s.folder.gate.RLock()
 	defer s.folder.gate.RUnlock()
@@ -111,7 +111,7 @@ func (s *Store) change(ctx context.Context, check error, call func(e *engine) er
 	return call(s.engine)
 }
 
-// look runs a call that reads. It may write nevertheless, to recover.
+// look runs a call that reads, although it may write to recover.
 func (s *Store) look(ctx context.Context, check error, call func(e *engine) error) error {
 	s.folder.gate.RLock()
 	defer s.folder.gate.RUnlock()
@@ -162,10 +162,10 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 	})
 }
 
-// page is how many names Journals and List take from an index at once.
+// page is how many names Journals and List take from an index at a time.
 const page = 256
 
-// names yields what next returns, page by page, and at last the damage.
+// names yields what next returns, page by page, and finally the damage.
 func (s *Store) names(ctx context.Context, after string, next func(e *engine, after string) (names []string, damage, err error)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for more, after := true, after; more; {
@@ -237,7 +237,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		return e.keys(prefix, after, page)
 	})
 	return func(yield func(store.Cell, error) bool) {
-		var damage error // told when all sound cells are
+		var damage error // reported after all intact cells
 		for key, err := range keys {
 			var c store.Cell
 			if err == nil {

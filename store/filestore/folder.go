@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// folder is a store's folder while this process has it open. Its handles
-// share it, and so do the engines that follow each other in it.
+// folder is a store's folder while this process has it open. It is shared by the
+// handles on it, and by the engines that succeed each other.
 type folder struct {
 	dir     string
 	options Options
@@ -25,16 +25,16 @@ type folder struct {
 	class   store.Durability
 	hub     *store.Hub
 	lock    *os.File
-	id      os.FileInfo // of the lock file, which tells folders apart
+	id      os.FileInfo // of the lock file; it identifies the folder
 	handles int         // guarded by folders
 
-	// gate is held for reading by every call that may touch files, and for
-	// writing to wait until none does. It guards engine.
+	// gate is held for reading by every call that may use files, and for
+	// writing in order to wait for those calls. It guards engine.
 	gate   sync.RWMutex
 	engine *engine
 }
 
-// folders are those that this process has open.
+// folders holds the folders that this process has open.
 var folders struct {
 	sync.Mutex
 	open []*folder
@@ -61,14 +61,14 @@ func openFolder(ctx context.Context, dir string, o Options, d disk) (*Store, err
 		return nil, err
 	}
 	if dir == "" {
-		return nil, fmt.Errorf("%w: filestore: the folder's name is empty; write file:DIR", store.ErrInvalid)
+		return nil, fmt.Errorf("%w: filestore: the name of the folder is empty; write file:DIR", store.ErrInvalid)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: open %s: %w", dir, err)
 	}
 	shared := o.SharedFolder
-	o.SharedFolder = false // no difference for a store that is there
+	o.SharedFolder = false // only matters for a new store
 	folders.Lock()
 	defer folders.Unlock()
 	f, err := sharedFolder(dir, o)
@@ -87,8 +87,8 @@ func openFolder(ctx context.Context, dir string, o Options, d disk) (*Store, err
 	return &Store{Hub: f.hub.Share(), folder: f, engine: f.engine}, nil
 }
 
-// checkNew refuses to make a store where everyone may write: in dir if that is
-// there and not yet a store, otherwise beside it.
+// checkNew refuses to create a store where everyone may write: in dir if that
+// exists and is not yet a store, and otherwise in its parent.
 func checkNew(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, lockName)); err == nil {
 		return nil
@@ -102,20 +102,20 @@ func checkNew(dir string) error {
 	return nil
 }
 
-// sharedFolder returns the folder if this process has it open already. It is
-// known by its lock file: unlike a path it has one identity, and unlike the
-// folder it cannot be deleted and made again while it is held open.
+// sharedFolder returns the folder if this process already has it open. The lock
+// file identifies it: unlike a path it has one identity, and unlike the folder it
+// cannot be deleted and created again while it is held open.
 func sharedFolder(dir string, o Options) (*folder, error) {
 	id, err := os.Stat(filepath.Join(dir, lockName))
 	if err != nil {
-		return nil, nil // whatever it is, takeFolder meets it again
+		return nil, nil // takeFolder runs into the same error
 	}
 	for _, f := range folders.open {
 		if !os.SameFile(f.id, id) {
 			continue
 		}
 		if f.options != o {
-			return nil, fmt.Errorf("%w: filestore: %s is open in this process with other options; use the same", store.ErrInvalid, dir)
+			return nil, fmt.Errorf("%w: filestore: %s is already open in this process with other options; use the same ones", store.ErrInvalid, dir)
 		}
 		if err := f.renew(); err != nil {
 			return nil, openFailed(dir, err)
@@ -125,8 +125,8 @@ func sharedFolder(dir string, o Options) (*folder, error) {
 	return nil, nil
 }
 
-// renew replaces a poisoned engine by one that starts over from the files, as
-// a reopened store does, while other handles are still open. Those keep their
+// renew replaces a poisoned engine with one that starts over from the files, as a
+// reopened store does, while other handles are still open. Those keep their
 // poisoned engine for writing, and read through the new one.
 func (f *folder) renew() error {
 	f.gate.Lock()
@@ -144,7 +144,7 @@ func (f *folder) renew() error {
 	return nil
 }
 
-// takeFolder locks the folder for this process, making the store if there is
+// takeFolder locks the folder for this process, and creates the store if there is
 // none.
 func takeFolder(dir string, o Options, d disk) (f *folder, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -154,7 +154,7 @@ func takeFolder(dir string, o Options, d disk) (f *folder, err error) {
 		return nil, openFailed(dir, err)
 	}
 	if target, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = target // a link that is changed later leads no open store elsewhere
+		dir = target // so that a link changed later does not redirect an open store
 	}
 	if _, err := survey(dir); err != nil { // before anything is written to a folder that may not be ours
 		return nil, err
@@ -187,7 +187,7 @@ func takeFolder(dir string, o Options, d disk) (f *folder, err error) {
 	if err := f.prepare(made); err != nil {
 		return nil, openFailed(dir, err)
 	}
-	// A courtesy to who finds the folder locked; nothing depends on it.
+	// A courtesy to those who find the folder locked; nothing depends on it.
 	if lock.Truncate(0) == nil {
 		fmt.Fprintln(lock, os.Getpid())
 	}
@@ -195,7 +195,7 @@ func takeFolder(dir string, o Options, d disk) (f *folder, err error) {
 	return f, nil
 }
 
-// survey reports whether dir holds a store, and an error if it holds
+// survey reports whether dir holds a store, and returns an error if it holds
 // something else.
 func survey(dir string) (made bool, err error) {
 	files, err := os.ReadDir(dir)
@@ -221,16 +221,16 @@ func survey(dir string) (made bool, err error) {
 	if why == "" {
 		_, err := fmt.Sscanf(string(content), `{"perdure":"filestore","format":%d,`, &number)
 		if err != nil {
-			why = "the line is not one of filestore"
+			why = "the line was not written by filestore"
 		}
 	}
 	switch {
 	case why != "" && !has["journals"]:
-		return false, fmt.Errorf("%w: filestore: the file FORMAT in %s is not a store's; name a new or empty folder", store.ErrForeign, dir)
+		return false, fmt.Errorf("%w: filestore: the file FORMAT in %s does not belong to a store; name a new or empty folder", store.ErrForeign, dir)
 	case why == "" && number > format:
-		return false, fmt.Errorf("%w: filestore: %s has format %d, this binary reads up to %d; use a newer version of the program", store.ErrNewer, dir, number, format)
+		return false, fmt.Errorf("%w: filestore: %s has format %d, but this binary reads only up to %d; use a newer version of the program", store.ErrNewer, dir, number, format)
 	case why == "" && !bytes.Equal(line, formatLine(format)):
-		why = "the line is not what filestore writes"
+		why = "filestore does not write such a line"
 	case why == "" && !has["journals"]:
 		why = "the folder journals is missing; if it was empty, create it"
 	case why == "" && !has["cells"]:
@@ -242,8 +242,8 @@ func survey(dir string) (made bool, err error) {
 	return true, nil
 }
 
-// unfinished returns ErrForeign unless the files, among which there is no
-// FORMAT, are what is left of a store whose making was cut short.
+// unfinished returns ErrForeign unless the files, which do not include FORMAT, are
+// the remains of a store whose creation was cut short.
 func unfinished(dir string, files []fs.DirEntry) error {
 	for _, file := range files {
 		name, ours := file.Name(), true
@@ -256,14 +256,14 @@ func unfinished(dir string, files []fs.DirEntry) error {
 			}
 		}
 		if !ours {
-			return fmt.Errorf("%w: filestore: %s holds %q and no FORMAT file; name a new or empty folder, or put FORMAT back from a backup", store.ErrForeign, dir, name)
+			return fmt.Errorf("%w: filestore: %s holds %q but no FORMAT file; name a new or empty folder, or restore FORMAT from a backup", store.ErrForeign, dir, name)
 		}
 	}
 	return nil
 }
 
-// prepare makes the folder ready, and the store if it is not made. FORMAT
-// comes last: with it the store is complete.
+// prepare makes the folder ready for use, and creates the store if there is none.
+// FORMAT comes last: it completes the store.
 func (f *folder) prepare(made bool) error {
 	for _, name := range []string{"journals", "cells"} {
 		if err := f.disk.mkdir(filepath.Join(f.dir, name)); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -281,8 +281,8 @@ func (f *folder) prepare(made bool) error {
 	return f.engine.install(temp, filepath.Join(f.dir, "FORMAT"))
 }
 
-// release gives up one handle. With the last one the lock goes, after the
-// calls under way: another process may write from then on.
+// release gives up one handle. The last one waits for calls in progress and
+// releases the lock: from then on another process may write.
 func (f *folder) release() error {
 	folders.Lock()
 	defer folders.Unlock()
@@ -310,5 +310,5 @@ func locked(dir string) error {
 			holder = fmt.Sprintf("process %d", pid)
 		}
 	}
-	return fmt.Errorf("%w: filestore: %s is open in %s; stop that one, or use a store for several processes (sqlite:FILE)", store.ErrLocked, dir, holder)
+	return fmt.Errorf("%w: filestore: %s is open in %s; stop it, or use a store for several processes (sqlite:FILE)", store.ErrLocked, dir, holder)
 }

@@ -23,7 +23,7 @@ type journal struct {
 	body  int64 // where the entries begin
 
 	write sync.Mutex    // held while the file is loaded or changed
-	file  *os.File      // open for appending, or nil; see openFiles
+	file  *os.File      // open for appending, or nil: see openFiles
 	open  *list.Element // its place there
 	slot  int64         // which head line is written next; guarded by write
 
@@ -31,19 +31,19 @@ type journal struct {
 	tail tail
 }
 
-// tail is the part of a journal that is known to be durable, which is what
-// readers see.
+// tail describes the part of a journal that is known to be durable, which is all
+// that readers see.
 type tail struct {
 	known   bool
 	dropped bool
 	seq     uint64 // of the last entry
 	end     int64  // where its line ends
 	marks   []mark
-	bad     *store.CorruptError // what is wrong behind seq, if anything is
+	bad     *store.CorruptError // what is wrong after seq, if anything
 }
 
-// mark remembers where the line behind entry seq begins, so that a read from
-// the middle need not begin at the top.
+// mark records where the line after entry seq begins, so that a read from the
+// middle need not start at the top.
 type mark struct {
 	seq uint64
 	at  int64
@@ -65,8 +65,8 @@ func (t *tail) seek(after uint64) mark {
 	return t.marks[i-1]
 }
 
-// journal returns the one called name, or nil where it does not exist and is
-// not to be created; names that are only asked for are not remembered.
+// journal returns the journal called name, or nil if it does not exist and is not
+// to be created; names that are only asked about are not remembered.
 func (e *engine) journal(name string, create bool) (*journal, error) {
 	e.mu.Lock()
 	j := e.loaded[name]
@@ -125,8 +125,8 @@ func (e *engine) append(ctx context.Context, name string, after uint64, entries 
 	return after + uint64(len(entries)), err
 }
 
-// create makes the journal's file with its first entries in it, so that it
-// is there with all of them or not at all.
+// create creates the journal's file with its first entries in it, so that it
+// exists with all of them or not at all.
 func (e *engine) create(j *journal, entries [][]byte) error {
 	if err := e.journals.settle(j.place.shard, true); err != nil {
 		return err
@@ -151,12 +151,12 @@ func (e *engine) create(j *journal, entries [][]byte) error {
 	return nil
 }
 
-// extend appends to the journal's file. The head line follows the sync, so
-// that it never says more than is synced; it reaches the disk with the next.
+// extend appends to the journal's file. The head line is written after the sync,
+// so that it never claims more than is synced; the next sync takes it to the disk.
 func (e *engine) extend(j *journal, t tail, entries [][]byte) error {
 	f, err := e.files.get(j)
 	if err != nil {
-		return fmt.Errorf("filestore: append to journal %q: %w; check the file's permissions and how many files are open", j.name, err)
+		return fmt.Errorf("filestore: append to journal %q: %w; check the file's permissions and the number of open files", j.name, err)
 	}
 	lines := j.render(t.seq, entries)
 	h := head{seq: t.seq + uint64(len(entries)), end: t.end + int64(len(lines))}
@@ -199,8 +199,8 @@ func (e *engine) writeHead(j *journal, f *os.File, h head) error {
 	return e.disk.write(f, appendHead(nil, j.salt, h), at)
 }
 
-// view returns the journal called name and its tail as it is now, which is
-// empty for a journal that does not exist.
+// view returns the journal called name and its current tail, which is empty if the
+// journal does not exist.
 func (e *engine) view(name string) (*journal, tail, error) {
 	j, err := e.journal(name, false)
 	if err != nil || j == nil {
@@ -221,8 +221,8 @@ func (j *journal) now() tail {
 	return j.tail
 }
 
-// read yields the entries behind after, up to the tail's end. Usable is asked
-// before each of them.
+// read yields the entries after the given sequence, up to the tail's end. It calls
+// usable before each of them.
 func (j *journal) read(t tail, after uint64, usable func() error, yield func(store.Entry, error) bool) {
 	if t.dropped {
 		yield(store.Entry{}, store.WasDropped(j.name))
@@ -246,7 +246,7 @@ func (j *journal) read(t tail, after uint64, usable func() error, yield func(sto
 		e, why := parseEntry(line, j.salt)
 		seq++
 		if why == "" && e.seq != seq {
-			why = fmt.Sprintf("sequence %d is where %d belongs", e.seq, seq)
+			why = fmt.Sprintf("found sequence %d where %d belongs", e.seq, seq)
 		}
 		if why == "" && seq <= after {
 			continue
@@ -268,8 +268,8 @@ func (j *journal) read(t tail, after uint64, usable func() error, yield func(sto
 	}
 }
 
-// readAt reads from the journal's file. It does not keep the file open: a
-// loop over Read may pause for long, and the file may be replaced meanwhile.
+// readAt reads from the journal's file. It does not keep the file open: a loop
+// over Read may pause for a long time, and the file may be replaced meanwhile.
 func (j *journal) readAt(b []byte, at int64) error {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -285,11 +285,11 @@ func (j *journal) readAt(b []byte, at int64) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("filestore: read journal %q: %w", j.name, err)
 	}
-	clear(b[n:]) // a file that has become shorter shows as damaged lines
+	clear(b[n:]) // if the file has become shorter, this shows as damaged lines
 	return nil
 }
 
-// rotten notes damage that came after the journal was loaded.
+// rotten notes damage found after the journal was loaded.
 func (j *journal) rotten(seq uint64, at int64, why string) error {
 	if j.tombstoned() { // by a handle that was opened after this one was poisoned
 		return store.WasDropped(j.name)
@@ -314,8 +314,8 @@ func (j *journal) corrupt(seq uint64, at int64, why string) *store.CorruptError 
 	return &store.CorruptError{Journal: j.name, Seq: seq, Where: fmt.Sprintf("%s, offset %d", j.path, at), Reason: why}
 }
 
-// drop puts a tombstone in the place of the journal's file, in one move: the
-// entries are gone and the name is taken at the same moment.
+// drop replaces the journal's file with a tombstone in one move: the entries
+// disappear and the name is taken at the same moment.
 func (e *engine) drop(ctx context.Context, name string) error {
 	j, err := e.journal(name, true)
 	if err != nil {
@@ -347,8 +347,8 @@ func (e *engine) drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// names returns up to limit journals behind after, and what is wrong with
-// those whose names are not known.
+// names returns up to limit journals after the given name, and the damage of those
+// whose names are unknown.
 func (e *engine) names(after string, limit int) (names []string, damage, err error) {
 	x := &e.journals.index
 	err = x.load(func() ([]string, map[string]error, error) {

@@ -17,19 +17,18 @@ import (
 //
 //	CONTENT,"crc":"xxxxxxxx"}\n
 //
-// The checksum starts from one of the journal's name or the cell's key, so
-// that a line is valid in its own file only. Lines are taken apart by their
-// fixed shape, never decoded and encoded again: what stands in them is what
-// was given, byte for byte.
+// The checksum is seeded with that of the journal's name or the cell's key, so
+// that a line is valid only in its own file. Lines are parsed by their fixed
+// shape, never decoded and re-encoded: they hold what was given, byte for byte.
 const (
 	crcField = `,"crc":"`
 	crcLen   = len(crcField) + 8 + len("\"}\n")
 
-	// maxLine is more than the longest line there can be, the largest entry
-	// in base64 with all around it.
+	// maxLine exceeds the longest possible line, which holds the largest entry
+	// in base64.
 	maxLine = (store.MaxEntry+store.Slack)*4/3 + 4096
 
-	// maxNesting keeps deeply nested JSON out of lines: encoding/json reads
+	// maxNesting keeps deeply nested JSON out of lines: encoding/json accepts
 	// at most 10 000 levels, and a line adds one.
 	maxNesting = 9000
 )
@@ -46,7 +45,7 @@ func seal(b []byte, start int, salt uint32) []byte {
 	return append(b, "\"}\n"...)
 }
 
-// unseal returns the content of a sealed line, or why it is not one.
+// unseal returns the content of a sealed line, or says what is wrong with it.
 func unseal(line []byte, salt uint32) (content []byte, why string) {
 	cut := len(line) - crcLen
 	if cut < 0 || line[len(line)-1] != '\n' {
@@ -82,7 +81,7 @@ func appendData(b, data []byte) []byte {
 	return append(b, '"')
 }
 
-// plain reports whether data can stand in a line as it is.
+// plain reports whether data can be stored in a line as it is.
 func plain(data []byte) bool {
 	return bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 &&
 		bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) < maxNesting &&
@@ -106,15 +105,14 @@ func dataOf(member []byte) ([]byte, bool) {
 	return data, err == nil
 }
 
-// entry is a line of a journal, taken apart. Part and of say which place it
-// has in its append.
+// entry is a parsed line of a journal. Part and of give its place in its append.
 type entry struct {
 	seq      uint64
 	part, of uint64
 	member   []byte // what appendData wrote
 }
 
-// first is the sequence of the first entry of the same append.
+// first returns the sequence of the first entry of the same append.
 func (e entry) first() uint64 { return e.seq - e.part + 1 }
 
 func appendEntry(b []byte, salt uint32, e entry, data []byte) []byte {
@@ -129,8 +127,8 @@ func appendEntry(b []byte, salt uint32, e entry, data []byte) []byte {
 	return seal(b, start, salt)
 }
 
-// parseEntry takes a line apart, or says why it is not an entry. What it
-// returns points into the line.
+// parseEntry parses a line, or says why it is not an entry. The result points into
+// the line.
 func parseEntry(line []byte, salt uint32) (e entry, why string) {
 	b, why := unseal(line, salt)
 	if why != "" {
@@ -144,7 +142,7 @@ func parseEntry(line []byte, salt uint32) (e entry, why string) {
 	return e, ""
 }
 
-// number takes a literal and the decimal number behind it off the front of b.
+// number cuts a literal and the decimal number that follows it off the front of b.
 func number(b *[]byte, literal string, n *uint64) bool {
 	rest, ok := bytes.CutPrefix(*b, []byte(literal))
 	if !ok {
@@ -162,8 +160,8 @@ func number(b *[]byte, literal string, n *uint64) bool {
 	return true
 }
 
-// head says that a journal is known to be synced up to the end of entry seq,
-// which is at offset end. Its line has the same length whatever it says.
+// head says that a journal is known to be synced up to the end of entry seq, at
+// offset end. Its line always has the same length.
 type head struct {
 	seq uint64
 	end int64
@@ -192,16 +190,16 @@ func headerOf(name string) []byte {
 	return seal(b, 0, saltOf(name))
 }
 
-// tombstoneOf returns the only line of a dropped journal's file. It holds no
-// more of the journal than the hash in the file's name.
+// tombstoneOf returns the only line of a dropped journal's file. It reveals no
+// more about the journal than the hash in the file's name.
 func tombstoneOf(hash string) []byte {
 	b := []byte(`{"perdure":"dropped","format":1,"hash":"` + hash + `"`)
 	return seal(b, 0, saltOf(hash))
 }
 
-// appendName appends the member that holds a name: as a string where it is
-// valid UTF-8, else in base64. The string is not left to encoding/json,
-// because files are compared with what this returns and it must never change.
+// appendName appends the member that holds a name: as a string if it is valid
+// UTF-8, and otherwise in base64. It does not use encoding/json for the string,
+// because files are compared with the result and it must never change.
 func appendName(b []byte, field, name string) []byte {
 	if !utf8.ValidString(name) {
 		b = append(b, `,"`+field+`64":"`...)
@@ -222,10 +220,10 @@ func appendName(b []byte, field, name string) []byte {
 	return append(b, '"')
 }
 
-// cutName returns the name in the member that appendName wrote. It does not
-// look at the checksum: whoever knows that the name belongs to the file, by
-// its hash, can trust it even in a damaged line. Of the two spellings the
-// first is the name's; what follows it is anybody's JSON.
+// cutName returns the name in the member that appendName wrote. It ignores the
+// checksum: a caller that knows by its hash that the name belongs to the file can
+// trust it even in a damaged line. Of the two spellings the first one is the
+// name's; what follows it may be any JSON.
 func cutName(b []byte, field string) (name string, ok bool) {
 	before, text, ok := bytes.Cut(b, []byte(`,"`+field+`":"`))
 	_, text64, encoded := bytes.Cut(before, []byte(`,"`+field+`64":"`))

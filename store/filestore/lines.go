@@ -17,9 +17,9 @@ type lines struct {
 	room []byte                         // the memory under buf
 }
 
-// line returns the next line with its newline, and its offset; io.EOF at the
-// end. A piece without a newline is what is left before the end, or more than
-// any line has. The bytes are good until the next call.
+// line returns the next line with its newline, and its offset, or io.EOF at the
+// end. A piece without a newline is the rest before the end, or is longer than any
+// line. The bytes are valid until the next call.
 func (l *lines) line() (line []byte, at int64, err error) {
 	searched := 0
 	for {

@@ -9,5 +9,5 @@ import (
 
 // lockFile refuses: without a lock two processes could write to one folder.
 func lockFile(string) (*os.File, error) {
-	return nil, errors.New("this system has no file locks that filestore knows; use another store")
+	return nil, errors.New("filestore does not support the file locks of this system; use another store")
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lockFile opens and locks a file, or returns errHeld. The lock goes with the
-// file's closing and with the death of the process.
+// lockFile opens and locks a file, or returns errHeld. The lock is released when
+// the file is closed or the process dies.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // lockFile opens a file so that no other process can open it for writing, or
-// returns errHeld. Others may read it, to see who has it.
+// returns errHeld. Others may read it, to see which process has it.
 func lockFile(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

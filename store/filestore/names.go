@@ -29,8 +29,8 @@ func placeOf(name string) place {
 	return p
 }
 
-// slugOf returns a piece of the name in characters that every file system
-// takes and none confuses. It is for people only; the hash tells names apart.
+// slugOf returns a part of the name in characters that every file system accepts
+// and distinguishes. It is only for people; the hash identifies the name.
 func slugOf(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -48,8 +48,8 @@ func slugOf(name string) string {
 	return strings.TrimSuffix(b.String(), "-")
 }
 
-// index is the sorted set of the names in a shelf. It is read from the files
-// when it is first asked for, and kept up to date from then on.
+// index is the sorted set of the names in a shelf. It is read from the files on
+// first use, and kept up to date from then on.
 type index struct {
 	mu      sync.Mutex
 	known   bool
@@ -57,7 +57,7 @@ type index struct {
 	damaged map[string]error // by file, where the name cannot be read
 }
 
-// load reads the index by scan unless it is known.
+// load reads the index with scan unless it is loaded.
 func (x *index) load(scan func() (names []string, damaged map[string]error, err error)) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -91,8 +91,8 @@ func (x *index) remove(name, file string) {
 	delete(x.damaged, file)
 }
 
-// behind returns up to limit names that begin with prefix and are behind
-// after, in order.
+// behind returns up to limit names that begin with prefix and come after the given
+// one, in order.
 func (x *index) behind(prefix, after string, limit int) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,8 +110,8 @@ func (x *index) behind(prefix, after string, limit int) []string {
 	return names
 }
 
-// damage returns the error of the first file whose name cannot be read and may
-// begin with prefix: the name of the file begins as the slug of its name.
+// damage returns the error of the first file whose name cannot be read but may
+// begin with prefix: a file's name begins with the slug of its name.
 func (x *index) damage(prefix string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"os"
 )
 
-// load verifies the journal's file when it is first touched, repairs what a
-// crash may have left, and returns its tail. The caller holds the journal's
-// write lock.
+// load verifies the journal's file on first use, repairs what a crash may have
+// left, and returns its tail. The caller holds the journal's write lock.
 func (e *engine) load(j *journal) (tail, error) {
 	if t := j.now(); t.known {
 		return t, nil
@@ -39,7 +38,7 @@ type finding struct {
 	size int64
 }
 
-// inspect reads the journal's file and judges it.
+// inspect reads and verifies the journal's file.
 func (e *engine) inspect(j *journal) (finding, error) {
 	f, err := os.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,17 +88,17 @@ func (e *engine) inspect(j *journal) (finding, error) {
 		found.tail.seq, found.tail.end = s.line, s.at
 		bad(s.line+1, s.at, s.why)
 	case !s.headSeen:
-		bad(s.tail.seq+1, int64(len(header)), fmt.Sprintf("the head lines say that entry %d ends at offset %d, but it does not", h.seq, h.end))
+		bad(s.tail.seq+1, int64(len(header)), fmt.Sprintf("according to the head lines entry %d ends at offset %d, but it does not", h.seq, h.end))
 	case string(top[:min(len(header), len(top))]) != string(header):
-		bad(s.tail.seq+1, 0, "the header line is damaged; the entries are not")
+		bad(s.tail.seq+1, 0, "the header line is damaged, but the entries are not")
 	case s.later:
 		bad(s.tail.seq+1, s.at, s.why+", and entries of a later append follow")
 	}
 	return found, nil
 }
 
-// heads returns the better of the two head lines and makes the other the next
-// to be written. One of them may be torn: then the other is as it was before.
+// heads returns the better of the two head lines, and chooses the other to be
+// written next. If one of them is torn, the other is as it was before.
 func (j *journal) heads(top []byte) (best head, ok bool) {
 	for slot := range int64(2) {
 		from := j.body - (2-slot)*headLen
@@ -115,8 +114,8 @@ func (j *journal) heads(top []byte) (best head, ok bool) {
 	return best, ok
 }
 
-// scan goes through the lines of a journal up to the first that does not
-// follow from those before it.
+// scan goes through the lines of a journal up to the first one that cannot follow
+// those before it.
 type scan struct {
 	journal *journal
 	head    head
@@ -125,13 +124,13 @@ type scan struct {
 	headSeen bool   // an append ends where the head says
 	line     uint64 // the sequence of the last good line, of a whole append or not
 	at       int64  // where it ends
-	why      string // what is wrong with the next, "" at the end of the file
-	later    bool   // behind it are entries that do not belong to the next append
+	why      string // what is wrong with the next one; "" at the end of the file
+	later    bool   // after it come entries that do not belong to the next append
 }
 
 func (s *scan) run(l *lines) error {
 	s.at = s.tail.end
-	var last entry // the line before, if its append goes on
+	var last entry // the previous line, if its append continues
 	for {
 		line, at, err := l.line()
 		if errors.Is(err, io.EOF) {
@@ -155,8 +154,8 @@ func (s *scan) run(l *lines) error {
 		if s.why == "" {
 			s.why = why
 		}
-		// A crash tears the last append only. Sound entries of any other
-		// one behind the damage prove that it is not a crash's.
+		// A crash tears only the last append. Intact entries of another one
+		// after the damage prove that a crash did not cause it.
 		if e.seq != 0 && e.first() != s.tail.seq+1 {
 			s.later = true
 		}
@@ -172,21 +171,21 @@ func (s *scan) whole() {
 	}
 }
 
-// follows says why e cannot be the line behind sequence seq, where last is the
-// line before if its append goes on.
+// follows says why e cannot be the line after sequence seq. Last is the previous
+// line if its append continues.
 func follows(e entry, seq uint64, last entry) string {
 	switch {
 	case e.seq != seq+1:
-		return fmt.Sprintf("sequence %d is where %d belongs", e.seq, seq+1)
+		return fmt.Sprintf("found sequence %d where %d belongs", e.seq, seq+1)
 	case e.part != last.part+1, last.of != 0 && e.of != last.of:
-		return fmt.Sprintf("part %d of %d is where part %d belongs", e.part, e.of, last.part+1)
+		return fmt.Sprintf("found part %d of %d where part %d belongs", e.part, e.of, last.part+1)
 	}
 	return ""
 }
 
-// repair brings a sound file to a clean end: what is torn behind the last
-// whole append is cut off, and whole appends behind the head, whose writer
-// died before it could tell, are made durable before anyone reads them.
+// repair brings an undamaged file to a clean end: it cuts off a torn append, and
+// makes whole appends after the head, whose writer died before it could
+// acknowledge them, durable before anyone reads them.
 func (e *engine) repair(j *journal, found *finding) error {
 	t := &found.tail
 	if t.bad != nil || t.seq == 0 || t.end == found.size && t.seq == found.head.seq {
@@ -194,7 +193,7 @@ func (e *engine) repair(j *journal, found *finding) error {
 	}
 	if err := e.writable(); err != nil {
 		if t.seq == found.head.seq && e.poisoned() != nil {
-			return nil // readers do not see what is torn, and nobody appends behind it
+			return nil // readers do not see the torn append, and nothing can be appended after it
 		}
 		return err
 	}
@@ -220,9 +219,9 @@ func (e *engine) repair(j *journal, found *finding) error {
 	return nil
 }
 
-// rewrite writes a part of a file over itself. If an earlier sync of it
-// failed, the system may hold it to be written although it is not on the
-// disk, and the next sync would not change that.
+// rewrite writes a part of a file over itself. If an earlier sync of it failed,
+// the system may consider it written although it is not on the disk, and the next
+// sync would not change that.
 func (e *engine) rewrite(f *os.File, from, to int64) error {
 	b := make([]byte, min(chunk, to-from))
 	for from < to {

@@ -31,9 +31,9 @@ func (s *shelf) shard(n byte) string { return filepath.Join(s.root, fmt.Sprintf(
 
 func (s *shelf) path(p place) string { return filepath.Join(s.shard(p.shard), p.base+s.ext) }
 
-// settle makes a shard ready for use. The first use syncs it, because a
-// process that was killed may have left files in it that have their name but
-// would lose it in a power failure; what has been read must stay.
+// settle makes a shard ready for use. The first use syncs it, because a killed
+// process may have left files in it that would lose their name in a power failure;
+// what has been read must not vanish.
 func (s *shelf) settle(n byte, create bool) error {
 	shard := &s.shards[n]
 	shard.mu.Lock()
@@ -63,13 +63,12 @@ func (s *shelf) settle(n byte, create bool) error {
 	return nil
 }
 
-// maxTop is more than the longest beginning of a file up to the end of its
-// name: six bytes for each of the name's, and what is before it.
+// maxTop exceeds the longest beginning of a file up to the end of its name: six
+// bytes for each byte of the name, and what precedes it.
 const maxTop = 6*store.MaxName + 256
 
-// scan returns the names of all files, and the errors of those that do not
-// say theirs or cannot be read. Gone reports whether a file stands for a name
-// that is gone.
+// scan returns the names of all files, and the errors of those whose name cannot
+// be read. Gone reports whether a file is the tombstone of its name.
 func (s *shelf) scan(field string, gone func(base string, top []byte) bool) (names []string, damaged map[string]error, err error) {
 	dirs, err := os.ReadDir(s.root)
 	if err != nil {
@@ -109,7 +108,7 @@ func (s *shelf) scan(field string, gone func(base string, top []byte) bool) (nam
 			case ok && s.path(placeOf(name)) == path:
 				names = append(names, name)
 			case !gone(base, top):
-				damaged[path] = &store.CorruptError{Where: path, Reason: "the file's first line does not say the name it is for"}
+				damaged[path] = &store.CorruptError{Where: path, Reason: "the first line does not hold the name that the file is for"}
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// AppendBatch implements store.Batcher where the store inside does. The data key
-// of a new journal is one of the cells that the batch inside writes.
+// AppendBatch implements store.Batcher if the store inside does. The data key of a
+// new journal is one of the cells that the batch inside writes.
 func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) {
 	if s.batcher == nil {
 		return 0, errors.ErrUnsupported
@@ -34,14 +34,14 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 		case errors.Is(err, store.ErrDropped):
 			_ = s.shred(ctx, b.Journal) // see Append
 		case errors.As(err, &stale) && stale.Key == s.keyCell(b.Journal):
-			continue // another made the data key
+			continue // another writer created the data key
 		}
 		return last, err
 	}
 }
 
-// lockBatch refuses what Append and Put would, and returns the cells of a batch
-// as they are stored.
+// lockBatch refuses what Append and Put would refuse, and returns the cells of a
+// batch as they are stored.
 func (s *Store) lockBatch(b store.Batch) ([]store.Write, error) {
 	if err := store.CheckBatch(b); err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func (s *Store) lockBatch(b store.Batch) ([]store.Write, error) {
 	return cells, nil
 }
 
-// batchBox is writeBox for a batch: a fresh data key is added to it if there is
-// room, and made before it if not.
+// batchBox is writeBox for a batch: a new data key is added to the batch if there
+// is room, and otherwise created before it.
 func (s *Store) batchBox(ctx context.Context, b *store.Batch) (box cipher.AEAD, fresh bool, err error) {
 	if len(b.Cells) == store.MaxWrites {
 		box, err = s.writeBox(ctx, b.Journal, b.After)
@@ -80,7 +80,7 @@ func (s *Store) batchBox(ctx context.Context, b *store.Batch) (box cipher.AEAD, 
 	rand.Read(key)
 	wrapped, err := s.keys.Wrap(ctx, key, []byte(cell))
 	if err != nil {
-		return nil, false, fmt.Errorf("seal: make the data key in cell %q: %w", cell, err)
+		return nil, false, fmt.Errorf("seal: create the data key in cell %q: %w", cell, err)
 	}
 	b.Cells = append(b.Cells, store.Write{Key: cell, Value: wrapped})
 	return newBox(key), true, nil

@@ -13,17 +13,17 @@ import (
 const (
 	keySize = 32
 
-	// format is the first byte of what is sealed; nonce, ciphertext and tag
-	// follow. It begins neither JSON nor any UTF-8 text, so that unsealed
-	// bytes are told apart from damaged ones.
+	// format is the first byte of sealed data; nonce, ciphertext and tag
+	// follow. Neither JSON nor any UTF-8 text begins with it, so that unsealed
+	// bytes can be distinguished from damaged ones.
 	format = 0xA1
 
 	// overhead is what sealing adds: format, nonce, tag.
 	overhead = 1 + 12 + 16
 )
 
-// kind is the sort of thing that is sealed. It is bound to it, so that none
-// passes for another.
+// kind says what is sealed. Sealed data is bound to it, so that no kind can pass
+// for another.
 type kind byte
 
 const (
@@ -32,11 +32,11 @@ const (
 	castKind  kind = 'm'
 )
 
-// newBox returns what seals with a key of keySize bytes.
+// newBox returns a box for a key of keySize bytes.
 func newBox(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // the length is checked before
+		panic(err) // the length has been checked
 	}
 	box, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
@@ -48,8 +48,8 @@ func newBox(key []byte) cipher.AEAD {
 // root returns the box of one cell or topic.
 type root func(k kind, name string) cipher.AEAD
 
-// rootOf derives boxes from a key. It is a function that holds the key, so
-// that a store which is printed or logged does not show it.
+// rootOf derives boxes from a key. The key is held by a function, so that a store
+// that is printed or logged does not show it.
 func rootOf(key []byte) root {
 	return func(k kind, name string) cipher.AEAD {
 		derived, err := hkdf.Key(sha256.New, key, nil, "perdure seal "+string(k)+" "+name, keySize)
@@ -60,7 +60,7 @@ func rootOf(key []byte) root {
 	}
 }
 
-// bound is what a sealed thing is bound to: what it is, and its place.
+// bound returns what sealed data is bound to: its kind and its place.
 func bound(k kind, name string, seq uint64) []byte {
 	b := make([]byte, 0, 10+len(name))
 	b = append(b, format, byte(k))
@@ -74,19 +74,19 @@ func lock(box cipher.AEAD, plain, aad []byte) []byte {
 	return box.Seal(sealed, nil, plain, aad)
 }
 
-// unlock returns what was sealed, or the reason why it cannot.
+// unlock returns what was sealed, or the reason why it cannot be opened.
 func unlock(box cipher.AEAD, sealed, aad []byte) (plain []byte, reason string) {
 	if !isSealed(sealed) {
 		return nil, notSealed
 	}
 	plain, err := box.Open(make([]byte, 0, len(sealed)), nil, sealed[1:], aad)
 	if err != nil {
-		return nil, "its seal is broken: it was changed, or moved here from another place"
+		return nil, "the seal is broken: the data was changed, or moved here from elsewhere"
 	}
 	return plain, ""
 }
 
-const notSealed = "it is not sealed, so it is not shown: it was written without encryption, or its first byte is damaged"
+const notSealed = "the data is not sealed and therefore refused: it was written without encryption, or its first byte is damaged"
 
 func isSealed(data []byte) bool { return len(data) > 0 && data[0] == format }
 

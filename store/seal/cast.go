@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// casts stands between a sealed store and the one inside where that can carry
-// messages. It is what Unwrap returns, so that the upgrade is found where it
-// works and only there, and never unsealed.
+// casts sits between a sealed store and the store inside if that can carry
+// messages. Unwrap returns it, so that the upgrade is found only where it works,
+// and never unsealed.
 type casts struct {
 	store.Store
 	caster store.Caster
@@ -27,8 +27,8 @@ func (c *casts) Cast(ctx context.Context, topic string, message []byte) error {
 	return c.caster.Cast(ctx, topic, sealed)
 }
 
-// Listen implements store.Caster. A message that was not sealed, or was
-// changed, counts as lost.
+// Listen implements store.Caster. A message that was not sealed, or was changed,
+// is treated as lost.
 func (c *casts) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		box := c.root(castKind, topic)

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// errNoKey says that a data key has no cell. It never leaves the package.
+// errNoKey means that a data key has no cell. It never leaves the package.
 var errNoKey = errors.New("seal: no data key")
 
 // rootCell is the key of the cell with the data key of all cells.
@@ -49,8 +49,8 @@ func (s *Store) unwrap(ctx context.Context, cell string, wrapped []byte) ([]byte
 	return key, nil
 }
 
-// makeKey returns the data key in a cell, and makes it if there is none. Of
-// several who make it at once, one does and all get the same.
+// makeKey returns the data key in a cell, and creates it if there is none.
+// Concurrent callers get the same key.
 func (s *Store) makeKey(ctx context.Context, cell string) ([]byte, error) {
 	fresh := make([]byte, keySize)
 	rand.Read(fresh)
@@ -69,11 +69,11 @@ func (s *Store) makeKey(ctx context.Context, cell string) ([]byte, error) {
 	case errors.Is(err, errThere):
 		return s.unwrap(ctx, cell, there)
 	}
-	return nil, fmt.Errorf("seal: make the data key in cell %q: %w", cell, err)
+	return nil, fmt.Errorf("seal: create the data key in cell %q: %w", cell, err)
 }
 
-// writeBox returns the box for an append to a journal behind after, and makes
-// the journal's data key before its first entry.
+// writeBox returns the box for an append to a journal, and creates the journal's
+// data key before its first entry.
 func (s *Store) writeBox(ctx context.Context, journal string, after uint64) (cipher.AEAD, error) {
 	box, err := s.findBox(ctx, journal, after)
 	if err != nil || box != nil {
@@ -86,16 +86,16 @@ func (s *Store) writeBox(ctx context.Context, journal string, after uint64) (cip
 	return s.boxes.put(journal, newBox(key)), nil
 }
 
-// findBox is writeBox where the journal has a data key. If the append is its
-// first and there is none, the box is nil.
+// findBox is writeBox for a journal that has a data key. If the append is its
+// first and there is no key, the box is nil.
 func (s *Store) findBox(ctx context.Context, journal string, after uint64) (cipher.AEAD, error) {
 	if box := s.boxes.get(journal); box != nil {
 		return box, nil
 	}
 	cell := s.keyCell(journal)
-	// A data key is not younger than its journal's first entry, also for
-	// readers, and goes only after a drop. So where the key is missing, then an
-	// entry is seen, and then both again, no writer came between: the key is lost.
+	// A data key is never younger than its journal's first entry, even to
+	// readers, and is only removed after a drop. So if the key is missing, then
+	// an entry is seen, and then both again, no writer interfered: the key is lost.
 	for seen := false; ; seen = true {
 		key, err := s.loadKey(ctx, cell)
 		if err == nil {
@@ -138,7 +138,7 @@ func (s *Store) readBox(ctx context.Context, journal string, e store.Entry) (cip
 	return nil, lostKey(journal, e)
 }
 
-// first returns a journal's first entry as it is stored, if it has one.
+// first returns a journal's first entry as stored, if it has one.
 func (s *Store) first(ctx context.Context, journal string) (e store.Entry, found bool, err error) {
 	for e, err := range s.inner.Read(ctx, journal, 0) {
 		return e, err == nil, err
@@ -146,12 +146,12 @@ func (s *Store) first(ctx context.Context, journal string) (e store.Entry, found
 	return store.Entry{}, false, nil
 }
 
-// lostKey is the error of a journal that has entry e and no data key.
+// lostKey returns the error for a journal that has entry e but no data key.
 func lostKey(journal string, e store.Entry) error {
 	if !isSealed(e.Data) {
 		return corruptEntry(journal, e.Seq, notSealed)
 	}
-	return fmt.Errorf("%w: the data key of journal %q is gone: it was shredded; drop the journal, or restore the store from a backup with its cells", store.ErrKey, journal)
+	return fmt.Errorf("%w: the data key of journal %q is gone, so the entries are shredded; drop the journal, or restore the store from a backup that includes its cells", store.ErrKey, journal)
 }
 
 // shred removes the data key of a dropped journal. It can be repeated.
@@ -175,7 +175,7 @@ func (s *Store) shred(ctx context.Context, journal string) error {
 // maxBoxes bounds how many journals' data keys are kept in memory.
 const maxBoxes = 4096
 
-// boxes keeps the boxes of journals that were used lately.
+// boxes keeps the boxes of recently used journals.
 type boxes struct {
 	mu sync.Mutex
 	m  map[string]cipher.AEAD
@@ -193,7 +193,7 @@ func (b *boxes) put(journal string, box cipher.AEAD) cipher.AEAD {
 	if b.m == nil {
 		b.m = map[string]cipher.AEAD{}
 	}
-	for other := range b.m { // in no order, so any one goes
+	for other := range b.m { // any one
 		if len(b.m) < maxBoxes {
 			break
 		}

@@ -12,25 +12,26 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Keyring wraps and unwraps data keys. Its methods are safe for concurrent
-// use. A Keyring that lacks a key returns an error that matches store.ErrKey
-// and names the key; other errors are taken as passing.
+// Keyring wraps and unwraps data keys. Its methods are safe for concurrent use. A
+// Keyring that lacks a key returns an error that matches store.ErrKey and names
+// the key; other errors are considered temporary.
 type Keyring interface {
-	// Wrap encrypts a data key with the current key, bound to aad, which is
-	// the name of the cell it is kept in: Unwrap with another aad must fail.
-	// The result says which key it needs.
+	// Wrap encrypts a data key with the current key, bound to aad, the name of
+	// the cell that holds it: Unwrap with another aad must fail. The result
+	// says which key it needs.
 	Wrap(ctx context.Context, dataKey, aad []byte) (wrapped []byte, err error)
 
 	// Unwrap undoes Wrap.
 	Unwrap(ctx context.Context, wrapped, aad []byte) (dataKey []byte, err error)
 
-	// Current reports whether wrapped was made with the key that Wrap uses
-	// now, so that rotation can leave it. One that cannot tell says false.
+	// Current reports whether wrapped was made with the key that Wrap now
+	// uses, so that rotation can skip it. A Keyring that cannot tell returns
+	// false.
 	Current(wrapped []byte) bool
 }
 
-// Ring is a [Keyring] of named keys in memory. The primary key wraps; all
-// unwrap. It prints as the names of its keys.
+// Ring is a [Keyring] of named keys in memory. The primary key wraps; all keys
+// unwrap. A ring prints as the names of its keys.
 type Ring struct {
 	primary string
 	keys    map[string]cipher.AEAD
@@ -38,19 +39,17 @@ type Ring struct {
 
 var _ Keyring = (*Ring)(nil)
 
-// maxID bounds the name of a key.
+// maxID is the maximum length of a key's id.
 const maxID = 32
 
-// NewRing returns a ring of keys of 32 bytes by their ids. An id is 1 to 32
-// letters, digits, dots, dashes and underscores. An error matches
-// store.ErrKey and never shows a key.
+// NewRing returns a ring of 32-byte keys by id. An id is 1 to 32 letters, digits,
+// dots, dashes and underscores. Errors match store.ErrKey and never show a key.
 func NewRing(primary string, keys map[string][]byte) (*Ring, error) {
 	r := &Ring{primary: primary, keys: map[string]cipher.AEAD{}}
 	byKey := map[string]string{}
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
 		key := keys[id]
-		// An id that breaks the rule may be a key in the wrong place: it
-		// is not shown.
+		// An invalid id may be a key in the wrong place, so it is not shown.
 		if !validID(id) {
 			return nil, badRing("an id is not made of 1 to %d letters, digits, dots, dashes and underscores; use ids like 2026-11", maxID)
 		}
@@ -65,16 +64,16 @@ func NewRing(primary string, keys map[string][]byte) (*Ring, error) {
 	}
 	if r.keys[primary] == nil {
 		if !validID(primary) {
-			return nil, badRing("the id of the primary key is not one of the keys; name one of: %s", r.ids())
+			return nil, badRing("the primary key is not one of the keys; name one of: %s", r.ids())
 		}
 		return nil, badRing("the primary key %q is not one of the keys; name one of: %s", primary, r.ids())
 	}
 	return r, nil
 }
 
-// ParseRing returns a ring from text as a flag or variable holds it: ids and
-// keys in base64, as in "2026-11:q83v…=,2026-05:EjRW…=". The first key is the
-// primary. An error matches store.ErrKey and never shows a key.
+// ParseRing parses a ring from the text of a flag or variable: ids and keys in
+// base64, as in "2026-11:q83v…=,2026-05:EjRW…=". The first key is the primary.
+// Errors match store.ErrKey and never show a key.
 func ParseRing(text string) (*Ring, error) {
 	var primary string
 	keys := map[string][]byte{}
@@ -128,16 +127,16 @@ func (r *Ring) Wrap(_ context.Context, dataKey, aad []byte) ([]byte, error) {
 func (r *Ring) Unwrap(_ context.Context, wrapped, aad []byte) ([]byte, error) {
 	id, ok := wrappedBy(wrapped)
 	if !ok {
-		return nil, fmt.Errorf("%w: what is stored is not a data key that a ring wrapped; was it made by another key service, or damaged?", store.ErrKey)
+		return nil, fmt.Errorf("%w: the stored data key was not wrapped by a ring; it was wrapped by another key service, or is damaged", store.ErrKey)
 	}
 	box := r.keys[id]
 	if box == nil {
-		return nil, fmt.Errorf("%w: it needs key %q, which is not in the ring (%s); add it", store.ErrKey, id, r.ids())
+		return nil, fmt.Errorf("%w: the data key needs key %q, which is not in the ring (%s); add it", store.ErrKey, id, r.ids())
 	}
 	n := 2 + len(id)
 	dataKey, err := box.Open(nil, nil, wrapped[n:], slices.Concat(wrapped[:n], aad))
 	if err != nil {
-		return nil, fmt.Errorf("%w: key %q of the ring does not open it; the ring has other bytes under that id than when it was wrapped, or what is stored is damaged", store.ErrKey, id)
+		return nil, fmt.Errorf("%w: key %q of the ring does not open the data key; the ring has different bytes under that id than when it was wrapped, or the stored data key is damaged", store.ErrKey, id)
 	}
 	return dataKey, nil
 }
@@ -167,8 +166,8 @@ func (r *Ring) ids() string {
 	return strings.Join(slices.Sorted(maps.Keys(r.keys)), ", ")
 }
 
-// Format implements fmt.Formatter: whatever the verb, a ring prints as the
-// names of its keys and not as the keys.
+// Format implements fmt.Formatter: whatever the verb, a ring prints as the names
+// of its keys, never as the keys.
 func (r *Ring) Format(f fmt.State, _ rune) {
 	if r == nil {
 		fmt.Fprint(f, "seal.Ring(nil)")

@@ -9,13 +9,13 @@ import (
 )
 
 // Rotate wraps all data keys with the key ring's current key, and returns how
-// many it wrapped anew. Once it has returned without an error, older keys are
-// no longer needed, provided that no process still has a ring in which one of
-// them is the current key. Entries and values are not rewritten.
+// many it rewrapped. Once it has returned without an error, older keys are no
+// longer needed, provided that no process still has a ring in which one of them
+// is the current key. Entries and values are not rewritten.
 //
-// It can be interrupted and repeated, and runs beside other calls. A data key
-// that cannot be unwrapped does not hold up the others: they are rotated, and
-// the error says how many were not.
+// Rotate can be interrupted and repeated, and may run concurrently with other
+// calls. A data key that cannot be unwrapped does not hold up the others: they are
+// rotated, and the error says how many were not.
 func (s *Store) Rotate(ctx context.Context) (rotated int, err error) {
 	var failed int
 	var why error
@@ -39,13 +39,13 @@ func (s *Store) Rotate(ctx context.Context) (rotated int, err error) {
 		}
 	}
 	if why != nil {
-		return rotated, fmt.Errorf("seal: %d data keys were not rotated, keep the old keys; the first: %w", failed, why)
+		return rotated, fmt.Errorf("seal: %d data keys were not rotated; keep the old keys (the first error: %w)", failed, why)
 	}
 	return rotated, nil
 }
 
-// rewrap wraps the data key in a cell anew, unless that has happened or the
-// cell is gone.
+// rewrap rewraps the data key in a cell, unless that has been done or the cell is
+// gone.
 func (s *Store) rewrap(ctx context.Context, cell string) (done bool, err error) {
 	errSkip := errors.New("nothing to do")
 	_, err = store.Update(ctx, s.inner, cell, func(old store.Cell) ([]byte, error) {

@@ -143,7 +143,7 @@ func TestRotateGoesOnPastDamage(t *testing.T) {
 	}
 	s = sealed(t, inner, ring(t, "new", "old"))
 	n, err := s.Rotate(t.Context())
-	if n != 5 || !errors.Is(err, store.ErrKey) || !strings.Contains(err.Error(), "1 data keys were not rotated, keep the old keys") {
+	if n != 5 || !errors.Is(err, store.ErrKey) || !strings.Contains(err.Error(), "1 data keys were not rotated; keep the old keys") {
 		t.Errorf("Rotate = %d, %v; want 5 and an ErrKey that counts the other", n, err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 // Store is a store whose contents are sealed in the store inside.
 type Store struct {
 	inner   store.Store
-	batcher store.Batcher // the store inside, nil if it cannot batch
+	batcher store.Batcher // the store inside; nil if it cannot batch
 	keys    Keyring
-	depth   int    // how many times the store is sealed, this one included
+	depth   int    // how many times the store is sealed, including this one
 	prefix  string // of the cells with the data keys
 	root    root   // makes the boxes of the cells
 	boxes   boxes
@@ -32,15 +32,15 @@ var (
 	_ store.Unsynced = (*Store)(nil)
 )
 
-// maxDepth is how often a store can be sealed: a full batch then still fits
-// into the slack that drivers give.
+// maxDepth is how many times a store can be sealed so that a full batch still fits
+// into the slack of drivers.
 const maxDepth = store.Slack / (store.MaxBatch * overhead)
 
-// New seals the store inner with a key ring. It makes or unwraps the data key
-// of the cells at once, so that a wrong ring is found here: the error then
-// matches store.ErrKey. So it does if inner has been used without sealing.
+// New seals the store inner with a key ring. It creates or unwraps the data key of
+// the cells at once, so that a wrong ring is detected here: the error then matches
+// store.ErrKey, as it does if inner has been used without sealing.
 //
-// A store may be sealed twice, with two rings. On an error inner stays open.
+// A store may be sealed twice, with two rings. After an error inner remains open.
 func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 	if keys == nil {
 		return nil, fmt.Errorf("%w: seal: no key ring; make one with ParseRing or NewRing", store.ErrKey)
@@ -50,7 +50,7 @@ func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 		s.depth += below.depth
 	}
 	if s.depth > maxDepth {
-		return nil, fmt.Errorf("%w: seal: the store is sealed %d times already, and full appends would no longer fit; seal it once", store.ErrInvalid, maxDepth)
+		return nil, fmt.Errorf("%w: seal: the store is already sealed %d times, and full appends would no longer fit; seal it once", store.ErrInvalid, maxDepth)
 	}
 	s.prefix = strings.Repeat("~", s.depth) + "seal/"
 	key, err := s.openRoot(ctx)
@@ -64,7 +64,7 @@ func New(ctx context.Context, inner store.Store, keys Keyring) (*Store, error) {
 	return s, nil
 }
 
-// openRoot returns the data key of the cells, and makes it in a new store.
+// openRoot returns the data key of the cells, and creates it in a new store.
 func (s *Store) openRoot(ctx context.Context) ([]byte, error) {
 	root, err := s.loadKey(ctx, s.rootCell())
 	if !errors.Is(err, errNoKey) {
@@ -72,20 +72,20 @@ func (s *Store) openRoot(ctx context.Context) ([]byte, error) {
 	}
 	found, err := s.holds(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("seal: look whether the store is new: %w", err)
+		return nil, fmt.Errorf("seal: check whether the store is new: %w", err)
 	}
 	if found == "" {
 		return s.makeKey(ctx, s.rootCell())
 	}
-	// Another may have made the key, and written, since the first look.
+	// Another writer may have created the key, and written, since the first look.
 	root, err = s.loadKey(ctx, s.rootCell())
 	if errors.Is(err, errNoKey) {
-		return nil, fmt.Errorf("%w: seal: the store holds %s, and no data key in cell %q: it was written without encryption, or that cell is lost; seal a new store and copy into it, or restore a backup", store.ErrKey, found, s.rootCell())
+		return nil, fmt.Errorf("%w: seal: the store holds %s but no data key in cell %q: it was written without encryption, or that cell is lost; seal a new store and copy into it, or restore a backup", store.ErrKey, found, s.rootCell())
 	}
 	return root, err
 }
 
-// holds names something that the store inside has, "" if it is empty.
+// holds names something that the store inside holds, or returns "" if it is empty.
 func (s *Store) holds(ctx context.Context) (string, error) {
 	for name, err := range s.inner.Journals(ctx, "") {
 		return fmt.Sprintf("journal %q", name), err
@@ -107,8 +107,8 @@ func (s *Store) Append(ctx context.Context, journal string, after uint64, entrie
 	}
 	last, err := s.inner.Append(ctx, journal, after, lockEntries(box, journal, after, entries)...)
 	if errors.Is(err, store.ErrDropped) {
-		// The data key may have been made after the drop removed it. What
-		// fails here is left to a repeated Drop.
+		// The data key may have been created after the drop removed it. If this
+		// fails, a repeated Drop removes it.
 		_ = s.shred(ctx, journal)
 	}
 	return last, err
@@ -122,8 +122,8 @@ func lockEntries(box cipher.AEAD, journal string, after uint64, entries [][]byte
 	return sealed
 }
 
-// checkAppend refuses what would not fit, or is not valid, before a data key
-// is made for it.
+// checkAppend refuses an append that is invalid or would not fit, before a data
+// key is created for it.
 func (s *Store) checkAppend(journal string, entries [][]byte) error {
 	if err := store.CheckAppend(journal, entries); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *Store) checkAppend(journal string, entries [][]byte) error {
 
 func (s *Store) fits(size int, what string) error {
 	if size > store.MaxEntry+store.Slack {
-		return fmt.Errorf("%w: %s has %d bytes once it is sealed; keep it to %d before, larger values belong into a blob", store.ErrTooLarge, what, size, store.MaxEntry)
+		return fmt.Errorf("%w: %s has %d bytes when sealed; use at most %d before sealing, and put larger values into a blob", store.ErrTooLarge, what, size, store.MaxEntry)
 	}
 	return nil
 }
@@ -180,8 +180,8 @@ func (s *Store) Journals(ctx context.Context, after string) iter.Seq2[string, er
 	return s.inner.Journals(ctx, after)
 }
 
-// Drop implements store.Store. It removes the journal, and then its data key,
-// so that copies of its entries cannot be read.
+// Drop implements store.Store. It removes the journal and then its data key, so
+// that copies of its entries cannot be read.
 func (s *Store) Drop(ctx context.Context, journal string) error {
 	if err := s.inner.Drop(ctx, journal); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (s *Store) PutUnsynced(ctx context.Context, key string, value []byte, prev 
 	return store.PutUnsynced(ctx, s.inner, key, sealed, prev)
 }
 
-// lockCell returns the value of a cell as it is stored.
+// lockCell returns the value of a cell as stored.
 func (s *Store) lockCell(key string, value []byte) ([]byte, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (s *Store) Delete(ctx context.Context, key string, prev store.Version) erro
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error] {
 	return func(yield func(store.Cell, error) bool) {
-		var damage error // told when all sound cells are
+		var damage error // reported after all intact cells
 		for cell, err := range s.inner.List(ctx, prefix, after) {
 			if err != nil {
 				yield(store.Cell{}, err)
@@ -276,12 +276,12 @@ func (s *Store) openCell(c store.Cell) (store.Cell, error) {
 
 func (s *Store) checkKey(key string) error {
 	if strings.HasPrefix(key, s.prefix) {
-		return fmt.Errorf("%w: cell %q: keys that begin with %q are kept for data keys; use another", store.ErrInvalid, key, s.prefix)
+		return fmt.Errorf("%w: cell %q: keys that begin with %q are reserved for data keys; use another", store.ErrInvalid, key, s.prefix)
 	}
 	return nil
 }
 
-// Close implements store.Store. It closes the store inside too.
+// Close implements store.Store. It also closes the store inside.
 func (s *Store) Close() error {
 	s.boxes.forgetAll()
 	return s.inner.Close()

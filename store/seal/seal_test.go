@@ -111,7 +111,7 @@ func TestWrongKey(t *testing.T) {
 	}
 	other, _ := seal.NewRing("a", map[string][]byte{"a": bytes.Repeat([]byte("?"), 32)})
 	_, err = seal.New(t.Context(), inner, other)
-	if !errors.Is(err, store.ErrKey) || !strings.Contains(err.Error(), `key "a" of the ring does not open it`) {
+	if !errors.Is(err, store.ErrKey) || !strings.Contains(err.Error(), `key "a" of the ring does not open the data key`) {
 		t.Errorf("New with other bytes under the id = %v", err)
 	}
 	if _, err = seal.New(t.Context(), inner, nil); !errors.Is(err, store.ErrKey) {

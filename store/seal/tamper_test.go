@@ -204,7 +204,7 @@ func TestMovedBytes(t *testing.T) {
 			if test.at.Cell != "" {
 				_, err = s.Get(t.Context(), test.at.Cell)
 			}
-			wantCorrupt(t, err, test.at, "its seal is broken")
+			wantCorrupt(t, err, test.at, "the seal is broken")
 		})
 	}
 

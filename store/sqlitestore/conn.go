@@ -72,9 +72,9 @@ func (s *Store) openReader(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// Inspect opens a database file for reading only and returns the first value
-// that each query answers, or the text of its error. It is for tools that look
-// at a store from outside, also at one that Open refuses.
+// Inspect opens a database file read-only and returns the first value that each
+// query yields, or the text of its error. It is for tools that look at a store
+// from outside, even one that Open refuses.
 func Inspect(path string, queries ...string) ([]string, error) {
 	file, err := checkPath(path)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package sqlitestore keeps a store in one SQLite database file, without cgo.
-// It is the store to start with: nothing to install or run, and as many
-// processes of one machine as you like may have the file open at once.
+// It is the store to start with: there is nothing to install or run, and any
+// number of processes on one machine may have the file open at once.
 //
 //	s, err := sqlitestore.Open(ctx, "app.db", sqlitestore.Options{})
 //
@@ -8,32 +8,31 @@
 //	s, err := store.Open(ctx, "sqlite:app.db")             // the same, by URL
 //	s, err := store.Open(ctx, "sqlite:///var/lib/app.db")
 //
-// The folder must exist and lie on a local disk: SQLite's locks and shared
-// memory do not work over a network file system. Beside app.db there are
-// app.db-wal and app.db-shm while it is open, and after a crash; they belong
-// to it.
+// The folder must exist and be on a local disk: SQLite's locks and shared memory
+// do not work over a network file system. While app.db is open, and after a crash,
+// app.db-wal and app.db-shm are beside it; they belong to it.
 //
-// A new database may be read and written by its owner only, whatever the umask
-// is. One that exists keeps its mode, and the files beside it get the same: to
-// share a store within a group, make it, then chmod 660 the file and chmod 770
-// the folder. In a folder to which everyone may write, and that has no sticky
-// bit, no new store is made unless [Options.SharedFolder] or ?shared-folder at
-// the end of the URL says so.
+// Only its owner may read and write a new database, whatever the umask is. An
+// existing one keeps its mode, and the files beside it get the same mode: to share
+// a store within a group, create it, then chmod 660 the file and chmod 770 the
+// folder. In a folder without a sticky bit to which everyone may write, no new
+// store is created unless [Options.SharedFolder] or ?shared-folder at the end of
+// the URL allows it.
 //
 // # Durability
 //
 // The database is in WAL mode with synchronous=FULL (and fullfsync on macOS),
 // read back on every connection that is used: an acknowledged write survives a
-// power failure, [store.Power]. With [Normal], or on a file system in memory,
-// it survives the process only, and Durability says so.
+// power failure, [store.Power]. With [Normal], or on a file system in memory, it
+// survives only the death of the process, and Durability says so.
 //
-// Writes that arrive while another is being synced share the next sync. One
-// writer alone pays for its own sync and no more. A batch ([store.Batcher]) is one
-// write of these. Puts by [store.Unsynced] alone in a commit are not synced; the
-// next sync makes them durable too.
+// Writes that arrive while another is being synced share the next sync. A single
+// writer pays for its own sync and no more. A batch ([store.Batcher]) counts as one
+// write. A commit that holds only puts by [store.Unsynced] is not synced; the next
+// sync makes them durable too.
 //
 // A write or sync that fails (a full disk, an I/O error) poisons the handle:
-// its writes answer [store.ErrPoisoned] until the store is opened again.
+// its writes return [store.ErrPoisoned] until the store is opened again.
 //
 // # Damage
 //

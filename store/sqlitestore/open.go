@@ -37,19 +37,19 @@ func pathOf(url string) (string, error) {
 	return path, nil
 }
 
-// Synchronous is when SQLite waits for the disk.
+// Synchronous says when SQLite waits for the disk.
 type Synchronous int
 
 const (
 	// Full waits at every commit, so that writes survive a power failure.
 	Full Synchronous = iota
 
-	// Normal waits at checkpoints only. A power failure may undo the last
+	// Normal waits only at checkpoints. A power failure may undo the last
 	// writes; the death of the process does not.
 	Normal
 )
 
-// Options are the settings of Open. The zero value is the durable one.
+// Options configures Open. The zero value is the most durable.
 type Options struct {
 	Synchronous Synchronous
 
@@ -57,8 +57,8 @@ type Options struct {
 	// database's lock; 0 means 10 seconds.
 	BusyTimeout time.Duration
 
-	// SharedFolder lets a new store be made in a folder to which every user of
-	// the machine may write, see [store.CheckFolder].
+	// SharedFolder allows a new store to be created in a folder to which every
+	// user of the machine may write: see [store.CheckFolder].
 	SharedFolder bool
 }
 
@@ -85,10 +85,10 @@ var (
 	_ store.Unsynced = (*Store)(nil)
 )
 
-// Open opens the store in the database file path, and creates it if there is
-// no such file, for its owner only. The folder it lies in must exist. A file
-// that holds something else is ErrForeign, one in a newer format ErrNewer;
-// neither is changed.
+// Open opens the store in the database file path, and creates the file, accessible
+// only to its owner, if it does not exist. Its folder must exist. Open returns
+// ErrForeign if the file holds something else, and ErrNewer if its format is
+// newer; neither file is changed.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -192,8 +192,8 @@ func (s *Store) usable(ctx context.Context) error {
 }
 
 // Close implements store.Store. It waits for writes that are being committed;
-// those that wait for another process's lock fail. An error says that the
-// bytes of deleted cells may still be in the WAL.
+// those that wait for another process's lock fail. An error means that the bytes
+// of deleted cells may still be in the WAL.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 var appendCases = []testCase{
-	{"append/dense", `Sequences are dense from 1 and Append returns the last one, since that is the next append's after.`,
+	{"append/dense", `Sequences are dense from 1, and Append returns the last one, since the next append names it.`,
 		func(k *kit) {
 			s := k.open()
 			var want []string
@@ -29,7 +29,7 @@ var appendCases = []testCase{
 				var last uint64
 				err := sure(func() (err error) { last, err = s.Append(k.ctx, "j", after, batch...); return err })
 				if err != nil || last != after+uint64(n) {
-					k.Fatalf("Append of %d entries behind %d = %d, %v; want %d, nil", n, after, last, err, len(want))
+					k.Fatalf("Append of %d entries after %d = %d, %v; want %d, nil", n, after, last, err, len(want))
 				}
 			}
 			k.holds(s, "j", want...)
@@ -42,7 +42,7 @@ var appendCases = []testCase{
 			k.append(s, "j", 1, "two")
 			for after := range uint64(2) {
 				_, err := s.Append(k.ctx, "j", after, []byte("stale"))
-				k.want(err, store.ErrConflict, "Append behind %d on a journal that ends at 2", after)
+				k.want(err, store.ErrConflict, "Append after %d on a journal that ends at 2", after)
 			}
 		}},
 
@@ -50,28 +50,28 @@ var appendCases = []testCase{
 		func(k *kit) {
 			s := k.open()
 			_, err := s.Append(k.ctx, "j", 1, []byte("early"))
-			k.want(err, store.ErrConflict, "Append behind 1 on a journal that was never written")
+			k.want(err, store.ErrConflict, "Append after 1 on a journal that was never written")
 			k.append(s, "j", 0, "one")
 			for _, after := range []uint64{2, 7, 1 << 40, 1<<63 - 1, 1<<64 - 1} {
 				_, err := s.Append(k.ctx, "j", after, []byte("early"))
-				k.want(err, store.ErrConflict, "Append behind %d on a journal that ends at 1", after)
+				k.want(err, store.ErrConflict, "Append after %d on a journal that ends at 1", after)
 			}
 			k.append(s, "j", 1, "two")
 			k.holds(s, "j", "one", "two")
 		}},
 
-	{"append/inside-batch-conflicts", `An after inside an earlier append is refused. A store that keeps one object an append must not mistake a free key inside a batch for the end.`,
+	{"append/inside-batch-conflicts", `An after inside an earlier append is refused. A store that keeps one object per append must not mistake a free key inside a batch for the end.`,
 		func(k *kit) {
 			s := k.open()
 			k.append(s, "j", 0, "a", "b", "c", "d")
 			k.append(s, "j", 4, "e", "f")
 			for _, after := range []uint64{1, 2, 3, 5} {
 				_, err := s.Append(k.ctx, "j", after, []byte("inside"))
-				k.want(err, store.ErrConflict, "Append behind %d, inside an earlier append", after)
+				k.want(err, store.ErrConflict, "Append after %d, inside an earlier append", after)
 			}
 		}},
 
-	{"append/one-winner", `Of concurrent appends with the same after, through whichever handle, at most one wins. This is what fences a worker that was taken over.`,
+	{"append/one-winner", `Of concurrent appends with the same after, through any handle, at most one wins. This is what fences off a worker whose run was taken over.`,
 		func(k *kit) {
 			const rounds, writers = 20, 8
 			s := k.open()
@@ -96,10 +96,10 @@ var appendCases = []testCase{
 				close(start)
 				wg.Wait()
 				if won.Load() > 1 {
-					k.Fatalf("%d of %d concurrent appends behind %d succeeded, want at most one", won.Load(), writers, wins)
+					k.Fatalf("%d of %d concurrent appends after %d succeeded, want at most one", won.Load(), writers, wins)
 				}
 				if other.Load() > 0 {
-					k.Fatalf("%d of %d concurrent appends failed with another error than ErrConflict", other.Load(), writers)
+					k.Fatalf("%d of %d concurrent appends failed with an error other than ErrConflict", other.Load(), writers)
 				}
 				wins += won.Load()
 				if got := uint64(len(k.read(s, "j"))); got != wins {
@@ -118,12 +118,12 @@ var appendCases = []testCase{
 			for after := range uint64(5) {
 				if after != 1 {
 					_, err := s.Append(k.ctx, "j", after, []byte("x"), []byte("y"), []byte("z"))
-					k.want(err, store.ErrConflict, "Append behind %d on a journal that ends at 1", after)
+					k.want(err, store.ErrConflict, "Append after %d on a journal that ends at 1", after)
 				}
 			}
 			k.holds(s, "j", "one")
 			_, err := s.Append(k.ctx, "other", 3, []byte("x"), []byte("y"))
-			k.want(err, store.ErrConflict, "Append behind 3 on a journal that was never written")
+			k.want(err, store.ErrConflict, "Append after 3 on a journal that was never written")
 			if names := k.names(s, ""); !slices.Equal(names, []string{"j"}) {
 				k.Fatalf("a refused append created a journal: Journals yields %q", names)
 			}
@@ -180,7 +180,7 @@ var appendCases = []testCase{
 			k.holds(s, "j", "before")
 		}},
 
-	{"append/journals-are-independent", `Appends to different journals do not disturb each other, also where the store commits them together: each gets its own outcome.`,
+	{"append/journals-are-independent", `Appends to different journals do not disturb each other, even if the store commits them together: each has its own outcome.`,
 		func(k *kit) {
 			const writers, each = 64, 4
 			s := k.open()
@@ -191,11 +191,11 @@ var appendCases = []testCase{
 					for i := range each {
 						entry := fmt.Sprintf("%s entry %d %s", journal, i, strings.Repeat("x", rand.IntN(200)))
 						if _, err := store.AppendOnce(k.ctx, s, journal, uint64(i), []byte(entry)); err != nil {
-							k.Errorf("Append to %s behind %d: %v", journal, i, err)
+							k.Errorf("Append to %s after %d: %v", journal, i, err)
 							return
 						}
 						if _, err := s.Append(k.ctx, journal, uint64(i), []byte("stale")); !errors.Is(err, store.ErrConflict) {
-							k.Errorf("stale Append to %s behind %d = %v, want ErrConflict", journal, i, err)
+							k.Errorf("stale Append to %s after %d = %v, want ErrConflict", journal, i, err)
 						}
 					}
 				})
@@ -215,7 +215,7 @@ var appendCases = []testCase{
 			}
 		}},
 
-	{"append/cancelled-leaves-no-half", `A cancelled context leaves all of an append or nothing of it, and the bytes are those that were given, even if the caller uses its slices again once the call is back.`,
+	{"append/cancelled-leaves-no-half", `A cancelled context leaves all of an append or nothing, and the bytes are those that were given, even if the caller reuses its slices once the call has returned.`,
 		func(k *kit) {
 			const tries, size = 40, 6
 			s := k.open()
@@ -247,7 +247,7 @@ var appendCases = []testCase{
 					k.Fatalf("a cancelled append of %d entries left %d", size, len(got))
 				}
 				if err == nil && len(got) == 0 {
-					k.Fatal("a cancelled append answered success and wrote nothing")
+					k.Fatal("a cancelled append returned success and wrote nothing")
 				}
 				for i, e := range got {
 					if e != strconv.Itoa(i) {

@@ -35,7 +35,7 @@ func (k *kit) commit(s store.Batcher, b store.Batch) {
 	var last uint64
 	err := sure(func() (err error) { last, err = s.AppendBatch(k.ctx, b); return err })
 	if err != nil || last != want {
-		k.Fatalf("AppendBatch to %.40q behind %d with %d cells = %d, %v; want %d and success", b.Journal, b.After, len(b.Cells), last, err, want)
+		k.Fatalf("AppendBatch to %.40q after %d with %d cells = %d, %v; want %d and success", b.Journal, b.After, len(b.Cells), last, err, want)
 	}
 }
 
@@ -102,7 +102,7 @@ var batchCases = []testCase{
 			k.cells(s, map[string]string{"new": "a", "replaced": "b", "empty": "", "beside": "c"})
 		}},
 
-	{"batch/journal-first", `A batch whose journal does not end at After is refused for that, whatever its cells are: the writer has to read the journal before it can judge cells. Nothing is written.`,
+	{"batch/journal-first", `A batch whose journal does not end at After is refused for that reason, whatever its cells hold: the writer has to read the journal before it can judge cells. Nothing is written.`,
 		func(k *kit) {
 			s := k.openBatching()
 			k.append(s, "j", 0, "one", "two")
@@ -111,9 +111,9 @@ var batchCases = []testCase{
 			for _, after := range []uint64{0, 1, 3} {
 				for _, w := range append(stales(old, now), puts("cell", "x", now), maybe(puts("cell", "x", old)), puts("new", "x", "")) {
 					_, err := s.AppendBatch(k.ctx, batchOf("j", after, "x", w))
-					k.want(err, store.ErrConflict, "AppendBatch behind %d of a journal that ends at 2", after)
+					k.want(err, store.ErrConflict, "AppendBatch after %d to a journal that ends at 2", after)
 					if cell := (*store.CellConflict)(nil); errors.As(err, &cell) {
-						k.Fatalf("AppendBatch behind %d of a journal that ends at 2 blames cell %q", after, cell.Key)
+						k.Fatalf("AppendBatch after %d to a journal that ends at 2 blames cell %q", after, cell.Key)
 					}
 				}
 			}
@@ -121,7 +121,7 @@ var batchCases = []testCase{
 			k.cells(s, map[string]string{"cell": "2"})
 		}},
 
-	{"batch/cell-conflicts", `A required cell that does not have its version refuses the batch with a *CellConflict that names it, so that a stale cell is not taken for a spurious conflict of the journal. Nothing is written, also of the cells before it.`,
+	{"batch/cell-conflicts", `If a required cell is not at its version, the batch is refused with a *CellConflict that names the cell, so that a stale cell is not mistaken for a spurious conflict of the journal. Nothing is written, not even the cells before it.`,
 		func(k *kit) {
 			s := k.openBatching()
 			k.append(s, "j", 0, "one")
@@ -146,7 +146,7 @@ var batchCases = []testCase{
 			k.cells(s, map[string]string{"cell": "2", "other": "3"})
 		}},
 
-	{"batch/optional", `Optional writes are made in order, up to the first whose cell does not have its version, so that one may stand on another. They never refuse the batch, and have no effect on the required ones.`,
+	{"batch/optional", `Optional writes are made in order, up to the first whose cell is not at its version, so that one may depend on another. They never fail the batch, and do not affect the required ones.`,
 		func(k *kit) {
 			s := k.openBatching()
 			old := k.put(s, "cell", "1", "")
@@ -168,7 +168,7 @@ var batchCases = []testCase{
 			}
 		}},
 
-	{"batch/versions-never-repeat", `A cell that a batch writes gets a version that it never had, also if its value stays the same: whoever holds the one before has not seen this write.`,
+	{"batch/versions-never-repeat", `A cell that a batch writes gets a version that it never had, even if its value stays the same: a holder of the previous version has not seen this write.`,
 		func(k *kit) {
 			handles := []batching{k.openBatching(), k.openBatching()}
 			seen := map[store.Version]bool{"": true}
@@ -192,7 +192,7 @@ var batchCases = []testCase{
 			}
 		}},
 
-	{"batch/limits", `A batch takes MaxWrites cells, each as large as a cell may be, beside a full append. Beyond the limits, and with a cell twice or without a name, it is refused before anything is written.`,
+	{"batch/limits", `A batch may hold MaxWrites cells of the largest size in addition to a full append. Beyond the limits, or with a repeated or nameless cell, it is refused before anything is written.`,
 		func(k *kit) {
 			s := k.openBatching()
 			full := func(n int) (cells []store.Write) {
@@ -232,7 +232,7 @@ var batchCases = []testCase{
 			k.cells(s, want)
 		}},
 
-	{"batch/dropped", `A batch for a dropped journal is ErrDropped, also if its cells are stale, and writes none of them: what was erased does not come back as a hint.`,
+	{"batch/dropped", `A batch for a dropped journal is ErrDropped, even if its cells are stale, and writes none of them: what was erased must not come back as a hint.`,
 		func(k *kit) {
 			s := k.openBatching()
 			k.append(s, "j", 0, "x")
@@ -244,14 +244,14 @@ var batchCases = []testCase{
 				for _, after := range []uint64{0, 1} {
 					for _, w := range []store.Write{puts("new", "x", ""), puts("cell", "x", ""), removes("cell", v), maybe(puts("new", "x", ""))} {
 						_, err := s.AppendBatch(k.ctx, batchOf(name, after, "x", w))
-						k.want(err, store.ErrDropped, "AppendBatch to dropped journal %q behind %d", name, after)
+						k.want(err, store.ErrDropped, "AppendBatch to dropped journal %q after %d", name, after)
 					}
 				}
 			}
 			k.cells(s, map[string]string{"cell": "1"})
 		}},
 
-	{"batch/closed", `A closed store answers ErrClosed to a batch.`,
+	{"batch/closed", `A closed store returns ErrClosed for a batch.`,
 		func(k *kit) {
 			keeper, s := k.open(), k.openBatching()
 			if err := s.Close(); err != nil {
@@ -263,7 +263,7 @@ var batchCases = []testCase{
 			k.cells(keeper, nil)
 		}},
 
-	{"batch/one-winner", `Of concurrent batches that require the same version of a cell, for whichever journals and through whichever handle, at most one wins; the others write nothing. So it is with batches for the same end of a journal.`,
+	{"batch/one-winner", `Of concurrent batches that require the same version of a cell, for any journals and through any handle, at most one wins; the others write nothing. The same holds for batches for the same end of a journal.`,
 		func(k *kit) {
 			const rounds, writers = 20, 8
 			handles := []batching{k.openBatching(), k.openBatching()}
@@ -296,7 +296,7 @@ var batchCases = []testCase{
 					_, getErr := handles[0].Get(k.ctx, fmt.Sprintf("c%d/%d", round, w))
 					there := round%2 == 1 || len(k.read(handles[1], fmt.Sprintf("j%d/%d", round, w))) == 1
 					if (getErr == nil) != (err == nil) || there != (err == nil) && round%2 == 0 {
-						k.Fatalf("of a batch that answered %v, the entry is there: %t, the cell: %v", err, there, getErr)
+						k.Fatalf("after a batch that returned %v, the entry is there: %t, the cell: %v", err, there, getErr)
 					}
 				}
 				if won > 1 {
@@ -309,7 +309,7 @@ var batchCases = []testCase{
 			}
 		}},
 
-	{"batch/seen-together", `A reader that sees the entry sees the cells, and one that sees a cell sees the entry, through whichever handle: no one meets a hint of what is not there, or what was announced by none.`,
+	{"batch/seen-together", `A reader that sees the entry sees the cells, and one that sees a cell sees the entry, through any handle: there is never a hint of an entry that is not there, or an entry without its hint.`,
 		func(k *kit) {
 			const most, enough = 400, 25
 			writer, reader := k.openBatching(), k.openBatching()
@@ -373,7 +373,7 @@ var batchCases = []testCase{
 			}
 		}},
 
-	{"batch/cancelled-leaves-no-half", `A cancelled context leaves all of a batch or nothing of it.`,
+	{"batch/cancelled-leaves-no-half", `A cancelled context leaves all of a batch or nothing.`,
 		func(k *kit) {
 			s := k.openBatching()
 			for try := range 40 {
@@ -394,7 +394,7 @@ var batchCases = []testCase{
 				err := <-done
 				entries, cells := len(k.read(s, name)), len(k.keys(s, name, ""))
 				if cells != 2*entries || err == nil && entries == 0 {
-					k.Fatalf("a cancelled batch of an entry and two cells, which answered %v, left %d and %d", err, entries, cells)
+					k.Fatalf("a cancelled batch of an entry and two cells, which returned %v, left %d and %d", err, entries, cells)
 				}
 				if entries == 1 {
 					k.delete(s, name, version(k, s, name))
@@ -403,7 +403,7 @@ var batchCases = []testCase{
 			}
 		}},
 
-	{"batch/wakes", `A batch wakes those who watch its journal and those who watch a cell that it wrote or removed, also through another handle.`,
+	{"batch/wakes", `A batch wakes the watchers of its journal and of each cell that it wrote or removed, including those of another handle.`,
 		func(k *kit) {
 			writer, s := k.openBatching(), k.open()
 			ctx, cancel := context.WithTimeout(k.ctx, patience)

@@ -82,7 +82,7 @@ var byteCases = []testCase{
 			}
 		}},
 
-	{"limits/appends", `An append of MaxBatch entries or MaxEntry bytes passes, in one entry or many, and drivers take Slack more; what is larger is ErrTooLarge and writes nothing.`,
+	{"limits/appends", `An append of MaxBatch entries or MaxEntry bytes is accepted, in one entry or many, and drivers accept Slack more; anything larger is ErrTooLarge and writes nothing.`,
 		func(k *kit) {
 			s := k.open()
 			many := slices.Repeat([]string{"x"}, store.MaxBatch)
@@ -121,7 +121,7 @@ var byteCases = []testCase{
 			}
 		}},
 
-	{"limits/values", `A value of MaxEntry bytes passes and drivers take Slack more; what is larger is ErrTooLarge and writes nothing.`,
+	{"limits/values", `A value of MaxEntry bytes is accepted, and drivers accept Slack more; anything larger is ErrTooLarge and writes nothing.`,
 		func(k *kit) {
 			s := k.open()
 			sizes := []int{store.MaxEntry}
@@ -161,7 +161,7 @@ func oddNames() []string {
 func of(name string) string { return fmt.Sprintf("of %x", name) }
 
 var nameCases = []testCase{
-	{"names/journals", `Journal names of any bytes neither collide nor escape: each is its own journal and comes back from the enumeration as it was given.`,
+	{"names/journals", `Journal names of any bytes neither collide nor escape: each names its own journal and is enumerated as it was given.`,
 		func(k *kit) {
 			s := k.open()
 			names := oddNames()
@@ -221,7 +221,7 @@ var nameCases = []testCase{
 			for _, name := range []string{"n", "x/y"} {
 				k.put(s, name, "cell", "")
 				if got := k.names(s, ""); len(got) != 0 {
-					k.Errorf("Journals yields %q where there are cells only", got)
+					k.Errorf("Journals yields %q where there are only cells", got)
 				}
 				k.append(s, name, 0, "journal")
 				k.holds(s, name, "journal")
@@ -234,7 +234,7 @@ var nameCases = []testCase{
 			}
 		}},
 
-	{"names/refused", `An empty or over-long name and an empty append are ErrInvalid, everywhere alike: the call is wrong, and repeating it cannot help.`,
+	{"names/refused", `An empty or over-long name and an empty append are ErrInvalid in every call: the call is wrong, and repeating it does not help.`,
 		func(k *kit) {
 			s := k.open()
 			for what, name := range map[string]string{"an empty name": "", "an over-long name": strings.Repeat("x", store.MaxName+1)} {

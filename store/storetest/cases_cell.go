@@ -21,7 +21,7 @@ var cellCases = []testCase{
 			k.want(err, store.ErrNotFound, "Get of a cell that was never written")
 		}},
 
-	{"cell/get-tells-the-version", `Get tells the version that the last Put returned, and whoever got it may write and delete with it.`,
+	{"cell/get-tells-the-version", `Get returns the version that the last Put returned, which is good for writing and deleting.`,
 		func(k *kit) {
 			s := k.open()
 			get := func() store.Version {
@@ -33,13 +33,13 @@ var cellCases = []testCase{
 			}
 			put := k.put(s, "told", "1", "")
 			if got := get(); got != put {
-				k.Fatalf("Get tells version %q, want %q, which Put returned", got, put)
+				k.Fatalf("Get returns version %q, want %q, which Put returned", got, put)
 			}
 			k.put(s, "told", "2", get())
 			k.delete(s, "told", get())
 		}},
 
-	{"cell/create-once", `Put with no previous version creates, and only that: of two creators one learns that it is the second.`,
+	{"cell/create-once", `Put without a previous version creates a cell and does nothing else: of two creators one learns that it came second.`,
 		func(k *kit) {
 			s := k.open()
 			k.put(s, "c", "first", "")
@@ -50,7 +50,7 @@ var cellCases = []testCase{
 			}
 		}},
 
-	{"cell/stale-conflicts", `Put with any but the current version is refused and changes nothing.`,
+	{"cell/stale-conflicts", `Put with any version other than the current one is refused and changes nothing.`,
 		func(k *kit) {
 			s := k.open()
 			v1 := k.put(s, "c", "1", "")
@@ -68,7 +68,7 @@ var cellCases = []testCase{
 			}
 		}},
 
-	{"cell/delete", `Delete removes the version that it names and no other, so that nobody deletes what he has not seen.`,
+	{"cell/delete", `Delete removes the version that it names and no other, so that nobody deletes what they have not seen.`,
 		func(k *kit) {
 			s := k.open()
 			v1 := k.put(s, "c", "1", "")
@@ -87,7 +87,7 @@ var cellCases = []testCase{
 			k.want(s.Delete(k.ctx, "c", v2), store.ErrConflict, "Delete of a deleted cell")
 		}},
 
-	{"cell/versions-never-repeat", `A version names one write for ever, also across Delete and re-creation: otherwise a slow writer would overwrite what he never saw.`,
+	{"cell/versions-never-repeat", `A version identifies one write for ever, even across Delete and re-creation: otherwise a slow writer would overwrite what it never saw.`,
 		func(k *kit) {
 			s := k.open()
 			seen := map[store.Version]int{}
@@ -112,7 +112,7 @@ var cellCases = []testCase{
 			}
 		}},
 
-	{"cell/one-winner", `Of concurrent writes over the same version, through whichever handle, at most one wins, be it a change, a Delete or the creation, and the cell holds what the winner wrote.`,
+	{"cell/one-winner", `Of concurrent writes over the same version, through any handle, at most one wins, be it a change, a Delete or the creation, and the cell holds what the winner wrote.`,
 		func(k *kit) {
 			const rounds, writers = 40, 8
 			s := k.open()
@@ -169,7 +169,7 @@ var cellCases = []testCase{
 			}
 		}},
 
-	{"cell/unsynced", `PutUnsynced is Put in all but what a power failure leaves of it: it compares versions and gives new ones, is seen by all handles at once, wakes those who watch, and survives the process.`,
+	{"cell/unsynced", `PutUnsynced differs from Put only in what a power failure leaves: it compares versions and assigns new ones, is visible to all handles at once, wakes watchers, and survives the process.`,
 		func(k *kit) {
 			a, b := k.open(), k.open()
 			if _, ok := a.(store.Unsynced); !ok {
@@ -232,7 +232,7 @@ var cellCases = []testCase{
 			}
 		}},
 
-	{"cell/bytes-change-hands", `The store keeps no slice of the caller's and the caller none of the store's.`,
+	{"cell/bytes-change-hands", `The store and its callers do not share slices.`,
 		func(k *kit) {
 			s := k.open()
 			buf := []byte("before")
@@ -258,7 +258,7 @@ var cellCases = []testCase{
 }
 
 var listCases = []testCase{
-	{"list/ordered", `List yields exactly the keys with the prefix that are behind after, ordered bytewise, with their values and versions. No character of a prefix is special, and no bound is too long.`,
+	{"list/ordered", `List yields exactly the keys with the prefix that come after the given one, ordered bytewise, with their values and versions. No character of a prefix is special, and no bound is too long.`,
 		func(k *kit) {
 			s := k.open()
 			keys := []string{"a", "a/", "a/1", "a/10", "a/2", "a/B", "a/_", "a/b", "a/é", "a/\xff", "a/\xff\xff", "a0", "aa", "b", "p%", "p%x", "p_", "p_x", "pax", "p*", "p*x", "p?x", "\x00", "\x00\x01", "\xff", "\xff\xff"}
@@ -293,7 +293,7 @@ var listCases = []testCase{
 			}
 		}},
 
-	{"list/exactly-once", `A cell that is not written during a List is yielded exactly once, whatever happens to others: a worker that walks its due cells misses none. The order holds for all, so none comes twice.`,
+	{"list/exactly-once", `A cell that is not written during a List is yielded exactly once, whatever happens to others: a worker that walks its due cells misses none. The order holds for all cells, so none is yielded twice.`,
 		func(k *kit) {
 			const stable = 300
 			s := k.open()
@@ -312,7 +312,7 @@ var listCases = []testCase{
 					k.Fatalf("List: %v", err)
 				}
 				if cell.Key <= before {
-					k.Fatalf("List yields %q behind %q", cell.Key, before)
+					k.Fatalf("List yields %q after %q", cell.Key, before)
 				}
 				before = cell.Key
 				seen[cell.Key]++
@@ -338,7 +338,7 @@ var listCases = []testCase{
 			}
 		}},
 
-	{"journals/ordered", `Journals yields all names in bytewise order and can be resumed behind any.`,
+	{"journals/ordered", `Journals yields all names in bytewise order and can be resumed after any.`,
 		func(k *kit) {
 			s := k.open()
 			names := []string{"a", "B", "b", "a/b", "a0", "é", "\x00", "\xff", "z%", "_", "a\x00b"}
@@ -352,7 +352,7 @@ var listCases = []testCase{
 			for _, after := range append(slices.Clone(names), "a1", "\x01", "\xff\xff", strings.Repeat("a", 3*store.MaxName)) {
 				want := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n <= after })
 				if got := k.names(s, after); !slices.Equal(got, want) {
-					k.Fatalf("Journals behind %q yields %q, want %q", after, got, want)
+					k.Fatalf("Journals after %q yields %q, want %q", after, got, want)
 				}
 			}
 		}},
@@ -374,7 +374,7 @@ var listCases = []testCase{
 					k.Fatalf("Journals: %v", err)
 				}
 				if name <= before {
-					k.Fatalf("Journals yields %q behind %q", name, before)
+					k.Fatalf("Journals yields %q after %q", name, before)
 				}
 				before = name
 				seen[name]++

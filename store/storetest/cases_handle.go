@@ -29,7 +29,7 @@ var handleCases = []testCase{
 			k.holds(b, "j", "from a")
 			k.append(b, "j", 1, "from b")
 			_, err := a.Append(k.ctx, "j", 1, []byte("stale"))
-			k.want(err, store.ErrConflict, "Append by the first handle behind what the second wrote")
+			k.want(err, store.ErrConflict, "Append by the first handle that has not seen the second one's")
 			k.holds(a, "j", "from a", "from b")
 
 			v1 := k.put(a, "c", "1", "")
@@ -52,7 +52,7 @@ var handleCases = []testCase{
 			k.holds(b, "j", "from a", "from b", "b goes on")
 		}},
 
-	{"handles/versions-never-repeat", `A version names one write of a cell, whichever handle made it: one that another handle gives again lets a slow writer overwrite what he never saw.`,
+	{"handles/versions-never-repeat", `A version identifies one write of a cell, whichever handle made it: if another handle reused it, a slow writer could overwrite what it never saw.`,
 		func(k *kit) {
 			handles := []store.Store{k.open(), k.open()}
 			seen := map[store.Version]bool{}
@@ -68,7 +68,7 @@ var handleCases = []testCase{
 			}
 		}},
 
-	{"handles/reopen", `What was acknowledged is there when the store is opened again, if it claims to survive its process; dropped stays dropped and versions go on.`,
+	{"handles/reopen", `Acknowledged writes are there when the store is opened again, if it claims to survive its process; dropped journals stay dropped, and versions do not repeat.`,
 		func(k *kit) {
 			s := k.open()
 			class := store.DurabilityOf(s)
@@ -119,7 +119,7 @@ var handleCases = []testCase{
 			}
 		}},
 
-	{"handles/closed", `A closed store answers ErrClosed to every call, and closing twice is harmless.`,
+	{"handles/closed", `A closed store returns ErrClosed from every call, and closing twice is harmless.`,
 		func(k *kit) {
 			keeper := k.open() // keeps a store without durability alive
 			k.append(keeper, "j", 0, "x")
@@ -149,7 +149,7 @@ var handleCases = []testCase{
 			k.want(err, store.ErrClosed, "List")
 		}},
 
-	{"handles/closed-amid-calls", `Calls under way when a handle is closed finish or fail, and none hangs. What was acknowledged is there, and what was answered with ErrClosed is not.`,
+	{"handles/closed-amid-calls", `Calls in progress when a handle is closed finish or fail, and none hangs. A write that was acknowledged is there, and one that returned ErrClosed is not.`,
 		func(k *kit) {
 			const rounds, writers, most = 5, 8, 200
 			keeper := k.open()
@@ -195,7 +195,7 @@ var handleCases = []testCase{
 				for w := range writers {
 					got := uint64(len(k.read(keeper, journal(w))))
 					if got != acked[w] && (got != acked[w]+1 || errors.Is(ends[w], store.ErrClosed)) {
-						k.Fatalf("a journal has %d entries after %d were acknowledged and one was answered with: %v", got, acked[w], ends[w])
+						k.Fatalf("a journal has %d entries after %d were acknowledged and one returned: %v", got, acked[w], ends[w])
 					}
 				}
 			}

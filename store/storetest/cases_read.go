@@ -13,7 +13,7 @@ import (
 )
 
 var readCases = []testCase{
-	{"read/from-anywhere", `Read yields what is behind after. At or beyond the end, and for a journal that was never written, that is nothing, and no error: a follower asks for what is not there yet.`,
+	{"read/from-anywhere", `Read yields the entries after the given sequence. At or beyond the end, and for a journal that was never written, it yields nothing and no error: a follower asks for what is not there yet.`,
 		func(k *kit) {
 			s := k.open()
 			k.append(s, "j", 0, "a", "b", "c")
@@ -22,15 +22,15 @@ var readCases = []testCase{
 			for _, after := range []uint64{0, 1, 2, 3, 4, 5, 6, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 				entries, err := store.ReadAll(k.ctx, s, "j", after)
 				if err != nil {
-					k.Fatalf("Read behind %d of a journal that ends at 4: %v", after, err)
+					k.Fatalf("Read after %d of a journal that ends at 4: %v", after, err)
 				}
 				want := all[min(after, 4):]
 				if len(entries) != len(want) {
-					k.Fatalf("Read behind %d yielded %d entries, want %d", after, len(entries), len(want))
+					k.Fatalf("Read after %d yielded %d entries, want %d", after, len(entries), len(want))
 				}
 				for i, e := range entries {
 					if e.Seq != after+uint64(i)+1 || string(e.Data) != want[i] {
-						k.Fatalf("Read behind %d yielded (%d, %q) at place %d, want (%d, %q)", after, e.Seq, e.Data, i, after+uint64(i)+1, want[i])
+						k.Fatalf("Read after %d yielded (%d, %q) at place %d, want (%d, %q)", after, e.Seq, e.Data, i, after+uint64(i)+1, want[i])
 					}
 				}
 			}
@@ -72,7 +72,7 @@ var readCases = []testCase{
 			}
 		}},
 
-	{"read/begins-with-the-loop", `Read looks when its loop begins, not when it is called, and again for each loop: a follower that keeps the sequence and ranges over it later misses nothing.`,
+	{"read/begins-with-the-loop", `Read looks at the journal when its loop begins, not when it is called, and again for each loop: a follower that keeps the sequence and ranges over it later misses nothing.`,
 		func(k *kit) {
 			s := k.open()
 			k.append(s, "j", 0, "one")
@@ -92,7 +92,7 @@ var readCases = []testCase{
 			}
 		}},
 
-	{"read/loop-may-use-the-store", `The body of a loop over Read may append, read and stop early: a follower writes what it decides, and a slow one holds nothing.`,
+	{"read/loop-may-use-the-store", `The body of a loop over Read may append, read and stop early: a follower writes what it decides, and a slow one holds up nothing.`,
 		func(k *kit) {
 			s := k.open()
 			var want []string
@@ -207,7 +207,7 @@ func shortCase(cut func(s store.Store, cancel func())) func(*kit) {
 			n, failed := 0, error(nil)
 			loop(ctx, s, func(err error) bool {
 				if failed != nil {
-					k.Errorf("%s yields more behind the error %v", name, failed)
+					k.Errorf("%s yields more after the error %v", name, failed)
 					return false
 				}
 				if failed = err; err != nil {
@@ -219,17 +219,17 @@ func shortCase(cut func(s store.Store, cancel func())) func(*kit) {
 				return true
 			})
 			if failed == nil && n != whole {
-				k.Errorf("%s was cut short behind %d of %d without an error", name, n, whole)
+				k.Errorf("%s was cut short after %d of %d without an error", name, n, whole)
 			}
 		}
 	}
 }
 
 var shortCases = []testCase{
-	{"read/cancelled-midway-says-so", `A loop whose context is cancelled in its middle goes on to its end or ends with an error, which is the last thing it yields. A driver that does not ask its engine why there are no more rows shows a shorter journal.`,
+	{"read/cancelled-midway-says-so", `A loop whose context is cancelled midway continues to its end or ends with an error, which nothing follows. A driver that does not ask its engine why there are no more rows would show a shorter journal.`,
 		shortCase(func(_ store.Store, cancel func()) { cancel() })},
 
-	{"read/closed-midway-says-so", `So does a loop whose store is closed in its middle.`,
+	{"read/closed-midway-says-so", `So does a loop whose store is closed midway.`,
 		shortCase(func(s store.Store, _ func()) {
 			closed := make(chan struct{})
 			go func() {
@@ -244,7 +244,7 @@ var shortCases = []testCase{
 }
 
 var dropCases = []testCase{
-	{"drop/for-ever", `A dropped name answers ErrDropped for ever, through every handle: an old writer can never reach a new journal of the same name.`,
+	{"drop/for-ever", `A dropped name returns ErrDropped for ever, through every handle: an old writer can never reach a new journal of the same name.`,
 		func(k *kit) {
 			s, other := k.open(), k.open()
 			k.append(s, "gone", 0, "one", "two")
@@ -259,13 +259,13 @@ var dropCases = []testCase{
 				}
 				for after := range uint64(4) {
 					_, err := store.ReadAll(k.ctx, h, "gone", after)
-					k.want(err, store.ErrDropped, "handle %d: Read behind %d of a dropped journal", i+1, after)
+					k.want(err, store.ErrDropped, "handle %d: Read after %d of a dropped journal", i+1, after)
 				}
 				k.holds(h, "stays", "here")
 			}
 		}},
 
-	{"drop/repeatable", `Drop can be repeated, also on a name that was never written, so that an interrupted erase is finished by doing it again.`,
+	{"drop/repeatable", `Drop can be repeated, and applies to a name that was never written, so that an interrupted erase can be finished by repeating it.`,
 		func(k *kit) {
 			s := k.open()
 			k.append(s, "j", 0, "one")
@@ -281,7 +281,7 @@ var dropCases = []testCase{
 			k.want(err, store.ErrDropped, "Append to a journal dropped before it was written")
 		}},
 
-	{"drop/beats-appends", `A Drop amid appends is for ever too: none of those under way brings the journal back.`,
+	{"drop/beats-appends", `A Drop amid appends is final too: none of those in progress brings the journal back.`,
 		func(k *kit) {
 			const rounds, writers = 12, 4
 			handles := []store.Store{k.open(), k.open()}
@@ -331,7 +331,7 @@ var dropCases = []testCase{
 			}
 		}},
 
-	{"drop/not-listed", `Journals does not yield dropped journals, nor names that were dropped before they were written: what is rebuilt from the enumeration must not bring them back.`,
+	{"drop/not-listed", `Journals yields neither dropped journals nor names that were dropped before they were written: whatever is rebuilt from the enumeration must not bring them back.`,
 		func(k *kit) {
 			s := k.open()
 			for _, name := range []string{"a", "b", "c"} {

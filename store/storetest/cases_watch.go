@@ -14,7 +14,7 @@ import (
 var patience = 30 * time.Second
 
 var watchCases = []testCase{
-	{"watch/wakes", `Watch yields at once and after each change, also one by another handle; changes may be coalesced, but the last is never lost: a sleeper would sleep for ever.`,
+	{"watch/wakes", `Watch yields immediately and after each change, including one by another handle; changes may be coalesced, but the last is never lost: otherwise a sleeper would sleep for ever.`,
 		func(k *kit) {
 			s, writer := k.open(), k.open()
 			rounds := 30
@@ -83,7 +83,7 @@ var watchCases = []testCase{
 			}
 		}},
 
-	{"watch/wakes-for-cells", `Watch yields after a change of a cell too: workers wait for due hints, which are cells.`,
+	{"watch/wakes-for-cells", `Watch also yields after a change of a cell: workers wait for due hints, which are cells.`,
 		func(k *kit) {
 			s, writer := k.open(), k.open()
 			ctx, cancel := context.WithTimeout(k.ctx, patience)
@@ -103,7 +103,7 @@ var watchCases = []testCase{
 			k.Fatalf("no wake-up came within %v after a cell was put", patience)
 		}},
 
-	{"watch/wakes-for-each-change", `Watch yields again after an Append, a Put, a Delete and a Drop, also one that came while the body of the loop ran: between looking and waiting nothing is missed.`,
+	{"watch/wakes-for-each-change", `Watch yields again after an Append, a Put, a Delete and a Drop, even one made while the body of the loop ran: nothing is missed between looking and waiting.`,
 		func(k *kit) {
 			s, writer := k.open(), k.open()
 			ctx, cancel := context.WithTimeout(k.ctx, patience)
@@ -132,12 +132,12 @@ var watchCases = []testCase{
 				n++
 			}
 			if n == 0 {
-				k.Fatal("Watch did not yield at once")
+				k.Fatal("Watch did not yield immediately")
 			}
 			k.Fatalf("no wake-up came within %v after %s in the body of the loop", patience, changes[n-1].what)
 		}},
 
-	{"watch/wakes-each", `Each loop over Watch is woken for itself, and goes on when other loops end and other handles are closed.`,
+	{"watch/wakes-each", `Each loop over Watch is woken separately, and continues when other loops end and other handles are closed.`,
 		func(k *kit) {
 			s, other, leaver := k.open(), k.open(), k.open()
 			watchers := []store.Store{s, s, other}
@@ -183,7 +183,7 @@ var watchCases = []testCase{
 			await(2)
 		}},
 
-	{"watch/ends", `A loop over Watch ends when its context ends and, where the store watches by itself, when the store is closed; otherwise a server could not stop.`,
+	{"watch/ends", `A loop over Watch ends when its context ends and, if the store is a Watcher itself, when the store is closed; otherwise a server could not stop.`,
 		func(k *kit) {
 			s := k.open()
 			ctx, cancel := context.WithCancel(k.ctx)
@@ -192,7 +192,7 @@ var watchCases = []testCase{
 			for range store.Watch(ctx, s, "") {
 				cancel()
 				if n++; n > 10 {
-					k.Fatal("the loop over Watch goes on after its context ended")
+					k.Fatal("the loop over Watch continues after its context ended")
 				}
 			}
 			if _, ok := store.As[store.Watcher](s); !ok {
@@ -215,7 +215,7 @@ var watchCases = []testCase{
 			case <-ended:
 				k.Fatal("the loop over Watch ended before its context or store did")
 			case <-time.After(patience):
-				k.Fatalf("Watch did not yield within %v, want at once", patience)
+				k.Fatalf("Watch did not yield within %v, want immediately", patience)
 			}
 			if err := s.Close(); err != nil {
 				k.Fatal(err)
@@ -223,11 +223,11 @@ var watchCases = []testCase{
 			select {
 			case <-ended:
 			case <-time.After(patience):
-				k.Fatalf("the loop over Watch goes on %v after Close", patience)
+				k.Fatalf("the loop over Watch continues %v after Close", patience)
 			}
 		}},
 
-	{"cast/reaches-its-topic", `Where a store carries messages, they reach the listeners of their topic, whole and in order, and no others. They may be lost, so the sender here repeats.`,
+	{"cast/reaches-its-topic", `If a store carries messages, they reach the listeners of their topic, whole and in order, and no others. They may be lost, so the sender here repeats them.`,
 		func(k *kit) {
 			s := k.open()
 			if _, ok := store.As[store.Caster](s); !ok {

@@ -1,5 +1,5 @@
-// Package storetest is the contract of package store as tests. A driver is a
-// store if it passes:
+// Package storetest is the contract of package store in the form of tests. A
+// driver is a store if it passes them:
 //
 //	func open(ctx context.Context, dir string) (store.Store, error) {
 //		return mystore.Open(ctx, filepath.Join(dir, "my.db"))
@@ -10,23 +10,23 @@
 //
 // The parts:
 //
-//   - [Run] has a named case for each clause, and [Linearize] as one of them.
-//     A failing case prints the clause and why it is there.
+//   - [Run] has a named case for each clause, one of which is [Linearize]. A
+//     failing case prints the clause and the reason for it.
 //   - [Kill] is for stores that survive their process: it runs the test binary
-//     as a child that writes, kills it at random moments, and checks that what
-//     was acknowledged is there. It wants a test of its own, with nothing
-//     before it that a child should not do.
+//     as a child that writes, kills it at random moments, and checks that all
+//     acknowledged writes are there. It needs a test of its own, which does
+//     nothing before it that a child should not do.
 //   - [PowerCut] is Kill with a disk that loses power, for stores that claim
 //     to survive that.
-//   - [Poison] is for stores over a disk that a test can make fail.
-//   - [Wraps] is for wrappers: it checks that upgrades reach through them, and
-//     that batches and unsynced puts do not go past them.
+//   - [Poison] is for stores on a disk that a test can make fail.
+//   - [Wraps] is for wrappers: it checks that upgrades can be reached through
+//     them, and that batches and unsynced puts do not go past them.
 //
-// The [Opener] gets an empty folder for each case and is called several times
-// with the same one: handles on one folder are handles on one store. A driver
-// for a server derives a database or a prefix from the folder's name.
+// The [Opener] is given an empty folder for each case, and is called several
+// times with the same one: handles on one folder are handles on one store. A
+// driver for a server derives a database or a prefix from the folder's name.
 //
-// A store that passes has the clauses as far as a test can see them. A power
-// failure shows only where a test brings a [Disk] to cut: elsewhere the class
-// [store.Power] is a driver's claim, backed by the settings that it verifies.
+// A store that passes meets the clauses as far as a test can tell. A power failure
+// is only tested with a [Disk] that can be cut: otherwise the class [store.Power]
+// is a driver's claim, backed by the settings that it verifies.
 package storetest

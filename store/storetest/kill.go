@@ -19,54 +19,54 @@ import (
 	"time"
 )
 
-// KillOptions says how much Kill demands. Zero values are defaults. With go test
-// -short it is a fifth.
+// KillOptions says how much Kill requires. Zero values mean the defaults. With go
+// test -short it is a fifth.
 type KillOptions struct {
-	Kills int // kills that count, by default 200
-	Acks  int // acknowledged appends over all lives, by default 20 000
+	Kills int // kills that count; 0 means 200
+	Acks  int // acknowledged appends over all lives; 0 means 20 000
 }
 
-// Kill checks that a store survives its process. It runs the test binary
-// again as a child that opens the store and writes from several goroutines,
-// kills that child at random moments as kill -9 does, and looks at what it
-// finds: every acknowledged append and put is there byte for byte, what was
-// dropped or deleted stays away, sequences are dense, no batch is cut, refused
-// appends left nothing, a batch has its cells where it has its entries, and
-// nothing is there that no one wrote. Then the next child goes on with the same store.
-// Some are killed while they still open it, and what some leave behind is
-// recovered by the next child instead of here.
+// Kill checks that a store survives its process. It runs the test binary again as
+// a child that opens the store and writes from several goroutines, kills that
+// child at random moments as kill -9 does, and checks what is left: every
+// acknowledged append and put is there byte for byte, what was dropped or deleted
+// stays away, sequences are dense, no append is torn, refused appends left
+// nothing, a batch has its cells if and only if it has its entries, and nothing is
+// there that nobody wrote. Then the next child continues with the same store. Some
+// children are killed while they are still opening it, and after some kills the
+// next child does the recovery, not the parent.
 //
-// A kill counts if an append was acknowledged since the one before.
+// A kill counts if an append was acknowledged since the previous one.
 //
-// The child is the test that calls Kill: it comes to the same call, which
-// then does not return. So give Kill a test or subtest of its own, in which
-// nothing comes before it that a child should not do too.
+// The child runs the test that calls Kill up to the same call, which then does not
+// return. So give Kill a test or subtest of its own, which does nothing before it
+// that a child should not do too.
 func Kill(t *testing.T, open Opener, o KillOptions) {
 	t.Helper()
 	kill(t, open, nil, o.sized())
 }
 
-// Disk is a disk whose power a test can cut, see PowerCut.
+// Disk is a disk whose power a test can cut: see PowerCut.
 type Disk interface {
 	// Dir is a folder on the disk for the store.
 	Dir() string
-	// Cut stops the process pid where it stands, without ending it, and then
-	// makes the disk forget whatever is not synced. Process and disk must not
-	// see each other fail: in a power failure nobody is told.
+	// Cut freezes the process pid, without ending it, and then makes the disk
+	// forget whatever is not synced. Process and disk must not see each other
+	// fail: nobody is told of a power failure.
 	Cut(pid int) error
-	// Restore brings the disk back, when the process is dead.
+	// Restore brings the disk back once the process is dead.
 	Restore() error
 }
 
 // PowerCut is Kill for stores that claim store.Power: with each kill, the disk
-// that the store lives on loses power. NewDisk makes the disk; it is not
-// called in the children.
+// under the store loses power. NewDisk creates the disk; it is not called in the
+// children.
 func PowerCut(t *testing.T, open Opener, newDisk func(testing.TB) Disk, o KillOptions) {
 	t.Helper()
 	kill(t, open, newDisk, o.sized())
 }
 
-// sized fills in what is zero, and asks for a fifth with -short.
+// sized fills in the defaults, and asks for a fifth with -short.
 func (o KillOptions) sized() KillOptions {
 	o.Kills, o.Acks = cmp.Or(o.Kills, 200), cmp.Or(o.Acks, 20_000)
 	if testing.Short() {
@@ -85,7 +85,7 @@ func kill(t testing.TB, open Opener, newDisk func(testing.TB) Disk, o KillOption
 		killed(open, order)
 	}
 	if _, twice := killing.LoadOrStore(t.Name(), true); twice {
-		t.Fatalf("storetest: Kill is called twice in %s, but a child comes to the first call only; give each a subtest of its own with t.Run", t.Name())
+		t.Fatalf("storetest: Kill is called twice in %s, but a child only reaches the first call; run each in a subtest of its own with t.Run", t.Name())
 	}
 	t.Cleanup(func() { killing.Delete(t.Name()) })
 	exe, err := os.Executable()
@@ -165,7 +165,7 @@ type killer struct {
 }
 
 func (k *killer) String() string {
-	return fmt.Sprintf("%d kills (and %d before a first acknowledgement), %d appends and %d puts acknowledged; %d of all kills came in mid call and cut %d appends, of which %d were found whole and the others absent",
+	return fmt.Sprintf("%d kills (and %d before a first acknowledgement), %d appends and %d puts acknowledged; %d of all kills came during a call and cut off %d appends, %d of which were found whole and the others absent",
 		k.kills, k.early, k.acks, k.puts, k.struck, k.inFlight, k.completed)
 }
 
@@ -241,7 +241,7 @@ func (k *killer) live(acks int, early bool) {
 		k.Errorf("life %d raced:\n%s", l.number, text)
 	}
 	if !struck {
-		k.Fatalf("life %d ended by itself after %d acknowledged appends and %v (%v). It must write until it is killed: is it stuck, or does something before Kill in this test fail or end in the child?\n%s%s",
+		k.Fatalf("life %d ended by itself after %d acknowledged appends and %v (%v). It must write until it is killed: is it stuck, or does something before Kill in this test fail or exit in the child?\n%s%s",
 			l.number, l.acks, time.Since(born).Round(time.Millisecond), cmd.ProcessState, strings.Join(other, ""), stderr.String())
 	}
 	if k.disk != nil {
@@ -272,7 +272,7 @@ func (k *killer) strike(child *os.Process) error {
 func (k *killer) check(lives []*life, behind uint64) {
 	s, err := k.open(k.ctx, k.dir)
 	if err != nil {
-		k.Fatalf("after life %d was killed the store does not open: %v. A store that survives its process opens in whatever state the process left it.", len(k.lives), err)
+		k.Fatalf("after life %d was killed the store does not open: %v. A store that survives its process must open in whatever state the process left it.", len(k.lives), err)
 	}
 	defer func() {
 		if err := s.Close(); err != nil {

@@ -41,7 +41,7 @@ func (l *life) note(line string) error {
 	}
 	var writer, n int
 	if _, err := fmt.Sscan(rest, &writer, &n); err != nil || writer < 0 || writer >= killWriters {
-		return fmt.Errorf("storetest: the child said %q, which is not of its protocol", line)
+		return fmt.Errorf("storetest: the child said %q, which is not part of its protocol", line)
 	}
 	if said == "begin" {
 		c := &killCall{}
@@ -61,7 +61,7 @@ func (l *life) note(line string) error {
 	}
 	switch c.kind {
 	case stale:
-		return fmt.Errorf("an append behind %d was acknowledged, though the journal already ended later: of two writers that saw the same end, both would win", c.after)
+		return fmt.Errorf("an append after %d was acknowledged although the journal already ended later: two writers that saw the same end would both win", c.after)
 	case staleCell:
 		return errors.New("a put over a version that the cell no longer had was acknowledged: it overwrote what its writer had not seen")
 	case toCell, toLoose:
@@ -73,7 +73,7 @@ func (l *life) note(line string) error {
 	l.acks++
 	var last uint64
 	if _, err := fmt.Sscan(rest, &writer, &n, &last); err != nil || last != c.after+uint64(c.count) {
-		return fmt.Errorf("an append of %d entries behind %d answered that it ends at %d, want %d", c.count, c.after, last, c.after+uint64(c.count))
+		return fmt.Errorf("an append of %d entries after %d returned %d as its end, want %d", c.count, c.after, last, c.after+uint64(c.count))
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (k *killer) look(s store.Store, lives []*life, behind uint64) {
 		for writer, calls := range l.calls {
 			for n, c := range calls {
 				if must := c.answer == "ack" || c.seen; must && !c.found && c.isAppend() {
-					k.Fatalf("after life %d: of writer %d in life %d, call %d is gone: %d entries behind %d of the %s journal, %s. An acknowledged append is for ever, and so is one that a reader saw.",
+					k.Fatalf("after life %d: of writer %d in life %d, call %d is gone: %d entries after %d of the %s journal, %s. An acknowledged append must not vanish, nor must one that a reader saw.",
 						len(k.lives), writer, l.number, n+1, c.count, c.after, c.kind, fate(c))
 				}
 				if batches && c.isAppend() && batched(n+1) {
@@ -151,7 +151,7 @@ func (k *killer) gone(s store.Store, kind, name string) {
 	switch kind {
 	case toDrop:
 		if _, err := store.ReadAll(k.ctx, s, name, 0); !errors.Is(err, store.ErrDropped) {
-			k.Fatalf("after life %d: Read(%q) = %v, want store.ErrDropped: its Drop was acknowledged, and is for ever", len(k.lives), name, err)
+			k.Fatalf("after life %d: Read(%q) = %v, want store.ErrDropped: its Drop was acknowledged and is final", len(k.lives), name, err)
 		}
 	case toDelete:
 		if _, err := s.Get(k.ctx, name); !errors.Is(err, store.ErrNotFound) {
@@ -202,7 +202,7 @@ func (k *killer) journal(s store.Store, name string, behind uint64) uint64 {
 		case c == nil:
 			bad(end, "it holds %+v, a call that was never begun", id)
 		case id.index != 0:
-			bad(end, "it holds entry %d of %d without those before: batches are whole", id.index+1, id.count)
+			bad(end, "it holds entry %d of %d without those before it: batches are whole", id.index+1, id.count)
 		case c.kind == toOwn && name != ownJournal(id.life, id.writer), c.kind == toSpan && name != spanning, !c.isAppend(), id.count != c.count:
 			bad(end, "it holds %+v, which was written elsewhere (%s)", id, c.kind)
 		case c.kind == stale, c.answer == "conflict":
@@ -245,7 +245,7 @@ func (k *killer) names(s store.Store) {
 			k.Fatalf("after life %d: Journals ended with %v", len(k.lives), err)
 		}
 		if name <= before || !want[name] && !may[name] {
-			k.Fatalf("after life %d: Journals yielded %q behind %q, want each journal that holds something once, in order, and no other", len(k.lives), name, before)
+			k.Fatalf("after life %d: Journals yielded %q after %q, want each journal that holds something once, in order, and no other", len(k.lives), name, before)
 		}
 		delete(want, name)
 		before = name
@@ -297,7 +297,7 @@ func (k *killer) cell(s store.Store, writer int, kind, key string) {
 		k.Fatalf("after life %d: cell %q holds %.60q, which no one wrote", len(k.lives), key, cell.Value)
 	}
 	if id != acked && !open[id] {
-		k.Fatalf("after life %d: cell %q holds %+v, want %+v, which was acknowledged or seen last, or one put after it. An acknowledged put is never undone, and a refused one writes nothing.", len(k.lives), key, id, acked)
+		k.Fatalf("after life %d: cell %q holds %+v, want %+v, which was last acknowledged or seen, or one put after it. An acknowledged put is never undone, and a refused one writes nothing.", len(k.lives), key, id, acked)
 	}
 	k.call(id).seen = true
 }

@@ -285,7 +285,7 @@ func TestKillCatches(t *testing.T) {
 		"forgets the cells of batches":      "and the cell: false",
 		"writes the cells of batches first": "and the cell: true",
 		"writes the cells of batches last":  "and the cell: false",
-		"takes any after":                   "both would win|answered that it ends",
+		"takes any after":                   "would both win|as its end, want",
 		"writes what it refuses":            "a conflict writes nothing",
 		"forgets cells":                     "want the value that was acknowledged",
 		"keeps unsynced cells in memory":    "Get\\(\"loose-|cell \"loose-",
@@ -309,7 +309,7 @@ func TestKillTwice(t *testing.T) {
 	killing.Store(t.Name(), true)
 	defer killing.Delete(t.Name())
 	failed, log := record(t, func(tb testing.TB) { kill(tb, openMemory, nil, KillOptions{}.sized()) })
-	if !failed || !strings.Contains(log, "give each a subtest of its own") {
+	if !failed || !strings.Contains(log, "run each in a subtest of its own") {
 		t.Errorf("a second Kill in a test failed: %v; it said:\n%s", failed, log)
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// LinearizeOptions says how much Linearize does. Zero values are defaults.
+// LinearizeOptions says how much Linearize does. Zero values mean the defaults.
 type LinearizeOptions struct {
-	Clients    int // clients at once, over two handles; at least 5, by default 6
-	Operations int // operations in a history; at least 200, by default 240
-	Histories  int // histories, each on a new journal; by default 5
+	Clients    int // concurrent clients, on two handles; at least 5; 0 means 6
+	Operations int // operations in a history; at least 200; 0 means 240
+	Histories  int // histories, each on a new journal; 0 means 5
 }
 
-// Linearize records what concurrent clients on two handles see of one journal
-// and checks with porcupine that there is an order, true to real time, in
-// which a plain compare-and-swap journal answers all of them the same. The
-// clients append at the end as they believe it to be, several entries too, and,
-// where the store can batch, with a cell, append at ends that they know to be
-// wrong, and read the whole journal. Some have
-// their contexts cancelled in mid call and some forget the answer, so that
-// the history holds appends of which no one knows whether they happened.
+// Linearize records what concurrent clients on two handles see of one journal and
+// checks with porcupine that there is an order, consistent with real time, in
+// which a plain compare-and-swap journal would give all of them the same results.
+// The clients append one or several entries at what they believe to be the end,
+// with a cell if the store can batch; append at ends that they know to be wrong;
+// and read the whole journal. Some have their contexts cancelled during a call and
+// some forget the result, so that the history holds appends whose outcome nobody
+// knows.
 //
-// It is a case of Run. Call it by itself to look longer.
+// It is a case of Run. Call it directly to run it for longer.
 func Linearize(t testing.TB, open Opener, o LinearizeOptions) {
 	t.Helper()
 	if o.Clients == 0 {
@@ -43,7 +43,7 @@ func Linearize(t testing.TB, open Opener, o LinearizeOptions) {
 		o.Histories = 5
 	}
 	if o.Clients < 5 || o.Operations < 200 || o.Histories < 1 {
-		t.Fatalf("storetest: Linearize with %d clients, %d operations, %d histories proves too little; use at least 5, 200 and 1", o.Clients, o.Operations, o.Histories)
+		t.Fatalf("storetest: Linearize with %d clients, %d operations, %d histories proves too little; use at least 5 clients, 200 operations and 1 history", o.Clients, o.Operations, o.Histories)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), caseTime)
 	defer cancel()
@@ -58,10 +58,10 @@ func Linearize(t testing.TB, open Opener, o LinearizeOptions) {
 			t.Fatalf("storetest: history %d of Linearize: %v", n+1, err)
 		}
 		if why := history.explain(); why != "" {
-			t.Fatalf("history %d is not linearizable. Whoever decides by what such a journal answers, decides wrong: two writers believe to have won, or an entry that was seen is gone.\n%s", n+1, why)
+			t.Fatalf("history %d is not linearizable. Decisions based on such a journal are wrong: two writers believe that they have won, or an entry that was seen is gone.\n%s", n+1, why)
 		}
 		if why := r.tally.tooLittle(o.Operations); why != "" {
-			t.Fatalf("history %d of %d operations proves too little: %s. It has %v. Of a store that answers so rarely nothing can be said.", n+1, len(history), why, r.tally)
+			t.Fatalf("history %d of %d operations proves too little: %s. It has %v. Too few of its calls succeed to say anything about the store.", n+1, len(history), why, r.tally)
 		}
 		for _, call := range history {
 			sum.note(call)
@@ -118,8 +118,8 @@ func (r *linRun) take(n int) bool {
 }
 
 // settle ends a history so that its open outcomes are decided: once an append
-// behind all those that are open is accepted, none of them can happen any
-// more, and the reads after it see all that did.
+// after all the open ones is accepted, none of them can happen any more, and the
+// reads after it see all that did.
 func (r *linRun) settle() {
 	c := &linClient{linRun: r, id: -1}
 	var highest uint64
@@ -141,7 +141,7 @@ func (r *linRun) settle() {
 			return
 		}
 	}
-	r.fail(errors.New("with no other writer left, 100 appends at the end that was just read did not settle the journal: conflicts may be spurious, but not always"))
+	r.fail(errors.New("with no other writer left, 100 appends at the end that was just read did not succeed: conflicts may be spurious, but not all of them"))
 }
 
 // compareCells demands that the cell of a batch is there if its entries are.
@@ -309,7 +309,7 @@ func (c *linClient) read(s store.Store) bool {
 		}
 		call.entries = append(call.entries, string(e.Data))
 		if e.Seq != uint64(len(call.entries)) {
-			c.fail(fmt.Errorf("a read yielded sequence %d as the %d. entry, want sequences dense from 1", e.Seq, len(call.entries)))
+			c.fail(fmt.Errorf("a read yielded sequence %d as entry %d, want sequences dense from 1", e.Seq, len(call.entries)))
 			return false
 		}
 	}

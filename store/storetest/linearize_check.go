@@ -48,7 +48,7 @@ func (c linCall) String() string {
 	case undecided:
 		answer = "outcome open"
 	}
-	return fmt.Sprintf("%s appends behind %d, %s: %s", when, c.after, ends(c.entries), answer)
+	return fmt.Sprintf("%s appends after %d, %s: %s", when, c.after, ends(c.entries), answer)
 }
 
 func ends(entries []string) string {
@@ -121,11 +121,11 @@ func (h linHistory) explain() string {
 		placed[op.Call] = true
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "The longest order that fits the answers ends with (times count calls and returns):\n")
+	fmt.Fprintf(&text, "The longest order that fits the results ends with (times count calls and returns):\n")
 	for _, op := range best[max(0, len(best)-6):] {
 		fmt.Fprintf(&text, "    %v\n", op.Input)
 	}
-	fmt.Fprintf(&text, "None of these fits behind it:\n")
+	fmt.Fprintf(&text, "None of these fits after it:\n")
 	rest := slices.SortedFunc(slices.Values(h), func(a, b linCall) int { return cmp.Compare(a.call, b.call) })
 	rest = slices.DeleteFunc(rest, func(c linCall) bool { return placed[c.call] || !c.read && c.outcome != accepted })
 	for _, c := range rest[:min(6, len(rest))] {

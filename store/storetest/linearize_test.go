@@ -297,7 +297,7 @@ func TestLinearizeCatches(t *testing.T) {
 		}}, "proves too little"},
 		{"a store that refuses all", odd{append: func(store.Store, context.Context, string, uint64, [][]byte) (uint64, error) {
 			return 0, store.Conflictf("never")
-		}}, "did not settle"},
+		}}, "at the end that was just read did not succeed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			failed, log := record(t, func(tb testing.TB) {

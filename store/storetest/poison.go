@@ -13,16 +13,16 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Poison checks what a store does when its disk fails. Open is like an
-// Opener, and returns a function besides: from fail(true) to fail(false)
-// every write and sync below the driver fails. A store starts healthy.
+// Poison checks what a store does when its disk fails. Open is like an Opener, and
+// also returns a function fail: from fail(true) to fail(false) every write and
+// sync below the driver fails. A store starts healthy.
 //
-// While the disk fails no write may succeed. After the first failure the
-// handle is poisoned, also when the disk works again: the engine no longer
-// knows which of its earlier bytes reached the disk, and a second sync that
-// succeeds does not say. Whoever closes and opens the store finds all that
-// was acknowledged and all that was read since, finds what failed as a whole
-// or not at all, and can write again.
+// While the disk fails, no write may succeed. After the first failure the handle
+// is poisoned, even when the disk works again: the engine no longer knows which of
+// its earlier bytes reached the disk, and a second sync that succeeds does not
+// tell. After closing and reopening, the store holds everything that was
+// acknowledged and everything that was read since, holds each failed write as a
+// whole or not at all, and accepts writes again.
 func Poison(t *testing.T, open func(ctx context.Context, dir string) (s store.Store, fail func(on bool), err error)) {
 	for _, first := range poisonWrites {
 		t.Run(first.name, func(t *testing.T) { poison(t, open, first) })
@@ -187,11 +187,11 @@ func poison(tb testing.TB, open poisonOpener, first poisonWrite) {
 func (p *patient) failed(what string, err error) {
 	p.Helper()
 	if err == nil {
-		p.Fatalf("%s on a failing disk succeeded: what a disk did not take is not acknowledged", what)
+		p.Fatalf("%s on a failing disk succeeded: a write that the disk did not take must not be acknowledged", what)
 	}
 	for _, definite := range []error{store.ErrConflict, store.ErrDropped, store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrNotFound} {
 		if errors.Is(err, definite) {
-			p.Errorf("%s on a failing disk = %v, which says that all is well with the disk and that nothing was written; want an error that leaves it open", what, err)
+			p.Errorf("%s on a failing disk = %v, which says that nothing was written and that the disk is fine; want an error that leaves the outcome open", what, err)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (p *patient) failed(what string, err error) {
 func (p *patient) poisoned(what string, err error) {
 	p.Helper()
 	if !errors.Is(err, store.ErrPoisoned) {
-		p.Errorf("after a failed write, %s = %v, want store.ErrPoisoned: a handle whose write or sync failed does not know what the disk holds, and may build on what is not there", what, err)
+		p.Errorf("after a failed write, %s = %v, want store.ErrPoisoned: a handle whose write or sync failed does not know what the disk holds, and might build on what is not there", what, err)
 	}
 }
 
@@ -231,19 +231,19 @@ func (p *patient) check(seen map[string][]string) {
 		}
 		got := p.read(p.s, name)
 		if whole := slices.Concat(j.acked, j.failed); !slices.Equal(got, j.acked) && !slices.Equal(got, whole) {
-			p.Errorf("after a failed write and a new start, journal %q holds %s, want the acknowledged %s, with all of %s behind it or nothing", name, brief(got), brief(j.acked), brief(j.failed))
+			p.Errorf("after a failed write and reopening, journal %q holds %s, want the acknowledged %s, followed by all of %s or nothing", name, brief(got), brief(j.acked), brief(j.failed))
 		}
 		if saw := seen[name]; len(got) < len(saw) || !slices.Equal(got[:len(saw)], saw) {
-			p.Errorf("after a failed write and a new start, journal %q holds %s, but the poisoned handle had shown %s: what a reader saw does not go away", name, brief(got), brief(saw))
+			p.Errorf("after a failed write and reopening, journal %q holds %s, but the poisoned handle had shown %s: what a reader saw must not vanish", name, brief(got), brief(saw))
 		}
 	}
 	if entries, cell, beside := len(p.read(p.s, "paired")), p.value(p.s, "paired") == "failed", len(p.keys(p.s, "beside", "")); (entries == 2) != cell || cell != (beside == 1) {
-		p.Errorf("after a failed batch and a new start, journal \"paired\" has %d entries, its cell is written: %t, and %d cells beside it: a batch is there as a whole or not at all", entries, cell, beside)
+		p.Errorf("after a failed batch and reopening, journal \"paired\" has %d entries, its cell is written: %t, and %d cells beside it: a batch is there as a whole or not at all", entries, cell, beside)
 	}
 	for key, want := range poisonCells {
 		cell, err := p.s.Get(p.ctx, key)
 		if got := string(cell.Value); err != nil && !errors.Is(err, store.ErrNotFound) || !slices.Contains(want, got) {
-			p.Errorf("after a failed write and a new start, cell %q holds %q (error %v), want one of %q, where \"\" is no cell", key, got, err, want)
+			p.Errorf("after a failed write and reopening, cell %q holds %q (error %v), want one of %q, where \"\" means no cell", key, got, err, want)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func poisonTraffic(tb testing.TB, open poisonOpener) {
 	for w := range writers {
 		got := p.read(p.s, name(w))
 		if whole := slices.Concat(acked[w], cut[w]); !slices.Equal(got, acked[w]) && !slices.Equal(got, whole) {
-			p.Errorf("journal %q has %d entries, want the %d acknowledged before the disk failed, with all %d of the append that failed or none: ends with %.80q", name(w), len(got), len(acked[w]), len(cut[w]), got[max(0, len(got)-2):])
+			p.Errorf("journal %q has %d entries, want the %d acknowledged before the disk failed, followed by all %d of the failed append or none; it ends with %.80q", name(w), len(got), len(acked[w]), len(cut[w]), got[max(0, len(got)-2):])
 		}
 		p.append(p.s, name(w), uint64(len(got)), "written again")
 	}

@@ -170,7 +170,7 @@ func TestPoisonCatches(t *testing.T) {
 	}{
 		{"acknowledges what it lost", "succeeded|acknowledged before", all},
 		{"acknowledges what it kept", "succeeded", all[:8]},
-		{"calls it a conflict", "leaves it open", all[:8]},
+		{"calls it a conflict", "leaves the outcome open", all[:8]},
 		{"goes on when the disk works", "want store.ErrPoisoned", all},
 		{"goes on after a failed append", "want store.ErrPoisoned", []string{"append", "batch", "first append", "traffic"}},
 		{"goes on after a failed batch", "want store.ErrPoisoned", []string{"append with a cell"}},
@@ -181,7 +181,7 @@ func TestPoisonCatches(t *testing.T) {
 		{"goes on after a failed drop", "want store.ErrPoisoned", []string{"drop"}},
 		{"loses what was acknowledged", "want the acknowledged|the .* acknowledged before", all},
 		{"keeps half a batch", "or nothing|or none", []string{"batch"}},
-		{"shows what failed", "does not go away", []string{"append", "batch", "first append"}},
+		{"shows what failed", "must not vanish", []string{"append", "batch", "first append"}},
 		{"reads nothing more", "or an error", all[:8]},
 		{"never recovers", "want success", all},
 	} {

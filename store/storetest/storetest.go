@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Opener opens the store that lives in the folder dir. Opening the same dir
-// again gives another handle on the same store.
+// Opener opens the store in the folder dir. Opening the same folder again returns
+// another handle on the same store.
 type Opener func(ctx context.Context, dir string) (store.Store, error)
 
 // Run runs all cases against the stores that open opens.
@@ -60,7 +60,7 @@ type kit struct {
 	opened []store.Store
 }
 
-// open returns a further handle on the case's store.
+// open returns another handle on the case's store.
 func (k *kit) open() store.Store {
 	k.Helper()
 	s, err := k.opener(k.ctx, k.dir)
@@ -79,8 +79,8 @@ func (k *kit) closeAll() {
 	}
 }
 
-// append appends and demands success. A conflict is tried again a few times,
-// since it may be spurious.
+// append appends and requires success. It retries after a conflict a few times,
+// since that may be spurious.
 func (k *kit) append(s store.Store, journal string, after uint64, entries ...string) {
 	k.Helper()
 	data := make([][]byte, len(entries))
@@ -102,7 +102,7 @@ func (k *kit) put(s store.Store, key, value string, prev store.Version) store.Ve
 		k.Fatalf("Put(%.40q, prev %q) = %v, want success", key, prev, err)
 	}
 	if version == "" {
-		k.Fatalf("Put(%.40q) returned the empty version, which stands for no cell", key)
+		k.Fatalf("Put(%.40q) returned the empty version, which means no cell", key)
 	}
 	return version
 }
@@ -114,8 +114,8 @@ func (k *kit) delete(s store.Store, key string, prev store.Version) {
 	}
 }
 
-// sure repeats a conditional write that must succeed, since one refusal may
-// be spurious. Several in a row are not.
+// sure repeats a conditional write that must succeed, since one refusal may be
+// spurious. Several in a row are not.
 func sure(write func() error) error {
 	err := write()
 	for range 5 {

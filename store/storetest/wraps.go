@@ -9,14 +9,14 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Wraps checks that the optional upgrades of a store are reached through a
-// wrapper. A wrapper that hides one still works, since package store falls
-// back: its users poll where they could be woken, lose live messages, and are
-// told that nothing is durable. So no other test would fail. It checks too that a
-// batch does not go past the wrapper, whether that has store.Batcher or not.
+// Wraps checks that the optional upgrades of a store can be reached through a
+// wrapper. A wrapper that hides one still works, because package store falls back:
+// its users poll instead of being woken, lose live messages, and are told that
+// nothing is durable. So no other test would fail. Wraps also checks that a batch
+// does not go past the wrapper, whether or not the wrapper has store.Batcher.
 //
-// Wrap is called several times, each time with a store that has every upgrade,
-// but once none for batches.
+// Wrap is called several times with a store that has every upgrade, and once with
+// one that cannot batch.
 func Wraps(t *testing.T, wrap func(store.Store) store.Store) {
 	for _, c := range wrapCases {
 		t.Run(c.name, func(t *testing.T) { c.check(t, wrap) })
@@ -47,18 +47,18 @@ func (c wrapCase) check(tb testing.TB, wrap func(store.Store) store.Store) {
 	c.run(&kit{TB: tb, ctx: ctx}, inside, wrapped)
 }
 
-// wrapTime is how long a case waits for what must come.
+// wrapTime bounds a wait for something that must happen.
 const wrapTime = 20 * time.Second
 
 var wrapCases = []wrapCase{
-	{name: "batch", why: "a batch is written by the wrapper's own ways, as its appends and puts are: one that went past it would not be encrypted, or not be seen", run: func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "batch", why: "a batch takes the same path through the wrapper as its appends and puts: one that went past it would not be encrypted, or not be seen", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		wrapBatch(k, inside, wrapped)
 		if has := store.BatcherOf(wrapped) != nil; has != (inside.batches.Load() > 0) {
 			k.Errorf("%T has a store.Batcher: %t, and %d batches reached the store inside", wrapped, has, inside.batches.Load())
 		}
 	}},
-	{name: "no batch", why: "a wrapper answers errors.ErrUnsupported to a batch that the store inside cannot make, so that it is made as single writes", unbatched: true, run: wrapBatch},
-	{name: "unsynced", why: "a put that need not be synced is written by the wrapper's own ways too, and is not synced inside", run: func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "no batch", why: "a wrapper returns errors.ErrUnsupported for a batch that the store inside cannot make, so that it is made as single writes", unbatched: true, run: wrapBatch},
+	{name: "unsynced", why: "an unsynced put takes the same path through the wrapper as a put, and is not synced inside", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		k.put(wrapped, "single", "value", "")
 		if _, err := store.PutUnsynced(k.ctx, wrapped, "unsynced", []byte("value"), ""); err != nil {
 			k.Fatalf("PutUnsynced through %T = %v", wrapped, err)
@@ -78,7 +78,7 @@ var wrapCases = []wrapCase{
 		for s != store.Store(inside) {
 			w, ok := s.(store.Wrapper)
 			if !ok {
-				k.Fatalf("%T has no Unwrap() store.Store, so nothing inside it is found", s)
+				k.Fatalf("%T has no Unwrap() store.Store, so upgrades inside it cannot be found", s)
 			}
 			if s = w.Unwrap(); s == nil {
 				k.Fatalf("Unwrap of %T returned nil, want the store that was wrapped", w)
@@ -92,7 +92,7 @@ var wrapCases = []wrapCase{
 		for _, want := range []store.Durability{store.Power, store.Process, store.None} {
 			inside.durability.Store(int64(want))
 			if got := store.DurabilityOf(wrapped); got != want {
-				k.Errorf("DurabilityOf(%T) = %v around a store whose class is %v", wrapped, got, want)
+				k.Errorf("DurabilityOf(%T) = %v around a store of class %v", wrapped, got, want)
 			}
 		}
 	}},
@@ -111,7 +111,7 @@ var wrapCases = []wrapCase{
 				}
 			}
 		}()
-		k.await(awake, "the first wake-up, which comes at once")
+		k.await(awake, "the first, immediate wake-up")
 		if inside.watches.Load() == 0 {
 			k.Fatalf("Watch of %T does not reach Watch of the store inside", wrapped)
 		}
@@ -122,7 +122,7 @@ var wrapCases = []wrapCase{
 		go wrapped.Close()
 		drain(k, awake, ended, "Watch")
 	}},
-	{name: "cast", why: "a message that is cast through the wrapper reaches those who listen through it, until the store is closed", run: func(k *kit, inside *upgraded, wrapped store.Store) {
+	{name: "cast", why: "a message cast through the wrapper reaches listeners through it, until the store is closed", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		if _, ok := store.As[store.Caster](wrapped); !ok {
 			k.Fatalf("store.As finds no store.Caster in %T", wrapped)
 		}
@@ -151,7 +151,7 @@ var wrapCases = []wrapCase{
 				}
 			case <-again.C:
 			case <-k.ctx.Done():
-				k.Fatalf("waited %v in vain for a message that was cast again and again through %T", wrapTime, wrapped)
+				k.Fatalf("waited %v in vain for a message cast repeatedly through %T", wrapTime, wrapped)
 			}
 		}
 		if inside.casts.Load() == 0 {
@@ -177,7 +177,7 @@ func drain[T any](k *kit, news <-chan T, ended <-chan struct{}, loop string) {
 	}
 }
 
-// await waits for what must come.
+// await waits for something that must happen.
 func (k *kit) await(c <-chan struct{}, what string) {
 	k.Helper()
 	select {

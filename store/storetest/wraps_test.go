@@ -186,7 +186,7 @@ func TestWrapsCatches(t *testing.T) {
 		{"lost", func(s store.Store) store.Store { return lost{s} }, map[string]string{
 			"unwrap": "returned nil", "durability": "no store.Durable", "watch": "no store.Watcher", "cast": "no store.Caster",
 		}},
-		{"boastful", func(s store.Store) store.Store { return boastful{clearWrap{s}} }, map[string]string{"durability": "whose class is process"}},
+		{"boastful", func(s store.Store) store.Store { return boastful{clearWrap{s}} }, map[string]string{"durability": "of class process"}},
 		{"blind", func(s store.Store) store.Store { return blind{clearWrap{s}} }, map[string]string{"watch": "does not reach"}},
 		{"mute", func(s store.Store) store.Store { return mute{clearWrap{s}, store.NewHub()} }, map[string]string{"cast": "does not reach"}},
 		{"garbled", func(s store.Store) store.Store { return garbled{clearWrap{s}} }, map[string]string{"cast": "cast was"}},
