@@ -33,8 +33,9 @@ type Watcher interface {
 	// Watch yields immediately, and again whenever a journal or cell whose name
 	// begins with prefix may have changed since the last yield, through any
 	// handle or process; a change made elsewhere may take up to PollInterval
-	// to be seen. Changes are coalesced, the last is never lost, and a yield
-	// may be for nothing. The loop ends when ctx ends or the store is closed.
+	// to be seen, or a second where others usually announce theirs and one did
+	// not. Changes are coalesced, the last is never lost, and a yield may be for
+	// nothing. The loop ends when ctx ends or the store is closed.
 	Watch(ctx context.Context, prefix string) iter.Seq[struct{}]
 }
 

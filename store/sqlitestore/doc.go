@@ -10,7 +10,8 @@
 //
 // The folder must exist and be on a local disk: SQLite's locks and shared memory
 // do not work over a network file system. While app.db is open, and after a crash,
-// app.db-wal and app.db-shm are beside it; they belong to it.
+// app.db-wal and app.db-shm are beside it; they belong to it. So does the folder
+// app.db-peers, see below.
 //
 // Only its owner may read and write a new database, whatever the umask is. An
 // existing one keeps its mode, and the files beside it get the same mode: to share
@@ -61,7 +62,15 @@
 //
 // # Watching
 //
-// Watch wakes at once for writes of the same handle, and within about 50
-// milliseconds for those of other handles and processes. Cast reaches the
-// listeners of the same handle only.
+// Watch wakes at once for writes of the same handle, and within milliseconds for
+// those of other handles and processes, which tell each other through sockets in
+// the folder app.db-peers. Cast reaches the listeners of all of them. The folder
+// is there while somebody watches, and after a crash; only those may enter it who
+// may read and write the database. A peer that is slow or stopped holds up
+// nobody: it loses messages, but finds what was written.
+//
+// A writer that cannot tell, as one of an older version, is found by polling:
+// within a second the first time, and then within about 50 milliseconds. So are
+// all where there are no such sockets, as on Windows and on file systems
+// without them. Messages do not reach other processes there.
 package sqlitestore

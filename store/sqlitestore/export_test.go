@@ -6,3 +6,18 @@ func (s *Store) Queued() int {
 	defer s.writer.mu.Unlock()
 	return len(s.writer.queue)
 }
+
+// Pending returns how many bytes are kept for peers.
+func (s *Store) Pending() (n int) {
+	s.peers.mu.Lock()
+	defer s.peers.mu.Unlock()
+	for _, to := range s.peers.to {
+		to.mu.Lock()
+		n += cap(to.casts)
+		for name := range to.names {
+			n += len(name)
+		}
+		to.mu.Unlock()
+	}
+	return n
+}

@@ -73,6 +73,7 @@ type Store struct {
 	writer     *writer
 	readers    *readers
 	poller     poller
+	peers      *peers
 }
 
 var (
@@ -110,6 +111,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s.writer = newWriter(s, conn)
 	s.readers = newReaders(s)
+	s.peers = newPeers(s)
 	s.durability = store.Power
 	if o.Synchronous != Full || inMemory(file) {
 		s.durability = store.Process
@@ -202,5 +204,7 @@ func (s *Store) Close() error {
 	close(s.closing)
 	s.poller.wait()
 	s.readers.close()
-	return s.writer.close()
+	err := s.writer.close()
+	s.peers.close() // after the last write
+	return err
 }

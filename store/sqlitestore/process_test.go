@@ -28,6 +28,8 @@ var children = map[string]func(dir string){
 	"scan":   childScan,
 	"busy":   childBusy,
 	"panic":  childPanic,
+	"cast":   childCast,
+	"watch":  childWatch,
 }
 
 func child(t *testing.T, what, dir string) *exec.Cmd {
@@ -213,6 +215,29 @@ func TestFilesMayBeRead(t *testing.T) {
 	run(t, c, "ROLLBACK")
 	if out, err = child(t, "busy", dir).Output(); err != nil || string(out) != "<nil>" {
 		t.Errorf("after the transaction, another process writes: %s, %v", out, err)
+	}
+}
+
+// childCast casts numbers until it is killed.
+func childCast(dir string) {
+	s, err := open(context.Background(), dir)
+	for n := 0; err == nil; n++ {
+		err = store.Cast(context.Background(), s, "numbers", fmt.Append(nil, n))
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// childWatch watches until it is killed.
+func childWatch(dir string) {
+	s, err := open(context.Background(), dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for range store.Watch(context.Background(), s, "") {
+		fmt.Println("woken")
 	}
 }
 

@@ -3,21 +3,61 @@ package sqlitestore
 import (
 	"context"
 	"iter"
+	"os"
 	"sync"
 	"time"
 )
 
-// pollInterval is how often a watched store looks for the writes of other
-// handles and processes.
-const pollInterval = 30 * time.Millisecond
+const (
+	// pollInterval is how often a watched store looks for the writes of other
+	// handles and processes that cannot tell it.
+	pollInterval = 30 * time.Millisecond
+
+	// calmInterval is how often it looks if they can: for what got lost, and
+	// for a writer that does not tell.
+	calmInterval = time.Second
+
+	// calmAfter is how long after a write that nobody told the poller is calm
+	// again.
+	calmAfter = time.Minute
+
+	// askInterval is how often the poller asks SQLite, however little the WAL's
+	// file seems to change.
+	askInterval = 2 * time.Second
+)
 
 // Watch implements store.Watcher.
 func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
+		s.peers.join()
+		defer s.peers.leave()
 		s.poller.join(s)
 		defer s.poller.leave()
 		for range s.Hub.Watch(ctx, prefix) {
 			if !yield(struct{}{}) {
+				return
+			}
+		}
+	}
+}
+
+// Cast implements store.Caster. The message reaches the listeners of all handles
+// that can be told things.
+func (s *Store) Cast(ctx context.Context, topic string, message []byte) error {
+	err := s.Hub.Cast(ctx, topic, message)
+	if err == nil {
+		s.peers.cast(topic, message)
+	}
+	return err
+}
+
+// Listen implements store.Caster.
+func (s *Store) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s.peers.join()
+		defer s.peers.leave()
+		for m := range s.Hub.Listen(ctx, topic) {
+			if !yield(m) {
 				return
 			}
 		}
@@ -31,7 +71,10 @@ type poller struct {
 	stop     chan struct{}
 	running  sync.WaitGroup
 
-	seen int64 // data_version; never reset, so that nothing before a start is missed
+	seen  int64 // data_version; never reset, so that nothing before a start is missed
+	stamp stamp // of the WAL before that was asked
+	asked time.Time
+	mute  time.Time // when a write was found that nobody told
 }
 
 func (p *poller) join(s *Store) {
@@ -66,20 +109,64 @@ func (p *poller) wait() {
 
 func (p *poller) run(s *Store, stop chan struct{}) {
 	defer p.running.Done()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		if p.changed(s, stop) {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for told := int64(-1); ; { // what was written before the start could not be told
+		if !p.quiet(s) && p.changed(s, stop) {
 			s.WakeAll()
+			if s.peers.told.Load() == told {
+				p.mute = time.Now()
+			}
+		}
+		told = s.peers.told.Load()
+		if s.peers.heard() && time.Since(p.mute) > calmAfter {
+			wait.Reset(calmInterval)
+		} else {
+			wait.Reset(pollInterval)
 		}
 		select {
-		case <-tick.C:
+		case <-wait.C:
 		case <-stop:
 			return
 		case <-s.closing:
 			return
 		}
 	}
+}
+
+// quiet reports whether nobody has written since SQLite was asked last. To look
+// at a file costs much less than to ask.
+func (p *poller) quiet(s *Store) bool {
+	now := time.Now()
+	at, err := stampOf(s.peers.file + "-wal")
+	if err != nil {
+		return false
+	}
+	if at == p.stamp && at.settled && now.Sub(p.asked) < askInterval {
+		return true
+	}
+	p.stamp, p.asked = at, now
+	return false
+}
+
+// stamp is what tells of a change to a file or folder without reading it.
+type stamp struct {
+	size     int64
+	modified time.Time
+	settled  bool // a change after it has another time
+}
+
+// clockGrain is longer than the clock of a file system stands still that can
+// hold a database well. For others there is askInterval.
+const clockGrain = 50 * time.Millisecond
+
+func stampOf(path string) (stamp, error) {
+	now := time.Now()
+	info, err := os.Lstat(path)
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{info.Size(), info.ModTime(), now.Sub(info.ModTime()) > clockGrain}, nil
 }
 
 // changed reports whether another connection may have written since the last

@@ -324,6 +324,7 @@ func (w *writer) tell(batch []*request) {
 		}
 		close(r.done)
 	}
+	w.s.peers.wake(batch)
 }
 
 // fail poisons the handle: it does not know what the disk holds. Requests

@@ -227,7 +227,7 @@ var watchCases = []testCase{
 			}
 		}},
 
-	{"cast/reaches-its-topic", `If a store carries messages, they reach the listeners of their topic, whole and in order, and no others. They may be lost, so the sender here repeats them.`,
+	{"cast/reaches-its-topic", `If a store carries messages, they reach the listeners of their topic, whole and in order for each sender, and no others. They may be lost, those of other handles always, so the senders here repeat them.`,
 		func(k *kit) {
 			s := k.open()
 			if _, ok := store.As[store.Caster](s); !ok {
@@ -236,25 +236,32 @@ var watchCases = []testCase{
 			}
 			ctx, cancel := context.WithTimeout(k.ctx, patience)
 			defer cancel()
-			go func() {
-				for n := 0; ctx.Err() == nil; n++ {
-					buf := fmt.Appendf(nil, "other %d", n)
-					_ = store.Cast(ctx, s, "topic/other", buf)
-					buf = fmt.Appendf(buf[:0], "%08d", n)
-					_ = store.Cast(ctx, s, "topic", buf)
-					copy(buf, "reused!!")
-				}
-			}()
-			heard, last := 0, -1
+			senders := []store.Store{s, k.open()}
+			for who, sender := range senders {
+				go func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						buf := fmt.Appendf(nil, "other %d %d", who, n)
+						_ = store.Cast(ctx, sender, "topic/other", buf)
+						buf = fmt.Appendf(buf[:0], "%d %08d", who, n)
+						_ = store.Cast(ctx, sender, "topic", buf)
+						copy(buf, "reused!!!!")
+					}
+				}()
+			}
+			heard, last := 0, []int{-1, -1}
 			for m := range store.Listen(ctx, s, "topic") {
-				var n int
-				if _, err := fmt.Sscanf(string(m), "%08d", &n); err != nil || len(m) < 8 {
+				var who, n int
+				if _, err := fmt.Sscanf(string(m), "%d %08d", &who, &n); err != nil || len(m) < 10 || who >= len(senders) {
 					k.Fatalf("heard %.40q, which was not cast to this topic", m)
 				}
-				if n <= last {
-					k.Fatalf("heard message %d after %d", n, last)
+				if n <= last[who] {
+					k.Fatalf("heard message %d of sender %d after %d", n, who, last[who])
 				}
-				if last, heard = n, heard+1; heard == 20 {
+				last[who] = n
+				if who == 0 {
+					heard++
+				}
+				if heard == 20 {
 					return
 				}
 			}
