@@ -18,56 +18,56 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// Crash is what [CrashEverywhere] cuts.
+// Crash describes what [CrashEverywhere] runs and crashes.
 type Crash struct {
 	Flows []perdure.Flow
 
-	// Start is what is started, in this order. Thread and Key have defaults.
+	// Start lists the runs to start, in this order. Thread and Key have
+	// defaults.
 	Start []perdure.StartRequest
 
 	// Outside plays the people and systems around the flow. It is called
-	// whenever a run of a started thread cannot go on by itself: it waits for
-	// an ask or a signal, is paused, blocked or quarantined, or waits for a
-	// child of which that is true. It does what is to be done at this point,
-	// judged by the run, and its children, alone. If it changes
-	// nothing, the run stays as it is, which is then its outcome. After a
-	// crash it is called again on the new runtime, so what it does must have
-	// one effect when it is repeated: answers have, signals and further
-	// starts need a Key. Nil does nothing.
+	// whenever a run of a started thread cannot continue by itself: the run
+	// waits for an ask or a signal, is paused, blocked or quarantined, or waits
+	// for a child in such a state. Outside does what is to be done at this
+	// point, judging only by the run and its children. If it changes nothing,
+	// the run stays as it is, and that is its outcome. After a crash Outside is
+	// called again on the new runtime, so what it does must be idempotent:
+	// answers are; signals and further starts need a Key. Nil does nothing.
 	Outside func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
 
-	// Want is the status that every run has in the end, if it is given. Without
-	// it a flow that always fails, the same way each time, passes.
+	// Want, if not empty, is the status that every run must end with. Without
+	// it, a flow that always fails in the same way passes.
 	Want perdure.Status
 
-	// Effects are what the flows' steps count, if anything.
+	// Effects holds the counts of the flows' steps, if they count anything.
 	Effects *Effects
 
-	// Options of the runtimes. Version, Lease and Grace have defaults for
-	// tests, and Development is always on.
+	// Options configures the runtimes. Version, Lease and Grace have defaults
+	// for tests, and Development is always on.
 	Options perdure.Options
 
-	// Store makes the store of each run; the default is one in memory, with
-	// batches (see store.Batcher) and without.
+	// Store creates the store of each run; the default is a store in memory,
+	// with batches (see store.Batcher) and without.
 	Store func() store.Store
 
-	// Same is applied to all text before it is compared, to leave out what
-	// may differ, such as a time that a step returns. Nil changes nothing.
+	// Same is applied to all text before it is compared, to remove what may
+	// differ, such as a time that a step returns. Nil changes nothing.
 	Same func(text string) string
 
-	// Pairs also cuts the recovery from each crash everywhere.
+	// Pairs also crashes each recovery from a crash everywhere.
 	Pairs bool
 
-	// MinCuts is how many crashes there have to be at least, so that a test
-	// cannot pass because its flow no longer does anything. Without it there
-	// must be two for each append to the undisturbed journals.
+	// MinCuts is the minimum number of crashes, so that a test cannot pass
+	// because its flow no longer does anything. Without it there must be two
+	// for each append to the undisturbed journals.
 	MinCuts int
 
-	// MaxRuns is how often the flow may be run in all, so that pairs of cuts
-	// do not take for ever; 0 is 5000. More is an error.
+	// MaxRuns is how often the flow may run in all, so that pairs of cuts do
+	// not take for ever; 0 means 5000. Exceeding it fails the test.
 	MaxRuns int
 
-	// Limit is how much virtual time the undisturbed run may take; 0 is 31
+	// Limit is how much virtual time the undisturbed run may take; 0 means 31
 	// days.
 	Limit time.Duration
 }
@@ -78,24 +78,24 @@ const (
 )
 
 // CrashEverywhere proves that the flows survive the death of their process at
-// every moment that matters. It runs them once undisturbed, in virtual time,
-// and then again and again, each time with a crash at another write to the
-// store: once so that the write is lost, and once so that it is done and only
-// its answer is lost. A new runtime on the same store then goes on. In the end
-// must be the same as undisturbed:
+// every moment that matters. It runs them once undisturbed, in virtual time, and
+// then repeatedly, each time with a crash at another write to the store: once so
+// that the write is lost, and once so that it happens and only its result is lost.
+// A new runtime on the same store then continues. In the end the following must be
+// the same as without the crash:
 //
 //   - the outcome of each run, and the thread's state, deps and spending;
 //   - the events, apart from claims, suspensions, times and ids, in the same
 //     order at each path;
-//   - the effects: each has happened, only the effects of steps whose outcome
-//     was not recorded at the crash have happened again, and what is counted
-//     by CountOnce has happened once at most.
+//   - the effects: each has happened, only those of steps whose outcome was not
+//     recorded at the crash have happened again, and those counted by CountOnce
+//     have happened at most once.
 //
-// All of that is done on a store that commits an entry and its cells together,
-// and on one that cannot; with go test -short on one of the two, always the same
-// for a test.
+// It does all of this on a store that commits an entry and its cells together, and
+// on one that cannot; with go test -short it uses one of the two, always the same
+// one for a given test.
 //
-// It must not be called inside a synctest bubble: it makes one for each run.
+// It must not be called inside a synctest bubble: it creates one for each run.
 func CrashEverywhere(t *testing.T, c Crash) {
 	t.Helper()
 	for _, hide := range forms(t, c) {
@@ -111,9 +111,9 @@ func CrashEverywhere(t *testing.T, c Crash) {
 	}
 }
 
-// forms says for each sweep whether the store's batches are hidden: an append
-// and the cells that follow from it are one write on some stores and several on
-// others. With -short it is one of the two, by the test's name.
+// forms says for each sweep whether the store's batches are hidden: an append and
+// its cells are one write on some stores and several on others. With -short the
+// test's name chooses one of the two.
 func forms(t *testing.T, c Crash) []bool {
 	if c.Store != nil {
 		return []bool{false}
@@ -138,7 +138,7 @@ type sweep struct {
 	runs     int
 	crashes  int
 	over     bool            // MaxRuns is reached
-	classes  map[string]bool // of writes that were seen
+	classes  map[string]bool // of the writes seen
 	failures []string
 }
 
@@ -170,7 +170,7 @@ func (s *sweep) run() {
 		return
 	}
 	if again := s.play(); !s.judge("a second undisturbed run", again) {
-		s.failf("without any crash two runs differ, so the flow itself is not the same each time")
+		s.failf("two runs without a crash differ, so the flow itself is not deterministic")
 		return
 	}
 	// A crash costs a lease, and a step may have to run again.
@@ -182,16 +182,16 @@ func (s *sweep) run() {
 	}
 }
 
-// defaults are those of the options. Nobody looks at the time in which a worker
-// is missed, so it is long, for the sake of flows that sleep for long.
+// defaults returns options with their defaults. No test sees how long a worker is
+// missed, so the lease is long, for the sake of flows that sleep for a long time.
 func (s *sweep) defaults() perdure.Options {
 	o := s.Options
 	o.Lease = cmp.Or(o.Lease, lease.MaxTTL)
 	return defaults(o)
 }
 
-// cuts cuts every write of the flow, and of each recovery if there are pairs.
-// Writes of a class that shows only in a cut run are cut too.
+// cuts cuts every write of the flow, and of each recovery with Pairs. It also cuts
+// writes of classes that occur only in runs that were cut.
 func (s *sweep) cuts(before ...cut) {
 	done := map[string]bool{}
 	for {
@@ -213,7 +213,7 @@ func (s *sweep) cut(class string, n int, before []cut) (reached bool) {
 		}
 		if s.runs >= s.MaxRuns {
 			s.over = true
-			s.failf("the flow was run %d times and not all cuts are done; raise MaxRuns, or cut a smaller flow", s.runs)
+			s.failf("the flow has run %d times and not all cuts are done; raise MaxRuns, or use a smaller flow", s.runs)
 			return false
 		}
 		all := append(before[:len(before):len(before)], cut{class, n, fault})

@@ -334,7 +334,7 @@ func TestCrashEverywhereFinds(t *testing.T) {
 
 		"a step named by chance": {func(*Effects) flow {
 			return func(ctx context.Context, in string) (string, error) { return step(ctx, rand.Text(), in) }
-		}, []string{"without any crash two runs differ", "the events differ"}},
+		}, []string{"two runs without a crash differ", "the events differ"}},
 
 		"a step named by the process": {func(fx *Effects) flow {
 			return func(ctx context.Context, in string) (string, error) {
@@ -348,7 +348,7 @@ func TestCrashEverywhereFinds(t *testing.T) {
 
 		"a random output": {func(*Effects) flow {
 			return func(ctx context.Context, in string) (string, error) { return rand.Text(), nil }
-		}, []string{"without any crash two runs differ", "the outcome differs"}},
+		}, []string{"two runs without a crash differ", "the outcome differs"}},
 
 		"an output by the process": {func(fx *Effects) flow {
 			return func(ctx context.Context, in string) (string, error) {
@@ -387,7 +387,7 @@ func TestCrashEverywhereFinds(t *testing.T) {
 					return in, nil
 				})
 			}
-		}, []string{"does not come to an end"}},
+		}, []string{"does not end within"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package perduretest is a kit to test flows: that they survive a crash at any
-// moment, that their deps can be resumed, and that their journals are what they
-// were. It needs nothing but package testing.
+// Package perduretest helps to test flows: that they survive a crash at any
+// moment, that their deps can be resumed, and that their journals have not
+// changed. It needs nothing but package testing.
 //
-// # Time that does not pass
+// # Virtual time
 //
 // A flow may sleep for a week or wait for a person. [Virtual] runs it in a
 // bubble of virtual time, on a store in memory:
@@ -19,10 +19,10 @@
 //
 // # A crash at every write
 //
-// [CrashEverywhere] runs a flow, and then again with a crash at each write that
-// it makes to the store, once with the write lost and once with only its answer
-// lost, and compares what came of it. The flow's steps count their effects with
-// [Effects], and a function plays the outside:
+// [CrashEverywhere] runs a flow, and then runs it again with a crash at each write
+// that it makes to the store, once with the write lost and once with only its
+// result lost, and compares the outcomes. The flow's steps count their effects
+// with [Effects], and a function plays the outside world:
 //
 //	var fx perduretest.Effects // the flow's steps call fx.Count(ctx, "mail")
 //
@@ -43,33 +43,33 @@
 //		})
 //	}
 //
-// It finds what usually goes wrong: an effect outside a step, or in the body of
-// a step that has steps inside; an effect that must not be repeated in a step
-// that is not at-most-once; names of steps, and results, that depend on chance,
-// time or memory of the process; a dep that is changed outside a step. The
-// message says where the cut was and shows the journals with and without it.
+// It finds the usual mistakes: an effect outside a step, or in the body of a step
+// that has steps inside; an effect that must not be repeated in a step that is not
+// at-most-once; step names and results that depend on chance, time or the
+// process's memory; a dep that is changed outside a step. The message says where
+// the cut was, and shows the journals with and without it.
 //
-// What it needs from a flow is that two undisturbed runs are alike. A function
-// that is to fail at first asks [Attempt], not a counter in memory. Where a
-// result holds a time or something random, Crash.Same leaves it out. A crash
-// costs a lease of virtual time, a minute unless Options says otherwise, so an
-// ask that expires sooner may do so.
+// Two undisturbed runs of the flow have to be alike. A function that is to fail at
+// first asks [Attempt], not a counter in memory. If a result holds a time or
+// something random, remove it with Crash.Same. A crash costs a lease of virtual
+// time, a minute unless Options says otherwise, so an ask that expires sooner may
+// expire.
 //
 // # Deps
 //
-// [CheckResumable] checks the rules that a resumable dep has to keep, and
-// explains each that is broken.
+// [CheckResumable] checks that a resumable dep keeps the rules, and explains each
+// rule that it breaks.
 //
 // # Journals
 //
-// [Golden] compares a thread's journal, made readable by [Trace], with a file
-// in testdata, so that a change of what a flow records does not go unnoticed.
+// [Golden] compares a thread's journal, made readable by [Trace], with a file in
+// testdata, so that a change in what a flow records does not go unnoticed.
 //
 // # Yesterday's runs
 //
-// [Replay] runs today's code against a thread that was exported, from
-// production for example, without calling a step function: so a change that
-// would block runs which are under way fails a test first.
+// [Replay] runs today's code against an exported thread, for example from
+// production, without calling a step function: so a change that would block runs
+// in progress fails a test first.
 //
 //	func TestOrdersOfLastWeek(t *testing.T) {
 //		perduretest.Replay(t, "testdata/order-4711.jsonl", order)

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Effects counts what a flow does to the world outside. The functions of steps
-// call Count or CountOnce in place of the effect, or beside a fake of it. The
+// Effects counts what a flow does to the outside world. The functions of steps
+// call Count or CountOnce instead of the effect, or along with a fake of it. The
 // zero value is ready to use; all methods are safe for concurrent use.
 type Effects struct {
 	mu       sync.Mutex
@@ -34,12 +34,12 @@ type effect struct {
 
 type attemptKey struct{}
 
-// Count counts an effect that may be repeated when the process dies before
-// the step's outcome is recorded, as every step's may.
+// Count counts an effect that may be repeated, as that of any step may, if the
+// process dies before the step's outcome is recorded.
 func (e *Effects) Count(ctx context.Context, name string) { e.add(ctx, name, false) }
 
-// CountOnce counts an effect that must not be repeated: the function of a step
-// that is [perdure.AtMostOnce] calls it.
+// CountOnce counts an effect that must not be repeated. It is for the functions of
+// [perdure.AtMostOnce] steps.
 func (e *Effects) CountOnce(ctx context.Context, name string) { e.add(ctx, name, true) }
 
 func (e *Effects) add(ctx context.Context, name string, once bool) {
@@ -49,8 +49,8 @@ func (e *Effects) add(ctx context.Context, name string, once bool) {
 	e.all = append(e.all, effect{name: name, once: once, of: of})
 }
 
-// Of returns how often the effect of that name has happened. A Reconcile
-// function can ask it what became of an earlier start.
+// Of returns how often the effect of the given name has happened. A Reconcile
+// function can use it to find out what became of an earlier start.
 func (e *Effects) Of(name string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,9 +70,9 @@ func (e *Effects) reset() {
 	e.life, e.attempts, e.all = 0, nil, nil
 }
 
-// Attempt returns which attempt of a step its function is called for, from 1;
-// 0 outside a step or outside this package's runtimes. A function that fails
-// by it, instead of by a counter in memory, fails the same way after a crash.
+// Attempt returns the number of the step's current attempt, from 1, or 0 outside a
+// step or outside this package's runtimes. A function that decides by it when to
+// fail, rather than by a counter in memory, fails the same way after a crash.
 func Attempt(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		return a.Attempt
@@ -80,7 +80,7 @@ func Attempt(ctx context.Context) int {
 	return 0
 }
 
-// watcher is the observer that tells effects which step they belong to.
+// watcher is the observer that assigns effects to steps.
 type watcher struct {
 	effects *Effects
 	next    perdure.Observer // the user's own, or nil
@@ -108,13 +108,13 @@ func (w watcher) Committed(e perdure.Event) {
 	}
 }
 
-// place is a step of a run, by which attempts and effects are told apart.
+// place identifies a step of a run.
 type place struct{ thread, run, path string }
 
 func (a *attempt) place() place { return place{a.Thread, a.Run, a.Path} }
 
-// died notes, after a crash, which attempts left no outcome. Recorded says how
-// many outcomes the journals hold, by place.
+// died notes, after a crash, which attempts left no outcome. Recorded is how many
+// outcomes the journals hold, by place.
 func (e *Effects) died(recorded map[place]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

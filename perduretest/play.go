@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// play runs the flows once, with a crash at each of the cuts: the first in the
-// first life, the second in the one after it, and so on.
+// play runs the flows once, with a crash at each of the cuts: the first cut in the
+// first life, the second in the second, and so on.
 func (s *sweep) play(cuts ...cut) *result {
 	s.runs++
 	s.Effects.reset()
@@ -30,7 +30,7 @@ func (s *sweep) play(cuts ...cut) *result {
 		defer inner.Close()
 		start := time.Now()
 		ctx := context.WithoutCancel(t.Context())
-		limited, cancel := context.WithTimeoutCause(ctx, s.Limit, fmt.Errorf("it does not come to an end in %v of virtual time", s.Limit))
+		limited, cancel := context.WithTimeoutCause(ctx, s.Limit, fmt.Errorf("it does not end within %v of virtual time", s.Limit))
 		defer cancel()
 		for i := 0; r.err == nil; i++ {
 			var c cut
@@ -50,14 +50,14 @@ func (s *sweep) play(cuts ...cut) *result {
 	return r
 }
 
-// live is one life. It reports whether it was the last: no crash ended it.
+// live is one life. It reports whether it was the last, not ended by a crash.
 func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (last bool) {
 	o := s.defaults()
 	o.Observer = watcher{s.Effects, s.Options.Observer}
 	l, err := begin(ctx, inner, c, o, s.Flows)
 	if err == nil {
-		// The outside knows the process that it talks to: it does not go on
-		// waiting for a dead one, nor for one whose worker has given up.
+		// The outside knows the process that it talks to: it stops waiting for
+		// a dead one, and for one whose worker has given up.
 		alive, cancel := context.WithCancel(ctx)
 		defer cancel()
 		l.handle.OnCrash(cancel)
@@ -68,7 +68,7 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 		err = s.drive(alive, l.rt, o.Lease)
 	}
 	if err == nil {
-		synctest.Wait() // for what the worker still has to tidy up
+		synctest.Wait() // for the worker to tidy up
 	}
 	stopErr := l.stop()
 	l.mu.Lock()
@@ -80,14 +80,14 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 		r.crashes = append(r.crashes, fmt.Sprintf("%s %s", c.fault, l.at))
 		return false
 	}
-	if stopErr != nil { // also if the outside has waited in vain because of it
+	if stopErr != nil { // even if the outside has waited in vain because of it
 		err = fmt.Errorf("the worker: %w", stopErr)
 	}
 	r.err = err
 	return true
 }
 
-// drive starts the runs and plays the outside until nothing moves any more.
+// drive starts the runs and plays the outside until nothing more happens.
 func (s *sweep) drive(ctx context.Context, rt *perdure.Runtime, lease time.Duration) error {
 	for _, q := range s.Start {
 		if _, err := rt.Start(ctx, q); err != nil {
@@ -133,8 +133,8 @@ func (s *sweep) drive(ctx context.Context, rt *perdure.Runtime, lease time.Durat
 	return nil
 }
 
-// family waits until the children of a thread cannot go on by themselves: what
-// a parent cancels may end after it.
+// family waits until the children of a thread cannot continue by themselves: a
+// child that a parent cancels may end after it.
 func family(ctx context.Context, rt *perdure.Runtime, thread string) error {
 	t, err := rt.Get(ctx, thread)
 	if err != nil {
@@ -153,8 +153,8 @@ func family(ctx context.Context, rt *perdure.Runtime, thread string) error {
 	return nil
 }
 
-// wait waits for the first run of a thread that has not ended, and returns
-// nil if there is none. What is queued behind a run that is stuck may stay so.
+// wait waits for the first run of a thread that has not ended, and returns nil if
+// there is none. Runs queued behind a run that is stuck may stay queued.
 func (s *sweep) wait(ctx context.Context, rt *perdure.Runtime, thread string, stuck map[string]bool, lease time.Duration) (*perdure.Run, error) {
 	t, err := rt.Get(ctx, thread)
 	if err != nil {
@@ -240,8 +240,8 @@ func (s *sweep) bury(ctx context.Context, inner store.Store) error {
 			if e.Kind == journal.Step || e.Kind == journal.Attempt {
 				recorded[place{r.thread.ID, run.ID, path}]++
 			}
-			// What has children is a composite: its body is flow code, and
-			// nothing that happens there can be excused by a crash.
+			// A step with children is a composite: its body is flow code, and
+			// a crash is no excuse for an effect there.
 			for above := path; strings.Contains(above, "/"); {
 				above = above[:strings.LastIndexByte(above, '/')]
 				recorded[place{r.thread.ID, run.ID, above}] = 1 << 30

@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Replay runs the flows of today against the runs of a file that
-// [perdure.Runtime.Export] wrote, for example one of yesterday's threads in
-// production, and fails the test where the code no longer does what is
-// recorded, with the difference. No step function is called and no store is
-// needed: see [perdure.Replay] for what is compared.
+// Replay runs today's flows against the runs in a file written by
+// [perdure.Runtime.Export], for example one of yesterday's threads in production.
+// If the code no longer does what is recorded, it fails the test and shows the
+// difference. It calls no step function and needs no store: see [perdure.Replay]
+// for what is compared.
 func Replay(t testing.TB, file string, flows ...perdure.Flow) {
 	t.Helper()
 	f, err := os.Open(file)

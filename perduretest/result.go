@@ -16,9 +16,9 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// result is what came of one run of the flows.
+// result is the result of one run of the flows.
 type result struct {
-	err     error    // why it did not come to an outcome
+	err     error    // why it has no outcome
 	crashes []string // where they were
 	took    time.Duration
 	appends int // entries of the journals, but those of kinds that mostly go along with others
@@ -26,7 +26,7 @@ type result struct {
 	outcome  string
 	events   map[string][]string // by thread, run and path
 	effects  map[string]tally    // by place and name
-	problems []string            // that need no comparison to be wrong
+	problems []string            // that are wrong without a comparison
 	trace    string
 }
 
@@ -138,7 +138,7 @@ func (rec *recording) outcome(ctx context.Context, s store.Store) string {
 	return b.String()
 }
 
-// list returns a value behind what it is, nothing if it is empty.
+// list returns a value preceded by a label, or nothing if it is empty.
 func list(what string, v any) string {
 	text := fmt.Sprint(v)
 	if text == "" || text == "[]" || text == "map[]" {
@@ -165,11 +165,11 @@ func (rec *recording) value(ctx context.Context, s store.Store, v journal.Value,
 	return string(raw)
 }
 
-// keep keeps the events that are the same however often the run was
-// interrupted: what happened, not who held it when.
+// keep keeps the events that are the same however often the run was interrupted:
+// what happened, not which worker held it when.
 func (r *result) keep(ctx context.Context, s store.Store, rec *recording, same func(string) string) {
 	once := map[string]bool{}  // places of at-most-once steps, whose unknown outcomes are decided on the way
-	again := map[string]bool{} // places of steps that were tried again; how the wait between went does not matter
+	again := map[string]bool{} // places of retried steps; the waits between attempts do not matter
 	for _, e := range rec.entries {
 		switch e.Kind {
 		case journal.Intent:
@@ -201,13 +201,13 @@ func (r *result) keep(ctx context.Context, s store.Store, rec *recording, same f
 		}
 		ref := b.Ref
 		if e.Kind == journal.Received || e.Kind == journal.Took {
-			ref = 0 // what was taken, not whose value it is
+			ref = 0 // what was taken, not from where
 		}
 		text := rec.value(ctx, s, b.Value, ref)
-		// What is left has one form, wherever its value stands.
+		// The rest has one form, wherever its value is stored.
 		b.Ref, b.Due, b.Deps, b.Value, b.Name, b.Of = 0, 0, nil, journal.Value{}, "", ""
 		if e.Kind == journal.Signal || e.Kind == journal.Received {
-			b.By, b.Spend = "", nil // stand in the entry of the signal, whichever that is
+			b.By, b.Spend = "", nil // the entry of the signal holds them
 		}
 		if rec.thread.Parent != nil || e.Kind == journal.Spawned {
 			b.Budget = nil // what was left of the parent's at that moment
@@ -223,8 +223,8 @@ func (r *result) keep(ctx context.Context, s store.Store, rec *recording, same f
 	}
 }
 
-// faults says what is wrong with a run, by itself and beside the undisturbed
-// one.
+// faults says what is wrong with a run, by itself and compared with the
+// undisturbed one.
 func (r *result) faults(want *result) []string {
 	var faults []string
 	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }

@@ -16,19 +16,18 @@ import (
 )
 
 // CheckResumable checks that a dep keeps the rules of [perdure.Resumable].
-// Populated returns a new one that its own methods have filled with state,
-// empty returns a new one as its factory makes it. Each failure says which
-// rule is broken and why there is such a rule.
+// Populated returns a new dep that its own methods have filled with state, and
+// empty returns a new dep as its factory creates it. Each failure says which rule
+// is broken and why the rule exists.
 //
-//  1. JSON: what Dump returns is one JSON object, of at most
-//     [perdure.MaxDump] bytes, that says the same after it was decoded and
-//     encoded again, and the dep that loads it dumps the same.
+//  1. JSON: Dump returns one JSON object of at most [perdure.MaxDump] bytes that
+//     means the same after it was decoded and encoded again, and a dep that
+//     loads it dumps the same.
 //  2. Cold start: a dep that was never loaded works, and Load accepts {} and
-//     keys that it does not know.
+//     unknown keys.
 //  3. Pure dump: Dump changes nothing, returns the same bytes again, and can be
-//     called while another Dump is under way; run the test with -race. If the
-//     dep is [perdure.Versioned], its number moves with its state and stays
-//     otherwise.
+//     called concurrently; run the test with -race. If the dep is
+//     [perdure.Versioned], its number changes when its state does, and only then.
 func CheckResumable(t testing.TB, populated, empty func() perdure.Resumable) {
 	t.Helper()
 	c := resumableCheck{t: t, ctx: t.Context()}
@@ -87,8 +86,8 @@ func (c *resumableCheck) dump(what string, r perdure.Resumable) (json.RawMessage
 	return raw, true
 }
 
-// load loads a copy that is overwritten afterwards, as the runtime may use the
-// bytes again.
+// load loads a copy that it overwrites afterwards, since the runtime may reuse the
+// bytes.
 func (c *resumableCheck) load(r perdure.Resumable, state json.RawMessage) error {
 	own := bytes.Clone(state)
 	err := call(func() error { return r.Load(c.ctx, own) })
@@ -106,24 +105,23 @@ func (c *resumableCheck) json(raw json.RawMessage) bool {
 		c.fail(ruleJSON, "The dump has %d bytes, the limit is %d; beyond it the last good one stays. Keep what is large elsewhere, and its name in the dump.", len(raw), perdure.MaxDump)
 		return false
 	case !json.Valid(raw):
-		c.fail(ruleJSON, "The dump is no JSON: %.200q", raw)
+		c.fail(ruleJSON, "The dump is not JSON: %.200q", raw)
 		return false
 	case strict.Text(raw) != nil:
-		c.fail(ruleJSON, "The dump is not Unicode, so its texts change when they are read: %v: %.200q", strict.Text(raw), raw)
+		c.fail(ruleJSON, "The dump is not valid Unicode, so its strings change when they are read: %v: %.200q", strict.Text(raw), raw)
 		return false
 	case bytes.TrimSpace(raw)[0] != '{':
-		c.fail(ruleJSON, "The dump is no JSON object, but Load has to accept {} as well: %.200s", raw)
+		c.fail(ruleJSON, "The dump is not a JSON object, but Load has to accept {} as well: %.200s", raw)
 		return false
 	}
 	if key := duplicate(json.NewDecoder(bytes.NewReader(raw))); key != "" {
-		c.fail(ruleJSON, "The dump has the key %q twice in one object, and only one of them is read: %.200s", key, raw)
+		c.fail(ruleJSON, "The dump has the key %q twice in one object, but only one of them is read: %.200s", key, raw)
 		return false
 	}
 	return true
 }
 
-// duplicate returns a key that stands twice in an object of the next value, "" if none
-// does.
+// duplicate returns a key that occurs twice in an object of the next value, or "".
 func duplicate(dec *json.Decoder) string {
 	begin, _ := dec.Token()
 	if begin != json.Delim('{') && begin != json.Delim('[') {
@@ -146,7 +144,7 @@ func duplicate(dec *json.Decoder) string {
 	return ""
 }
 
-// decoded returns a JSON value with its numbers as they are written.
+// decoded returns a JSON value with its numbers as written.
 func decoded(raw json.RawMessage) (v any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -169,7 +167,7 @@ func (c *resumableCheck) coldStart(empty func() perdure.Resumable, first json.Ra
 	if blank, err := dumpOf(c.ctx, empty()); err != nil {
 		c.fail(ruleCold, "A dep that was never loaded cannot be dumped: %v", err)
 	} else if sameJSON(blank, first) {
-		c.fail(ruleCold, "The populated dep dumps the same as an empty one, so nothing is checked, or its state is not in its dump: %.200s", first)
+		c.fail(ruleCold, "The populated dep dumps the same as an empty one: it is not populated, or its state is not in its dump: %.200s", first)
 	}
 	for _, state := range []string{`{}`, `{"unknown_key":"ignored","another":[1,{"deep":null}]}`} {
 		r := empty()
@@ -184,7 +182,7 @@ func (c *resumableCheck) coldStart(empty func() perdure.Resumable, first json.Ra
 		newer := append([]byte(`{"unknown_key":"ignored",`), trimmed[1:]...)
 		r := empty()
 		if err := c.load(r, newer); err != nil {
-			c.fail(ruleCold, "Load of a real dump with one more key fails: %v", err)
+			c.fail(ruleCold, "Load of a real dump with an additional key fails: %v", err)
 		}
 	}
 }
@@ -197,7 +195,7 @@ func (c *resumableCheck) restore(empty func() perdure.Resumable, first json.RawM
 		return
 	}
 	if raw, ok := c.dump("a restored dep", r); ok && !sameJSON(raw, first) {
-		c.fail(ruleJSON, "A dep that has loaded a dump dumps something else:\n\tit loaded %.500s\n\tit dumps  %.500s", first, raw)
+		c.fail(ruleJSON, "A dep that has loaded a dump dumps something different:\n\tit loaded %.500s\n\tit dumps  %.500s", first, raw)
 	}
 	// Other stores and tools may write the same JSON in another form.
 	v, err := decoded(first)
@@ -210,9 +208,9 @@ func (c *resumableCheck) restore(empty func() perdure.Resumable, first json.RawM
 	}
 	r = empty()
 	if err := c.load(r, form); err != nil {
-		c.fail(ruleJSON, "Load does not accept its dump when that was decoded and encoded again: %v", err)
+		c.fail(ruleJSON, "Load does not accept the dump after it was decoded and encoded again: %v", err)
 	} else if raw, ok := c.dump("a restored dep", r); ok && !sameJSON(raw, first) {
-		c.fail(ruleJSON, "A dump that was decoded and encoded again restores to something else:\n\t%.500s\n\t%.500s", first, raw)
+		c.fail(ruleJSON, "A dump that was decoded and encoded again restores something different:\n\t%.500s\n\t%.500s", first, raw)
 	}
 }
 
@@ -233,10 +231,10 @@ func (c *resumableCheck) pure(full perdure.Resumable, first json.RawMessage) {
 		c.fail(rulePure, "The second Dump differs from the first:\n\t%.500s\n\t%.500s", kept, again)
 		return
 	case !bytes.Equal(again, kept):
-		c.fail(rulePure, "The second Dump says the same in other bytes, so an unchanged state is written again each time; order its keys:\n\t%.500s\n\t%.500s", kept, again)
+		c.fail(rulePure, "The second Dump has the same meaning but different bytes, so unchanged state is written again each time; sort its keys:\n\t%.500s\n\t%.500s", kept, again)
 		return
 	case !bytes.Equal(first, kept):
-		c.fail(rulePure, "The bytes of the first dump changed by the second: Dump returns a buffer that it uses again, so a change cannot be seen.")
+		c.fail(rulePure, "The second Dump changed the bytes of the first: Dump returns a buffer that it reuses, so a change cannot be detected.")
 		return
 	}
 	const at = 8
@@ -256,12 +254,12 @@ func (c *resumableCheck) pure(full perdure.Resumable, first json.RawMessage) {
 	all.Wait()
 	for i := range at {
 		if errs[i] != nil || !bytes.Equal(dumps[i], kept) {
-			c.fail(rulePure, "A Dump while others are under way differs: %v\n\t%.500s\n\t%.500s", errs[i], kept, dumps[i])
+			c.fail(rulePure, "A Dump that runs concurrently with others differs: %v\n\t%.500s\n\t%.500s", errs[i], kept, dumps[i])
 			return
 		}
 	}
 	if isVersioned && versioned.StateVersion() != before {
-		c.fail(rulePure, "StateVersion moved from %d to %d although only Dump was called; it tells that the state has changed.", before, versioned.StateVersion())
+		c.fail(rulePure, "StateVersion changed from %d to %d although only Dump was called; it should change only when the state does.", before, versioned.StateVersion())
 	}
 }
 
@@ -270,6 +268,6 @@ func (c *resumableCheck) version(full, blank perdure.Resumable) {
 	a, okA := full.(perdure.Versioned)
 	b, okB := blank.(perdure.Versioned)
 	if okA && okB && a.StateVersion() == b.StateVersion() {
-		c.fail(rulePure, "StateVersion is %d for an empty dep and for a populated one: while it stays the same Dump is not called, so the changes are never saved. Populate the dep by its own methods.", a.StateVersion())
+		c.fail(rulePure, "StateVersion is %d for both an empty dep and a populated one: while it stays the same, Dump is not called, so changes are never saved. Populate the dep with its own methods.", a.StateVersion())
 	}
 }

@@ -140,10 +140,10 @@ func TestCheckResumableExplainsWhatIsBroken(t *testing.T) {
 	}{
 		"dump fails":       {of(func(*fake) (json.RawMessage, error) { return nil, errors.New("no luck") }, nil), []string{"rule 1", "no luck"}},
 		"dump panics":      {of(func(*fake) (json.RawMessage, error) { panic("oh") }, nil), []string{"rule 1", "panic: oh"}},
-		"no JSON":          {of(text(`{"n":`), nil), []string{"rule 1", "no JSON"}},
+		"no JSON":          {of(text(`{"n":`), nil), []string{"rule 1", "not JSON"}},
 		"half a surrogate": {of(text(`{"n":"\ud800"}`), nil), []string{"rule 1", "surrogate"}},
 		"invalid UTF-8":    {of(text("{\"n\":\"\xff\"}"), nil), []string{"rule 1", "UTF-8"}},
-		"no object":        {of(text(`[7]`), nil), []string{"rule 1", "no JSON object"}},
+		"no object":        {of(text(`[7]`), nil), []string{"rule 1", "not a JSON object"}},
 		"duplicate keys":   {of(text(`{"n":7,"m":{"a":1,"b":[{}],"a":2}}`), nil), []string{"rule 1", `the key "a" twice`}},
 		"too large":        {of(text(`{"n":"`+strings.Repeat("x", perdure.MaxDump)+`"}`), nil), []string{"rule 1", "the limit is"}},
 		"refuses unknown":  {of(nil, strict), []string{"rule 2", "unknown_key"}},
@@ -169,8 +169,8 @@ func TestCheckResumableExplainsWhatIsBroken(t *testing.T) {
 			}
 			return fmt.Appendf(nil, `{"n":%d}`, f.n), nil
 		}, nil), []string{"rule 2", "nothing loaded"}},
-		"nothing to check": {func(int) perdure.Resumable { return new(fake) }, []string{"rule 2", "nothing is checked"}},
-		"forgets":          {of(nil, func(*fake, json.RawMessage) error { return nil }), []string{"rule 1", "dumps something else"}},
+		"nothing to check": {func(int) perdure.Resumable { return new(fake) }, []string{"rule 2", "is not populated"}},
+		"forgets":          {of(nil, func(*fake, json.RawMessage) error { return nil }), []string{"rule 1", "dumps something different"}},
 		"rejects its own": {of(nil, func(f *fake, state json.RawMessage) error {
 			if strings.Contains(string(state), "7") {
 				return errors.New("seven")
@@ -194,7 +194,7 @@ func TestCheckResumableExplainsWhatIsBroken(t *testing.T) {
 				return fmt.Appendf(nil, `{"n":%d}`, f.n), nil
 			}
 			return f
-		}, []string{"rule 1", "dumps something else"}},
+		}, []string{"rule 1", "dumps something different"}},
 		"dump drains": {of(func(f *fake) (json.RawMessage, error) {
 			f.n--
 			return fmt.Appendf(nil, `{"n":%d}`, f.n+1), nil
@@ -207,7 +207,7 @@ func TestCheckResumableExplainsWhatIsBroken(t *testing.T) {
 				}
 				return fmt.Appendf(nil, `{"n":%d,"m":1}`, f.n), nil
 			}}
-		}, []string{"rule 3", "other bytes"}},
+		}, []string{"rule 3", "different bytes"}},
 		"dump wears out": {func(n int) perdure.Resumable {
 			calls := 0
 			return &fake{n: n, dump: func(f *fake) (json.RawMessage, error) {
@@ -222,7 +222,7 @@ func TestCheckResumableExplainsWhatIsBroken(t *testing.T) {
 				return new(fake)
 			}
 			return new(aliased)
-		}, []string{"rule 3", "uses again"}},
+		}, []string{"rule 3", "it reuses"}},
 		"version stays": {func(n int) perdure.Resumable { return &stuckVersion{fake{n: n}} }, []string{"rule 3", "never saved"}},
 		"version moves": {func(n int) perdure.Resumable { return &movingVersion{fake: fake{n: n}} }, []string{"rule 3", "only Dump was called"}},
 	}

@@ -22,25 +22,26 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// threads is where the journals of threads stand in a store.
+// threads is where a store keeps the journals of threads.
 const threads = "thread/"
 
-// recording is a thread's journal, read as it is in the store.
+// recording is a thread's journal as it is in the store.
 type recording struct {
 	name    string // of the thread in the store
 	thread  *journal.Thread
 	entries []journal.Entry
 	bodies  []journal.Body
 	names   *names
-	label   string // the thread's id, or of a child its place below that of its parent
+	label   string // the thread's id, or for a child its place below its parent's label
 }
 
-// Trace returns a thread's journal for people, one entry a line: its sequence,
-// its time since the first entry in whole seconds, its kind, its run with the
-// epoch of the worker that wrote it, its path, and what it says. Ids have
-// stable small names, and hashes and stacks are left out, so that two runs of
-// one flow have the same trace, unless branches of a group came in another
-// order. Behind a wait between two attempts, which is random, the time is ~.
+// Trace returns a thread's journal in readable form, one entry per line: its
+// sequence, its time since the first entry in whole seconds, its kind, its run
+// with the epoch of the worker that wrote it, its path, and its content. Ids are
+// replaced by short stable names, and hashes and stacks are omitted, so that two
+// runs of one flow have the same trace, unless branches of a group came in a
+// different order. After a wait between two attempts, which is random, the time is
+// ~.
 func Trace(ctx context.Context, s store.Store, thread string) (string, error) {
 	all, err := recordings(ctx, s)
 	if err != nil {
@@ -56,7 +57,7 @@ func Trace(ctx context.Context, s store.Store, thread string) (string, error) {
 		}
 	}
 	if found == nil {
-		return "", fmt.Errorf("perduretest: there is no thread %q among %d", thread, len(all))
+		return "", fmt.Errorf("perduretest: there is no thread %q among the %d in the store", thread, len(all))
 	}
 	return found.String(), nil
 }
@@ -83,8 +84,8 @@ func recordings(ctx context.Context, s store.Store) ([]*recording, error) {
 	return all, nil
 }
 
-// nameChildren gives children, whose ids differ from run to run, labels that
-// do not.
+// nameChildren labels children, whose ids differ from run to run, so that the
+// labels do not.
 func nameChildren(all []*recording) {
 	byID := map[string]*recording{}
 	for _, r := range all {
@@ -147,11 +148,11 @@ func record(ctx context.Context, s store.Store, name string) (*recording, error)
 // String returns the trace.
 func (r *recording) String() string {
 	var b strings.Builder
-	jitter := int64(0) // since when times depend on a random wait
+	jitter := int64(0) // the time from which times depend on a random wait
 	for i, e := range r.entries {
 		when := "~"
 		if jitter == 0 || e.Time <= jitter {
-			// A worker may need some milliseconds to notice that it is due.
+			// A worker may take some milliseconds to notice that it is due.
 			when = "+" + micros(e.Time-r.entries[0].Time).Truncate(time.Second).String()
 		}
 		if e.Kind == journal.Attempt && r.bodies[i].Due != 0 && jitter == 0 {
@@ -180,7 +181,7 @@ func (r *recording) String() string {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// body returns what an entry says, without what differs from run to run.
+// body returns the content of an entry, without what differs from run to run.
 func (r *recording) body(e journal.Entry, b journal.Body) string {
 	if !e.Kind.Known() {
 		return string(e.Body)
@@ -215,7 +216,7 @@ func (r *recording) body(e journal.Entry, b journal.Body) string {
 	return r.names.replace(string(text))
 }
 
-// short leaves out the hash of a blob.
+// short omits the hash of a blob.
 func short(v journal.Value) journal.Value {
 	if v.Blob != nil {
 		v.Blob = &blob.Ref{Hash: "…", Size: v.Blob.Size}
@@ -223,7 +224,7 @@ func short(v journal.Value) journal.Value {
 	return v
 }
 
-// names gives ids stable small names, in the order in which they appear.
+// names gives ids short stable names, in order of appearance.
 type names struct {
 	known    map[string]string
 	count    map[string]int
@@ -231,8 +232,8 @@ type names struct {
 	replacer *strings.Replacer
 }
 
-// input returns the small name of a digest of arguments. It counts those of the
-// same path, since steps of other branches come in any order.
+// input returns the short name of a digest of arguments. It counts by path, since
+// steps of different branches come in any order.
 func (n *names) input(path, digest string) string {
 	what := "input of " + path + " "
 	if name, ok := strings.CutPrefix(n.small(what, digest), what); ok {
@@ -241,7 +242,7 @@ func (n *names) input(path, digest string) string {
 	return ""
 }
 
-// small returns the small name of an id.
+// small returns the short name of an id.
 func (n *names) small(what, id string) string {
 	if id == "" {
 		return ""
@@ -255,7 +256,7 @@ func (n *names) small(what, id string) string {
 	return name
 }
 
-// text has an id replaced wherever it stands.
+// text has an id replaced wherever it occurs.
 func (n *names) text(what, id string) {
 	if id != "" {
 		n.pairs = append(n.pairs, id, n.small(what, id))
@@ -264,7 +265,7 @@ func (n *names) text(what, id string) {
 
 func (n *names) replace(text string) string { return n.replacer.Replace(text) }
 
-// generated matches the ids of threads and runs that the runtime made up.
+// generated matches the ids of threads and runs that the runtime generates.
 var generated = regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{24}$`)
 
 // nameIDs finds the ids of a journal.
@@ -304,8 +305,8 @@ func (r *recording) key(run uint64, path string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
-// A flag called update here would collide with one that a test package defines
-// for itself, so there is one of another name, and theirs counts as well.
+// A flag called update would collide with one that a test package defines itself,
+// so this one has another name, and theirs works as well.
 var update = flag.Bool("perdure.update", false, "rewrite the golden files of perduretest.Golden")
 
 func updating() bool {
@@ -314,12 +315,11 @@ func updating() bool {
 }
 
 // Golden compares the [Trace] of a thread with a file, for example
-// "testdata/refund.txt". Run go test with -perdure.update to accept the trace
-// as it is; if the test package has a flag -update of its own, that does it
-// too.
+// "testdata/refund.txt". Run go test with -perdure.update to accept the trace as
+// it is, or with -update if the test package defines such a flag.
 //
-// Branches of a group that are busy at the same moment commit in any order. In
-// a bubble of virtual time, let their steps take different times.
+// Branches of a group that are busy at the same time commit in any order. In a
+// bubble of virtual time, let their steps take different times.
 func Golden(t testing.TB, s store.Store, thread, file string) {
 	t.Helper()
 	got, err := Trace(context.WithoutCancel(t.Context()), s, thread)
@@ -339,10 +339,10 @@ func Golden(t testing.TB, s store.Store, thread, file string) {
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		t.Errorf("golden trace of thread %s: %v; run with -perdure.update to make it. It is now:\n%s", thread, err, got)
+		t.Errorf("golden trace of thread %s: %v; run with -perdure.update to create it. The trace is:\n%s", thread, err, got)
 		return
 	}
 	if want := strings.ReplaceAll(string(data), "\r\n", "\n"); got != want {
-		t.Errorf("the trace of thread %s differs from %s; if that is meant, run with -perdure.update\n%s", thread, file, strings.Join(linediff.Lines(want, got), "\n"))
+		t.Errorf("the trace of thread %s differs from %s; if this is intended, run with -perdure.update\n%s", thread, file, strings.Join(linediff.Lines(want, got), "\n"))
 	}
 }

@@ -18,15 +18,16 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// Setup is what [Virtual] starts.
+// Setup configures [Virtual].
 type Setup struct {
 	Flows   []perdure.Flow
 	Options perdure.Options // Version, Lease and Grace have defaults for tests, and Development is always on
-	Store   store.Store     // a new one in memory if it is nil
+	Store   store.Store     // nil means a new store in memory
 }
 
-// Env is a runtime with a worker in virtual time. Its methods end the test
-// where something is not as expected. They are for the test's own goroutine.
+// Env is a runtime with a worker in virtual time. Its methods fail the test at
+// once if something is not as expected. They must be called from the test's own
+// goroutine.
 type Env struct {
 	Store   store.Store
 	Effects *Effects
@@ -36,12 +37,12 @@ type Env struct {
 	life  *life
 }
 
-// Virtual calls f in a bubble of [testing/synctest], with a runtime and a
-// worker on a store in memory. Time is virtual: it stands while anything is
-// busy, and jumps to the next timer when all wait, so a flow that sleeps for a
+// Virtual calls f in a bubble of [testing/synctest], with a runtime and a worker
+// on a store in memory. Time is virtual: it stands still while anything is busy,
+// and jumps to the next timer when everything waits, so a flow that sleeps for a
 // week takes no time. Everything is stopped when f returns.
 //
-// In a bubble t.Run is not allowed; call Virtual inside the subtest instead.
+// A bubble does not allow t.Run; call Virtual inside the subtest instead.
 func Virtual(t *testing.T, s Setup, f func(t *testing.T, e *Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,8 +60,8 @@ func Virtual(t *testing.T, s Setup, f func(t *testing.T, e *Env)) {
 
 func (e *Env) open() {
 	e.t.Helper()
-	// The context of the test ends before its cleanups, in which the runtime
-	// is still needed.
+	// The context of the test ends before its cleanups, which still need the
+	// runtime.
 	l, err := begin(context.WithoutCancel(e.t.Context()), e.Store, cut{}, e.setup.Options, e.setup.Flows)
 	e.noError(err)
 	e.life = l
@@ -73,7 +74,7 @@ func (e *Env) noError(err error) {
 	}
 }
 
-// Runtime returns the runtime that lives now.
+// Runtime returns the current runtime.
 func (e *Env) Runtime() *perdure.Runtime { return e.life.rt }
 
 // Start starts a run of a flow on a thread.
@@ -84,9 +85,9 @@ func (e *Env) Start(thread, flow string, input any) *perdure.Run {
 	return run
 }
 
-// Wait waits until the newest run of a thread has a status, and returns it. An
-// ask or signal that the run waits for is waited for too if it expires and
-// another status is wanted.
+// Wait waits until the newest run of a thread has the status want, and returns the
+// run. If the run waits for an ask or signal that expires, and want is another
+// status, Wait waits for that too.
 func (e *Env) Wait(thread string, want perdure.Status) *perdure.Run {
 	e.t.Helper()
 	for range maxTurns {
@@ -102,12 +103,12 @@ func (e *Env) Wait(thread string, want perdure.Status) *perdure.Run {
 		time.Sleep(max(time.Millisecond, time.Until(due)))
 		synctest.Wait()
 	}
-	e.t.Fatalf("the newest run of thread %s does not come to be %s\n%s", thread, want, e.Trace(thread))
+	e.t.Fatalf("the newest run of thread %s does not become %s\n%s", thread, want, e.Trace(thread))
 	return nil
 }
 
-// nextDue returns when a run that stands goes on by itself, the zero time if
-// it does not.
+// nextDue returns when a waiting run continues by itself, or the zero time if it
+// does not.
 func nextDue(run *perdure.Run) time.Time {
 	var due time.Time
 	if run.Status != perdure.Suspended {
@@ -141,21 +142,21 @@ func (e *Env) Signal(thread, name string, v any) {
 	e.noError(e.Runtime().Signal(e.t.Context(), thread, name, v, perdure.SignalOptions{}))
 }
 
-// Advance lets time pass, and then waits until nothing is busy.
+// Advance lets d pass, and then waits until nothing is busy.
 func (e *Env) Advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// Restart kills the worker as kill -9 does, and starts another on the same
-// store. What the old one held is taken over when its lease has run out.
+// Restart kills the worker as kill -9 does, and starts another on the same store.
+// The new one takes over the old one's runs when its lease has expired.
 func (e *Env) Restart() {
 	e.t.Helper()
 	e.life.kill()
 	e.open()
 }
 
-// Stop stops the worker in order. The runtime can still be used.
+// Stop stops the worker gracefully. The runtime can still be used.
 func (e *Env) Stop() {
 	e.t.Helper()
 	if err := e.life.stop(); err != nil {
@@ -163,7 +164,7 @@ func (e *Env) Stop() {
 	}
 }
 
-// Trace returns the journal of a thread for people, see [Trace].
+// Trace returns the journal of a thread in readable form: see [Trace].
 func (e *Env) Trace(thread string) string {
 	text, err := Trace(context.WithoutCancel(e.t.Context()), e.Store, thread)
 	if err != nil {
@@ -172,7 +173,7 @@ func (e *Env) Trace(thread string) string {
 	return text
 }
 
-// Golden compares the journal of a thread with a file, see [Golden].
+// Golden compares the journal of a thread with a file: see [Golden].
 func (e *Env) Golden(thread, file string) {
 	e.t.Helper()
 	synctest.Wait()
@@ -182,21 +183,21 @@ func (e *Env) Golden(thread, file string) {
 // cut says at which write a life ends, and how. The zero cut is none.
 type cut struct {
 	class string // of writes, see classOf
-	n     int    // among those, from 1, what depends on time alone left out
+	n     int    // among those, from 1, without what depends only on time
 	fault faulty.Fault
 }
 
-// classOf names what a write is: the call, and the first part of the name. A
-// worker and those who call the runtime write at the same time, so the number
-// of a write among all of them differs from run to run; within a class it does
-// not, or hardly.
+// classOf classifies a write by the call and the first part of the name. A worker
+// and the callers of the runtime write at the same time, so the number of a write
+// among all of them differs from run to run; within a class it does not, or
+// hardly.
 func classOf(c faulty.Call) string {
 	what, _, _ := strings.Cut(c.Name, "/")
 	return string(c.Op) + " " + what
 }
 
-// life is a runtime and its worker on a handle of a store, from its start to
-// its death. It stands for a process.
+// life is a runtime and its worker on a handle of a store, from start to death. It
+// represents a process.
 type life struct {
 	rt     *perdure.Runtime
 	handle *faulty.Store
@@ -208,7 +209,7 @@ type life struct {
 	cut    cut
 	mu     sync.Mutex
 	writes map[string]int // that count for cuts, by class
-	steady map[string]int // writes of cells that are written again and again; guarded by the handle, which asks about one call at a time
+	steady map[string]int // writes of cells that are written repeatedly; guarded by the handle, which asks about one call at a time
 	at     faulty.Call    // where the cut was
 }
 
@@ -256,9 +257,9 @@ func (l *life) plan(c faulty.Call) faulty.Fault {
 	return l.cut.fault
 }
 
-// steadyWrites returns how many writes of a cell are cut, if how often it is
-// written depends on time alone: of a lease the first, and of the mark of sweeps
-// the two of the first sweep. 0 is all.
+// steadyWrites returns how many writes of a cell are cut if their number depends
+// only on time: the first of a lease, and the two of the first sweep for the mark
+// of sweeps. 0 means all.
 func steadyWrites(c faulty.Call) int {
 	switch {
 	case c.Op != store.OpPut:
@@ -272,14 +273,14 @@ func steadyWrites(c faulty.Call) int {
 }
 
 // kill ends the life as kill -9 does: nothing is released or handed over. The
-// functions that are running see their contexts end. It returns when all of
-// them have.
+// contexts of running functions are cancelled. It returns when all of them have
+// returned.
 func (l *life) kill() {
 	l.killed.Store(true)
 	_ = l.stop()
 }
 
-// stop ends the life in order, as SIGTERM does.
+// stop ends the life gracefully, as SIGTERM does.
 func (l *life) stop() error {
 	l.cancel()
 	if l.worked == nil {
