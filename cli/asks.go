@@ -84,16 +84,16 @@ func (a *app) printPage(rows [][]string, next string) error {
 	return err
 }
 
-// findAsk returns the ask with an id, or the open one whose id, or the part of it
-// that is shown, begins so.
+// findAsk returns the ask with an id, or the open ask whose id, or the part of it
+// that is shown, begins with the given text.
 func findAsk(ctx context.Context, l *link.Link, id string) (*perdure.AskInfo, error) {
-	if id == "" { // every id begins with it
+	if id == "" { // a prefix of every id
 		return nil, exit.Usage(errors.New("no ask is given: its id is empty"))
 	}
 	var found *perdure.AskInfo
 	for k, err := range l.Client.Asks(ctx, api.ListAsks{Limit: 1000}) {
 		if errors.Is(err, perdure.ErrCorrupt) {
-			break // behind all that is sound
+			break // reported after all intact asks
 		}
 		if err != nil {
 			return nil, err
@@ -112,7 +112,7 @@ func findAsk(ctx context.Context, l *link.Link, id string) (*perdure.AskInfo, er
 	if found != nil {
 		return found, nil
 	}
-	ask, err := l.Client.GetAsk(ctx, id) // it is over, or there is none
+	ask, err := l.Client.GetAsk(ctx, id) // it is closed, or does not exist
 	if errors.Is(err, perdure.ErrNoAsk) {
 		if over := findOver(ctx, l, id); over != "" {
 			return l.Client.GetAsk(ctx, over)
@@ -121,15 +121,15 @@ func findAsk(ctx context.Context, l *link.Link, id string) (*perdure.AskInfo, er
 	return ask, err
 }
 
-// Where an ask that is over is looked for: so many threads, for so long.
+// How many threads are searched for a closed ask, and for how long.
 const (
 	overThreads = 50
 	overTime    = 3 * time.Second
 )
 
-// findOver returns the whole id of an ask that is not open any more, of which the
-// part that is shown is given, or its beginning. It looks at the threads that
-// changed last, since nothing lists such asks; "" means that none was found.
+// findOver returns the full id of an ask that is no longer open, given the part of
+// it that is shown, or a prefix. It searches the threads that changed last, since
+// nothing lists such asks; "" means that none was found.
 func findOver(ctx context.Context, l *link.Link, own string) string {
 	ctx, cancel := context.WithTimeout(ctx, overTime)
 	defer cancel()
@@ -149,7 +149,7 @@ func findOver(ctx context.Context, l *link.Link, own string) string {
 	return ""
 }
 
-// fate is what became of an ask.
+// fate says what became of an ask.
 func fate(ask *perdure.AskInfo) string {
 	text := "the ask is " + safe.Label(ask.Status)
 	if r := ask.Answer; r != nil {
@@ -194,7 +194,7 @@ func rulesCommand(a *app) *cobra.Command {
 	}, list, revoke)
 }
 
-// answerFlags say what is answered.
+// answerFlags hold the answer.
 type answerFlags struct {
 	approve, secret          bool
 	edit, reject, respond    string
@@ -208,7 +208,7 @@ func answerCommand(a *app) *cobra.Command {
 		Use:   "answer [ASK]",
 		Short: "answer an ask, or go through all open ones",
 		Long: `Answer an ask. Without flags you see it and decide at the terminal; without ASK you
-go through all open asks. The part of an id that perdure asks shows is enough, and
+go through all open asks. The part of an id shown by perdure asks is enough, and
 so is a prefix that is unique among the open asks.
 
 Values are JSON or text. The first answer wins; repeating it changes nothing.`,
@@ -246,7 +246,7 @@ Values are JSON or text. The first answer wins; repeating it changes nothing.`,
 	return c
 }
 
-// given is how many answers the flags give.
+// given returns how many answers the flags give.
 func (f *answerFlags) given() (n int) {
 	for _, set := range []bool{f.approve, f.secret, f.changed("edit"), f.changed("reject"), f.changed("respond"), f.decision != "" || f.changed("value")} {
 		if set {
@@ -256,7 +256,7 @@ func (f *answerFlags) given() (n int) {
 	return n
 }
 
-// reply is what the flags answer to an ask.
+// reply returns the answer in the flags.
 func (f *answerFlags) reply(ask *perdure.AskInfo) (api.Reply, error) {
 	plain := len(ask.Decisions) == 0
 	r := api.Reply{Message: f.message}
@@ -293,8 +293,8 @@ func (f *answerFlags) reply(ask *perdure.AskInfo) (api.Reply, error) {
 	return r, nil
 }
 
-// fitting is a value as JSON: a text where the ask wants one, whatever it looks
-// like.
+// fitting returns a value as JSON: a string if the ask wants one, whatever the
+// value looks like.
 func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
 	value := anyJSON(text)
 	var schema struct{ Type any }
@@ -305,7 +305,7 @@ func fitting(ask *perdure.AskInfo, text string) json.RawMessage {
 	return value
 }
 
-// answer answers one ask: as the flags say, or as a person decides now.
+// answer answers one ask as the flags say, or as a person decides now.
 func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
 	if f.given() == 0 {
 		if !a.term.Interactive() {
@@ -343,7 +343,7 @@ func (a *app) answer(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f 
 	return nil
 }
 
-// provide gives a secret.
+// provide provides a secret.
 func (a *app) provide(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f *answerFlags) error {
 	if ask.Kind != agent.KindCredential {
 		return exit.Usage(errors.New("this ask does not want a secret; only asks of kind credential do"))
@@ -361,7 +361,7 @@ func (a *app) provide(ctx context.Context, l *link.Link, ask *perdure.AskInfo, f
 	return nil
 }
 
-// give reads a secret and hands it over.
+// give reads a secret and sends it.
 func (a *app) give(ctx context.Context, l *link.Link, ask *perdure.AskInfo) error {
 	secret, err := a.term.ReadSecret(ctx, "secret (not shown): ")
 	if err != nil {
@@ -374,13 +374,13 @@ func (a *app) give(ctx context.Context, l *link.Link, ask *perdure.AskInfo) erro
 	return err
 }
 
-// answered tells what comes next.
+// answered says what to do next.
 func (a *app) answered(ctx context.Context, l *link.Link, ask *perdure.AskInfo) {
 	a.hint("answered; follow the run with %s", a.command("events", "-f", ask.Thread))
 	a.idle(ctx, l)
 }
 
-// ways are the flags by which an ask can be answered.
+// ways returns the flags with which an ask can be answered.
 func ways(ask *perdure.AskInfo) []string {
 	var all []string
 	if ask.Kind == agent.KindCredential {
@@ -398,7 +398,7 @@ func ways(ask *perdure.AskInfo) []string {
 	return []string{"--respond JSON"}
 }
 
-// waitsFor says what a run waits for, and how it goes on.
+// waitsFor says what a run waits for, and how to continue it.
 func (a *app) waitsFor(ask *perdure.AskInfo) (what, how string) {
 	return fmt.Sprintf("run %s waits for ask %s", safe.Label(ask.Run), render.AskID(ask.ID)), "answer it with " + a.command("answer", ways(ask)[0], render.AskID(ask.ID))
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The shape of a measurement: subjects take turns, so that what else the machine
-// does hits them alike, and medians are shown.
+// The shape of a measurement: subjects take turns, so that other load on the
+// machine affects them alike, and medians are shown.
 const (
 	benchRounds  = 3
 	benchTurn    = 700 * time.Millisecond
@@ -33,7 +33,7 @@ const (
 	benchSize    = 1 << 10
 )
 
-// benchCommand makes the command that measures a store.
+// benchCommand returns the command that measures a store.
 func benchCommand(a *app) *cobra.Command {
 	turn := benchTurn
 	c := &cobra.Command{
@@ -42,7 +42,7 @@ func benchCommand(a *app) *cobra.Command {
 		Long: `Measures appends and steps on a store, and compares them with the disk itself and
 with a store in memory, all in one run. Rates depend on this machine; ratios can be
 compared with those of others. Without --store it uses a SQLite file in this folder
-and removes it afterwards. It also removes what it writes to a store of yours.`,
+and removes it afterwards. It also removes what it writes to your own store.`,
 		Example: "  perdure bench\n  perdure bench --store sqlite:/mnt/disk/try.db --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -60,8 +60,8 @@ and removes it afterwards. It also removes what it writes to a store of yours.`,
 	return c
 }
 
-// subject is something that is measured: run does it until the time is over, and
-// returns how often.
+// subject is something to measure: run repeats it until the given time, and
+// returns how often it did.
 type subject struct {
 	Name  string  `json:"name"`
 	Rate  float64 `json:"per_second"` // median
@@ -168,7 +168,7 @@ func appends(ctx context.Context, s store.Store, writers int, until time.Time) (
 }
 
 // steps executes runs whose steps do nothing, and erases their threads. Its
-// runtime has no flow of anyone else, so that it leaves their runs alone.
+// runtime has no other flows, so that it leaves other runs alone.
 func steps(ctx context.Context, s store.Store, runs int, until time.Time) (int, error) {
 	var total atomic.Int64
 	flow := perdure.NewFlow("perdure.bench", func(ctx context.Context, _ int) (int, error) {

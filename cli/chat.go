@@ -90,12 +90,12 @@ func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string)
 	return stop()
 }
 
-// recall shows the end of an earlier conversation, and lets what is asked there
-// be answered.
+// recall shows the end of an earlier conversation, and lets a person answer its
+// open asks.
 func (a *app) recall(ctx context.Context, l *link.Link, thread string) error {
 	t, err := l.Client.Get(ctx, thread)
 	if errors.Is(err, perdure.ErrNoThread) {
-		return nil // it is a new one
+		return nil // it is new
 	}
 	if err != nil {
 		return err

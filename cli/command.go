@@ -19,10 +19,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// operation makes a command of an operation of the API. Use is the command's
-// name and then its arguments, in capitals: fields of the operation's input,
-// optional ones in brackets. All other fields are flags. Show prints the result
-// for people; with --json it is printed as it is.
+// operation makes an operation of the API a command. Use is the command's name
+// followed by its arguments in capitals: fields of the operation's input, optional
+// ones in brackets. All other fields are flags. Show prints the result for people;
+// with --json it is printed as it is.
 func operation[In, Out any](a *app, use, example string, op api.Op[In, Out], show func(*app, *Out) error) *cobra.Command {
 	return operate(a, use, example, op, func(_ context.Context, _ *link.Link, out *Out) error {
 		switch {
@@ -35,8 +35,8 @@ func operation[In, Out any](a *app, use, example string, op api.Op[In, Out], sho
 	})
 }
 
-// operate makes a command as operation does, which does something with the
-// result besides printing it.
+// operate is like operation, for a command that does something with the result
+// besides printing it.
 func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do func(context.Context, *link.Link, *Out) error) *cobra.Command {
 	words := strings.Fields(use)
 	var args []argument
@@ -87,7 +87,7 @@ func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do fu
 			given := values[name]
 			if given == nil || !c.Flags().Changed(name) {
 				left := !slices.ContainsFunc(args[:len(words)], func(x argument) bool { return x.Name == f.Name })
-				if f.Where == api.InPath && f.Key == "run" && left { // an empty one is no run
+				if f.Where == api.InPath && f.Key == "run" && left { // an empty id is not a run
 					in.FieldByIndex(f.Index).SetString(api.Newest)
 				}
 				continue
@@ -107,7 +107,7 @@ func operate[In, Out any](a *app, use, example string, op api.Op[In, Out], do fu
 	return c
 }
 
-// hinted returns what an operation without a result shows: a text.
+// hinted shows a text for an operation without a result.
 func hinted(text string) func(*app, *api.None) error {
 	return func(a *app, _ *api.None) error {
 		a.hint("%s", text)
@@ -115,20 +115,19 @@ func hinted(text string) func(*app, *api.None) error {
 	}
 }
 
-// argument is a field that is given by its place.
+// argument is a field given by its position.
 type argument struct {
 	api.Field
 	optional bool
 }
 
-// texts is a flag that may be given several times, as the field that it is for
-// understands it.
+// texts is a flag that may be repeated if its field allows that.
 type texts struct {
 	kind string
 	all  []string
 }
 
-// String is the default: none.
+// String returns the default: none.
 func (t *texts) String() string { return "" }
 
 func (t *texts) Set(s string) error {
@@ -136,10 +135,10 @@ func (t *texts) Set(s string) error {
 	return nil
 }
 
-// Type is what help calls it.
+// Type returns what help calls the values.
 func (t *texts) Type() string { return t.kind }
 
-// kindOf is what help calls the values of a field.
+// kindOf returns what help calls the values of a field.
 func kindOf(f api.Field) string {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -155,7 +154,7 @@ func kindOf(f api.Field) string {
 	return cmp.Or(kinds[t.Kind()], "uint")
 }
 
-// flagName is what the command line calls a field.
+// flagName returns the flag of a field.
 func flagName(f api.Field) string {
 	switch f.Key {
 	case "Idempotency-Key":
@@ -166,8 +165,9 @@ func flagName(f api.Field) string {
 	return strings.ToLower(strings.ReplaceAll(f.Key, "_", "-"))
 }
 
-// setField sets a field from the command line: JSON where the field takes any,
-// NAME=VALUE where it is a map. A list is given with commas, or bit by bit.
+// setField sets a field from the command line: from JSON if the field accepts any,
+// and from NAME=VALUE if it is a map. A list is given with commas, or by repeating
+// the flag.
 func setField(f api.Field, in reflect.Value, texts []string) error {
 	v := in.FieldByIndex(f.Index)
 	switch {
@@ -211,7 +211,7 @@ func setField(f api.Field, in reflect.Value, texts []string) error {
 	return nil
 }
 
-// anyJSON is a value that is given as JSON, or as a text that is none.
+// anyJSON returns a value given as JSON, or as any other text.
 func anyJSON(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
@@ -232,7 +232,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// linked does something with a server or a store.
+// linked connects to a server or a store and calls a function with it.
 func (a *app) linked(ctx context.Context, do func(context.Context, *link.Link) error) error {
 	l, err := a.conn.Connect(ctx)
 	if err != nil {
@@ -242,7 +242,7 @@ func (a *app) linked(ctx context.Context, do func(context.Context, *link.Link) e
 	return do(ctx, l)
 }
 
-// group puts commands below another, which does nothing by itself.
+// group puts commands below another one, which does nothing by itself.
 func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	c.AddCommand(below...)
 	c.Args = func(c *cobra.Command, given []string) error {
@@ -255,7 +255,7 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// value is an argument that is JSON, or a text; - reads it from the standard
+// value returns an argument that is JSON or a text; - reads it from the standard
 // input.
 func (a *app) value(text string) (json.RawMessage, error) {
 	if text == "-" {
@@ -270,7 +270,7 @@ func (a *app) value(text string) (json.RawMessage, error) {
 	}
 	value := anyJSON(text)
 	if begin := strings.TrimSpace(text); value[0] == '"' && (strings.HasPrefix(begin, "{") || strings.HasPrefix(begin, "[")) {
-		a.hint("this is not valid JSON, so it is taken as a text: %s", safe.Cut(safe.Line(text), safe.LabelCells))
+		a.hint("this is not valid JSON, so it is used as a text: %s", safe.Cut(safe.Line(text), safe.LabelCells))
 	}
 	return value, nil
 }

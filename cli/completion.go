@@ -22,7 +22,7 @@ func completionCommand(a *app) *cobra.Command {
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "print a script that lets a shell complete commands",
 		Long: `Print a script that lets a shell complete commands, flags, flows, and the ids of
-threads and open asks. The one for bash works with and without the package
+threads and open asks. The script for bash works with and without the package
 bash-completion.`,
 		Example:   fmt.Sprintf("  source <(perdure completion bash)\n  perdure completion zsh > \"${fpath[1]}/_%[1]s\"\n  perdure completion fish > ~/.config/fish/completions/%[1]s.fish", a.shellName()),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
@@ -48,9 +48,8 @@ bash-completion.`,
 	}
 }
 
-// bashWords is the line of the script for bash that needs the package
-// bash-completion. Without it the words are those between spaces, whatever else
-// bash breaks them at.
+// bashWords is the line of the bash script that needs the package bash-completion.
+// Without it the words are those between spaces, wherever else bash breaks them.
 const (
 	bashWords      = "    _get_comp_words_by_ref \"$@\" cur prev words cword\n"
 	bashWordsAlone = "    if declare -F _get_comp_words_by_ref >/dev/null; then\n    " + bashWords + `        return
@@ -88,13 +87,13 @@ func (a *app) complete(root *cobra.Command) {
 	}
 }
 
-// completable is a name that no shell takes for more than a word, also when it
-// has typed it half and completes it again.
+// completable matches names that every shell treats as one word, even when it
+// completes one that is half typed.
 var completable = regexp.MustCompile(`^\w[\w.:@/+-]*$`)
 
-// candidates are the names that begin so, if they can be had at once. Others may
-// have chosen them, and shells evaluate what they complete: only plain words are
-// offered.
+// candidates returns the names that begin with the given text, if they can be
+// found at once. Others may have chosen them, and shells evaluate what they
+// complete, so only plain words are offered.
 func (a *app) candidates(ctx context.Context, find finder, begin string) []string {
 	if ctx == nil {
 		ctx = context.Background()
@@ -120,14 +119,14 @@ func (a *app) candidates(ctx context.Context, find finder, begin string) []strin
 	return out
 }
 
-// unusual are the characters that a description has no need of.
+// unusual matches characters that a description does not need.
 var unusual = regexp.MustCompile(`[^\w .,:?!-]`)
 
-// finder returns the names that an argument can have, each with a tab and a
-// description behind it if there is one.
+// finder returns the possible values of an argument, each followed by a tab and a
+// description if there is one.
 type finder func(context.Context, *link.Link) ([]string, error)
 
-// finders are the finders by what help calls the argument.
+// finders holds the finders by what help calls the argument.
 var finders = map[string]finder{
 	"FLOW":        func(ctx context.Context, l *link.Link) ([]string, error) { return l.Client.Flows(ctx) },
 	"THREAD":      threadNames,

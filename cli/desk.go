@@ -62,15 +62,14 @@ func (a *app) inbox(ctx context.Context, l *link.Link) error {
 	return nil
 }
 
-// How much of an ask is shown at first, so that all of it is on one screen with
-// the line where a person decides: so many lines of its prompt and of what it is
-// about.
+// How many lines of an ask's prompt and data are shown at first, so that they fit
+// on one screen with the line where a person decides.
 const promptLines = 4
 
-// present shows an ask, all of it if that is wanted, and returns how many lines
-// are not shown.
+// present shows an ask, in full if requested, and returns how many lines are not
+// shown.
 func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
-	spare := a.term.Height() - 12 // what else there may be: names, and where a person decides
+	spare := a.term.Height() - 12 // the rest is for names and for the line where a person decides
 	most := func(n int) int {
 		switch {
 		case full:
@@ -120,18 +119,18 @@ func (a *app) present(ask *perdure.AskInfo, full bool) (hidden int) {
 	return hidden
 }
 
-// hidden says that not all of an ask is shown, and what shows the rest.
+// hidden says that not all of an ask is shown, and how to see the rest.
 func (a *app) hidden(lines int, rest string) {
 	if lines > 0 {
 		a.term.Print("  " + a.term.Style(terminal.Amber, terminal.Count(lines, "line is", "lines are")+" not shown: "+rest) + "\n")
 	}
 }
 
-// spaces are many in a row, of which a person sees only that there are some.
+// spaces matches runs of spaces that are too long for a person to count.
 var spaces = regexp.MustCompile(` {9,}`)
 
-// decided is what a person decides about, in a few words that others cannot
-// choose: the tool, and a digest of what it is called with, or of what is asked.
+// decided names what a person decides about in a few words that others cannot
+// choose: the tool, and a digest of its arguments or of the question.
 func decided(ask *perdure.AskInfo) string {
 	tool, args := render.Call(ask.Data)
 	if len(args) == 0 {
@@ -154,8 +153,8 @@ type choice struct {
 	key, label, decision string
 }
 
-// decisions are the decisions that agents offer: what a person types, how it is shown,
-// and the flag of answer that makes the decision, if there is one.
+// decisions holds the decisions that agents offer: what a person types, how it is
+// shown, and the flag of answer that makes the decision, if there is one.
 var decisions = map[string]struct{ key, label, flag string }{
 	agent.DecisionApprove:  {"a", "[a]pprove", "--approve"},
 	agent.DecisionEdit:     {"e", "[e]dit", "--edit JSON"},
@@ -165,7 +164,7 @@ var decisions = map[string]struct{ key, label, flag string }{
 	agent.DecisionProvided: {"p", "[p]rovide the secret", ""},
 }
 
-// choices are what can be decided about an ask.
+// choices returns what a person can decide about an ask.
 func choices(ask *perdure.AskInfo) []choice {
 	var all []choice
 	for _, d := range ask.Decisions {
@@ -185,8 +184,8 @@ func choices(ask *perdure.AskInfo) []choice {
 	return append(all, choice{"s", "[s]kip", ""})
 }
 
-// decide shows an ask and lets a person answer it, and reports whether it was
-// answered. It is io.EOF when nobody is there any more.
+// decide shows an ask, lets a person answer it, and reports whether it was
+// answered. It returns io.EOF when the input has ended.
 func (a *app) decide(ctx context.Context, l *link.Link, ask *perdure.AskInfo) (bool, error) {
 	hidden := a.present(ask, false)
 	a.hidden(hidden, "[f]ull shows all")
@@ -234,8 +233,8 @@ func (a *app) decide(ctx context.Context, l *link.Link, ask *perdure.AskInfo) (b
 	}
 }
 
-// question is the line where a person decides. It repeats what is decided, after
-// all that others have written.
+// question returns the line where a person decides. It repeats what is decided,
+// after everything that others have written.
 func (a *app) question(ask *perdure.AskInfo, able []choice) string {
 	var labels []string
 	for _, c := range able {
@@ -251,7 +250,7 @@ func (a *app) question(ask *perdure.AskInfo, able []choice) string {
 // errAgain marks input that the person may correct.
 var errAgain = errors.New("that does not work")
 
-// settle answers an ask as a person has chosen. Rest is what stood behind the
+// settle answers an ask as a person has chosen. Rest is the text that followed the
 // choice.
 func (a *app) settle(ctx context.Context, l *link.Link, ask *perdure.AskInfo, c choice, rest string) error {
 	r := api.Reply{Decision: c.decision}
@@ -294,8 +293,8 @@ func (a *app) settle(ctx context.Context, l *link.Link, ask *perdure.AskInfo, c 
 	return err
 }
 
-// always shows what a rule will allow before it is made, and returns the pattern
-// that a person typed, nil for exactly these arguments.
+// always shows what a rule will allow before it is created, and returns the
+// pattern that a person typed, or nil for exactly these arguments.
 func (a *app) always(ctx context.Context, ask *perdure.AskInfo, typed string) (json.RawMessage, error) {
 	var data struct{ Always agent.Rule }
 	if err := json.Unmarshal(ask.Data, &data); err != nil {
@@ -304,7 +303,7 @@ func (a *app) always(ctx context.Context, ask *perdure.AskInfo, typed string) (j
 	rule, pattern := data.Always, json.RawMessage(nil)
 	if typed != "" {
 		if pattern = json.RawMessage(typed); !json.Valid(pattern) {
-			return nil, fmt.Errorf("%w: a pattern is JSON, such as {\"path\": \"/notes/*\"}; nothing behind always is exactly these arguments", errAgain)
+			return nil, fmt.Errorf("%w: a pattern is JSON, such as {\"path\": \"/notes/*\"}; always by itself allows exactly these arguments", errAgain)
 		}
 		rule.Args = pattern
 		rule.Allows = rule.Describe()

@@ -27,7 +27,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// devCommand makes the command that serves everything on this machine.
+// devCommand returns the command that serves everything on this machine.
 func devCommand(a *app) *cobra.Command {
 	var address string
 	var open bool
@@ -58,7 +58,7 @@ the token that it prints when it starts; your own commands find that by themselv
 	return c
 }
 
-// dev serves until the context ends. Fixed says that no other address will do.
+// dev serves until the context ends. If fixed, no other address will do.
 func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 	url, err := a.conn.Store, error(nil)
 	if url == "" {
@@ -96,8 +96,8 @@ func (a *app) dev(ctx context.Context, address string, fixed, open bool) error {
 	return nil
 }
 
-// listenDev takes the address, or a free port if another program has the usual
-// one. Another dev on the same store is more likely a mistake.
+// listenDev listens on the address, or on a free port if another program has the
+// usual one. A second dev on the same store is more likely a mistake.
 func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (net.Listener, error) {
 	l, err := listen(ctx, address)
 	if err == nil || fixed || !errors.Is(err, syscall.EADDRINUSE) {
@@ -116,12 +116,12 @@ func (a *app) listenDev(ctx context.Context, address, url string, fixed bool) (n
 // the context of its requests.
 type callerKey struct{}
 
-// withCaller lets the requests of a connection find out which user made it.
+// withCaller lets requests find out which user opened their connection.
 func withCaller(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, callerKey{}, sync.OnceValues(func() (int, bool) { return peer.Remote(c.LocalAddr(), c.RemoteAddr()) }))
 }
 
-// ownerOnly lets in whoever is the user of this process or knows its secret.
+// ownerOnly lets in the user of this process and anyone who knows its secret.
 func ownerOnly(secret string) func(*http.Request) error {
 	return func(r *http.Request) error {
 		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -133,12 +133,12 @@ func ownerOnly(secret string) func(*http.Request) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("%w: this server is for the user who started it: send the token that perdure dev printed when it started, or start it with --open", api.ErrUnauthorized)
+		return fmt.Errorf("%w: this server is only for the user who started it: send the token that perdure dev printed at the start, or start it with --open", api.ErrUnauthorized)
 	}
 }
 
-// devStore makes the folder of dev, which is no business of version control.
-// Whoever may write beside it could put another in its place.
+// devStore creates the folder of dev, and keeps it out of version control. Anyone
+// who may write to its parent could replace it.
 func devStore(shared bool) (string, error) {
 	if _, err := os.Stat(link.DevFile); errors.Is(err, fs.ErrNotExist) && !shared {
 		here, err := os.Getwd()
@@ -146,7 +146,7 @@ func devStore(shared bool) (string, error) {
 			err = store.CheckFolder(here)
 		}
 		if err != nil {
-			return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("making a store in ./%s: %w", link.DevFolder, err)}
+			return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("creating a store in ./%s: %w", link.DevFolder, err)}
 		}
 	}
 	if err := os.MkdirAll(link.DevFolder, 0o700); err != nil {

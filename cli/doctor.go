@@ -29,11 +29,11 @@ import (
 // What a check can find.
 const (
 	fine   = "ok"
-	poor   = "warn" // works, but should be known
+	poor   = "warn" // works, but is worth knowing
 	broken = "broken"
 )
 
-// finding is what came of a check.
+// finding is the result of a check.
 type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"`
@@ -41,7 +41,7 @@ type finding struct {
 	Fix    string `json:"fix,omitempty"` // what to do
 }
 
-// doctorCommand makes the command that looks for what is wrong.
+// doctorCommand returns the command that looks for problems.
 func doctorCommand(a *app) *cobra.Command {
 	var tokens string
 	c := &cobra.Command{
@@ -118,7 +118,7 @@ func (d *doctor) report() error {
 	return nil
 }
 
-// machine checks what all else stands on.
+// machine checks what everything else depends on.
 func (d *doctor) machine(ctx context.Context) {
 	d.note("program", fine, "", "version %s, %s, %s/%s, %d CPUs", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	begin := time.Now()
@@ -132,20 +132,20 @@ func (d *doctor) machine(ctx context.Context) {
 	if flows := d.app.flowNames(); len(flows) > 0 {
 		d.note("flows", fine, "", "%s", strings.Join(flows, ", "))
 	} else {
-		d.note("flows", poor, "give flows to cli.Main", "this program has none, so it cannot execute anything")
+		d.note("flows", poor, "pass flows to cli.Main", "this program has none, so it cannot execute anything")
 	}
 }
 
-// judgeClock judges the clock of this machine: what it says now, and how far it went
-// while the monotonic one went on.
+// judgeClock checks the clock of this machine: the time it shows, and how far it
+// moved compared with the monotonic clock.
 func (d *doctor) judgeClock(now time.Time, monotonic, wall time.Duration) {
 	const sync = "set the clock, and keep it in sync with NTP"
 	off := (wall - monotonic).Abs()
 	switch {
 	case now.Year() < 2025 || now.Year() > 2100:
-		d.note("clock", broken, sync, "it says %s: timers and expiries would be wrong", now.Format(time.DateOnly))
+		d.note("clock", broken, sync, "it shows %s: timers and expiries would be wrong", now.Format(time.DateOnly))
 	case off > 50*time.Millisecond:
-		d.note("clock", poor, "the clock is being set right now; workers count their leases by the monotonic one, timers follow this one", "it jumped by %v within %v", off.Round(time.Millisecond), monotonic.Round(time.Millisecond))
+		d.note("clock", poor, "the clock is being set right now; leases use the monotonic clock, but timers follow this one", "it jumped by %v within %v", off.Round(time.Millisecond), monotonic.Round(time.Millisecond))
 	default:
 		d.note("clock", fine, "", "%s, goes as fast as the monotonic one", now.UTC().Format(time.RFC3339))
 	}
@@ -184,7 +184,7 @@ func (d *doctor) askServer(ctx context.Context) {
 	}
 	took := time.Since(begin)
 	if _, err := client.Do(ctx, l.Client, api.ReadyGet, api.Nothing{}); err != nil {
-		d.note("ready", broken, "look into the log of the server", "it is not ready: %v", err)
+		d.note("ready", broken, "look at the log of the server", "it is not ready: %v", err)
 	}
 	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
 	if err != nil {
@@ -201,7 +201,7 @@ func (d *doctor) openStore(ctx context.Context) {
 	if url == "" {
 		url = link.DevURL
 		if _, err := os.Stat(link.DevFile); err != nil {
-			d.note("store", poor, "perdure dev makes one; name others with --store or --server", "there is none in ./%s", link.DevFolder)
+			d.note("store", poor, "perdure dev creates one; name another with --store or --server", "there is none in ./%s", link.DevFolder)
 			d.disk(".")
 			return
 		}
@@ -225,7 +225,7 @@ func (d *doctor) openStore(ctx context.Context) {
 	case store.Process:
 		d.note("durability", poor, "keep it on a disk, with the default settings", "writes survive the death of the process, but not a power failure")
 	default:
-		d.note("durability", poor, "use sqlite: for what is to last", "nothing survives the process")
+		d.note("durability", poor, "use sqlite: for data that is to last", "nothing survives the process")
 	}
 	if folder != "" {
 		d.disk(folder)
@@ -233,7 +233,7 @@ func (d *doctor) openStore(ctx context.Context) {
 	d.probe(ctx, s)
 	stats, err := client.Do(ctx, l.Client, api.StatsGet, api.Nothing{})
 	if err != nil {
-		d.note("threads", broken, "the message says where it is damaged", "they cannot be counted: %v", err)
+		d.note("threads", broken, "the message says where the damage is", "they cannot be counted: %v", err)
 		return
 	}
 	d.workers(stats)
@@ -244,7 +244,7 @@ func (d *doctor) openStore(ctx context.Context) {
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrUnavailable):
-		return "another process holds it: end that one, or wait until it is done"
+		return "another process holds it: stop that process, or wait until it is done"
 	case errors.Is(err, store.ErrNewer):
 		return "use the version that wrote it, or a newer one"
 	case errors.Is(err, store.ErrForeign):
@@ -260,7 +260,7 @@ func (d *doctor) sqlite(file string) bool {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.note("store", broken, "check the path; perdure dev and perdure serve make a new one", "there is no file %s", file)
+		d.note("store", broken, "check the path; perdure dev and perdure serve create a new one", "there is no file %s", file)
 		return false
 	case err != nil:
 		d.note("store", broken, "check the path, and who may read it", "%v", err)
@@ -277,7 +277,7 @@ func (d *doctor) sqlite(file string) bool {
 		err = errors.New(file + " is not a SQLite database")
 	}
 	if err != nil {
-		d.note("sqlite", broken, "it may be no database, or belong to somebody else", "%v", err)
+		d.note("sqlite", broken, "it may not be a database, or may belong to somebody else", "%v", err)
 		return false
 	}
 	status, fix, detail := fine, "", fmt.Sprintf("%s, %d KiB, journal mode %s, SQLite %s", file, info.Size()>>10, said[0], said[1])
@@ -285,7 +285,7 @@ func (d *doctor) sqlite(file string) bool {
 		status, fix = poor, "let perdure open it for writing: it sets wal itself"
 	}
 	if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > doctorFile {
-		status, fix = poor, "a program keeps a transaction open and holds it up; find it and end it"
+		status, fix = poor, "a program keeps a transaction open and blocks others; find it and stop it"
 		detail += fmt.Sprintf(", and a WAL of %d MiB", wal.Size()>>20)
 	}
 	if len(said) > 2 && said[2] != "ok" {
@@ -336,12 +336,12 @@ func (d *doctor) probe(ctx context.Context, s store.Store) {
 	}
 	status, fix := fine, ""
 	if max(put, added) > time.Second {
-		status, fix = poor, "each step waits for a write: use a faster disk, or find who keeps it busy"
+		status, fix = poor, "each step waits for a write: use a faster disk, or find out what keeps it busy"
 	}
 	d.note("writing", status, fix, "a cell took %v, an append %v", round(put), round(added))
 }
 
-// workers judges whether somebody executes what is to be done.
+// workers checks whether a worker executes what is to be done.
 func (d *doctor) workers(stats *api.Stats) {
 	due := stats.Statuses[string(perdure.Queued)] + stats.Statuses[string(perdure.Running)]
 	switch {
@@ -360,7 +360,7 @@ func (d *doctor) workers(stats *api.Stats) {
 	d.note("threads", status, fix, "%d, of them %d blocked or quarantined; %d open asks", stats.Threads, stuck, stats.Asks)
 }
 
-// threads compares the newest summaries with the journals that they follow from.
+// threads compares the newest summaries with the journals that they summarize.
 func (d *doctor) threads(ctx context.Context, rt *perdure.Runtime) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
@@ -370,7 +370,7 @@ func (d *doctor) threads(ctx context.Context, rt *perdure.Runtime) {
 			break
 		}
 		if err != nil {
-			d.note("journals", broken, "the message says where it is damaged", "the list of threads ends: %v", err)
+			d.note("journals", broken, "the message says where the damage is", "the list of threads ends early: %v", err)
 			return
 		}
 		t, err := rt.Get(ctx, s.ID)
@@ -386,13 +386,13 @@ func (d *doctor) threads(ctx context.Context, rt *perdure.Runtime) {
 		looked++
 	}
 	if behind > 0 {
-		d.note("journals", poor, "workers repair that by themselves, in a while", "of %d threads, %d are listed with an old status", looked, behind)
+		d.note("journals", poor, "workers repair that by themselves after a while", "of %d threads, %d are listed with an old status", looked, behind)
 		return
 	}
 	d.note("journals", fine, "", "%d threads read, all as they are listed", looked)
 }
 
-// disk judges how much space is left.
+// disk checks how much space is left.
 func (d *doctor) disk(folder string) {
 	free, err := freeSpace(folder)
 	switch {
@@ -400,9 +400,9 @@ func (d *doctor) disk(folder string) {
 	case err != nil:
 		d.note("disk", poor, "", "%v", err)
 	case free < 100<<20:
-		d.note("disk", broken, "make room: a store on a full disk takes no writes", "%d MiB are free in %s", free>>20, folder)
+		d.note("disk", broken, "free some space: a store on a full disk accepts no writes", "%d MiB are free in %s", free>>20, folder)
 	case free < 1<<30:
-		d.note("disk", poor, "make room before it is full", "%d MiB are free in %s", free>>20, folder)
+		d.note("disk", poor, "free some space before the disk is full", "%d MiB are free in %s", free>>20, folder)
 	default:
 		d.note("disk", fine, "", "%d GiB are free in %s", free>>30, folder)
 	}

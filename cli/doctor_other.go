@@ -4,5 +4,5 @@ package cli
 
 import "errors"
 
-// freeSpace does not know.
+// freeSpace is not supported.
 func freeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }

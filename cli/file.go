@@ -72,7 +72,7 @@ func (a *app) export(ctx context.Context, l *link.Link, in api.ExportThread, to 
 }
 
 // exportToTerminal prints an export for people: its lines mean the same as those
-// in a file, but nothing in them steers the terminal.
+// in a file, but nothing in them can control the terminal.
 func (a *app) exportToTerminal(body io.Reader) error {
 	lines := bufio.NewReader(body)
 	for {
@@ -119,12 +119,12 @@ func importCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; by default the one that it had")
+	c.Flags().StringVar(&in.As, "as", "", "id of the new thread; by default its original id")
 	c.Flags().StringSliceVar(&in.Trust, "trust-key", nil, "public `KEY` to trust for this file, besides that of this store")
 	return c
 }
 
-// openFile opens a file to read, - for the standard input.
+// openFile opens a file for reading; - is the standard input.
 func (a *app) openFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.term.In), nil
@@ -180,7 +180,7 @@ func (a *app) verifyFile(name string) error {
 	return a.verified(v, "")
 }
 
-// verified tells what came of a check, and what to do if something is wrong.
+// verified reports the result of a check, and what to do if something is wrong.
 func (a *app) verified(v *perdure.Verification, do string) error {
 	if a.term.JSON {
 		if err := a.term.PrintJSON(v); err != nil {
@@ -211,7 +211,7 @@ func eraseCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "erase THREAD",
 		Short:   api.ThreadsErase.Title,
-		Long:    "Erase a thread and everything that was kept of it, for good. What it did outside is\nnot undone. A thread that forks or children depend on can only be erased together\nwith them.",
+		Long:    "Erase a thread and everything stored for it, for good. What it did outside is not\nundone. A thread that forks or children depend on can only be erased together\nwith them.",
 		Example: "  perdure erase trip-7\n  perdure erase trip-7 --dependents --yes --reason \"asked by the customer\"",
 		Args:    arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {

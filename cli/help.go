@@ -27,13 +27,13 @@ const exitHelp = `Every command ends with one of these codes:
 
     0  it worked; of run: the run succeeded
     1  the run failed, or something else went wrong
-    2  the command was called in a wrong way
+    2  the command line is wrong
     3  there is no such thread, run, ask, flow, …
     4  the run waits for a person or a signal
-    5  somebody else was faster, or the thread is busy
+    5  somebody else was first, or the thread is busy
     6  there is no valid token, or it does not allow this
     7  the server or the store cannot be reached
-  130  it was interrupted`
+  130  the command was interrupted`
 
 // groups are the headings in the list of commands.
 var groups = []struct{ id, title, commands string }{
@@ -63,7 +63,7 @@ func exitCodesCommand(a *app) *cobra.Command {
 		}}
 }
 
-// helpCommand makes the command that explains the others.
+// helpCommand returns the command that explains the others.
 func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -115,7 +115,7 @@ func didYouMean(c *cobra.Command, word string) string {
 	return ""
 }
 
-// programName is how this program is called.
+// programName returns the name of this program.
 func programName() string {
 	info, ok := debug.ReadBuildInfo()
 	exe, err := os.Executable()
@@ -140,13 +140,13 @@ func programName() string {
 	return os.Args[0]
 }
 
-// program is how people call this program.
+// program returns how people call this program.
 func (a *app) program() string { return cmp.Or(a.name, stockName) }
 
 // stockName is the program that texts of commands name.
 const stockName = "perdure"
 
-// shellName is the program as a shell completes it.
+// shellName returns the name under which a shell completes this program.
 func (a *app) shellName() string {
 	name := strings.TrimSuffix(filepath.Base(a.program()), ".exe")
 	if strings.ContainsAny(name, " ") || strings.Trim(name, ".") == "" { // go run
@@ -155,11 +155,11 @@ func (a *app) shellName() string {
 	return name
 }
 
-// ours are the places where a text names a command of this program.
+// ours matches the commands of this program in a text.
 var ours = regexp.MustCompile(`\b` + stockName + ` (--help|[a-z][a-z-]*\b)`)
 
-// named is a text of ours, with the name of this program in the commands that it
-// names.
+// named returns a text with the name of this program in the commands that it
+// mentions.
 func (a *app) named(text string) string {
 	if a.program() == stockName {
 		return text

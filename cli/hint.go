@@ -15,10 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/safe"
 )
 
-// command is a command line that goes to the same server or store as this one:
-// what it does, flags as they are typed, and arguments. These are quoted: people
+// command returns a command line for the same server or store as this one: the
+// command, flags as they are typed, and arguments. Arguments are quoted: people
 // paste the line into a shell, and others may have chosen the ids in it. Long ones
-// that are no plain words are cut, so that they do not fill lines of their own.
+// that are not plain words are cut, so that they do not fill lines of their own.
 func (a *app) command(verb, flags string, args ...string) string {
 	words := []string{a.program(), verb}
 	var given []string
@@ -39,13 +39,13 @@ func (a *app) command(verb, flags string, args ...string) string {
 	case a.conn.Server != "" && a.conn.Server != a.term.Env("PERDURE_SERVER"):
 		words = append(words, "--server", safe.Quote(a.conn.Server))
 	}
-	if dash { // an argument would be taken for a flag
+	if dash { // an argument looks like a flag
 		words = append(append(words, "--"), given...)
 	}
 	return strings.Join(words, " ")
 }
 
-// hint says what to do next, where no program reads it.
+// hint says what to do next, unless a program reads the output.
 func (a *app) hint(format string, args ...any) {
 	if !a.term.JSON {
 		text := a.named(fmt.Sprintf(format, args...))
@@ -84,7 +84,7 @@ func (a *app) idle(ctx context.Context, l *link.Link, runs ...*perdure.Run) {
 	}
 }
 
-// message is what a person reads of an error: what happened, and what to do.
+// message returns an error for people: what happened, and what to do.
 func (a *app) message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
@@ -106,14 +106,14 @@ func (a *app) message(err error) string {
 	return a.term.Paragraph(a.shellName()+": ", a.named(text), a.named(next))
 }
 
-// advice is what helps against errors, where they do not say it themselves.
+// advice says what to do about errors that do not say it themselves.
 var advice = []struct {
 	err  error
 	do   string
 	verb string
 	args []string
 }{
-	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create makes them), together with --server or $PERDURE_SERVER", "", nil},
+	{api.ErrUnauthorized, "give one with --token or $PERDURE_TOKEN (perdure token create creates them), together with --server or $PERDURE_SERVER", "", nil},
 	{perdure.ErrPinned, "--dependents erases them too", "", nil},
 	{perdure.ErrNoThread, "%s lists the threads", "threads", nil},
 	{perdure.ErrNoAsk, "%s lists the open ones; a closed one is found by its whole id only", "asks", nil},

@@ -28,7 +28,7 @@ var starter embed.FS
 // perdureModule is what a new project requires.
 const perdureModule = "github.com/perdure/perdure"
 
-// initCommand makes the command that begins a project.
+// initCommand returns the command that begins a project.
 func initCommand(a *app) *cobra.Command {
 	var module string
 	c := &cobra.Command{
@@ -59,13 +59,13 @@ how to use a real one.`,
 	return c
 }
 
-// modulePath is what is taken as the name of a module: a part of what Go takes.
+// modulePath matches accepted names of modules, a subset of what Go accepts.
 var modulePath = regexp.MustCompile(`^[A-Za-z0-9_~][A-Za-z0-9_.~-]*(/[A-Za-z0-9_~][A-Za-z0-9_.~-]*)*$`)
 
-// release is a version that can be had: no state of somebody's folder.
+// release matches published versions, not the state of somebody's folder.
 var release = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[A-Za-z.]*\d{0,6})?$`)
 
-// moduleName makes the name of a module of that of a folder.
+// moduleName derives the name of a module from that of a folder.
 func moduleName(folder string) string {
 	name := strings.Trim(regexp.MustCompile(`[^a-z0-9_-]+`).ReplaceAllString(strings.ToLower(folder), "-"), "-")
 	if name == "" || token.IsKeyword(name) {
@@ -113,7 +113,7 @@ func (a *app) begin(dir, module string) error {
 		if err := writeNew(filepath.Join(dir, "go.sum"), sum); err != nil {
 			return err
 		}
-		tidy = "" // all that is needed is known
+		tidy = "" // all requirements are known
 	}
 	if a.term.JSON {
 		return a.term.PrintJSON(map[string]string{"folder": dir, "module": module, "source": source})
@@ -127,7 +127,7 @@ func (a *app) begin(dir, module string) error {
 	return nil
 }
 
-// writeNew writes a file that must not be there.
+// writeNew writes a file that must not exist.
 func writeNew(name, text string) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -137,10 +137,10 @@ func writeNew(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// goMod is the go.mod of a new project, and its go.sum if that is known. A
-// program that was built from a release requires that. Of another the project
-// uses the source that it was built from, if it is still there: it is returned
-// too. Else go mod tidy finds the newest release.
+// goMod returns the go.mod of a new project, and its go.sum if that is known. If
+// this program was built from a release, the project requires that release. If
+// not, it uses the source that the program was built from, which is returned too,
+// provided that it still exists; otherwise go mod tidy finds the newest release.
 func goMod(module string) (mod, sum, source string) {
 	mod = "module " + module + "\n\ngo 1.26.0\n"
 	info, ok := debug.ReadBuildInfo()
@@ -166,5 +166,5 @@ func goMod(module string) (mod, sum, source string) {
 	return mod + ")\n", string(sums), source
 }
 
-// required is a line of a block of requirements.
+// required matches a line of a block of requirements.
 var required = regexp.MustCompile(`(?m)^\t(\S+ v\S+)( // indirect)?$`)

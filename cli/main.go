@@ -21,42 +21,42 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs the command line of a program with flows, and exits. The first interrupt
-// ends a command in order, the second one at once. A program that needs options calls
-// [Run].
+// Main runs the command line of a program with flows, and exits. The first
+// interrupt ends a command gracefully, the second one at once. A program that needs
+// options calls [Run].
 func Main(flows ...perdure.Flow) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(Run(ctx, Options{}, flows...))
 }
 
-// Options are the options of a command line. The zero value is what [Main] uses.
+// Options configures a command line. [Main] uses the zero value.
 type Options struct {
-	// Args are the arguments, without the name of the program. Nil: os.Args.
+	// Args holds the arguments without the program's name. Nil means os.Args.
 	Args []string
-	// Stdout and Stderr are where commands write. Nil: those of the process.
+	// Stdout and Stderr are where commands write. Nil means those of the process.
 	Stdout, Stderr io.Writer
-	// Runtime are the options of every runtime that a command opens. Its Logger
-	// receives what dev, serve and worker log, which otherwise goes to Stderr, and
-	// its Observer sees their steps. Flags take precedence.
+	// Runtime configures every runtime that a command opens. Its Logger receives
+	// what dev, serve and worker log, which otherwise goes to Stderr, and its
+	// Observer sees their steps. Flags take precedence.
 	Runtime perdure.Options
-	// Server are the options of the API that dev and serve offer, such as the
-	// largest body. Flags take precedence. Its Faces come beside those of
-	// packages adk and agentkit, which dev and serve always have.
+	// Server configures the API of dev and serve, such as the largest body. Flags
+	// take precedence. Its Faces are added to those of packages adk and agentkit,
+	// which dev and serve always have.
 	Server server.Options
-	// Example is an input of the first flow, which dev proposes. Empty: Hello.
+	// Example is an input of the first flow, which dev suggests. Empty means Hello.
 	Example string
-	// Commands are the program's own commands. They have the flags that all
-	// commands have, such as plain.
+	// Commands holds the program's own commands. They also have the flags that
+	// all commands have, such as plain.
 	Commands []*cobra.Command
 	// Routes adds the program's own routes to those of dev and serve. Requests
-	// that they do not match go to the API. They are called without a check of
-	// tokens, and without limits but their own.
+	// that they do not match go to the API. They are called without checking
+	// tokens, and without limits other than their own.
 	Routes func(mux *http.ServeMux, rt *perdure.Runtime)
 }
 
-// Run runs one command of a program with flows until it is done or the context ends,
-// and returns the exit code.
+// Run runs one command of a program with flows until it is done or the context
+// ends, and returns the exit code.
 func Run(ctx context.Context, o Options, flows ...perdure.Flow) int {
 	t := &terminal.Terminal{In: os.Stdin, Out: cmp.Or[io.Writer](o.Stdout, os.Stdout), Err: cmp.Or[io.Writer](o.Stderr, os.Stderr), Env: os.Getenv}
 	args := o.Args
@@ -72,11 +72,11 @@ func newApp(t *terminal.Terminal, o Options, name string, flows []perdure.Flow) 
 	return a
 }
 
-// app is one call of the program.
+// app is one invocation of the program.
 type app struct {
 	flows []perdure.Flow
 	opts  Options
-	name  string // how people call the program; "": perdure
+	name  string // how people call the program; "" means perdure
 	term  *terminal.Terminal
 
 	conn *link.Connector
@@ -154,7 +154,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// commands make the commands.
+// commands creates the commands.
 var commands = []func(*app) *cobra.Command{
 	initCommand, devCommand, runCommand, chatCommand,
 	threadsCommand, showCommand, eventsCommand, stateCommand, diffCommand,

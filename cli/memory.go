@@ -55,19 +55,19 @@ func memoryCommand(a *app) *cobra.Command {
 	}, list, get, put, remove)
 }
 
-// segments are the parts of a place.
+// segments returns the parts of a place.
 func segments(place string) ([]string, error) {
 	parts := strings.Split(strings.Trim(place, "/"), "/")
 	for i, p := range parts {
 		if p == "" {
-			return nil, fmt.Errorf("%q is no place such as users/ada/tone", place)
+			return nil, fmt.Errorf("%q is not a place such as users/ada/tone", place)
 		}
 		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "%2F", "/"), "%2f", "/")
 	}
 	return parts, nil
 }
 
-// placeOf is where an item is, as a command takes it.
+// placeOf returns the place of an item, as commands accept it.
 func placeOf(i *memory.Item) string {
 	var parts []string
 	for _, p := range append(slices.Clone(i.Namespace), i.Key) {

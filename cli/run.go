@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// runFlags say how a run is started, and what is seen of it.
+// runFlags say how to start a run, and what to show of it.
 type runFlags struct {
 	watch, detach, noWork bool
 	budget, metadata      texts
@@ -69,7 +69,7 @@ answer or a signal.`,
 	return c
 }
 
-// fill makes the request.
+// fill fills in the request.
 func (f *runFlags) fill(a *app, args []string) error {
 	f.q.Flow = args[0]
 	if len(args) > 1 {
@@ -143,7 +143,7 @@ func (a *app) start(ctx context.Context, l *link.Link, f *runFlags) error {
 	return errors.Join(a.finish(ctx, l, done, !f.watch), stop())
 }
 
-// explain adds what to do to an error of a start.
+// explain adds what to do to an error of starting a run.
 func (a *app) explain(err error) error {
 	if errors.Is(err, perdure.ErrNoFlow) {
 		return &exit.Error{Code: exit.NotFound, Err: err}
@@ -215,15 +215,15 @@ func (a *app) watch(ctx context.Context, l *link.Link, run *perdure.Run, v *rend
 	}
 }
 
-// How often the run ahead of one that is queued is looked at: soon, and then more
-// and more seldom.
+// How often to look at the run ahead of a queued one: soon, and then less and less
+// often.
 const (
 	aheadSoon   = 500 * time.Millisecond
 	aheadSeldom = 30 * time.Second
 )
 
-// aheadOf tells, once, what a queued run waits for if the run before it on the
-// thread waits for something from outside: nobody would come back to it.
+// aheadOf says, once, what a queued run waits for if the run ahead of it on the
+// thread waits for something from outside: otherwise nobody would look there.
 func (a *app) aheadOf(ctx context.Context, l *link.Link, run *perdure.Run) <-chan string {
 	told := make(chan string, 1)
 	if run.Status != perdure.Queued {
@@ -257,7 +257,7 @@ func (a *app) aheadOf(ctx context.Context, l *link.Link, run *perdure.Run) <-cha
 	return told
 }
 
-// stands says why a run does not go on by itself, and what to do; "" if it does.
+// stands says why a run does not continue by itself, and what to do; "" if it does.
 func (a *app) stands(r *perdure.Run) string {
 	switch {
 	case r.Status == perdure.Paused:
@@ -278,8 +278,8 @@ func (a *app) stands(r *perdure.Run) string {
 	return ""
 }
 
-// finish prints what came of a run, and ends the command as it ended. What is
-// asked is shown unless it was before.
+// finish prints the outcome of a run, and ends the command accordingly. It shows
+// open asks unless they have been shown.
 func (a *app) finish(ctx context.Context, l *link.Link, d *api.Done, show bool) error {
 	switch d.Status {
 	case perdure.Succeeded:

@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serveCommand makes the command that serves the API for others.
+// serveCommand returns the command that serves the API for others.
 func serveCommand(a *app) *cobra.Command {
 	var address, tokens, auth string
 	var hosts, origins []string
@@ -54,7 +54,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			}
 			authed := auth == "store" || tokens != "" || a.opts.Server.Auth != nil
 			if err := server.CheckListen(address, authed, insecure); err != nil {
-				return exit.Usage(fmt.Errorf("%w; --insecure if that is what you want", err))
+				return exit.Usage(fmt.Errorf("%w; use --insecure if that is what you want", err))
 			}
 			log := a.logger()
 			o.Logger, o.Observer = log, transitions{log}
@@ -103,7 +103,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
 	f.IntVar(&o.Concurrency, "concurrency", 0, "how many runs to execute at a time; 0 means 1000")
-	f.StringToInt64Var(&limits, "limits", nil, "what may be in progress at a time: streams=N,requests=N,bytes=N (of responses that wait for their readers)")
+	f.StringToInt64Var(&limits, "limits", nil, "limits of what is in progress at a time: streams=N,requests=N,bytes=N (of responses that wait for their readers)")
 	f.StringToInt64Var(&tenantLimits, "tenant-limits", nil, "the same for each tenant")
 	f.StringToInt64Var(&tokenLimits, "token-limits", nil, "the same for each token")
 	f.StringToInt64Var(&userLimits, "user-limits", nil, "the same for each user, across all tokens and tickets that are limited to the user")
@@ -120,11 +120,11 @@ func (a *app) serverOptions(log *slog.Logger) server.Options {
 	return o
 }
 
-// limitsOf sets limits as flags name them.
+// limitsOf sets limits from a flag.
 func limitsOf(given map[string]int64, l *server.Limits) error {
 	for name, n := range given {
 		if n < 1 || n > math.MaxInt32 && name != "bytes" {
-			return fmt.Errorf("%s=%d; give a number from 1", name, n)
+			return fmt.Errorf("%s=%d; use a number of at least 1", name, n)
 		}
 		switch name {
 		case "streams":
@@ -134,13 +134,13 @@ func limitsOf(given map[string]int64, l *server.Limits) error {
 		case "bytes":
 			l.Bytes = n
 		default:
-			return fmt.Errorf("there is no limit of %q; there are streams, requests and bytes", name)
+			return fmt.Errorf("there is no limit %q; use streams, requests or bytes", name)
 		}
 	}
 	return nil
 }
 
-// authenticator is who knows the tokens; nil if nobody is asked for one.
+// authenticator returns what checks tokens, or nil if none are required.
 func authenticator(rt *perdure.Runtime, auth, file string) (server.Authenticator, error) {
 	var known []server.Authenticator
 	if auth == "store" {
@@ -162,12 +162,12 @@ func authenticator(rt *perdure.Runtime, auth, file string) (server.Authenticator
 	return server.Any(known...), nil
 }
 
-// transitions logs what becomes of runs, in a line each.
+// transitions logs the changes of runs, one line each.
 type transitions struct{ log *slog.Logger }
 
 var _ perdure.Observer = transitions{}
 
-// StepStarted changes nothing.
+// StepStarted does nothing.
 func (transitions) StepStarted(ctx context.Context, _ perdure.StepInfo) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
@@ -207,8 +207,8 @@ type site struct {
 	worker bool // execute runs too
 }
 
-// run serves until the context ends, and then stops in order: no new streams and
-// not ready, runs handed over, requests answered.
+// run serves until the context ends, and then stops gracefully: it is no longer
+// ready and accepts no new streams, hands over runs, and finishes requests.
 func (s *site) run(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -251,19 +251,19 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, <-worked)
 }
 
-// listen takes an address. If it is taken already, the error says what to do.
+// listen listens on an address. If it is in use, the error says what to do.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err == nil {
 		return l, nil
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: perhaps by another perdure; stop that one, or take a free port with --addr 127.0.0.1:0", err)
+		err = fmt.Errorf("%w: perhaps by another perdure; stop it, or use a free port with --addr 127.0.0.1:0", err)
 	}
 	return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 }
 
-// workerCommand makes the command that executes runs and serves nothing.
+// workerCommand returns the command that executes runs and serves nothing.
 func workerCommand(a *app) *cobra.Command {
 	var o perdure.Options
 	c := &cobra.Command{

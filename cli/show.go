@@ -159,7 +159,7 @@ func (a *app) runNext(r *perdure.Run) {
 	}
 }
 
-// askLine are lines that say how an ask is answered.
+// askLine returns lines that say how to answer an ask.
 func (a *app) askLine(ask *perdure.AskInfo) string {
 	return fmt.Sprintf("%s %s\n            %s\n", a.term.Style(terminal.Amber, "waits for"), safe.Cut(safe.Line(ask.Prompt), a.term.Room(12)), a.command("answer", "", render.AskID(ask.ID)))
 }
@@ -241,7 +241,7 @@ func (a *app) events(ctx context.Context, l *link.Link, thread string, o client.
 	return ctx.Err()
 }
 
-// follow prints events as they come.
+// follow prints events as they arrive.
 func (a *app) follow(ctx context.Context, l *link.Link, thread string, o client.FollowOptions) error {
 	for u, err := range l.Client.Follow(ctx, thread, o) {
 		if err == nil {
@@ -254,7 +254,7 @@ func (a *app) follow(ctx context.Context, l *link.Link, thread string, o client.
 	return ctx.Err()
 }
 
-// printUpdate prints news of a thread. In JSON the kind tells what it is.
+// printUpdate prints an update of a thread. In JSON, kind says what it is.
 func (a *app) printUpdate(u client.Update) error {
 	switch {
 	case u.Event != nil:
@@ -301,7 +301,7 @@ func (a *app) event(e *perdure.Event) error {
 	return a.term.PrintClipped(style, strings.TrimRight(line, " "))
 }
 
-// said is what an event says, in a line.
+// said returns what an event says, in one line.
 func (a *app) said(e *perdure.Event) string {
 	var parts []string
 	add := func(format, text string) {

@@ -91,7 +91,7 @@ func versionCommand(a *app) *cobra.Command {
 	}
 }
 
-// version is the version of this program, as it was built.
+// version returns the version of this program.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

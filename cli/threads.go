@@ -36,7 +36,7 @@ func (a *app) threads(page *api.ThreadPage) error {
 	return a.printPage(rows, page.Next)
 }
 
-// controlCommand makes a command that changes what becomes of a run.
+// controlCommand returns a command that controls a run.
 func controlCommand(name, example string, op api.Op[api.ControlRun, perdure.Run]) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command {
 		c := operation(a, name+" THREAD [RUN]", example, op, (*app).changed)
@@ -62,14 +62,14 @@ func signalCommand(a *app) *cobra.Command {
 	return c
 }
 
-// changed tells how a run is now.
+// changed prints the status of a run.
 func (a *app) changed(r *perdure.Run) error {
 	status := string(r.Status)
 	a.term.Printf("run %s of thread %s is %s\n", safe.Label(r.ID), safe.Label(r.Thread), a.term.Style(render.StatusStyle(status), safe.Label(status)))
 	return nil
 }
 
-// askHints says how what a run waits for is answered.
+// askHints says how to provide what a run waits for.
 func (a *app) askHints(r *perdure.Run) {
 	for _, f := range r.Failed {
 		a.hint("branch %s of run %s failed, and the run waits for the others: %s", safe.Text(f.Branch), safe.Text(r.ID), safe.Cut(safe.Line(f.Error), 200))

@@ -46,7 +46,7 @@ func diffCommand(a *app) *cobra.Command {
 	return c
 }
 
-// forked tells what a fork is, and lets its runs go on if that is wanted.
+// forked describes a fork, and resumes its runs if requested.
 func (a *app) forked(ctx context.Context, l *link.Link, f *perdure.Fork, resume bool) error {
 	t, err := l.Client.Get(ctx, f.Thread)
 	if err != nil {
@@ -160,7 +160,7 @@ func (a *app) difference(d *perdure.Difference) error {
 	return nil
 }
 
-// readable is a value of the state as people read it: of messages what was said.
+// readable returns a value of the state for people: for messages, what was said.
 func readable(key string, value json.RawMessage) string {
 	said, err := agent.Transcript(map[string]json.RawMessage{key: value})
 	if err != nil || len(said) == 0 {

@@ -73,7 +73,7 @@ func TestMemoryCommands(t *testing.T) {
 		p.run("", "memory", "put", "users/ada/tone", "rude", "--if-match", "nope").want(exit.Conflict)
 		p.run("", "memory", "delete", "users/ada/tone").want(exit.OK)
 		p.run("", "memory", "get", "users/ada/tone").want(exit.NotFound)
-		p.run("", "memory", "get", "users//tone").want(exit.BadUsage, "no place")
+		p.run("", "memory", "get", "users//tone").want(exit.BadUsage, "not a place")
 		p.run("", "memory", "list", "nobody").want(exit.OK, "nothing is remembered")
 		p.run("", "memory", "forget").want(exit.BadUsage, "there is no perdure memory forget")
 	})
