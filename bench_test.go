@@ -3,11 +3,15 @@ package perdure_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
 // benchFlow makes n steps with results of 1 KiB and then waits for a signal.
@@ -43,30 +47,70 @@ func BenchmarkStep(b *testing.B) {
 	<-reached
 }
 
-// BenchmarkResume replays a run with 10 000 finished steps.
+// BenchmarkResume lets a worker take up a run with 10 000 finished steps, beside
+// reading their entries from the store.
 func BenchmarkResume(b *testing.B) {
-	reached := make(chan bool, 100)
-	s := memstore.New()
-	rt, err := perdure.New(b.Context(), s, perdure.Options{Version: "bench"}, benchFlow(reached))
-	if err != nil {
-		b.Fatal(err)
-	}
-	go rt.Work(b.Context())
-	if _, err := rt.Start(b.Context(), perdure.StartRequest{Flow: "steps", Input: 10_000, Thread: "t"}); err != nil {
-		b.Fatal(err)
-	}
-	<-reached
-	if _, err := rt.Wait(b.Context(), "t", ""); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := rt.Pause(b.Context(), "t", "", perdure.Note{}); err != nil {
+	for name, open := range map[string]func(b *testing.B) (store.Store, error){
+		"memory": func(*testing.B) (store.Store, error) { return memstore.New(), nil },
+		"sqlite": func(b *testing.B) (store.Store, error) {
+			return store.Open(b.Context(), "sqlite:"+filepath.Join(b.TempDir(), "bench.db"))
+		},
+	} {
+		s, err := open(b)
+		if err != nil {
 			b.Fatal(err)
 		}
-		if err := rt.Resume(b.Context(), "t", "", perdure.Note{}); err != nil {
+		defer s.Close()
+		reached := make(chan bool, 100)
+		work := func() (*perdure.Runtime, func()) {
+			rt, err := perdure.New(b.Context(), s, perdure.Options{Version: "bench"}, benchFlow(reached))
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() { rt.Work(ctx) })
+			return rt, func() { cancel(); wg.Wait() }
+		}
+		rt, stop := work()
+		if _, err := rt.Start(b.Context(), perdure.StartRequest{Flow: "steps", Input: 10_000, Thread: "t"}); err != nil {
 			b.Fatal(err)
 		}
 		<-reached
+		if _, err := rt.Wait(b.Context(), "t", ""); err != nil {
+			b.Fatal(err)
+		}
+		stop()
+		b.Run(name+"/read", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for journal, err := range s.Journals(b.Context(), "") {
+					if err != nil {
+						b.Fatal(err)
+					}
+					if _, err := store.ReadAll(b.Context(), s, journal, 0); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+		b.Run(name+"/resume", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				if err := rt.Pause(b.Context(), "t", "", perdure.Note{}); err != nil {
+					b.Fatal(err)
+				}
+				if err := rt.Resume(b.Context(), "t", "", perdure.Note{}); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				_, stop := work()
+				<-reached
+				b.StopTimer()
+				stop()
+				b.StartTimer()
+			}
+		})
 	}
 }

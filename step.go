@@ -22,7 +22,7 @@ import (
 // error as a [*StepError] that matches by code, see [Coded]. So a flow behaves the
 // same now and when it is resumed.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), opts ...StepOption) (T, error) {
-	raw, err := engine.Step(ctx, tree.Step, name, exact.KindOf(reflect.TypeFor[T]()), body(fn), opts)
+	raw, err := engine.Step(ctx, tree.Step, name, reflect.TypeFor[T](), body(fn), opts)
 	if err != nil {
 		var zero T
 		return zero, err

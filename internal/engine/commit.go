@@ -142,7 +142,9 @@ func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 			lines[i].Epoch = p.epoch
 		}
 	}
-	return threads.EncodeLines(p.thread, lines)
+	entries, data, err := threads.AppendLines(p.encoded[:0], p.thread, lines)
+	p.encoded = entries
+	return entries, data, err
 }
 
 // apply folds entries that are in the journal. mu is held.

@@ -20,18 +20,18 @@ type frame struct {
 	now       int64 // the newest outcome behind it, in Unix microseconds
 	step      bool  // a step or cleanup: leaf or composite
 	once      bool  // at-most-once: always a leaf
+	leaf      bool  // it changed something
+	verbs     bool  // it called a verb
+	done      bool
+	cut       bool  // a verb below it was refused because of a cancel
+	cleaning  bool  // it is a cleanup, or below one
+	timedOut  bool  // the limit is over
 	took      int64 // of its function, in microseconds, when that has returned
 	attempt   int
-	leaf      bool // it changed something
-	verbs     bool // it called a verb
 	pending   leaf // what the leaf changed
 	watch     leafWatch
 	busy      inProgress
-	done      bool
-	cut       bool // a verb below it was refused because of a cancel
-	cleaning  bool // it is a cleanup, or below one
 	limit     *stopwatch
-	timedOut  bool       // the limit is over
 	group     *Group     // open
 	branch    *branchRef // that it stands in, nil for none
 	offset    int64      // of its next delta

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -111,7 +112,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		Prompt:    fmt.Sprintf("Nobody knows whether step %s happened. Did it?", tree.Names(s.path)),
 		Decisions: []string{DecisionDone, DecisionNotDone, DecisionFail},
 		Guards:    key,
-		Want:      s.want,
+		Want:      exact.KindOf(s.result),
 	}
 	if s.Asks != nil {
 		q.Prompt, q.Who = cmp.Or(s.Asks.Prompt, q.Prompt), s.Asks.Who
@@ -184,7 +185,7 @@ func (s *step) reconciled(ctx context.Context, key string) (json.RawMessage, Out
 		raw     json.RawMessage
 		outcome Outcome
 	}
-	inner := s.frame.child(s.frame.memo.Enter(s.visit))
+	inner := s.frame.child(s.frame.memo.Enter(s.path))
 	inner.once, inner.key = true, key // it may look, and change nothing
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fault.ErrTimeout)
 	defer cancel()

@@ -37,6 +37,7 @@ type Pass struct {
 
 	order     turn            // held by whoever commits
 	recording [1]threads.Line // what record commits; order is held
+	encoded   []journal.Entry // what the last commit wrote; order is held
 
 	mu       sync.Mutex
 	thread   *journal.Thread
@@ -86,7 +87,7 @@ type mode interface {
 	suspend()
 	// begin lets a frame begin something that is not on record.
 	begin(ctx context.Context, f *frame) error
-	// passed is called with a step whose outcome is on record.
+	// passed is called with a composite step whose outcome is on record.
 	passed(ctx context.Context, s *step, n *tree.Node) error
 	// run carries on with a step until its outcome is on record.
 	run(ctx context.Context, s *step) error

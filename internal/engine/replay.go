@@ -160,7 +160,7 @@ func (r *replay) cancelChildren([]*journal.Child) error { return nil }
 // passed runs the body of a composite step that is done, to see whether the code
 // would do the same again.
 func (r *replay) passed(ctx context.Context, s *step, n *tree.Node) error {
-	if n.Fail != nil || !n.Composite() {
+	if n.Fail != nil {
 		return nil
 	}
 	inner := s.enter(n.Attempts + 1)

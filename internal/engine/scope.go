@@ -78,7 +78,7 @@ func Cleanup(ctx context.Context, name string, fn func(context.Context) error) e
 		f.cleaning = was
 		f.pass.mu.Unlock()
 	}()
-	_, err = Step(ctx, tree.Cleanup, name, "", func(ctx context.Context) (json.RawMessage, error) {
+	_, err = Step(ctx, tree.Cleanup, name, nil, func(ctx context.Context) (json.RawMessage, error) {
 		return nil, fn(ctx)
 	}, nil)
 	return err

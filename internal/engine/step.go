@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
+	"github.com/perdure/perdure/internal/exact"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -17,39 +19,50 @@ import (
 )
 
 type step struct {
-	StepOptions
-	frame *frame // that it stands in
-	verb  tree.Verb
-	path  string
-	want  string // kind of JSON value of its result, "" for any
-	visit tree.Visit
-	shown json.RawMessage // data of the question about its outcome
-	fn    func(context.Context) (json.RawMessage, error)
+	*StepOptions
+	frame  *frame // that it stands in
+	verb   tree.Verb
+	path   string
+	result reflect.Type    // of its function, nil for none
+	shown  json.RawMessage // data of the question about its outcome
+	fn     func(context.Context) (json.RawMessage, error)
 
 	inner    *frame // that its function is given, once it is called
 	returned error  // with which an at-most-once function of this pass ended
 }
 
-// Step runs fn until it has an outcome on record, and returns that.
-func Step(ctx context.Context, verb tree.Verb, name, want string, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
-	s := &step{verb: verb, want: want, fn: fn}
-	for _, o := range opts {
-		o(&s.StepOptions)
+// noOptions are the options of a step without any.
+var noOptions = new(StepOptions)
+
+// Step runs fn until it has an outcome on record, and returns that. Result is
+// the type of what the code makes of it.
+func Step(ctx context.Context, verb tree.Verb, name string, result reflect.Type, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
+	o := noOptions
+	if len(opts) > 0 {
+		o = new(StepOptions)
+		for _, set := range opts {
+			set(o)
+		}
 	}
-	err := s.check()
-	if err == nil && s.Asks != nil {
-		_, _, s.shown, err = checkQuestion(ctx, *s.Asks, want)
+	err := o.check()
+	var shown json.RawMessage
+	if err == nil && o.Asks != nil {
+		_, _, shown, err = checkQuestion(ctx, *o.Asks, exact.KindOf(result))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("step %q: %w", name, err)
 	}
-	f, v, err := enter(ctx, verb, name, tree.Options{Input: s.Input, Renamed: s.Renamed, Added: s.Added, Allows: s.Allows})
+	f, v, err := enter(ctx, verb, name, tree.Options{Input: o.Input, Renamed: o.Renamed, Added: o.Added, Allows: o.Allows})
 	if err != nil {
 		return nil, err
 	}
 	defer f.finish()
-	s.frame, s.visit, s.path = f, v, v.Path
-	if n := v.Node; n != nil && n.Done {
+	n := v.Node
+	if n != nil && n.Done && !n.Composite() {
+		return f.result(n)
+	}
+	s := &step{StepOptions: o, frame: f, verb: verb, path: v.Path, result: result, shown: shown, fn: fn}
+	if n != nil && n.Done {
 		if err := f.pass.mode.passed(ctx, s, n); err != nil {
 			return nil, err
 		}
@@ -233,7 +246,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 
 func (s *step) enter(attempt int) *frame {
 	p := s.frame.pass
-	inner := s.frame.child(s.frame.memo.Enter(s.visit))
+	inner := s.frame.child(s.frame.memo.Enter(s.path))
 	inner.step, inner.once, inner.attempt = true, s.Once, attempt
 	inner.cleaning = inner.cleaning || s.verb == tree.Cleanup
 	inner.view = newView(s.frame.view)

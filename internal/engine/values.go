@@ -29,6 +29,9 @@ func (p *Pass) value(raw json.RawMessage) (journal.Value, error) {
 // of the code that wants to read: it is asked again for a while, and then the
 // pass is lost. A value that is damaged or gone blocks the run.
 func (p *Pass) load(f *frame, v journal.Value) (json.RawMessage, error) {
+	if v.Blob == nil {
+		return v.JSON, nil
+	}
 	return patient(p, f, func() (json.RawMessage, error) { return p.engine.threads.Load(p.io, p.name, v) })
 }
 

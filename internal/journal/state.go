@@ -87,7 +87,7 @@ func (c Change) Next(old Item) (Item, bool) {
 // Texts returns the texts that the entry applied last has edited, nil if it has
 // no edits.
 func (t *Thread) Texts(e Entry) map[string]Item {
-	if e.Kind != Step {
+	if e.Kind != Step || e.value != nil {
 		return nil
 	}
 	b, err := e.Read()

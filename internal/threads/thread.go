@@ -399,18 +399,23 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 
 // EncodeLines returns the entries that lines become behind a thread, and their bytes.
 func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
-	entries := make([]journal.Entry, len(lines))
+	return AppendLines(nil, t, lines)
+}
+
+// AppendLines is EncodeLines into a slice of entries, which may have room.
+func AppendLines(entries []journal.Entry, t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
+	entries = slices.Grow(entries, len(lines))
 	data := make([][]byte, len(lines))
 	prev, now := t.Head, clock.Micros()
 	for i := range lines {
-		l, e := &lines[i], &entries[i]
-		*e = journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.Kind, ID: journal.NewID(), Time: now,
+		l := &lines[i]
+		e := journal.Entry{Seq: t.Seq + uint64(i) + 1, Kind: l.Kind, ID: journal.NewID(), Time: now,
 			Run: l.Run, Epoch: l.Epoch, Path: l.Path}
 		var err error
 		if data[i], err = e.EncodeBody(prev, &l.Body); err != nil {
 			return nil, nil, fmt.Errorf("perdure: %s: %w", l.Kind, err)
 		}
-		prev = e.Hash
+		entries, prev = append(entries, e), e.Hash
 	}
 	return entries, data, nil
 }

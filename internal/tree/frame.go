@@ -49,6 +49,7 @@ type Frame struct {
 	seen   map[string]bool
 	groups int
 	upto   int    // all children before this index are visited
+	next   int    // where child looks first
 	outer  *Frame // of a new scope or branch, which is judged once something new is reached inside
 	branch bool
 }
@@ -109,7 +110,7 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	node := f.Node()
 	v := Visit{Path: Below(f.path, name, 0)}
 	if node != nil {
-		v.Node = node.Child(name)
+		v.Node = f.child(node, name)
 		if v.Node == nil && opt.Renamed != "" {
 			if old := node.Child(opt.Renamed); old != nil && !f.seen[opt.Renamed] {
 				f.see(opt.Renamed)
@@ -133,6 +134,16 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	return v, nil
 }
 
+// child returns the child of the frame's node with a name. Most often it is the
+// one after the last that was asked for.
+func (f *Frame) child(node *Node, name string) *Node {
+	if f.next < len(node.children) && node.children[f.next].Name == name {
+		f.next++
+		return node.children[f.next-1]
+	}
+	return node.Child(name)
+}
+
 // fits returns why a recorded node cannot be what the code calls, "" if it can.
 func fits(n *Node, verb Verb, input string) string {
 	had := n.Verb
@@ -151,15 +162,15 @@ func fits(n *Node, verb Verb, input string) string {
 	return ""
 }
 
-// Enter returns a frame for the body of a child that was visited.
-func (f *Frame) Enter(v Visit) *Frame {
-	return &Frame{tree: f.tree, path: v.Path}
+// Enter returns a frame for the body of a child that was visited, by its path.
+func (f *Frame) Enter(path string) *Frame {
+	return &Frame{tree: f.tree, path: path}
 }
 
 // EnterScope is Enter for a scope. A scope itself is not recorded, so a new one
 // is judged when something new is reached inside it.
 func (f *Frame) EnterScope(v Visit) *Frame {
-	inner := f.Enter(v)
+	inner := f.Enter(v.Path)
 	if v.Node == nil {
 		inner.outer = f
 	}
@@ -246,7 +257,11 @@ func (f *Frame) Drop(name string) { f.see(name) }
 
 func (f *Frame) see(name string) {
 	if f.seen == nil {
-		f.seen = map[string]bool{}
+		recorded := 0
+		if node := f.Node(); node != nil {
+			recorded = len(node.children)
+		}
+		f.seen = make(map[string]bool, recorded)
 	}
 	f.seen[name] = true
 }

@@ -43,22 +43,25 @@ type Node struct {
 	Verb  Verb
 
 	Done     bool // its outcome is recorded
+	Expired  bool
+	Timer    bool // its next attempt waits for a durable timer
+	Intent   bool // it may have started, and its outcome is unknown
+	TimedOut bool // its attempt exceeded its timeout and cleaned up
+	changes  bool // something at or below it changed the state
+	handled  bool // another child of its frame came after it
+
 	Fail     *journal.Failure
 	Value    journal.Value
 	Ref      uint64 // the entry that holds its value, if that is another one
 	Answer   *journal.Answer
-	Expired  bool
 	Seq      uint64 // of its outcome
 	Time     int64  // of its outcome
 	State    []journal.Change
 	Attempts int           // failed ones that were recorded
 	Due      int64         // when it, or its next attempt, is due
-	Timer    bool          // its next attempt waits for a durable timer
 	Input    string        // digest of its arguments
-	Intent   bool          // it may have started, and its outcome is unknown
-	Started  uint64        // the entry of that start
+	Started  uint64        // the entry of the start with Intent
 	Limit    time.Duration // how long the recorded start may take
-	TimedOut bool          // its attempt exceeded its timeout and cleaned up
 	Open     uint64        // sequence of the entry that made it wait, 0 if it does not
 	AskID    string
 	Answered uint64   // sequence of its ask's answer, or of its expiry
@@ -68,8 +71,6 @@ type Node struct {
 	parent   *Node
 	children []*Node
 	index    map[string]*Node
-	changes  bool // something at or below it changed the state
-	handled  bool // another child of its frame came after it
 
 	// Closer is the failure with which a branch closed those beside it.
 	Closer *journal.Failure
@@ -267,7 +268,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		if b.Fail != nil {
 			forgetWaits(n)
 		}
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 	case journal.Attempt:
 		n.Verb, n.Attempts, n.Due, n.Timer, n.TimedOut = Step, b.Attempt, b.Due, b.Timer, false
 		if b.Verb != "" {
@@ -294,7 +295,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Answer, n.Expired, n.Open, n.Answered = b.Answer, e.Kind == journal.Expired, 0, e.Seq
 		if n.Verb == Ask {
 			n.Fail = b.Fail
-			t.done(n, e, b)
+			t.done(n, &e, &b)
 		}
 	case journal.Timer:
 		n.Verb, n.Open, n.Due = Sleep, e.Seq, b.Due
@@ -308,25 +309,25 @@ func (t *Tree) Apply(e journal.Entry) error {
 			return nil
 		}
 		n.Open, n.Fail = 0, b.Fail
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 	case journal.Received:
 		n.Verb, n.Fail, n.Open, n.Signal = receiver(b.Name), b.Fail, 0, b.Name
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 	case journal.Spawned:
 		n.Verb = Spawn
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 	case journal.Took:
 		n.Verb = Take
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 		if b.Ref == 0 {
 			n.Time = 0 // it was set with another entry, before the outcome was recorded
 		}
 	case journal.Emitted:
 		n.Verb = Emit
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 	case journal.Planned:
 		n.Verb = Plan
-		t.done(n, e, b)
+		t.done(n, &e, &b)
 	}
 	return nil
 }
@@ -357,7 +358,7 @@ func receiver(signal string) Verb {
 // took reports whether the verb takes a signal, an input or the end of a child.
 func (n *Node) took() bool { return n.Verb == Receive || n.Verb == Take || n.Verb == Join }
 
-func (t *Tree) done(n *Node, e journal.Entry, b journal.Body) {
+func (t *Tree) done(n *Node, e *journal.Entry, b *journal.Body) {
 	n.Done, n.Seq, n.Time, n.Value, n.Ref = true, e.Seq, e.Time, b.Value, b.Ref
 	t.outcomes = append(t.outcomes, outcome{e.Seq, n})
 	if n.took() {

@@ -134,7 +134,7 @@ func (p *player) play(t *testing.T, line string) string {
 		if f.scopes[name] {
 			p.push(f.EnterScope(v))
 		} else {
-			p.push(f.Enter(v))
+			p.push(f.Enter(v.Path))
 		}
 		return ""
 	case "leave":

@@ -256,7 +256,7 @@ func FuzzTree(f *testing.F) {
 				f.Drop(name)
 			default:
 				if v, err := f.Visit(name, Verb(words[1]), Options{Input: words[3], Renamed: words[3]}); err == nil {
-					frames = append(frames, f.Enter(v))
+					frames = append(frames, f.Enter(v.Path))
 				}
 			}
 		}
