@@ -125,3 +125,26 @@ func TestKeepLeavesErrorsToRead(t *testing.T) {
 		}
 	}
 }
+
+// FuzzHeader holds the short cut through headers against the way through any.
+func FuzzHeader(f *testing.F) {
+	for _, line := range everyKind().lines {
+		f.Add(line)
+	}
+	for _, line := range []string{`{"v":1,"k":"step","id":"x","t":5,"r":2,"e":3,"p":"/a","b":{}`, `{"v":1,"k":"step","id":"x","t":05,"p":"","b":`, `{"v":1,"k":"step","id":"x","t":-5,"b":`,
+		`{"v":1,"k":"later","id":"x","t":5,"b":`, `{"v":1,"k":"step","id":"","t":5,"b":`, `{"v":1,"k":"step","id":"\"","t":5,"b":`, `{"v":1,"k":"step","id":"x","t":5,"p":"/a","r":2,"b":`,
+		`{"v":1,"k":"step","id":"x","t":5,"r":9999999999999999999,"b":`, `{"v":1,"k":"step","id":"x","t":5e0,"b":`, `{"v":1,"k":"step","id":"x","t":5,"p":"/a`, `{"v":2,"k":"step"`} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var short, long, got Entry
+		n := short.plainHeader(data)
+		want, err := long.anyHeader(data)
+		if n > 0 && (err != nil || n != want || !reflect.DeepEqual(short, long)) {
+			t.Errorf("%s is read as %+v up to %d; want %+v up to %d, %v", data, short, n, long, want, err)
+		}
+		if at, gotErr := got.header(data); at != want || (err == nil) != (gotErr == nil) || err == nil && !reflect.DeepEqual(got, long) {
+			t.Errorf("%s is read as %+v, %v; want %+v, %v", data, got, gotErr, long, err)
+		}
+	})
+}

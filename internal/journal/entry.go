@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 )
@@ -104,6 +103,8 @@ func (k Kind) Open() bool { return open[k] }
 // Hash is a link of the chain.
 type Hash [sha256.Size]byte
 
+var strictBase64 = base64.RawURLEncoding.Strict()
+
 func (h Hash) String() string { return base64.RawURLEncoding.EncodeToString(h[:]) }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -112,7 +113,7 @@ func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (h *Hash) UnmarshalText(text []byte) error {
 	// The decoder skips line breaks; the result is then too short.
-	n, err := base64.RawURLEncoding.Strict().Decode(h[:], text)
+	n, err := strictBase64.Decode(h[:], text)
 	if err == nil && n != len(h) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -294,136 +295,4 @@ func Peek(seq uint64, data []byte) (Entry, error) {
 	}
 	e.Body = json.RawMessage(data[header : len(data)-tailSize])
 	return e, nil
-}
-
-// header reads the fields before the body and returns where the body begins. It
-// stops at an unknown format, because anything may follow.
-func (e *Entry) header(b []byte) (int, error) {
-	if len(b) == 0 || b[0] != '{' {
-		return 0, errors.New("it is not a JSON object")
-	}
-	var format int64
-	for at := 1; ; {
-		key, next, err := token(b, at)
-		if err != nil {
-			return 0, err
-		}
-		if next >= len(b) || b[next] != ':' {
-			return 0, fmt.Errorf("no value at byte %d", next)
-		}
-		if string(key) == `"b"` {
-			if format < 1 || e.Kind == "" || e.ID == "" {
-				return 0, errors.New("it has no format, kind or id")
-			}
-			return next + 1, nil
-		}
-		value, after, err := token(b, next+1)
-		if err != nil {
-			return 0, err
-		}
-		switch string(key) {
-		case `"v"`:
-			if at != 1 {
-				return 0, errors.New("its format does not come first")
-			}
-			if format, err = strconv.ParseInt(string(value), 10, 64); format > Format && err == nil {
-				return 0, fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, format, Format)
-			}
-		case `"k"`:
-			var known bool
-			if e.Kind, known = kinds[string(value)]; !known {
-				var kind string
-				kind, err = text(value)
-				e.Kind = Kind(kind)
-			}
-		case `"id"`:
-			e.ID, err = text(value)
-		case `"t"`:
-			e.Time, err = strconv.ParseInt(string(value), 10, 64)
-		case `"r"`:
-			e.Run, err = strconv.ParseUint(string(value), 10, 64)
-		case `"e"`:
-			e.Epoch, err = strconv.ParseUint(string(value), 10, 64)
-		case `"p"`:
-			e.Path, err = text(value)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("field %s: %w", key, err)
-		}
-		if after >= len(b) || b[after] != ',' {
-			return 0, fmt.Errorf("no comma at byte %d", after)
-		}
-		at = after + 1
-	}
-}
-
-// token returns the JSON value at b[at:], and where it ends.
-func token(b []byte, at int) ([]byte, int, error) {
-	end := span(b, at)
-	if end <= at {
-		return nil, at, fmt.Errorf("no value at byte %d", at)
-	}
-	return b[at:end], end, nil
-}
-
-// span returns where the JSON value at b[at:] ends, -1 if it does not. It only
-// looks at quotes, brackets, commas and colons.
-func span(b []byte, at int) int {
-	depth := 0
-	for i := at; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			if i = unquote(b, i); i < 0 {
-				return -1
-			}
-			if depth == 0 {
-				return i + 1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			} else if depth < 0 {
-				return i
-			}
-		case ',', ':':
-			if depth == 0 {
-				return i
-			}
-		}
-	}
-	return -1
-}
-
-// unquote returns the index of the quote that closes the string at b[at:], -1 if
-// there is none.
-func unquote(b []byte, at int) int {
-	for i := at + 1; ; i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		slashes := 0
-		for b[i-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return i
-		}
-	}
-}
-
-// text decodes a JSON string.
-func text(b []byte) (string, error) {
-	if len(b) < 2 || b[0] != '"' {
-		return "", errors.New("not a string")
-	}
-	if bytes.IndexByte(b, '\\') < 0 {
-		return string(b[1 : len(b)-1]), nil
-	}
-	var s string
-	err := json.Unmarshal(b, &s)
-	return s, err
 }
