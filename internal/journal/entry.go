@@ -163,13 +163,11 @@ func chain(prev Hash, header, body []byte) (h Hash) {
 }
 
 // link is chain for a body given by its SHA-256.
-func link(prev Hash, header []byte, sum Hash) (h Hash) {
-	d := sha256.New()
-	d.Write(prev[:])
-	d.Write(header)
-	d.Write(sum[:])
-	d.Sum(h[:0])
-	return h
+func link(prev Hash, header []byte, sum Hash) Hash {
+	var room [256]byte // most headers are shorter
+	b := append(room[:0], prev[:]...)
+	b = append(b, header...)
+	return sha256.Sum256(append(b, sum[:]...))
 }
 
 // Encode returns the bytes of an entry that follows one with hash prev, and sets

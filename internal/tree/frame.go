@@ -147,17 +147,16 @@ func (f *Frame) child(node *Node, name string) *Node {
 // fits returns why a recorded node cannot be what the code calls, "" if it can.
 func fits(n *Node, verb Verb, input string) string {
 	had := n.Verb
-	path := n.Path()
 	switch {
 	case n.Group > 0:
-		return fmt.Sprintf("at %s:\n- recorded: a branch of a group\n+ the code: %s", path, verb)
+		return fmt.Sprintf("at %s:\n- recorded: a branch of a group\n+ the code: %s", n.Path(), verb)
 	case had == None && !frames[verb], had != None && had != verb:
 		if had == None {
 			had = "step or scope"
 		}
-		return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: %s", path, had, verb)
+		return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: %s", n.Path(), had, verb)
 	case input != "" && n.Input != "" && input != n.Input:
-		return fmt.Sprintf("at %s:\n- recorded: input with digest %s\n+ the code: input with digest %s", path, n.Input, input)
+		return fmt.Sprintf("at %s:\n- recorded: input with digest %s\n+ the code: input with digest %s", n.Path(), n.Input, input)
 	}
 	return ""
 }
