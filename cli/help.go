@@ -25,7 +25,7 @@ otherwise directly. In a folder without it they use your dev server at
 
 const exitHelp = `Every command ends with one of these codes:
 
-    0  it worked; of run: the run succeeded
+    0  the command worked; for run, the run succeeded
     1  the run failed, or something else went wrong
     2  the command line is wrong
     3  there is no such thread, run, ask, flow, …

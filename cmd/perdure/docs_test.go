@@ -18,11 +18,11 @@ import (
 // docTests are commands and blocks of the docs that a test of their own runs, by
 // their first line, with the file that the test is in.
 var docTests = map[string]string{
-	"go run ./cmd/perdure demo":                                                  "cmd/perdure/demo_test.go TestDemoTellsWhatHappened",
-	"go run ./examples/approval":                                                 "examples/approval/main_test.go TestSurvivesKills",
-	"go test -v -run TestSurvivesKills ./examples/approval":                      "examples/approval/main_test.go TestSurvivesKills",
-	"go run ./examples/research/run":                                             "examples/research/run/main_test.go TestSurvivesKills",
-	"// Follows a thread. Every event is told once, in order, however often the": "server/clients_test.go TestBrowserFollowsAnAgent",
+	"go run ./cmd/perdure demo":                                                      "cmd/perdure/demo_test.go TestDemoTellsWhatHappened",
+	"go run ./examples/approval":                                                     "examples/approval/main_test.go TestSurvivesKills",
+	"go test -v -run TestSurvivesKills ./examples/approval":                          "examples/approval/main_test.go TestSurvivesKills",
+	"go run ./examples/research/run":                                                 "examples/research/run/main_test.go TestSurvivesKills",
+	"// Follows a thread. Every event is reported once, in order, however often the": "server/clients_test.go TestBrowserFollowsAnAgent",
 }
 
 // docPrograms are what stands around a block of Go, by its first line, to make a

@@ -1,4 +1,4 @@
-// Follows a thread. Every event is told once, in order, however often the
+// Follows a thread. Every event is reported once, in order, however often the
 // connection is lost; text is what a step has said so far, until its event.
 export function follow(url, kinds, { onEvent, onText, onDone, onError }, Source = globalThis.EventSource) {
   const live = new Map(); // steps that are being written, by run and path

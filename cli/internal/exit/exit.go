@@ -18,10 +18,10 @@ import (
 const (
 	OK          = 0
 	Failed      = 1   // the run failed, or something else went wrong
-	BadUsage    = 2   // the command was called in a wrong way
+	BadUsage    = 2   // the command line is wrong
 	NotFound    = 3   // there is no such thread, run, ask, …
 	Waiting     = 4   // the run waits for a person or a signal
-	Conflict    = 5   // somebody else was faster, or the thread is busy
+	Conflict    = 5   // somebody else was first, or the thread is busy
 	Auth        = 6   // no valid token, or it does not allow this
 	Unavailable = 7   // the server or the store cannot be reached
 	Interrupted = 130 // by Ctrl-C
