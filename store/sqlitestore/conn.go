@@ -144,6 +144,12 @@ func pragmaInt(c *conn, text string) (int64, error) {
 // errBusy is the cause of errors about another process's lock.
 var errBusy = errors.New("another process holds the lock")
 
+// The pauses of retry.
+const (
+	leastPause = 50 * time.Microsecond
+	mostPause  = 500 * time.Microsecond
+)
+
 // retry repeats op while another process's lock is in its way: in short,
 // random and never growing steps, so that who came first has the better
 // chance. It ends with the context, with the store, or when BusyTimeout has
@@ -159,7 +165,7 @@ func (s *Store) retry(ctx context.Context, since time.Time, op func() error) err
 			return fmt.Errorf("sqlitestore: %s is busy: %w, for %v by now; look for a program that keeps a transaction on it open",
 				s.file, errBusy, waited.Round(time.Millisecond))
 		}
-		if err := s.pause(ctx, time.Duration(50+rand.IntN(450))*time.Microsecond); err != nil {
+		if err := s.pause(ctx, leastPause+rand.N(mostPause-leastPause)); err != nil {
 			return err
 		}
 	}

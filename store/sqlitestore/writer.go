@@ -27,6 +27,7 @@ type writer struct {
 	scratch  []byte
 	known    map[string]*known
 	written  time.Time // when the last batch was
+	met      time.Time // when another process last had the lock
 	frames   int       // written to the WAL since the last checkpoint, about
 	clean    int64     // value of erased when the WAL was last emptied
 
@@ -91,6 +92,11 @@ const (
 	maxBatchBytes = 4 << 20
 )
 
+const (
+	metLately = 50 * time.Millisecond   // processes that write meet more often
+	wayTime   = mostPause + mostPause/5 // whoever waits tries meanwhile
+)
+
 func newWriter(s *Store, conn *conn) *writer {
 	return &writer{s: s, conn: conn, lead: make(chan struct{}, 1), known: map[string]*known{}}
 }
@@ -146,6 +152,7 @@ func (w *writer) leadFor(r *request) {
 			return
 		default:
 		}
+		w.giveWay(r.ctx)
 		// The batch is taken when the database's lock is there, so that
 		// whoever waits for another process can still withdraw.
 		w.unsynced = w.allUnsynced()
@@ -156,6 +163,19 @@ func (w *writer) leadFor(r *request) {
 		}
 		w.commit(w.take())
 		w.checkpoint()
+	}
+}
+
+// giveWay lets another process write first if one was met lately. A handle that
+// begins again at once is faster than one that waits for the lock, which would
+// starve, and finds only the first of its own next requests: the others come
+// while it gives way, and each commit costs a sync.
+func (w *writer) giveWay(ctx context.Context) {
+	if time.Since(w.met) > metLately {
+		return
+	}
+	if left := wayTime - time.Since(w.written); left > 0 {
+		_ = w.s.pause(ctx, left) // a request that was cancelled meanwhile is not applied
 	}
 }
 
@@ -197,7 +217,11 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 		return *p
 	}
 	w.waits.Store(true)
+	tries := 0
 	err := w.s.retry(ctx, since, func() error {
+		if tries++; tries == 2 {
+			w.met = time.Now()
+		}
 		if err := w.setSync(); err != nil {
 			return err
 		}
