@@ -5,7 +5,7 @@ UPDATE := go test . -run TestPublicAPI -update
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 SUM    := $(GO) tool $(TOOLS) gotestsum --format pkgname --format-hide-empty-pkg --
 
@@ -47,6 +47,14 @@ cross: ## vet what knows about systems for macOS and Windows, build it for anoth
 .PHONY: bench
 bench: ## the table of speeds, as ratios within one run
 	$(GO) run ./cmd/bench
+
+.PHONY: bench-peers
+bench-peers: ## the same work with Perdure and with other programs; PEERS="-rounds 1 -only dbos" is shorter
+	cd bench/peers && CGO_ENABLED=0 $(GO) run . $(PEERS)
+
+.PHONY: vet-peers
+vet-peers: ## vet the module of bench-peers, which no other target builds
+	cd bench/peers && CGO_ENABLED=0 $(GO) vet ./...
 
 .PHONY: torture
 torture: ## the long sweeps, tens of minutes

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+const perdureNotes = "sqlitestore with its defaults, worker and clients in one process; a step is perdure.Step, a run is Start to WaitEnd, and the wait is Receive."
+
+type perdurePeer struct{ rt *perdure.Runtime }
+
+func openPerdure(ctx context.Context, dir string) (peer, error) {
+	s, err := sqlitestore.Open(ctx, dir+"/perdure.db", sqlitestore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	rt, err := perdure.New(ctx, s, perdure.Options{Version: "bench"}, perdure.NewFlow("steps", perdureSteps))
+	if err != nil {
+		return nil, err
+	}
+	go func() { fatal(rt.Work(ctx)) }()
+	return perdurePeer{rt}, nil
+}
+
+func perdureSteps(ctx context.Context, w work) (int, error) {
+	for i := range w.Steps {
+		if err := perdureStep(ctx, fmt.Sprint("step-", i)); err != nil {
+			return 0, err
+		}
+	}
+	if !w.Wait {
+		return w.Steps, nil
+	}
+	if _, err := perdure.Receive[bool](ctx, "wait", "go", 0); err != nil {
+		return 0, err
+	}
+	return w.Steps + 1, perdureStep(ctx, "last")
+}
+
+func perdureStep(ctx context.Context, name string) error {
+	_, err := perdure.Step(ctx, name, func(context.Context) (string, error) { tick(); return result, nil })
+	return err
+}
+
+func (p perdurePeer) run(ctx context.Context, id string, steps int) error {
+	if _, err := p.rt.Start(ctx, perdure.StartRequest{Thread: id, Flow: "steps", Input: work{Steps: steps}}); err != nil {
+		return err
+	}
+	return p.ended(ctx, id)
+}
+
+func (p perdurePeer) ended(ctx context.Context, id string) error {
+	run, err := p.rt.WaitEnd(ctx, id, "")
+	if err == nil && run.Status != perdure.Succeeded {
+		err = fmt.Errorf("the run on %s is %s: %s", id, run.Status, run.Error)
+	}
+	return err
+}
+
+func (p perdurePeer) suspend(ctx context.Context, id string, steps int) error {
+	if _, err := p.rt.Start(ctx, perdure.StartRequest{Thread: id, Flow: "steps", Input: work{Steps: steps, Wait: true}}); err != nil {
+		return err
+	}
+	_, err := p.rt.Wait(ctx, id, "")
+	return err
+}
+
+func (p perdurePeer) wake(ctx context.Context, id string) error {
+	if err := p.rt.Signal(ctx, id, "go", true, perdure.SignalOptions{}); err != nil {
+		return err
+	}
+	return p.ended(ctx, id)
+}
+
+func (perdurePeer) setting(context.Context) (string, error) {
+	return "journal_mode=wal synchronous=2, which sqlitestore reads back when it opens a file", nil
+}
