@@ -14,29 +14,29 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Question is the question of an ask.
+// Question is what an ask asks.
 type Question struct {
-	Kind      string                     // what kind of ask it is, for those who list them: "approval", "input", …
+	Kind      string                     // kind of ask, for lists: "approval", "input", …
 	Prompt    string                     // what the person reads
 	Data      any                        // what the person needs to see
 	Schema    json.RawMessage            // JSON Schema of the answer's value; needs Options.Validator
 	Schemas   map[string]json.RawMessage // the same by decision, in place of Schema
-	Decisions []string                   // the decisions that are allowed; an answer names one of them
+	Decisions []string                   // the allowed decisions; an answer names one of them
 	Guards    string                     // hash of the call that the answer allows; kept and shown, not checked here
-	Allows    []string                   // names of the steps in the same frame that the answer is about; empty: any. In a fork the answer counts once one of them has its outcome, see Fork
-	Who       []string                   // who may answer: names, for the answer's By, and group:NAME, for the Groups that By is in; empty: anyone
-	Expires   time.Duration              // after which the ask is over, counted from when it is asked; 0: never
-	Default   *Answer                    // the answer then; nil: ErrExpired
+	Allows    []string                   // names of the steps in the same frame that the answer is about; empty means any. In a fork the answer counts once one of them has its outcome, see Fork
+	Who       []string                   // who may answer: names, for the answer's By, and group:NAME, for the Groups that By is in; empty means anyone
+	Expires   time.Duration              // after which the ask expires, counted from when it is asked; 0 means never
+	Default   *Answer                    // the answer in that case; nil means ErrExpired
 }
 
-// Answer is the answer to an ask. Value is JSON, or anything that encodes to
-// it when the answer is given.
+// Answer is the answer to an ask. Value is JSON or, in an answer that is given,
+// anything that encodes to JSON.
 type Answer struct {
 	Decision string    `json:"decision,omitempty"` // one of the question's Decisions, "" if it has none
 	Value    any       `json:"value,omitempty"`    // what Ask returns
-	Message  string    `json:"message,omitempty"`  // a remark to it
-	By       string    `json:"by,omitempty"`       // who gave it, as the caller says
-	Expired  bool      `json:"expired,omitempty"`  // nobody answered: it is the default; set by the runtime
+	Message  string    `json:"message,omitempty"`  // a remark
+	By       string    `json:"by,omitempty"`       // who gave it, according to the caller
+	Expired  bool      `json:"expired,omitempty"`  // nobody answered, so this is the default; set by the runtime
 	Time     time.Time `json:"time,omitzero"`      // set by the runtime
 }
 
@@ -46,8 +46,8 @@ type Answer struct {
 // themselves, other than time.Time, accept any kind. Ask[Answer] returns the whole
 // answer, with the decision and who made it; its Value is then a json.RawMessage.
 //
-// The question is recorded when it is asked; changing it later has no effect.
-// Without an answer in time Ask returns the default, or ErrExpired.
+// The question is recorded when it is asked, and changing it later has no effect.
+// If no answer comes in time, Ask returns the default, or ErrExpired.
 func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 	var zero T
 	whole := reflect.TypeFor[T]() == reflect.TypeFor[Answer]()
@@ -76,12 +76,12 @@ func (q Question) inner() engine.Question {
 		Guards: q.Guards, Allows: q.Allows, Who: q.Who, Expires: q.Expires, Default: (*engine.Answer)(q.Default)}
 }
 
-// What may have become of an ask.
+// The possible statuses of an ask.
 const (
 	AskOpen     = "open"
 	AskAnswered = "answered"
 	AskExpired  = "expired"
-	AskClosed   = "closed" // its run or step ended without it
+	AskClosed   = "closed" // its run or step ended without an answer
 )
 
 // AskInfo is an ask as the outside sees it: see [Question].
@@ -96,14 +96,14 @@ type AskInfo struct {
 	Data      json.RawMessage            `json:"data,omitempty"`
 	Schema    json.RawMessage            `json:"schema,omitempty"`
 	Schemas   map[string]json.RawMessage `json:"schemas,omitempty"` // by decision, in place of Schema
-	Want      string                     `json:"want,omitempty"`    // kind of JSON value that is expected, "" for any
+	Want      string                     `json:"want,omitempty"`    // the expected kind of JSON value; "" means any
 	Decisions []string                   `json:"decisions,omitempty"`
 	Guards    string                     `json:"guards,omitempty"`
 	Who       []string                   `json:"who,omitempty"`
 	Asked     time.Time                  `json:"asked"`
 	Expires   time.Time                  `json:"expires,omitzero"`
-	Progress  int                        `json:"progress,omitempty"` // how much news there is
-	Answer    *Answer                    `json:"answer,omitempty"`   // that it got, also the default when it expired; its Value is a json.RawMessage
+	Progress  int                        `json:"progress,omitempty"` // number of progress reports
+	Answer    *Answer                    `json:"answer,omitempty"`   // the answer, or the default if it expired; its Value is a json.RawMessage
 }
 
 // GetAsk returns an ask by its id, open or closed. One whose deadline has passed is

@@ -11,14 +11,14 @@ import (
 type Verification struct {
 	Thread   string `json:"thread"`
 	Tenant   string `json:"tenant,omitempty"`
-	Entries  uint64 `json:"entries"`            // that are there, also those behind the damage
-	Good     uint64 `json:"good"`               // the last one that is good, and so are all before it
-	Head     string `json:"head"`               // the hash of that one, which stands for all up to it
-	Blobs    int    `json:"blobs"`              // that were checked: the large values of the good entries
-	Bytes    int64  `json:"bytes"`              // of the good entries and their blobs
-	Redacted bool   `json:"redacted,omitempty"` // of an export: it holds hashes in place of what entries say
-	Signer   string `json:"signer,omitempty"`   // of an export: the public key by which it is signed, see [Runtime.ExportKey]; "": it is not
-	Problem  string `json:"problem,omitempty"`  // the first thing that is wrong, and where; "" if all is good
+	Entries  uint64 `json:"entries"`            // all that exist, including those after the damage
+	Good     uint64 `json:"good"`               // the last intact entry; all before it are intact too
+	Head     string `json:"head"`               // the hash of that entry, which covers all up to it
+	Blobs    int    `json:"blobs"`              // that were checked: the large values of the intact entries
+	Bytes    int64  `json:"bytes"`              // of the intact entries and their blobs
+	Redacted bool   `json:"redacted,omitempty"` // the export holds hashes instead of the contents of entries
+	Signer   string `json:"signer,omitempty"`   // the public key that signed the export, see [Runtime.ExportKey]; "" if none did
+	Problem  string `json:"problem,omitempty"`  // the first thing that is wrong, and where; "" if everything is intact
 }
 
 // OK reports whether everything is intact.
@@ -38,36 +38,36 @@ func (r *Runtime) Verify(ctx context.Context, thread string) (*Verification, err
 	return (*Verification)(v), err
 }
 
-// ExportKey returns the public key of the store's signatures on exports, for the
-// [ImportOptions] and [Options] of others that trust it.
+// ExportKey returns the public key with which to check the store's signatures on
+// exports. Others who trust it put it into their [ImportOptions] or [Options].
 func (r *Runtime) ExportKey(ctx context.Context) (string, error) {
 	return r.archive().ExportKey(ctx)
 }
 
-// ExportOptions say what an export holds.
+// ExportOptions configures an export.
 type ExportOptions struct {
-	// Redact leaves out what entries say, and large values. What stays: the
-	// thread's id and tenant, and of each entry its kind, time, run, path and
-	// the SHA-256 of what it says. It can be verified, but neither imported nor
-	// replayed. Anyone who guesses what a short entry says can confirm the guess
-	// with the hash.
+	// Redact omits the contents of entries, and large values. What remains is
+	// the thread's id and tenant, and the kind, time, run and path of each entry
+	// with the SHA-256 of its content. The export can be verified, but neither
+	// imported nor replayed. Anyone who guesses the content of a short entry can
+	// confirm the guess with the hash.
 	Redact bool
 }
 
-// Export writes a thread as one file of JSON lines: see docs/export.md. It
-// holds the entries up to now, byte by byte, and all large values that they
-// refer to; that of a fork also what it shares with its parent. [VerifyExport]
-// checks it without a store, Import makes a thread of it, and [Replay] runs
-// today's code against it. It is signed by the key of the store.
+// Export writes a thread as one file of JSON lines: see docs/export.md. The file
+// holds the entries up to now, byte for byte, and all large values that they refer
+// to; for a fork, also those that it shares with its parent. [VerifyExport] checks
+// it without a store, Import creates a thread from it, and [Replay] runs today's
+// code against it. It is signed with the store's key.
 //
-// It streams. After an error the file is incomplete, which VerifyExport detects.
-// A damaged thread is ErrCorrupt: export a fork of its intact part.
+// Export streams. After an error the file is incomplete, which VerifyExport
+// detects. A damaged thread is ErrCorrupt: export a fork of its intact part.
 func (r *Runtime) Export(ctx context.Context, thread string, w io.Writer, o ExportOptions) error {
 	return r.archive().Export(ctx, thread, w, o.Redact)
 }
 
 // VerifyExport checks an export without a store: that no line of it is changed,
-// missing, doubled or out of place, that the entries are chained, and that each
+// missing, duplicated or out of place, that the entries are chained, and that each
 // large value exists and has its hash. Damage is not an error: the result says
 // what is wrong and where. An error means that rd could not be read.
 //
@@ -81,10 +81,10 @@ func VerifyExport(rd io.Reader) (*Verification, error) {
 	return (*Verification)(v), err
 }
 
-// ImportOptions say what becomes of an export.
+// ImportOptions configures an import.
 type ImportOptions struct {
-	As    string   // the id of the new thread; "": the one that it had
-	Trust []string // public keys, see [Runtime.ExportKey], by which the file may be signed, beside the store's own and those in Options
+	As    string   // the id of the new thread; "" keeps its original id
+	Trust []string // public keys, see [Runtime.ExportKey], that may sign the file, besides the store's own and those in Options
 }
 
 // Import creates a thread from an export and returns its id. The entries keep their
@@ -92,11 +92,11 @@ type ImportOptions struct {
 // thread is like a fork: active runs are paused, so that nothing continues here
 // before Resume, unfinished children are spawned again, and Keys are new.
 //
-// Whoever writes a file can make up what people have decided, and its hashes. So
+// Anyone who writes a file can forge what people decided, and the hashes. So
 // answers are void as in a fork, open asks are asked again, and the thread is
-// marked as imported forever, unless a key that is trusted here signed the file:
-// this store's own or one in Options, for a thread of the same tenant, or one in
-// ImportOptions.
+// marked as imported forever, unless the file is signed by a key that is trusted
+// here: this store's own or one in Options, for a thread of the same tenant, or
+// one in ImportOptions.
 //
 // The whole file is checked while it is read, and the thread is not visible before
 // it is complete: damage is ErrCorrupt, and the partial import is dropped. An id

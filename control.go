@@ -15,12 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// AskAnswer is an answer to the ask with an id.
+// AskAnswer is an answer to an ask.
 type AskAnswer struct {
 	Ask string `json:"ask"` // its id, as AskInfo and Event have it
 	Answer
-	Groups []string `json:"-"` // that By is in, as the caller says; they are not recorded
-	IfSeq  uint64   `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0: in any case
+	Groups []string `json:"-"` // that By is in, according to the caller; they are not recorded
+	IfSeq  uint64   `json:"-"` // answer only if this is still the thread's last sequence, else StaleError; 0 answers in any case
 }
 
 // Answer answers asks of one thread, all or nothing. Each answer is checked before
@@ -41,7 +41,7 @@ func (r *Runtime) Answer(ctx context.Context, answers ...AskAnswer) error {
 	})
 }
 
-// Progress reports progress on an open ask to those who watch it: an event of kind
+// Progress reports progress on an open ask to its watchers, as an event of kind
 // "progress". The run does not see it.
 func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error {
 	raw, err := exact.Encode(v, reflect.TypeOf(v))
@@ -51,15 +51,15 @@ func (r *Runtime) Progress(ctx context.Context, ask string, v any, n Note) error
 	return r.life.Progress(ctx, ask, raw, lifecycle.Note(n))
 }
 
-// SignalOptions of a signal.
+// SignalOptions configures a signal.
 type SignalOptions struct {
 	Key   string // a signal with the same key has one effect on the thread
 	By    string
-	IfSeq uint64 // send it only if this is still the thread's last sequence, else StaleError; 0: in any case
+	IfSeq uint64 // send only if this is still the thread's last sequence, else StaleError; 0 sends in any case
 }
 
 // Signal sends a named event to a thread. The oldest Receive that waits for it
-// gets it; without one it is kept for the next.
+// gets it; if there is none, the signal is kept for the next one.
 func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o SignalOptions) error {
 	if err := tree.CheckName(name); err != nil {
 		return fmt.Errorf("%w: signal: %w", fault.ErrName, err)
@@ -80,7 +80,7 @@ func (r *Runtime) Signal(ctx context.Context, thread, name string, v any, o Sign
 // Note says who does something, and why.
 type Note struct {
 	By, Reason string
-	IfSeq      uint64 // do it only if this is still the thread's last sequence, else StaleError; 0: in any case
+	IfSeq      uint64 // act only if this is still the thread's last sequence, else StaleError; 0 acts in any case
 }
 
 // check refuses a note whose texts are too long.
@@ -118,8 +118,8 @@ func (r *Runtime) control(ctx context.Context, thread, run string, n Note, do fu
 	return do(ctx, thread, run, lifecycle.Note(n))
 }
 
-// SetMetadata changes a thread's title, unless that is nil, and its metadata;
-// an empty value removes a key.
+// SetMetadata changes a thread's title, unless title is nil, and its metadata; an
+// empty value removes a key.
 func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string, metadata map[string]string, n Note) error {
 	if err := n.check(); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (r *Runtime) SetMetadata(ctx context.Context, thread string, title *string,
 	return err
 }
 
-// EraseOptions of an erase.
+// EraseOptions configures an erase.
 type EraseOptions struct {
 	Note
 	Dependents bool // forks and children are erased too

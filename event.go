@@ -21,14 +21,14 @@ import (
 // Event is a journal entry as the outside sees it. Its id is Seq. The kinds:
 //
 //   - of a thread: created, metadata, signal, forked (a fork begins), rewound, erased,
-//     nudge (says nothing)
+//     nudge (means nothing)
 //   - of a run: queued, claimed (a worker began a pass), suspended, released (the
-//     worker let go), blocked, quarantined, ended
-//   - of a step: step (its outcome), attempt (failed, and tried again), intent
+//     worker released it), blocked, quarantined, ended
+//   - of a step: step (its outcome), attempt (it failed and will be retried), intent
 //     (an at-most-once step is about to start)
 //   - of other verbs: asked, timer, waiting, received, took, emitted, planned,
 //     spawned (a child is about to be started; its end is a signal)
-//   - of what is waited for: answered, expired, progress, fired (a time is over)
+//   - of what is waited for: answered, expired, progress, fired (a time has passed)
 //   - by a person: cancel, paused, resumed, retried
 //   - dumped (deps were saved inside a step), problem (something went wrong that
 //     stops nothing)
@@ -37,7 +37,7 @@ import (
 type Event struct {
 	Thread    string          `json:"thread"`
 	Seq       uint64          `json:"seq"`            // dense from 1 in its thread
-	Life      string          `json:"life,omitempty"` // of a thread that uses the id of an erased one, see [Runtime.Tag]
+	Life      string          `json:"life,omitempty"` // of a thread that reuses the id of an erased one, see [Runtime.Tag]
 	Kind      string          `json:"kind"`
 	Time      time.Time       `json:"time"`
 	Run       string          `json:"run,omitempty"`      // id
@@ -47,7 +47,7 @@ type Event struct {
 	Attempts  int             `json:"attempts,omitempty"` // how many there may be
 	TookUS    int64           `json:"took_us,omitempty"`  // microseconds that the function of a leaf step ran, in this attempt
 	Value     json.RawMessage `json:"value,omitempty"`    // result, input, payload, answer or output
-	ValueOf   uint64          `json:"value_of,omitempty"` // the event that holds the value, where it is another's
+	ValueOf   uint64          `json:"value_of,omitempty"` // the event that holds the value, if it is another one
 	Error     string          `json:"error,omitempty"`
 	Ask       string          `json:"ask,omitempty"`       // id
 	AskKind   string          `json:"ask_kind,omitempty"`  // of an ask that begins
@@ -63,22 +63,22 @@ type Event struct {
 	Worker    string          `json:"worker,omitempty"`
 	From      string          `json:"from,omitempty"`   // id of the thread that a fork comes from
 	At        uint64          `json:"at,omitempty"`     // the last sequence that both share
-	Import    bool            `json:"import,omitempty"` // all before it came with a file, so what it says about people is not known here
-	Signer    string          `json:"signer,omitempty"` // the trusted key by which the file was signed
-	Keep      []string        `json:"keep,omitempty"`   // ids of the asks whose answers count in the fork although nothing has come of them
+	Import    bool            `json:"import,omitempty"` // everything before it was imported, so what it says about people is not known here
+	Signer    string          `json:"signer,omitempty"` // the trusted key that signed the file
+	Keep      []string        `json:"keep,omitempty"`   // ids of the asks whose answers count in the fork although they have had no effect
 	To        uint64          `json:"to,omitempty"`     // the sequence that a rewind went back to
 }
 
-// EventOptions choose events.
+// EventOptions selects events.
 type EventOptions struct {
-	After  uint64 // only later ones; if the thread has not reached it, there is only the error ErrAhead
-	Run    string // only those of this run
-	Replay bool   // end with what is there now, instead of staying live
-	Life   string // only of the thread with this [Runtime.Life] or [Runtime.Tag]; another one under the id is ErrErased
+	After  uint64 // only later events; if the thread has not reached it, only the error ErrAhead
+	Run    string // only events of this run
+	Replay bool   // end with the existing events, instead of staying live
+	Life   string // only of the thread with this [Runtime.Life] or [Runtime.Tag]; another thread with the id is ErrErased
 }
 
-// event returns the event of an entry. Values in blobs are left out unless
-// they are asked for.
+// event returns the event of an entry, without values in blobs unless they are
+// requested.
 func (c *core) event(ctx context.Context, name, run string, e journal.Entry, blobs bool) (Event, error) {
 	ev := Event{Seq: e.Seq, Kind: string(e.Kind), Time: clock.Stamp(e.Time), Run: run, Path: tree.Names(e.Path)}
 	if !e.Kind.Known() {
@@ -267,9 +267,9 @@ func (f *follower) next(ctx context.Context, line store.Entry, wanted bool) (Eve
 	return ev, err
 }
 
-// DeltaEvent is live news of a step: see Delta. It is void when the step's
-// event arrives, or a delta of a later attempt or pass. A worker that takes over
-// from one that died makes the same attempt again, in a later pass.
+// DeltaEvent is live data of a step: see Delta. It is void when the step's event
+// arrives, or a delta of a later attempt or pass. A worker that takes over from a
+// dead one repeats the same attempt in a later pass.
 type DeltaEvent struct {
 	Run     string          `json:"run"`
 	Path    string          `json:"path"`

@@ -11,15 +11,15 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// ListOptions choose threads.
+// ListOptions selects threads.
 type ListOptions struct {
 	User    string
 	Flow    string
 	Status  Status
 	Updated time.Time // only those that changed then or later
 	Asks    bool      // only those with open asks
-	After   string    // cursor: the one of the last thread seen
-	Limit   int       // at most so many; 0 is all
+	After   string    // the cursor of the last thread seen
+	Limit   int       // maximum number; 0 means all
 }
 
 // Summary is a thread in a list. Its status may lag slightly; Get is exact.
@@ -31,7 +31,7 @@ type Summary struct {
 	Status  Status    `json:"status"`
 	Asks    int       `json:"asks,omitempty"`   // open ones
 	Parent  string    `json:"parent,omitempty"` // of a child: the thread that spawned it
-	Import  bool      `json:"import,omitempty"` // it came with a file, or was forked from one that did
+	Import  bool      `json:"import,omitempty"` // it was imported, or forked from a thread that was
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 	Cursor  string    `json:"cursor"`
@@ -63,7 +63,7 @@ func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, er
 	}
 }
 
-// fits reports whether a thread is one of those that are asked for.
+// fits reports whether a thread is selected.
 func (o *ListOptions) fits(s threads.Summary) bool {
 	switch {
 	case o.User != "" && s.User != o.User, o.Flow != "" && s.Flow != o.Flow, o.Status != "" && Status(s.Status) != o.Status, o.Asks && s.Asks == 0:

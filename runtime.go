@@ -30,58 +30,57 @@ import (
 
 // Options of a runtime, for [New]. The zero value is ready to use; [Open] uses it.
 type Options struct {
-	// Version names the code. A run that is blocked because it does not fit
-	// code of this version is left alone by it, and tried by code of any
-	// other. The default is a hash of the executable.
+	// Version names the code. If a run is blocked because it does not fit code
+	// of this version, workers of the same version leave it alone, and those of
+	// any other try it. The default is a hash of the executable.
 	Version string
 	// Validator checks answers against the JSON Schema of their question. The
-	// default is the one that was given to [RegisterValidator], as package
-	// agent does.
+	// default is the one passed to [RegisterValidator], as package agent does.
 	Validator Validator
 	// Observer sees steps and entries, for traces and metrics.
 	Observer Observer
 	// Logger receives errors that no caller is waiting for, and each failed
-	// attempt of a step that is tried again. The default discards them.
+	// attempt of a step that is retried. The default discards them.
 	Logger *slog.Logger
-	// Concurrency is how many runs a worker executes at a time; 0 is 1000. A run
-	// that waits for a model or for another server costs some memory and a
-	// connection, and no core. Choose less where steps compute, or use what is
+	// Concurrency is how many runs a worker executes at a time; 0 means 1000. A
+	// run that waits for a model or another server costs some memory and a
+	// connection, but no core. Choose fewer if steps compute, or use something
 	// scarce: child processes, browsers, connections, a provider's rate limit.
-	// Runs that are suspended do not count.
+	// Suspended runs do not count.
 	Concurrency int
-	// Lease is how long a worker may be silent before others take its runs
-	// over, and so how long the runs of a killed process rest; 0 means 3 s, and
+	// Lease is how long a worker may be silent before others take over its
+	// runs, and so how long the runs of a killed process rest; 0 means 3 s, and
 	// the maximum is 10 minutes.
 	Lease time.Duration
 	// Grace is how long Work lets running steps continue when it is stopped; 0
 	// means 10 s.
 	Grace time.Duration
-	// DumpInterval is how often deps are saved inside a long step; 0 is 5 s.
+	// DumpInterval is how often deps are saved inside a long step; 0 means 5 s.
 	DumpInterval time.Duration
-	// MaxQueue is how many inputs may wait on a thread; 0 is 100.
+	// MaxQueue is how many inputs may wait on a thread; 0 means 100.
 	MaxQueue int
-	// Trust lists the public keys, see [Runtime.ExportKey], by which imports of
-	// the same tenant may be signed: what people decided there counts here. The
-	// store's own key always may.
+	// Trust lists public keys, see [Runtime.ExportKey], that may sign imports
+	// of the same tenant: what people decided there then counts here. The
+	// store's own key is always trusted.
 	Trust []string
-	// Development reports deps that change outside leaf steps, at the price of
-	// a dump before each step.
+	// Development reports deps that change outside leaf steps, at the cost of a
+	// dump before each step.
 	Development bool
 }
 
-// Validator checks a value against a JSON Schema. No value at all is nil.
+// Validator checks a value against a JSON Schema. A missing value is nil.
 type Validator interface {
 	Validate(schema, value json.RawMessage) error
 }
 
 var validator Validator
 
-// RegisterValidator sets the default of [Options.Validator]. It is called by
-// the init function of a package that brings one.
+// RegisterValidator sets the default of [Options.Validator]. It is called by the
+// init function of a package that provides one.
 func RegisterValidator(v Validator) { validator = v }
 
 // Runtime starts, runs and controls threads on a store. Many runtimes, in many
-// processes, may share one.
+// processes, may share a store.
 type Runtime struct {
 	seam   // for packages of this module that build on the kernel
 	core   *core
@@ -100,10 +99,10 @@ type core struct {
 
 }
 
-// Open opens the store of a URL and returns a runtime with the flows and the
-// zero [Options]. The driver of the URL's scheme has to be imported: sqlite:FILE
-// is that of package store/sqlitestore, file:DIR of store/filestore, and memory:
-// of store/memstore.
+// Open opens the store at a URL and returns a runtime with the flows and the zero
+// [Options]. The program has to import the driver for the URL's scheme:
+// store/sqlitestore for sqlite:FILE, store/filestore for file:DIR, and
+// store/memstore for memory:.
 //
 // When a disk is full or a sync fails, the store is reopened, and the runtime
 // continues once it works again; programs that call New can use [store.Reopen] for
@@ -121,8 +120,8 @@ func Open(ctx context.Context, url string, flows ...Flow) (*Runtime, error) {
 	return r, nil
 }
 
-// openAgain opens a store that is opened again when its disk fails it. A memory
-// does not fail, and would be empty.
+// openAgain opens a store that is reopened when its disk fails. A store in memory
+// does not fail, and would be empty afterwards.
 func openAgain(ctx context.Context, url string) (store.Store, error) {
 	if strings.HasPrefix(url, "memory:") {
 		return store.Open(ctx, url)
@@ -188,10 +187,10 @@ func (c *core) runtime(t *threads.Tenant) *Runtime {
 	return &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
 }
 
-// maxConcurrency is what Options.Concurrency may be.
+// maxConcurrency is the maximum of Options.Concurrency.
 const maxConcurrency = 1 << 20
 
-// check returns what is wrong with the options, so that Work does not find out.
+// check returns what is wrong with the options, before Work finds out.
 func (o *Options) check() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -211,7 +210,7 @@ func (o *Options) check() error {
 	return errors.Join(append(errs, fault.CheckText("Options.Version", o.Version, 200))...)
 }
 
-// logOutage returns what logs when writes begin to fail and when that is over.
+// logOutage returns a function that logs when writes begin to fail and when they succeed again.
 func (c *core) logOutage() func(error) {
 	var since time.Time
 	return func(err error) {
@@ -224,7 +223,7 @@ func (c *core) logOutage() func(error) {
 	}
 }
 
-// executable returns a hash of the program that runs.
+// executable returns a hash of the running program.
 var executable = sync.OnceValue(func() string {
 	name, err := os.Executable()
 	if err != nil {
@@ -261,24 +260,24 @@ func (r *Runtime) Close() error {
 	return nil
 }
 
-// Observer is the seam for traces and metrics. Its methods must return fast
-// and be safe for concurrent use.
+// Observer is the hook for traces and metrics. Its methods must return quickly and
+// be safe for concurrent use.
 type Observer interface {
-	// StepStarted is called when an attempt of a step begins. The context it
-	// returns is the step's; the function is called when the attempt is over.
+	// StepStarted is called when an attempt of a step begins. The step gets the
+	// context that it returns; the function is called when the attempt is over.
 	StepStarted(ctx context.Context, s StepInfo) (context.Context, func(error))
 	// Committed is called when an entry of a run is in the journal.
 	Committed(e Event)
 }
 
-// StepInfo says which attempt of which step begins.
+// StepInfo describes an attempt of a step that begins.
 type StepInfo struct {
 	Thread, Run, Flow, Path string
 	Attempt                 int
 	Trace                   string // as given to Start
 }
 
-// observer returns what the engine tells, nil for nobody.
+// observer returns the engine's observer, or nil if there is none.
 func (c *core) observer() engine.Observer {
 	if c.opts.Observer == nil {
 		return nil
@@ -286,16 +285,15 @@ func (c *core) observer() engine.Observer {
 	return &observing{c}
 }
 
-// observing tells an Observer what the engine does.
+// observing reports what the engine does to an Observer.
 type observing struct{ core *core }
 
-// StepStarted tells that an attempt of a step begins.
+// StepStarted reports that an attempt of a step begins.
 func (o *observing) StepStarted(ctx context.Context, s engine.StepInfo) (context.Context, func(error)) {
 	return o.core.opts.Observer.StepStarted(ctx, StepInfo(s))
 }
 
-// Committed tells that an entry of a run is in the journal of the thread with a
-// name and an id.
+// Committed reports that an entry of a run is in the thread's journal.
 func (o *observing) Committed(name, thread, run string, e journal.Entry) {
 	if ev, err := o.core.event(context.Background(), name, run, e, false); err == nil {
 		ev.Thread = thread

@@ -26,36 +26,36 @@ type Policy = lifecycle.Policy
 
 // The policies.
 const (
-	Enqueue   Policy = "enqueue"   // it waits its turn; the default
-	Reject    Policy = "reject"    // ErrBusy, which names the run
-	Interrupt Policy = "interrupt" // it cancels the active runs and waits for their end
-	Steer     Policy = "steer"     // the active run gets it from Take; if it does not, it waits its turn
-	Beside    Policy = "beside"    // it starts beside suspended runs
+	Enqueue   Policy = "enqueue"   // waits its turn; the default
+	Reject    Policy = "reject"    // returns ErrBusy, which names the run
+	Interrupt Policy = "interrupt" // cancels the active runs and waits for their end
+	Steer     Policy = "steer"     // goes to the active run, through Take; if that does not take it, waits its turn
+	Beside    Policy = "beside"    // starts beside suspended runs
 )
 
 // StartRequest asks for a run.
 type StartRequest struct {
 	Flow     string            // the name of a flow that this runtime has
 	Input    any               // what the flow takes, or anything with the same JSON
-	Thread   string            // its id, made on first use; "": a new thread with a generated one
+	Thread   string            // id of the thread, created on first use; "" creates a thread with a generated id
 	Title    string            // of a new thread
-	User     string            // who owns a new thread
+	User     string            // owner of a new thread
 	Metadata map[string]string // of a new thread
 	Key      string            // idempotency key: the same key gives the same run
-	Policy   Policy            // what becomes of it if the thread is busy; "" is Enqueue
+	Policy   Policy            // what to do if the thread is busy; "" means Enqueue
 	Budget   map[string]int64  // by unit, see Spend
 	Trace    string            // trace context, kept in the journal for the Observer
-	By       string            // who asked for it
-	IfSeq    uint64            // start it only if this is still the thread's last sequence, else StaleError; 0: in any case
+	By       string            // who requests it
+	IfSeq    uint64            // start only if this is still the thread's last sequence, else StaleError; 0 starts in any case
 }
 
 // Start queues a run and returns immediately. A worker executes it, here or
 // elsewhere: see Work. If the thread has a run that has not ended, the request's
 // Policy decides.
 //
-// With a Key it can be repeated: the run, and the thread where none is named,
-// follow from it. The same key with another flow or input is ErrKeyReused. What
-// has been started is found again whatever IfSeq says.
+// With a Key, Start can be repeated: the run, and the thread if none is named, are
+// derived from the key. The same key with another flow or input is ErrKeyReused. A
+// run that was already started is returned whatever IfSeq says.
 func (r *Runtime) Start(ctx context.Context, q StartRequest) (*Run, error) {
 	in, err := r.checkStart(q)
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *Runtime) checkStart(q StartRequest) (json.RawMessage, error) {
 	return r.core.checkInput(q.Flow, q.Input)
 }
 
-// checkInput returns the JSON of an input, if the flow takes it. What a flow
-// takes that this runtime does not have, its worker finds out.
+// checkInput returns the JSON of an input if the flow accepts it. If this runtime
+// does not have the flow, its worker finds out.
 func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 	in, err := exact.Encode(input, reflect.TypeOf(input))
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 	if !ok {
 		return in, nil
 	}
-	if f.in != reflect.TypeFor[any]() { // an any takes everything but what fitsExactly finds
+	if f.in != reflect.TypeFor[any]() { // an any accepts everything but what fitsExactly finds
 		if err := json.Unmarshal(in, reflect.New(f.in).Interface()); err != nil {
 			return nil, fmt.Errorf("%w: flow %s takes %s: %w", fault.ErrInvalid, flow, f.in, err)
 		}
@@ -117,11 +117,10 @@ func (c *core) checkInput(flow string, input any) (json.RawMessage, error) {
 	return in, nil
 }
 
-// StartAgain starts a new run on a thread with the flow, the input and the
-// budget of an earlier one, the newest for "". It waits its turn. What the
-// earlier run did stays done, and is done again under other keys; to go on with
-// a run that failed there is Retry. An idempotency key is not taken over, so
-// each call starts a run.
+// StartAgain starts a new run on a thread with the flow, the input and the budget
+// of an earlier one; "" means the newest. It waits its turn. What the earlier run
+// did stays done, and is done again under other keys; to continue a failed run,
+// use Retry. An idempotency key is not reused, so each call starts a run.
 func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*Run, error) {
 	if err := n.check(); err != nil {
 		return nil, err
@@ -140,21 +139,21 @@ func (r *Runtime) StartAgain(ctx context.Context, thread, run string, n Note) (*
 
 // CreateRequest asks for a thread.
 type CreateRequest struct {
-	Thread   string            // its id; "": a generated one
+	Thread   string            // its id; "" generates one
 	Title    string            // of the thread
-	User     string            // who owns it
+	User     string            // its owner
 	Metadata map[string]string // of the thread
-	State    map[string]any    // what its state begins with, by key; keys that begin with "agent." belong to package agent
+	State    map[string]any    // its initial state, by key; keys that begin with "agent." belong to package agent
 	Key      string            // idempotency key: the same key gives the same thread
-	By       string            // who asked for it
+	By       string            // who requests it
 }
 
-// Create makes a thread without a run; Start makes its first one. If there is a
-// thread with that id it is ErrExists. The Status of a thread without runs is
-// "".
+// Create creates a thread without a run; Start adds the first one. If a thread
+// with that id exists, Create returns ErrExists. The Status of a thread without
+// runs is "".
 //
-// With a Key it can be repeated: the id, where none is given, follows from it,
-// and the thread that was made is returned as it is now. The same key with
+// With a Key, Create can be repeated: the id, if none is given, is derived from
+// the key, and the existing thread is returned as it is now. The same key with
 // another request is ErrKeyReused.
 func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) {
 	owner, err := r.tenant.NewOwner(q.User)
@@ -173,7 +172,7 @@ func (r *Runtime) Create(ctx context.Context, q CreateRequest) (*Thread, error) 
 	return r.threadInfo(ctx, o)
 }
 
-// ownKeys is what the keys of the state begin with that package agent keeps.
+// ownKeys is the prefix of package agent's keys in the state.
 const ownKeys = "agent."
 
 // checkCreate returns what the first entry of a thread says.
@@ -212,6 +211,6 @@ func (r *Runtime) checkCreate(q CreateRequest) (journal.Body, error) {
 		sum := sha256.Sum256(all)
 		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
 	}
-	b.By = q.By // whoever repeats it asks for the same
+	b.By = q.By // a repeated request may come from someone else
 	return b, nil
 }

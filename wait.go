@@ -16,10 +16,10 @@ import (
 // suspended with an open ask or waits for a signal, it is paused, blocked or
 // quarantined, or it waits for a child for which one of these is true. Wait keeps
 // waiting while a run only waits for a timer. The run "" is the newest one. Input
-// that steered a run stands for that run.
+// that steered a run refers to that run.
 //
 // Waiting executes nothing: if no process works on the run's flow, Wait returns
-// only when the context ends. A failed run is not an error of Wait, see [Output].
+// only when the context ends. A failed run is not an error of Wait: see [Output].
 func (r *Runtime) Wait(ctx context.Context, thread, run string) (*Run, error) {
 	f := &family{rt: r, known: map[string]*threads.Opened{}, pause: 10 * time.Millisecond}
 	return r.wait(ctx, thread, run, func(run *journal.Run) (bool, time.Duration) {

@@ -8,21 +8,21 @@ import (
 	"github.com/perdure/perdure/internal/upkeep"
 )
 
-// WorkerInfo is a worker, one call of Work, as it tells of itself.
+// WorkerInfo is what a worker, one call of Work, reports about itself.
 type WorkerInfo struct {
-	ID      string    `json:"id"` // as the events of kind "claimed" have it
+	ID      string    `json:"id"` // as in events of kind "claimed"
 	Host    string    `json:"host,omitempty"`
 	PID     int       `json:"pid,omitempty"`
 	Version string    `json:"version,omitempty"` // of its code, see Options
-	Flows   []string  `json:"flows,omitempty"`   // that it has; the first ones, if their names are over 4 KiB
+	Flows   []string  `json:"flows,omitempty"`   // that it has; only the first ones if their names exceed 4 KiB
 	More    bool      `json:"more,omitempty"`    // it has other flows too
 	Started time.Time `json:"started,omitzero"`  // by its clock
 }
 
-// Workers returns the workers of the store, which those of all tenants share, by
-// id. One that died is listed until a worker, or this runtime, has seen for a
-// Lease of its Options that it does not move. The runtime looks when it is asked,
-// so a first call may still list one that has been dead for long.
+// Workers returns the workers of the store, which all tenants share, ordered by
+// id. A dead worker is listed until a worker, or this runtime, has seen no sign of
+// life from it for a Lease of its Options. The runtime looks only when Workers is
+// called, so a first call may still list a worker that died long ago.
 func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	living, err := r.core.staff.Living(ctx)
 	if err != nil {
@@ -43,13 +43,13 @@ func (r *Runtime) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // new worker.
 func (r *Runtime) Work(ctx context.Context) error { return r.core.staff.Work(ctx) }
 
-// Rebuilt is what a Rebuild found and did.
+// Rebuilt reports what a Rebuild found and did.
 type Rebuilt struct {
 	Threads   int `json:"threads"`   // that are there
 	Hints     int `json:"hints"`     // of due work and of timers that were missing
-	Summaries int `json:"summaries"` // that were missing or behind
-	Damaged   int `json:"damaged"`   // threads that cannot be read to their end, and cells that cannot be mended
-	Orphans   int `json:"orphans"`   // that no id leads to: half imported or half erased
+	Summaries int `json:"summaries"` // that were missing or outdated
+	Damaged   int `json:"damaged"`   // threads that cannot be read to their end, and cells that cannot be repaired
+	Orphans   int `json:"orphans"`   // threads that no id leads to: half imported or half erased
 }
 
 // Rebuild restores data that is derived from journals and was lost or damaged:
@@ -57,12 +57,12 @@ type Rebuilt struct {
 // that map ids to threads; those of ended threads are repaired when the id is used.
 // It reads the threads of all tenants, completes interrupted erases, and drops
 // interrupted imports after an hour. It leaves intact data alone, so it can be
-// called at any time, beside workers and as often as one likes. Workers do the same
-// occasionally, at a gentle pace.
+// called at any time, alongside workers and as often as you like. Workers do the
+// same occasionally, at a gentle pace.
 //
 // Call it after a store was restored from a backup or repaired. It skips damage
-// that it cannot repair, and returns the first such as ErrCorrupt at the end. It
-// reports what it did even with an error.
+// that it cannot repair, and returns the first of it as ErrCorrupt at the end. It
+// reports what it did even if it returns an error.
 func (r *Runtime) Rebuild(ctx context.Context) (*Rebuilt, error) {
 	b, err := upkeep.Rebuild(ctx, r.core.threads)
 	return (*Rebuilt)(b), err
