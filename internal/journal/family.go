@@ -112,11 +112,9 @@ func (t *Thread) fork(e Entry, b *Body) {
 		}
 	}
 	t.Signals = signals
+	t.ownAll()
 	t.estrange()
-	for _, r := range t.Runs {
-		if r.Status.Final() {
-			continue
-		}
+	for _, r := range t.open {
 		if r.N == b.Ref && !b.Value.IsZero() {
 			r.Input = b.Value
 		}
@@ -132,7 +130,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 		}
 	}
 	if len(b.State) > 0 {
-		t.own()
+		t.ownState()
 	}
 	for _, c := range b.State {
 		c.Apply(t.State)
@@ -189,6 +187,7 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 		return fmt.Errorf("a rewind to %d meets the thread at %d", body.At, past.Seq)
 	}
 	now := t.Kept()
+	past.ownAll()
 	if now.Fork != nil && (past.Fork == nil || *past.Fork != *now.Fork) {
 		past.estrange() // it was not forked yet
 	}

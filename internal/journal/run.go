@@ -92,6 +92,7 @@ type Run struct {
 	BaseState map[string]Item  `json:"-"`
 	BaseDeps  map[string]Value `json:"-"`
 	Dumps     map[string]Value `json:",omitzero"` // its own dumps, newest
+	asks      []*Ask
 }
 
 // Wait is something that a run waits for.
@@ -178,6 +179,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	if r.Status.Final() && e.Kind != Retried && e.Kind != Queued {
 		return
 	}
+	r = t.own(r)
 	if alive(e.Kind) {
 		r.Silent, r.Resting = false, false
 	}
@@ -187,10 +189,8 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Claimed:
 		if !r.Begun() {
 			r.Start, r.Started = e.Seq, e.Time
-			for _, old := range t.Runs {
-				if old.Status.Final() { // it can no longer be retried
-					old.BaseState, old.BaseDeps, old.Dumps = nil, nil, nil
-				}
+			for _, old := range t.ended { // it can no longer be retried
+				old.BaseState, old.BaseDeps, old.Dumps = nil, nil, nil
 			}
 			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
 		}
@@ -259,7 +259,8 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	case Problem:
 		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
 	case Asked:
-		t.Asks[e.ID] = &Ask{ID: e.ID, Run: r, Path: e.Path, Seq: e.Seq, Time: e.Time, Due: b.Due, Question: *b.Ask}
+		a := &Ask{ID: e.ID, Run: r, Path: e.Path, Seq: e.Seq, Time: e.Time, Due: b.Due, Question: *b.Ask}
+		t.Asks[e.ID], r.asks = a, append(r.asks, a)
 		r.wait(e, Wait{Due: b.Due, Ask: e.ID, Cleaning: b.Cleaning})
 	case Timer:
 		r.wait(e, Wait{Due: b.Due, Cleaning: b.Cleaning})
@@ -300,7 +301,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			r.Wake = true
 		}
 	case Progress:
-		if a := t.Asks[b.Of]; a != nil {
+		if a := t.Asks[b.Of]; a != nil && a.Run == r {
 			a.Progress = append(a.Progress, Note{Seq: e.Seq, Time: e.Time, Value: b.Value})
 		}
 	case Planned:
@@ -332,6 +333,10 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		if r.Held {
 			r.PausedAt, r.Held = 0, false
 		}
+		if r.Status.Final() {
+			t.ended = without(t.ended, r)
+			t.insert(r)
+		}
 		r.Misfits, r.Failing, r.Unknown = nil, nil, nil
 		r.Wake, r.Deaths, r.Fail, r.Diff, r.Ended, r.Status = true, 0, nil, "", 0, StatusQueued
 	}
@@ -349,10 +354,8 @@ func (t *Thread) end(r *Run, e Entry, b *Body) {
 	for _, c := range r.Children {
 		c.Stale = c.Stale || !c.Joined || c.Lost // it was cancelled before this entry
 	}
-	for _, a := range t.Asks {
-		if a.Run == r && a.Open() {
-			a.Closed = true
-		}
+	for _, a := range r.asks {
+		a.Closed = a.Closed || a.Open()
 	}
 	r.Waits, r.Failing = nil, nil
 	if e.Epoch != 0 {
@@ -364,7 +367,11 @@ func (t *Thread) end(r *Run, e Entry, b *Body) {
 	if r.Status != StatusFailed { // a failed one may be retried
 		r.BaseState, r.BaseDeps = nil, nil
 	}
+	t.open, t.ended = without(t.open, r), append(t.ended, r)
 	if t.Active() == nil {
+		for _, in := range t.Inbox {
+			t.insert(in)
+		}
 		t.Runs = append(t.Runs, t.Inbox...)
 		slices.SortFunc(t.Runs, byNumber)
 		t.Inbox = nil

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -88,6 +89,12 @@ func Restore(data []byte) (*Thread, error) {
 	for _, r := range all {
 		t.byID[r.ID] = r // the newest has the id
 	}
+	t.weight = 4 * int64(len(data)) // with what Go adds
+	for _, r := range t.Runs {
+		if !r.Status.Final() {
+			t.open = append(t.open, r)
+		}
+	}
 	for key, flat := range s.State {
 		item, _ := Change{Append: flat.Tail}.Next(Item{Base: flat.Base})
 		item.Text = flat.Text
@@ -99,8 +106,9 @@ func Restore(data []byte) (*Thread, error) {
 			return nil, fmt.Errorf("the snapshot has asks of run %d, which does not exist", n)
 		}
 		for id, a := range asks {
-			a.Run, t.Asks[id] = r, a
+			a.Run, t.Asks[id], r.asks = r, a, append(r.asks, a)
 		}
+		slices.SortFunc(r.asks, func(a, b *Ask) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	return t, nil
 }

@@ -143,9 +143,8 @@ func (a *author) body(kind Kind) string {
 	return `{}`
 }
 
-// TestSnapshotsGoOnLikeTheirThreads: whatever a journal says, a thread that is
-// restored at any boundary and reads the rest is as one that read it all.
-func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
+// journals calls check with journals that say anything.
+func journals(t *testing.T, check func(rt *rapid.T, lines [][]byte)) {
 	// The same journals every time, so that all that is to be met is met. Flags
 	// given by hand win.
 	checks := "100"
@@ -160,13 +159,59 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 			t.Cleanup(func() { flag.Set(name, f.DefValue) })
 		}
 	}
-	met := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		a := &author{T: rt, th: NewThread()}
 		for range rapid.IntRange(1, 45).Draw(rt, "entries") {
 			a.write()
 		}
-		lines := a.w.lines
+		check(rt, a.w.lines)
+	})
+}
+
+// TestClonesGoOnByThemselves: whatever a journal says, a clone of a thread reads
+// the rest like the thread, and neither changes what the other has. That is true
+// too of clones of one that rests, which share its past.
+func TestClonesGoOnByThemselves(t *testing.T) {
+	journals(t, func(rt *rapid.T, lines [][]byte) {
+		end := mustFold(t, lines)
+		for range 3 {
+			k := rapid.IntRange(0, len(lines)).Draw(rt, "at")
+			th := mustFold(t, lines[:k])
+			first := th.Clone()
+			over := ended(th)
+			resting := th.Clone()
+			resting.Rest()
+			clones := []*Thread{first, resting.Clone(), resting.Clone(), first.Clone(), resting.Clone().Clone()}
+			clones[len(clones)-1].Rest()
+			for n, c := range clones {
+				for i, line := range lines[k:] {
+					if _, err := c.Read(uint64(k+i)+1, line); err != nil {
+						rt.Fatalf("clone %d at %d: %v", n, k, err)
+					}
+				}
+				bases := over
+				if n == 0 || n == 3 {
+					bases = nil
+				}
+				if d := differ(bare(end.Clone(), bases), bare(c, bases)); d != "" {
+					rt.Fatalf("clone %d at %d, at the end (-want +got):\n%s", n, k, d)
+				}
+				if d := differ(mustFold(t, lines[:k]), th); d != "" {
+					rt.Fatalf("clone %d at %d has changed the thread (-want +got):\n%s", n, k, d)
+				}
+				if d := differ(bare(mustFold(t, lines[:k]), over), bare(resting.Clone(), over)); d != "" {
+					rt.Fatalf("clone %d at %d has changed what rests (-want +got):\n%s", n, k, d)
+				}
+			}
+		}
+	})
+}
+
+// TestSnapshotsGoOnLikeTheirThreads: whatever a journal says, a thread that is
+// restored at any boundary and reads the rest is as one that read it all.
+func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
+	met := map[string]int{}
+	journals(t, func(rt *rapid.T, lines [][]byte) {
 		for k := range len(lines) + 1 {
 			th := mustFold(t, lines[:k])
 			data, err := th.Snapshot()

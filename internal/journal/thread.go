@@ -44,6 +44,9 @@ type Thread struct {
 	Foreign    string `json:"-"` // why this binary must leave the thread alone, if it must
 	shared     bool   // State and Deps are some run's base
 	byID       map[string]*Run
+	open       []*Run // those of Runs that have not ended
+	ended      []*Run // those of Runs that have ended and are not past, see Clone
+	weight     int64
 	SignalKeys map[string]bool `json:",omitzero"`
 }
 
@@ -149,6 +152,7 @@ func (t *Thread) Apply(e Entry) error {
 	} else {
 		t.applyRun(r, e, &body)
 	}
+	t.weigh(e, &body)
 	t.advance(e)
 	return nil
 }
@@ -186,7 +190,7 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 		if r.Policy == PolicySteer && t.Busy() != nil {
 			t.Inbox = append(t.Inbox, r)
 		} else {
-			t.Runs = append(t.Runs, r)
+			t.Runs, t.open = append(t.Runs, r), append(t.open, r)
 		}
 	case Signal:
 		t.heard(b.Key)
@@ -218,7 +222,7 @@ func (t *Thread) Receiver(name string) (*Run, string) {
 	var run *Run
 	var path string
 	var oldest uint64
-	for _, r := range t.Runs {
+	for _, r := range t.open {
 		if r.Cancelled {
 			continue
 		}
@@ -231,8 +235,8 @@ func (t *Thread) Receiver(name string) (*Run, string) {
 	return run, path
 }
 
-// own copies State and Deps before they change if a run shares them.
-func (t *Thread) own() {
+// ownState copies State and Deps before they change if a run shares them.
+func (t *Thread) ownState() {
 	if t.shared {
 		t.State, t.Deps, t.shared = maps.Clone(t.State), maps.Clone(t.Deps), false
 	}
@@ -240,7 +244,7 @@ func (t *Thread) own() {
 
 func (t *Thread) commit(r *Run, b *Body) {
 	if len(b.State) > 0 || len(b.Deps) > 0 {
-		t.own()
+		t.ownState()
 	}
 	for _, c := range b.Changes() {
 		Change.Apply(c, t.State)
@@ -263,8 +267,8 @@ func (t *Thread) commit(r *Run, b *Body) {
 
 // Active returns the oldest run that has begun and not ended.
 func (t *Thread) Active() *Run {
-	for _, r := range t.Runs {
-		if r.Begun() && !r.Status.Final() {
+	for _, r := range t.open {
+		if r.Begun() {
 			return r
 		}
 	}
@@ -273,12 +277,10 @@ func (t *Thread) Active() *Run {
 
 // Busy returns the oldest run that has not ended.
 func (t *Thread) Busy() *Run {
-	for _, r := range t.Runs {
-		if !r.Status.Final() {
-			return r
-		}
+	if len(t.open) == 0 {
+		return nil
 	}
-	return nil
+	return t.open[0]
 }
 
 // Next returns the run to execute now, or else the time at which a timer makes
@@ -290,14 +292,13 @@ func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
 	}
 	var due int64
 	active := false
-	for _, r := range t.Runs {
+	for _, r := range t.open {
 		if r.Status == StatusRunning {
 			return r, now
 		}
 	}
-	for _, r := range t.Runs {
+	for _, r := range t.open {
 		switch {
-		case r.Status.Final():
 		case r.Begun():
 			active = true
 			if r.Held {

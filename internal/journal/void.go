@@ -29,8 +29,8 @@ func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 				delete(r.Waits, p)
 			}
 		}
-		for _, a := range t.Asks {
-			if a.Run == r && within(a.Path, g.Path) && g.before(a.Seq) {
+		for _, a := range r.asks {
+			if within(a.Path, g.Path) && g.before(a.Seq) {
 				a.Answer, a.AnswerAt, a.Expired, a.Closed = nil, 0, false, true
 			}
 		}
@@ -50,7 +50,7 @@ func (t *Thread) Forget(r *Run, gone []Gone, changes []Change) {
 		return
 	}
 	t.State, t.shared = r.BaseState, true
-	t.own()
+	t.ownState()
 	for _, c := range changes {
 		c.Apply(t.State)
 	}
@@ -65,10 +65,12 @@ func within(path, of string) bool {
 
 // untake returns steering that a run has taken to the inbox.
 func (t *Thread) untake(r *Run, n uint64) {
-	for _, in := range t.byID {
+	for id, in := range t.byID {
 		if in.N == n && in.Taken == r.N {
-			in.Taken = 0
-			t.Inbox = append(t.Inbox, in)
+			own := *in
+			own.Taken = 0
+			t.byID[id] = &own
+			t.Inbox = append(t.Inbox, &own)
 			slices.SortFunc(t.Inbox, byNumber)
 		}
 	}
