@@ -1,9 +1,12 @@
 package perdure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/clock"
@@ -63,7 +66,7 @@ func Ask[T any](ctx context.Context, name string, q Question) (T, error) {
 		a := Answer{Decision: n.Answer.Decision, Message: n.Answer.Message, By: n.Answer.By,
 			Expired: n.Expired, Time: time.UnixMicro(n.Time).UTC()}
 		if raw != nil {
-			a.Value = raw
+			a.Value = json.RawMessage(bytes.Clone(raw))
 		}
 		return any(a).(T), nil
 	}
@@ -126,15 +129,18 @@ func (r *Runtime) askInfo(ctx context.Context, o *threads.Opened, a *journal.Ask
 	q := a.Question
 	data, err := r.core.threads.Load(ctx, o.Name, q.Data)
 	info := AskInfo{ID: threads.AskID(o.Name, a.ID), Thread: o.Thread.ID, Run: a.Run.ID, Path: tree.Names(a.Path), Kind: q.Kind, Status: askStatus(a),
-		Prompt: q.Prompt, Data: data, Schema: q.Schema, Schemas: q.Schemas, Want: q.Want, Decisions: q.Decisions, Guards: q.Guards,
-		Who: q.Who, Asked: clock.Stamp(a.Time), Expires: clock.Stamp(a.Due), Progress: len(a.Progress)}
+		Prompt: q.Prompt, Data: bytes.Clone(data), Schema: bytes.Clone(q.Schema), Schemas: maps.Clone(q.Schemas), Want: q.Want, Decisions: slices.Clone(q.Decisions), Guards: q.Guards,
+		Who: slices.Clone(q.Who), Asked: clock.Stamp(a.Time), Expires: clock.Stamp(a.Due), Progress: len(a.Progress)}
+	for decision, schema := range info.Schemas {
+		info.Schemas[decision] = bytes.Clone(schema)
+	}
 	if err != nil || a.Answer == nil {
 		return info, err
 	}
 	info.Answer = &Answer{Decision: a.Answer.Decision, Message: a.Answer.Message, By: a.Answer.By, Expired: a.Expired, Time: clock.Stamp(a.AnswerAt)}
 	raw, err := r.core.threads.Load(ctx, o.Name, a.Answer.Value)
 	if raw != nil {
-		info.Answer.Value = json.RawMessage(raw)
+		info.Answer.Value = json.RawMessage(bytes.Clone(raw))
 	}
 	return info, err
 }

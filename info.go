@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -215,18 +216,20 @@ var waitKinds = map[journal.Kind]string{
 	journal.Asked: "ask", journal.Timer: "timer", journal.Waiting: "signal", journal.Attempt: "retry",
 }
 
+// runInfo tells about a run. Nothing in what it returns is part of the thread, which
+// may be kept in memory while the caller changes what it was given.
 func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.Run) (*Run, error) {
 	info := &Run{Thread: o.Thread.ID, ID: run.ID, Seq: run.N, Flow: run.Flow, Status: Status(run.Status),
 		Created: clock.Stamp(run.Created), Started: clock.Stamp(run.Started), Ended: clock.Stamp(run.Ended),
 		Steps: run.Steps, Last: tree.Names(run.Last), Resumes: run.Resumes(), Retries: run.Retries,
-		Paused: clock.Stamp(run.PausedAt), Since: clock.Stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: run.Budget,
-		Unknown: run.Unknown, Diff: run.Diff, Version: run.Version, Steering: o.Thread.Run(run.N) == nil}
+		Paused: clock.Stamp(run.PausedAt), Since: clock.Stamp(run.SuspendedAt), Spent: maps.Clone(run.Spent), Budget: maps.Clone(run.Budget),
+		Unknown: slices.Clone(run.Unknown), Diff: run.Diff, Version: run.Version, Steering: o.Thread.Run(run.N) == nil}
 	if !info.Steering {
 		info.Idle = r.core.staff.Unattended(ctx, run)
 	}
 	if run.Fail != nil {
 		info.Err = &fault.Recorded{Fail: *run.Fail}
-		info.Codes = run.Fail.Codes
+		info.Codes = slices.Clone(run.Fail.Codes)
 		info.Error = run.Fail.Msg
 	}
 	for _, e := range run.Errors {
@@ -268,8 +271,8 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 		}
 		info.Waits = append(info.Waits, wait)
 	}
-	var err error
-	info.Output, err = r.core.threads.Output(ctx, o, run)
+	out, err := r.core.threads.Output(ctx, o, run)
+	info.Output = bytes.Clone(out)
 	return info, errors.Join(append(errs, err)...)
 }
 

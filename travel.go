@@ -66,15 +66,17 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 			return nil, err
 		}
 		if fact, ok := engine.IsFact(key); ok {
-			c.Facts[fact] = raw
+			c.Facts[fact] = bytes.Clone(raw)
 		} else {
-			c.State[key] = raw
+			c.State[key] = bytes.Clone(raw)
 		}
 	}
 	for key, v := range t.Deps {
-		if c.Deps[key], err = r.core.threads.Load(ctx, name, v); err != nil {
+		raw, err := r.core.threads.Load(ctx, name, v)
+		if err != nil {
 			return nil, err
 		}
+		c.Deps[key] = bytes.Clone(raw)
 	}
 	return c, nil
 }

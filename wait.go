@@ -2,7 +2,6 @@ package perdure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -50,10 +49,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	last := time.Now()
 	for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(name)) {
 		for {
-			if err := r.core.threads.ReadMore(ctx, o, 0); o.Lacks || errors.Is(err, fault.ErrCorrupt) && o.Snapshot > 0 {
-				o = threads.Empty(name)
-				continue
-			} else if err != nil {
+			if o, err = r.core.threads.ReadOn(ctx, o); err != nil {
 				return nil, err
 			}
 			found, err := threads.PickRun(o.Thread, run)
@@ -189,9 +185,11 @@ func (f *family) look(ctx context.Context, id string) *journal.Run {
 			return nil
 		}
 		f.known[id] = o
-	} else if err := f.rt.core.threads.ReadMore(ctx, o, 0); err != nil || o.Lacks {
+	} else if on, err := f.rt.core.threads.ReadOn(ctx, o); err != nil {
 		delete(f.known, id)
 		return nil
+	} else {
+		o, f.known[id] = on, on
 	}
 	return o.Thread.RunByID(f.rt.core.threads.ChildRunID(id))
 }

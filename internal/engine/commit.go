@@ -66,7 +66,7 @@ func (l live) commit(build func() batch) error {
 		if err != nil {
 			return err
 		}
-		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, p.closing(b.lines, entries[0].Time, flows)...)
+		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, p.closing(b.lines, entries, flows)...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
@@ -112,12 +112,12 @@ func (l live) commit(build func() batch) error {
 // closing returns the writes of cells that belong to lines which end or suspend
 // the run: of the summary, and of the hint, which goes if nothing is due behind
 // them. What it leaves alone the worker does afterwards.
-func (p *Pass) closing(lines []threads.Line, time int64, flows []string) []store.Write {
+func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []string) []store.Write {
 	last := lines[len(lines)-1].Kind
 	if last != journal.Ended && last != journal.Suspended {
 		return nil
 	}
-	cells, ok := p.engine.threads.Foreseen(p.io, p.name, p.thread, lines, time)
+	cells, ok := p.engine.threads.Foreseen(p.io, p.name, p.thread, entries)
 	timed := func(l threads.Line) bool { return l.Body.Due != 0 }
 	switch {
 	case !ok: // the summary is right before the hint is gone

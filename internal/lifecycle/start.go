@@ -185,7 +185,7 @@ func (r *Control) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 			User: q.User, Title: &title, Meta: q.Metadata}})
 	}
 	waiting := len(t.Inbox)
-	for _, run := range t.Runs {
+	for _, run := range t.OpenRuns() {
 		if run.Status == journal.StatusQueued && !run.Begun() {
 			waiting++
 		}
@@ -202,8 +202,8 @@ func (r *Control) queue(ctx context.Context, t *journal.Thread, q *StartRequest,
 	}
 	flows := []string{q.Flow}
 	if q.Policy == journal.PolicyInterrupt {
-		for _, run := range t.Runs {
-			if run.Begun() && !run.Status.Final() {
+		for _, run := range t.OpenRuns() {
+			if run.Begun() {
 				why := Note{By: q.By, Reason: "interrupted by a new input", IfSeq: q.IfSeq}
 				more, flow, err := r.cancelLines(ctx, t, run, &why)
 				if err != nil {

@@ -86,7 +86,7 @@ var kernelGuards = []guard{
 	{
 		name: "after a conflict a claim is decided again",
 		edits: []edit{{"internal/worker/look.go", `		if p == nil { // something came between
-			if err := w.threads.ReadMore(w.io, o, 0); err != nil {
+			if o, err = w.threads.ReadOn(w.io, o); err != nil {
 				return err
 			}
 			continue

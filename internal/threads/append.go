@@ -64,15 +64,17 @@ func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []st
 	return hints, nil
 }
 
-// Foreseen returns the write of the summary that a thread will have behind lines,
-// none if lists show the same as before, and whether it can be told. It is a
-// guess, which Summarise corrects when the lines are folded, and of use only if
-// it goes with them.
-func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, lines []Line, time int64) (cells []store.Write, ok bool) {
+// Foreseen returns the write of the summary that a thread will have behind
+// entries, none if lists show the same as before, and whether it can be told. It
+// is of use only if it goes with them.
+func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, entries []journal.Entry) (cells []store.Write, ok bool) {
 	if !c.batches {
 		return nil, false
 	}
-	s := foresee(t, lines, time)
+	s, err := foresee(t, entries)
+	if err != nil {
+		return nil, false
+	}
 	if s.shows(summaryOf(t)) {
 		return nil, true
 	}
@@ -85,64 +87,29 @@ func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, 
 	return []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}, err == nil
 }
 
+// foresee returns the summary of a thread behind entries.
+func foresee(t *journal.Thread, entries []journal.Entry) (Summary, error) {
+	t = t.Clone()
+	for _, e := range entries {
+		if err := t.Apply(e); err != nil {
+			return Summary{}, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
+		}
+	}
+	return summaryOf(t), nil
+}
+
 // firstSummary returns the write of the summary of a thread that begins with
 // entries. Where it has to come before them, so that lists are complete, it does
 // not say that they are there.
 func firstSummary(name string, entries []journal.Entry) (store.Write, error) {
-	t := journal.NewThread()
-	for _, e := range entries {
-		if err := t.Apply(e); err != nil {
-			return store.Write{}, fmt.Errorf("%w: %w", fault.ErrCorrupt, err)
-		}
+	s, err := foresee(journal.NewThread(), entries)
+	if err != nil {
+		return store.Write{}, err
 	}
-	s := summaryOf(t)
 	value, err := json.Marshal(s)
 	if err != nil {
 		return store.Write{}, err
 	}
 	ahead, err := json.Marshal(Summary{ID: s.ID, User: s.User, Title: s.Title, Flow: s.Flow, Created: s.Created})
 	return store.Write{Key: JournalKey(name), Value: value, Ahead: ahead}, err
-}
-
-// foresee guesses the summary of a thread behind lines that have a time.
-func foresee(t *journal.Thread, lines []Line, time int64) Summary {
-	s := summaryOf(t)
-	s.Seq, s.Updated = t.Seq+uint64(len(lines)), time
-	status := map[uint64]journal.Status{} // of the runs that change
-	var queued []*journal.Run
-	for _, l := range lines {
-		switch l.Kind {
-		case journal.Queued:
-			if t.Busy() == nil || l.Body.Policy != journal.PolicySteer {
-				queued = append(queued, &journal.Run{Flow: l.Body.Flow, Status: journal.StatusQueued})
-			}
-		case journal.Claimed:
-			status[l.Run] = journal.StatusRunning
-		case journal.Suspended:
-			status[l.Run] = journal.StatusSuspended
-		case journal.Ended:
-			status[l.Run] = journal.Status(l.Body.Status)
-			for _, a := range t.Asks {
-				if a.Run != nil && a.Run.N == l.Run && a.Open() {
-					s.Asks--
-				}
-			}
-		case journal.Asked:
-			s.Asks++
-		case journal.Answered, journal.Expired:
-			s.Asks--
-		}
-	}
-	for _, list := range [][]*journal.Run{t.Runs, queued} {
-		for _, r := range list {
-			s.Status, s.Flow = r.Status, r.Flow
-			if changed, ok := status[r.N]; ok {
-				s.Status = changed
-			}
-			if !s.Status.Final() {
-				return s
-			}
-		}
-	}
-	return s
 }

@@ -36,63 +36,86 @@ const (
 // with one of what it shares.
 func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opened {
 	for source := name; ; {
-		if t := c.cached(ctx, source, upto); t != nil {
-			if source != name {
-				t.Base = 0 // that of the other
-			}
-			return c.reopened(name, t)
+		t, at := c.kept(ctx, source, upto)
+		if t == nil {
+			t, at = c.cached(ctx, source, upto)
 		}
-		at, err := c.RootOf(ctx, source)
-		if err != nil || at.Parent == "" {
+		if t != nil {
+			if source != name {
+				t.Base, at = 0, snapshotAt{t.Seq, at.size} // that of the other
+			}
+			return reopened(name, t, at)
+		}
+		root, err := c.RootOf(ctx, source)
+		if err != nil || root.Parent == "" {
 			return nil
 		}
-		source = at.Parent
-		if upto == 0 || upto > at.Base {
-			upto = at.Base
+		source = root.Parent
+		if upto == 0 || upto > root.Base {
+			upto = root.Base
 		}
 	}
 }
 
+// kept returns a clone of the fold that is kept in memory, as cached does.
+func (c *Threads) kept(ctx context.Context, name string, upto uint64) (*journal.Thread, snapshotAt) {
+	f := c.folds.get(name)
+	if f.thread == nil || upto != 0 && f.thread.Seq > upto {
+		return nil, snapshotAt{}
+	}
+	if !c.ends(ctx, name, f.thread) {
+		c.folds.forget(name)
+		return nil, snapshotAt{}
+	}
+	return f.thread.Clone(), f.snapshot
+}
+
 // cached returns the thread of a snapshot that fits the journal and is not
 // beyond a sequence that is not 0, nil if there is none.
-func (c *Threads) cached(ctx context.Context, name string, upto uint64) *journal.Thread {
+func (c *Threads) cached(ctx context.Context, name string, upto uint64) (*journal.Thread, snapshotAt) {
 	cell, err := c.Store.Get(ctx, snapshotKey(name))
 	if err != nil || len(cell.Value) == 0 {
-		return nil
+		return nil, snapshotAt{}
 	}
 	data := cell.Value[1:]
 	if cell.Value[0] == snapshotBlob {
 		var at snapshotRef
 		if json.Unmarshal(data, &at) != nil {
-			return nil
+			return nil, snapshotAt{}
 		}
 		if scaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
-			return nil // reading the journal says why
+			return nil, snapshotAt{} // reading the journal says why
 		}
 		if data, err = blob.Bytes(ctx, c.Store, fmt.Sprintf("%s/%d/", snapshotKey(name), at.Seq), at.Ref); err != nil {
-			return nil
+			return nil, snapshotAt{}
 		}
 	}
 	t, err := journal.Restore(data)
 	if err != nil || t.Seq == 0 || upto != 0 && t.Seq > upto {
-		return nil
+		return nil, snapshotAt{}
 	}
+	if !c.ends(ctx, name, t) {
+		return nil, snapshotAt{}
+	}
+	return t, snapshotAt{t.Seq, len(data)}
+}
+
+// ends reports whether the journal has the entry that a thread ends with.
+func (c *Threads) ends(ctx context.Context, name string, t *journal.Thread) bool {
 	for line, err := range c.Entries(ctx, name, t.Seq-1, t.Seq) {
 		if err != nil {
-			return nil
+			return false
 		}
-		if e, err := journal.Peek(line.Seq, line.Data); err == nil && e.Seq == t.Seq && e.Hash == t.Head {
-			return t
-		}
-		return nil
+		e, err := journal.Peek(line.Seq, line.Data)
+		return err == nil && e.Seq == t.Seq && e.Hash == t.Head
 	}
-	return nil
+	return false
 }
 
 // reopened returns a thread with the trees of the runs that have not begun.
-func (c *Threads) reopened(name string, t *journal.Thread) *Opened {
-	o := &Opened{Name: name, Thread: t, Trees: map[uint64]*tree.Tree{}, Snapshot: t.Seq}
-	for _, r := range t.Runs {
+func reopened(name string, t *journal.Thread, at snapshotAt) *Opened {
+	o := &Opened{Name: name, Thread: t, Trees: map[uint64]*tree.Tree{}, snapshot: at, Resumed: true}
+	for _, r := range t.OpenRuns() {
 		if r.Status == journal.StatusQueued || r.Status == journal.StatusPaused {
 			o.Trees[r.N] = tree.New() // nothing is recorded before it begins
 		}
@@ -107,11 +130,12 @@ func (c *Threads) reopened(name string, t *journal.Thread) *Opened {
 // what goes wrong leaves the old one or none.
 func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 	t := o.Thread
-	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.Snapshot+MinSnapshot {
+	room := int(t.Seq-o.snapshot.seq) * snapshotShare
+	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot.seq+MinSnapshot || o.snapshot.size > room {
 		return
 	}
 	data, err := t.Snapshot()
-	if err != nil || uint64(len(data)) > (t.Seq-o.Snapshot)*snapshotShare {
+	if o.snapshot.size = len(data); err != nil || len(data) > room {
 		return
 	}
 	value := append([]byte{snapshotHere}, data...)
@@ -132,7 +156,8 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 		c.Log.Debug("writing a snapshot", "thread", t.ID, "error", err)
 		return
 	}
-	o.Snapshot = t.Seq
+	o.snapshot.seq = t.Seq
+	c.folds.wrote(o.Name, o.snapshot)
 	if gone, err := c.IsDropped(ctx, o.Name); err == nil && gone { // it was erased meanwhile
 		_ = c.forgetSnapshot(ctx, o.Name)
 		return
@@ -145,7 +170,15 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 }
 
 func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
+	c.folds.forget(name)
 	return errors.Join(c.Remove(ctx, snapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, snapshotKey(name)+"/"))
+}
+
+// snapshotAt is the newest snapshot that is known of a thread: its sequence, 0 for
+// none, and the size that the last one had which was made, written or not.
+type snapshotAt struct {
+	seq  uint64
+	size int
 }
 
 type snapshotRef struct {

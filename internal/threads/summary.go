@@ -32,7 +32,7 @@ type Summary struct {
 }
 
 func summaryOf(t *journal.Thread) Summary {
-	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq}
+	s := Summary{ID: t.ID, User: t.User, Title: t.Title, Status: StatusOf(t), Created: t.Created, Updated: t.Time, Seq: t.Seq, Asks: t.OpenAsks()}
 	s.Import = t.Import != nil
 	if t.Parent != nil {
 		s.Parent = t.Parent.Thread
@@ -41,11 +41,6 @@ func summaryOf(t *journal.Thread) Summary {
 		s.Flow = run.Flow
 	} else if n := len(t.Runs); n > 0 {
 		s.Flow = t.Runs[n-1].Flow
-	}
-	for _, a := range t.Asks {
-		if a.Open() {
-			s.Asks++
-		}
 	}
 	if run := t.Busy(); run != nil && run.Status == journal.StatusBlocked && strings.HasPrefix(run.Diff, Unreadable) {
 		s.Status = statusDamaged

@@ -77,8 +77,8 @@ func (c *Threads) BodyAt(ctx context.Context, name string, seq uint64) (journal.
 // OtherFlows returns the flows of the runs beside one that have not ended.
 func OtherFlows(t *journal.Thread, but *journal.Run) []string {
 	var flows []string
-	for _, r := range slices.Concat(t.Runs, t.Inbox) {
-		if r != but && !r.Status.Final() {
+	for _, r := range slices.Concat(t.OpenRuns(), t.Inbox) {
+		if r != but {
 			flows = append(flows, r.Flow)
 		}
 	}
@@ -93,9 +93,10 @@ type Opened struct {
 	Trees  map[uint64]*tree.Tree
 
 	rewinds  []rewind // that were folded, oldest first
-	Snapshot uint64   // sequence of the snapshot from which it was read, 0 for none
-	Lacks    bool     // the snapshot does not have what an entry behind it needs
-	bytes    int64    // of the entries that were folded
+	snapshot snapshotAt
+	Resumed  bool  // it was not read from its beginning, but from a snapshot or a kept fold
+	Lacks    bool  // these do not have what an entry behind them needs
+	bytes    int64 // of the entries that were folded
 }
 
 // Read folds a journal. Beside ErrCorrupt it returns the thread up to the last
@@ -110,14 +111,33 @@ func (c *Threads) ReadAt(ctx context.Context, name string, upto uint64) (*Opened
 	if o := c.Restored(ctx, name, upto); o != nil {
 		err := c.ReadMore(ctx, o, upto)
 		if !o.Lacks && !errors.Is(err, fault.ErrCorrupt) {
+			if err == nil && upto == 0 {
+				c.Keep(o)
+			}
 			return o, err
 		}
 		// What the journal says without the snapshot is what counts.
+		c.folds.forget(name)
 	}
 	o := Empty(name)
 	err := c.ReadMore(ctx, o, upto)
 	if upto == 0 && errors.Is(err, fault.ErrCorrupt) {
 		c.MarkDamaged(ctx, o)
+	}
+	if err == nil && upto == 0 {
+		c.Keep(o)
+	}
+	return o, err
+}
+
+// ReadOn returns a thread with what was appended since folded in. Where the
+// snapshot that it was read from does not do, it is read anew.
+func (c *Threads) ReadOn(ctx context.Context, o *Opened) (*Opened, error) {
+	err := c.ReadMore(ctx, o, 0)
+	if o.Lacks || o.Resumed && errors.Is(err, fault.ErrCorrupt) {
+		c.folds.forget(o.Name)
+		o = Empty(o.Name)
+		err = c.ReadMore(ctx, o, 0)
 	}
 	return o, err
 }
@@ -273,7 +293,7 @@ func (o *Opened) Grow(e journal.Entry) error {
 	}
 	t := o.Trees[e.Run]
 	if t == nil {
-		o.Lacks = o.Lacks || o.Snapshot > 0 && e.Kind == journal.Retried
+		o.Lacks = o.Lacks || o.Resumed && e.Kind == journal.Retried
 		return nil
 	}
 	if r := o.Thread.Run(e.Run); r != nil && (r.Status == journal.StatusSucceeded || r.Status == journal.StatusCancelled) {
@@ -338,6 +358,9 @@ func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, de
 	if err == nil && len(entries) > 0 && !before.shows(summaryOf(o.Thread)) {
 		_ = c.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
+	if err == nil {
+		c.Keep(o)
+	}
 	return o, entries, c.SweepIfErased(ctx, o.Name, err, announced...)
 }
 
@@ -370,7 +393,7 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 		}
 		var cells []store.Write
 		if t.Seq > 0 {
-			cells, _ = c.Foreseen(ctx, o.Name, t, lines, entries[0].Time)
+			cells, _ = c.Foreseen(ctx, o.Name, t, entries)
 		} else if first != nil {
 			summary, err := firstSummary(o.Name, entries)
 			if err != nil {

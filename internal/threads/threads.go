@@ -36,6 +36,7 @@ type Threads struct {
 	salt  []byte
 
 	batches bool // the store has them: what follows from an entry goes with it
+	folds   folds
 
 	mu       sync.Mutex
 	roots    map[string]Root   // of forks

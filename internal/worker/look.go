@@ -42,7 +42,7 @@ func (w *Worker) executeDue(h due.Hint) error {
 		run, _ := o.Thread.Next(clock.Micros(), w.fits)
 		if _, mine := w.opts.Flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			if w.arrives(o, h) {
-				if err := w.threads.ReadMore(w.io, o, 0); err != nil {
+				if o, err = w.threads.ReadOn(w.io, o); err != nil {
 					return err
 				}
 				continue
@@ -67,7 +67,7 @@ func (w *Worker) executeDue(h due.Hint) error {
 			return err
 		}
 		if p == nil { // something came between
-			if err := w.threads.ReadMore(w.io, o, 0); err != nil {
+			if o, err = w.threads.ReadOn(w.io, o); err != nil {
 				return err
 			}
 			continue
@@ -95,6 +95,7 @@ func (w *Worker) executeDue(h due.Hint) error {
 		}
 		if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil && !there && o.Thread.Parent == nil {
 			w.threads.Snapshot(w.io, o)
+			w.threads.KeepExecuted(o)
 			return w.threads.Summarise(w.io, o) // the hint went with the last entry
 		} else if next == nil {
 			return w.settle(o, h)
@@ -141,8 +142,8 @@ func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 			next = at
 		}
 	}
-	for _, run := range o.Thread.Runs {
-		if run.Flow != h.Flow || run.Status.Final() {
+	for _, run := range o.Thread.OpenRuns() {
+		if run.Flow != h.Flow {
 			continue
 		}
 		switch run.Status {
@@ -173,6 +174,7 @@ func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 		return w.threads.Summarise(w.io, o)
 	}
 	w.threads.Snapshot(w.io, o)
+	w.threads.KeepExecuted(o)
 	// The summary is right before the hint is gone, also after a crash.
 	if err := w.threads.Summarise(w.io, o); err != nil {
 		return err
@@ -273,7 +275,7 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 	if err != nil {
 		return nil, err
 	}
-	summary, _ := w.threads.Foreseen(w.io, o.Name, t, lines, entries[0].Time)
+	summary, _ := w.threads.Foreseen(w.io, o.Name, t, entries)
 	if err := w.threads.Append(w.io, o.Name, t, data, nil, summary...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {
