@@ -32,6 +32,7 @@ var parts = []struct {
 }{
 	{"kernel", "measure the kernel only", kernel},
 	{"turns", "measure starts, ends and wake-ups only", turns},
+	{"old", "measure threads with many runs behind them only", old},
 	{"agent", "measure agents only", agents},
 	{"http", "measure event streams over HTTP only", overHTTP},
 	{"command", "measure the API's cost and the stock binary only", command},

@@ -82,15 +82,7 @@ type usage struct {
 
 // used returns what this process has used, where the system counts it.
 func used() usage {
-	u := usage{Syncs: syncCount.Load()}
-	if stat, err := os.ReadFile("/proc/self/stat"); err == nil {
-		const tick = 10 * time.Millisecond // of every Linux
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		for _, f := range fields[11:13] { // in user and in system mode
-			n, _ := strconv.ParseInt(string(f), 10, 64)
-			u.CPU += time.Duration(n) * tick
-		}
-	}
+	u := usage{CPU: cpuTime(), Syncs: syncCount.Load()}
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
 		if f := bytes.Fields(rest); len(f) > 0 {

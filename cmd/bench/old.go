@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/llm"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/observed"
+)
+
+// ages are the runs of a thread around which its turns are compared, and ageSpan
+// is how many turns are measured at each.
+var ages = []int{25, 400, 2000}
+
+const ageSpan = 40
+
+// aged is what a turn costs at an age: CPU, time, and what it reads.
+type aged struct {
+	cpu, wall float64 // ns
+	calls     float64 // reads of the store
+	bytes     float64 // that they return
+}
+
+// old measures turns of threads that have many behind them.
+func old(ctx context.Context, dir string) error {
+	fmt.Printf("\nOld threads on sqlitestore: what a turn costs at run %d, %d and %d of one thread:\n", ages[0], ages[1], ages[2])
+	fmt.Printf("%-38s %5s %9s %9s %7s %11s %12s\n", "", "run", "CPU", "time", "reads", "bytes read", "CPU ÷ first")
+	var verdicts []func()
+	for _, s := range []struct {
+		name, flow string
+		input      any
+		ages       []int
+		most       float64 // of CPU at the second age, 0 for no bound
+	}{
+		{"runs of ten steps", "plain-steps", work{10, 200}, ages, 1.3},
+		{"chat, the last messages to the model", "short-chat", "hello", ages, 1.3},
+		{"chat, all messages to the model", "chat", "hello", ages[:2], 0},
+	} {
+		var first, second float64
+		err := agedTurns(ctx, dir, s.flow, s.input, s.ages, func(age int, t aged) {
+			if first == 0 {
+				first = t.cpu
+			} else if second == 0 {
+				second = t.cpu
+			}
+			fmt.Printf("%-38s %5d %9s %9s %7.0f %11.0f %12.2f\n", s.name, age, short(time.Duration(t.cpu)), short(time.Duration(t.wall)), t.calls, t.bytes, t.cpu/first)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if s.most > 0 {
+			verdicts = append(verdicts, func() {
+				atMost(fmt.Sprintf("%s: CPU of a turn at run %d ÷ at %d", s.name, s.ages[1], s.ages[0]), second/first, s.most)
+			})
+		}
+	}
+	for _, judge := range verdicts {
+		judge()
+	}
+	return getOld(ctx, dir)
+}
+
+// chats are agents that call a tool in each turn, whose model answers at once. One
+// of them sends only the newest messages to it.
+func chats() []perdure.Flow {
+	model := llm.ModelFunc(func(_ context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
+		return func(yield func(llm.Delta, error) bool) {
+			used := &llm.Usage{Input: int64(len(r.Messages)) * 100, Output: 10}
+			if r.Messages[len(r.Messages)-1].Role == llm.RoleTool {
+				_ = yield(llm.Delta{Text: "It is as you see.", Stop: llm.StopEnd, Usage: used}, nil)
+				return
+			}
+			_ = yield(llm.Delta{Call: &llm.Call{ID: "call", Name: "look", Args: `{"what":"this"}`}}, nil) && yield(llm.Delta{Stop: llm.StopCalls, Usage: used}, nil)
+		}
+	})
+	look := agent.NewTool("look", "Looks.", func(context.Context, struct {
+		What string `json:"what"`
+	}) (string, error) {
+		return "there it is", nil
+	})
+	tools := []agent.Tool{look}
+	return []perdure.Flow{
+		agent.NewFlow("chat", agent.New("chat", model, agent.Options{Tools: tools})),
+		agent.NewFlow("short-chat", agent.New("short-chat", model, agent.Options{Tools: tools, Context: agent.Context{Strategy: agent.Trim, MaxTokens: 4000}})),
+	}
+}
+
+// agedTurns lets a thread grow old, and tells what a turn costs around each age.
+func agedTurns(ctx context.Context, parent, flow string, input any, ages []int, tell func(age int, t aged)) error {
+	return inStore(ctx, parent, func(inner store.Store, _ string) error {
+		stats := new(observed.Stats)
+		rt, stop, err := working(ctx, observed.New(inner, stats), chats()...)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		n := 0
+		until := func(last int) error {
+			for ; n < last; n++ {
+				if err := complete(ctx, rt, "old", flow, input); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for _, age := range ages {
+			if err := until(age - ageSpan/2); err != nil {
+				return err
+			}
+			before, cpu, began := readsOf(stats), cpuTime(), time.Now()
+			if err := until(age + ageSpan/2); err != nil {
+				return err
+			}
+			after := readsOf(stats)
+			tell(age, aged{cpu: float64(cpuTime()-cpu) / ageSpan, wall: float64(time.Since(began)) / ageSpan,
+				calls: (after.calls - before.calls) / ageSpan, bytes: (after.bytes - before.bytes) / ageSpan})
+		}
+		return nil
+	})
+}
+
+// readsOf returns what a store was asked for so far.
+func readsOf(stats *observed.Stats) (sum aged) {
+	for _, op := range stats.Snapshot() {
+		if !op.Op.Writes() {
+			sum.calls += float64(op.Calls)
+			sum.bytes += float64(op.Bytes)
+		}
+	}
+	return sum
+}
+
+// getOld measures how long it takes to get a thread over HTTP, by its events.
+func getOld(ctx context.Context, dir string) error {
+	return inRuntime(ctx, dir, func(_ store.Store, rt *perdure.Runtime) error {
+		web := serve(rt)
+		defer web.Close()
+		var took []float64
+		for _, events := range []uint64{100, 10_000} {
+			thread := fmt.Sprint("events-", events)
+			for seq := uint64(0); seq < events; {
+				if err := complete(ctx, rt, thread, "short-chat", "hello"); err != nil {
+					return err
+				}
+				t, err := rt.GetRun(ctx, thread, "")
+				if err != nil {
+					return err
+				}
+				seq = t.Seq
+			}
+			var each []float64
+			for range 50 {
+				began := time.Now()
+				resp, err := http.Get(web.URL + "/v1/threads/" + thread)
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				if err = errors.Join(err, resp.Body.Close()); err != nil {
+					return err
+				}
+				each = append(each, float64(time.Since(began)))
+			}
+			took = append(took, median(each))
+			fmt.Printf("GET of a thread with %d events: %s\n", events, short(time.Duration(median(each))))
+		}
+		atMost("GET of a thread with 10 000 events ÷ with 100", took[1]/took[0], 3)
+		return nil
+	}, chats()...)
+}
