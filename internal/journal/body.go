@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/perdure/perdure/internal/blob"
 )
@@ -214,7 +213,7 @@ type Body struct {
 	Value Value `json:"res,omitzero"`
 }
 
-// plainSize is how much a body that has only Took and Value adds to its value.
+// plainSize is how much most bodies add to their value.
 const (
 	plainTook, plainValue = `{"us":`, `"res":[`
 	plainSize             = len(plainTook) + len(plainValue) + 24
@@ -264,21 +263,16 @@ func (b *Body) check(k Kind) error {
 
 // Encode returns the bytes of a body.
 func (b *Body) Encode() (json.RawMessage, error) {
-	if b.onlyValue() {
-		return b.appendPlain(make(json.RawMessage, 0, plainSize+len(b.Value.JSON))), nil
-	}
-	return encode(b)
+	return b.append(make(json.RawMessage, 0, b.size()))
 }
 
-// appendPlain appends the bytes of a body that has only Took and Value.
-func (b *Body) appendPlain(raw []byte) []byte {
-	raw = append(raw, '{')
-	if b.Took != 0 {
-		raw = append(strconv.AppendInt(append(raw, plainTook[1:]...), b.Took, 10), ',')
+// append appends the bytes of a body.
+func (b *Body) append(raw []byte) ([]byte, error) {
+	if short, ok := b.appendShort(raw); ok {
+		return short, nil
 	}
-	raw = append(raw, plainValue...)
-	raw = append(raw, b.Value.JSON...)
-	return append(raw, "]}"...)
+	long, err := encode(b)
+	return append(raw, long...), err
 }
 
 // encode is json.Marshal without escapes for HTML, so that values keep their
@@ -291,20 +285,6 @@ func encode(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
-// onlyValue reports whether the body has no fields but Value and Took. The value
-// is compact JSON already.
-func (b *Body) onlyValue() bool {
-	return len(b.Value.JSON) > 0 && b.Value.Blob == nil &&
-		b.Thread == "" && b.Tenant == "" && b.User == "" && b.Title == nil && b.Meta == nil &&
-		b.From == nil && b.At == 0 && !b.Void && b.Keep == nil && b.Child == "" &&
-		b.ID == "" && b.Flow == "" && b.Policy == "" && b.Key == "" && b.Budget == nil && b.Trace == "" &&
-		b.Worker == "" && b.Version == "" && b.By == "" && b.Reason == "" &&
-		b.Verb == "" && b.Attempt == 0 && b.Most == 0 && b.Due == 0 && !b.Timer && !b.Cleaning && b.Input == "" &&
-		b.Fail == nil && b.State == nil && b.Spend == nil && b.Deps == nil && !b.NotDone && b.Allows == nil &&
-		b.Ask == nil && b.Answer == nil && b.Of == "" && b.Name == "" && b.Plan == nil &&
-		b.Status == "" && b.Unknown == nil && b.Diff == "" && b.Ref == 0
 }
 
 // Read returns the body of an entry. It does not parse a body that has only a
@@ -320,7 +300,7 @@ func (e *Entry) Read() (Body, error) {
 	if ok {
 		return Body{Value: Value{JSON: value}, Took: took}, nil
 	}
-	b, err := parse(e.Body)
+	b, err := e.parse()
 	return *b, err
 }
 
@@ -332,13 +312,16 @@ func (e *Entry) Keep() {
 	}
 	if value, took, ok := e.plain(); ok {
 		e.value, e.took = value, took
-	} else if b, err := parse(e.Body); err == nil {
+	} else if b, err := e.parse(); err == nil {
 		e.read = b
 	}
 }
 
-func parse(raw json.RawMessage) (*Body, error) {
+func (e *Entry) parse() (*Body, error) {
+	if b := readShort(e.Body); b != nil && (e.made || json.Valid(e.Body)) {
+		return b, nil
+	}
 	b := new(Body)
-	err := json.Unmarshal(raw, b)
+	err := json.Unmarshal(e.Body, b)
 	return b, err
 }

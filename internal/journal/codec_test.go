@@ -148,3 +148,95 @@ func FuzzHeader(f *testing.F) {
 		}
 	})
 }
+
+// FuzzShort holds the bodies that are read and written without encoding/json
+// against it: both take and refuse the same, and mean the same.
+func FuzzShort(f *testing.F) {
+	for _, raw := range []string{`{}`, `{"us":5}`, `{"verb":"cleanup"}`, `{"in":"d","us":7,"res":["x"]}`, `{"ref":7,"us":-3}`, `{"ref":-7}`, `{"ref":18446744073709551615}`,
+		`{"state":[{"k":"n","add":-1},{"k":"t","res":true}],"spend":{"b":2,"a":1},"us":55,"res":[{"role":"x","text":"\""}]}`,
+		`{"state":[{"k":"a","set":[1]},{"k":"b","del":true},{"k":"c","app":[["x"],[2],{"hash":"ab","size":3}]}]}`,
+		`{"state":[{"k":"a","app":[]}],"spend":{},"res":[]}`, `{"state":[],"res":[ 1 ]}`, `{"state":[{"k":"e","edit":[{"at":1}]}]}`, `{"state":[{"k":"e","set":[ ]}]}`,
+		`{"spend":{"a":1,"a":2}}`, `{"spend":{"a":1.0}}`, `{"spend":{"a":05}}`, `{"spend":{"a":-0}}`, `{"in":"\u0061"}`, "{\"in\":\"\xff\"}", "{\"in\":\"\x01\"}", "{\"in\":\"é\u2028<\"}",
+		`{"in":"a","verb":"b"}`, `{"in":"a","in":"b"}`, `{"IN":"a"}`, `{"in":null,"res":null}`, `{"res":[tru]}`, `{"res":["a]}`, `{"us":5,}`, `{,"us":5}`, `{"us":5}}`, `{"us":5} `,
+		`{"res":[` + strings.Repeat("[", 9998) + strings.Repeat("]", 9998) + `]}`, `{"in":"","res":[` + strings.Repeat("[", 9999) + strings.Repeat("]", 9999) + `]}`} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var want Body
+		wantErr := json.Unmarshal(raw, &want)
+		e := Entry{Body: raw}
+		got, err := e.parse()
+		if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(*got, want) {
+			t.Fatalf("%.200s is read as %+v, %v; want %+v, %v", raw, got, err, want, wantErr)
+		}
+		if wantErr != nil {
+			return
+		}
+		compact := want // the values that are written are compact
+		for _, v := range values(&compact) {
+			var b bytes.Buffer
+			if json.Compact(&b, v.JSON) != nil || b.Len() == 0 {
+				return
+			}
+			v.JSON = b.Bytes()
+		}
+		slow, err := encode(&compact)
+		fast, fastErr := compact.Encode()
+		if (err == nil) != (fastErr == nil) || !bytes.Equal(fast, slow) {
+			t.Fatalf("%.200s is written as\n%s, %v; want\n%s, %v", raw, fast, fastErr, slow, err)
+		}
+	})
+}
+
+// values returns the values of a body that are JSON.
+func values(b *Body) (all []*Value) {
+	add := func(v *Value) {
+		if v != nil && v.JSON != nil {
+			all = append(all, v)
+		}
+	}
+	add(&b.Value)
+	for i := range b.State {
+		add(b.State[i].Set)
+		for j := range b.State[i].Append {
+			add(&b.State[i].Append[j])
+		}
+	}
+	return all
+}
+
+// BenchmarkBody writes and reads the body of a step that appends its result to
+// the state, as those of agents do.
+func BenchmarkBody(b *testing.B) {
+	body := Body{State: []Change{{Key: "agent/transcript", Result: true}}, Spend: map[string]int64{"tokens": 123, "usd": 4}, Took: 55,
+		Value: Value{JSON: json.RawMessage(`{"role":"assistant","text":"` + strings.Repeat("x", 1000) + `"}`)}}
+	raw, err := body.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("write", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			body.Encode()
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			(&Entry{Body: raw}).Read()
+		}
+	})
+	b.Run("read-own", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			(&Entry{Body: raw, made: true}).Read()
+		}
+	})
+	b.Run("encoding-json", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			encode(&body)
+			json.Unmarshal(raw, new(Body))
+		}
+	})
+}

@@ -136,6 +136,8 @@ type Entry struct {
 	// comes from [Thread.Texts].
 	Texts map[string]Item
 
+	made bool // EncodeBody has written its body, which is JSON
+
 	// What Keep has read: a value and its Took alone, or the whole body.
 	value json.RawMessage
 	took  int64
@@ -185,22 +187,14 @@ func (e *Entry) Encode(prev Hash) []byte {
 // EncodeBody is Encode with a body that is not encoded yet. The entry's Body
 // becomes a part of the bytes that are returned.
 func (e *Entry) EncodeBody(prev Hash, body *Body) ([]byte, error) {
-	var b []byte
-	header := 0
-	if body.onlyValue() {
-		b = e.begin(plainSize + len(body.Value.JSON))
-		header = len(b)
-		b = e.end(prev, body.appendPlain(b), header)
-	} else {
-		raw, err := encode(body)
-		if err != nil {
-			return nil, err
-		}
-		b = e.begin(len(raw))
-		header = len(b)
-		b = e.end(prev, append(b, raw...), header)
+	b := e.begin(body.size())
+	header := len(b)
+	b, err := body.append(b)
+	if err != nil {
+		return nil, err
 	}
-	e.Body = b[header : len(b)-tailSize : len(b)-tailSize]
+	b = e.end(prev, b, header)
+	e.Body, e.made = b[header:len(b)-tailSize:len(b)-tailSize], true
 	return b, nil
 }
 

@@ -47,10 +47,10 @@ type Frame struct {
 	tree   *Tree
 	path   string // of the node, as in entries
 	seen   map[string]bool
-	groups int
 	upto   int    // all children before this index are visited
 	next   int    // where child looks first
 	outer  *Frame // of a new scope or branch, which is judged once something new is reached inside
+	groups int32
 	branch bool
 }
 
@@ -195,7 +195,7 @@ func (f *Frame) Judge(verb Verb, name string) (diff string, held bool) {
 // Group begins a group and returns its number.
 func (f *Frame) Group() int {
 	f.groups++
-	return f.groups
+	return int(f.groups)
 }
 
 // Branch follows the execution to a branch of a group.
