@@ -75,6 +75,9 @@ func (p *Pass) small(dumps map[string]journal.Value) map[string]journal.Value {
 
 // saved notes that the dumps of a commit are in the journal.
 func (s *depSet) saved(dumps map[string]journal.Value) {
+	if len(dumps) == 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range dumps {

@@ -324,7 +324,7 @@ func (s *step) succeed(inner *frame, raw json.RawMessage) (bool, error) {
 	p := s.frame.pass
 	b := journal.Body{Input: s.Input, Verb: s.verbName(), Allows: s.Allows, Value: journal.Value{JSON: raw},
 		State: inner.pending.changes, Spend: inner.pending.spend}
-	if len(b.State) == 0 { // a change may refer to the value
+	if inner.verbs && len(b.State) == 0 { // a change may refer to the value
 		b.Ref = p.alike(s.path, raw)
 	}
 	if b.Ref != 0 {

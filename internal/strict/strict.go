@@ -119,13 +119,28 @@ func Seen(name string) bool {
 // Quote returns the JSON of a text of which JSON escapes nothing, nil if it does
 // or the text is not ASCII.
 func Quote(s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		w := word(s[i : i+8])
+		quote, slash := w^'"'*ones, w^'\\'*ones // with a zero byte where one is
+		if (w|(w-' '*ones)&^w|(quote-ones)&^quote|(slash-ones)&^slash)&tops != 0 {
+			return nil
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
 			return nil
 		}
 	}
 	b := append(make([]byte, 0, len(s)+2), '"')
 	return append(append(b, s...), '"')
+}
+
+// word returns eight bytes as one number.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // Marshal is json.Marshal without the escapes for HTML.

@@ -169,6 +169,24 @@ func count(v any, names *int) {
 	}
 }
 
+// TestQuoteLooksAtEachByte: a byte that is written otherwise is found wherever it
+// stands.
+func TestQuoteLooksAtEachByte(t *testing.T) {
+	for length := range 20 {
+		for at := range length {
+			for c := range 256 {
+				text := []byte(strings.Repeat("x", length))
+				text[at] = byte(c)
+				want, err := strict.Marshal(string(text))
+				got := strict.Quote(string(text))
+				if plain := err == nil && string(want) == `"`+string(text)+`"` && c < 0x80; plain != (got != nil) || got != nil && string(got) != string(want) {
+					t.Fatalf("%q is quoted as %s, want %s", text, got, want)
+				}
+			}
+		}
+	}
+}
+
 // FuzzShortCuts holds Quote and Depth against what encoding/json makes of the
 // same.
 func FuzzShortCuts(f *testing.F) {
