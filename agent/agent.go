@@ -29,7 +29,7 @@ type Agent interface {
 // visit is how an agent is called.
 type visit struct {
 	in     Content
-	from   string // the agent that said the input; "": a user
+	from   string // the agent that said the input; "" if it was a user
 	alone  bool   // it sees nothing of the thread but its input
 	root   bool   // its conversation is the thread's: who holds it is kept
 	talk   *talk  // that it takes over, nil if it begins one

@@ -35,19 +35,19 @@ var allDecisions = []string{DecisionApprove, DecisionEdit, DecisionReject, Decis
 // gives some.
 const (
 	KindApproval   = "approval"   // may this call run? Decisions as above
-	KindPending    = "pending"    // the result of a call that goes on elsewhere, see [Pending]
+	KindPending    = "pending"    // the result of a call that continues elsewhere, see [Pending]
 	KindCredential = "credential" // a tool needs a secret, see [Credential]
 	KindQuestion   = "question"   // the model asks a person, see [AskPerson]
 )
 
 // Approval says which calls of a tool need a person's decision, and whose.
 type Approval struct {
-	If        func(args json.RawMessage) bool // nil: every call does; see ApprovalIf
-	Prompt    string                          // what the person reads; "": made of the tool and its description
-	Decisions []string                        // that are allowed; nil: approve, edit, reject, respond
-	Who       []string                        // who may decide, as perdure.Question has it, and say what came of a call that is pending or whose outcome is unknown; nil: anyone. Only those by name can make rules
-	Expires   time.Duration                   // after which the default is taken; 0: never
-	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" is reject
+	If        func(args json.RawMessage) bool // nil means every call; see ApprovalIf
+	Prompt    string                          // what the person reads; "" means one made from the tool and its description
+	Decisions []string                        // the allowed ones; nil means approve, edit, reject, respond
+	Who       []string                        // who may decide, as in perdure.Question, and report the outcome of a call that is pending or whose outcome is unknown; nil means anyone. Only people listed by name can make rules
+	Expires   time.Duration                   // after which the default is taken; 0 means never
+	Default   string                          // when it expires: DecisionApprove or DecisionReject; "" means reject
 }
 
 // NeedsApproval has a person decide before each call of the tool.
@@ -59,8 +59,8 @@ func WithApproval(a Approval) ToolOption { return func(t *tool) { t.approval = &
 // ApprovalIf has a person decide on the calls for which fn returns true. Fn must
 // depend on its argument only: it is called again on resume. The arguments are
 // those that the tool gets, see [Normalize]. Arguments that cannot be read need
-// approval, and so do those with names in another spelling than A's, or of which
-// two differ in case only: the tool may read them differently.
+// approval, and so do those whose names are spelled differently from A's, or
+// differ from each other only in case: the tool may read them differently.
 func ApprovalIf[A any](fn func(args A) bool) ToolOption {
 	return func(t *tool) {
 		a := Approval{}

@@ -16,19 +16,19 @@ import (
 // What is left out stays in the journal and in the transcript; only the model
 // no longer sees it.
 type Context struct {
-	// Strategy is what is done; "" is nothing, and a conversation that is too
+	// Strategy is what to do; "" means nothing, and a conversation that is too
 	// long ends the agent with ErrTooLong.
 	Strategy Strategy
 	// MaxTokens is how long the conversation may be, as estimated from what the
-	// provider counted last; 0: until the provider says that it is too long.
+	// provider counted last; 0 means until the provider says that it is too long.
 	MaxTokens int64
-	// Keep is how many of the newest messages stay as they are; 0 is 20. A call
-	// is never parted from its results. When the provider says of fewer messages
-	// that they are too long, about half of them stay.
+	// Keep is how many of the newest messages stay as they are; 0 means 20. A
+	// call is never separated from its results. If the provider says that fewer
+	// messages than that are too long, about half of them stay.
 	Keep int
-	// Model writes the summaries; nil is the agent's own.
+	// Model writes the summaries; nil means the agent's own.
 	Model llm.Model
-	// Prompt tells it how to write them; "" is a prompt of this package.
+	// Prompt tells it how to write them; "" means a prompt of this package.
 	Prompt string
 }
 

@@ -69,7 +69,7 @@ func (c *Content) UnmarshalJSON(raw []byte) error {
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
 		if err := d.Decode(v); err != nil {
-			return fmt.Errorf("agent: the input is no %s: %w", what, err)
+			return fmt.Errorf("agent: the input is not a %s: %w", what, err)
 		}
 		return nil
 	}

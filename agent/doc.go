@@ -1,6 +1,6 @@
 // Package agent makes durable agents of language models and tools: after a crash
 // or a deploy in the middle of a turn, any process continues it. What is recorded
-// is not done again; only a step that was cut off runs again. It stands on
+// is not done again; only a step that was cut off runs again. It builds on
 // agent/files, agent/memory, agent/credentials, llm and perdure.
 //
 // # A first agent

@@ -15,7 +15,7 @@ import (
 // MemoryToolOptions of [MemoryTools].
 type MemoryToolOptions struct {
 	Part []string      // the part of the user's memory, such as the agent's name; nil: all of it
-	TTL  time.Duration // after which a fact is forgotten; 0: never
+	TTL  time.Duration // after which a fact is forgotten; 0 means never
 }
 
 // Memo is what the tool remember keeps.

@@ -37,7 +37,7 @@ type Options struct {
 	// [Loop], [Parallel] or [AsTool]. See [Holder].
 	Transfer []Agent
 	// Return brings the conversation back to this agent at the end of each run,
-	// whoever it was handed over to.
+	// regardless of whom it was handed over to.
 	Return bool
 	// Output asks for JSON in place of free text; see [OutputOf].
 	Output *OutputSchema
@@ -56,7 +56,7 @@ type Options struct {
 	// unreachable; the default is 8 attempts, up to a minute apart. If the
 	// provider says when to come back, that is obeyed.
 	Retry *perdure.RetryPolicy
-	// ReplyTimeout limits one request to the model; 0 is 10 minutes.
+	// ReplyTimeout limits one request to the model; 0 means 10 minutes.
 	ReplyTimeout time.Duration
 	// Callbacks observe and change what happens.
 	Callbacks Callbacks
@@ -77,15 +77,15 @@ const (
 	HistoryNone   History = "none"   // nothing
 )
 
-// Limits of one call of an agent, without the agents that it uses; 0 is no limit
-// unless stated otherwise. They are counted from what is recorded, so that a
+// Limits of one call of an agent, without the agents that it uses; 0 means no
+// limit unless stated otherwise. They are counted from what is recorded, so that a
 // resume does not start over.
 type Limits struct {
-	Turns    int           // requests to the model; 0 is 100
+	Turns    int           // requests to the model; 0 means 100
 	Tokens   int64         // of all requests and replies
 	Cost     int64         // in millionths of the currency of Price
 	Time     time.Duration // of work: replies and calls, without waiting for people
-	Mistakes int           // turns in a row with a mistake of the model; 0 is 3
+	Mistakes int           // turns in a row with a mistake of the model; 0 means 3
 }
 
 // Price is what a million tokens cost, in millionths of a currency: 3 dollars

@@ -13,7 +13,7 @@ import (
 // cost. It is the recorded result of the step that it comes from.
 type Record struct {
 	ID      string      `json:"id"`    // the run and the path of the step that it comes from
-	Agent   string      `json:"agent"` // in whose conversation it stands
+	Agent   string      `json:"agent"` // whose conversation it belongs to
 	Message llm.Message `json:"message"`
 	From    string      `json:"from,omitempty"` // the agent who said it, of an input that is another's output
 
@@ -34,16 +34,16 @@ type Record struct {
 	Expired  bool              `json:"expired,omitempty"`  // nobody did, and the default was taken
 	Rejected string            `json:"rejected,omitempty"` // hash of the call that was rejected
 	Mistake  bool              `json:"mistake,omitempty"`  // the call could not be made as it was; of a reply that it does not fit, of a message that it says so
-	Pending  string            `json:"pending,omitempty"`  // it goes on elsewhere under this ref
+	Pending  string            `json:"pending,omitempty"`  // it continues elsewhere under this ref
 	File     string            `json:"file,omitempty"`     // where the whole output is
-	Progress []json.RawMessage `json:"progress,omitempty"` // what the tool told on the way
+	Progress []json.RawMessage `json:"progress,omitempty"` // what the tool reported on the way
 	Escalate bool              `json:"escalate,omitempty"` // see [Escalate]
 	Transfer string            `json:"transfer,omitempty"` // to this agent
 
 	// Of a reply or a result: how long it took, in milliseconds.
 	Took int64 `json:"took,omitempty"`
 
-	Summary *Summary `json:"summary,omitempty"` // it stands for earlier ones
+	Summary *Summary `json:"summary,omitempty"` // it replaces earlier ones
 }
 
 // Said returns the message as models read it. The result of a call whose
@@ -66,9 +66,9 @@ func (r Record) Said() llm.Message {
 	return m
 }
 
-// Summary says which records a record stands for.
+// Summary says which records a record replaces.
 type Summary struct {
-	Before string `json:"before"` // id of the first record of the agent that it does not stand for; "": it stands for all
+	Before string `json:"before"` // id of the agent's first record that it does not replace; "" if it replaces all
 	Count  int    `json:"count"`  // of records
 }
 

@@ -84,7 +84,7 @@ type Rule struct {
 // plain text.
 func (r Rule) Describe() string {
 	if err := r.complete(); err != nil {
-		return "nothing: it does not say for which flow, agent and schema of the tool it is; revoke it, and decide anew when you are asked"
+		return "nothing: it does not say for which flow, agent and schema of the tool it is; revoke it, and decide again when you are asked"
 	}
 	what := "with any arguments"
 	switch {

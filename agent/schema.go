@@ -106,7 +106,7 @@ func addRule(s *jsonschema.Schema, tag string) error {
 				case is("integer") || is("number"):
 					n, err := strconv.ParseFloat(v, 64)
 					if err != nil {
-						return fmt.Errorf("schema tag: %q is no number", v)
+						return fmt.Errorf("schema tag: %q is not a number", v)
 					}
 					e = n
 				case !is("string"):
@@ -136,7 +136,7 @@ func addRule(s *jsonschema.Schema, tag string) error {
 			return fmt.Errorf("schema tag: there is no rule %q; there are enum, min, max, minlen, maxlen and pattern", key)
 		}
 		if numErr != nil {
-			return fmt.Errorf("schema tag: %s=%q is no number", key, val)
+			return fmt.Errorf("schema tag: %s=%q is not a number", key, val)
 		}
 	}
 	return nil

@@ -162,7 +162,7 @@ func (t Tool) check() error {
 		wrong("%w", t.err)
 	}
 	if t.once && t.timeout <= 0 {
-		wrong("AtMostOnce needs a time, after which a lost start cannot go on")
+		wrong("AtMostOnce needs a time after which a lost start can no longer be running")
 	}
 	if t.once && t.verbs {
 		wrong("what is done at most once cannot use verbs; put AtMostOnce on the step inside it")
@@ -170,7 +170,7 @@ func (t Tool) check() error {
 	if a := t.approval; a != nil {
 		for _, d := range a.Decisions {
 			if !slices.Contains(allDecisions, d) {
-				wrong("%q is no decision", d)
+				wrong("%q is not a decision", d)
 			}
 		}
 		if a.Decisions != nil && len(a.Decisions) == 0 {

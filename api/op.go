@@ -65,7 +65,7 @@ var registry []*Info
 // All returns the operations in the order of their declaration.
 func All() []*Info { return slices.Clone(registry) }
 
-// Find returns the operation with a name, nil if there is none.
+// Find returns the operation with a name, or nil if there is none.
 func Find(name string) *Info {
 	if i := slices.IndexFunc(registry, func(op *Info) bool { return op.Name == name }); i >= 0 {
 		return registry[i]

@@ -43,7 +43,7 @@ func (c *Client) GetAsk(ctx context.Context, id string) (*perdure.AskInfo, error
 }
 
 // Answer answers asks of one thread, all or none: see [perdure.Runtime.Answer].
-// The answers are recorded as given by whoever the token stands for.
+// The answers are recorded as given by the token's subject.
 func (c *Client) Answer(ctx context.Context, answers ...perdure.AskAnswer) error {
 	if len(answers) == 0 {
 		return api.Invalid("no answers")

@@ -21,7 +21,7 @@ import (
 
 // Options configure a client. The zero value is ready to use.
 type Options struct {
-	Token string       // bearer token; "": none
+	Token string       // bearer token; "" means none
 	HTTP  *http.Client // nil: a client without a time limit
 	// Attempts is how often in a row a lost connection is retried before its
 	// error is returned; 0 means 10, and a negative number means never. It applies
@@ -52,7 +52,7 @@ type Client struct {
 func New(address string, o Options) (*Client, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("client: %q is no address such as http://127.0.0.1:7373", address)
+		return nil, fmt.Errorf("client: %q is not an address such as http://127.0.0.1:7373", address)
 	}
 	if base.RawQuery != "" || base.Fragment != "" || base.User != nil {
 		return nil, fmt.Errorf("client: the address %s has more than a host and a path", base.Redacted())

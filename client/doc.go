@@ -8,9 +8,8 @@
 //	}
 //	run, err := c.Start(ctx, perdure.StartRequest{Flow: "research", Input: "cheese"})
 //
-// The differences: By is whoever the token stands for, whatever a request says.
-// The Err of a run has its text and matches no other error. Events of a Run end
-// with the run.
+// The differences: By is the token's subject, whatever a request says. The Err of
+// a run has its text and matches no other error. Events of a Run end with the run.
 //
 // Events reconnects by itself when the connection or the server is lost for a
 // while, without gaps or repetitions.

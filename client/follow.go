@@ -34,7 +34,7 @@ type Update struct {
 }
 
 // Follow yields the events and live deltas of a thread over one connection. With
-// a run, the last update is the end of the run; without one it goes on until the
+// a run, the last update is the end of the run; without one it continues until the
 // context ends, which is not an error.
 //
 // Each event comes once and in order, even when connections or servers are lost:
@@ -238,7 +238,7 @@ func (f *follower) update(m sse.Event) (u Update, err error) {
 		if err := json.Unmarshal(m.Data, p); err != nil {
 			p.Detail = "the thread is damaged"
 		}
-		return Update{}, &finalError{fmt.Errorf("%w: thread %s, behind event %d: %s", perdure.ErrCorrupt, f.thread, f.seq, p.Detail)}
+		return Update{}, &finalError{fmt.Errorf("%w: thread %s, after event %d: %s", perdure.ErrCorrupt, f.thread, f.seq, p.Detail)}
 	case m.ID == "":
 		return Update{}, nil // of a later version
 	default:

@@ -18,8 +18,8 @@ import (
 // Start queues a run and returns at once. Workers of the server execute it.
 //
 // A request without a Key is given one, so that it can be repeated after a lost
-// connection and still starts only one run. By is whoever the token stands for,
-// whatever the request says.
+// connection and still starts only one run. By is the token's subject, whatever
+// the request says.
 func (c *Client) Start(ctx context.Context, q perdure.StartRequest) (*perdure.Run, error) {
 	input, err := encode("the input of "+q.Flow, q.Input)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) GetRun(ctx context.Context, thread, run string) (*perdure.Run, 
 	return withError(found), err
 }
 
-// Wait waits until a run has ended or cannot go on without outside input: see
+// Wait waits until a run has ended or cannot continue without input: see
 // [perdure.Runtime.Wait].
 func (c *Client) Wait(ctx context.Context, thread, run string) (*perdure.Run, error) {
 	return c.wait(ctx, thread, run, false)
@@ -110,7 +110,7 @@ func (c *Client) Resume(ctx context.Context, thread, run string, n perdure.Note)
 	return err
 }
 
-// Retry lets a failed run go on. It also lifts blocked and quarantined.
+// Retry continues a failed, blocked or quarantined run.
 func (c *Client) Retry(ctx context.Context, thread, run string, n perdure.Note) error {
 	_, err := Do(ctx, c, api.RunsRetry, control(thread, run, n))
 	return err

@@ -37,7 +37,7 @@ type Error struct {
 	Status     int           // of HTTP, 0 if there was no answer
 	Code       string        // the provider's own
 	Message    string        // the provider's own, or of the network
-	RetryAfter time.Duration // 0: unknown
+	RetryAfter time.Duration // 0 if unknown
 }
 
 // Error says what failed and what the provider said about it.

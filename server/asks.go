@@ -25,7 +25,7 @@ func (s *Server) askRoutes() {
 			return nil, err
 		}
 		if !c.mayAnswer(ask.Who) {
-			return nil, fmt.Errorf("%w: ask %s: its progress is told by those who may answer it", perdure.ErrForbidden, in.Ask)
+			return nil, fmt.Errorf("%w: ask %s: only those who may answer it can report its progress", perdure.ErrForbidden, in.Ask)
 		}
 		return nil, c.Runtime.Progress(ctx, in.Ask, in.Value, c.note(in.Reason, in.IfMatch))
 	})

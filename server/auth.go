@@ -21,7 +21,7 @@ import (
 type Principal struct {
 	Tenant  string
 	Subject string      // recorded as the author of what the caller does
-	User    string      // limits the caller to the threads and memory of this user, and acts as them; "": all of the tenant
+	User    string      // limits the caller to the threads and memory of this user, and acts as them; "" means all of the tenant
 	Groups  []string    // an ask for group:NAME may be answered by its members
 	Scopes  []api.Scope // what the caller may do
 	Expires time.Time   // zero: never
@@ -179,7 +179,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, op *api.Info) (*C
 			return err
 		}
 		if now.Tenant != who.Tenant || now.Subject != who.Subject || now.User != who.User {
-			return fmt.Errorf("%w: it stands for someone else now", api.ErrUnauthorized)
+			return fmt.Errorf("%w: it belongs to someone else now", api.ErrUnauthorized)
 		}
 		c.expires = now.Expires
 		return allow(now, op)

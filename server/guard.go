@@ -33,7 +33,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Add("Vary", "Origin")
 		if !s.knownHost(r.Host) && !probe(r) {
-			s.fail(w, r, fmt.Errorf("%w: %.80q is no name of this server", api.ErrOrigin, r.Host))
+			s.fail(w, r, fmt.Errorf("%w: %.80q is not a name of this server", api.ErrOrigin, r.Host))
 			return
 		}
 		origin, listed, err := s.origin(r)
@@ -150,7 +150,7 @@ func (s *Server) survive(w *paced, r *http.Request) {
 func CheckListen(addr string, authed, insecure bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("server: the address %q is none such as 127.0.0.1:7373: %w", addr, err)
+		return fmt.Errorf("server: %q is not an address such as 127.0.0.1:7373: %w", addr, err)
 	}
 	if authed || insecure || isLoopback(strings.ToLower(host)) && !strings.HasSuffix(host, ".localhost") {
 		return nil

@@ -235,7 +235,7 @@ func (l *load) takeTurn() error {
 	g, b := &l.s.ledger, l.buckets[0]
 	most, whose, err := l.s.limitsOf(b)
 	if g.turns[b] >= max(1, int(most.Bytes/oneTurn)) {
-		return fmt.Errorf("%w: %s large requests under way; try again", err, whose)
+		return fmt.Errorf("%w: %s large requests in progress; try again", err, whose)
 	}
 	g.turns[b]++
 	l.turn = true
@@ -357,9 +357,9 @@ func (l *load) full(b bucket, own bool, more Limits) error {
 	case more.Streams > 0 && used.Streams+more.Streams > most.Streams:
 		return fmt.Errorf("%w: %s %d event streams open; close some, or try again", err, whose, used.Streams)
 	case more.Requests > 0 && used.Requests+more.Requests > most.Requests:
-		return fmt.Errorf("%w: %s %d requests under way; try again", err, whose, used.Requests)
+		return fmt.Errorf("%w: %s %d requests in progress; try again", err, whose, used.Requests)
 	case more.Bytes > 0 && !(own && used.Bytes == l.held.Bytes) && used.Bytes+more.Bytes > most.Bytes:
-		return fmt.Errorf("%w: %s %d bytes of requests and answers under way that are not read to their end; read them, or try again", err, whose, used.Bytes)
+		return fmt.Errorf("%w: %s %d bytes of requests and responses in progress that are not read to their end; read them, or try again", err, whose, used.Bytes)
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func whyNot(run *perdure.Run) string {
 			}
 		}
 	}
-	return fmt.Sprintf("the run is %s, and goes on by itself", run.Status)
+	return fmt.Sprintf("the run is %s, and continues by itself", run.Status)
 }
 
 func waitsFor(w perdure.Wait) string {
@@ -194,7 +194,7 @@ func waitsFor(w perdure.Wait) string {
 	case "child":
 		return fmt.Sprintf("it waits for the end of its child, thread %s", w.Child)
 	}
-	return fmt.Sprintf("it goes on by itself at %s", w.Due.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("it continues by itself at %s", w.Due.UTC().Format(time.RFC3339))
 }
 
 // How long a wait may be, in seconds.

@@ -19,7 +19,7 @@ type Options struct {
 	// Auth says who may do what. If it is nil, anyone whom Local lets in may do
 	// anything.
 	Auth Authenticator
-	// Local returns why a request is refused where there is no Auth: an error that
+	// Local returns why a request is refused if there is no Auth: an error that
 	// matches api.ErrUnauthorized. Nil lets everyone in.
 	Local func(*http.Request) error
 	// Hosts are the names by which the server may be called, besides those of this
@@ -46,7 +46,7 @@ type Options struct {
 	// Stall is how long a reader may go without reading any of an answer before it
 	// is disconnected; 0 means 20 s.
 	Stall time.Duration
-	// Limits bound what is under way for all callers together, TenantLimits for
+	// Limits bound what is in progress for all callers together, TenantLimits for
 	// each tenant, and TokenLimits for each token. The defaults are 10 000
 	// streams, 2000 requests and 256 MiB of memory for the server, half of that
 	// for a tenant, and a quarter for a token. UserLimits bound all tokens that

@@ -228,7 +228,7 @@ func checkCursor(cursor string) error {
 	if len(cursor) > 200 || strings.ContainsFunc(cursor, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && c != '.' && c != '~'
 	}) {
-		return api.Invalid("query after: it is no cursor of a page")
+		return api.Invalid("query after: it is not the cursor of a page")
 	}
 	return nil
 }

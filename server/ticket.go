@@ -140,7 +140,7 @@ func (t *tickets) get(ctx context.Context, secret, thread string, cookie bool) (
 	}
 	cell, err := t.store.Get(ctx, ticketKey(secret))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, "", fmt.Errorf("%w: the ticket was used or is none", api.ErrUnauthorized)
+		return nil, "", fmt.Errorf("%w: the ticket was used or is not valid", api.ErrUnauthorized)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("server: looking a ticket up: %w", err)

@@ -132,7 +132,7 @@ func (s *Server) forkThread(ctx context.Context, c *Call, in *api.ForkThread) (*
 		}
 	}
 	if in.Keep && !c.Who.May(api.ScopeAnswer) {
-		return nil, fmt.Errorf("%w: keeping answers is answering anew, and needs the scope %s", api.ErrScope, api.ScopeAnswer)
+		return nil, fmt.Errorf("%w: keeping answers means answering again, and needs the scope %s", api.ErrScope, api.ScopeAnswer)
 	}
 	f, err := c.Runtime.Fork(ctx, perdure.ForkRequest{Thread: in.Thread, At: in.At, As: in.As, Title: in.Title, Input: given(in.Input), State: values(in.State),
 		Keep: in.Keep, By: c.Who.Subject, Groups: c.Who.Groups, Reason: in.Reason, IfSeq: in.IfMatch})

@@ -1,7 +1,7 @@
 // Package credentials keeps the secrets that users give to the tools of agents,
 // such as logins, sealed and apart from journals. A tool names those it needs
 // with agent.Needs and reads them with [Secret]. The package may import perdure,
-// store, internal/shelf and internal/scrub; package agent stands on it.
+// store, internal/shelf and internal/scrub; package agent builds on it.
 package credentials
 
 import (
@@ -79,7 +79,7 @@ func named(name string, err error) error {
 	return err
 }
 
-// Forget removes a secret. It is no error if there is none.
+// Forget removes a secret. Removing a missing one is not an error.
 func (c *Credentials) Forget(ctx context.Context, user, name string) error {
 	if shelf.InRun(ctx) {
 		return fmt.Errorf("%w: a run cannot forget one", ErrInvalid)

@@ -19,7 +19,7 @@ type Shelf interface {
 	Get(ctx context.Context, key string) ([]byte, bool, error)
 	// Put creates or replaces a value.
 	Put(ctx context.Context, key string, value []byte) error
-	// Delete removes a value; it is no error if there is none.
+	// Delete removes a value; removing a missing one is not an error.
 	Delete(ctx context.Context, key string) error
 	// List returns the keys that begin with a prefix, in any order.
 	List(ctx context.Context, prefix string) ([]string, error)

@@ -33,7 +33,7 @@ func (s *Server) Call(ctx context.Context, tool string, args json.RawMessage) (a
 		args = json.RawMessage("{}")
 	}
 	if args[0] != '{' || !json.Valid(args) || strict.Text(args) != nil {
-		return agent.Output{}, perdure.NotDone(perdure.Permanent(fmt.Errorf("mcptool: the arguments of %s are no JSON object of Unicode texts", tool)))
+		return agent.Output{}, perdure.NotDone(perdure.Permanent(fmt.Errorf("mcptool: the arguments of %s are not a JSON object in valid Unicode", tool)))
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

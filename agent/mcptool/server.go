@@ -51,25 +51,25 @@ type rule struct {
 
 // Options of a server. All may be left out.
 type Options struct {
-	// Prefix stands before the names of tools, with a _ between. Without it that
-	// is the server's name.
+	// Prefix is put before the names of tools, followed by a _. The default is
+	// the server's name.
 	Prefix string
 	// NoPrefix leaves the names of tools as they are.
 	NoPrefix bool
-	// Only and Except choose tools by their names at the server; * stands for
-	// any text. Without Only all are chosen.
+	// Only and Except select tools by their names at the server; * matches any
+	// text. Without Only all are selected.
 	Only, Except []string
 	// Ask says which tools need approval unless With says otherwise.
 	Ask Ask
-	// Timeout of a call; 0 is one minute. [agent.Timeout] and [agent.AtMostOnce]
-	// in With give a tool another one.
+	// Timeout limits a call; 0 means one minute. [agent.Timeout] and
+	// [agent.AtMostOnce] in With give a tool another limit.
 	Timeout time.Duration
-	// StartTimeout is the time in which the server has to start and greet; 0 is
-	// 30 seconds.
+	// StartTimeout is the time in which the server has to start and respond; 0
+	// means 30 seconds.
 	StartTimeout time.Duration
-	// MaxMessage is the size of the largest message that is taken from the
-	// server, in bytes; 0 is 16 MiB. A call with a larger result gives an error
-	// to the model.
+	// MaxMessage is the size in bytes of the largest message accepted from the
+	// server; 0 means 16 MiB. If the result of a call is larger, the model gets
+	// an error.
 	MaxMessage int
 
 	// Env is what a command gets as its environment besides PATH, HOME, LANG,
@@ -195,7 +195,7 @@ func (s *Server) check() error {
 		}
 		for k, v := range o.Env {
 			if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
-				wrong("%q is no name and value for its environment", k)
+				wrong("%q is not a name and value for its environment", k)
 			}
 		}
 		return errors.Join(errs...)

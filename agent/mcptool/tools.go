@@ -206,7 +206,7 @@ func infoOf(t *mcp.Tool) (Info, error) {
 	info.Description = strings.ToValidUTF8(cmp.Or(t.Description, t.Title), "\uFFFD")
 	m, ok := t.InputSchema.(map[string]any)
 	if !ok {
-		return info, errors.New("the schema of its arguments is no JSON object")
+		return info, errors.New("the schema of its arguments is not a JSON object")
 	}
 	switch m["type"] {
 	case "object":

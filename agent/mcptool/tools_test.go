@@ -98,8 +98,8 @@ func TestBadListsAreRefused(t *testing.T) {
 	cases := map[string]string{ // the list, and what the error says
 		"endless":                               "pages",
 		"circle":                                "circle",
-		tool("a", `"text"`):                     "no JSON object",
-		tool("a", `null`):                       "no JSON object",
+		tool("a", `"text"`):                     "not a JSON object",
+		tool("a", `null`):                       "not a JSON object",
 		tool("a", `{"type":"string"}`):          "not that of an object",
 		tool("a", `{"type":["object","null"]}`): "not that of an object",
 		tool("a", `{"type":"object","properties":5}`):                                                                "the schema",

@@ -15,7 +15,7 @@ import (
 type ListOptions struct {
 	Query string // only values with all of these words in their key or texts, whatever their case
 	After string // cursor of the last item seen
-	Limit int    // at most this many; 0: all
+	Limit int    // maximum number; 0 means all
 }
 
 // List yields the values in a namespace and below it, in a stable order without

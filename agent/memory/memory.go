@@ -1,7 +1,7 @@
 // Package memory keeps values that outlive threads, such as what agents know
 // about a user, under a namespace and a key. agent.MemoryTools lets a model use
 // it. The package may import perdure, store and internal/shelf; package agent
-// stands on it.
+// builds on it.
 package memory
 
 import (
@@ -35,7 +35,7 @@ var (
 type ConflictError struct {
 	Namespace Namespace
 	Key       string
-	Version   string // of the value that is there; "": there is none
+	Version   string // of the existing value; "" if there is none
 }
 
 // Error says what was found.
@@ -125,9 +125,9 @@ func (i *Item) Decode(v any) error { return json.Unmarshal(i.Value, v) }
 
 // PutOptions of [Memory.Put].
 type PutOptions struct {
-	Version string        // that is replaced; "": any
-	Create  bool          // fail if there is a value
-	TTL     time.Duration // after which the value is forgotten; 0: never
+	Version string        // to replace; "" means any
+	Create  bool          // fail if a value exists
+	TTL     time.Duration // after which the value is forgotten; 0 means never
 }
 
 // enter checks that the memory may be used with this context, and returns the
@@ -188,8 +188,8 @@ func (m *Memory) Get(ctx context.Context, ns Namespace, key string) (*Item, erro
 	return newItem(item), nil
 }
 
-// Delete forgets a value, of the given version unless that is "". It is no error
-// if there is none.
+// Delete forgets a value, of the given version unless that is "". Deleting a
+// missing value is not an error.
 func (m *Memory) Delete(ctx context.Context, ns Namespace, key, version string) error {
 	ns, err := m.enter(ctx, ns)
 	if err != nil {

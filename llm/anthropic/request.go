@@ -48,7 +48,7 @@ func (c *Client) params(r *llm.Request) (sdk.MessageNewParams, error) {
 	if r.Output != nil {
 		var schema map[string]json.RawMessage
 		if json.Unmarshal(r.Output.Schema, &schema) != nil || schema == nil {
-			return p, invalid("the schema of the output is no JSON object")
+			return p, invalid("the schema of the output is not a JSON object")
 		}
 		if free.MatchString(c.name) {
 			system = strings.TrimSpace(system + "\n\nWhen you call no tool, answer with JSON of this schema and nothing else:\n" + string(r.Output.Schema))
@@ -85,7 +85,7 @@ func tools(list []llm.Tool) ([]sdk.ToolUnionParam, error) {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
 		if !history.IsObject(string(schema)) {
-			return nil, invalid("the schema of tool %q is no JSON object", t.Name)
+			return nil, invalid("the schema of tool %q is not a JSON object", t.Name)
 		}
 		p := &sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](schema)}
 		if t.Description != "" {

@@ -150,7 +150,7 @@ func (t *turn) end(b *block) error {
 	// A block that this package does not know goes back as it came.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(b.raw), &fields); err != nil {
-		return interrupted("a block of type %s is no object", b.kind)
+		return interrupted("a block of type %s is not an object", b.kind)
 	}
 	if !json.Valid([]byte(b.input)) {
 		return t.keep(b, json.RawMessage(b.raw))

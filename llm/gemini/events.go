@@ -108,7 +108,7 @@ func parseEvent(data, other []byte) (*event, error) {
 	switch {
 	case len(data) == 0:
 		if json.Unmarshal(other, e) != nil || e.Error == nil {
-			return nil, interrupted("the reply is no stream of events: %s", answers.Short(string(other)))
+			return nil, interrupted("the reply is not an event stream: %s", answers.Short(string(other)))
 		}
 	case !utf8.Valid(data):
 		return nil, errors.New("the reply is not UTF-8")

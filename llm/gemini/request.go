@@ -18,7 +18,7 @@ import (
 // prefix of ids for calls that the model gives none.
 func (c *Client) config(r *llm.Request) (*genai.GenerateContentConfig, string, error) {
 	if c.name == "" || strings.Contains(c.name, "..") || strings.ContainsAny(c.name, "?&#%") {
-		return nil, "", invalid("%q is no name of a model", c.name)
+		return nil, "", invalid("%q is not the name of a model", c.name)
 	}
 	contents, err := c.contents(history.Names(r))
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *Client) config(r *llm.Request) (*genai.GenerateContentConfig, string, e
 	var schema json.RawMessage
 	if r.Output != nil {
 		if !history.IsObject(string(r.Output.Schema)) {
-			return nil, "", invalid("the schema of the output is no JSON object")
+			return nil, "", invalid("the schema of the output is not a JSON object")
 		}
 		if len(tools) == 0 || third.MatchString(c.name) {
 			config.ResponseMIMEType = "application/json"
@@ -98,7 +98,7 @@ func declarations(list []llm.Tool) ([]declaration, error) {
 	var out []declaration
 	for _, t := range list {
 		if len(t.Schema) > 0 && !history.IsObject(string(t.Schema)) {
-			return nil, invalid("the schema of tool %q is no JSON object", t.Name)
+			return nil, invalid("the schema of tool %q is not a JSON object", t.Name)
 		}
 		out = append(out, declaration{t.Name, t.Description, t.Schema})
 	}

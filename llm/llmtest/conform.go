@@ -39,15 +39,15 @@ var checks = []struct {
 	name, why string
 	run       func(context.Context, llm.Model) error
 }{
-	{"DeltasFold", "Whoever asks puts the deltas together with an llm.Fold, and records what comes of it.", deltasFold},
-	{"StopIsLast", "A reply counts as whole when its Stop is there; what comes later is lost.", stopIsLast},
-	{"ReplyGoesBack", "A conversation goes on with the model's own reply and the results of its calls.", replyGoesBack},
-	{"LoopMayEnd", "Whoever asks may stop listening at any delta. Then the model yields no more, and the request is over.", loopMayEnd},
-	{"NothingLeaks", "A process asks a model for months. What was broken off or never begun leaves nothing behind.", nothingLeaks},
-	{"CancelledBefore", "When the context has ended, its error is the answer: it tells a stop by a person from a failure.", cancelledBefore},
-	{"CancelledBetween", "When the context ends, so does the reply, with the context's error, unless it was whole already.", cancelledBetween},
-	{"RequestStays", "Requests share their messages with what is recorded. A model that writes to them changes history.", requestStays},
-	{"Concurrent", "A model is a package's variable that all runs of a process share.", concurrent},
+	{"DeltasFold", "A caller puts the deltas together with an llm.Fold, and records the result.", deltasFold},
+	{"StopIsLast", "A reply counts as complete once its Stop has come; whatever comes later is lost.", stopIsLast},
+	{"ReplyGoesBack", "A conversation continues with the model's own reply and the results of its calls.", replyGoesBack},
+	{"LoopMayEnd", "A caller may stop listening at any delta. Then the model yields nothing more, and the request is over.", loopMayEnd},
+	{"NothingLeaks", "A process uses a model for months. Requests that were broken off or never begun leave nothing behind.", nothingLeaks},
+	{"CancelledBefore", "When the context has ended, its error is returned: it distinguishes a stop by a person from a failure.", cancelledBefore},
+	{"CancelledBetween", "When the context ends, so does the reply, with the context's error, unless it was already complete.", cancelledBetween},
+	{"RequestStays", "Requests share their messages with the record. A model that writes to them changes history.", requestStays},
+	{"Concurrent", "A model is a package variable that all runs of a process share.", concurrent},
 }
 
 // requests returns a plain request, and one with everything that a model of text
@@ -108,7 +108,7 @@ func sound(reply *llm.Reply) error {
 	switch reply.Stop {
 	case llm.StopEnd, llm.StopCalls, llm.StopLength, llm.StopRefused, llm.StopOther:
 	default:
-		return fmt.Errorf("the Stop %q is none of package llm's", reply.Stop)
+		return fmt.Errorf("the Stop %q is not one of package llm's", reply.Stop)
 	}
 	ids := map[string]bool{}
 	calls := reply.Message.Calls()

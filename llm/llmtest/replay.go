@@ -36,7 +36,7 @@ func Load(file string, o Options) (*Player, error) {
 	}
 	p := &Player{file: file, secrets: newSecrets(o.Secrets)}
 	if err := json.Unmarshal(data, &p.tape); err != nil {
-		return nil, fmt.Errorf("llmtest: %s is no recording: %w", file, err)
+		return nil, fmt.Errorf("llmtest: %s is not a recording: %w", file, err)
 	}
 	p.played = make([]bool, len(p.tape.Exchanges))
 	return p, nil

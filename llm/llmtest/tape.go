@@ -69,7 +69,7 @@ func (b *body) UnmarshalJSON(data []byte) error {
 	}
 	c, ok := canonical(data)
 	if !ok {
-		return fmt.Errorf("a body that is no JSON")
+		return fmt.Errorf("a body that is not JSON")
 	}
 	*b = body{json: c}
 	return nil

@@ -68,7 +68,7 @@ func (r *reply) call(p gjson.Result) error {
 	}
 	args, err := c.args.next(arguments)
 	if err != nil {
-		return nonsense("the stream has a tool call whose arguments are no text")
+		return nonsense("the arguments of a tool call in the stream are not a string")
 	}
 	out.Args = args
 	d := llm.Delta{Part: c.part, Call: &out}

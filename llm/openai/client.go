@@ -140,7 +140,7 @@ func (c *Client) server() (*server, error) {
 	s := &server{url: cmp.Or(c.base(), openAI), key: c.key(), http: cmp.Or(c.http, http.DefaultClient)}
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, invalid("the base URL is none: it has to look like https://host/v1")
+		return nil, invalid("the base URL is not valid: it has to look like https://host/v1")
 	}
 	s.compatible = c.compatible(u.Hostname())
 	if s.key == "" && !s.compatible {

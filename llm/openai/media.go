@@ -129,14 +129,14 @@ func (r *reply) images(raw string) error {
 		ImageURL image `json:"image_url"`
 	}
 	if err := json.Unmarshal([]byte(raw), &all); err != nil {
-		return nonsense("the stream has images that are no list")
+		return nonsense("the images in the stream are not a list")
 	}
 	for _, i := range all {
 		m := llm.Media{URL: i.ImageURL.URL}
 		if head, body, ok := strings.Cut(i.ImageURL.URL, ";base64,"); ok && strings.HasPrefix(head, "data:") {
 			data, err := base64.StdEncoding.DecodeString(body)
 			if err != nil {
-				return nonsense("the stream has an image that is no base64")
+				return nonsense("an image in the stream is not base64")
 			}
 			m = llm.Media{MIME: strings.TrimPrefix(head, "data:"), Data: data}
 		}

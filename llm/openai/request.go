@@ -167,7 +167,7 @@ func (s *server) messages(r *llm.Request) ([]message, *llm.Error) {
 		case llm.RoleTool:
 			for _, p := range m.Parts {
 				if p.Result == nil {
-					err = invalid("a message of role tool has a part that is no result")
+					err = invalid("a message of role tool has a part that is not a result")
 					break
 				}
 				out = append(out, message{Role: "tool", ToolCallID: p.Result.Call, Content: resultText(p.Result)})

@@ -187,7 +187,7 @@ func TestRequestsThatCannotBeSentAreInvalid(t *testing.T) {
 		{"a file by URL", "send its bytes", user(llm.Part{Media: &llm.Media{MIME: "application/pdf", URL: "https://example.com/a.pdf"}})},
 		{"a call of the user", "neither text nor media", user(llm.Part{Call: &llm.Call{ID: "a", Name: "f"}})},
 		{"an unknown role", `no role "system"`, &llm.Request{Messages: []llm.Message{{Role: "system"}}}},
-		{"text as a result", "no result", &llm.Request{Messages: []llm.Message{{Role: llm.RoleTool, Parts: []llm.Part{llm.Text("x")}}}}},
+		{"text as a result", "not a result", &llm.Request{Messages: []llm.Message{{Role: llm.RoleTool, Parts: []llm.Part{llm.Text("x")}}}}},
 		{"a result of the assistant", "has a result", &llm.Request{Messages: []llm.Message{{Role: llm.RoleAssistant, Parts: []llm.Part{{Result: &llm.Result{}}}}}}},
 		{"a blob in a result", "blob b17", &llm.Request{Messages: []llm.Message{{Role: llm.RoleTool, Parts: []llm.Part{{Result: &llm.Result{Call: "a", Media: []llm.Media{{Blob: "b17"}}}}}}}}},
 		{"a schema that is not JSON", "JSON", &llm.Request{Tools: []llm.Tool{{Name: "f", Schema: json.RawMessage(`{`)}}}},

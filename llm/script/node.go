@@ -66,7 +66,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 	case doc.Kind == yaml.DocumentNode && len(doc.Content) == 1:
 		return doc.Content[0]
 	default:
-		p.errorf(&doc, "this is no script")
+		p.errorf(&doc, "this is not a script")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // which may be left out.
 type Reply struct {
 	When  func(*llm.Request) bool // nil: in turn, see New
-	Times int                     // over 0: only the first n times that it fits
+	Times int                     // if over 0, only the first n times that it fits
 
 	Text      string
 	Pieces    []string // instead of Text, already cut
@@ -26,8 +26,8 @@ type Reply struct {
 	Wait  time.Duration // before the first piece
 	Delay time.Duration // between pieces
 
-	Usage *llm.Usage // nil: estimated from the lengths
-	Stop  llm.Stop   // "": llm.StopCalls with calls, or else llm.StopEnd
+	Usage *llm.Usage // nil means estimated from the lengths
+	Stop  llm.Stop   // "" means llm.StopCalls with calls, and otherwise llm.StopEnd
 	Cut   bool       // the reply ends without a Stop
 
 	Err   error // instead of the end
