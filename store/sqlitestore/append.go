@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/ncruces/go-sqlite3"
@@ -38,15 +37,14 @@ func (s *Store) append(c *conn, journal string, after uint64, entries [][]byte) 
 	}
 	for i, data := range entries {
 		seq := after + uint64(i) + 1
-		s.writer.scratch = k.atEntry(k.id, seq).mask(s.writer.scratch[:0], data)
-		if err := s.insertEntry(c, journal, k, seq); err != nil {
+		if err := s.insertEntry(c, journal, k, seq, data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// claim moves the end of a journal from after on by n, and returns its key.
+// claim moves the end of a journal from after on by n.
 func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, error) {
 	w, name := s.writer, []byte(journal)
 	fits := after <= maxSeq && after+uint64(n) <= maxSeq
@@ -67,13 +65,12 @@ func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, err
 	}
 	made := h.id == 0
 	if made {
-		rand.Read(h.key[:])
-		if h.id, err = s.addKey(c, h.key); err != nil {
+		if h.id, err = s.newID(c); err != nil {
 			return nil, err
 		}
 	}
 	h.last += int64(n)
-	k := &known{id: h.id, key: h.key, masker: newMasker(h.key)}
+	k := &known{id: h.id, sum: nameSum(name)}
 	w.remember(journal, k) // if this is rolled back, the checksum will tell
 	return k, saveHead(c, h, name, made)
 }
@@ -100,24 +97,43 @@ func moveHead(c *conn, k *known, name []byte, after uint64, n int) (bool, error)
 	last := int64(after)
 	stmt.bindInt64(1, k.id)
 	stmt.bindInt64(2, last+int64(n))
-	stmt.bindInt64(3, headSum(k.id, last+int64(n), k.key[:], name))
+	stmt.bindInt64(3, headSum(k.id, last+int64(n), name))
 	stmt.bindInt64(4, last)
-	stmt.bindInt64(5, headSum(k.id, last, k.key[:], name))
+	stmt.bindInt64(5, headSum(k.id, last, name))
 	err = stmt.exec()
 	return c.changes() == 1, err
 }
 
-// insertEntry writes what is in scratch as an entry.
-func (s *Store) insertEntry(c *conn, journal string, k *known, seq uint64) error {
-	key := entryKey(k.id, seq)
-	err := insert(c, "INSERT INTO entries (key, data) VALUES (?, ?)", key, s.writer.scratch)
+// newID returns the id of a new journal. Rows of journals are never removed, so
+// none gets the id of another.
+func (s *Store) newID(c *conn) (int64, error) {
+	stmt, err := c.prepare("SELECT ifnull(max(id), 0) + 1 FROM journals WHERE id <= ?")
+	if err != nil {
+		return 0, err
+	}
+	defer stmt.reset()
+	stmt.bindInt64(1, maxID)
+	if _, err := stmt.step(); err != nil {
+		return 0, err
+	}
+	id := stmt.columnInt64(0)
+	if id > maxID {
+		return 0, fmt.Errorf("%w: sqlitestore: %s has held %d journals, the most it can; begin another", store.ErrTooLarge, s.file, int64(maxID))
+	}
+	return id, nil
+}
+
+// insertEntry writes an entry.
+func (s *Store) insertEntry(c *conn, journal string, k *known, seq uint64, data []byte) error {
+	key, crc := entryKey(k.id, seq), entrySum(k.id, k.sum, seq, data)
+	err := writeEntry(c, "INSERT INTO entries (key, crc, data) VALUES (?, ?, ?)", key, crc, data)
 	if code(err) != sqlite3.CONSTRAINT {
 		return err
 	}
 	// A row stands behind the journal's end. If it is an entry, the end is
 	// wrong, and writing over it would lose it. If not, damage elsewhere gave
 	// a foreign row this key, and this journal does not suffer for it.
-	stmt, err := c.prepare("SELECT data FROM entries WHERE key = ?")
+	stmt, err := c.prepare("SELECT crc, data FROM entries WHERE key = ?")
 	if err != nil {
 		return err
 	}
@@ -126,23 +142,24 @@ func (s *Store) insertEntry(c *conn, journal string, k *known, seq uint64) error
 	if _, err := stmt.step(); err != nil {
 		return err
 	}
-	if _, real := k.unmask(stmt.columnBytes(0)); real {
+	if stmt.columnInt64(0) == entrySum(k.id, k.sum, seq, stmt.columnBytes(1)) {
 		return undo{s.behindEnd(journal, k.id, seq)}
 	}
-	return insert(c, "REPLACE INTO entries (key, data) VALUES (?, ?)", key, s.writer.scratch)
+	return writeEntry(c, "REPLACE INTO entries (key, crc, data) VALUES (?, ?, ?)", key, crc, data)
 }
 
 func (s *Store) behindEnd(journal string, id int64, seq uint64) error {
 	return s.badJournal(journal, seq, fmt.Sprintf("table entries, key %d", entryKey(id, seq)), "an entry stands behind the end that the journal's head names")
 }
 
-func insert(c *conn, query string, key int64, data []byte) error {
+func writeEntry(c *conn, query string, key, crc int64, data []byte) error {
 	stmt, err := c.prepare(query)
 	if err != nil {
 		return err
 	}
 	stmt.bindInt64(1, key)
-	stmt.bindBytes(2, data)
+	stmt.bindInt64(2, crc)
+	stmt.bindData(3, data)
 	return stmt.exec()
 }
 
@@ -158,9 +175,9 @@ func saveHead(c *conn, h head, name []byte, made bool) error {
 	}
 	stmt.bindInt64(1, h.id)
 	stmt.bindInt64(2, h.last)
-	stmt.bindInt64(3, headSum(h.id, h.last, h.key[:], name))
+	stmt.bindInt64(3, headSum(h.id, h.last, name))
 	if made {
-		stmt.bindBytes(4, name)
+		stmt.bindText(4, name)
 		stmt.bindInt64(5, nameSum(name))
 	}
 	return stmt.exec()

@@ -69,7 +69,7 @@ func (s *Store) appendBatch(c *conn, r *request, b store.Batch, optional *int) e
 		if w.Optional && i >= stop {
 			continue
 		}
-		if only, err := s.refusedCell(w.Key, s.write(c, rows[i], w)); err != nil {
+		if only, err := s.refusedCell(w.Key, write(c, rows[i], w)); err != nil {
 			if only && w.Optional {
 				*optional = i
 				return errAgain
@@ -83,13 +83,13 @@ func (s *Store) appendBatch(c *conn, r *request, b store.Batch, optional *int) e
 }
 
 // write makes a write of a batch to the cell that was found as r.
-func (s *Store) write(c *conn, r cellRow, w store.Write) error {
+func write(c *conn, r cellRow, w store.Write) error {
 	if w.Remove {
 		return removeCell(c, r)
 	}
 	var version [versionSize]byte
 	rand.Read(version[:])
-	return s.writeCell(c, r, []byte(w.Key), w.Value, version[:])
+	return writeCell(c, r, []byte(w.Key), w.Value, version[:])
 }
 
 // refusedCell returns the error of a batch that met err at one of its cells, and

@@ -44,7 +44,7 @@ func (s *Store) put(c *conn, key string, value []byte, prev store.Version, versi
 	if err != nil {
 		return err
 	}
-	return s.writeCell(c, r, []byte(key), value, version)
+	return writeCell(c, r, []byte(key), value, version)
 }
 
 // expect looks a cell up, which has to have a version.
@@ -57,26 +57,24 @@ func (s *Store) expect(c *conn, key string, prev store.Version) (cellRow, error)
 }
 
 // writeCell writes the cell that was found as r.
-func (s *Store) writeCell(c *conn, r cellRow, name, value, version []byte) (err error) {
-	query := "UPDATE cells SET version = ?2, value = ?3 WHERE id = ?1"
+func writeCell(c *conn, r cellRow, name, value, version []byte) error {
+	query := "UPDATE cells SET version = ?1, crc = ?2, value = ?3 WHERE id = ?4"
 	made := r.id == 0
 	if made {
-		query = "INSERT INTO cells (id, version, value, name, sum) VALUES (?1, ?2, ?3, ?4, ?5)"
-		if r.id, r.key, err = s.cellKey(c); err != nil {
-			return err
-		}
+		query = "INSERT INTO cells (version, crc, value, name, sum) VALUES (?1, ?2, ?3, ?4, ?5)"
 	}
-	s.writer.scratch = newMasker(r.key).atCell(name, version).mask(s.writer.scratch[:0], value)
 	stmt, err := c.prepare(query)
 	if err != nil {
 		return err
 	}
-	stmt.bindInt64(1, r.id)
-	stmt.bindBytes(2, version)
-	stmt.bindBytes(3, s.writer.scratch)
+	stmt.bindBytes(1, version)
+	stmt.bindInt64(2, cellSum(name, version, value))
+	stmt.bindData(3, value)
 	if made {
-		stmt.bindBytes(4, name)
+		stmt.bindText(4, name)
 		stmt.bindInt64(5, nameSum(name))
+	} else {
+		stmt.bindInt64(4, r.id)
 	}
 	return stmt.exec()
 }
@@ -108,9 +106,6 @@ func (s *Store) delete(c *conn, key string, prev store.Version) error {
 }
 
 func removeCell(c *conn, r cellRow) error {
-	if err := setKey(c, r.id, 1, [keySize]byte{}); err != nil {
-		return err
-	}
 	stmt, err := c.prepare("DELETE FROM cells WHERE id = ?")
 	if err != nil {
 		return err
@@ -139,12 +134,12 @@ func (s *Store) Get(ctx context.Context, key string) (store.Cell, error) {
 }
 
 func (s *Store) get(c *conn, name []byte) (store.Cell, error) {
-	stmt, err := c.prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
+	stmt, err := c.prepare("SELECT " + cellColumns + " FROM cells WHERE name = ?")
 	if err != nil {
 		return store.Cell{}, err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, name)
+	stmt.bindText(1, name)
 	row, err := stmt.step()
 	if err != nil {
 		return store.Cell{}, err

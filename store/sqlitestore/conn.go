@@ -26,29 +26,33 @@ func (s *Store) openFirst(ctx context.Context) (*conn, error) {
 	c.setBusyTimeout(0)
 	if err := s.prepareFirst(ctx, c); err != nil {
 		c.close()
+		s.clearMark()
 		return nil, err
 	}
 	return c, nil
 }
 
 func (s *Store) prepareFirst(ctx context.Context, c *conn) error {
-	fresh := false
-	err := s.retry(ctx, time.Now(), func() (err error) { fresh, err = s.identify(c); return err })
+	var version int64
+	err := s.retry(ctx, time.Now(), func() (err error) { version, err = s.identify(c); return err })
+	if err == nil {
+		err = s.setMark()
+	}
 	if err != nil {
 		return s.cannotOpen(err)
 	}
 	if err := s.retry(ctx, time.Now(), func() error { return s.configure(c) }); err != nil {
 		return s.cannotOpen(err)
 	}
-	if fresh {
-		if err := s.retry(ctx, time.Now(), func() error { return s.create(c) }); err != nil {
+	if version != format {
+		if err := s.retry(ctx, time.Now(), func() error { return s.upgrade(c) }); err != nil {
 			return s.cannotOpen(err)
 		}
 		return nil
 	}
 	// SQLite opens a file that may not be written all the same, and says so at
 	// the first write, even of nothing. If the file is only locked, it may be.
-	if err := c.exec("DELETE FROM keys WHERE false"); err != nil && !isBusy(err) {
+	if err := c.exec("DELETE FROM entries WHERE false"); err != nil && !isBusy(err) {
 		return s.cannotOpen(err)
 	}
 	return nil
@@ -104,6 +108,7 @@ func (s *Store) configure(c *conn) error {
 		{"secure_delete=ON", "secure_delete", "1"},
 		{"wal_autocheckpoint=0", "wal_autocheckpoint", "0"}, // see writer.checkpoint
 		{"journal_size_limit=67108864", "", ""},
+		{fmt.Sprintf("max_page_count=%d", maxPages), "", ""},
 		{"cell_size_check=ON", "", ""},
 		{"trusted_schema=OFF", "", ""},
 	}
@@ -198,7 +203,7 @@ func isDamage(err error) bool {
 
 // cannotOpen explains an error of opening to whoever chose the path.
 func (s *Store) cannotOpen(err error) error {
-	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrClosed, errBusy, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrTooLarge, store.ErrClosed, errBusy, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

@@ -82,7 +82,7 @@ func (p *sample) damaged(damage func() error, check func()) {
 }
 
 type dump struct {
-	entries, keys, journals, cells [][]any
+	entries, journals, cells [][]any
 }
 
 func (p *sample) dump() dump {
@@ -93,13 +93,13 @@ func (p *sample) dump() dump {
 		}
 		return all
 	}
-	return dump{rows("SELECT * FROM entries"), rows("SELECT * FROM keys"), rows("SELECT * FROM journals"), rows("SELECT * FROM cells")}
+	return dump{rows("SELECT * FROM entries"), rows("SELECT * FROM journals"), rows("SELECT * FROM cells")}
 }
 
 func (p *sample) restore(d dump) {
 	p.Helper()
 	p.must("BEGIN IMMEDIATE")
-	for table, rows := range map[string][][]any{"entries": d.entries, "keys": d.keys, "journals": d.journals, "cells": d.cells} {
+	for table, rows := range map[string][][]any{"entries": d.entries, "journals": d.journals, "cells": d.cells} {
 		p.must("DELETE FROM " + table)
 		for _, r := range rows {
 			marks := bytes.Repeat([]byte(", ?"), len(r))[2:]
@@ -146,18 +146,23 @@ func (p *sample) broken(what, journal string, seq uint64) {
 	p.healthy(what, journal)
 }
 
-func flipped(b []byte, bit int) []byte {
-	b = bytes.Clone(b)
+func flipped[T []byte | string](x T, bit int) T {
+	b := bytes.Clone([]byte(x))
 	b[bit/8] ^= 1 << (bit % 8)
-	return b
+	return T(b)
 }
 
 // TestFlippedEntries flips every bit of every column of the entries.
 func TestFlippedEntries(t *testing.T) {
 	p := newSample(t)
 	for i, row := range p.dump().entries {
-		key, data := row[0].(int64), row[1].([]byte)
+		key, crc, data := row[0].(int64), row[1].(int64), row[2].(string)
 		name, seq := p.entry(i)
+		for bit := range 64 {
+			p.must("UPDATE entries SET crc = ? WHERE key = ?", crc^1<<bit, key)
+			p.broken(fmt.Sprintf("bit %d of the checksum of %s/%d", bit, name, seq), name, seq)
+		}
+		p.must("UPDATE entries SET crc = ? WHERE key = ?", crc, key)
 		for bit := range 8 * len(data) {
 			p.must("UPDATE entries SET data = ? WHERE key = ?", flipped(data, bit), key)
 			p.broken(fmt.Sprintf("bit %d of %s/%d", bit, name, seq), name, seq)
@@ -166,7 +171,7 @@ func TestFlippedEntries(t *testing.T) {
 			p.must("UPDATE entries SET data = ? WHERE key = ?", data[:n], key)
 			p.broken(fmt.Sprintf("%s/%d cut to %d bytes", name, seq, n), name, seq)
 		}
-		p.must("UPDATE entries SET data = ? WHERE key = ?", append(bytes.Clone(data), 0), key)
+		p.must("UPDATE entries SET data = ? WHERE key = ?", data+"\x00", key)
 		p.broken(fmt.Sprintf("%s/%d with a byte more", name, seq), name, seq)
 		p.must("UPDATE entries SET data = ? WHERE key = ?", data, key)
 		for bit := range 64 {
@@ -221,18 +226,20 @@ func TestFlippedHeads(t *testing.T) {
 		harmless    bool // where nothing else is damaged
 	}{
 		{"journals", "id", false}, {"journals", "name", false}, {"journals", "sum", true}, {"journals", "last", false}, {"journals", "crc", false},
-		{"keys", "id", false}, {"keys", "free", true}, {"keys", "key", false},
-		{"cells", "id", false}, {"cells", "name", false}, {"cells", "sum", true}, {"cells", "version", false}, {"cells", "value", false},
+		{"cells", "id", true}, {"cells", "name", false}, {"cells", "sum", true}, {"cells", "version", false}, {"cells", "crc", false}, {"cells", "value", false},
 	} {
 		thing, from := "b", "journals"
 		if column.table == "cells" {
 			thing, from = "x", "cells"
 		}
-		id := p.integer("SELECT id FROM "+from+" WHERE name = ?", []byte(thing))
+		id := p.integer("SELECT id FROM "+from+" WHERE name = ?", thing)
 		value := p.column(fmt.Sprintf("SELECT %s FROM %s WHERE id = ?", column.name, column.table), id)
 		bits := 64
-		if b, ok := value.([]byte); ok {
-			bits = 8 * len(b)
+		switch value := value.(type) {
+		case []byte:
+			bits = 8 * len(value)
+		case string:
+			bits = 8 * len(value)
 		}
 		for bit := range bits {
 			var other any
@@ -240,6 +247,8 @@ func TestFlippedHeads(t *testing.T) {
 			case int64:
 				other = value ^ 1<<bit
 			case []byte:
+				other = flipped(value, bit)
+			case string:
 				other = flipped(value, bit)
 			}
 			what := fmt.Sprintf("bit %d of %s.%s", bit, column.table, column.name)
@@ -285,7 +294,7 @@ func (p *sample) found(what, thing string, harmless bool) {
 	}
 	p.healthy(what, thing)
 	bad, _ := errors.AsType[*store.CorruptError](err)
-	if mends := strings.HasSuffix(what, "cells.value") || strings.HasSuffix(what, "cells.version"); bad != nil && (mends || bad.Version != "") {
+	if mends := strings.HasSuffix(what, "cells.value") || strings.HasSuffix(what, "cells.crc") || strings.HasSuffix(what, "cells.version"); bad != nil && (mends || bad.Version != "") {
 		_, err := p.s.Put(p.Context(), thing, []byte("anew"), bad.Version)
 		if got, getErr := p.s.Get(p.Context(), thing); err != nil || string(got.Value) != "anew" {
 			p.Errorf("%s: the damaged cell cannot be written anew: %v, %v", what, err, getErr)
@@ -311,12 +320,12 @@ func (p *sample) integer(query string, args ...any) int64 {
 // append, as a lost write would. The entry behind it was acknowledged.
 func TestOldHead(t *testing.T) {
 	p := newSample(t)
-	last := p.column("SELECT last FROM journals WHERE name = ?", []byte("b"))
-	crc := p.column("SELECT crc FROM journals WHERE name = ?", []byte("b"))
+	last := p.column("SELECT last FROM journals WHERE name = ?", "b")
+	crc := p.column("SELECT crc FROM journals WHERE name = ?", "b")
 	if _, err := p.s.Append(t.Context(), "b", 4, []byte("fifth of b")); err != nil {
 		t.Fatal(err)
 	}
-	p.must("UPDATE journals SET last = ?, crc = ? WHERE name = ?", last, crc, []byte("b"))
+	p.must("UPDATE journals SET last = ?, crc = ? WHERE name = ?", last, crc, "b")
 	p.broken("an old head", "b", 5)
 	if _, err := p.s.Append(t.Context(), "b", 4, []byte("another fifth")); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Append over an entry behind the end = %v, want ErrCorrupt", err)
@@ -328,7 +337,7 @@ func TestOldHead(t *testing.T) {
 // entry of another will get.
 func TestStrayEntry(t *testing.T) {
 	p := newSample(t)
-	a, b := p.integer("SELECT id FROM journals WHERE name = ?", []byte("a")), p.integer("SELECT id FROM journals WHERE name = ?", []byte("b"))
+	a, b := p.integer("SELECT id FROM journals WHERE name = ?", "a"), p.integer("SELECT id FROM journals WHERE name = ?", "b")
 	p.must("UPDATE entries SET key = ? WHERE key = ?", b<<32|5, a<<32|3)
 	p.broken("a stray entry", "a", 3)
 	if _, err := p.s.Append(t.Context(), "b", 4, []byte("fifth of b")); err != nil {
@@ -338,7 +347,6 @@ func TestStrayEntry(t *testing.T) {
 	p.broken("after an append", "a", 3)
 }
 
-// TestStrayID gives a damaged journal or cell the id that the next will get.
 // TestDamagedCellInBatch has damage in the way of one cell of a batch: it is left
 // out if it is optional, and otherwise refuses the batch, which alone suffers.
 func TestDamagedCellInBatch(t *testing.T) {
@@ -347,14 +355,13 @@ func TestDamagedCellInBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := p.column("SELECT id FROM cells WHERE name = ?", []byte("x"))
+	index := p.column("SELECT id FROM cells WHERE name = ?", "x")
 	const refuses = "what cannot be written"
 	for what, damage := range map[string]func() error{
-		"a lost key":  func() error { return p.update("DELETE FROM keys WHERE id = ?", index) },
-		"a lost name": func() error { return p.update("UPDATE cells SET name = ? WHERE id = ?", []byte("lost"), index) },
+		"a lost name": func() error { return p.update("UPDATE cells SET name = ? WHERE id = ?", "lost", index) },
 		refuses: func() error { // found when the entries are written
-			return errors.Join(p.update("CREATE TRIGGER u BEFORE UPDATE ON cells WHEN OLD.name = CAST('x' AS BLOB) BEGIN SELECT RAISE(ABORT, 'no'); END"),
-				p.update("CREATE TRIGGER d BEFORE DELETE ON cells WHEN OLD.name = CAST('x' AS BLOB) BEGIN SELECT RAISE(ABORT, 'no'); END"))
+			return errors.Join(p.update("CREATE TRIGGER u BEFORE UPDATE ON cells WHEN OLD.name = 'x' BEGIN SELECT RAISE(ABORT, 'no'); END"),
+				p.update("CREATE TRIGGER d BEFORE DELETE ON cells WHEN OLD.name = 'x' BEGIN SELECT RAISE(ABORT, 'no'); END"))
 		},
 	} {
 		p.damaged(damage, func() {
@@ -389,12 +396,13 @@ func TestDamagedCellInBatch(t *testing.T) {
 	}
 }
 
+// TestStrayID gives a damaged journal, or a cell, the id that the next will get.
 func TestStrayID(t *testing.T) {
 	for table, thing := range map[string]string{"journals": "c", "cells": "x"} {
 		p := newSample(t)
-		next := p.integer("SELECT max(id) + 1 FROM keys")
-		p.must("UPDATE "+table+" SET id = ? WHERE name = ?", next, []byte(thing))
-		p.found("a stray id in "+table, thing, false)
+		next := p.integer("SELECT max(id) + 1 FROM " + table)
+		p.must("UPDATE "+table+" SET id = ? WHERE name = ?", next, thing)
+		p.found("a stray id in "+table, thing, table == "cells")
 	}
 }
 

@@ -1,6 +1,7 @@
 package sqlitestore_test
 
 import (
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -13,6 +14,7 @@ var broken = struct {
 	sync.Mutex
 	failing map[string]failure // by folder or file
 	syncs   map[string]int     // by file
+	left    int                // if not 0, the process dies at the write or sync that makes it so
 }{failing: map[string]failure{}, syncs: map[string]int{}}
 
 // failure is what writes and syncs answer, nil for what they do.
@@ -57,6 +59,11 @@ type brokenFile struct {
 func (f brokenFile) fails() failure {
 	broken.Lock()
 	defer broken.Unlock()
+	if broken.left--; broken.left == 0 {
+		self, _ := os.FindProcess(os.Getpid())
+		self.Kill()
+		select {}
+	}
 	for path, how := range broken.failing {
 		if f.path == path || filepath.Dir(f.path) == path {
 			return how

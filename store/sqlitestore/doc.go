@@ -10,8 +10,8 @@
 //
 // The folder must exist and be on a local disk: SQLite's locks and shared memory
 // do not work over a network file system. While app.db is open, and after a crash,
-// app.db-wal and app.db-shm are beside it; they belong to it. So does the folder
-// app.db-peers, see below.
+// app.db-wal and app.db-shm are beside it; they belong to it. So do the empty
+// file app.db-scrub and the folder app.db-peers, see below.
 //
 // Only its owner may read and write a new database, whatever the umask is. An
 // existing one keeps its mode, and the files beside it get the same mode: to share
@@ -53,12 +53,48 @@
 // to read puts all this off: Drop and Close then say so.
 //
 // SQLite's secure_delete alone does not achieve this: when it moves rows
-// between pages it leaves copies of them behind. Therefore the bytes of each
-// journal and each cell are masked with a key of their own, kept in a table
-// whose rows never move, and erasing overwrites the key in place and empties
-// the WAL. The keys lie in the same file: masking is for erasure and keeps
-// nobody from reading the file. Package seal does that. Names are not masked,
-// and the name of a dropped journal stays as its tombstone.
+// between pages it leaves copies of them behind. These are cleared whenever a
+// page is copied from the WAL into the database, and erasing copies all pages
+// and empties the WAL. The name of a dropped journal stays as its tombstone.
+//
+// If another program copies pages, it leaves such remains in the database. When
+// SQLite's shell is the last to close a store, as after a crash, Open notices,
+// because app.db-scrub is there without the WAL, and writes the database anew. A
+// program that copies pages while the store is open, with PRAGMA wal_checkpoint or
+// by writing to the database, is not noticed.
+//
+// # Looking inside
+//
+// What is in a store can be read with SQLite's shell, also while it is open:
+//
+//	sqlite3 -readonly app.db
+//	sqlite> SELECT * FROM threads WHERE status = 'suspended';
+//	sqlite> SELECT seq, kind, time, path, body FROM history WHERE thread = 't-17';
+//
+// There are four views for this. NULL stands for what is encrypted, see package
+// seal.
+//
+//   - threads has a row for each thread: id, user, title, the flow of its newest
+//     run, status, times, and how many of its asks are open. It may be a moment
+//     older than the journal.
+//   - history has a row for each entry of a thread: its sequence, kind, time, the
+//     run it belongs to (by the sequence that queued it), path, and its body as
+//     JSON.
+//   - runs has a row for each input that was queued: id, flow, status, times.
+//   - asks has a row for each open ask: id, path, prompt, data, and when it is due.
+//
+// A fork has the entries after its beginning; those before belong to the thread
+// that it was forked from. The statuses in runs follow from the newest entry that
+// is about the run: perdure show tells more. The tables below the views are
+// journals, entries (key is the journal's id << 32 | the sequence) and cells. Do
+// not write to them: every row has a checksum.
+//
+// # Formats
+//
+// A store of format 1, from before rows could be read, is migrated when it is
+// opened, in one transaction: it takes as much room again until it is done, and
+// the time to write as much. From then on older binaries answer [store.ErrNewer].
+// A store can have up to 128 GiB.
 //
 // # Watching
 //

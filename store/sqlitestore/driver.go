@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -79,6 +81,9 @@ func (c *conn) prepare(query string) (*stmt, error) {
 	return c.stmts[query], nil
 }
 
+// run executes a statement that is not needed again.
+func (c *conn) run(query string) error { return c.c.Exec(query) }
+
 // exec runs a statement without parameters and rows that matter.
 func (c *conn) exec(query string) error {
 	s, err := c.prepare(query)
@@ -111,6 +116,12 @@ func (c *conn) rollback() {
 	}
 }
 
+// forgetPages empties the cache of pages.
+func (c *conn) forgetPages() error {
+	_, err := c.c.FileControl("main", sqlite3.FCNTL_RESET_CACHE)
+	return err
+}
+
 // changes returns how many rows the last statement changed.
 func (c *conn) changes() int64 { return c.c.Changes() }
 
@@ -122,6 +133,16 @@ type stmt struct {
 
 func (s *stmt) bindInt64(param int, value int64)  { s.bound(s.s.BindInt64(param, value)) }
 func (s *stmt) bindBytes(param int, value []byte) { s.bound(s.s.BindBlob(param, value)) }
+func (s *stmt) bindText(param int, value []byte)  { s.bound(s.s.BindRawText(param, value)) }
+
+// bindData binds what a person can read in SQLite's shell as text.
+func (s *stmt) bindData(param int, value []byte) {
+	if utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 {
+		s.bindText(param, value)
+	} else {
+		s.bindBytes(param, value)
+	}
+}
 
 func (s *stmt) bound(err error) {
 	if s.bad == nil {
@@ -164,13 +185,6 @@ func (s *stmt) columnText(col int) string { return s.s.ColumnText(col) }
 
 // columnBytes returns a column in memory of its own.
 func (s *stmt) columnBytes(col int) []byte { return s.s.ColumnBlob(col, []byte{}) }
-
-// columnKey returns a column that is a key of a mask, if it is one.
-func (s *stmt) columnKey(col int) (key [keySize]byte, ok bool) {
-	kept := s.s.ColumnRawBlob(col)
-	copy(key[:], kept)
-	return key, len(kept) == keySize
-}
 
 // code returns SQLite's primary code for an error, 0 if it is none of its own.
 func code(err error) sqlite3.ErrorCode {

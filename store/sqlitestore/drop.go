@@ -35,17 +35,14 @@ func (s *Store) drop(c *conn, name []byte) error {
 	if err != nil || h.dropped() {
 		return err
 	}
-	delete(s.writer.known, string(name)) // with its key
+	delete(s.writer.known, string(name))
 	made := h.id == 0
-	h.last, h.key = -1, [keySize]byte{}
+	h.last = -1
 	if made {
-		if h.id, err = s.addKey(c, h.key); err != nil {
+		if h.id, err = s.newID(c); err != nil {
 			return err
 		}
 		return saveHead(c, h, name, made)
-	}
-	if err := setKey(c, h.id, 0, h.key); err != nil {
-		return err
 	}
 	stmt, err := c.prepare("DELETE FROM entries WHERE key BETWEEN ? AND ?")
 	if err != nil {

@@ -52,6 +52,10 @@ func (w *writer) copyWAL(mode string, hold time.Duration) (done bool, err error)
 	}
 	w.frames = 0
 	if mode == "TRUNCATE" {
+		// Cached pages are as they were in the WAL, with what disk.go clears.
+		if err := w.conn.forgetPages(); err != nil {
+			return false, err
+		}
 		w.clean = erased
 	}
 	return true, nil

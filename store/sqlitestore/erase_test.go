@@ -21,19 +21,7 @@ import (
 	"github.com/perdure/perdure/store/sqlitestore"
 )
 
-// secrets returns what makes the bytes of a journal or cell readable.
-func secrets(t *testing.T, dir, table, name string) string {
-	t.Helper()
-	c := rawConn(t, dir)
-	defer c.Close()
-	rows, err := queryRows(c, "SELECT k.key FROM "+table+" t JOIN keys k ON k.id = t.id WHERE t.name = ?", []byte(name))
-	if err != nil || len(rows) != 1 {
-		t.Fatalf("no key of %s in %s: %v", name, table, err)
-	}
-	return string(rows[0][0].([]byte))
-}
-
-// queryRows runs a statement and returns its rows, of int64 and []byte.
+// queryRows runs a statement and returns its rows, of int64, string and []byte.
 func queryRows(c *sqlite3.Conn, text string, args ...any) (rows [][]any, err error) {
 	stmt, _, err := c.Prepare(text)
 	if err != nil {
@@ -53,9 +41,12 @@ func queryRows(c *sqlite3.Conn, text string, args ...any) (rows [][]any, err err
 	for stmt.Step() {
 		var r []any
 		for i := range stmt.ColumnCount() {
-			if stmt.ColumnType(i) == sqlite3.INTEGER {
+			switch stmt.ColumnType(i) {
+			case sqlite3.INTEGER:
 				r = append(r, stmt.ColumnInt64(i))
-			} else {
+			case sqlite3.TEXT:
+				r = append(r, stmt.ColumnText(i))
+			default:
 				r = append(r, stmt.ColumnBlob(i, []byte{}))
 			}
 		}
@@ -74,103 +65,239 @@ func rawConn(t *testing.T, dir string) *sqlite3.Conn {
 	return c
 }
 
-// TestErase fills a store so that SQLite moves rows about, drops and deletes
-// half of it, and looks for the rest of it in the raw files: for the bytes
-// themselves, and for the keys without which they are noise.
+// A canary is the text that a journal or cell of a test is full of.
+func canary(name string) string { return "CANARY-" + name + "." }
+
+// TestErase has two handles write to many journals and cells, so that SQLite
+// moves rows about, and erase some of them in between. Of those it looks for
+// remains in the raw files: after each erase, and after later writes, which
+// might write a page anew that still has some.
 func TestErase(t *testing.T) {
-	const many = 200
+	const many, rounds, writes = 240, 6, 600
 	dir := t.TempDir()
-	s := openTest(t, dir)
-	r := rand.New(rand.NewPCG(1, 2))
-	text := func(what string, size int) []byte {
-		return bytes.Repeat([]byte("CANARY-"+what+"."), 1+size/16)
-	}
-	last := make([]uint64, many)
-	versions := make([]store.Version, many)
-	for i := range 1500 {
-		n := r.IntN(many)
-		size := r.IntN(2000)
-		if i%200 == 0 {
-			size = 200 << 10
-		}
-		var err error
-		if i%2 == 0 {
-			last[n], err = s.Append(t.Context(), fmt.Sprint("j", n), last[n], text(fmt.Sprint("j", n), size))
-		} else {
-			versions[n], err = s.Put(t.Context(), fmt.Sprint("c", n), text(fmt.Sprint("c", n), size), versions[n])
-		}
+	var stores []*sqlitestore.Store
+	for range 2 {
+		s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer s.Close()
+		stores = append(stores, s)
 	}
-	type secret struct{ name, key string }
-	var gone, kept []secret
-	for n := range many {
-		dst := &kept
-		if n%2 == 0 {
-			dst = &gone
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func(name string) []byte {
+		size := r.IntN(2000)
+		if r.IntN(100) == 0 {
+			size = 200 << 10
 		}
-		if versions[n] != "" {
-			*dst = append(*dst, secret{fmt.Sprint("c", n), secrets(t, dir, "cells", fmt.Sprint("c", n))})
-		}
-		if last[n] > 0 {
-			*dst = append(*dst, secret{fmt.Sprint("j", n), secrets(t, dir, "journals", fmt.Sprint("j", n))})
-		}
+		return bytes.Repeat([]byte(canary(name)), 1+size/16)
 	}
-	check := func(when string, gone, there []secret) {
+	last, versions := make([]uint64, many), make([]store.Version, many)
+	var gone []string
+	check := func(when string) {
 		t.Helper()
 		var all []string
-		for _, x := range append(gone[:len(gone):len(gone)], there...) {
-			all = append(all, x.key, "CANARY-"+x.name+".")
+		for _, name := range gone {
+			all = append(all, canary(name))
 		}
-		found := scan(t, dir, all...)
-		for _, x := range gone {
-			if found[x.key] {
-				t.Errorf("%s: the key of %s is still in the files", when, x.name)
-			}
-			if found["CANARY-"+x.name+"."] {
-				t.Errorf("%s: bytes of %s are in the files as they are", when, x.name)
+		there := ""
+		for n := range many {
+			if last[n] > 0 {
+				there = canary(fmt.Sprint("j", n))
 			}
 		}
-		for _, x := range there {
-			if !found[x.key] {
-				t.Errorf("%s: the key of %s is not found; the scan looks in the wrong place", when, x.name)
+		found := scan(t, dir, append(all, there)...)
+		for _, text := range all {
+			if found[text] {
+				t.Errorf("%s: %s is still in the files", when, text)
 			}
+		}
+		if !found[there] {
+			t.Errorf("%s: %s is not found; the scan looks in the wrong place", when, there)
 		}
 	}
-	check("before", nil, append(gone, kept...))
-
-	// Cells first and journals then, as a thread is erased.
-	for _, x := range gone {
-		if strings.HasPrefix(x.name, "c") {
-			cell, err := s.Get(t.Context(), x.name)
+	for round := range rounds {
+		first := round * many / rounds / 2 // those before it are erased
+		for i := range writes {
+			n, s := first+r.IntN(many-first), stores[r.IntN(1+round%2)] // in some rounds one alone, with its cache
+			var err error
+			if i%2 == 0 {
+				name := fmt.Sprint("j", n)
+				last[n], err = s.Append(t.Context(), name, last[n], text(name))
+			} else {
+				name := fmt.Sprint("c", n)
+				versions[n], err = s.Put(t.Context(), name, text(name), versions[n])
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Delete(t.Context(), x.name, cell.Version); err != nil {
+			if i == writes/10 {
+				check(fmt.Sprintf("round %d, after some writes", round))
+			}
+		}
+		check(fmt.Sprintf("round %d, after writing", round))
+		s := stores[0]
+		until := (round + 1) * many / rounds / 2
+		for n := first; n < until; n++ { // cells first and journals then, as a thread is erased
+			if versions[n] == "" {
+				continue
+			}
+			gone = append(gone, fmt.Sprint("c", n))
+			if err := s.Delete(t.Context(), fmt.Sprint("c", n), versions[n]); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	for _, x := range gone {
-		if strings.HasPrefix(x.name, "j") {
-			if err := s.Drop(t.Context(), x.name); err != nil {
+		for n := first; n < until; n++ {
+			gone, last[n] = append(gone, fmt.Sprint("j", n)), 0
+			if err := s.Drop(t.Context(), fmt.Sprint("j", n)); err != nil {
 				t.Fatal(err)
 			}
 		}
+		check(fmt.Sprintf("round %d, after Drop", round))
 	}
-	check("after Drop", gone, kept)
-	for _, x := range kept {
-		if strings.HasPrefix(x.name, "j") {
-			if _, err := store.ReadAll(t.Context(), s, x.name, 0); err != nil {
-				t.Errorf("%s, which was kept: %v", x.name, err)
-			}
+	for n := range many {
+		if last[n] == 0 {
+			continue
+		}
+		if entries, err := store.ReadAll(t.Context(), stores[0], fmt.Sprint("j", n), 0); err != nil || len(entries) != int(last[n]) {
+			t.Errorf("journal %d, which was kept, has %d entries of %d, %v", n, len(entries), last[n], err)
 		}
 	}
-	if err := s.Close(); err != nil {
+	for _, s := range stores {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("after Close")
+}
+
+// TestEraseForgets has one handle drop journals and write to all the others after
+// each, so that it writes every page anew as its cache has it.
+func TestEraseForgets(t *testing.T) {
+	const many, drops = 120, 50
+	dir := t.TempDir()
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
+	if err != nil {
 		t.Fatal(err)
 	}
-	check("after Close", gone, kept)
+	defer s.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	last := make([]uint64, many)
+	write := func(n int, data []byte) {
+		if last[n], err = s.Append(t.Context(), fmt.Sprint("j", n), last[n], data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 25 * many {
+		n := r.IntN(many)
+		write(n, bytes.Repeat([]byte(canary(fmt.Sprint("j", n))), 1+r.IntN(125)))
+	}
+	for dropped := range drops {
+		name := fmt.Sprint("j", dropped)
+		if err := s.Drop(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		for n := dropped + 1; n < many; n++ {
+			write(n, []byte("tiny"))
+		}
+		if scan(t, dir, canary(name))[canary(name)] {
+			t.Errorf("%s is in the files again", canary(name))
+		}
+	}
+}
+
+// TestEraseAfterAnotherProgram has a process die, and another program, as SQLite's
+// shell, copy what is in its WAL into the file and remove the WAL. What it leaves
+// there does not outlive an erase either, wherever the next process dies first.
+func TestEraseAfterAnotherProgram(t *testing.T) {
+	const many = 120
+	fill := func() (dir string) {
+		dir = t.TempDir()
+		s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := rawConn(t, dir)
+		run(t, other, "BEGIN")
+		run(t, other, "SELECT * FROM entries") // s cannot copy what is written after it
+		r := rand.New(rand.NewPCG(1, 2))
+		last := make([]uint64, many)
+		for range 25 * many {
+			n := r.IntN(many)
+			data := bytes.Repeat([]byte(canary(fmt.Sprint("j", n))), 1+r.IntN(125))
+			if last[n], err = s.Append(t.Context(), fmt.Sprint("j", n), last[n], data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(t, other, "COMMIT")
+		s.Close()
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "test.db-wal")); err == nil {
+			t.Fatal("the other program left the WAL")
+		}
+		return dir
+	}
+	for writes := 1; ; writes = writes*2 + 1 {
+		dir := fill()
+		cmd := child(t, "die", dir)
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", childWrites, writes))
+		ended := cmd.Run() == nil
+		s := openTest(t, dir)
+		var gone []string
+		for n := range many / 2 {
+			gone = append(gone, canary(fmt.Sprint("j", n)))
+			if err := s.Drop(t.Context(), fmt.Sprint("j", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := scan(t, dir, gone...); len(found) > 0 {
+			t.Errorf("after a death at write %d, %d of %d journals are still in the files", writes, len(found), len(gone))
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "test.db-scrub")); err == nil {
+			t.Error("a clean close leaves the mark of a crash")
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+// TestErasedSpace has threads come and go. The file does not grow with them.
+func TestErasedSpace(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	size := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, "test.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	var first int64
+	for i := range 60 {
+		name := fmt.Sprint("j", i)
+		for after := range uint64(20) {
+			if _, err := s.Append(t.Context(), name, after, make([]byte, 3000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i >= 5 {
+			if err := s.Drop(t.Context(), fmt.Sprint("j", i-5)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 10 {
+			first = size()
+		}
+	}
+	if now := size(); now > first*5/4 {
+		t.Errorf("the file has grown from %d to %d bytes, with as much in it", first, now)
+	}
 }
 
 // TestEraseLater deletes a cell and drops nothing.
@@ -181,31 +308,31 @@ func TestEraseLater(t *testing.T) {
 	if _, err := other.Get(t.Context(), "c"); err == nil {
 		t.Fatal("a new store has a cell")
 	}
-	write := func() string {
-		version, err := s.Put(t.Context(), "c", []byte("value"), "")
+	write := func(text string) {
+		version, err := s.Put(t.Context(), "c", []byte(text), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := secrets(t, dir, "cells", "c")
-		if !scan(t, dir, key)[key] {
-			t.Fatal("the key of a cell is not in the files")
+		if !scan(t, dir, text)[text] {
+			t.Fatal("a cell is not in the files")
 		}
 		if err := s.Delete(t.Context(), "c", version); err != nil {
 			t.Fatal(err)
 		}
-		return key
 	}
-	key := write()
-	for deadline := time.Now().Add(20 * time.Second); scan(t, dir, key)[key]; {
+	text := canary("one")
+	write(text)
+	for deadline := time.Now().Add(20 * time.Second); scan(t, dir, text)[text]; {
 		if time.Now().After(deadline) {
 			t.Fatal("a deleted cell is still in the files of an idle store")
 		}
 	}
-	key = write()
+	text = canary("two")
+	write(text)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if scan(t, dir, key)[key] {
+	if scan(t, dir, text)[text] {
 		t.Error("a deleted cell is still in the files of a closed store")
 	}
 }
@@ -215,10 +342,10 @@ func TestEraseLater(t *testing.T) {
 func TestEraseBehindReader(t *testing.T) {
 	dir := t.TempDir()
 	s := openBusy(t, dir)
-	if _, err := s.Append(t.Context(), "j", 0, []byte("x")); err != nil {
+	text := canary("j")
+	if _, err := s.Append(t.Context(), "j", 0, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	key := secrets(t, dir, "journals", "j")
 	c := rawConn(t, dir)
 	defer c.Close()
 	run(t, c, "BEGIN")
@@ -231,8 +358,8 @@ func TestEraseBehindReader(t *testing.T) {
 	if err := s.Drop(t.Context(), "j"); err != nil {
 		t.Errorf("repeated Drop = %v", err)
 	}
-	if scan(t, dir, key)[key] {
-		t.Error("the repeated Drop left the journal's key in the files")
+	if scan(t, dir, text)[text] {
+		t.Error("the repeated Drop left the journal in the files")
 	}
 }
 

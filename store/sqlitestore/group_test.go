@@ -155,11 +155,11 @@ func TestUnsynced(t *testing.T) {
 // the midst of its entries.
 func TestGroupDamage(t *testing.T) {
 	p := newSample(t)
-	crc := p.column("SELECT crc FROM journals WHERE name = ?", []byte("b"))
+	crc := p.column("SELECT crc FROM journals WHERE name = ?", "b")
 	if _, err := p.s.Append(t.Context(), "b", 4, []byte("fifth"), []byte("sixth")); err != nil {
 		t.Fatal(err)
 	}
-	id := p.integer("SELECT id FROM journals WHERE name = ?", []byte("b"))
+	id := p.integer("SELECT id FROM journals WHERE name = ?", "b")
 	p.must("UPDATE journals SET last = 4, crc = ? WHERE id = ?", crc, id)
 	p.must("DELETE FROM entries WHERE key = ?", id<<32|5)
 	before := p.dump()

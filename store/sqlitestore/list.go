@@ -84,21 +84,21 @@ func (l *listing) names(c *conn) (names []string, err error) {
 	if err := l.checkBefore(c); err != nil {
 		return nil, err
 	}
-	stmt, err := c.prepare("SELECT " + headColumns + ", j.name, j.sum FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name >= ? ORDER BY j.name LIMIT 512")
+	stmt, err := c.prepare("SELECT " + headColumns + ", j.name, j.sum FROM journals j WHERE j.name >= ? ORDER BY j.name LIMIT 512")
 	if err != nil {
 		return nil, err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, []byte(l.from))
+	stmt.bindText(1, []byte(l.from))
 	for range mostRows {
 		row, err := stmt.step()
 		if err != nil || !row {
 			l.end = err == nil
 			return names, err
 		}
-		name := stmt.columnBytes(4)
+		name := stmt.columnBytes(3)
 		h, err := l.s.scanHead(stmt, name)
-		if l.pass(string(name), stmt.columnInt64(5), err) && !h.dropped() {
+		if l.pass(string(name), stmt.columnInt64(4), err) && !h.dropped() {
 			names = append(names, string(name))
 		}
 	}
@@ -112,12 +112,12 @@ func (l *listing) cells(c *conn, rows int) (cells []store.Cell, err error) {
 	if err := l.checkBefore(c); err != nil {
 		return nil, err
 	}
-	stmt, err := c.prepare("SELECT " + cellColumns + ", c.sum FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name >= ? ORDER BY c.name LIMIT 512")
+	stmt, err := c.prepare("SELECT " + cellColumns + ", sum FROM cells WHERE name >= ? ORDER BY name LIMIT 512")
 	if err != nil {
 		return nil, err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, []byte(l.from))
+	stmt.bindText(1, []byte(l.from))
 	size := 0
 	for range rows {
 		row, err := stmt.step()
@@ -180,7 +180,7 @@ func (l *listing) skip(ctx context.Context, err error) error {
 			return err
 		}
 		defer stmt.reset()
-		stmt.bindBytes(1, []byte(l.from))
+		stmt.bindText(1, []byte(l.from))
 		if _, err = stmt.step(); err == nil {
 			name = stmt.columnBytes(0)
 		}
@@ -210,7 +210,7 @@ func (l *listing) checkBefore(c *conn) error {
 		return err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, []byte(l.from))
+	stmt.bindText(1, []byte(l.from))
 	row, err := stmt.step()
 	if isDamage(err) {
 		return nil // of the row; if it is of the index, the listing meets it too

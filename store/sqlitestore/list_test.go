@@ -28,8 +28,8 @@ func list(t *testing.T, s store.Store, prefix string) (keys []string, err error)
 // damage behind it, and have nothing to do with damage beside their prefix.
 func TestListPassesDamage(t *testing.T) {
 	p := newSample(t)
-	p.must("UPDATE cells SET value = ? WHERE name = ?", []byte("something else"), []byte("y"))
-	p.must("UPDATE journals SET crc = crc + 1 WHERE name = ?", []byte("b"))
+	p.must("UPDATE cells SET value = ? WHERE name = ?", "something else", "y")
+	p.must("UPDATE journals SET crc = crc + 1 WHERE name = ?", "b")
 
 	var damage *store.CorruptError
 	if keys, err := list(t, p.s, ""); !slices.Equal(keys, []string{"x", "z"}) || !errors.As(err, &damage) || damage.Cell != "y" {

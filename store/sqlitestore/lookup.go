@@ -10,18 +10,16 @@ import (
 type head struct {
 	id   int64 // 0 if the journal never was
 	last int64 // -1 if it was dropped
-	key  [keySize]byte
 }
 
 func (h *head) dropped() bool { return h.last < 0 }
 
-const headColumns = "j.id, j.last, j.crc, k.key"
+const headColumns = "j.id, j.last, j.crc"
 
-// scanHead returns the head in the first four columns of a row.
+// scanHead returns the head in the first columns of a row.
 func (s *Store) scanHead(stmt *stmt, name []byte) (head, error) {
-	key, ok := stmt.columnKey(3)
-	h := head{id: stmt.columnInt64(0), last: stmt.columnInt64(1), key: key}
-	if !ok || stmt.columnInt64(2) != headSum(h.id, h.last, h.key[:], name) {
+	h := head{id: stmt.columnInt64(0), last: stmt.columnInt64(1)}
+	if stmt.columnInt64(2) != headSum(h.id, h.last, name) {
 		return head{}, s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", h.id), "its head does not match its checksum")
 	}
 	return h, nil
@@ -29,12 +27,12 @@ func (s *Store) scanHead(stmt *stmt, name []byte) (head, error) {
 
 // head looks a journal up.
 func (s *Store) head(c *conn, name []byte) (head, error) {
-	stmt, err := c.prepare("SELECT " + headColumns + " FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.name = ?")
+	stmt, err := c.prepare("SELECT " + headColumns + " FROM journals j WHERE j.name = ?")
 	if err != nil {
 		return head{}, err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, name)
+	stmt.bindText(1, name)
 	row, err := stmt.step()
 	if err != nil {
 		return head{}, err
@@ -48,7 +46,7 @@ func (s *Store) head(c *conn, name []byte) (head, error) {
 // checkNoJournal returns an error if a journal that the index of names does
 // not have is there nevertheless.
 func (s *Store) checkNoJournal(c *conn, name []byte) error {
-	stmt, err := c.prepare("SELECT " + headColumns + ", j.name FROM journals j LEFT JOIN keys k ON k.id = j.id WHERE j.sum = ?")
+	stmt, err := c.prepare("SELECT " + headColumns + ", j.name FROM journals j WHERE j.sum = ?")
 	if err != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func (s *Store) checkNoJournal(c *conn, name []byte) error {
 		if err != nil || !row {
 			return err
 		}
-		other := stmt.columnBytes(4)
+		other := stmt.columnBytes(3)
 		if _, err := s.scanHead(stmt, other); err != nil || string(other) == string(name) {
 			return s.badJournal(string(name), 1, fmt.Sprintf("table journals, id %d", stmt.columnInt64(0)), "its name does not match its checksum")
 		}
@@ -70,17 +68,16 @@ func (s *Store) checkNoJournal(c *conn, name []byte) error {
 type cellRow struct {
 	id      int64 // 0 if there is no such cell
 	version store.Version
-	key     [keySize]byte
 }
 
 // cell looks a cell up.
 func (s *Store) cell(c *conn, name []byte) (cellRow, error) {
-	stmt, err := c.prepare("SELECT c.id, c.version, k.key FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.name = ?")
+	stmt, err := c.prepare("SELECT id, version FROM cells WHERE name = ?")
 	if err != nil {
 		return cellRow{}, err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, name)
+	stmt.bindText(1, name)
 	row, err := stmt.step()
 	if err != nil {
 		return cellRow{}, err
@@ -88,36 +85,26 @@ func (s *Store) cell(c *conn, name []byte) (cellRow, error) {
 	if !row {
 		return cellRow{}, s.checkNoCell(c, name)
 	}
-	r := cellRow{id: stmt.columnInt64(0), version: toVersion(stmt.columnBytes(1))}
-	var ok bool
-	if r.key, ok = stmt.columnKey(2); !ok {
-		return cellRow{}, s.badCell(string(name), r.id, "its key is gone")
-	}
-	return r, nil
+	return cellRow{id: stmt.columnInt64(0), version: toVersion(stmt.columnBytes(1))}, nil
 }
 
 // cellColumns are what scanCell reads.
-const cellColumns = "c.id, c.name, c.version, c.value, k.key"
+const cellColumns = "id, name, version, crc, value"
 
 // scanCell returns the cell in the first columns of a row.
 func (s *Store) scanCell(stmt *stmt) (store.Cell, error) {
-	name, version, value := stmt.columnBytes(1), stmt.columnBytes(2), stmt.columnBytes(3)
-	key, ok := stmt.columnKey(4)
-	if ok && len(version) == versionSize {
-		if value, ok := newMasker(key).atCell(name, version).unmask(value); ok {
-			return store.Cell{Key: string(name), Value: value, Version: toVersion(version)}, nil
-		}
+	name, version, value := stmt.columnBytes(1), stmt.columnBytes(2), stmt.columnBytes(4)
+	if stmt.columnInt64(3) == cellSum(name, version, value) {
+		return store.Cell{Key: string(name), Value: value, Version: toVersion(version)}, nil
 	}
 	err := s.badCell(string(name), stmt.columnInt64(0), "it does not match its checksum")
-	if ok {
-		err.Version = toVersion(version) // as cell finds it, which does not look at the value
-	}
+	err.Version = toVersion(version) // as cell finds it, which does not look at the value
 	return store.Cell{}, err
 }
 
 // checkNoCell is checkNoJournal for cells.
 func (s *Store) checkNoCell(c *conn, name []byte) error {
-	stmt, err := c.prepare("SELECT " + cellColumns + " FROM cells c LEFT JOIN keys k ON k.id = c.id WHERE c.sum = ?")
+	stmt, err := c.prepare("SELECT " + cellColumns + " FROM cells WHERE sum = ?")
 	if err != nil {
 		return err
 	}

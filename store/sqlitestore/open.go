@@ -105,6 +105,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := s.createFile(); err != nil {
 		return nil, err
 	}
+	remains, err := s.findRemains()
+	if err != nil {
+		return nil, s.cannotOpen(err)
+	}
 	conn, err := s.openFirst(ctx)
 	if err != nil {
 		return nil, err
@@ -119,7 +123,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	// A process that died may have left erased bytes in the WAL, and a commit
 	// that it did not live to sync. Who opens the store first after it removes
 	// the ones and syncs the other before anyone reads it.
-	_, err = s.writer.copyWAL("TRUNCATE", 0)
+	if remains {
+		err = s.retry(ctx, time.Now(), func() error { return s.removeRemains(conn) })
+	}
+	if err == nil {
+		_, err = s.writer.copyWAL("TRUNCATE", 0)
+	}
 	if err == nil {
 		err = syncFolder(file)
 	}
@@ -205,6 +214,7 @@ func (s *Store) Close() error {
 	s.poller.wait()
 	s.readers.close()
 	err := s.writer.close()
+	s.clearMark()
 	s.peers.close() // after the last write
 	return err
 }

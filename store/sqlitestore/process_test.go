@@ -30,6 +30,7 @@ var children = map[string]func(dir string){
 	"panic":  childPanic,
 	"cast":   childCast,
 	"watch":  childWatch,
+	"die":    childDie,
 }
 
 func child(t *testing.T, what, dir string) *exec.Cmd {
@@ -200,7 +201,7 @@ func TestFilesMayBeRead(t *testing.T) {
 	defer c.Close()
 	run(t, c, "BEGIN IMMEDIATE")
 	files, err := filepath.Glob(filepath.Join(dir, "test.db*"))
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {

@@ -66,15 +66,14 @@ func (r *reading) next(c *conn, rows int) error {
 	if r.seen >= maxSeq {
 		return r.checkAlive(c)
 	}
-	stmt, err := c.prepare("SELECT " + headColumns + `, e.key, e.data
-		FROM journals j LEFT JOIN keys k ON k.id = j.id
-		LEFT JOIN entries e ON e.key > (j.id << 32 | ?2) AND e.key <= (j.id << 32 | 4294967295)
+	stmt, err := c.prepare("SELECT " + headColumns + `, e.key, e.crc, e.data
+		FROM journals j LEFT JOIN entries e ON e.key > (j.id << 32 | ?2) AND e.key <= (j.id << 32 | 4294967295)
 		WHERE j.name = ?1 ORDER BY e.key`)
 	if err != nil {
 		return err
 	}
 	defer stmt.reset()
-	stmt.bindBytes(1, r.name)
+	stmt.bindText(1, r.name)
 	stmt.bindInt64(2, int64(r.seen))
 	row, err := stmt.step()
 	if err != nil {
@@ -94,10 +93,11 @@ func (r *reading) next(c *conn, rows int) error {
 }
 
 func (r *reading) scan(stmt *stmt, h head, rows int) error {
-	m, size := newMasker(h.key), 0
-	for n, more := 1, !stmt.isNull(4); more; n++ {
-		seq := uint64(stmt.columnInt64(4)) & maxSeq
-		data, ok := m.atEntry(h.id, seq).unmask(stmt.columnBytes(5))
+	sum, size := nameSum(r.name), 0
+	for n, more := 1, !stmt.isNull(3); more; n++ {
+		seq := uint64(stmt.columnInt64(3)) & maxSeq
+		data := stmt.columnBytes(5)
+		ok := stmt.columnInt64(4) == entrySum(h.id, sum, seq, data)
 		switch {
 		case seq > uint64(h.last):
 			if ok {

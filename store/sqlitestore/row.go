@@ -1,8 +1,6 @@
 package sqlitestore
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -11,9 +9,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const (
 	pageSize = 4096 // of the database
-
-	keySize = 16 // of a mask's key
-	sumSize = 4  // of the checksum before masked bytes
 
 	// versionSize is the size of a version. Versions are random, so that they
 	// do not repeat where a file is restored from a backup either.
@@ -31,70 +26,29 @@ func entryKey(id int64, seq uint64) int64 { return id<<32 | int64(seq) }
 func nameSum(name []byte) int64 { return int64(crc32.Checksum(name, castagnoli)) }
 
 // headSum is the column crc of a journal.
-func headSum(id, last int64, key, name []byte) int64 {
+func headSum(id, last int64, name []byte) int64 {
+	return checksum('j', id, uint64(last), name)
+}
+
+// entrySum is the column crc of an entry. It covers where the entry belongs, so
+// that a row which ended up elsewhere is found out; name is the checksum of the
+// journal's name.
+func entrySum(id int64, name int64, seq uint64, data []byte) int64 {
+	return checksum('e', id<<32|name, seq, data)
+}
+
+// checksum returns the sum of what a row is, where it belongs and its bytes.
+func checksum(kind byte, place int64, at uint64, data []byte) int64 {
 	var b [17]byte
-	b[0] = 'j'
-	binary.LittleEndian.PutUint64(b[1:], uint64(id))
-	binary.LittleEndian.PutUint64(b[9:], uint64(last))
-	crc := crc32.Checksum(b[:], castagnoli)
-	crc = crc32.Update(crc, castagnoli, key)
-	return int64(crc32.Update(crc, castagnoli, name))
+	b[0] = kind
+	binary.LittleEndian.PutUint64(b[1:], uint64(place))
+	binary.LittleEndian.PutUint64(b[9:], at)
+	return int64(crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, data))
 }
 
-// A masker masks the bytes of one journal or cell with its key. The checksum
-// before them covers the place where they belong, so that bytes which ended up
-// elsewhere are found out.
-type masker struct {
-	block cipher.Block
-	sum   uint32 // of the place
-	iv    [aes.BlockSize]byte
-	place [17]byte
-}
-
-func newMasker(key [keySize]byte) *masker {
-	b, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic("sqlitestore: " + err.Error()) // the size is right
-	}
-	return &masker{block: b}
-}
-
-// atEntry moves the masker to an entry.
-func (m *masker) atEntry(id int64, seq uint64) *masker {
-	m.place[0] = 'e'
-	binary.LittleEndian.PutUint64(m.place[1:], uint64(id))
-	binary.LittleEndian.PutUint64(m.place[9:], seq)
-	m.sum = crc32.Checksum(m.place[:], castagnoli)
-	// A sequence is written once under a key, so its stream is used once.
-	// The low half is the counter of blocks.
-	binary.BigEndian.PutUint64(m.iv[:], seq)
-	return m
-}
-
-// atCell moves the masker to a version of a cell, of versionSize.
-func (m *masker) atCell(name, version []byte) *masker {
-	m.place[0] = 'c'
-	copy(m.place[1:], version)
-	m.sum = crc32.Update(crc32.Checksum(m.place[:], castagnoli), castagnoli, name)
-	copy(m.iv[:], version)
-	return m
-}
-
-// mask appends to buf what the table keeps for data.
-func (m *masker) mask(buf, data []byte) []byte {
-	buf = binary.LittleEndian.AppendUint32(buf, crc32.Update(m.sum, castagnoli, data))
-	buf = append(buf, data...)
-	cipher.NewCTR(m.block, m.iv[:]).XORKeyStream(buf, buf)
-	return buf
-}
-
-// unmask returns the data in kept, in the same memory. It is false if these
-// are not the bytes that were written here.
-func (m *masker) unmask(kept []byte) ([]byte, bool) {
-	if len(kept) < sumSize {
-		return nil, false
-	}
-	cipher.NewCTR(m.block, m.iv[:]).XORKeyStream(kept, kept)
-	data := kept[sumSize:]
-	return data, binary.LittleEndian.Uint32(kept) == crc32.Update(m.sum, castagnoli, data)
+// cellSum is the column crc of a cell.
+func cellSum(name, version, value []byte) int64 {
+	crc := crc32.Update(crc32.Checksum([]byte{'c'}, castagnoli), castagnoli, version)
+	crc = crc32.Update(crc, castagnoli, name)
+	return int64(crc32.Update(crc, castagnoli, value))
 }

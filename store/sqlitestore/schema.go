@@ -11,7 +11,7 @@ const applicationID = 0x50524452
 
 // format is the version of the schema. It is raised when an older binary
 // could no longer read or write the file rightly.
-const format = 1
+const format = 2
 
 // schema, as SQLite keeps it in sqlite_schema, where it is compared at open.
 //
@@ -19,63 +19,66 @@ const format = 1
 // by sum, the checksum of the name, too: a damaged index must not make a
 // journal look as if it never was.
 //
-// An entry's key is its journal's id and its sequence, see entryKey. Its data
-// is its checksum and its bytes, masked with the journal's key. So is a cell's
-// value. A journal's last is its last sequence, -1 if it was dropped.
-//
-// Rows of keys are added at the end, overwritten by others of the same size,
-// and never removed, so that SQLite never moves one and leaves a copy behind.
-// A journal's id is that of its key, and so is a cell's; a deleted cell's is
-// used again.
+// An entry's key is its journal's id and its sequence, see entryKey. Its crc, and
+// a cell's, covers where it belongs too. A journal's last is its last sequence,
+// -1 if it was dropped; its row stays. Data and values are text, unless they are
+// no UTF-8.
 var schema = []string{
-	`CREATE TABLE journals (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE, sum INTEGER NOT NULL, last INTEGER NOT NULL, crc INTEGER NOT NULL)`,
+	`CREATE TABLE journals (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, sum INTEGER NOT NULL, last INTEGER NOT NULL, crc INTEGER NOT NULL)`,
 	`CREATE INDEX journals_sum ON journals (sum)`,
-	`CREATE TABLE entries (key INTEGER PRIMARY KEY, data BLOB NOT NULL)`,
-	`CREATE TABLE cells (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE, sum INTEGER NOT NULL, version BLOB NOT NULL, value BLOB NOT NULL)`,
+	`CREATE TABLE entries (key INTEGER PRIMARY KEY, crc INTEGER NOT NULL, data TEXT NOT NULL)`,
+	`CREATE TABLE cells (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, sum INTEGER NOT NULL, version BLOB NOT NULL, crc INTEGER NOT NULL, value TEXT NOT NULL)`,
 	`CREATE INDEX cells_sum ON cells (sum)`,
-	`CREATE TABLE keys (id INTEGER PRIMARY KEY, free INTEGER NOT NULL, key BLOB NOT NULL)`,
-	`CREATE INDEX keys_free ON keys (id) WHERE free`,
 }
 
-// identify reports whether the file is empty and still to be made a store, or
-// an error unless it is a store already. It changes nothing.
-func (s *Store) identify(c *conn) (fresh bool, err error) {
+// identify returns the format of the file, 0 if it is empty and still to be made
+// a store, and an error if it is something else. It changes nothing.
+func (s *Store) identify(c *conn) (version int64, err error) {
 	// In one transaction, lest another process creates the schema in between.
 	if err := c.exec("BEGIN"); err != nil {
-		return false, err
+		return 0, err
 	}
 	defer c.rollback()
 	return s.inspect(c)
 }
 
-func (s *Store) inspect(c *conn) (fresh bool, err error) {
+func (s *Store) inspect(c *conn) (version int64, err error) {
 	id, err := pragmaInt(c, "application_id")
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	version, err := pragmaInt(c, "user_version")
+	if version, err = pragmaInt(c, "user_version"); err != nil {
+		return 0, err
+	}
+	pages, err := pragmaInt(c, "page_count")
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	found, err := tables(c)
 	switch {
 	case err != nil:
-		return false, err
+		return 0, err
 	case id == 0 && version == 0 && len(found) == 0:
-		return true, nil
+		return 0, nil
 	case id != applicationID:
-		return false, s.foreign("but the database of another program")
+		return 0, s.foreign("but the database of another program")
 	case version > format:
-		return false, fmt.Errorf("%w: sqlitestore: %s has format %d and this binary knows %d; use a newer binary", store.ErrNewer, s.file, version, format)
-	case version != format:
-		return false, &store.CorruptError{Where: s.file, Reason: fmt.Sprintf("its format is %d, which never was", version)}
+		return 0, fmt.Errorf("%w: sqlitestore: %s has format %d and this binary knows %d; use a newer binary", store.ErrNewer, s.file, version, format)
+	case version < 1:
+		return 0, &store.CorruptError{Where: s.file, Reason: fmt.Sprintf("its format is %d, which never was", version)}
+	case pages > maxPages:
+		return 0, fmt.Errorf("%w: sqlitestore: %s has %d pages, and a store can have %d; export its threads into others", store.ErrTooLarge, s.file, pages, maxPages)
 	}
-	for _, sql := range schema {
+	want := schema
+	if version == 1 {
+		want = schema1
+	}
+	for _, sql := range want {
 		if !found[sql] {
-			return false, &store.CorruptError{Where: s.file, Reason: "its schema is not as it was created: no " + sql}
+			return 0, &store.CorruptError{Where: s.file, Reason: "its schema is not as it was created: no " + sql}
 		}
 	}
-	return false, nil
+	return version, nil
 }
 
 // tables returns the statements of all tables and indexes. There may be
@@ -96,26 +99,44 @@ func tables(c *conn) (map[string]bool, error) {
 	}
 }
 
-// create makes an empty file a store, unless another process did meanwhile.
-func (s *Store) create(c *conn) error {
+// upgrade makes an empty file, or one in an older format, a store in ours, unless
+// another process did meanwhile. It is one transaction: if it is interrupted, the
+// file is as it was.
+func (s *Store) upgrade(c *conn) error {
 	if err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	defer c.rollback()
-	fresh, err := s.inspect(c)
-	if err != nil || !fresh {
+	version, err := s.inspect(c)
+	switch {
+	case err != nil || version == format:
+		return err
+	case version == 0:
+		err = create(c)
+	default:
+		err = s.migrate(c)
+	}
+	if err != nil {
 		return err
 	}
-	for _, sql := range schema {
-		if err := c.exec(sql); err != nil {
+	for _, v := range views {
+		if err := c.run(v.sql()); err != nil {
 			return err
 		}
-	}
-	if _, err := c.pragma(fmt.Sprintf("application_id=%d", applicationID)); err != nil {
-		return err
 	}
 	if _, err := c.pragma(fmt.Sprintf("user_version=%d", format)); err != nil {
 		return err
 	}
 	return c.exec("COMMIT")
+}
+
+// create makes the tables.
+func create(c *conn) error {
+	for _, sql := range schema {
+		if err := c.run(sql); err != nil {
+			return err
+		}
+	}
+	_, err := c.pragma(fmt.Sprintf("application_id=%d", applicationID))
+	return err
 }

@@ -24,7 +24,6 @@ type writer struct {
 	conn     *conn
 	unsynced bool // the next commit need not wait for the disk
 	loose    bool // commits of conn may not, see setSync
-	scratch  []byte
 	known    map[string]*known
 	written  time.Time // when the last batch was
 	met      time.Time // when another process last had the lock
@@ -69,8 +68,7 @@ var errAgain = errors.New("sqlitestore: apply again")
 // known is what never changes about a journal until it is dropped.
 type known struct {
 	id  int64
-	key [keySize]byte
-	*masker
+	sum int64 // of its name
 }
 
 // maxKnown bounds the journals that a writer remembers.

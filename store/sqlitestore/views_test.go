@@ -1,0 +1,154 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/sqlitestore"
+)
+
+// table returns the rows of a query, of which a test compares the text.
+func table(t *testing.T, dir, query string) (rows []string) {
+	t.Helper()
+	c := rawConn(t, dir)
+	defer c.Close()
+	all, err := queryRows(c, query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	for _, r := range all {
+		line := ""
+		for _, v := range r {
+			if b, ok := v.([]byte); ok {
+				v = string(b)
+			}
+			line += fmt.Sprint(v, "|")
+		}
+		rows = append(rows, line)
+	}
+	return rows
+}
+
+// TestViews looks at threads, runs and open asks as a person with SQLite's shell
+// would, while a runtime works on the file, and compares them with its own
+// answers.
+func TestViews(t *testing.T) {
+	dir := t.TempDir()
+	refund := perdure.NewFlow("refund", func(ctx context.Context, order string) (string, error) {
+		if _, err := perdure.Step(ctx, "find", func(context.Context) (string, error) { return "order " + order, nil }); err != nil {
+			return "", err
+		}
+		_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?"})
+		return "paid " + order, err
+	})
+	s := openTest(t, dir)
+	rt, err := perdure.New(t.Context(), s, perdure.Options{}, refund)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- rt.Work(ctx) }()
+	defer func() { stop(); <-done }()
+
+	var asks []string
+	for _, thread := range []string{"one", "two", "three", "four"} {
+		run, err := rt.Start(ctx, perdure.StartRequest{Thread: thread, Flow: "refund", Input: thread})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run, err = rt.Wait(ctx, thread, run.ID); err != nil || len(run.Asks) != 1 {
+			t.Fatalf("run of %s: %+v, %v", thread, run, err)
+		}
+		asks = append(asks, run.Asks[0].ID)
+	}
+	if err := rt.Answer(ctx, perdure.AskAnswer{Ask: asks[1], Answer: perdure.Answer{Value: true}}); err != nil {
+		t.Fatal(err)
+	}
+	two, err := rt.Get(ctx, "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.WaitEnd(ctx, "two", two.Runs[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	three, err := rt.Get(ctx, "three")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Cancel(ctx, "three", three.Runs[0].ID, perdure.Note{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.WaitEnd(ctx, "three", three.Runs[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Erase(ctx, "four", perdure.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	var threads, runs, open []string
+	for sum, err := range rt.List(ctx, perdure.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		threads = append(threads, fmt.Sprintf("%s|%s|%s|%d|", sum.ID, sum.Flow, sum.Status, sum.Asks))
+		thread, err := rt.Get(ctx, sum.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range thread.Runs {
+			runs = append(runs, fmt.Sprintf("%s|%s|refund|%s|", thread.ID, run.ID, run.Status))
+			for _, ask := range run.Asks {
+				open = append(open, fmt.Sprintf("%s|%s|%s|%s|", thread.ID, ask.ID, ask.Path, ask.Prompt))
+			}
+		}
+	}
+	if len(threads) != 3 || len(open) != 1 {
+		t.Fatalf("the runtime lists %q and the asks %q", threads, open)
+	}
+	for query, want := range map[string][]string{
+		"SELECT thread, flow, status, asks FROM threads ORDER BY thread":                            threads,
+		"SELECT thread, run, flow, status FROM runs ORDER BY thread":                                runs,
+		"SELECT thread, ask, path, prompt FROM asks ORDER BY thread":                                open,
+		"SELECT count(*), sum(time > '2020') = count(*) FROM history":                               table(t, dir, "SELECT count(*), 1 FROM entries"),
+		"SELECT json_extract(body, '$.res[0]') FROM history WHERE thread = 'one' AND kind = 'step'": {"order one|"},
+	} {
+		slices.Sort(want)
+		got := table(t, dir, query)
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s\ngives %q\nwant  %q", query, got, want)
+		}
+	}
+}
+
+// TestViewsOfOther looks at journals and cells that are no JSON, as those of an
+// encrypted store.
+func TestViewsOfOther(t *testing.T) {
+	dir := t.TempDir()
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i, data := range []string{"\x00\xff", "", "{", "[1]", `"x"`, "{}", `{"k":{"k":1},"t":"x","b":[]}`} {
+		for _, name := range []string{"thread/a", "other"} {
+			if _, err := s.Append(t.Context(), name, uint64(i), []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Put(t.Context(), fmt.Sprint("thread/", i), []byte(data), store.Version("")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for view, want := range map[string]int{"threads": 7, "history": 14, "runs": 0, "asks": 0} {
+		if got := table(t, dir, "SELECT * FROM "+view); len(got) != want {
+			t.Errorf("%s has %d rows, want %d: %q", view, len(got), want, got)
+		}
+	}
+}
