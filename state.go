@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"fmt"
+	"iter"
 	"reflect"
 
 	"github.com/perdure/perdure/internal/engine"
@@ -89,6 +90,22 @@ func NewList[T any](key string) List[T] { return List[T]{key} }
 // Get returns the whole list.
 func (l List[T]) Get(ctx context.Context) ([]T, error) {
 	return State[[]T](l).Get(ctx)
+}
+
+// Backward yields the values of the list, newest first. It reads only the values
+// that are asked for.
+func (l List[T]) Backward(ctx context.Context) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for raw, err := range engine.ReadBackward(ctx, l.key) {
+			var v T
+			if err == nil {
+				v, err = engine.RecordedAs[T](ctx, "state", l.key, raw)
+			}
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Append adds values to the end of the list.

@@ -79,22 +79,31 @@ func (a *modelAgent) speak(ctx context.Context, v visit) (*Result, error) {
 // begin records what the agent is given, and collects what it sees.
 func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 	s := &session{agent: a, visit: v, rejected: map[string]int{}}
-	all, err := transcript.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
 	here, err := perdure.Here(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range all {
-		if s.sees(r) {
-			s.records = append(s.records, r)
+	oldest, enough := "", false // the first record that the newest summary does not stand for
+	for r, err := range transcript.Backward(ctx) {
+		if err != nil {
+			return nil, err
 		}
-		if r.Rejected != "" && strings.HasPrefix(r.ID, here.Run+"/") {
+		own := strings.HasPrefix(r.ID, here.Run+"/") // those of the run are the newest ones
+		if enough && !own {
+			break
+		}
+		if r.Rejected != "" && own {
 			s.rejected[r.Rejected]++ // by whichever agent of the run
 		}
+		if s.sees(r) {
+			s.records = append(s.records, r)
+			if oldest == "" && r.Summary != nil && r.Agent == a.name {
+				oldest = cmp.Or(r.Summary.Before, r.ID)
+			}
+		}
+		enough = enough || oldest != "" && r.ID == oldest
 	}
+	slices.Reverse(s.records)
 	for i, m := range v.in {
 		if err := s.hear(ctx, nthName("input", i+1), m, v.from, false); err != nil {
 			return nil, err

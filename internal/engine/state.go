@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -108,20 +109,64 @@ func ReadState(ctx context.Context, key string) (json.RawMessage, bool, error) {
 	return raw, ok, err
 }
 
-// readItem also returns what the value was read from.
-func readItem(ctx context.Context, key string) (raw json.RawMessage, item journal.Item, ok bool, err error) {
-	f, err := inside(ctx)
+// ReadBackward yields the values of a list, the newest first. It reads only those
+// that are asked for, and what the list was set to before all that was appended.
+func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		f, item, ok, err := findItem(ctx, key)
+		if err != nil {
+			yield(nil, err)
+		}
+		if err != nil || !ok {
+			return
+		}
+		tail := item.Tail
+		for ; tail != nil && !item.Text; tail = tail.Prev {
+			raw, err := f.pass.load(f, tail.Value)
+			if !yield(raw, err) || err != nil {
+				return
+			}
+		}
+		item.Tail = tail // of a text, which is no list
+		raw, err := patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.Item(f.pass.io, f.pass.name, item) })
+		if err == nil && raw == nil {
+			return
+		}
+		var base []json.RawMessage
+		if err == nil {
+			base, err = RecordedAs[[]json.RawMessage](ctx, "state", key, raw)
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, raw := range slices.Backward(base) {
+			if !yield(raw, nil) {
+				return
+			}
+		}
+	}
+}
+
+// findItem returns what a frame sees of a key, and whether there is something.
+func findItem(ctx context.Context, key string) (f *frame, item journal.Item, ok bool, err error) {
+	if f, err = inside(ctx); err == nil {
+		err = threads.CheckKey(key)
+	}
 	if err != nil {
 		return nil, item, false, err
 	}
-	if err := threads.CheckKey(key); err != nil {
-		return nil, item, false, err
-	}
 	f.pass.mu.Lock()
+	defer f.pass.mu.Unlock()
 	item, ok = f.view.get(key)
-	f.pass.mu.Unlock()
-	if !ok {
-		return nil, item, false, nil
+	return f, item, ok, nil
+}
+
+// readItem also returns what the value was read from.
+func readItem(ctx context.Context, key string) (raw json.RawMessage, item journal.Item, ok bool, err error) {
+	f, item, ok, err := findItem(ctx, key)
+	if err != nil || !ok {
+		return nil, item, false, err
 	}
 	raw, err = patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.Item(f.pass.io, f.pass.name, item) })
 	return raw, item, err == nil, err

@@ -274,7 +274,7 @@ func TestForeseenSummariesAreTheFolded(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		ctx := t.Context()
 		policies := []perdure.Policy{perdure.Enqueue, perdure.Interrupt, perdure.Steer, perdure.Beside}
-		for i := range kit.Sized(300, 1500, 1500) {
+		for i := range kit.Sized(200, 600, 1500) {
 			thread := fmt.Sprint("t", random.IntN(4))
 			var runs []*perdure.Run
 			if now, err := k.Get(ctx, thread); err == nil {
