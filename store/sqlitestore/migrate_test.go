@@ -20,7 +20,7 @@ import (
 // every fifth was deleted.
 func format1(t *testing.T) (dir string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "format1.db"))
+	data, err := os.ReadFile(filepath.Join("testdata", "format1.sqlite"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"zeros", func(t *testing.T, path string) { write(t, path, string(make([]byte, 8192))) }, store.ErrForeign, "choose another path"},
 		{"another database", func(t *testing.T, path string) { execFile(t, path, "CREATE TABLE t (x)") }, store.ErrForeign, "choose another path"},
 		{"another program's empty database", func(t *testing.T, path string) { execFile(t, path, "PRAGMA application_id=7") }, store.ErrForeign, "choose another path"},
+		{"other encoding", func(t *testing.T, path string) {
+			execFile(t, path, "PRAGMA encoding='UTF-16'; CREATE TABLE t (x); DROP TABLE t")
+		}, store.ErrForeign, "UTF-16"},
 		{"newer", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=3") }, store.ErrNewer, "newer binary"},
 		{"impossible format", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=-3") }, store.ErrCorrupt, "format is -3"},
 		{"table missing", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "DROP TABLE entries") }, store.ErrCorrupt, "entries"},

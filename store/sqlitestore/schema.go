@@ -54,10 +54,16 @@ func (s *Store) inspect(c *conn) (version int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	encoding, err := c.pragma("encoding")
+	if err != nil {
+		return 0, err
+	}
 	found, err := tables(c)
 	switch {
 	case err != nil:
 		return 0, err
+	case encoding != "UTF-8": // SQLite would convert names and data
+		return 0, s.foreign("since its text is " + encoding)
 	case id == 0 && version == 0 && len(found) == 0:
 		return 0, nil
 	case id != applicationID:
