@@ -236,7 +236,7 @@ func (e *Entry) plain() (value json.RawMessage, took int64, ok bool) {
 	if n <= from+2 || e.Body[0] != '{' || string(e.Body[at:from]) != plainValue || span(e.Body, from-1) != n-1 || e.Body[n-1] != '}' {
 		return nil, 0, false
 	}
-	value = json.RawMessage(e.Body[from : n-2])
+	value = json.RawMessage(e.Body[from : n-2 : n-2])
 	return value, took, value[0] > ' ' && value[len(value)-1] > ' '
 }
 

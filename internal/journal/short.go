@@ -159,8 +159,8 @@ func (w *shortWriter) change(c *Change) {
 }
 
 // readShort returns the body that appendShort writes as these bytes, nil if they
-// are others. It takes for granted that they are JSON, and what it returns shares
-// their memory.
+// are others. It takes for granted that they are JSON. Its value shares their
+// memory; those of the state may outlive them, and do not.
 func readShort(raw json.RawMessage) *Body {
 	r := shortReader{raw: raw}
 	b := new(Body)
@@ -283,11 +283,13 @@ func (r *shortReader) value() (v Value) {
 	return v
 }
 
+func (v Value) clone() Value { return Value{JSON: bytes.Clone(v.JSON), Blob: v.Blob} }
+
 func (r *shortReader) change() (c Change) {
 	r.expect(`{"k":`)
 	c.Key = r.text()
 	if r.next(`,"set":`) {
-		v := r.value()
+		v := r.value().clone()
 		c.Set = &v
 	}
 	c.Delete = r.next(`,"del":true`)
@@ -297,7 +299,7 @@ func (r *shortReader) change() (c Change) {
 	}
 	if r.next(`,"app":[`) {
 		for more := true; more && !r.failed; more = r.next(",") {
-			c.Append = append(c.Append, r.value())
+			c.Append = append(c.Append, r.value().clone())
 		}
 		r.expect("]")
 	}
