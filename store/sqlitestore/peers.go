@@ -27,6 +27,9 @@ const (
 	// removed: one that is younger may be about to be listened on.
 	staleSocket = time.Minute
 
+	// tryInterval is how often a handle tries to make its socket if it cannot.
+	tryInterval = 2 * time.Second
+
 	// connectTimeout bounds how long a handle waits for a connection.
 	connectTimeout = 100 * time.Millisecond
 )
@@ -37,18 +40,18 @@ const (
 // that folder, and tells all whose sockets it finds.
 //
 // What is told may get lost: the poller finds what was written all the same.
-// Whoever can reach the sockets may write the database too, see peerFolder.
+// Whoever can reach the sockets may write the database too, see openPeerFolder.
 type peers struct {
 	s       *Store
 	file    string       // the database, without links on the way to it
 	folder  string       // of the sockets
-	name    string       // of the handle's own
 	told    atomic.Int64 // how often another has told something
 	running sync.WaitGroup
 
 	mu       sync.Mutex
 	users    int               // those who watch or listen
 	later    *time.Timer       // ends lingering
+	name     string            // of the handle's own socket, each time another
 	listener *net.UnixListener // nil while the handle has no socket
 	tried    time.Time         // when it was to be made last
 	from     map[net.Conn]struct{}
@@ -59,7 +62,7 @@ type peers struct {
 }
 
 func newPeers(s *Store) *peers {
-	p := &peers{s: s, name: rand.Text(), from: map[net.Conn]struct{}{}, to: map[string]*peer{}}
+	p := &peers{s: s, from: map[net.Conn]struct{}{}, to: map[string]*peer{}}
 	var err error
 	if p.file, err = filepath.EvalSymlinks(s.file); err != nil {
 		p.file = s.file // it is gone, and so is all that could be told
@@ -104,7 +107,7 @@ func (p *peers) heard() bool {
 			p.unlisten()
 		}
 	}
-	if time.Since(p.tried) > askInterval {
+	if time.Since(p.tried) > tryInterval {
 		p.listen()
 	}
 	return p.listener != nil
@@ -132,6 +135,7 @@ func (p *peers) makeSocket() error {
 	if err := p.openFolder(); err != nil {
 		return err
 	}
+	p.name = rand.Text()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.address(p.name), Net: "unix"})
 	if err != nil {
 		os.Remove(p.folder) // if it is empty
@@ -202,6 +206,24 @@ func (p *peers) look() {
 			p.connect(socket)
 		}
 	}
+}
+
+// stamp tells of a change to a folder without reading it.
+type stamp struct {
+	modified time.Time
+	settled  bool // a change after it has another time
+}
+
+// clockGrain is longer than the clock of a file system stands still.
+const clockGrain = 50 * time.Millisecond
+
+func stampOf(folder string) (stamp, error) {
+	now := time.Now()
+	info, err := os.Lstat(folder)
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{info.ModTime(), now.Sub(info.ModTime()) > clockGrain}, nil
 }
 
 // connect connects to the socket of another handle.

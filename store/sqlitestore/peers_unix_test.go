@@ -309,6 +309,20 @@ func TestSocketRemoved(t *testing.T) {
 	hearFrom(t, a, c)
 }
 
+// TestHeardAgain lets a handle stop listening, which those that know it need not
+// notice, and begin again.
+func TestHeardAgain(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openTest(t, dir), openTest(t, dir)
+	hearFrom(t, a, b)
+	for deadline := time.Now().Add(time.Minute); len(sockets(t, dir)) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a handle on which nobody listens keeps its socket")
+		}
+	}
+	hearFrom(t, a, b)
+}
+
 // TestFoldersOfOthers are no place to tell things.
 func TestFoldersOfOthers(t *testing.T) {
 	kinds := map[string]func(folder string) error{

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"iter"
-	"os"
 	"sync"
 	"time"
 )
@@ -20,10 +19,6 @@ const (
 	// calmAfter is how long after a write that nobody told the poller is calm
 	// again.
 	calmAfter = time.Minute
-
-	// askInterval is how often the poller asks SQLite, however little the WAL's
-	// file seems to change.
-	askInterval = 2 * time.Second
 )
 
 // Watch implements store.Watcher.
@@ -71,10 +66,8 @@ type poller struct {
 	stop     chan struct{}
 	running  sync.WaitGroup
 
-	seen  int64 // data_version; never reset, so that nothing before a start is missed
-	stamp stamp // of the WAL before that was asked
-	asked time.Time
-	mute  time.Time // when a write was found that nobody told
+	seen int64     // data_version; never reset, so that nothing before a start is missed
+	mute time.Time // when a write was found that nobody told
 }
 
 func (p *poller) join(s *Store) {
@@ -112,7 +105,7 @@ func (p *poller) run(s *Store, stop chan struct{}) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for told := int64(-1); ; { // what was written before the start could not be told
-		if !p.quiet(s) && p.changed(s, stop) {
+		if p.changed(s, stop) {
 			s.WakeAll()
 			if s.peers.told.Load() == told {
 				p.mute = time.Now()
@@ -132,41 +125,6 @@ func (p *poller) run(s *Store, stop chan struct{}) {
 			return
 		}
 	}
-}
-
-// quiet reports whether nobody has written since SQLite was asked last. To look
-// at a file costs much less than to ask.
-func (p *poller) quiet(s *Store) bool {
-	now := time.Now()
-	at, err := stampOf(s.peers.file + "-wal")
-	if err != nil {
-		return false
-	}
-	if at == p.stamp && at.settled && now.Sub(p.asked) < askInterval {
-		return true
-	}
-	p.stamp, p.asked = at, now
-	return false
-}
-
-// stamp is what tells of a change to a file or folder without reading it.
-type stamp struct {
-	size     int64
-	modified time.Time
-	settled  bool // a change after it has another time
-}
-
-// clockGrain is longer than the clock of a file system stands still that can
-// hold a database well. For others there is askInterval.
-const clockGrain = 50 * time.Millisecond
-
-func stampOf(path string) (stamp, error) {
-	now := time.Now()
-	info, err := os.Lstat(path)
-	if err != nil {
-		return stamp{}, err
-	}
-	return stamp{info.Size(), info.ModTime(), now.Sub(info.ModTime()) > clockGrain}, nil
 }
 
 // changed reports whether another connection may have written since the last
