@@ -13,8 +13,8 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 	return engine.Sleep(ctx, name, d)
 }
 
-// Receive waits for a signal of the given name, sent by Runtime.Signal. Signals
-// that have already arrived are taken at once, oldest first. Unless timeout is 0,
+// Receive waits for a signal of the given name, sent by Runtime.Signal. If some
+// have already arrived, it takes the oldest one at once. Unless timeout is 0,
 // Receive returns ErrTimeout after it.
 func Receive[T any](ctx context.Context, name, signal string, timeout time.Duration) (T, error) {
 	var zero T

@@ -190,7 +190,7 @@ func (f Field) Set(in reflect.Value, texts []string) error {
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return errors.New("it is not a number ≥ 0")
+			return errors.New("it is not a number of at least 0")
 		}
 		v.SetInt(n)
 	default:

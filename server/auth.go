@@ -48,13 +48,13 @@ func (p *Principal) check() error {
 		case err != nil:
 			return err
 		case p.Subject != p.User:
-			return api.Invalid("who is limited to the threads of %.40q acts as that user, not as %.40q", p.User, p.Subject)
+			return api.Invalid("a caller that is limited to the threads of %.40q acts as that user, not as %.40q", p.User, p.Subject)
 		case slices.Contains(p.Scopes, api.ScopeAdmin):
-			return api.Invalid("who is limited to the threads of a user cannot have the scope admin")
+			return api.Invalid("a caller that is limited to the threads of a user cannot have the scope admin")
 		}
 	}
 	if len(p.Groups) > 64 {
-		return api.Invalid("%d groups, and 64 are the most", len(p.Groups))
+		return api.Invalid("there are %d groups; the limit is 64", len(p.Groups))
 	}
 	for _, g := range p.Groups {
 		if err := checkName("group", g); err != nil {
@@ -75,7 +75,7 @@ func (p *Principal) check() error {
 func checkName(what, name string) error {
 	switch {
 	case name == "" || len(name) > 200 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return api.Invalid("a %s has 1 to 200 bytes of printable text, not %.40q", what, name)
+		return api.Invalid("a %s must be 1 to 200 bytes of printable text, not %.40q", what, name)
 	case strings.HasPrefix(name, "group:"):
 		return api.Invalid("the %s %.40q begins with group:, which is how asks name groups", what, name)
 	}
@@ -298,7 +298,7 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
 	token = strings.TrimLeft(token, " ")
 	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " \t,") {
-		return "", true, fmt.Errorf("%w: the header Authorization has to be Bearer and a token, once", api.ErrUnauthorized)
+		return "", true, fmt.Errorf("%w: there has to be one header Authorization, with Bearer and a token", api.ErrUnauthorized)
 	}
 	return token, true, nil
 }
@@ -314,7 +314,7 @@ func vet(p *Principal, err error) (*Principal, error) {
 		return nil, fmt.Errorf("%w: it has expired", api.ErrUnauthorized)
 	}
 	if err := p.check(); err != nil {
-		return nil, fmt.Errorf("server: who the token stands for: %v", err)
+		return nil, fmt.Errorf("server: looking up the token: %v", err)
 	}
 	return p, nil
 }

@@ -155,7 +155,7 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 			return api.Invalid("%s %s: %v", f.Where, strings.TrimSuffix(f.Key, "..."), err)
 		}
 		if len(texts) > 0 && slices.Contains(conditions, f.Key) && in.FieldByIndex(f.Index).IsZero() {
-			return api.Invalid("header %s: it is empty; leave it out if nothing is meant", f.Key)
+			return api.Invalid("header %s: it is empty; give a value or omit it", f.Key)
 		}
 	}
 	for _, name := range conditions {
@@ -164,7 +164,7 @@ func (c *Call) bind(w http.ResponseWriter, r *http.Request, op *api.Info, fields
 			continue // twice is once there
 		}
 		if op.Method != http.MethodGet && !taken && len(r.Header.Values(name)) > 0 {
-			return api.Invalid("header %s: %s knows no such condition", name, op.Name)
+			return api.Invalid("header %s: %s does not support this condition", name, op.Name)
 		}
 	}
 	for name := range query {
@@ -239,7 +239,7 @@ func (c *Call) decodeBody(w http.ResponseWriter, r *http.Request, fields []api.F
 // checkMedia refuses a body whose media type is not accepted.
 func checkMedia(r *http.Request, taken ...string) error {
 	if packed := r.Header.Values("Content-Encoding"); len(packed) > 0 && !(len(packed) == 1 && strings.EqualFold(packed[0], "identity")) {
-		return fmt.Errorf("%w: it is packed as %.40q, and is taken as it is", api.ErrMedia, packed)
+		return fmt.Errorf("%w: its encoding is %.40q; send it unencoded", api.ErrMedia, packed)
 	}
 	given := r.Header.Values("Content-Type")
 	if len(given) == 0 || len(given) == 1 && given[0] == "" {
@@ -247,10 +247,10 @@ func checkMedia(r *http.Request, taken ...string) error {
 	}
 	media, params, err := mime.ParseMediaType(given[0])
 	if err != nil || len(given) > 1 || !slices.Contains(taken, media) {
-		return fmt.Errorf("%w: %.80q, and %s is taken", api.ErrMedia, given, taken[0])
+		return fmt.Errorf("%w: %.80q; send %s", api.ErrMedia, given, taken[0])
 	}
 	if set, ok := params["charset"]; ok && !strings.EqualFold(set, "utf-8") {
-		return fmt.Errorf("%w: its charset is %.40q, and utf-8 is taken", api.ErrMedia, set)
+		return fmt.Errorf("%w: its charset is %.40q; use utf-8", api.ErrMedia, set)
 	}
 	return nil
 }
@@ -374,7 +374,7 @@ func decodeValue(r *strict.Reader, v reflect.Value) error {
 	}
 	err = json.Unmarshal(raw, v.Addr().Interface())
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("it is a %s, and has to be a %s", wrong.Value, wrong.Type)
+		return fmt.Errorf("it is a %s, but has to be a %s", wrong.Value, wrong.Type)
 	}
 	return err
 }

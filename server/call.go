@@ -66,7 +66,7 @@ func (c *Call) Send(w http.ResponseWriter, status int, v any) error {
 // consist of events only.
 func (c *Call) MayRead() error {
 	if !c.Who.May(api.ScopeRead) {
-		return fmt.Errorf("%w: the answer shows events, which needs the scope %s too; POST /v1/threads/{thread}/runs answers with a receipt", api.ErrScope, api.ScopeRead)
+		return fmt.Errorf("%w: the response shows events, which also needs the scope %s; POST /v1/threads/{thread}/runs returns a receipt instead", api.ErrScope, api.ScopeRead)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (c *Call) Last(ctx context.Context) (lasting context.Context, leave func(),
 // names returns an error if a caller who is limited to one user names another.
 func (c *Call) names(user string) error {
 	if c.Who.User != "" && user != "" && user != c.Who.User {
-		return fmt.Errorf("%w: it is for the threads of %.80q alone", api.ErrScope, c.Who.User)
+		return fmt.Errorf("%w: it is only for the threads of %.80q", api.ErrScope, c.Who.User)
 	}
 	return nil
 }

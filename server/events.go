@@ -94,7 +94,7 @@ func (v *view) known(ctx context.Context, c *Call) (err error) {
 	}
 	seen := v.tag
 	if v.tag, err = c.Runtime.Tag(ctx, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
-		err = fmt.Errorf("%w: the id %s is of another thread than the one that is called %q now", perdure.ErrErased, api.IDOf(v.after, seen, v.done), v.thread)
+		err = fmt.Errorf("%w: the id %s belongs to an earlier thread, not to the one that is now called %q", perdure.ErrErased, api.IDOf(v.after, seen, v.done), v.thread)
 	}
 	return err
 }

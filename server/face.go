@@ -73,7 +73,7 @@ func (s *Server) bindRoute(route Route) {
 func noConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && len(r.Header.Values(name)) > 0 {
-			return api.Invalid("header %s: %s knows no such condition; the routes under /v1 do", name, r.URL.Path)
+			return api.Invalid("header %s: %s does not support this condition; the routes under /v1 do", name, r.URL.Path)
 		}
 	}
 	return nil

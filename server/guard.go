@@ -108,7 +108,7 @@ func (s *Server) origin(r *http.Request) (origin string, listed bool, err error)
 		own = site == "same-origin" || site == "none"
 	}
 	if len(given) > 1 || strings.ContainsAny(origin, " ,") {
-		return "", false, fmt.Errorf("%w: the header Origin is there more than once", api.ErrOrigin)
+		return "", false, fmt.Errorf("%w: there is more than one header Origin", api.ErrOrigin)
 	}
 	if own {
 		return "", false, nil
@@ -124,7 +124,7 @@ func (s *Server) origin(r *http.Request) (origin string, listed bool, err error)
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return "", false, nil
 	}
-	return "", false, fmt.Errorf("%w: a page of %.80q may not do this", api.ErrOrigin, origin)
+	return "", false, fmt.Errorf("%w: a page from %.80q may not do this", api.ErrOrigin, origin)
 }
 
 // survive confines a panic of a handler to its request. If the response has begun,
@@ -155,5 +155,5 @@ func CheckListen(addr string, authed, insecure bool) error {
 	if authed || insecure || isLoopback(strings.ToLower(host)) && !strings.HasSuffix(host, ".localhost") {
 		return nil
 	}
-	return fmt.Errorf("server: %s is reached from other machines, and anyone could do anything there: listen on 127.0.0.1, or set up tokens", addr)
+	return fmt.Errorf("server: %s can be reached from other machines, and anyone could do anything there: listen on 127.0.0.1, or set up tokens", addr)
 }

@@ -222,7 +222,7 @@ func (l *load) reach(bytes int64) error {
 		most = min(most, l.s.opts.TenantLimits.Bytes/2)
 	}
 	if size > most {
-		return fmt.Errorf("%w: this takes %d bytes of memory or more, and one request has %d at most, half of its tenant's limit; ask for a part, or raise the limits of the server", perdure.ErrTooLarge, size, most)
+		return fmt.Errorf("%w: this needs at least %d bytes of memory, but one request may use at most %d, half of its tenant's limit; ask for a part, or raise the server's limits", perdure.ErrTooLarge, size, most)
 	}
 	return l.try(Limits{Bytes: bytes - l.held.Bytes})
 }

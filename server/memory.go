@@ -20,7 +20,7 @@ func (s *Server) memoryRoutes() {
 func memoryPlace(segments []string) (memory.Namespace, string, error) {
 	last := len(segments) - 1
 	if last < 1 || segments[last] == "" {
-		return nil, "", api.Invalid("the path has a namespace of at least one segment, and a key")
+		return nil, "", api.Invalid("the path must have a namespace of at least one segment, and a key")
 	}
 	return memory.Namespace(segments[:last]), segments[last], nil
 }
@@ -71,11 +71,11 @@ func (s *Server) putMemory(ctx context.Context, c *Call, in *api.PutMemory) (*me
 	}
 	switch {
 	case in.IfNoneMatch != "" && in.IfNoneMatch != "*":
-		return nil, api.Invalid("header If-None-Match: only * means something here")
+		return nil, api.Invalid("header If-None-Match: only * is supported here")
 	case in.IfNoneMatch != "" && in.IfMatch != "":
 		return nil, api.Invalid("If-Match and If-None-Match contradict each other")
 	case in.TTL < 0 || in.TTL > maxTTL:
-		return nil, api.Invalid("ttl: it is from 1 to %d seconds", maxTTL)
+		return nil, api.Invalid("ttl: it must be 1 to %d seconds", maxTTL)
 	}
 	m := memory.Of(c.Runtime)
 	o := memory.PutOptions{Version: in.IfMatch, Create: in.IfNoneMatch != "", TTL: time.Duration(in.TTL) * time.Second}

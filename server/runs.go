@@ -89,7 +89,7 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request, c *Call, threa
 // starts nothing.
 func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, c *Call, thread string, last api.EventID) error {
 	if thread == "" {
-		return api.Invalid("Last-Event-ID: a reconnect starts nothing; follow the events of the thread that the first answer names in Location")
+		return api.Invalid("Last-Event-ID: a reconnect starts nothing; follow the events of the thread that Location of the first response names")
 	}
 	v, err := viewOf(&api.ListEvents{Thread: thread, Run: api.Newest, LastID: last, Until: "wait"})
 	if err != nil {
@@ -206,7 +206,7 @@ const (
 // waitRun responds when a run needs someone, has ended, or the time is over.
 func (s *Server) waitRun(ctx context.Context, c *Call, in *api.WaitRun) (*api.Waited, error) {
 	if in.Seconds > maxWait {
-		return nil, api.Invalid("query seconds: it is at most %d", maxWait)
+		return nil, api.Invalid("query seconds: it must be at most %d", maxWait)
 	}
 	run, err := c.theRun(ctx, in.OneRun)
 	if err != nil {

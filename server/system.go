@@ -118,7 +118,7 @@ func (s *Server) probe(ctx context.Context, c *Call) error {
 	if errors.Is(err, store.ErrFull) {
 		return store.ErrFull
 	}
-	return fmt.Errorf("%w: the store does not answer", store.ErrUnavailable)
+	return fmt.Errorf("%w: the store does not respond", store.ErrUnavailable)
 }
 
 func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.Stats, error) {
@@ -138,7 +138,7 @@ func (s *Server) getStats(ctx context.Context, c *Call, _ *api.Nothing) (*api.St
 // needed most then.
 func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request, c *Call, _ *api.Nothing) error {
 	if s.opts.Auth != nil && c.Who.Tenant != "" {
-		return fmt.Errorf("%w: metrics are of the whole server and all tenants, and need an admin of the default tenant", api.ErrScope)
+		return fmt.Errorf("%w: metrics cover the whole server and all tenants, and need an admin of the default tenant", api.ErrScope)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), metricsWithin)
 	defer cancel()

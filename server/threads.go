@@ -216,7 +216,7 @@ const (
 func pageSize(asked int) (int, error) {
 	switch {
 	case asked > maxPage:
-		return 0, api.Invalid("query limit: it is at most %d", maxPage)
+		return 0, api.Invalid("query limit: it must be at most %d", maxPage)
 	case asked <= 0:
 		return defaultPage, nil
 	}

@@ -128,7 +128,7 @@ func (t *tickets) put(ctx context.Context, p *pass) (string, error) {
 	}
 	secret := newSecret()
 	if _, err := t.store.Put(ctx, ticketKey(secret), value, ""); err != nil {
-		return "", fmt.Errorf("server: making a ticket: %w", err)
+		return "", fmt.Errorf("server: creating a ticket: %w", err)
 	}
 	return secret, nil
 }
@@ -143,7 +143,7 @@ func (t *tickets) get(ctx context.Context, secret, thread string, cookie bool) (
 		return nil, "", fmt.Errorf("%w: the ticket was used or is not valid", api.ErrUnauthorized)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("server: looking a ticket up: %w", err)
+		return nil, "", fmt.Errorf("server: looking up a ticket: %w", err)
 	}
 	p := new(pass)
 	if err := json.Unmarshal(cell.Value, p); err != nil {

@@ -140,7 +140,7 @@ func (t *Tokens) get(ctx context.Context, hash string) (*tokenRecord, store.Vers
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("server: looking a token up: %w", err)
+		return nil, "", fmt.Errorf("server: looking up a token: %w", err)
 	}
 	record := new(tokenRecord)
 	if err := json.Unmarshal(cell.Value, record); err != nil {
@@ -171,15 +171,15 @@ func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateTok
 		return nil, err
 	}
 	if len(r.Note) > 1000 {
-		return nil, api.Invalid("the note has %d bytes, and 1000 are the most", len(r.Note))
+		return nil, api.Invalid("the note has %d bytes; the limit is 1000", len(r.Note))
 	}
 	switch days, minutes := in.Days, in.Minutes; {
 	case days != nil && minutes != nil:
-		return nil, api.Invalid("days and minutes; give one of them")
+		return nil, api.Invalid("both days and minutes are given; give only one of them")
 	case days != nil && (*days < 1 || *days > 36500):
-		return nil, api.Invalid("%d days; give 1 to 36500, or leave it out for a token that does not end", *days)
+		return nil, api.Invalid("%d days; give 1 to 36500, or omit it for a token that does not expire", *days)
 	case minutes != nil && (*minutes < 1 || *minutes > 60*24*366):
-		return nil, api.Invalid("%d minutes; give 1 to %d, or leave it out for a token that does not end", *minutes, 60*24*366)
+		return nil, api.Invalid("%d minutes; give 1 to %d, or omit it for a token that does not expire", *minutes, 60*24*366)
 	case days != nil:
 		r.Expires = now.AddDate(0, 0, *days)
 	case minutes != nil:
@@ -317,7 +317,7 @@ func (s *Server) createToken(ctx context.Context, c *Call, in *api.CreateToken) 
 	case s.opts.Auth == nil: // without authentication anyone may create the first token of a tenant
 		tenant = in.Tenant
 	default:
-		return nil, fmt.Errorf("%w: a token is made for the own tenant only", api.ErrScope)
+		return nil, fmt.Errorf("%w: you can create tokens only for your own tenant", api.ErrScope)
 	}
 	return s.tokens.Create(ctx, tenant, c.Who.Subject, *in)
 }

@@ -50,7 +50,7 @@ type fileSecret string
 // UnmarshalJSON decodes a text.
 func (s *fileSecret) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, (*string)(s)) != nil {
-		return errors.New("it has to be a text")
+		return errors.New("it has to be a string")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func guarded(path string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
-			return fmt.Errorf("others can write %s (mode %04o): chmod go-w it", one, info.Mode().Perm())
+			return fmt.Errorf("others can write to %s (mode %04o): use chmod go-w", one, info.Mode().Perm())
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func readTokens(path string) (map[[sha256.Size]byte]*Principal, os.FileInfo, err
 		return fail("%w", err)
 	}
 	if len(data) > fileMost {
-		return fail("it has over %d bytes", fileMost)
+		return fail("it has more than %d bytes", fileMost)
 	}
 	entries, err := parseTokens(data, info.Mode().Perm())
 	if err != nil {
@@ -200,7 +200,7 @@ func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principa
 			return nil, fmt.Errorf("token %d: %w", i, err)
 		}
 		if t.Secret != "" && runtime.GOOS != "windows" && mode&0o077 != 0 {
-			return nil, fmt.Errorf("it holds secrets, and others can read it (mode %04o): chmod 600 it, or keep hashes in it", mode)
+			return nil, fmt.Errorf("it holds secrets, and others can read it (mode %04o): use chmod 600, or keep hashes in it", mode)
 		}
 		p := new(Principal(t.Me))
 		p.Subject = cmp.Or(p.Subject, p.User)
@@ -208,7 +208,7 @@ func parseTokens(data []byte, mode os.FileMode) (map[[sha256.Size]byte]*Principa
 			return nil, fmt.Errorf("token %d: %v", i, err)
 		}
 		if entries[hash] != nil {
-			return nil, fmt.Errorf("token %d is there already", i)
+			return nil, fmt.Errorf("token %d is a duplicate", i)
 		}
 		entries[hash] = p
 	}

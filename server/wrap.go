@@ -44,7 +44,7 @@ func (s *Server) wrap(mux http.Handler) http.Handler {
 		mux.ServeHTTP(a, r)
 		switch {
 		case a.own == http.StatusMethodNotAllowed:
-			s.fail(a, r, fmt.Errorf("%w: %s takes %s", api.ErrMethod, r.URL.EscapedPath(), w.Header().Get("Allow")))
+			s.fail(a, r, fmt.Errorf("%w: %s accepts %s", api.ErrMethod, r.URL.EscapedPath(), w.Header().Get("Allow")))
 		case a.own != 0:
 			s.fail(a, r, fmt.Errorf("%w: %s %s", api.ErrNotFound, r.Method, r.URL.EscapedPath()))
 		case a.status == 0:

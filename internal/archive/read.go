@@ -70,7 +70,7 @@ func (u *reader) readAll() error {
 		line, err := u.lines.next()
 		if err == io.EOF {
 			u.lines.n++
-			return badf("it is missing: the file ends behind entry %d of %d", u.v.Good, u.head.Entries)
+			return badf("it is missing: the file ends after entry %d of %d", u.v.Good, u.head.Entries)
 		}
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (u *reader) readEntry(line []byte) error {
 	u.v.Entries++
 	switch {
 	case seq > u.head.Entries:
-		return badf("the first line says that there are %d entries, and here is another", u.head.Entries)
+		return badf("it is one entry more than the %d that the first line announces", u.head.Entries)
 	case len(line) > store.MaxEntry+store.Slack:
 		return badf("an entry of %d bytes", len(line))
 	}
@@ -198,7 +198,7 @@ func (u *reader) readBlob(line []byte) error {
 		return badf("a value in a redacted export")
 	}
 	if u.blobs[b.Hash] {
-		return badf("the value %s is there twice", b.Hash)
+		return badf("the value %s occurs twice", b.Hash)
 	}
 	ref := blob.Ref{Hash: b.Hash, Size: b.Size}
 	c, err := blob.NewCopy(nil, "", ref, b.Chunk)
@@ -222,7 +222,7 @@ func (u *reader) readBlob(line []byte) error {
 		text, begins := bytes.CutPrefix(line, []byte(chunkMark))
 		text, ends := bytes.CutSuffix(text, []byte(chunkTail))
 		if !begins || !ends {
-			return badf("it is no part of the value %s", b.Hash)
+			return badf("it is not a part of the value %s", b.Hash)
 		}
 		chunk, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
 		if err != nil {
@@ -257,17 +257,17 @@ func (u *reader) readEnd(line []byte, sum string) error {
 	}
 	switch {
 	case len(u.unused) > 0:
-		return badf("the file ends behind a value that no entry refers to")
+		return badf("the file ends after a value that no entry refers to")
 	case u.v.Good != u.head.Entries:
-		return badf("the file ends behind entry %d of %d", u.v.Good, u.head.Entries)
+		return badf("the file ends after entry %d of %d", u.v.Good, u.head.Entries)
 	case u.v.Head != u.head.Head:
-		return badf("the last entry has the hash %s, and the first line says %s", u.v.Head, u.head.Head)
+		return badf("the last entry has the hash %s, but the first line says %s", u.v.Head, u.head.Head)
 	case end != exportEnd{End: "export", Entries: u.v.Good, Blobs: u.v.Blobs, Sum: sum, Key: end.Key, Sig: end.Sig}:
 		return badf("it does not fit the lines before it: one of them, or itself, was changed")
 	case (u.head.Format >= signedFormat) != (end.Key != "" && end.Sig != ""):
-		return badf("a file of the format %d is signed from %d on", u.head.Format, signedFormat)
+		return badf("a signature is missing or unexpected in format %d: files are signed from format %d on", u.head.Format, signedFormat)
 	case u.thread != nil && !u.head.Redacted && (u.thread.ID != u.head.Thread || u.thread.Tenant != u.head.Tenant):
-		return badf("the first line speaks of the thread %q of tenant %q, the entries of %q of %q", u.head.Thread, u.head.Tenant, u.thread.ID, u.thread.Tenant)
+		return badf("the first line names thread %q of tenant %q, but the entries name %q of %q", u.head.Thread, u.head.Tenant, u.thread.ID, u.thread.Tenant)
 	}
 	if end.Key != "" {
 		if err := end.checkSignature(); err != nil {
@@ -277,7 +277,7 @@ func (u *reader) readEnd(line []byte, sum string) error {
 	u.v.Signer = end.Key
 	if _, err := u.lines.next(); err != io.EOF {
 		if bad := (*badLine)(nil); err == nil || errors.As(err, &bad) {
-			return badf("it stands behind the end")
+			return badf("it comes after the end")
 		}
 		return err
 	}

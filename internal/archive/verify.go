@@ -78,7 +78,7 @@ func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	case v.Entries == 0 && v.OK() && seen.Seq == 0:
 		return nil, fmt.Errorf("%w: %q", fault.ErrNoThread, thread)
 	case v.Entries < seen.Seq:
-		v.bad("the journal ends at entry %d, and entry %d was there once: its tail is missing", v.Entries, seen.Seq)
+		v.bad("the journal ends at entry %d, but entry %d was there once: its tail is missing", v.Entries, seen.Seq)
 	case v.OK() && t.ID != thread:
 		v.bad("the id leads to the thread %q", t.ID)
 	}
@@ -91,7 +91,7 @@ func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 // verifyEntries folds a thread as far as it is good, or says what it could not read.
 func (a *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verification) error {
 	if err := a.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
-		v.bad("where the thread was forked is not known: %v", err)
+		v.bad("it is not known where the thread was forked: %v", err)
 		return nil
 	} else if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verif
 	blobs := map[string]bool{}
 	for line, err := range a.threads.Entries(ctx, o.Name, 0, 0) {
 		if errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
-			v.bad("behind entry %d: %v", v.Good, err)
+			v.bad("after entry %d: %v", v.Good, err)
 			return nil
 		}
 		if err != nil {

@@ -60,9 +60,9 @@ func (r *Reader) Object(member func(name string) error) error {
 		folded := Fold(name)
 		if other, twice := seen[folded]; twice {
 			if other == name {
-				return fmt.Errorf("the name %q stands twice in an object", name)
+				return fmt.Errorf("the name %q occurs twice in an object", name)
 			}
-			return fmt.Errorf("the names %q and %q in an object differ in case only", other, name)
+			return fmt.Errorf("the names %q and %q in an object differ only in case", other, name)
 		}
 		if seen == nil {
 			seen = map[string]string{}

@@ -1,5 +1,5 @@
 // Package strict reads JSON from outside. What two readers could understand
-// differently is refused: names that stand twice in an object, or differ in case
+// differently is refused: names that occur twice in an object, or differ in case
 // only, texts that are not Unicode, and what follows a value. It imports only the
 // standard library.
 package strict

@@ -32,11 +32,11 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for bad, why := range map[string]string{
-		`{"a":1,"a":1}`:                  `"a" stands twice`,
-		`{"a":1,"\u0061":1}`:             `"a" stands twice`,
-		`{"sum":1,"Sum":1}`:              `case only`,
-		`{"sum":1,"ſum":1}`:              `case only`,
-		`[{"x":[],"y":{"q":1,"Q":2}}]`:   `case only`,
+		`{"a":1,"a":1}`:                  `"a" occurs twice`,
+		`{"a":1,"\u0061":1}`:             `"a" occurs twice`,
+		`{"sum":1,"Sum":1}`:              `only in case`,
+		`{"sum":1,"ſum":1}`:              `only in case`,
+		`[{"x":[],"y":{"q":1,"Q":2}}]`:   `only in case`,
 		`{"a":1} {}`:                     `follows`,
 		`{"a":1`:                         `too early`,
 		``:                               `too early`,
