@@ -355,7 +355,8 @@ func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, de
 		announced = append(announced, flows...)
 		return lines, flows, err
 	})
-	if err == nil && len(entries) > 0 && !before.shows(summaryOf(o.Thread)) {
+	begun := cells != nil && c.batches // with its summary
+	if err == nil && len(entries) > 0 && !begun && !before.shows(summaryOf(o.Thread)) {
 		_ = c.Summarise(ctx, o) // a worker brings it up to date when the run stands
 	}
 	if err == nil {

@@ -72,7 +72,6 @@ func (w *Worker) executeDue(h due.Hint) error {
 			}
 			continue
 		}
-		_ = w.threads.Summarise(w.io, o)
 		w.execute(p, run.Flow)
 		if err := p.Err(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
 			w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
@@ -275,7 +274,7 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 	if err != nil {
 		return nil, err
 	}
-	summary, _ := w.threads.Foreseen(w.io, o.Name, t, entries)
+	summary, foreseen := w.threads.Foreseen(w.io, o.Name, t, entries)
 	if err := w.threads.Append(w.io, o.Name, t, data, nil, summary...); errors.Is(err, store.ErrConflict) && w.io.Err() == nil {
 		return nil, nil
 	} else if err != nil {
@@ -285,6 +284,9 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 		if err := errors.Join(t.Apply(e), o.Grow(e)); err != nil {
 			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 		}
+	}
+	if !foreseen { // otherwise it went with the claim
+		_ = w.threads.Summarise(w.io, o)
 	}
 	return w.engine.NewPass(w, w.io, o, run, entries, alone), nil
 }
