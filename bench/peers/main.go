@@ -51,7 +51,7 @@ const (
 )
 
 var (
-	rounds  = flag.Int("rounds", 5, "rounds; the peers take turns in each, and medians are shown")
+	rounds  = flag.Int("rounds", 3, "rounds; the peers take turns in each, and medians are shown")
 	seconds = flag.Float64("seconds", 2, "start no run later than this in one measurement")
 	parent  = flag.String("dir", "", "folder on the disk to measure (default: a temporary one)")
 	only    = flag.String("only", "", "peers to measure beside Perdure, separated by commas (default: all)")
@@ -102,11 +102,14 @@ type row struct {
 	problem string // why there are no figures
 }
 
-type table struct{ rows []*row }
+type table struct {
+	rows []*row
+	load string // of the machine at the beginning
+}
 
 // newTable has a row for Perdure and for each peer named, or for all.
 func newTable(only string) *table {
-	t := &table{}
+	t := &table{load: load()}
 	for i, e := range entrants {
 		if i > 0 && only != "" && !slices.Contains(strings.Split(only, ","), e.name) {
 			continue

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/store/sqlitestore"
 )
 
-const perdureNotes = "sqlitestore with its defaults, worker and clients in one process; a step is perdure.Step, a run is Start to WaitEnd, and the wait is Receive."
+const perdureNotes = "sqlitestore with its defaults, worker and clients in one process; a step is perdure.Step, a run is Start to WaitEnd, and the wait is Receive. Bytes include zeros by which the store grows a new WAL ahead of its commits, once up to its full length."
 
 type perdurePeer struct{ rt *perdure.Runtime }
 

@@ -13,8 +13,8 @@ import (
 
 // print prints the figures, the ratios, what was expected, and the notes.
 func (t *table) print() {
-	fmt.Printf("%s, %s/%s, %d CPUs, %s, load %s at the end; medians of %d rounds, steps with results of %d bytes.\n\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load(), *rounds, len(result))
+	fmt.Printf("%s, %s/%s, %d CPUs, %s, load %s at the beginning; %d rounds, medians shown; steps with results of %d bytes.\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), t.load, *rounds, len(result))
 	head := []string{""}
 	for _, m := range measures {
 		head = append(head, m.name)
