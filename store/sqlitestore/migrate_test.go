@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -192,4 +193,24 @@ func TestMigrateDies(t *testing.T) {
 	if seen["1"] == 0 || seen["2"] == 0 || len(seen) != 2 {
 		t.Errorf("the formats that were left, and how often: %v", seen)
 	}
+}
+
+// TestMigrateTogether has several processes open a file of format 1 at once.
+func TestMigrateTogether(t *testing.T) {
+	dir := format1(t)
+	var cmds []*exec.Cmd
+	for range 4 {
+		cmd := child(t, "die", dir) // but it has no reason to
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmds = append(cmds, cmd)
+	}
+	s := openTest(t, dir)
+	for _, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	checkOld(t, s, "")
 }
