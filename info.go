@@ -54,6 +54,7 @@ type Thread struct {
 	Status   Status            `json:"status"`         // of the oldest run that has not ended, else of the newest; "" without runs
 	Spent    map[string]int64  `json:"spent,omitempty"`
 	Runs     []*Run            `json:"runs,omitempty"`    // in the order of their start
+	Earlier  int               `json:"earlier,omitempty"` // how many runs come before the first of Runs, see [RunPage]
 	Parent   *ParentInfo       `json:"parent,omitempty"`  // of a child
 	Fork     *Point            `json:"fork,omitempty"`    // what it was forked or imported from, and the last sequence that both share
 	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
@@ -159,11 +160,26 @@ type ErrorNote struct {
 // damaged, it returns ErrCorrupt along with the thread up to the last intact
 // entry.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
+	return r.GetPage(ctx, thread, RunPage{})
+}
+
+// RunPage selects some of the runs of a thread, those that were queued last.
+type RunPage struct {
+	Before uint64 // only runs queued before this sequence: the Seq of the first run of the page after it; 0 is all
+	Limit  int    // at most so many; 0 is all
+}
+
+// GetPage is Get with only some of the thread's runs. The thread says how many
+// earlier ones there are.
+func (r *Runtime) GetPage(ctx context.Context, thread string, p RunPage) (*Thread, error) {
+	if p.Limit < 0 {
+		return nil, fmt.Errorf("%w: a limit of %d runs", fault.ErrInvalid, p.Limit)
+	}
 	o, err := r.tenant.Open(ctx, thread)
 	if o == nil {
 		return nil, err
 	}
-	t, infoErr := r.threadInfo(ctx, o)
+	t, infoErr := r.threadInfo(ctx, o, p)
 	t.ID = cmp.Or(t.ID, thread) // its first entry may be damaged
 	return t, errors.Join(err, infoErr)
 }
@@ -181,7 +197,7 @@ func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) 
 	return r.runInfo(ctx, o, found)
 }
 
-func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened) (*Thread, error) {
+func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) (*Thread, error) {
 	t := o.Thread
 	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
 		Created: clock.Stamp(t.Created), Updated: clock.Stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
@@ -201,7 +217,15 @@ func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened) (*Thread, e
 		info.Life, err = r.tenant.Tag(ctx, o.Name, t.ID)
 		errs = append(errs, err)
 	}
-	for _, run := range slices.Concat(t.Runs, t.Inbox) {
+	runs := slices.Concat(t.Runs, t.Inbox)
+	if p.Before > 0 {
+		runs = slices.DeleteFunc(runs, func(run *journal.Run) bool { return run.N >= p.Before })
+	}
+	if p.Limit > 0 && len(runs) > p.Limit {
+		info.Earlier = len(runs) - p.Limit
+		runs = runs[info.Earlier:]
+	}
+	for _, run := range runs {
 		ri, err := r.runInfo(ctx, o, run)
 		errs = append(errs, err)
 		info.Runs = append(info.Runs, ri)

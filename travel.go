@@ -50,7 +50,7 @@ func (r *Runtime) StateAt(ctx context.Context, thread string, seq uint64) (*Chec
 	}
 	t.ID = thread // also within the past that a fork shares
 	c := &Checkpoint{Seq: t.Seq, Time: clock.Stamp(t.Time), State: map[string]json.RawMessage{}, Facts: map[string]json.RawMessage{}, Deps: map[string]json.RawMessage{}}
-	if c.Thread, err = r.threadInfo(ctx, o); err != nil {
+	if c.Thread, err = r.threadInfo(ctx, o, RunPage{}); err != nil {
 		return nil, err
 	}
 	for _, run := range c.Thread.Runs {

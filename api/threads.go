@@ -41,6 +41,13 @@ type OneThread struct {
 	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
 }
 
+// GetThread names a thread and selects its runs.
+type GetThread struct {
+	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
+	Before uint64 `query:"before" json:"-" jsonschema:"only runs queued before this sequence"`
+	Runs   int    `query:"runs" json:"-" jsonschema:"how many of the newest runs to return; all by default"`
+}
+
 // UpdateThread changes a thread's title and metadata.
 type UpdateThread struct {
 	Thread   string            `path:"thread" json:"-" jsonschema:"id of the thread"`
@@ -75,7 +82,7 @@ var (
 		"create a thread without a run", status(http.StatusCreated))
 	ThreadsList = define[ListThreads, ThreadPage]("threads.list", "GET /v1/threads", ScopeRead,
 		"list threads", doc("The list is complete; a status may lag slightly."))
-	ThreadsGet = define[OneThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
+	ThreadsGet = define[GetThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
 		"get a thread as it is now", doc("ETag is its last sequence, for If-Match."))
 	ThreadsUpdate = define[UpdateThread, perdure.Thread]("threads.update", "PATCH /v1/threads/{thread}", ScopeRun,
 		"change a thread's title and metadata")

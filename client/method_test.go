@@ -514,3 +514,34 @@ func union(a, b map[string]reflect.Type) map[string]bool {
 	}
 	return all
 }
+
+func TestRunsComeInPages(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		ctx := t.Context()
+		for i := range 7 {
+			s.start(perdure.StartRequest{Flow: "echo", Input: fmt.Sprint(i), Thread: "t"})
+			s.end("t")
+		}
+		all := servertest.Must(s.Get(ctx, "t"))(t)
+		if all.Earlier != 0 || len(all.Runs) != 7 {
+			t.Fatalf("%d runs, and %d earlier", len(all.Runs), all.Earlier)
+		}
+		var paged []*perdure.Run
+		for before := uint64(0); ; {
+			page := servertest.Must(s.GetPage(ctx, "t", perdure.RunPage{Before: before, Limit: 3}))(t)
+			same(t, servertest.Must(s.rt.GetPage(ctx, "t", perdure.RunPage{Before: before, Limit: 3}))(t), page)
+			paged = append(slices.Clone(page.Runs), paged...)
+			if page.Earlier != 7-len(paged) {
+				t.Fatalf("%d runs are earlier than %d of 7", page.Earlier, len(paged))
+			}
+			if page.Earlier == 0 {
+				break
+			}
+			before = page.Runs[0].Seq
+		}
+		same(t, all.Runs, paged)
+		if _, err := s.GetPage(ctx, "t", perdure.RunPage{Limit: -1}); !errors.Is(err, perdure.ErrInvalid) {
+			t.Error(err)
+		}
+	})
+}

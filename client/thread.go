@@ -31,7 +31,12 @@ func (c *Client) Create(ctx context.Context, q perdure.CreateRequest) (*perdure.
 
 // Get returns everything about a thread, exactly as it is now.
 func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error) {
-	t, err := Do(ctx, c, api.ThreadsGet, api.OneThread{Thread: thread})
+	return c.GetPage(ctx, thread, perdure.RunPage{})
+}
+
+// GetPage is Get with only some of the thread's runs.
+func (c *Client) GetPage(ctx context.Context, thread string, p perdure.RunPage) (*perdure.Thread, error) {
+	t, err := Do(ctx, c, api.ThreadsGet, api.GetThread{Thread: thread, Before: p.Before, Runs: p.Limit})
 	return withErrors(t), err
 }
 

@@ -46,8 +46,8 @@ func (c *Call) made(t *perdure.Thread) {
 	c.etag(t.Seq)
 }
 
-func (s *Server) getThread(ctx context.Context, c *Call, in *api.OneThread) (*perdure.Thread, error) {
-	t, err := c.Runtime.Get(ctx, in.Thread)
+func (s *Server) getThread(ctx context.Context, c *Call, in *api.GetThread) (*perdure.Thread, error) {
+	t, err := c.Runtime.GetPage(ctx, in.Thread, perdure.RunPage{Before: in.Before, Limit: in.Runs})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Server) updateThread(ctx context.Context, c *Call, in *api.UpdateThread
 		return nil, err
 	}
 	c.load.letGo()
-	return s.getThread(ctx, c, &api.OneThread{Thread: in.Thread})
+	return s.getThread(ctx, c, &api.GetThread{Thread: in.Thread})
 }
 
 func (s *Server) eraseThread(ctx context.Context, c *Call, in *api.EraseThread) (*api.None, error) {
