@@ -75,13 +75,14 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 				_, err := eve.Fork(ctx, perdure.ForkRequest{Thread: id})
 				return err
 			}),
-			"Get":    here(func(id string) error { _, err := eve.Get(ctx, id); return err }),
-			"GetRun": here(func(id string) error { _, err := eve.GetRun(ctx, id, ""); return err }),
-			"Life":   here(func(id string) error { _, err := eve.Life(ctx, id); return err }),
-			"Pause":  here(func(id string) error { return eve.Pause(ctx, id, "", note) }),
-			"Resume": here(func(id string) error { return eve.Resume(ctx, id, "", note) }),
-			"Retry":  here(func(id string) error { return eve.Retry(ctx, id, "", note) }),
-			"Rewind": here(func(id string) error { _, err := eve.Rewind(ctx, id, 1, note); return err }),
+			"Get":     here(func(id string) error { _, err := eve.Get(ctx, id); return err }),
+			"GetPage": here(func(id string) error { _, err := eve.GetPage(ctx, id, perdure.RunPage{Limit: 1}); return err }),
+			"GetRun":  here(func(id string) error { _, err := eve.GetRun(ctx, id, ""); return err }),
+			"Life":    here(func(id string) error { _, err := eve.Life(ctx, id); return err }),
+			"Pause":   here(func(id string) error { return eve.Pause(ctx, id, "", note) }),
+			"Resume":  here(func(id string) error { return eve.Resume(ctx, id, "", note) }),
+			"Retry":   here(func(id string) error { return eve.Retry(ctx, id, "", note) }),
+			"Rewind":  here(func(id string) error { _, err := eve.Rewind(ctx, id, 1, note); return err }),
 			"SetMetadata": here(func(id string) error {
 				return eve.SetMetadata(ctx, id, nil, map[string]string{"a": "b"}, note)
 			}),
