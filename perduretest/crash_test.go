@@ -156,11 +156,11 @@ func TestCrashEverywhereSmallFlows(t *testing.T) {
 	}
 }
 
-// TestCrashEverywherePairs cuts two steps, or one in the short form, and each
+// TestCrashEverywherePairs cuts three steps, or one in the short form, and each
 // recovery everywhere.
 func TestCrashEverywherePairs(t *testing.T) {
 	var fx Effects
-	steps, cuts := 2, 200
+	steps, cuts := 3, 200
 	if testing.Short() {
 		steps, cuts = 1, 100
 	}
