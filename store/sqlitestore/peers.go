@@ -32,6 +32,10 @@ const (
 
 	// connectTimeout bounds how long a handle waits for a connection.
 	connectTimeout = 100 * time.Millisecond
+
+	// castPace is how often casts look for new handles. There may be thousands a
+	// second, and what a new handle misses counts as lost.
+	castPace = 20 * time.Millisecond
 )
 
 // peers connects a handle with all others that have the database open, in this
@@ -56,6 +60,7 @@ type peers struct {
 	tried    time.Time         // when it was to be made last
 	from     map[net.Conn]struct{}
 	stamp    stamp            // of the folder when it was last read
+	looked   time.Time        // when a cast last looked for others
 	open     *os.File         // the folder, nil before
 	to       map[string]*peer // by the name of their sockets
 	closed   bool
@@ -311,7 +316,10 @@ func (p *peers) wake(batch []*request) {
 func (p *peers) cast(topic string, message []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.look()
+	if now := time.Now(); now.Sub(p.looked) > castPace {
+		p.looked = now
+		p.look()
+	}
 	for _, to := range p.to {
 		to.cast(topic, message)
 	}
