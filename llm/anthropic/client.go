@@ -40,7 +40,8 @@ func Key(key string) Option { return func(c *Client) { c.key = func() string { r
 // BaseURL is where the API is, without the /v1. The default is Anthropic's.
 func BaseURL(url string) Option { return func(c *Client) { c.base = func() string { return url } } }
 
-// HTTPClient makes the requests. The default is http.DefaultClient.
+// HTTPClient makes the requests. The default is a copy of http.DefaultClient that
+// keeps more idle connections.
 func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
 // NoCache leaves out the marks that let Anthropic cache the prompt for the next
@@ -56,7 +57,6 @@ func Model(name string, opts ...Option) *Client {
 	for _, o := range opts {
 		o(c)
 	}
-	c.http = cmp.Or(c.http, http.DefaultClient)
 	return c
 }
 
@@ -107,7 +107,7 @@ func (c *Client) sdk(key string) *sdk.Client {
 	opts := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(),
 		option.WithoutOpenTelemetry(),
-		option.WithHTTPClient(answers.Stay(c.http)),
+		option.WithHTTPClient(answers.Stay(cmp.Or(c.http, answers.Client()))),
 		option.WithMaxRetries(0),
 		option.WithAPIKey(key),
 		option.WithMiddleware(noPage),

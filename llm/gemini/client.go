@@ -40,7 +40,8 @@ func Key(key string) Option { return func(c *Client) { c.key = func() string { r
 // BaseURL is where the API is, without the /v1beta. The default is Google's.
 func BaseURL(url string) Option { return func(c *Client) { c.base = func() string { return url } } }
 
-// HTTPClient makes the requests. The default is http.DefaultClient.
+// HTTPClient makes the requests. The default is a copy of http.DefaultClient that
+// keeps more idle connections.
 func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
 // Model returns the model with a name, such as "gemini-2.5-flash". It never
@@ -54,7 +55,7 @@ func Model(name string, opts ...Option) *Client {
 	for _, o := range opts {
 		o(c)
 	}
-	c.http = cmp.Or(c.http, http.DefaultClient)
+	c.http = cmp.Or(c.http, answers.Client())
 	c.sdk = connect(c.http, cmp.Or(c.base(), defaultURL))
 	return c
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -54,8 +56,9 @@ func BaseURL(url string) Option {
 	return func(c *Client) { c.base = func() string { return url } }
 }
 
-// HTTPClient sets the client that makes the requests. Without it, it is
-// [http.DefaultClient]. A timeout of the client limits the whole reply.
+// HTTPClient sets the client that makes the requests. Without it, it is a copy of
+// [http.DefaultClient] that keeps more idle connections. A timeout of the client
+// limits the whole reply.
 func HTTPClient(client *http.Client) Option {
 	return func(c *Client) { c.http = client }
 }
@@ -122,8 +125,18 @@ func (c *Client) generate(ctx context.Context, r *llm.Request, emit func(llm.Del
 		return err
 	}
 	defer res.Body.Close()
-	return s.read(res, emit)
+	if err := s.read(res, emit); err != nil {
+		return err
+	}
+	// The connection can be used again only once the response has ended, for which
+	// few servers let one wait.
+	defer time.AfterFunc(endTime, cancel).Stop()
+	_, _ = io.CopyN(io.Discard, res.Body, maxBody)
+	return nil
 }
+
+// endTime is how long to wait for the end of a response whose reply is complete.
+const endTime = 50 * time.Millisecond
 
 // server is what one request knows about its server.
 type server struct {
@@ -137,7 +150,7 @@ type server struct {
 
 // server returns the server that the options and the environment name.
 func (c *Client) server() (*server, error) {
-	s := &server{url: cmp.Or(c.base(), openAI), key: c.key(), http: cmp.Or(c.http, http.DefaultClient)}
+	s := &server{url: cmp.Or(c.base(), openAI), key: c.key(), http: cmp.Or(c.http, answers.Client())}
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, invalid("the base URL is not valid: it has to look like https://host/v1")

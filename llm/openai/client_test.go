@@ -3,8 +3,11 @@ package openai_test
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/perdure/perdure/llm"
@@ -76,5 +79,43 @@ func TestServersOfOpenAINeedAKey(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%q: error is %v, want %v", url, err, want)
 		}
+	}
+}
+
+// Agents that stream at the same time, one turn after the other, connect once each.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	const agents = 8
+	var connections atomic.Int32
+	var all sync.WaitGroup // that ask in one turn
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		all.Done()
+		all.Wait()
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+		_ = http.NewResponseController(w).Flush() // the response ends a moment after its last event
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	model := openai.Model("m", openai.BaseURL(s.URL+"/v1"), openai.Key(""))
+	for range 3 {
+		all.Add(agents)
+		var turn sync.WaitGroup
+		for range agents {
+			turn.Go(func() {
+				if _, err := llm.Collect(model.Generate(t.Context(), &llm.Request{Messages: []llm.Message{llm.User("hi")}})); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		turn.Wait()
+	}
+	if got := connections.Load(); got != agents {
+		t.Errorf("%d connections for %d agents", got, agents)
 	}
 }
