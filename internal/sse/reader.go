@@ -34,8 +34,9 @@ type Reader struct {
 	r     *bufio.Reader
 	limit int
 	begun bool
-	cr    bool // the line before ended with CR, so an LF belongs to it
-	line  []byte
+	cr    bool   // the line before ended with CR, so an LF belongs to it
+	line  []byte // that came in several reads
+	data  []byte // of the last event
 }
 
 // NewReader returns a reader of a stream that keeps at most limit bytes of an
@@ -44,11 +45,12 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 32<<10), limit: limit}
 }
 
-// Next returns the next event with data. A stream that ends in the middle of an
-// event ends before it.
+// Next returns the next event with data, which is valid until the next call. A
+// stream that ends in the middle of an event ends before it.
 func (p *Reader) Next() (Event, error) {
 	var m Event
 	var hasData bool
+	p.data = reuse(p.data)
 	for {
 		line, err := p.Line()
 		if err != nil {
@@ -57,7 +59,7 @@ func (p *Reader) Next() (Event, error) {
 		if len(line) == 0 {
 			if hasData {
 				m.Kind = cmp.Or(m.Kind, "message")
-				m.Data = m.Data[:len(m.Data)-1] // the last line break
+				m.Data = p.data[:len(p.data)-1] // without the last line break
 				return m, nil
 			}
 			m = Event{}
@@ -73,10 +75,10 @@ func (p *Reader) Next() (Event, error) {
 		case "event":
 			m.Kind = string(value)
 		case "data":
-			if len(m.Data)+len(value) > p.limit {
+			if len(p.data)+len(value) > p.limit {
 				return Event{}, ErrTooLong
 			}
-			m.Data = append(append(m.Data, value...), '\n')
+			p.data = append(append(p.data, value...), '\n')
 			hasData = true
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
@@ -93,9 +95,7 @@ func (p *Reader) Next() (Event, error) {
 // Line returns the next line, without its end, which is LF, CR or both. It is valid
 // until the next call.
 func (p *Reader) Line() ([]byte, error) {
-	if p.line = p.line[:0]; cap(p.line) > 1<<20 {
-		p.line = nil // of a large event, which is seldom
-	}
+	p.line = reuse(p.line)
 	for {
 		if _, err := p.r.Peek(1); err != nil {
 			return nil, err
@@ -108,25 +108,47 @@ func (p *Reader) Line() ([]byte, error) {
 				continue
 			}
 		}
-		end := bytes.IndexAny(chunk, "\r\n")
-		if end < 0 {
-			end = len(chunk)
-		}
-		if p.line = append(p.line, chunk[:end]...); len(p.line) > p.limit {
+		end := lineEnd(chunk)
+		if len(p.line)+end > p.limit {
 			return nil, ErrTooLong
+		}
+		line := chunk[:end]
+		if len(p.line) > 0 || end == len(chunk) {
+			p.line = append(p.line, line...)
+			line = p.line
 		}
 		if end == len(chunk) {
 			p.discard(end)
 			continue
 		}
 		p.cr = chunk[end] == '\r'
-		p.discard(end + 1)
+		p.discard(end + 1) // which leaves the buffer as it is
 		if !p.begun {
 			p.begun = true
-			p.line = bytes.TrimPrefix(p.line, []byte("\ufeff"))
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		}
-		return p.line, nil
+		return line, nil
 	}
+}
+
+// lineEnd returns where the line ends that a chunk begins with, or its length.
+func lineEnd(chunk []byte) int {
+	end := bytes.IndexByte(chunk, '\n')
+	if end < 0 {
+		end = len(chunk)
+	}
+	if cr := bytes.IndexByte(chunk[:end], '\r'); cr >= 0 {
+		end = cr
+	}
+	return end
+}
+
+// reuse returns an empty buffer, but not that of a large event, which is rare.
+func reuse(b []byte) []byte {
+	if cap(b) > 1<<20 {
+		return nil
+	}
+	return b[:0]
 }
 
 func (p *Reader) discard(n int) { _, _ = p.r.Discard(n) } // it has been peeked at

@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -29,6 +30,7 @@ func parse(r io.Reader, limit int) parsed {
 			got.Retry, got.Err = p.Retry, err
 			return got
 		}
+		m.Data = bytes.Clone(m.Data)
 		got.Events = append(got.Events, m)
 	}
 }

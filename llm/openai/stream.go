@@ -105,7 +105,7 @@ func (r *reply) part() int {
 // are not errors.
 func (r *reply) event(data []byte) error {
 	chunk := gjson.ParseBytes(data)
-	if !json.Valid(data) || !chunk.IsObject() && chunk.Type != gjson.Null {
+	if !validJSON(data) || !chunk.IsObject() && chunk.Type != gjson.Null {
 		return nonsense("an event of the stream is not a JSON object")
 	}
 	var id, model string
@@ -145,6 +145,15 @@ func (r *reply) event(data []byte) error {
 		r.counted = r.finish != ""
 	}
 	return nil
+}
+
+// validJSON reports whether data is JSON. For all but large events it uses a check
+// that is several times faster, and recursive.
+func validJSON(data []byte) bool {
+	if len(data) > 32<<10 {
+		return json.Valid(data)
+	}
+	return gjson.ValidBytes(data)
 }
 
 // members yields the members of an object, and nothing for other values. If a name
