@@ -174,7 +174,10 @@ func TestErase(t *testing.T) {
 // TestEraseForgets has one handle drop journals and write to all the others after
 // each, so that it writes every page anew as its cache has it.
 func TestEraseForgets(t *testing.T) {
-	const many, drops = 120, 50
+	many, drops := 120, 50
+	if testing.Short() {
+		drops = 10
+	}
 	dir := t.TempDir()
 	s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
 	if err != nil {
@@ -211,36 +214,36 @@ func TestEraseForgets(t *testing.T) {
 // there does not outlive an erase either, wherever the next process dies first.
 func TestEraseAfterAnotherProgram(t *testing.T) {
 	const many = 120
-	fill := func() (dir string) {
-		dir = t.TempDir()
-		s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
-		if err != nil {
+	left := t.TempDir()
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(left, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := rawConn(t, left)
+	run(t, other, "BEGIN")
+	run(t, other, "SELECT * FROM entries") // s cannot copy what is written after it
+	r := rand.New(rand.NewPCG(1, 2))
+	last := make([]uint64, many)
+	for range 25 * many {
+		n := r.IntN(many)
+		data := bytes.Repeat([]byte(canary(fmt.Sprint("j", n))), 1+r.IntN(125))
+		if last[n], err = s.Append(t.Context(), fmt.Sprint("j", n), last[n], data); err != nil {
 			t.Fatal(err)
 		}
-		other := rawConn(t, dir)
-		run(t, other, "BEGIN")
-		run(t, other, "SELECT * FROM entries") // s cannot copy what is written after it
-		r := rand.New(rand.NewPCG(1, 2))
-		last := make([]uint64, many)
-		for range 25 * many {
-			n := r.IntN(many)
-			data := bytes.Repeat([]byte(canary(fmt.Sprint("j", n))), 1+r.IntN(125))
-			if last[n], err = s.Append(t.Context(), fmt.Sprint("j", n), last[n], data); err != nil {
-				t.Fatal(err)
-			}
-		}
-		run(t, other, "COMMIT")
-		s.Close()
-		if err := other.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(filepath.Join(dir, "test.db-wal")); err == nil {
-			t.Fatal("the other program left the WAL")
-		}
-		return dir
+	}
+	run(t, other, "COMMIT")
+	s.Close()
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(left, "test.db-wal")); err == nil {
+		t.Fatal("the other program left the WAL")
 	}
 	for writes := 1; ; writes = writes*2 + 1 {
-		dir := fill()
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(left)); err != nil {
+			t.Fatal(err)
+		}
 		cmd := child(t, "die", dir)
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", childWrites, writes))
 		ended := cmd.Run() == nil

@@ -148,13 +148,32 @@ func childScan(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	wanted, lengths, prefix := map[string]bool{}, map[int]bool{}, []byte(nil) // which they share
 	for {
 		var text string
 		if _, err := fmt.Scan(&text); err != nil {
+			break
+		}
+		b, _ := hex.DecodeString(text)
+		if len(wanted) == 0 {
+			prefix = b
+		}
+		for !bytes.HasPrefix(b, prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+		wanted[string(b)], lengths[len(b)] = true, true
+	}
+	for ; len(all) > 0; all = all[1:] {
+		at := bytes.Index(all, prefix)
+		if at < 0 {
 			return
 		}
-		if b, _ := hex.DecodeString(text); bytes.Contains(all, b) {
-			fmt.Println(text)
+		all = all[at:]
+		for n := range lengths {
+			if n <= len(all) && wanted[string(all[:n])] {
+				fmt.Printf("%x\n", all[:n])
+				delete(wanted, string(all[:n]))
+			}
 		}
 	}
 }
