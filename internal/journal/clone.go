@@ -62,16 +62,32 @@ func (t *Thread) OpenAsks() (n int) {
 // Weight is about how many bytes of memory the thread takes.
 func (t *Thread) Weight() int64 { return t.weight }
 
-// weigh adds what a thread keeps of an entry.
+// weigh adds what a thread keeps of an entry besides the state and deps.
 func (t *Thread) weigh(e Entry, b *Body) {
 	const fixed = 512
-	switch {
-	case e.Kind == Step && b.Fail == nil && len(b.State) == 0 && len(b.Deps) == 0, e.Kind == Nudge, e.Kind == Timer:
-	case e.Kind == Queued:
-		t.weight += 4*fixed + int64(len(e.Body))
+	switch e.Kind {
+	case Claimed, Nudge, Timer, Suspended, Released:
+	case Step:
+		if b.Fail != nil {
+			t.weight += fixed + int64(len(e.Body))
+		}
+	case Queued:
+		t.weight += 2*fixed + int64(len(e.Body))
+	case Ended:
+		t.weight += int64(len(e.Body))
 	default:
 		t.weight += fixed + int64(len(e.Body))
 	}
+}
+
+// weight is how many bytes an item takes besides those of the item that it was.
+func (i Item) weight(old Item) int64 {
+	const fixed = 128
+	w := len(i.Base.JSON) - len(old.Base.JSON)
+	for l := i.Tail; l != nil && l != old.Tail; l = l.Prev {
+		w += fixed + len(l.Value.JSON)
+	}
+	return int64(w)
 }
 
 // replace puts a copy of a run and of its asks in its place. Those who hold the

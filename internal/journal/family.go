@@ -162,7 +162,7 @@ func (r *Run) pause(now int64) {
 // Kept returns the part of the thread that survives a rewind: its position,
 // owner, title, metadata and what it has spent.
 func (t *Thread) Kept() *Thread {
-	k := &Thread{Seq: t.Seq, Time: t.Time, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
+	k := &Thread{Seq: t.Seq, Time: t.Time, Bytes: t.Bytes, ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Meta: maps.Clone(t.Meta),
 		Created: t.Created, Base: t.Base, Fork: t.Fork, Import: t.Import, Imported: t.Imported, Parent: t.Parent, Epoch: t.Epoch, Spent: maps.Clone(t.Spent), Rewinds: t.Rewinds}
 	for _, r := range t.Runs {
 		if r.Status == StatusFailed || r.Retries > 0 { // a retry that the rewind takes back may have spent more
@@ -195,7 +195,7 @@ func (t *Thread) Rewind(e Entry, past *Thread) error {
 	t.ID, t.Tenant, t.User, t.Title, t.Meta, t.Created = now.ID, now.Tenant, now.User, now.Title, now.Meta, now.Created
 	t.Import, t.Imported = now.Import, now.Imported
 	t.Base, t.Fork, t.Parent, t.Epoch, t.Worker = now.Base, now.Fork, now.Parent, now.Epoch, ""
-	t.Spent, t.Time, t.Rewinds = now.Spent, now.Time, now.Rewinds+1
+	t.Spent, t.Time, t.Bytes, t.Rewinds = now.Spent, now.Time, now.Bytes, now.Rewinds+1
 	for _, was := range now.Runs {
 		if r := t.Run(was.N); r != nil {
 			r.Spent = was.Spent

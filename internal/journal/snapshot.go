@@ -89,7 +89,7 @@ func Restore(data []byte) (*Thread, error) {
 	for _, r := range all {
 		t.byID[r.ID] = r // the newest has the id
 	}
-	t.weight = 4 * int64(len(data)) // with what Go adds
+	t.weight = 3 * int64(len(data)) // with what Go adds
 	for _, r := range t.Runs {
 		if !r.Status.Final() {
 			t.open = append(t.open, r)

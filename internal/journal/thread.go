@@ -14,6 +14,8 @@ type Thread struct {
 	Head Hash   `json:",omitzero"`
 	Time int64  `json:",omitzero"` // of the last entry
 
+	Bytes int64 `json:",omitzero"` // of its entries, about
+
 	ID      string            `json:",omitzero"`
 	Tenant  string            `json:",omitzero"`
 	User    string            `json:",omitzero"`
@@ -159,6 +161,7 @@ func (t *Thread) Apply(e Entry) error {
 
 func (t *Thread) advance(e Entry) {
 	t.Seq, t.Head, t.Time = e.Seq, e.Hash, max(t.Time, e.Time)
+	t.Bytes += headRoom + int64(len(e.Path)+len(e.Body))
 }
 
 func (t *Thread) applyThread(e Entry, b *Body) {
@@ -247,9 +250,12 @@ func (t *Thread) commit(r *Run, b *Body) {
 		t.ownState()
 	}
 	for _, c := range b.Changes() {
+		old := t.State[c.Key]
 		Change.Apply(c, t.State)
+		t.weight += t.State[c.Key].weight(old)
 	}
 	for key, v := range b.Deps {
+		t.weight += int64(len(v.JSON) - len(t.Deps[key].JSON))
 		t.Deps[key] = v
 		if r.Dumps == nil {
 			r.Dumps = map[string]Value{}

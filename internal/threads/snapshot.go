@@ -23,13 +23,9 @@ const (
 )
 
 // MinSnapshot is how many entries a thread has at least behind its last
-// snapshot when the next one is taken, and snapshotShare how many bytes of it
-// each of them is worth: fewer than an entry has, so that snapshots together
-// are smaller than the journal.
-const (
-	MinSnapshot   = 64
-	snapshotShare = 128
-)
+// snapshot when the next one is taken. They have at least as many bytes as the
+// last snapshot, so that all of them together cost about what the journal costs.
+const MinSnapshot = 64
 
 // Restored returns a thread as of its snapshot, nil if there is none that is
 // good or if it is beyond a sequence that is not 0. A fork that has none begins
@@ -42,7 +38,7 @@ func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opene
 		}
 		if t != nil {
 			if source != name {
-				t.Base, at = 0, snapshotAt{t.Seq, at.size} // that of the other
+				t.Base, at = 0, snapshotAt{t.Seq, t.Bytes, at.size} // that of the other
 			}
 			return reopened(name, t, at)
 		}
@@ -97,7 +93,7 @@ func (c *Threads) cached(ctx context.Context, name string, upto uint64) (*journa
 	if !c.ends(ctx, name, t) {
 		return nil, snapshotAt{}
 	}
-	return t, snapshotAt{t.Seq, len(data)}
+	return t, snapshotAt{t.Seq, t.Bytes, len(data)}
 }
 
 // ends reports whether the journal has the entry that a thread ends with.
@@ -130,12 +126,11 @@ func reopened(name string, t *journal.Thread, at snapshotAt) *Opened {
 // what goes wrong leaves the old one or none.
 func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 	t := o.Thread
-	room := int(t.Seq-o.snapshot.seq) * snapshotShare
-	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot.seq+MinSnapshot || o.snapshot.size > room {
+	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot.seq+MinSnapshot || t.Bytes < o.snapshot.bytes+int64(o.snapshot.size) {
 		return
 	}
 	data, err := t.Snapshot()
-	if o.snapshot.size = len(data); err != nil || len(data) > room {
+	if err != nil {
 		return
 	}
 	value := append([]byte{snapshotHere}, data...)
@@ -156,7 +151,7 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 		c.Log.Debug("writing a snapshot", "thread", t.ID, "error", err)
 		return
 	}
-	o.snapshot.seq = t.Seq
+	o.snapshot = snapshotAt{t.Seq, t.Bytes, len(data)}
 	c.folds.wrote(o.Name, o.snapshot)
 	if gone, err := c.IsDropped(ctx, o.Name); err == nil && gone { // it was erased meanwhile
 		_ = c.forgetSnapshot(ctx, o.Name)
@@ -175,10 +170,11 @@ func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
 }
 
 // snapshotAt is the newest snapshot that is known of a thread: its sequence, 0 for
-// none, and the size that the last one had which was made, written or not.
+// none, how many bytes the journal had there, and how many it has itself.
 type snapshotAt struct {
-	seq  uint64
-	size int
+	seq   uint64
+	bytes int64
+	size  int
 }
 
 type snapshotRef struct {

@@ -330,6 +330,36 @@ func TestSnapshotsThatAreLarge(t *testing.T) {
 	})
 }
 
+// However fast the state of a thread grows, its newest snapshot is never much
+// smaller than what was written since, and all of them cost no more than the journal.
+func TestSnapshotsFollowAGrowingState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &doctored{Store: memstore.New()}
+		k := kit.New(t, s, perdure.Options{}, perdure.NewFlow("talk", func(ctx context.Context, in string) (bool, error) {
+			return perdure.Step(ctx, "say", func(ctx context.Context) (bool, error) {
+				return true, kit.Items.Append(ctx, strings.Repeat(in, 300))
+			})
+		}))
+		taken := map[string]bool{}
+		for range 100 {
+			k.StartOn("t", "talk", "x")
+			k.WaitFor("t", perdure.Succeeded)
+			synctest.Wait()
+			if cell := snapshotCell(t, s.Store); cell.Key != "" {
+				taken[string(cell.Version)] = true
+			}
+		}
+		restored, err := journal.Restore(snapshotCell(t, s.Store).Value[1:])
+		kit.NoErr(t, err)
+		if last := k.MustStateAt("t", 0).Seq; restored.Seq < last/3 || len(taken) > 8 {
+			t.Errorf("%d snapshots, the last one at %d of %d", len(taken), restored.Seq, last)
+		}
+		if s.snapshots.Load() >= s.journals.Load() {
+			t.Errorf("%d bytes of snapshots, %d of the journal", s.snapshots.Load(), s.journals.Load())
+		}
+	})
+}
+
 // A fork of a long thread reads what it shares from its parent's snapshot.
 func TestSnapshotsServeForks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
