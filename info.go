@@ -283,7 +283,7 @@ func (r *Runtime) runInfo(ctx context.Context, o *threads.Opened, run *journal.R
 		if child := run.Child(w.Signal); child != nil {
 			wait.Kind, wait.Child, wait.Signal = "child", child.ID, ""
 		}
-		if ask := o.Thread.Asks[w.Ask]; ask != nil && ask.Open() {
+		if ask := o.Thread.Ask(w.Ask); ask != nil && ask.Open() {
 			wait.Ask = threads.AskID(o.Name, ask.ID)
 			ai, err := r.askInfo(ctx, o, ask)
 			if err == nil && ai.Status == AskOpen {

@@ -94,7 +94,7 @@ func dueLine(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) 
 		l.Body.Fail = fault.Failure(fault.ErrTimeout)
 	case journal.Asked:
 		l.Kind, l.Body.Of = journal.Expired, w.Ask
-		if a := t.Asks[w.Ask]; a != nil && a.Question.Default != nil {
+		if a := t.Ask(w.Ask); a != nil && a.Question.Default != nil {
 			l.Body.Answer = a.Question.Default
 		} else {
 			l.Body.Fail = fault.Failure(fault.ErrExpired)

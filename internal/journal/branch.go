@@ -27,7 +27,7 @@ func (t *Thread) closeBeside(r *Run, branch string) {
 	beside := besideBranch(branch)
 	for path, w := range r.Waits {
 		if beside(path) && !w.Cleaning {
-			if a := t.Asks[w.Ask]; a != nil && a.Open() {
+			if a := t.Ask(w.Ask); a != nil && a.Open() {
 				a.Closed = true
 			}
 			delete(r.Waits, path)

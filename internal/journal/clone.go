@@ -12,12 +12,12 @@ import (
 // a rewind changes a run that is past, and copies it before.
 
 // Clone returns a thread that is folded on independently of t. It reads from t
-// and costs what the runs of its own cost, besides three copies of tables.
+// and costs what the runs of its own cost, besides a copy of the list of runs.
 func (t *Thread) Clone() *Thread {
 	c := *t
-	c.Meta, c.Spent, c.SignalKeys = maps.Clone(t.Meta), maps.Clone(t.Spent), maps.Clone(t.SignalKeys)
+	c.Meta, c.Spent = maps.Clone(t.Meta), maps.Clone(t.Spent)
 	c.Runs, c.Signals = slices.Clone(t.Runs), slices.Clone(t.Signals)
-	c.Asks, c.byID = maps.Clone(t.Asks), maps.Clone(t.byID)
+	c.asks, c.byID, c.heard = t.asks.clone(), t.byID.clone(), t.heard.clone()
 	c.open, c.ended = slices.Clone(t.open), slices.Clone(t.ended)
 	if !t.shared {
 		c.State, c.Deps = maps.Clone(t.State), maps.Clone(t.Deps)
@@ -41,6 +41,9 @@ func (t *Thread) Rest() {
 		r.BaseState, r.BaseDeps, r.Dumps = nil, nil, nil
 	}
 	t.ended = nil
+	t.asks.rest()
+	t.byID.rest()
+	t.heard.rest()
 }
 
 // OpenRuns returns the runs that have not ended, in the order in which they were
@@ -97,15 +100,15 @@ func (t *Thread) replace(r *Run) *Run {
 	if i, ok := slices.BinarySearchFunc(t.Runs, r.N, func(r *Run, n uint64) int { return cmp.Compare(r.N, n) }); ok {
 		t.Runs[i] = c
 	}
-	if t.byID[r.ID] == r {
-		t.byID[r.ID] = c
+	if t.byID.get(r.ID) == r {
+		t.byID.set(r.ID, c)
 	}
 	for i, a := range r.asks {
 		own := *a
 		own.Run, own.Progress = c, slices.Clip(a.Progress)
 		c.asks[i] = &own
-		if t.Asks[a.ID] == a {
-			t.Asks[a.ID] = &own
+		if t.asks.get(a.ID) == a {
+			t.asks.set(a.ID, &own)
 		}
 	}
 	return c

@@ -199,9 +199,9 @@ func tell(t *Thread) string {
 	for _, s := range t.Signals {
 		say("; signal %s", s.Name)
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+	for _, id := range askIDs(t) {
 		state := "open"
-		switch a := t.Asks[id]; {
+		switch a := t.Ask(id); {
 		case a.Expired:
 			state = "expired"
 		case a.Answer != nil:
@@ -246,3 +246,13 @@ func show(i Item) string {
 
 // fitsV1 lets code of version v1 try a blocked run once.
 func fitsV1(r *Run) bool { return !r.Misfits["v1"] }
+
+// askIDs returns the ids of a thread's asks.
+func askIDs(t *Thread) []string {
+	var ids []string
+	for id := range t.asks.all() {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}

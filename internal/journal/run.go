@@ -156,7 +156,7 @@ func (r *Run) wait(e Entry, w Wait) {
 func (t *Thread) settled(r *Run, path string) {
 	for p, w := range r.Waits {
 		if p == path || strings.HasPrefix(p, path+"/") {
-			if a := t.Asks[w.Ask]; a != nil && a.Open() {
+			if a := t.Ask(w.Ask); a != nil && a.Open() {
 				a.Closed = true
 			}
 			delete(r.Waits, p)
@@ -260,7 +260,8 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		r.Errors = append(r.Errors, Note{Seq: e.Seq, Time: e.Time, Path: e.Path, Fail: b.Fail})
 	case Asked:
 		a := &Ask{ID: e.ID, Run: r, Path: e.Path, Seq: e.Seq, Time: e.Time, Due: b.Due, Question: *b.Ask}
-		t.Asks[e.ID], r.asks = a, append(r.asks, a)
+		t.asks.set(a.ID, a)
+		r.asks = append(r.asks, a)
 		r.wait(e, Wait{Due: b.Due, Ask: e.ID, Cleaning: b.Cleaning})
 	case Timer:
 		r.wait(e, Wait{Due: b.Due, Cleaning: b.Cleaning})
@@ -288,20 +289,20 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 		}
 	case Answered, Expired:
 		// The first of answer and expiry counts.
-		if a := t.Asks[b.Of]; a != nil && a.Run == r && a.Open() {
+		if a := t.Ask(b.Of); a != nil && a.Run == r && a.Open() {
 			a.Answer, a.AnswerAt, a.Expired = b.Answer, e.Time, e.Kind == Expired
 			delete(r.Waits, a.Path)
 			r.Wake = true
 		}
 	case Fired, Signal:
-		t.heard(b.Key)
+		t.hear(b.Key)
 		r.joined(e, b)
 		if e.Path != "" { // nobody waited for the end of a child
 			delete(r.Waits, e.Path)
 			r.Wake = true
 		}
 	case Progress:
-		if a := t.Asks[b.Of]; a != nil && a.Run == r {
+		if a := t.Ask(b.Of); a != nil && a.Run == r {
 			a.Progress = append(a.Progress, Note{Seq: e.Seq, Time: e.Time, Value: b.Value})
 		}
 	case Planned:

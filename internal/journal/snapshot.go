@@ -23,6 +23,7 @@ type snapshot struct {
 	Runs, Inbox, Taken []keptRun                  `json:",omitzero"` // Taken: steering that runs took out of the inbox
 	Asks               map[uint64]map[string]*Ask `json:",omitzero"` // by the number of the run, then by id
 	State              map[string]flatItem        `json:",omitzero"`
+	Heard              []string                   `json:",omitzero"` // keys of signals
 }
 
 // keptRun is a run without those of its common fields that are as in the run
@@ -55,10 +56,14 @@ func (t *Thread) Snapshot() ([]byte, error) {
 	}
 	s := snapshot{Thread: t, Runs: keepRuns(t.Runs), Inbox: keepRuns(t.Inbox), Taken: keepRuns(t.taken()),
 		Asks: map[uint64]map[string]*Ask{}, State: map[string]flatItem{}}
+	for key := range t.heard.all() {
+		s.Heard = append(s.Heard, key)
+	}
+	slices.Sort(s.Heard)
 	for key, item := range t.State {
 		s.State[key] = flatItem{item.Base, item.Values(), item.Text}
 	}
-	for id, a := range t.Asks {
+	for id, a := range t.asks.all() {
 		if s.Asks[a.Run.N] == nil {
 			s.Asks[a.Run.N] = map[string]*Ask{}
 		}
@@ -87,7 +92,7 @@ func Restore(data []byte) (*Thread, error) {
 	all := slices.Concat(t.Runs, t.Inbox, restoreRuns(s.Taken))
 	slices.SortFunc(all, byNumber)
 	for _, r := range all {
-		t.byID[r.ID] = r // the newest has the id
+		t.byID.set(r.ID, r) // the newest has the id
 	}
 	t.weight = 3 * int64(len(data)) // with what Go adds
 	for _, r := range t.Runs {
@@ -106,10 +111,15 @@ func Restore(data []byte) (*Thread, error) {
 			return nil, fmt.Errorf("the snapshot has asks of run %d, which does not exist", n)
 		}
 		for id, a := range asks {
-			a.Run, t.Asks[id], r.asks = r, a, append(r.asks, a)
+			t.asks.set(id, a)
+			a.Run, r.asks = r, append(r.asks, a)
 		}
 		slices.SortFunc(r.asks, func(a, b *Ask) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
+	for _, key := range s.Heard {
+		t.hear(key)
+	}
+	t.Rest()
 	return t, nil
 }
 
@@ -162,7 +172,7 @@ func (t *Thread) taken() []*Run {
 		elsewhere[r] = true
 	}
 	var taken []*Run
-	for _, r := range t.byID {
+	for _, r := range t.byID.all() {
 		if !elsewhere[r] {
 			taken = append(taken, r)
 		}

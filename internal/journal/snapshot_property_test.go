@@ -90,7 +90,7 @@ func (a *author) body(kind Kind) string {
 	due := a.maybe(fmt.Sprintf(`"due":%d`, a.w.seq*10+50))
 	res := a.maybe(`"res":` + a.value())
 	asks := []string{"none"}
-	for _, id := range slices.Sorted(maps.Keys(a.th.Asks)) {
+	for _, id := range askIDs(a.th) {
 		asks = append(asks, id, id)
 	}
 	switch kind {
@@ -302,7 +302,7 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 	count("inbox", len(th.Inbox) > 0)
 	count("taken", len(th.taken()) > 0)
 	count("signals", len(th.Signals) > 0)
-	count("asks", len(th.Asks) > 0)
+	count("asks", len(askIDs(th)) > 0)
 	count("failed", failed)
 	count("retried", failed && retried)
 	count("shared", th.shared)

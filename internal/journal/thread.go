@@ -32,7 +32,6 @@ type Thread struct {
 	Deps    map[string]Value `json:",omitzero"` // newest dump of each dep
 	Spent   map[string]int64 `json:",omitzero"`
 	Signals []Pending        `json:",omitzero"` // that arrived before their receiver
-	Asks    map[string]*Ask  `json:"-"`         // by id, open and closed
 
 	Base    uint64  `json:",omitzero"` // entries up to this sequence belong to the thread that it was forked from
 	Fork    *Origin `json:",omitzero"` // nil if it is no fork
@@ -43,13 +42,14 @@ type Thread struct {
 	Imported int64 `json:",omitzero"` // time of Import
 	Erased   bool  `json:",omitzero"`
 
-	Foreign    string `json:"-"` // why this binary must leave the thread alone, if it must
-	shared     bool   // State and Deps are some run's base
-	byID       map[string]*Run
-	open       []*Run // those of Runs that have not ended
-	ended      []*Run // those of Runs that have ended and are not past, see Clone
-	weight     int64
-	SignalKeys map[string]bool `json:",omitzero"`
+	Foreign string `json:"-"` // why this binary must leave the thread alone, if it must
+	shared  bool   // State and Deps are some run's base
+	byID    table[*Run]
+	asks    table[*Ask] // by id, open and closed
+	heard   table[bool] // keys of signals that have arrived
+	open    []*Run      // those of Runs that have not ended
+	ended   []*Run      // those of Runs that have ended and are not past, see Clone
+	weight  int64
 }
 
 // Pending is a signal that no run has received yet.
@@ -91,10 +91,7 @@ type Note struct {
 
 // NewThread returns the thread of an empty journal.
 func NewThread() *Thread {
-	return &Thread{
-		State: map[string]Item{}, Deps: map[string]Value{}, Spent: map[string]int64{},
-		Asks: map[string]*Ask{}, byID: map[string]*Run{},
-	}
+	return &Thread{State: map[string]Item{}, Deps: map[string]Value{}, Spent: map[string]int64{}}
 }
 
 // Run returns the run that was queued by the entry at n.
@@ -107,7 +104,10 @@ func (t *Thread) Run(n uint64) *Run {
 }
 
 // RunByID returns the newest run with an id, steering included.
-func (t *Thread) RunByID(id string) *Run { return t.byID[id] }
+func (t *Thread) RunByID(id string) *Run { return t.byID.get(id) }
+
+// Ask returns the ask with an id, open or closed, nil if there is none.
+func (t *Thread) Ask(id string) *Ask { return t.asks.get(id) }
 
 func byNumber(a, b *Run) int { return cmp.Compare(a.N, b.N) }
 
@@ -189,14 +189,14 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	case Queued:
 		r := &Run{N: e.Seq, ID: b.ID, Flow: b.Flow, Policy: b.Policy, Key: b.Key, Budget: b.Budget,
 			Trace: b.Trace, By: b.By, Input: b.Value, Created: e.Time, Status: StatusQueued}
-		t.byID[r.ID] = r
+		t.byID.set(r.ID, r)
 		if r.Policy == PolicySteer && t.Busy() != nil {
 			t.Inbox = append(t.Inbox, r)
 		} else {
 			t.Runs, t.open = append(t.Runs, r), append(t.open, r)
 		}
 	case Signal:
-		t.heard(b.Key)
+		t.hear(b.Key)
 		t.Signals = append(t.Signals, Pending{Seq: e.Seq, Name: b.Name, Value: b.Value, Fail: b.Fail, Spend: b.Spend})
 	case Forked:
 		t.fork(e, b)
@@ -205,19 +205,16 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	}
 }
 
-// heard records the key of a signal, which has one effect however often it is
+// hear records the key of a signal, which has one effect however often it is
 // sent.
-func (t *Thread) heard(key string) {
+func (t *Thread) hear(key string) {
 	if key != "" {
-		if t.SignalKeys == nil {
-			t.SignalKeys = map[string]bool{}
-		}
-		t.SignalKeys[key] = true
+		t.heard.set(key, true)
 	}
 }
 
 // Heard reports whether a signal with the given key has arrived.
-func (t *Thread) Heard(key string) bool { return t.SignalKeys[key] }
+func (t *Thread) Heard(key string) bool { return t.heard.get(key) }
 
 // Receiver returns the run and path of the oldest receive that waits for a
 // signal.

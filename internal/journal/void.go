@@ -65,11 +65,11 @@ func within(path, of string) bool {
 
 // untake returns steering that a run has taken to the inbox.
 func (t *Thread) untake(r *Run, n uint64) {
-	for id, in := range t.byID {
+	for id, in := range t.byID.all() {
 		if in.N == n && in.Taken == r.N {
 			own := *in
 			own.Taken = 0
-			t.byID[id] = &own
+			t.byID.set(id, &own)
 			t.Inbox = append(t.Inbox, &own)
 			slices.SortFunc(t.Inbox, byNumber)
 		}

@@ -145,7 +145,7 @@ func (r *Control) keptAnswers(ctx context.Context, from string, q ForkRequest) (
 	var ids []string
 	for _, t := range o.Trees {
 		for _, id := range t.Unused() {
-			a := o.Thread.Asks[id]
+			a := o.Thread.Ask(id)
 			if a != nil && !journal.May(a.Question.Who, q.By, q.Groups) {
 				return nil, fmt.Errorf("%w: the answer to ask %s cannot be kept: %q may not give it", fault.ErrForbidden, threads.AskID(from, id), q.By)
 			}

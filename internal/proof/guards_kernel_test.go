@@ -178,7 +178,7 @@ var kernelGuards = []guard{
 	},
 	{
 		name:  "of answer and expiry the first counts",
-		edits: []edit{{"internal/journal/run.go", `a := t.Asks[b.Of]; a != nil && a.Run == r && a.Open() {`, `a := t.Asks[b.Of]; a != nil && a.Run == r && (a.Open() || OFF) {`}},
+		edits: []edit{{"internal/journal/run.go", `a := t.Ask(b.Of); a != nil && a.Run == r && a.Open() {`, `a := t.Ask(b.Of); a != nil && a.Run == r && (a.Open() || OFF) {`}},
 	},
 	{
 		name:  "of answer and expiry the first is the result",

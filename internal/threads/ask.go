@@ -33,7 +33,7 @@ func (r *Tenant) AskThread(ctx context.Context, id string) (string, error) {
 // FindAsk returns an ask of a thread by its id.
 func FindAsk(t *journal.Thread, id string) (*journal.Ask, error) {
 	_, own, _ := strings.Cut(id, ".")
-	a := t.Asks[own]
+	a := t.Ask(own)
 	if a == nil {
 		return nil, fmt.Errorf("%w: %.120q", fault.ErrNoAsk, id)
 	}
