@@ -46,12 +46,12 @@ func (s *Store) append(c *conn, journal string, after uint64, entries [][]byte) 
 
 // claim moves the end of a journal from after on by n.
 func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, error) {
-	w, name := s.writer, []byte(journal)
+	w := s.writer
 	fits := after <= maxSeq && after+uint64(n) <= maxSeq
 	if k := w.known[journal]; k != nil && fits {
 		// The checksum stands for the whole head, so one statement looks it
 		// up, verifies, compares and writes it.
-		moved, err := moveHead(c, k, name, after, n)
+		moved, err := moveHead(c, k, after, n)
 		if err != nil || moved {
 			return k, err
 		}
@@ -70,7 +70,8 @@ func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, err
 		}
 	}
 	h.last += int64(n)
-	k := &known{id: h.id, sum: nameSum(name)}
+	name := []byte(journal)
+	k := &known{id: h.id, name: name, sum: nameSum(name)}
 	w.remember(journal, k) // if this is rolled back, the checksum will tell
 	return k, saveHead(c, h, name, made)
 }
@@ -89,7 +90,7 @@ func (s *Store) endsAt(c *conn, journal string, after uint64) (head, error) {
 }
 
 // moveHead is false if the head is not exactly as expected.
-func moveHead(c *conn, k *known, name []byte, after uint64, n int) (bool, error) {
+func moveHead(c *conn, k *known, after uint64, n int) (bool, error) {
 	stmt, err := c.prepare("UPDATE journals SET last = ?2, crc = ?3 WHERE id = ?1 AND last = ?4 AND crc = ?5")
 	if err != nil {
 		return false, err
@@ -97,9 +98,9 @@ func moveHead(c *conn, k *known, name []byte, after uint64, n int) (bool, error)
 	last := int64(after)
 	stmt.bindInt64(1, k.id)
 	stmt.bindInt64(2, last+int64(n))
-	stmt.bindInt64(3, headSum(k.id, last+int64(n), name))
+	stmt.bindInt64(3, headSum(k.id, last+int64(n), k.name))
 	stmt.bindInt64(4, last)
-	stmt.bindInt64(5, headSum(k.id, last, name))
+	stmt.bindInt64(5, headSum(k.id, last, k.name))
 	err = stmt.exec()
 	return c.changes() == 1, err
 }

@@ -24,7 +24,11 @@ func (s *Store) openFirst(ctx context.Context) (*conn, error) {
 		return nil, s.cannotOpen(err)
 	}
 	c.setBusyTimeout(0)
-	if err := s.prepareFirst(ctx, c); err != nil {
+	err = s.prepareFirst(ctx, c)
+	if err == nil {
+		err = c.findWAL()
+	}
+	if err != nil {
 		c.close()
 		s.clearMark()
 		return nil, err

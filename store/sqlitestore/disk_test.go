@@ -56,6 +56,8 @@ type brokenFile struct {
 	path string
 }
 
+func (f brokenFile) Unwrap() vfs.File { return f.FileSharedMemory }
+
 func (f brokenFile) fails() failure {
 	broken.Lock()
 	defer broken.Unlock()

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
 )
 
 // conn is a connection that keeps the statements it has prepared. It is for
@@ -20,6 +22,7 @@ import (
 type conn struct {
 	c     *sqlite3.Conn
 	stmts map[string]*stmt
+	wal   *walFile // nil before findWAL
 }
 
 // connMemory is the most memory that a connection may have. It is reserved, so
@@ -108,6 +111,39 @@ func (c *conn) value(query string) (string, error) {
 	return s.ColumnText(0), nil
 }
 
+// findWAL finds the WAL of a connection that has read or written.
+func (c *conn) findWAL() error {
+	found, err := c.c.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER)
+	if err != nil {
+		return err
+	}
+	for {
+		switch f := found.(type) {
+		case *walFile:
+			c.wal = f
+			return nil
+		case vfs.FileUnwrap:
+			found = f.Unwrap()
+		default:
+			return fmt.Errorf("the WAL is a %T", f)
+		}
+	}
+}
+
+// commit commits a transaction, and writes its frames together. Only a commit may
+// do so: what a transaction wrote to the WAL before can be rolled back, and must
+// not be written when another process has the lock.
+func (c *conn) commit() error {
+	c.wal.gather = true
+	err := c.exec("COMMIT")
+	c.wal.gather = false
+	if err != nil {
+		c.wal.held = c.wal.held[:0]
+		return err
+	}
+	return c.wal.flush() // nothing, since the commit's last frame was written
+}
+
 // rollback ends a transaction whose outcome is that nothing is written.
 // SQLite has already done so after some errors.
 func (c *conn) rollback() {
@@ -133,7 +169,12 @@ type stmt struct {
 
 func (s *stmt) bindInt64(param int, value int64)  { s.bound(s.s.BindInt64(param, value)) }
 func (s *stmt) bindBytes(param int, value []byte) { s.bound(s.s.BindBlob(param, value)) }
-func (s *stmt) bindText(param int, value []byte)  { s.bound(s.s.BindRawText(param, value)) }
+
+// bindText does not copy value into a string: SQLite has its own copy when the
+// call returns.
+func (s *stmt) bindText(param int, value []byte) {
+	s.bound(s.s.BindText(param, unsafe.String(unsafe.SliceData(value), len(value))))
+}
 
 // bindData binds what a person can read in SQLite's shell as text.
 func (s *stmt) bindData(param int, value []byte) {

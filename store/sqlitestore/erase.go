@@ -22,7 +22,8 @@ const checkpointHold = 5 * time.Millisecond
 // checkpoint copies the WAL if it is due. It has the lead. SQLite's own
 // checkpoints are off because they swallow a failing sync.
 func (w *writer) checkpoint() {
-	if w.frames < checkpointFrames || w.poison.Load() != nil {
+	frames := w.conn.wal.frames()
+	if frames < w.due || w.poison.Load() != nil {
 		return
 	}
 	// RESTART keeps other processes from writing. Otherwise they write behind
@@ -32,7 +33,7 @@ func (w *writer) checkpoint() {
 	case err != nil:
 		w.poisoned("checkpoint", err)
 	case !done:
-		w.frames = checkpointFrames / 2 // again soon
+		w.due = frames + checkpointFrames/2
 	}
 }
 
@@ -50,7 +51,7 @@ func (w *writer) copyWAL(mode string, hold time.Duration) (done bool, err error)
 	if err != nil {
 		return false, err
 	}
-	w.frames = 0
+	w.conn.wal.end, w.due = 0, checkpointFrames
 	if mode == "TRUNCATE" {
 		// Cached pages are as they were in the WAL, with what disk.go clears.
 		if err := w.conn.forgetPages(); err != nil {

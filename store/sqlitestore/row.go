@@ -1,9 +1,6 @@
 package sqlitestore
 
-import (
-	"encoding/binary"
-	"hash/crc32"
-)
+import "hash/crc32"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -39,12 +36,19 @@ func entrySum(id int64, name int64, seq uint64, data []byte) int64 {
 
 // checksum returns the sum of what a row is, where it belongs and its bytes.
 func checksum(kind byte, place int64, at uint64, data []byte) int64 {
-	var b [17]byte
-	b[0] = kind
-	binary.LittleEndian.PutUint64(b[1:], uint64(place))
-	binary.LittleEndian.PutUint64(b[9:], at)
-	return int64(crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, data))
+	sum := crcByte(^uint32(0), kind)
+	for i := range 8 {
+		sum = crcByte(sum, byte(uint64(place)>>(8*i)))
+	}
+	for i := range 8 {
+		sum = crcByte(sum, byte(at>>(8*i)))
+	}
+	return int64(crc32.Update(^sum, castagnoli, data))
 }
+
+// crcByte goes on with a sum by one byte, without the array on the heap that
+// package crc32 would need for a few of them.
+func crcByte(sum uint32, b byte) uint32 { return castagnoli[byte(sum)^b] ^ sum>>8 }
 
 // cellSum is the column crc of a cell.
 func cellSum(name, version, value []byte) int64 {

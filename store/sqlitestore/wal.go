@@ -1,46 +1,63 @@
 package sqlitestore
 
-import "github.com/ncruces/go-sqlite3/vfs"
+import (
+	"encoding/binary"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+)
 
 // walFile is a WAL. It grows in pieces, because a sync that has to record a
-// new length takes at least twice as long. And it writes a frame in one piece,
-// where SQLite writes the head and then the page.
+// new length takes at least twice as long. And it writes the frames of a commit
+// together, where SQLite writes the head and the page of each.
 type walFile struct {
 	file
-	size  int64  // of the file, as far as is known
-	end   int64  // of the last write
-	frame []byte // the head of the frame at end, while its page is not written
+	size   int64  // of the file, as far as is known
+	end    int64  // of the last write
+	held   []byte // frames that follow end and are not written yet
+	commit bool   // held ends with a frame of a commit
+	gather bool   // hold more than one frame
 }
 
 const (
 	walPiece  = 256 << 10 // what a WAL grows by: some 25 appends
-	frameHead = 24        // the size of a frame's head
+	mostHeld  = walPiece
+	frameHead = 24 // the size of a frame's head
 )
 
+// frames returns how many there are, whoever wrote them, up to the last write.
+func (f *walFile) frames() int { return int(f.end / (frameHead + pageSize)) }
+
 // WriteAt implements vfs.File. It holds back the head of a frame that follows the
-// last one, until the next call, in which SQLite writes the page.
+// last one until the page comes, in the next call. While a commit is gathered, it
+// holds back frames until the one that ends it, which SQLite marks, since others
+// may read them from then on.
 func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
-	if len(f.frame) > 0 && off == f.end+frameHead {
-		f.frame = append(f.frame, p...)
-		return len(p), f.flush()
+	if len(f.held) == 0 || off != f.end+int64(len(f.held)) {
+		if err := f.flush(); err != nil {
+			return 0, err
+		}
+		if len(p) != frameHead || off != f.end {
+			return len(p), f.write(p, off)
+		}
 	}
-	if err := f.flush(); err != nil {
-		return 0, err
-	}
-	if len(p) == frameHead && off == f.end {
-		f.frame = append(f.frame, p...)
+	f.held = append(f.held, p...)
+	if len(p) == frameHead {
+		f.commit = binary.BigEndian.Uint32(p[4:]) != 0
 		return len(p), nil
 	}
-	return len(p), f.write(p, off)
+	if f.gather && !f.commit && len(f.held) < mostHeld {
+		return len(p), nil
+	}
+	return len(p), f.flush()
 }
 
 // flush writes what was held back.
 func (f *walFile) flush() error {
-	if len(f.frame) == 0 {
+	if len(f.held) == 0 {
 		return nil
 	}
-	p := f.frame
-	f.frame = p[:0]
+	p := f.held
+	f.held = p[:0]
 	return f.write(p, f.end)
 }
 
@@ -91,6 +108,6 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 
 // Truncate implements vfs.File.
 func (f *walFile) Truncate(size int64) error {
-	f.size, f.frame = 0, f.frame[:0]
+	f.size, f.held = 0, f.held[:0]
 	return f.file.Truncate(size)
 }

@@ -27,8 +27,9 @@ type writer struct {
 	known    map[string]*known
 	written  time.Time // when the last batch was
 	met      time.Time // when another process last had the lock
-	frames   int       // written to the WAL since the last checkpoint, about
-	clean    int64     // value of erased when the WAL was last emptied
+	due      int       // how many frames the WAL has at the next checkpoint
+	batch    []*request
+	clean    int64 // value of erased when the WAL was last emptied
 
 	waits  atomic.Bool // for the database's lock
 	poison atomic.Pointer[error]
@@ -67,8 +68,9 @@ var errAgain = errors.New("sqlitestore: apply again")
 
 // known is what never changes about a journal until it is dropped.
 type known struct {
-	id  int64
-	sum int64 // of its name
+	id   int64
+	name []byte
+	sum  int64 // of the name
 }
 
 // maxKnown bounds the journals that a writer remembers.
@@ -96,7 +98,7 @@ const (
 )
 
 func newWriter(s *Store, conn *conn) *writer {
-	return &writer{s: s, conn: conn, lead: make(chan struct{}, 1), known: map[string]*known{}}
+	return &writer{s: s, conn: conn, lead: make(chan struct{}, 1), known: map[string]*known{}, due: checkpointFrames}
 }
 
 // do writes r and returns its outcome. Until a leader takes r, the end of its
@@ -160,6 +162,7 @@ func (w *writer) leadFor(r *request) {
 			return
 		}
 		w.commit(w.take())
+		clear(w.batch)
 		w.checkpoint()
 	}
 }
@@ -247,9 +250,9 @@ func (w *writer) take() []*request {
 		size += w.queue[n].size
 		n++
 	}
-	batch := append(make([]*request, 0, n), w.queue[:n]...)
+	w.batch = append(w.batch[:0], w.queue[:n]...)
 	w.queue = append(w.queue[:0], w.queue[n:]...)
-	return batch
+	return w.batch
 }
 
 // commit writes a batch in the transaction that begin started, and tells each
@@ -268,7 +271,7 @@ func (w *writer) commit(batch []*request) {
 	for todo := batch; len(todo) > 0; {
 		bad, err := w.apply(todo)
 		if err == nil {
-			if err := w.conn.exec("COMMIT"); err != nil {
+			if err := w.conn.commit(); err != nil {
 				w.conn.rollback()
 				w.fail(todo, err)
 			}
@@ -316,7 +319,6 @@ func (w *writer) apply(todo []*request) (bad int, err error) {
 		if _, late := r.err.(undo); late || r.err != nil && !refused(r.err) {
 			return i, r.err
 		}
-		w.frames += 2 + 2*len(r.cells) + r.size/pageSize
 	}
 	return 0, nil
 }
