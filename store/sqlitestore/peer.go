@@ -33,18 +33,18 @@ const (
 // peer is another handle that is told things. Nobody waits for it: what it does
 // not take in time is lost, except that something was written.
 type peer struct {
-	conn net.Conn
 	more chan struct{} // holds one if there is something to send
 
 	mu     sync.Mutex
-	casts  []byte // messages as they are sent
+	conn   net.Conn // nil while it is being connected
+	casts  []byte   // messages as they are sent
 	names  map[string]struct{}
 	every  bool // more names than are kept
 	closed bool
 }
 
-func newPeer(conn net.Conn) *peer {
-	return &peer{conn: conn, more: make(chan struct{}, 1), names: map[string]struct{}{}}
+func newPeer() *peer {
+	return &peer{more: make(chan struct{}, 1), names: map[string]struct{}{}}
 }
 
 // wake notes which journals and cells were written.
@@ -88,17 +88,30 @@ func (to *peer) close() {
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	to.closed = true
-	_ = to.conn.SetWriteDeadline(time.Now().Add(lastWords)) // a socket has deadlines
+	if to.conn != nil {
+		_ = to.conn.SetWriteDeadline(time.Now().Add(lastWords)) // a socket has deadlines
+	}
 	to.ring()
 }
 
+// connected sets the connection on which what is noted is sent.
+func (to *peer) connected(conn net.Conn) {
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.conn = conn
+	if to.closed {
+		_ = conn.SetWriteDeadline(time.Now().Add(lastWords))
+	}
+}
+
 // send sends what is noted until the peer is gone or closed.
-func (to *peer) send() {
+func (to *peer) send(conn net.Conn) {
+	to.connected(conn)
 	var buf []byte
 	for range to.more {
 		var closed bool
 		if buf, closed = to.take(buf[:0]); len(buf) > 0 {
-			if _, err := to.conn.Write(buf); err != nil {
+			if _, err := conn.Write(buf); err != nil {
 				return
 			}
 		}

@@ -33,9 +33,13 @@ const (
 	// connectTimeout bounds how long a handle waits for a connection.
 	connectTimeout = 100 * time.Millisecond
 
-	// castPace is how often casts look for new handles. There may be thousands a
-	// second, and what a new handle misses counts as lost.
-	castPace = 20 * time.Millisecond
+	// lookPace is how often a handle looks for new ones. There may be thousands of
+	// writes and messages a second.
+	lookPace = 5 * time.Millisecond
+
+	// newSocket is how long a handle polls at that pace when it has made a socket:
+	// writers may not have looked since.
+	newSocket = 4 * lookPace
 )
 
 // peers connects a handle with all others that have the database open, in this
@@ -60,7 +64,7 @@ type peers struct {
 	tried    time.Time         // when it was to be made last
 	from     map[net.Conn]struct{}
 	stamp    stamp            // of the folder when it was last read
-	looked   time.Time        // when a cast last looked for others
+	looked   time.Time        // when look last did
 	open     *os.File         // the folder, nil before
 	to       map[string]*peer // by the name of their sockets
 	closed   bool
@@ -102,9 +106,10 @@ func (p *peers) leave() {
 	}
 }
 
-// heard reports whether others can tell this handle something. It listens again
-// if its socket was removed, or could not be made before.
-func (p *peers) heard() bool {
+// heard reports whether others can tell this handle something, and whether some
+// may not know that yet. It listens again if its socket was removed, or could not
+// be made before.
+func (p *peers) heard() (ok, recent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listener != nil {
@@ -115,11 +120,12 @@ func (p *peers) heard() bool {
 	if time.Since(p.tried) > tryInterval {
 		p.listen()
 	}
-	return p.listener != nil
+	ok = p.listener != nil
+	return ok, ok && time.Since(p.tried) < newSocket
 }
 
 // listen makes the socket of this handle, if that is possible. mu is held, as it
-// is for all that follow but accept and receive.
+// is for all that follow but dial, accept and receive.
 func (p *peers) listen() {
 	if p.listener != nil || p.closed {
 		return
@@ -141,7 +147,7 @@ func (p *peers) makeSocket() error {
 		return err
 	}
 	p.name = rand.Text()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.address(p.name), Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.address(p.open, p.name), Net: "unix"})
 	if err != nil {
 		os.Remove(p.folder) // if it is empty
 		return err
@@ -185,15 +191,20 @@ func (p *peers) openFolder() error {
 }
 
 // address returns the address of a socket in the folder, which is open.
-func (p *peers) address(name string) string {
+func (p *peers) address(open *os.File, name string) string {
 	if path := filepath.Join(p.folder, name); len(path) <= maxSocketPath {
 		return path
 	}
-	return shortPath(p.open, name)
+	return shortPath(open, name)
 }
 
 // look connects to the handles that have come since the last call.
 func (p *peers) look() {
+	now := time.Now()
+	if now.Sub(p.looked) < lookPace {
+		return
+	}
+	p.looked = now
 	at, err := stampOf(p.folder)
 	if err != nil || at == p.stamp && at.settled || p.closed {
 		return
@@ -231,27 +242,35 @@ func stampOf(folder string) (stamp, error) {
 	return stamp{info.ModTime(), now.Sub(info.ModTime()) > clockGrain}, nil
 }
 
-// connect connects to the socket of another handle.
+// connect tells another handle things from now on, when it is connected.
 func (p *peers) connect(socket fs.DirEntry) {
-	name := socket.Name()
-	conn, err := net.DialTimeout("unix", p.address(name), connectTimeout)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		if info, err := socket.Info(); err == nil && time.Since(info.ModTime()) > staleSocket {
-			os.Remove(filepath.Join(p.folder, name)) // of a process that was killed
-		}
-	}
-	if err != nil {
-		return
-	}
-	to := newPeer(conn)
-	p.to[name] = to
+	to := newPeer()
+	p.to[socket.Name()] = to
 	p.running.Go(func() {
-		to.send()
-		conn.Close()
+		if conn, err := p.dial(socket); err == nil {
+			to.send(conn)
+			conn.Close()
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.to, name)
+		delete(p.to, socket.Name())
 	})
+}
+
+// dial connects to the socket of another handle. mu is not held.
+func (p *peers) dial(socket fs.DirEntry) (net.Conn, error) {
+	open, err := openPeerFolder(p.folder, p.file)
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+	conn, err := net.DialTimeout("unix", p.address(open, socket.Name()), connectTimeout)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		if info, err := socket.Info(); err == nil && time.Since(info.ModTime()) > staleSocket {
+			os.Remove(filepath.Join(p.folder, socket.Name())) // of a process that was killed
+		}
+	}
+	return conn, err
 }
 
 // accept takes connections of others until the listener is closed.
@@ -316,10 +335,7 @@ func (p *peers) wake(batch []*request) {
 func (p *peers) cast(topic string, message []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := time.Now(); now.Sub(p.looked) > castPace {
-		p.looked = now
-		p.look()
-	}
+	p.look()
 	for _, to := range p.to {
 		to.cast(topic, message)
 	}

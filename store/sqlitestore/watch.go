@@ -104,17 +104,21 @@ func (p *poller) run(s *Store, stop chan struct{}) {
 	defer p.running.Done()
 	wait := time.NewTimer(0)
 	defer wait.Stop()
-	for told := int64(-1); ; { // what was written before the start could not be told
+	heard, recent := false, true // what was written before the start could not be told
+	for told := int64(0); ; {
 		if p.changed(s, stop) {
 			s.WakeAll()
-			if s.peers.told.Load() == told {
+			if s.peers.told.Load() == told && !recent {
 				p.mute = time.Now()
 			}
 		}
 		told = s.peers.told.Load()
-		if s.peers.heard() && time.Since(p.mute) > calmAfter {
+		switch heard, recent = s.peers.heard(); {
+		case recent:
+			wait.Reset(lookPace)
+		case heard && time.Since(p.mute) > calmAfter:
 			wait.Reset(calmInterval)
-		} else {
+		default:
 			wait.Reset(pollInterval)
 		}
 		select {
