@@ -38,7 +38,8 @@ type Store interface {
 
 	// Drop removes a journal and its bytes, and leaves a tombstone: from then
 	// on Append and Read return ErrDropped. Dropping a journal that was
-	// already dropped, or that never existed, succeeds.
+	// already dropped, or that never existed, succeeds. After an error, some of
+	// its bytes may be left even though it is dropped: Drop again removes them.
 	Drop(ctx context.Context, journal string) error
 
 	// Get returns a cell, or ErrNotFound. The caller owns the bytes.

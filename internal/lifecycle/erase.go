@@ -109,9 +109,11 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		if err := e.clear(ctx, name, o.Thread); err != nil {
 			return err
 		}
-		if err := e.life.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {
-			return err
-		}
+	}
+	// Also if it is dropped already: whoever did that may have failed, or died,
+	// before the bytes were gone. Drop again finishes it.
+	if err := e.life.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {
+		return err
 	}
 	// Again, for those who were late: from now on a writer finds the tombstone.
 	if err := e.life.threads.RemoveDerived(ctx, name); err != nil {
@@ -280,7 +282,7 @@ func (e *eraser) dependent(ctx context.Context, name, id string) error {
 }
 
 // fence appends the entry that nobody writes behind. It returns the thread, or
-// nil if its journal is gone already.
+// nil if its journal is dropped already.
 func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error) {
 	o, _, err := e.life.threads.Amend(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		return []threads.Line{{Kind: journal.Erased, Body: journal.Body{By: e.note.By, Reason: e.note.Reason}}}, nil, fault.CheckSeq(t, e.id, e.note.IfSeq)

@@ -64,6 +64,31 @@ func TestAnEraseThatWasCutOffIsFinishedByAnother(t *testing.T) {
 	})
 }
 
+// A store may have dropped a journal but still hold bytes of it, and says so. As
+// long as it does, no erase and no start of the same id claims more.
+func TestAnEraseSucceedsOnlyOnceTheStoreHasDroppedItAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holds := true
+		s := faulty.New(memstore.New(), func(c faulty.Call) faulty.Fault {
+			if holds && c.Op == store.OpDrop {
+				return faulty.FailAfter
+			}
+			return faulty.None
+		})
+		k := kit.New(t, s, perdure.Options{}, eraseFlows()...)
+		k.StartOn("t", "echo", "in")
+		k.WaitFor("t", perdure.Succeeded)
+		for range 3 {
+			kit.WantErr(t, "Erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), faulty.ErrInjected)
+		}
+		_, err := k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "echo", Input: "new"})
+		kit.WantErr(t, "Start", err, faulty.ErrInjected)
+		holds = false
+		kit.WantErr(t, "Erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), nil)
+		kit.WantErr(t, "Erase", k.Erase(t.Context(), "t", perdure.EraseOptions{}), perdure.ErrNoThread)
+	})
+}
+
 // An erase that dies anywhere, while a worker is at the thread, is finished by a
 // start: the thread is then the old one with a run more, or a new one.
 func TestAnEraseThatWasCutOffIsFinishedByAStart(t *testing.T) {
