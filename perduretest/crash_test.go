@@ -233,7 +233,7 @@ func TestCrashEverywhereStandsStill(t *testing.T) {
 // than one that sleeps for a moment.
 func TestCrashEverywhereLongSleep(t *testing.T) {
 	flow := perdure.NewFlow("doze", func(ctx context.Context, _ string) (string, error) {
-		return "", perdure.Sleep(ctx, "nap", 6*time.Hour)
+		return "", perdure.Sleep(ctx, "nap", time.Hour)
 	})
 	CrashEverywhere(t, Crash{Flows: []perdure.Flow{flow}, Start: []perdure.StartRequest{{Flow: "doze", Input: ""}}, Want: perdure.Succeeded, MaxRuns: 100})
 }

@@ -113,7 +113,7 @@ func everyVerb(fx *Effects) perdure.Flow {
 		if err := perdure.Emit(ctx, "news", fmt.Sprint(word, steer, took)); err != nil {
 			return "", err
 		}
-		late, err := perdure.Ask[perdure.Answer](ctx, "late", perdure.Question{Expires: 2 * time.Hour, Default: &perdure.Answer{Value: "nobody"}})
+		late, err := perdure.Ask[perdure.Answer](ctx, "late", perdure.Question{Expires: 20 * time.Minute, Default: &perdure.Answer{Value: "nobody"}})
 		if err != nil {
 			return "", err
 		}
@@ -168,7 +168,7 @@ func TestCrashEverywhereEveryVerb(t *testing.T) {
 		Start:   []perdure.StartRequest{{Flow: "every", Input: "ann"}},
 		Outside: playEvery,
 		Want:    perdure.Succeeded,
-		Options: perdure.Options{Lease: 5 * time.Minute}, // fewer renewals: it sleeps for hours
+		Options: perdure.Options{Lease: 5 * time.Minute}, // fewer renewals while it sleeps
 		Effects: &fx,
 		MinCuts: 60,
 	})
