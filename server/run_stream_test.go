@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -530,23 +529,19 @@ func (d *deltaLate) Cast(_ context.Context, _ string, message []byte) error {
 	return nil
 }
 
-func (d *deltaLate) Listen(ctx context.Context, _ string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(time.Second):
-			}
-			d.mu.Lock()
-			sent := d.sent
-			d.sent = nil
-			d.mu.Unlock()
-			for _, m := range sent {
-				if !yield(m) {
-					return
-				}
-			}
+func (d *deltaLate) Hear(ctx context.Context, _ string, hear func([]byte)) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+		d.mu.Lock()
+		sent := d.sent
+		d.sent = nil
+		d.mu.Unlock()
+		for _, m := range sent {
+			hear(m)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"sync"
@@ -43,7 +42,7 @@ type hubWatcher struct {
 }
 
 type hubListener struct {
-	queue chan []byte
+	hear func(message []byte)
 }
 
 // join adds a member under a key, and leave removes it.
@@ -59,9 +58,6 @@ func leave[T comparable](all map[string]map[T]struct{}, key string, member T) {
 		delete(all, key)
 	}
 }
-
-// listenBuffer is how many messages a listener may lag before it loses some.
-const listenBuffer = 256
 
 // Wake wakes the watchers of the journal or cell called name.
 func (h *Hub) Wake(name string) {
@@ -96,7 +92,7 @@ func (h *Hub) Watching() bool {
 	return len(h.bus.watchers) > 0
 }
 
-// Stop ends this hub's loops over Watch and Listen, including future ones.
+// Stop ends this hub's loops over Watch and calls of Hear, including future ones.
 func (h *Hub) Stop() { h.stop.Do(func() { close(h.done) }) }
 
 // Watch implements Watcher.
@@ -142,39 +138,28 @@ func (h *Hub) Cast(ctx context.Context, topic string, message []byte) error {
 	h.bus.mu.Lock()
 	defer h.bus.mu.Unlock()
 	for l := range h.bus.listeners[topic] {
-		select {
-		case l.queue <- bytes.Clone(message):
-		default: // a slow listener loses messages, never slows a sender
-		}
+		l.hear(message)
 	}
 	return nil
 }
 
-// Listen implements Caster.
-func (h *Hub) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		l := &hubListener{queue: make(chan []byte, listenBuffer)}
-		h.bus.mu.Lock()
-		join(h.bus.listeners, topic, l)
-		h.bus.mu.Unlock()
-		defer func() {
-			h.bus.mu.Lock()
-			leave(h.bus.listeners, topic, l)
-			h.bus.mu.Unlock()
-		}()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-h.done:
-				return
-			case m := <-l.queue:
-				if ctx.Err() != nil || h.stopped() || !yield(m) {
-					return
-				}
-			}
+// Hear implements Caster. A message is heard before Cast returns.
+func (h *Hub) Hear(ctx context.Context, topic string, hear func(message []byte)) {
+	l := &hubListener{func(message []byte) {
+		if ctx.Err() == nil && !h.stopped() {
+			hear(message)
 		}
+	}}
+	h.bus.mu.Lock()
+	join(h.bus.listeners, topic, l)
+	h.bus.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-h.done:
 	}
+	h.bus.mu.Lock()
+	leave(h.bus.listeners, topic, l)
+	h.bus.mu.Unlock()
 }
 
 func (h *Hub) stopped() bool {

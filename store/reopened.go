@@ -117,16 +117,10 @@ func (r castReopener) Cast(ctx context.Context, topic string, message []byte) er
 	return err
 }
 
-// Listen implements Caster.
-func (r castReopener) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		r.follow(ctx, func(ctx context.Context, s Store) bool {
-			for m := range Listen(ctx, s, topic) {
-				if !yield(m) {
-					return false
-				}
-			}
-			return true
-		})
-	}
+// Hear implements Caster.
+func (r castReopener) Hear(ctx context.Context, topic string, hear func(message []byte)) {
+	r.follow(ctx, func(ctx context.Context, s Store) bool {
+		Hear(ctx, s, topic, hear)
+		return true
+	})
 }

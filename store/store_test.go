@@ -351,9 +351,7 @@ func TestHubShare(t *testing.T) {
 			ended.Add(1)
 		}()
 		go func() {
-			for m := range b.Listen(t.Context(), "topic") {
-				heard = m
-			}
+			b.Hear(t.Context(), "topic", func(m []byte) { heard = bytes.Clone(m) })
 			ended.Add(1)
 		}()
 		synctest.Wait()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"time"
@@ -71,10 +72,11 @@ func Watch(ctx context.Context, s Store, prefix string) iter.Seq[struct{}] {
 type Caster interface {
 	// Cast sends a message to the listeners of a topic.
 	Cast(ctx context.Context, topic string, message []byte) error
-	// Listen yields the messages of a topic that arrive while the loop runs,
-	// in order for each sender. The loop ends when ctx ends or the store is
-	// closed.
-	Listen(ctx context.Context, topic string) iter.Seq[[]byte]
+	// Hear calls hear with each message of a topic until ctx ends or the store is
+	// closed: one at a time, in order for each sender, and not after it has
+	// returned. The sender may be waiting for hear, which must return soon and
+	// not call the store. The message is valid until then.
+	Hear(ctx context.Context, topic string, hear func(message []byte))
 }
 
 // Cast calls Caster.Cast if s has it; otherwise the message is lost.
@@ -85,11 +87,47 @@ func Cast(ctx context.Context, s Store, topic string, message []byte) error {
 	return nil
 }
 
-// Listen calls Caster.Listen if s has it; otherwise it yields nothing and ends
-// with ctx.
-func Listen(ctx context.Context, s Store, topic string) iter.Seq[[]byte] {
+// Hear calls Caster.Hear if s has it; otherwise it hears nothing and returns when
+// ctx ends.
+func Hear(ctx context.Context, s Store, topic string, hear func(message []byte)) {
 	if c, ok := As[Caster](s); ok {
-		return c.Listen(ctx, topic)
+		c.Hear(ctx, topic, hear)
+	} else {
+		<-ctx.Done()
 	}
-	return func(func([]byte) bool) { <-ctx.Done() }
+}
+
+// listenBuffer is how many messages a loop over Listen may lag before it loses some.
+const listenBuffer = 256
+
+// Listen yields the messages that Hear hears. A loop that is slow misses some, and
+// never slows a sender.
+func Listen(ctx context.Context, s Store, topic string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		queue, over := make(chan []byte, listenBuffer), make(chan struct{})
+		go func() {
+			defer close(over)
+			Hear(ctx, s, topic, func(message []byte) {
+				select {
+				case queue <- bytes.Clone(message):
+				default:
+				}
+			})
+		}()
+		defer func() {
+			cancel()
+			<-over
+		}()
+		for {
+			select {
+			case <-over:
+				return
+			case m := <-queue:
+				if ctx.Err() != nil || !yield(m) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -71,62 +71,98 @@ func (f *frame) forgetDeltas() {
 // maxHeard is how many steps a listener remembers.
 const maxHeard = 1024
 
-// Deltas yields the deltas of a thread with their messages until the context ends:
-// what the running steps of this process have said so far, as far as it is kept, and
-// then the new ones. Those of one attempt are yielded in order and once. Where some
-// are missing, and this process has them, they are yielded first.
-func Deltas(ctx context.Context, t *threads.Threads, thread string) iter.Seq2[Delta, []byte] {
-	return func(yield func(Delta, []byte) bool) {
-		type step struct{ run, path string }
-		heard := map[step]Delta{} // the last one of each
-		var last Delta
-		// tell yields a delta. Unless it is asked to skip, it does not where some
-		// are missing before it.
-		tell := func(line []byte, skip bool) (missing, more bool) {
-			d, err := ReadDelta(line, &last)
-			if err != nil {
-				return false, true
-			}
-			last = d
-			before, there := heard[step{d.Run, d.Path}]
-			if !there || d.Pass > before.Pass || d.Pass == before.Pass && d.Attempt > before.Attempt {
-				before = Delta{Pass: d.Pass, Attempt: d.Attempt, Offset: -1}
-			}
-			switch {
-			case d.Pass != before.Pass || d.Attempt != before.Attempt || d.Offset <= before.Offset:
-				return false, true // it is void, or has been yielded
-			case d.Offset > before.Offset+1 && !skip:
-				return true, true
-			}
-			if len(heard) >= maxHeard {
-				clear(heard) // a step that goes on is yielded from its beginning again
-			}
-			heard[step{d.Run, d.Path}] = d
-			return false, yield(d, line)
-		}
-		catchUp := func() bool {
-			for _, line := range t.Said.Lines(thread) {
-				if _, more := tell(line, false); !more {
-					return false
-				}
-			}
-			return true
-		}
-		if !catchUp() {
+// HearDeltas calls hear with the deltas of a thread and their messages, which are
+// valid until it returns, until the context ends: what the running steps of this
+// process have said so far, as far as it is kept, and then the new ones. Those of one
+// attempt come in order and once. Where some are missing, and this process has them,
+// they come first. Hear must return soon: a step may be waiting for it.
+func HearDeltas(ctx context.Context, t *threads.Threads, thread string, hear func(*Delta, []byte)) {
+	o := deltaOrder{said: &t.Said, thread: thread, tell: func(d *Delta, line []byte) bool { hear(d, line); return true }}
+	o.catchUp()
+	store.Hear(ctx, t.Store, DeltaTopic(thread), func(line []byte) { o.next(line) })
+}
+
+// Deltas yields what HearDeltas hears. A loop that is slow may miss some.
+func Deltas(ctx context.Context, t *threads.Threads, thread string) iter.Seq[Delta] {
+	return func(yield func(Delta) bool) {
+		o := deltaOrder{said: &t.Said, thread: thread, tell: func(d *Delta, _ []byte) bool { return yield(*d) }}
+		if !o.catchUp() {
 			return
 		}
 		for line := range store.Listen(ctx, t.Store, DeltaTopic(thread)) {
-			missing, more := tell(line, false)
-			if missing {
-				if more = catchUp(); more {
-					_, more = tell(line, true)
-				}
-			}
-			if !more {
+			if !o.next(line) {
 				return
 			}
 		}
 	}
+}
+
+// deltaOrder passes deltas on in order.
+type deltaOrder struct {
+	said   *threads.Said
+	thread string
+	tell   func(*Delta, []byte) (more bool)
+	heard  map[deltaPlace]*Delta // the last one of each step, without its data
+	last   *Delta                // of them
+}
+
+type deltaPlace struct{ run, path string }
+
+// next passes on a delta, after those that are missing before it.
+func (o *deltaOrder) next(line []byte) (more bool) {
+	missing, more := o.pass(line, false)
+	if missing {
+		if more = o.catchUp(); more {
+			_, more = o.pass(line, true)
+		}
+	}
+	return more
+}
+
+// catchUp passes on what the steps of this process have said.
+func (o *deltaOrder) catchUp() (more bool) {
+	for _, line := range o.said.Lines(o.thread) {
+		if _, more := o.pass(line, false); !more {
+			return false
+		}
+	}
+	return true
+}
+
+// pass passes on a delta. Unless it is asked to skip, it does not where some are
+// missing before it.
+func (o *deltaOrder) pass(line []byte, skip bool) (missing, more bool) {
+	if o.last == nil {
+		o.last = new(Delta)
+	}
+	d, err := ReadDelta(line, o.last)
+	if err != nil {
+		return false, true
+	}
+	before := o.last
+	if before.Run != d.Run || before.Path != d.Path {
+		before = o.heard[deltaPlace{d.Run, d.Path}]
+	}
+	switch {
+	case before == nil || d.Pass > before.Pass || d.Pass == before.Pass && d.Attempt > before.Attempt:
+		if d.Offset > 0 && !skip {
+			return true, true
+		}
+	case d.Pass != before.Pass || d.Attempt != before.Attempt || d.Offset <= before.Offset:
+		return false, true // it is void, or was passed on
+	case d.Offset > before.Offset+1 && !skip:
+		return true, true
+	}
+	if before == nil {
+		if before = new(Delta); o.heard == nil || len(o.heard) >= maxHeard {
+			o.heard = map[deltaPlace]*Delta{} // a step that goes on is passed on from its beginning again
+		}
+		o.heard[deltaPlace{d.Run, d.Path}] = before
+	}
+	*before = d
+	before.Data = nil // the message's
+	o.last = before
+	return false, o.tell(&d, line)
 }
 
 const deltaData = `,"data":`

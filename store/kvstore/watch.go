@@ -64,20 +64,15 @@ func (s *Store) Cast(ctx context.Context, topic string, message []byte) error {
 	return s.hub.Cast(ctx, topic, message)
 }
 
-// Listen implements store.Caster.
-func (s *Store) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
+// Hear implements store.Caster.
+func (s *Store) Hear(ctx context.Context, topic string, hear func(message []byte)) {
 	c, ok := upgrade[store.Caster](s.kv)
 	if !ok {
-		return s.hub.Listen(ctx, topic)
+		s.hub.Hear(ctx, topic, hear)
+		return
 	}
-	return func(yield func([]byte) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.life, cancel)()
-		for m := range c.Listen(ctx, topic) {
-			if !yield(m) {
-				return
-			}
-		}
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	c.Hear(ctx, topic, hear)
 }

@@ -2,7 +2,6 @@ package seal
 
 import (
 	"context"
-	"iter"
 
 	"github.com/perdure/perdure/store"
 )
@@ -27,18 +26,15 @@ func (c *casts) Cast(ctx context.Context, topic string, message []byte) error {
 	return c.caster.Cast(ctx, topic, sealed)
 }
 
-// Listen implements store.Caster. A message that was not sealed, or was changed,
-// is treated as lost.
-func (c *casts) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		box := c.root(castKind, topic)
-		for m := range c.caster.Listen(ctx, topic) {
-			plain, reason := unlock(box, m, bound(castKind, topic, 0))
-			if reason == "" && !yield(plain) {
-				return
-			}
+// Hear implements store.Caster. A message that was not sealed, or was changed, is
+// treated as lost.
+func (c *casts) Hear(ctx context.Context, topic string, hear func(message []byte)) {
+	box := c.root(castKind, topic)
+	c.caster.Hear(ctx, topic, func(message []byte) {
+		if plain, reason := unlock(box, message, bound(castKind, topic, 0)); reason == "" {
+			hear(plain)
 		}
-	}
+	})
 }
 
 // Unwrap implements store.Wrapper.

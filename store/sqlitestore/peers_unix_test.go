@@ -129,7 +129,7 @@ func TestPeersInTurn(t *testing.T) {
 	for range 2 {
 		caster, _ := start(t, "cast", dir)
 		heard, last := 0, -1
-		for m := range s.Listen(ctx, "numbers") {
+		for m := range store.Listen(ctx, s, "numbers") {
 			var n int
 			if fmt.Sscan(string(m), &n); n <= last {
 				t.Fatalf("heard %d after %d", n, last)

@@ -46,17 +46,11 @@ func (s *Store) Cast(ctx context.Context, topic string, message []byte) error {
 	return err
 }
 
-// Listen implements store.Caster.
-func (s *Store) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		s.peers.join()
-		defer s.peers.leave()
-		for m := range s.Hub.Listen(ctx, topic) {
-			if !yield(m) {
-				return
-			}
-		}
-	}
+// Hear implements store.Caster.
+func (s *Store) Hear(ctx context.Context, topic string, hear func(message []byte)) {
+	s.peers.join()
+	defer s.peers.leave()
+	s.Hub.Hear(ctx, topic, hear)
 }
 
 // A poller looks for the writes of others while someone watches.

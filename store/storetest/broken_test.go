@@ -34,7 +34,7 @@ type broken struct {
 	delete   func(ctx context.Context, key string, prev store.Version) error
 	list     func(ctx context.Context, prefix, after string) iter.Seq2[store.Cell, error]
 	watch    func(ctx context.Context, prefix string) iter.Seq[struct{}]
-	listen   func(ctx context.Context, topic string) iter.Seq[[]byte]
+	hear     func(ctx context.Context, topic string, hear func([]byte))
 	close    func() error
 	class    store.Durability
 	dir      string
@@ -53,7 +53,7 @@ func breakStore(how func(*broken)) Opener {
 		m := memstore.Open(dir)
 		b := &broken{
 			Store: m, dir: dir, read: m.Read, journals: m.Journals, drop: m.Drop, get: m.Get, put: m.Put,
-			delete: m.Delete, list: m.List, watch: m.Watch, listen: m.Listen, close: m.Close,
+			delete: m.Delete, list: m.List, watch: m.Watch, hear: m.Hear, close: m.Close,
 			append: func(ctx context.Context, journal string, after uint64, entries [][]byte) (uint64, error) {
 				return m.Append(ctx, journal, after, entries...)
 			},
@@ -104,8 +104,8 @@ func (b *broken) List(ctx context.Context, prefix, after string) iter.Seq2[store
 func (b *broken) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	return b.watch(ctx, prefix)
 }
-func (b *broken) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return b.listen(ctx, topic)
+func (b *broken) Hear(ctx context.Context, topic string, hear func([]byte)) {
+	b.hear(ctx, topic, hear)
 }
 func (b *broken) Close() error                 { return b.close() }
 func (b *broken) Durability() store.Durability { return b.class }
@@ -771,8 +771,8 @@ var breaks = map[string]func(*broken){
 		}
 	},
 	"cast/reaches-its-topic": func(b *broken) { // listens by prefix
-		b.listen = func(ctx context.Context, topic string) iter.Seq[[]byte] {
-			return b.Store.Listen(ctx, topic+"/other")
+		b.hear = func(ctx context.Context, topic string, hear func([]byte)) {
+			b.Store.Hear(ctx, topic+"/other", hear)
 		}
 	},
 }

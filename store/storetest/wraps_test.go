@@ -51,8 +51,8 @@ func (m mute) Cast(ctx context.Context, topic string, message []byte) error {
 	return m.hub.Cast(ctx, topic, message)
 }
 
-func (m mute) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return m.hub.Listen(ctx, topic)
+func (m mute) Hear(ctx context.Context, topic string, hear func([]byte)) {
+	m.hub.Hear(ctx, topic, hear)
 }
 
 func (m mute) Close() error {
@@ -67,8 +67,8 @@ func (g garbled) Cast(ctx context.Context, topic string, message []byte) error {
 	return store.Cast(ctx, g.Store, topic, append([]byte("sealed "), message...))
 }
 
-func (g garbled) Listen(ctx context.Context, topic string) iter.Seq[[]byte] {
-	return store.Listen(ctx, g.Store, topic)
+func (g garbled) Hear(ctx context.Context, topic string, hear func([]byte)) {
+	store.Hear(ctx, g.Store, topic, hear)
 }
 
 // coded changes what it stores, in single writes.

@@ -321,11 +321,11 @@ func (t *Tail) Take(e *Ear, used []Delta) []Delta {
 
 // listen passes deltas on to the readers that have room for them.
 func (t *Tail) listen(ctx context.Context) {
-	for d, line := range engine.Deltas(ctx, t.threads, t.key.Life) {
-		if !bytes.ContainsAny(line, "\r\n") { // as no step writes it
-			t.tell(newDelta(&d, line))
+	engine.HearDeltas(ctx, t.threads, t.key.Life, func(d *engine.Delta, line []byte) {
+		if bytes.IndexByte(line, '\n') < 0 && bytes.IndexByte(line, '\r') < 0 { // as no step writes it
+			t.tell(newDelta(d, line))
 		}
-	}
+	})
 }
 
 func (t *Tail) tell(d *Delta) {
