@@ -65,7 +65,7 @@ type Options struct {
 // Store is a handle on a database file.
 type Store struct {
 	*store.Hub
-	file       string // absolute
+	file       string // absolute, and without links on the way to it
 	opts       Options
 	durability store.Durability
 	closed     atomic.Bool
@@ -105,6 +105,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := s.createFile(); err != nil {
 		return nil, err
 	}
+	// What is beside the database is beside the file itself, not beside a link.
+	if s.file, err = filepath.EvalSymlinks(file); err != nil {
+		return nil, fmt.Errorf("sqlitestore: cannot open %s, or what it is a link to: %w", file, err)
+	}
 	remains, err := s.findRemains()
 	if err != nil {
 		return nil, s.cannotOpen(err)
@@ -117,7 +121,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s.readers = newReaders(s)
 	s.peers = newPeers(s)
 	s.durability = store.Power
-	if o.Synchronous != Full || inMemory(file) {
+	if o.Synchronous != Full || inMemory(s.file) {
 		s.durability = store.Process
 	}
 	// A process that died may have left erased bytes in the WAL, and a commit
@@ -130,7 +134,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		_, err = s.writer.copyWAL("TRUNCATE", 0)
 	}
 	if err == nil {
-		err = syncFolder(file)
+		err = syncFolder(s.file)
 	}
 	if err != nil {
 		s.Close()

@@ -214,6 +214,36 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
+// TestLinked opens a store through a link. All that belongs to it is beside the
+// file, where those find it who open that by its own name.
+func TestLinked(t *testing.T) {
+	dir, links := t.TempDir(), t.TempDir()
+	makeStore(t, filepath.Join(dir, "test.db"))
+	link := filepath.Join(links, "link.db")
+	if err := os.Symlink(filepath.Join(dir, "test.db"), link); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	s, err := sqlitestore.Open(t.Context(), link, sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if found, err := os.ReadDir(links); err != nil || len(found) != 1 {
+		t.Errorf("beside the link are %v, %v; want only itself", found, err)
+	}
+	for _, name := range []string{"test.db-wal", "test.db-scrub"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.Symlink("nothing", filepath.Join(links, "broken.db")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlitestore.Open(t.Context(), filepath.Join(links, "broken.db"), sqlitestore.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Open of a link to nothing = %v, want ErrNotExist", err)
+	}
+}
+
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

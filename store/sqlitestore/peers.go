@@ -51,7 +51,6 @@ const (
 // Whoever can reach the sockets may write the database too, see openPeerFolder.
 type peers struct {
 	s       *Store
-	file    string       // the database, without links on the way to it
 	folder  string       // of the sockets
 	told    atomic.Int64 // how often another has told something
 	running sync.WaitGroup
@@ -71,13 +70,7 @@ type peers struct {
 }
 
 func newPeers(s *Store) *peers {
-	p := &peers{s: s, from: map[net.Conn]struct{}{}, to: map[string]*peer{}}
-	var err error
-	if p.file, err = filepath.EvalSymlinks(s.file); err != nil {
-		p.file = s.file // it is gone, and so is all that could be told
-	}
-	p.folder = p.file + peersSuffix
-	return p
+	return &peers{s: s, folder: s.file + peersSuffix, from: map[net.Conn]struct{}{}, to: map[string]*peer{}}
 }
 
 // join begins to listen for one who wants to be told, until leave.
@@ -132,7 +125,7 @@ func (p *peers) listen() {
 	}
 	p.tried = time.Now()
 	for range 3 {
-		err := makePeerFolder(p.folder, p.file)
+		err := makePeerFolder(p.folder, p.s.file)
 		if err == nil {
 			err = p.makeSocket()
 		}
@@ -153,7 +146,7 @@ func (p *peers) makeSocket() error {
 		return err
 	}
 	listener.SetUnlinkOnClose(false) // its address may depend on p.open
-	if err := likeDatabase(filepath.Join(p.folder, p.name), p.file, 0); err != nil {
+	if err := likeDatabase(filepath.Join(p.folder, p.name), p.s.file, 0); err != nil {
 		p.remove(listener)
 		return err
 	}
@@ -186,7 +179,7 @@ func (p *peers) openFolder() error {
 		p.open.Close()
 	}
 	var err error
-	p.open, err = openPeerFolder(p.folder, p.file)
+	p.open, err = openPeerFolder(p.folder, p.s.file)
 	return err
 }
 
@@ -259,7 +252,7 @@ func (p *peers) connect(socket fs.DirEntry) {
 
 // dial connects to the socket of another handle. mu is not held.
 func (p *peers) dial(socket fs.DirEntry) (net.Conn, error) {
-	open, err := openPeerFolder(p.folder, p.file)
+	open, err := openPeerFolder(p.folder, p.s.file)
 	if err != nil {
 		return nil, err
 	}
