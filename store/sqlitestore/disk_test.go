@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
@@ -15,6 +16,7 @@ var broken = struct {
 	failing map[string]failure // by folder or file
 	syncs   map[string]int     // by file
 	left    int                // if not 0, the process dies at the write or sync that makes it so
+	full    bool               // instead, all writes fail from there on
 }{failing: map[string]failure{}, syncs: map[string]int{}}
 
 // failure is what writes and syncs answer, nil for what they do.
@@ -31,6 +33,18 @@ func failDisk(path string, f failure) {
 	broken.Lock()
 	defer broken.Unlock()
 	broken.failing[path] = f
+}
+
+// fullDisk lets all writes fail after some writes and syncs, for as long as fn runs.
+func fullDisk(after int, fn func()) {
+	set := func(full bool, left int) {
+		broken.Lock()
+		defer broken.Unlock()
+		broken.full, broken.left = full, left
+	}
+	set(true, after)
+	defer set(false, 0)
+	fn()
 }
 
 // syncs returns how often a file was synced.
@@ -61,7 +75,9 @@ func (f brokenFile) Unwrap() vfs.File { return f.FileSharedMemory }
 func (f brokenFile) fails() failure {
 	broken.Lock()
 	defer broken.Unlock()
-	if broken.left--; broken.left == 0 {
+	if broken.left--; broken.full && broken.left < 0 {
+		return failure{write: sqlite3.FULL}
+	} else if broken.left == 0 && !broken.full {
 		self, _ := os.FindProcess(os.Getpid())
 		self.Kill()
 		select {}

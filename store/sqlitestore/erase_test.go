@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -211,7 +212,8 @@ func TestEraseForgets(t *testing.T) {
 
 // TestEraseAfterAnotherProgram has a process die, and another program, as SQLite's
 // shell, copy what is in its WAL into the file and remove the WAL. What it leaves
-// there does not outlive an erase either, wherever the next process dies first.
+// there does not outlive an erase either, wherever the next process dies first, or
+// finds the disk full.
 func TestEraseAfterAnotherProgram(t *testing.T) {
 	const many = 120
 	left := t.TempDir()
@@ -224,6 +226,7 @@ func TestEraseAfterAnotherProgram(t *testing.T) {
 	run(t, other, "SELECT * FROM entries") // s cannot copy what is written after it
 	r := rand.New(rand.NewPCG(1, 2))
 	last := make([]uint64, many)
+	var fulls []bool
 	for range 25 * many {
 		n := r.IntN(many)
 		data := bytes.Repeat([]byte(canary(fmt.Sprint("j", n))), 1+r.IntN(125))
@@ -247,7 +250,21 @@ func TestEraseAfterAnotherProgram(t *testing.T) {
 		cmd := child(t, "die", dir)
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", childWrites, writes))
 		ended := cmd.Run() == nil
+		fullDisk(writes, func() {
+			s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{})
+			if err == nil {
+				s.Close()
+			} else if !errors.Is(err, store.ErrFull) {
+				t.Errorf("Open with room for %d writes = %v, want ErrFull", writes, err)
+			}
+			fulls = append(fulls, err != nil)
+		})
 		s := openTest(t, dir)
+		for n := range many {
+			if entries, err := store.ReadAll(t.Context(), s, fmt.Sprint("j", n), 0); err != nil || len(entries) != int(last[n]) {
+				t.Errorf("after %d writes journal %d has %d entries, %v; want %d", writes, n, len(entries), err, last[n])
+			}
+		}
 		var gone []string
 		for n := range many / 2 {
 			gone = append(gone, canary(fmt.Sprint("j", n)))
@@ -265,8 +282,11 @@ func TestEraseAfterAnotherProgram(t *testing.T) {
 			t.Error("a clean close leaves the mark of a crash")
 		}
 		if ended {
-			return
+			break
 		}
+	}
+	if !slices.Contains(fulls, true) {
+		t.Error("the disk was never full")
 	}
 }
 

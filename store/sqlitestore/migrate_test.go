@@ -197,6 +197,39 @@ func TestMigrateDies(t *testing.T) {
 	}
 }
 
+// TestMigrateFull has the disk full after every third write or sync of a migration
+// in turn. Nothing is lost, and when there is room the next Open goes on.
+func TestMigrateFull(t *testing.T) {
+	step := 3
+	if testing.Short() {
+		step = 27
+	}
+	failed := 0
+	for n, done := 0, false; !done; n += step {
+		dir := format1(t)
+		fullDisk(n, func() {
+			s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{})
+			if err == nil {
+				done = true
+				err = s.Close()
+			}
+			if err != nil && !errors.Is(err, store.ErrFull) {
+				t.Fatalf("Open with room for %d writes = %v, want ErrFull", n, err)
+			}
+			if err != nil {
+				failed++
+				done = false
+			}
+		})
+		s := openTest(t, dir)
+		checkOld(t, s, "")
+		s.Close()
+	}
+	if failed == 0 {
+		t.Error("there was room for everything")
+	}
+}
+
 // TestMigrateTogether has several processes open a file of format 1 at once.
 func TestMigrateTogether(t *testing.T) {
 	dir := format1(t)
