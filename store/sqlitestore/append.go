@@ -61,7 +61,7 @@ func (s *Store) claim(c *conn, journal string, after uint64, n int) (*known, err
 	case err != nil:
 		return nil, err
 	case !fits:
-		return nil, fmt.Errorf("%w: sqlitestore: journal %q cannot hold more than %d entries; go on in another", store.ErrTooLarge, journal, uint64(maxSeq))
+		return nil, fmt.Errorf("%w: sqlitestore: journal %q cannot hold more than %d entries; continue in another journal", store.ErrTooLarge, journal, uint64(maxSeq))
 	}
 	made := h.id == 0
 	if made {
@@ -119,7 +119,7 @@ func (s *Store) newID(c *conn) (int64, error) {
 	}
 	id := stmt.columnInt64(0)
 	if id > maxID {
-		return 0, fmt.Errorf("%w: sqlitestore: %s has held %d journals, the most it can; begin another", store.ErrTooLarge, s.file, int64(maxID))
+		return 0, fmt.Errorf("%w: sqlitestore: %s cannot hold more than %d journals; start another store", store.ErrTooLarge, s.file, int64(maxID))
 	}
 	return id, nil
 }
@@ -150,7 +150,7 @@ func (s *Store) insertEntry(c *conn, journal string, k *known, seq uint64, data 
 }
 
 func (s *Store) behindEnd(journal string, id int64, seq uint64) error {
-	return s.badJournal(journal, seq, fmt.Sprintf("table entries, key %d", entryKey(id, seq)), "an entry stands behind the end that the journal's head names")
+	return s.badJournal(journal, seq, fmt.Sprintf("table entries, key %d", entryKey(id, seq)), "there is an entry after the end that the journal's head records")
 }
 
 func writeEntry(c *conn, query string, key, crc int64, data []byte) error {

@@ -37,8 +37,8 @@ func (s *Store) openFirst(ctx context.Context) (*conn, error) {
 }
 
 func (s *Store) prepareFirst(ctx context.Context, c *conn) error {
-	var version int64
-	err := s.retry(ctx, time.Now(), func() (err error) { version, err = s.identify(c); return err })
+	complete := false
+	err := s.retry(ctx, time.Now(), func() (err error) { complete, err = s.identify(c); return err })
 	if err == nil {
 		err = s.setMark()
 	}
@@ -48,7 +48,7 @@ func (s *Store) prepareFirst(ctx context.Context, c *conn) error {
 	if err := s.retry(ctx, time.Now(), func() error { return s.configure(c) }); err != nil {
 		return s.cannotOpen(err)
 	}
-	if version != format {
+	if !complete {
 		if err := s.retry(ctx, time.Now(), func() error { return s.upgrade(c) }); err != nil {
 			return s.cannotOpen(err)
 		}
@@ -136,7 +136,7 @@ func (s *Store) configure(c *conn) error {
 			return err
 		}
 		if got != x.want {
-			return fmt.Errorf("PRAGMA %s left it at %q; use a local disk for this file", x.set, got)
+			return fmt.Errorf("PRAGMA %s had no effect, the value is still %q; put the file on a local disk", x.set, got)
 		}
 	}
 	return nil
@@ -171,7 +171,7 @@ func (s *Store) retry(ctx context.Context, since time.Time, op func() error) err
 		}
 		waited := time.Since(since)
 		if waited > s.opts.BusyTimeout {
-			return fmt.Errorf("sqlitestore: %s is busy: %w, for %v by now; look for a program that keeps a transaction on it open",
+			return fmt.Errorf("sqlitestore: %s is busy: %w and has held it for %v; look for a program that keeps a transaction open",
 				s.file, errBusy, waited.Round(time.Millisecond))
 		}
 		if err := s.pause(ctx, leastPause+rand.N(mostPause-leastPause)); err != nil {
@@ -217,23 +217,23 @@ func (s *Store) cannotOpen(err error) error {
 	}
 	switch code(err) {
 	case sqlite3.NOTADB:
-		return s.foreign("it is no SQLite database")
+		return s.foreign("because it is not a SQLite database")
 	case sqlite3.CORRUPT:
 		return &store.CorruptError{Where: s.file, Reason: "its first pages are damaged"}
 	case sqlite3.CANTOPEN, sqlite3.PERM, sqlite3.AUTH, sqlite3.READONLY:
-		return fmt.Errorf("sqlitestore: cannot open %s for writing, or its folder; check who may write both: %w (%s)", s.file, fs.ErrPermission, reason(err))
+		return fmt.Errorf("sqlitestore: cannot write to %s or its folder; check the permissions of both: %w (%s)", s.file, fs.ErrPermission, reason(err))
 	}
 	return s.failed("open", err)
 }
 
 func (s *Store) foreign(why string) error {
-	return fmt.Errorf("%w: sqlitestore: %s is not a Perdure store, %s; choose another path", store.ErrForeign, s.file, why)
+	return fmt.Errorf("%w: sqlitestore: %s is not a Perdure store %s; choose another path", store.ErrForeign, s.file, why)
 }
 
 // failed wraps an error of SQLite that is neither the caller's nor damage.
 func (s *Store) failed(doing string, err error) error {
 	if full(err) {
-		return fmt.Errorf("%w: sqlitestore: %s %s: %s; make room", store.ErrFull, doing, s.file, reason(err))
+		return fmt.Errorf("%w: sqlitestore: %s %s: %s; free some disk space", store.ErrFull, doing, s.file, reason(err))
 	}
 	return fmt.Errorf("sqlitestore: %s %s: %w", doing, s.file, err)
 }

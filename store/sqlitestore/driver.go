@@ -125,7 +125,7 @@ func (c *conn) findWAL() error {
 		case vfs.FileUnwrap:
 			found = f.Unwrap()
 		default:
-			return fmt.Errorf("the WAL is a %T", f)
+			return fmt.Errorf("the WAL has the unexpected type %T", f)
 		}
 	}
 }

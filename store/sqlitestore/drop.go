@@ -25,7 +25,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 		return err
 	}
 	if err := s.writer.erase(ctx); err != nil {
-		return fmt.Errorf("sqlitestore: journal %q is dropped, but its bytes may still be in %s-wal; drop it again to finish: %w", journal, s.file, err)
+		return fmt.Errorf("sqlitestore: journal %q is dropped, but %s-wal may still contain its bytes; drop it again to remove them: %w", journal, s.file, err)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func (w *writer) close() error {
 			break
 		}
 		if time.Since(start) > closeErase {
-			err = fmt.Errorf("sqlitestore: %s is closed, but the bytes of deleted cells may still be in its WAL, which another process reads; they go when the last process closes it", w.s.file)
+			err = fmt.Errorf("sqlitestore: %s is closed, but its WAL may still contain bytes of deleted cells, because another process is reading it; they are removed when the last process closes the store", w.s.file)
 			break
 		}
 	}

@@ -32,7 +32,7 @@ func pathOf(url string) (string, error) {
 		return path[2:], nil
 	}
 	if strings.HasPrefix(path, "//") {
-		return "", fmt.Errorf("%w: sqlitestore: %q names a host; write sqlite:app.db, or sqlite:///folder/app.db for an absolute path", store.ErrInvalid, url)
+		return "", fmt.Errorf("%w: sqlitestore: %q names a host; use sqlite:app.db, or sqlite:///folder/app.db for an absolute path", store.ErrInvalid, url)
 	}
 	return path, nil
 }
@@ -170,26 +170,26 @@ func (s *Store) createFile() error {
 // checkPath answers what a stranger gets wrong, without opening the file.
 func checkPath(path string) (string, error) {
 	if path == "" {
-		return "", fmt.Errorf("%w: sqlitestore: the path of the database is empty; write it like sqlite:app.db", store.ErrInvalid)
+		return "", fmt.Errorf("%w: sqlitestore: the path of the database is empty; use one like sqlite:app.db", store.ErrInvalid)
 	}
 	if strings.ContainsRune(path, 0) {
-		return "", fmt.Errorf("%w: sqlitestore: the path %q has a NUL byte", store.ErrInvalid, path)
+		return "", fmt.Errorf("%w: sqlitestore: the path %q contains a NUL byte", store.ErrInvalid, path)
 	}
 	// An absolute path is never one of SQLite's special names, like :memory:.
 	file, err := filepath.Abs(path)
 	if err != nil {
-		return "", fmt.Errorf("sqlitestore: cannot find the path of %s: %w", path, err)
+		return "", fmt.Errorf("sqlitestore: cannot make the path %s absolute: %w", path, err)
 	}
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(file)); err != nil {
-			return "", fmt.Errorf("sqlitestore: cannot create %s in its folder; make the folder first: %w", file, err)
+			return "", fmt.Errorf("sqlitestore: cannot create %s; create its folder first: %w", file, err)
 		}
 	case err != nil:
 		return "", fmt.Errorf("sqlitestore: cannot open %s: %w", file, err)
 	case info.IsDir():
-		return "", fmt.Errorf("%w: sqlitestore: %s is a folder; name a file in it, like %s", store.ErrInvalid, file, filepath.Join(path, "app.db"))
+		return "", fmt.Errorf("%w: sqlitestore: %s is a folder; choose a file in it, such as %s", store.ErrInvalid, file, filepath.Join(path, "app.db"))
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%w: sqlitestore: %s is not a regular file; choose another path", store.ErrForeign, file)
 	}

@@ -57,7 +57,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"impossible format", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=-3") }, store.ErrCorrupt, "format is -3"},
 		{"table missing", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "DROP TABLE entries") }, store.ErrCorrupt, "entries"},
 		{"folder", func(t *testing.T, path string) { mkdir(t, path) }, store.ErrInvalid, "is a folder"},
-		{"no permission", func(t *testing.T, path string) { makeStore(t, path); readOnly(t, path) }, fs.ErrPermission, "who may write"},
+		{"no permission", func(t *testing.T, path string) { makeStore(t, path); readOnly(t, path) }, fs.ErrPermission, "check the permissions"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestOpenPaths(t *testing.T) {
 	if _, err := store.Open(t.Context(), "sqlite://host/a.db"); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a host: %v, want ErrInvalid", err)
 	}
-	if _, err := store.Open(t.Context(), "sqlite:nowhere/a.db"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make the folder") {
+	if _, err := store.Open(t.Context(), "sqlite:nowhere/a.db"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "create its folder") {
 		t.Errorf("folder missing: %v, want ErrNotExist and advice", err)
 	}
 }

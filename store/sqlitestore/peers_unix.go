@@ -50,10 +50,10 @@ func openPeerFolder(folder, file string) (*os.File, error) {
 	}
 	owner := found.Sys().(*syscall.Stat_t).Uid
 	if !found.IsDir() || owner != database.Sys().(*syscall.Stat_t).Uid && owner != uint32(os.Geteuid()) {
-		return nil, fmt.Errorf("sqlitestore: %s is someone else's: %w", folder, fs.ErrPermission)
+		return nil, fmt.Errorf("sqlitestore: %s belongs to another user: %w", folder, fs.ErrPermission)
 	}
 	if found.Mode().Perm()&^writersOf(database, found, 0o111) != 0 {
-		return nil, fmt.Errorf("sqlitestore: others may enter %s than write the database: %w", folder, fs.ErrPermission)
+		return nil, fmt.Errorf("sqlitestore: users who may not write to the database may enter %s: %w", folder, fs.ErrPermission)
 	}
 	return os.Open(folder)
 }

@@ -133,7 +133,7 @@ func (r *reading) checkEnd(h head) error {
 
 func (r *reading) missing(h head) error {
 	return r.s.badJournal(r.journal, r.seen+1, fmt.Sprintf("table entries, key %d", entryKey(h.id, r.seen+1)),
-		fmt.Sprintf("the entry is missing, and the journal ends at %d", h.last))
+		fmt.Sprintf("the entry is missing, although the journal ends at %d", h.last))
 }
 
 // checkAlive is next where no entry can be.

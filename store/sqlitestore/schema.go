@@ -31,49 +31,52 @@ var schema = []string{
 	`CREATE INDEX cells_sum ON cells (sum)`,
 }
 
-// identify returns the format of the file, 0 if it is empty and still to be made
-// a store, and an error if it is something else. It changes nothing.
-func (s *Store) identify(c *conn) (version int64, err error) {
+// identify reports whether the file is a store in our format with all its views,
+// and returns an error if it can never be one. It changes nothing.
+func (s *Store) identify(c *conn) (complete bool, err error) {
 	// In one transaction, lest another process creates the schema in between.
 	if err := c.exec("BEGIN"); err != nil {
-		return 0, err
+		return false, err
 	}
 	defer c.rollback()
-	return s.inspect(c)
+	_, complete, err = s.inspect(c)
+	return complete, err
 }
 
-func (s *Store) inspect(c *conn) (version int64, err error) {
+// inspect returns the format of the file, 0 if it is empty and still to be made a
+// store, and whether it is ours and has all views.
+func (s *Store) inspect(c *conn) (version int64, complete bool, err error) {
 	id, err := pragmaInt(c, "application_id")
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if version, err = pragmaInt(c, "user_version"); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	pages, err := pragmaInt(c, "page_count")
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	encoding, err := c.pragma("encoding")
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	found, err := tables(c)
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, false, err
 	case encoding != "UTF-8": // SQLite would convert names and data
-		return 0, s.foreign("since its text is " + encoding)
+		return 0, false, s.foreign("because its text encoding is " + encoding)
 	case id == 0 && version == 0 && len(found) == 0:
-		return 0, nil
+		return 0, false, nil
 	case id != applicationID:
-		return 0, s.foreign("but the database of another program")
+		return 0, false, s.foreign("but a database of another program")
 	case version > format:
-		return 0, fmt.Errorf("%w: sqlitestore: %s has format %d and this binary knows %d; use a newer binary", store.ErrNewer, s.file, version, format)
+		return 0, false, fmt.Errorf("%w: sqlitestore: %s has format %d, and this binary supports formats up to %d; use a newer binary", store.ErrNewer, s.file, version, format)
 	case version < 1:
-		return 0, &store.CorruptError{Where: s.file, Reason: fmt.Sprintf("its format is %d, which never was", version)}
+		return 0, false, &store.CorruptError{Where: s.file, Reason: fmt.Sprintf("its format is %d, which does not exist", version)}
 	case pages > maxPages:
-		return 0, fmt.Errorf("%w: sqlitestore: %s has %d pages, and a store can have %d; export its threads into others", store.ErrTooLarge, s.file, pages, maxPages)
+		return 0, false, fmt.Errorf("%w: sqlitestore: %s has %d pages, and a store can have at most %d; move some of its threads to another store", store.ErrTooLarge, s.file, pages, maxPages)
 	}
 	want := schema
 	if version == 1 {
@@ -81,10 +84,15 @@ func (s *Store) inspect(c *conn) (version int64, err error) {
 	}
 	for _, sql := range want {
 		if !found[sql] {
-			return 0, &store.CorruptError{Where: s.file, Reason: "its schema is not as it was created: no " + sql}
+			return 0, false, &store.CorruptError{Where: s.file, Reason: "its schema has changed, it lacks " + sql}
 		}
 	}
-	return version, nil
+	for _, v := range views {
+		if !found[v.sql()] {
+			return version, false, nil
+		}
+	}
+	return version, version == format, nil
 }
 
 // tables returns the statements of all tables and indexes. There may be
@@ -106,31 +114,31 @@ func tables(c *conn) (map[string]bool, error) {
 }
 
 // upgrade makes an empty file, or one in an older format, a store in ours, unless
-// another process did meanwhile. It is one transaction: if it is interrupted, the
-// file is as it was.
+// another process did meanwhile, and creates the views that it lacks. It is one
+// transaction: if it is interrupted, the file is as it was.
 func (s *Store) upgrade(c *conn) error {
 	if err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	defer c.rollback()
-	version, err := s.inspect(c)
-	switch {
-	case err != nil || version == format:
+	version, complete, err := s.inspect(c)
+	if err != nil || complete {
 		return err
-	case version == 0:
+	}
+	switch version {
+	case format:
+	case 0:
 		err = create(c)
 	default:
 		err = s.migrate(c)
 	}
+	if err == nil && version != format {
+		_, err = c.pragma(fmt.Sprintf("user_version=%d", format))
+	}
+	for i := 0; i < len(views) && err == nil; i++ {
+		err = c.run(views[i].create())
+	}
 	if err != nil {
-		return err
-	}
-	for _, v := range views {
-		if err := c.run(v.sql()); err != nil {
-			return err
-		}
-	}
-	if _, err := c.pragma(fmt.Sprintf("user_version=%d", format)); err != nil {
 		return err
 	}
 	return c.exec("COMMIT")

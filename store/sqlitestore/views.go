@@ -4,7 +4,11 @@ package sqlitestore
 // Perdure reads it.
 type view struct{ name, query string }
 
+// sql is what SQLite keeps in sqlite_schema.
 func (v view) sql() string { return "CREATE VIEW " + v.name + " AS " + v.query }
+
+// create creates the view, unless its user has something else of that name.
+func (v view) create() string { return "CREATE VIEW IF NOT EXISTS " + v.name + " AS " + v.query }
 
 // views tell what is in the rows of Perdure's threads, in the format of package
 // journal, and NULL where a value is encrypted. They tell what the entries of a

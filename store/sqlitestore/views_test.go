@@ -2,6 +2,7 @@ package sqlitestore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -150,5 +151,24 @@ func TestViewsOfOther(t *testing.T) {
 		if got := table(t, dir, "SELECT * FROM "+view); len(got) != want {
 			t.Errorf("%s has %d rows, want %d: %q", view, len(got), want, got)
 		}
+	}
+}
+
+// TestViewsAreCreated where they lack, unless something else has their name.
+func TestViewsAreCreated(t *testing.T) {
+	dir := t.TempDir()
+	openTest(t, dir).Close()
+	all := "SELECT type, name FROM sqlite_schema WHERE name IN ('threads', 'history', 'runs', 'asks') ORDER BY name"
+	execFile(t, filepath.Join(dir, "test.db"), "DROP VIEW history; DROP VIEW asks; CREATE TABLE asks (mine)")
+	for range 2 {
+		s := openTest(t, dir)
+		if _, err := s.Get(t.Context(), "c"); !errors.Is(err, store.ErrNotFound) {
+			t.Error(err)
+		}
+		want := []string{"table|asks|", "view|history|", "view|runs|", "view|threads|"}
+		if got := table(t, dir, all); !slices.Equal(got, want) {
+			t.Errorf("the store has %q, want %q", got, want)
+		}
+		s.Close()
 	}
 }

@@ -204,7 +204,7 @@ func (w *writer) setSync() error {
 	}
 	got, err := w.conn.pragma("synchronous")
 	if err == nil && got != want {
-		err = fmt.Errorf("PRAGMA synchronous=%s left it at %q", mode, got)
+		err = fmt.Errorf("PRAGMA synchronous=%s had no effect, the value is still %q", mode, got)
 	}
 	if err == nil {
 		w.loose = w.unsynced
@@ -233,7 +233,7 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 	case err == nil, errors.Is(err, store.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
 	case errors.Is(err, errBusy):
-		return fmt.Errorf("%w; nothing was written, try again", err)
+		return fmt.Errorf("%w; nothing was written, so try again", err)
 	case isDamage(err):
 		return &store.CorruptError{Where: w.s.file, Reason: reason(err)}
 	}
