@@ -143,3 +143,27 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)*count/b.Elapsed().Seconds(), "entries/s")
 }
+
+// BenchmarkList lists 64 cells of 200 bytes.
+func BenchmarkList(b *testing.B) {
+	s := benchStore(b)
+	for i := range 64 {
+		if _, err := s.Put(b.Context(), fmt.Sprintf("due/%020d/thread-%d", i, i), make([]byte, 200), ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		n := 0
+		for _, err := range s.List(b.Context(), "due/", "") {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != 64 {
+			b.Fatalf("%d cells, want 64", n)
+		}
+	}
+}

@@ -8,7 +8,10 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-func toVersion(b []byte) store.Version { return store.Version(hex.EncodeToString(b)) }
+func toVersion(b []byte) store.Version {
+	var text [2 * versionSize]byte
+	return store.Version(hex.AppendEncode(text[:0], b))
+}
 
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {

@@ -224,6 +224,9 @@ func (s *stmt) isNull(col int) bool       { return s.s.ColumnType(col) == sqlite
 func (s *stmt) columnInt64(col int) int64 { return s.s.ColumnInt64(col) }
 func (s *stmt) columnText(col int) string { return s.s.ColumnText(col) }
 
+// columnInto returns a column in buf, if it is large enough.
+func (s *stmt) columnInto(col int, buf []byte) []byte { return s.s.ColumnBlob(col, buf[:0]) }
+
 // columnBytes returns a column in memory of its own.
 func (s *stmt) columnBytes(col int) []byte { return s.s.ColumnBlob(col, []byte{}) }
 

@@ -126,7 +126,11 @@ func (l *listing) cells(c *conn, rows int) (cells []store.Cell, err error) {
 			return cells, err
 		}
 		cell, err := l.s.scanCell(stmt)
-		if ok := l.pass(string(stmt.columnBytes(1)), stmt.columnInt64(5), err); l.end {
+		name := cell.Key
+		if err != nil {
+			name = stmt.columnText(1)
+		}
+		if ok := l.pass(name, stmt.columnInt64(5), err); l.end {
 			return cells, nil
 		} else if !ok {
 			continue

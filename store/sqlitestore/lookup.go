@@ -85,7 +85,8 @@ func (s *Store) cell(c *conn, name []byte) (cellRow, error) {
 	if !row {
 		return cellRow{}, s.checkNoCell(c, name)
 	}
-	return cellRow{id: stmt.columnInt64(0), version: toVersion(stmt.columnBytes(1))}, nil
+	var version [versionSize]byte
+	return cellRow{id: stmt.columnInt64(0), version: toVersion(stmt.columnInto(1, version[:]))}, nil
 }
 
 // cellColumns are what scanCell reads.
@@ -93,11 +94,12 @@ const cellColumns = "id, name, version, crc, value"
 
 // scanCell returns the cell in the first columns of a row.
 func (s *Store) scanCell(stmt *stmt) (store.Cell, error) {
-	name, version, value := stmt.columnBytes(1), stmt.columnBytes(2), stmt.columnBytes(4)
+	var buf [versionSize]byte
+	name, version, value := stmt.columnText(1), stmt.columnInto(2, buf[:]), stmt.columnBytes(4)
 	if stmt.columnInt64(3) == cellSum(name, version, value) {
-		return store.Cell{Key: string(name), Value: value, Version: toVersion(version)}, nil
+		return store.Cell{Key: name, Value: value, Version: toVersion(version)}, nil
 	}
-	err := s.badCell(string(name), stmt.columnInt64(0), "it does not match its checksum")
+	err := s.badCell(name, stmt.columnInt64(0), "it does not match its checksum")
 	err.Version = toVersion(version) // as cell finds it, which does not look at the value
 	return store.Cell{}, err
 }

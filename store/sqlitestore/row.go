@@ -50,9 +50,16 @@ func checksum(kind byte, place int64, at uint64, data []byte) int64 {
 // package crc32 would need for a few of them.
 func crcByte(sum uint32, b byte) uint32 { return castagnoli[byte(sum)^b] ^ sum>>8 }
 
+// crcText is crcByte for each byte of a short text.
+func crcText[T string | []byte](sum uint32, text T) uint32 {
+	for i := range len(text) {
+		sum = crcByte(sum, text[i])
+	}
+	return sum
+}
+
 // cellSum is the column crc of a cell.
-func cellSum(name, version, value []byte) int64 {
-	crc := crc32.Update(crc32.Checksum([]byte{'c'}, castagnoli), castagnoli, version)
-	crc = crc32.Update(crc, castagnoli, name)
-	return int64(crc32.Update(crc, castagnoli, value))
+func cellSum[T string | []byte](name T, version, value []byte) int64 {
+	sum := crcText(crcText(crcByte(^uint32(0), 'c'), version), name)
+	return int64(crc32.Update(^sum, castagnoli, value))
 }
