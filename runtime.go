@@ -184,7 +184,7 @@ func New(ctx context.Context, s store.Store, opts Options, flows ...Flow) (*Runt
 type seam = threads.Seam
 
 func (c *core) runtime(t *threads.Tenant) *Runtime {
-	return &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput)}
+	return &Runtime{seam: threads.NewSeam(t), core: c, tenant: t, life: lifecycle.New(t, c.opts.MaxQueue, c.checkInput).With(c.staff)}
 }
 
 // maxConcurrency is the maximum of Options.Concurrency.

@@ -41,6 +41,9 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	if err != nil {
 		return nil, err
 	}
+	if executed, pass := r.core.engine.Executing(name); run != "" && executed == run {
+		awaitPass(ctx, pass) // before it is over, nothing is
+	}
 	o := r.core.threads.Restored(ctx, name, 0)
 	if o == nil {
 		o = threads.Empty(name)
@@ -69,12 +72,8 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
-			if pass := r.core.engine.PassDone(name); pass != nil {
-				select {
-				case <-pass:
-				case <-ctx.Done():
-				case <-time.After(250 * time.Millisecond):
-				}
+			if _, pass := r.core.engine.Executing(name); pass != nil {
+				awaitPass(ctx, pass)
 				if ctx.Err() == nil {
 					continue
 				}
@@ -105,12 +104,23 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		defer cancel()
 		if why := r.core.staff.Unattended(looking, found); why != "" {
 			hint = "; " + why + ": it goes on when a process calls Work with it"
-		} else if (found.Status == journal.StatusQueued || found.Wake) && r.core.engine.PassDone(name) == nil {
+		} else if _, pass := r.core.engine.Executing(name); (found.Status == journal.StatusQueued || found.Wake) && pass == nil {
 			hint = "; a worker that has the flow is busy, or about to take it"
 		}
 		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
 	}
 	return nil, store.ErrClosed
+}
+
+// awaitPass waits a while for the end of a pass.
+func awaitPass(ctx context.Context, pass <-chan struct{}) {
+	timer := time.NewTimer(250 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-pass:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // stands reports whether a run cannot go on by itself. Whether the children can

@@ -93,13 +93,15 @@ const (
 //
 // It does all of this on a store that commits an entry and its cells together, and
 // on one that cannot; with go test -short it uses one of the two, always the same
-// one for a given test.
+// one for a given test. On one of them the process with the worker starts the runs
+// and claims them at once, on the other one a process without a worker starts them.
 //
 // It must not be called inside a synctest bubble: it creates one for each run.
 func CrashEverywhere(t *testing.T, c Crash) {
 	t.Helper()
+	chance := crc32.ChecksumIEEE([]byte(t.Name()))
 	for _, hide := range forms(t, c) {
-		s := sweep{Crash: c, t: t}
+		s := sweep{Crash: c, t: t, remote: hide == (chance&2 == 0)}
 		if hide {
 			s.Store = func() store.Store { return plain{memstore.New()} }
 		}
@@ -134,6 +136,7 @@ func (p plain) Unwrap() store.Store { return p.Store }
 type sweep struct {
 	Crash
 	t        *testing.T
+	remote   bool // a process without a worker starts the runs
 	want     *result
 	runs     int
 	crashes  int

@@ -65,7 +65,15 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 			<-l.gone
 			cancel()
 		}()
-		err = s.drive(alive, l.rt, o.Lease)
+		starter := l.rt
+		if s.remote {
+			starter, err = perdure.New(alive, l.handle, o, s.Flows...)
+		} else {
+			synctest.Wait() // for the worker to have room
+		}
+		if err == nil {
+			err = s.drive(alive, starter, l.rt, o.Lease)
+		}
 	}
 	if err == nil {
 		synctest.Wait() // for the worker to tidy up
@@ -88,9 +96,9 @@ func (s *sweep) live(ctx context.Context, inner store.Store, c cut, r *result) (
 }
 
 // drive starts the runs and plays the outside until nothing more happens.
-func (s *sweep) drive(ctx context.Context, rt *perdure.Runtime, lease time.Duration) error {
+func (s *sweep) drive(ctx context.Context, starter, rt *perdure.Runtime, lease time.Duration) error {
 	for _, q := range s.Start {
-		if _, err := rt.Start(ctx, q); err != nil {
+		if _, err := starter.Start(ctx, q); err != nil {
 			return fmt.Errorf("start of flow %s: %w", q.Flow, err)
 		}
 	}

@@ -66,10 +66,12 @@ func (l live) commit(build func() batch) error {
 		if err != nil {
 			return err
 		}
-		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, p.closing(b.lines, entries, flows)...)
+		cells, settled := p.closing(b.lines, entries, flows)
+		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, cells...)
 		switch {
 		case err == nil:
 			p.mu.Lock()
+			p.settled = settled
 			p.problems, p.late = p.problems[faults:], p.late[late:]
 			p.apply(entries)
 			alone := p.solo && slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind != journal.Nudge })
@@ -111,11 +113,11 @@ func (l live) commit(build func() batch) error {
 
 // closing returns the writes of cells that belong to lines which end or suspend
 // the run: of the summary, and of the hint, which goes if nothing is due behind
-// them. What it leaves alone the worker does afterwards.
-func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []string) []store.Write {
+// them: then the thread is settled. What it leaves alone the worker does afterwards.
+func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []string) (cells []store.Write, settled bool) {
 	last := lines[len(lines)-1].Kind
 	if last != journal.Ended && last != journal.Suspended {
-		return nil
+		return nil, false
 	}
 	cells, ok := p.engine.threads.Foreseen(p.io, p.name, p.thread, entries)
 	timed := func(l threads.Line) bool { return l.Body.Due != 0 }
@@ -127,11 +129,14 @@ func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []st
 	case last == journal.Suspended && (p.run.Cancelled || p.run.PausedAt != 0 || len(p.thread.Signals) > 0): // it may go on at once
 	default:
 		w, err := due.Removal(p.io, p.engine.threads.Store, p.run.Flow, p.name, p.thread.Seq+uint64(len(lines)))
-		if err == nil && w.Key != "" {
+		if settled = err == nil && w.Key != ""; settled {
 			cells = append(cells, w)
 		}
 	}
-	return cells
+	for i := range cells {
+		cells[i].Optional = false // what was seen of them is outdated: they are seen again
+	}
+	return cells, settled
 }
 
 // write encodes lines of the run. What any node may write carries no epoch.

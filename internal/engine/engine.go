@@ -20,7 +20,7 @@ type Engine struct {
 	opts    Options
 
 	mu     sync.Mutex
-	passes map[string]chan struct{} // by thread: closed when the pass in this process is over
+	passes map[string]executing // by thread: closed when the pass in this process is over
 }
 
 // Options of an engine.
@@ -55,32 +55,41 @@ type StepInfo struct {
 
 // New returns an engine.
 func New(t *threads.Threads, o Options) *Engine {
-	return &Engine{threads: t, opts: o, passes: map[string]chan struct{}{}}
+	return &Engine{threads: t, opts: o, passes: map[string]executing{}}
 }
 
-// noteExecuting notes that a pass of a thread runs here, until over is called.
-func (e *Engine) noteExecuting(name string) (over func()) {
-	done := make(chan struct{})
+// executing is a pass that runs here.
+type executing struct {
+	run  string
+	done chan struct{} // closed when it is over
+}
+
+// noteExecuting notes that a pass of a thread runs here.
+func (e *Engine) noteExecuting(p *Pass) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.passes[name] = done
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.passes[name] == done {
-			e.threads.Said.ForgetThread(name)
-			delete(e.passes, name)
-		}
-		close(done)
+	p.noted = executing{p.run.ID, make(chan struct{})}
+	e.passes[p.name] = p.noted
+}
+
+// Over tells those who wait for a pass that it is over.
+func (p *Pass) Over() {
+	e := p.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.passes[p.name] == p.noted {
+		e.threads.Said.ForgetThread(p.name)
+		delete(e.passes, p.name)
 	}
+	close(p.noted.done)
 }
 
-// PassDone returns what is closed when the pass of a thread in this process is
-// over, nil if there is none.
-func (e *Engine) PassDone(name string) <-chan struct{} {
+// Executing returns the run of a thread that is executed in this process, and what
+// is closed when its pass is over, nil if there is none.
+func (e *Engine) Executing(name string) (run string, done <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.passes[name]
+	return e.passes[name].run, e.passes[name].done
 }
 
 func (e *Engine) control(tenant string) *lifecycle.Control {

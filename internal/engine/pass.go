@@ -52,6 +52,7 @@ type Pass struct {
 	solo     bool          // it is a suspect that runs alone
 	halted   bool          // the code does not fit: nothing is started any more
 	sealed   error         // why nothing is written or started any more
+	settled  bool          // the summary and the hint went with the last entry
 
 	calls     map[*step]bool        // steps from before their function starts until its outcome is recorded
 	spending  map[*frame]bool       // leaves that spent and have no outcome yet
@@ -62,7 +63,8 @@ type Pass struct {
 
 	deps depSet
 
-	mode mode // live, or a replay
+	noted executing // of a live pass, what those see who wait for it
+	mode  mode      // live, or a replay
 }
 
 // Holder is the worker that holds a run.
@@ -109,6 +111,7 @@ type live struct{ pass *Pass }
 func (e *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *journal.Run, entries []journal.Entry, solo bool) *Pass {
 	p := e.passOf(io, o.Name, o.Thread, run, o.Trees[run.N])
 	p.holder, p.epoch, p.solo, p.mode = h, o.Thread.Epoch, solo, live{p}
+	e.noteExecuting(p)
 	e.observe(p, entries)
 	return p
 }
@@ -131,8 +134,6 @@ func (p *Pass) Execute(fn FlowFunc) {
 		defer close(watching)
 		p.watch()
 	}()
-	over := p.engine.noteExecuting(p.name)
-	defer over()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -280,6 +281,10 @@ func (p *Pass) Release() {
 		}
 	})
 }
+
+// Settled reports whether the thread's hint was removed with the pass's last entry,
+// and its summary brought up to date. It is for those who have executed the pass.
+func (p *Pass) Settled() bool { return locked(p, func() bool { return p.settled }) }
 
 // Err returns why the pass is sealed, nil if it is not.
 func (p *Pass) Err() error { return locked(p, func() error { return p.sealed }) }

@@ -158,13 +158,17 @@ func (r *Control) newName(s *threads.Summary) (string, error) {
 
 // prepare returns the name of a thread, and the cells that are to be written with
 // its first entry and its summary if there is no such thread. Of one that was
-// left half made, it makes those that are missing.
-func (r *Control) prepare(ctx context.Context, s threads.Summary) (name string, cells []store.Write, err error) {
+// left half made, it makes those that are missing. If the thread is not known to
+// anyone yet, it looks for none.
+func (r *Control) prepare(ctx context.Context, s threads.Summary, known bool) (name string, cells []store.Write, err error) {
 	fresh, err := r.newName(&s)
 	if err != nil {
 		return "", nil, err
 	}
 	name, err = r.nameFor(ctx, s.ID, fresh, false, func(ctx context.Context, key string, fresh []byte) ([]byte, error) {
+		if !known {
+			return fresh, nil
+		}
 		cell, err := r.threads.Store.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return fresh, nil

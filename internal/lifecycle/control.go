@@ -21,11 +21,37 @@ type Control struct {
 	tenant     *threads.Tenant
 	maxQueue   int                                                   // how many inputs may wait on a thread
 	checkInput func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow takes it
+	workers    Workers                                               // of this process; nil: runs are left to whoever finds them
+}
+
+// Workers are those of this process. One that has room for a run claims it in the
+// commit that queues it.
+type Workers interface {
+	// Reserve keeps room for a run on the thread with a name, nil if no worker
+	// has any for the flow.
+	Reserve(flow, name string) Room
+}
+
+// Room is a worker's room for one run. Either Execute or Leave is called, once.
+type Room interface {
+	// Claim returns the claim of a run that is queued at a sequence.
+	Claim(t *journal.Thread, run uint64) threads.Line
+	// Execute begins to execute the run that was claimed by the last of the
+	// entries. The thread belongs to the worker from then on.
+	Execute(o *threads.Opened, entries []journal.Entry)
+	// Leave gives the room back.
+	Leave()
 }
 
 // New returns the control of a tenant's threads.
 func New(t *threads.Tenant, maxQueue int, checkInput func(flow string, input any) (json.RawMessage, error)) *Control {
 	return &Control{threads: t.All, tenant: t, maxQueue: maxQueue, checkInput: checkInput}
+}
+
+// With lets workers of this process claim the runs that are started.
+func (r *Control) With(w Workers) *Control {
+	r.workers = w
+	return r
 }
 
 // Note says who does something, why, and at which sequence of the thread if not 0.

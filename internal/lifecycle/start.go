@@ -75,9 +75,10 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		return nil, "", err
 	}
 	runID := threads.NewRunID()
+	known := true // there may be such a thread
 	if q.Thread == "" {
-		q.Thread = threads.NewRunID()
-		if q.Key != "" {
+		q.Thread, known = threads.NewRunID(), q.Key != ""
+		if known {
 			q.Thread = r.tenant.IDForKey("thread of key", q.Key)
 		}
 	}
@@ -88,7 +89,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 			}
 		}
 		s := threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}
-		name, cells, nameErr := r.prepare(ctx, s)
+		name, cells, nameErr := r.prepare(ctx, s, known)
 		if nameErr == nil && cells != nil && !threads.IsSmall(in) { // whoever finds its blobs finds the thread
 			cells = nil
 			name, nameErr = r.createAs(ctx, s, func(string) error { return nil })
@@ -100,6 +101,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		var run string
 		o, run, err = r.startNamed(ctx, name, runID, q, in, cells)
 		if other := (*store.CellConflict)(nil); errors.As(err, &other) && ctx.Err() == nil {
+			known = true
 			continue // another has made the thread meanwhile
 		}
 		if stale := (*fault.StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
@@ -128,18 +130,39 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 	if q.Key != "" {
 		b.Key = base64.RawURLEncoding.EncodeToString(sum[:15])
 	}
+	var room Room
+	if r.workers != nil {
+		room = r.workers.Reserve(q.Flow, name)
+	}
+	var queued *threads.Opened // of a run that is claimed at once, what the caller sees
 	decide := func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if q.Key != "" {
 			runID = r.runOf(t, q)
 			b.ID = runID
 		}
-		return r.queue(ctx, t, &q, b)
+		lines, flows, err := r.queue(ctx, t, &q, b)
+		if queued = nil; err == nil && room != nil && len(t.OpenRuns()) == 0 { // its turn is now
+			queued = threads.Seen(name, t.Clone())
+			lines = append(lines, room.Claim(t, t.Seq+uint64(len(lines))))
+		}
+		return lines, flows, err
 	}
 	var o *threads.Opened
+	var entries []journal.Entry
 	if cells != nil {
-		o, _, err = r.threads.Begin(ctx, name, cells, decide)
+		o, entries, err = r.threads.Begin(ctx, name, cells, decide)
 	} else {
-		o, _, err = r.threads.Change(ctx, name, decide)
+		o, entries, err = r.threads.Change(ctx, name, decide)
+	}
+	switch {
+	case err == nil && queued != nil:
+		for _, e := range entries[:len(entries)-1] {
+			err = errors.Join(err, r.threads.Fold(ctx, queued, e))
+		}
+		room.Execute(o, entries)
+		o = queued
+	case room != nil:
+		room.Leave()
 	}
 	if err != nil {
 		return nil, "", err

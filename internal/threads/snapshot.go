@@ -32,7 +32,8 @@ const MinSnapshot = 64
 // with one of what it shares.
 func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opened {
 	for source := name; ; {
-		t, at := c.kept(ctx, source, upto)
+		t, at := c.kept(source, upto)
+		unproved := t != nil
 		if t == nil {
 			t, at = c.cached(ctx, source, upto)
 		}
@@ -40,7 +41,9 @@ func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opene
 			if source != name {
 				t.Base, at = 0, snapshotAt{t.Seq, t.Bytes, at.size} // that of the other
 			}
-			return reopened(name, t, at)
+			o := reopened(name, t, at)
+			o.unproved = unproved
+			return o
 		}
 		root, err := c.RootOf(ctx, source)
 		if err != nil || root.Parent == "" {
@@ -53,14 +56,11 @@ func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opene
 	}
 }
 
-// kept returns a clone of the fold that is kept in memory, as cached does.
-func (c *Threads) kept(ctx context.Context, name string, upto uint64) (*journal.Thread, snapshotAt) {
+// kept returns a clone of the fold that is kept in memory, if it is not beyond a
+// sequence that is not 0. Whether it fits the journal, who reads on finds out.
+func (c *Threads) kept(name string, upto uint64) (*journal.Thread, snapshotAt) {
 	f := c.folds.get(name)
 	if f.thread == nil || upto != 0 && f.thread.Seq > upto {
-		return nil, snapshotAt{}
-	}
-	if !c.ends(ctx, name, f.thread) {
-		c.folds.forget(name)
 		return nil, snapshotAt{}
 	}
 	return f.thread.Clone(), f.snapshot

@@ -96,6 +96,7 @@ type Opened struct {
 	snapshot snapshotAt
 	Resumed  bool  // it was not read from its beginning, but from a snapshot or a kept fold
 	Lacks    bool  // these do not have what an entry behind them needs
+	unproved bool  // it is a kept fold, and the journal was not asked yet whether it has its last entry
 	bytes    int64 // of the entries that were folded
 }
 
@@ -142,7 +143,9 @@ func (c *Threads) ReadOn(ctx context.Context, o *Opened) (*Opened, error) {
 	return o, err
 }
 
-// ReadMore folds what was appended since, up to a sequence if that is not 0.
+// ReadMore folds what was appended since, up to a sequence if that is not 0. It
+// reads a kept fold's last entry too: if the journal has another, the fold lacks
+// what it needs.
 func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 	bad := (*store.CorruptError)(nil)
 	if err := c.Place(ctx, o); errors.As(err, &bad) {
@@ -151,7 +154,18 @@ func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 		return err
 	}
 	scale := scaleOf(ctx)
-	for line, err := range c.Entries(ctx, o.Name, o.Thread.Seq, upto) {
+	after := o.Thread.Seq
+	if o.unproved {
+		after--
+	}
+	for line, err := range c.Entries(ctx, o.Name, after, upto) {
+		if err == nil && o.unproved {
+			if e, err := journal.Peek(line.Seq, line.Data); err != nil || e.Seq != o.Thread.Seq || e.Hash != o.Thread.Head {
+				break
+			}
+			o.unproved = false
+			continue
+		}
 		if err != nil {
 			if errors.As(err, &bad) {
 				return c.damaged(ctx, o, err)
@@ -180,6 +194,7 @@ func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 			return c.damaged(ctx, o, fmt.Errorf("entry %d: %w", line.Seq, err))
 		}
 	}
+	o.Lacks = o.Lacks || o.unproved
 	if o.Thread.Erased {
 		return &fault.ErasedError{Thread: o.Thread.ID}
 	}
@@ -464,8 +479,11 @@ func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*
 }
 
 // Empty returns a thread of which nothing was read yet.
-func Empty(name string) *Opened {
-	return &Opened{Name: name, Thread: journal.NewThread(), Trees: map[uint64]*tree.Tree{}}
+func Empty(name string) *Opened { return Seen(name, journal.NewThread()) }
+
+// Seen returns a thread without trees, for those who only look at it.
+func Seen(name string, t *journal.Thread) *Opened {
+	return &Opened{Name: name, Thread: t, Trees: map[uint64]*tree.Tree{}}
 }
 
 // PickRun returns a run by its id, the newest one for "".

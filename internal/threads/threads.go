@@ -46,8 +46,7 @@ type Threads struct {
 // New opens the threads of a store.
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	salt, err := Secret(ctx, s, "perdure/salt", sha256.Size)
-	_, batches := s.(store.Batcher)
-	return &Threads{Store: s, Log: log, lease: lease, salt: salt, batches: batches, roots: map[string]Root{}, unmended: map[string]string{}}, err
+	return &Threads{Store: s, Log: log, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
 // Remove deletes a cell, if it holds only what is given, where that is not "".

@@ -20,16 +20,29 @@ import (
 // blockedAgain is when a worker looks again at a run that its code does not fit.
 const blockedAgain = 30 * time.Second
 
-// lookAt executes what is due on a thread, and then settles the hint. On an
-// erased thread nothing is: the hint goes, and what a pass has written for it.
-func (w *Worker) lookAt(h due.Hint) error {
-	err := w.threads.SweepIfErased(w.io, h.Thread, w.executeDue(h), h.Flow)
-	if errors.Is(err, fault.ErrErased) {
-		return nil
+// lookAt executes what is due on a thread that has a slot. On an erased thread
+// nothing is: the hint goes, and what a pass has written for it.
+func (w *Worker) lookAt(h due.Hint, execute func() error) {
+	defer w.leave(h)
+	err := w.threads.SweepIfErased(w.io, h.Thread, execute(), h.Flow)
+	if err == nil || errors.Is(err, fault.ErrErased) {
+		return
 	}
-	return err
+	w.threads.Log.Warn("looking at a thread", "thread", h.Thread, "error", err)
+	wait := time.Second
+	if errors.Is(err, fault.ErrCorrupt) {
+		wait = blockedAgain
+	}
+	w.later(h, wait)
+	if threads.IsUnusable(err) {
+		select {
+		case w.fatal <- err:
+		default:
+		}
+	}
 }
 
+// executeDue executes what is due on a thread, and then settles its hint.
 func (w *Worker) executeDue(h due.Hint) error {
 	if h.Err != nil {
 		return h.Err
@@ -38,10 +51,16 @@ func (w *Worker) executeDue(h due.Hint) error {
 	if err != nil {
 		return err
 	}
+	return w.executeNext(o, h)
+}
+
+// executeNext executes runs of a thread, one after the other, until none is due.
+func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 	for {
 		run, _ := o.Thread.Next(clock.Micros(), w.fits)
 		if _, mine := w.opts.Flows[flowOf(run)]; run == nil || !mine || w.stopped() {
 			if w.arrives(o, h) {
+				var err error
 				if o, err = w.threads.ReadOn(w.io, o); err != nil {
 					return err
 				}
@@ -72,38 +91,98 @@ func (w *Worker) executeDue(h due.Hint) error {
 			}
 			continue
 		}
-		w.execute(p, run.Flow)
-		if err := p.Err(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
-			w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
-			if errors.Is(err, fault.ErrErased) {
-				return err
-			}
-			w.later(h, w.noteLoss(h))
-			if threads.IsUnusable(err) {
-				return err
-			}
-			return nil
-		}
-		w.found(h)
-		found, there, err := due.Get(w.io, w.threads.Store, h.Flow, h.Thread)
-		if err != nil {
-			return err
-		}
-		if there {
-			h = found
-		}
-		if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil && !there && o.Thread.Parent == nil {
-			w.threads.Snapshot(w.io, o)
-			w.threads.KeepExecuted(o)
-			return w.threads.Summarise(w.io, o) // the hint went with the last entry
-		} else if next == nil {
-			return w.settle(o, h)
-		}
-		// The pass has kept the thread up to date, but not the trees of others.
-		if o, err = w.threads.Read(w.io, h.Thread); err != nil {
+		if o, h, err = w.execute(p, o, run, h); o == nil || err != nil {
 			return err
 		}
 	}
+}
+
+// execute executes a run that was claimed. It returns the thread and its hint if
+// there may be more to do.
+func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h due.Hint) (*threads.Opened, due.Hint, error) {
+	w.run(p, run.Flow)
+	if p.Settled() {
+		w.threads.KeepExecuted(o) // for those who wait
+	}
+	p.Over()
+	if err := p.Err(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
+		w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
+		if errors.Is(err, fault.ErrErased) {
+			return nil, h, err
+		}
+		w.later(h, w.noteLoss(h))
+		if threads.IsUnusable(err) {
+			return nil, h, err
+		}
+		return nil, h, nil
+	}
+	w.found(h)
+	if p.Settled() {
+		w.threads.Snapshot(w.io, o)
+		return nil, h, nil
+	}
+	found, there, err := due.Get(w.io, w.threads.Store, h.Flow, h.Thread)
+	if err != nil {
+		return nil, h, err
+	}
+	if there {
+		h = found
+	}
+	if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil {
+		return nil, h, w.settle(o, h)
+	}
+	// The pass has kept the thread up to date, but not the trees of others.
+	o, err = w.threads.Read(w.io, h.Thread)
+	return o, h, err
+}
+
+// Reserve keeps a slot for a thread on which a run is being started.
+func (s *Staff) Reserve(flow, thread string) lifecycle.Room {
+	if _, has := s.opts.Flows[flow]; !has {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.hands {
+		if w != nil && w.reserve(thread) {
+			return &room{w, due.Hint{Flow: flow, Thread: thread}}
+		}
+	}
+	return nil
+}
+
+// reserve takes a slot for a thread, if the worker has one that nobody waits for.
+func (w *Worker) reserve(thread string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping || w.cut || w.active >= w.opts.Concurrency || w.solo != "" || len(w.suspects) > 0 || w.busy[thread] || !w.lease.Valid() {
+		return false
+	}
+	w.occupy(thread)
+	return true
+}
+
+// room is a slot for a run that is being started. Its hint was not read.
+type room struct {
+	worker *Worker
+	hint   due.Hint
+}
+
+func (r *room) Claim(t *journal.Thread, run uint64) threads.Line { return r.worker.claimOf(t, run) }
+
+func (r *room) Leave() { r.worker.leave(r.hint) }
+
+func (r *room) Execute(o *threads.Opened, entries []journal.Entry) {
+	w, claimed := r.worker, entries[len(entries)-1:]
+	run := o.Thread.Run(claimed[0].Run)
+	p := w.engine.NewPass(w, w.io, o, run, claimed, false)
+	go w.lookAt(r.hint, func() error {
+		o, h, err := w.execute(p, o, run, r.hint)
+		if o == nil || err != nil {
+			return err
+		}
+		return w.executeNext(o, h)
+	})
 }
 
 // fits reports whether the worker may try a blocked run: it has the flow, in a
@@ -177,6 +256,9 @@ func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 	// The summary is right before the hint is gone, also after a crash.
 	if err := w.threads.Summarise(w.io, o); err != nil {
 		return err
+	}
+	if h.Version == "" {
+		return nil // there is none
 	}
 	return due.Settle(w.io, w.threads.Store, h, o.Thread.Seq, next, clock.Micros())
 }
@@ -268,8 +350,7 @@ func (w *Worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, er
 func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine.Pass, error) {
 	t := o.Thread
 	lines := engine.DueLines(t, run, clock.Micros())
-	lines = append(lines, threads.Line{Kind: journal.Claimed, Run: run.N, Epoch: t.Epoch + 1,
-		Body: journal.Body{Worker: w.id, Version: w.opts.Version}})
+	lines = append(lines, w.claimOf(t, run.N))
 	entries, data, err := threads.EncodeLines(t, lines)
 	if err != nil {
 		return nil, err
@@ -291,7 +372,12 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 	return w.engine.NewPass(w, w.io, o, run, entries, alone), nil
 }
 
-func (w *Worker) execute(p *engine.Pass, flow string) {
+// claimOf returns the worker's claim of a run.
+func (w *Worker) claimOf(t *journal.Thread, run uint64) threads.Line {
+	return threads.Line{Kind: journal.Claimed, Run: run, Epoch: t.Epoch + 1, Body: journal.Body{Worker: w.id, Version: w.opts.Version}}
+}
+
+func (w *Worker) run(p *engine.Pass, flow string) {
 	w.mu.Lock()
 	w.passes[p] = true
 	if w.stopping {

@@ -160,7 +160,7 @@ func TestSuspendedThreadsCostNothing(t *testing.T) {
 	if many.listed > few.listed+5 {
 		t.Errorf("an idle worker lists %d cells an hour, and %d where many wait", few.listed, many.listed)
 	}
-	if many.goroutines != few.goroutines {
+	if many.goroutines > few.goroutines { // one of an earlier test may have ended meanwhile
 		t.Errorf("%d goroutines, and %d where many wait", few.goroutines, many.goroutines)
 	}
 	if many.heap > 512<<10 {

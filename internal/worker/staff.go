@@ -25,9 +25,9 @@ type Staff struct {
 	others  *lease.Watcher // for those who only look; each worker has its own
 
 	mu    sync.Mutex
-	hands map[string]bool // ids of the workers of this runtime
-	known []Info          // who was seen to work
-	seen  time.Time       // when
+	hands map[string]*Worker // of this runtime, by id; nil without a lease
+	known []Info             // who was seen to work
+	seen  time.Time          // when
 }
 
 // Options of workers.
@@ -41,7 +41,7 @@ type Options struct {
 
 // New returns the workers of a runtime.
 func New(t *threads.Threads, e *engine.Engine, o Options) *Staff {
-	return &Staff{threads: t, engine: e, opts: o, others: lease.NewWatcher(t.Store), hands: map[string]bool{}}
+	return &Staff{threads: t, engine: e, opts: o, others: lease.NewWatcher(t.Store), hands: map[string]*Worker{}}
 }
 
 // Info is a worker as it tells of itself: see perdure.WorkerInfo.
@@ -103,12 +103,19 @@ func (w *Info) has(flow string) bool {
 func (s *Staff) began(id string) (over func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hands[id] = true
+	s.hands[id] = nil
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.hands, id)
 	}
+}
+
+// has notes that a worker has its lease.
+func (s *Staff) has(w *Worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hands[w.id] = w
 }
 
 func (s *Staff) ownIDs() []string {

@@ -103,6 +103,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 		return fmt.Errorf("perdure: starting a worker: %w", err)
 	}
 	waiting()
+	s.has(w)
 	watching, stopWatching := context.WithCancel(io)
 	defer stopWatching()
 	for flow := range s.opts.Flows {
@@ -225,42 +226,36 @@ func (w *Worker) take(h due.Hint) bool {
 			w.solo = h.Thread // nothing is to begin before it is looked at
 		}
 	}
-	w.active++
-	w.busy[h.Thread] = true
+	w.occupy(h.Thread)
 	w.mu.Unlock()
-	w.running.Go(func() {
-		defer func() {
-			w.NotSuspect(h.Thread)
-			w.mu.Lock()
-			w.active--
-			if s := w.suspects[keyOf(h)]; !s.confirmed {
-				delete(w.suspects, keyOf(h)) // it is none any more, or another's
-			}
-			_, again := w.again[keyOf(h)]
-			again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
-			delete(w.busy, h.Thread)
-			delete(w.passed, h.Thread)
-			w.mu.Unlock()
-			if again {
-				w.poke()
-			}
-		}()
-		if err := w.lookAt(h); err != nil {
-			w.threads.Log.Warn("looking at a thread", "thread", h.Thread, "error", err)
-			wait := time.Second
-			if errors.Is(err, fault.ErrCorrupt) {
-				wait = blockedAgain
-			}
-			w.later(h, wait)
-			if threads.IsUnusable(err) {
-				select {
-				case w.fatal <- err:
-				default:
-				}
-			}
-		}
-	})
+	go w.lookAt(h, func() error { return w.executeDue(h) })
 	return true
+}
+
+// occupy takes a slot for a thread. mu is held.
+func (w *Worker) occupy(thread string) {
+	w.running.Add(1)
+	w.active++
+	w.busy[thread] = true
+}
+
+// leave frees the slot of a thread.
+func (w *Worker) leave(h due.Hint) {
+	w.NotSuspect(h.Thread)
+	w.mu.Lock()
+	w.active--
+	if s := w.suspects[keyOf(h)]; !s.confirmed {
+		delete(w.suspects, keyOf(h)) // it is none any more, or another's
+	}
+	_, again := w.again[keyOf(h)]
+	again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
+	delete(w.busy, h.Thread)
+	delete(w.passed, h.Thread)
+	w.mu.Unlock()
+	if again {
+		w.poke()
+	}
+	w.running.Done()
 }
 
 // drain hands over what the worker executes. What cannot even be released,
