@@ -141,6 +141,15 @@ func (r *Run) Lost() int {
 	return r.Deaths + 1
 }
 
+// LostBefore is Lost for a worker that is about to claim a run. Its own claim of
+// the run was not followed by its death, whatever became of the pass.
+func (t *Thread) LostBefore(r *Run, worker string) int {
+	if r.Silent && r.Status == StatusRunning && t.Worker == worker {
+		return r.Deaths
+	}
+	return r.Lost()
+}
+
 // Resumes returns how often the run was resumed.
 func (r *Run) Resumes() int { return max(0, r.Claims-1) }
 
@@ -194,7 +203,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 			}
 			r.BaseState, r.BaseDeps, t.shared = t.State, t.Deps, true
 		}
-		r.Deaths = r.Lost()
+		r.Deaths = t.LostBefore(r, b.Worker)
 		r.Silent, r.Resting = true, false
 		r.Claims++
 		r.Status, r.SuspendedAt, r.Version, r.Diff = StatusRunning, 0, b.Version, ""

@@ -45,7 +45,7 @@ const (
 // suspect judges a run that is about to be claimed and may be poison. It is
 // quarantined if it has killed too many workers.
 func (w *Worker) suspect(o *threads.Opened, run *journal.Run, h due.Hint) (verdict, error) {
-	switch lost := run.Lost(); {
+	switch lost := o.Thread.LostBefore(run, w.id); {
 	case lost < suspectAfter:
 		return runs, nil
 	case lost >= quarantineAfter:
@@ -173,7 +173,7 @@ type eventRef struct {
 
 // quarantine stops a run until a person retries or cancels it.
 func (w *Worker) quarantine(o *threads.Opened, run *journal.Run) error {
-	m := postMortem{Deaths: run.Lost()}
+	m := postMortem{Deaths: o.Thread.LostBefore(run, w.id)}
 	var after uint64
 	if o.Thread.Seq > 20 {
 		after = o.Thread.Seq - 20
@@ -206,7 +206,7 @@ func (w *Worker) quarantine(o *threads.Opened, run *journal.Run) error {
 			return nil, nil, threads.ErrNothing // another has claimed it
 		}
 		found := t.Run(run.N)
-		if found == nil || found.Lost() < quarantineAfter {
+		if found == nil || t.LostBefore(found, w.id) < quarantineAfter {
 			return nil, nil, threads.ErrNothing
 		}
 		return []threads.Line{{Kind: journal.Quarantined, Run: run.N, Body: journal.Body{Fail: fail, Value: journal.Value{JSON: raw}}}}, threads.OtherFlows(t, found), nil
