@@ -156,8 +156,8 @@ type ErrorNote struct {
 	Stack string    `json:"stack,omitempty"`
 }
 
-// Get returns everything about a thread, exactly as it is now. If an entry is
-// damaged, it returns ErrCorrupt along with the thread up to the last intact
+// Get returns everything about a thread, exactly as it is now, with all of its
+// runs: see [Runtime.GetPage] for the newest ones only. If an entry is damaged, it returns ErrCorrupt along with the thread up to the last intact
 // entry.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
 	return r.GetPage(ctx, thread, RunPage{})
@@ -166,7 +166,7 @@ func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
 // RunPage selects some of the runs of a thread, those that were queued last.
 type RunPage struct {
 	Before uint64 // only runs queued before this sequence: the Seq of the first run of the page after it; 0 is all
-	Limit  int    // at most so many; 0 is all
+	Limit  int    // how many; 0 is all. If Before is 0, the page goes back to the oldest run that has not ended, however many these are
 }
 
 // GetPage is Get with only some of the thread's runs. The thread says how many
@@ -223,6 +223,9 @@ func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) 
 	}
 	if p.Limit > 0 && len(runs) > p.Limit {
 		info.Earlier = len(runs) - p.Limit
+		if open := t.Busy(); open != nil && p.Before == 0 {
+			info.Earlier = min(info.Earlier, slices.Index(runs, open))
+		}
 		runs = runs[info.Earlier:]
 	}
 	for _, run := range runs {

@@ -45,7 +45,7 @@ func Provide(ctx context.Context, rt *perdure.Runtime, to perdure.AskAnswer, sec
 	case a.Status != perdure.AskOpen:
 		return rt.Answer(ctx, provided(ask, by, groups)) // the same again, or too late
 	}
-	thread, err := rt.Get(ctx, a.Thread)
+	thread, err := rt.GetPage(ctx, a.Thread, perdure.RunPage{Limit: 1}) // and all that have not ended
 	if err == nil && to.IfSeq != 0 && thread.Seq != to.IfSeq {
 		err = &perdure.StaleError{Thread: thread.ID, Seq: thread.Seq}
 	}

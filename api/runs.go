@@ -37,9 +37,10 @@ type OneRun struct {
 // Newest stands for the id of the newest run of a thread.
 const Newest = "newest"
 
-// RunList holds the runs of a thread, in the order in which they were started.
+// RunList holds runs of a thread, in the order in which they were started.
 type RunList struct {
-	Runs []*perdure.Run `json:"runs" jsonschema:"the runs"`
+	Runs    []*perdure.Run `json:"runs" jsonschema:"the runs"`
+	Earlier int            `json:"earlier,omitempty" jsonschema:"how many runs come before them: set before to seq of the first run to get these"`
 }
 
 // WaitRun waits for a run.
@@ -76,7 +77,7 @@ var (
 	RunsStart = define[StartRun, perdure.Run]("runs.start", "POST /v1/threads/{thread}/runs", ScopeRun,
 		"start a run", status(http.StatusAccepted), gives(TypeJSON, TypeEvents),
 		doc("It returns immediately. With Accept: text/event-stream, it streams the run's events instead, until the run ends or waits for someone. The run does not depend on the connection."))
-	RunsList = define[OneThread, RunList]("runs.list", "GET /v1/threads/{thread}/runs", ScopeRead,
+	RunsList = define[GetThread, RunList]("runs.list", "GET /v1/threads/{thread}/runs", ScopeRead,
 		"list the runs of a thread")
 	RunsGet = define[OneRun, perdure.Run]("runs.get", "GET /v1/threads/{thread}/runs/{run}", ScopeRead,
 		"get a run")

@@ -93,7 +93,7 @@ func (a *app) chat(ctx context.Context, l *link.Link, flow, thread, user string)
 // recall shows the end of an earlier conversation, and lets a person answer its
 // open asks.
 func (a *app) recall(ctx context.Context, l *link.Link, thread string) error {
-	t, err := l.Client.Get(ctx, thread)
+	t, err := l.Client.GetPage(ctx, thread, perdure.RunPage{Limit: 1}) // and all that have not ended
 	if errors.Is(err, perdure.ErrNoThread) {
 		return nil // it is new
 	}

@@ -236,7 +236,7 @@ func (a *app) aheadOf(ctx context.Context, l *link.Link, run *perdure.Run) <-cha
 				return
 			case <-time.After(pause):
 			}
-			t, err := l.Client.Get(ctx, run.Thread)
+			t, err := l.Client.GetPage(ctx, run.Thread, perdure.RunPage{Limit: 1}) // and all that have not ended
 			if err != nil {
 				continue
 			}

@@ -20,12 +20,14 @@ import (
 
 func showCommand(a *app) *cobra.Command {
 	var messages bool
+	var most int
 	c := &cobra.Command{
 		Use:   "show THREAD [RUN]",
 		Short: "show a thread: its runs, and their steps as a tree",
 		Long: `Show a thread: its owner and status, then each run with the tree of its steps: how
 and when they ended, how long they took, how many attempts they needed, which worker
-ran them, what the run waits for, and where a worker was lost.
+ran them, what the run waits for, and where a worker was lost. Of a thread with many
+runs it shows the newest ones and those that have not ended.
 
 With --json it prints the thread as the API returns it.`,
 		Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
@@ -41,30 +43,31 @@ With --json it prints the thread as the API returns it.`,
 				if messages {
 					return a.transcript(ctx, l, args[0])
 				}
-				return a.show(ctx, l, args[0], run)
+				return a.show(ctx, l, args[0], run, most)
 			})
 		},
 	}
+	c.Flags().IntVar(&most, "runs", 20, "how many of the newest runs to show; 0 means all")
 	c.Flags().BoolVar(&messages, "messages", false, "print the messages instead")
 	return c
 }
 
-// show prints a thread, or one run of it.
-func (a *app) show(ctx context.Context, l *link.Link, thread, run string) error {
-	t, err := l.Client.Get(ctx, thread)
+// show prints a thread with the newest of its runs, or one run of it.
+func (a *app) show(ctx context.Context, l *link.Link, thread, run string, most int) error {
+	if run != "" {
+		most = 1
+	}
+	t, err := l.Client.GetPage(ctx, thread, perdure.RunPage{Limit: most})
 	if err != nil {
 		return err
 	}
 	runs := t.Runs
 	if run != "" {
-		i := slices.IndexFunc(runs, func(r *perdure.Run) bool { return r.ID == run })
-		if run == api.Newest {
-			i = len(runs) - 1
+		one, err := l.Client.GetRun(ctx, thread, run)
+		if err != nil {
+			return err
 		}
-		if i < 0 {
-			return fmt.Errorf("%w: %s", perdure.ErrRunNotFound, run)
-		}
-		runs = runs[i : i+1]
+		runs = []*perdure.Run{one}
 	}
 	if a.term.JSON {
 		if run != "" {
@@ -73,20 +76,27 @@ func (a *app) show(ctx context.Context, l *link.Link, thread, run string) error 
 		return a.term.PrintJSON(t)
 	}
 	h := &render.History{}
-	for e, err := range l.Client.Events(ctx, thread, perdure.EventOptions{Replay: true}) {
+	events := perdure.EventOptions{Replay: true}
+	if len(runs) > 0 && t.Earlier > 0 {
+		events.After, events.Life = runs[0].Seq-1, t.Life
+	}
+	for e, err := range l.Client.Events(ctx, thread, events) {
 		if err != nil {
 			return err
 		}
 		h.Add(&e)
 	}
 	a.head(t)
+	if t.Earlier > 0 && run == "" {
+		a.term.Print("\n" + a.term.Style(terminal.Dim, terminal.Count(t.Earlier, "earlier run", "earlier runs")+"; "+a.command("show", "--runs 0", t.ID)+" shows all") + "\n")
+	}
 	for _, r := range runs {
 		a.term.Printf("\n")
 		if h.PrintRun(a.term, r) {
 			a.runNext(r)
 		}
 	}
-	if gone := h.Runs - len(t.Runs); gone > 0 && run == "" {
+	if gone := h.Runs - len(t.Runs); gone > 0 && run == "" && t.Earlier == 0 {
 		a.term.Print("\n" + a.term.Style(terminal.Dim, terminal.Count(gone, "run was", "runs were")+" rewound; "+a.command("events", "", t.ID)+" shows them") + "\n")
 	}
 	for i, w := range h.Workers {

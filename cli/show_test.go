@@ -73,3 +73,20 @@ func TestThreadsAndShowLookTheSame(t *testing.T) {
 		p.run("", "events", "nope").want(exit.NotFound)
 	})
 }
+
+// TestShowOfManyRuns shows the newest and says how to see the others.
+func TestShowOfManyRuns(t *testing.T) {
+	p := stored(t)
+	for _, in := range []string{"first", "second", "third"} {
+		p.run("", "run", "echo", in, "--thread", "t").want(exit.OK)
+	}
+	r := p.run("", "show", "t", "--runs", "1").want(exit.OK, "third", "2 earlier runs", "--runs 0")
+	if strings.Contains(r.out, "second") {
+		t.Errorf("more than the newest run is shown:\n%s", r.out)
+	}
+	if r := p.run("", "show", "t", "--runs", "0").want(exit.OK, "first", "second", "third"); strings.Contains(r.out, "earlier") {
+		t.Errorf("there are no earlier runs:\n%s", r.out)
+	}
+	p.run("", "show", "t", "--runs", "2", "--json").want(exit.OK, `"earlier": 1`)
+	p.run("", "show", "t", "--runs", "-1").want(exit.BadUsage)
+}

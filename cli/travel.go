@@ -48,7 +48,7 @@ func diffCommand(a *app) *cobra.Command {
 
 // forked describes a fork, and resumes its runs if requested.
 func (a *app) forked(ctx context.Context, l *link.Link, f *perdure.Fork, resume bool) error {
-	t, err := l.Client.Get(ctx, f.Thread)
+	t, err := l.Client.GetPage(ctx, f.Thread, perdure.RunPage{Limit: 1}) // and all that have not ended
 	if err != nil {
 		return err
 	}

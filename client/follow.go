@@ -290,7 +290,7 @@ func (c *Client) Events(ctx context.Context, thread string, o perdure.EventOptio
 
 // replay yields the events up to the thread's current sequence.
 func (c *Client) replay(ctx context.Context, thread string, o perdure.EventOptions, yield func(perdure.Event, error) bool) {
-	t, err := c.Get(ctx, thread)
+	t, err := c.GetPage(ctx, thread, perdure.RunPage{Limit: 1})
 	if err != nil {
 		if ctx.Err() == nil {
 			yield(perdure.Event{}, err)
@@ -318,7 +318,7 @@ func (c *Client) replay(ctx context.Context, thread string, o perdure.EventOptio
 // It may miss some.
 func (c *Client) Deltas(ctx context.Context, thread string) iter.Seq2[perdure.DeltaEvent, error] {
 	return func(yield func(perdure.DeltaEvent, error) bool) {
-		t, err := c.Get(ctx, thread)
+		t, err := c.GetPage(ctx, thread, perdure.RunPage{Limit: 1})
 		if err != nil {
 			if ctx.Err() == nil {
 				yield(perdure.DeltaEvent{}, err)

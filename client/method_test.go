@@ -518,21 +518,22 @@ func union(a, b map[string]reflect.Type) map[string]bool {
 func TestRunsComeInPages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
-		for i := range 7 {
+		const n = 23
+		for i := range n {
 			s.start(perdure.StartRequest{Flow: "echo", Input: fmt.Sprint(i), Thread: "t"})
 			s.end("t")
 		}
 		all := servertest.Must(s.Get(ctx, "t"))(t)
-		if all.Earlier != 0 || len(all.Runs) != 7 {
+		if all.Earlier != 0 || len(all.Runs) != n {
 			t.Fatalf("%d runs, and %d earlier", len(all.Runs), all.Earlier)
 		}
 		var paged []*perdure.Run
 		for before := uint64(0); ; {
-			page := servertest.Must(s.GetPage(ctx, "t", perdure.RunPage{Before: before, Limit: 3}))(t)
-			same(t, servertest.Must(s.rt.GetPage(ctx, "t", perdure.RunPage{Before: before, Limit: 3}))(t), page)
+			page := servertest.Must(s.GetPage(ctx, "t", perdure.RunPage{Before: before, Limit: 9}))(t)
+			same(t, servertest.Must(s.rt.GetPage(ctx, "t", perdure.RunPage{Before: before, Limit: 9}))(t), page)
 			paged = append(slices.Clone(page.Runs), paged...)
-			if page.Earlier != 7-len(paged) {
-				t.Fatalf("%d runs are earlier than %d of 7", page.Earlier, len(paged))
+			if page.Earlier != n-len(paged) {
+				t.Fatalf("%d runs are earlier than %d of %d", page.Earlier, len(paged), n)
 			}
 			if page.Earlier == 0 {
 				break
@@ -540,6 +541,13 @@ func TestRunsComeInPages(t *testing.T) {
 			before = page.Runs[0].Seq
 		}
 		same(t, all.Runs, paged)
+		newest := servertest.Must(client.Do(ctx, s.Client, api.ThreadsGet, api.GetThread{Thread: "t"}))(t)
+		list := servertest.Must(client.Do(ctx, s.Client, api.RunsList, api.GetThread{Thread: "t"}))(t)
+		same(t, newest.Runs, list.Runs)
+		same(t, all.Runs[n-20:], list.Runs)
+		if newest.Earlier != n-20 || list.Earlier != n-20 {
+			t.Errorf("%d and %d runs are earlier than the newest 20 of %d", newest.Earlier, list.Earlier, n)
+		}
 		if _, err := s.GetPage(ctx, "t", perdure.RunPage{Limit: -1}); !errors.Is(err, perdure.ErrInvalid) {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"reflect"
 	"strings"
 
@@ -29,14 +30,15 @@ func (c *Client) Create(ctx context.Context, q perdure.CreateRequest) (*perdure.
 	return Do(ctx, c, api.ThreadsCreate, api.CreateThread{Key: cmp.Or(q.Key, newID()), ID: q.Thread, Title: q.Title, User: q.User, Metadata: q.Metadata, State: state})
 }
 
-// Get returns everything about a thread, exactly as it is now.
+// Get returns everything about a thread, exactly as it is now, with all of its
+// runs.
 func (c *Client) Get(ctx context.Context, thread string) (*perdure.Thread, error) {
 	return c.GetPage(ctx, thread, perdure.RunPage{})
 }
 
 // GetPage is Get with only some of the thread's runs.
 func (c *Client) GetPage(ctx context.Context, thread string, p perdure.RunPage) (*perdure.Thread, error) {
-	t, err := Do(ctx, c, api.ThreadsGet, api.GetThread{Thread: thread, Before: p.Before, Runs: p.Limit})
+	t, err := Do(ctx, c, api.ThreadsGet, api.GetThread{Thread: thread, Before: p.Before, Runs: cmp.Or(p.Limit, math.MaxInt32)})
 	return withErrors(t), err
 }
 

@@ -84,7 +84,7 @@ func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.
 	}
 	page := &api.AskPage{Asks: []perdure.AskInfo{}}
 	if in.Thread != "" {
-		t, err := c.Runtime.Get(ctx, in.Thread)
+		t, err := c.Runtime.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1})
 		if t == nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (s *Server) listAsks(ctx context.Context, c *Call, in *api.ListAsks) (*api.
 		if t.Asks == 0 || in.User != "" && t.User != in.User {
 			return true
 		}
-		thread, err := c.Runtime.Get(ctx, t.ID)
+		thread, err := c.Runtime.GetPage(ctx, t.ID, perdure.RunPage{Limit: 1})
 		switch {
 		case thread != nil: // up to where it is good
 			if err := damage(&page.Damage, err); err != nil {
@@ -169,7 +169,7 @@ func (s *Server) answerAsks(ctx context.Context, c *Call, in *api.AnswerAsks) (*
 	if len(in.Answers) > maxPage {
 		return nil, api.Invalid("there are more than %d answers", maxPage)
 	}
-	if _, err := c.Runtime.Get(ctx, in.Thread); err != nil {
+	if _, err := c.Runtime.GetPage(ctx, in.Thread, perdure.RunPage{Limit: 1}); err != nil {
 		return nil, err
 	}
 	var answers []perdure.AskAnswer

@@ -272,12 +272,15 @@ func (rd *reader) waiting(ctx context.Context, pause time.Duration) <-chan stand
 }
 
 // finish ends the stream if the run has ended or, if that suffices, waits. It
-// reads the whole thread and then sends everything up to there, so that the end
-// fits what was sent before it.
+// reads the thread and then sends everything up to there, so that the end fits what
+// was sent before it.
 func (rd *reader) finish(ctx context.Context) error {
 	stood := rd.stood
 	rd.check, rd.stood = false, nil
-	t, err := rd.c.Runtime.Get(ctx, rd.thread)
+	t, err := rd.c.Runtime.GetPage(ctx, rd.thread, perdure.RunPage{Limit: defaultRuns})
+	if err == nil && t.Earlier > 0 && runOf(t, rd.run) == nil {
+		t, err = rd.c.Runtime.Get(ctx, rd.thread)
+	}
 	if err != nil {
 		return err
 	}

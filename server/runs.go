@@ -107,13 +107,12 @@ func (s *Server) startAgain(ctx context.Context, c *Call, in *api.ControlRun) (*
 	return run, nil
 }
 
-func (s *Server) listRuns(ctx context.Context, c *Call, in *api.OneThread) (*api.RunList, error) {
-	t, err := c.Runtime.Get(ctx, in.Thread)
+func (s *Server) listRuns(ctx context.Context, c *Call, in *api.GetThread) (*api.RunList, error) {
+	t, err := s.getThread(ctx, c, in)
 	if err != nil {
 		return nil, err
 	}
-	c.etag(t.Seq)
-	return &api.RunList{Runs: some(t.Runs)}, nil
+	return &api.RunList{Runs: some(t.Runs), Earlier: t.Earlier}, nil
 }
 
 // control makes an operation from a method that controls a run.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -46,8 +47,11 @@ func (c *Call) made(t *perdure.Thread) {
 	c.etag(t.Seq)
 }
 
+// defaultRuns is how many runs come with a thread unless the request says.
+const defaultRuns = 20
+
 func (s *Server) getThread(ctx context.Context, c *Call, in *api.GetThread) (*perdure.Thread, error) {
-	t, err := c.Runtime.GetPage(ctx, in.Thread, perdure.RunPage{Before: in.Before, Limit: in.Runs})
+	t, err := c.Runtime.GetPage(ctx, in.Thread, perdure.RunPage{Before: in.Before, Limit: cmp.Or(in.Runs, defaultRuns)})
 	if err != nil {
 		return nil, err
 	}

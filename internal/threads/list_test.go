@@ -103,3 +103,41 @@ func TestWatchTellsWhenToLookAtTheList(t *testing.T) {
 		}
 	})
 }
+
+// TestAPageHasTheRunsThatHaveNotEnded: however old they are, unless the page is one
+// of earlier runs.
+func TestAPageHasTheRunsThatHaveNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := kit.New(t, nil, perdure.Options{}, kit.EchoFlow("echo"), kit.AskFlow("ask", perdure.Question{}))
+		expect := func(what string, p perdure.RunPage, earlier, runs, asks int) {
+			t.Helper()
+			page, err := k.GetPage(t.Context(), "t", p)
+			kit.NoErr(t, err)
+			open := 0
+			for _, run := range page.Runs {
+				open += len(run.Asks)
+			}
+			if page.Earlier != earlier || len(page.Runs) != runs || open != asks {
+				t.Errorf("%s: %d runs with %d asks after %d, want %d with %d after %d", what, len(page.Runs), open, page.Earlier, runs, asks, earlier)
+			}
+		}
+		for range 3 {
+			k.StartOn("t", "echo", "x")
+			k.WaitFor("t", perdure.Succeeded)
+		}
+		ask := k.StartOn("t", "ask", "")
+		k.WaitFor("t", perdure.Suspended)
+		for range 4 {
+			run := k.MustStart(perdure.StartRequest{Thread: "t", Flow: "echo", Input: "x", Policy: perdure.Beside})
+			k.WaitForRun("t", run.ID, perdure.Succeeded)
+		}
+		expect("the newest", perdure.RunPage{Limit: 2}, 3, 5, 1)
+		expect("more than are open", perdure.RunPage{Limit: 6}, 2, 6, 1)
+		expect("all", perdure.RunPage{}, 0, 8, 1)
+		expect("those before", perdure.RunPage{Before: ask.Seq, Limit: 2}, 1, 2, 0)
+		expect("among those before", perdure.RunPage{Before: ask.Seq + 1, Limit: 1}, 3, 1, 1)
+		k.AnswerAt(k.WaitForRun("t", ask.ID, perdure.Suspended), "/ask", perdure.Answer{Value: "x"})
+		k.WaitForRun("t", ask.ID, perdure.Succeeded)
+		expect("when all have ended", perdure.RunPage{Limit: 2}, 6, 2, 0)
+	})
+}

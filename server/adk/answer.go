@@ -47,7 +47,7 @@ func respond(ctx context.Context, c *server.Call, t *perdure.Thread, q *runReque
 	if q.invocation != "" && q.invocation != first.Run {
 		return fmt.Errorf("%w: the call %s is not of invocation %.80q", perdure.ErrRunNotFound, first.ID, q.invocation)
 	}
-	run, err := findRun(t, first.Run)
+	run, err := findRun(ctx, c, t, first.Run)
 	if err != nil {
 		return err
 	}

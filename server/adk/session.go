@@ -31,13 +31,16 @@ type wireSession struct {
 	Updated float64                    `json:"lastUpdateTime"`
 }
 
-// findSession returns the thread that is a session of a user. A session of another
-// user or app is treated as missing.
+// findSession returns the thread that is a session of a user, with its newest run and
+// all that have not ended. A session of another user or app is treated as missing.
 func findSession(ctx context.Context, c *server.Call, app, user, session string) (*perdure.Thread, error) {
 	if err := checkApp(c, app); err != nil {
 		return nil, err
 	}
-	t, err := c.Runtime.Get(ctx, session)
+	t, err := c.Runtime.GetPage(ctx, session, perdure.RunPage{Limit: 1})
+	if err == nil && t.Earlier > 0 && !ownsSession(t, app, user) {
+		t, err = c.Runtime.Get(ctx, session)
+	}
 	if err != nil {
 		return nil, err
 	}

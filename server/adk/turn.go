@@ -48,10 +48,15 @@ func beginTurn(ctx context.Context, c *server.Call, q *runRequest) (*excerpt, er
 }
 
 // findRun returns the run that is an invocation of a session.
-func findRun(t *perdure.Thread, id string) (*perdure.Run, error) {
+func findRun(ctx context.Context, c *server.Call, t *perdure.Thread, id string) (*perdure.Run, error) {
 	for _, run := range t.Runs {
 		if run.ID == id {
 			return run, nil
+		}
+	}
+	if t.Earlier > 0 && id != "" {
+		if run, err := c.Runtime.GetRun(ctx, t.ID, id); !errors.Is(err, perdure.ErrRunNotFound) {
+			return run, err
 		}
 	}
 	return nil, fmt.Errorf("%w: session %q has no invocation %.80q", perdure.ErrRunNotFound, t.ID, id)
@@ -72,12 +77,12 @@ func runAt(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest
 		break
 	}
 	if *q.last > t.Seq {
-		if now, err := c.Runtime.Get(ctx, t.ID); err != nil || *q.last > now.Seq {
+		if now, err := c.Runtime.GetPage(ctx, t.ID, perdure.RunPage{Limit: 1}); err != nil || *q.last > now.Seq {
 			return nil, cmp.Or(err, fmt.Errorf("%w: session %q has no event %d", perdure.ErrAhead, t.ID, *q.last))
 		}
 	}
 	if id != "" {
-		return findRun(t, id)
+		return findRun(ctx, c, t, id)
 	}
 	if len(t.Runs) == 0 {
 		return nil, fmt.Errorf("%w: session %q has no invocation", perdure.ErrRunNotFound, t.ID)
@@ -89,7 +94,7 @@ func runAt(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest
 // After a crash runs continue on their own. The client gets what has happened since
 // a worker last took the run, and what the run waits for.
 func resumeRun(ctx context.Context, c *server.Call, t *perdure.Thread, q *runRequest, turn *excerpt) error {
-	run, err := findRun(t, q.invocation)
+	run, err := findRun(ctx, c, t, q.invocation)
 	if err != nil {
 		return err
 	}

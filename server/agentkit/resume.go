@@ -78,7 +78,7 @@ func findPrompt(ctx context.Context, c *server.Call, trace, prompt string) (*per
 	case !errors.Is(err, perdure.ErrNoAsk):
 		return nil, err
 	}
-	t, err := c.Runtime.Get(ctx, trace)
+	t, err := c.Runtime.GetPage(ctx, trace, perdure.RunPage{Limit: 1}) // and all that have not ended
 	if errors.Is(err, perdure.ErrNoThread) || errors.Is(err, perdure.ErrInvalid) {
 		return findTraced(ctx, c, trace, prompt, unknown)
 	}
