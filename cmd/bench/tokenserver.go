@@ -115,6 +115,9 @@ func (d countedDisk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 
 type countedFile struct{ vfs.FileSharedMemory }
 
+// Unwrap implements vfs.FileUnwrap, by which sqlitestore finds its WAL.
+func (f countedFile) Unwrap() vfs.File { return f.FileSharedMemory }
+
 func (f countedFile) Sync(flags vfs.SyncFlag) error {
 	syncCount.Add(1)
 	return f.FileSharedMemory.Sync(flags)
