@@ -88,6 +88,7 @@ func TestEveryBitFlip(t *testing.T) {
 	flips, cuts, harmless := 0, 0, 0
 	for _, f := range files {
 		for at := range f.bytes {
+			whole := at%5 == 0 || !testing.Short()
 			for bit := range 8 {
 				if testing.Short() && bit != at%8 {
 					continue
@@ -95,8 +96,8 @@ func TestEveryBitFlip(t *testing.T) {
 				damaged := slices.Clone(f.bytes)
 				damaged[at] ^= 1 << bit
 				flips++
-				// One bit of each byte is looked at through a whole store.
-				found, readable := damageFound(t, dir, f, damaged, files, bit == at%8)
+				// One bit of each byte is looked at through a whole store, or of each fifth byte.
+				found, readable := damageFound(t, dir, f, damaged, files, whole && bit == at%8)
 				if !found {
 					harmless++
 				}
@@ -105,7 +106,7 @@ func TestEveryBitFlip(t *testing.T) {
 				}
 			}
 			cuts++
-			found, readable := damageFound(t, dir, f, f.bytes[:at], files, true)
+			found, readable := damageFound(t, dir, f, f.bytes[:at], files, whole)
 			if !found || readable != sound(f, at, true) {
 				t.Fatalf("%s: a cut at offset %d: found %v, %d entries readable", filepath.Base(f.path), at, found, readable)
 			}
