@@ -10,11 +10,12 @@ import (
 	"syscall"
 )
 
-// giveTo gives a new file the owner of another. Only root may, and only for
-// root it matters.
+// giveTo gives a new file the group and the owner of another, as far as this
+// process may.
 func giveTo(f *os.File, like fs.FileInfo) {
 	if stat, ok := like.Sys().(*syscall.Stat_t); ok {
-		f.Chown(int(stat.Uid), int(stat.Gid))
+		_ = f.Chown(-1, int(stat.Gid)) // whoever is in the group may
+		_ = f.Chown(int(stat.Uid), -1) // root may
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -48,14 +49,25 @@ func openPeerFolder(folder, file string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner := found.Sys().(*syscall.Stat_t).Uid
-	if !found.IsDir() || owner != database.Sys().(*syscall.Stat_t).Uid && owner != uint32(os.Geteuid()) {
+	if !found.IsDir() || !madeByWriter(folder, found.Sys().(*syscall.Stat_t), database) {
 		return nil, fmt.Errorf("sqlitestore: %s belongs to another user: %w", folder, fs.ErrPermission)
 	}
 	if found.Mode().Perm()&^writersOf(database, found, 0o111) != 0 {
 		return nil, fmt.Errorf("sqlitestore: users who may not write to the database may enter %s: %w", folder, fs.ErrPermission)
 	}
 	return os.Open(folder)
+}
+
+// madeByWriter reports whether the one who made the folder may write the database:
+// its owner, this process, or someone in its group. Only they can give a folder to
+// the group, unless its own folder gives to that group what anyone makes there.
+func madeByWriter(folder string, found *syscall.Stat_t, database fs.FileInfo) bool {
+	of := database.Sys().(*syscall.Stat_t)
+	if found.Uid == of.Uid || found.Uid == uint32(os.Geteuid()) {
+		return true
+	}
+	around, err := os.Stat(filepath.Dir(folder))
+	return err == nil && around.Mode()&0o002 == 0 && database.Mode()&0o060 == 0o060 && found.Gid == of.Gid
 }
 
 // likeDatabase lets those use a new file beside the database who may read and

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -346,6 +347,11 @@ func TestFoldersOfOthers(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		kinds["another user's"] = func(folder string) error { return os.Chown(folder, 12345, -1) }
+		kinds["another user's, given to the group by the folder around"] = func(folder string) error {
+			dir := filepath.Dir(folder)
+			makeStore(t, filepath.Join(dir, "test.db"))
+			return errors.Join(os.Chmod(filepath.Join(dir, "test.db"), 0o660), os.Chmod(dir, 0o777|fs.ModeSetgid), os.Chown(folder, 12345, -1))
+		}
 	}
 	for name, make := range kinds {
 		t.Run(name, func(t *testing.T) {

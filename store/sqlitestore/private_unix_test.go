@@ -3,13 +3,16 @@
 package sqlitestore_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/store"
 	_ "github.com/perdure/perdure/store/filestore"
@@ -90,6 +93,60 @@ func TestSharedStoresStayShared(t *testing.T) {
 		if mode != 0o660 {
 			t.Errorf("%s has mode %03o, want that of the database", name, mode)
 		}
+	}
+}
+
+// TestSharedByMembers has a store that a group shares, as the package comment
+// says. Someone in the group, whose files are his own group's otherwise, comes
+// first, and leaves nothing that locks out its owner or keeps them apart.
+func TestSharedByMembers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be several users")
+	}
+	const owner, member, group = 60001, 60002, 60003
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "test.db")
+	makeStore(t, file)
+	program, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skipf("no copy of this program: %v", err)
+	}
+	exe := filepath.Join(filepath.Dir(dir), "exe")
+	if err := errors.Join(os.Chown(file, owner, group), os.Chmod(file, 0o660), os.Chown(dir, owner, group), os.Chmod(dir, 0o770),
+		os.WriteFile(exe, program, 0o700), os.Chmod(exe, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(user uint32, what string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, exe)
+		cmd.Env = append(os.Environ(), childEnv+"="+what, childDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{group}}}
+		if err := cmd.Start(); err != nil {
+			t.Skipf("cannot be user %d: %v", user, err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd
+	}
+	begin(member, "watch")
+	var strange []string
+	for n := 0; n < 6 || len(strange) > 0; time.Sleep(time.Millisecond) { // with a socket
+		if ctx.Err() != nil {
+			t.Fatalf("of %d files that someone in the group makes, these are not the group's: %q", n, strange)
+		}
+		n, strange = 0, nil
+		for name := range modes(t, dir) {
+			n++
+			if info, err := os.Lstat(dir + name); err == nil && info.Sys().(*syscall.Stat_t).Gid != group {
+				strange = append(strange, name)
+			}
+		}
+	}
+	hears := begin(owner, "hear")
+	begin(member, "cast")
+	if err := hears.Wait(); err != nil {
+		t.Errorf("the owner hears nothing: %v", err)
 	}
 }
 

@@ -30,6 +30,7 @@ var children = map[string]func(dir string){
 	"panic":  childPanic,
 	"cast":   childCast,
 	"watch":  childWatch,
+	"hear":   childHear,
 	"die":    childDie,
 }
 
@@ -258,6 +259,21 @@ func childWatch(dir string) {
 	}
 	for range store.Watch(context.Background(), s, "") {
 		fmt.Println("woken")
+	}
+}
+
+// childHear ends when it has written something and heard what another cast.
+func childHear(dir string) {
+	s, err := open(context.Background(), dir)
+	if err == nil {
+		_, err = s.Append(context.Background(), "heard", 0, []byte("x"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for range store.Listen(context.Background(), s, "numbers") {
+		return
 	}
 }
 
