@@ -261,6 +261,7 @@ func (p *peers) dial(socket fs.DirEntry) (net.Conn, error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		if info, err := socket.Info(); err == nil && time.Since(info.ModTime()) > staleSocket {
 			os.Remove(filepath.Join(p.folder, socket.Name())) // of a process that was killed
+			os.Remove(p.folder)                               // if it was the last one
 		}
 	}
 	return conn, err
