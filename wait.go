@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
@@ -41,8 +42,14 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	if err != nil {
 		return nil, err
 	}
-	if executed, pass := r.core.engine.Executing(name); run != "" && executed == run {
+	if pass := r.core.engine.Executing(name); pass != nil && pass.Run == run {
 		awaitPass(ctx, pass) // before it is over, nothing is
+		if left := pass.Left(); left != nil {
+			found := left.RunByID(run)
+			if done, _ := enough(found); done {
+				return r.runInfo(ctx, threads.Seen(name, left), found)
+			}
+		}
 	}
 	o := r.core.threads.Restored(ctx, name, 0)
 	if o == nil {
@@ -72,7 +79,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
-			if _, pass := r.core.engine.Executing(name); pass != nil {
+			if pass := r.core.engine.Executing(name); pass != nil {
 				awaitPass(ctx, pass)
 				if ctx.Err() == nil {
 					continue
@@ -104,7 +111,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 		defer cancel()
 		if why := r.core.staff.Unattended(looking, found); why != "" {
 			hint = "; " + why + ": it goes on when a process calls Work with it"
-		} else if _, pass := r.core.engine.Executing(name); (found.Status == journal.StatusQueued || found.Wake) && pass == nil {
+		} else if (found.Status == journal.StatusQueued || found.Wake) && r.core.engine.Executing(name) == nil {
 			hint = "; a worker that has the flow is busy, or about to take it"
 		}
 		return nil, fmt.Errorf("perdure: waited for run %s, which is %s%s: %w", found.ID, found.Status, hint, context.Cause(ctx))
@@ -113,11 +120,11 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 }
 
 // awaitPass waits a while for the end of a pass.
-func awaitPass(ctx context.Context, pass <-chan struct{}) {
+func awaitPass(ctx context.Context, pass *engine.Executing) {
 	timer := time.NewTimer(250 * time.Millisecond)
 	defer timer.Stop()
 	select {
-	case <-pass:
+	case <-pass.Done:
 	case <-ctx.Done():
 	case <-timer.C:
 	}

@@ -46,14 +46,15 @@ func perdureStep(ctx context.Context, name string) error {
 }
 
 func (p perdurePeer) run(ctx context.Context, id string, steps int) error {
-	if _, err := p.rt.Start(ctx, perdure.StartRequest{Thread: id, Flow: "steps", Input: work{Steps: steps}}); err != nil {
+	run, err := p.rt.Start(ctx, perdure.StartRequest{Thread: id, Flow: "steps", Input: work{Steps: steps}})
+	if err != nil {
 		return err
 	}
-	return p.ended(ctx, id)
+	return p.ended(ctx, id, run.ID)
 }
 
-func (p perdurePeer) ended(ctx context.Context, id string) error {
-	run, err := p.rt.WaitEnd(ctx, id, "")
+func (p perdurePeer) ended(ctx context.Context, id, which string) error {
+	run, err := p.rt.WaitEnd(ctx, id, which)
 	if err == nil && run.Status != perdure.Succeeded {
 		err = fmt.Errorf("the run on %s is %s: %s", id, run.Status, run.Error)
 	}
@@ -72,7 +73,7 @@ func (p perdurePeer) wake(ctx context.Context, id string) error {
 	if err := p.rt.Signal(ctx, id, "go", true, perdure.SignalOptions{}); err != nil {
 		return err
 	}
-	return p.ended(ctx, id)
+	return p.ended(ctx, id, "")
 }
 
 func (perdurePeer) setting(context.Context) (string, error) {

@@ -58,20 +58,20 @@ func doSteps(ctx context.Context, n, size int) error {
 	return nil
 }
 
-// succeed waits until the newest run of a thread has succeeded.
-func succeed(ctx context.Context, rt *perdure.Runtime, thread string) error {
-	run, err := rt.WaitEnd(ctx, thread, "")
-	if err == nil && run.Status != perdure.Succeeded {
-		err = fmt.Errorf("the run on %s is %s: %s", thread, run.Status, run.Error)
+// succeed waits until a run of a thread has succeeded; "" is the newest one.
+func succeed(ctx context.Context, rt *perdure.Runtime, thread, run string) error {
+	ended, err := rt.WaitEnd(ctx, thread, run)
+	if err == nil && ended.Status != perdure.Succeeded {
+		err = fmt.Errorf("the run on %s is %s: %s", thread, ended.Status, ended.Error)
 	}
 	return err
 }
 
 // complete starts a run on a thread and waits until it has succeeded.
 func complete(ctx context.Context, rt *perdure.Runtime, thread, flow string, input any) error {
-	_, err := rt.Start(ctx, perdure.StartRequest{Thread: thread, Flow: flow, Input: input})
+	run, err := rt.Start(ctx, perdure.StartRequest{Thread: thread, Flow: flow, Input: input})
 	if err == nil {
-		err = succeed(ctx, rt, thread)
+		err = succeed(ctx, rt, thread, run.ID)
 	}
 	return err
 }
@@ -195,7 +195,7 @@ func flows(ctx context.Context, rt *perdure.Runtime, n, each int, name string) (
 		}
 	}
 	for i := range n {
-		errs[i] = succeed(ctx, rt, fmt.Sprint(name, "-", i))
+		errs[i] = succeed(ctx, rt, fmt.Sprint(name, "-", i), "")
 	}
 	return float64(n*each) / span.last.Sub(span.first).Seconds(), errors.Join(errs...)
 }

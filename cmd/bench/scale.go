@@ -429,7 +429,7 @@ func together(ctx context.Context, dir string, workers int) (rate float64, err e
 			}
 		}
 		for i := range runs {
-			if err := succeed(ctx, rt, fmt.Sprint("quiet-", i)); err != nil {
+			if err := succeed(ctx, rt, fmt.Sprint("quiet-", i), ""); err != nil {
 				return err
 			}
 		}

@@ -146,7 +146,7 @@ func (s *series) clients(ctx context.Context, rt *perdure.Runtime, n, total int)
 				start := time.Now()
 				run, err := rt.Start(ctx, perdure.StartRequest{Flow: "turn", Input: 1})
 				if err == nil {
-					err = succeed(ctx, rt, run.Thread)
+					err = succeed(ctx, rt, run.Thread, run.ID)
 				}
 				if err != nil {
 					errs[c] = err
@@ -200,7 +200,7 @@ func (s *series) wakeUps(ctx context.Context, rt *perdure.Runtime, flow string, 
 			return errors.New("a step does not begin")
 		}
 	}
-	return succeed(ctx, rt, run.Thread)
+	return succeed(ctx, rt, run.Thread, run.ID)
 }
 
 // firstEvents measures from the request that starts a run to the first event of
@@ -224,7 +224,7 @@ func firstEvents(ctx context.Context, rt *perdure.Runtime) (s series, err error)
 			return s, err
 		}
 		s.latencies = append(s.latencies, time.Since(start))
-		if err := succeed(ctx, rt, thread); err != nil {
+		if err := succeed(ctx, rt, thread, ""); err != nil {
 			return s, err
 		}
 	}

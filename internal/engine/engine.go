@@ -20,7 +20,7 @@ type Engine struct {
 	opts    Options
 
 	mu     sync.Mutex
-	passes map[string]executing // by thread: closed when the pass in this process is over
+	passes map[string]*Executing // by thread: closed when the pass in this process is over
 }
 
 // Options of an engine.
@@ -55,20 +55,33 @@ type StepInfo struct {
 
 // New returns an engine.
 func New(t *threads.Threads, o Options) *Engine {
-	return &Engine{threads: t, opts: o, passes: map[string]executing{}}
+	return &Engine{threads: t, opts: o, passes: map[string]*Executing{}}
 }
 
-// executing is a pass that runs here.
-type executing struct {
-	run  string
-	done chan struct{} // closed when it is over
+// Executing is a pass that runs in this process.
+type Executing struct {
+	Run  string
+	Done chan struct{} // closed when it is over
+
+	left *journal.Thread // set before Done is closed
+}
+
+// Left returns the thread as a pass has left it that is over, if there was nothing
+// more to do. It does not change.
+func (x *Executing) Left() *journal.Thread {
+	select {
+	case <-x.Done:
+		return x.left
+	default:
+		return nil
+	}
 }
 
 // noteExecuting notes that a pass of a thread runs here.
 func (e *Engine) noteExecuting(p *Pass) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.noted = executing{p.run.ID, make(chan struct{})}
+	p.noted = &Executing{Run: p.run.ID, Done: make(chan struct{})}
 	e.passes[p.name] = p.noted
 }
 
@@ -81,15 +94,18 @@ func (p *Pass) Over() {
 		e.threads.Said.ForgetThread(p.name)
 		delete(e.passes, p.name)
 	}
-	close(p.noted.done)
+	if p.Settled() {
+		p.noted.left = p.thread
+	}
+	close(p.noted.Done)
 }
 
-// Executing returns the run of a thread that is executed in this process, and what
-// is closed when its pass is over, nil if there is none.
-func (e *Engine) Executing(name string) (run string, done <-chan struct{}) {
+// Executing returns the pass of a thread that runs in this process, nil if there
+// is none.
+func (e *Engine) Executing(name string) *Executing {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.passes[name].run, e.passes[name].done
+	return e.passes[name]
 }
 
 func (e *Engine) control(tenant string) *lifecycle.Control {

@@ -63,8 +63,8 @@ type Pass struct {
 
 	deps depSet
 
-	noted executing // of a live pass, what those see who wait for it
-	mode  mode      // live, or a replay
+	noted *Executing // of a live pass, what those see who wait for it
+	mode  mode       // live, or a replay
 }
 
 // Holder is the worker that holds a run.

@@ -383,9 +383,9 @@ func TestForkOfDamage(t *testing.T) {
 			k.WaitFor("t", perdure.Succeeded)
 		}
 		k.Stop()
-		last := k.MustStateAt("t", 0).Seq
+		last, name := k.MustStateAt("t", 0).Seq, kit.Journals(t, s)[0]
 		for bad := uint64(2); bad <= last; bad++ {
-			damaged := &kit.Rewritten{Store: s, Journal: kit.Journals(t, s)[0]}
+			damaged := &kit.Rewritten{Store: s, Journal: name}
 			lines := damaged.Lines(t)
 			lines[bad-1] = bytes.Replace(lines[bad-1], []byte(`"t":`), []byte(`"t":1`), 1)
 			damaged.Show(lines)

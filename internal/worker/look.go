@@ -101,9 +101,6 @@ func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 // there may be more to do.
 func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h due.Hint) (*threads.Opened, due.Hint, error) {
 	w.run(p, run.Flow)
-	if p.Settled() {
-		w.threads.KeepExecuted(o) // for those who wait
-	}
 	p.Over()
 	if err := p.Err(); errors.Is(err, fault.ErrFenced) || errors.Is(err, fault.ErrCorrupt) {
 		w.threads.Log.Info("a run was lost", "thread", o.Thread.ID, "run", run.ID, "error", err)
@@ -119,6 +116,7 @@ func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h 
 	w.found(h)
 	if p.Settled() {
 		w.threads.Snapshot(w.io, o)
+		w.threads.KeepExecuted(o)
 		return nil, h, nil
 	}
 	found, there, err := due.Get(w.io, w.threads.Store, h.Flow, h.Thread)

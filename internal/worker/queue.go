@@ -15,6 +15,8 @@ const (
 	// restful is how long what was found is used before the hints are read
 	// again, while there is still something in it or hints were left unread.
 	restful = 50 * time.Millisecond
+	// crowd is how many hints are read again and again only at a pace.
+	crowd = 8
 	// stale is when a hint that was found is read again before it is taken.
 	stale = 200 * time.Millisecond
 )
@@ -33,7 +35,7 @@ type queue struct {
 // Where many hints are there, most are of runs under way: each reading of them
 // is followed by a pause that is longer, so that news do not take all the time.
 func (q *queue) rest() time.Duration {
-	if q.met < pageSize/8 {
+	if q.met < crowd {
 		return 0
 	}
 	return 3 * q.cost
