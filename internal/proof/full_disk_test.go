@@ -360,9 +360,14 @@ func (f *fullTest) whileFull(ctx context.Context, rt *perdure.Runtime) {
 		f.Fatalf("Get on a full disk = %+v, %v, want a thread that runs", thread, err)
 	}
 	f.holdsAcked(ctx, rt, false)
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // it would wait for space
-	defer cancel()
-	_, err = rt.Start(short, perdure.StartRequest{Thread: "other", Flow: "flow", Input: ""})
+	// It would wait for space. On a busy machine a short wait may end before the first write.
+	for limit := 300 * time.Millisecond; limit < time.Minute; limit *= 4 {
+		short, cancel := context.WithTimeout(ctx, limit)
+		_, err = rt.Start(short, perdure.StartRequest{Thread: "other", Flow: "flow", Input: ""})
+		if cancel(); err == nil || errors.Is(err, store.ErrUnavailable) {
+			break
+		}
+	}
 	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPoisoned) {
 		f.Errorf("Start on a full disk = %v, want ErrUnavailable", err)
 	}
