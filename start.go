@@ -50,7 +50,8 @@ type StartRequest struct {
 }
 
 // Start queues a run and returns immediately. A worker executes it, here or
-// elsewhere: see Work. If the thread has a run that has not ended, the request's
+// elsewhere: see Work. One of this runtime that has room claims it in the commit
+// that queues it; the run is returned as it was queued. If the thread has a run that has not ended, the request's
 // Policy decides.
 //
 // With a Key, Start can be repeated: the run, and the thread if none is named, are

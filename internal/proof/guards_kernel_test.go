@@ -36,6 +36,13 @@ var kernelGuards = []guard{
 		test: "^TestExploredRunBehindAnotherIsFound$", says: "is queued",
 	},
 	{
+		name: "without batches a hint goes after the entry that makes it needless",
+		edits: []edit{{"internal/threads/append.go", `	if !c.batches {
+		return nil, false`, `	if !c.batches && !OFF {
+		return nil, false`}},
+		test: "^TestExploredAnswerIsNeverMissed$/^waking, a crash$", says: "the run is running",
+	},
+	{
 		name: "a hint ahead of its journal is not settled",
 		edits: []edit{{"internal/worker/look.go", `	case o.Thread.Seq < h.Seq:
 		return w.ahead(o, h)`, `	case o.Thread.Seq < h.Seq && !OFF:
