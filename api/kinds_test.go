@@ -17,6 +17,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/store"
 )
 
 var updateDocs = flag.Bool("update", false, "write the pages under docs that follow from the declarations")
@@ -42,6 +43,14 @@ func TestEveryKindOfEventIsDescribed(t *testing.T) {
 	slices.Sort(described)
 	if diff := cmp.Diff(written, described); diff != "" || len(written) < 30 {
 		t.Errorf("the kinds that are written and those that are described: %s", diff)
+	}
+}
+
+// A store that another program locks is no fault of the server.
+func TestABusyStoreIsUnavailable(t *testing.T) {
+	p := ProblemOf(fmt.Errorf("erasing: %w: /path/app.db", store.ErrBusy))
+	if p.Status != 503 || !strings.HasSuffix(p.Type, "unavailable") || !strings.Contains(p.Detail, "transaction") || strings.Contains(p.Detail, "/path") {
+		t.Errorf("the problem is %+v", p)
 	}
 }
 

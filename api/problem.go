@@ -149,6 +149,7 @@ var kinds = []kind{
 	{"full", http.StatusInsufficientStorage, store.ErrFull},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrUnavailable},
 	{"unavailable", http.StatusServiceUnavailable, store.ErrClosed},
+	{"unavailable", http.StatusServiceUnavailable, store.ErrBusy},
 }
 
 // Kinds without an error of their own.
@@ -174,6 +175,9 @@ func ProblemOf(err error) *Problem {
 			switch k.name { // what the store says, such as its address, is for the log
 			case "unavailable":
 				p.Detail = "the store does not answer; " + settle
+				if errors.Is(err, store.ErrBusy) {
+					p.Detail = "another program locks the store, or keeps a transaction open on it; end that, and " + settle
+				}
 			case "full":
 				p.Detail = "the disk of the store is full and needs space; " + settle
 			}

@@ -55,6 +55,10 @@ var (
 	// one process only.
 	ErrLocked = errors.New("store: locked by another process")
 
+	// ErrBusy: another program has kept the store's lock, or a transaction that
+	// is in the way, for too long. Try again once it is over.
+	ErrBusy = errors.New("store: another program is in the way")
+
 	// ErrForeign: the path or database holds something other than a store.
 	ErrForeign = errors.New("store: not a store")
 

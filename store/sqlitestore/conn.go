@@ -150,9 +150,6 @@ func pragmaInt(c *conn, text string) (int64, error) {
 	return strconv.ParseInt(value, 10, 64)
 }
 
-// errBusy is the cause of errors about another process's lock.
-var errBusy = errors.New("another process holds the lock")
-
 // The pauses of retry.
 const (
 	leastPause = 50 * time.Microsecond
@@ -171,8 +168,8 @@ func (s *Store) retry(ctx context.Context, since time.Time, op func() error) err
 		}
 		waited := time.Since(since)
 		if waited > s.opts.BusyTimeout {
-			return fmt.Errorf("sqlitestore: %s is busy: %w and has held it for %v; look for a program that keeps a transaction open",
-				s.file, errBusy, waited.Round(time.Millisecond))
+			return fmt.Errorf("%w: sqlitestore: %s is busy, for %v by now; look for a program that keeps a transaction open",
+				store.ErrBusy, s.file, waited.Round(time.Millisecond))
 		}
 		if err := s.pause(ctx, leastPause+rand.N(mostPause-leastPause)); err != nil {
 			return err
@@ -207,7 +204,7 @@ func isDamage(err error) bool {
 
 // cannotOpen explains an error of opening to whoever chose the path.
 func (s *Store) cannotOpen(err error) error {
-	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrTooLarge, store.ErrClosed, errBusy, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrTooLarge, store.ErrClosed, store.ErrBusy, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

@@ -19,6 +19,15 @@ func giveTo(f *os.File, like fs.FileInfo) {
 	}
 }
 
+// countNames returns how many hard links a file has.
+func countNames(file fs.FileInfo) uint64 {
+	stat, ok := file.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 1
+	}
+	return uint64(stat.Nlink)
+}
+
 // noRoom reports whether a write failed for want of space.
 func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)

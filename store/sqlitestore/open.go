@@ -65,7 +65,8 @@ type Options struct {
 // Store is a handle on a database file.
 type Store struct {
 	*store.Hub
-	file       string // absolute, and without links on the way to it
+	file       string      // absolute, and without links on the way to it
+	place      fs.FileInfo // of the file when it was opened
 	opts       Options
 	durability store.Durability
 	closed     atomic.Bool
@@ -108,6 +109,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	// What is beside the database is beside the file itself, not beside a link.
 	if s.file, err = filepath.EvalSymlinks(file); err != nil {
 		return nil, fmt.Errorf("sqlitestore: cannot open %s, or what it is a link to: %w", file, err)
+	}
+	if s.place, err = os.Stat(s.file); err != nil {
+		return nil, s.failed("open", err)
+	}
+	if n := countNames(s.place); n > 1 {
+		return nil, fmt.Errorf("%w: sqlitestore: %s has %d names, which are hard links; SQLite would keep a WAL beside each, and writes would be lost; remove the others", store.ErrInvalid, s.file, n)
 	}
 	remains, err := s.findRemains()
 	if err != nil {

@@ -56,6 +56,12 @@ func TestOpenRefuses(t *testing.T) {
 		{"newer", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=3") }, store.ErrNewer, "newer binary"},
 		{"impossible format", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "PRAGMA user_version=-3") }, store.ErrCorrupt, "format is -3"},
 		{"table missing", func(t *testing.T, path string) { makeStore(t, path); execFile(t, path, "DROP TABLE entries") }, store.ErrCorrupt, "entries"},
+		{"two names", func(t *testing.T, path string) {
+			makeStore(t, path)
+			if err := os.Link(path, path+"-link"); err != nil || runtime.GOOS == "windows" {
+				t.Skipf("no hard links here: %v", err)
+			}
+		}, store.ErrInvalid, "hard links"},
 		{"folder", func(t *testing.T, path string) { mkdir(t, path) }, store.ErrInvalid, "is a folder"},
 		{"no permission", func(t *testing.T, path string) { makeStore(t, path); readOnly(t, path) }, fs.ErrPermission, "check the permissions"},
 	}
@@ -158,7 +164,7 @@ func TestBusy(t *testing.T) {
 	run(t, c, "BEGIN IMMEDIATE")
 
 	_, err := s.Append(t.Context(), "j", 0, []byte("x"))
-	if err == nil || !strings.Contains(err.Error(), "test.db is busy") || !strings.Contains(err.Error(), "nothing was written") {
+	if !errors.Is(err, store.ErrBusy) || !strings.Contains(err.Error(), "test.db is busy") || !strings.Contains(err.Error(), "nothing was written") {
 		t.Errorf("Append behind a lock = %v, want that the file is busy and nothing was written", err)
 	}
 	if _, err := s.Get(t.Context(), "c"); !errors.Is(err, store.ErrNotFound) {
@@ -241,6 +247,40 @@ func TestLinked(t *testing.T) {
 	}
 	if _, err := sqlitestore.Open(t.Context(), filepath.Join(links, "broken.db"), sqlitestore.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Open of a link to nothing = %v, want ErrNotExist", err)
+	}
+}
+
+// TestMovedFile has the file of an open store removed, moved or replaced. Writes
+// are then refused, and go on in what is there once the store is opened again.
+func TestMovedFile(t *testing.T) {
+	for name, move := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"moved":   func(path string) error { return os.Rename(path, path+".old") },
+		"replaced": func(path string) error {
+			makeStore(t, path+".new")
+			return os.Rename(path+".new", path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir)
+			if err := move(filepath.Join(dir, "test.db")); err != nil {
+				t.Skipf("open files cannot be %s here: %v", name, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var err error
+			for after := uint64(0); err == nil; time.Sleep(time.Millisecond) {
+				after, err = s.Append(ctx, "j", after, []byte("x"))
+			}
+			if !errors.Is(err, store.ErrPoisoned) || !strings.Contains(err.Error(), "removed, moved or replaced") {
+				t.Errorf("Append = %v, want ErrPoisoned that tells why", err)
+			}
+			s.Close()
+			if _, err := openTest(t, dir).Append(t.Context(), "j", 0, []byte("x")); err != nil {
+				t.Errorf("Append after opening it again = %v", err)
+			}
+		})
 	}
 }
 

@@ -155,7 +155,7 @@ func (r *reading) explain(err error) error {
 
 // readFailed wraps what is not for the caller to match.
 func (s *Store) readFailed(err error) error {
-	for _, known := range []error{store.ErrCorrupt, store.ErrDropped, store.ErrNotFound, store.ErrClosed, errBusy, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{store.ErrCorrupt, store.ErrDropped, store.ErrNotFound, store.ErrClosed, store.ErrBusy, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

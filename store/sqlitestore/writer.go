@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,7 @@ type writer struct {
 	known    map[string]*known
 	written  time.Time // when the last batch was
 	met      time.Time // when another process last had the lock
+	placed   time.Time // when the file was last seen at its path
 	due      int       // how many frames the WAL has at the next checkpoint
 	batch    []*request
 	clean    int64 // value of erased when the WAL was last emptied
@@ -214,6 +217,7 @@ func (w *writer) setSync() error {
 
 // begin starts a transaction that may write.
 func (w *writer) begin(ctx context.Context, since time.Time) error {
+	w.checkPlace()
 	if p := w.poison.Load(); p != nil {
 		return *p
 	}
@@ -232,12 +236,29 @@ func (w *writer) begin(ctx context.Context, since time.Time) error {
 	switch {
 	case err == nil, errors.Is(err, store.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
-	case errors.Is(err, errBusy):
+	case errors.Is(err, store.ErrBusy):
 		return fmt.Errorf("%w; nothing was written, so try again", err)
 	case isDamage(err):
 		return &store.CorruptError{Where: w.s.file, Reason: reason(err)}
 	}
 	return w.s.failed("begin a transaction on", err)
+}
+
+// placePace is how often writers look whether the file is still at its path.
+const placePace = 100 * time.Millisecond
+
+// checkPlace poisons the handle if the file was removed, moved or replaced: no
+// one would find there what is written from now on. It has the lead.
+func (w *writer) checkPlace() {
+	now := time.Now()
+	if now.Sub(w.placed) < placePace {
+		return
+	}
+	w.placed = now
+	info, err := os.Stat(w.s.file)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, w.s.place) {
+		w.poisoned("write to", errors.New("the file was removed, moved or replaced while it was open"))
+	}
 }
 
 // take removes the next batch from the queue, of unsynced requests only if that
