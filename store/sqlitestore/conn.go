@@ -204,7 +204,7 @@ func isDamage(err error) bool {
 
 // cannotOpen explains an error of opening to whoever chose the path.
 func (s *Store) cannotOpen(err error) error {
-	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrTooLarge, store.ErrClosed, store.ErrBusy, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{store.ErrForeign, store.ErrNewer, store.ErrCorrupt, store.ErrTooLarge, store.ErrFull, store.ErrClosed, store.ErrBusy, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

@@ -21,3 +21,10 @@ func (s *Store) Pending() (n int) {
 	}
 	return n
 }
+
+// SetFreeSpace replaces how much room there seems to be, until it is called again
+// with what it returned.
+func SetFreeSpace(f func(file string) int64) (was func(file string) int64) {
+	was, freeSpace = freeSpace, f
+	return was
+}

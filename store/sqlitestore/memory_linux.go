@@ -13,3 +13,13 @@ func inMemory(file string) bool {
 	kind := uint32(st.Type)
 	return kind == tmpfs || kind == ramfs
 }
+
+// freeSpaceOf returns how much room there is for a file, and a negative number
+// where that is not known.
+func freeSpaceOf(file string) int64 {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(file, &st); err != nil {
+		return -1
+	}
+	return int64(st.Bavail) * int64(st.Bsize)
+}

@@ -4,7 +4,12 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/crc32"
+	"os"
+
+	"github.com/perdure/perdure/store"
 )
 
 // schema1 is the schema of format 1, which masked the bytes of each journal and
@@ -43,10 +48,45 @@ func (s *Store) migrate(c *conn) error {
 	if err := migrateCells(c); err != nil {
 		return err
 	}
-	for _, table := range []string{"entries1", "journals1", "cells1", "keys"} {
+	// With secure_delete, each page that is freed is written once more. The old
+	// entries do without: nobody can read them once their keys are gone.
+	if _, err := c.pragma("secure_delete=OFF"); err != nil {
+		return err
+	}
+	if err := c.run("DROP TABLE entries1"); err != nil {
+		return err
+	}
+	if on, err := c.pragma("secure_delete=ON"); err != nil || on != "1" {
+		return errors.Join(err, errors.New("PRAGMA secure_delete=ON had no effect"))
+	}
+	for _, table := range []string{"journals1", "cells1", "keys"} {
 		if err := c.run("DROP TABLE " + table); err != nil {
 			return err
 		}
+	}
+	return s.checkRoom(c)
+}
+
+// freeSpace returns how many bytes can be written to the file system of a file,
+// and a negative number where that is not known. Tests replace it.
+var freeSpace = freeSpaceOf
+
+// checkRoom returns ErrFull unless the database has room to grow by what the
+// transaction adds to it: once that is committed, older binaries cannot go on with
+// the file, and without room nor can this one.
+func (s *Store) checkRoom(c *conn) error {
+	pages, err := pragmaInt(c, "page_count")
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(s.file)
+	if err != nil {
+		return err
+	}
+	const reserve = 16 << 20 // SQLite's cache, which goes to the WAL at the commit, and what others write
+	need := pages*pageSize - info.Size() + reserve
+	if free := freeSpace(s.file); free >= 0 && free < need {
+		return fmt.Errorf("%w: sqlitestore: %s cannot be migrated to format %d: %d MiB more are needed; nothing was changed", store.ErrFull, s.file, format, (need-free)>>20+1)
 	}
 	return nil
 }

@@ -153,6 +153,23 @@ func TestMigrateDamage(t *testing.T) {
 	}
 }
 
+// TestMigrateNeedsRoom has no room for what the migration adds to the file. It is
+// refused before anything has changed, so that an older binary can go on.
+func TestMigrateNeedsRoom(t *testing.T) {
+	dir := format1(t)
+	was := sqlitestore.SetFreeSpace(func(string) int64 { return 1000 })
+	_, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "test.db"), sqlitestore.Options{})
+	sqlitestore.SetFreeSpace(was)
+	if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "MiB more are needed") {
+		t.Errorf("Open without room = %v, want ErrFull that tells how much is needed", err)
+	}
+	said, err := sqlitestore.Inspect(filepath.Join(dir, "test.db"), "PRAGMA user_version", "PRAGMA quick_check")
+	if err != nil || said[0] != "1" || said[1] != "ok" {
+		t.Fatalf("the file has format %q, %v", said, err)
+	}
+	checkOld(t, openTest(t, dir), "")
+}
+
 const childWrites = "PERDURE_SQLITESTORE_WRITES"
 
 // childDie opens a store and dies at one of its writes.
