@@ -9,7 +9,9 @@
 //	s, err := store.Open(ctx, "sqlite:///var/lib/app.db")
 //
 // The folder must exist and be on a local disk: SQLite's locks and shared memory
-// do not work over a network file system. While app.db is open, and after a crash,
+// do not work over a network file system. It must not be removed, moved or
+// replaced while it is open, and have no second name (a hard link): writes return
+// [store.ErrPoisoned] soon after the one, and Open refuses the other. While app.db is open, and after a crash,
 // app.db-wal and app.db-shm are beside it; they belong to it. So do the empty
 // file app.db-scrub and the folder app.db-peers, see below.
 //
@@ -74,27 +76,36 @@
 // There are four views for this. NULL stands for what is encrypted, see package
 // seal.
 //
-//   - threads has a row for each thread: id, user, title, the flow of its newest
+//   - threads has a row for each thread: thread, user, title, the flow of its newest
 //     run, status, times, and how many of its asks are open. It may be a moment
 //     older than the journal.
 //   - history has a row for each entry of a thread: its sequence, kind, time, the
 //     run it belongs to (by the sequence that queued it), path, and its body as
 //     JSON.
-//   - runs has a row for each input that was queued: id, flow, status, times.
-//   - asks has a row for each open ask: id, path, prompt, data, and when it is due.
+//   - runs has a row for each input that was queued: run, flow, status, times.
+//   - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
 //
 // A fork has the entries after its beginning; those before belong to the thread
-// that it was forked from. The statuses in runs follow from the newest entry that
-// is about the run: perdure show tells more. The tables below the views are
+// that it was forked from, and so do the runs and the open asks that it shares
+// with that: threads counts them, but runs and asks do not show them. Nor do
+// they show what a rewind has taken back; of a thread that was rewound to what an
+// earlier rewind had taken back, they may show too much or too little. The
+// statuses in runs follow from the newest entry that is about the run: perdure
+// show tells more. The tables below the views are
 // journals, entries (key is the journal's id << 32 | the sequence) and cells. Do
 // not write to them: every row has a checksum.
 //
 // # Formats
 //
 // A store of format 1, from before rows could be read, is migrated when it is
-// opened, in one transaction: it takes as much room again until it is done, and
-// the time to write as much. From then on older binaries answer [store.ErrNewer].
-// A store can have up to 128 GiB.
+// opened, also by commands that only look. Stop all older processes first: from
+// then on older binaries answer [store.ErrNewer]. The migration is one transaction.
+// Until it is done it needs a little more than twice the size of the file in
+// addition to it, three times for what is in cells, and the file is about twice as
+// large afterwards, with room for what comes. Without the room Open returns
+// [store.ErrFull] and the file is as it was; only Linux tells the room beforehand,
+// and elsewhere a disk that is full at the end has to be given room before any
+// binary can open the file. A store can have up to 128 GiB.
 //
 // # Watching
 //
@@ -103,7 +114,9 @@
 // the folder app.db-peers. Cast reaches the listeners of all of them. The folder
 // is there while somebody watches, and after a crash; only those may enter it who
 // may read and write the database. A peer that is slow or stopped holds up
-// nobody: it loses messages, but finds what was written.
+// nobody: it loses messages, but finds what was written. The exception is one that
+// is stopped inside a commit: it has SQLite's lock, and others that write return
+// [store.ErrBusy] once [Options.BusyTimeout] has passed.
 //
 // A writer that cannot tell, as one of an older version, is found by polling:
 // within a second the first time, and then within about 50 milliseconds. So are

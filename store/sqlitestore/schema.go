@@ -114,7 +114,7 @@ func tables(c *conn) (map[string]bool, error) {
 }
 
 // upgrade makes an empty file, or one in an older format, a store in ours, unless
-// another process did meanwhile, and creates the views that it lacks. It is one
+// another process did meanwhile, and replaces its views by this binary's. It is one
 // transaction: if it is interrupted, the file is as it was.
 func (s *Store) upgrade(c *conn) error {
 	if err := c.exec("BEGIN IMMEDIATE"); err != nil {
@@ -136,7 +136,7 @@ func (s *Store) upgrade(c *conn) error {
 		_, err = c.pragma(fmt.Sprintf("user_version=%d", format))
 	}
 	for i := 0; i < len(views) && err == nil; i++ {
-		err = c.run(views[i].create())
+		err = views[i].replace(c)
 	}
 	if err != nil {
 		return err

@@ -7,13 +7,23 @@ type view struct{ name, query string }
 // sql is what SQLite keeps in sqlite_schema.
 func (v view) sql() string { return "CREATE VIEW " + v.name + " AS " + v.query }
 
-// create creates the view, unless its user has something else of that name.
-func (v view) create() string { return "CREATE VIEW IF NOT EXISTS " + v.name + " AS " + v.query }
+// replace creates the view in place of an older one, unless there is something
+// else of that name, which is its user's.
+func (v view) replace(c *conn) error {
+	older, err := c.value("SELECT count(*) FROM sqlite_schema WHERE type = 'view' AND name = '" + v.name + "'")
+	if err == nil && older != "0" {
+		err = c.run("DROP VIEW " + v.name)
+	}
+	if err != nil {
+		return err
+	}
+	return c.run("CREATE VIEW IF NOT EXISTS " + v.name + " AS " + v.query)
+}
 
 // views tell what is in the rows of Perdure's threads, in the format of package
 // journal, and NULL where a value is encrypted. They tell what the entries of a
-// journal say, one by one: what a fork shares with another thread, or a rewind
-// has undone, they do not know. The package comment says what they are for.
+// journal say, one by one: what a fork shares with another thread they do not
+// know. The package comment says what they are for.
 var views = []view{
 	{"threads", "SELECT " + field("value", "id") + " AS thread, " + field("value", "user") + " AS user, " +
 		field("value", "title") + " AS title, " + field("value", "flow") + " AS flow, " + field("value", "status") + " AS status, " +
@@ -38,18 +48,24 @@ var views = []view{
 		" IN ('claimed', 'suspended', 'released', 'blocked', 'quarantined', 'paused', 'resumed', 'retried', 'ended')" +
 		" OR " + field("m.data", "k") + " = 'cancel' AND NOT EXISTS (SELECT 1 FROM entries c WHERE c.key > q.key AND c.key < m.key" +
 		" AND " + field("c.data", "r") + " = q.key & 4294967295 AND " + field("c.data", "k") + " = 'claimed'))) " +
-		"WHERE " + field("q.data", "k") + " = 'queued'"},
+		"WHERE " + field("q.data", "k") + " = 'queued' AND " + isKept("q")},
 
 	{"asks", "SELECT " + threadOf("j") + " AS thread, " + "substr(j.name, instr(j.name, '.') + 1) || '.' || " + field("a.data", "id") + " AS ask, " + field("a.data", "p") + " AS path, " +
-		field("a.data", "b.ask.prompt") + " AS prompt, " + field("a.data", "b.ask.kind") + " AS kind, " + field("a.data", "b.ask.data") + " AS data, " +
+		field("a.data", "b.ask.prompt") + " AS prompt, " + field("a.data", "b.ask.kind") + " AS kind, " + field("a.data", "b.ask.data[0]") + " AS data, " +
 		moment(field("a.data", "t")) + " AS asked, " + moment(field("a.data", "b.due")) + " AS due, a.key & 4294967295 AS seq, j.name AS journal " +
 		"FROM journals j JOIN entries a ON a.key BETWEEN j.id << 32 AND (j.id << 32 | 4294967295) " +
-		"WHERE " + field("a.data", "k") + " = 'asked' AND NOT EXISTS (SELECT 1 FROM entries m" +
+		"WHERE " + field("a.data", "k") + " = 'asked' AND " + isKept("a") + " AND NOT EXISTS (SELECT 1 FROM entries m" +
 		" WHERE m.key > a.key AND m.key <= (j.id << 32 | 4294967295) AND " + field("m.data", "r") + " = " + field("a.data", "r") +
 		" AND (" + field("m.data", "k") + " = 'ended' OR " + field("m.data", "b.of") + " = " + field("a.data", "id") +
 		" AND " + field("m.data", "k") + " IN ('answered', 'expired')" +
 		" OR " + field("m.data", "k") + " IN ('step', 'intent') AND (" + field("a.data", "p") + " = " + field("m.data", "p") +
 		" OR substr(" + field("a.data", "p") + ", 1, length(" + field("m.data", "p") + ") + 1) = " + field("m.data", "p") + " || '/')))"},
+}
+
+// isKept says that no rewind has taken back an entry of the journal j.
+func isKept(entry string) string {
+	return "NOT EXISTS (SELECT 1 FROM entries w WHERE w.key > " + entry + ".key AND w.key <= (j.id << 32 | 4294967295)" +
+		" AND " + field("w.data", "k") + " = 'rewound' AND " + field("w.data", "b.at") + " < " + entry + ".key & 4294967295)"
 }
 
 // field is a field of a column that may be no JSON.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure"
@@ -44,7 +45,7 @@ func TestViews(t *testing.T) {
 		if _, err := perdure.Step(ctx, "find", func(context.Context) (string, error) { return "order " + order, nil }); err != nil {
 			return "", err
 		}
-		_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?"})
+		_, err := perdure.Ask[bool](ctx, "approve", perdure.Question{Prompt: "Refund " + order + "?", Data: order})
 		return "paid " + order, err
 	})
 	s := openTest(t, dir)
@@ -89,6 +90,26 @@ func TestViews(t *testing.T) {
 	if _, err := rt.WaitEnd(ctx, "three", three.Runs[0].ID); err != nil {
 		t.Fatal(err)
 	}
+	// A rewind takes back a second run, so it is as if that never was.
+	if two, err = rt.Get(ctx, "two"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := rt.Start(ctx, perdure.StartRequest{Thread: "two", Flow: "refund", Input: "again"})
+	if err == nil {
+		again, err = rt.Wait(ctx, "two", again.ID)
+	}
+	if err == nil {
+		err = rt.Cancel(ctx, "two", again.ID, perdure.Note{})
+	}
+	if err == nil {
+		_, err = rt.WaitEnd(ctx, "two", again.ID)
+	}
+	if err == nil {
+		_, err = rt.Rewind(ctx, "two", two.Seq, perdure.Note{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := rt.Erase(ctx, "four", perdure.EraseOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +127,7 @@ func TestViews(t *testing.T) {
 		for _, run := range thread.Runs {
 			runs = append(runs, fmt.Sprintf("%s|%s|refund|%s|", thread.ID, run.ID, run.Status))
 			for _, ask := range run.Asks {
-				open = append(open, fmt.Sprintf("%s|%s|%s|%s|", thread.ID, ask.ID, ask.Path, ask.Prompt))
+				open = append(open, fmt.Sprintf("%s|%s|%s|%s|%s|", thread.ID, ask.ID, ask.Path, ask.Prompt, strings.Trim(string(ask.Data), `"`)))
 			}
 		}
 	}
@@ -116,7 +137,7 @@ func TestViews(t *testing.T) {
 	for query, want := range map[string][]string{
 		"SELECT thread, flow, status, asks FROM threads ORDER BY thread":                            threads,
 		"SELECT thread, run, flow, status FROM runs ORDER BY thread":                                runs,
-		"SELECT thread, ask, path, prompt FROM asks ORDER BY thread":                                open,
+		"SELECT thread, ask, path, prompt, data FROM asks ORDER BY thread":                          open,
 		"SELECT count(*), sum(time > '2020') = count(*) FROM history":                               table(t, dir, "SELECT count(*), 1 FROM entries"),
 		"SELECT json_extract(body, '$.res[0]') FROM history WHERE thread = 'one' AND kind = 'step'": {"order one|"},
 	} {
@@ -154,12 +175,13 @@ func TestViewsOfOther(t *testing.T) {
 	}
 }
 
-// TestViewsAreCreated where they lack, unless something else has their name.
+// TestViewsAreCreated where they lack or are older, unless something else has
+// their name.
 func TestViewsAreCreated(t *testing.T) {
 	dir := t.TempDir()
 	openTest(t, dir).Close()
 	all := "SELECT type, name FROM sqlite_schema WHERE name IN ('threads', 'history', 'runs', 'asks') ORDER BY name"
-	execFile(t, filepath.Join(dir, "test.db"), "DROP VIEW history; DROP VIEW asks; CREATE TABLE asks (mine)")
+	execFile(t, filepath.Join(dir, "test.db"), "DROP VIEW history; DROP VIEW asks; CREATE TABLE asks (mine); DROP VIEW runs; CREATE VIEW runs AS SELECT 1 AS old")
 	for range 2 {
 		s := openTest(t, dir)
 		if _, err := s.Get(t.Context(), "c"); !errors.Is(err, store.ErrNotFound) {
@@ -168,6 +190,9 @@ func TestViewsAreCreated(t *testing.T) {
 		want := []string{"table|asks|", "view|history|", "view|runs|", "view|threads|"}
 		if got := table(t, dir, all); !slices.Equal(got, want) {
 			t.Errorf("the store has %q, want %q", got, want)
+		}
+		if got := table(t, dir, "SELECT run FROM runs"); len(got) > 0 {
+			t.Errorf("runs has %q", got)
 		}
 		s.Close()
 	}
