@@ -230,7 +230,7 @@ func TestFilesMayBeRead(t *testing.T) {
 		}
 	}
 	out, err := child(t, "busy", dir).Output()
-	if err != nil || !strings.Contains(string(out), "another process holds the lock") {
+	if err != nil || !strings.Contains(string(out), store.ErrBusy.Error()) {
 		t.Errorf("another process writes into an open transaction: %s, %v", out, err)
 	}
 	run(t, c, "ROLLBACK")
