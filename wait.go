@@ -42,7 +42,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 	if err != nil {
 		return nil, err
 	}
-	if pass := r.core.engine.Executing(name); pass != nil && pass.Run == run {
+	if pass := r.core.engine.Executing(name); pass != nil && pass.Run == run && !pass.Closing() {
 		awaitPass(ctx, pass) // before it is over, nothing is
 		if left := pass.Left(); left != nil {
 			found := left.RunByID(run)

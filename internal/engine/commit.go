@@ -67,6 +67,9 @@ func (l live) commit(build func() batch) error {
 			return err
 		}
 		cells, settled := p.closing(b.lines, entries, flows)
+		if settled {
+			p.noted.closing.Store(true)
+		}
 		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, cells...)
 		switch {
 		case err == nil:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/journal"
@@ -63,11 +64,16 @@ type Executing struct {
 	Run  string
 	Done chan struct{} // closed when it is over
 
-	left *journal.Thread // set before Done is closed
+	closing atomic.Bool     // its last entries are being appended, or were
+	left    *journal.Thread // set before Done is closed
 }
 
+// Closing reports whether what the pass will leave may be older than this call.
+func (x *Executing) Closing() bool { return x.closing.Load() }
+
 // Left returns the thread as a pass has left it that is over, if there was nothing
-// more to do. It does not change.
+// more to do. It does not change, and has all that was appended before the pass
+// was seen not to be closing.
 func (x *Executing) Left() *journal.Thread {
 	select {
 	case <-x.Done:

@@ -159,3 +159,37 @@ func TestAWorkerThatStopsClaimsNoStarts(t *testing.T) {
 		}
 	})
 }
+
+// TestAWaitSeesWhatWasAnsweredBefore: a pass that has written its last entry and
+// is not over yet does not make a wait return what was before it.
+func TestAWaitSeesWhatWasAnsweredBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k *kit.Kit
+		waited := make(chan *perdure.Run, 1)
+		observer := kit.Committed(func(e perdure.Event) {
+			if e.Kind != "suspended" {
+				return
+			}
+			run, err := k.GetRun(t.Context(), "t", "")
+			if err == nil {
+				err = k.Answer(t.Context(), perdure.AskAnswer{Ask: run.Asks[0].ID, Answer: perdure.Answer{Value: "yes"}})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			go func() {
+				run, err := k.Wait(t.Context(), "t", run.ID)
+				if err != nil {
+					t.Error(err)
+				}
+				waited <- run
+			}()
+			time.Sleep(time.Millisecond) // the pass is not over before this returns
+		})
+		k = kit.New(t, nil, perdure.Options{Observer: observer}, kit.AskFlow("f", perdure.Question{}))
+		k.StartOn("t", "f", "")
+		if run := <-waited; run.Status != perdure.Succeeded {
+			t.Errorf("after its answer the run is %s", run.Status)
+		}
+	})
+}
