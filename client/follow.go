@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -123,6 +124,9 @@ func (b *body) hint() time.Duration {
 
 // connect requests the events after the last one.
 func (f *follower) connect(ctx context.Context) (*body, error) {
+	if strings.ContainsFunc(f.life, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, final("client: %w: no thread has the life %.40q", perdure.ErrInvalid, f.life)
+	}
 	in := api.ListEvents{Thread: f.thread, Run: f.o.Run}
 	if f.o.NoDeltas {
 		in.Deltas = "no"
