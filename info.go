@@ -157,8 +157,8 @@ type ErrorNote struct {
 }
 
 // Get returns everything about a thread, exactly as it is now, with all of its
-// runs: see [Runtime.GetPage] for the newest ones only. If an entry is damaged, it returns ErrCorrupt along with the thread up to the last intact
-// entry.
+// runs: see [Runtime.GetPage] for the newest ones only. If an entry is damaged, it
+// returns ErrCorrupt along with the thread up to the last intact entry.
 func (r *Runtime) Get(ctx context.Context, thread string) (*Thread, error) {
 	return r.GetPage(ctx, thread, RunPage{})
 }
