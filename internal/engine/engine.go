@@ -21,7 +21,7 @@ type Engine struct {
 	opts    Options
 
 	mu     sync.Mutex
-	passes map[string]*Executing // by thread: closed when the pass in this process is over
+	passes map[string]*Executing // by thread: those in this process
 }
 
 // Options of an engine.
