@@ -41,7 +41,7 @@ func TestPoison(t *testing.T) {
 				if m != nil {
 					deaths[m.lastWords()]++
 				}
-				hands[i] = c.hire(crewOrder{Version: "poison", Memory: 256 << 20})
+				hands[i] = c.hire(crewOrder{Version: "poison", Memory: 1 << 30})
 			}
 		}
 		var left []string
@@ -58,6 +58,11 @@ func TestPoison(t *testing.T) {
 		return len(left) == 0, fmt.Sprintf("%q, deaths %v", left, deaths)
 	})
 	t.Logf("%d processes; what they said when they died: %v", len(c.members), deaths)
+	for words := range deaths {
+		if strings.HasPrefix(words, "fail ") {
+			t.Errorf("a process that no run killed: %s", words)
+		}
+	}
 	for _, kind := range kinds {
 		run, err := c.rt.GetRun(c.Context(), kind, "")
 		kit.NoErr(t, err)
@@ -101,6 +106,9 @@ func (m *member) lastWords() string {
 		if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) }); i >= 0 {
 			return lines[i]
 		}
+	}
+	if i := slices.IndexFunc(m.said, func(s string) bool { return strings.HasPrefix(s, "fail ") }); i >= 0 {
+		return m.said[i]
 	}
 	return fmt.Sprint("exit ", m.code)
 }
