@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/strict"
 )
 
 func (s *Server) askRoutes() {
@@ -61,12 +62,12 @@ func (s *Server) askRoutes() {
 	})
 }
 
-// given returns a value as an any that is nil if there is none.
+// given returns a value of a body as an any that is nil if there is none.
 func given(v json.RawMessage) any {
 	if v == nil {
 		return nil
 	}
-	return v
+	return strict.Read(v)
 }
 
 // Limits of what a page of the inbox reads.

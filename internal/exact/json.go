@@ -23,10 +23,13 @@ import (
 // it would not be the same: an integer over 2^53 in an any, invalid UTF-8, half
 // of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
 func Encode(v any, t reflect.Type) (json.RawMessage, error) {
-	if s, ok := v.(string); ok {
-		if raw := strict.Quote(s); raw != nil {
+	switch v := v.(type) {
+	case string:
+		if raw := strict.Quote(v); raw != nil {
 			return raw, nil
 		}
+	case strict.Read: // its reader refused all that is refused below
+		return v.Compact()
 	}
 	first, err := strict.Marshal(v)
 	if err != nil {

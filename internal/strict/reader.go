@@ -88,6 +88,22 @@ func (r *Reader) List(element func(i int) error) error {
 	return r.leave()
 }
 
+// Read is JSON that a Reader has read. What encodes it need not parse it again.
+type Read json.RawMessage
+
+// MarshalJSON returns the JSON as it was read.
+func (r Read) MarshalJSON() ([]byte, error) { return r, nil }
+
+// Compact returns a copy without the spaces between values.
+func (r Read) Compact() (json.RawMessage, error) {
+	if !bytes.ContainsAny(r, " \t\r\n") {
+		return bytes.Clone(r), nil
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, r)
+	return b.Bytes(), err
+}
+
 // Raw reads a value of any kind. It is a part of the reader's data.
 func (r *Reader) Raw() (json.RawMessage, error) {
 	begin := r.next()

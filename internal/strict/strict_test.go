@@ -84,9 +84,9 @@ func TestSeen(t *testing.T) {
 }
 
 // FuzzCheck holds what is let through against what encoding/json makes of it:
-// nothing is lost or read in two ways.
+// nothing is lost or read in two ways, and Compact returns the same JSON.
 func FuzzCheck(f *testing.F) {
-	for _, seed := range []string{`{"a":[1,{"b":null}],"c":"d"}`, `{"a":1,"A":2}`, `[[[]]]`, `"\ud800"`, `{"a":1}x`} {
+	for _, seed := range []string{`{"a":[1,{"b":null}],"c":"d"}`, `{"a":1,"A":2}`, `[[[]]]`, `"\ud800"`, `{"a":1}x`, ` { "a b" : [ 1 , "\u2028<" ] } `} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -95,6 +95,13 @@ func FuzzCheck(f *testing.F) {
 		}
 		if !json.Valid(data) {
 			t.Fatalf("%q is let through and is no JSON", data)
+		}
+		want, err := strict.Marshal(json.RawMessage(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := strict.Read(strings.TrimSpace(string(data))).Compact(); err != nil || string(got) != string(want) {
+			t.Fatalf("%q is compacted to %q, want %q (%v)", data, got, want, err)
 		}
 		var v any
 		if err := json.Unmarshal(data, &v); err != nil && !strings.Contains(err.Error(), "cannot unmarshal number") {
