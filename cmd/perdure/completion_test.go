@@ -29,7 +29,11 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 			dir := t.TempDir()
 			tmux := terminals(t, dir)
 			store := "sqlite:" + filepath.Join(dir, "x.db")
-			if err := os.WriteFile(filepath.Join(dir, "perdure"), fmt.Appendf(nil, "#!/bin/sh\necho \"$@\" >> %s/calls\nPERDURE_STORE=%s exec %s \"$@\"\n", dir, store, exe), 0o700); err != nil {
+			named := filepath.Join(t.TempDir(), "perdure") // completion is for the name of the program
+			if err := os.Symlink(exe, named); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "perdure"), fmt.Appendf(nil, "#!/bin/sh\necho \"$@\" >> %s/calls\nPERDURE_STORE=%s exec %s \"$@\"\n", dir, store, named), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			for _, id := range []string{"$(touch PWNED)1", "$(touch PWNED)2", "`touch PWNED`", "a;touch PWNED;", "(touch PWNED)", "{touch,PWNED}"} {
