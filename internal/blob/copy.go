@@ -7,18 +7,18 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Copy takes a blob over chunk by chunk, so that it has the same ref here. It
-// is checked on the way, and there only once Close has returned nil.
+// Copy copies a blob chunk by chunk, so that it has the same ref here. It
+// checks the blob on the way; the blob exists only once Close has returned nil.
 type Copy struct {
-	store    store.Store // nil: nothing is kept, it is only checked
+	store    store.Store // nil to only check the blob
 	prefix   string
 	ref      Ref
 	manifest manifest
 	taken    int64
 }
 
-// NewCopy begins the copy of a blob that is cut into chunks of a size. Without
-// a store the blob is only checked.
+// NewCopy begins the copy of a blob that is cut into chunks of the given size.
+// If s is nil, the blob is only checked.
 func NewCopy(s store.Store, prefix string, ref Ref, chunk int64) (*Copy, error) {
 	if err := ref.check(); err != nil {
 		return nil, err
@@ -37,10 +37,10 @@ func NewCopy(s store.Store, prefix string, ref Ref, chunk int64) (*Copy, error) 
 // minChunk keeps the manifest of the largest blob within a cell.
 const minChunk = 160 << 10
 
-// Done reports whether all chunks were taken.
+// Done reports whether all chunks were added.
 func (c *Copy) Done() bool { return c.taken == c.ref.Size }
 
-// Add takes the next chunk.
+// Add adds the next chunk.
 func (c *Copy) Add(ctx context.Context, chunk []byte) error {
 	i := len(c.manifest.hashes)
 	if c.Done() || int64(len(chunk)) != c.manifest.length(i) {
@@ -57,7 +57,7 @@ func (c *Copy) Add(ctx context.Context, chunk []byte) error {
 	return nil
 }
 
-// Close checks the whole and makes the blob known.
+// Close checks the blob as a whole and writes its manifest.
 func (c *Copy) Close(ctx context.Context) error {
 	if !c.Done() {
 		return fmt.Errorf("%w: blob: %s ends at byte %d of %d", store.ErrCorrupt, c.ref.Hash, c.taken, c.ref.Size)

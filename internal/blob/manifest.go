@@ -11,13 +11,13 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// chunkSize is the size of all chunks of a blob but its last. It is written
-// into manifests, so that it may change. The manifest of MaxSize bytes has to
-// fit into a cell too.
+// chunkSize is the size of all chunks of a blob but the last. Manifests record
+// it, so that it may change. The manifest of MaxSize bytes must fit into a cell
+// too.
 const chunkSize = store.MaxEntry
 
-// manifest is how a blob is put together. Its bytes are a version, the size
-// of the value, the size of a chunk, and the hashes of the chunks.
+// manifest describes how a blob is assembled. It is encoded as a version, the
+// size of the value, the size of a chunk, and the hashes of the chunks.
 type manifest struct {
 	size   int64
 	chunk  int64
@@ -40,8 +40,8 @@ func (m *manifest) encode() []byte {
 	return b
 }
 
-// decode returns the manifest in b. Its hash was checked, so an error means
-// that it was written so.
+// decode returns the manifest in b. The caller has checked its hash, so an
+// error means that it was written that way.
 func decode(b []byte) (*manifest, error) {
 	if len(b) == 0 || b[0] != manifestVersion {
 		return nil, errors.New("its format is not known here; was it written by a newer version?")
@@ -69,21 +69,21 @@ func (m *manifest) length(i int) int64 {
 }
 
 const (
-	// Inline is the size up to which a value belongs into its entry.
+	// Inline is the largest size of a value that belongs in its entry.
 	Inline = 64 << 10
 
 	// MaxSize is the size of the largest blob.
 	MaxSize = 1 << 30
 )
 
-// Ref names a blob below its prefix. It is data: one that comes from outside
-// is checked when it is used, and reaches nothing below another prefix.
+// Ref names a blob under its prefix. It is plain data: a ref from outside is
+// checked when it is used, and reaches nothing under another prefix.
 type Ref struct {
 	Hash string `json:"hash"` // SHA-256 of the manifest, in lower-case hex
 	Size int64  `json:"size"` // of the value in bytes
 }
 
-// check returns ErrInvalid or ErrTooLarge unless ref may name a blob.
+// check returns ErrInvalid or ErrTooLarge if the ref cannot name a blob.
 func (r Ref) check() error {
 	if !isHash(r.Hash) {
 		return fmt.Errorf("%w: blob: the ref's hash %.80q is not 64 lower-case hex digits; pass the ref that Put returned", store.ErrInvalid, r.Hash)
@@ -97,25 +97,25 @@ func (r Ref) check() error {
 	return nil
 }
 
-// hashOf is the SHA-256 of data in lower-case hex.
+// hashOf returns the SHA-256 of data in lower-case hex.
 func hashOf(data []byte) string {
 	h := sha256.Sum256(data)
 	return hex.EncodeToString(h[:])
 }
 
-// isHash takes lower case only, so that a blob has one name.
+// isHash accepts only lower case, so that a blob has one name.
 func isHash(text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
 }
 
-// Chunks and manifests have names of two kinds, so that a value that looks
-// like a manifest cannot be opened as one.
+// Chunks and manifests have separate names, so that a value that looks like a
+// manifest cannot be opened as one.
 func chunkKey(prefix, hash string) string    { return prefix + "c/" + hash }
 func manifestKey(prefix, hash string) string { return prefix + "m/" + hash }
 
-// checkPrefix refuses a prefix that is no folder: below "thread-1" would be
-// the blobs of "thread-10" too.
+// checkPrefix refuses a prefix that is not a folder: "thread-1" would include
+// the blobs of "thread-10".
 func checkPrefix(prefix string) error {
 	if !strings.HasSuffix(prefix, "/") {
 		return fmt.Errorf("%w: blob: the prefix %.80q does not end with /, so it may be the beginning of another; add one", store.ErrInvalid, prefix)

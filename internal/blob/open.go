@@ -9,12 +9,12 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Chunks returns the size of the chunks of a blob, all but its last, and the
-// chunks as they are kept. Each is checked against its hash, and one is in memory
-// at a time.
+// Chunks returns the size of all chunks of a blob but the last, and the chunks
+// as stored. Each is checked against its hash, and only one is in memory at a
+// time.
 //
-// Where there is no such blob, the error matches store.ErrNotFound; damage is
-// a *store.CorruptError that names the cell; a ref that cannot be one is
+// If there is no such blob, the error matches store.ErrNotFound; damage is a
+// *store.CorruptError that names the cell; an impossible ref is
 // store.ErrInvalid.
 func Chunks(ctx context.Context, s store.Store, prefix string, ref Ref) (int64, iter.Seq2[[]byte, error], error) {
 	r, err := open(ctx, s, prefix, ref)
@@ -36,7 +36,8 @@ func Bytes(ctx context.Context, s store.Store, prefix string, ref Ref) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	// The size is that of the manifest by now, not what a ref claims.
+	// Chunks has compared the ref's size with the manifest's, so it is not just
+	// a claim.
 	value := make([]byte, 0, ref.Size)
 	for chunk, err := range chunks {
 		if err != nil {
@@ -93,7 +94,7 @@ func (r *reader) loadChunk(i int) ([]byte, error) {
 	what := fmt.Sprintf("chunk %d of %d of blob %s", i+1, len(r.manifest.hashes), r.ref.Hash)
 	cell, err := r.s.Get(r.ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		// A chunk goes only after its manifest, in Delete.
+		// Delete removes a chunk only after its manifest.
 		if _, gone := r.s.Get(r.ctx, r.key); errors.Is(gone, store.ErrNotFound) {
 			return nil, fmt.Errorf("blob: %s was deleted while it was read: %w", r.ref.Hash, err)
 		}

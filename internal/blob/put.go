@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Put keeps all that r holds as a blob below prefix, which ends with a slash.
-// After an error it can be repeated from the start; what is there already is
-// not written again. More than MaxSize bytes are store.ErrTooLarge.
+// Put stores everything that r yields as a blob under prefix, which must end
+// with a slash. After an error it can be repeated from the start; what exists
+// is not written again. A value over MaxSize bytes is store.ErrTooLarge.
 func Put(ctx context.Context, s store.Store, prefix string, r io.Reader) (Ref, error) {
 	if err := checkPrefix(prefix); err != nil {
 		return Ref{}, err
@@ -40,7 +40,7 @@ func Put(ctx context.Context, s store.Store, prefix string, r io.Reader) (Ref, e
 			break
 		}
 	}
-	// Last, so that a manifest never lists a chunk that is not there.
+	// Last, so that a manifest never lists a missing chunk.
 	data := m.encode()
 	h := hashOf(data)
 	if err := putCell(ctx, s, manifestKey(prefix, h), data); err != nil {
@@ -50,8 +50,8 @@ func Put(ctx context.Context, s store.Store, prefix string, r io.Reader) (Ref, e
 }
 
 // fill reads until chunk is full or r ends, and reports whether r may have
-// more. Other than in io.ReadFull, an io.ErrUnexpectedEOF is an error of r:
-// that is how a body ends that was cut off on its way here.
+// more. Unlike io.ReadFull, it treats io.ErrUnexpectedEOF as an error of r:
+// that is how a truncated request body ends.
 func fill(r io.Reader, chunk []byte) (n int, more bool, err error) {
 	for empty := 0; n < len(chunk); empty++ {
 		got, err := r.Read(chunk[n:])
@@ -70,11 +70,11 @@ func fill(r io.Reader, chunk []byte) (n int, more bool, err error) {
 	return n, true, nil
 }
 
-// mostEmpty is how many reads in a row may bring nothing before a source is
-// taken for one that never will.
+// mostEmpty is how many empty reads in a row are tolerated before fill gives
+// up.
 const mostEmpty = 100
 
-// putCell writes a cell that is named by its content, if it is not there.
+// putCell writes a cell that is named by its content, unless it exists.
 func putCell(ctx context.Context, s store.Store, key string, value []byte) error {
 	errThere := errors.New("it is there")
 	began := time.Now()
@@ -92,7 +92,7 @@ func putCell(ctx context.Context, s store.Store, key string, value []byte) error
 		case errors.Is(err, errThere):
 			return nil
 		case errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && !store.OutOfPatience(ctx, began):
-			continue // it may have happened: the next look tells
+			continue // it may have been written: look again
 		}
 		return err
 	}
@@ -102,13 +102,13 @@ func damaged(key, reason string) error {
 	return &store.CorruptError{Cell: key, Reason: reason}
 }
 
-// Delete removes all blobs below prefix. It can be interrupted and repeated.
-// A blob that is put meanwhile may stay, or stay in parts.
+// Delete removes all blobs under prefix. It can be interrupted and repeated. A
+// blob that is put at the same time may remain, whole or in part.
 func Delete(ctx context.Context, s store.Store, prefix string) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
 	}
-	// The manifests first, so that a blob is whole or not there.
+	// Manifests first, so that a blob is either whole or gone.
 	for _, kind := range []string{"m/", "c/"} {
 		if err := store.DeletePrefix(ctx, s, prefix+kind); err != nil {
 			return fmt.Errorf("blob: delete everything below %q; call Delete again: %w", prefix, err)

@@ -12,12 +12,12 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Near is how far ahead a hint may lie. Settle makes an alarm of what is
-// later, so that a flow whose alarms are rung at least this often is looked at
-// in time, whoever sets them.
+// Near is how far ahead of its time a thread may have a hint. Settle sets an
+// alarm for anything later, so nothing is late as long as the alarms of its
+// flow are rung at least this often.
 const Near = 10 * time.Second
 
-// isFar reports whether next is more than Near behind now.
+// isFar reports whether next is more than Near after now.
 func isFar(next, now int64) bool {
 	return next > 0 && next > now && uint64(next)-uint64(now) > uint64(Near.Microseconds())
 }
@@ -30,7 +30,7 @@ func alarmKey(flow, thread string, due int64) string {
 	return fmt.Sprintf("%s%016x/%s", alarmPrefix(flow), uint64(due), thread)
 }
 
-// parseAlarm returns what the key of an alarm says, if it can be read.
+// parseAlarm parses the key of an alarm.
 func parseAlarm(flow, key string) (due int64, thread string, ok bool) {
 	digits, thread, _ := strings.Cut(strings.TrimPrefix(key, alarmPrefix(flow)), "/")
 	due, err := strconv.ParseInt(digits, 16, 64)
@@ -41,9 +41,9 @@ func parseAlarm(flow, key string) (due int64, thread string, ok bool) {
 	return due, thread, err == nil
 }
 
-// setAlarm writes an alarm. One that is there is written again: a Ring that
-// saw it before must not delete it, since the hint for which that Ring made a
-// look may be the one that is about to be removed.
+// setAlarm writes an alarm. One that exists is written again: a Ring that saw
+// it before must not delete it, since the hint that Ring wrote for it may be
+// the one that the caller is about to remove.
 func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64) error {
 	key := alarmKey(flow, thread, due)
 	err := retry(ctx, func() error {
@@ -69,13 +69,13 @@ func setAlarm(ctx context.Context, s store.Store, flow, thread string, due int64
 
 // Ring makes the threads of a flow due whose alarms are not later than now, in
 // microseconds since 1970: at most limit, the earliest first. Each gets a hint
-// before its alarm is removed. Next is the time of the first alarm that it left,
+// before its alarm is removed. Next is the time of the first remaining alarm,
 // which is later than now unless limit was reached; 0 if there is none.
 //
 // An alarm that cannot be read is left alone, and so is one of a thread whose
-// hint cannot be read, which is due as it is. After an error some may have
-// rung, and all others still will. Where the store finds cells damaged, the
-// error matches store.ErrCorrupt, and all sound ones have rung.
+// hint cannot be read, since that counts as due anyway. After an error some
+// alarms may have rung; the others remain. If the store finds damaged cells,
+// the error matches store.ErrCorrupt, and all intact alarms have rung.
 func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int) (rung int, next int64, err error) {
 	if limit < 1 {
 		return 0, 0, fmt.Errorf("due: ring %d alarms: %w: ring at least one", limit, store.ErrInvalid)
@@ -96,8 +96,8 @@ func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int)
 		if due > now || rung == limit {
 			return rung, due, damage
 		}
-		// A reader may be about to remove the hint for this very alarm: so
-		// the hint is written in any case, and the reader's version is old.
+		// A reader may be about to replace the hint with this very alarm.
+		// Writing the hint in any case makes the reader's version outdated.
 		ok, err := announce(ctx, s, flow, thread, value{Seq: 1, Due: 1}, true)
 		if errors.Is(err, store.ErrCorrupt) {
 			damage = errors.Join(damage, err)
@@ -112,7 +112,7 @@ func Ring(ctx context.Context, s store.Store, flow string, now int64, limit int)
 		err = retry(ctx, func() error {
 			err := s.Delete(ctx, cell.Key, cell.Version)
 			if errors.Is(err, store.ErrConflict) {
-				return nil // rung by another, or set again
+				return nil // another worker rang it, or it was set again
 			}
 			return err
 		})

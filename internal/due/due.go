@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// ErrUnreadable is what Hint.Err matches.
+// ErrUnreadable is matched by the Err of a hint that cannot be read.
 var ErrUnreadable = errors.New("due: hint is unreadable")
 
 // Hint says that a thread is due at a time.
@@ -26,29 +26,29 @@ type Hint struct {
 	// Due is a time in microseconds since 1970.
 	Due int64
 
-	// Version is the write of the hint's cell that was seen.
+	// Version is the version of the hint's cell that was read.
 	Version store.Version
 
-	// Err is not nil if the cell holds something else than this package
-	// writes, for example a newer version's. Seq and Due are 0 then, which is
-	// due now, and neither Announce nor Settle touches the cell. Where its
-	// key is not one of this package, Thread is what follows the prefix.
+	// Err is not nil if the cell holds something that this package did not
+	// write, for example a newer version's hint. Then Seq and Due are 0, which
+	// means due now, and neither Announce nor Settle touches the cell. If the
+	// key is not one of this package's, Thread is whatever follows the prefix.
 	Err error
 
-	owner string // as the key has it
+	owner string // as in the key
 }
 
-// ownerSize is how many bytes at the end of a thread's name are its owner's.
+// ownerSize is how many bytes at the end of a thread's name identify its owner.
 const ownerSize = 8
 
-// Owner returns whom a thread belongs to: the last 8 bytes of its name, or all
-// of a name that is shorter. Hints are ordered by it, so that a reader can give
-// each owner a turn, see Page and NextOwner.
+// Owner returns the owner of a thread: the last 8 bytes of its name, or all of
+// a shorter name. Hints are ordered by owner, so that a reader can give each a
+// turn, see Page and NextOwner.
 func Owner(thread string) string { return thread[max(0, len(thread)-ownerSize):] }
 
-// Owner returns whom the hint's thread belongs to. Of a key that is not one of
-// this package it is the part where the owner should be, so that NextOwner
-// leads on in any case.
+// Owner returns the owner of the hint's thread. For a key that is not one of
+// this package's, it is the part where the owner should be, so that NextOwner
+// always advances.
 func (h Hint) Owner() string {
 	if h.owner != "" {
 		return h.owner
@@ -66,10 +66,10 @@ func (v value) encode() []byte {
 	return data
 }
 
-// Prefix returns what the keys of a flow's hints begin with, to watch them.
+// Prefix returns the prefix of the keys of a flow's hints, to watch them.
 func Prefix(flow string) string {
-	// Escaped, a flow's name holds no slash, so that the hints of one flow
-	// are never below the prefix of another.
+	// An escaped flow name contains no slash, so the hints of one flow never
+	// fall under the prefix of another.
 	return "due/" + url.PathEscape(flow) + "/"
 }
 
@@ -77,7 +77,8 @@ func keyOf(flow, thread string) (string, error) {
 	if thread == "" || strings.Contains(thread, "/") {
 		return "", fmt.Errorf("due: thread %q of flow %q: %w: a thread's name is not empty and holds no slash", thread, flow, store.ErrInvalid)
 	}
-	// An alarm's key is the longer one, and who has a hint may need it.
+	// An alarm's key is longer, and a thread with a hint may need an alarm
+	// later.
 	return Prefix(flow) + Owner(thread) + "/" + thread, store.CheckName("cell", alarmKey(flow, thread, 0))
 }
 
@@ -92,7 +93,7 @@ func parse(flow string, cell store.Cell) Hint {
 	var v value
 	err := json.Unmarshal(cell.Value, &v)
 	if err == nil && !bytes.Equal(v.encode(), cell.Value) {
-		// A field more or less would be lost by writing the hint again.
+		// Writing the hint again would lose fields that we do not know.
 		err = errors.New("it has an unknown shape")
 	}
 	if key, keyErr := keyOf(flow, h.Thread); err == nil && keyErr != nil {
@@ -125,14 +126,13 @@ func Get(ctx context.Context, s store.Store, flow, thread string) (Hint, bool, e
 }
 
 // Page returns up to limit hints of a flow, whenever they are due, ordered by
-// owner and then by thread, that are behind the cursor after; "" is the begin.
-// The cursor last leads to the next page, and more is false if there was
-// nothing behind this one.
+// owner and then by thread, that follow the cursor after; "" is the beginning.
+// Pass last to get the next page; more is false if nothing follows this one.
 //
-// A hint that cannot be read is no error, see Hint.Err. A hint that is written
-// during the call may be left out, but not by a call that starts afterwards.
-// Where the store finds cells damaged, the error matches store.ErrCorrupt, and
-// the page holds those that are sound.
+// A hint that cannot be read is not an error, see Hint.Err. A hint that is
+// written during the call may be missed, but not by a call that starts
+// afterwards. If the store finds damaged cells, the error matches
+// store.ErrCorrupt, and the page holds the intact ones.
 func Page(ctx context.Context, s store.Store, flow, after string, limit int) (hints []Hint, last string, more bool, err error) {
 	if limit < 1 {
 		return nil, after, false, fmt.Errorf("due: a page of %d hints: %w: ask for at least one", limit, store.ErrInvalid)
@@ -155,12 +155,13 @@ func Page(ctx context.Context, s store.Store, flow, after string, limit int) (hi
 	return hints, last, false, nil
 }
 
-// NextOwner returns a cursor for Page that is behind all hints of one owner:
-// that of the last hint before the cursor it is given, or the one it is given
-// by name, see Hint.Owner.
+// NextOwner returns a cursor for Page that is past all hints of one owner. It
+// takes a cursor of Page, which names the last hint and its owner, or just an
+// owner, see Hint.Owner.
 func NextOwner(cursor string) string {
 	owner, _, _ := strings.Cut(cursor, "/")
-	// All that begins with the owner and a slash, and nothing else, is
-	// between these and the owner with the byte behind a slash.
+	// The keys that begin with the owner and a slash all sort before the owner
+	// followed by the byte after a slash, and no other owner's keys lie
+	// between.
 	return owner + string(rune('/'+1))
 }

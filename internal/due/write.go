@@ -10,23 +10,23 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Announce writes that the thread will be due at a time, in microseconds since
-// 1970, by a fact that is about to get sequence seq in its journal. Merged into
-// a hint that is there, the sequence becomes the higher and the time the
-// earlier of the two. Nothing is written where nothing changes.
+// Announce records that the thread will be due at the given time, in
+// microseconds since 1970, because of a fact that is about to get sequence seq
+// in its journal. If there is a hint, it gets the higher of the two sequences
+// and the earlier of the two times. Nothing is written if nothing changes.
 //
-// Merging twice is the same as once, so Announce repeats what conflicted or was
-// left open by the store, until ctx ends. After an error the hint may or may
-// not be written, and the fact must not be appended.
+// Merging is idempotent, so Announce retries after conflicts and uncertain
+// outcomes until ctx ends. After an error the hint may or may not be written,
+// and the fact must not be appended.
 func Announce(ctx context.Context, s store.Store, flow, thread string, seq uint64, due int64) error {
 	_, err := announce(ctx, s, flow, thread, value{Seq: seq, Due: due}, false)
 	return err
 }
 
-// announce is Announce. Afresh says to write the hint also where nothing
-// changes, so that who saw it before cannot settle it. It reports whether the
-// hint is now as it should be; one that cannot be read is left as it is, and one
-// that the store finds damaged is written anew.
+// announce implements Announce. With afresh it writes the hint even if nothing
+// changes, so that no reader that saw it before can settle it. It reports
+// whether the hint is now as it should be: one that cannot be read is left
+// alone, and one that the store finds damaged is rewritten.
 func announce(ctx context.Context, s store.Store, flow, thread string, given value, afresh bool) (ok bool, err error) {
 	err = retry(ctx, func() error {
 		w, readable, err := announcement(ctx, s, flow, thread, given, afresh)
@@ -41,10 +41,10 @@ func announce(ctx context.Context, s store.Store, flow, thread string, given val
 	return ok, nil
 }
 
-// Announcement returns the write with which Announce would announce a thread,
-// for those who make it together with the fact, or one without a key where there
-// is nothing to write. Whoever finds that the hint was written meanwhile asks
-// for another. Unseen says to believe that there is no hint yet.
+// Announcement returns the write that Announce would make, for callers that
+// make it together with the fact, or a write without a key if there is nothing
+// to write. A caller that finds the hint changed in the meantime asks for
+// another. With unseen it assumes that there is no hint yet.
 func Announcement(ctx context.Context, s store.Store, flow, thread string, seq uint64, due int64, unseen bool) (w store.Write, err error) {
 	given := value{Seq: seq, Due: due}
 	if key, keyErr := keyOf(flow, thread); unseen && keyErr == nil && seq > 0 {
@@ -60,9 +60,8 @@ func Announcement(ctx context.Context, s store.Store, flow, thread string, seq u
 	return w, nil
 }
 
-// announcement returns the write that merges what is given into a hint, one
-// without a key where nothing is to be written, and whether the hint is one that
-// can be read.
+// announcement returns the write that merges given into the hint, without a key
+// if there is nothing to write, and whether the hint can be read.
 func announcement(ctx context.Context, s store.Store, flow, thread string, given value, afresh bool) (w store.Write, ok bool, err error) {
 	key, err := keyOf(flow, thread)
 	if err != nil {
@@ -77,11 +76,11 @@ func announcement(ctx context.Context, s store.Store, flow, thread string, given
 		if old, err = store.Derived(s).Get(ctx, key); err != nil {
 			return w, false, err
 		}
-		merged.Due = min(given.Due, 1) // what it said may be due by now
+		merged.Due = min(given.Due, 1) // the damaged hint may have been due by now
 	} else if err == nil {
 		h := parse(flow, old)
 		if h.Err != nil {
-			return w, false, nil // due now for every reader, and none removes it
+			return w, false, nil // every reader takes it as due now, and none removes it
 		}
 		merged = value{Seq: max(h.Seq, given.Seq), Due: min(h.Due, given.Due)}
 		if !afresh && merged == (value{Seq: h.Seq, Due: h.Due}) {
@@ -94,8 +93,9 @@ func announcement(ctx context.Context, s store.Store, flow, thread string, given
 }
 
 // Removal returns the write that removes the hint of a thread whose journal is
-// about to reach sequence head, by a writer who knows that nothing is due then,
-// now or later. It has no key where there is no hint, or one that is to stay.
+// about to reach sequence head, for a writer that knows that nothing will be
+// due then or later. The write has no key if there is no hint, or one that must
+// stay.
 func Removal(ctx context.Context, s store.Store, flow, thread string, head uint64) (store.Write, error) {
 	h, ok, err := Get(ctx, s, flow, thread)
 	if err != nil || !ok || h.Err != nil || h.Seq > head {
@@ -106,15 +106,14 @@ func Removal(ctx context.Context, s store.Store, flow, thread string, head uint6
 }
 
 // Settle is called by a reader that has folded the thread's journal up to
-// sequence head and found, at time now, that the thread is next due at a time,
-// or not at all if next is 0. Times are in microseconds since 1970. It
-// postpones the hint to the next time, or, where that is more than Near from
-// now, sets an alarm and removes the hint; without a next time it only removes
-// the hint.
+// sequence head and found, at time now, that the thread is next due at time
+// next, or not at all if next is 0. Times are in microseconds since 1970. It
+// postpones the hint to next or, if that is more than Near away, sets an alarm
+// and removes the hint; if next is 0, it only removes the hint.
 //
-// It leaves the hint as it is, and returns nil, if the journal has not reached
-// the hint's sequence, if the hint was written since h was read, and if it
-// cannot be read. After an error the hint may or may not be settled.
+// It leaves the hint alone, and returns nil, if the journal has not reached the
+// hint's sequence, if the hint was written since h was read, or if it cannot be
+// read. After an error the hint may or may not be settled.
 func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next, now int64) error {
 	if h.Err != nil || head < h.Seq {
 		return nil
@@ -145,8 +144,8 @@ func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next, now i
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
-		// Versions never repeat: any other than the one we saw means that
-		// an earlier try of ours worked, or that another wrote the hint.
+		// Versions never repeat: a different one means that an earlier attempt
+		// of ours succeeded, or that someone else wrote the hint.
 		switch cell, getErr := s.Get(ctx, key); {
 		case errors.Is(getErr, store.ErrNotFound):
 			return nil
@@ -163,9 +162,9 @@ func Settle(ctx context.Context, s store.Store, h Hint, head uint64, next, now i
 	return nil
 }
 
-// Forget removes the hint of a thread that is no more, whatever the hint says,
-// and repeats that until there is none. Alarms of the thread are not found by
-// its name: each makes one more look when it rings.
+// Forget removes the hint of a thread that no longer exists, whatever the hint
+// says, and retries until there is none. It cannot find the thread's alarms by
+// its name; each costs one look when it rings.
 func Forget(ctx context.Context, s store.Store, flow, thread string) error {
 	key, err := keyOf(flow, thread)
 	if err != nil {
@@ -186,8 +185,8 @@ func Forget(ctx context.Context, s store.Store, flow, thread string) error {
 	return nil
 }
 
-// retry calls try until it returns nil or an error that it would return again,
-// until ctx ends, or until it is out of patience with the store.
+// retry calls try until it returns nil or an error that would only repeat
+// itself, until ctx ends, or until it is out of patience with the store.
 func retry(ctx context.Context, try func() error) error {
 	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -203,17 +202,17 @@ func retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// hopeless reports whether a call that answered err would do so again.
+// hopeless reports whether a call that returned err would return it again.
 func hopeless(err error) bool {
 	final := []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned}
 	return slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) })
 }
 
-// Remind makes sure that somebody looks at a thread at a time, of which its
-// journal speaks at sequence seq: it is for those who find by the journal what
-// a hint or an alarm should say, when that may have been lost. Times are in
-// microseconds since 1970. It reports whether it had to write: where a hint is
-// there that is due by then, or the alarm, it writes nothing.
+// Remind makes sure that a thread is looked at when it is due, according to its
+// journal at sequence seq. It is for callers that rebuild hints and alarms,
+// which may have been lost, from the journal. Times are in microseconds since
+// 1970. It reports whether it had to write: if there is a hint that is due by
+// then, or the alarm, it writes nothing.
 func Remind(ctx context.Context, s store.Store, flow, thread string, seq uint64, at, now int64) (bool, error) {
 	h, ok, err := Get(ctx, s, flow, thread)
 	if err != nil || ok && (h.Err != nil || h.Due <= at) {

@@ -19,16 +19,16 @@ import (
 	"github.com/perdure/perdure/internal/strict"
 )
 
-// Encode returns the JSON of a value, or ErrNotJSON if what a t reads back from
-// it would not be the same: an integer over 2^53 in an any, invalid UTF-8, half
-// of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
+// Encode returns the JSON of a value, or ErrNotJSON if the value would not
+// survive being read back into a t: an integer over 2^53 in an any, invalid
+// UTF-8, half of a surrogate pair in raw JSON, a NaN, a cycle, a channel.
 func Encode(v any, t reflect.Type) (json.RawMessage, error) {
 	switch v := v.(type) {
 	case string:
 		if raw := strict.Quote(v); raw != nil {
 			return raw, nil
 		}
-	case strict.Read: // its reader refused all that is refused below
+	case strict.Read: // its reader has already made the checks below
 		return v.Compact()
 	}
 	first, err := strict.Marshal(v)
@@ -60,11 +60,11 @@ func Encode(v any, t reflect.Type) (json.RawMessage, error) {
 	return first, nil
 }
 
-// maxDepth is how deep a value may be nested. Readers of JSON give up at some
-// depth, and an entry that cannot be read is damage.
+// maxDepth is how deeply a value may be nested. JSON decoders give up at some
+// depth, and an entry that cannot be read counts as damaged.
 const maxDepth = 1000
 
-// CheckDepth returns ErrNotJSON if JSON is nested too deep to be recorded.
+// CheckDepth returns ErrNotJSON if raw is nested too deeply to be recorded.
 func CheckDepth(raw []byte) error {
 	if strict.Depth(raw) > maxDepth {
 		return fmt.Errorf("%w: it is nested more than %d deep", fault.ErrNotJSON, maxDepth)
@@ -72,8 +72,9 @@ func CheckDepth(raw []byte) error {
 	return nil
 }
 
-// exactTypes remembers the types whose values are read back as they were,
-// whatever they are: no interfaces, no raw JSON, nothing that marshals itself.
+// exactTypes caches which types are exact: any value of theirs is read back
+// unchanged, because they contain no interfaces, no raw JSON, and nothing that
+// marshals itself.
 var exactTypes sync.Map // of reflect.Type to bool
 
 func exactType(t reflect.Type) bool {
@@ -90,7 +91,7 @@ func exactType(t reflect.Type) bool {
 
 func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 	if inside[t] {
-		return true // judged where it began
+		return true // a recursive type: its outer occurrence decides
 	}
 	inside[t] = true
 	for _, custom := range []reflect.Type{
@@ -118,7 +119,7 @@ func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 				return false
 			}
 			if f.Anonymous && !f.IsExported() && f.Type.Kind() == reflect.Pointer {
-				return false // it is written, and cannot be read back
+				return false // encoding/json writes it but cannot read it back
 			}
 		}
 		return true
@@ -127,7 +128,7 @@ func isExact(t reflect.Type, inside map[reflect.Type]bool) bool {
 }
 
 // Decode reads a recorded value into a T. Its error says what does not fit. A
-// type that reads itself may panic, which is the same.
+// panic in the type's own UnmarshalJSON is returned as an error too.
 func Decode[T any](raw json.RawMessage) (T, error) {
 	var v T
 	if s, ok := any(&v).(*string); ok && len(raw) > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
@@ -159,8 +160,8 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 
 var longNumber = regexp.MustCompile(`[0-9][0-9.]{15}|[0-9][eE]`)
 
-// FitsExactly returns ErrNotJSON if a number would change when raw is read
-// into a t: one that a float64 does not hold, where an any is to take it.
+// FitsExactly returns ErrNotJSON if reading raw into a t would change a number:
+// one that lands in an any and that a float64 cannot hold.
 func FitsExactly(raw json.RawMessage, t reflect.Type) error {
 	if exactType(t) || !longNumber.Match(raw) {
 		return nil
@@ -185,8 +186,8 @@ func FitsExactly(raw json.RawMessage, t reflect.Type) error {
 	return nil
 }
 
-// anyBelow reports whether visit finds what it looks for in v or in what v
-// holds. Where visit does not enter a value, what that holds is passed over.
+// anyBelow reports whether visit finds what it looks for in v or anything that
+// v contains. It skips the contents of values that visit does not enter.
 func anyBelow(v reflect.Value, depth int, visit func(reflect.Value) (found, enter bool)) bool {
 	if !v.IsValid() || depth > maxDepth {
 		return false
@@ -234,7 +235,8 @@ func badText(v any) bool {
 	})
 }
 
-// KindOf returns the kind of JSON value that a type expects, "" for any.
+// KindOf returns the kind of JSON value that a type expects, "" if it accepts
+// any kind.
 func KindOf(t reflect.Type) string {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -255,7 +257,7 @@ func KindOf(t reflect.Type) string {
 	return kindNames[t.Kind()]
 }
 
-// kindNames are the kinds of JSON values that Go's kinds expect.
+// kindNames maps Go kinds to the kinds of JSON values they expect.
 var kindNames = map[reflect.Kind]string{
 	reflect.Bool: "boolean", reflect.String: "string", reflect.Float32: "number", reflect.Float64: "number",
 	reflect.Struct: "object", reflect.Map: "object", reflect.Slice: "array", reflect.Array: "array",
@@ -272,5 +274,5 @@ func KindOfJSON(raw json.RawMessage) string {
 	return cmp.Or(jsonKinds[raw[0]], "number")
 }
 
-// jsonKinds are the kinds by what a value begins with.
+// jsonKinds maps the first byte of a value to its kind.
 var jsonKinds = map[byte]string{'{': "object", '[': "array", '"': "string", 't': "boolean", 'f': "boolean", 'n': "null"}

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Lease is the sign of life of a worker. It is safe for concurrent use.
+// Lease is a worker's sign of life. It is safe for concurrent use.
 type Lease struct {
 	s      store.Store
 	id     string
@@ -26,34 +26,34 @@ type Lease struct {
 
 	stop context.CancelFunc // ends renewing
 	done chan struct{}      // closed when renewing has ended
-	lost chan struct{}      // closed when the cell is another's or gone
+	lost chan struct{}      // closed when the cell is gone or not ours
 
 	mu      sync.Mutex
-	version store.Version // of our last write that is known; "" before the first
+	version store.Version // of our last confirmed write; "" before the first
 	n       uint64        // its counter
-	sent    uint64        // the highest counter that was ever sent
-	start   time.Time     // the moment before the last renewal that succeeded was sent
+	sent    uint64        // the highest counter ever sent
+	start   time.Time     // just before the last successful renewal was sent
 	ended   bool          // lost or released
-	gone    bool          // there is no cell of ours any more
+	gone    bool          // the cell is no longer ours or no longer exists
 	err     error         // of the last renewal
 }
 
-// Hold writes a lease for the worker called id, which must be new: ErrTaken if
-// there is one already. The lease is renewed every quarter of ttl until
-// Release, until it is lost, or until ctx ends; in the last case its cell stays
-// and the lease lapses, unless Release removes it.
+// Hold writes a lease for the worker called id, which must be new, or returns
+// ErrTaken. The lease is renewed every quarter of ttl until Release, until it
+// is lost, or until ctx ends; in the last case its cell stays and the lease
+// lapses, unless Release removes it.
 //
-// Hold repeats what the store leaves open, until ctx ends. After an error a
-// cell may be left that nobody renews. If the store was slow, the lease may
-// have lapsed already when Hold returns, until the next renewal.
+// Hold retries uncertain writes until ctx ends. After an error it may leave a
+// cell that nobody renews. If the store was slow, the lease may already have
+// lapsed when Hold returns, until the next renewal.
 //
-// Info is what the worker says of itself, for people; nil for nothing. It is
-// written anew with each renewal, so it should be short.
+// Info describes the worker to people; it may be nil. Every renewal writes it
+// again, so it should be short.
 func Hold(ctx context.Context, s store.Store, id string, ttl time.Duration, info json.RawMessage) (*Lease, error) {
 	if id == "" || ttl < MinTTL || ttl > MaxTTL {
 		return nil, fmt.Errorf("lease: hold %q for %v: %w: it needs an id and a ttl from %v to %v", id, ttl, store.ErrInvalid, MinTTL, MaxTTL)
 	}
-	host, _ := os.Hostname() // without it people see less, nothing else
+	host, _ := os.Hostname() // only for display
 	l := &Lease{
 		s: s, id: id, ttl: ttl, holder: rand.Text(), host: host, info: info,
 		done: make(chan struct{}), lost: make(chan struct{}),
@@ -67,8 +67,9 @@ func Hold(ctx context.Context, s store.Store, id string, ttl time.Duration, info
 	return l, nil
 }
 
-// create writes the cell for the first time. Each try writes the same counter:
-// of two that both happen, one late, the other is not taken for a renewal.
+// create writes the cell for the first time. Each attempt writes the same
+// counter, so if two succeed, one of them late, the second is not taken for a
+// renewal.
 func (l *Lease) create(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		sent := time.Now()
@@ -80,8 +81,8 @@ func (l *Lease) create(ctx context.Context) error {
 		if hopeless(err) {
 			return err
 		}
-		// A try before this one may be the one that worked, so the time
-		// counts from the first.
+		// An earlier attempt may be the one that succeeded, so the time counts
+		// from the first.
 		switch found, lookErr := l.inspect(ctx); {
 		case lookErr != nil && hopeless(lookErr):
 			return lookErr
@@ -99,13 +100,12 @@ func (l *Lease) create(ctx context.Context) error {
 	}
 }
 
-// Valid reports whether the worker may believe that nobody takes it for dead.
-// It is true for three quarters of the ttl, counted from before the last
-// renewal that succeeded was sent, and never after the lease was lost or
-// released.
+// Valid reports whether the worker can rely on not being judged dead. It is
+// true for three quarters of the ttl, counted from just before the last
+// successful renewal was sent, and never after the lease was lost or released.
 func (l *Lease) Valid() bool { return l.Left() > 0 }
 
-// Left returns how long the lease is valid without a further renewal.
+// Left returns how long the lease stays valid without another renewal.
 func (l *Lease) Left() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,11 +115,12 @@ func (l *Lease) Left() time.Duration {
 	return max(0, l.ttl-l.ttl/4-time.Since(l.start))
 }
 
-// Lost is closed when the lease was taken away: its cell was removed or written
-// by another. It is then not written again. A store that fails is not loss.
+// Lost is closed when the lease was taken away: someone else removed or wrote
+// its cell. It is then never written again. A failing store does not lose the
+// lease.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Err returns why the last renewal failed, nil if it did not.
+// Err returns the error of the last renewal, nil if it succeeded.
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,9 +128,9 @@ func (l *Lease) Err() error {
 }
 
 // Release ends the lease: it is no longer valid or renewed, and its cell is
-// removed, so that nobody has to wait for the worker's death. It can be
-// repeated, and is, if it returned an error; without that the cell stays until
-// somebody buries it. Lost is not closed by it.
+// removed, so that nobody has to wait for the ttl to pass. Call it again after
+// an error; otherwise the cell stays until somebody buries it. It does not
+// close Lost.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	l.ended = true
@@ -150,7 +151,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		err := l.s.Delete(ctx, Prefix+l.id, version)
 		found := taken
 		if err != nil && !hopeless(err) {
-			// A renewal that was cut off may have moved the cell.
+			// An interrupted renewal may have changed the cell.
 			var lookErr error
 			found, lookErr = l.inspect(ctx)
 			err = errors.Join(err, lookErr)
@@ -175,26 +176,26 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 }
 
-// Prefix is what the keys of all leases begin with, to list or watch them; the
-// worker's id follows.
+// Prefix is the prefix of the keys of all leases, to list or watch them; the
+// worker's id follows it.
 const Prefix = "worker/"
 
 const (
 	// MinTTL is the shortest ttl that Hold accepts.
 	MinTTL = time.Millisecond
 
-	// MaxTTL is the longest ttl that Hold accepts, and what a watcher waits
-	// for where a cell holds none, a negative or a longer one.
+	// MaxTTL is the longest ttl that Hold accepts, and how long a watcher waits
+	// if the ttl in a cell is missing, negative or longer.
 	MaxTTL = 10 * time.Minute
 )
 
 var (
-	// ErrTaken: another holds a lease under this worker's id. Ids are for
+	// ErrTaken means that a lease with this worker's id exists. An id is for
 	// one incarnation of a worker; use a new one.
 	ErrTaken = errors.New("lease: id is taken")
 
-	// ErrAlive: the worker's lease has moved since it was judged, or was
-	// not judged dead by this watcher.
+	// ErrAlive means that the worker's lease has changed since it was judged,
+	// or that this watcher has not judged it dead.
 	ErrAlive = errors.New("lease: worker is not known to be dead")
 )
 
@@ -204,12 +205,12 @@ type value struct {
 	Host   string `json:"host"` // for people
 	Holder string `json:"key"`  // random, so that a holder knows its own writes
 
-	Info json.RawMessage `json:"info,omitempty"` // what else the worker says of itself
+	Info json.RawMessage `json:"info,omitempty"` // see Hold
 }
 
 func (v value) encode() ([]byte, error) { return json.Marshal(v) }
 
-// parse returns what a cell holds, the zero value if it is not a lease.
+// parse decodes a cell. It returns the zero value if the cell is not a lease.
 func parse(cell store.Cell) value {
 	var v value
 	if json.Unmarshal(cell.Value, &v) != nil {
@@ -218,7 +219,7 @@ func parse(cell store.Cell) value {
 	return v
 }
 
-// patience returns how long a watcher waits for the cell to move.
+// patience returns how long a watcher waits for the cell to change.
 func (v value) patience() time.Duration {
 	if v.TTL <= 0 || v.TTL > MaxTTL.Microseconds() {
 		return MaxTTL
@@ -226,7 +227,7 @@ func (v value) patience() time.Duration {
 	return time.Duration(v.TTL) * time.Microsecond
 }
 
-// hopeless reports whether a call that answered err would do so again.
+// hopeless reports whether a call that returned err would return it again.
 func hopeless(err error) bool {
 	final := []error{store.ErrTooLarge, store.ErrInvalid, store.ErrClosed, store.ErrCorrupt, store.ErrKey, store.ErrNewer, store.ErrPoisoned}
 	return slices.ContainsFunc(final, func(e error) bool { return errors.Is(err, e) })
@@ -254,7 +255,7 @@ func (l *Lease) keep(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			// Sooner than usual: there is time for several tries before it lapses.
+			// Sooner than usual, for several attempts before the lease lapses.
 			next.Reset(l.ttl / 16)
 			continue
 		}
@@ -270,7 +271,7 @@ func (l *Lease) untilRenewal() time.Duration {
 	return l.ttl/4 - time.Since(l.start)
 }
 
-// renew moves the cell once, or finds that it is no longer ours.
+// renew writes the cell once, or finds that it is no longer ours.
 func (l *Lease) renew(ctx context.Context) (lost bool, err error) {
 	l.mu.Lock()
 	l.sent++
@@ -296,22 +297,23 @@ func (l *Lease) renew(ctx context.Context) (lost bool, err error) {
 		close(l.lost)
 		return true, err
 	case found == moved && l.known() == n:
-		// This very renewal worked, and only its answer was lost.
+		// This very renewal succeeded, and only its response was lost.
 		l.confirm("", n, sent)
 		return false, nil
 	}
 	return false, err
 }
 
-// try bounds a renewal: an answer that comes later leaves too little of the
-// ttl, and a call that hangs must not keep the next one from being made.
+// try bounds the time of a renewal: a later response leaves too little of the
+// ttl, and a call that hangs must not block the next one.
 func (l *Lease) try(ctx context.Context, n uint64) (store.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.ttl/2)
 	defer cancel()
 	return l.put(ctx, n)
 }
 
-// put writes counter n over our last known write, and syncs the first.
+// put writes counter n over our last known write. Only the first write is
+// synced.
 func (l *Lease) put(ctx context.Context, n uint64) (store.Version, error) {
 	// The recorded ttl is rounded up: a watcher may only wait longer.
 	micros := (l.ttl + time.Microsecond - 1) / time.Microsecond
@@ -328,8 +330,8 @@ func (l *Lease) put(ctx context.Context, n uint64) (store.Version, error) {
 	return store.PutUnsynced(ctx, l.s, Prefix+l.id, data, prev)
 }
 
-// confirm records that counter n, sent at the given moment, was written. An
-// empty version leaves the one that inspect has found.
+// confirm records that counter n, sent at the given time, was written. An empty
+// version keeps the one that inspect found.
 func (l *Lease) confirm(version store.Version, n uint64, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,7 +341,7 @@ func (l *Lease) confirm(version store.Version, n uint64, sent time.Time) {
 	l.n, l.start = n, sent
 }
 
-// known returns the counter of our last write that is known.
+// known returns the counter of our last confirmed write.
 func (l *Lease) known() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -350,13 +352,13 @@ type outcome int
 
 const (
 	unchanged outcome = iota // the cell is our last known write
-	moved                    // it is a later write of ours, which is known now
-	taken                    // it is gone or another's
+	moved                    // it is a later write of ours, now confirmed
+	taken                    // it is gone or not ours
 )
 
-// inspect finds out what became of the cell after a write that was refused or left
-// open. A conflict alone says nothing: the store may refuse for no reason, or
-// an earlier write of ours may have happened late.
+// inspect finds out what became of the cell after a write that was refused or
+// whose outcome is unknown. A conflict alone proves nothing: the store may
+// refuse spuriously, or an earlier write of ours may have arrived late.
 func (l *Lease) inspect(ctx context.Context) (outcome, error) {
 	cell, err := l.s.Get(ctx, Prefix+l.id)
 	missing := errors.Is(err, store.ErrNotFound)
@@ -371,7 +373,7 @@ func (l *Lease) inspect(ctx context.Context) (outcome, error) {
 	if missing {
 		return taken, nil
 	}
-	// A counter that is not above the known one is a first write that came
+	// A counter that is not above the known one is a first write that arrived
 	// late, after the cell was buried: the worker was dead in between.
 	if v := parse(cell); v.Holder == l.holder && v.N > l.n {
 		l.version, l.n = cell.Version, v.N

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// forgetAfter is how long a watcher remembers a worker that nobody asks for.
-// It is longer than any wait that Dead asks for.
+// forgetAfter is how long a watcher remembers a worker that nobody asks about.
+// It is longer than any wait that Dead suggests.
 const forgetAfter = 2 * MaxTTL
 
 // Watcher judges which workers are dead. It is safe for concurrent use.
@@ -26,16 +26,16 @@ type Watcher struct {
 	seen  map[string]sight
 	swept time.Time
 
-	listing chan struct{}   // holds one while Roster is at it
-	roster  map[string]bool // ids that Roster has not yet reported as dead; its own
+	listing chan struct{}   // holds one element while Roster runs
+	roster  map[string]bool // ids that Roster has not yet reported as dead; guarded by listing
 }
 
-// sight is what a watcher knows of one lease.
+// sight is what a watcher knows about one lease.
 type sight struct {
 	version store.Version
-	since   time.Time // the cell is known to be like this since then, or longer
+	since   time.Time // the cell has not changed since then, or for longer
 	asked   time.Time
-	dead    bool // it was judged so at this version
+	dead    bool // judged dead at this version
 }
 
 // NewWatcher returns a watcher that has seen nothing yet.
@@ -43,21 +43,21 @@ func NewWatcher(s store.Store) *Watcher {
 	return &Watcher{s: s, seen: map[string]sight{}, listing: make(chan struct{}, 1), roster: map[string]bool{}}
 }
 
-// Dead reports whether the worker called id is dead. One without a lease is,
-// since a worker has its lease before it takes any work. One with a lease is
-// when its cell has not moved for the ttl that is written in it, or for MaxTTL
-// if that is not a ttl from which Hold could have made it.
+// Dead reports whether the worker called id is dead. A worker without a lease
+// is, since a worker takes no work before it has one. A worker with a lease is
+// dead once its cell has not changed for the ttl written in it, or for MaxTTL
+// if that is not a ttl that Hold could have written.
 //
-// The time counts from the first time that this watcher was asked for the
-// worker or saw its cell moved; a worker for which it was not asked for twice
-// MaxTTL is forgotten, and the time begins anew. If the worker is not dead,
-// retryIn is how long it takes at least until it can be. Who asks only that
-// rarely may see a last movement late and take up to two ttls to judge; who
-// asks every quarter of a ttl takes a ttl and a quarter.
+// The time counts from when this watcher was first asked about the worker or
+// last saw its cell change. A worker that nobody has asked about for twice
+// MaxTTL is forgotten, and its time starts over. If the worker is not dead,
+// retryIn is the least time until it can be. A caller that asks only that often
+// may see the last change late and take up to two ttls to judge; one that asks
+// every quarter of a ttl takes a ttl and a quarter.
 func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.Duration, err error) {
-	// The cell was as we get it at some moment between these two times, so
-	// the end of the first look and the begin of the last one bound the time
-	// during which it did not move.
+	// The cell was in this state at some moment between these two times, so it
+	// did not change between the end of the first look and the beginning of the
+	// last.
 	began := time.Now()
 	cell, err := w.s.Get(ctx, Prefix+id)
 	ended := time.Now()
@@ -76,8 +76,9 @@ func (w *Watcher) Dead(ctx context.Context, id string) (dead bool, retryIn time.
 	return dead, retryIn, nil
 }
 
-// judgeCell notes that the worker's cell was like this at some moment between two
-// times, and does what Dead says with it. The lock is held.
+// judgeCell notes that the worker's cell was in this state at some moment
+// between began and ended, and judges it as Dead does. The caller holds the
+// lock.
 func (w *Watcher) judgeCell(id string, cell store.Cell, began, ended time.Time) (dead bool, retryIn time.Duration) {
 	at, ok := w.seen[id]
 	if !ok || at.version != cell.Version {
@@ -93,9 +94,8 @@ func (w *Watcher) judgeCell(id string, cell store.Cell, began, ended time.Time) 
 	return false, max(0, patience-ended.Sub(at.since))
 }
 
-// sweep forgets the workers that nobody asks for any more. Those without a
-// cell are not remembered in the first place, so no more are kept than have
-// had a lease lately.
+// sweep forgets workers that nobody asks about any more. Workers without a cell
+// are never remembered, so no more are kept than have had a lease lately.
 func (w *Watcher) sweep(now time.Time) {
 	if now.Sub(w.swept) < MaxTTL {
 		return
@@ -108,10 +108,10 @@ func (w *Watcher) sweep(now time.Time) {
 	}
 }
 
-// Bury removes the lease of a worker that this watcher has judged dead, unless
-// it moved since: then ErrAlive. After nil the worker has no lease and cannot
-// renew the one it had; if it comes back, it finds the lease lost. Bury repeats
-// what the store leaves open, until ctx ends.
+// Bury removes the lease of a worker that this watcher has judged dead. It
+// returns ErrAlive if the lease has changed since. Once it returns nil, the
+// worker has no lease and cannot renew the one it had; if it comes back, it
+// finds the lease lost. Bury retries uncertain writes until ctx ends.
 func (w *Watcher) Bury(ctx context.Context, id string) error {
 	w.mu.Lock()
 	at := w.seen[id]
@@ -146,23 +146,23 @@ func (w *Watcher) Bury(ctx context.Context, id string) error {
 	}
 }
 
-// Worker is one that is not known to be dead.
+// Worker is a worker that is not known to be dead.
 type Worker struct {
 	ID, Host string
 
-	// Left is how long it takes at least until it can be judged dead, if
-	// its lease does not move.
+	// Left is the least time until it can be judged dead if its lease does not
+	// change.
 	Left time.Duration
 
-	Info json.RawMessage // see Hold; nil if it said nothing
+	Info json.RawMessage // see Hold; may be nil
 }
 
-// buryFor is how long Living tries to bury one of the dead.
+// buryFor is how long Living tries to bury a dead worker.
 const buryFor = 100 * time.Millisecond
 
-// Living returns the workers that have a lease and are not judged dead, by id. It
-// judges as Roster does, for those who only look: that the dead cannot be buried
-// is no error, and is tried again by the next call.
+// Living returns the workers that have a lease and are not judged dead, ordered
+// by id. It is Roster for callers that only look: if a dead worker cannot be
+// buried, that is not an error, and the next call tries again.
 func (w *Watcher) Living(ctx context.Context, self ...string) ([]Worker, error) {
 	alive, _, err := w.muster(ctx, func(id string) error {
 		ctx, cancel := context.WithTimeout(ctx, buryFor)
@@ -176,21 +176,21 @@ func (w *Watcher) Living(ctx context.Context, self ...string) ([]Worker, error) 
 }
 
 // Roster judges all workers that have a lease, as Dead does, and buries the
-// dead, also those who held nothing. It returns who is alive, by id, and the ids
-// that were buried now, or were alive in the last Roster of this watcher and
-// have no lease any more: because another buried them, or because they released
-// it. A worker that came and went between two calls is not seen.
+// dead, including those that held no work. It returns the live workers, ordered
+// by id, and the ids of those that have died: the ones it buried, and the ones
+// that were alive in this watcher's last Roster and have no lease any more,
+// because someone else buried them or they released it. A worker that came and
+// went between two calls is not seen.
 //
-// The workers named as self are never judged dead here: one that wakes from a
-// long sleep must get to renew its lease before it looks at it.
+// The workers named by self are never judged dead here: one that wakes from a
+// long sleep must get a chance to renew its lease first.
 //
-// After an error nothing is lost: those who died are returned by the next call
-// that succeeds.
+// An error loses nothing: the next successful call returns those who died.
 func (w *Watcher) Roster(ctx context.Context, self ...string) (alive []Worker, died []string, err error) {
 	return w.muster(ctx, func(id string) error { return w.Bury(ctx, id) }, self)
 }
 
-// muster is Roster with another way to bury.
+// muster implements Roster and Living, which bury differently.
 func (w *Watcher) muster(ctx context.Context, bury func(id string) error, self []string) (alive []Worker, died []string, err error) {
 	select {
 	case w.listing <- struct{}{}:
@@ -214,7 +214,7 @@ func (w *Watcher) muster(ctx context.Context, bury func(id string) error, self [
 	now := map[string]bool{}
 	for _, cell := range cells {
 		id := strings.TrimPrefix(cell.Key, Prefix)
-		w.roster[id] = true // until it is reported, also if this call fails
+		w.roster[id] = true // until it is reported, even if this call fails
 		w.mu.Lock()
 		dead, left := w.judgeCell(id, cell, began, ended)
 		w.mu.Unlock()
@@ -245,8 +245,8 @@ func (w *Watcher) muster(ctx context.Context, bury func(id string) error, self [
 	return alive, died, nil
 }
 
-// missed adds the leases of workers that are on the roster but were not listed
-// and are there all the same: a list may leave out what is written meanwhile.
+// missed adds the leases of workers on the roster that exist but were not
+// listed: a list may leave out cells that are being written.
 func (w *Watcher) missed(ctx context.Context, cells *[]store.Cell) error {
 	listed := map[string]bool{}
 	for _, cell := range *cells {

@@ -35,18 +35,18 @@ type Reader struct {
 	limit int
 	begun bool
 	cr    bool   // the line before ended with CR, so an LF belongs to it
-	line  []byte // that came in several reads
-	data  []byte // of the last event
+	line  []byte // the current line, if it spans several reads
+	data  []byte // of the current event
 }
 
-// NewReader returns a reader of a stream that keeps at most limit bytes of an
-// event.
+// NewReader returns a reader of a stream. A line or an event's data over limit
+// bytes is ErrTooLong.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 32<<10), limit: limit}
 }
 
-// Next returns the next event with data, which is valid until the next call. A
-// stream that ends in the middle of an event ends before it.
+// Next returns the next event that has data. The data is valid until the next
+// call. If the stream ends in the middle of an event, that event is dropped.
 func (p *Reader) Next() (Event, error) {
 	var m Event
 	var hasData bool
@@ -92,8 +92,8 @@ func (p *Reader) Next() (Event, error) {
 	}
 }
 
-// Line returns the next line, without its end, which is LF, CR or both. It is valid
-// until the next call.
+// Line returns the next line without its ending, which is LF, CR or CRLF. It is
+// valid until the next call.
 func (p *Reader) Line() ([]byte, error) {
 	p.line = reuse(p.line)
 	for {
@@ -122,7 +122,7 @@ func (p *Reader) Line() ([]byte, error) {
 			continue
 		}
 		p.cr = chunk[end] == '\r'
-		p.discard(end + 1) // which leaves the buffer as it is
+		p.discard(end + 1) // the bytes of line stay in the buffer
 		if !p.begun {
 			p.begun = true
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
@@ -131,7 +131,8 @@ func (p *Reader) Line() ([]byte, error) {
 	}
 }
 
-// lineEnd returns where the line ends that a chunk begins with, or its length.
+// lineEnd returns where the first line of a chunk ends, or len(chunk) if it
+// does not.
 func lineEnd(chunk []byte) int {
 	end := bytes.IndexByte(chunk, '\n')
 	if end < 0 {
@@ -143,7 +144,8 @@ func lineEnd(chunk []byte) int {
 	return end
 }
 
-// reuse returns an empty buffer, but not that of a large event, which is rare.
+// reuse empties a buffer for reuse, or lets it go if a rare large event has
+// grown it.
 func reuse(b []byte) []byte {
 	if cap(b) > 1<<20 {
 		return nil
@@ -151,4 +153,4 @@ func reuse(b []byte) []byte {
 	return b[:0]
 }
 
-func (p *Reader) discard(n int) { _, _ = p.r.Discard(n) } // it has been peeked at
+func (p *Reader) discard(n int) { _, _ = p.r.Discard(n) } // cannot fail: n bytes were peeked at

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// keepBuffer is the largest buffer of an encoder that is kept for the next use.
+// keepBuffer is the largest buffer that an encoder may have to be pooled.
 const keepBuffer = 64 << 10
 
-// AppendRetry appends the line that asks readers to wait before they connect
-// again.
+// AppendRetry appends the line that asks readers to wait before they reconnect.
 func AppendRetry(buf []byte, d time.Duration) []byte {
 	return fmt.Appendf(buf, "retry: %d\n", d.Milliseconds())
 }
 
-// Encoder writes events whose data is JSON. It is used by one goroutine.
+// Encoder encodes events whose data is JSON. It is not safe for concurrent use.
 type Encoder struct {
 	buf  bytes.Buffer
 	json *json.Encoder // into buf
@@ -30,18 +29,18 @@ var encoders = sync.Pool{New: func() any {
 	return b
 }}
 
-// TakeEncoder returns an encoder. Release it when it is no longer used.
+// TakeEncoder returns an encoder from the pool. The caller must Release it.
 func TakeEncoder() *Encoder { return encoders.Get().(*Encoder) }
 
-// Release gives the encoder back, unless it has become large.
+// Release returns the encoder to the pool, unless it has grown large.
 func (b *Encoder) Release() {
 	if b.buf.Cap() <= keepBuffer {
 		encoders.Put(b)
 	}
 }
 
-// Encode returns an event, which is valid until the next call. An id or kind ""
-// is left out.
+// Encode returns an event, which is valid until the next call. An empty id or
+// kind is omitted.
 func (b *Encoder) Encode(id, kind string, data any) ([]byte, error) {
 	b.buf.Reset()
 	if id != "" {
@@ -55,7 +54,7 @@ func (b *Encoder) Encode(id, kind string, data any) ([]byte, error) {
 		b.buf.WriteByte('\n')
 	}
 	b.buf.WriteString("data: ")
-	if err := b.json.Encode(data); err != nil { // one line, also of raw values
+	if err := b.json.Encode(data); err != nil { // compacts raw values too, so it is one line
 		return nil, err
 	}
 	b.buf.WriteByte('\n')
@@ -78,7 +77,7 @@ func Block(kind string, line []byte) []byte {
 	return append(append(b, line...), end...)
 }
 
-// field returns a text that is no more than the value of one field.
+// field removes the characters that cannot be part of a field's value.
 func field(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\r' || r == '\n' || r == 0 {

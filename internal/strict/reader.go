@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// Reader reads a JSON value in one pass, and refuses what the package refuses when
-// it comes to it.
+// Reader reads a JSON value in one pass. It returns an error as soon as it
+// meets something that the package refuses.
 type Reader struct {
 	data  []byte
 	d     *json.Decoder
@@ -26,8 +26,8 @@ func NewReader(data []byte) (*Reader, error) {
 	return r, nil
 }
 
-// Kind returns the first byte of the next value, which says what it is; 0 at the
-// end.
+// Kind returns the first byte of the next value, which tells its kind, or 0 at
+// the end.
 func (r *Reader) Kind() byte {
 	if i := r.next(); i < len(r.data) {
 		return r.data[i]
@@ -44,7 +44,7 @@ func (r *Reader) next() int {
 	return i
 }
 
-// Object reads an object. It calls member for each name, which has to read the
+// Object reads an object. It calls member for each name; member must read the
 // value.
 func (r *Reader) Object(member func(name string) error) error {
 	if err := r.enter('{', "an object"); err != nil {
@@ -56,7 +56,7 @@ func (r *Reader) Object(member func(name string) error) error {
 		if err != nil {
 			return err
 		}
-		name, _ := tok.(string) // the decoder takes nothing else
+		name, _ := tok.(string) // the decoder accepts nothing else
 		folded := Fold(name)
 		if other, twice := seen[folded]; twice {
 			if other == name {
@@ -75,7 +75,8 @@ func (r *Reader) Object(member func(name string) error) error {
 	return r.leave()
 }
 
-// List reads a list. It calls element for each, which has to read it.
+// List reads a list. It calls element for each element; the function must read
+// it.
 func (r *Reader) List(element func(i int) error) error {
 	if err := r.enter('[', "a list"); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (r *Reader) List(element func(i int) error) error {
 	return r.leave()
 }
 
-// Read is JSON that a Reader has read. What encodes it need not parse it again.
+// Read is JSON that a Reader has checked, so encoders need not parse it again.
 type Read json.RawMessage
 
 // MarshalJSON returns the JSON as it was read.
@@ -104,7 +105,7 @@ func (r Read) Compact() (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// Raw reads a value of any kind. It is a part of the reader's data.
+// Raw reads a value of any kind and returns it as a slice of the reader's data.
 func (r *Reader) Raw() (json.RawMessage, error) {
 	begin := r.next()
 	if err := r.skip(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Same reports whether two texts are the same value: the order of keys and
-// the spelling of numbers do not count.
+// Same reports whether two JSON texts encode the same value: the order of keys
+// and the spelling of numbers do not matter.
 func Same(a, b []byte) bool {
 	var x, y any
 	for raw, v := range map[*[]byte]*any{&a: &x, &b: &y} {
@@ -44,11 +44,11 @@ func float(n json.Number) float64 {
 	return f
 }
 
-// ExactFloat reports whether a float64 is read back as the same number.
+// ExactFloat reports whether n survives a round trip through float64.
 func ExactFloat(n json.Number) bool {
 	f, err := n.Float64()
 	if err != nil || f == 0 && strings.ContainsAny(n.String(), "eE") {
-		return false // too large or too small, and too long to look at closely
+		return false // out of range, or an underflow whose exact value may be huge to compute
 	}
 	exact, ok := new(big.Rat).SetString(n.String())
 	back, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))

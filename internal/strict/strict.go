@@ -1,7 +1,7 @@
-// Package strict reads JSON from outside. What two readers could understand
-// differently is refused: names that occur twice in an object, or differ in case
-// only, texts that are not Unicode, and what follows a value. It imports only the
-// standard library.
+// Package strict reads JSON from outside. It refuses whatever two decoders
+// could understand differently: names that occur twice in an object or differ
+// only in case, strings that are not valid Unicode, and data after the value.
+// It imports only the standard library.
 package strict
 
 import (
@@ -16,11 +16,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep a value from outside may be nested.
+// MaxDepth is how deeply a value from outside may be nested.
 const MaxDepth = 64
 
-// Depth returns how many arrays and objects of JSON are inside each other. It
-// needs no more than a look at each byte, and tells nothing of what is no JSON.
+// Depth returns how deeply arrays and objects are nested in valid JSON. It only
+// scans the bytes, and its result means nothing for other data.
 func Depth(data []byte) (most int) {
 	open := 0
 	for i := 0; i < len(data); i++ {
@@ -37,8 +37,8 @@ func Depth(data []byte) (most int) {
 	return most
 }
 
-// closing returns where the quote is that closes the text which begins at a
-// place, the end if there is none.
+// closing returns the index of the quote that closes the string beginning at
+// index at, or len(data) if there is none.
 func closing(data []byte, at int) int {
 	for i := at + 1; ; i++ {
 		next := bytes.IndexByte(data[i:], '"')
@@ -56,9 +56,9 @@ func closing(data []byte, at int) int {
 	}
 }
 
-// Text returns an error if a text in JSON is not Unicode: bytes that are not
-// UTF-8, or half of a surrogate pair as an escape. Decoders put U+FFFD in their
-// place, which makes different texts one.
+// Text returns an error if JSON contains text that is not valid Unicode: bytes
+// that are not UTF-8, or an escaped half of a surrogate pair. Decoders replace
+// them with U+FFFD, so different strings would become equal.
 func Text(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("it is not UTF-8")
@@ -81,8 +81,8 @@ func Text(data []byte) error {
 	}
 }
 
-// unit returns the UTF-16 code unit that data begins with as an escape, -1 if it
-// begins with something else.
+// unit returns the UTF-16 code unit if data begins with a \u escape, -1
+// otherwise.
 func unit(data []byte) rune {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return -1
@@ -94,7 +94,7 @@ func unit(data []byte) rune {
 	return rune(n)
 }
 
-// Fold returns a text that is the same for all texts that differ in case only.
+// Fold maps all strings that differ only in case to the same string.
 func Fold(s string) string {
 	return strings.Map(func(c rune) rune {
 		least := c
@@ -105,10 +105,10 @@ func Fold(s string) string {
 	}, s)
 }
 
-// Seen reports whether a name is displayed as it is: it has no control or format
-// characters, such as those that change the direction of text, none without a
-// width, and none without a meaning. Names of new things have to be; things that
-// were named before keep their names.
+// Seen reports whether every character of a name is visible: it has no control
+// or format characters, such as those that change the direction of text, none
+// without a width, and none without a meaning. New names must pass; things
+// named earlier keep their names.
 func Seen(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(c rune) bool {
 		return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp,
@@ -116,14 +116,14 @@ func Seen(name string) bool {
 	})
 }
 
-// Quote returns the JSON of a text of which JSON escapes nothing, nil if it does
-// or the text is not ASCII.
+// Quote returns the JSON of an ASCII string that needs no escapes, nil for any
+// other string.
 func Quote(s string) []byte {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
 		w := word(s[i : i+8])
-		quote, slash := w^'"'*ones, w^'\\'*ones // with a zero byte where one is
+		quote, slash := w^'"'*ones, w^'\\'*ones // a byte is zero where s has that character
 		if (w|(w-' '*ones)&^w|(quote-ones)&^quote|(slash-ones)&^slash)&tops != 0 {
 			return nil
 		}
@@ -137,7 +137,7 @@ func Quote(s string) []byte {
 	return append(append(b, s...), '"')
 }
 
-// word returns eight bytes as one number.
+// word returns eight bytes as a little-endian number.
 func word(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
@@ -154,15 +154,15 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Replaced reports whether Marshal wrote a replacement character for invalid
-// UTF-8: it escapes that one, and leaves one that was there as it is.
+// Replaced reports whether Marshal replaced invalid UTF-8: it writes that
+// replacement character as an escape, and one that was in the string literally.
 func Replaced(raw []byte) bool {
 	escape := []byte(`\ufffd`)
 	return bytes.Contains(raw, escape) && bytes.Contains(bytes.ReplaceAll(raw, []byte(`\\`), nil), escape)
 }
 
-// Encode returns the JSON of a value. A text that JSON would silently change is
-// an error.
+// Encode returns the JSON of a value, or an error if JSON would silently change
+// a string in it.
 func Encode(v any) (json.RawMessage, error) {
 	raw, err := Marshal(v)
 	if err != nil {

@@ -6,10 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// Fork makes the tree that of a fork, given the fork's first entry. Joins that
-// wait for children of the other thread are forgotten, and so are unused
-// decisions if the entry says so. Changes of the state count to the newest
-// outcome, so that code that has passed it sees them and code before it does not.
+// Fork turns the tree into that of a fork, given the fork's first entry. Joins
+// that wait for children of the other thread are forgotten, and so are unused
+// decisions if the entry says so. The fork's changes to the state are attached
+// to the newest outcome, so that code after it sees them and code before it
+// does not.
 func (t *Tree) Fork(b journal.Body) {
 	forgetJoins(t.Root)
 	if b.Void {
@@ -20,21 +21,22 @@ func (t *Tree) Fork(b journal.Body) {
 	}
 }
 
-// Rewind makes the tree that of a thread after a rewind.
+// Rewind turns the tree into that of a thread after a rewind.
 func (t *Tree) Rewind(b journal.Body) {
 	if b.Void {
 		t.Void(b.At, nil, false)
 	}
 }
 
-// edit is a change made by a fork, and the node whose outcome it counts to.
+// edit is a fork's changes to the state, and the node whose outcome they are
+// attached to.
 type edit struct {
 	at      *Node
 	changes []journal.Change
 }
 
-// anchor adds changes to those of the newest outcome, or of the root if there
-// is none, and returns its node.
+// anchor attaches changes to the newest outcome, or to the root if there is
+// none, and returns its node.
 func (t *Tree) anchor(changes []journal.Change) *Node {
 	n := t.Root
 	for _, o := range slices.Backward(t.outcomes) {
@@ -50,8 +52,8 @@ func (t *Tree) anchor(changes []journal.Change) *Node {
 	return n
 }
 
-// keepEdits moves the changes of forks whose outcome became void to the newest
-// outcome that is left.
+// keepEdits moves forks' changes whose outcome became void to the newest
+// outcome that remains.
 func (t *Tree) keepEdits() {
 	for i, e := range t.edits {
 		if e.at != t.Root && !e.at.Done {
@@ -61,7 +63,7 @@ func (t *Tree) keepEdits() {
 	}
 }
 
-// forgetJoins forgets the joins that still wait.
+// forgetJoins forgets the joins that are still waiting.
 func forgetJoins(n *Node) {
 	for _, c := range slices.Clone(n.children) {
 		forgetJoins(c)

@@ -41,13 +41,13 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Frame follows one execution of a run, step, scope or branch through what is
-// recorded below its node.
+// Frame follows one execution of a run, step, scope or branch through the
+// record below its node.
 type Frame struct {
 	tree   *Tree
 	path   string // of the node, as in entries
 	seen   map[string]bool
-	upto   int    // all children before this index are visited
+	upto   int    // all children before this index were visited
 	next   int    // where child looks first
 	outer  *Frame // of a new scope or branch, which is judged once something new is reached inside
 	groups int32
@@ -86,18 +86,18 @@ func (t *Tree) At(path string) *Node { return t.at(path) }
 // Options of a visit.
 type Options struct {
 	Input   string // digest of the arguments
-	Renamed string // its former name, under which it may be recorded
+	Renamed string // the former name, under which it may be recorded
 	Added   bool   // it was inserted before recorded ones
 
 	Allows []string // the steps of its frame that it is a decision about
 }
 
-// Visit is the result of reaching a verb. Node is what is recorded, nil if
-// nothing is; Path is the path of its entries.
+// Visit is the result of reaching a verb. Node is the recorded node, nil if
+// there is none; Path is the path of its entries.
 type Visit struct {
 	Path string
 	Node *Node
-	Diff string // how the code differs from what is recorded, "" if it fits
+	Diff string // how the code differs from the record, "" if it matches
 	Held bool   // the diff counts only if it remains at the group's Wait
 }
 
@@ -134,8 +134,8 @@ func (f *Frame) Visit(name string, verb Verb, opt Options) (Visit, error) {
 	return v, nil
 }
 
-// child returns the child of the frame's node with a name. Most often it is the
-// one after the last that was asked for.
+// child returns the named child of the frame's node, which is usually the one
+// after the last that was asked for.
 func (f *Frame) child(node *Node, name string) *Node {
 	if f.next < len(node.children) && node.children[f.next].Name == name {
 		f.next++
@@ -144,7 +144,8 @@ func (f *Frame) child(node *Node, name string) *Node {
 	return node.Child(name)
 }
 
-// fits returns why a recorded node cannot be what the code calls, "" if it can.
+// fits returns why the code's call does not match a recorded node, "" if it
+// does.
 func fits(n *Node, verb Verb, input string) string {
 	had := n.Verb
 	switch {
@@ -161,7 +162,7 @@ func fits(n *Node, verb Verb, input string) string {
 	return ""
 }
 
-// Enter returns a frame for the body of a child that was visited, by its path.
+// Enter returns a frame for the body of a visited child, given its path.
 func (f *Frame) Enter(path string) *Frame {
 	return &Frame{tree: f.tree, path: path}
 }
@@ -176,9 +177,9 @@ func (f *Frame) EnterScope(v Visit) *Frame {
 	return inner
 }
 
-// Judge returns a diff if something new was reached before all recorded children
-// of the frame were visited, or those of the frames around it if it is a new
-// scope or branch. Held means that the unvisited children belong to a frame
+// Judge returns a diff if the code reached something new before it had visited
+// all recorded children of the frame or, in a new scope or branch, of the
+// enclosing frames. Held means that the unvisited children belong to a frame
 // around a branch: the group decides at Wait, when all its branches are known.
 func (f *Frame) Judge(verb Verb, name string) (diff string, held bool) {
 	from := f.path
@@ -233,8 +234,8 @@ func (f *Frame) Closer() *Node {
 	return nil
 }
 
-// NotBranch returns a diff if something else is recorded in the place of a
-// branch.
+// NotBranch returns a diff if something other than a branch is recorded under
+// the name.
 func (f *Frame) NotBranch(name string) string {
 	node := f.Node()
 	if node == nil {
@@ -251,7 +252,7 @@ func (f *Frame) NotBranch(name string) string {
 	return fmt.Sprintf("at %s:\n- recorded: %s\n+ the code: a branch of a group", c.Path(), had)
 }
 
-// Drop marks a child as visited that the code no longer has.
+// Drop marks as visited a child that the code no longer has.
 func (f *Frame) Drop(name string) { f.see(name) }
 
 func (f *Frame) see(name string) {
@@ -268,7 +269,7 @@ func (f *Frame) see(name string) {
 // Leave returns a diff if the frame returned too early.
 func (f *Frame) Leave() string { return f.missed("return") }
 
-// skipped returns the node of the frame if recorded children of it were not
+// skipped returns the frame's node if any of its recorded children were not
 // visited.
 func (f *Frame) skipped() *Node {
 	node := f.Node()

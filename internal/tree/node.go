@@ -12,11 +12,11 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// Verb is what a node is.
+// Verb is the kind of a node.
 type Verb string
 
-// The verbs. A node that is known only by what is recorded below it has None:
-// a scope, a branch, or a step whose body has begun.
+// The verbs. None is for nodes that are known only from entries below them: a
+// scope, a branch, or a step whose body has begun.
 const (
 	None    Verb = ""
 	Step    Verb = "step"
@@ -39,48 +39,48 @@ var frames = map[Verb]bool{None: true, Step: true, Cleanup: true, Scope: true, B
 // Node is one node of a run.
 type Node struct {
 	Name  string
-	Group int // number of the group in its frame whose branch it is, 0 for none
+	Group int // the number, in its frame, of the group that it is a branch of; 0 for none
 	Verb  Verb
 
 	Done     bool // its outcome is recorded
 	Expired  bool
 	Timer    bool // its next attempt waits for a durable timer
-	Intent   bool // it may have started, and its outcome is unknown
+	Intent   bool // it may have started and its outcome is unknown
 	TimedOut bool // its attempt exceeded its timeout and cleaned up
 	changes  bool // something at or below it changed the state
 	handled  bool // another child of its frame came after it
 
 	Fail     *journal.Failure
 	Value    journal.Value
-	Ref      uint64 // the entry that holds its value, if that is another one
+	Ref      uint64 // the entry that holds its value, if not its own
 	Answer   *journal.Answer
 	Seq      uint64 // of its outcome
 	Time     int64  // of its outcome
 	State    []journal.Change
-	Attempts int           // failed ones that were recorded
+	Attempts int           // number of recorded failed attempts
 	Due      int64         // when it, or its next attempt, is due
 	Input    string        // digest of its arguments
 	Started  uint64        // the entry of the start with Intent
 	Limit    time.Duration // how long the recorded start may take
-	Open     uint64        // sequence of the entry that made it wait, 0 if it does not
+	Open     uint64        // sequence of the entry that made it wait, 0 if it is not waiting
 	AskID    string
 	Answered uint64   // sequence of its ask's answer, or of its expiry
-	Signal   string   // that it waits for or took
+	Signal   string   // the signal that it waits for or took
 	Allows   []string // the steps of its frame that it is a decision about, see Void
 	first    uint64   // sequence of the first entry at or below it
 	parent   *Node
 	children []*Node
 	index    map[string]*Node
 
-	// Closer is the failure with which a branch closed those beside it.
+	// Closer is the failure with which a branch closed its siblings.
 	Closer *journal.Failure
 }
 
 // Tree is the memory of one run.
 type Tree struct {
 	Root     *Node
-	outcomes []outcome // in the order of the journal, for outcomes that refer to them
-	edits    []edit    // by forks, in their order
+	outcomes []outcome // in journal order, for outcomes that refer to them
+	edits    []edit    // by forks, in order
 	voidable           // decisions that count only while they are used
 }
 
@@ -89,7 +89,8 @@ type outcome struct {
 	node *Node
 }
 
-// outcomeAt returns the node whose outcome is the entry at seq, nil for none.
+// outcomeAt returns the node whose outcome is the entry at seq, nil if there is
+// none.
 func (t *Tree) outcomeAt(seq uint64) *Node {
 	i, ok := slices.BinarySearchFunc(t.outcomes, seq, func(o outcome, seq uint64) int {
 		return cmp.Compare(o.seq, seq)
@@ -103,7 +104,7 @@ func (t *Tree) outcomeAt(seq uint64) *Node {
 // New returns the tree of a run that has recorded nothing.
 func New() *Tree { return &Tree{Root: &Node{}} }
 
-// Child returns the child with a name, if anything is recorded at or below it.
+// Child returns the named child, if anything is recorded at or below it.
 func (n *Node) Child(name string) *Node {
 	if n.index != nil {
 		return n.index[name]
@@ -152,8 +153,8 @@ func (n *Node) Path() string {
 	return n.parent.Path() + "/" + n.Name
 }
 
-// Below returns the path of a child as in entries, where a branch has the number
-// of its group.
+// Below returns the path of a child as in entries, where the name of a branch
+// is preceded by the number of its group.
 func Below(path, name string, group int) string {
 	if group > 0 {
 		return path + "/" + strconv.Itoa(group) + "|" + name
@@ -320,7 +321,7 @@ func (t *Tree) Apply(e journal.Entry) error {
 		n.Verb = Take
 		t.done(n, &e, &b)
 		if b.Ref == 0 {
-			n.Time = 0 // it was set with another entry, before the outcome was recorded
+			n.Time = 0 // it returned before its entry was written, with a later commit
 		}
 	case journal.Emitted:
 		n.Verb = Emit
@@ -332,8 +333,9 @@ func (t *Tree) Apply(e journal.Entry) error {
 	return nil
 }
 
-// settled returns the changes with the results of text edits filled in: a run
-// does not see the changes of others or of dropped steps, on which they build.
+// settled returns the changes with the results of text edits filled in: the
+// edits may build on changes of other runs or of dropped steps, which a run
+// does not see.
 func settled(changes []journal.Change, texts map[string]journal.Item) []journal.Change {
 	if len(texts) == 0 {
 		return changes
@@ -347,7 +349,7 @@ func settled(changes []journal.Change, texts map[string]journal.Item) []journal.
 	return changes
 }
 
-// receiver is the verb that waits for a signal.
+// receiver returns the verb that waits for a signal.
 func receiver(signal string) Verb {
 	if journal.IsChildSignal(signal) {
 		return Join
@@ -362,7 +364,7 @@ func (t *Tree) done(n *Node, e *journal.Entry, b *journal.Body) {
 	n.Done, n.Seq, n.Time, n.Value, n.Ref = true, e.Seq, e.Time, b.Value, b.Ref
 	t.outcomes = append(t.outcomes, outcome{e.Seq, n})
 	if n.took() {
-		return // their Ref is what they took
+		return // its Ref is what it took
 	}
 	if n.Ref == 0 {
 		return
@@ -381,8 +383,7 @@ func (n *Node) holds() uint64 {
 	return n.Ref
 }
 
-// Changes returns the changes of the state at and below the nodes, in journal
-// order.
+// Changes returns the state changes at and below the nodes, in journal order.
 func Changes(nodes ...*Node) []journal.Change {
 	if !slices.ContainsFunc(nodes, func(n *Node) bool { return n != nil && n.changes }) {
 		return nil

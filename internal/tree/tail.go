@@ -3,9 +3,9 @@ package tree
 import "slices"
 
 // voidTail forgets the failed tail of a frame: its last child, if that failed,
-// and in turn the tail below it. If a group comes last, each branch is judged on
-// its own. A failure that was followed by another child was handled, even if
-// that child is forgotten.
+// and in turn the tail below it. If a group comes last, each branch is judged
+// separately. A failure that was followed by another child was handled, even if
+// that child has been forgotten.
 func voidTail(n *Node) {
 	if len(n.children) == 0 {
 		return
@@ -42,8 +42,8 @@ func voidTail(n *Node) {
 	}
 }
 
-// reopen undoes the closing of branches beside a failed one: their waits begin
-// anew.
+// reopen undoes the closing of a failed branch's siblings: their waits start
+// over.
 func (n *Node) reopen() {
 	if n.Closer == nil {
 		return
@@ -63,8 +63,8 @@ func (n *Node) prune(c *Node) {
 	}
 }
 
-// void forgets the outcome of a node. Nodes below it stay, and so does an effect
-// that may or may not have happened.
+// void forgets the outcome of a node. Nodes below it stay, and so does a start
+// with an unknown outcome.
 func (n *Node) void() {
 	n.TimedOut = false
 	n.Done, n.Fail, n.Attempts, n.Due, n.Timer, n.Answer, n.AskID, n.Open = false, nil, 0, 0, false, nil, "", 0
@@ -73,8 +73,8 @@ func (n *Node) void() {
 	}
 }
 
-// forgetWaits forgets the waits below a node that has failed or was closed, so
-// that a later attempt begins them anew: its asks are closed and its timers gone.
+// forgetWaits forgets the waits below a node that failed or was closed, so that
+// a later attempt starts them over: the asks are closed and the timers gone.
 func forgetWaits(n *Node) {
 	for _, c := range slices.Clone(n.children) {
 		forgetWaits(c)

@@ -8,18 +8,19 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// A decision is an ask that was answered or expired, or a step that names the
-// steps that it allows. It is used once one of these steps, or any step if it
-// names none, has an outcome in its frame or in one around it. An unused decision
-// gates something that has not happened yet.
+// A decision is an ask that was answered or has expired, or a step that names
+// the steps that it allows. It is used once one of these steps, or any step if
+// it names none, has an outcome in its frame, or any step has one in an
+// enclosing frame. An unused decision gates something that has not happened
+// yet.
 
-// voidable says which decisions count only if they are used: those up to a
-// sequence, except asks with the given ids.
+// voidable says which decisions count only if they are used: those up to
+// sequence upto, except asks whose ids are in keep.
 type voidable struct {
 	upto    uint64
 	keep    []string
-	again   uint64 // the entry that records a decision anew, 0 for none
-	foreign bool   // everything up to there was imported
+	again   uint64 // the entry that records a decision again, 0 for none
+	foreign bool   // everything up to upto was imported
 	gone    []journal.Gone
 
 	// starts holds the starts of forgotten at-most-once steps by path, as in
@@ -27,18 +28,19 @@ type voidable struct {
 	starts map[string]*Node
 }
 
-// Void forgets the unused decisions up to a sequence with everything that their
-// frames recorded after them, and later also decisions whose use is forgotten.
-// Asks whose ids are in keep stay. It also forgets open asks that expire, so that
-// their time begins anew, or all open asks if open is set.
+// Void forgets the unused decisions up to a sequence along with everything that
+// their frames recorded after them, and from then on any decision whose use is
+// forgotten. Asks whose ids are in keep stay. It also forgets open asks that
+// have an expiry, so that their time starts over, or all open asks if open is
+// set.
 func (t *Tree) Void(upto uint64, keep []string, open bool) {
 	t.upto, t.keep, t.foreign = upto, keep, open || t.foreign
 	t.forgetAsks(t.Root, open)
 	t.judge(t.Root)
 }
 
-// Tell makes a thread forget what its run's tree has forgotten since the last
-// call.
+// Tell makes the thread forget what the tree of this run has forgotten since
+// the last call.
 func (t *Tree) Tell(thread *journal.Thread, run uint64) {
 	if r := thread.Run(run); r != nil && len(t.gone) > 0 {
 		thread.Forget(r, t.gone, slices.Concat(t.Root.State, Changes(t.Root)))
@@ -58,9 +60,10 @@ func (t *Tree) Unused() []string {
 	return ids
 }
 
-// decidedOtherwise forgets a decision that is unused by what the code says it
-// allows, where the record differs: older versions did not record it, and a
-// forged import may leave it out.
+// decidedOtherwise handles a decision for which the code and the record
+// disagree about what it allows: older versions did not record that, and a
+// forged import may leave it out. The code counts. If the decision is then
+// unused, it is forgotten.
 func (t *Tree) decidedOtherwise(n *Node, allows []string) bool {
 	if n == nil || len(allows) == 0 || !n.Done || n.Seq > t.upto || slices.Equal(n.Allows, allows) {
 		return false
@@ -73,8 +76,8 @@ func (t *Tree) decidedOtherwise(n *Node, allows []string) bool {
 	return true
 }
 
-// returned returns a diff if what is new in the frame was reached although one
-// around it has gone on, which it does only when this one has returned.
+// returned returns a diff if something new is reached in a frame that must have
+// returned, because a frame around it has continued.
 func (f *Frame) returned(verb Verb, name string) string {
 	for n := f.Node(); n != nil && n.parent != nil; n = n.parent {
 		for c := range n.behind(n) {
@@ -84,8 +87,8 @@ func (f *Frame) returned(verb Verb, name string) string {
 	return ""
 }
 
-// judge forgets unused decisions below a node until none is left: one may have
-// been the only use of another.
+// judge forgets unused decisions below a node until none is left, since one may
+// have been the only use of another.
 func (t *Tree) judge(below *Node) {
 	for again := t.upto > 0; again; {
 		again = false
@@ -105,7 +108,7 @@ func (t *Tree) judge(below *Node) {
 	t.keepEdits()
 }
 
-// kept reports whether a decision is kept, or was made on the way to one that is.
+// kept reports whether a decision is in keep, or comes before one that is.
 func (t *Tree) kept(n *Node) bool {
 	if slices.Contains(t.keep, n.AskID) {
 		return true
@@ -150,7 +153,7 @@ func (n *Node) decidedAt() uint64 {
 // which a person has decided.
 func (n *Node) undecided() bool { return n.Intent && n.Answer != nil && !n.Done }
 
-// used reports whether something has come of a decision.
+// used reports whether a decision has had an effect.
 func (n *Node) used() bool {
 	if n.undecided() {
 		return false
@@ -197,9 +200,9 @@ func (n *Node) came() bool {
 	return slices.ContainsFunc(n.children, (*Node).came)
 }
 
-// forgetFrom forgets a decision and what came after it, which is only waits and
-// steps that prepare what it allows. Composite steps around it, which had nothing
-// else to return, are open again.
+// forgetFrom forgets a decision and what came after it, which can only be waits
+// and steps that prepare what it allows. Composite steps around it are open
+// again: they had nothing else to return.
 func (t *Tree) forgetFrom(decision *Node) {
 	for n := decision; n.parent != nil; n = n.parent {
 		for _, c := range slices.Collect(n.behind(decision)) {
@@ -234,18 +237,19 @@ func (t *Tree) forget(n *Node) {
 			}
 			t.starts[n.raw()] = &Node{Verb: Step, Intent: true, Started: n.Started, Limit: n.Limit}
 		}
-		n.Done = false // for edits that counted to it
+		n.Done = false // so that keepEdits moves its edits
 	}
 	walk(n)
 }
 
-// forgetAsk lets the ask about the outcome of a step be asked anew.
+// forgetAsk forgets the ask about the outcome of a step, so that it is asked
+// again.
 func (t *Tree) forgetAsk(n *Node) {
 	t.gone = append(t.gone, journal.Gone{Path: n.raw(), Ask: true})
 	n.Open, n.AskID, n.Answer, n.Answered, n.Expired, n.Due = 0, "", nil, 0, false, 0
 }
 
-// forgetAsks forgets open asks that expire, or all.
+// forgetAsks forgets open asks that have an expiry, or all of them.
 func (t *Tree) forgetAsks(n *Node, all bool) {
 	for _, c := range slices.Clone(n.children) {
 		t.forgetAsks(c, all)
@@ -260,8 +264,8 @@ func (t *Tree) forgetAsks(n *Node, all bool) {
 	}
 }
 
-// Started restores the earlier start, of unknown outcome, of a forgotten step
-// that is reached again, if it has one.
+// Started is called when a step is reached. If the step was forgotten and had a
+// start with an unknown outcome, Started restores that start.
 func (t *Tree) Started(path string) {
 	if t.starts[path] != nil {
 		t.node(path, notYet)
@@ -273,7 +277,7 @@ func (t *Tree) note(n *Node) {
 	if n.Done && n.Fail == nil && (n.Verb == Receive || n.Verb == Take) {
 		g.Signal, g.Ref, g.Value = n.Signal, n.Ref, n.Value
 		if g.Ref == 0 && n.Verb == Receive {
-			g.Ref = n.Seq // it came while it was waited for
+			g.Ref = n.Seq // it arrived while the run waited for it
 		}
 	}
 	t.gone = append(t.gone, g)
