@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Question is what an ask asks: see perdure.Question.
+// Question is the question of an ask: see perdure.Question.
 type Question struct {
 	Kind      string
 	Prompt    string
@@ -35,7 +35,7 @@ type Question struct {
 	Default   *Answer
 }
 
-// Answer is the answer of an ask: see perdure.Answer.
+// Answer is the answer to an ask: see perdure.Answer.
 type Answer struct {
 	Decision string
 	Value    any
@@ -45,10 +45,12 @@ type Answer struct {
 	Time     time.Time
 }
 
-// Ask suspends the run until a question is answered, and returns the node of the
-// ask and the value of its answer, of a kind of JSON.
+// Ask suspends the run until a question is answered, and returns the node of
+// the ask and the value of its answer. Want is the kind of JSON that the value
+// must have.
 func Ask(ctx context.Context, name string, q Question, want string) (*tree.Node, json.RawMessage, error) {
-	// A question that is refused is refused in every replay, and never counts as visited.
+	// A refused question is refused in every replay, and never counts as
+	// visited.
 	p, k, data, err := checkQuestion(ctx, q, want)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask %q: %w", name, err)
@@ -62,12 +64,13 @@ func Ask(ctx context.Context, name string, q Question, want string) (*tree.Node,
 	})
 }
 
-// until parks the frame until a node has its outcome, or records that its time is over.
+// until parks the frame until a node has its outcome, or records that its time
+// is up.
 func (p *Pass) until(ctx context.Context, f *frame, path string, n *tree.Node) error {
 	if locked(p, func() bool { return n.Done }) {
 		return nil
 	}
-	// What waits may be cancelled; what a cleanup waits for may not.
+	// A wait may be cancelled, unless it is a cleanup's.
 	if err := p.gate(ctx, f); err != nil {
 		return err
 	}
@@ -86,7 +89,8 @@ func (p *Pass) until(ctx context.Context, f *frame, path string, n *tree.Node) e
 	return p.park(ctx, &waiter{frame: f, due: n.Due, ready: func() bool { return n.Done }, fire: fire})
 }
 
-// dueLine is the entry, by whoever sees it due, which says that the time of a wait is over.
+// dueLine returns the entry that says that the time of a wait is up. Whoever
+// notices first appends it.
 func dueLine(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) threads.Line {
 	l := threads.Line{Kind: journal.Fired, Run: run.N, Path: path}
 	switch w.Kind {
@@ -103,10 +107,10 @@ func dueLine(t *journal.Thread, run *journal.Run, path string, w *journal.Wait) 
 	return l
 }
 
-// DueLines returns what is to be appended about waits whose time is over.
+// DueLines returns the entries to append for waits whose time is up.
 func DueLines(t *journal.Thread, run *journal.Run, now int64) []threads.Line {
 	var lines []threads.Line
-	size := 0 // of defaults, which may be large: the rest comes later
+	size := 0 // of default answers, which may be large; the rest is appended later
 	for _, path := range slices.Sorted(maps.Keys(run.Waits)) {
 		if w := run.Waits[path]; w.Due != 0 && w.Due <= now && len(lines) < 32 {
 			l := dueLine(t, run, path, w)
@@ -122,10 +126,10 @@ func DueLines(t *journal.Thread, run *journal.Run, now int64) []threads.Line {
 	return lines
 }
 
-// maxQuestion is how much text a question may have. Its data may be larger.
+// maxQuestion is how much text a question may have, not counting its data.
 const maxQuestion = 64 << 10
 
-// checkQuestion returns what is recorded of a question, and its data.
+// checkQuestion returns the question as it is recorded, and its data.
 func checkQuestion(ctx context.Context, q Question, want string) (*Pass, journal.Question, json.RawMessage, error) {
 	k := journal.Question{Kind: q.Kind, Prompt: q.Prompt, Schema: q.Schema, Schemas: q.Schemas, Decisions: q.Decisions,
 		Guards: q.Guards, Allows: q.Allows, Who: q.Who, Want: want}
@@ -192,7 +196,7 @@ func (p *Pass) question(k journal.Question, data json.RawMessage, q Question) (b
 	return b, nil
 }
 
-// KeepAnswer returns what is kept of an answer, if the question allows it.
+// KeepAnswer returns an answer as it is recorded, if the question allows it.
 func (e *Engine) KeepAnswer(ctx context.Context, name string, q *journal.Question, a Answer) (journal.Answer, error) {
 	kept, raw, err := e.checkAnswer(q, a)
 	if err == nil && raw != nil {
@@ -201,14 +205,14 @@ func (e *Engine) KeepAnswer(ctx context.Context, name string, q *journal.Questio
 	return kept, err
 }
 
-// checkAnswer returns what is kept of an answer, and its value.
+// checkAnswer returns an answer as it is recorded, and its value.
 func (e *Engine) checkAnswer(q *journal.Question, a Answer) (journal.Answer, json.RawMessage, error) {
 	kept := journal.Answer{Decision: a.Decision, Message: a.Message, By: a.By}
 	if err := errors.Join(fault.CheckText("the message", a.Message, 16<<10), fault.CheckText("who answers", a.By, 500), fault.CheckText("the decision", a.Decision, 500)); err != nil {
 		return kept, nil, fmt.Errorf("%w: %w", fault.ErrAnswer, err)
 	}
 	if len(q.Decisions) > 0 && !slices.Contains(q.Decisions, a.Decision) {
-		return kept, nil, fmt.Errorf("%w: the decision must be one of %q", fault.ErrAnswer, q.Decisions) // what was given may be a secret
+		return kept, nil, fmt.Errorf("%w: the decision must be one of %q", fault.ErrAnswer, q.Decisions) // the given decision may be a secret
 	}
 	if len(q.Decisions) == 0 && a.Decision != "" {
 		return kept, nil, fmt.Errorf("%w: the ask does not accept a decision", fault.ErrAnswer)

@@ -14,24 +14,25 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// turn is a lock for those who call the store while they hold it. Waiting for
-// it is waiting at a channel, which lets virtual time go on in tests.
+// turn is a lock that is held during calls to the store. It is a channel, since
+// virtual time in tests advances while goroutines wait on a channel, but not
+// while they wait on a mutex.
 type turn chan struct{}
 
 func (t turn) Lock() { t <- struct{}{} }
 
 func (t turn) Unlock() { <-t }
 
-// batch is what one commit appends. It is built under mu, again for each try,
-// and then is called under mu when the entries are in the journal.
+// batch is what one commit appends. It is built under mu, again for each
+// attempt; then is called under mu once the entries are in the journal.
 type batch struct {
 	lines []threads.Line
 	then  func()
 }
 
-// commit appends what build returns behind the entries seen so far. Entries
-// that any node may write and that came between are absorbed, and build is
-// asked again. A build that returns nothing ends the commit.
+// commit appends what build returns after the entries seen so far. If others
+// have appended entries that any node may write, it absorbs them and calls
+// build again. A build that returns nothing ends the commit.
 func (p *Pass) commit(build func() batch) error {
 	p.order.Lock()
 	defer p.order.Unlock()
@@ -40,7 +41,7 @@ func (p *Pass) commit(build func() batch) error {
 
 func (l live) commit(build func() batch) error {
 	p := l.pass
-	apart := false // what is late goes ahead, since there is no room for both
+	apart := false // the late lines need an append of their own, since both do not fit into one
 	for {
 		p.mu.Lock()
 		if p.sealed != nil {
@@ -78,7 +79,7 @@ func (l live) commit(build func() batch) error {
 			p.problems, p.late = p.problems[faults:], p.late[late:]
 			p.apply(entries)
 			alone := p.solo && slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Kind != journal.Nudge })
-			p.solo = p.solo && !alone // it got on: it is no suspect any more
+			p.solo = p.solo && !alone // it has made progress, so it is no longer a suspect
 			for i := range b.lines {
 				p.deps.saved(b.lines[i].Body.Deps)
 			}
@@ -95,7 +96,7 @@ func (l live) commit(build func() batch) error {
 			}
 			return nil
 		case errors.Is(err, store.ErrTooLarge) && faults > 0:
-			// What was only to be noted must not be in the way.
+			// Problems are only notes, and must not prevent the commit.
 			p.engine.threads.Log.Error("problems too large to be recorded", "thread", p.name)
 			p.mu.Lock()
 			p.problems = p.problems[faults:]
@@ -114,9 +115,10 @@ func (l live) commit(build func() batch) error {
 	}
 }
 
-// closing returns the writes of cells that belong to lines which end or suspend
-// the run: of the summary, and of the hint, which goes if nothing is due behind
-// them: then the thread is settled. What it leaves alone the worker does afterwards.
+// closing returns the cell writes that go with lines that end or suspend the
+// run: the summary and, if nothing is due after them, the removal of the hint,
+// which makes the thread settled. The worker does afterwards what closing
+// leaves out.
 func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []string) (cells []store.Write, settled bool) {
 	last := lines[len(lines)-1].Kind
 	if last != journal.Ended && last != journal.Suspended {
@@ -125,11 +127,11 @@ func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []st
 	cells, ok := p.engine.threads.Foreseen(p.io, p.name, p.thread, entries)
 	timed := func(l threads.Line) bool { return l.Body.Due != 0 }
 	switch {
-	case !ok: // the summary is right before the hint is gone
-	case len(flows) > 0: // others go on
-	case p.thread.Parent != nil: // it is told of the end first
-	case last == journal.Suspended && (p.run.Due() != 0 || slices.ContainsFunc(lines, timed)): // it goes on by itself
-	case last == journal.Suspended && (p.run.Cancelled || p.run.PausedAt != 0 || len(p.thread.Signals) > 0): // it may go on at once
+	case !ok: // the summary must be right before the hint goes
+	case len(flows) > 0: // other runs continue
+	case p.thread.Parent != nil: // the parent is told of the end first
+	case last == journal.Suspended && (p.run.Due() != 0 || slices.ContainsFunc(lines, timed)): // it continues by itself
+	case last == journal.Suspended && (p.run.Cancelled || p.run.PausedAt != 0 || len(p.thread.Signals) > 0): // it may continue at once
 	default:
 		w, err := due.Removal(p.io, p.engine.threads.Store, p.run.Flow, p.name, p.thread.Seq+uint64(len(lines)))
 		if settled = err == nil && w.Key != ""; settled {
@@ -137,12 +139,13 @@ func (p *Pass) closing(lines []threads.Line, entries []journal.Entry, flows []st
 		}
 	}
 	for i := range cells {
-		cells[i].Optional = false // what was seen of them is outdated: they are seen again
+		cells[i].Optional = false // if one is outdated, the batch conflicts and is built again
 	}
 	return cells, settled
 }
 
-// write encodes lines of the run. What any node may write carries no epoch.
+// write encodes lines of the run. Entries that any node may write carry no
+// epoch.
 func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 	for i := range lines {
 		lines[i].Run = p.run.N
@@ -155,7 +158,7 @@ func (p *Pass) write(lines []threads.Line) ([]journal.Entry, [][]byte, error) {
 	return entries, data, err
 }
 
-// apply folds entries that are in the journal. mu is held.
+// apply folds entries that are in the journal. The caller holds mu.
 func (p *Pass) apply(entries []journal.Entry) {
 	for _, e := range entries {
 		e.Keep()
@@ -180,8 +183,8 @@ func (p *Pass) apply(entries []journal.Entry) {
 	}
 }
 
-// absorb reads what others appended. An entry that only a worker writes, or
-// of an unknown kind, means that the run is another's.
+// absorb reads what others appended. An entry that only a worker writes, or one
+// of an unknown kind, means that the run is no longer ours.
 func (p *Pass) absorb() error {
 	for {
 		after := locked(p, func() uint64 { return p.thread.Seq })
@@ -242,7 +245,7 @@ func (p *Pass) lose(err error) error {
 }
 
 // seal ends the pass: from now on nothing is recorded and no function is
-// started. mu is held.
+// started. The caller holds mu.
 func (p *Pass) seal(why error) {
 	if p.sealed == nil {
 		p.sealed = why
@@ -250,8 +253,8 @@ func (p *Pass) seal(why error) {
 	}
 }
 
-// letsGo returns the flows of runs that may go on after lines that end or
-// suspend this one, so that they can be announced before. A run that is blocked
+// letsGo returns the flows of runs that may continue after lines that end or
+// suspend this one, so that they can be announced first. A run that is blocked
 // here is announced to workers with other code, which left it to this one.
 func (p *Pass) letsGo(lines []threads.Line) []string {
 	for i := range lines {
@@ -267,8 +270,8 @@ func (p *Pass) letsGo(lines []threads.Line) []string {
 	return nil
 }
 
-// letGo says after a fence that the run is free, so that one who understands
-// the thread need not wait for this worker's death.
+// letGo records after a fence that the run is free, so that a worker that
+// understands the thread need not wait for this one to die.
 func (p *Pass) letGo() {
 	for range 5 {
 		o, err := p.engine.threads.Read(p.io, p.name)
@@ -285,8 +288,8 @@ func (p *Pass) letGo() {
 	}
 }
 
-// watch reads the tail whenever something was appended while the pass itself
-// is quiet. While it commits, its own compare-and-swap tells it.
+// watch reads the tail when something is appended while the pass itself is
+// quiet. A pass that is committing learns of it from its own conflicts.
 func (p *Pass) watch() {
 	const quiet = 20 * time.Millisecond
 	head := func() uint64 { return locked(p, func() uint64 { return p.thread.Seq }) }

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Delta is a piece of live news: see perdure.DeltaEvent.
+// Delta is a piece of live output: see perdure.DeltaEvent.
 type Delta struct {
 	Run     string          `json:"run"`
 	Path    string          `json:"path"`
@@ -22,11 +22,11 @@ type Delta struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// DeltaTopic is where the deltas of a thread are cast. A message is the JSON of a
-// Delta on one line.
+// DeltaTopic returns the topic to which a thread's deltas are cast. A message
+// is the JSON of a Delta on one line.
 func DeltaTopic(thread string) string { return "delta/" + thread }
 
-// SendDelta sends live news to those who watch.
+// SendDelta sends live output to those who listen.
 func SendDelta(ctx context.Context, v any) {
 	f, err := inside(ctx)
 	if err != nil {
@@ -42,7 +42,8 @@ func SendDelta(ctx context.Context, v any) {
 	}
 }
 
-// nextDelta returns the message of the frame's next delta, nil if the frame is over.
+// nextDelta returns the message of the frame's next delta, nil if the frame has
+// ended.
 func (f *frame) nextDelta(data []byte) []byte {
 	p := f.pass
 	p.mu.Lock()
@@ -61,7 +62,7 @@ func (f *frame) nextDelta(data []byte) []byte {
 	return line
 }
 
-// forgetDeltas is called when the frame is over. mu is held.
+// forgetDeltas is called when the frame ends. The caller holds mu.
 func (f *frame) forgetDeltas() {
 	if f.deltaHead != nil {
 		f.pass.engine.threads.Said.Forget(f.pass.name, f)
@@ -71,18 +72,19 @@ func (f *frame) forgetDeltas() {
 // maxHeard is how many steps a listener remembers.
 const maxHeard = 1024
 
-// HearDeltas calls hear with the deltas of a thread and their messages, which are
-// valid until it returns, until the context ends: what the running steps of this
-// process have said so far, as far as it is kept, and then the new ones. Those of one
-// attempt come in order and once. Where some are missing, and this process has them,
-// they come first. Hear must return soon: a step may be waiting for it.
+// HearDeltas calls hear with the deltas of a thread until the context ends:
+// first what the running steps of this process have said so far, as far as it
+// is kept, and then new ones. The message passed with a delta is valid until
+// hear returns. The deltas of one attempt come in order and once; if some are
+// missing that this process has, they come first. Hear must return soon: a step
+// may be waiting for it.
 func HearDeltas(ctx context.Context, t *threads.Threads, thread string, hear func(*Delta, []byte)) {
 	o := deltaOrder{said: &t.Said, thread: thread, tell: func(d *Delta, line []byte) bool { hear(d, line); return true }}
 	o.catchUp()
 	store.Hear(ctx, t.Store, DeltaTopic(thread), func(line []byte) { o.next(line) })
 }
 
-// Deltas yields what HearDeltas hears. A loop that is slow may miss some.
+// Deltas yields what HearDeltas hears. A slow loop may miss some.
 func Deltas(ctx context.Context, t *threads.Threads, thread string) iter.Seq[Delta] {
 	return func(yield func(Delta) bool) {
 		o := deltaOrder{said: &t.Said, thread: thread, tell: func(d *Delta, _ []byte) bool { return yield(*d) }}
@@ -102,13 +104,13 @@ type deltaOrder struct {
 	said   *threads.Said
 	thread string
 	tell   func(*Delta, []byte) (more bool)
-	heard  map[deltaPlace]*Delta // the last one of each step, without its data
-	last   *Delta                // of them
+	heard  map[deltaPlace]*Delta // the last delta of each step, without its data
+	last   *Delta                // the newest of them
 }
 
 type deltaPlace struct{ run, path string }
 
-// next passes on a delta, after those that are missing before it.
+// next passes on a delta, after any missing ones before it.
 func (o *deltaOrder) next(line []byte) (more bool) {
 	missing, more := o.pass(line, false)
 	if missing {
@@ -129,8 +131,7 @@ func (o *deltaOrder) catchUp() (more bool) {
 	return true
 }
 
-// pass passes on a delta. Unless it is asked to skip, it does not where some are
-// missing before it.
+// pass passes on a delta, unless some before it are missing and skip is false.
 func (o *deltaOrder) pass(line []byte, skip bool) (missing, more bool) {
 	if o.last == nil {
 		o.last = new(Delta)
@@ -149,37 +150,37 @@ func (o *deltaOrder) pass(line []byte, skip bool) (missing, more bool) {
 			return true, true
 		}
 	case d.Pass != before.Pass || d.Attempt != before.Attempt || d.Offset <= before.Offset:
-		return false, true // it is void, or was passed on
+		return false, true // it is void, or was already passed on
 	case d.Offset > before.Offset+1 && !skip:
 		return true, true
 	}
 	if before == nil {
 		if before = new(Delta); o.heard == nil || len(o.heard) >= maxHeard {
-			o.heard = map[deltaPlace]*Delta{} // a step that goes on is passed on from its beginning again
+			o.heard = map[deltaPlace]*Delta{} // running steps will be passed on again from their beginning
 		}
 		o.heard[deltaPlace{d.Run, d.Path}] = before
 	}
 	*before = d
-	before.Data = nil // the message's
+	before.Data = nil // it belongs to the message
 	o.last = before
 	return false, o.tell(&d, line)
 }
 
 const deltaData = `,"data":`
 
-// deltaHead returns the JSON of a delta up to its offset, which is the same for all
-// of a frame.
+// deltaHead returns the JSON of a delta up to its offset, which is the same for
+// all deltas of a frame.
 func deltaHead(d *Delta) []byte {
 	d.Data = json.RawMessage("0")
 	whole, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // cannot happen: only strings and numbers
 	}
 	return bytes.TrimSuffix(whole, []byte(`0`+deltaData+`0}`))
 }
 
-// ReadDelta reads a message of a DeltaTopic. Texts that are those of the delta
-// before it are shared with it, and data with the message.
+// ReadDelta parses a message of a DeltaTopic. The result shares equal strings
+// with the delta before it, and its data with the message.
 func ReadDelta(line []byte, before *Delta) (Delta, error) {
 	c := deltaCutter{line}
 	d := Delta{Run: c.text(`{"run":"`, before.Run), Path: c.text(`,"path":"`, before.Path),
@@ -192,17 +193,17 @@ func ReadDelta(line []byte, before *Delta) (Delta, error) {
 	return readOtherDelta(line)
 }
 
-// readOtherDelta reads a message that another version wrote.
+// readOtherDelta parses a message that another version wrote.
 func readOtherDelta(line []byte) (d Delta, err error) {
 	err = json.Unmarshal(line, &d)
 	return d, err
 }
 
-// deltaCutter cuts the members off a delta as SendDelta writes it. After one that
-// does not fit nothing is left.
+// deltaCutter cuts one member after another off a delta as SendDelta writes it.
+// After a mismatch nothing is left.
 type deltaCutter struct{ rest []byte }
 
-// text cuts off a text without escapes.
+// text cuts off a string without escapes.
 func (c *deltaCutter) text(name, before string) string {
 	rest, ok := bytes.CutPrefix(c.rest, []byte(name))
 	text, rest, closed := bytes.Cut(rest, []byte(`"`))

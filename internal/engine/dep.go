@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// DepSpec says what a dep is.
+// DepSpec describes a dep.
 type DepSpec struct {
 	Key     string
 	Where   string
@@ -42,7 +42,7 @@ type versioned interface {
 type depSet struct {
 	mu     sync.Mutex
 	list   []*depValue    // in the order in which they were made
-	making sync.WaitGroup // factories under way
+	making sync.WaitGroup // factories that are running
 	byID   map[string]*depValue
 }
 
@@ -50,28 +50,28 @@ type depValue struct {
 	id    string
 	spec  *DepSpec
 	users []*branchRef
-	held  map[*frame]bool // steps under way that got it
-	waits *depValue       // that its factory waits for
+	held  map[*frame]bool // running steps that got it
+	waits *depValue       // the dep that its factory waits for
 	ready chan struct{}
 	value any
 	err   error
 
-	last    json.RawMessage // as it is in the journal
+	last    json.RawMessage // as in the journal
 	version uint64          // of last, if seen
 	seen    bool
-	next    json.RawMessage // taken, and in the journal when the commit succeeds
+	next    json.RawMessage // the dump being committed
 	nextVer uint64
-	busy    bool            // a dump that was given up is still under way
+	busy    bool            // a dump that was given up is still running
 	inside  json.RawMessage // in development: as the last leaf left it
 	fault   string
 }
 
-// branchRef is a branch that a frame stands in, and those around it.
+// branchRef is the branch that a frame is in, and the branches around it.
 type branchRef struct {
 	outer  *branchRef
 	group  *Group
 	closed bool // another branch of the group failed, and the group fails fast
-	failed bool // it is recorded that this one did
+	failed bool // this branch is recorded as the one that failed
 }
 
 // apart reports whether a and b are in different branches of one group.
@@ -88,13 +88,13 @@ func apart(a, b *branchRef) bool {
 
 type makingKey struct{}
 
-// making is the chain of deps that are being made, to find circles.
+// making is the chain of deps that are being made, to detect cycles.
 type making struct {
 	id    string
 	outer *making
 }
 
-// GetDep returns the value of a dep in this pass, and makes it on first use.
+// GetDep returns the value of a dep in this pass, making it on first use.
 func GetDep(ctx context.Context, spec *DepSpec, make func(context.Context) (any, error)) (any, error) {
 	f, err := inside(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func GetDep(ctx context.Context, spec *DepSpec, make func(context.Context) (any,
 		})
 	}
 	select {
-	case <-v.ready: // also if the context has ended
+	case <-v.ready: // even if the context has ended
 		return v.value, v.err
 	default:
 	}
@@ -185,7 +185,7 @@ func (s *depSet) join(id string, spec *DepSpec, f *frame) (*depValue, bool, erro
 }
 
 // circle notes that the factory of the innermost dep of a chain waits for v,
-// and reports whether v's own factory waits for one of the chain.
+// and reports whether v's own factory waits for one in the chain.
 func (s *depSet) circle(chain *making, v *depValue) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *depSet) made() []*depValue {
 	return slices.Clone(s.list)
 }
 
-// resumables yields those of them that have a state.
+// resumables yields the deps that have a state.
 func (s *depSet) resumables() iter.Seq2[*depValue, resumable] {
 	return func(yield func(*depValue, resumable) bool) {
 		for _, v := range s.made() {
@@ -227,7 +227,7 @@ func (v *depValue) hold(f *frame) {
 	}
 }
 
-// letGo forgets a step that is over.
+// letGo forgets a step that has ended.
 func (s *depSet) letGo(f *frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *depSet) letGo(f *frame) {
 func (p *Pass) makeDep(ctx context.Context, v *depValue, make func(context.Context) (any, error)) {
 	v.err = errors.New("its factory called runtime.Goexit")
 	defer func() {
-		if v.err != nil { // the next Get makes it anew
+		if v.err != nil { // the next Get makes it again
 			p.deps.mu.Lock()
 			delete(p.deps.byID, v.id)
 			p.deps.mu.Unlock()
@@ -308,7 +308,7 @@ func (p *Pass) loadDep(ctx context.Context, v *depValue, r resumable) error {
 	return nil
 }
 
-// closeDeps closes what the pass made, the newest first.
+// closeDeps closes the deps that the pass made, newest first.
 func (p *Pass) closeDeps() {
 	p.deps.making.Wait() // their context has ended
 	for _, v := range slices.Backward(p.deps.made()) {

@@ -16,16 +16,16 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// Limits of a dump. Beyond them the last good one stays, and an event of kind
-// "problem" says so.
+// Limits of a dump. If one exceeds them, the last good one stays, and an event
+// of kind "problem" says so.
 const (
 	MaxDump     = 8 << 20
 	DumpTimeout = 10 * time.Second
 )
 
-// dumps returns the deps whose state is not in the journal yet. order is held,
-// so that dumps are taken in the order in which they are committed. What is
-// returned has to be committed.
+// dumps returns the states of deps that are not in the journal yet. The caller
+// holds order, so that dumps are taken in the order in which they are
+// committed, and must commit what it gets.
 func (p *Pass) dumps() map[string]journal.Value {
 	return p.dumpWhere(func(*depValue) bool { return true })
 }
@@ -88,8 +88,8 @@ func (s *depSet) saved(dumps map[string]journal.Value) {
 	}
 }
 
-// concerns reports whether a dep is saved with a leaf: the leaf got it, or
-// nobody else can be in the middle of changing it.
+// concerns reports whether a dep is saved with a leaf: the leaf uses it, or no
+// other leaf can be in the middle of changing it.
 func (p *Pass) concerns(v *depValue, leaf *frame) bool {
 	p.mu.Lock()
 	alone := true
@@ -116,7 +116,7 @@ func (p *Pass) concerns(v *depValue, leaf *frame) bool {
 	return false
 }
 
-// noteFault keeps a new problem with a dump for the next commit.
+// noteFault queues a new problem with a dump for the next commit.
 func (p *Pass) noteFault(v *depValue, err error) {
 	text := ""
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *Pass) noteFault(v *depValue, err error) {
 	p.problem(v.id, fmt.Errorf("dump of dep %q (the last good one is kept): %w", v.id, err))
 }
 
-// problem keeps something to be recorded with the next commit.
+// problem queues a problem to be recorded with the next commit.
 func (p *Pass) problem(name string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *Pass) problem(name string, err error) {
 	p.problems = append(p.problems, threads.Line{Kind: journal.Problem, Body: journal.Body{Name: name, Fail: p.failure(err)}})
 }
 
-// dump returns the state of a dep if it is another than the last one.
+// dump returns the state of a dep if it differs from the last one.
 func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 	if v.busy {
 		return nil, errors.New("an earlier Dump has not returned")
@@ -190,8 +190,8 @@ func (p *Pass) dump(v *depValue, r resumable) (json.RawMessage, error) {
 	return res.raw, nil
 }
 
-// watchLeaf keeps track of a step that runs, so that deps are saved inside it
-// if it runs long, and changes outside of steps are noticed in development.
+// watchLeaf tracks a running step, so that deps are saved inside it if it runs
+// for long, and in development changes outside steps are noticed.
 func (p *Pass) watchLeaf(f *frame) {
 	p.checkOutside(f.path())
 	p.mu.Lock()
@@ -213,20 +213,23 @@ func (p *Pass) unwatchLeaf(f *frame) {
 	delete(p.leaves, f)
 }
 
-// leafWatch is a step that runs, with the timer that saves deps inside it.
+// leafWatch is when a running step began, and the timer that saves deps inside
+// it.
 type leafWatch struct {
 	since time.Time
 	timer *time.Timer
 }
 
-// saveLater saves deps when a leaf has run for the interval. mu is held.
+// saveLater saves deps once a leaf has run for the interval. The caller holds
+// mu.
 func (p *Pass) saveLater(f *frame, w *leafWatch) {
 	if w.timer == nil {
 		w.timer = time.AfterFunc(max(p.engine.opts.DumpInterval-time.Since(w.since), 1), func() { p.saveInside(f) })
 	}
 }
 
-// hasResumable makes steps save deps from now on, those that run too.
+// hasResumable makes steps save deps from now on, including those that are
+// running.
 func (p *Pass) hasResumable() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,8 +239,8 @@ func (p *Pass) hasResumable() {
 	}
 }
 
-// saveInside saves the deps that a long leaf may have changed, and comes back
-// after another interval.
+// saveInside saves the deps that a long leaf may have changed, and again after
+// each interval.
 func (p *Pass) saveInside(f *frame) {
 	p.order.Lock()
 	defer p.order.Unlock()
@@ -292,7 +295,8 @@ func (p *Pass) checkOutside(where string) {
 	}
 }
 
-// settledInside notes the deps after a leaf, which flow code must not change.
+// settledInside notes the states of deps after a leaf, which flow code must not
+// change.
 func (p *Pass) settledInside() {
 	if !p.engine.opts.Development {
 		return
@@ -305,15 +309,16 @@ func (p *Pass) settledInside() {
 	}
 }
 
-// dumped is what a Dump returned, and the version before it.
+// dumped is what Dump returned, and the version before the call.
 type dumped struct {
 	raw     json.RawMessage
 	version uint64
 	err     error
 }
 
-// callDump calls Dump, and StateVersion before it if ver is not nil. One that
-// takes too long is given up; it then tells at returned that it is over.
+// callDump calls Dump, and StateVersion before it if ver is not nil. It gives
+// up on a call that takes too long, and then returns the channel on which that
+// call will report its end.
 func (p *Pass) callDump(r resumable, ver versioned) (res dumped, returned <-chan dumped) {
 	ctx, cancel := context.WithTimeout(p.io, DumpTimeout)
 	defer cancel()

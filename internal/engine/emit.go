@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Emit records an event of the flow's own.
+// Emit records a custom event.
 func Emit(ctx context.Context, name string, v any) error {
 	raw, err := exact.Encode(v, reflect.TypeOf(v))
 	if err != nil {
@@ -25,7 +25,7 @@ func Emit(ctx context.Context, name string, v any) error {
 	return recordNote(ctx, tree.Emit, name, journal.Emitted, journal.Body{Value: journal.Value{JSON: raw}})
 }
 
-// Plan records the names of the steps that will come.
+// Plan records the names of the steps to come.
 func Plan(ctx context.Context, steps ...string) error {
 	size := 0
 	for _, s := range steps {
@@ -40,7 +40,7 @@ func Plan(ctx context.Context, steps ...string) error {
 	return recordNote(ctx, tree.Plan, "#plan", journal.Planned, journal.Body{Plan: steps})
 }
 
-// recordNote records something that has no function.
+// recordNote records a verb that runs no function.
 func recordNote(ctx context.Context, verb tree.Verb, name string, kind journal.Kind, b journal.Body) error {
 	f, v, err := enter(ctx, verb, name, tree.Options{})
 	if err != nil {
@@ -73,7 +73,7 @@ func Key(ctx context.Context) string {
 }
 
 // key derives the key of a path. The name of the thread is random, so keys
-// cannot be guessed and a fork has others.
+// cannot be guessed, and a fork has different ones.
 func (p *Pass) key(path string) string { return keyIn(p.name, p.run.N, path) }
 
 func keyIn(name string, run uint64, path string) string {
@@ -81,8 +81,8 @@ func keyIn(name string, run uint64, path string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
-// keyAt is the key that a path had in the thread that wrote an entry: in a fork
-// that may be one which it comes from.
+// keyAt returns the key that a path had in the thread that wrote the entry at
+// seq: for a fork, that may be an ancestor.
 func (p *Pass) keyAt(path string, seq uint64) (string, error) {
 	name := p.name
 	for threads.IsFork(name) {
@@ -98,7 +98,7 @@ func (p *Pass) keyAt(path string, seq uint64) (string, error) {
 	return keyIn(name, p.run.N, path), nil
 }
 
-// Now returns the time of the newest outcome behind the frame.
+// Now returns the time of the newest outcome that the frame has passed.
 func Now(ctx context.Context) time.Time {
 	f, err := inside(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func Spend(ctx context.Context, unit string, n int64) error {
 	return change(ctx, "Spend", func(f *frame) error { return f.spend(unit, n) })
 }
 
-// spend counts against the budget. mu is held.
+// spend counts against the budget. The caller holds mu.
 func (f *frame) spend(unit string, n int64) error {
 	p := f.pass
 	if f.pending.spend == nil {
@@ -136,7 +136,7 @@ func (f *frame) spend(unit string, n int64) error {
 	return nil
 }
 
-// change lets a leaf step change something, unless it is over.
+// change lets a leaf step change something, unless it has ended.
 func change(ctx context.Context, what string, do func(*frame) error) error {
 	f, err := inside(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package engine executes runs: a pass calls the code of a flow, its verbs look
-// up what is on record, and what is new is committed, entry by entry. It may
+// Package engine executes runs: a pass calls the code of a flow, whose verbs
+// look up what is recorded and commit what is new, entry by entry. It may
 // import internal/threads, lifecycle and archive, and what those import.
 package engine
 
@@ -21,7 +21,7 @@ type Engine struct {
 	opts    Options
 
 	mu     sync.Mutex
-	passes map[string]*Executing // by thread: those in this process
+	passes map[string]*Executing // by thread
 }
 
 // Options of an engine.
@@ -29,11 +29,11 @@ type Options struct {
 	Version      string                                                // of the code
 	Validator    Validator                                             // of answers, nil for none
 	Observer     Observer                                              // nil for none
-	Lease        time.Duration                                         // how long a store that fails is asked again
-	Grace        time.Duration                                         // how long a run that is blocked lets other branches finish
+	Lease        time.Duration                                         // how long to keep retrying a failing store
+	Grace        time.Duration                                         // how long a blocked run lets its other branches finish
 	DumpInterval time.Duration                                         // between saves of deps inside a step
 	Development  bool                                                  // deps are watched for changes outside leaf steps
-	CheckInput   func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow takes it
+	CheckInput   func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow accepts it
 }
 
 // Validator checks a value against a JSON Schema.
@@ -47,7 +47,7 @@ type Observer interface {
 	Committed(name, thread, run string, e journal.Entry)
 }
 
-// StepInfo says which attempt of which step begins.
+// StepInfo identifies an attempt of a step.
 type StepInfo struct {
 	Thread, Run, Flow, Path string
 	Attempt                 int
@@ -59,21 +59,22 @@ func New(t *threads.Threads, o Options) *Engine {
 	return &Engine{threads: t, opts: o, passes: map[string]*Executing{}}
 }
 
-// Executing is a pass that runs in this process.
+// Executing is a pass that is running in this process.
 type Executing struct {
 	Run  string
-	Done chan struct{} // closed when it is over
+	Done chan struct{} // closed when it has ended
 
-	closing atomic.Bool     // its last entries are being appended, or were
+	closing atomic.Bool     // its last entries have been or are being appended
 	left    *journal.Thread // set before Done is closed
 }
 
-// Closing reports whether what the pass will leave may be older than this call.
+// Closing reports whether the thread that the pass will leave may be older than
+// this call.
 func (x *Executing) Closing() bool { return x.closing.Load() }
 
-// Left returns the thread as a pass has left it that is over, if there was nothing
-// more to do. It does not change, and has all that was appended before the pass
-// was seen not to be closing.
+// Left returns the thread as an ended pass has left it, if there was nothing
+// more to do. The thread does not change, and contains everything that was
+// appended before a call of Closing that returned false.
 func (x *Executing) Left() *journal.Thread {
 	select {
 	case <-x.Done:
@@ -83,7 +84,7 @@ func (x *Executing) Left() *journal.Thread {
 	}
 }
 
-// noteExecuting notes that a pass of a thread runs here.
+// noteExecuting notes that a pass is running in this process.
 func (e *Engine) noteExecuting(p *Pass) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +92,7 @@ func (e *Engine) noteExecuting(p *Pass) {
 	e.passes[p.name] = p.noted
 }
 
-// Over tells those who wait for a pass that it is over.
+// Over tells those who wait for the pass that it has ended.
 func (p *Pass) Over() {
 	e := p.engine
 	e.mu.Lock()
@@ -106,8 +107,8 @@ func (p *Pass) Over() {
 	close(p.noted.Done)
 }
 
-// Executing returns the pass of a thread that runs in this process, nil if there
-// is none.
+// Executing returns the pass of a thread that is running in this process, nil
+// if there is none.
 func (e *Engine) Executing(name string) *Executing {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,7 +119,7 @@ func (e *Engine) control(tenant string) *lifecycle.Control {
 	return lifecycle.New(e.threads.Tenant(tenant), 0, e.opts.CheckInput)
 }
 
-// place says where in the world of threads code runs: see perdure.Place.
+// place says where code is running: see perdure.Place.
 type place struct {
 	Tenant, User, Thread, Run, Flow, Path string
 }
@@ -145,13 +146,13 @@ func TenantOf(ctx context.Context) (*threads.Tenant, error) {
 }
 
 // CheckLeaf returns an error unless a context is that of a leaf step, which may
-// call no verbs from now on.
+// not call verbs from then on.
 func CheckLeaf(ctx context.Context, what string) error {
 	return change(ctx, what, func(*frame) error { return nil })
 }
 
-// Misfit blocks the run that a context belongs to, because the code cannot read a
-// recorded value, and returns the error with which the run ends its pass.
+// Misfit blocks the run that a context belongs to, because the code cannot read
+// a recorded value, and returns the error that ends the pass.
 func Misfit(ctx context.Context, where string, raw json.RawMessage, reader string, err error) error {
 	f, outside := inside(ctx)
 	if outside != nil {
@@ -160,7 +161,8 @@ func Misfit(ctx context.Context, where string, raw json.RawMessage, reader strin
 	return f.pass.misfit(f, where, raw, reader, err)
 }
 
-// tell calls the observer, if there is one. Its panic is no failure of a run.
+// tell calls the observer, if there is one. A panic in it does not fail the
+// run.
 func (e *Engine) tell(call func(Observer)) {
 	if e.opts.Observer == nil {
 		return

@@ -10,14 +10,14 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// frame is one execution of a run, step, scope or branch: the place that a
-// context stands for. Its fields are guarded by the pass's mu.
+// frame is one execution of a run, step, scope or branch; a context carries it.
+// Its fields are guarded by the pass's mu.
 type frame struct {
 	pass      *Pass
 	parent    *frame
 	memo      *tree.Frame
 	view      *view
-	now       int64 // the newest outcome behind it, in Unix microseconds
+	now       int64 // time of the newest outcome it has passed, in Unix microseconds
 	step      bool  // a step or cleanup: leaf or composite
 	once      bool  // at-most-once: always a leaf
 	leaf      bool  // it changed something
@@ -25,18 +25,18 @@ type frame struct {
 	done      bool
 	cut       bool  // a verb below it was refused because of a cancel
 	cleaning  bool  // it is a cleanup, or below one
-	timedOut  bool  // the limit is over
-	took      int64 // of its function, in microseconds, when that has returned
+	timedOut  bool  // its timeout has passed
+	took      int64 // how long its function took, in microseconds, once it has returned
 	attempt   int
 	pending   leaf // what the leaf changed
 	watch     leafWatch
 	busy      inProgress
 	limit     *stopwatch
-	group     *Group     // open
-	branch    *branchRef // that it stands in, nil for none
+	group     *Group     // the open group, nil for none
+	branch    *branchRef // the branch it is in, nil for none
 	offset    int64      // of its next delta
-	deltaHead []byte     // what its deltas begin with
-	key       string     // what Key returns, "" for that of its path
+	deltaHead []byte     // the beginning of its deltas, see deltaHead
+	key       string     // what Key returns; "" for the key of its path
 }
 
 type frameKey struct{}
@@ -58,18 +58,18 @@ func (f *frame) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, frameKey{}, f)
 }
 
-// path returns the path of the frame, of names only.
+// path returns the path of the frame, without the numbers of groups.
 func (f *frame) path() string { return tree.Names(f.memo.Path()) }
 
-// within reports whether f is another frame or below it.
+// within reports whether f is other or below it.
 func (f *frame) within(other *frame) bool {
 	for ; f != nil && f != other; f = f.parent {
 	}
 	return f != nil
 }
 
-// cutOff remembers in all frames from f up that a cancel refused something, or in
-// those below a group that its failure did. mu is held.
+// cutOff notes, in all frames from f up, that a cancel refused something, or,
+// in those below a group, that the group's failure did. The caller holds mu.
 func (f *frame) cutOff() {
 	var top *frame
 	if g := f.closedBy(); g != nil && !f.pass.run.Cancelled {
@@ -80,8 +80,8 @@ func (f *frame) cutOff() {
 	}
 }
 
-// closedBy returns the outermost group that has closed the frame because another
-// branch failed, nil if none has. mu is held.
+// closedBy returns the outermost group that has closed the frame because
+// another branch failed, nil if none has. The caller holds mu.
 func (f *frame) closedBy() (g *Group) {
 	for b := f.branch; b != nil; b = b.outer {
 		if b.closed {
@@ -91,8 +91,8 @@ func (f *frame) closedBy() (g *Group) {
 	return g
 }
 
-// refusal returns why nothing may begin in the frame any more, and what it waits
-// for is given up; nil if it may go on. Cleanups always do. mu is held.
+// refusal returns why nothing more may begin in the frame and its waits are
+// given up, nil if it may continue. Cleanups always may. The caller holds mu.
 func (f *frame) refusal() error {
 	switch {
 	case f.cleaning:
@@ -140,8 +140,8 @@ func (f *frame) finish() {
 	f.pass.mu.Unlock()
 }
 
-// enter begins a verb: it finds the frame, takes its turn, and looks at what
-// is recorded. The caller calls finish in the end, unless there is an error.
+// enter begins a verb: it finds the frame, marks it as busy, and looks up what
+// is recorded. Unless it returns an error, the caller must call finish.
 func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (*frame, tree.Visit, error) {
 	f, err := inside(ctx)
 	if err != nil {
@@ -163,8 +163,9 @@ func enter(ctx context.Context, verb tree.Verb, name string, opt tree.Options) (
 	return f, v, nil
 }
 
-// carry takes a verb to its outcome, and returns its node and value. What is not
-// on record is begun by begin; the node is nil if that recorded nothing.
+// carry takes a verb to its outcome, and returns its node and value. If the
+// verb is not recorded, it calls begin; the node is nil if that recorded
+// nothing.
 func carry(ctx context.Context, verb tree.Verb, name string, opt tree.Options, begin func(f *frame, path string) error) (*tree.Node, json.RawMessage, error) {
 	f, v, err := enter(ctx, verb, name, opt)
 	if err != nil {
@@ -199,8 +200,8 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 	if err != nil {
 		return v, fmt.Errorf("%w: %s/%s: %w", fault.ErrName, f.path(), name, err)
 	}
-	// A new verb in a new branch may stand before what is recorded behind the
-	// group, or beside branches that are still to be started: Wait tells.
+	// A new verb in a new branch may come before what is recorded after the
+	// group, or beside branches that are still to be started: Wait decides.
 	for b := f.branch; v.Held && b != nil; b = b.outer {
 		select {
 		case <-b.group.judged:
@@ -217,8 +218,8 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 		return v, p.cutCause(ctx, f)
 	}
 	p.mu.Lock()
-	// Under a cancel the code takes its way out, past what is recorded, and so
-	// does a branch that is closed.
+	// Under a cancel the code leaves past what is recorded, and so does a
+	// closed branch.
 	diverged := v.Diff != "" && !p.run.Cancelled && f.closedBy() == nil
 	p.mu.Unlock()
 	if diverged {
@@ -227,7 +228,7 @@ func (f *frame) visit(ctx context.Context, verb tree.Verb, name string, opt tree
 	return v, nil
 }
 
-// takeOver takes over what a recorded child did: the state that it changed and
+// takeOver adopts the effects of a recorded child: its changes to the state and
 // the time at which it ended.
 func (f *frame) takeOver(n *tree.Node) {
 	f.pass.mu.Lock()
@@ -247,19 +248,20 @@ func (f *frame) result(n *tree.Node) (json.RawMessage, error) {
 	return f.pass.load(f, n.Value)
 }
 
-// locked returns what read does under the pass's mu.
+// locked calls read under the pass's mu and returns its result.
 func locked[T any](p *Pass, read func() T) T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return read()
 }
 
-// node returns what is recorded at a path by now.
+// node returns the node at a path, nil if nothing is recorded there yet.
 func (p *Pass) node(path string) *tree.Node {
 	return locked(p, func() *tree.Node { return p.tree.At(path) })
 }
 
-// started returns what is recorded of a step by now.
+// started returns the node of a step that is about to run, nil if nothing is
+// recorded of it yet.
 func (p *Pass) started(path string) *tree.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,8 +269,8 @@ func (p *Pass) started(path string) *tree.Node {
 	return p.tree.At(path)
 }
 
-// left ends a frame: it awaits the branches of an open group, and judges
-// whether the code visited all that is recorded.
+// left ends a frame: it waits for the branches of an open group, and checks
+// that the code visited everything that is recorded.
 func (f *frame) left(returned error) error {
 	p := f.pass
 	if g := locked(p, func() *Group { return f.group }); g != nil {
@@ -298,9 +300,9 @@ func (f *frame) left(returned error) error {
 	return nil
 }
 
-// leaf is what a leaf step changed so far.
+// leaf is what a leaf step has changed so far.
 type leaf struct {
 	changes []journal.Change
-	edits   []edited // those of the changes that are edits of texts
+	edits   []edited // the changes that are edits of texts
 	spend   map[string]int64
 }

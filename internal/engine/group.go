@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Group runs branches at the same time: see perdure.Group.
+// Group runs branches concurrently: see perdure.Group.
 type Group struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -38,8 +38,8 @@ type branch struct {
 	err    error
 }
 
-// NewGroup returns a group in the frame of ctx. In one that fails fast a failed
-// branch closes the others.
+// NewGroup returns a group in the frame of ctx. If fast is set, a failed branch
+// closes the others.
 func NewGroup(ctx context.Context, fast bool) *Group {
 	g := &Group{fast: fast, woken: make(chan struct{}), judged: make(chan struct{})}
 	g.frame, g.err = inside(ctx)
@@ -119,7 +119,7 @@ func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) err
 		p.mu.Lock()
 		g.left--
 		if g.left == 0 && g.waiting {
-			p.shift(g.frame, +1) // the frame goes on before its last branch is gone
+			p.shift(g.frame, +1) // the frame continues before its last branch is gone
 			g.waiting = false
 			close(g.woken)
 		}
@@ -131,7 +131,8 @@ func (g *Group) run(ctx context.Context, b *branch, fn func(context.Context) err
 	exited = false
 }
 
-// closeBranch closes a branch beside one that failed. mu is held.
+// closeBranch closes a branch, unless it is the one that failed. The caller
+// holds mu.
 func (g *Group) closeBranch(b *branch) {
 	if !b.frame.branch.failed {
 		b.frame.branch.closed = true
@@ -139,7 +140,7 @@ func (g *Group) closeBranch(b *branch) {
 	}
 }
 
-// failed records that a branch is the first to fail, and closes the others.
+// failed records that a branch was the first to fail, and closes the others.
 func (g *Group) failed(b *branch) {
 	p := g.frame.pass
 	err := p.commit(func() batch {
@@ -166,7 +167,8 @@ func (g *Group) failed(b *branch) {
 	}
 }
 
-// pastFailure returns a diff if the code goes on in a failed branch. mu is held.
+// pastFailure returns a diff if the code continues in a failed branch. The
+// caller holds mu.
 func (f *frame) pastFailure() string {
 	for b := f.branch; b != nil; b = b.outer {
 		if b.failed {
@@ -236,7 +238,7 @@ func (g *Group) Wait() error {
 		return p.block(g.frame, diff)
 	}
 	if failed != nil {
-		if err := p.cancelChildren(true); err != nil { // a crash may have come before it
+		if err := p.cancelChildren(true); err != nil { // a crash may have prevented it before
 			return err
 		}
 	}
@@ -248,7 +250,8 @@ func (g *Group) abandon() {
 	cause := fmt.Errorf("%w: its frame returned", context.Canceled)
 	p := g.frame.pass
 	p.mu.Lock()
-	// What waits below it is active again before Wait looks whether all wait.
+	// Its waiters become active again before Wait checks whether everything
+	// waits.
 	for w := range p.waiters {
 		for b := w.frame.branch; b != nil; b = b.outer {
 			if b.group == g {

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// The decisions of an ask about an unknown outcome.
+// The decisions that an ask about an unknown outcome offers.
 const (
 	DecisionDone    = "done"
 	DecisionNotDone = "not-done"
@@ -26,7 +26,8 @@ const (
 // KindOutcome is the kind of an ask about an unknown outcome.
 const KindOutcome = "outcome"
 
-// wanted returns the kind of JSON value that a decision needs, "" for any.
+// wanted returns the kind of JSON value that a decision needs, "" if any will
+// do.
 func wanted(q *journal.Question, decision string) string {
 	if q.Kind == KindOutcome && decision != DecisionDone {
 		return ""
@@ -35,9 +36,9 @@ func wanted(q *journal.Question, decision string) string {
 }
 
 // intend records that the function is about to start, and makes sure that the
-// worker may still believe that the run is its own. It returns false if a
-// cancel or pause came first, or if the lease ran out meanwhile: the function has
-// not started then, which is recorded unless another took the run over.
+// worker's lease is still valid. It returns false if a cancel or pause came
+// first, or if the lease ran out in the meantime: then the function has not
+// started, which is recorded unless another worker took over the run.
 func (s *step) intend() (bool, error) {
 	p := s.frame.pass
 	intended := false
@@ -58,7 +59,7 @@ func (s *step) intend() (bool, error) {
 }
 
 // decide finds out what became of a start whose outcome is not recorded. It
-// returns true if the step has its outcome then.
+// returns true if the step then has its outcome.
 func (s *step) decide(ctx context.Context) (bool, error) {
 	p := s.frame.pass
 	p.mu.Lock()
@@ -72,7 +73,8 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		return false, s.await(ctx, n)
 	}
 	if s.returned == nil {
-		// An earlier worker may still be inside the function, up to its timeout.
+		// An earlier worker may still be running the function, until its
+		// timeout.
 		if err := s.sitOut(ctx, max(s.Timeout, n.Limit)); err != nil {
 			return false, err
 		}
@@ -85,7 +87,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if s.Reconcile != nil {
-		// It is the code's own, and the worker may die of it.
+		// It is user code, and may kill the worker.
 		if err := p.act(); err != nil {
 			return false, err
 		}
@@ -96,7 +98,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 		case err == nil && outcome == OutcomeDone:
 			return true, p.record(s.path, journal.Step, &journal.Body{Input: s.Input, Value: journal.Value{JSON: raw}}, nil)
 		case err == nil && outcome == OutcomeNotDone && s.returned != nil:
-			// It failed and had no effect, as if it had said NotDone itself.
+			// It failed without effect, as if it had returned NotDone itself.
 			return s.failed(n.Attempts+1, s.returned, s.policy(10), nil)
 		case err == nil && outcome == OutcomeNotDone:
 			return false, s.notDone(n)
@@ -124,8 +126,7 @@ func (s *step) decide(ctx context.Context) (bool, error) {
 	return false, p.open(s.frame, threads.Line{Kind: journal.Asked, Path: s.path, Body: b})
 }
 
-// sitOut waits until the timeout, the step's or the one that was recorded with
-// its start, after this worker's claim.
+// sitOut waits until limit has passed since this worker's claim.
 func (s *step) sitOut(ctx context.Context, limit time.Duration) error {
 	p := s.frame.pass
 	wait := limit - time.Since(p.born)
@@ -155,7 +156,7 @@ func (s *step) await(ctx context.Context, n *tree.Node) error {
 	return p.park(ctx, &waiter{frame: s.frame, ready: func() bool { return n.Open == 0 }})
 }
 
-// decided acts on the answer of a person.
+// decided acts on a person's answer.
 func (s *step) decided(n *tree.Node, answer *journal.Answer) (bool, error) {
 	p := s.frame.pass
 	switch answer.Decision {
@@ -178,15 +179,15 @@ func (s *step) notDone(n *tree.Node) error {
 	return s.frame.pass.record(s.path, journal.Attempt, &b, nil)
 }
 
-// reconciled calls the step's Reconcile function as a leaf of its own, with the
-// key under which the start was made.
+// reconciled calls the step's Reconcile function as a separate leaf, with the
+// key under which the step was started.
 func (s *step) reconciled(ctx context.Context, key string) (json.RawMessage, Outcome, error) {
 	type found struct {
 		raw     json.RawMessage
 		outcome Outcome
 	}
 	inner := s.frame.child(s.frame.memo.Enter(s.path))
-	inner.once, inner.key = true, key // it may look, and change nothing
+	inner.once, inner.key = true, key // it may look, but change nothing
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fault.ErrTimeout)
 	defer cancel()
 	got, err := invoke(inner.with(ctx), func(ctx context.Context) (found, error) {

@@ -14,7 +14,7 @@ import (
 // StepOption changes how a step is run.
 type StepOption func(*StepOptions)
 
-// StepOptions say how a step is run.
+// StepOptions controls how a step is run.
 type StepOptions struct {
 	Retry     *RetryPolicy
 	Timeout   time.Duration
@@ -28,7 +28,7 @@ type StepOptions struct {
 	Added     bool
 }
 
-// RetryPolicy says how often and how soon a failed step is tried again: see
+// RetryPolicy says how often and how soon a failed step is retried: see
 // perdure.RetryPolicy.
 type RetryPolicy struct {
 	Attempts int
@@ -86,7 +86,8 @@ func (o *StepOptions) check() error {
 	return nil
 }
 
-// policy returns how often the step is tried: attempts if nothing is said.
+// policy returns the step's retry policy, by default one with the given
+// attempts.
 func (o *StepOptions) policy(attempts int) RetryPolicy {
 	if o.Retry == nil {
 		return RetryPolicy{Attempts: attempts}
@@ -94,7 +95,7 @@ func (o *StepOptions) policy(attempts int) RetryPolicy {
 	return *o.Retry
 }
 
-// Dropped says that steps with these names were removed from the frame.
+// Dropped declares that steps with these names were removed from the frame.
 func Dropped(ctx context.Context, names ...string) error {
 	f, err := inside(ctx)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 // waiter is a thread of control that waits for something in the journal.
 type waiter struct {
 	frame *frame
-	ready func() bool // whether it may go on; called under mu
+	ready func() bool // whether it may continue; called under mu
 	woken chan struct{}
 	err   error        // why it was woken, if not because it is ready
 	due   int64        // when fire is called, 0 for never
-	fire  func() error // appends that its time is over
+	fire  func() error // records that its time is up
 }
 
-// park lets the frame wait until ready. If nothing else is active the run is
-// suspended and sealed instead. The error is why the frame must not go on.
+// park lets the frame wait until ready. If nothing else is active, the run is
+// suspended and sealed instead. The error says why the frame must not continue.
 func (p *Pass) park(ctx context.Context, w *waiter) error {
 	w.woken = make(chan struct{})
 	p.mu.Lock()
@@ -67,19 +67,19 @@ func (p *Pass) park(ctx context.Context, w *waiter) error {
 			}
 		case <-ctx.Done():
 			return p.leave(w, p.cause(ctx))
-		case <-p.ctx.Done(): // sealed, which a context of the code's own may not tell
+		case <-p.ctx.Done(): // sealed, which the code's own context may not show
 			return p.leave(w, p.Err())
 		}
 	}
 }
 
-// goesOn reports whether a waiter is to be woken: what it waits for is there,
-// or given up. mu is held.
+// goesOn reports whether to wake a waiter: what it waits for has arrived or is
+// given up. The caller holds mu.
 func (p *Pass) goesOn(w *waiter) bool {
 	return w.ready() || w.frame.refusal() != nil
 }
 
-// woken tells a waiter why it was.
+// woken returns why a waiter was woken, nil if it may continue.
 func (p *Pass) woken(w *waiter) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,15 +110,15 @@ func (p *Pass) leave(w *waiter, err error) error {
 	return err
 }
 
-// unpark lets a waiter go on. mu is held.
+// unpark wakes a waiter. The caller holds mu.
 func (p *Pass) unpark(w *waiter) {
 	delete(p.waiters, w)
 	p.shift(w.frame, +1)
 	close(w.woken)
 }
 
-// shift counts the threads of control that are active, in the pass and in
-// each frame above f that has a timeout. mu is held.
+// shift counts the active threads of control in the pass, and in each frame
+// from f up that has a timeout. The caller holds mu.
 func (p *Pass) shift(f *frame, by int) {
 	p.active += by
 	for ; f != nil; f = f.parent {
@@ -128,9 +128,9 @@ func (p *Pass) shift(f *frame, by int) {
 	}
 }
 
-// rest waits inside the pass, for as long as wait does. If all threads of control
-// do, and the run has shown no sign of life so far, that is recorded, so that the
-// end of the worker is not taken for a death of the run.
+// rest waits inside the pass until wait returns. If all active threads of
+// control do so, and this pass has recorded nothing yet, that is recorded, so
+// that the run is not blamed if the worker dies.
 func (p *Pass) rest(wait func() error) error {
 	p.mu.Lock()
 	p.resting++
@@ -143,19 +143,19 @@ func (p *Pass) rest(wait func() error) error {
 	return err
 }
 
-// rests reports whether it is to be recorded that the run only waits. mu is held.
+// rests reports whether to record that the run only waits. The caller holds mu.
 func (p *Pass) rests() bool {
 	return p.resting > 0 && p.active == p.resting && p.run.Silent && !p.run.Resting && p.sealed == nil
 }
 
-// act records that code is about to run of which the worker may die.
+// act records that code is about to run that may kill the worker.
 func (p *Pass) act() error {
 	return p.commit(func() batch {
 		return batch{lines: []threads.Line{{Kind: journal.Nudge, Body: journal.Body{Name: journal.NudgeActs}}}}
 	})
 }
 
-// settle suspends the run if every thread of control waits.
+// settle suspends the run if every thread of control is waiting.
 func (p *Pass) settle() {
 	p.mu.Lock()
 	idle := p.active == 0 && p.sealed == nil
@@ -175,7 +175,7 @@ func (p *Pass) settle() {
 	p.mode.suspend()
 }
 
-// suspend records that the run waits, and seals the pass.
+// suspend records that the run is suspended, and seals the pass.
 func (l live) suspend() {
 	p := l.pass
 	p.checkOutside("it waits")
@@ -189,11 +189,11 @@ func (l live) suspend() {
 		return p.suspension(batch{}, dumps)
 	})
 	if err != nil && p.Err() == nil {
-		_ = p.lose(err) // the waiters must not wait for ever
+		_ = p.lose(err) // the waiters must not wait forever
 	}
 }
 
-// suspension adds the entry that suspends the run to a batch, or the one that
+// suspension adds to a batch the entry that suspends the run, or the one that
 // hands it over if the worker is about to stop.
 func (p *Pass) suspension(b batch, dumps map[string]journal.Value) batch {
 	d := threads.Line{Kind: journal.Suspended, Body: journal.Body{Deps: dumps, Fail: failedBranches(p.run, b.lines)}}
@@ -212,8 +212,8 @@ func (p *Pass) suspension(b batch, dumps map[string]journal.Value) batch {
 	}
 }
 
-// failedBranches says which branches of a run have failed behind lines, nil if
-// none has, so that those who see it wait are told.
+// failedBranches says which branches of a run will have failed after lines, nil
+// if none, so that whoever sees the run suspended learns about them.
 func failedBranches(run *journal.Run, lines []threads.Line) *journal.Failure {
 	failing := maps.Clone(run.Failing)
 	for _, d := range lines {
@@ -241,7 +241,7 @@ func (p *Pass) open(f *frame, line threads.Line) error {
 	}
 	return p.commitNew(f, func() batch {
 		b := batch{lines: []threads.Line{line}}
-		// What was absorbed between may have woken another.
+		// Entries absorbed in between may have woken another thread of control.
 		if alone && p.active == 1 && !p.run.Cancelled {
 			b = p.suspension(b, dumps)
 		}
@@ -250,7 +250,7 @@ func (p *Pass) open(f *frame, line threads.Line) error {
 }
 
 // commitNew commits the entry with which something begins in a frame, unless a
-// branch beside it has failed meanwhile. What waits below a cleanup is marked.
+// sibling branch has failed in the meantime. Waits below a cleanup are marked.
 func (p *Pass) commitNew(f *frame, build func() batch) error {
 	var closed error
 	err := p.mode.commit(func() batch {
@@ -307,7 +307,7 @@ func (p *Pass) gate(ctx context.Context, f *frame) error {
 	}
 }
 
-// cutCause is cause for a frame that gives up something because of it.
+// cutCause is cause for a frame that gives something up because of it.
 func (p *Pass) cutCause(ctx context.Context, f *frame) error {
 	err := p.cause(ctx)
 	if fault.IsCut(err) {
@@ -326,7 +326,7 @@ func (p *Pass) cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// stopwatch limits the time in which something below a frame is active.
+// stopwatch limits how long something below a frame may be active in total.
 type stopwatch struct {
 	active  int
 	left    time.Duration
@@ -341,7 +341,7 @@ func (s *stopwatch) shift(by int) {
 	switch now := s.active > 0; {
 	case now && !was:
 		s.running = time.Now()
-		s.timer = time.AfterFunc(max(s.left, 1), s.over) // never over at once, see internal/bell
+		s.timer = time.AfterFunc(max(s.left, 1), s.over) // never fires at once, see internal/bell
 	case was && !now:
 		s.timer.Stop()
 		s.left -= time.Since(s.running)

@@ -19,9 +19,9 @@ import (
 // FlowFunc is the function of a flow.
 type FlowFunc func(ctx context.Context, in json.RawMessage) (json.RawMessage, error)
 
-// Pass is one execution of a run's code, between a claim and the next
-// suspension or end. All that it writes goes through commit, one append after
-// the other; mu guards what is read in between.
+// Pass is one execution of a run's code, from a claim to the next suspension or
+// the end. Everything it writes goes through commit, one append after another;
+// mu guards what is read in between.
 type Pass struct {
 	engine *Engine
 	name   string          // of the thread
@@ -29,41 +29,41 @@ type Pass struct {
 	io     context.Context // for the store: outlives the seal
 	ctx    context.Context // ends when the pass is sealed
 	end    context.CancelCauseFunc
-	runCtx context.Context // ends also when the run is cancelled
+	runCtx context.Context // also ends when the run is cancelled
 	cancel context.CancelCauseFunc
-	born   time.Time // the moment after the claim, on the monotonic clock
+	born   time.Time // just after the claim, on the monotonic clock
 
-	secrets *scrub.Set // that user code was given
+	secrets *scrub.Set // given to user code
 
 	order     turn            // held by whoever commits
-	recording [1]threads.Line // what record commits; order is held
-	encoded   []journal.Entry // what the last commit wrote; order is held
+	recording [1]threads.Line // what record commits; guarded by order
+	encoded   []journal.Entry // what the last commit wrote; guarded by order
 
 	mu       sync.Mutex
 	thread   *journal.Thread
 	run      *journal.Run
 	tree     *tree.Tree
 	epoch    uint64
-	active   int // threads of control that do not wait
+	active   int // threads of control that are not parked
 	resting  int // those of them that only let time pass
 	waiters  map[*waiter]bool
-	draining bool          // the worker is to hand over
-	drained  chan struct{} // closed then
-	solo     bool          // it is a suspect that runs alone
-	halted   bool          // the code does not fit: nothing is started any more
-	sealed   error         // why nothing is written or started any more
-	settled  bool          // the summary and the hint went with the last entry
+	draining bool          // the worker is about to hand it over
+	drained  chan struct{} // closed when draining is set
+	solo     bool          // it is a suspect, and executed alone
+	halted   bool          // the code does not match the record: nothing more is started
+	sealed   error         // why nothing more is written or started
+	settled  bool          // the summary was written and the hint removed with the last entry
 
-	calls     map[*step]bool        // steps from before their function starts until its outcome is recorded
-	spending  map[*frame]bool       // leaves that spent and have no outcome yet
-	leaves    map[*frame]*leafWatch // steps that run
-	resumable bool                  // there are deps to be saved inside them
+	calls     map[*step]bool        // steps whose function is about to start or has no recorded outcome yet
+	spending  map[*frame]bool       // leaves that have spent something and have no outcome yet
+	leaves    map[*frame]*leafWatch // running steps
+	resumable bool                  // there are deps to save inside them
 	problems  []threads.Line        // to be recorded with the next commit, if they fit
 	late      []threads.Line        // to be recorded with the next commit
 
 	deps depSet
 
-	noted *Executing // of a live pass, what those see who wait for it
+	noted *Executing // in a live pass: what those who wait for it see
 	mode  mode       // live, or a replay
 }
 
@@ -71,29 +71,31 @@ type Pass struct {
 type Holder interface {
 	// ID names the worker in claims.
 	ID() string
-	// AwaitLease waits until the worker may believe that its runs are its own.
+	// AwaitLease waits until the worker's lease is valid.
 	AwaitLease(ctx context.Context) error
-	// LeaseValid reports whether it may believe so now.
+	// LeaseValid reports whether it is valid now.
 	LeaseValid() bool
-	// NotSuspect tells that a run which was executed alone got on.
+	// NotSuspect is called when a run that was executed alone has made
+	// progress.
 	NotSuspect(thread string)
 }
 
-// mode is what a pass does where its record ends. A live pass goes on and
+// mode is what a pass does where the record ends. A live pass continues and
 // commits; a replay stops there.
 type mode interface {
-	// commit appends what build returns behind the entries seen so far. The
-	// order is held.
+	// commit appends what build returns after the entries seen so far. The
+	// caller holds order.
 	commit(build func() batch) error
-	// suspend ends the pass, since every thread of control waits.
+	// suspend ends the pass, since every thread of control is waiting.
 	suspend()
-	// begin lets a frame begin something that is not on record.
+	// begin lets a frame begin something that is not recorded.
 	begin(ctx context.Context, f *frame) error
-	// passed is called with a composite step whose outcome is on record.
+	// passed is called for a composite step whose outcome is recorded.
 	passed(ctx context.Context, s *step, n *tree.Node) error
-	// run carries on with a step until its outcome is on record.
+	// run executes a step until its outcome is recorded.
 	run(ctx context.Context, s *step) error
-	// replaced reports whether Spawn starts another child in place of a node's.
+	// replaced reports whether Spawn must start another child in place of this
+	// one.
 	replaced(child *journal.Child, n *tree.Node) bool
 	// startChild makes sure that a child is started.
 	startChild(child *journal.Child) error
@@ -106,8 +108,8 @@ type mode interface {
 // live is the mode of a pass that executes a run.
 type live struct{ pass *Pass }
 
-// NewPass returns the pass of a run that a worker has claimed with entries. Solo
-// says that the run is a suspect, which is executed alone.
+// NewPass returns the pass of a run that a worker has claimed with the given
+// entries. Solo means that the run is a suspect, and executed alone.
 func (e *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *journal.Run, entries []journal.Entry, solo bool) *Pass {
 	p := e.passOf(io, o.Name, o.Thread, run, o.Trees[run.N])
 	p.holder, p.epoch, p.solo, p.mode = h, o.Thread.Epoch, solo, live{p}
@@ -207,9 +209,9 @@ func (l live) finish(out json.RawMessage, err error) {
 
 var errEnded = errors.New("perdure: the run has ended")
 
-// halt lets nothing start any more, and what other branches than that of f have
-// started finish, for a while: an outcome that is not recorded would be thrown
-// away, and its step would run again.
+// halt prevents new starts, and gives steps that are running in branches other
+// than f's some time to finish: an unrecorded outcome would be thrown away, and
+// its step would run again.
 func (p *Pass) halt(f *frame) {
 	begin := time.Now()
 	for time.Since(begin) < p.engine.opts.Grace {
@@ -231,12 +233,12 @@ func (p *Pass) halt(f *frame) {
 	}
 }
 
-// block stops the run because the code of a frame does not fit what is recorded.
+// block stops the run because the code of a frame does not match the record.
 func (p *Pass) block(f *frame, diff string) error {
 	diff = fault.Clip(diff, fault.MaxMessage)
 	p.halt(f)
 	for done := false; !done; {
-		over := locked(p, func() bool { return p.run.Cancelled }) // then no code of it has to run any more, and it ends
+		over := locked(p, func() bool { return p.run.Cancelled }) // then none of its code has to run, and it ends
 		if over {
 			if err := p.cancelChildren(false); err != nil {
 				return err
@@ -262,7 +264,8 @@ func (p *Pass) block(f *frame, diff string) error {
 	return p.Err()
 }
 
-// Drain lets the pass begin nothing new, so that it is handed over.
+// Drain keeps the pass from beginning anything new, so that it can be handed
+// over.
 func (p *Pass) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,13 +285,13 @@ func (p *Pass) Release() {
 	})
 }
 
-// Settled reports whether the thread's hint was removed with the pass's last entry,
-// and its summary brought up to date. It is for those who have executed the pass.
+// Settled reports whether the pass's last entry also removed the thread's hint
+// and updated its summary. It is meaningful once the pass has been executed.
 func (p *Pass) Settled() bool { return locked(p, func() bool { return p.settled }) }
 
 // Err returns why the pass is sealed, nil if it is not.
 func (p *Pass) Err() error { return locked(p, func() error { return p.sealed }) }
 
-// failure returns what the journal keeps of an error of the pass's user code,
-// without the secrets that the run was given.
+// failure returns what the journal keeps of an error of user code, without the
+// secrets that the run was given.
 func (p *Pass) failure(err error) *journal.Failure { return fault.FailureWithout(p.secrets, err) }

@@ -15,18 +15,18 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// replay is the mode of a pass that only follows what is recorded: it has no
-// worker, appends nothing and starts no leaf. Where a frame would begin
-// something that is not recorded it waits in vain, so that its siblings are
-// followed to their ends; when all wait, the pass is sealed. Its fields are
-// guarded by the pass's mu.
+// replay is the mode of a pass that only follows the record: it has no worker,
+// appends nothing and starts no leaf. A frame that would begin something
+// unrecorded waits in vain, so that its siblings are followed to their ends;
+// when all are waiting, the pass is sealed. Its fields are guarded by the
+// pass's mu.
 type replay struct {
 	pass  *Pass
-	waits map[*waiter]recordEnd // by who waits in vain: where
-	past  map[*frame]bool       // frames of steps that are done
+	waits map[*waiter]recordEnd // where each waiter waits in vain
+	past  map[*frame]bool       // frames of steps whose outcome is recorded
 
-	diff  string      // why the code does not fit, "" if it does
-	ends  []recordEnd // where the code goes on, or waits, behind the record
+	diff  string      // how the code differs from the record, "" if it does not
+	ends  []recordEnd // where the code continues, or waits, at the end of the record
 	ended bool        // the code returned
 	out   json.RawMessage
 	err   error
@@ -36,17 +36,17 @@ type replay struct {
 type recordEnd struct {
 	path  string
 	verb  tree.Verb
-	waits bool // it is recorded, and waits
-	past  bool // it is below a step that is done
-	added bool // the code says that it is new
+	waits bool // it is recorded as waiting
+	past  bool // it is below a step whose outcome is recorded
+	added bool // the code declares it as added
 
-	missed string // what its frame has recorded and the code has not reached so far
+	missed string // what is recorded in its frame and the code has not reached so far
 }
 
 func (e recordEnd) String() string { return fmt.Sprintf("%s %s", e.verb, e.path) }
 
-// follow calls the function of a flow against what a run has recorded, and
-// returns where that ends.
+// follow calls the function of a flow against the record of a run, and returns
+// how that ended.
 func (e *Engine) follow(ctx context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree, fn FlowFunc) (*replay, error) {
 	p := e.passOf(ctx, name, t, run, memo)
 	stop := context.AfterFunc(ctx, func() { p.end(context.Cause(ctx)) })
@@ -90,7 +90,7 @@ func (r *replay) recordEnds(ctx context.Context, f *frame, added bool) error {
 	return p.park(ctx, w)
 }
 
-// isPast reports whether a frame is below a step that is done.
+// isPast reports whether a frame is below a step whose outcome is recorded.
 func (r *replay) isPast(f *frame) bool {
 	for ; f != nil; f = f.parent {
 		if r.past[f] {
@@ -100,8 +100,8 @@ func (r *replay) isPast(f *frame) bool {
 	return false
 }
 
-// commit seals the pass in place of appending, and keeps why the code does not
-// fit if that is what was to be appended.
+// commit seals the pass instead of appending. If the entry would have blocked
+// the run, it keeps the diff.
 func (r *replay) commit(build func() batch) error {
 	p := r.pass
 	p.mu.Lock()
@@ -149,16 +149,16 @@ func (r *replay) stop() {
 
 func (r *replay) finish(out json.RawMessage, err error) { r.ended, r.out, r.err = true, out, err }
 
-// replaced reports whether nothing is recorded where a child is spawned: whatever
-// became of one that is, it is followed.
+// replaced reports whether no child is recorded here. One that is recorded is
+// followed, whatever became of it.
 func (r *replay) replaced(_ *journal.Child, n *tree.Node) bool { return n == nil }
 
 func (r *replay) startChild(*journal.Child) error { return nil }
 
 func (r *replay) cancelChildren([]*journal.Child) error { return nil }
 
-// passed runs the body of a composite step that is done, to see whether the code
-// would do the same again.
+// passed runs the body of a composite step whose outcome is recorded, to see
+// whether the code would do the same again.
 func (r *replay) passed(ctx context.Context, s *step, n *tree.Node) error {
 	if n.Fail != nil {
 		return nil
@@ -189,7 +189,7 @@ func (r *replay) body(ctx context.Context, s *step, inner *frame) (raw json.RawM
 	exited := true
 	defer func() {
 		r.pass.deps.letGo(inner)
-		if exited { // by runtime.Goexit: the frame is over all the same
+		if exited { // by runtime.Goexit, which also ends the frame
 			_ = inner.left(fault.ErrFenced)
 		}
 	}()
@@ -198,8 +198,8 @@ func (r *replay) body(ctx context.Context, s *step, inner *frame) (raw json.RawM
 	return raw, err, inner.left(err)
 }
 
-// run runs the body of a step that is not done, if it is a composite that has
-// begun. Anything else is where the record ends.
+// run runs the body of a step without an outcome, if it is a composite that has
+// begun. At any other step the record ends.
 func (r *replay) run(ctx context.Context, s *step) error {
 	n := r.pass.started(s.path)
 	switch {
@@ -223,7 +223,7 @@ func (r *replay) run(ctx context.Context, s *step) error {
 	return r.recordEnds(ctx, s.frame, false)
 }
 
-// maxShown is how much of a value a difference shows.
+// maxShown is how much of a value a diff shows.
 const maxShown = 400
 
 func shown(raw []byte) string {
@@ -233,9 +233,9 @@ func shown(raw []byte) string {
 	return fault.Clip(string(raw), maxShown)
 }
 
-// Replay runs the function of a flow, nil for none, against a recorded run of a
-// thread with a name and entries. It returns what the code does instead of what is
-// recorded, "" if nothing, and where it would go on.
+// Replay runs the function of a flow, nil if there is none, against a recorded
+// run of the named thread. The problem is how the code differs from the record,
+// "" if it does not; the note says where it would continue.
 func (e *Engine) Replay(ctx context.Context, name string, rec *archive.Recording, entries []journal.Entry, was *journal.Run, fn FlowFunc) (problem, note string, err error) {
 	recorded := rec.Runs[was.N]
 	switch {
@@ -258,7 +258,7 @@ func (e *Engine) Replay(ctx context.Context, name string, rec *archive.Recording
 	return e.verdict(ctx, name, entries, was, r, recorded.Cancel >= 0)
 }
 
-// verdict compares what the code did with how the run stands.
+// verdict compares what the code did with the state of the run.
 func (e *Engine) verdict(ctx context.Context, name string, entries []journal.Entry, was *journal.Run, r *replay, cancelled bool) (problem, note string, err error) {
 	var places []string
 	added := false
@@ -308,7 +308,8 @@ func (e *Engine) verdict(ctx context.Context, name string, entries []journal.Ent
 	return problem, note, nil
 }
 
-// otherFailure says how an error differs from the recorded one, "" if not at all.
+// otherFailure returns how an error differs from the recorded one, "" if it
+// does not.
 func otherFailure(want *journal.Failure, err error) string {
 	if want == nil {
 		want = &journal.Failure{}

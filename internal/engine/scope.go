@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Scope calls fn in a frame of its own. Stop is why the outer frame has to stop.
+// Scope calls fn in its own frame. Stop says why the outer frame has to stop.
 func Scope(ctx context.Context, name string, fn func(context.Context) error) (stop, err error) {
 	f, v, err := enter(ctx, tree.Scope, name, tree.Options{})
 	if err != nil {
@@ -19,7 +19,7 @@ func Scope(ctx context.Context, name string, fn func(context.Context) error) (st
 	inner := f.child(f.memo.EnterScope(v))
 	clean := false
 	defer func() {
-		if !clean { // fn panics or exits: the frame is over all the same
+		if !clean { // fn panicked or exited, which also ends the frame
 			_ = inner.left(fault.ErrPanic)
 		}
 	}()
@@ -34,9 +34,8 @@ func Scope(ctx context.Context, name string, fn func(context.Context) error) (st
 	return nil, err
 }
 
-// recordTimeouts makes it a fact that frames around a cleanup ran into their
-// timeouts, before something is recorded because of it: a new pass begins with
-// fresh clocks.
+// recordTimeouts records that frames around a cleanup have timed out, before
+// anything is recorded as a result: a new pass starts with fresh clocks.
 func (f *frame) recordTimeouts() error {
 	p := f.pass
 	for g := f; g != nil; g = g.parent {

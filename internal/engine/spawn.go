@@ -19,11 +19,11 @@ import (
 // Child is a thread that a run has spawned.
 type Child struct {
 	Id     string
-	parent string // name of the thread of its parent
+	parent string // name of its parent's thread
 	run    uint64
 }
 
-// maxDescent is how many threads may stand above a child.
+// maxDescent is how many ancestors a child may have.
 const maxDescent = 64
 
 // Spawn starts a child.
@@ -60,7 +60,7 @@ func Spawn(ctx context.Context, name, flow string, in any) (*Child, error) {
 	return &Child{Id: child.ID, parent: p.name, run: p.run.N}, nil
 }
 
-// checkSpawn returns the JSON of a child's input. What it refuses it refuses in
+// checkSpawn returns the JSON of a child's input. What it refuses is refused in
 // every replay, before the verb counts as visited.
 func checkSpawn(ctx context.Context, flow string, in any) (json.RawMessage, error) {
 	f, err := inside(ctx)
@@ -86,7 +86,7 @@ func (p *Pass) recordSpawn(f *frame, path, flow string, in json.RawMessage) (chi
 	err = p.commitNew(f, func() batch {
 		_, earlier := p.run.ChildAt(path)
 		texts := []string{"child", p.key(path), strconv.Itoa(earlier)}
-		if n := p.thread.Rewinds; n > 0 { // the number may be that of one which was taken back
+		if n := p.thread.Rewinds; n > 0 { // the number may have belonged to a child that was taken back
 			texts = append(texts, strconv.Itoa(n))
 		}
 		id := threads.Base32.EncodeToString(p.engine.threads.Hash(texts...)[:15])
@@ -156,7 +156,7 @@ func Join(ctx context.Context, name string, c *Child) (json.RawMessage, error) {
 	}
 }
 
-// childOf returns what the run knows of a child.
+// childOf returns what the run knows about a child.
 func (p *Pass) childOf(c *Child) (*journal.Child, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: no child; Spawn returns one", fault.ErrInvalid)
@@ -165,7 +165,7 @@ func (p *Pass) childOf(c *Child) (*journal.Child, error) {
 	defer p.mu.Unlock()
 	child := p.run.Child(journal.ChildSignal(c.Id))
 	if child != nil && child.Stale && child.Other {
-		child, _ = p.run.ChildAt(child.Path) // what a Join has put in its place
+		child, _ = p.run.ChildAt(child.Path) // a Join has replaced it
 	}
 	switch {
 	case c.parent != p.name || c.run != p.run.N || child == nil:
@@ -176,7 +176,7 @@ func (p *Pass) childOf(c *Child) (*journal.Child, error) {
 	return child, nil
 }
 
-// joined records at a path the end of a child that the run knows already.
+// joined records at a path the end of a child that the run already knows.
 func (p *Pass) joined(path string, child *journal.Child, end uint64) error {
 	e, err := patient(p, nil, func() (journal.Body, error) { return p.engine.threads.BodyAt(p.io, p.name, end) })
 	if err != nil {
@@ -192,7 +192,7 @@ func (p *Pass) joined(path string, child *journal.Child, end uint64) error {
 }
 
 // awaitChild records that the frame waits for the end of a child, unless a
-// newer one was told meanwhile.
+// newer end has been reported in the meantime.
 func (p *Pass) awaitChild(f *frame, path string, child *journal.Child, end uint64) error {
 	p.order.Lock()
 	defer p.order.Unlock()
@@ -209,10 +209,10 @@ func (p *Pass) awaitChild(f *frame, path string, child *journal.Child, end uint6
 	})
 }
 
-// replaced reports whether a child is another thread's, or was given up.
+// replaced reports whether a child belongs to another thread, or was given up.
 func (l live) replaced(child *journal.Child, _ *tree.Node) bool { return child.Stale || child.Doomed }
 
-// startChild makes sure that a child was started; without it the pass ends.
+// startChild makes sure that a child was started, or ends the pass.
 func (l live) startChild(child *journal.Child) error {
 	p := l.pass
 	if err := p.Err(); err != nil {
@@ -224,8 +224,8 @@ func (l live) startChild(child *journal.Child) error {
 	return nil
 }
 
-// cancelChildren gives each child whose end the run does not know its cancel, or
-// only those whose branch was closed.
+// cancelChildren cancels the children whose end the run does not know, or only
+// those whose branch was closed if doomed is set.
 func (p *Pass) cancelChildren(doomed bool) error {
 	p.mu.Lock()
 	over, open := p.sealed, p.run.OpenChildren()
@@ -247,8 +247,8 @@ func (l live) cancelChildren(open []*journal.Child) error {
 	return nil
 }
 
-// retryChild retries a child that failed, and reports whether there is another
-// end of it to be awaited.
+// retryChild retries a failed child, and reports whether to wait for another
+// end.
 func (p *Pass) retryChild(child *journal.Child) (bool, error) {
 	again, err := p.life().RetryChild(p.io, p.name, child, func(key string) bool {
 		p.mu.Lock()
@@ -261,8 +261,8 @@ func (p *Pass) retryChild(child *journal.Child) (bool, error) {
 	return again, nil
 }
 
-// replaceChild spawns another child in the place of one that failed, and that
-// is not this thread's to retry.
+// replaceChild spawns another child in place of a failed one that is not this
+// thread's to retry.
 func (p *Pass) replaceChild(f *frame, old *journal.Child) (*journal.Child, error) {
 	in, err := p.load(f, old.Input)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 )
 
 // view is the state as a frame sees it: what the frames around it saw when it
-// began, and what has been passed inside it since.
+// began, and the changes that it has passed since.
 type view struct {
 	outer *view
-	base  map[string]journal.Item  // of the outermost: the state at the run's start
+	base  map[string]journal.Item  // in the outermost view: the state at the run's start
 	own   map[string]*journal.Item // nil: deleted
 }
 
@@ -41,7 +41,7 @@ func (v *view) get(key string) (journal.Item, bool) {
 // keys returns the keys with a prefix, in order.
 func (v *view) keys(prefix string) []string {
 	var keys []string
-	seen := map[string]bool{} // what an inner view says of a key counts
+	seen := map[string]bool{} // an inner view overrides an outer one
 	add := func(key string, there bool) {
 		if _, fact := IsFact(key); fact || seen[key] || !strings.HasPrefix(key, prefix) {
 			return
@@ -96,8 +96,8 @@ func WriteState(ctx context.Context, c journal.Change) error {
 	}
 	return change(ctx, fmt.Sprintf("state %q", c.Key), func(f *frame) error {
 		f.pending.changes = append(f.pending.changes, c)
-		if !c.Result { // which is not known yet
-			f.view.apply([]journal.Change{c}) // a leaf has a view of its own
+		if !c.Result { // the result is not known yet
+			f.view.apply([]journal.Change{c}) // a leaf has its own view
 		}
 		return nil
 	})
@@ -109,8 +109,9 @@ func ReadState(ctx context.Context, key string) (json.RawMessage, bool, error) {
 	return raw, ok, err
 }
 
-// ReadBackward yields the values of a list, the newest first. It reads only those
-// that are asked for, and what the list was set to before all that was appended.
+// ReadBackward yields the values of a list, newest first. It reads appended
+// values one by one as they are asked for, and the value that they were
+// appended to only when it gets there.
 func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		f, item, ok, err := findItem(ctx, key)
@@ -127,7 +128,7 @@ func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, er
 				return
 			}
 		}
-		item.Tail = tail // of a text, which is no list
+		item.Tail = tail // not nil for a text, which is not a list
 		raw, err := patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.Item(f.pass.io, f.pass.name, item) })
 		if err == nil && raw == nil {
 			return
@@ -148,7 +149,8 @@ func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, er
 	}
 }
 
-// findItem returns what a frame sees of a key, and whether there is something.
+// findItem returns the item that a frame sees under a key, and whether there is
+// one.
 func findItem(ctx context.Context, key string) (f *frame, item journal.Item, ok bool, err error) {
 	if f, err = inside(ctx); err == nil {
 		err = threads.CheckKey(key)
@@ -162,7 +164,8 @@ func findItem(ctx context.Context, key string) (f *frame, item journal.Item, ok 
 	return f, item, ok, nil
 }
 
-// readItem also returns what the value was read from.
+// readItem is ReadState that also returns the item that the value was read
+// from.
 func readItem(ctx context.Context, key string) (raw json.RawMessage, item journal.Item, ok bool, err error) {
 	f, item, ok, err := findItem(ctx, key)
 	if err != nil || !ok {
@@ -172,8 +175,9 @@ func readItem(ctx context.Context, key string) (raw json.RawMessage, item journa
 	return raw, item, err == nil, err
 }
 
-// FactPrefix is where facts stand in the state.
+// FactPrefix is the prefix of the state keys of facts.
 const FactPrefix = "fact/"
 
-// IsFact returns the key of a fact, if a key of the state is that of one.
+// IsFact reports whether a state key is that of a fact, and returns the fact's
+// key.
 func IsFact(key string) (string, bool) { return strings.CutPrefix(key, FactPrefix) }

@@ -20,22 +20,22 @@ import (
 
 type step struct {
 	*StepOptions
-	frame  *frame // that it stands in
+	frame  *frame // the frame it is in
 	verb   tree.Verb
 	path   string
 	result reflect.Type    // of its function, nil for none
 	shown  json.RawMessage // data of the question about its outcome
 	fn     func(context.Context) (json.RawMessage, error)
 
-	inner    *frame // that its function is given, once it is called
-	returned error  // with which an at-most-once function of this pass ended
+	inner    *frame // the frame of its function, once called
+	returned error  // the error of an at-most-once function in this pass
 }
 
 // noOptions are the options of a step without any.
 var noOptions = new(StepOptions)
 
-// Step runs fn until it has an outcome on record, and returns that. Result is
-// the type of what the code makes of it.
+// Step runs fn until its outcome is recorded, and returns that. Result is the
+// type that the caller decodes it into.
 func Step(ctx context.Context, verb tree.Verb, name string, result reflect.Type, fn func(context.Context) (json.RawMessage, error), opts []StepOption) (json.RawMessage, error) {
 	o := noOptions
 	if len(opts) > 0 {
@@ -69,7 +69,7 @@ func Step(ctx context.Context, verb tree.Verb, name string, result reflect.Type,
 		return f.result(n)
 	}
 	if err := f.pass.mode.run(ctx, s); err != nil {
-		// What is recorded inside a step that was cut off has happened.
+		// What is recorded inside an interrupted step has happened.
 		if n := f.pass.node(s.path); n != nil && fault.IsCut(err) {
 			f.takeOver(n)
 			if locked(f.pass, func() bool { return n.Intent }) {
@@ -83,7 +83,8 @@ func Step(ctx context.Context, verb tree.Verb, name string, result reflect.Type,
 
 func (l live) passed(context.Context, *step, *tree.Node) error { return nil }
 
-// run makes attempts until the outcome is recorded. Its error is why it is not.
+// run makes attempts until the outcome is recorded. The error says why it is
+// not.
 func (l live) run(ctx context.Context, s *step) error {
 	p := l.pass
 	for {
@@ -104,8 +105,8 @@ func (l live) run(ctx context.Context, s *step) error {
 		if err := s.backoff(ctx, n); err != nil {
 			return err
 		}
-		// A composite that began before it was cut off is entered for its cleanups:
-		// nothing else starts inside it.
+		// A composite that began before it was interrupted is entered for its
+		// cleanups; nothing else starts inside it.
 		if err := p.gate(ctx, s.frame); err != nil {
 			if begun := locked(p, func() bool { return n != nil && n.Composite() }); !begun || !fault.IsCut(err) {
 				return err
@@ -117,14 +118,13 @@ func (l live) run(ctx context.Context, s *step) error {
 	}
 }
 
-// notOnce blocks the run because the step was at-most-once before.
+// notOnce blocks the run because the step used to be at-most-once.
 func (s *step) notOnce() error {
 	return s.frame.pass.block(s.frame, fmt.Sprintf("at %s:\n- recorded: the start of an at-most-once step\n+ the code: a step that is not AtMostOnce", tree.Names(s.path)))
 }
 
-// call makes an attempt, unless nothing may start any more or the worker can no
-// longer believe that the run is its own. It returns true if the step has its
-// outcome then.
+// call makes an attempt once the worker's lease is valid, unless nothing more
+// may start. It returns true if the step then has its outcome.
 func (s *step) call(ctx context.Context, attempt int) (bool, error) {
 	p := s.frame.pass
 	if err := p.holder.AwaitLease(p.ctx); err != nil {
@@ -153,10 +153,10 @@ func (s *step) call(ctx context.Context, attempt int) (bool, error) {
 	return s.attempt(ctx, attempt)
 }
 
-// shortWait is the longest wait between attempts that is spent in the worker.
+// shortWait is the longest wait between attempts that is spent in memory.
 const shortWait = 2 * time.Second
 
-// backoff waits for the next attempt's time, in the worker if that is soon.
+// backoff waits until the next attempt is due, in memory if that is soon.
 func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 	p := s.frame.pass
 	if n == nil || n.Due == 0 {
@@ -180,7 +180,7 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 	defer stop()
 	drained := p.drained
 	if s.frame.cleaning {
-		drained = nil // it goes on in any case
+		drained = nil // it continues in any case
 	}
 	select {
 	case <-due:
@@ -194,8 +194,8 @@ func (s *step) backoff(ctx context.Context, n *tree.Node) error {
 	}
 }
 
-// attempt calls the function once and records what came of it. It returns true
-// if that is the outcome of the step.
+// attempt calls the function once and records the result. It returns true if
+// that is the outcome of the step.
 func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	p := s.frame.pass
 	inner := s.enter(attempt)
@@ -207,7 +207,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	exited := true
 	defer func() {
 		p.deps.letGo(inner)
-		if exited { // by runtime.Goexit: the frame is over all the same
+		if exited { // by runtime.Goexit, which also ends the frame
 			p.unwatchLeaf(inner)
 			_ = inner.left(fault.ErrFenced)
 		}
@@ -225,7 +225,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	if stop := s.stopped(inner, err); stop != nil {
 		if !inner.verbs {
 			p.order.Lock()
-			p.settledInside() // what it changed is void, and was not outside of it
+			p.settledInside() // its changes are void, but did not happen outside a leaf
 			p.order.Unlock()
 		}
 		if err != nil && fault.IsCut(stop) {
@@ -271,7 +271,7 @@ func (s *step) limit(ctx context.Context, inner *frame) (_ context.Context, unli
 	}
 	w := &stopwatch{left: s.Timeout, over: over}
 	if n := p.node(s.path); n != nil && n.TimedOut {
-		over() // in an earlier pass, which cleaned up already
+		over() // in an earlier pass, which has already cleaned up
 	}
 	p.mu.Lock()
 	inner.limit = w
@@ -296,8 +296,8 @@ func (s *step) stopped(inner *frame, err error) error {
 	if p.sealed != nil {
 		return p.sealed
 	}
-	// A function that fails when its context has been cancelled tells that it
-	// was interrupted; one that finishes has a result all the same.
+	// A function that fails once its context has been cancelled was
+	// interrupted; one that finishes still has a result.
 	if why := inner.refusal(); why != nil && (inner.cut || err != nil) {
 		s.frame.cutOff()
 		return why
@@ -305,8 +305,8 @@ func (s *step) stopped(inner *frame, err error) error {
 	return nil
 }
 
-// leftover records what a cancelled attempt leaves behind all the same: what it
-// spent, and that an at-most-once step did not happen.
+// leftover records what remains of a cancelled attempt: what it spent, and that
+// an at-most-once step did not happen.
 func (s *step) leftover(inner *frame, err error) {
 	kind, notDone := journal.Problem, s.Once && fault.IsNotDone(err)
 	if notDone {
@@ -341,14 +341,14 @@ func (s *step) fail(ctx context.Context, inner *frame, err error) (bool, error) 
 	}
 	notDone := fault.IsNotDone(err)
 	if s.Once && !notDone {
-		// The intent stands: the next round decides what became of it.
+		// The intent stands: the next iteration decides what became of it.
 		s.returned = err
 		return false, p.record(s.path, journal.Problem, &journal.Body{Fail: p.failure(err), Spend: inner.pending.spend}, inner)
 	}
 	return s.failed(inner.attempt, err, s.policy(1), inner)
 }
 
-// failed records a failed attempt, and when the next one is due if any.
+// failed records a failed attempt, and when the next one is due, if any.
 func (s *step) failed(attempt int, err error, policy RetryPolicy, inner *frame) (bool, error) {
 	p := s.frame.pass
 	b := journal.Body{Input: s.Input, Verb: s.verbName(), Fail: p.failure(err), NotDone: s.Once}
@@ -377,7 +377,7 @@ func (s *step) verbName() string {
 	return string(s.verb)
 }
 
-// record appends one entry of a node. If it is the outcome of a leaf, the deps
+// record appends one entry for a node. If it is the outcome of a leaf, the deps
 // that the leaf may have changed are saved with it.
 func (p *Pass) record(path string, kind journal.Kind, body *journal.Body, leaf *frame) error {
 	p.order.Lock()
@@ -410,7 +410,7 @@ func (p *Pass) record(path string, kind journal.Kind, body *journal.Body, leaf *
 }
 
 // alike returns the entry of a descendant that holds the same value, so that
-// it need not be written again.
+// the value need not be written again.
 func (p *Pass) alike(path string, raw json.RawMessage) uint64 {
 	if len(raw) < 64 {
 		return 0
@@ -418,7 +418,7 @@ func (p *Pass) alike(path string, raw json.RawMessage) uint64 {
 	return locked(p, func() uint64 { return p.tree.At(path).Holder(raw) })
 }
 
-// invoke calls user code; a panic is an error with its stack.
+// invoke calls user code and turns a panic into an error with its stack.
 func invoke[T any](ctx context.Context, fn func(context.Context) (T, error)) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {

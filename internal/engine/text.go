@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// SetText writes a text under a key of the state, and of it only what is new.
+// SetText writes a text under a key of the state, recording only what changed.
 func SetText(ctx context.Context, key, text string) error {
 	old, base, there, err := readText(ctx, key)
 	if err != nil {
@@ -48,7 +48,7 @@ func SetText(ctx context.Context, key, text string) error {
 	return editText(ctx, key, base, text, journal.Edit{At: head, Del: len(old) - tail - head, Ins: text[head : len(text)-tail]})
 }
 
-// readText returns the text of a key, and what it was read from.
+// readText returns the text under a key, and the item that it was read from.
 func readText(ctx context.Context, key string) (text string, base journal.Item, there bool, err error) {
 	raw, base, there, err := readItem(ctx, key)
 	if err == nil && there {
@@ -59,7 +59,8 @@ func readText(ctx context.Context, key string) (text string, base journal.Item, 
 
 func runeStart(s string, i int) bool { return i == len(s) || utf8.RuneStart(s[i]) }
 
-// ReplaceText replaces every old by new in the text of a key, and returns how many.
+// ReplaceText replaces every old with new in the text under a key, and returns
+// how many it replaced.
 func ReplaceText(ctx context.Context, key, old, new string) (int, error) {
 	text, base, _, err := readText(ctx, key)
 	if err != nil || old == "" || old == new {
@@ -81,12 +82,13 @@ func ReplaceText(ctx context.Context, key, old, new string) (int, error) {
 	return len(edits), editText(ctx, key, base, strings.ReplaceAll(text, old, new), edits...)
 }
 
-// maxEdits is how many edits stand behind a text before it is written anew, so
-// that reading it stays cheap. They also have fewer bytes than the text.
+// maxEdits is how many edits may follow a text before it is written whole
+// again, so that reading it stays cheap. The edits must also have fewer bytes
+// than the text.
 const maxEdits = 200
 
-// editText writes edits that make of a base the text that is given, or that whole
-// if it is cheaper or if another goroutine of the leaf has changed the base.
+// editText writes the edits that turn base into whole, or whole itself if that
+// is cheaper or if another goroutine of the leaf has changed the base.
 func editText(ctx context.Context, key string, base journal.Item, whole string, edits ...journal.Edit) error {
 	raw, err := exact.Encode(whole, reflect.TypeFor[string]())
 	if err != nil {
@@ -113,8 +115,8 @@ func editText(ctx context.Context, key string, base journal.Item, whole string, 
 	})
 }
 
-// behind returns how many bytes of edits stand behind a text, so many that it is
-// to be written anew if they are too many.
+// behind returns how many bytes of edits follow a text, or a huge number if
+// there are so many edits that the text must be written whole again.
 func behind(base journal.Item) (size int) {
 	all := base.Values()
 	if len(all) >= maxEdits {
@@ -126,7 +128,7 @@ func behind(base journal.Item) (size int) {
 	return size
 }
 
-// quoted returns how many bytes a text has in JSON, at most.
+// quoted returns an upper bound for the bytes of a text in JSON.
 func quoted(s string) int {
 	n := len(s) + 2
 	for i := range len(s) {
@@ -135,7 +137,7 @@ func quoted(s string) int {
 			n++
 		case c < ' ':
 			n += 5
-		case c == 0xe2: // it begins the two line ends of Unicode, which are escaped
+		case c == 0xe2: // it begins U+2028 and U+2029, which are escaped
 			n += 3
 		}
 	}
@@ -143,12 +145,12 @@ func quoted(s string) int {
 }
 
 // maxEditBytes is how much one change of a text may insert, and maxLeafEdits
-// how much all those of a leaf, before texts are written whole: in that form
-// they may become blobs.
+// how much all changes of a leaf together, before texts are written whole: in
+// that form they may become blobs.
 const maxEditBytes, maxLeafEdits = 32 << 10, 64 << 10
 
-// edited is a change by edits: where it stands among the changes, what it begins
-// and ends with, and how many bytes it has.
+// edited is a change made of edits: its index among the changes, the text
+// before and after it, and its size in bytes.
 type edited struct {
 	at    int
 	base  journal.Item
@@ -156,9 +158,9 @@ type edited struct {
 	size  int
 }
 
-// rebase makes the first edit of each text that another branch or run has
-// changed meanwhile a change of the whole text, and also those for which an
-// entry has no room. It is called by who commits next.
+// rebase turns edits into changes of the whole text: the first edit of each
+// text that another branch or run has changed in the meantime, and edits that
+// do not fit into the entry. The caller is about to commit.
 func (p *Pass) rebase(l *leaf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

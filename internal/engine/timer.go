@@ -74,9 +74,10 @@ func Take(ctx context.Context, name string) (json.RawMessage, bool, error) {
 	return raw, n != nil && n.Ref != 0, err
 }
 
-// tookNothing notes that there was nothing to take, to be recorded with the next
-// commit: until then nothing in the journal follows from it, and after a crash it
-// is asked again. It returns false if that is not so.
+// tookNothing notes that there was nothing to take, to be recorded with the
+// next commit: until then nothing in the journal depends on it, and after a
+// crash the run looks again. It returns false if there is something to take, or
+// no room for the note.
 func (p *Pass) tookNothing(path string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

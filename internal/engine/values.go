@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// value returns a value for an entry: small ones as they are, large ones as a
-// blob that is written now.
+// value returns a value for an entry: a small one inline, a large one as a blob
+// that is written now.
 func (p *Pass) value(raw json.RawMessage) (journal.Value, error) {
 	v, err := p.engine.threads.Value(p.io, p.name, raw)
 	if err != nil {
@@ -25,9 +25,9 @@ func (p *Pass) value(raw json.RawMessage) (journal.Value, error) {
 	return v, nil
 }
 
-// load returns the JSON of a recorded value. A store that fails is no outcome
-// of the code that wants to read: it is asked again for a while, and then the
-// pass is lost. A value that is damaged or gone blocks the run.
+// load returns the JSON of a recorded value. A failing store is not a result
+// that the code may see: it is retried for a while, and then the pass is lost.
+// A damaged or missing value blocks the run.
 func (p *Pass) load(f *frame, v journal.Value) (json.RawMessage, error) {
 	if v.Blob == nil {
 		return v.JSON, nil
@@ -61,10 +61,10 @@ func (p *Pass) fit(b *journal.Body) error {
 	return nil
 }
 
-// RecordedAs reads a recorded value into a T. One that does not fit blocks the
-// run before the code goes on: an error that the code may handle would make it
-// believe that what is recorded has failed. What and name say what the value
-// is, such as a step and its name.
+// RecordedAs decodes a recorded value into a T. A value that does not fit
+// blocks the run before the code continues: given an error to handle, the code
+// would believe that something failed that has succeeded. What and name
+// identify the value, such as a step and its name.
 func RecordedAs[T any](ctx context.Context, what, name string, raw json.RawMessage) (T, error) {
 	v, err := exact.Decode[T](raw)
 	if err == nil {

@@ -37,7 +37,7 @@ var familyGuards = []guard{
 	},
 	{
 		name:  "the end of a child leaves its hint",
-		edits: []edit{{"internal/engine/commit.go", `	case p.thread.Parent != nil: // it is told of the end first`, `	case p.thread.Parent != nil && !OFF:`}},
+		edits: []edit{{"internal/engine/commit.go", `	case p.thread.Parent != nil: // the parent is told of the end first`, `	case p.thread.Parent != nil && !OFF:`}},
 		test:  "^TestExploredEndOfAChildIsNeverMissed$", says: "is suspended",
 	},
 	{
