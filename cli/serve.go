@@ -25,7 +25,7 @@ import (
 
 // serveCommand returns the command that serves the API for others.
 func serveCommand(a *app) *cobra.Command {
-	var address, tokens, auth string
+	var address, tokens, auth, cert, key string
 	var hosts, origins []string
 	var worker, insecure bool
 	var limits, tenantLimits, tokenLimits, userLimits map[string]int64
@@ -79,6 +79,10 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 					return exit.Usage(fmt.Errorf("--%s: %w", name, err))
 				}
 			}
+			certificate, err := loadCertificate(cert, key, log)
+			if err != nil {
+				return exit.Usage(err)
+			}
 			l, err := listen(c.Context(), address)
 			if err != nil {
 				return err
@@ -86,8 +90,8 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 			if !authed {
 				log.Warn("NO TOKENS: anyone who can reach this address can do anything", "address", l.Addr().String())
 			}
-			log.Info("serving", "address", "http://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
-			s := &site{rt: rt, api: server.New(rt, so), routes: a.opts.Routes, log: log, worker: worker}
+			s := &site{rt: rt, api: server.New(rt, so), routes: a.opts.Routes, log: log, worker: worker, certificate: certificate}
+			log.Info("serving", "address", s.scheme()+"://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
 			err = s.run(c.Context(), l)
 			if err == nil {
 				log.Info("stopped")
@@ -99,6 +103,8 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 	f.StringVar(&address, "addr", link.DevAddress, "address to listen on")
 	f.StringVar(&auth, "auth", "store", "store: tokens created with perdure token create; none: only those of --tokens, if any")
 	f.StringVar(&tokens, "tokens", "", "JSON file with more tokens")
+	f.StringVar(&cert, "tls-cert", "", "PEM file with the certificate for HTTPS, followed by those that it was issued by; read again when it changes")
+	f.StringVar(&key, "tls-key", "", "PEM file with its key")
 	f.StringArrayVar(&hosts, "host", nil, "host name by which clients may call the server, besides this machine's own; * is any")
 	f.StringArrayVar(&origins, "origin", nil, "web origin whose pages may call the server, such as https://console.example")
 	f.BoolVar(&worker, "worker", true, "execute runs in this process too")
@@ -205,6 +211,23 @@ type site struct {
 	routes func(*http.ServeMux, *perdure.Runtime) // the program's own; nil: none
 	log    *slog.Logger
 	worker bool // execute runs too
+
+	certificate *certificate // nil: without TLS
+}
+
+func (s *site) scheme() string {
+	if s.certificate != nil {
+		return "https"
+	}
+	return "http"
+}
+
+func (s *site) serve(h *http.Server, l net.Listener) error {
+	if s.certificate == nil {
+		return h.Serve(l)
+	}
+	h.TLSConfig = s.certificate.config()
+	return h.ServeTLS(l, "", "")
 }
 
 // run serves until the context ends, and then stops gracefully: it is no longer
@@ -223,7 +246,7 @@ func (s *site) run(ctx context.Context, l net.Listener) error {
 	h.ConnContext = withCaller
 	served := make(chan error, 1)
 	go func() {
-		served <- h.Serve(l)
+		served <- s.serve(h, l)
 		stop()
 	}()
 	worked := make(chan error, 1)
