@@ -118,12 +118,18 @@ func TestWebInterfaceOfADK(t *testing.T) {
 				t.Errorf("the answers on record are %s", got)
 			}
 
+			// How often the page has read or changed the session. With a new name it
+			// does one and then twice the other.
+			const loads = `performance.getEntriesByType("resource").filter((e) => /\/users\/user\/sessions\/[^/]+$/.test(e.name)).length`
+			var before int
+			p.Eval(loads, &before)
 			const name = `[...document.querySelectorAll("app-inline-edit")].find((e) => e.querySelector("input").value.startsWith("Refund"))`
 			p.Until(click(`document.querySelector(".toolbar-session-group button")`))
 			p.Until(click(name + `.querySelector("[aria-label=Edit]")`))
 			fill(name+`.querySelector("input")`, "Refund of Ann", click(name+`.querySelector("[aria-label=Save]")`))
 			p.Until(`document.querySelector(".toolbar-session-group").innerText.includes("Refund of Ann")`)
-			say("Thanks!") // with the change of the state that the page remembers
+			p.Until(fmt.Sprint(loads, ">=", before+3)) // it shows what it then reads, also beside what a run says meanwhile
+			say("Thanks!")                             // with the change of the state that the page remembers
 			once("after the new name", append(all, "You are welcome.")...)
 			p.Reload()
 			once("after a reload", append(all, "You are welcome.")...)
