@@ -57,6 +57,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 // TestImportsRunOneWay holds the directions of docs/ARCHITECTURE.md.
 func TestImportsRunOneWay(t *testing.T) {
 	const sqlite = `(golang\.org/x/sys|github\.com/ncruces/(go-sqlite3|go-sqlite3-wasm|julianday))/?.*`
+	const postgres = `(github\.com/jackc/(pgx/v5|pgpassfile|pgservicefile|puddle/v2)|golang\.org/x/(crypto|sync|text))(/.*)?`
 	const agents = `agent(/(credentials|files|memory|internal/(arguments|filetool)))?`
 	const below = `PERDURE/(store|internal/(blob|clock|due|exact|fault|journal|scrub|strict|tree))`
 	rules := []struct {
@@ -67,6 +68,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store`, ``},
 		{`\./store/(mem|file|kv)store`, `PERDURE/store`},
 		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},
+		{`\./store/pgstore`, `PERDURE/store|` + postgres},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
 		{`\./internal/(blob|due)`, `PERDURE/store`},
@@ -97,7 +99,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./agent`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./agent/mcptool`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|FOREIGN`},
 		{`\./internal/schema`, `PERDURE/internal/strict|github\.com/google/jsonschema-go/.*`},
-		{`\./internal/(bell|clock|linediff|npm|strict|inproc|peer|scrub|sse)`, ``},
+		{`\./internal/(bell|clock|linediff|npm|pgtest|strict|inproc|peer|scrub|sse)`, ``},
 		{`\./api`, `PERDURE(/(` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./(server|client)`, `PERDURE(/(api|server/internal/feed|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},
 		{`\./server/internal/feed`, `PERDURE(/(api|` + agents + `|llm|store.*|internal/.*))?|github\.com/google/jsonschema-go/.*`},

@@ -1,0 +1,209 @@
+// Package pgtest gives tests a PostgreSQL server: one of their own, which it
+// starts, or the one that $PERDURE_TEST_POSTGRES names. It imports the standard
+// library only.
+package pgtest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Env names a server to use instead of a new one, by the URL of a database in
+// which tests may create schemas. URL sets it for child processes.
+const Env = "PERDURE_TEST_POSTGRES"
+
+var server struct {
+	sync.Mutex
+	url   string
+	err   error
+	alive *os.File // open as long as this process lives, which is how long the server runs
+}
+
+// URL returns the URL of a database on a server that all tests of this process
+// and their child processes share. The server ends with the process. If there is
+// none and PostgreSQL is not installed, URL skips the test, or fails it with
+// CI=true.
+func URL(tb testing.TB) string {
+	tb.Helper()
+	server.Lock()
+	defer server.Unlock()
+	if server.url == "" && server.err == nil {
+		if server.url = os.Getenv(Env); server.url == "" {
+			var s *Server
+			if s, server.err = start(); server.err == nil {
+				server.url, server.alive = s.URL, s.alive
+				os.Setenv(Env, s.URL)
+			}
+		}
+	}
+	skip(tb, server.err)
+	return server.url
+}
+
+func skip(tb testing.TB, err error) {
+	tb.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, errMissing) && os.Getenv("CI") != "true":
+		tb.Skipf("this test needs PostgreSQL: %v", err)
+	default:
+		tb.Fatalf("cannot start PostgreSQL: %v", err)
+	}
+}
+
+// Schema returns the URL of the store that belongs to a folder: a schema with a
+// name made from the folder's.
+func Schema(base, dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return With(base, "schema", "t"+hex.EncodeToString(sum[:8]))
+}
+
+// With returns a URL with another parameter.
+func With(base, key, value string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		panic(err)
+	}
+	q := u.Query()
+	q.Set(key, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// A Server is a PostgreSQL server of one test, which may do anything to it.
+type Server struct {
+	URL  string
+	Dir  string // of its data
+	Port string
+
+	bin   string
+	alive *os.File
+	cmd   *exec.Cmd
+}
+
+// Start starts a server that ends with the test.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := start()
+	skip(tb, err)
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Stop stops the server and removes its files.
+func (s *Server) Stop() {
+	s.alive.Close()
+	_ = s.cmd.Wait() // it is killed
+}
+
+// Ctl runs pg_ctl on the server, as in Ctl("restart", "-m", "immediate").
+func (s *Server) Ctl(args ...string) error {
+	cmd := exec.Command(filepath.Join(s.bin, "pg_ctl"), append([]string{"-D", s.Dir, "-w", "-l", filepath.Join(filepath.Dir(s.Dir), "log")}, args...)...)
+	if err := asUser(cmd, ""); err != nil {
+		return err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_ctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+var errMissing = errors.New("its programs are not there; on Debian, apt-get install postgresql, or set " + Env + " to the URL of a database")
+
+// script makes a database and serves it until its input ends, which is when the
+// process that started it ends, even by kill -9.
+const script = `
+"$BIN/initdb" -D "$DATA" -U postgres -A trust -E UTF8 --no-locale --no-sync >"$DIR/log" 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
+"$BIN/pg_ctl" -D "$DATA" -l "$DIR/log" -w -o "-c listen_addresses=127.0.0.1 -c port=$PORT -c unix_socket_directories='$DIR' -c max_connections=300 -c shared_buffers=64MB" start >/dev/null 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
+echo ready
+read over
+"$BIN/pg_ctl" -D "$DATA" -m immediate stop >/dev/null 2>&1
+rm -rf "$DIR"
+`
+
+// start starts a server on a free port, as another user if this one is root.
+func start() (*Server, error) {
+	bin, err := Programs()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "perdure-pg-")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Dir: filepath.Join(dir, "data"), Port: port, bin: bin, URL: "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"}
+	s.cmd = exec.Command("sh", "-c", script)
+	s.cmd.Dir = dir
+	s.cmd.Env = append(os.Environ(), "BIN="+bin, "DIR="+dir, "DATA="+s.Dir, "PORT="+port, "LC_ALL=C")
+	if err := asUser(s.cmd, dir); err != nil {
+		return nil, err
+	}
+	in, alive, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	out, said, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr, s.alive = in, said, said, alive
+	err = s.cmd.Start()
+	in.Close()
+	said.Close()
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	for buf := make([]byte, 4096); !strings.HasSuffix(text.String(), "ready\n"); {
+		n, err := out.Read(buf)
+		text.Write(buf[:n])
+		if err != nil {
+			s.Stop()
+			return nil, fmt.Errorf("%w:\n%s", err, text.String())
+		}
+	}
+	return s, nil
+}
+
+// Programs returns the folder of PostgreSQL's programs.
+func Programs() (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_ctl") // Debian, by version
+	if path, err := exec.LookPath("pg_ctl"); err == nil {
+		found = append(found, path)
+	}
+	if len(found) == 0 {
+		return "", errMissing
+	}
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
+
+// Name returns a name that is not used yet, for a database or a role.
+func Name() string {
+	return "t" + strings.ToLower(rand.Text()[:16]) + fmt.Sprint(time.Now().Unix()%1000)
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package pgtest
+
+import "os/exec"
+
+func asUser(*exec.Cmd, string) error { return errMissing }

@@ -1,0 +1,45 @@
+// Package pgstore keeps a store in a schema of a PostgreSQL database, version 14
+// or later. It is the store for more than one machine: any number of processes may
+// have it open, and PostgreSQL is the one thing they share.
+//
+//	s, err := pgstore.Open(ctx, "postgres://app@db.example/app", pgstore.Options{})
+//
+//	import _ "github.com/perdure/perdure/store/pgstore"
+//	s, err := store.Open(ctx, "postgres://app@db.example/app?schema=agents") // by URL
+//
+// The URL is one of pgx: sslmode, several hosts, target_session_attrs and
+// pool_max_conns are parameters, and PGPASSWORD and the other PG* variables of the
+// environment count. The store is in a schema of its own, perdure unless ?schema=
+// says otherwise, which Open creates; the user needs the right to do so, once. A
+// handle has up to 8 connections, however many runs there are.
+//
+// # Writing
+//
+// An append is one statement and one commit. Writes that arrive while others are
+// being committed go into the next statement together, and each caller gets its
+// own success or conflict. A batch ([store.Batcher]) counts as one write. A put by
+// [store.Unsynced] does not wait for the server's disk.
+//
+// A statement whose answer is lost, because the connection fails or the server
+// does not answer for [Options.Timeout], may have happened: the call returns
+// [store.ErrUnavailable], and store.AppendOnce finds out. The next call connects
+// again.
+//
+// # Durability
+//
+// With fsync and full_page_writes, and synchronous_commit not off, an acknowledged
+// write survives a power failure of the server, [store.Power]; otherwise the class
+// is [store.Process]. The settings are read on every connection that is used, and
+// a connection with weaker ones than the first is refused. What survives the loss
+// of the server's disk is a matter of its replicas, and of synchronous_commit =
+// remote_write or remote_apply.
+//
+// # Erasure
+//
+// Drop deletes a journal's rows and Delete a cell's: no statement can read them
+// again. PostgreSQL gives their space back when it vacuums the table, which the
+// schema asks for early, and overwrites it when it needs the space. Until then
+// bytes may be in its files, and its WAL, replicas and backups keep them for as
+// long as they are kept. Where that is too long, use package seal: deleting a
+// journal's key makes all copies unreadable for those who do not have the key ring.
+package pgstore

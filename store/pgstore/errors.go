@@ -1,0 +1,82 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Why a server cannot hold a store. Errors of Open and of later calls match them.
+var (
+	// ErrPassword: the server does not accept the user or the password.
+	ErrPassword = errors.New("pgstore: the server does not let this user in")
+
+	// ErrNoDatabase: the server has no such database.
+	ErrNoDatabase = errors.New("pgstore: no such database")
+
+	// ErrReplica: the server only reads.
+	ErrReplica = errors.New("pgstore: the server is a read replica")
+
+	// ErrStarting: the server is starting, stopping or recovering. It also
+	// matches store.ErrUnavailable.
+	ErrStarting = fmt.Errorf("%w: pgstore: the server is not ready yet", store.ErrUnavailable)
+)
+
+// failed returns the error of a call that met err while it was doing something.
+// What the server reported was not written. A connection that failed says nothing
+// about what it was writing, which is store.ErrUnavailable.
+func (s *Store) failed(doing string, err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case s.usable(context.Background()) != nil:
+		return fmt.Errorf("pgstore: the store was closed during a call that may have happened: %w", err)
+	case refused(err):
+		return err
+	case !errors.As(err, &pg):
+		return fmt.Errorf("%w: pgstore: cannot %s the server; a write may have happened: %w", store.ErrUnavailable, doing, err)
+	}
+	switch pg.Code {
+	case "28P01", "28000":
+		return fmt.Errorf("%w; give the right ones in the URL, PGUSER and PGPASSWORD, or look at pg_hba.conf: %w", ErrPassword, err)
+	case "3D000":
+		return fmt.Errorf("%w; create it, as with createdb, or name another in the URL: %w", ErrNoDatabase, err)
+	case "25006":
+		return fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write: %w", ErrReplica, err)
+	case "57P03", "57P01", "57P02":
+		return fmt.Errorf("%w; try again: %w", ErrStarting, err)
+	case "53300":
+		return fmt.Errorf("%w: pgstore: the server has no connection left; raise max_connections, lower pool_max_conns in the URL, or use a pooler: %w", store.ErrUnavailable, err)
+	case "53100":
+		return fmt.Errorf("%w: pgstore: the server's disk is full; nothing was written: %w", store.ErrFull, err)
+	case "55P03", "57014":
+		return fmt.Errorf("%w: pgstore: the server gave up waiting; nothing was written, so try again: %w", store.ErrBusy, err)
+	case "XX001", "XX002":
+		return &store.CorruptError{Where: "schema " + s.schema, Reason: pg.Error()}
+	case "42501":
+		return fmt.Errorf("pgstore: the user lacks a right on schema %s; grant it, or let its owner open the store once: %w", s.schema, err)
+	}
+	return fmt.Errorf("pgstore: cannot %s schema %s: %w", doing, s.schema, err)
+}
+
+// refused reports whether err is the driver's own answer.
+func refused(err error) bool {
+	for _, own := range []error{store.ErrForeign, store.ErrNewer, store.ErrWeak, store.ErrInvalid, store.ErrCorrupt, ErrReplica} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// code returns PostgreSQL's code for an error, "" if the server did not report it.
+func code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/perdure/perdure/store"
+)
+
+func init() {
+	open := func(ctx context.Context, url string) (store.Store, error) { return Open(ctx, url, Options{}) }
+	store.Register("postgres", open)
+	store.Register("postgresql", open)
+}
+
+// Options configures Open. What the URL says comes first.
+type Options struct {
+	// Schema is the name of the store's schema, ?schema= in the URL; "" means
+	// perdure. A database can hold several stores.
+	Schema string
+
+	// Direct is the URL by which a handle listens for the writes of others if
+	// the other goes through a pooler such as PgBouncer, ?direct= in the URL.
+	// Without it, such a handle polls.
+	Direct string
+
+	// Timeout bounds each statement: after it, the connection is given up, and
+	// what it was writing may have happened. 0 means 15 seconds.
+	Timeout time.Duration
+}
+
+// Store is a handle on a schema of a database.
+type Store struct {
+	*store.Hub
+	schema     string
+	timeout    time.Duration
+	durability store.Durability
+	pool       *pgxpool.Pool
+	writer     *writer
+
+	sqlWrite, sqlRead, sqlJournals, sqlGet, sqlList string
+
+	closing chan struct{} // closed by Close
+	closed  sync.Once
+	watch   sync.Once
+}
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+	_ store.Caster  = (*Store)(nil)
+	_ store.Durable = (*Store)(nil)
+	_ store.Batcher = (*Store)(nil)
+
+	_ store.Unsynced = (*Store)(nil)
+)
+
+// maxConns is how many connections a handle has at most, unless the URL says
+// otherwise with pool_max_conns. Writes use two of them, however many there are.
+const maxConns = 8
+
+var schemaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,47}$`)
+
+// Open opens the store in a schema of the database at url, and creates the schema
+// if it is not there. The URL is one of pgx: postgres://user@host:port/database,
+// with parameters such as sslmode and pool_max_conns; the usual PG* variables of
+// the environment count too.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	config, o, err := parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Hub: store.NewHub(), schema: o.Schema, timeout: o.Timeout, closing: make(chan struct{})}
+	if err := s.prepare(ctx, config); err != nil {
+		return nil, err
+	}
+	s.writer = &writer{s: s, busy: map[string]struct{}{}}
+	s.sqlWrite = s.sql("SELECT SCHEMA.write1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
+	s.sqlRead = s.sql("SELECT j.last, e.seq, e.data FROM SCHEMA.journals j LEFT JOIN LATERAL (SELECT seq, data FROM SCHEMA.entries WHERE journal = j.id AND seq > $2 ORDER BY seq LIMIT $3) e ON true WHERE j.name = $1")
+	s.sqlJournals = s.sql("SELECT name FROM SCHEMA.journals WHERE name > $1 AND last >= 0 ORDER BY name LIMIT $2")
+	s.sqlGet = s.sql("SELECT version, value FROM SCHEMA.cells WHERE key = $1")
+	s.sqlList = s.sql("SELECT key, version, value FROM SCHEMA.cells WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3")
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		class, err := s.inspect(ctx, c)
+		if err == nil && class < s.durability {
+			err = fmt.Errorf("%w: pgstore: a new connection to the server is less durable than the one that opened the store; look at fsync, full_page_writes and synchronous_commit", store.ErrWeak)
+		}
+		return err
+	}
+	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
+		return nil, s.failed("open", err)
+	}
+	return s, nil
+}
+
+// parse takes the parameters that pgx does not know out of a URL.
+func parse(text string, o Options) (*pgxpool.Config, Options, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, o, fmt.Errorf("%w: pgstore: the URL of the database cannot be read; write it like postgres://user@host:5432/database", store.ErrInvalid)
+	}
+	q := u.Query()
+	if q.Has("schema") {
+		o.Schema = q.Get("schema")
+	}
+	if q.Has("direct") {
+		o.Direct = q.Get("direct")
+	}
+	if o.Schema == "" {
+		o.Schema = "perdure"
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if !schemaName.MatchString(o.Schema) {
+		return nil, o, fmt.Errorf("%w: pgstore: %q cannot be the name of a schema here; use up to 48 letters, digits and underscores", store.ErrInvalid, o.Schema)
+	}
+	limited := q.Has("pool_max_conns")
+	q.Del("schema")
+	q.Del("direct")
+	u.RawQuery = q.Encode()
+	config, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		return nil, o, fmt.Errorf("%w: pgstore: %w", store.ErrInvalid, err) // pgx leaves the password out
+	}
+	if !limited {
+		config.MaxConns = maxConns
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "perdure"
+	}
+	return config, o, nil
+}
+
+// prepare connects once: to read what writes survive there, to migrate, and to
+// learn what is between here and the server.
+func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) error {
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return s.failed("connect to", err)
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	if s.durability, err = s.inspect(ctx, c); err == nil {
+		err = s.migrate(ctx, c)
+	}
+	if err != nil {
+		return s.failed("open", err)
+	}
+	return nil
+}
+
+// inspect reads what the writes of a connection survive. With a server that does
+// not sync, that is the death of this process.
+func (s *Store) inspect(ctx context.Context, c *pgx.Conn) (store.Durability, error) {
+	var fsync, pages, commit string
+	var replica, readOnly bool
+	err := c.QueryRow(ctx, "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery(), current_setting('transaction_read_only')::bool").
+		Scan(&fsync, &pages, &commit, &replica, &readOnly)
+	switch {
+	case err != nil:
+		return store.None, err
+	case replica:
+		return store.None, fmt.Errorf("%w; connect to the primary, or name all servers in the URL and add target_session_attrs=read-write", ErrReplica)
+	case readOnly:
+		return store.None, fmt.Errorf("%w: transactions of this user only read; set default_transaction_read_only to off", ErrReplica)
+	case fsync != "on" || pages != "on" || commit == "off":
+		return store.Process, nil
+	}
+	return store.Power, nil
+}
+
+// Durability implements store.Durable.
+func (s *Store) Durability() store.Durability { return s.durability }
+
+// Close implements store.Store. Writes that were sent to the server finish; those
+// that were not return ErrClosed.
+func (s *Store) Close() error {
+	s.closed.Do(func() {
+		s.Stop()
+		close(s.closing)
+		s.writer.close()
+		s.pool.Close()
+	})
+	return nil
+}
+
+// usable returns why a call cannot be made.
+func (s *Store) usable(ctx context.Context) error {
+	select {
+	case <-s.closing:
+		return store.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// call bounds a statement.
+func (s *Store) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
+}

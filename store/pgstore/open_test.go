@@ -1,0 +1,107 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/pgstore"
+)
+
+// admin runs statements on a server.
+func admin(t *testing.T, url string, statements ...string) {
+	t.Helper()
+	ctx := context.Background() // also for cleanups
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	for _, sql := range statements {
+		if _, err := c.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// database creates a database, whose settings a test may change.
+func database(t *testing.T, settings ...string) string {
+	t.Helper()
+	base, name := pgtest.URL(t), pgtest.Name()
+	statements := []string{"CREATE DATABASE " + name}
+	for _, s := range settings {
+		statements = append(statements, "ALTER DATABASE "+name+" SET "+s)
+	}
+	admin(t, base, statements...)
+	t.Cleanup(func() { admin(t, base, "DROP DATABASE "+name+" WITH (FORCE)") })
+	return strings.Replace(base, "/postgres?", "/"+name+"?", 1)
+}
+
+// TestOpenRefuses has what a stranger gets wrong.
+func TestOpenRefuses(t *testing.T) {
+	base := pgtest.URL(t)
+	foreign, newer := pgtest.Name(), pgtest.Name()
+	admin(t, base, "CREATE SCHEMA "+foreign, "CREATE TABLE "+foreign+".bills ()",
+		"CREATE SCHEMA "+newer, "CREATE TABLE "+newer+".format (number int)", "INSERT INTO "+newer+".format VALUES (1000)")
+	reader := pgtest.Name()
+	admin(t, base, "CREATE ROLE "+reader+" LOGIN")
+	t.Cleanup(func() { admin(t, base, "DROP ROLE "+reader) })
+	for _, c := range []struct {
+		name, url string
+		want      error
+		says      string
+	}{
+		{"another's schema", pgtest.With(base, "schema", foreign), store.ErrForeign, "?schema="},
+		{"a newer schema", pgtest.With(base, "schema", newer), store.ErrNewer, "format 1000"},
+		{"a schema's name", pgtest.With(base, "schema", `x"; DROP`), store.ErrInvalid, "letters"},
+		{"no database", strings.Replace(base, "/postgres?", "/nowhere?", 1), pgstore.ErrNoDatabase, "createdb"},
+		{"nobody listens", "postgres://127.0.0.1:1/x?sslmode=disable", store.ErrUnavailable, "connect"},
+		{"no URL", "postgres://%zz", store.ErrInvalid, "postgres://user@host"},
+		{"a setting", pgtest.With(base, "pool_max_conns", "many"), store.ErrInvalid, "pool_max_conns"},
+		{"who only reads", database(t, "default_transaction_read_only = on"), pgstore.ErrReplica, "default_transaction_read_only"},
+		{"without rights", strings.Replace(base, "postgres@", reader+"@", 1), nil, "right"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := store.Open(t.Context(), c.url)
+			if err == nil {
+				s.Close()
+				t.Fatalf("Open(%s) succeeded", c.url)
+			}
+			if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("Open(%s) = %v, want %v and %q", c.url, err, c.want, c.says)
+			}
+		})
+	}
+}
+
+// TestDurability reads the class from the server's settings.
+func TestDurability(t *testing.T) {
+	for _, c := range []struct {
+		setting string
+		want    store.Durability
+	}{
+		{"synchronous_commit = on", store.Power},
+		{"synchronous_commit = local", store.Power},
+		{"synchronous_commit = off", store.Process},
+	} {
+		url := database(t, c.setting)
+		s, err := store.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if got := store.DurabilityOf(s); got != c.want {
+			t.Errorf("with %s the class is %v, want %v", c.setting, got, c.want)
+		}
+		if s, err := store.Open(t.Context(), url, store.Require(store.Power)); (err == nil) != (c.want == store.Power) || err != nil && !errors.Is(err, store.ErrWeak) {
+			t.Errorf("with %s, Open that requires %v = %v", c.setting, store.Power, err)
+		} else if err == nil {
+			s.Close()
+		}
+	}
+}

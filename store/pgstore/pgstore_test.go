@@ -1,0 +1,25 @@
+package pgstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/pgstore"
+	"github.com/perdure/perdure/store/storetest"
+)
+
+// opener opens the stores of folders on the tests' server.
+func opener(tb testing.TB) storetest.Opener {
+	base := pgtest.URL(tb)
+	return func(ctx context.Context, dir string) (store.Store, error) {
+		return pgstore.Open(ctx, pgtest.Schema(base, dir), pgstore.Options{})
+	}
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, opener(t)) }
+
+func TestKill(t *testing.T) {
+	storetest.Kill(t, opener(t), storetest.KillOptions{Kills: 200, Acks: 20_000})
+}

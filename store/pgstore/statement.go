@@ -1,0 +1,197 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/perdure/perdure/store"
+)
+
+// statement holds the arguments of the function that writes, see writeFunction.
+type statement struct {
+	unsynced bool
+
+	names  [][]byte // of each append
+	afters []int64
+	counts []int32
+
+	owners []int32 // of each entry
+	seqs   []int64
+	datas  [][]byte
+
+	cellOwners []int32 // of each cell
+	keys       [][]byte
+	prevs      []string
+	versions   []string
+	values     [][]byte
+	kinds      []int32
+}
+
+// newStatement has empty arrays: nil would be NULL.
+func newStatement() *statement {
+	return &statement{
+		unsynced: true,
+		names:    [][]byte{}, afters: []int64{}, counts: []int32{},
+		owners: []int32{}, seqs: []int64{}, datas: [][]byte{},
+		cellOwners: []int32{}, keys: [][]byte{}, prevs: []string{}, versions: []string{}, values: [][]byte{}, kinds: []int32{},
+	}
+}
+
+// cellWrite is the write of a cell in a group.
+type cellWrite struct {
+	*store.Write
+	version store.Version
+	owner   int32 // place of its append, from 1; 0 if it stands for itself
+	request int
+}
+
+// send writes what it can of a group in one statement, which is one commit, and
+// reports for each request whether it was made.
+func (w *writer) send(group []*request) ([]bool, error) {
+	// All groups lock journals, and then cells, in the same order.
+	slices.SortFunc(group, func(a, b *request) int { return cmp.Compare(a.Journal, b.Journal) })
+	st := newStatement()
+	var required, optional []cellWrite
+	places := make([]int, len(group)) // of what tells whether a request was made
+	for i, r := range group {
+		st.unsynced = st.unsynced && r.unsynced
+		owner := int32(0)
+		if r.Journal != "" {
+			places[i] = len(st.names)
+			owner = st.append(r)
+		}
+		for j := range r.Cells {
+			c := cellWrite{&r.Cells[j], r.versions[j], owner, i}
+			if c.Optional {
+				optional = append(optional, c) // their order means something
+			} else {
+				required = append(required, c)
+			}
+		}
+	}
+	slices.SortFunc(required, func(a, b cellWrite) int { return cmp.Compare(a.Key, b.Key) })
+	for i, c := range slices.Concat(required, optional) {
+		st.write(c)
+		if c.owner == 0 {
+			places[c.request] = len(st.names) + i
+		}
+	}
+	ctx, cancel := w.s.call(context.Background())
+	defer cancel()
+	var made []int64
+	err := w.s.pool.QueryRow(ctx, w.s.sqlWrite, st.unsynced, st.names, st.afters, st.counts, st.owners, st.seqs, st.datas,
+		st.cellOwners, st.keys, st.prevs, st.versions, st.values, st.kinds).Scan(&made)
+	if err != nil {
+		return nil, err
+	}
+	won := make([]bool, len(group))
+	for i, place := range places {
+		won[i] = made[place] != 0
+	}
+	return won, nil
+}
+
+// append adds an append and returns its place.
+func (st *statement) append(r *request) (owner int32) {
+	after := int64(-2) // where no journal ends
+	if r.After <= math.MaxInt64-store.MaxBatch {
+		after = int64(r.After)
+	}
+	st.names = append(st.names, []byte(r.Journal))
+	st.afters = append(st.afters, after)
+	st.counts = append(st.counts, int32(len(r.Entries)))
+	owner = int32(len(st.names))
+	for i, data := range r.Entries {
+		st.owners = append(st.owners, owner)
+		st.seqs = append(st.seqs, after+1+int64(i))
+		st.datas = append(st.datas, data)
+	}
+	return owner
+}
+
+// write adds the write of a cell.
+func (st *statement) write(c cellWrite) {
+	kind := int32(replaces)
+	switch {
+	case c.Remove:
+		kind = removes
+	case c.Prev == "":
+		kind = creates
+	}
+	if c.Optional {
+		kind += optional
+	}
+	st.cellOwners = append(st.cellOwners, c.owner)
+	st.keys = append(st.keys, []byte(c.Key))
+	st.prevs = append(st.prevs, string(c.Prev))
+	st.versions = append(st.versions, string(c.version))
+	st.values = append(st.values, c.Value)
+	st.kinds = append(st.kinds, kind)
+}
+
+// examine returns for each request why it cannot be made, or nil if by now it
+// can. What is found is true from then on: neither ends nor versions come back.
+func (w *writer) examine(group []*request) ([]error, error) {
+	names, keys := [][]byte{}, [][]byte{}
+	for _, r := range group {
+		if r.Journal != "" {
+			names = append(names, []byte(r.Journal))
+		}
+		for _, c := range r.Cells {
+			keys = append(keys, []byte(c.Key))
+		}
+	}
+	ctx, cancel := w.s.call(context.Background())
+	defer cancel()
+	rows, err := w.s.pool.Query(ctx, w.s.sql("SELECT name, last, NULL::text FROM SCHEMA.journals WHERE name = ANY($1) UNION ALL SELECT key, NULL, version FROM SCHEMA.cells WHERE key = ANY($2)"), names, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	lasts, versions := map[string]int64{}, map[string]store.Version{}
+	for rows.Next() {
+		var name []byte
+		var last *int64
+		var version *store.Version
+		if err := rows.Scan(&name, &last, &version); err != nil {
+			return nil, err
+		}
+		if last != nil {
+			lasts[string(name)] = *last
+		} else {
+			versions[string(name)] = *version
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	why := make([]error, len(group))
+	for i, r := range group {
+		why[i] = r.refused(lasts[r.Journal], versions)
+	}
+	return why, nil
+}
+
+// refused returns why a request cannot be made where journals and cells are as
+// given.
+func (r *request) refused(last int64, versions map[string]store.Version) error {
+	switch {
+	case r.Journal == "":
+	case last < 0:
+		return store.WasDropped(r.Journal)
+	case uint64(last) != r.After:
+		return store.NotAtEnd(r.Journal, r.After, uint64(last))
+	}
+	for _, c := range r.Cells {
+		if now := versions[c.Key]; now != c.Prev && !c.Optional {
+			err := store.NotVersion(c.Key, c.Prev, now)
+			if r.Journal != "" {
+				err = &store.CellConflict{Key: c.Key, Err: err}
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/store"
+)
+
+// A writer makes the writes of a handle in groups: what comes while the server
+// commits goes into the next statement. Each caller learns what became of its own.
+type writer struct {
+	s *Store
+
+	mu      sync.Mutex
+	queue   []*request
+	busy    map[string]struct{} // names in groups that are being written, see names
+	flights int                 // groups that are being written
+	closed  bool
+	idle    sync.WaitGroup
+}
+
+// A request is one write: an append with its cells, or a cell alone, for which
+// the journal is "".
+type request struct {
+	store.Batch
+	unsynced bool
+	versions []store.Version // that its cells will have: random, so that none comes back
+	size     int
+	done     chan struct{} // closed when err is set
+	err      error
+}
+
+// The bounds of groups.
+const (
+	maxFlights    = 2
+	maxGroup      = 256
+	maxGroupBytes = 4 << 20
+)
+
+// names yields what a request changes: no two that are written at once change the
+// same.
+func (r *request) names(yield func(string) bool) {
+	if r.Journal != "" && !yield("j"+r.Journal) {
+		return
+	}
+	for _, w := range r.Cells {
+		if !yield("c" + w.Key) {
+			return
+		}
+	}
+}
+
+// do writes r and returns its outcome. Until it is sent, the end of its context
+// or of the store withdraws it. From then on a caller that leaves does not know
+// what became of it.
+func (w *writer) do(ctx context.Context, r *request) error {
+	// A caller that leaves may reuse its slices while they are being sent.
+	r.Entries, r.Cells = slices.Clone(r.Entries), slices.Clone(r.Cells)
+	for i, e := range r.Entries {
+		r.size += len(e)
+		r.Entries[i] = append([]byte{}, e...) // not nil, which would be NULL
+	}
+	for i, c := range r.Cells {
+		r.size += len(c.Value)
+		r.Cells[i].Value = append([]byte{}, c.Value...)
+		r.versions = append(r.versions, store.Version(rand.Text()))
+	}
+	r.done = make(chan struct{})
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return store.ErrClosed
+	}
+	w.queue = append(w.queue, r)
+	w.fly()
+	w.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	i := slices.Index(w.queue, r)
+	if i >= 0 {
+		w.queue = slices.Delete(w.queue, i, i+1)
+	}
+	w.mu.Unlock()
+	if i >= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return fmt.Errorf("pgstore: the write was sent and may have happened: %w", ctx.Err())
+	}
+}
+
+// fly starts a group if there may be another. The caller holds the lock.
+func (w *writer) fly() {
+	if w.flights == maxFlights {
+		return
+	}
+	group := w.take()
+	if len(group) == 0 {
+		return
+	}
+	w.flights++
+	w.idle.Add(1)
+	go func() {
+		defer w.idle.Done()
+		for len(group) > 0 {
+			w.write(group)
+			w.mu.Lock()
+			for _, r := range group {
+				for name := range r.names {
+					delete(w.busy, name)
+				}
+			}
+			if group = w.take(); len(group) == 0 {
+				w.flights--
+			}
+			w.mu.Unlock()
+		}
+	}()
+}
+
+// take removes the next group from the queue: of each name only the first
+// request, and none of a name that is being written. The caller holds the lock.
+func (w *writer) take() []*request {
+	var group, left []*request
+	size := 0
+	for i, r := range w.queue {
+		if len(group) == maxGroup || len(group) > 0 && size+r.size > maxGroupBytes {
+			left = append(left, w.queue[i:]...)
+			break
+		}
+		taken := false
+		for name := range r.names {
+			if _, taken = w.busy[name]; taken {
+				break
+			}
+		}
+		if taken {
+			left = append(left, r)
+			continue
+		}
+		for name := range r.names {
+			w.busy[name] = struct{}{}
+		}
+		group = append(group, r)
+		size += r.size
+	}
+	w.queue = left
+	return group
+}
+
+// close lets groups in progress finish, and refuses what waits.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closed = true
+	for _, r := range w.queue {
+		r.err = store.ErrClosed
+		close(r.done)
+	}
+	w.queue = nil
+	w.mu.Unlock()
+	w.idle.Wait()
+}
+
+// settle tells a request its outcome.
+func (w *writer) settle(r *request, err error) {
+	if r.err = err; err == nil {
+		if r.Journal != "" {
+			w.s.Wake(r.Journal)
+		}
+		for _, c := range r.Cells {
+			w.s.Wake(c.Key)
+		}
+	}
+	close(r.done)
+}
+
+// write writes a group: all that can be made at once, and again what is left
+// after those that conflict were told so.
+func (w *writer) write(group []*request) {
+	began := time.Now()
+	for pause := time.Millisecond; len(group) > 0; pause = min(2*pause, 100*time.Millisecond) {
+		made, err := w.send(group)
+		switch code(err) {
+		case "PD001", "40P01", "40001": // nothing was written
+		case "":
+			if err == nil {
+				break
+			}
+			fallthrough
+		default:
+			for _, r := range group {
+				w.settle(r, w.s.failed("write to", err))
+			}
+			return
+		}
+		var left []*request
+		for i, r := range group {
+			if err == nil && made[i] {
+				w.settle(r, nil)
+			} else {
+				left = append(left, r)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		why, readErr := w.examine(left)
+		if readErr != nil {
+			for _, r := range left {
+				w.settle(r, w.s.failed("read why a write was refused from", readErr))
+			}
+			return
+		}
+		group = group[:0]
+		for i, r := range left {
+			if why[i] != nil {
+				w.settle(r, why[i])
+			} else {
+				group = append(group, r)
+			}
+		}
+		if len(group) > 0 && time.Since(began) > w.s.timeout {
+			for _, r := range group {
+				w.settle(r, fmt.Errorf("%w: pgstore: a write met others again and again; nothing was written, so try again: %w", store.ErrBusy, err))
+			}
+			return
+		}
+		if len(group) > 0 && err != nil && code(err) != "PD001" {
+			time.Sleep(pause) // two that met in a deadlock do not meet again at once
+		}
+	}
+}
