@@ -21,8 +21,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// exportFormat is the number of the format of exports. Files of before
-// signedFormat are not signed.
+// exportFormat is the current format of exports. Files before signedFormat are
+// not signed.
 const exportFormat, signedFormat = 2, 2
 
 // ExportHead is the first line of an export.
@@ -31,8 +31,8 @@ type ExportHead struct {
 	Format   int    `json:"v"`
 	Thread   string `json:"thread"`
 	Tenant   string `json:"tenant"`
-	Name     string `json:"name,omitempty"` // in the store, of which keys are made
-	User     string `json:"user,omitempty"` // who owns it, for values that stand before the first entry
+	Name     string `json:"name,omitempty"` // in the store; idempotency keys derive from it
+	User     string `json:"user,omitempty"` // its owner, for values that come before the first entry
 	Entries  uint64 `json:"entries"`
 	Head     string `json:"head"` // hash of the last entry
 	Redacted bool   `json:"redacted"`
@@ -55,7 +55,7 @@ type exportEnd struct {
 	Sig     string `json:"sig,omitempty"` // its signature of the sum
 }
 
-// The lines of a blob's chunks.
+// The beginning and end of a line with a blob's chunk.
 const (
 	chunkMark = `{"data":"`
 	chunkTail = `"}`
@@ -97,7 +97,7 @@ type exporter struct {
 	redact  bool
 	w       *bufio.Writer
 	sum     hash.Hash
-	blobs   map[string]bool // that were written
+	blobs   map[string]bool // hashes of those written
 	seq     uint64
 	hash    journal.Hash
 }
@@ -127,7 +127,7 @@ func (x *exporter) write(ctx context.Context, head ExportHead) error {
 
 func sumText(h hash.Hash) string { return base64.RawURLEncoding.EncodeToString(h.Sum(nil)) }
 
-// entry writes an entry, behind the blobs that no entry before it refers to.
+// entry writes an entry, after the blobs that no earlier entry refers to.
 func (x *exporter) entry(ctx context.Context, line store.Entry) error {
 	e, err := journal.Decode(x.hash, line.Seq, line.Data)
 	if err == nil && line.Seq != x.seq+1 {
@@ -214,7 +214,7 @@ func (x *exporter) line(b []byte) error {
 // signCell holds the seed of the key with which a store signs its exports.
 const signCell = "perdure/sign"
 
-// signingKey returns the key of the store, and makes it if it is new.
+// signingKey returns the store's key, creating it on first use.
 func (a *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	seed, err := threads.Secret(ctx, a.threads.Store, signCell, ed25519.SeedSize)
 	if err != nil {
@@ -223,7 +223,7 @@ func (a *Archive) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// ExportKey returns the public key by which exports of the store are signed.
+// ExportKey returns the public key that verifies exports of the store.
 func (a *Archive) ExportKey(ctx context.Context) (string, error) {
 	key, err := a.signingKey(ctx)
 	if err != nil {
@@ -244,7 +244,7 @@ func readKey(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
-// CheckKeys refuses texts that are no public keys.
+// CheckKeys returns an error if a text is not a public key.
 func CheckKeys(keys []string) error {
 	for _, k := range keys {
 		if _, err := readKey(k); err != nil {
@@ -254,7 +254,7 @@ func CheckKeys(keys []string) error {
 	return nil
 }
 
-// signed is what the signature of an export is made of.
+// signed returns the bytes that the signature of an export covers.
 func signed(sum string) []byte { return []byte("perdure export\n" + sum) }
 
 // checkSignature returns why the last line of an export is not signed by its key.
@@ -270,9 +270,9 @@ func (e exportEnd) checkSignature() error {
 	return nil
 }
 
-// trusts reports whether what people have decided counts here, as an export with
-// this signer tells it. The key of the store itself, and those in Options, stand
-// for threads of the same tenant.
+// trusts reports whether the decisions in an export with this signer count
+// here. The store's own key and those in Options are trusted for threads of the
+// same tenant.
 func (im *importer) trusts(ctx context.Context, signer string) (bool, error) {
 	if signer == "" {
 		return false, nil

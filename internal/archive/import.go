@@ -16,20 +16,21 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// ImportKey marks what belongs to an import that is not done. It is the first
-// thing that an import writes and the last that it deletes.
+// ImportKey returns the key of the cell that marks an unfinished import. It is
+// the first thing that an import writes and the last that it deletes.
 func ImportKey(name string) string { return "import/" + name }
 
-// What the cell of an import says. Between an import that is slow and a sweep
-// that takes it for dead, whoever changes it first decides.
+// The values of an import's cell. If a sweep takes a slow import for dead,
+// whichever of the two changes the cell first decides.
 const (
 	importing     = "{}"
-	importWhole   = "whole"    // it is to be shown, by anyone
-	importGivenUp = "given up" // it is to be dropped, by anyone
+	importWhole   = "whole"    // anyone may show it
+	importGivenUp = "given up" // anyone may drop it
 )
 
-// Import makes a thread of an export, which may be signed by those who are
-// trusted, and returns its id, "" for the one that it had.
+// Import makes a thread from an export and returns the thread's id, which is
+// as, or the exported one if as is "". Signers in trust are trusted for this
+// import.
 func (a *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []string) (string, error) {
 	if as != "" {
 		if err := threads.CheckID(as); err != nil {
@@ -45,7 +46,7 @@ func (a *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []s
 		return im.as, nil
 	}
 	if im.name != "" && !im.open {
-		// Also if the context has ended.
+		// Even if the context has ended.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		err = errors.Join(err, im.dropWritten(clean))
@@ -56,16 +57,16 @@ func (a *Archive) Import(ctx context.Context, rd io.Reader, as string, trust []s
 type importer struct {
 	archive *Archive
 	as      string
-	user    string // whose thread it is, as the first line says
-	from    string // the tenant, as it says
-	n       uint64 // how many entries there are, as it says
+	user    string // the thread's owner, according to the first line
+	from    string // the tenant, likewise
+	n       uint64 // the number of entries, likewise
 
 	trust []string
 	name  string // "" before the first value or entry
-	open  bool   // it may be done, or not: what is written must stay
+	open  bool   // it may have completed, so what is written must stay
 
-	seq   uint64   // of the entries that are written
-	batch [][]byte // those that are not yet
+	seq   uint64   // of the last entry written
+	batch [][]byte // entries not yet written
 	size  int      // of the batch
 }
 
@@ -135,7 +136,7 @@ func (im *importer) takeEntry(ctx context.Context, e journal.Entry, data []byte)
 	return nil
 }
 
-// named gives the thread its name, in which its owner is.
+// named gives the thread its name, which contains its owner.
 func (im *importer) named(ctx context.Context, user string) error {
 	if im.name != "" {
 		return nil
@@ -148,7 +149,7 @@ func (im *importer) named(ctx context.Context, user string) error {
 	return err
 }
 
-// flush appends the entries that are not yet.
+// flush appends the entries that are not yet written.
 func (im *importer) flush(ctx context.Context) error {
 	if len(im.batch) == 0 {
 		return nil
@@ -161,7 +162,8 @@ func (im *importer) flush(ctx context.Context) error {
 	return nil
 }
 
-// fork checks what the entries mean, and appends where the thread comes from.
+// fork checks the thread that the entries make, and appends where it comes
+// from.
 func (im *importer) fork(ctx context.Context, v *Verification) (*threads.Opened, error) {
 	trusted, err := im.trusts(ctx, v.Signer)
 	if err != nil {
@@ -183,7 +185,7 @@ func (im *importer) fork(ctx context.Context, v *Verification) (*threads.Opened,
 	return o, err
 }
 
-// show makes the thread known.
+// show makes the thread visible.
 func (im *importer) show(ctx context.Context, o *threads.Opened) error {
 	t := o.Thread
 	err := im.archive.threads.EnsureSummary(ctx, im.name, threads.Summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created})
@@ -205,20 +207,20 @@ func (im *importer) show(ctx context.Context, o *threads.Opened) error {
 	if string(held) != im.name {
 		return fmt.Errorf("%w: %q", fault.ErrExists, im.as)
 	}
-	im.open = true // it is there now
+	im.open = true // the thread exists now
 	if err := im.archive.threads.Remove(ctx, ImportKey(im.name), ""); err != nil {
 		im.archive.threads.Log.Warn("tidying up behind an import", "thread", im.as, "error", err)
 	}
 	return nil
 }
 
-// errGivenUp says that another has decided about an import.
+// errGivenUp says that someone else has decided about an import.
 var errGivenUp = errors.New("perdure: the import was abandoned")
 
-// mark decides what becomes of an import that is under way.
+// mark decides what becomes of an import in progress.
 func (im *importer) mark(ctx context.Context, what string) error {
 	var err error
-	for range 3 { // to be sure, where an answer was lost
+	for range 3 { // to be sure, if a response was lost
 		_, err = store.Update(ctx, im.archive.threads.Store, ImportKey(im.name), func(old store.Cell) ([]byte, error) {
 			switch string(old.Value) {
 			case what:
@@ -255,9 +257,9 @@ func (im *importer) dropWritten(ctx context.Context) error {
 	return nil
 }
 
-// FinishImport sees to an import that was cut off: one that is whole is shown,
-// and any other dropped, which it reports. Damage is left alone: it is told
-// where its thread is read.
+// FinishImport finishes an interrupted import: a complete one is shown, any
+// other dropped, which it reports. Damage is left alone: it is reported where
+// the thread is read.
 func (a *Archive) FinishImport(ctx context.Context, name string) (dropped bool, err error) {
 	im := &importer{archive: a, name: name}
 	switch err := im.mark(ctx, importGivenUp); {
@@ -267,7 +269,7 @@ func (a *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 	case !errors.Is(err, errGivenUp):
 		return false, err
 	}
-	// It is whole, or done by now.
+	// It is complete, or done by now.
 	o, err := a.threads.Read(ctx, name)
 	switch {
 	case errors.Is(err, fault.ErrErased):
@@ -283,7 +285,7 @@ func (a *Archive) FinishImport(ctx context.Context, name string) (dropped bool, 
 		return false, err
 	}
 	if string(held) != name {
-		return true, im.dropWritten(ctx) // it was imported again since
+		return true, im.dropWritten(ctx) // it has been imported again since
 	}
 	return false, a.threads.Remove(ctx, ImportKey(name), "")
 }

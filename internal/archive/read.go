@@ -18,15 +18,15 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Taker is given what an export holds, in its order. What is nil is left out.
+// Taker receives the parts of an export in order. Nil functions are not called.
 type Taker struct {
 	Head  func(ExportHead) error
 	Blob  func(blob.Ref, int64) (*blob.Copy, error)
-	Entry func(journal.Entry, []byte) error // the bytes are the taker's
+	Entry func(journal.Entry, []byte) error // the taker may keep the bytes
 }
 
-// Read reads an export, checks it and hands on what it holds. Its error is
-// that of the reader, the context or the taker.
+// Read reads an export, checks it and passes its parts to take. The error is
+// from the reader, the context or the taker; damage is in the Verification.
 func Read(ctx context.Context, rd io.Reader, take Taker) (*Verification, error) {
 	u := &reader{ctx: ctx, take: take, lines: &lineReader{r: bufio.NewReaderSize(rd, 64<<10), sum: sha256.New()},
 		v: &Verification{}, thread: journal.NewThread(), blobs: map[string]bool{}, unused: map[string]bool{}}
@@ -55,10 +55,10 @@ type reader struct {
 	lines  *lineReader
 	v      *Verification
 	head   ExportHead
-	thread *journal.Thread // nil behind a rewind, which needs what is gone
+	thread *journal.Thread // nil after a rewind, which needs the entries before it
 	hash   journal.Hash
-	blobs  map[string]bool // that were there
-	unused map[string]bool // of them, those that no entry referred to yet
+	blobs  map[string]bool // hashes of those read
+	unused map[string]bool // those that no entry has referred to yet
 }
 
 func (u *reader) readAll() error {
@@ -122,7 +122,7 @@ func (u *reader) readHead() error {
 	return nil
 }
 
-// exactly reads a line that is written in one way only.
+// exactly parses a line that can be written in only one way.
 func exactly[T any](line []byte, v *T) error {
 	*v = *new(T)
 	if err := json.Unmarshal(line, v); err != nil {
@@ -166,7 +166,7 @@ func (u *reader) readEntry(line []byte) error {
 	return nil
 }
 
-// fold checks what an entry says.
+// fold checks the meaning of an entry.
 func (u *reader) fold(e journal.Entry) error {
 	b, err := e.Read()
 	if err != nil && e.Kind.Known() {
@@ -241,7 +241,7 @@ func (u *reader) readBlob(line []byte) error {
 	return nil
 }
 
-// added tells a value that is not what its name says from a store that failed.
+// added tells a value that does not match its hash from a failing store.
 func (u *reader) added(err error) error {
 	if bad := (*store.CorruptError)(nil); errors.Is(err, store.ErrCorrupt) && !errors.As(err, &bad) {
 		return &badLine{err}
@@ -249,7 +249,7 @@ func (u *reader) added(err error) error {
 	return err
 }
 
-// readEnd reads the last line and compares it with all before it.
+// readEnd reads the last line and compares it with everything before it.
 func (u *reader) readEnd(line []byte, sum string) error {
 	var end exportEnd
 	if err := exactly(line, &end); err != nil {
@@ -287,7 +287,7 @@ func (u *reader) readEnd(line []byte, sum string) error {
 // maxLine is the length of the longest line of an export.
 const maxLine = 1 << 20
 
-// lineReader reads lines of a bounded length and hashes them.
+// lineReader reads lines of bounded length and hashes them.
 type lineReader struct {
 	r    *bufio.Reader
 	sum  hash.Hash
@@ -295,7 +295,7 @@ type lineReader struct {
 	line []byte
 }
 
-// next returns the next line, valid until the one after it, or io.EOF at the end.
+// next returns the next line, valid until the next call, or io.EOF at the end.
 func (l *lineReader) next() ([]byte, error) {
 	l.line = l.line[:0]
 	for {

@@ -9,24 +9,24 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Recording is a thread as an export tells it, with what its runs recorded,
-// also those that have ended.
+// Recording is a thread folded from all its entries, with the records of its
+// runs, including those that have ended.
 type Recording struct {
 	Thread *journal.Thread
 	Runs   map[uint64]*runRecording
 }
 
 type runRecording struct {
-	entries []journal.Entry // its own, and those that made the thread a fork or took it back
+	entries []journal.Entry // its own, and those that forked or rewound the thread
 	bodies  []journal.Body
 	Begun   bool
 	State   map[string]journal.Item // at its start
 	Deps    map[string]journal.Value
-	Cancel  int // of its entries, the first that cancels it, -1 for none
-	end     int // the last that ends it, -1 for none
+	Cancel  int // index of the first entry that cancels it, -1 for none
+	end     int // index of the last entry that ends it, -1 for none
 }
 
-// Record folds entries, from the first one on.
+// Record folds the entries of a thread, from the first.
 func Record(entries []journal.Entry) (*Recording, error) {
 	r := &Recording{Thread: journal.NewThread(), Runs: map[uint64]*runRecording{}}
 	for i, e := range entries {
@@ -70,7 +70,7 @@ func (r *Recording) add(before []journal.Entry, e journal.Entry) error {
 		return nil
 	}
 	if e.Kind == journal.Claimed && !run.Begun {
-		// The fold never changes them: it makes others.
+		// The fold never changes these maps: it makes new ones.
 		run.Begun, run.State, run.Deps = true, at.BaseState, at.BaseDeps
 	}
 	e.Texts = r.Thread.Texts(e)
@@ -78,7 +78,7 @@ func (r *Recording) add(before []journal.Entry, e journal.Entry) error {
 	return nil
 }
 
-// again gives the runs that may go on the entry of a fork or a rewind.
+// again adds the entry of a fork or rewind to the runs that may continue.
 func (r *Recording) again(e journal.Entry, b journal.Body) error {
 	for n, run := range r.Runs {
 		if at := r.Thread.Run(n); at == nil || at.Status == journal.StatusSucceeded || at.Status == journal.StatusCancelled {
@@ -108,9 +108,8 @@ func (r *runRecording) add(e journal.Entry, b journal.Body) {
 	r.entries, r.bodies = append(r.entries, e), append(r.bodies, b)
 }
 
-// length is how many entries a replay follows. A run that was cancelled is
-// followed up to there, since its code then takes its way out past what is
-// recorded.
+// length returns how many entries a replay follows. A cancelled run is followed
+// up to its cancel, since from there its code leaves past what is recorded.
 func (r *runRecording) length() int {
 	switch {
 	case r.Cancel >= 0:

@@ -18,7 +18,7 @@ import (
 type Archive struct {
 	threads *threads.Threads
 	tenant  *threads.Tenant
-	trust   []string // public keys by which imports may be signed
+	trust   []string // public keys of trusted signers of imports
 }
 
 // New returns the archive of a tenant's threads.
@@ -26,7 +26,7 @@ func New(t *threads.Tenant, trust []string) *Archive {
 	return &Archive{threads: t.All, tenant: t, trust: trust}
 }
 
-// Verification is what came of checking a thread or an export of one: see
+// Verification is the result of checking a thread or an export: see
 // perdure.Verification.
 type Verification struct {
 	Thread   string
@@ -41,7 +41,7 @@ type Verification struct {
 	Problem  string
 }
 
-// OK reports whether all is good.
+// OK reports whether no problem was found.
 func (v *Verification) OK() bool { return v.Problem == "" }
 
 func (v *Verification) bad(format string, args ...any) {
@@ -66,7 +66,7 @@ func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	if err != nil {
 		return nil, err
 	}
-	seen, _ := a.threads.ReadSummary(ctx, name) // before the journal, which then reaches it
+	seen, _ := a.threads.ReadSummary(ctx, name) // before the journal, which must reach at least that far
 	o := threads.Empty(name)
 	if err := a.verifyEntries(ctx, o, v); err != nil {
 		return nil, fmt.Errorf("perdure: verifying thread %s after entry %d: %w", thread, v.Good, err)
@@ -88,7 +88,8 @@ func (a *Archive) Verify(ctx context.Context, thread string) (*Verification, err
 	return v, nil
 }
 
-// verifyEntries folds a thread as far as it is good, or says what it could not read.
+// verifyEntries folds a thread up to the first problem. It returns an error if
+// the store fails.
 func (a *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verification) error {
 	if err := a.threads.Place(ctx, o); errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt) {
 		v.bad("it is not known where the thread was forked: %v", err)
@@ -115,7 +116,7 @@ func (a *Archive) verifyEntries(ctx context.Context, o *threads.Opened, v *Verif
 		if err != nil {
 			v.bad("entry %d: %v", line.Seq, err)
 			if o.Thread.Base != 0 && line.Seq == o.Thread.Base+1 {
-				// Its own first entry says where a fork begins.
+				// A fork's own first entry says where the fork begins.
 				v.Problem += "; so it is not certain after which entry it was forked: fork that thread again"
 				v.Good, v.Head = 0, ""
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// AskAnswer says who answers an ask. Groups are those that By is in.
+// AskAnswer says who answers an ask. Groups are the groups that By belongs to.
 type AskAnswer struct {
 	Ask    string
 	By     string
@@ -20,8 +20,8 @@ type AskAnswer struct {
 	IfSeq  uint64
 }
 
-// Answer answers asks of one thread, all or none. Keep checks the answer with an
-// index against the question, and returns what is recorded of it.
+// Answer answers asks of one thread, all or none. Keep checks the answer at an
+// index against the question, and returns it as it is recorded.
 func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx context.Context, name string, i int, q *journal.Question) (journal.Answer, error)) error {
 	if len(answers) == 0 {
 		return fmt.Errorf("%w: no answers", fault.ErrInvalid)
@@ -37,7 +37,7 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 		}
 		name = thread
 	}
-	// Values are encoded, checked and kept once, before anything is appended.
+	// Values are encoded, checked and stored once, before anything is appended.
 	o, err := r.threads.Read(ctx, name)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 	return err
 }
 
-// answerLines returns what records answers.
+// answerLines returns the lines that record answers.
 func answerLines(t *journal.Thread, answers []AskAnswer, kept []journal.Answer) ([]threads.Line, []string, error) {
 	var lines []threads.Line
 	var flows []string
@@ -110,9 +110,10 @@ func sameAnswer(a, b journal.Answer) bool {
 	return a.Decision == b.Decision && a.Message == b.Message && a.By == b.By && errX == nil && errY == nil && string(x) == string(y)
 }
 
-// Progress adds news to an open ask.
+// Progress adds a progress report to an open ask.
 func (r *Control) Progress(ctx context.Context, ask string, raw json.RawMessage, n Note) error {
-	// A large value is kept before it is recorded, so the ask has to be there.
+	// A large value is stored before it is recorded, so make sure that the ask
+	// exists.
 	o, _, err := r.tenant.ReadAsk(ctx, ask)
 	if err != nil {
 		return err
@@ -137,7 +138,8 @@ func (r *Control) Progress(ctx context.Context, ask string, raw json.RawMessage,
 	return err
 }
 
-// Signal sends a named event to a thread. One with a key has one effect.
+// Signal sends a named signal to a thread. Signals with the same key have one
+// effect.
 func (r *Control) Signal(ctx context.Context, thread, name, key string, raw json.RawMessage, n Note) error {
 	in, err := r.tenant.Find(ctx, thread)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// nameFor returns the name of a thread id, which is fresh if the id leads nowhere.
-// A name of the other kind under which nothing was ever written is given up,
-// and its late writer finds it dropped. A fork does not take the id of a thread
-// that is there: ErrExists. Lead returns the name to which the id leads, the fresh
-// one where there is none.
+// nameFor returns the name of the thread with an id, or fresh if the id leads
+// nowhere. If it leads to a name of the other kind, fork or not, under which
+// nothing was ever written, that name is abandoned, and its late writer finds
+// it dropped. A fork cannot take the id of an existing thread: ErrExists. Lead
+// returns the name that the id leads to, or fresh if there is none.
 func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool, lead func(ctx context.Context, key string, fresh []byte) ([]byte, error)) (string, error) {
 	if err := r.tenant.CheckNewID(ctx, id); err != nil {
 		return "", err
@@ -53,9 +53,9 @@ func (r *Control) nameFor(ctx context.Context, id, fresh string, fork bool, lead
 	return "", fmt.Errorf("%w: %q keeps being created and abandoned", fault.ErrBusy, id)
 }
 
-// pinOrAbandon pins a thread by one that is being made. Where the other turns
-// out to be erased it gives up what was made: that names the other and its user,
-// and nobody comes back for it.
+// pinOrAbandon pins a thread for one that is being made. If the thread turns
+// out to be erased, it abandons the new one: its cells name the erased thread
+// and its user, and nobody would come back for them.
 func (r *Control) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	err := r.threads.Pin(ctx, of, name)
 	if errors.Is(err, fault.ErrErased) {
@@ -64,8 +64,8 @@ func (r *Control) pinOrAbandon(ctx context.Context, of, id, name string) error {
 	return err
 }
 
-// giveUp gives up a thread that was being made and cannot be, for a reason that
-// it returns: nobody comes back for what was written for it.
+// giveUp abandons a thread that cannot be made, and returns the reason: nobody
+// would come back for what was written for it.
 func (r *Control) giveUp(ctx context.Context, id, name string, why error) error {
 	if err := r.abandon(ctx, id, name); err != nil && !errors.Is(err, errBegun) {
 		return errors.Join(why, err)
@@ -73,11 +73,11 @@ func (r *Control) giveUp(ctx context.Context, id, name string, why error) error 
 	return why
 }
 
-// errBegun says that a thread which was to be given up has begun.
+// errBegun says that a thread that was to be abandoned has begun.
 var errBegun = errors.New("perdure: the thread has begun")
 
 // abandon gives up a name under which nothing was written, or what is left of
-// one that was erased, and answers errBegun where there is a thread. It can be
+// an erased thread, and returns errBegun if there is a thread. It can be
 // repeated.
 func (r *Control) abandon(ctx context.Context, id, name string) error {
 	if err := r.forestall(ctx, name); err != nil {
@@ -91,8 +91,9 @@ func (r *Control) abandon(ctx context.Context, id, name string) error {
 	return r.finishErase(ctx, name, id)
 }
 
-// forestall makes `erased` the first entry of a thread, so that whoever is about
-// to begin it does not, and whoever has begun it keeps it.
+// forestall makes `erased` the first entry of a thread, so that whoever is
+// about to begin it cannot. It returns errBegun if the thread has already
+// begun.
 func (r *Control) forestall(ctx context.Context, name string) error {
 	_, data, err := threads.EncodeLines(journal.NewThread(), []threads.Line{{Kind: journal.Erased}})
 	if err != nil {
@@ -122,14 +123,14 @@ func (r *Control) forestall(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %s", fault.ErrBusy, name) // refused although nothing is there
+	return fmt.Errorf("%w: %s", fault.ErrBusy, name) // refused although it is empty
 }
 
-// A thread that is being made has cells before its first entry. Whoever comes
-// upon what was left half made completes it, or gives it up.
+// A thread that is being made has cells before its first entry. Whoever finds
+// one half made completes it or abandons it.
 
-// createAs makes the cells of a thread with a summary. What is to be done first
-// is done when its name is known.
+// createAs makes the cells of a thread with the given summary. It calls first
+// as soon as the name is known.
 func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(name string) error) (string, error) {
 	fresh, err := r.newName(&s)
 	if err != nil {
@@ -146,9 +147,10 @@ func (r *Control) createAs(ctx context.Context, s threads.Summary, first func(na
 	return name, r.threads.EnsureSummary(ctx, name, s)
 }
 
-// newName returns a name for a thread with a summary, which gets its time.
+// newName returns a name for a new thread and sets the creation time in its
+// summary.
 func (r *Control) newName(s *threads.Summary) (string, error) {
-	if s.Parent == "" && !strict.Seen(s.User) { // a child is its parent's user's
+	if s.Parent == "" && !strict.Seen(s.User) { // a child belongs to its parent's user
 		return "", fmt.Errorf("%w: the user of a new thread must not contain control or invisible characters, as %.60q does", fault.ErrInvalid, s.User)
 	}
 	now := clock.Now()
@@ -156,10 +158,10 @@ func (r *Control) newName(s *threads.Summary) (string, error) {
 	return r.tenant.NewName(now, "", s.User), nil
 }
 
-// prepare returns the name of a thread, and the cells that are to be written with
-// its first entry and its summary if there is no such thread. Of one that was
-// left half made, it makes those that are missing. If the thread is not known to
-// anyone yet, it looks for none.
+// prepare returns the name of a thread and, if there is no such thread, the
+// cells to write with its first entry and summary. If the thread was left half
+// made, it writes the missing cells. If known is false, nobody can know the id
+// yet, and it does not look for a thread.
 func (r *Control) prepare(ctx context.Context, s threads.Summary, known bool) (name string, cells []store.Write, err error) {
 	fresh, err := r.newName(&s)
 	if err != nil {
@@ -184,7 +186,8 @@ func (r *Control) prepare(ctx context.Context, s threads.Summary, known bool) (n
 	return name, []store.Write{{Key: r.tenant.IDKey(s.ID), Value: []byte(name)}}, nil
 }
 
-// Create makes a thread whose first entry says b. The id "" is generated.
+// Create makes a thread whose first entry has the body b. If id is "", it is
+// generated.
 func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*threads.Opened, error) {
 	if id == "" {
 		id = threads.NewRunID()
@@ -198,7 +201,8 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 	}
 	var err error
 	for range mostTries {
-		// Until its first summary it is a thread without runs, which only who reads it knows.
+		// Only those who read the thread know that it has no runs, so its
+		// first summary is rough.
 		name, nameErr := r.createAs(ctx, threads.Summary{ID: id, User: b.User, Title: *b.Title, Rough: true}, func(string) error { return nil })
 		if nameErr != nil {
 			return nil, nameErr
@@ -213,7 +217,8 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 		if !errors.Is(err, fault.ErrErased) {
 			return nil, err
 		}
-		// An erase is under way, or was cut off: the new thread comes behind it.
+		// An erase is in progress or was interrupted: finish it before making
+		// the new thread.
 		if err := r.finishErase(ctx, name, id); err != nil {
 			return nil, err
 		}
@@ -221,7 +226,8 @@ func (r *Control) Create(ctx context.Context, id, key string, b journal.Body) (*
 	return nil, err
 }
 
-// begin appends the first entry of a thread, unless the same key has made it.
+// begin appends the first entry of a thread, unless the same key has already
+// done so.
 func (r *Control) begin(ctx context.Context, name string, b journal.Body, key string) (*threads.Opened, error) {
 	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Seq != 0 {
@@ -233,8 +239,8 @@ func (r *Control) begin(ctx context.Context, name string, b journal.Body, key st
 	return o, err
 }
 
-// begunWith returns ErrNothing if a thread was made with a key and the same
-// request, else an error that says what is there.
+// begunWith returns ErrNothing if a thread was made with this key and the same
+// request, otherwise an error that says what exists.
 func (r *Control) begunWith(ctx context.Context, name string, b journal.Body, key string) error {
 	exists := fmt.Errorf("%w: %q", fault.ErrExists, b.Thread)
 	if key == "" {

@@ -17,7 +17,7 @@ import (
 // StartChild makes sure that a child's thread exists and that its run is
 // queued, and returns the thread's name.
 func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, error) {
-	// What a Spawn writes first is read first: most often it is all there.
+	// Usually everything exists already, so look before writing.
 	if name, err := r.tenant.Find(ctx, child.ID); err == nil {
 		begun, err := r.threads.Begun(ctx, threads.JournalKey(name))
 		if begun || err != nil {
@@ -42,8 +42,9 @@ func (r *Control) StartChild(ctx context.Context, parent string, t *journal.Thre
 	return name, err
 }
 
-// childLost sees to a child that was erased before it was known to be started: what
-// was written for it goes, and its parent does not wait for it.
+// childLost handles a child that was erased before it was known to have
+// started: it removes what was written for it, and tells the parent not to
+// wait.
 func (r *Control) childLost(ctx context.Context, name string, from *journal.Origin, child *journal.Child) error {
 	if err := r.abandon(ctx, child.ID, name); err != nil && !errors.Is(err, errBegun) {
 		return err
@@ -57,7 +58,8 @@ func originOf(parent string, t *journal.Thread, run *journal.Run, child *journal
 
 // childLines makes the cells of a child's thread, and its first entries.
 func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, child *journal.Child) (string, []threads.Line, error) {
-	// The pin comes before the summary: an erase that does not see it leaves none.
+	// The pin comes before the summary: if the parent is being erased, pinning
+	// fails and no summary is left behind.
 	name, err := r.createAs(ctx, threads.Summary{ID: child.ID, User: t.User, Parent: t.ID}, func(name string) error {
 		return r.pinOrAbandon(ctx, parent, child.ID, name)
 	})
@@ -79,9 +81,10 @@ func (r *Control) childLines(ctx context.Context, parent string, t *journal.Thre
 	}, nil
 }
 
-// CancelChildren gives the children whose end a run does not know their cancel, and
-// starts the one that was not started: a worker that was about to start it finds
-// it cancelled. A child that has ended by itself tells its end instead.
+// CancelChildren cancels the children whose end a run does not know. A child
+// that was not started yet is created cancelled, so that a worker that was
+// about to start it finds it there. A child that has ended by itself reports
+// its end instead.
 func (r *Control) CancelChildren(ctx context.Context, parent string, t *journal.Thread, run *journal.Run, open []*journal.Child) error {
 	for _, child := range open {
 		if err := r.cancelChild(ctx, parent, t, run, child); err != nil {
@@ -132,12 +135,12 @@ func (r *Control) cancelChild(ctx context.Context, parent string, t *journal.Thr
 		return nil
 	case errors.Is(err, fault.ErrCorrupt):
 		r.threads.Log.Warn("a child cannot be cancelled", "child", child.ID, "error", err)
-		return nil // and nobody can execute it
+		return nil // nobody can execute it either
 	case err != nil:
 		return err
 	}
 	if own := o.Thread.RunByID(r.threads.ChildRunID(child.ID)); own != nil && own.Status.Final() && own.Status != journal.StatusCancelled {
-		return r.TellParent(ctx, o) // its result is good for a retry of the parent
+		return r.TellParent(ctx, o) // a retry of the parent can use its result
 	}
 	return nil
 }
@@ -146,14 +149,14 @@ func stuck(run *journal.Run) bool {
 	return run.Status == journal.StatusBlocked || run.Status == journal.StatusQuarantined
 }
 
-// EndKey is the key of the signal that tells an end of a child. One that was
-// retried has several.
+// EndKey returns the key of the signal that reports an end of a child. A child
+// that was retried has several ends.
 func EndKey(child string, end uint64) string {
 	return journal.ChildSignal(child) + "@" + strconv.FormatUint(end, 10)
 }
 
-// RetryChild retries a child that failed, if that is possible. It reports
-// whether the child has, or will have, an end that the parent has not heard of.
+// RetryChild retries a failed child if possible. It reports whether the child
+// has, or will have, an end that the parent has not heard of.
 func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.Child, heard func(key string) bool) (bool, error) {
 	name, err := r.tenant.Find(ctx, child.ID)
 	if errors.Is(err, fault.ErrNoThread) {
@@ -166,7 +169,7 @@ func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.
 	o, _, err := r.threads.Change(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		again, ended = false, false
 		own := t.RunByID(r.threads.ChildRunID(child.ID))
-		if own == nil || t.Parent == nil || t.Parent.Name != parent { // a fork's: the end is told to the other
+		if own == nil || t.Parent == nil || t.Parent.Name != parent { // it reports its end to the thread that this one was forked from
 			return nil, nil, threads.ErrNothing
 		}
 		if again = !own.Status.Final() || !heard(EndKey(child.ID, own.EndSeq)); again {
@@ -184,15 +187,16 @@ func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.
 		return false, nil
 	}
 	if err == nil && ended {
-		// Who saw to that end met a parent that had ended, or was taken back since.
+		// When that end was reported, the parent had ended, or it has been
+		// rewound since.
 		err = r.TellParent(ctx, o)
 	}
 	return again, err
 }
 
-// TellParent tells the parent of a child the end of the run that it spawned, by a
-// signal in the parent's journal. It does nothing if the thread is no child, if
-// the run has not ended, and if the parent does not need to know any more.
+// TellParent reports the end of the run that a parent spawned, by a signal in
+// the parent's journal. It does nothing if the thread is not a child, if the
+// run has not ended, or if the parent no longer needs to know.
 func (c *Control) TellParent(ctx context.Context, o *threads.Opened) error {
 	from := o.Thread.Parent
 	if from == nil || o.Thread.Foreign != "" {
@@ -203,7 +207,7 @@ func (c *Control) TellParent(ctx context.Context, o *threads.Opened) error {
 		return nil
 	}
 	b := journal.Body{Name: journal.ChildSignal(o.Thread.ID), Key: EndKey(o.Thread.ID, run.EndSeq), Status: string(run.Status)}
-	known := false // the body is whole
+	known := false // the body is complete
 	return c.tellOrigin(ctx, from, &b, func() error {
 		if known {
 			return nil
@@ -213,8 +217,8 @@ func (c *Control) TellParent(ctx context.Context, o *threads.Opened) error {
 	}, run)
 }
 
-// tellErased tells the parent of a child which is erased that the end which it
-// has not heard of will never come.
+// tellErased tells the parent of an erased child that an end it has not heard
+// of will never come.
 func (c *Control) tellErased(ctx context.Context, o *threads.Opened) error {
 	from := o.Thread.Parent
 	if from == nil {
@@ -231,7 +235,7 @@ func (c *Control) tellErased(ctx context.Context, o *threads.Opened) error {
 	return c.tellOrigin(ctx, from, &b, func() error { return nil }, run)
 }
 
-// childOutcome fills in what the parent is told of a child's end.
+// childOutcome fills in what the parent is told about a child's end.
 func (c *Control) childOutcome(ctx context.Context, o *threads.Opened, run *journal.Run, b *journal.Body) error {
 	switch run.Status {
 	case journal.StatusCancelled:
@@ -253,7 +257,7 @@ func (c *Control) childOutcome(ctx context.Context, o *threads.Opened, run *jour
 	return err
 }
 
-// childFailure is a child's failure as its parent sees it.
+// childFailure returns a child's failure as its parent sees it.
 func childFailure(fail journal.Failure) *journal.Failure {
 	fail.Codes = slices.Clone(fail.Codes)
 	fault.AddCodes(&fail, fault.Failure(fault.ErrChild).Codes...)
@@ -261,12 +265,12 @@ func childFailure(fail journal.Failure) *journal.Failure {
 }
 
 // tellOrigin appends the end of a child to its parent's journal, addressed to
-// the run that spawned it and to a Join if one waits. What that very run cancels
-// at its end no Join of it is waiting for any more.
+// the run that spawned it and to a Join if one is waiting. No Join is waiting
+// for a child that this very run has cancelled at its end.
 func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journal.Body, fill func() error, own *journal.Run) error {
 	_, _, err := c.threads.Change(ctx, from.Name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		run, child := Awaits(t, from, b.Name, b.Key)
-		if child == nil || child.Joined && b.Status == "" { // of one that is erased, the end that is known stays
+		if child == nil || child.Joined && b.Status == "" { // an erased child's known end stays
 			return nil, nil, threads.ErrNothing
 		}
 		if err := fill(); err != nil {
@@ -303,14 +307,14 @@ func (c *Control) tellOrigin(ctx context.Context, from *journal.Origin, b *journ
 }
 
 // A parent and its child are two journals, and nothing is appended to both at
-// once. What is to happen in the other one follows from an entry that is there
-// already: the parent's `spawned` says that the child is to be started, and the
+// once. What must happen in one follows from an entry that is already in the
+// other: the parent's `spawned` says that the child is to be started, and the
 // child's `ended` that the parent is to be told. Both can be repeated, and
-// whoever comes next does so: the first on the way to the next entry of the
-// parent, the second before the child's hint is settled.
+// whoever comes next does so: the first on the way to the parent's next entry,
+// the second before the child's hint is settled.
 
-// Awaits returns the run and the child in a parent's thread to which a signal
-// with a name and a key is news, nil if it is to none.
+// Awaits returns the run and the child in a parent's thread for which a signal
+// with this name and key is news, nil if there are none.
 func Awaits(t *journal.Thread, from *journal.Origin, name, key string) (*journal.Run, *journal.Child) {
 	run := t.Run(from.Run)
 	if run == nil || run.ID != from.RunID || run.Status.Final() || t.Heard(key) {
@@ -323,7 +327,7 @@ func Awaits(t *journal.Thread, from *journal.Origin, name, key string) (*journal
 	return run, child
 }
 
-// Depth returns how many threads stand above one.
+// Depth returns how many ancestors a thread has.
 func Depth(t *journal.Thread) int {
 	if t.Parent == nil {
 		return 0

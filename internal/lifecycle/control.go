@@ -20,15 +20,15 @@ type Control struct {
 	threads    *threads.Threads
 	tenant     *threads.Tenant
 	maxQueue   int                                                   // how many inputs may wait on a thread
-	checkInput func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow takes it
-	workers    Workers                                               // of this process; nil: runs are left to whoever finds them
+	checkInput func(flow string, input any) (json.RawMessage, error) // returns the JSON of an input, if the flow accepts it
+	workers    Workers                                               // of this process; nil to leave runs to whoever finds them
 }
 
-// Workers are those of this process. One that has room for a run claims it in the
-// commit that queues it.
+// Workers are the workers of this process. One that has room for a run claims
+// it in the commit that queues it.
 type Workers interface {
-	// Reserve keeps room for a run on the thread with a name, nil if no worker
-	// has any for the flow.
+	// Reserve reserves room for a run on the named thread. It returns nil if no
+	// worker has room for the flow.
 	Reserve(flow, name string) Room
 }
 
@@ -54,7 +54,8 @@ func (r *Control) With(w Workers) *Control {
 	return r
 }
 
-// Note says who does something, why, and at which sequence of the thread if not 0.
+// Note says who does something and why. If IfSeq is not 0, the thread must be
+// at that sequence.
 type Note struct {
 	By, Reason string
 	IfSeq      uint64
@@ -70,13 +71,13 @@ func (r *Control) Cancel(ctx context.Context, thread, run string, n Note) error 
 			return nil, nil, fmt.Errorf("%w: run %s is %s", fault.ErrNothingToDo, run.ID, run.Status)
 		}
 		lines, flows, err := r.cancelLines(ctx, t, run, &n)
-		return lines, append(flows, threads.OtherFlows(t, run)...), err // its end may let them go on
+		return lines, append(flows, threads.OtherFlows(t, run)...), err // its end may let them continue
 	})
 }
 
-// cancelLines returns what cancels a run. One that is stuck ends with it, and
-// its children are cancelled first: their ends move the thread, so what the note
-// says about its sequence has to hold until then.
+// cancelLines returns the lines that cancel a run. A stuck run ends with them,
+// and its children are cancelled first: their ends advance the thread, so the
+// note's sequence is checked before that and then cleared.
 func (r *Control) cancelLines(ctx context.Context, t *journal.Thread, run *journal.Run, n *Note) ([]threads.Line, []string, error) {
 	if err := fault.CheckSeq(t, t.ID, n.IfSeq); err != nil {
 		return nil, nil, err
@@ -122,7 +123,7 @@ func (r *Control) Resume(ctx context.Context, thread, run string, n Note) error 
 	})
 }
 
-// Retry lets a failed, blocked or quarantined run go on.
+// Retry lets a failed, blocked or quarantined run continue.
 func (r *Control) Retry(ctx context.Context, thread, run string, n Note) error {
 	return r.changeRun(ctx, thread, run, &n, func(t *journal.Thread, run *journal.Run) ([]threads.Line, []string, error) {
 		return retryLines(t, run, n)
@@ -147,7 +148,7 @@ func retryLines(t *journal.Thread, run *journal.Run, n Note) ([]threads.Line, []
 	return []threads.Line{{Kind: journal.Retried, Run: run.N, Body: journal.Body{By: n.By, Reason: n.Reason}}}, []string{run.Flow}, nil
 }
 
-// changeRun appends to a thread what decide returns for one of its runs.
+// changeRun appends what decide returns for one of a thread's runs.
 func (r *Control) changeRun(ctx context.Context, thread, run string, n *Note, decide func(*journal.Thread, *journal.Run) ([]threads.Line, []string, error)) error {
 	o, _, err := r.tenant.ChangeID(ctx, thread, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		found, err := threads.PickRun(t, run)
@@ -164,12 +165,13 @@ func (r *Control) changeRun(ctx context.Context, thread, run string, n *Note, de
 		return lines, flows, err
 	})
 	if err == nil {
-		_ = r.TellParent(ctx, o) // of its end, which a worker does too, if there is one
+		_ = r.TellParent(ctx, o) // of its end; a worker would too, if there is one
 	}
 	return err
 }
 
-// UnknownOutcomes lists the at-most-once steps of a run whose outcome is not known.
+// UnknownOutcomes lists the at-most-once steps of a run whose outcome is
+// unknown.
 func UnknownOutcomes(run *journal.Run) []string {
 	var paths []string
 	for p := range run.Intents {

@@ -15,20 +15,22 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Erase erases a thread, and also what depends on it if that may go.
+// Erase erases a thread, and with dependents also the threads that depend on
+// it.
 func (r *Control) Erase(ctx context.Context, name, id string, n Note, dependents bool) error {
 	return r.eraseWith(ctx, eraser{life: r, note: n, all: dependents, id: id}, name, id)
 }
 
-// finishErase goes on with the erase of a thread, for those who were not told to
-// erase it but found that it is erased.
+// finishErase continues the erase of a thread, for callers that were not asked
+// to erase it but found it erased.
 func (r *Control) finishErase(ctx context.Context, name, id string) error {
 	return r.eraseWith(ctx, eraser{life: r, id: id, finishing: true}, name, id)
 }
 
-// FinishFound goes on with the erase of a thread whose journal says that it was
-// erased, or is gone. The gate knows which cell leads to it, and goes last here,
-// since it led here; without one it is what the caller knows.
+// FinishFound continues the erase of a thread whose journal says that it was
+// erased, or is gone. The gate names the cell that leads to the thread; without
+// a gate, idCell does, if the caller knows it. The gate goes last, since it is
+// how the caller got here.
 func (r *Control) FinishFound(ctx context.Context, name, idCell string) error {
 	e := eraser{life: r, finishing: true}
 	gate, err := r.threads.Store.Get(ctx, threads.GateKey(name))
@@ -58,15 +60,15 @@ func (r *Control) eraseWith(ctx context.Context, e eraser, name, id string) erro
 	return nil
 }
 
-// eraser erases a thread and, if it may, what depends on it.
+// eraser erases a thread and, if allowed, the threads that depend on it.
 type eraser struct {
 	life      *Control
 	note      Note
-	all       bool   // what depends on it may be erased too
-	id        string // of the thread that it was told to erase
+	all       bool   // threads that depend on it may be erased too
+	id        string // of the thread that it was asked to erase
 	depth     int
 	finishing bool
-	closed    store.Version // of the gate, if this closed it
+	closed    store.Version // of the gate, if this eraser closed it
 }
 
 // The bounds of an eraser.
@@ -75,7 +77,8 @@ const (
 	mostTries = 100  // while others keep forking and spawning
 )
 
-// thread erases all of a thread but its gate and the cell that leads to it.
+// thread erases everything of a thread except its gate and the cell that leads
+// to it.
 func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 	o, err := e.life.threads.Read(ctx, name)
 	switch {
@@ -110,22 +113,22 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 			return err
 		}
 	}
-	// Also if it is dropped already: whoever did that may have failed, or died,
-	// before the bytes were gone. Drop again finishes it.
+	// Even if it is already dropped: whoever did that may have failed or died
+	// before the bytes were gone. Dropping again finishes the job.
 	if err := e.life.threads.Store.Drop(ctx, threads.JournalKey(name)); err != nil {
 		return err
 	}
-	// Again, for those who were late: from now on a writer finds the tombstone.
+	// Again, because of late writers: from now on they find the tombstone.
 	if err := e.life.threads.RemoveDerived(ctx, name); err != nil {
 		return err
 	}
 	return e.life.threads.Remove(ctx, threads.JournalKey(name), "")
 }
 
-// mark closes the gate of a thread that is erased already, as one that never
-// began is before its gate was closed: from now on the gate leads to the id.
+// mark closes the gate of a thread that is already erased, as one that never
+// began is before its gate is closed. From then on the gate leads to the id.
 func (e *eraser) mark(ctx context.Context, name, idCell string) error {
-	if idCell == "" || e.depth == 0 { // the way from the id goes last anyway
+	if idCell == "" || e.depth == 0 { // the id cell goes last anyway
 		return nil
 	}
 	_, err := store.Update(ctx, e.life.threads.Store, threads.GateKey(name), func(gate store.Cell) ([]byte, error) {
@@ -140,13 +143,13 @@ func (e *eraser) mark(ctx context.Context, name, idCell string) error {
 	return err
 }
 
-// last removes the last two cells of a thread. As long as the second is there,
-// it leads those who come again to what is left to do.
+// last removes the last two cells of a thread. As long as the second exists, it
+// leads whoever comes next to what is left to do.
 func (e *eraser) last(ctx context.Context, name, first, second string) error {
 	for _, key := range []string{first, second} {
 		only := ""
 		if key != threads.GateKey(name) {
-			only = name // the id may be another thread's by now
+			only = name // the id may belong to another thread by now
 		}
 		if err := e.life.threads.Remove(ctx, key, only); err != nil {
 			return err
@@ -155,8 +158,9 @@ func (e *eraser) last(ctx context.Context, name, first, second string) error {
 	return nil
 }
 
-// close closes the gate of a thread, behind which nothing can depend on it. The
-// gate then keeps the key of the cell that leads to the thread.
+// close closes the gate of a thread, after which nothing more can come to
+// depend on it. The gate then holds the key of the cell that leads to the
+// thread.
 func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) error {
 	key := threads.GateKey(o.Name)
 	for range mostTries {
@@ -167,7 +171,7 @@ func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) er
 		if errors.Is(err, store.ErrNotFound) {
 			var gone bool
 			if gone, err = e.life.threads.IsDropped(ctx, o.Name); gone {
-				return nil // by another, and the gate went with it
+				return nil // by someone else, and the gate went with it
 			}
 		}
 		if err != nil {
@@ -183,7 +187,7 @@ func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) er
 		case err != nil:
 			return err
 		}
-		// Who closed it before does not open it again once it is closed anew.
+		// Closing it again keeps whoever closed it before from reopening it.
 		e.closed, err = e.life.threads.Store.Put(ctx, key, []byte(mark+" "+idCell), gate.Version)
 		if !errors.Is(err, store.ErrConflict) {
 			return err
@@ -192,8 +196,8 @@ func (e *eraser) close(ctx context.Context, o *threads.Opened, idCell string) er
 	return fmt.Errorf("%w: it keeps being forked or spawning children", fault.ErrPinned)
 }
 
-// reopen opens the gate of a thread that is not erased, because it has moved on,
-// if this eraser closed it and no other relies on that.
+// reopen opens the gate of a thread that was not erased because it has
+// advanced, if this eraser closed the gate and no other relies on that.
 func (e *eraser) reopen(ctx context.Context, name string, why error) error {
 	if !errors.Is(why, fault.ErrStale) || e.closed == "" {
 		return nil
@@ -205,9 +209,9 @@ func (e *eraser) reopen(ctx context.Context, name string, why error) error {
 	return err
 }
 
-// dependents sees to what depends on a thread. What lives is in the way, or is
-// erased if it may be; what never began, or is half erased, is erased. It answers
-// errBegun for what began meanwhile.
+// dependents deals with the threads that depend on one. Live ones prevent the
+// erase, or are erased if allowed; those that never began, or are half erased,
+// are erased. It returns errBegun if one has begun in the meantime.
 func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
 	pins, err := e.life.threads.Pins(ctx, o.Name)
 	if err != nil {
@@ -257,12 +261,12 @@ func (e *eraser) dependents(ctx context.Context, o *threads.Opened) error {
 	return nil
 }
 
-// dependent erases a thread that depends on the one that is being erased. Its
-// pin leads to it until it is gone, so its gate may go behind the way from the
-// id, which is known from the gate when nothing else is left.
+// dependent erases a thread that depends on the one being erased. Its pin leads
+// to it until it is gone, so its gate may go after its id cell, whose key the
+// gate holds even when nothing else is left.
 func (e *eraser) dependent(ctx context.Context, name, id string) error {
 	inner := eraser{life: e.life, note: e.note, all: e.all, depth: e.depth + 1}
-	inner.note.IfSeq = 0 // it is where the other thread is
+	inner.note.IfSeq = 0 // it is the other thread's sequence
 	idCell := ""
 	if id != "" {
 		idCell = e.life.tenant.IDKey(id)
@@ -281,8 +285,8 @@ func (e *eraser) dependent(ctx context.Context, name, id string) error {
 	return e.last(ctx, name, idCell, threads.GateKey(name))
 }
 
-// fence appends the entry that nobody writes behind. It returns the thread, or
-// nil if its journal is dropped already.
+// fence appends the entry after which nobody writes. It returns the thread, or
+// nil if its journal is already dropped.
 func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error) {
 	o, _, err := e.life.threads.Amend(ctx, name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		return []threads.Line{{Kind: journal.Erased, Body: journal.Body{By: e.note.By, Reason: e.note.Reason}}}, nil, fault.CheckSeq(t, e.id, e.note.IfSeq)
@@ -292,19 +296,20 @@ func (e *eraser) fence(ctx context.Context, name string) (*threads.Opened, error
 		return nil, nil
 	case err == nil, errors.Is(err, fault.ErrErased):
 	case errors.Is(err, fault.ErrCorrupt):
-		// Nobody writes behind what nobody can read: Drop is fence enough.
+		// Nobody appends to a journal that nobody can read: Drop is fence
+		// enough.
 	default:
 		return nil, err
 	}
 	if err := e.life.tellErased(ctx, o); err != nil && !errors.Is(err, fault.ErrCorrupt) {
-		return nil, err // a parent that is damaged waits for nobody
+		return nil, err // a damaged parent waits for nobody
 	}
 	return o, nil
 }
 
 // clear removes the cells of a thread. It comes before the journal is dropped:
-// hints and the thread's own pin are known from its entries, and when Drop
-// returns a store keeps no byte of what was deleted before.
+// its entries tell which hints and pins to remove, and once Drop returns, a
+// store keeps no byte of anything deleted before.
 func (e *eraser) clear(ctx context.Context, name string, t *journal.Thread) error {
 	if err := e.life.threads.RemoveDerived(ctx, name, flowsOf(t)...); err != nil {
 		return err
@@ -346,5 +351,5 @@ func flowsOf(t *journal.Thread) []string {
 //  4. the journal is dropped, which leaves a tombstone;
 //  5. the gate and the cell that leads from the id to the name go.
 //
-// The way from the id goes last, so whoever comes with the id finds what is
-// left to do: an erase that was cut off is finished by another, or by a start.
+// The id cell goes last, so whoever comes with the id finds what is left to do:
+// an interrupted erase is finished by the next erase or start.

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Effect is something that a thread did that reaches outside it.
+// Effect is something that a thread did outside itself.
 type Effect struct {
 	Seq  uint64 `json:"seq"`
 	Kind string `json:"kind"` // "step", "intent" for an at-most-once step of unknown outcome, or "spawned"
@@ -49,7 +49,7 @@ type Fork struct {
 	More    bool     `json:"more,omitempty"`
 }
 
-// Fork creates a thread that shares the past of another up to any sequence, and is
+// Fork creates a thread that shares another's past up to a sequence and is
 // independent from there on: see perdure.Runtime.Fork.
 func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("who asks", q.By, 500), fault.CheckText("the reason", q.Reason, 16<<10)); err != nil {
@@ -105,8 +105,8 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 		if !errors.Is(err, fault.ErrErased) || name == "" {
 			break
 		}
-		// The fork was abandoned half made in favour of a Start, or the other
-		// thread is being erased: then nothing of the fork may remain.
+		// A Start has abandoned the half-made fork, or the other thread is
+		// being erased and nothing of the fork may remain.
 		if err := r.abandon(ctx, q.As, name); err != nil && !errors.Is(err, errBegun) {
 			return nil, err
 		}
@@ -190,12 +190,12 @@ func (r *Control) checkPoint(ctx context.Context, thread, name string, at uint64
 	return last, nil
 }
 
-// createFork creates the cells of a fork, or finds those of an earlier try.
+// createFork creates the cells of a fork, or finds those of an earlier attempt.
 func (r *Control) createFork(ctx context.Context, from string, q ForkRequest) (string, error) {
 	now := clock.Now()
 	parent, _ := r.threads.ReadSummary(ctx, from) // a hint: Get is exact
-	// A list completes the summary. Before the pin nothing that the other thread
-	// holds is written: the thread may be erased and leave it behind.
+	// A list completes the summary. Until the pin is written, nothing is copied
+	// from the other thread: it may be erased and leave the copy behind.
 	s := threads.Summary{ID: q.As, Title: q.Title, Status: journal.StatusPaused, Created: now.UnixMicro(), Updated: now.UnixMicro(), From: from, Rough: true}
 	name, err := r.nameFor(ctx, q.As, r.tenant.NewName(now, threads.ForkMark, parent.User), true, r.threads.Ensure)
 	if err != nil {
@@ -214,7 +214,7 @@ func (r *Control) createFork(ctx context.Context, from string, q ForkRequest) (s
 	return name, r.pinOrAbandon(ctx, from, q.As, name)
 }
 
-// beginFork appends the first entry of a fork, unless it is there already.
+// beginFork appends the first entry of a fork, unless it exists already.
 func (r *Control) beginFork(ctx context.Context, from, name string, q ForkRequest, edits journal.Body) error {
 	// Read again after pinning: from now on the thread cannot be erased.
 	at, head, err := r.threads.EntryAt(ctx, from, q.At)
@@ -279,7 +279,8 @@ func (r *Control) beginFork(ctx context.Context, from, name string, q ForkReques
 	return fmt.Errorf("%w: %q", fault.ErrBusy, q.As) // refused although it is empty
 }
 
-// edits returns the changes of a fork, checked against the thread as it was.
+// edits returns the changes that a fork makes, checked against the thread at
+// that point.
 func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b journal.Body, err error) {
 	if q.Input == nil && len(q.State) == 0 {
 		return b, nil
@@ -328,7 +329,7 @@ func (r *Control) edits(ctx context.Context, from string, q ForkRequest) (b jour
 // many entries it reads for them.
 const maxOutside, maxOutsideRead = 1000, 10_000
 
-// outside lists what a thread did after a sequence that reaches outside it.
+// outside lists what a thread did outside itself after a sequence.
 func (c *Control) outside(ctx context.Context, name string, after uint64) (list []Effect, more bool, err error) {
 	intents := map[string]int{}
 	for line, err := range c.threads.Entries(ctx, name, after, 0) {
@@ -394,7 +395,8 @@ func (r *Control) Rewind(ctx context.Context, thread string, to uint64, n Note) 
 		if err := fault.CheckSeq(t, thread, n.IfSeq); err != nil {
 			return nil, nil, err
 		}
-		// First tell a parent that waits for the end of a run that is taken back.
+		// First tell a parent that waits for the end of a run that will be
+		// taken back.
 		if err := r.TellParent(ctx, &threads.Opened{Name: name, Thread: t}); err != nil && !errors.Is(err, fault.ErrCorrupt) {
 			return nil, nil, err
 		}

@@ -33,7 +33,8 @@ func (r *Control) StartAgain(ctx context.Context, thread, run string, n Note, ha
 	if err != nil {
 		return nil, "", fmt.Errorf("perdure: the input of run %s: %w", old.ID, err)
 	}
-	// The input is kept anew: in a fork the old one is among its parent's blobs.
+	// The input is stored again: in a fork, the old one is among its parent's
+	// blobs.
 	input, err := r.threads.Value(ctx, o.Name, raw)
 	if err != nil {
 		return nil, "", err
@@ -49,7 +50,7 @@ func (r *Control) StartAgain(ctx context.Context, thread, run string, n Note, ha
 	return o, b.ID, nil
 }
 
-// Policy says what becomes of an input that finds its thread busy.
+// Policy says what happens to an input that finds its thread busy.
 type Policy string
 
 // StartRequest asks for a run: see perdure.StartRequest.
@@ -75,7 +76,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		return nil, "", err
 	}
 	runID := threads.NewRunID()
-	known := true // there may be such a thread
+	known := true // the thread may exist
 	if q.Thread == "" {
 		q.Thread, known = threads.NewRunID(), q.Key != ""
 		if known {
@@ -83,14 +84,14 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		}
 	}
 	for range mostTries {
-		if q.IfSeq != 0 { // nothing is made for what is not there
+		if q.IfSeq != 0 { // do not create a thread that does not exist
 			if _, err := r.tenant.Find(ctx, q.Thread); errors.Is(err, fault.ErrNoThread) {
 				return nil, "", &fault.StaleError{Thread: q.Thread}
 			}
 		}
 		s := threads.Summary{ID: q.Thread, User: q.User, Title: q.Title, Flow: q.Flow}
 		name, cells, nameErr := r.prepare(ctx, s, known)
-		if nameErr == nil && cells != nil && !threads.IsSmall(in) { // whoever finds its blobs finds the thread
+		if nameErr == nil && cells != nil && !threads.IsSmall(in) { // the thread must exist before its blobs, so that they can be found
 			cells = nil
 			name, nameErr = r.createAs(ctx, s, func(string) error { return nil })
 		}
@@ -102,15 +103,16 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 		o, run, err = r.startNamed(ctx, name, runID, q, in, cells)
 		if other := (*store.CellConflict)(nil); errors.As(err, &other) && ctx.Err() == nil {
 			known = true
-			continue // another has made the thread meanwhile
+			continue // someone else has made the thread in the meantime
 		}
 		if stale := (*fault.StaleError)(nil); errors.As(err, &stale) && stale.Seq == 0 {
-			err = r.giveUp(ctx, q.Thread, name, err) // the thread was erased since it was found
+			err = r.giveUp(ctx, q.Thread, name, err) // the thread has been erased since it was found
 		}
 		if !errors.Is(err, fault.ErrErased) {
 			return o, run, err
 		}
-		// An erase is under way, or was cut off: the new thread comes behind it.
+		// An erase is in progress or was interrupted: finish it before making
+		// the new thread.
 		if err := r.finishErase(ctx, name, q.Thread); err != nil {
 			return nil, "", err
 		}
@@ -118,7 +120,7 @@ func (r *Control) Start(ctx context.Context, q StartRequest, in json.RawMessage)
 	return nil, "", err
 }
 
-// startNamed queues a run on the thread with a name.
+// startNamed queues a run on the named thread.
 func (r *Control) startNamed(ctx context.Context, name, runID string, q StartRequest, in json.RawMessage, cells []store.Write) (*threads.Opened, string, error) {
 	value, err := r.threads.Value(ctx, name, in)
 	if err != nil {
@@ -134,14 +136,14 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 	if r.workers != nil {
 		room = r.workers.Reserve(q.Flow, name)
 	}
-	var queued *threads.Opened // of a run that is claimed at once, what the caller sees
+	var queued *threads.Opened // if the run is claimed at once: the thread as the caller sees it
 	decide := func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if q.Key != "" {
 			runID = r.runOf(t, q)
 			b.ID = runID
 		}
 		lines, flows, err := r.queue(ctx, t, &q, b)
-		if queued = nil; err == nil && room != nil && len(t.OpenRuns()) == 0 { // its turn is now
+		if queued = nil; err == nil && room != nil && len(t.OpenRuns()) == 0 { // it is next
 			queued = threads.Seen(name, t.Clone())
 			lines = append(lines, room.Claim(t, t.Seq+uint64(len(lines))))
 		}
@@ -168,13 +170,13 @@ func (r *Control) startNamed(ctx context.Context, name, runID string, q StartReq
 		return nil, "", err
 	}
 	if q.Policy == journal.PolicyInterrupt {
-		_ = r.TellParent(ctx, o) // of the end of what was stuck, as a worker does
+		_ = r.TellParent(ctx, o) // of the end of stuck runs, as a worker does
 	}
 	return o, runID, nil
 }
 
-// runOf returns the id of the run that a key stands for: one that is there, or
-// a new one. After a rewind which took the run of a key back the key stands for
+// runOf returns the id of the run that a key stands for, which may exist
+// already. After a rewind that took back the key's run, the key stands for
 // another run.
 func (r *Control) runOf(t *journal.Thread, q StartRequest) (id string) {
 	texts := []string{"run", r.tenant.Name, q.Thread, q.Key}
@@ -192,7 +194,7 @@ func (r *Control) runOf(t *journal.Thread, q StartRequest) (id string) {
 
 // queue decides what a start appends.
 func (r *Control) queue(ctx context.Context, t *journal.Thread, q *StartRequest, b journal.Body) ([]threads.Line, []string, error) {
-	if !r.tenant.Owns(t) { // another user was faster
+	if !r.tenant.Owns(t) { // another user was quicker
 		return nil, nil, fmt.Errorf("%w: %q", fault.ErrExists, q.Thread)
 	}
 	if old := t.RunByID(b.ID); old != nil {

@@ -94,7 +94,7 @@ var kernelGuards = []guard{
 	},
 	{
 		name: "after a conflict a claim is decided again",
-		edits: []edit{{"internal/worker/look.go", `		if p == nil { // something came between
+		edits: []edit{{"internal/worker/look.go", `		if p == nil { // another entry came first
 			if o, err = w.threads.ReadOn(w.io, o); err != nil {
 				return err
 			}

@@ -1,6 +1,6 @@
 // Package upkeep restores what was lost: it rebuilds hints and summaries from
-// journals, and finishes imports and erases that were cut off. It may import the
-// rooms of threads and their lifecycle, and what those import.
+// journals, and finishes interrupted imports and erases. It may import
+// internal/threads, lifecycle and archive, and what those import.
 package upkeep
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Rebuild writes what follows from the journals of all tenants and was lost.
+// Rebuild restores everything that follows from the journals of all tenants and
+// was lost.
 func Rebuild(ctx context.Context, t *threads.Threads) (*Rebuilt, error) {
 	b := &rebuilder{threads: t, step: func(string) error { return ctx.Err() }}
 	if err := cmp.Or(b.rebuildAll(ctx, ""), b.bad); err != nil {
@@ -45,16 +46,17 @@ func (b *rebuilder) control(tenant string) *lifecycle.Control {
 type rebuilder struct {
 	threads *threads.Threads
 	found   Rebuilt
-	step    func(after string) error // called behind each thread, with its name
-	parent  *threads.Opened          // the one that was read last: its children often stand together
-	bad     error                    // the first damage that it went on behind
+	step    func(after string) error // called after each thread, with its name
+	parent  *threads.Opened          // the parent read last: its children are often next to each other
+	bad     error                    // the first damage that it skipped
 }
 
 // rebuildPage is how many names are read at a time, so that no loop over the
 // store is open for long.
 const rebuildPage = 256
 
-// rebuildAll goes through everything, and through the journals behind a name.
+// rebuildAll finishes imports and erases, and then goes through the journals
+// after a name.
 func (b *rebuilder) rebuildAll(ctx context.Context, after string) error {
 	young, err := b.finishImports(ctx)
 	if err != nil {
@@ -83,8 +85,8 @@ func (b *rebuilder) rebuildAll(ctx context.Context, after string) error {
 	}
 }
 
-// goOn notes damage that cannot be mended, behind which a Rebuild goes on, and
-// returns every other error.
+// goOn notes damage that cannot be repaired, which a Rebuild skips, and returns
+// any other error.
 func (b *rebuilder) goOn(err error) error {
 	if !threads.IsDamage(err) {
 		return err
@@ -95,7 +97,7 @@ func (b *rebuilder) goOn(err error) error {
 	return nil
 }
 
-// page returns the names of some threads, and whether there are more.
+// page returns the names of the next threads, and whether there are more.
 func (b *rebuilder) page(ctx context.Context, prefix, after string) (names []string, more bool, err error) {
 	for key, err := range b.threads.Store.Journals(ctx, after) {
 		if err != nil {
@@ -140,7 +142,7 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 		return err
 	}
 	if idCell == "" {
-		b.found.Threads++ // whose it is, is not known
+		b.found.Threads++ // it is not known whose it is
 		return nil
 	}
 	damaged := err != nil || o.Thread.Foreign != ""
@@ -159,7 +161,8 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 		return err
 	}
 	b.found.Threads++
-	// What cannot be read, or is for a newer version, is listed nevertheless.
+	// A thread that cannot be read, or needs a newer version, is listed all the
+	// same.
 	if err := b.rebuildSummary(ctx, o, s, there); err != nil || damaged {
 		return err
 	}
@@ -178,8 +181,9 @@ func (b *rebuilder) summary(ctx context.Context, name string) (s threads.Summary
 	return s, err == nil, err
 }
 
-// finished reports whether a summary says that nothing is left to do on a
-// thread, and is as new as the journal. A child's end may be left to be told.
+// finished reports whether a summary is as new as the journal and says that
+// nothing is left to do. A child never counts: its end may still have to be
+// reported.
 func (b *rebuilder) finished(ctx context.Context, name string, s threads.Summary) (bool, error) {
 	if !s.Status.Final() || s.Seq == 0 || s.Rough || s.Parent != "" {
 		return false, nil
@@ -187,20 +191,20 @@ func (b *rebuilder) finished(ctx context.Context, name string, s threads.Summary
 	last := uint64(0)
 	for line, err := range b.threads.Entries(ctx, name, s.Seq-1, s.Seq+1) {
 		if err != nil {
-			return false, nil // whoever reads it all says what it is
+			return false, nil // reading all of it will tell what is wrong
 		}
 		last = line.Seq
 	}
 	return last == s.Seq, nil
 }
 
-// rebuildSummary makes sure that a thread has a summary which is up to date.
+// rebuildSummary makes sure that a thread has an up-to-date summary.
 func (b *rebuilder) rebuildSummary(ctx context.Context, o *threads.Opened, s threads.Summary, there bool) error {
 	if there && s.Seq >= o.Thread.Seq && !s.Rough {
 		return nil
 	}
 	if !there {
-		// As Start makes it: if the thread is being erased, the next list
+		// As Start writes it: if the thread is being erased, the next list
 		// finds it empty and removes it.
 		t := o.Thread
 		if err := b.threads.EnsureSummary(ctx, o.Name, threads.Summary{ID: t.ID, User: t.User, Title: t.Title, Created: t.Created}); err != nil {
@@ -218,7 +222,7 @@ func (b *rebuilder) rebuildSummary(ctx context.Context, o *threads.Opened, s thr
 	return b.threads.Summarise(ctx, o)
 }
 
-// rebuildHints makes sure that workers look at a thread when they have to.
+// rebuildHints makes sure that workers look at a thread when it is due.
 func (b *rebuilder) rebuildHints(ctx context.Context, o *threads.Opened) error {
 	now := clock.Micros()
 	at := dueAt(o.Thread, now)
@@ -239,7 +243,7 @@ func (b *rebuilder) rebuildHints(ctx context.Context, o *threads.Opened) error {
 	return nil
 }
 
-// dueAt returns when workers of which flows have to look at a thread; 1 is now.
+// dueAt returns when a thread is due, by flow; 1 is now.
 func dueAt(t *journal.Thread, now int64) map[string]int64 {
 	at := map[string]int64{}
 	soon := func(flow string, when int64) {
@@ -262,7 +266,8 @@ func dueAt(t *journal.Thread, now int64) map[string]int64 {
 	return at
 }
 
-// untold returns the flow of a child whose end its parent does not know, or "".
+// untold returns the flow of a child whose end its parent does not know, "" for
+// any other thread.
 func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, error) {
 	from := o.Thread.Parent
 	if from == nil {
@@ -289,11 +294,11 @@ func (b *rebuilder) untold(ctx context.Context, o *threads.Opened) (string, erro
 	return run.Flow, nil
 }
 
-// importDead is how old an import is that is taken for dead.
+// importDead is the age from which on an import is taken for dead.
 const importDead = time.Hour
 
-// finishImports sees to imports that were cut off: one that is whole is shown, and
-// any other dropped. It returns the names of those that may be under way.
+// finishImports finishes interrupted imports: a complete one is shown, any
+// other dropped. It returns the names of those that may still be in progress.
 func (b *rebuilder) finishImports(ctx context.Context) (map[string]bool, error) {
 	young := map[string]bool{}
 	err := b.cells(ctx, archive.ImportKey(""), func(cell store.Cell, name string) error {
@@ -314,7 +319,7 @@ func (b *rebuilder) finishImports(ctx context.Context) (map[string]bool, error) 
 	return young, err
 }
 
-// leaveDamage leaves damage alone, which is told where its thread is read.
+// leaveDamage ignores damage, which is reported where its thread is read.
 func leaveDamage(err error) error {
 	if errors.Is(err, fault.ErrCorrupt) {
 		return nil
@@ -322,7 +327,7 @@ func leaveDamage(err error) error {
 	return err
 }
 
-// finishErases finishes what was erased, as far as the gates of threads tell it.
+// finishErases finishes interrupted erases that the gates of threads tell of.
 func (b *rebuilder) finishErases(ctx context.Context) error {
 	return b.cells(ctx, threads.GateKey(""), func(gate store.Cell, name string) error {
 		if !threads.IsClosed(gate) {
@@ -337,7 +342,7 @@ func (b *rebuilder) finishErases(ctx context.Context) error {
 	})
 }
 
-// cells calls a function with each cell below a prefix, a page at a time.
+// cells calls see for each cell under a prefix, a page at a time.
 func (b *rebuilder) cells(ctx context.Context, prefix string, see func(cell store.Cell, rest string) error) error {
 	for after := ""; ; {
 		var page []store.Cell
@@ -367,7 +372,7 @@ func (b *rebuilder) cells(ctx context.Context, prefix string, see func(cell stor
 	}
 }
 
-// madeAt returns when a thread's name was made, which its first part says.
+// madeAt returns when a thread's name was made, which is part of the name.
 func madeAt(name string) (time.Time, bool) {
 	_, part, ok := strings.Cut(name, ".")
 	if !ok || len(part) < 16 {
@@ -380,5 +385,5 @@ func madeAt(name string) (time.Time, bool) {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(b[:8]) >> 8)), true
 }
 
-// What was cut off half way is found by the cells that mark it, when nobody
-// comes with its id.
+// Interrupted imports and erases are found by the cells that mark them, even if
+// nobody comes with their id.

@@ -14,17 +14,17 @@ import (
 
 const (
 	sweepCell = "perdure/sweep"
-	// sweepPace is how long a sweep rests behind each thread, and sweepSign
-	// how often it shows that it is under way.
+	// sweepPace is how long a sweep rests after each thread, and sweepSign how
+	// often it shows that it is in progress.
 	sweepPace = 5 * time.Millisecond
 	sweepSign = time.Minute
 )
 
 type sweepMark struct {
-	After string `json:"after,omitempty"` // how far a sweep got that is under way or was cut off
+	After string `json:"after,omitempty"` // how far the current or interrupted sweep has come
 }
 
-// Sweep goes through all journals now and then until the context ends.
+// Sweep goes through all journals from time to time until the context ends.
 func Sweep(ctx context.Context, t *threads.Threads) {
 	(&sweeper{threads: t, every: sweepInterval}).run(ctx)
 }
@@ -32,7 +32,7 @@ func Sweep(ctx context.Context, t *threads.Threads) {
 type sweeper struct {
 	threads *threads.Threads
 	every   time.Duration
-	seen    store.Version // of the cell, when it was last looked at; "" before, which is that of none
+	seen    store.Version // of the cell at the last look; "" if there was none
 }
 
 func (s *sweeper) run(ctx context.Context) {
@@ -56,7 +56,7 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep does it once, unless another does: ErrNothing.
+// sweep sweeps once. If another worker is doing so, it returns ErrNothing.
 func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 	cell, err := s.threads.Store.Get(ctx, sweepCell)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -67,7 +67,7 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 		return nil, threads.ErrNothing
 	}
 	var mark sweepMark
-	_ = json.Unmarshal(cell.Value, &mark) // what cannot be read is a sweep from the begin
+	_ = json.Unmarshal(cell.Value, &mark) // if it cannot be read, sweep from the beginning
 	if err := s.show(ctx, mark); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,8 @@ func (s *sweeper) sweep(ctx context.Context) (*Rebuilt, error) {
 	return &b.found, s.show(ctx, sweepMark{})
 }
 
-// show moves the cell. If another has, that one sweeps: ErrNothing.
+// show writes the cell. If another worker has done so, that one sweeps:
+// ErrNothing.
 func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
 	value, err := json.Marshal(mark)
 	if err != nil {
@@ -108,13 +109,13 @@ func (s *sweeper) show(ctx context.Context, mark sweepMark) error {
 	return nil
 }
 
-// Workers go through all journals now and then, and write what Rebuild would.
-// So a hint that was lost, for whatever reason, is missed for a while and not
-// for ever. One worker does it at a time: the one that moves a cell. Who finds
-// that it has moved since its last look leaves it to another, so no clock is
-// compared with that of another machine.
+// Workers go through all journals from time to time and write what Rebuild
+// would, so a hint that was lost, for whatever reason, is missing for a while
+// but not forever. One worker does so at a time: the one that writes a certain
+// cell. A worker that finds the cell changed since its last look leaves the
+// sweep to another, so no clock is ever compared with another machine's.
 
-// SweepInterval is how long after a sweep the next one comes.
+// SweepInterval is the time between two sweeps.
 const SweepInterval = 10 * time.Minute
 
 var sweepInterval = SweepInterval

@@ -17,11 +17,13 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// blockedAgain is when a worker looks again at a run that its code does not fit.
+// blockedAgain is how long a worker waits before it looks again at a run that
+// its code does not fit.
 const blockedAgain = 30 * time.Second
 
 // lookAt executes what is due on a thread that has a slot. On an erased thread
-// nothing is: the hint goes, and what a pass has written for it.
+// nothing is due: it removes the hint, and what a pass has written for the
+// thread.
 func (w *Worker) lookAt(h due.Hint, execute func() error) {
 	defer w.leave(h)
 	err := w.threads.SweepIfErased(w.io, h.Thread, execute(), h.Flow)
@@ -54,7 +56,7 @@ func (w *Worker) executeDue(h due.Hint) error {
 	return w.executeNext(o, h)
 }
 
-// executeNext executes runs of a thread, one after the other, until none is due.
+// executeNext executes runs of a thread, one after another, until none is due.
 func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 	for {
 		run, _ := o.Thread.Next(clock.Micros(), w.fits)
@@ -76,7 +78,7 @@ func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 			return err
 		}
 		if how != runsAlone {
-			w.NotSuspect(h.Thread) // it may have been one before
+			w.NotSuspect(h.Thread) // it may have been one
 		}
 		if how == changed {
 			continue
@@ -85,7 +87,7 @@ func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 		if err != nil {
 			return err
 		}
-		if p == nil { // something came between
+		if p == nil { // another entry came first
 			if o, err = w.threads.ReadOn(w.io, o); err != nil {
 				return err
 			}
@@ -97,8 +99,8 @@ func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 	}
 }
 
-// execute executes a run that was claimed. It returns the thread and its hint if
-// there may be more to do.
+// execute executes a claimed run. It returns the thread and its hint if there
+// may be more to do.
 func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h due.Hint) (*threads.Opened, due.Hint, error) {
 	w.run(p, run.Flow)
 	p.Over()
@@ -129,12 +131,12 @@ func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h 
 	if next, _ := o.Thread.Next(clock.Micros(), w.fits); next == nil {
 		return nil, h, w.settle(o, h)
 	}
-	// The pass has kept the thread up to date, but not the trees of others.
+	// The pass has kept the thread up to date, but not the trees of other runs.
 	o, err = w.threads.Read(w.io, h.Thread)
 	return o, h, err
 }
 
-// Reserve keeps a slot for a thread on which a run is being started.
+// Reserve reserves a slot for a thread on which a run is being started.
 func (s *Staff) Reserve(flow, thread string) lifecycle.Room {
 	if _, has := s.opts.Flows[flow]; !has {
 		return nil
@@ -149,7 +151,8 @@ func (s *Staff) Reserve(flow, thread string) lifecycle.Room {
 	return nil
 }
 
-// reserve takes a slot for a thread, if the worker has one that nobody waits for.
+// reserve takes a slot for a thread, if the worker has one that nothing else is
+// waiting for.
 func (w *Worker) reserve(thread string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +163,8 @@ func (w *Worker) reserve(thread string) bool {
 	return true
 }
 
-// room is a slot for a run that is being started. Its hint was not read.
+// room is a slot for a run that is being started. Its hint was not read from
+// the store.
 type room struct {
 	worker *Worker
 	hint   due.Hint
@@ -183,8 +187,8 @@ func (r *room) Execute(o *threads.Opened, entries []journal.Entry) {
 	})
 }
 
-// fits reports whether the worker may try a blocked run: it has the flow, in a
-// version that the run was not blocked by.
+// fits reports whether the worker may try a blocked run: it has the flow, and
+// the run was not blocked by this version.
 func (w *Worker) fits(run *journal.Run) bool {
 	_, has := w.opts.Flows[run.Flow]
 	return has && !run.Misfits[w.opts.Version]
@@ -197,17 +201,17 @@ func flowOf(run *journal.Run) string {
 	return run.Flow
 }
 
-// settle postpones or removes the hint, by what the journal says.
+// settle postpones or removes the hint, according to the journal.
 func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 	if w.stopped() || o.Thread.Foreign != "" {
-		// Left as it is: another worker, or another version, will see to it.
+		// Left to another worker or another version.
 		w.later(h, blockedAgain)
 		if o.Thread.Foreign == "" {
-			return w.threads.Summarise(w.io, o) // nobody may come for a while, and lists are read meanwhile
+			return w.threads.Summarise(w.io, o) // nobody may come for a while, and lists show the summary until then
 		}
 		return nil
 	}
-	// The hint stays until the parent knows of the end.
+	// The hint stays until the parent knows about the end.
 	if err := lifecycle.New(w.threads.Tenant(o.Thread.Tenant), 0, nil).TellParent(w.io, o); err != nil {
 		return err
 	}
@@ -241,7 +245,7 @@ func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 		w.later(h, w.opts.Lease/4)
 		return nil
 	case blocked:
-		// The hint stays for workers with other code, which look at once.
+		// The hint stays for workers with other code, which look at it at once.
 		wait := blockedAgain
 		if next != 0 {
 			wait = min(wait, clock.Until(next))
@@ -251,7 +255,7 @@ func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 	}
 	w.threads.Snapshot(w.io, o)
 	w.threads.KeepExecuted(o)
-	// The summary is right before the hint is gone, also after a crash.
+	// The summary must be right before the hint goes, in case of a crash.
 	if err := w.threads.Summarise(w.io, o); err != nil {
 		return err
 	}
@@ -262,8 +266,8 @@ func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
 }
 
 // ahead deals with a hint whose fact is not in the journal yet: its writer is
-// about to append it, or died before. After a while a nudge takes the place
-// of the fact, so that a slow writer conflicts and announces it again.
+// about to append it, or has died. After a while a nudge takes the place of the
+// fact, so that a slow writer gets a conflict and announces it again.
 func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 	w.mu.Lock()
 	first, seen := w.early[keyOf(h)]
@@ -294,8 +298,8 @@ func (w *Worker) ahead(o *threads.Opened, h due.Hint) error {
 	return err
 }
 
-// arrives waits a moment for the fact of a hint that is ahead of its journal: the
-// first time that it is met, its writer is about to append it.
+// arrives waits a moment for the fact of a hint that is ahead of its journal:
+// when the hint is first met, its writer is probably about to append the fact.
 func (w *Worker) arrives(o *threads.Opened, h due.Hint) bool {
 	w.mu.Lock()
 	first, seen := w.early[keyOf(h)]
@@ -337,14 +341,14 @@ func (w *Worker) free(o *threads.Opened, run *journal.Run, h due.Hint) (bool, er
 		}
 	}
 	if o.Thread.Seq < h.Seq {
-		return false, w.ahead(o, h) // what its holder is about to write may set it free
+		return false, w.ahead(o, h) // what its holder is about to write may free it
 	}
 	w.leaveTo(h, blockedAgain, holder)
 	return false, nil
 }
 
-// claim appends the claim of a run, and what is over by now, and returns its
-// pass, nil if another entry came between.
+// claim appends the claim of a run, along with entries for waits whose time is
+// up, and returns its pass, nil if another entry came first.
 func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine.Pass, error) {
 	t := o.Thread
 	lines := engine.DueLines(t, run, clock.Micros())
@@ -364,7 +368,7 @@ func (w *Worker) claim(o *threads.Opened, run *journal.Run, alone bool) (*engine
 			return nil, fmt.Errorf("%w: entry %d: %w", fault.ErrCorrupt, e.Seq, err)
 		}
 	}
-	if !foreseen { // otherwise it went with the claim
+	if !foreseen { // otherwise it was written with the claim
 		_ = w.threads.Summarise(w.io, o)
 	}
 	return w.engine.NewPass(w, w.io, o, run, entries, alone), nil

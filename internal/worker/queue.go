@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	// restful is how long what was found is used before the hints are read
-	// again, while there is still something in it or hints were left unread.
+	// restful is how long a filled queue is used before the hints are read
+	// again, while it is not empty or hints were left unread.
 	restful = 50 * time.Millisecond
-	// crowd is how many hints are read again and again only at a pace.
+	// crowd is the number of hints from which on rereading them is paced, see
+	// rest.
 	crowd = 8
-	// stale is when a hint that was found is read again before it is taken.
+	// stale is the age from which on a hint is read again before it is taken.
 	stale = 200 * time.Millisecond
 )
 
-// queue is what a worker has found due, by owner.
+// queue holds the hints that a worker has found due, by owner.
 type queue struct {
 	owners map[string][]due.Hint
-	last   string // the owner whose turn was last
+	last   string // the owner who had the last turn
 	size   int
 	found  time.Time
-	met    int           // hints that were read when it was filled
+	met    int           // how many hints were read to fill it
 	cost   time.Duration // how long that took
 }
 
-// rest is how long after it was filled the queue is filled again at the earliest.
-// Where many hints are there, most are of runs under way: each reading of them
-// is followed by a pause that is longer, so that news do not take all the time.
+// rest returns how long to wait at least before the queue is filled again. If
+// there are many hints, most belong to runs in progress: each read is followed
+// by a longer pause, so that a worker does not spend all its time on news.
 func (q *queue) rest() time.Duration {
 	if q.met < crowd {
 		return 0
@@ -77,7 +78,7 @@ func (q *queue) pop() (due.Hint, bool) {
 	return list[0], true
 }
 
-// clear forgets what was found, but not whose turn it is.
+// clear forgets the hints, but not whose turn it is.
 func (q *queue) clear() { q.owners, q.size = nil, 0 }
 
 // scan starts what is due and returns when to look again at the latest.
@@ -93,7 +94,7 @@ func (w *Worker) scan(ctx context.Context) (time.Duration, error) {
 	}
 	if w.full() || w.closed() {
 		w.mu.Lock()
-		w.cut = true // the slot that is freed pokes
+		w.cut = true // the next slot that becomes free pokes
 		w.mu.Unlock()
 		return wait, nil
 	}
@@ -138,7 +139,7 @@ func (w *Worker) scan(ctx context.Context) (time.Duration, error) {
 	return max(wait, time.Millisecond), nil
 }
 
-// ring lets alarms ring that are due, and returns how long until the next.
+// ring rings the alarms that are due, and returns the time until the next.
 func (w *Worker) ring(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
 	if left := time.Until(w.nextRing); left > 0 {
@@ -154,13 +155,13 @@ func (w *Worker) ring(ctx context.Context) (time.Duration, error) {
 			wait = min(wait, max(clock.Until(next), time.Millisecond))
 		}
 	}
-	// An alarm that is set meanwhile is further off than that.
+	// Alarms that are set in the meantime are further off than that.
 	w.nextRing = time.Now().Add(wait)
 	return wait, nil
 }
 
-// damaged reports whether an error only says that cells of others are damaged,
-// and logs that now and then.
+// damaged reports whether an error only says that some cells are damaged, and
+// logs that now and then.
 func (w *Worker) damaged(err error) bool {
 	if !errors.Is(err, store.ErrCorrupt) {
 		return false
@@ -172,8 +173,8 @@ func (w *Worker) damaged(err error) bool {
 	return true
 }
 
-// dueNow reports whether a hint is due for this worker now, and otherwise how
-// long until it is to be looked at.
+// dueNow reports whether a hint is due for this worker now, and if not, how
+// long until it should be looked at.
 func (w *Worker) dueNow(h due.Hint) (time.Duration, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,31 +194,32 @@ func (w *Worker) dueNow(h due.Hint) (time.Duration, bool) {
 	return 0, true
 }
 
-// hintKey names a hint. A thread has one for each of its flows.
+// hintKey identifies a hint. A thread has one for each of its flows.
 type hintKey struct{ flow, thread string }
 
 func keyOf(h due.Hint) hintKey { return hintKey{h.Flow, h.Thread} }
 
-// lookAgain is when to look at a thread again whose hint was not written since.
+// lookAgain is when to look again at a thread whose hint has not changed since.
 type lookAgain struct {
 	at      time.Time
 	version store.Version
-	holder  string // the worker that holds it, if one does: also when that is gone
+	holder  string // the worker that holds it, if any: look again when it is gone, too
 }
 
-// later keeps the worker from a thread for a while, unless its hint is written.
+// later keeps the worker away from a thread for a while, unless its hint
+// changes.
 func (w *Worker) later(h due.Hint, wait time.Duration) { w.leaveTo(h, wait, "") }
 
-// leaveTo is later for a thread that another worker holds: it is looked at also
-// when a worker is gone.
+// leaveTo is later for a thread that another worker holds: it is looked at
+// again when a worker is gone, too.
 func (w *Worker) leaveTo(h due.Hint, wait time.Duration, holder string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.again[keyOf(h)] = lookAgain{at: time.Now().Add(wait), version: h.Version, holder: holder}
 }
 
-// noteLoss returns how long to leave a thread alone whose run was lost here, the
-// longer the more often.
+// noteLoss returns how long to leave a thread alone whose run was lost here:
+// longer each time.
 func (w *Worker) noteLoss(h due.Hint) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,7 +228,7 @@ func (w *Worker) noteLoss(h due.Hint) time.Duration {
 	return min(50*time.Millisecond<<min(n, 10), blockedAgain)
 }
 
-// losses is how many runs of a thread were lost here, in a row.
+// losses counts how many runs of a thread were lost here in a row.
 type losses struct {
 	n    int
 	last time.Time
@@ -238,10 +240,10 @@ func (w *Worker) found(h due.Hint) {
 	delete(w.losses, keyOf(h))
 }
 
-// muster looks who else works. What others hold is looked at again when one of
-// them has died, who may have taken it over from the holder that was met, and
-// when the holder is not among the living: another may have buried one that this
-// worker met in a journal only.
+// muster finds out which other workers are alive. Threads held by others are
+// looked at again when any worker has died, since it may have taken over from
+// the known holder, and when the holder is not alive: someone else may have
+// buried a worker that this one has only met in a journal.
 func (w *Worker) muster(ctx context.Context) {
 	alive, died, err := w.others.Roster(ctx, w.id)
 	if err != nil {
@@ -265,28 +267,29 @@ func (w *Worker) muster(ctx context.Context) {
 	}
 }
 
-// A worker finds due threads by pages of hints. It keeps those that it cannot
-// take yet, and takes turns between their owners, so that one with many threads
+// A worker finds due threads by reading pages of hints. It keeps those that it
+// cannot take yet, and gives their owners turns, so that one with many threads
 // does not hold up one with few.
 
 const (
 	pageSize = 256 // hints in a page
-	maxPages = 8   // of a flow, read at a time
+	maxPages = 8   // of a flow that are read at a time
 
-	// forgetAfter is how long a worker remembers what it has not met again.
+	// forgetAfter is how long a worker remembers hints and owners that it does
+	// not meet again.
 	forgetAfter = 5 * time.Minute
 )
 
-// round is a walk through the hints of a flow, from where the last one ended to
-// the same place. Where there are many hints it takes several fills. News begin
-// a new one, so that each hint is read after the last news.
+// round is one walk through the hints of a flow, from where the last one
+// stopped around to the same place. With many hints it takes several fills.
+// News begins a new round, so that every hint is read after the latest news.
 type round struct {
-	at      string    // the cursor: what was read last
+	at      string    // the cursor: the last hint read
 	from    string    // where it began
-	wrapped bool      // it has begun again with the first hint
-	walking bool      // it is not back yet
-	skipped bool      // it has left out hints of an owner with many
-	soon    time.Time // when the first hint that it met is due
+	wrapped bool      // it has passed the last hint and continued with the first
+	walking bool      // it has not come full circle yet
+	skipped bool      // it has skipped hints of an owner with many
+	soon    time.Time // when the earliest hint that it met is due
 }
 
 func (r *round) begin() {
@@ -310,7 +313,7 @@ func (r *round) read(last string, more bool) {
 	}
 }
 
-// skip leaves out the hints up to a cursor.
+// skip skips the hints up to a cursor.
 func (r *round) skip(to string) {
 	r.skipped = true
 	r.read(to, true)
@@ -323,12 +326,12 @@ func (r *round) wait() time.Duration {
 	return time.Until(r.soon)
 }
 
-// ownerKey names the threads of an owner that are due for a flow.
+// ownerKey identifies an owner's due threads of a flow.
 type ownerKey struct{ flow, owner string }
 
-// lastTurn is the thread of an owner that was taken last, and when. The next ones
-// are those behind it, so that all get their turn also where those in front are
-// due again and again.
+// lastTurn is the thread of an owner that was taken last, and when. The threads
+// after it come next, so that all get a turn even if the first ones keep
+// becoming due.
 type lastTurn struct {
 	thread string
 	at     time.Time
@@ -338,11 +341,11 @@ func (w *Worker) had(h due.Hint) {
 	w.turns[ownerKey{h.Flow, h.Owner()}] = lastTurn{h.Thread, time.Now()}
 }
 
-// fill reads hints of all flows into the queue, some of each owner, and returns
-// how long until more are to be read.
+// fill reads hints of all flows into the queue, some for each owner, and
+// returns how long until more should be read.
 func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	wait := due.Near
-	left := w.queue.size > 0 // what is in it is read again
+	left := w.queue.size > 0 // what is left in it will be read again
 	w.queue.clear()
 	w.queue.found, w.queue.met = time.Now(), 0
 	defer func() { w.queue.cost = time.Since(w.queue.found) }()
@@ -365,7 +368,7 @@ func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		if err := w.fillFlow(ctx, flow, r); err != nil {
-			w.news, r.walking = true, false // what was found is lost
+			w.news, r.walking = true, false // the hints found so far are lost
 			return 0, err
 		}
 		wait = min(wait, r.wait())
@@ -384,12 +387,12 @@ func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// fillFlow reads hints of a flow into the queue. Of an owner with many it goes
-// on to the next one when it has enough.
+// fillFlow reads hints of a flow into the queue. When it has enough of an owner
+// with many, it skips to the next owner.
 func (w *Worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	enough := 2 * w.opts.Concurrency
 	ready := map[string][]due.Hint{} // by owner
-	next := map[string]int{}         // how many of them are behind the last turn
+	next := map[string]int{}         // how many of them come after the last turn
 	count := w.queue.size
 	for page := 0; page < maxPages && r.walking && count < 4*enough; page++ {
 		hints, last, more, err := due.Page(ctx, w.threads.Store, flow, r.at, pageSize)
@@ -441,7 +444,7 @@ func (w *Worker) fillFlow(ctx context.Context, flow string, r *round) error {
 	return nil
 }
 
-// forget removes what is kept about hints that were not met for long.
+// forget drops what is kept about hints that were not met for a long time.
 func (w *Worker) forget() {
 	now := time.Now()
 	for owner, turn := range w.turns {

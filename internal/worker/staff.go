@@ -17,26 +17,26 @@ import (
 	"github.com/perdure/perdure/internal/threads"
 )
 
-// Staff is the workers of a runtime, and what they know of others.
+// Staff is the workers of a runtime, and what they know about others.
 type Staff struct {
 	threads *threads.Threads
 	engine  *engine.Engine
 	opts    Options
-	others  *lease.Watcher // for those who only look; each worker has its own
+	others  *lease.Watcher // for callers that only look; each worker has its own
 
 	mu    sync.Mutex
-	hands map[string]*Worker // of this runtime, by id; nil without a lease
-	known []Info             // who was seen to work
+	hands map[string]*Worker // of this runtime, by id; nil before it has a lease
+	known []Info             // the workers seen last
 	seen  time.Time          // when
 }
 
 // Options of workers.
 type Options struct {
 	Version     string                     // of the code
-	Flows       map[string]engine.FlowFunc // that are executed, by name
+	Flows       map[string]engine.FlowFunc // the flows to execute, by name
 	Concurrency int                        // how many runs a worker executes at a time
 	Lease       time.Duration              // how long a worker may be silent
-	Grace       time.Duration              // how long running steps may go on when a worker is stopped
+	Grace       time.Duration              // how long running steps may continue when a worker is stopped
 }
 
 // New returns the workers of a runtime.
@@ -44,7 +44,7 @@ func New(t *threads.Threads, e *engine.Engine, o Options) *Staff {
 	return &Staff{threads: t, engine: e, opts: o, others: lease.NewWatcher(t.Store), hands: map[string]*Worker{}}
 }
 
-// Info is a worker as it tells of itself: see perdure.WorkerInfo.
+// Info is what a worker says about itself: see perdure.WorkerInfo.
 type Info struct {
 	ID      string    `json:"id"`
 	Host    string    `json:"host,omitempty"`
@@ -55,7 +55,7 @@ type Info struct {
 	Started time.Time `json:"started,omitzero"`
 }
 
-// Living returns the workers of the store, by id.
+// Living returns the live workers of the store, ordered by id.
 func (s *Staff) Living(ctx context.Context) ([]Info, error) {
 	leases, err := s.others.Living(ctx, s.ownIDs()...)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Staff) Living(ctx context.Context) ([]Info, error) {
 	return all, nil
 }
 
-// info is what a worker tells of itself beside its id and host.
+// info returns what a worker says about itself, besides its id and host.
 func (s *Staff) info() json.RawMessage {
 	const most = 4 << 10
 	info := Info{PID: os.Getpid(), Version: s.opts.Version, Started: clock.Now().UTC()}
@@ -83,7 +83,7 @@ func (s *Staff) info() json.RawMessage {
 		}
 		info.Flows = append(info.Flows, flow)
 	}
-	// Its id is that of the lease.
+	// The id is in the lease already.
 	raw, err := json.Marshal(struct {
 		Info
 		ID string `json:"id,omitempty"`
@@ -94,7 +94,7 @@ func (s *Staff) info() json.RawMessage {
 	return raw
 }
 
-// has reports whether a worker may have a flow; an older version does not say.
+// has reports whether a worker may have a flow; older versions do not say.
 func (w *Info) has(flow string) bool {
 	return w.More || w.PID == 0 || slices.Contains(w.Flows, flow)
 }
@@ -124,17 +124,17 @@ func (s *Staff) ownIDs() []string {
 	return slices.Collect(maps.Keys(s.hands))
 }
 
-// Works reports whether this runtime has a worker, and the flow.
+// Works reports whether this runtime has a worker and the flow.
 func (s *Staff) Works(flow string) bool {
 	_, has := s.opts.Flows[flow]
 	return has && len(s.ownIDs()) > 0
 }
 
-// staffFor is how long the workers that were found are taken for those that live.
+// staffFor is how long the workers seen last are assumed to be alive.
 const staffFor = time.Second
 
-// Unattended says why a run does not go on by itself: no living worker has its
-// flow. It is "" if one has, or if the run needs none.
+// Unattended says why a run does not continue by itself: no live worker has its
+// flow. It returns "" if one has, or if the run needs none.
 func (s *Staff) Unattended(ctx context.Context, run *journal.Run) string {
 	if run.Status != journal.StatusQueued && run.Status != journal.StatusRunning && run.Status != journal.StatusSuspended || s.Works(run.Flow) {
 		return ""
@@ -143,7 +143,8 @@ func (s *Staff) Unattended(ctx context.Context, run *journal.Run) string {
 	known, seen := s.known, s.seen
 	s.mu.Unlock()
 	has := func(w Info) bool { return w.has(run.Flow) }
-	// That somebody works is believed for a moment; that nobody does is looked up.
+	// A match among the workers seen last is trusted for a moment; otherwise
+	// look again.
 	if time.Since(seen) > staffFor || !slices.ContainsFunc(known, has) {
 		workers, err := s.Living(ctx)
 		if err != nil {

@@ -16,30 +16,31 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// A run whose claim was followed by nothing has killed its worker, or was there
-// when another did. After some such deaths in a row it is a suspect, which runs
-// alone, so that it takes no innocents along; after more it is quarantined.
+// A run whose claim is followed by nothing has killed its worker, or was there
+// when another run did. After some such deaths in a row it is a suspect and
+// runs alone, so that no innocent run dies with it; after more it is
+// quarantined.
 const (
 	suspectAfter    = 2
 	quarantineAfter = 5
 
 	// patience is how long a suspect waits for a worker to be idle before that
-	// worker begins nothing else for as long. If it is not idle by then, others
-	// may begin again, and so on, each time for twice as long: neither waits for
-	// ever.
+	// worker begins nothing else for as long. If the worker is not idle by
+	// then, others may begin again, and so on, each time for twice as long, so
+	// that nobody waits forever.
 	patience = 5 * time.Second
-	// askAfter is when a worker asks again whether a suspect still waits.
+	// askAfter is how often a worker checks whether a suspect is still waiting.
 	askAfter = time.Second
 )
 
-// verdict says what is done with a run that is due.
+// verdict says what to do with a run that is due.
 type verdict int
 
 const (
-	runs      verdict = iota // beside others
-	runsAlone                // nothing else runs in this worker until it got on
-	waits                    // until the worker is idle
-	changed                  // look again what is due
+	runs      verdict = iota // it runs beside others
+	runsAlone                // nothing else begins in this worker until it has made progress
+	waits                    // it waits until the worker is idle
+	changed                  // something changed: look again what is due
 )
 
 // suspect judges a run that is about to be claimed and may be poison. It is
@@ -69,14 +70,14 @@ func (w *Worker) suspect(o *threads.Opened, run *journal.Run, h due.Hint) (verdi
 	return waits, nil
 }
 
-// waiting is since when a suspect waits for the worker to be idle, when it was
-// last seen to, and whether it then still was a suspect.
+// waiting says since when a suspect has been waiting for the worker to be idle,
+// when it was last looked at, and whether it was still a suspect then.
 type waiting struct {
 	since, seen time.Time
 	confirmed   bool
 }
 
-// reserved reports whether only a suspect may begin now. mu is held.
+// reserved reports whether only a suspect may begin now. The caller holds mu.
 func (w *Worker) reserved() bool {
 	for _, s := range w.suspects {
 		waited := time.Since(s.since)
@@ -97,8 +98,8 @@ func (w *Worker) closed() bool {
 }
 
 // recall takes the suspect that has waited longest if the worker is idle, and
-// otherwise looks whether those who have not been seen for a while still wait.
-// It returns when to do so again.
+// otherwise checks whether those that were not looked at for a while are still
+// waiting. It returns when to do so again.
 func (w *Worker) recall(ctx context.Context) (time.Duration, error) {
 	w.mu.Lock()
 	if len(w.suspects) == 0 {
@@ -129,7 +130,7 @@ func (w *Worker) recall(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		w.mu.Lock()
-		delete(w.suspects, hint) // another saw to it
+		delete(w.suspects, hint) // another worker dealt with it
 		w.mu.Unlock()
 	}
 	return askAfter, nil
@@ -148,8 +149,8 @@ func (w *Worker) NotSuspect(thread string) {
 	}
 }
 
-// postMortem is what is known about a run that was quarantined: see
-// perdure.PostMortem, which is read from it.
+// postMortem is what is known about a quarantined run: see perdure.PostMortem,
+// which is read from it.
 type postMortem struct {
 	Deaths  int         `json:"deaths"`
 	Workers []string    `json:"workers,omitempty"`
@@ -203,7 +204,7 @@ func (w *Worker) quarantine(o *threads.Opened, run *journal.Run) error {
 	seq, epoch := o.Thread.Seq, o.Thread.Epoch
 	fresh, _, err := w.threads.Change(w.io, o.Name, func(t *journal.Thread) ([]threads.Line, []string, error) {
 		if t.Epoch != epoch || t.Seq < seq {
-			return nil, nil, threads.ErrNothing // another has claimed it
+			return nil, nil, threads.ErrNothing // another worker has claimed it
 		}
 		found := t.Run(run.N)
 		if found == nil || t.LostBefore(found, w.id) < quarantineAfter {

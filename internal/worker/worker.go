@@ -1,6 +1,6 @@
-// Package worker decides who executes what, and when: it finds due work, takes
-// turns between owners, claims runs and takes over those of workers that died. It
-// may import internal/engine, upkeep and lease, and what those import.
+// Package worker decides who executes what, and when: it finds due work, gives
+// owners turns, claims runs and takes over those of dead workers. It may import
+// internal/engine, upkeep and lease, and what those import.
 package worker
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Worker executes the runs that are due.
+// Worker executes runs that are due.
 type Worker struct {
 	staff   *Staff
 	threads *threads.Threads
@@ -32,31 +32,31 @@ type Worker struct {
 	lease   *lease.Lease
 	others  *lease.Watcher
 	wake    chan struct{}
-	poked   atomic.Bool // by something else than news of a flow
+	poked   atomic.Bool // by something other than news about a flow
 	running sync.WaitGroup
 
-	// Of the loop alone.
+	// Used only by the loop.
 	queue    queue
-	rounds   map[string]*round     // by flow: how far its hints were read
-	turns    map[ownerKey]lastTurn // of owners with many threads
-	news     bool                  // there may be hints of any flow that were not read
-	nextRing time.Time             // when alarms are due
-	told     time.Time             // when damaged hints were logged
+	rounds   map[string]*round     // by flow: how far its hints have been read
+	turns    map[ownerKey]lastTurn // the last turns of owners
+	news     bool                  // there may be unread hints of any flow
+	nextRing time.Time             // when to ring alarms next
+	told     time.Time             // when damaged hints were last logged
 
 	mu       sync.Mutex
-	fresh    map[string]bool       // flows whose hints were written since they were read
+	fresh    map[string]bool       // flows whose hints have changed since they were read
 	busy     map[string]bool       // threads that are looked at or executed
-	passes   map[*engine.Pass]bool // under way
-	again    map[hintKey]lookAgain // at what another worker holds, or what failed here
+	passes   map[*engine.Pass]bool // that are running
+	again    map[hintKey]lookAgain // at threads that another worker holds or that failed here
 	early    map[hintKey]earlyHint // hints that are ahead of their journal
 	losses   map[hintKey]losses    // runs that were lost here
-	passed   map[string]bool       // busy threads whose hints were passed over
+	passed   map[string]bool       // busy threads whose hints were met meanwhile
 	active   int                   // threads that are looked at or executed
 	peers    int                   // workers that are alive
-	suspects map[hintKey]waiting   // threads that are to be run alone
-	solo     string                // the suspect that runs: nothing else does
+	suspects map[hintKey]waiting   // threads that must run alone
+	solo     string                // the suspect that is running; nothing else begins
 	cut      bool                  // the last scan found no free slot
-	fatal    chan error            // why the worker cannot go on
+	fatal    chan error            // why the worker cannot continue
 	stopping bool
 }
 
@@ -67,8 +67,8 @@ func newWorker(c *Staff, io context.Context) *Worker {
 		fatal: make(chan error, 1)}
 }
 
-// Work executes runs that are due until the context ends. A worker that has lost
-// its lease begins anew as another.
+// Work executes runs that are due until the context ends. A worker that has
+// lost its lease starts over under a new id.
 func (s *Staff) Work(ctx context.Context) error {
 	for {
 		err := s.workOnce(ctx)
@@ -91,7 +91,8 @@ func (s *Staff) workOnce(ctx context.Context) error {
 	defer gone()
 	w := newWorker(s, io)
 	defer s.began(w.id)()
-	// The lease lives as long as the worker; only taking it ends with ctx.
+	// The lease lives as long as the worker; only the attempt to take it ends
+	// with ctx.
 	holding, giveUp := context.WithCancel(io)
 	defer giveUp()
 	waiting := context.AfterFunc(ctx, giveUp)
@@ -111,7 +112,7 @@ func (s *Staff) workOnce(ctx context.Context) error {
 			for range store.Watch(watching, s.threads.Store, due.Prefix(flow)) {
 				w.pokeFlow(flow)
 			}
-			w.poke() // the store was closed: the next scan says so
+			w.poke() // the store was closed, as the next scan will report
 		}()
 	}
 	go w.watchOthers(watching)
@@ -126,8 +127,8 @@ func (s *Staff) workOnce(ctx context.Context) error {
 	return err
 }
 
-// watchOthers looks who else works, about as often as leases are renewed. That it
-// is not exactly as often keeps workers of one process from falling into step.
+// watchOthers looks for other workers about as often as leases are renewed. Not
+// exactly as often, so that workers of one process do not fall into step.
 func (w *Worker) watchOthers(ctx context.Context) {
 	every := w.opts.Lease * 7 / 26
 	again := bell.New(every)
@@ -199,14 +200,15 @@ func (w *Worker) loop(ctx context.Context) error {
 	}
 }
 
-// full reports whether the worker can take no thread more.
+// full reports whether the worker can take no more threads.
 func (w *Worker) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.active >= w.opts.Concurrency || w.solo != ""
 }
 
-// take looks at a thread in a slot of its own, and reports whether it is seen to.
+// take starts to look at a thread in a slot of its own, and reports whether the
+// hint is taken care of.
 func (w *Worker) take(h due.Hint) bool {
 	w.mu.Lock()
 	if w.busy[h.Thread] {
@@ -223,7 +225,7 @@ func (w *Worker) take(h due.Hint) bool {
 		s.confirmed = false
 		w.suspects[keyOf(h)] = s
 		if w.active == 0 {
-			w.solo = h.Thread // nothing is to begin before it is looked at
+			w.solo = h.Thread // nothing else may begin before it is looked at
 		}
 	}
 	w.occupy(h.Thread)
@@ -232,7 +234,7 @@ func (w *Worker) take(h due.Hint) bool {
 	return true
 }
 
-// occupy takes a slot for a thread. mu is held.
+// occupy takes a slot for a thread. The caller holds mu.
 func (w *Worker) occupy(thread string) {
 	w.running.Add(1)
 	w.active++
@@ -245,7 +247,7 @@ func (w *Worker) leave(h due.Hint) {
 	w.mu.Lock()
 	w.active--
 	if s := w.suspects[keyOf(h)]; !s.confirmed {
-		delete(w.suspects, keyOf(h)) // it is none any more, or another's
+		delete(w.suspects, keyOf(h)) // it is no longer a suspect, or another worker holds it
 	}
 	_, again := w.again[keyOf(h)]
 	again = again || w.cut || w.passed[h.Thread] || len(w.suspects) > 0
@@ -258,8 +260,8 @@ func (w *Worker) leave(h due.Hint) {
 	w.running.Done()
 }
 
-// drain hands over what the worker executes. What cannot even be released,
-// because the store does not answer, is given up.
+// drain hands over the runs that the worker executes. Runs that cannot even be
+// released, because the store does not answer, are given up.
 func (w *Worker) drain(giveUp func()) {
 	w.mu.Lock()
 	w.stopping = true
@@ -295,7 +297,8 @@ func (w *Worker) drain(giveUp func()) {
 	select {
 	case <-done:
 	case <-grace.C:
-		// Their runs are released or lost, and nothing that they do counts.
+		// Their runs are released or lost, and nothing that they do counts any
+		// more.
 		w.threads.Log.Warn("the worker leaves steps behind that do not heed their context")
 	}
 }
@@ -306,13 +309,13 @@ func (w *Worker) stopped() bool {
 	return w.stopping
 }
 
-// LeaseValid reports whether the worker may believe that its runs are its own.
+// LeaseValid reports whether the worker's lease is valid.
 func (w *Worker) LeaseValid() bool { return w.lease.Valid() }
 
 // ID names the worker in claims.
 func (w *Worker) ID() string { return w.id }
 
-// AwaitLease waits until the worker may believe that its runs are its own.
+// AwaitLease waits until the worker's lease is valid.
 func (w *Worker) AwaitLease(ctx context.Context) error {
 	for !w.lease.Valid() {
 		select {
