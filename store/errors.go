@@ -32,6 +32,10 @@ var (
 	// before its context ended.
 	ErrUnknown = errors.New("store: outcome unknown")
 
+	// ErrRolledBack: a transaction ended without effect, because its context
+	// did or something in it failed.
+	ErrRolledBack = errors.New("store: the transaction was rolled back")
+
 	// ErrCorrupt: stored bytes are not what was written. A *CorruptError
 	// says where.
 	ErrCorrupt = errors.New("store: corrupt")

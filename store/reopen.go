@@ -83,6 +83,8 @@ var (
 
 	_ Unsynced = (*reopener)(nil)
 
+	_ Transactor = (*reopener)(nil)
+
 	_ Notifier = (*reopener)(nil)
 )
 
@@ -266,7 +268,7 @@ func (e *unavailable) Error() string {
 // learns what became of it. The failure of a handle says nothing of the kind.
 var aboutCalls = []error{
 	ErrConflict, ErrNotFound, ErrDropped, ErrTooLarge, ErrInvalid, ErrClosed,
-	ErrUnknown, ErrCorrupt, ErrPoisoned, ErrNewer, ErrKey,
+	ErrUnknown, ErrRolledBack, ErrCorrupt, ErrPoisoned, ErrNewer, ErrKey,
 }
 
 // Is makes it match ErrUnavailable and whatever its cause matches, except for

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"sync"
 )
 
 // Append implements Store.
@@ -55,6 +57,50 @@ func (r *reopener) Delete(ctx context.Context, key string, prev Version) error {
 // List implements Store.
 func (r *reopener) List(ctx context.Context, prefix, after string) iter.Seq2[Cell, error] {
 	return reopenLoop(ctx, r, func(s Store) iter.Seq2[Cell, error] { return s.List(ctx, prefix, after) })
+}
+
+// Begin implements Transactor where the engine does. The transaction is of the
+// handle that is current now, which stays open until it is over.
+func (r *reopener) Begin(ctx context.Context) (Tx, error) {
+	h, err := r.take(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := Begin(ctx, h.Store)
+	if err != nil {
+		r.leave(h)
+		return nil, r.met(h, false, err)
+	}
+	return &reopenedTx{Tx: tx, r: r, h: h, leave: sync.OnceFunc(func() { r.leave(h) })}, nil
+}
+
+// reopenedTx is a transaction of a handle.
+type reopenedTx struct {
+	Tx
+	r     *reopener
+	h     *handle
+	leave func()
+}
+
+// Put implements Tx.
+func (t *reopenedTx) Put(ctx context.Context, key string, value []byte, prev Version) (Version, error) {
+	version, err := t.Tx.Put(ctx, key, value, prev)
+	return version, t.r.met(t.h, false, err)
+}
+
+// Commit implements Tx.
+func (t *reopenedTx) Commit(ctx context.Context, b Batch) (uint64, error) {
+	last, err := t.Tx.Commit(ctx, b)
+	if !errors.Is(err, ErrConflict) {
+		defer t.leave()
+	}
+	return last, t.r.met(t.h, true, err)
+}
+
+// Rollback implements Tx.
+func (t *reopenedTx) Rollback() error {
+	defer t.leave()
+	return t.Tx.Rollback()
 }
 
 // Close implements Store. It cancels an opening in progress and waits for it.

@@ -31,6 +31,8 @@ var (
 	_ store.Batcher = (*Store)(nil)
 
 	_ store.Unsynced = (*Store)(nil)
+
+	_ store.Transactor = (*Store)(nil)
 )
 
 // New wraps a store. A nil plan lets all calls through and only counts them.
@@ -252,6 +254,43 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 		return 0, err
 	}
 	return do(s, ctx, store.OpAppend, b.Journal, func() (uint64, error) { return s.batcher.AppendBatch(ctx, b) })
+}
+
+// Begin implements store.Transactor if the store inside does. It is no call of the
+// plan; a Put of the transaction is one, and Commit is an append. If either fails
+// before it has happened, the transaction is rolled back.
+func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+	if err := s.dead(); err != nil {
+		return nil, err
+	}
+	t, err := store.Begin(ctx, s.inner)
+	if err != nil {
+		return nil, err
+	}
+	return &tx{Tx: t, s: s}, nil
+}
+
+type tx struct {
+	store.Tx
+	s *Store
+}
+
+// Put implements store.Tx.
+func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return inTx(t, ctx, store.OpPut, key, func() (store.Version, error) { return t.Tx.Put(ctx, key, value, prev) })
+}
+
+// Commit implements store.Tx.
+func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
+	return inTx(t, ctx, store.OpAppend, b.Journal, func() (uint64, error) { return t.Tx.Commit(ctx, b) })
+}
+
+func inTx[T any](t *tx, ctx context.Context, op store.Op, name string, call func() (T, error)) (T, error) {
+	v, err := do(t.s, ctx, op, name, call)
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		_ = t.Tx.Rollback() // unless it is committed, which only the caller does not know
+	}
+	return v, err
 }
 
 // Read implements store.Store.

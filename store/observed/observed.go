@@ -51,6 +51,8 @@ var (
 	_ store.Batcher = (*Store)(nil)
 
 	_ store.Unsynced = (*Store)(nil)
+
+	_ store.Transactor = (*Store)(nil)
 )
 
 // New wraps a store.
@@ -118,6 +120,10 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (last uint64, er
 	if err := store.CheckBatch(b); err != nil {
 		return 0, err
 	}
+	return s.batch(ctx, b, s.batcher.AppendBatch)
+}
+
+func (s *Store) batch(ctx context.Context, b store.Batch, write func(context.Context, store.Batch) (uint64, error)) (last uint64, err error) {
 	err = s.call(ctx, store.OpAppend, b.Journal, func(ctx context.Context, r *Result) (err error) {
 		r.Items = len(b.Entries) + len(b.Cells)
 		for _, e := range b.Entries {
@@ -126,10 +132,35 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (last uint64, er
 		for _, w := range b.Cells {
 			r.Bytes += len(w.Value)
 		}
-		last, err = s.batcher.AppendBatch(ctx, b)
+		last, err = write(ctx, b)
 		return err
 	})
 	return last, err
+}
+
+// Begin implements store.Transactor if the store inside does. A commit is observed
+// as one append that also carries the cells, and Put as Put.
+func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+	t, err := store.Begin(ctx, s.inner)
+	if err != nil {
+		return nil, err
+	}
+	return &tx{Tx: t, s: s}, nil
+}
+
+type tx struct {
+	store.Tx
+	s *Store
+}
+
+// Put implements store.Tx.
+func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	return t.s.put(ctx, key, value, func(ctx context.Context) (store.Version, error) { return t.Tx.Put(ctx, key, value, prev) })
+}
+
+// Commit implements store.Tx.
+func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
+	return t.s.batch(ctx, b, t.Tx.Commit)
 }
 
 // Read implements store.Store.

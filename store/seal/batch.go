@@ -16,18 +16,24 @@ func (s *Store) AppendBatch(ctx context.Context, b store.Batch) (uint64, error) 
 	if s.batcher == nil {
 		return 0, errors.ErrUnsupported
 	}
+	return s.writeBatch(ctx, b, s.batcher.AppendBatch, func(ctx context.Context) (cipher.AEAD, error) { return s.writeBox(ctx, b.Journal, b.After) })
+}
+
+// writeBatch seals a batch for write. If there is no room in it for the data key
+// of a new journal, makeBox creates that.
+func (s *Store) writeBatch(ctx context.Context, b store.Batch, write func(context.Context, store.Batch) (uint64, error), makeBox func(context.Context) (cipher.AEAD, error)) (uint64, error) {
 	cells, err := s.lockBatch(b)
 	if err != nil {
 		return 0, err
 	}
 	for {
 		sealed := store.Batch{Journal: b.Journal, After: b.After, Cells: cells}
-		box, fresh, err := s.batchBox(ctx, &sealed)
+		box, fresh, err := s.batchBox(ctx, &sealed, makeBox)
 		if err != nil {
 			return 0, err
 		}
 		sealed.Entries = lockEntries(box, b.Journal, b.After, b.Entries)
-		last, err := s.batcher.AppendBatch(ctx, sealed)
+		last, err := write(ctx, sealed)
 		switch stale := (*store.CellConflict)(nil); {
 		case err == nil && fresh:
 			s.boxes.put(b.Journal, box)
@@ -67,9 +73,9 @@ func (s *Store) lockBatch(b store.Batch) ([]store.Write, error) {
 
 // batchBox is writeBox for a batch: a new data key is added to the batch if there
 // is room, and otherwise created before it.
-func (s *Store) batchBox(ctx context.Context, b *store.Batch) (box cipher.AEAD, fresh bool, err error) {
+func (s *Store) batchBox(ctx context.Context, b *store.Batch, makeBox func(context.Context) (cipher.AEAD, error)) (box cipher.AEAD, fresh bool, err error) {
 	if len(b.Cells) == store.MaxWrites {
-		box, err = s.writeBox(ctx, b.Journal, b.After)
+		box, err = makeBox(ctx)
 		return box, false, err
 	}
 	box, err = s.findBox(ctx, b.Journal, b.After)
@@ -84,4 +90,49 @@ func (s *Store) batchBox(ctx context.Context, b *store.Batch) (box cipher.AEAD, 
 	}
 	b.Cells = append(b.Cells, store.Write{Key: cell, Value: wrapped})
 	return newBox(key), true, nil
+}
+
+// Begin implements store.Transactor if the store inside does. The program's own
+// rows are not sealed.
+func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+	t, err := store.Begin(ctx, s.inner)
+	if err != nil {
+		return nil, err
+	}
+	return &tx{Tx: t, s: s}, nil
+}
+
+type tx struct {
+	store.Tx
+	s *Store
+}
+
+// Put implements store.Tx.
+func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	sealed, err := t.s.lockCell(key, value)
+	if err != nil {
+		return "", t.over(err)
+	}
+	return t.Tx.Put(ctx, key, sealed, prev)
+}
+
+// Commit implements store.Tx. A data key is not created beside the transaction,
+// which may hold the lock for it.
+func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
+	last, err := t.s.writeBatch(ctx, b, t.Tx.Commit, func(ctx context.Context) (cipher.AEAD, error) {
+		box, err := t.s.findBox(ctx, b.Journal, b.After)
+		if err == nil && box == nil {
+			err = fmt.Errorf("%w: seal: the batch for the new journal %q writes %d cells; use at most %d in a transaction", store.ErrTooLarge, b.Journal, len(b.Cells), store.MaxWrites-1)
+		}
+		return box, err
+	})
+	return last, t.over(err)
+}
+
+// over ends the transaction if err says that it is over.
+func (t *tx) over(err error) error {
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		_ = t.Tx.Rollback()
+	}
+	return err
 }

@@ -30,6 +30,8 @@ var (
 	_ store.Batcher = (*Store)(nil)
 
 	_ store.Unsynced = (*Store)(nil)
+
+	_ store.Transactor = (*Store)(nil)
 )
 
 // maxDepth is how many times a store can be sealed so that a full batch still fits

@@ -95,6 +95,15 @@
 // journals, entries (key is the journal's id << 32 | the sequence) and cells. Do
 // not write to them: every row has a checksum.
 //
+// # Tables of the program
+//
+// A program may keep tables of its own in the file and write to them in steps whose
+// rows are committed with their outcomes: see package sqltx. The tables and views of
+// the store, and names that begin with perdure_, are out of reach there. Rows of the
+// program have no checksum, are not encrypted by package seal, and are not removed
+// when a thread is erased; what is said about erasure above holds for rows that it
+// deletes itself. A transaction holds the database's only write lock.
+//
 // # Formats
 //
 // A store of format 1, from before rows could be read, is migrated when it is

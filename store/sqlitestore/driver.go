@@ -23,6 +23,11 @@ type conn struct {
 	c     *sqlite3.Conn
 	stmts map[string]*stmt
 	wal   *walFile // nil before findWAL
+
+	hasGuard bool   // see guard
+	guarded  bool   // a statement of the program runs
+	defines  bool   // it defines a table
+	denied   string // what it may not do
 }
 
 // connMemory is the most memory that a connection may have. It is reserved, so

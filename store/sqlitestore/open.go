@@ -85,6 +85,8 @@ var (
 	_ store.Batcher = (*Store)(nil)
 
 	_ store.Unsynced = (*Store)(nil)
+
+	_ store.Transactor = (*Store)(nil)
 )
 
 // Open opens the store in the database file path, and creates the file, accessible

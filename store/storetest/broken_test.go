@@ -36,6 +36,7 @@ type broken struct {
 	watch    func(ctx context.Context, prefix string) iter.Seq[struct{}]
 	hear     func(ctx context.Context, topic string, hear func([]byte))
 	close    func() error
+	tx       *txFlaw // nil if it has no transactions
 	class    store.Durability
 	dir      string
 }
@@ -59,6 +60,9 @@ func breakStore(how func(*broken)) Opener {
 			},
 		}
 		how(b)
+		if b.tx != nil {
+			return transacting{b}, nil
+		}
 		if b.unsynced != nil {
 			return hasty{b}, nil
 		}

@@ -31,7 +31,7 @@ type testCase struct {
 }
 
 func cases() []testCase {
-	return slices.Concat(appendCases, readCases, shortCases, dropCases, cellCases, listCases, byteCases, nameCases, handleCases, watchCases, batchCases)
+	return slices.Concat(appendCases, readCases, shortCases, dropCases, cellCases, listCases, byteCases, nameCases, handleCases, watchCases, batchCases, txCases)
 }
 
 // caseTime bounds a case, so that a store that hangs fails it.

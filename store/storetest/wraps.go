@@ -13,7 +13,8 @@ import (
 // wrapper. A wrapper that hides one still works, because package store falls back:
 // its users poll instead of being woken, lose live messages, and are told that
 // nothing is durable. So no other test would fail. Wraps also checks that a batch
-// does not go past the wrapper, whether or not the wrapper has store.Batcher.
+// does not go past the wrapper, whether or not the wrapper has store.Batcher, and
+// the same of a transaction.
 //
 // Wrap is called several times with a store that has every upgrade, and once with
 // one that cannot batch.
@@ -28,7 +29,7 @@ type wrapCase struct {
 	why  string
 	run  func(k *kit, inside *upgraded, wrapped store.Store)
 
-	unbatched bool // the store inside has no store.Batcher after all
+	unbatched bool // the store inside has no store.Batcher and no store.Transactor after all
 }
 
 func (c wrapCase) check(tb testing.TB, wrap func(store.Store) store.Store) {
@@ -58,6 +59,12 @@ var wrapCases = []wrapCase{
 		}
 	}},
 	{name: "no batch", why: "a wrapper returns errors.ErrUnsupported for a batch that the store inside cannot make, so that it is made as single writes", unbatched: true, run: wrapBatch},
+	{name: "transaction", why: "what a transaction appends and puts takes the same path through the wrapper as appends and puts, and its conflicts leave it open", run: wrapTx},
+	{name: "no transaction", why: "a wrapper returns errors.ErrUnsupported from Begin if the store inside has no transactions", unbatched: true, run: func(k *kit, _ *upgraded, wrapped store.Store) {
+		if tx, err := store.Begin(k.ctx, wrapped); err != errors.ErrUnsupported {
+			k.Errorf("Begin of %T around a store without store.Transactor = %v, %v; want errors.ErrUnsupported", wrapped, tx, err)
+		}
+	}},
 	{name: "unsynced", why: "an unsynced put takes the same path through the wrapper as a put, and is not synced inside", run: func(k *kit, inside *upgraded, wrapped store.Store) {
 		k.put(wrapped, "single", "value", "")
 		if _, err := store.PutUnsynced(k.ctx, wrapped, "unsynced", []byte("value"), ""); err != nil {
@@ -212,4 +219,52 @@ func wrapBatch(k *kit, inside *upgraded, wrapped store.Store) {
 	if cell := (*store.CellConflict)(nil); !errors.As(err, &cell) || cell.Key != "batch" {
 		k.Errorf("AppendWith through %T with a stale cell = %v, want a *store.CellConflict that names it", wrapped, err)
 	}
+}
+
+// wrapTx commits a transaction through the wrapper if it has them, and demands
+// that the store inside gets all in the same guise as from Append and Put.
+func wrapTx(k *kit, inside *upgraded, wrapped store.Store) {
+	tx, err := store.Begin(k.ctx, wrapped)
+	if _, has := wrapped.(store.Transactor); !has {
+		if err != errors.ErrUnsupported {
+			k.Errorf("Begin of %T, which is no store.Transactor, = %v, %v", wrapped, tx, err)
+		}
+		return
+	}
+	if err != nil {
+		k.Fatalf("Begin of %T = %v", wrapped, err)
+	}
+	k.append(wrapped, "single", 0, "entry")
+	k.put(wrapped, "single", "value", "")
+	if _, err := tx.Put(k.ctx, "put", []byte("value"), ""); err != nil {
+		k.Fatalf("Put in a transaction through %T = %v", wrapped, err)
+	}
+	_, err = tx.Commit(k.ctx, batchOf("journal", 7, "entry"))
+	k.want(err, store.ErrConflict, "Commit through %T after a sequence that is not there", wrapped)
+	if last, err := tx.Commit(k.ctx, batchOf("journal", 0, "entry", puts("batch", "value", ""))); err != nil || last != 1 {
+		k.Fatalf("Commit through %T after a conflict = %d, %v; want 1 and success", wrapped, last, err)
+	}
+	if inside.commits.Load() == 0 {
+		k.Errorf("a transaction through %T did not reach the store inside", wrapped)
+	}
+	k.holds(wrapped, "journal", "entry")
+	for _, key := range []string{"put", "batch"} {
+		if got := k.value(wrapped, key); got != "value" {
+			k.Errorf("cell %q of a transaction through %T holds %q, want %q", key, wrapped, got, "value")
+		}
+		if single, in := k.value(inside, "single") == "value", k.value(inside, key) == "value"; single != in {
+			k.Errorf("through %T a put reaches the store inside as it is: %t, and cell %q of a transaction: %t", wrapped, single, key, in)
+		}
+	}
+	if single, in := k.read(inside, "single")[0] == "entry", k.read(inside, "journal")[0] == "entry"; single != in {
+		k.Errorf("through %T an append reaches the store inside as it is: %t, and one of a transaction: %t", wrapped, single, in)
+	}
+	if tx, err = store.Begin(k.ctx, wrapped); err != nil {
+		k.Fatalf("the second Begin of %T = %v", wrapped, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		k.Errorf("Rollback through %T = %v", wrapped, err)
+	}
+	_, err = tx.Commit(k.ctx, batchOf("journal", 1, "another"))
+	k.want(err, store.ErrRolledBack, "Commit through %T after Rollback", wrapped)
 }

@@ -23,7 +23,8 @@ type upgraded struct {
 	durability     atomic.Int64
 	watches, casts atomic.Int64
 	batches, hasty atomic.Int64
-	unbatched      bool // it has no store.Batcher after all
+	unbatched      bool // it has no store.Batcher and no store.Transactor after all
+	commits        atomic.Int64
 
 	mu       sync.Mutex
 	closed   bool
@@ -40,6 +41,8 @@ var (
 	_ store.Batcher = (*upgraded)(nil)
 
 	_ store.Unsynced = (*upgraded)(nil)
+
+	_ store.Transactor = (*upgraded)(nil)
 )
 
 func newUpgraded(d store.Durability) *upgraded {
@@ -112,6 +115,46 @@ func (u *upgraded) AppendBatch(ctx context.Context, b store.Batch) (last uint64,
 	if last, err = u.Append(ctx, b.Journal, b.After, b.Entries...); err == nil {
 		for _, w := range b.Cells {
 			_, _ = u.Put(ctx, w.Key, w.Value, w.Prev)
+		}
+	}
+	return last, err
+}
+
+func (u *upgraded) Begin(context.Context) (store.Tx, error) {
+	if u.unbatched {
+		return nil, errors.ErrUnsupported
+	}
+	return &upgradedTx{u: u}, nil
+}
+
+// upgradedTx writes nothing before it is committed.
+type upgradedTx struct {
+	u    *upgraded
+	puts []store.Write
+	over bool
+}
+
+func (t *upgradedTx) Native() any { return t }
+
+func (t *upgradedTx) Rollback() error {
+	t.over = true
+	return nil
+}
+
+func (t *upgradedTx) Put(_ context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	t.puts = append(t.puts, store.Write{Key: key, Value: bytes.Clone(value), Prev: prev})
+	return "uncommitted", nil
+}
+
+func (t *upgradedTx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
+	if t.over {
+		return 0, store.RolledBack(errors.New("it is over"))
+	}
+	t.u.commits.Add(1)
+	last, err := t.u.AppendBatch(ctx, b)
+	if t.over = !errors.Is(err, store.ErrConflict); err == nil {
+		for _, w := range t.puts {
+			_, _ = t.u.Put(ctx, w.Key, w.Value, w.Prev)
 		}
 	}
 	return last, err

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Transactor is the upgrade of stores that keep their journals in a database in
+// which a program has tables of its own: a transaction writes rows there and
+// appends to a journal, all or none. Like [Batcher] it is asserted on the
+// outermost store only, and a wrapper implements it over the store inside; if that
+// does not have it, Begin returns errors.ErrUnsupported.
+type Transactor interface {
+	// Begin starts a transaction. When ctx ends before Commit has begun to make
+	// it durable, it is rolled back, even while a statement runs. Writes through
+	// the same handle may wait until it is over, so it is to be short.
+	Begin(ctx context.Context) (Tx, error)
+}
+
+// Tx is a transaction of a Transactor. It is over when Commit has returned nil or
+// an error other than ErrConflict, after Rollback, and when the context of Begin
+// has ended. Its methods may be called from any goroutine, one at a time, except
+// for Rollback.
+type Tx interface {
+	// Native returns what the driver's package gives to user code, by which it
+	// writes rows in the transaction. It wraps nothing: what is written there does
+	// not pass through wrappers.
+	Native() any
+
+	// Put writes a cell in the transaction, with the conditions of Store.Put.
+	// After ErrConflict the transaction is as it was. Any other error says
+	// nothing about the cell, because the transaction is over.
+	Put(ctx context.Context, key string, value []byte, prev Version) (Version, error)
+
+	// Commit appends the entries, makes the writes of a batch and commits, with
+	// the conditions of Batcher.AppendBatch. After ErrConflict, including a
+	// *CellConflict, the transaction is as it was, and Commit may be called again.
+	//
+	// ErrRolledBack and the definite errors of Append mean that nothing was
+	// written. After any other error all of the transaction is durable or none of
+	// it: [CommitTx] finds out.
+	Commit(ctx context.Context, b Batch) (last uint64, err error)
+
+	// Rollback ends the transaction without effect, unless it is over.
+	Rollback() error
+}
+
+// Begin starts a transaction if s is a Transactor; otherwise it returns
+// errors.ErrUnsupported.
+func Begin(ctx context.Context, s Store) (Tx, error) {
+	if t, ok := s.(Transactor); ok {
+		return t.Begin(ctx)
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// RolledBack returns the ErrRolledBack of a transaction that ended because of
+// cause. It is for authors of drivers.
+func RolledBack(cause error) error { return fmt.Errorf("%w: %w", ErrRolledBack, cause) }
+
+// CommitTx commits a transaction of s and finds out what became of it, as
+// [AppendOnce] does for an append. It returns nil if the entries are in the
+// journal, exactly once, and so all that was written in the transaction is
+// durable. After ErrConflict the transaction is as it was; after every other
+// error it is over. ErrUnknown means that the outcome is open: a later reader of
+// the journal will find the entries there or not, and the rows likewise.
+func CommitTx(ctx context.Context, s Store, tx Tx, b Batch) (uint64, error) {
+	last, err := tx.Commit(ctx, b)
+	switch {
+	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrRolledBack), errors.Is(err, ErrDropped), wroteNothing(err):
+		return last, err
+	}
+	began := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		at, found, readErr := entryBehind(ctx, s, b.Journal, b.After)
+		switch {
+		case found && bytes.Equal(at, b.Entries[0]):
+			return b.After + uint64(len(b.Entries)), nil
+		case found:
+			return 0, RolledBack(fmt.Errorf("journal %q has another entry at %d", b.Journal, b.After+1))
+		case readErr == nil, wroteNothing(readErr), errors.Is(readErr, ErrDropped), OutOfPatience(ctx, began):
+			return 0, verdict(b.Journal, b.After, err, readErr)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, verdict(b.Journal, b.After, err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
