@@ -203,6 +203,47 @@ func freePort() (string, error) {
 	return port, err
 }
 
+// FreePort returns a port of 127.0.0.1 on which nobody listens.
+func FreePort(tb testing.TB) string {
+	tb.Helper()
+	port, err := freePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
+// Run runs another program for a test, with the name of a file that has its
+// settings, as the user that PostgreSQL runs as. It ends with the test, or with
+// this process.
+func Run(tb testing.TB, program, settings string) {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "perdure-pg-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file := filepath.Join(dir, "settings")
+	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `"$0" "$1" >log 2>&1 & pid=$!; read over; kill -KILL $pid; rm -rf "$2"`, program, file, dir)
+	cmd.Dir = dir
+	if err := asUser(cmd, dir); err != nil {
+		tb.Fatal(err)
+	}
+	alive, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		alive.Close()
+		_ = cmd.Wait() // it is killed
+	})
+}
+
 // Name returns a name that is not used yet, for a database or a role.
 func Name() string {
 	return "t" + strings.ToLower(rand.Text()[:16]) + fmt.Sprint(time.Now().Unix()%1000)

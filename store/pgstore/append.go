@@ -168,6 +168,7 @@ func (s *Store) Drop(ctx context.Context, journal string) error {
 		return err
 	}
 	s.Wake(journal)
+	s.news.wrote(journal)
 	return nil
 }
 

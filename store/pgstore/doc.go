@@ -34,6 +34,26 @@
 // of the server's disk is a matter of its replicas, and of synchronous_commit =
 // remote_write or remote_apply.
 //
+// # Watching
+//
+// Watch wakes at once for writes of the same handle. Others tell what they have
+// written and cast by notifications of PostgreSQL, after the commit and many
+// together, on the channel perdure_ and the schema's name; nothing is sent while
+// nobody listens. A handle on which someone watches or listens has one more
+// connection for this, which it opens again when it fails. What was not told is
+// found by polling, within a second. Messages may have up to 1 MiB.
+//
+// # Poolers
+//
+// Through PgBouncer in transaction mode all of this works except listening:
+// statements are not prepared ahead, and a handle looks for the writes of others
+// every 200 milliseconds. Messages do not reach it. To have it listen, give it a
+// URL past the pooler for that one connection:
+//
+//	postgres://app@pooler/app?direct=postgres%3A%2F%2Fapp%40db.example%2Fapp
+//
+// Open notices a pooler by itself.
+//
 // # Erasure
 //
 // Drop deletes a journal's rows and Delete a cell's: no statement can read them

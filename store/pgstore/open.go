@@ -44,12 +44,13 @@ type Store struct {
 	durability store.Durability
 	pool       *pgxpool.Pool
 	writer     *writer
+	news       *news
 
 	sqlWrite, sqlRead, sqlJournals, sqlGet, sqlList string
 
-	closing chan struct{} // closed by Close
-	closed  sync.Once
-	watch   sync.Once
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	close sync.Once
 }
 
 var (
@@ -77,9 +78,21 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Hub: store.NewHub(), schema: o.Schema, timeout: o.Timeout, closing: make(chan struct{})}
-	if err := s.prepare(ctx, config); err != nil {
+	s := &Store{Hub: store.NewHub(), schema: o.Schema, timeout: o.Timeout}
+	s.life, s.end = context.WithCancel(context.Background())
+	pooled, err := s.prepare(ctx, config)
+	if err != nil {
 		return nil, err
+	}
+	listen := config.ConnConfig.Copy()
+	switch {
+	case !pooled:
+	case o.Direct == "":
+		listen = nil
+	default:
+		if listen, err = pgx.ParseConfig(o.Direct); err != nil {
+			return nil, fmt.Errorf("%w: pgstore: the direct URL: %w", store.ErrInvalid, err)
+		}
 	}
 	s.writer = &writer{s: s, busy: map[string]struct{}{}}
 	s.sqlWrite = s.sql("SELECT SCHEMA.write1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)")
@@ -97,6 +110,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config); err != nil {
 		return nil, s.failed("open", err)
 	}
+	s.news = newNews(s, listen)
 	return s, nil
 }
 
@@ -140,20 +154,31 @@ func parse(text string, o Options) (*pgxpool.Config, Options, error) {
 }
 
 // prepare connects once: to read what writes survive there, to migrate, and to
-// learn what is between here and the server.
-func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) error {
-	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+// learn whether a pooler is in between, which may run each transaction on another
+// connection to the server: then statements are not prepared ahead.
+func (s *Store) prepare(ctx context.Context, config *pgxpool.Config) (pooled bool, err error) {
+	first := config.ConnConfig.Copy()
+	first.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c, err := pgx.ConnectConfig(ctx, first)
 	if err != nil {
-		return s.failed("connect to", err)
+		return false, s.failed("connect to", err)
 	}
 	defer c.Close(context.WithoutCancel(ctx))
+	var backend uint32
 	if s.durability, err = s.inspect(ctx, c); err == nil {
 		err = s.migrate(ctx, c)
 	}
-	if err != nil {
-		return s.failed("open", err)
+	if err == nil {
+		err = c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend)
 	}
-	return nil
+	if err != nil {
+		return false, s.failed("open", err)
+	}
+	pooled = backend != c.PgConn().PID()
+	if pooled && config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return pooled, nil
 }
 
 // inspect reads what the writes of a connection survive. With a server that does
@@ -182,10 +207,11 @@ func (s *Store) Durability() store.Durability { return s.durability }
 // Close implements store.Store. Writes that were sent to the server finish; those
 // that were not return ErrClosed.
 func (s *Store) Close() error {
-	s.closed.Do(func() {
+	s.close.Do(func() {
 		s.Stop()
-		close(s.closing)
+		s.end()
 		s.writer.close()
+		s.news.ended.Wait()
 		s.pool.Close()
 	})
 	return nil
@@ -193,12 +219,10 @@ func (s *Store) Close() error {
 
 // usable returns why a call cannot be made.
 func (s *Store) usable(ctx context.Context) error {
-	select {
-	case <-s.closing:
+	if s.life.Err() != nil {
 		return store.ErrClosed
-	default:
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // call bounds a statement.

@@ -11,7 +11,7 @@ import (
 // Watch implements store.Watcher.
 func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
-		s.watch.Do(func() { go s.poll() })
+		s.news.start()
 		for range s.Hub.Watch(ctx, prefix) {
 			if !yield(struct{}{}) {
 				return
@@ -20,25 +20,61 @@ func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq[struct{}] {
 	}
 }
 
+// Cast implements store.Caster. The message reaches the listeners of all handles
+// that can listen, see the package comment.
+func (s *Store) Cast(ctx context.Context, topic string, message []byte) error {
+	err := s.Hub.Cast(ctx, topic, message)
+	if err == nil {
+		s.news.cast(topic, message)
+	}
+	return err
+}
+
+// Hear implements store.Caster.
+func (s *Store) Hear(ctx context.Context, topic string, hear func(message []byte)) {
+	s.news.start()
+	s.Hub.Hear(ctx, topic, hear)
+}
+
+// newInterval is how often a handle looks for writes while it has not listened for
+// long, so that others may not have noticed.
+const newInterval = 50 * time.Millisecond
+
+// calmInterval is how often it looks for writes that nobody told while it listens.
+// Tests change it.
+var calmInterval = time.Second
+
+// pollPace returns how long to wait after a look that began at a time.
+func (n *news) pollPace(began time.Time) time.Duration {
+	switch up := n.up.Load(); {
+	case up == 0:
+		return store.PollInterval
+	case began.Before(time.Unix(0, up).Add(2 * presencePace)):
+		return newInterval
+	}
+	return calmInterval
+}
+
 // poll looks for writes until the store is closed. What a transaction wrote can be
 // read from the moment that a new snapshot differs from older ones.
-func (s *Store) poll() {
-	tick := time.NewTicker(store.PollInterval)
-	defer tick.Stop()
+func (n *news) poll() {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
 	for seen := ""; ; {
 		select {
-		case <-s.closing:
+		case <-n.s.life.Done():
 			return
-		case <-tick.C:
+		case <-wait.C:
 		}
-		if !s.Watching() {
-			continue
+		began := time.Now()
+		if n.s.Watching() {
+			var now string
+			err := n.s.query(n.s.life, "SELECT pg_current_snapshot()::text", func(scan func(...any) error) error { return scan(&now) })
+			if err == nil && now != seen {
+				n.s.WakeAll()
+				seen = now
+			}
 		}
-		var now string
-		err := s.query(context.Background(), "SELECT pg_current_snapshot()::text", func(scan func(...any) error) error { return scan(&now) })
-		if err != nil || now != seen { // whoever reads will see why it fails
-			s.WakeAll()
-		}
-		seen = now
+		wait.Reset(n.pollPace(began))
 	}
 }

@@ -176,12 +176,12 @@ func (w *writer) close() {
 // settle tells a request its outcome.
 func (w *writer) settle(r *request, err error) {
 	if r.err = err; err == nil {
-		if r.Journal != "" {
-			w.s.Wake(r.Journal)
+		var names []string
+		for name := range r.names {
+			names = append(names, name[1:])
+			w.s.Wake(name[1:])
 		}
-		for _, c := range r.Cells {
-			w.s.Wake(c.Key)
-		}
+		w.s.news.wrote(names...)
 	}
 	close(r.done)
 }

@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/filestore"
 	"github.com/perdure/perdure/store/kvstore"
 	"github.com/perdure/perdure/store/memstore"
 	"github.com/perdure/perdure/store/observed"
+	"github.com/perdure/perdure/store/pgstore"
 	"github.com/perdure/perdure/store/seal"
 	"github.com/perdure/perdure/store/sqlitestore"
 	"github.com/perdure/perdure/store/storetest"
@@ -31,6 +34,9 @@ var drivers = map[string]storetest.Opener{
 	},
 	"sqlitestore": func(ctx context.Context, dir string) (store.Store, error) {
 		return sqlitestore.Open(ctx, filepath.Join(dir, "test.db"), sqlitestore.Options{Synchronous: sqlitestore.Normal})
+	},
+	"pgstore": func(ctx context.Context, dir string) (store.Store, error) {
+		return pgstore.Open(ctx, pgtest.Schema(os.Getenv(pgtest.Env), dir), pgstore.Options{})
 	},
 	"kvstore": func(_ context.Context, dir string) (store.Store, error) {
 		engine, _ := engines.LoadOrStore(dir, &table{cells: map[string]store.Cell{}})
@@ -51,6 +57,9 @@ func TestEveryDriver(t *testing.T) {
 		for wrapper, wrap := range wrappers {
 			t.Run(wrapper+"/"+driver, func(t *testing.T) {
 				t.Parallel()
+				if driver == "pgstore" {
+					pgtest.URL(t)
+				}
 				storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
 					s, err := open(ctx, dir)
 					if err != nil {

@@ -1,0 +1,162 @@
+package pgstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/pgstore"
+	"github.com/perdure/perdure/store/storetest"
+)
+
+// openSchema opens another handle on a store.
+func openSchema(t *testing.T, url string) *pgstore.Store {
+	t.Helper()
+	s, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// follow counts the entries of a journal that a watcher has seen, until there are
+// so many.
+func follow(t *testing.T, s store.Store, journal string, until int, saw func(n int)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range store.Watch(ctx, s, journal) {
+		entries, err := store.ReadAll(ctx, s, journal, 0)
+		if err != nil && !strings.Contains(err.Error(), "unavailable") && !strings.Contains(err.Error(), "57P01") {
+			t.Fatal(err)
+		}
+		if saw(len(entries)); len(entries) >= until {
+			return
+		}
+	}
+	t.Fatalf("no wake-up came within a minute")
+}
+
+// TestNotifications has handles that do not poll: what they see, others told.
+func TestNotifications(t *testing.T) {
+	pgstore.StopPolling(t)
+	url := pgtest.Schema(pgtest.URL(t), t.TempDir())
+	reader, writer := openSchema(t, url), openSchema(t, url)
+	next := 0
+	follow(t, reader, "j", 20, func(n int) {
+		if n < next {
+			return
+		}
+		if next = n + 1; n == 10 { // the connection that listens is lost
+			admin(t, url2(url), "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+		}
+		if _, err := store.AppendOnce(t.Context(), writer, "j", uint64(n), []byte("x"+string(rune('a'+n)))); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// url2 is a URL without the parameters of pgstore.
+func url2(url string) string {
+	before, _, _ := strings.Cut(url, "schema=")
+	return before + "sslmode=disable"
+}
+
+// TestCastsBetweenHandles sends messages of all sizes from one handle to another.
+func TestCastsBetweenHandles(t *testing.T) {
+	url := pgtest.Schema(pgtest.URL(t), t.TempDir())
+	listener, sender := openSchema(t, url), openSchema(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, size := range []int{0, 1, 5000, 5830, 5840, 5900, 100_000, 700_000} {
+		want := bytes.Repeat([]byte{0, 0xff, 'x'}, size/3+1)[:size]
+		topic, heard := fmt.Sprintf("topic\x00%d", size), make(chan []byte, 1000)
+		hearing, stop := context.WithCancel(ctx)
+		go store.Hear(hearing, listener, topic, func(m []byte) { heard <- bytes.Clone(m) })
+		for got := false; !got; { // messages may be lost: the first ones, before the listener is known
+			if err := store.Cast(ctx, sender, topic, want); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case m := <-heard:
+				if got = true; !bytes.Equal(m, want) {
+					t.Fatalf("a message of %d bytes arrived with %d", size, len(m))
+				}
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatalf("a message of %d bytes did not arrive", size)
+			}
+		}
+		stop()
+	}
+}
+
+// bouncer starts PgBouncer in transaction mode before the tests' server.
+func bouncer(t *testing.T) string {
+	t.Helper()
+	base := pgtest.URL(t)
+	path, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal("CI needs pgbouncer; apt-get install pgbouncer")
+			}
+			t.Skip("this test needs pgbouncer; on Debian, apt-get install pgbouncer")
+		}
+	}
+	_, rest, _ := strings.Cut(base, "@")
+	server, _, _ := strings.Cut(rest, "/")
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		t.Skipf("the test server's address is %q", server)
+	}
+	own := pgtest.FreePort(t)
+	pgtest.Run(t, path, "[databases]\npostgres = host="+host+" port="+port+" user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+own+
+		"\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 5\nmax_client_conn = 500\nunix_socket_dir =\n")
+	url := strings.Replace(base, server, "127.0.0.1:"+own, 1)
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", "127.0.0.1:"+own)
+		if err == nil {
+			c.Close()
+			return url
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("pgbouncer does not listen: %v", err)
+		}
+	}
+}
+
+// TestBouncer runs the contract through a pooler that gives each transaction
+// another connection.
+func TestBouncer(t *testing.T) {
+	url := bouncer(t)
+	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
+		return pgstore.Open(ctx, pgtest.Schema(url, dir), pgstore.Options{})
+	})
+}
+
+// TestBouncerDirect listens past the pooler.
+func TestBouncerDirect(t *testing.T) {
+	pgstore.StopPolling(t)
+	url := pgtest.With(pgtest.Schema(bouncer(t), t.TempDir()), "direct", pgtest.URL(t))
+	reader, writer := openSchema(t, url), openSchema(t, url)
+	next := 0
+	follow(t, reader, "j", 5, func(n int) {
+		if n < next {
+			return
+		}
+		next = n + 1
+		if _, err := store.AppendOnce(t.Context(), writer, "j", uint64(n), []byte("x"+string(rune('a'+n)))); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
