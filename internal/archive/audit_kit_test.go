@@ -30,8 +30,7 @@ func (c *auditTally) Load(_ context.Context, raw json.RawMessage) error {
 	return err
 }
 
-// ran counts the step functions that are called, so that a replay can be seen
-// to call none.
+// ran counts the calls of step functions, to show that a replay makes none.
 type ran struct {
 	n     atomic.Int64
 	tries sync.Map // by key of a step
@@ -178,7 +177,7 @@ func playAudit(k *kit.Kit, thread string) *perdure.Run {
 	return k.WaitForRun(thread, run.ID, perdure.Suspended)
 }
 
-// cutReader returns a reader that fails behind some bytes.
+// cutReader returns a reader that fails after some bytes.
 func cutReader(file []byte, at int, err error) io.Reader {
 	return io.MultiReader(bytes.NewReader(file[:at]), errReader{err})
 }

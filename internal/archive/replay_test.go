@@ -393,7 +393,7 @@ func TestReplayOfAThreadThatUsesEveryVerb(t *testing.T) {
 		r := new(ran)
 		k := kit.New(t, nil, perdure.Options{}, auditFlow(r))
 		playAudit(k, "t")
-		k.StartOn("t", "audit", "later") // it waits behind the first
+		k.StartOn("t", "audit", "later") // it waits for the first
 		file := k.MustExport("t", perdure.ExportOptions{})
 		n := r.n.Load()
 		got, err := perdure.Replay(t.Context(), bytes.NewReader(file), auditFlow(r))

@@ -136,8 +136,8 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestSourceStandsStill puts from sources that bring nothing for a while, and
-// for ever.
+// TestSourceStandsStill puts from sources that yield nothing for a while, and
+// forever.
 func TestSourceStandsStill(t *testing.T) {
 	s := memstore.New()
 	still := readerFunc(func([]byte) (int, error) { return 0, nil })

@@ -154,8 +154,8 @@ func TestRingMergesIntoAHint(t *testing.T) {
 	}
 }
 
-// A reader that saw the hint before the alarm rang does not remove it, also
-// where the hint was due already.
+// A reader that saw the hint before the alarm rang does not remove it, even if
+// the hint was already due.
 func TestRingOutdatesReaders(t *testing.T) {
 	for _, next := range []int64{0, near, far, far + 1} {
 		s := memstore.New()

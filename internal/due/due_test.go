@@ -245,8 +245,8 @@ func TestOneFaultIsInvisible(t *testing.T) {
 	})
 }
 
-// A handle that is of no use any more is not tried for ever, and a program that
-// died at any call leaves a hint that it may have left without dying.
+// A handle that has become useless is not tried forever, and a program that
+// dies at any call leaves a hint that it might also have left without dying.
 func TestCrashLeavesAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for cut, plan := range faulty.SweepCalls(faulty.CrashBefore, faulty.CrashAfter) {

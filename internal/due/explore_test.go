@@ -108,9 +108,9 @@ func (p *play) reader(now int64, looks int) func(context.Context, store.Store) e
 	}
 }
 
-// judge does, when all is over, what the workers of a restart do: ring and look
-// in the morning, soon after, and in the evening. Each fact must be met when it is due, and
-// then nothing is left.
+// judge does at the end what restarted workers do: ring and look in the
+// morning, soon after, and in the evening. Each fact must be met when it is
+// due, and then nothing is left.
 func (p *play) judge(ctx context.Context, s store.Store) error {
 	for _, now := range []int64{morning, soon, evening} {
 		if err := ring(now)(ctx, s); err != nil {

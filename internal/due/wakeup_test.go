@@ -72,7 +72,7 @@ func send[T any](n *network, call func() (T, error)) (T, error) {
 	}
 }
 
-// delay is mostly short and sometimes longer than all that goes on besides.
+// delay is mostly short, and sometimes longer than everything else takes.
 func (n *network) delay() time.Duration {
 	d := time.Duration(n.rnd.IntN(20)) * time.Millisecond
 	if n.rnd.IntN(10) == 0 {
@@ -112,7 +112,7 @@ func (w *world) write(ctx context.Context, name string, due int64, dies bool) er
 	}
 }
 
-// reader is who rings and looks, by a clock of its own.
+// reader rings and looks, by its own clock.
 type reader struct {
 	name string
 	skew time.Duration

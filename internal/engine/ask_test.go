@@ -278,7 +278,7 @@ func TestSeveralAsksAreAnsweredInAnyOrder(t *testing.T) {
 					t.Errorf("after %d answers %d asks are open", n, len(run.Asks))
 				}
 				k.AnswerAt(run, fmt.Sprintf("/b%d/ask", i), perdure.Answer{Value: fmt.Sprint("v", i)})
-				// A branch goes on as soon as its own ask is answered.
+				// A branch continues as soon as its own ask is answered.
 				time.Sleep(100 * time.Millisecond)
 				if got := k.KindsOf("t")["emitted"]; got != n+1 {
 					t.Errorf("after %d answers %d branches went on", n+1, got)

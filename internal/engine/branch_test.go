@@ -44,8 +44,9 @@ func besides(wait func(context.Context) (string, error)) perdure.Flow {
 	})
 }
 
-// TestBranchGoesOnWhileAnotherIsBusy lets what a branch waits for happen in
-// the middle of a pass: it goes on there and then, without a new claim.
+// TestBranchGoesOnWhileAnotherIsBusy: what a branch waits for happens in the
+// middle of a pass, and the branch continues there and then, without a new
+// claim.
 func TestBranchGoesOnWhileAnotherIsBusy(t *testing.T) {
 	ask := func(q perdure.Question) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) { return perdure.Ask[string](ctx, "w", q) }

@@ -38,7 +38,7 @@ func TestAQueuedRunIsCancelledWithoutRunningCode(t *testing.T) {
 	})
 }
 
-// waitCases are all the ways in which a run can stand still.
+// waitCases are all the ways in which a run can wait.
 var waitCases = map[string]func(context.Context) error{
 	"ask":     func(ctx context.Context) error { return kit.AskYesNo(ctx, "x") },
 	"sleep":   func(ctx context.Context) error { return perdure.Sleep(ctx, "x", 100*time.Hour) },
@@ -205,7 +205,7 @@ func TestARunningStepIsToldOfTheCancelAndItsErrorIsNoOutcome(t *testing.T) {
 					cause = context.Cause(ctx)
 					return 0, ctx.Err()
 				}, retry(5, 0))
-				_ = err // swallowed: the outer step did not do its work all the same
+				_ = err // swallowed: the outer step still did not do its work
 				return 1, nil
 			})
 			if !errors.Is(err, perdure.ErrCancelled) {
@@ -359,7 +359,8 @@ func TestACleanupMayWaitAndRunStepsInACancelledRun(t *testing.T) {
 	})
 }
 
-// A worker dies in the middle of the way out; another one goes on with it.
+// A worker dies in the middle of a cancelled run's cleanups; another one
+// continues them.
 func TestACleanupSurvivesACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, entered := memstore.New(), make(chan bool, 1)

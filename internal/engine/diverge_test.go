@@ -304,8 +304,8 @@ func TestAStartedAtMostOnceStepCannotBecomeAPlainOne(t *testing.T) {
 	})
 }
 
-// A branch that is not there yet when another goes on is not divergence: only
-// Wait can tell.
+// A branch that has not started yet when another continues is not a divergence:
+// only Wait can tell.
 func TestBranchesAreJudgedAtWaitNotAtGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
@@ -357,8 +357,8 @@ func TestTheBlockedEventCarriesTheDiff(t *testing.T) {
 	})
 }
 
-// Only Wait can tell that a branch is new, and nothing of it runs before, so
-// that the old code can still go on.
+// Only Wait can tell that a branch is new, and nothing of it runs before that,
+// so that the old code can still continue.
 func TestANewBranchBeforeRecordedStepsBlocksBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()

@@ -19,7 +19,8 @@ import (
 // then, as after a crash.
 var abrupt = perdure.Options{Grace: time.Millisecond}
 
-// longLeaf is a leaf that adds a line a second, and goes on behind what it finds.
+// longLeaf is a leaf that adds a line a second, and continues after what it
+// finds.
 func longLeaf(ctx context.Context, dep *perdure.Dep[*log], name string, seconds int) (string, error) {
 	return perdure.Step(ctx, name, func(ctx context.Context) (string, error) {
 		l, err := dep.Get(ctx)
@@ -42,7 +43,7 @@ func longLeaf(ctx context.Context, dep *perdure.Dep[*log], name string, seconds 
 }
 
 // crashAt starts flow "f", stops the worker after a time, and returns a kit
-// that goes on.
+// that continues.
 func crashAt(t *testing.T, after time.Duration, flows ...perdure.Flow) *kit.Kit {
 	k := kit.New(t, nil, abrupt, flows...)
 	k.StartOn("t", "f", "")
@@ -203,7 +204,7 @@ func TestBrokenDumpLeavesTheLastGoodOne(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			k.AnswerAt(run, "/ask", perdure.Answer{Value: ""})
-			// What was not saved is lost, and the run goes on with the last
+			// What was not saved is lost, and the run continues with the last
 			// good state.
 			kit.WantOutput(t, k.WaitForRun("t", "", perdure.Succeeded), "one,three")
 			if got := dumpAt(k, "t", "log"); got != `{"Lines":["one","three"]}` {

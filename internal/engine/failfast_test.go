@@ -299,8 +299,8 @@ func TestFailFastFirstInTheJournalWins(t *testing.T) {
 	}
 }
 
-// TestFailFastLetsCleanupsFinish: a branch that was on its way out already, in a
-// cleanup that waits, goes on to its end.
+// TestFailFastLetsCleanupsFinish: a branch that is already in a cleanup, which
+// waits, continues to its end.
 func TestFailFastLetsCleanupsFinish(t *testing.T) {
 	flow := fast(map[string]func(context.Context) error{
 		"bad": decline(time.Minute, nil),
@@ -325,8 +325,8 @@ func TestFailFastLetsCleanupsFinish(t *testing.T) {
 	})
 }
 
-// TestFailFastKeepsToItsGroup: what stands outside of the group that fails is
-// not touched, and an error that passes on closes the group around it.
+// TestFailFastKeepsToItsGroup: nothing outside the failing group is touched,
+// and an error that is passed on closes the group around it.
 func TestFailFastKeepsToItsGroup(t *testing.T) {
 	for _, outer := range []bool{false, true} {
 		flow := kit.NamedFlow("fast", func(ctx context.Context) error {
@@ -386,8 +386,8 @@ func TestFailFastIsOffByDefault(t *testing.T) {
 	})
 }
 
-// TestFailFastBlocksCodeThatNoLongerFails: the recorded failure counts, also
-// where the code has changed.
+// TestFailFastBlocksCodeThatNoLongerFails: the recorded failure counts even if
+// the code has changed.
 func TestFailFastBlocksCodeThatNoLongerFails(t *testing.T) {
 	for name, bad := range map[string]func(context.Context) error{
 		"succeeds": func(ctx context.Context) error { _ = decline(0, nil)(ctx); return nil },

@@ -161,7 +161,7 @@ func TestADuplicateNameIsAnErrorWhateverTheVerb(t *testing.T) {
 					if ran != before {
 						t.Errorf("after %s a function ran under a duplicate name", first.name)
 					}
-					return 0, first.call(ctx, "y") // the frame goes on
+					return 0, first.call(ctx, "y") // the frame continues
 				})
 				if err != nil {
 					return err
@@ -460,8 +460,8 @@ func TestAnEmptyScopeOrBranchDoesNotBlock(t *testing.T) {
 	})
 }
 
-// A verb that is refused for what it was given is refused again on resume; it
-// is not news that stands before what was recorded behind it.
+// A verb that is refused for its arguments is refused again on resume; it is
+// not taken for a new one before what was recorded after it.
 func TestARefusedVerbDoesNotBlockTheResume(t *testing.T) {
 	nan := math.NaN()
 	refused := map[string]func(context.Context, string) error{

@@ -38,7 +38,7 @@ func (d *misfitDep[T]) Load(_ context.Context, raw json.RawMessage) error {
 }
 
 // misfits are the ways in which code reads what is recorded, into a T. Each
-// gives where the diff says that it stands, below the frame that reads.
+// gives the place that the diff names, below the frame that reads.
 func misfits[T any]() map[string]func(ctx context.Context) (string, error) {
 	recorded := json.RawMessage(`{"n":1}`)
 	leaf := func(ctx context.Context, name string, fn func(ctx context.Context) error) error {
@@ -149,7 +149,7 @@ func misfitFlow[T any](kind, inside string, effects *int) perdure.Flow {
 
 // TestWhatNoLongerFitsItsTypeBlocks changes the type into which code reads what
 // a run has recorded. The run is blocked, and nothing runs, although the code
-// heeds no error. With code that fits, and a retry, it goes on.
+// ignores the error. With code that fits, and a retry, it continues.
 func TestWhatNoLongerFitsItsTypeBlocks(t *testing.T) {
 	for kind := range misfits[takesIt]() {
 		for _, inside := range []string{"flow", "scope", "step", "branch", "cleanup"} {
@@ -242,8 +242,8 @@ func replayed(k *kit.Kit, t *testing.T, flow perdure.Flow) *perdure.Replayed {
 	return r
 }
 
-// TestAMisfitInACancelledRunEndsIt: no code of a cancelled run has to go on, and
-// a type that panics at what is recorded does not fit either.
+// TestAMisfitInACancelledRunEndsIt: no code of a cancelled run has to continue,
+// and a type that panics on the recorded value does not fit either.
 func TestAMisfitInACancelledRunEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		effects := 0

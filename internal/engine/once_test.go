@@ -380,7 +380,8 @@ func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing
 		first.StartOn("t", "f", struct{}{})
 		<-entered
 		first.Die()
-		// The second dies while it sits the time out; the third begins anew.
+		// The second dies while it waits for the timeout; the third starts
+		// over.
 		second := kit.NewMortal(t, inner, perdure.Options{}, flow)
 		second.Until("it is taken over", func() bool { return len(claimsOf(second.Kit)) == 2 })
 		time.Sleep(50 * time.Second)
@@ -399,8 +400,8 @@ func TestAfterACrashThePersonIsAskedNoEarlierThanTimeoutAfterTheClaim(t *testing
 	})
 }
 
-// A worker that freezes behind the intent finds its lease run out when it
-// wakes, and does not start.
+// A worker that freezes after the intent finds its lease expired when it wakes,
+// and does not start the function.
 func TestTheFunctionStartsOnlyInsideTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran, inner := 0, memstore.New()
@@ -482,7 +483,8 @@ func TestALateResultOfALostWorkerIsNotRecorded(t *testing.T) {
 }
 
 // A worker that was taken for dead while it was in code between two steps does
-// not start a step that another has finished meanwhile, and then works again.
+// not start a step that another worker has finished in the meantime, and then
+// works again.
 func TestAPlainStepStartsOnlyInsideTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, entered, thaw := memstore.New(), make(chan bool, 1), make(chan bool)

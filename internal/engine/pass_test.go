@@ -23,7 +23,7 @@ type nilValue struct{ text string }
 
 func (e *nilValue) Error() string { return e.text }
 
-// A waiter whose context does not end must hear of the seal all the same.
+// A waiter whose context does not end must still learn of the seal.
 func TestADetachedWaiterHearsOfTheSeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (string, error) {
@@ -349,7 +349,7 @@ func TestABlockedDumpInDevelopment(t *testing.T) {
 	})
 }
 
-// A cleanup after a timeout goes on in the next pass.
+// A cleanup after a timeout continues in the next pass.
 func TestACleanupAfterATimeoutIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, perdure.NewFlow("f", func(ctx context.Context, _ int) (int, error) {

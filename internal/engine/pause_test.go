@@ -63,7 +63,7 @@ func TestPauseStopsARunBeforeItsNextStep(t *testing.T) {
 	})
 }
 
-// What happens while a run is paused is kept for when it goes on.
+// What happens while a run is paused is kept until it continues.
 func TestAnswersSignalsAndTimersWaitForTheEndOfAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
@@ -253,7 +253,7 @@ func TestAPausedRunThatHasNotBegunIsCancelledWithoutRunningCode(t *testing.T) {
 	})
 }
 
-// A paused run keeps those behind it waiting: a person holds the thread.
+// A paused run keeps those after it waiting: a person holds the thread.
 func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally
@@ -276,7 +276,7 @@ func TestAPausedRunHoldsTheRunsBehindIt(t *testing.T) {
 	})
 }
 
-// What a pass has seen of a pause does not depend on who wrote it, or when.
+// What a pass sees of a pause does not depend on who wrote it, or when.
 func TestPauseAndResumeFromAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c kit.Tally

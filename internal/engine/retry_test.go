@@ -109,7 +109,7 @@ func TestLongWaitsBetweenAttemptsAreDurableTimers(t *testing.T) {
 		})
 		k.Stop()
 		time.Sleep(5 * time.Minute)
-		k = kit.New(t, inner, perdure.Options{}, flow) // another process goes on
+		k = kit.New(t, inner, perdure.Options{}, flow) // another process continues
 		k.WaitFor("t", perdure.Succeeded)
 		kinds := k.KindsOf("t")
 		if c.Of("x") != 3 || kinds["suspended"] != 2 || kinds["claimed"] != 3 {

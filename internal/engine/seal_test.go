@@ -159,7 +159,7 @@ func TestAConflictWithTheSuspensionIsAbsorbedAndUnparks(t *testing.T) {
 	})
 }
 
-// A spurious conflict proves nothing: the run suspends all the same.
+// A spurious conflict proves nothing: the run still suspends.
 func TestASpuriousConflictDoesNotFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflicts := 0
@@ -201,7 +201,7 @@ func TestARunSuspendsOnlyWhenEveryLeafFrameIsParked(t *testing.T) {
 			g.Go("works", func(ctx context.Context) error {
 				_, err := perdure.Step(ctx, "step", func(ctx context.Context) (int, error) {
 					time.Sleep(time.Minute)
-					return 1, ctx.Err() // it was not cancelled meanwhile
+					return 1, ctx.Err() // it was not cancelled in the meantime
 				})
 				return err
 			})

@@ -33,7 +33,7 @@ func TestSpendIsCountedWithEachOutcome(t *testing.T) {
 			if err := pay(ctx, "good", 1, nil); err != nil {
 				return false, err
 			}
-			// A step that fails has spent all the same, in each attempt.
+			// A step that fails has still spent, in each attempt.
 			if err := pay(ctx, "bad", 10, no, perdure.Retry(perdure.RetryPolicy{Attempts: 3})); err == nil {
 				return false, errors.New("it did not fail")
 			}

@@ -92,7 +92,7 @@ func TestStateIsStableInReplay(t *testing.T) {
 			})
 			k := kit.New(t, nil, perdure.Options{}, flow)
 			k.StartOn("t", "f", "")
-			var last string // the writer that stands last in the journal
+			var last string // the last writer in the journal
 			for i := range 3 {
 				run := k.WaitForRun("t", "", perdure.Suspended)
 				k.AnswerAt(run, fmt.Sprintf("/b%d/ask", (i+round)%3), perdure.Answer{Value: ""})
@@ -257,7 +257,7 @@ func TestRunsBesideDoNotSeeEachOther(t *testing.T) {
 		k.AnswerAt(ra, "/go", perdure.Answer{Value: ""})
 		ra = k.WaitForRun("t", a.ID, perdure.Suspended) // a has written
 		k.AnswerAt(rb, "/go", perdure.Answer{Value: ""})
-		rb = k.WaitForRun("t", b.ID, perdure.Suspended) // b has written behind it
+		rb = k.WaitForRun("t", b.ID, perdure.Suspended) // b has written after it
 		k.AnswerAt(ra, "/end", perdure.Answer{Value: ""})
 		kit.WantOutput(t, k.WaitForRun("t", a.ID, perdure.Succeeded), " a 1")
 		k.AnswerAt(rb, "/end", perdure.Answer{Value: ""})

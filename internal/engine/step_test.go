@@ -75,7 +75,8 @@ func TestSuspendedTimeDoesNotCountForATimeout(t *testing.T) {
 				if err := perdure.Sleep(ctx, "alone", time.Hour); err != nil {
 					return 0, err
 				}
-				// Here the pass goes on: the other branch is outside the step.
+				// Here the pass continues: the other branch is outside the
+				// step.
 				return 1, nil
 			}, perdure.Timeout(time.Second))
 			if err != nil {
@@ -114,8 +115,8 @@ func TestTheTimeOfInnerStepsCountsForATimeout(t *testing.T) {
 				return perdure.Step(ctx, "inner", late)
 			}, perdure.Timeout(time.Second))
 			kit.WantErr(t, "a slow composite", err, perdure.ErrTimeout)
-			// A function that fails for its own reasons after its time has
-			// timed out all the same.
+			// A function that fails for its own reasons after its timeout has
+			// still timed out.
 			_, err = perdure.Step(ctx, "own", func(ctx context.Context) (int, error) {
 				<-ctx.Done()
 				return 0, errors.New("gave up")

@@ -182,7 +182,7 @@ func TestASleepOfNothingIsOverAtOnceAndRecorded(t *testing.T) {
 }
 
 // A step is at-least-once: a crash before its outcome is in the journal makes
-// it run again, with the same key; one behind it does not.
+// it run again, with the same key; one after that does not.
 func TestALeafRunsAgainOnlyIfItsOutcomeIsNotInTheJournal(t *testing.T) {
 	for what, want := range map[string]int{"before": 2, "after": 1} {
 		kit.Bubble(t, what, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestAnAtMostOnceStepThatFinishesLateIsDone(t *testing.T) {
 	})
 }
 
-// NotDone is knowledge, also when it is the answer to a cancel.
+// NotDone is knowledge, even as the response to a cancel.
 func TestNotDoneUnderACancelIsNotUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entered := make(chan bool, 1)
@@ -328,7 +328,7 @@ func TestTheFingerprintIsTheVersionOrAHashOfTheExecutable(t *testing.T) {
 }
 
 // A verb that was refused because its context had ended is refused again, and
-// is not taken for a new one that stands before what is recorded behind it.
+// is not taken for a new one before what is recorded after it.
 func TestAVerbRefusedForItsContextDoesNotBlockTheResume(t *testing.T) {
 	for _, v := range verbCases(func() {}) {
 		if v.name == "Cleanup" || v.name == "Scope" || v.name == "Group" {

@@ -105,8 +105,9 @@ func editor(ctx context.Context, big string) (string, error) {
 	return out.String(), err
 }
 
-// TestTextsAtEverySequence, with blobs only at some, looks at a thread with texts and appended results at
-// every sequence, forks it there, and lets the fork go on.
+// TestTextsAtEverySequence, with blobs only at some, looks at a thread with
+// texts and appended results at every sequence, forks it there, and lets the
+// fork continue.
 func TestTextsAtEverySequence(t *testing.T) {
 	for name, big := range map[string]string{"small": "", "blobs": strings.Repeat("a large text ", 5200)} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -206,8 +207,8 @@ func TestTextsTravel(t *testing.T) {
 	})
 }
 
-// TestTextsOutOfASnapshot edits a text in many runs of one thread, which are
-// read through snapshots, rewinds and goes on.
+// TestTextsOutOfASnapshot edits a text in many runs of one thread, reads them
+// through snapshots, rewinds and continues.
 func TestTextsOutOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, list := perdure.NewText("file"), perdure.NewList[string]("results")

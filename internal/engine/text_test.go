@@ -43,7 +43,7 @@ func TestTextWritesOnlyWhatIsNew(t *testing.T) {
 		file := perdure.NewText("file")
 		lines := kit.Sized(1000, 1000, 4000)
 		long := strings.Repeat("a line of a long file, with ünïcode ☃\n", lines)
-		const edits = 220 // over the number after which it is written anew
+		const edits = 220 // over the number after which it is written whole again
 		before := 0
 		size := func() int {
 			n := 0

@@ -216,9 +216,9 @@ func (s *lossy) fail(t *testing.T) store.Store {
 	return after
 }
 
-// TestPowerFailure has only renewals go with the power: who had a lease has one
-// after it, in which nobody believes for longer than a ttl, and who was buried
-// stays so.
+// TestPowerFailure: only renewals are lost with the power. A worker that had a
+// lease has one afterwards, which nobody trusts for longer than a ttl, and a
+// buried one stays buried.
 func TestPowerFailure(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &lossy{Store: memstore.New(), kept: map[string]store.Cell{}}

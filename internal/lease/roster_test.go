@@ -121,8 +121,8 @@ func TestRosterTellsEachDeathOnce(t *testing.T) {
 	})
 }
 
-// What Dead has seen counts for Roster and the other way round, and who was
-// judged before the first roster is told as well.
+// What Dead has seen counts for Roster and the other way round, and workers
+// judged before the first roster are reported as well.
 func TestRosterAndDeadJudgeAlike(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := memstore.New()

@@ -141,8 +141,8 @@ func TestAbsurdTTL(t *testing.T) {
 	}
 }
 
-// A bubble's clock begins in another year than the clock outside of it: neither
-// a watcher far ahead of the holder nor one behind it judges by that.
+// A bubble's clock begins in another year than the clock outside: neither a
+// watcher far ahead of the holder nor one far behind judges by that.
 func TestClocksNeedNotAgree(t *testing.T) {
 	s := memstore.New()
 	bubble(t, func(t *testing.T, ctx context.Context) { abandon(t, ctx, s) })

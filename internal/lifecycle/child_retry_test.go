@@ -54,7 +54,7 @@ func TestAParentRetriedBehindItsChildGoesOn(t *testing.T) {
 		k.WaitFor("p", perdure.Failed)
 		mended.Store(true)
 		child := childOf(k, "p", 0)
-		retry(k, child) // while the parent stands failed
+		retry(k, child) // while the parent is failed
 		settledAs(k, child, perdure.Succeeded)
 		retry(k, "p")
 		run := settledAs(k, "p", perdure.Succeeded)

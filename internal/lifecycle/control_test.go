@@ -119,7 +119,7 @@ func TestControlOnEveryStatus(t *testing.T) {
 }
 
 // TestEndOfABlockedRunLetsOthersGoOn ends a blocked run without running code;
-// what waited behind it, of whatever flow, has to go on.
+// what waited for it, of whatever flow, has to continue.
 func TestEndOfABlockedRunLetsOthersGoOn(t *testing.T) {
 	first := perdure.NewFlow("f", func(ctx context.Context, _ string) (string, error) {
 		_, err := perdure.Step(ctx, "old", func(context.Context) (int, error) { return 1, nil })

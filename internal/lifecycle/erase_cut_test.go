@@ -148,7 +148,8 @@ func TestAnEraseThatWasCutOffIsFinishedByAStart(t *testing.T) {
 }
 
 // What a start that died anywhere has left is erased too, and what it left of a
-// thread that was erased meanwhile goes by the next list and the next look.
+// thread that was erased in the meantime goes with the next list and the next
+// look.
 func TestEraseRemovesWhatADeadStartLeft(t *testing.T) {
 	for _, erasedFirst := range []bool{false, true} {
 		kit.Bubble(t, map[bool]string{false: "of a new thread", true: "of an erased one"}[erasedFirst], func(t *testing.T) {
@@ -200,8 +201,8 @@ func TestTheSummaryOfALateDeadStartGoesByTheNextList(t *testing.T) {
 	})
 }
 
-// A parent whose child is erased does not wait for it for ever, and does not
-// start it anew, also if the erase dies anywhere and is made again.
+// A parent whose child is erased does not wait for it forever, and does not
+// start it again, even if the erase dies anywhere and is repeated.
 func TestJoinOfAnErasedChildFails(t *testing.T) {
 	kid := kit.AskFlow("kid", perdure.Question{Prompt: "?"})
 	parent := perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {

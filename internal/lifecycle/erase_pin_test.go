@@ -15,8 +15,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// halfFork begins a fork of a thread, and stops before its first entry. What it
-// returns lets it go on; if nobody does, it died there.
+// halfFork begins a fork of a thread, and stops before its first entry. The
+// function that it returns lets it continue; if nobody calls that, it died
+// there.
 func halfFork(t *testing.T, s store.Store, id, of string) (begin func() error) {
 	t.Helper()
 	held := false

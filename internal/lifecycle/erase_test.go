@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// eraseFlows are flows that stand, end, work and wait.
+// eraseFlows are flows that end, ask, sleep and work.
 func eraseFlows() []perdure.Flow {
 	return []perdure.Flow{
 		kit.EchoFlow("echo"),
@@ -29,7 +29,7 @@ func eraseFlows() []perdure.Flow {
 				case <-ctx.Done():
 				case <-time.After(time.Minute):
 				}
-				return in, nil // a blob, also of one that was fenced
+				return in, nil // a blob, even if the run was fenced
 			})
 		}),
 	}
@@ -91,7 +91,7 @@ func TestAnErasedThreadEndsItsReaders(t *testing.T) {
 	})
 }
 
-// erasing leaves thread "t" with its entry `erased` and nothing done behind it.
+// erasing leaves thread "t" with its entry `erased` and nothing done after it.
 func erasing(t *testing.T, s store.Store) {
 	t.Helper()
 	name := kit.Journals(t, s)[0]

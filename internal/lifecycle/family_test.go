@@ -14,7 +14,7 @@ import (
 
 // A parent with a child that has ended, one that has failed and is caught, and
 // one that runs, all large, forked there: the fork, and an import of its export
-// by another store, verify, go on, end alike, and follow their recordings.
+// by another store, verify, continue, end alike, and follow their recordings.
 func TestAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flows := []perdure.Flow{
@@ -113,8 +113,8 @@ func TestAForkAmongChildrenIsVerifiedExportedImportedAndReplayed(t *testing.T) {
 	})
 }
 
-// A tenant cannot fork, rewind, answer or erase what is another's, nor a child
-// of it.
+// A tenant cannot fork, rewind, answer or erase another tenant's thread, nor a
+// child of it.
 func TestTenantsKeepTheirFamilies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Asking, spawnJoin[string]("asking", "well?"))

@@ -256,8 +256,8 @@ func TestForkAsksAnew(t *testing.T) {
 	}
 }
 
-// The time of an open ask begins anew in a fork: that nobody rejects a payment
-// there in the past does not allow it.
+// The time of an open ask starts over in a fork: that nobody rejected a payment
+// in the past does not allow it there.
 func TestForkGivesAsksTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &till{paid: map[string]int{}}
@@ -317,7 +317,7 @@ func TestRewindAsksAnew(t *testing.T) {
 	})
 }
 
-// Keep keeps answers, for those who may give them, and says so.
+// Keep keeps answers for those who may give them, and records that.
 func TestForkKeepsAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pays atomic.Int64

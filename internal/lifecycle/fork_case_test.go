@@ -74,7 +74,8 @@ func TestForkOfForks(t *testing.T) {
 	})
 }
 
-// Whatever a run was at, in a fork nothing of it goes on before a person says so.
+// Whatever a run was doing, in a fork nothing of it continues before a person
+// says so.
 func TestForkOfEveryStatus(t *testing.T) {
 	kit.Bubble(t, "running", func(t *testing.T) {
 		gate := make(chan struct{})

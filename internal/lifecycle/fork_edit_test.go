@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// Edited state is seen by code that is behind the newest outcome, and not
-// before: at every point of a run that reads it between all of its steps.
+// Edited state is seen by code after the newest outcome, and not by code before
+// it: at every point of a run that reads it between all of its steps.
 func TestForkEditsAreSeenBehindTheNewestOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		word := perdure.NewState[string]("word")
@@ -75,7 +75,7 @@ func TestForkEditsAreSeenBehindTheNewestOutcome(t *testing.T) {
 }
 
 // What a fork edits does not hide what an earlier run of the fork writes from
-// the runs that are queued behind it.
+// the runs that are queued after it.
 func TestForkEditsDoNotOutliveLaterWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		word := perdure.NewState[string]("word")
@@ -152,8 +152,8 @@ func TestForkEdits(t *testing.T) {
 	})
 }
 
-// A Fork that dies at any call, before or behind it, is completed by the next
-// one, or given up by a Start of the same id; either way it leaves one thread.
+// A Fork that dies before or after any call is completed by the next one, or
+// abandoned by a Start of the same id; either way it leaves one thread.
 func TestForkDiesAtEveryCall(t *testing.T) {
 	for _, then := range []string{"fork", "start"} {
 		kit.Bubble(t, then, func(t *testing.T) {

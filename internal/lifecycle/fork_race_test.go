@@ -51,8 +51,8 @@ func TestAChildThatIsTakenBackHasToldItsEnd(t *testing.T) {
 	})
 }
 
-// reads is a store that calls something behind the n-th read of a journal
-// that finds nothing.
+// reads is a store that calls something after the n-th read of a journal that
+// finds nothing.
 type reads struct {
 	store.Store
 	n     int

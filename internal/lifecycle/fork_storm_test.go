@@ -51,7 +51,7 @@ func busyFlow(stop *atomic.Bool) perdure.Flow {
 	})
 }
 
-// cellsOf returns the cells of a thread, but for those that say who depends on
+// cellsOf returns the cells of a thread, except those that say who depends on
 // it.
 func cellsOf(t *testing.T, s store.Store, name string) map[string]string {
 	t.Helper()
@@ -93,7 +93,7 @@ func forkStorm(t *testing.T, s store.Store, writers int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
-	// What stands still stands still.
+	// A suspended thread stays as it is.
 	k.StartOn("quiet", "f", "")
 	k.WaitFor("quiet", perdure.Suspended)
 	quiet := kit.Journals(t, s)[0]

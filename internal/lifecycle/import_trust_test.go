@@ -18,8 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/kit"
 )
 
-// forged returns a file of entries that anyone could have made up: what change
-// makes of each is chained anew.
+// forged returns a file of entries that anyone could have made up: change edits
+// each of them, and the hashes are chained again.
 func forged(t *testing.T, file []byte, upto int, change func(journal.Entry) []journal.Entry) []byte {
 	t.Helper()
 	var head map[string]any
@@ -46,8 +46,8 @@ func forged(t *testing.T, file []byte, upto int, change func(journal.Entry) []jo
 
 var allowed = regexp.MustCompile(`,?"allows":\[[^\]]*\],?`)
 
-// Whatever a file says, nothing is paid behind an import before someone has
-// answered here, unless it is signed by a key that is trusted.
+// Whatever a file says, nothing is paid after an import before someone has
+// answered here, unless a trusted key has signed it.
 func TestImportHonoursNoForgedApproval(t *testing.T) {
 	same := func(e journal.Entry) []journal.Entry { return []journal.Entry{e} }
 	forgeries := map[string]func(journal.Entry) []journal.Entry{
@@ -201,7 +201,8 @@ func TestImportTrustsWhoSigned(t *testing.T) {
 			}
 			there.Stop()
 		}
-		// What one tenant decided is not another's decision, though the store is the same.
+		// What one tenant decided is not another tenant's decision, even in the
+		// same store.
 		for _, tenant := range []string{"", "b"} {
 			rt := k.Tenant(tenant)
 			id, err := rt.Import(t.Context(), bytes.NewReader(file), perdure.ImportOptions{As: "again"})

@@ -102,7 +102,8 @@ func TestRewindKeys(t *testing.T) {
 	})
 }
 
-// Rewinds to behind rewinds are folded in a time that does not double with each.
+// Rewinds to points after rewinds are folded in a time that does not double
+// with each.
 func TestRewindOfRewinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.Ledger)

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/kit"
 )
 
-// fork forks a thread as it is now, and lets the fork go on.
+// fork forks a thread as it is now, and lets the fork continue.
 func forkAs(k *kit.Kit, thread, as string) {
 	k.T.Helper()
 	if _, err := k.Fork(k.T.Context(), perdure.ForkRequest{Thread: thread, As: as}); err != nil {

@@ -238,7 +238,7 @@ func TestAChildThatIsErasedFailsForItsParent(t *testing.T) {
 		if !errors.Is(run.Err, perdure.ErrErased) || !errors.Is(run.Err, perdure.ErrChild) {
 			t.Error(run.Err)
 		}
-		// A retry finds nothing to be retried, and starts nothing anew.
+		// A retry finds nothing to retry, and starts nothing again.
 		kit.NoErr(t, k.Retry(t.Context(), "p", "", perdure.Note{}))
 		if run := k.WaitFor("p", perdure.Failed); !errors.Is(run.Err, perdure.ErrErased) || len(run.Children) != 1 {
 			t.Errorf("%v, %+v", run.Err, run.Children)

@@ -13,8 +13,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// An erase that depends on the thread's sequence is cut off at each of its
-// writes, and then the thread moves on: it is as if nobody had asked for it.
+// An erase that depends on the thread's sequence is interrupted at each of its
+// writes, and then the thread advances: it is as if nobody had asked for the
+// erase.
 func TestEraseAtASequenceThatIsCutOffLeavesTheThreadWhole(t *testing.T) {
 	lived, gone := 0, 0
 	for cut, plan := range faulty.Sweep(faulty.CrashBefore, faulty.CrashAfter) {
@@ -124,9 +125,9 @@ func TestForkDoesNotPassTheGateOfAnEraseThatMayHappen(t *testing.T) {
 	})
 }
 
-// One erase closes the gate at a sequence and comes too late. Another, that
-// depends on none, has come to the gate meanwhile, and to its entry when the
-// first is done.
+// One erase closes the gate at a sequence and comes too late. In the meantime
+// another, which depends on no sequence, has reached the gate, and it reaches
+// its entry when the first is done.
 func TestEraseDoesNotRelyOnAGateThatIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

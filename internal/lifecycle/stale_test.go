@@ -249,7 +249,7 @@ func TestEraseThatComesTooLateLeavesTheThreadWhole(t *testing.T) {
 	}
 }
 
-// The end of a blocked run comes behind the cancel of its children.
+// The end of a blocked run comes after the cancel of its children.
 func TestCancelThatIsStaleLeavesTheChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

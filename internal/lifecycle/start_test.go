@@ -131,7 +131,7 @@ func TestIDsOfNewThreadsAreSeenAsTheyAre(t *testing.T) {
 			_, err = k.Get(t.Context(), id)
 			kit.WantErr(t, "get", err, perdure.ErrNoThread)
 
-			// One that is there from before goes on.
+			// One that existed before continues.
 			_, err = ids.Put(t.Context(), ids.last, good.Value, "")
 			kit.WantErr(t, "another id", err, nil)
 			_, err = k.Get(t.Context(), id)
@@ -387,7 +387,8 @@ func TestListIsCompleteInOrderAndByTenant(t *testing.T) {
 				break
 			}
 			paged, after = append(paged, page...), last.Cursor
-			// What comes meanwhile stands behind, and moves nothing.
+			// What arrives in the meantime is queued after it, and changes
+			// nothing.
 			k.MustStart(perdure.StartRequest{Thread: fmt.Sprint("new", len(paged)), Flow: "idle", Input: ""})
 			time.Sleep(time.Second)
 		}

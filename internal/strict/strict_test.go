@@ -176,8 +176,8 @@ func count(v any, names *int) {
 	}
 }
 
-// TestQuoteLooksAtEachByte: a byte that is written otherwise is found wherever it
-// stands.
+// TestQuoteLooksAtEachByte: a byte that needs an escape is found wherever it
+// is.
 func TestQuoteLooksAtEachByte(t *testing.T) {
 	for length := range 20 {
 		for at := range length {

@@ -151,8 +151,8 @@ func TestDamagedCellsAreMendedFromJournals(t *testing.T) {
 	}
 }
 
-// TestRebuildGoesOnBehindDamage has a cell that follows from nothing damaged:
-// Rebuild sees to all threads, and tells it last.
+// TestRebuildGoesOnBehindDamage damages a cell that follows from nothing:
+// Rebuild goes through all threads, and reports the damage at the end.
 func TestRebuildGoesOnBehindDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &rotten{Store: memstore.New()}

@@ -206,7 +206,7 @@ func TestRebuildRestoresWhatWasThere(t *testing.T) {
 	})
 }
 
-// endsWell lets a worker with the right code see to the town, answers what is
+// endsWell lets a worker with the right code finish the town, answers what is
 // asked, and expects everything to end.
 func endsWell(t *testing.T, k *kit.Kit) {
 	t.Helper()

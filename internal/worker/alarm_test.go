@@ -37,8 +37,8 @@ func dozing() perdure.Flow {
 	})
 }
 
-// A timer that is far ahead is not among the hints that workers go through,
-// and wakes its run in time all the same, also by a worker that came later.
+// A timer that is far ahead is not among the hints that workers go through, and
+// still wakes its run in time, even on a worker that started later.
 func TestFarTimersSleepWithoutAHintAndWakeInTime(t *testing.T) {
 	for _, seconds := range []int{1, 9, 10, 11, 12, 59, 600} {
 		for name, disturb := range map[string]func(k *kit.Kit, s store.Store) *kit.Kit{

@@ -47,7 +47,7 @@ func (c *countStore) List(ctx context.Context, prefix, after string) iter.Seq2[s
 	}
 }
 
-// crowd knows who is inside at the moment, and who came in.
+// crowd knows which runs are inside at the moment, and which came in.
 type crowd struct {
 	mu     sync.Mutex
 	inside map[string]int // by worker
@@ -79,14 +79,14 @@ func (c *crowd) came() int {
 	return len(c.order)
 }
 
-// first returns the first of those who came.
+// first returns the first of those that came in.
 func (c *crowd) first(n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.order[:n])
 }
 
-// crowdFlow is a flow with a step that takes a moment. Its input says who it is.
+// flow returns a flow with a step that takes a moment. Its input is its name.
 func (c *crowd) flow(name, worker string, d time.Duration) perdure.Flow {
 	return perdure.NewFlow(name, func(ctx context.Context, who string) (string, error) {
 		return perdure.Step(ctx, "work", func(context.Context) (string, error) {

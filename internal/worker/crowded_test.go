@@ -89,8 +89,8 @@ func statusOf(t *testing.T, r *perdure.Runtime, thread string) perdure.Status {
 	return info.Status
 }
 
-// What a scan was about to take does not begin beside a suspect that has
-// begun to run alone meanwhile.
+// What a scan was about to take does not begin beside a suspect that has begun
+// to run alone in the meantime.
 func TestNothingBeginsBesideASuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -158,7 +158,7 @@ func TestASuspectInABusyWorker(t *testing.T) {
 }
 
 // A suspect that waits for a long step to end does not keep the worker from
-// everything else meanwhile.
+// everything else until then.
 func TestASuspectBehindALongStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := nappers(t, memstore.New(), perdure.Options{Concurrency: 4})

@@ -89,8 +89,8 @@ func TestHintsOfTwoFlowsOfOneThread(t *testing.T) {
 	})
 }
 
-// A worker that saw a thread in another's hands takes it when its timer is due
-// and the other one is busy.
+// A worker that saw a thread held by another worker takes it when its timer is
+// due and the other one is busy.
 func TestTimerOfAThreadThatAnotherHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -55,7 +55,8 @@ func TestManyDueThreadsDoNotStampede(t *testing.T) {
 	}
 }
 
-// TestOwnersTakeTurns: who has few threads does not wait for one who has many.
+// TestOwnersTakeTurns: an owner with few threads does not wait for one with
+// many.
 func TestOwnersTakeTurns(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -160,7 +161,7 @@ func TestSuspendedThreadsCostNothing(t *testing.T) {
 	if many.listed > few.listed+5 {
 		t.Errorf("an idle worker lists %d cells an hour, and %d where many wait", few.listed, many.listed)
 	}
-	if many.goroutines > few.goroutines { // one of an earlier test may have ended meanwhile
+	if many.goroutines > few.goroutines { // one of an earlier test may have ended in the meantime
 		t.Errorf("%d goroutines, and %d where many wait", few.goroutines, many.goroutines)
 	}
 	if many.heap > 512<<10 {

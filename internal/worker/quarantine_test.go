@@ -82,7 +82,7 @@ func (v *venom) kill(s store.Store, o perdure.Options, thread string) *kit.Morta
 }
 
 // TestPoisonIsQuarantined lets a run kill five workers, which are never idle:
-// it is run alone from the third on, then stopped, and healthy runs go on.
+// it is run alone from the third on, then stopped, and healthy runs continue.
 func TestPoisonIsQuarantined(t *testing.T) {
 	const healthy = 400
 	scene := func(t *testing.T) (*venom, *kit.Mortal) {

@@ -16,7 +16,7 @@ import (
 )
 
 // counted returns a flow that counts how often its step is executed, and waits
-// until it may go on.
+// until it may continue.
 func counted(n *atomic.Int64, goOn <-chan struct{}) perdure.Flow {
 	return perdure.NewFlow("f", func(ctx context.Context, in string) (string, error) {
 		return perdure.Step(ctx, "one", func(ctx context.Context) (string, error) {

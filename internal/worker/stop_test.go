@@ -96,8 +96,8 @@ func TestAWorkerThatIsStoppedLeavesTheListRight(t *testing.T) {
 }
 
 // TestAWorkerStopsWithoutAStore: Work returns a while after its context ended,
-// also if the store is gone since the start, since a step began, or since it
-// was done.
+// even if the store has been gone since the start, since a step began, or since
+// it was done.
 func TestAWorkerStopsWithoutAStore(t *testing.T) {
 	all := func(store.Op) bool { return true }
 	for name, c := range map[string]struct {

@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// A worker that comes when another has just died may meet the dead one in the
-// journal while its lease is still there, and never see it on a roster, because
-// a third one buries it first. It takes over all the same.
+// A worker that starts when another has just died may meet the dead one in the
+// journal while its lease still exists, and never see it on a roster, because a
+// third one buries it first. It still takes over.
 func TestTakeoverOfAWorkerThatAnotherBuried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 3 * time.Second
@@ -85,9 +85,9 @@ func TestAnIntentWhoseLeaseRanOutIsNotDone(t *testing.T) {
 	})
 }
 
-// A worker that has the right code, and looked at a run while one with wrong code
-// held it, goes on as soon as the run is blocked, also if it looked between the
-// hint of that and the entry.
+// A worker that has the right code, and looked at a run while one with wrong
+// code held it, continues as soon as the run is blocked, even if it looked
+// between the hint and the entry.
 func TestABlockedRunGoesOnAtOnceWhereItsCodeIs(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"at once": 0, "slow append": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

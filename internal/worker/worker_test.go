@@ -53,8 +53,8 @@ func sleep(name string, d time.Duration) perdure.Flow {
 	})
 }
 
-// A due timer behind a run whose flow this worker lacks is no reason to look
-// all the time.
+// A due timer that waits for a run whose flow this worker lacks is no reason to
+// look all the time.
 func TestARunOfAnotherFlowAheadCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -72,8 +72,8 @@ func TestARunOfAnotherFlowAheadCostsLittle(t *testing.T) {
 	})
 }
 
-// callsOf counts the calls of a worker for some time; a hot loop is
-// cut off, since it would keep virtual time from going on.
+// callsOf counts the calls of a worker for some time; a hot loop is cut off,
+// since it would keep virtual time from advancing.
 func callsOf(t *testing.T, s store.Store, d time.Duration, flows ...perdure.Flow) int64 {
 	var n atomic.Int64
 	limited := faulty.New(s, func(faulty.Call) faulty.Fault {
@@ -191,8 +191,8 @@ func TestAListThatIsNotWholeSaysSo(t *testing.T) {
 	})
 }
 
-// A start that was cut off before its first entry leaves a hint, which costs
-// next to nothing.
+// A start that was interrupted before its first entry leaves a hint, which
+// costs next to nothing.
 func TestAHintWithoutAThreadCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -90,8 +90,8 @@ func TestWorkersTellOfThemselves(t *testing.T) {
 	})
 }
 
-// TestAKilledWorkerIsNotListedForEver: a runtime that has no worker of its own
-// finds out too, also if it cannot remove what is left of it.
+// TestAKilledWorkerIsNotListedForEver: a runtime without a worker finds out
+// too, even if it cannot remove the remains.
 func TestAKilledWorkerIsNotListedForEver(t *testing.T) {
 	for name, fault := range map[string]faulty.Fault{"and removed": faulty.None, "on a full disk": faulty.FailBefore} {
 		kit.Bubble(t, name, func(t *testing.T) {
