@@ -39,7 +39,8 @@ type Summary struct {
 
 // List yields the tenant's threads in the order of their creation. A damaged
 // summary is rebuilt from its journal, and its thread is yielded once, after all
-// others. Damage that remains is reported last, as ErrCorrupt.
+// others. Damage that remains is reported last, as ErrCorrupt. On a store without
+// [store.Batcher] a status may lag behind the journal for a moment.
 func (r *Runtime) List(ctx context.Context, o ListOptions) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		n := 0

@@ -45,7 +45,7 @@ type OneThread struct {
 type GetThread struct {
 	Thread string `path:"thread" json:"-" jsonschema:"id of the thread"`
 	Before uint64 `query:"before" json:"-" jsonschema:"only runs queued before this sequence"`
-	Runs   int    `query:"runs" json:"-" jsonschema:"how many of the newest runs to return; 20 by default"`
+	Runs   int    `query:"runs" json:"-" jsonschema:"how many of the newest runs to return, and more if an older one has not ended; 0 means 20"`
 }
 
 // UpdateThread changes a thread's title and metadata.
@@ -83,7 +83,7 @@ var (
 	ThreadsList = define[ListThreads, ThreadPage]("threads.list", "GET /v1/threads", ScopeRead,
 		"list threads", doc("The list is complete; a status may lag slightly."))
 	ThreadsGet = define[GetThread, perdure.Thread]("threads.get", "GET /v1/threads/{thread}", ScopeRead,
-		"get a thread as it is now", doc("It comes with its newest runs and with every run that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, for If-Match."))
+		"get a thread as it is now", doc("It comes with its newest runs, back to the oldest that has not ended. If there are earlier ones, earlier says how many, and before set to seq of the first run returns them. ETag is its last sequence, for If-Match."))
 	ThreadsUpdate = define[UpdateThread, perdure.Thread]("threads.update", "PATCH /v1/threads/{thread}", ScopeRun,
 		"change a thread's title and metadata")
 	ThreadsErase = define[EraseThread, None]("threads.erase", "DELETE /v1/threads/{thread}", ScopeAdmin,

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/perdure/perdure"
@@ -140,6 +142,9 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVar(&a.term.JSON, "json", false, "print JSON")
 	flags.BoolVar(&a.term.Plain, "plain", false, "no colours and no live progress (as with $NO_COLOR, or in a pipe)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if bad, ok := errors.AsType[*strconv.NumError](err); ok { // say it without the name of a function
+			err = errors.New(strings.Replace(err.Error(), bad.Error(), "it has to be a whole number that is not too large", 1))
+		}
 		return exit.Usage(fmt.Errorf("%w; see %s --help", err, c.CommandPath()))
 	})
 	for _, add := range commands {

@@ -27,7 +27,7 @@ func showCommand(a *app) *cobra.Command {
 		Long: `Show a thread: its owner and status, then each run with the tree of its steps: how
 and when they ended, how long they took, how many attempts they needed, which worker
 ran them, what the run waits for, and where a worker was lost. Of a thread with many
-runs it shows the newest ones and those that have not ended.
+runs it shows the newest ones, back to the oldest that has not ended.
 
 With --json it prints the thread as the API returns it.`,
 		Example: "  perdure show trip-7\n  perdure show trip-7 newest\n  perdure show trip-7 --messages",
@@ -42,6 +42,9 @@ With --json it prints the thread as the API returns it.`,
 				}
 				if messages {
 					return a.transcript(ctx, l, args[0])
+				}
+				if most < 0 {
+					return exit.Usage(errors.New("--runs is how many of the newest runs to show, or 0 for all"))
 				}
 				return a.show(ctx, l, args[0], run, most)
 			})

@@ -88,5 +88,6 @@ func TestShowOfManyRuns(t *testing.T) {
 		t.Errorf("there are no earlier runs:\n%s", r.out)
 	}
 	p.run("", "show", "t", "--runs", "2", "--json").want(exit.OK, `"earlier": 1`)
-	p.run("", "show", "t", "--runs", "-1").want(exit.BadUsage)
+	p.run("", "show", "t", "--runs", "-1").want(exit.BadUsage, "--runs is how many", "0 for all")
+	p.run("", "show", "t", "--runs", "x").want(exit.BadUsage, "whole number")
 }

@@ -20,6 +20,8 @@ var (
 	ErrInterrupted = errors.New("llm: interrupted")
 	// ErrTooLong: the conversation exceeds the model's context.
 	ErrTooLong = errors.New("llm: context too long")
+	// ErrTooLarge: the reply exceeds [MaxReply].
+	ErrTooLarge = errors.New("llm: reply too large")
 	// ErrRefused: the provider refuses the request because of its content.
 	ErrRefused = errors.New("llm: refused")
 	// ErrAuth: the key is missing, wrong or does not permit this, or the account

@@ -5,10 +5,18 @@ import (
 	"iter"
 )
 
+// MaxReply is the maximum size of a reply in bytes, with all its parts. Models stay
+// far below it; a server that never stops must not take all memory.
+const MaxReply = 32 << 20
+
+// partSize is what a part counts besides what it holds.
+const partSize = 64
+
 // Fold joins the deltas of a reply. The zero value is ready to use.
 type Fold struct {
 	reply Reply // without parts
 	parts []*growing
+	size  int
 }
 
 // growing is a part that deltas are added to. Its texts stand beside it, since a
@@ -19,7 +27,8 @@ type growing struct {
 }
 
 // Add adds a delta. It fails if the delta does not fit the preceding ones: if it
-// skips a part, or gives a part two kinds.
+// skips a part, or gives a part two kinds, and with [ErrTooLarge] if the reply
+// becomes larger than [MaxReply].
 func (f *Fold) Add(d Delta) error {
 	if d.Model != "" {
 		f.reply.Model = d.Model
@@ -36,13 +45,31 @@ func (f *Fold) Add(d Delta) error {
 	if d.Text == "" && d.Reasoning == "" && d.Call == nil && d.Media == nil && d.Opaque == nil {
 		return nil
 	}
+	if f.size += d.size(); f.size > MaxReply {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxReply)
+	}
 	switch {
 	case d.Part == len(f.parts):
-		f.parts = append(f.parts, new(growing))
+		f.parts, f.size = append(f.parts, new(growing)), f.size+partSize
 	case d.Part < 0 || d.Part > len(f.parts):
 		return fmt.Errorf("%w: a delta of part %d, when there are %d", ErrInterrupted, d.Part, len(f.parts))
 	}
 	return f.parts[d.Part].add(&d)
+}
+
+// size returns how many bytes a delta adds to a reply.
+func (d *Delta) size() int {
+	n := len(d.Text) + len(d.Reasoning)
+	if c := d.Call; c != nil {
+		n += len(c.ID) + len(c.Name) + len(c.Args)
+	}
+	if m := d.Media; m != nil {
+		n += len(m.MIME) + len(m.Name) + len(m.URL) + len(m.Data)
+	}
+	if d.Opaque != nil {
+		n += len(d.Opaque.Data)
+	}
+	return n
 }
 
 // add adds a delta to a part of its kind.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,29 @@ func stream(err error, deltas ...llm.Delta) iter.Seq2[llm.Delta, error] {
 		}
 		if err != nil {
 			yield(llm.Delta{}, err)
+		}
+	}
+}
+
+// A reply that never ends is given up, whatever it consists of.
+func TestFoldGivesUpOnAnEndlessReply(t *testing.T) {
+	piece := strings.Repeat("x", 1<<20)
+	for name, delta := range map[string]func(i int) llm.Delta{
+		"text":        func(int) llm.Delta { return llm.Delta{Text: piece} },
+		"reasoning":   func(int) llm.Delta { return llm.Delta{Reasoning: piece} },
+		"arguments":   func(int) llm.Delta { return llm.Delta{Call: &llm.Call{Args: piece}} },
+		"names":       func(int) llm.Delta { return llm.Delta{Call: &llm.Call{Name: piece}} },
+		"opaque":      func(int) llm.Delta { return llm.Delta{Opaque: &llm.Opaque{Data: piece}} },
+		"media":       func(i int) llm.Delta { return llm.Delta{Part: i, Media: &llm.Media{Data: []byte(piece)}} },
+		"small parts": func(i int) llm.Delta { return llm.Delta{Part: i, Text: "x"} },
+	} {
+		var f llm.Fold
+		var err error
+		for i := 0; err == nil && i < llm.MaxReply; i++ {
+			err = f.Add(delta(i))
+		}
+		if !errors.Is(err, llm.ErrTooLarge) || llm.Temporary(err) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
