@@ -15,14 +15,17 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/store"
+	_ "github.com/perdure/perdure/store/pgstore"
 	_ "github.com/perdure/perdure/store/sqlitestore"
 )
 
 const (
 	seedProcess = "PERDURE_SEED_PROCESS" // what this process is to do
 	seedFolder  = "PERDURE_SEED_FOLDER"  // and where
+	seedStore   = "PERDURE_SEED_STORE"   // and on which store
 )
 
 var seedSlow = make(chan bool, 10) // the slow tool is at work in this process
@@ -38,10 +41,20 @@ func TestSeedWasmPauseAndResumeAcrossThreeProcesses(t *testing.T) {
 		}
 		os.Exit(0)
 	}
-	dir := t.TempDir()
-	first := seedRun(t, dir, "start", "hanging") // is killed when it says so
-	second := seedRun(t, dir, "answer", "")
-	third := seedRun(t, dir, "go on", "")
+	t.Run("sqlite", func(t *testing.T) {
+		dir := t.TempDir()
+		seedThreeProcesses(t, dir, "sqlite:"+filepath.Join(dir, "store.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		dir := t.TempDir()
+		seedThreeProcesses(t, dir, pgtest.Schema(pgtest.URL(t), dir))
+	})
+}
+
+func seedThreeProcesses(t *testing.T, dir, url string) {
+	first := seedRun(t, dir, url, "start", "hanging") // is killed when it says so
+	second := seedRun(t, dir, url, "answer", "")
+	third := seedRun(t, dir, url, "go on", "")
 	if !strings.Contains(first, "hanging") || !strings.Contains(second, "answered") || !strings.Contains(third, "output prepare=prepared;deploy=deployed;slow=slow;") {
 		t.Fatalf("the processes said:\n%s\n%s\n%s", first, second, third)
 	}
@@ -54,7 +67,7 @@ func TestSeedWasmPauseAndResumeAcrossThreeProcesses(t *testing.T) {
 			t.Errorf("%s happened %d times, want %d:\n%s", what, got, want, world)
 		}
 	}
-	rt, end := seedOpen(t.Context(), t.Fatal, dir)
+	rt, end := seedOpen(t.Context(), t.Fatal, dir, url)
 	defer end()
 	var seqs []uint64
 	for e, err := range rt.Events(t.Context(), "t", perdure.EventOptions{Replay: true}) {
@@ -83,12 +96,12 @@ func TestSeedWasmPauseAndResumeAcrossThreeProcesses(t *testing.T) {
 
 // seedRun executes this test in another process, which is killed when it says
 // something, and returns what it said.
-func seedRun(t *testing.T, dir, what, kill string) string {
+func seedRun(t *testing.T, dir, url, what, kill string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSeedWasmPauseAndResumeAcrossThreeProcesses$", "-test.count=1")
-	cmd.Env = append(os.Environ(), seedProcess+"="+what, seedFolder+"="+dir)
+	cmd.Env = append(os.Environ(), seedProcess+"="+what, seedFolder+"="+dir, seedStore+"="+url)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
@@ -111,7 +124,7 @@ func seedRun(t *testing.T, dir, what, kill string) string {
 	return said
 }
 
-func seedOpen(ctx context.Context, fatal func(...any), dir string) (*perdure.Runtime, func()) {
+func seedOpen(ctx context.Context, fatal func(...any), dir, url string) (*perdure.Runtime, func()) {
 	world := func(what string) {
 		f, err := os.OpenFile(filepath.Join(dir, "world"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err == nil {
@@ -146,7 +159,7 @@ func seedOpen(ctx context.Context, fatal func(...any), dir string) (*perdure.Run
 		}
 		return llm.Assistant(results(last(r)))
 	}}
-	s, err := store.Open(ctx, "sqlite:"+filepath.Join(dir, "store.db"))
+	s, err := store.Open(ctx, url)
 	if err != nil {
 		fatal(err)
 	}
@@ -169,7 +182,7 @@ func errCheck(a, b error) error {
 func seedChild(what, dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()
-	rt, end := seedOpen(ctx, func(v ...any) { panic(fmt.Sprint(v...)) }, dir)
+	rt, end := seedOpen(ctx, func(v ...any) { panic(fmt.Sprint(v...)) }, dir, os.Getenv(seedStore))
 	defer end()
 	switch what {
 	case "start":

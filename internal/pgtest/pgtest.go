@@ -114,8 +114,9 @@ func (s *Server) Ctl(args ...string) error {
 	if err := asUser(cmd, ""); err != nil {
 		return err
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("pg_ctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	if err := cmd.Run(); err != nil { // its output would stay open as long as the server runs
+		log, _ := os.ReadFile(filepath.Join(filepath.Dir(s.Dir), "log"))
+		return fmt.Errorf("pg_ctl %s: %w\n%s", strings.Join(args, " "), err, log)
 	}
 	return nil
 }
@@ -126,7 +127,8 @@ var errMissing = errors.New("its programs are not there; on Debian, apt-get inst
 // process that started it ends, even by kill -9.
 const script = `
 "$BIN/initdb" -D "$DATA" -U postgres -A trust -E UTF8 --no-locale --no-sync >"$DIR/log" 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
-"$BIN/pg_ctl" -D "$DATA" -l "$DIR/log" -w -o "-c listen_addresses=127.0.0.1 -c port=$PORT -c unix_socket_directories='$DIR' -c max_connections=300 -c shared_buffers=64MB" start >/dev/null 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
+printf "listen_addresses = '127.0.0.1'\nport = $PORT\nunix_socket_directories = '$DIR'\nmax_connections = 300\nshared_buffers = 64MB\n" >>"$DATA/postgresql.conf"
+"$BIN/pg_ctl" -D "$DATA" -l "$DIR/log" -w start >/dev/null 2>&1 || { cat "$DIR/log"; rm -rf "$DIR"; exit 1; }
 echo ready
 read over
 "$BIN/pg_ctl" -D "$DATA" -m immediate stop >/dev/null 2>&1

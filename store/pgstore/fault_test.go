@@ -1,0 +1,155 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/pgstore"
+)
+
+// flaky listens before the tests' server, and cuts each connection after a random
+// number of bytes, in whatever is being said. It returns its URL and the number of
+// cuts.
+func flaky(t *testing.T) (string, *atomic.Int64) {
+	t.Helper()
+	base := pgtest.URL(t)
+	_, rest, _ := strings.Cut(base, "@")
+	server, _, _ := strings.Cut(rest, "/")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	cuts := new(atomic.Int64)
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", server)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			var left atomic.Int64
+			left.Store(4000 + rand.Int64N(30_000)) // a connection takes about 3000 to begin
+			for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+				go func() {
+					defer near.Close()
+					defer far.Close()
+					for buf := make([]byte, 4096); ; {
+						n, err := way[1].Read(buf)
+						room := left.Add(-int64(n))
+						if room < 0 {
+							n = max(0, n+int(room))
+						}
+						if _, wrote := way[0].Write(buf[:n]); err != nil || wrote != nil {
+							return
+						}
+						if room < 0 {
+							cuts.Add(1)
+							return
+						}
+					}
+				}()
+			}
+		}
+	}()
+	return strings.Replace(base, server, l.Addr().String(), 1), cuts
+}
+
+// TestLostAnswers cuts connections under writers of batches.
+// Each append is there exactly once, with its cell, and none that was refused.
+func TestLostAnswers(t *testing.T) {
+	const writers = 8
+	each := 150
+	if testing.Short() {
+		each = 40
+	}
+	near, cuts := flaky(t)
+	dir := t.TempDir()
+	var s *pgstore.Store
+	for s == nil {
+		var err error
+		if s, err = pgstore.Open(t.Context(), pgtest.Schema(near, dir), pgstore.Options{}); err != nil && !errors.Is(err, store.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	defer s.Close()
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			journal := fmt.Sprint("journal ", w)
+			for n := range each {
+				b := store.Batch{Journal: journal, After: uint64(n), Entries: [][]byte{fmt.Appendf(nil, "%s entry %d", journal, n)},
+					Cells: []store.Write{{Key: fmt.Sprintf("cell %d %d", w, n), Value: make([]byte, 500)}}}
+				if _, err := store.AppendWith(store.Patient(t.Context()), s, b); err != nil {
+					t.Errorf("append %d to %s: %v", n, journal, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	straight, err := pgstore.Open(t.Context(), pgtest.Schema(pgtest.URL(t), dir), pgstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer straight.Close()
+	for w := range writers {
+		journal := fmt.Sprint("journal ", w)
+		entries, err := store.ReadAll(t.Context(), straight, journal, 0)
+		if err != nil || len(entries) != each {
+			t.Fatalf("%s has %d entries, %v; want %d", journal, len(entries), err, each)
+		}
+		for n, e := range entries {
+			if want := fmt.Sprintf("%s entry %d", journal, n); string(e.Data) != want {
+				t.Errorf("entry %d of %s is %q, want %q", e.Seq, journal, e.Data, want)
+			}
+			if _, err := straight.Get(t.Context(), fmt.Sprintf("cell %d %d", w, n)); err != nil {
+				t.Errorf("the cell of entry %d of %s: %v", e.Seq, journal, err)
+			}
+		}
+	}
+	if t.Logf("%d appends, %d cuts", writers*each, cuts.Load()); cuts.Load() == 0 {
+		t.Error("nothing was cut")
+	}
+}
+
+// TestServerRestarts stops the server under a handle, which says so, and goes on
+// when it is back.
+func TestServerRestarts(t *testing.T) {
+	server := pgtest.Start(t)
+	s := openSchema(t, server.URL)
+	ctx := t.Context()
+	if _, err := s.Append(ctx, "j", 0, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Ctl("stop", "-m", "immediate"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(ctx, "j", 1, []byte("meanwhile")); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Append without a server = %v, want ErrUnavailable", err)
+	}
+	if _, err := s.Get(ctx, "c"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Get without a server = %v, want ErrUnavailable", err)
+	}
+	if err := server.Ctl("start"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.AppendOnce(store.Patient(ctx), s, "j", 1, []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := store.ReadAll(ctx, s, "j", 0); err != nil || len(entries) != 2 {
+		t.Errorf("the journal has %d entries, %v", len(entries), err)
+	}
+}
