@@ -160,10 +160,45 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 
 var longNumber = regexp.MustCompile(`[0-9][0-9.]{15}|[0-9][eE]`)
 
+// anyTypes remembers the types whose values may hold an any.
+var anyTypes sync.Map // of reflect.Type to bool
+
+func holdsAny(t reflect.Type) bool {
+	if known, ok := anyTypes.Load(t); ok {
+		return known.(bool)
+	}
+	holds := isAnyBelow(t, map[reflect.Type]bool{})
+	anyTypes.Store(t, holds)
+	return holds
+}
+
+// isAnyBelow reports whether anyBelow may find an interface in a value of a type.
+func isAnyBelow(t reflect.Type, inside map[reflect.Type]bool) bool {
+	if inside[t] {
+		return false // judged where it began
+	}
+	inside[t] = true
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return isAnyBelow(t.Elem(), inside)
+	case reflect.Map:
+		return isAnyBelow(t.Key(), inside) || isAnyBelow(t.Elem(), inside)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); (f.IsExported() || f.Anonymous) && isAnyBelow(f.Type, inside) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // FitsExactly returns ErrNotJSON if reading raw into a t would change a number:
 // one that lands in an any and that a float64 cannot hold.
 func FitsExactly(raw json.RawMessage, t reflect.Type) error {
-	if exactType(t) || !longNumber.Match(raw) {
+	if !holdsAny(t) || !longNumber.Match(raw) {
 		return nil
 	}
 	v := reflect.New(t)
