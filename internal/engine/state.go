@@ -123,7 +123,7 @@ func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, er
 		}
 		tail := item.Tail
 		for ; tail != nil && !item.Text; tail = tail.Prev {
-			raw, err := f.pass.load(f, tail.Value)
+			raw, err := patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.LoadLink(f.pass.io, f.pass.name, tail) })
 			if !yield(raw, err) || err != nil {
 				return
 			}

@@ -29,7 +29,7 @@ func (p *Pass) value(raw json.RawMessage) (journal.Value, error) {
 // that the code may see: it is retried for a while, and then the pass is lost.
 // A damaged or missing value blocks the run.
 func (p *Pass) load(f *frame, v journal.Value) (json.RawMessage, error) {
-	if v.Blob == nil {
+	if v.Blob == nil && !v.Elsewhere() {
 		return v.JSON, nil
 	}
 	return patient(p, f, func() (json.RawMessage, error) { return p.engine.threads.Load(p.io, p.name, v) })

@@ -11,19 +11,27 @@ import (
 )
 
 // Value is a JSON value in an entry: the value itself, or a blob that holds
-// it. In bytes it is [value] or {"hash":…,"size":…}.
+// it. In bytes it is [value] or {"hash":…,"size":…}. A thread that was restored
+// from a snapshot also has values of which it knows only where they are.
 type Value struct {
 	JSON json.RawMessage
 	Blob *blob.Ref
+	At   Place // where the journal has it, 0 if that is not known
 }
 
 // IsZero reports whether there is no value at all.
-func (v Value) IsZero() bool { return v.JSON == nil && v.Blob == nil }
+func (v Value) IsZero() bool { return v.JSON == nil && v.Blob == nil && v.At == 0 }
+
+// Elsewhere reports whether the value has to be read from the journal.
+func (v Value) Elsewhere() bool { return v.JSON == nil && v.Blob == nil && v.At != 0 }
 
 // MarshalJSON implements json.Marshaler.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.Blob != nil {
 		return json.Marshal(v.Blob)
+	}
+	if v.Elsewhere() {
+		return nil, fmt.Errorf("journal: a value of entry %d was not read", v.At.Seq())
 	}
 	if v.JSON == nil {
 		return []byte("[]"), nil

@@ -63,7 +63,7 @@ func (t *Thread) OpenAsks() (n int) {
 }
 
 // Weight is about how many bytes of memory the thread takes.
-func (t *Thread) Weight() int64 { return t.weight }
+func (t *Thread) Weight() int64 { return t.weight + t.held.Load() }
 
 // weigh adds what a thread keeps of an entry besides the state and deps.
 func (t *Thread) weigh(e Entry, b *Body) {

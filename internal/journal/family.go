@@ -116,7 +116,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 	t.estrange()
 	for _, r := range t.open {
 		if r.N == b.Ref && !b.Value.IsZero() {
-			r.Input = b.Value
+			r.Input = b.Value.placed(placeOf(e.Seq, 0))
 		}
 		r.pause(e.Time)
 		for _, c := range r.Children {
@@ -129,12 +129,7 @@ func (t *Thread) fork(e Entry, b *Body) {
 			}
 		}
 	}
-	if len(b.State) > 0 {
-		t.ownState()
-	}
-	for _, c := range b.State {
-		c.Apply(t.State)
-	}
+	t.change(e, b)
 }
 
 // estrange marks all children as those of another thread.

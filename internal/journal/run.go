@@ -192,7 +192,7 @@ func (t *Thread) applyRun(r *Run, e Entry, b *Body) {
 	if alive(e.Kind) {
 		r.Silent, r.Resting = false, false
 	}
-	t.commit(r, b)
+	t.commit(r, e, b)
 	r.Failing = Failing(r.Failing, e, b)
 	switch e.Kind {
 	case Claimed:
@@ -372,7 +372,7 @@ func (t *Thread) end(r *Run, e Entry, b *Body) {
 		t.Worker = ""
 	}
 	r.Status, r.Ended, r.EndSeq = Status(b.Status), e.Time, e.Seq
-	r.Output, r.Ref, r.Fail, r.Unknown = b.Value, b.Ref, b.Fail, b.Unknown
+	r.Output, r.Ref, r.Fail, r.Unknown = b.Value.placed(placeOf(e.Seq, 0)), b.Ref, b.Fail, b.Unknown
 	r.PausedAt, r.SuspendedAt, r.Wake = 0, 0, false
 	if r.Status != StatusFailed { // a failed one may be retried
 		r.BaseState, r.BaseDeps = nil, nil

@@ -14,7 +14,7 @@ import (
 
 // snapshotFormat is the number of the format of snapshots. Raise it when the
 // same entries get another meaning: older snapshots are then not used.
-const snapshotFormat = 3
+const snapshotFormat = 4
 
 // snapshot is a thread in JSON: the thread itself, and those of its parts that
 // share pointers in a form that does not. In front of it stands its hash.
@@ -27,26 +27,32 @@ type snapshot struct {
 }
 
 // keptRun is a run without those of its common fields that are as in the run
-// before it. Same has a bit for each of them. The run is embedded for its JSON
-// only: snapshots of threads with many short runs consist of little else.
+// before it, and with its numbers in a short form. Same has a bit for each of the
+// former, Far has how far each of the latter is from another one. The run is
+// embedded for its JSON only: snapshots of threads with many short runs consist of
+// little else.
 type keptRun struct {
 	*Run
-	Same uint64 `json:",omitzero"`
+	Input  keptValue `json:",omitzero"` // in place of those of the run
+	Output keptValue `json:",omitzero"`
+	Same   uint64    `json:",omitzero"`
+	Far    [6]int64  `json:",omitzero"`
 }
 
 // flatItem is an Item with a list in place of its links, which would nest too
 // deeply.
 type flatItem struct {
-	Base Value   `json:",omitzero"`
-	Tail []Value `json:",omitzero"`
-	Text bool    `json:",omitzero"`
+	Base keptValue   `json:",omitzero"`
+	Tail []keptValue `json:",omitzero"`
+	Text bool        `json:",omitzero"`
 }
 
 // Snapshot returns the bytes from which Restore makes the thread again. It is
 // an error if a run is active, or if the thread has entries that another binary
 // may understand and this one does not. What only a retry of an ended run needs,
-// its base and its dumps, is left out. Values come back as compact JSON, which
-// is how they are written to a journal in the first place.
+// its base and its dumps, is left out. Long values of the state, inputs and outputs
+// stay in the journal: they come back as their places. Other values come back as
+// compact JSON, which is how they are written to a journal in the first place.
 func (t *Thread) Snapshot() ([]byte, error) {
 	switch r := t.Active(); {
 	case r != nil:
@@ -61,7 +67,11 @@ func (t *Thread) Snapshot() ([]byte, error) {
 	}
 	slices.Sort(s.Heard)
 	for key, item := range t.State {
-		s.State[key] = flatItem{item.Base, item.Values(), item.Text}
+		flat := flatItem{Base: keptValue(item.Base), Text: item.Text}
+		for _, v := range item.Values() {
+			flat.Tail = append(flat.Tail, keptValue(v))
+		}
+		s.State[key] = flat
 	}
 	for id, a := range t.asks.all() {
 		if s.Asks[a.Run.N] == nil {
@@ -94,15 +104,17 @@ func Restore(data []byte) (*Thread, error) {
 	for _, r := range all {
 		t.byID.set(r.ID, r) // the newest has the id
 	}
-	t.weight = 3 * int64(len(data)) // with what Go adds
+	t.weight = 3*int64(len(data)) + 1024*int64(len(all)) // with what Go adds
 	for _, r := range t.Runs {
 		if !r.Status.Final() {
 			t.open = append(t.open, r)
 		}
 	}
 	for key, flat := range s.State {
-		item, _ := Change{Append: flat.Tail}.Next(Item{Base: flat.Base})
-		item.Text = flat.Text
+		item := Item{Base: Value(flat.Base), Text: flat.Text}
+		for _, v := range flat.Tail {
+			item.Tail = &Link{Value: Value(v), Prev: item.Tail, held: t.held}
+		}
 		t.State[key] = item
 	}
 	for n, asks := range s.Asks {
@@ -137,7 +149,7 @@ func keepRuns(runs []*Run) []keptRun {
 		if r.Status.Final() {
 			run.Dumps = nil
 		}
-		kept[i].Run = &run
+		kept[i] = keptRun{Run: &run, Input: keptValue(r.Input), Output: keptValue(r.Output), Far: run.far(before)}
 		was := before.common()
 		for k, field := range run.common() {
 			if reflect.DeepEqual(field, was[k]) {
@@ -150,10 +162,30 @@ func keepRuns(runs []*Run) []keptRun {
 	return kept
 }
 
+// far returns how far the numbers of a run are from each other or from those of the
+// run before it, and takes them out of the run.
+func (r *Run) far(before *Run) [6]int64 {
+	far := [6]int64{
+		int64(r.N - before.N), int64(r.Start - r.N), int64(r.EndSeq - r.N),
+		r.Created - before.Created, r.Started - r.Created, r.Ended - r.Created,
+	}
+	r.N, r.Start, r.EndSeq, r.Created, r.Started, r.Ended = 0, 0, 0, 0, 0, 0
+	return far
+}
+
+// near puts back what far took out.
+func (r *Run) near(before *Run, far [6]int64) {
+	r.N, r.Created = before.N+uint64(far[0]), before.Created+far[3]
+	r.Start, r.EndSeq = r.N+uint64(far[1]), r.N+uint64(far[2])
+	r.Started, r.Ended = r.Created+far[4], r.Created+far[5]
+}
+
 func restoreRuns(kept []keptRun) []*Run {
 	runs := make([]*Run, len(kept))
 	before := &Run{}
 	for i, k := range kept {
+		k.Run.Input, k.Run.Output = Value(k.Input), Value(k.Output)
+		k.Run.near(before, k.Far)
 		was := before.common()
 		for j, field := range k.Run.common() {
 			if k.Same&(1<<j) != 0 {
@@ -207,7 +239,7 @@ var snapshotShape = sync.OnceValue(func() []byte {
 
 // eachField visits the fields of a struct and of everything that it holds.
 func eachField(t reflect.Type, seen map[reflect.Type]bool, visit func(of reflect.Type, f reflect.StructField)) {
-	if seen[t] {
+	if seen[t] || t.PkgPath() == "sync/atomic" {
 		return
 	}
 	seen[t] = true

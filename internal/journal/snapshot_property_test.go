@@ -37,13 +37,13 @@ func body(fields ...string) string {
 }
 
 func (a *author) value() string {
-	return a.of("value", `[1]`, `[null]`, `[]`, `["<é>"]`, `[{"a":1}]`, `[9007199254740993]`, `{"hash":"ab","size":70000}`)
+	return a.of("value", `[1]`, `[null]`, `[]`, `["<é>"]`, `[{"a":1}]`, `[9007199254740993]`, `{"hash":"ab","size":70000}`, `["`+strings.Repeat("é", 40)+`"]`, `[["`+strings.Repeat("long", 20)+`"]]`)
 }
 
 // commit is what a step changes.
 func (a *author) commit() []string {
 	key := a.of("key", "x", "y", "z")
-	change := a.of("change", `"add":3`, `"del":true`, `"set":`+a.value(), `"edit":[{"at":0,"ins":"é"}]`, `"app":[`+a.value()+`,`+a.value()+`]`)
+	change := a.of("change", `"res":true`, `"add":3`, `"del":true`, `"set":`+a.value(), `"edit":[{"at":0,"ins":"é"}]`, `"app":[`+a.value()+`,`+a.value()+`]`)
 	return []string{
 		a.maybe(`"state":[{"k":"` + key + `",` + change + `},{"k":"n","add":1}]`),
 		a.maybe(`"deps":{"` + key + `":` + a.value() + `}`),
@@ -133,7 +133,7 @@ func (a *author) body(kind Kind) string {
 	case Spawned:
 		return body(`"child":"c"`, `"flow":"f"`, a.maybe(`"budget":{"tokens":1}`), res)
 	case Forked:
-		return body(`"from":{"name":"n","thread":"t","head":"h"}`, `"thread":"f"`, a.maybe(`"state":[{"k":"x","add":1}]`))
+		return body(`"from":{"name":"n","thread":"t","head":"h"}`, `"thread":"f"`, a.maybe(`"state":[{"k":"x","add":1},{"k":"y","set":`+a.value()+`}]`))
 	case Planned:
 		return `{"plan":["a","b"]}`
 	case Ended:
@@ -193,13 +193,13 @@ func TestClonesGoOnByThemselves(t *testing.T) {
 				if n == 0 || n == 3 {
 					bases = nil
 				}
-				if d := differ(bare(end.Clone(), bases), bare(c, bases)); d != "" {
+				if d := differ(bare(end.Clone(), bases), bare(c, bases), lines); d != "" {
 					rt.Fatalf("clone %d at %d, at the end (-want +got):\n%s", n, k, d)
 				}
-				if d := differ(mustFold(t, lines[:k]), th); d != "" {
+				if d := differ(mustFold(t, lines[:k]), th, lines); d != "" {
 					rt.Fatalf("clone %d at %d has changed the thread (-want +got):\n%s", n, k, d)
 				}
-				if d := differ(bare(mustFold(t, lines[:k]), over), bare(resting.Clone(), over)); d != "" {
+				if d := differ(bare(mustFold(t, lines[:k]), over), bare(resting.Clone(), over), lines); d != "" {
 					rt.Fatalf("clone %d at %d has changed what rests (-want +got):\n%s", n, k, d)
 				}
 			}
@@ -235,7 +235,7 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 				if _, err := got.Read(seq, line); err != nil {
 					rt.Fatalf("restored at %d, entry %d: %v", k, seq, err)
 				}
-				if a, b := answers(th), answers(got); a != b {
+				if a, b := answers(th), answers(whole(got, lines)); a != b {
 					rt.Fatalf("restored at %d, behind entry %d\n got %s\nwant %s\nsnapshot %s", k, seq, b, a, data)
 				}
 			}
@@ -244,12 +244,12 @@ func TestSnapshotsGoOnLikeTheirThreads(t *testing.T) {
 			if !bytes.Equal(a, b) || (errA == nil) != (errB == nil) {
 				rt.Fatalf("restored at %d, snapshot at the end\n got %s, %v\nwant %s, %v", k, b, errB, a, errA)
 			}
-			if d := differ(bare(th, over), bare(got, over)); d != "" {
+			if d := differ(bare(th, over), bare(got, over), lines); d != "" {
 				rt.Fatalf("restored at %d, at the end (-want +got):\n%s", k, d)
 			}
 		}
 	})
-	for _, what := range []string{"queued", "inbox", "taken", "signals", "asks", "failed", "retried", "shared", "id twice", "tail", "text", "paused", "children", "forks", "rest"} {
+	for _, what := range []string{"queued", "inbox", "taken", "signals", "asks", "failed", "retried", "shared", "id twice", "tail", "text", "left in the journal", "paused", "children", "forks", "rest"} {
 		if met[what] < 10 {
 			t.Errorf("%q was met %d times only: the journals say too little", what, met[what])
 		}
@@ -286,8 +286,13 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 			met[what]++
 		}
 	}
-	tail, text := false, false
+	tail, text, left := false, false, 0
 	for _, item := range th.State {
+		for _, v := range append(item.Values(), item.Base) {
+			if v.At != 0 && len(v.JSON) > shortValue {
+				left++
+			}
+		}
 		tail, text = tail || item.Tail != nil, text || item.Text
 	}
 	failed, paused, twice, children := false, false, false, false
@@ -309,6 +314,7 @@ func look(met map[string]int, th *Thread, rest [][]byte) {
 	count("id twice", twice)
 	count("tail", tail)
 	count("text", text)
+	count("left in the journal", left > 0)
 	count("paused", paused)
 	count("children", children)
 	count("forks", th.Fork != nil)

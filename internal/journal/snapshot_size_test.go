@@ -31,7 +31,7 @@ func TestSnapshotIsSmall(t *testing.T) {
 	if len(data)*10 > whole {
 		t.Errorf("the snapshot has %d of %d bytes", len(data), whole)
 	}
-	if err := differ(mustRestore(t, data), mustFold(t, w.lines)); err != "" {
+	if err := differ(mustRestore(t, data), mustFold(t, w.lines), w.lines); err != "" {
 		t.Error(err)
 	}
 }

@@ -15,10 +15,48 @@ import (
 	"github.com/perdure/perdure/internal/blob"
 )
 
-// differ says in what two threads differ, unexported fields included. What is
-// empty is equal to what is not there, and neither which runs are past nor the weight matters.
-func differ(a, b *Thread) string {
-	return gocmp.Diff(a, b, cmpopts.EquateEmpty(), asMap[*Run](), asMap[*Ask](), asMap[bool](), cmpopts.IgnoreFields(Thread{}, "ended", "weight"), gocmp.AllowUnexported(Thread{}, Run{}, Ask{}, Item{}, Link{}, Pending{}, Note{}, Wait{}))
+// differ says in what two threads of a journal differ, unexported fields included.
+// What is empty is equal to what is not there, values that a thread does not have
+// are those of the journal, and neither which runs are past nor the weight matters.
+func differ(a, b *Thread, lines [][]byte) string {
+	values := gocmp.Comparer(func(a, b Value) bool { return sameValue(read(a, lines), read(b, lines)) })
+	return gocmp.Diff(a, b, values, cmpopts.EquateEmpty(), asMap[*Run](), asMap[*Ask](), asMap[bool](),
+		cmpopts.IgnoreFields(Thread{}, "ended", "weight", "held"), cmpopts.IgnoreFields(Link{}, "read", "held"),
+		gocmp.AllowUnexported(Thread{}, Run{}, Ask{}, Item{}, Link{}, Pending{}, Note{}, Wait{}))
+}
+
+// read returns a value with its bytes, wherever they are.
+func read(v Value, lines [][]byte) Value {
+	if !v.Elsewhere() {
+		return v
+	}
+	e, err := Peek(v.At.Seq(), lines[v.At.Seq()-1])
+	if err != nil {
+		panic(err)
+	}
+	b, err := e.Read()
+	if err != nil {
+		panic(err)
+	}
+	if v, err = b.ValueAt(v.At); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// whole returns a thread with the bytes of all values of the state.
+func whole(th *Thread, lines [][]byte) *Thread {
+	th = th.Clone()
+	state := map[string]Item{}
+	for key, item := range th.State {
+		all := Item{Base: read(item.Base, lines), Text: item.Text}
+		for _, v := range item.Values() {
+			all.Tail = &Link{Value: read(v, lines), Prev: all.Tail}
+		}
+		state[key] = all
+	}
+	th.State = state
+	return th
 }
 
 // asMap compares tables by what is in them.
@@ -102,7 +140,7 @@ func TestSnapshotIsTheThread(t *testing.T) {
 			continue
 		}
 		got := mustRestore(t, data)
-		if d := differ(bare(th, ended(th)), got); d != "" {
+		if d := differ(bare(th, ended(th)), got, lines); d != "" {
 			t.Fatalf("behind %d entries it comes back changed (-was +is):\n%s", k, d)
 		}
 		if got.State == nil || got.Deps == nil || got.Spent == nil {
@@ -128,7 +166,7 @@ func TestSnapshotKeepsBytesOfValues(t *testing.T) {
 	} {
 		th := NewThread()
 		th.Signals = []Pending{{Seq: 1, Value: v}}
-		if d := differ(th, mustRestore(t, mustSnapshot(t, th))); d != "" {
+		if d := differ(th, mustRestore(t, mustSnapshot(t, th)), nil); d != "" {
 			t.Errorf("the value %s comes back changed:\n%s", v.JSON, d)
 		}
 	}
@@ -171,7 +209,7 @@ func TestDamagedSnapshotIsAnError(t *testing.T) {
 func TestSnapshotKeepsEveryField(t *testing.T) {
 	without := map[string]string{
 		"Thread.Runs": "in snapshot.Runs", "Thread.Inbox": "in snapshot.Inbox", "Thread.asks": "in snapshot.Asks", "Thread.heard": "in snapshot.Heard", "Thread.State": "in snapshot.State", "Thread.byID": "made by Restore", "Thread.open": "made by Restore", "Run.asks": "made by Restore", "Ask.Run": "made by Restore",
-		"Thread.ended": "those of Restore are past", "Thread.weight": "made by Restore",
+		"Thread.ended": "those of Restore are past", "Thread.weight": "made by Restore", "Thread.held": "nothing is read yet", "Link.read": "nothing is read yet", "Link.held": "made by Restore",
 		"Thread.Foreign": "no snapshot", "Thread.shared": "no base, nothing shared",
 		"Run.BaseState": "for a retry", "Run.BaseDeps": "for a retry",
 	}

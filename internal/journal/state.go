@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"sync/atomic"
 )
 
 // Item is the value of one key of the state: a value, and what was appended
@@ -20,6 +21,25 @@ type Item struct {
 type Link struct {
 	Value Value
 	Prev  *Link
+
+	read atomic.Pointer[any] // see Keep
+	held *atomic.Int64       // counts what the links of a thread keep, nil outside
+}
+
+// Keep keeps what was read of the value for those who come after, of about a
+// number of bytes. They share it.
+func (l *Link) Keep(v any, size int) {
+	if l.read.Swap(&v) == nil && l.held != nil {
+		l.held.Add(int64(size))
+	}
+}
+
+// Read returns what was kept last, nil for nothing.
+func (l *Link) Read() any {
+	if v := l.read.Load(); v != nil {
+		return *v
+	}
+	return nil
 }
 
 // Values returns what was appended, oldest first.
@@ -59,14 +79,17 @@ func Sum(a, b int64) int64 {
 
 // Next returns what the change makes of an item, and whether the item still
 // exists.
-func (c Change) Next(old Item) (Item, bool) {
+func (c Change) Next(old Item) (Item, bool) { return c.next(old, 0) }
+
+// next is Next for a change whose first value is at a place, if that is known.
+func (c Change) next(old Item, at Place) (Item, bool) {
 	switch {
 	case c.Item != nil:
 		return *c.Item, true
 	case c.Delete:
 		return Item{}, false
 	case c.Set != nil:
-		return Item{Base: *c.Set}, true
+		return Item{Base: c.Set.placed(at)}, true
 	case c.Add != nil:
 		return Item{Base: Value{JSON: json.RawMessage(strconv.FormatInt(Sum(old.Number(), *c.Add), 10))}}, true
 	}
@@ -78,8 +101,8 @@ func (c Change) Next(old Item) (Item, bool) {
 	if old.Text && len(c.Append) > 0 {
 		old = Item{} // a text is not a list: start a new one
 	}
-	for _, v := range c.Append {
-		old.Tail = &Link{Value: v, Prev: old.Tail}
+	for i, v := range c.Append {
+		old.Tail = &Link{Value: v.placed(at.plus(i)), Prev: old.Tail}
 	}
 	return old, true
 }
@@ -121,6 +144,9 @@ func (i Item) Same(j Item) bool {
 }
 
 func sameValue(a, b Value) bool {
+	if a.Elsewhere() || b.Elsewhere() {
+		return a.At == b.At
+	}
 	if a.Blob != nil && b.Blob != nil {
 		return *a.Blob == *b.Blob
 	}
@@ -133,5 +159,31 @@ func (c Change) Apply(state map[string]Item) {
 		state[c.Key] = item
 	} else {
 		delete(state, c.Key)
+	}
+}
+
+// change makes the changes of an entry to the state.
+func (t *Thread) change(e Entry, b *Body) {
+	if len(b.State) > 0 {
+		t.ownState()
+	}
+	nth := 1 // of the body's values
+	for i, c := range b.Changes() {
+		at := placeOf(e.Seq, nth)
+		if c.Result && !b.Value.IsZero() {
+			at = placeOf(e.Seq, 0)
+		}
+		nth += b.State[i].values()
+		old := t.State[c.Key]
+		item, there := c.next(old, at)
+		t.weight += item.weight(old)
+		for l := item.Tail; l != nil && l != old.Tail; l = l.Prev {
+			l.held = t.held
+		}
+		if there {
+			t.State[c.Key] = item
+		} else {
+			delete(t.State, c.Key)
+		}
 	}
 }

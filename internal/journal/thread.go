@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 )
 
 // Thread is the fold of a journal up to Seq.
@@ -50,6 +51,7 @@ type Thread struct {
 	open    []*Run      // those of Runs that have not ended
 	ended   []*Run      // those of Runs that have ended and are not past, see Clone
 	weight  int64
+	held    *atomic.Int64 // bytes that its links and those of its clones keep, see Link.Keep
 }
 
 // Pending is a signal that no run has received yet.
@@ -91,7 +93,7 @@ type Note struct {
 
 // NewThread returns the thread of an empty journal.
 func NewThread() *Thread {
-	return &Thread{State: map[string]Item{}, Deps: map[string]Value{}, Spent: map[string]int64{}}
+	return &Thread{State: map[string]Item{}, Deps: map[string]Value{}, Spent: map[string]int64{}, held: new(atomic.Int64)}
 }
 
 // Run returns the run that was queued by the entry at n.
@@ -168,9 +170,7 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 	switch e.Kind {
 	case Created:
 		t.ID, t.Tenant, t.User, t.Created, t.Parent = b.Thread, b.Tenant, b.User, e.Time, b.From
-		for _, c := range b.State {
-			c.Apply(t.State)
-		}
+		t.change(e, b)
 		fallthrough
 	case Metadata:
 		if b.Title != nil {
@@ -188,7 +188,7 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 		}
 	case Queued:
 		r := &Run{N: e.Seq, ID: b.ID, Flow: b.Flow, Policy: b.Policy, Key: b.Key, Budget: b.Budget,
-			Trace: b.Trace, By: b.By, Input: b.Value, Created: e.Time, Status: StatusQueued}
+			Trace: b.Trace, By: b.By, Input: b.Value.placed(placeOf(e.Seq, 0)), Created: e.Time, Status: StatusQueued}
 		t.byID.set(r.ID, r)
 		if r.Policy == PolicySteer && t.Busy() != nil {
 			t.Inbox = append(t.Inbox, r)
@@ -242,14 +242,10 @@ func (t *Thread) ownState() {
 	}
 }
 
-func (t *Thread) commit(r *Run, b *Body) {
-	if len(b.State) > 0 || len(b.Deps) > 0 {
+func (t *Thread) commit(r *Run, e Entry, b *Body) {
+	t.change(e, b)
+	if len(b.Deps) > 0 {
 		t.ownState()
-	}
-	for _, c := range b.Changes() {
-		old := t.State[c.Key]
-		Change.Apply(c, t.State)
-		t.weight += t.State[c.Key].weight(old)
 	}
 	for key, v := range b.Deps {
 		t.weight += int64(len(v.JSON) - len(t.Deps[key].JSON))

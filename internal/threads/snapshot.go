@@ -23,8 +23,9 @@ const (
 )
 
 // MinSnapshot is how many entries a thread has at least behind its last
-// snapshot when the next one is taken. They have at least as many bytes as the
-// last snapshot, so that all of them together cost about what the journal costs.
+// snapshot when the next one is taken. They have at least four times the bytes of
+// the last snapshot, so that all of them together have at most about a quarter of
+// those of the journal.
 const MinSnapshot = 64
 
 // Restored returns a thread as of its snapshot, nil if there is none that is
@@ -126,7 +127,7 @@ func reopened(name string, t *journal.Thread, at snapshotAt) *Opened {
 // what goes wrong leaves the old one or none.
 func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 	t := o.Thread
-	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot.seq+MinSnapshot || t.Bytes < o.snapshot.bytes+int64(o.snapshot.size) {
+	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot.seq+MinSnapshot || t.Bytes < o.snapshot.bytes+4*int64(o.snapshot.size) {
 		return
 	}
 	data, err := t.Snapshot()

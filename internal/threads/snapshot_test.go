@@ -86,12 +86,31 @@ func sameThread(t *testing.T, what, thread string, a, b *kit.Kit) {
 	}
 }
 
-// stretch is a flow of many steps, which fails at the end if its input says so.
+// long makes a text too long to be repeated in a snapshot.
+func long(text string) string { return text + strings.Repeat("-", 80) }
+
+var page = perdure.NewText("page")
+
+// stretch is a flow of many steps, which fails at the end if its input says so. They
+// leave short and long values in the state.
 func stretch(steps int) perdure.Flow {
 	return perdure.NewFlow("stretch", func(ctx context.Context, in string) (string, error) {
 		for i := range steps {
-			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (int, error) {
-				return i, errors.Join(kit.Count.Add(ctx, 1), kit.Tone.Set(ctx, in))
+			if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (string, error) {
+				said := long(fmt.Sprint(in, i))
+				err := errors.Join(kit.Count.Add(ctx, 1), kit.Tone.Set(ctx, in))
+				switch i % 5 {
+				case 0:
+					err = errors.Join(err, kit.Items.AppendResult(ctx))
+				case 1:
+					err = errors.Join(err, kit.Items.Append(ctx, said, "short", said+"!"))
+				case 2:
+					err = errors.Join(err, page.Set(ctx, said+said))
+				case 3:
+					_, replaceErr := page.Replace(ctx, in, "page")
+					err = errors.Join(err, replaceErr)
+				}
+				return said, err
 			}); err != nil {
 				return "", err
 			}
@@ -137,6 +156,7 @@ func TestSnapshotsSayWhatTheJournalSays(t *testing.T) {
 			}
 			plain = reader(t, s.Store, blind, stretch(8), kit.Hear, kit.Ledger)
 			sameThread(t, in, "t", plain, k)
+			sameThread(t, in+", in a process that comes in", "t", plain, reader(t, s.Store, nil, stretch(8), kit.Hear, kit.Ledger))
 			if a, b := plain.Trace("t"), k.Trace("t"); a != b {
 				t.Fatalf("%s: the events differ:\n%s", in, cmp.Diff(a, b))
 			}
@@ -282,12 +302,12 @@ func TestSnapshotsThatAreLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		k := kit.New(t, s, perdure.Options{}, perdure.NewFlow("fill", func(ctx context.Context, in string) (string, error) {
-			for i := range 1300 {
+			for i := range 2400 {
 				if _, err := perdure.Step(ctx, fmt.Sprint("s", i), func(ctx context.Context) (bool, error) {
-					if i >= 700 || in == "" {
+					if i >= 1200 || in == "" {
 						return true, nil
 					}
-					return true, kit.Items.Append(ctx, strings.Repeat(in, 100))
+					return true, kit.Items.Append(ctx, strings.Repeat(in, 60)) // short enough to be repeated in a snapshot
 				}); err != nil {
 					return "", err
 				}
@@ -373,6 +393,7 @@ func TestSnapshotsServeForks(t *testing.T) {
 		k.StartOn("b", "game", "ann")
 		k.WaitFor("b", perdure.Succeeded)
 		sameThread(t, "a fork of a fork", "b", reader(t, s, blind), k)
+		sameThread(t, "a fork of a fork, in a process that comes in", "b", reader(t, s, blind), reader(t, s, nil))
 		hits := 0
 		seen := reader(t, s, func(c store.Cell) (store.Cell, error) { hits++; return c, nil })
 		if _, err := seen.Get(t.Context(), "b"); err != nil || hits != 1 {

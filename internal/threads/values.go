@@ -19,6 +19,12 @@ import (
 // Load returns the JSON of a value, nil if there is none. A value that a fork
 // shares with its parent is among the parent's blobs.
 func (c *Threads) Load(ctx context.Context, name string, v journal.Value) ([]byte, error) {
+	if v.Elsewhere() {
+		var err error
+		if v, err = c.elsewhere(ctx, name, v.At); err != nil {
+			return nil, err
+		}
+	}
 	if v.Blob == nil {
 		return v.JSON, nil
 	}
@@ -125,11 +131,15 @@ func (c *Threads) Item(ctx context.Context, thread string, item journal.Item) (j
 	if exact.KindOfJSON(base) == "array" {
 		buf.Write(bytes.TrimSpace(base[1 : len(base)-1]))
 	}
-	for _, v := range item.Values() {
-		raw, err := c.Load(ctx, thread, v)
+	var values [][]byte // newest first, which is how they are read in few goes
+	for l := item.Tail; l != nil; l = l.Prev {
+		raw, err := c.LoadLink(ctx, thread, l)
 		if err != nil {
 			return nil, err
 		}
+		values = append(values, raw)
+	}
+	for _, raw := range slices.Backward(values) {
 		if buf.Len() > 1 {
 			buf.WriteByte(',')
 		}
