@@ -96,12 +96,11 @@ func (l List[T]) Get(ctx context.Context) ([]T, error) {
 // that are asked for.
 func (l List[T]) Backward(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for raw, err := range engine.ReadBackward(ctx, l.key) {
-			var v T
-			if err == nil {
-				v, err = engine.RecordedAs[T](ctx, "state", l.key, raw)
+		for v, err := range engine.ReadBackward[T](ctx, l.key, false) {
+			if err != nil {
+				v = new(T)
 			}
-			if !yield(v, err) || err != nil {
+			if !yield(*v, err) || err != nil {
 				return
 			}
 		}

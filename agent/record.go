@@ -100,8 +100,8 @@ func readState[T any](state map[string]json.RawMessage, key, what string) (v T, 
 // that have no result, since the run was stopped, get one that says so, and
 // results without a call are left out, so that providers accept it.
 func conversation(records []Record, me string) []llm.Message {
-	var out []llm.Message
 	seen := afterSummary(records, me)
+	out := make([]llm.Message, 0, len(seen))
 	given := map[string]bool{} // what others said and the agent was given
 	for _, r := range seen {
 		if r.Agent == me && r.From != "" {
@@ -134,7 +134,7 @@ func afterSummary(records []Record, me string) []Record {
 			last = i
 		}
 	}
-	var out []Record
+	out := make([]Record, 0, len(records)+1)
 	if last >= 0 {
 		out = append(out, records[last])
 	}
@@ -156,7 +156,7 @@ const noResult = "There is no result: the run was stopped before this call was f
 // repair puts the results of each message's calls behind it, one for each call,
 // in their order.
 func repair(messages []llm.Message) []llm.Message {
-	var out []llm.Message
+	out := make([]llm.Message, 0, len(messages)+8)
 	for i := 0; i < len(messages); i++ {
 		m := messages[i]
 		if m.Role == llm.RoleTool {

@@ -173,16 +173,21 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 func cloneMessages(messages []llm.Message) []llm.Message {
 	out := slices.Clone(messages)
 	for i := range out {
-		out[i].Parts = slices.Clone(out[i].Parts)
-		for j := range out[i].Parts {
-			p := &out[i].Parts[j]
-			p.Call, p.Media, p.Reasoning, p.Opaque = clonePointer(p.Call), clonePointer(p.Media), clonePointer(p.Reasoning), clonePointer(p.Opaque)
-			if p.Result = clonePointer(p.Result); p.Result != nil {
-				p.Result.Media = slices.Clone(p.Result.Media)
-			}
-		}
+		out[i] = cloneMessage(out[i])
 	}
 	return out
+}
+
+func cloneMessage(m llm.Message) llm.Message {
+	m.Parts = slices.Clone(m.Parts)
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		p.Call, p.Media, p.Reasoning, p.Opaque = clonePointer(p.Call), clonePointer(p.Media), clonePointer(p.Reasoning), clonePointer(p.Opaque)
+		if p.Result = clonePointer(p.Result); p.Result != nil {
+			p.Result.Media = slices.Clone(p.Result.Media)
+		}
+	}
+	return m
 }
 
 func clonePointer[T any](p *T) *T {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/llm"
 )
 
@@ -84,7 +85,8 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 		return nil, err
 	}
 	oldest, enough := "", false // the first record that the newest summary does not stand for
-	for r, err := range transcript.Backward(ctx) {
+	var seen []*Record          // newest first, shared with other runs
+	for r, err := range engine.ReadBackward[Record](ctx, transcriptKey, true) {
 		if err != nil {
 			return nil, err
 		}
@@ -95,15 +97,20 @@ func (a *modelAgent) begin(ctx context.Context, v visit) (*session, error) {
 		if r.Rejected != "" && own {
 			s.rejected[r.Rejected]++ // by whichever agent of the run
 		}
-		if s.sees(r) {
-			s.records = append(s.records, r)
+		if s.sees(*r) {
+			seen = append(seen, r)
 			if oldest == "" && r.Summary != nil && r.Agent == a.name {
 				oldest = cmp.Or(r.Summary.Before, r.ID)
 			}
 		}
 		enough = enough || oldest != "" && r.ID == oldest
 	}
-	slices.Reverse(s.records)
+	s.records = make([]Record, 0, len(seen)+16)
+	for _, r := range slices.Backward(seen) {
+		own := *r
+		own.Message = cloneMessage(r.Message)
+		s.records = append(s.records, own)
+	}
 	for i, m := range v.in {
 		if err := s.hear(ctx, nthName("input", i+1), m, v.from, false); err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ const ageSpan = 40
 // aged is what a turn costs at an age: CPU, time, and what it reads.
 type aged struct {
 	cpu, wall float64 // ns
-	request   float64 // ns of cpu that the messages to the model cost as JSON, see requestCost
+	request   float64 // ns of cpu that it takes to encode the messages to the model, see requestCost
 	calls     float64 // reads of the store
 	bytes     float64 // that they return
 }
@@ -63,19 +63,24 @@ func old(ctx context.Context, dir string) error {
 			atMost(fmt.Sprintf("%s: CPU of a turn without its requests, at run %d ÷ at %d", s.name, s.ages[1], s.ages[0]), second/first, 1.3)
 		})
 	}
-	fmt.Println("request: what it costs to encode and decode the messages of a turn's requests to the model as JSON; own: the rest of CPU.")
+	fmt.Println("request: what it costs to encode the messages of a turn's requests to the model, as a provider does; own: the rest of CPU.")
 	for _, judge := range verdicts {
 		judge()
 	}
 	return getOld(ctx, dir)
 }
 
-// chats are agents that call a tool in each turn, whose model answers at once. One
-// of them sends only the newest messages to it.
+// chats are agents that call a tool in each turn, whose model encodes the messages,
+// as providers do, and answers at once. One of them sends only the newest messages
+// to it.
 func chats() []perdure.Flow {
 	model := llm.ModelFunc(func(_ context.Context, r *llm.Request) iter.Seq2[llm.Delta, error] {
 		return func(yield func(llm.Delta, error) bool) {
 			asked.Store(r)
+			if _, err := json.Marshal(r.Messages); err != nil {
+				_ = yield(llm.Delta{}, err)
+				return
+			}
 			used := &llm.Usage{Input: int64(len(r.Messages)) * 100, Output: 10}
 			if r.Messages[len(r.Messages)-1].Role == llm.RoleTool {
 				_ = yield(llm.Delta{Text: "It is as you see.", Stop: llm.StopEnd, Usage: used}, nil)
@@ -99,8 +104,8 @@ func chats() []perdure.Flow {
 // asked is the newest request to the model of chats.
 var asked atomic.Pointer[llm.Request]
 
-// requestCost returns the CPU, in ns, that a turn of a chat needs for the messages of
-// its two requests alone: they are encoded and decoded as JSON. It is 0 without a model.
+// requestCost returns the CPU, in ns, that a turn of a chat needs to encode the messages
+// of its two requests. It is 0 without a model.
 func requestCost() (float64, error) {
 	const times = 20
 	r := asked.Load()
@@ -109,11 +114,7 @@ func requestCost() (float64, error) {
 	}
 	began := cpuTime()
 	for range times {
-		raw, err := json.Marshal(r.Messages)
-		if err != nil {
-			return 0, err
-		}
-		if err := json.Unmarshal(raw, new([]llm.Message)); err != nil {
+		if _, err := json.Marshal(r.Messages); err != nil {
 			return 0, err
 		}
 	}

@@ -111,9 +111,10 @@ func ReadState(ctx context.Context, key string) (json.RawMessage, bool, error) {
 
 // ReadBackward yields the values of a list, newest first. It reads appended
 // values one by one as they are asked for, and the value that they were
-// appended to only when it gets there.
-func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, error] {
-	return func(yield func(json.RawMessage, error) bool) {
+// appended to only when it gets there. Shared values must not be changed: the next
+// reader of the list in this process gets the same ones, without decoding them.
+func ReadBackward[T any](ctx context.Context, key string, shared bool) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
 		f, item, ok, err := findItem(ctx, key)
 		if err != nil {
 			yield(nil, err)
@@ -123,8 +124,14 @@ func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, er
 		}
 		tail := item.Tail
 		for ; tail != nil && !item.Text; tail = tail.Prev {
-			raw, err := patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.LoadLink(f.pass.io, f.pass.name, tail) })
-			if !yield(raw, err) || err != nil {
+			v, ok := tail.Kept().Value.(*T)
+			if !ok || !shared {
+				v, err = readLink[T](ctx, f, key, tail)
+			}
+			if err == nil && shared && !ok {
+				tail.Keep(journal.Read{JSON: tail.Kept().JSON, Value: v})
+			}
+			if !yield(v, err) || err != nil {
 				return
 			}
 		}
@@ -142,11 +149,22 @@ func ReadBackward(ctx context.Context, key string) iter.Seq2[json.RawMessage, er
 			return
 		}
 		for _, raw := range slices.Backward(base) {
-			if !yield(raw, nil) {
+			v, err := RecordedAs[T](ctx, "state", key, raw)
+			if !yield(&v, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// readLink returns the value of a link.
+func readLink[T any](ctx context.Context, f *frame, key string, l *journal.Link) (*T, error) {
+	raw, err := patient(f.pass, f, func() (json.RawMessage, error) { return f.pass.engine.threads.LoadLink(f.pass.io, f.pass.name, l) })
+	if err != nil {
+		return nil, err
+	}
+	v, err := RecordedAs[T](ctx, "state", key, raw)
+	return &v, err
 }
 
 // findItem returns the item that a frame sees under a key, and whether there is

@@ -22,24 +22,42 @@ type Link struct {
 	Value Value
 	Prev  *Link
 
-	read atomic.Pointer[any] // see Keep
-	held *atomic.Int64       // counts what the links of a thread keep, nil outside
+	read atomic.Pointer[Read] // see Keep
+	held *atomic.Int64        // counts what the links of a thread keep, nil outside
 }
 
-// Keep keeps what was read of the value for those who come after, of about a
-// number of bytes. They share it.
-func (l *Link) Keep(v any, size int) {
-	if l.read.Swap(&v) == nil && l.held != nil {
-		l.held.Add(int64(size))
+// Read is what was read of a link's value.
+type Read struct {
+	JSON  json.RawMessage // if the value is elsewhere
+	Value any             // decoded
+}
+
+// Keep keeps what was read of the value for those who come after. They share it.
+func (l *Link) Keep(r Read) {
+	size := r.weight(l)
+	if old := l.read.Swap(&r); old != nil {
+		size -= old.weight(l)
+	}
+	if l.held != nil {
+		l.held.Add(size)
 	}
 }
 
-// Read returns what was kept last, nil for nothing.
-func (l *Link) Read() any {
-	if v := l.read.Load(); v != nil {
-		return *v
+// Kept returns what was kept last.
+func (l *Link) Kept() (r Read) {
+	if kept := l.read.Load(); kept != nil {
+		return *kept
 	}
-	return nil
+	return r
+}
+
+// weight is about how many bytes of memory it takes.
+func (r *Read) weight(l *Link) int64 {
+	w := len(r.JSON)
+	if r.Value != nil {
+		w += 256 + 2*max(len(r.JSON), len(l.Value.JSON))
+	}
+	return int64(w)
 }
 
 // Values returns what was appended, oldest first.

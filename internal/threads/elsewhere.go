@@ -2,7 +2,6 @@ package threads
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -26,7 +25,7 @@ func (c *Threads) LoadLink(ctx context.Context, name string, l *journal.Link) ([
 	if !l.Value.Elsewhere() {
 		return c.Load(ctx, name, l.Value)
 	}
-	if raw, ok := l.Read().(json.RawMessage); ok {
+	if raw := l.Kept().JSON; raw != nil {
 		return raw, nil
 	}
 	var links []*journal.Link
@@ -34,7 +33,7 @@ func (c *Threads) LoadLink(ctx context.Context, name string, l *journal.Link) ([
 	last := l.Value.At.Seq()
 	for before := l; before != nil && len(links) < maxAhead; before = before.Prev {
 		at := before.Value.At
-		if !before.Value.Elsewhere() || before.Read() != nil {
+		if !before.Value.Elsewhere() || before.Kept().JSON != nil {
 			continue
 		}
 		if at.Seq() > last || at.Seq()+maxAheadSeq <= last {
@@ -47,7 +46,7 @@ func (c *Threads) LoadLink(ctx context.Context, name string, l *journal.Link) ([
 		return nil, err
 	}
 	for i, link := range links {
-		link.Keep(values[i].JSON, len(values[i].JSON))
+		link.Keep(journal.Read{JSON: values[i].JSON, Value: link.Kept().Value})
 	}
 	return values[0].JSON, nil
 }
