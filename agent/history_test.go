@@ -52,6 +52,47 @@ func TestHistoryPolicies(t *testing.T) {
 	}
 }
 
+// TestModelsThatChangeTheirRequests: what a model does to its request does not reach
+// the next run.
+func TestModelsThatChangeTheirRequests(t *testing.T) {
+	var n tally
+	var first []string // what the first request of the newest run says
+	eye := agent.New("eye", &brain{think: func(r *llm.Request) llm.Message {
+		var said []string
+		for i := range r.Messages {
+			for j := range r.Messages[i].Parts {
+				p := &r.Messages[i].Parts[j]
+				switch {
+				case p.Call != nil:
+					said = append(said, p.Call.Name)
+					p.Call.Name = "changed"
+				case p.Result != nil:
+					said = append(said, p.Result.Name)
+					p.Result.Name, p.Result.Text = "changed", "changed"
+				default:
+					said = append(said, p.Text)
+					p.Text = "changed"
+				}
+			}
+		}
+		if last(r).Role == llm.RoleUser {
+			first = said
+			return calls(call("note", `{"id":"1"}`))
+		}
+		return llm.Assistant("seen")
+	}}, agent.Options{Tools: []agent.Tool{noted(&n, "note")}})
+	const runs = 12
+	perduretest.Virtual(t, perduretest.Setup{Flows: []perdure.Flow{agent.NewFlow("flow", eye)}}, func(t *testing.T, e *perduretest.Env) {
+		for range runs {
+			e.Start("t", "flow", "look")
+			e.Wait("t", perdure.Succeeded)
+		}
+	})
+	if want := strings.Repeat("look note note seen ", runs-1) + "look"; strings.Join(first, " ") != want {
+		t.Errorf("the model reads %q", first)
+	}
+}
+
 // TestThreadHistoryOfManyAgentsIsWellFormed: with branches, rounds, handovers,
 // sub-agents and a run that was cancelled in the middle of a call, each model is
 // given a conversation that providers accept, and no sub-agent's words.
