@@ -17,5 +17,6 @@
 // [Thread] folds entries, one after the other, into everything that can be asked
 // about a thread. Any prefix of a journal is a thread. [Thread.Snapshot] saves
 // the fold of a prefix that ends between runs, so that it need not be folded
-// again; it is a cache and may be lost at any time.
+// again; it is a cache and may be lost at any time. Long values are not in it:
+// they come back as the [Place] in the journal where they can be read.
 package journal
