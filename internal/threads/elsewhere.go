@@ -89,6 +89,9 @@ func (c *Threads) valuesAt(ctx context.Context, name string, places []journal.Pl
 			if err == nil {
 				values[next], err = body.ValueAt(places[next])
 			}
+			if err == nil && values[next].JSON == nil {
+				err = fmt.Errorf("entry %d has a blob there", line.Seq)
+			}
 			if err != nil {
 				return nil, c.misplaced(ctx, name, err)
 			}

@@ -108,6 +108,34 @@ func TestSnapshotsLeaveLongValuesInTheJournal(t *testing.T) {
 	})
 }
 
+// TestThreadsTooHeavyToKeep: when the values of a thread are too heavy for a kept
+// fold, the thread is restored from a snapshot, which is light, and a run reads no
+// more entries than before.
+func TestThreadsTooHeavyToKeep(t *testing.T) {
+	fill := perdure.NewFlow("fill", func(ctx context.Context, in string) (bool, error) {
+		_, err := perdure.Step(ctx, "fill", func(ctx context.Context) (string, error) {
+			return strings.Repeat("x", 60<<10), kit.Items.AppendResult(ctx)
+		})
+		return true, err
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := &counted{Store: memstore.New()}
+		k := kit.New(t, s, perdure.Options{}, fill)
+		most := int64(0)
+		for i := range 450 { // of 27 MB
+			before := s.entries.Load()
+			k.StartOn("t", "fill", fmt.Sprint(i))
+			k.WaitFor("t", perdure.Succeeded)
+			synctest.Wait()
+			most = max(most, s.entries.Load()-before)
+		}
+		t.Logf("a run read at most %d entries", most)
+		if most > 300 {
+			t.Errorf("a run read %d entries", most)
+		}
+	})
+}
+
 // TestValuesThatAreNotWhereASnapshotSays: a snapshot that lies about a place is
 // noticed and dropped, and damage of an entry is told.
 func TestValuesThatAreNotWhereASnapshotSays(t *testing.T) {

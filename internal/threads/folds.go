@@ -96,7 +96,11 @@ func (f *folds) remove(e *list.Element) {
 // from the journal alone. The thread stays the caller's.
 func (c *Threads) Keep(o *Opened) {
 	t := o.Thread
-	if t.Seq < MinSnapshot || t.Active() != nil || t.Erased || t.Foreign != "" || o.Lacks || t.Weight() > maxFold {
+	if t.Seq < MinSnapshot || t.Active() != nil || t.Erased || t.Foreign != "" || o.Lacks {
+		return
+	}
+	if t.Weight() > maxFold { // a snapshot is lighter, and nearer than a fold of before
+		c.folds.forget(o.Name)
 		return
 	}
 	if old := c.folds.get(o.Name); old.thread != nil && old.thread.Seq == t.Seq && old.thread.Head == t.Head {
