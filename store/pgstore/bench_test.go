@@ -15,24 +15,33 @@ import (
 )
 
 // BenchmarkAppend appends entries of 1 KiB: bare is an INSERT of pgx for each,
-// grouped is what one statement could do at best.
+// grouped is one that inserts them all in each statement.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprint("bare/", writers), func(b *testing.B) {
-			base := pgtest.URL(b)
-			pool, err := pgxpool.New(b.Context(), pgtest.With(base, "pool_max_conns", fmt.Sprint(writers)))
-			if err != nil {
-				b.Fatal(err)
-			}
+			pool, table := newTable(b, writers)
 			defer pool.Close()
-			table := pgtest.Name()
-			if _, err := pool.Exec(b.Context(), "CREATE TABLE "+table+" (journal bigint, seq bigint, data bytea, PRIMARY KEY (journal, seq))"); err != nil {
-				b.Fatal(err)
-			}
 			share(b, writers, func(ctx context.Context, w int, n int, data []byte) error {
 				_, err := pool.Exec(ctx, "INSERT INTO "+table+" VALUES ($1, $2, $3)", w, n, data)
 				return err
 			})
+		})
+		b.Run(fmt.Sprint("grouped/", writers), func(b *testing.B) {
+			pool, table := newTable(b, 1)
+			defer pool.Close()
+			data := make([]byte, 1024)
+			b.ResetTimer()
+			for n := 0; n < b.N; n += writers {
+				var journals, seqs []int64
+				var datas [][]byte
+				for w := range writers {
+					journals, seqs, datas = append(journals, int64(w)), append(seqs, int64(n)), append(datas, data)
+				}
+				if _, err := pool.Exec(b.Context(), "INSERT INTO "+table+" SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])", journals, seqs, datas); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 		})
 		b.Run(fmt.Sprint("store/", writers), func(b *testing.B) {
 			s := openBench(b)
@@ -50,6 +59,19 @@ func BenchmarkAppend(b *testing.B) {
 			})
 		})
 	}
+}
+
+// newTable returns connections to a table like that of entries.
+func newTable(b *testing.B, conns int) (*pgxpool.Pool, string) {
+	pool, err := pgxpool.New(b.Context(), pgtest.With(pgtest.URL(b), "pool_max_conns", fmt.Sprint(conns)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	table := pgtest.Name()
+	if _, err := pool.Exec(b.Context(), "CREATE TABLE "+table+" (journal bigint, seq bigint, data bytea, PRIMARY KEY (journal, seq))"); err != nil {
+		b.Fatal(err)
+	}
+	return pool, table
 }
 
 func openBench(b *testing.B) *pgstore.Store {

@@ -54,6 +54,34 @@
 //
 // Open notices a pooler by itself.
 //
+// # Looking inside
+//
+// Four views of the schema show what is in a store, to psql and to statements that
+// join them with other tables:
+//
+//		app=> SET search_path = perdure;
+//		app=> SELECT thread, status, updated FROM threads WHERE status = 'suspended';
+//		app=> SELECT seq, kind, time, path, body FROM history WHERE thread = 't-17';
+//
+//	  - threads has a row for each thread: thread, owner, title, the flow of its
+//	    newest run, status, times, and how many of its asks are open.
+//	  - history has a row for each entry of a thread, its event: sequence, kind, time,
+//	    the run it belongs to (by the sequence that queued it), path, and its body as
+//	    JSON.
+//	  - runs has a row for each input that was queued: run, flow, status, times.
+//	  - asks has a row for each open ask: ask, path, prompt, data, and when it is due.
+//
+// NULL stands for what is encrypted or not JSON. The views and their columns stay;
+// later versions may add to them. A fork has the entries after its beginning;
+// runs and asks that it shares with the thread it was forked from are shown there
+// only. Do not write to the tables below the views.
+//
+// # Formats
+//
+// Open brings a schema of an earlier version to its own format, in one transaction
+// that others wait for. Processes of the earlier version that have the store open
+// go on; they answer [store.ErrNewer] when they open it again.
+//
 // # Erasure
 //
 // Drop deletes a journal's rows and Delete a cell's: no statement can read them

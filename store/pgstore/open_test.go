@@ -105,3 +105,40 @@ func TestDurability(t *testing.T) {
 		}
 	}
 }
+
+// TestMigrate brings a schema of the first format to today's, while a handle that
+// was opened before goes on writing and several others open it at once.
+func TestMigrate(t *testing.T) {
+	base := pgtest.URL(t)
+	url := pgtest.Schema(base, t.TempDir())
+	older := openSchema(t, url)
+	if _, err := older.Append(t.Context(), "j", 0, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	_, schema, _ := strings.Cut(url, "schema=")
+	schema, _, _ = strings.Cut(schema, "&")
+	admin(t, base, "SET search_path = "+schema, "DROP VIEW threads, history, runs, asks", "DROP FUNCTION field, moment", "UPDATE format SET number = 1")
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			s, err := pgstore.Open(context.Background(), url, pgstore.Options{})
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		}()
+	}
+	for n := range uint64(20) {
+		if _, err := older.Append(t.Context(), "j", n+1, []byte("meanwhile")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := table(t, url, "SELECT seq FROM history"); len(got) != 21 {
+		t.Errorf("the view has %d rows, want 21", len(got))
+	}
+}

@@ -14,7 +14,7 @@ import (
 // migrations build the schema, in order; the number of those that were made is
 // its format. Binaries of an earlier format may be running meanwhile: a migration
 // adds, and leaves what they use as it was. SCHEMA stands for the schema's name.
-var migrations = []string{tables + writeFunction}
+var migrations = []string{tables + writeFunction, views}
 
 // A journal's head is the row that writers compare and swap: all of them meet at
 // it, and so does a drop, which leaves it with last = -1. Only columns without an
