@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -12,3 +13,6 @@ func StopPolling(t *testing.T) {
 	calmInterval = time.Hour
 	t.Cleanup(func() { calmInterval = calm }) // after they are closed
 }
+
+// Failed is the error of a call that met err.
+func Failed(err error) error { return (&Store{life: context.Background()}).failed("open", err) }

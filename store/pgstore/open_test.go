@@ -3,10 +3,13 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
@@ -64,6 +67,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"no URL", "postgres://%zz", store.ErrInvalid, "postgres://user@host"},
 		{"a setting", pgtest.With(base, "pool_max_conns", "many"), store.ErrInvalid, "pool_max_conns"},
 		{"who only reads", database(t, "default_transaction_read_only = on"), pgstore.ErrReplica, "default_transaction_read_only"},
+		{"nobody", strings.Replace(base, "postgres@", "nobody_here@", 1), pgstore.ErrPassword, "PGUSER"},
 		{"without rights", strings.Replace(base, "postgres@", reader+"@", 1), nil, "right"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,6 +80,56 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("Open(%s) = %v, want %v and %q", c.url, err, c.want, c.says)
 			}
 		})
+	}
+}
+
+// TestOpenRefusesServers has a server that asks for a password, one that does not
+// sync, a replica, and one that is not there yet.
+func TestOpenRefusesServers(t *testing.T) {
+	server := pgtest.Start(t)
+	admin(t, server.URL, "CREATE ROLE ann LOGIN SUPERUSER PASSWORD 'right'", "ALTER SYSTEM SET fsync = off")
+	hba := filepath.Join(server.Dir, "pg_hba.conf")
+	if err := os.WriteFile(hba, []byte("host all ann 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(url string, want error, opts ...store.OpenOption) {
+		t.Helper()
+		s, err := store.Open(t.Context(), url, opts...)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("Open = %v, want %v", err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "wrong") {
+			t.Errorf("the error has the password: %v", err)
+		}
+	}
+	if err := server.Ctl("restart"); err != nil {
+		t.Fatal(err)
+	}
+	refuse(strings.Replace(server.URL, "postgres@", "ann:wrong@", 1), pgstore.ErrPassword)
+	s, err := store.Open(t.Context(), strings.Replace(server.URL, "postgres@", "ann:right@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	refuse(server.URL, store.ErrWeak, store.Require(store.Power))
+	if err := os.WriteFile(filepath.Join(server.Dir, "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Ctl("restart"); err != nil {
+		t.Fatal(err)
+	}
+	refuse(server.URL, pgstore.ErrReplica)
+	if err := server.Ctl("stop", "-m", "immediate"); err != nil {
+		t.Fatal(err)
+	}
+	refuse(server.URL, store.ErrUnavailable)
+	// A server that starts says so for too short a time to be met.
+	starting := pgstore.Failed(&pgconn.PgError{Code: "57P03", Message: "the database system is starting up"})
+	if !errors.Is(starting, pgstore.ErrStarting) || !errors.Is(starting, store.ErrUnavailable) {
+		t.Errorf("a server that starts is %v", starting)
 	}
 }
 
