@@ -80,6 +80,9 @@ var (
 	ErrNoThread = fault.ErrNoThread
 	// ErrErased: the thread was erased, or is about to be.
 	ErrErased = fault.ErrErased
+	// ErrMoved: the thread, or the whole store, was migrated to another store, and
+	// can only be read here; see MovedError.
+	ErrMoved = fault.ErrMoved
 	// ErrPinned: forks or children depend on the thread; see PinnedError.
 	ErrPinned = fault.ErrPinned
 	// ErrExists: a thread with that id already exists.
@@ -137,6 +140,10 @@ type BusyError = fault.BusyError
 // PinnedError lists what depends on a thread that could therefore not be erased.
 // It matches [ErrPinned].
 type PinnedError = fault.PinnedError
+
+// MovedError reports that Thread, or the whole store if that is "", was migrated to
+// the store called To, and can only be read here. It matches ErrMoved.
+type MovedError = fault.MovedError
 
 // StaleError reports that Thread is at Seq, or at 0 if there is no such thread,
 // and not at the sequence that the caller required: see Note.IfSeq and the other

@@ -59,6 +59,7 @@ type Thread struct {
 	Fork     *Point            `json:"fork,omitempty"`    // what it was forked or imported from, and the last sequence that both share
 	Import   *ImportInfo       `json:"import,omitempty"`  // of an imported thread and its forks
 	Foreign  string            `json:"foreign,omitempty"` // why this version leaves the thread alone
+	Moved    string            `json:"moved,omitempty"`   // the store where it continues, see [MovedError]
 }
 
 // ImportInfo says that a thread, or the thread it was forked from, was imported
@@ -200,7 +201,7 @@ func (r *Runtime) GetRun(ctx context.Context, thread, run string) (*Run, error) 
 func (r *Runtime) threadInfo(ctx context.Context, o *threads.Opened, p RunPage) (*Thread, error) {
 	t := o.Thread
 	info := &Thread{ID: t.ID, Tenant: t.Tenant, User: t.User, Title: t.Title, Metadata: maps.Clone(t.Meta),
-		Created: clock.Stamp(t.Created), Updated: clock.Stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign,
+		Created: clock.Stamp(t.Created), Updated: clock.Stamp(t.Time), Seq: t.Seq, Spent: maps.Clone(t.Spent), Foreign: t.Foreign, Moved: t.Moved,
 		Status: Status(threads.StatusOf(t))}
 	if from := t.Parent; from != nil {
 		info.Parent = &ParentInfo{Thread: from.Thread, Run: from.RunID, Path: tree.Names(from.Path)}

@@ -77,6 +77,9 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			if o.Thread.Foreign != "" {
 				return nil, fmt.Errorf("%w: thread %s: %s", fault.ErrNewer, thread, o.Thread.Foreign)
 			}
+			if o.Thread.Moved != "" {
+				return nil, &fault.MovedError{Thread: thread, To: o.Thread.Moved}
+			}
 			// A busy run appends all the time. Reading each entry as it comes
 			// would take from what it gets done, and its pass tells its end.
 			if pass := r.core.engine.Executing(name); pass != nil {

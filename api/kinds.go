@@ -24,6 +24,7 @@ var EventKinds = []EventKind{
 	{"signal", "a named event arrived from outside, or a child ended", []string{"name", "child", "value", "status", "error", "by"}, false},
 	{"forked", "the thread was forked from the thread `from` after its sequence `at`, or was imported; value is an edited input; answers that have had no effect yet are void, except those in keep", []string{"from", "at", "import", "signer", "keep", "value", "by", "reason"}, false},
 	{"rewound", "the thread was taken back to the sequence `to`", []string{"to", "by", "reason"}, false},
+	{"moved", "the thread continues in the store `name`; here it can only be read", []string{"name"}, false},
 	{"nudge", "nothing changed; workers use it to mark a point", nil, true},
 
 	{"queued", "a run was requested: value is the input, name the flow", []string{"name", "value", "by"}, false},

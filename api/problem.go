@@ -140,6 +140,7 @@ var kinds = []kind{
 	{"credential", http.StatusUnprocessableEntity, credentials.ErrInvalid},
 	{"unsealed", http.StatusConflict, credentials.ErrUnsealed},
 	{"ahead", http.StatusBadRequest, perdure.ErrAhead},
+	{"moved", http.StatusConflict, perdure.ErrMoved},
 	{"newer", http.StatusConflict, perdure.ErrNewer},
 	{"corrupt", http.StatusUnprocessableEntity, perdure.ErrCorrupt},
 	{"corrupt", http.StatusUnprocessableEntity, store.ErrCorrupt},

@@ -169,7 +169,7 @@ var commands = []func(*app) *cobra.Command{
 	resumeCommand, signalCommand, forkCommand, rewindCommand,
 	asksCommand, answerCommand, rulesCommand,
 	memoryCommand, exportCommand, importCommand, verifyCommand, eraseCommand,
-	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand,
+	serveCommand, workerCommand, workersCommand, flowsCommand, tokenCommand, doctorCommand, benchCommand, migrateCommand,
 	completionCommand, versionCommand, exitCodesCommand,
 }
 

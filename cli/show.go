@@ -139,6 +139,7 @@ func (a *app) head(t *perdure.Thread) {
 		}
 		line("imported", fmt.Sprintf("%s up to %d, %s", safe.Label(i.Thread), i.Seq, signed))
 	}
+	line("moved to", safe.Cut(safe.Line(t.Moved), a.term.Room(9)))
 	line("foreign", safe.Cut(safe.Line(t.Foreign), a.term.Room(9)))
 	var meta []string
 	for k, v := range t.Metadata {

@@ -27,6 +27,7 @@ import (
 type Tokens struct {
 	store store.Store
 	hash  func(...string) []byte
+	moved func(context.Context) error // refuses writes if the store was migrated
 
 	mu      sync.Mutex
 	seen    map[[sha256.Size]byte]seenToken
@@ -38,7 +39,7 @@ var _ Rechecker = (*Tokens)(nil)
 // NewTokens returns the tokens in a runtime's store, of all tenants.
 func NewTokens(rt *perdure.Runtime) *Tokens {
 	h := threads.Behind(rt).All
-	return &Tokens{store: h.Store, hash: h.Hash, seen: map[[sha256.Size]byte]seenToken{}}
+	return &Tokens{store: h.Store, hash: h.Hash, moved: h.CheckMoved, seen: map[[sha256.Size]byte]seenToken{}}
 }
 
 const (
@@ -185,6 +186,9 @@ func (t *Tokens) Create(ctx context.Context, tenant, by string, in api.CreateTok
 	case minutes != nil:
 		r.Expires = now.Add(time.Duration(*minutes) * time.Minute)
 	}
+	if err := t.moved(ctx); err != nil {
+		return nil, err
+	}
 	secret := tokenPrefix + newSecret()
 	sum := sha256.Sum256([]byte(secret))
 	hash := hex.EncodeToString(sum[:])
@@ -229,6 +233,9 @@ func (t *Tokens) Revoke(ctx context.Context, tenant, id string) error {
 	missing := fmt.Errorf("%w: there is no token %.40q", api.ErrNotFound, id)
 	if b, err := hex.DecodeString(id); err != nil || len(b) != idSize/2 || strings.ToLower(id) != id {
 		return missing
+	}
+	if err := t.moved(ctx); err != nil {
+		return err
 	}
 	cell, err := t.store.Get(ctx, t.index(tenant)+id)
 	if errors.Is(err, store.ErrNotFound) {

@@ -74,6 +74,11 @@ func (a *Archive) Export(ctx context.Context, thread string, w io.Writer, redact
 	case t.Erased:
 		return fmt.Errorf("%w: %q", fault.ErrErased, thread)
 	}
+	if t.Moved != "" { // that it was is no part of what it is
+		if t.Seq, t.Head, err = a.threads.EntryAt(ctx, opened.Name, t.Seq-1); err != nil {
+			return err
+		}
+	}
 	key, err := a.signingKey(ctx)
 	if err != nil {
 		return err

@@ -144,6 +144,9 @@ func (im *importer) named(ctx context.Context, user string) error {
 	if im.archive.tenant.Owner != nil && user != *im.archive.tenant.Owner {
 		return fmt.Errorf("%w: the export is of a thread of %q, not of %q", fault.ErrInvalid, user, *im.archive.tenant.Owner)
 	}
+	if err := im.archive.threads.CheckMoved(ctx); err != nil {
+		return err
+	}
 	im.name = im.archive.tenant.NewName(clock.Now(), threads.ImportMark(im.n), user)
 	_, err := im.archive.threads.Ensure(ctx, ImportKey(im.name), []byte(importing))
 	return err
@@ -200,6 +203,9 @@ func (im *importer) show(ctx context.Context, o *threads.Opened) error {
 		return err
 	}
 	held, err := im.archive.threads.Ensure(ctx, im.archive.tenant.IDKey(im.as), []byte(im.name))
+	if err == nil {
+		err = im.archive.threads.CheckMoved(ctx)
+	}
 	if err != nil {
 		im.open = true
 		return err

@@ -227,6 +227,9 @@ func (p *Pass) absorb() error {
 func (p *Pass) fence(e journal.Entry, err error) error {
 	if err == nil && e.Kind == journal.Erased {
 		err = fmt.Errorf("%w: %w", fault.ErrFenced, &fault.ErasedError{Thread: p.thread.ID})
+	} else if err == nil && e.Kind == journal.Moved {
+		b, _ := e.Read()
+		err = fmt.Errorf("%w: %w", fault.ErrFenced, &fault.MovedError{Thread: p.thread.ID, To: b.Name})
 	} else if err == nil {
 		err = fmt.Errorf("%w: entry %d is %s", fault.ErrFenced, e.Seq, e.Kind)
 	} else {
@@ -275,7 +278,7 @@ func (p *Pass) letsGo(lines []threads.Line) []string {
 func (p *Pass) letGo() {
 	for range 5 {
 		o, err := p.engine.threads.Read(p.io, p.name)
-		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
+		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased || o.Thread.Moved != "" {
 			return
 		}
 		_, data, err := threads.EncodeLines(o.Thread, []threads.Line{{Kind: journal.Released, Run: p.run.N, Epoch: p.epoch}})

@@ -46,6 +46,7 @@ var (
 	ErrNoFlow      = errors.New("perdure: unknown flow")
 	ErrNoThread    = errors.New("perdure: unknown thread")
 	ErrErased      = Coded("erased", errors.New("perdure: the thread was erased"))
+	ErrMoved       = errors.New("perdure: moved to another store")
 	ErrPinned      = errors.New("perdure: other threads depend on the thread")
 	ErrExists      = errors.New("perdure: the thread exists")
 	ErrRunNotFound = errors.New("perdure: unknown run")
@@ -383,6 +384,25 @@ type ErasedError struct {
 func (e *ErasedError) Error() string { return fmt.Sprintf("%v: %s", ErrErased, e.Thread) }
 
 func (e *ErasedError) Unwrap() []error { return []error{ErrErased, ErrNoThread, e.Err} }
+
+// MovedError says that a thread, or all of them, continue in another store: see
+// perdure.MovedError. It matches ErrMoved.
+type MovedError struct {
+	Thread string // its id, "" for the whole store
+	To     string // the name of that store
+}
+
+// Error says where to.
+func (e *MovedError) Error() string {
+	what := "the store is read-only"
+	if e.Thread != "" {
+		what = "thread " + e.Thread + " is read-only here"
+	}
+	return fmt.Sprintf("%v: %s and continues in %s; connect to that store", ErrMoved, what, e.To)
+}
+
+// Unwrap makes errors.Is(err, ErrMoved) true.
+func (e *MovedError) Unwrap() error { return ErrMoved }
 
 // IfDropped makes ErrErased of the answer of a journal that was dropped.
 func IfDropped(name string, err error) error {

@@ -261,6 +261,8 @@ func (b *Body) check(k Kind) error {
 		return errors.New("a fork of nothing")
 	case k == Rewound && b.At == 0:
 		return errors.New("a rewind to nowhere")
+	case k == Moved && b.Name == "":
+		return errors.New("a move to nowhere")
 	case k == Spawned && (b.Child == "" || b.Flow == ""):
 		return errors.New("a child without a name")
 	case k == Ended && !Status(b.Status).Final():

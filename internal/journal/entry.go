@@ -67,9 +67,10 @@ const (
 	Forked  Kind = "forked"  // a fork begins after an entry of another thread
 	Rewound Kind = "rewound" // the thread is again as it was at an earlier sequence
 	Erased  Kind = "erased"  // the thread is about to be dropped
+	Moved   Kind = "moved"   // the thread continues in another store, and nobody writes here any more
 )
 
-var fences = map[Kind]bool{Forked: true, Rewound: true, Erased: true}
+var fences = map[Kind]bool{Forked: true, Rewound: true, Erased: true, Moved: true}
 
 var workers = map[Kind]bool{
 	Claimed: true, Step: true, Attempt: true, Intent: true, Asked: true, Timer: true,

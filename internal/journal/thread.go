@@ -43,6 +43,8 @@ type Thread struct {
 	Imported int64 `json:",omitzero"` // time of Import
 	Erased   bool  `json:",omitzero"`
 
+	Moved string `json:",omitzero"` // the name of the store where it continues, "" if it is this one
+
 	Foreign string `json:"-"` // why this binary must leave the thread alone, if it must
 	shared  bool   // State and Deps are some run's base
 	byID    table[*Run]
@@ -202,6 +204,8 @@ func (t *Thread) applyThread(e Entry, b *Body) {
 		t.fork(e, b)
 	case Erased:
 		t.Erased = true
+	case Moved:
+		t.Moved = b.Name
 	}
 }
 
@@ -286,7 +290,7 @@ func (t *Thread) Busy() *Run {
 // one due, 0 for never. Fits reports whether the code at hand may try a blocked
 // run.
 func (t *Thread) Next(now int64, fits func(*Run) bool) (*Run, int64) {
-	if t.Foreign != "" {
+	if t.Foreign != "" || t.Moved != "" {
 		return nil, 0
 	}
 	var due int64

@@ -199,7 +199,7 @@ func (r *Control) RetryChild(ctx context.Context, parent string, child *journal.
 // run has not ended, or if the parent no longer needs to know.
 func (c *Control) TellParent(ctx context.Context, o *threads.Opened) error {
 	from := o.Thread.Parent
-	if from == nil || o.Thread.Foreign != "" {
+	if from == nil || o.Thread.Foreign != "" || o.Thread.Moved != "" {
 		return nil
 	}
 	run := o.Thread.RunByID(c.threads.ChildRunID(o.Thread.ID))

@@ -90,6 +90,8 @@ func (e *eraser) thread(ctx context.Context, name, idCell string) error {
 		return err
 	case o.Thread.Foreign != "":
 		return fmt.Errorf("%w: it is left alone: %s", fault.ErrNewer, o.Thread.Foreign)
+	case o.Thread.Moved != "":
+		return &fault.MovedError{Thread: o.Thread.ID, To: o.Thread.Moved}
 	case e.finishing:
 		return fmt.Errorf("%w: it is not erased", fault.ErrInvalid)
 	default:

@@ -55,6 +55,9 @@ func (r *Control) Fork(ctx context.Context, q ForkRequest) (*Fork, error) {
 	if err := errors.Join(fault.CheckText("the title", q.Title, 1000), fault.CheckText("who asks", q.By, 500), fault.CheckText("the reason", q.Reason, 16<<10)); err != nil {
 		return nil, err
 	}
+	if err := r.threads.CheckMoved(ctx); err != nil {
+		return nil, err
+	}
 	from, err := r.tenant.Find(ctx, q.Thread)
 	if err != nil {
 		return nil, err

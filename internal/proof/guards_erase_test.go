@@ -100,12 +100,12 @@ var eraseGuards = []guard{
 	},
 	{
 		name: "who lets go looks whether the thread is erased",
-		edits: []edit{{"internal/engine/commit.go", `		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
+		edits: []edit{{"internal/engine/commit.go", `		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased || o.Thread.Moved != "" {
 			return
 		}`, `		if errors.Is(err, fault.ErrErased) && o.Thread.Erased && OFF {
 			err, o.Thread.Erased = nil, false
 		}
-		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased {
+		if err != nil || o.Thread.Epoch != p.epoch || o.Thread.Worker != p.holder.ID() || o.Thread.Erased || o.Thread.Moved != "" {
 			return
 		}`}},
 	},

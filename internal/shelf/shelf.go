@@ -224,11 +224,13 @@ type Host struct {
 	User   *string                      // whose threads the runtime is limited to; nil: all
 	Hash   func(texts ...string) []byte // keyed, so that names of cells tell nothing
 	Log    *slog.Logger
+
+	CheckMoved func(context.Context) error // refuses writes of a store that was migrated; nil: there are none
 }
 
 // hostOf returns the host of a tenant's threads.
 func hostOf(t *threads.Tenant) *Host {
-	return &Host{Store: t.All.Store, Tenant: t.Name, User: t.Owner, Hash: t.All.Hash, Log: t.All.Log}
+	return &Host{Store: t.All.Store, Tenant: t.Name, User: t.Owner, Hash: t.All.Hash, Log: t.All.Log, CheckMoved: t.All.CheckMoved}
 }
 
 // Of returns the shelf of the tenant of a *perdure.Runtime.

@@ -42,6 +42,9 @@ func (s *Shelf) Put(ctx context.Context, ns []string, key string, value json.Raw
 	case o.TTL < 0, o.Create && o.Version != "":
 		return nil, fmt.Errorf("%w: a negative time to live, or a version with a condition that there is no value", ErrInvalid)
 	}
+	if err := s.checkMoved(ctx); err != nil {
+		return nil, err
+	}
 	id := rand.Text()
 	if o.Once != "" {
 		id = s.hash("write", o.Once, string(o.Version), strconv.FormatBool(o.Create), o.TTL.String(), string(value))
@@ -114,10 +117,21 @@ func (s *Shelf) write(ctx context.Context, cell store.Cell, old *Item, r *record
 	return item, err
 }
 
+// checkMoved refuses a write if the store was migrated.
+func (s *Shelf) checkMoved(ctx context.Context) error {
+	if s.host.CheckMoved == nil {
+		return nil
+	}
+	return s.host.CheckMoved(ctx)
+}
+
 // Delete removes a value, of the version if one is given. A value that is not
 // there is removed already.
 func (s *Shelf) Delete(ctx context.Context, ns []string, key string, version store.Version) error {
 	if err := Check(ns, key); err != nil {
+		return err
+	}
+	if err := s.checkMoved(ctx); err != nil {
 		return err
 	}
 	return s.delete(ctx, s.root+s.Place(ns, key), version)

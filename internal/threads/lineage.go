@@ -135,6 +135,8 @@ func (c *Threads) EntryAt(ctx context.Context, name string, at uint64) (uint64, 
 		err = fmt.Errorf("%w: %w", fault.ErrErased, err)
 	case err == nil && last.Kind == journal.Erased:
 		err = fmt.Errorf("%w: see entry %d", fault.ErrErased, last.Seq)
+	case err == nil && last.Kind == journal.Moved:
+		err = fmt.Errorf("%w: see entry %d", fault.ErrMoved, last.Seq)
 	case errors.Is(err, fault.ErrCorrupt):
 		// Where the thread is good up to is worth reading it.
 		if _, readErr := c.ReadAt(ctx, name, at); errors.Is(readErr, fault.ErrCorrupt) {

@@ -393,8 +393,8 @@ func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.T
 func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, decide func(*journal.Thread) (lines []Line, flows []string, err error)) ([]journal.Entry, error) {
 	for {
 		t := o.Thread
-		if t.Foreign != "" {
-			return nil, fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
+		if err := checkWritable(t); err != nil {
+			return nil, err
 		}
 		lines, flows, err := decide(t)
 		if errors.Is(err, ErrNothing) {

@@ -39,13 +39,30 @@ type Threads struct {
 	folds   folds
 
 	mu       sync.Mutex
+	unmoved  time.Time         // when the store was last seen not to have moved
 	roots    map[string]Root   // of forks
 	unmended map[string]string // by prefix of a tenant's summaries: the damage that could not be mended
 }
 
-// New opens the threads of a store.
+// SaltCell is the key of the secret with which names are hashed.
+const SaltCell = "perdure/salt"
+
+// New opens the threads of a store. It refuses one into which a migration is
+// under way.
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
-	salt, err := Secret(ctx, s, "perdure/salt", sha256.Size)
+	if err := checkComplete(ctx, s); err != nil {
+		return nil, err
+	}
+	c, err := NewCopy(ctx, s, log, lease)
+	if err == nil { // a migration that has begun since sees the salt, or is seen here
+		err = checkComplete(ctx, s)
+	}
+	return c, err
+}
+
+// NewCopy is New for the migration itself.
+func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
+	salt, err := Secret(ctx, s, SaltCell, sha256.Size)
 	return &Threads{Store: s, Log: log, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 

@@ -145,7 +145,7 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 		b.found.Threads++ // it is not known whose it is
 		return nil
 	}
-	damaged := err != nil || o.Thread.Foreign != ""
+	idle := err != nil || o.Thread.Foreign != "" || o.Thread.Moved != ""
 	cell, err := b.threads.Store.Get(ctx, idCell)
 	if errors.Is(err, store.ErrCorrupt) {
 		var led string
@@ -163,7 +163,7 @@ func (b *rebuilder) rebuildThread(ctx context.Context, name string) error {
 	b.found.Threads++
 	// A thread that cannot be read, or needs a newer version, is listed all the
 	// same.
-	if err := b.rebuildSummary(ctx, o, s, there); err != nil || damaged {
+	if err := b.rebuildSummary(ctx, o, s, there); err != nil || idle {
 		return err
 	}
 	return b.rebuildHints(ctx, o)

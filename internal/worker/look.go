@@ -53,6 +53,13 @@ func (w *Worker) executeDue(h due.Hint) error {
 	if err != nil {
 		return err
 	}
+	if err := w.threads.CheckMoved(w.io); err != nil && o.Thread.Moved == "" {
+		if errors.Is(err, fault.ErrMoved) {
+			w.later(h, blockedAgain) // the migration comes for it
+			return nil
+		}
+		return err
+	}
 	return w.executeNext(o, h)
 }
 
@@ -203,6 +210,12 @@ func flowOf(run *journal.Run) string {
 
 // settle postpones or removes the hint, according to the journal.
 func (w *Worker) settle(o *threads.Opened, h due.Hint) error {
+	if o.Thread.Moved != "" {
+		if h.Version == "" {
+			return nil
+		}
+		return due.Settle(w.io, w.threads.Store, h, max(o.Thread.Seq, h.Seq), 0, clock.Micros())
+	}
 	if w.stopped() || o.Thread.Foreign != "" {
 		// Left to another worker or another version.
 		w.later(h, blockedAgain)

@@ -142,7 +142,7 @@ func withScheme(address string) string {
 
 // Open serves the API of a store inside this process.
 func (c *Connector) Open(ctx context.Context, url string) (*Link, error) {
-	if err := c.exists(url); err != nil {
+	if err := c.Exists(url); err != nil {
 		return nil, err
 	}
 	rt, closeStore, err := c.OpenRuntime(ctx, url, perdure.Options{})
@@ -167,8 +167,8 @@ func (c *Connector) Open(ctx context.Context, url string) (*Link, error) {
 // For the others its name is a mistake.
 const makers = " run chat import create put "
 
-// exists returns an error if a store is missing and the command does not make one.
-func (c *Connector) exists(url string) error {
+// Exists returns an error if a store is missing and the command does not make one.
+func (c *Connector) Exists(url string) error {
 	path, ok := SQLiteFile(url)
 	if !ok {
 		path = Folder(url)

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	neturl "net/url"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/internal/migrate"
+	"github.com/perdure/perdure/internal/safe"
+	"github.com/perdure/perdure/internal/terminal"
+	"github.com/perdure/perdure/store"
+	"github.com/perdure/perdure/store/seal"
+	"github.com/spf13/cobra"
+)
+
+// migrateCommand returns the command that moves everything to another store.
+func migrateCommand(a *app) *cobra.Command {
+	var from, to string
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "move all threads and everything else to another store",
+		Long: `Copies every journal, cell and blob to an empty store, verifies the copy along its
+hash chains, and ends each journal of the old store with an entry that says where it
+continues. The old store can still be read, but not written. Workers and servers of
+it may run meanwhile: they lose their runs, which continue from their last recorded
+step once workers are started on the new store. If it is interrupted, run it again.
+
+If a store is sealed, set PERDURE_FROM_KEYS or PERDURE_TO_KEYS to its key ring.`,
+		Example: "  perdure migrate --from sqlite:perdure.db --to file:data\n  perdure migrate --from file:data --to sqlite:new.db --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if from == "" || to == "" {
+				return exit.Usage(errors.New("name both stores with --from and --to"))
+			}
+			return a.migrate(c.Context(), from, to)
+		},
+	}
+	c.Flags().StringVar(&from, "from", "", "URL of the store to move")
+	c.Flags().StringVar(&to, "to", "", "URL of the empty store to move it to")
+	return c
+}
+
+func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
+	if err := a.conn.Exists(fromURL); err != nil {
+		return err
+	}
+	from, err := a.openSealed(ctx, fromURL, "PERDURE_FROM_KEYS")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := a.openSealed(ctx, toURL, "PERDURE_TO_KEYS")
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	last := time.Now()
+	report, err := migrate.Run(ctx, from, to, migrate.Options{To: storeName(toURL), Progress: func(p migrate.Progress) {
+		if time.Since(last) > time.Second {
+			last = time.Now()
+			a.hint("%s: %d journals, %d cells", p.Stage, p.Journals, p.Cells)
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	if a.term.JSON {
+		return a.term.PrintJSON(report)
+	}
+	if report.Already {
+		a.term.Printf("This migration to %s was completed before.\n", safe.Line(report.To))
+		return nil
+	}
+	a.term.Printf("Moved %s to %s and verified them: %d entries, %d cells, %d bytes. %s due.\n", terminal.Count(report.Threads, "thread", "threads"),
+		safe.Line(report.To), report.Entries, report.Cells, report.Bytes, terminal.Count(report.Hints, "flow of a thread is", "flows of threads are"))
+	return nil
+}
+
+// openSealed opens a store, with the key ring in an environment variable if it is set.
+func (a *app) openSealed(ctx context.Context, url, keys string) (store.Store, error) {
+	unavailable := func(err error) error {
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", storeName(url), err)}
+	}
+	s, err := a.conn.OpenURL(ctx, url)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	text := a.term.Env(keys)
+	if text == "" {
+		return s, nil
+	}
+	ring, err := seal.ParseRing(text)
+	if err != nil {
+		s.Close()
+		return nil, exit.Usage(fmt.Errorf("$%s: %w", keys, err))
+	}
+	sealed, err := seal.New(ctx, s, ring)
+	if err != nil {
+		s.Close()
+		return nil, unavailable(err)
+	}
+	return sealed, nil
+}
+
+// storeName returns a store's URL without the parts that may be secret.
+func storeName(text string) string {
+	u, err := neturl.Parse(text)
+	if err != nil {
+		scheme, _, _ := strings.Cut(text, ":")
+		return scheme
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}

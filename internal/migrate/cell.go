@@ -1,0 +1,148 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/archive"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
+)
+
+// pageBytes is how many bytes of cells are in memory at a time, about.
+const pageBytes = 8 << 20
+
+// cells returns some cells of a store after a key, and whether there are more.
+func cells(ctx context.Context, s store.Store, after string) (some []store.Cell, more bool, err error) {
+	size := 0
+	for cell, err := range s.List(ctx, "", after) {
+		if err != nil {
+			return nil, false, err
+		}
+		some = append(some, cell)
+		if size += len(cell.Value); len(some) == page || size > pageBytes {
+			return some, true, nil
+		}
+	}
+	return some, false, nil
+}
+
+// copyCells makes the cells of the target those of the source: it writes those that
+// differ, and removes those that the source does not have.
+func (m *migration) copyCells(ctx context.Context) error {
+	for after := ""; ; {
+		ours, more, err := cells(ctx, m.from, after)
+		if err != nil {
+			return err
+		}
+		if err := m.held(ctx); err != nil {
+			return err
+		}
+		upto := ""
+		if more {
+			upto = ours[len(ours)-1].Key
+		}
+		if err := m.copyPage(ctx, ours, after, upto); err != nil {
+			return err
+		}
+		m.progress.Cells += len(ours)
+		m.tell()
+		if !more {
+			return nil
+		}
+		after = upto
+	}
+}
+
+// copyPage makes the cells of the target between two keys those of the source; ""
+// is the end.
+func (m *migration) copyPage(ctx context.Context, ours []store.Cell, after, upto string) error {
+	want, seen := map[string][]byte{}, map[string]store.Version{}
+	for _, c := range ours {
+		if treat(c.Key) == copied {
+			want[c.Key] = c.Value
+		}
+	}
+	var extra []store.Cell
+	for c, err := range m.to.List(ctx, "", after) {
+		if err != nil {
+			return err
+		}
+		if upto != "" && c.Key > upto {
+			break
+		}
+		value, ok := want[c.Key]
+		delete(want, c.Key)
+		if ok && bytes.Equal(value, c.Value) || treat(c.Key) != copied {
+			continue
+		}
+		if ok {
+			want[c.Key], seen[c.Key] = value, c.Version
+		} else {
+			extra = append(extra, c)
+		}
+	}
+	for _, c := range extra {
+		if err := m.to.Delete(ctx, c.Key, c.Version); err != nil {
+			return fmt.Errorf("cell %q: %w", c.Key, err)
+		}
+	}
+	for key, value := range want {
+		_, err := store.Update(ctx, m.to, key, func(old store.Cell) ([]byte, error) {
+			switch {
+			case old.Version == seen[key]:
+				return value, nil
+			case bytes.Equal(old.Value, value):
+				return nil, threads.ErrNothing
+			}
+			return nil, fmt.Errorf("%w: somebody else writes to the target; run the migration again", fault.ErrInvalid)
+		})
+		if err != nil && !errors.Is(err, threads.ErrNothing) {
+			return fmt.Errorf("cell %q: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// dropDropped drops the journals in the target that were dropped in the source:
+// those that were copied before, and those that cells still name because their
+// erase was cut off.
+func (m *migration) dropDropped(ctx context.Context) error {
+	var names []string
+	for name, err := range m.to.Journals(ctx, "") {
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	for _, prefix := range []string{threads.GateKey(""), archive.ImportKey("")} {
+		for cell, err := range m.from.List(ctx, prefix, "") {
+			if err != nil {
+				return err
+			}
+			names = append(names, threads.JournalKey(strings.TrimPrefix(cell.Key, prefix)))
+		}
+	}
+	for cell, err := range m.from.List(ctx, "id/", "") {
+		if err != nil {
+			return err
+		}
+		names = append(names, threads.JournalKey(string(cell.Value)))
+	}
+	for _, name := range names {
+		for _, err := range m.from.Read(ctx, name, 0) {
+			if errors.Is(err, store.ErrDropped) {
+				err = m.to.Drop(ctx, name)
+			}
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}

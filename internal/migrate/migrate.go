@@ -1,0 +1,372 @@
+// Package migrate moves everything in a store to another one: journals entry by
+// entry, cells and blobs byte for byte. It may import the rooms of threads and
+// their upkeep, and what those import.
+//
+// A migration can be killed at any point and run again. It goes through stages,
+// which a cell of the target records:
+//
+//  1. The target is empty, and now belongs to this migration: no runtime opens it.
+//  2. Everything is copied while the source is in use.
+//  3. A cell of the source says that nothing begins there any more. Each journal
+//     is copied to its end and compared, and then gets a `moved` entry by
+//     compare-and-swap right there, so that nothing comes between; then the
+//     cells are compared again. Now the target is what the source was.
+//  4. Every thread of the target is verified along its hash chain, and what
+//     follows from journals is rebuilt. Then runtimes may open the target.
+//
+// Stores are copied as their handles show them: what is sealed is opened by the
+// wrapper of the source and sealed again, with new data keys, by that of the
+// target.
+package migrate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/archive"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/journal"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/upkeep"
+	"github.com/perdure/perdure/store"
+)
+
+// Options are the options of [Run].
+type Options struct {
+	To       string         // the name of the target, which the source says from then on; no secret
+	Progress func(Progress) // called after each journal and each page of cells, if not nil
+	Grace    time.Duration  // threads.MovedGrace, unless nobody uses the source; 0 is that
+}
+
+// Progress says how far a migration has come.
+type Progress struct {
+	Stage    string // "copying", "moving" or "verifying"
+	Journals int    // in this stage
+	Cells    int
+}
+
+// Report is what a migration has moved.
+type Report struct {
+	To      string `json:"to"`
+	Threads int    `json:"threads"`
+	Entries uint64 `json:"entries"`
+	Cells   int    `json:"cells"`
+	Bytes   int64  `json:"bytes"`
+	Hints   int    `json:"hints"`   // rebuilt in the target
+	Already bool   `json:"already"` // an earlier run had completed it
+}
+
+// The stages that the mark of a target records.
+const (
+	stageEmpty   = ""        // the target has to be empty still
+	stageCopying = "copying" // the target is a part of the source
+	stageMoved   = "moved"   // the target is all of the source, which has moved
+	stageDone    = threads.CopyDone
+)
+
+// migration is one run of a migration.
+type migration struct {
+	from, to store.Store
+	opts     Options
+	mark     threads.Copy
+	report   Report
+	progress Progress
+}
+
+// Run moves everything from one store to another, or goes on with that. Its error
+// says what to do; after one that is not about the stores as they are, run it again.
+func Run(ctx context.Context, from, to store.Store, opts Options) (*Report, error) {
+	if opts.Grace == 0 {
+		opts.Grace = threads.MovedGrace
+	}
+	m := &migration{from: from, to: to, opts: opts, report: Report{To: opts.To}}
+	if err := m.run(ctx); err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	return &m.report, nil
+}
+
+func (m *migration) run(ctx context.Context) error {
+	if err := m.take(ctx); err != nil {
+		return err
+	}
+	if m.mark.Stage == stageEmpty {
+		if err := m.checkEmpty(ctx); err != nil {
+			return err
+		}
+		if err := m.advance(ctx, stageCopying); err != nil {
+			return err
+		}
+	}
+	if m.mark.Stage == stageCopying {
+		if err := m.copyAndMove(ctx); err != nil {
+			return err
+		}
+		if err := m.advance(ctx, stageMoved); err != nil {
+			return err
+		}
+	}
+	if m.mark.Stage == stageDone {
+		m.report.Already = true
+		return nil
+	}
+	for _, f := range families {
+		if f.how == rebuilt { // nothing is due in the source
+			if err := store.DeletePrefix(ctx, m.from, f.prefix); err != nil {
+				return err
+			}
+		}
+	}
+	t, err := threads.NewCopy(ctx, m.to, slog.New(slog.DiscardHandler), time.Second)
+	if err != nil {
+		return err
+	}
+	if err := m.verify(ctx, t); err != nil {
+		return err
+	}
+	rebuilt, err := upkeep.Rebuild(ctx, t)
+	if err != nil {
+		return err
+	}
+	m.report.Hints = rebuilt.Hints
+	return m.advance(ctx, stageDone)
+}
+
+// copyAndMove copies while the source is in use, then has everything in it refuse
+// new writes, and copies the rest.
+func (m *migration) copyAndMove(ctx context.Context) error {
+	moved, err := threads.ReadCopy(ctx, m.from, threads.MovedCell)
+	if err != nil {
+		return err
+	}
+	if moved == nil {
+		m.progress = Progress{Stage: "copying"}
+		if _, err := m.journals(ctx, m.copyJournal); err != nil {
+			return err
+		}
+		if err := m.copyCells(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.markSource(ctx); err != nil {
+		return err
+	}
+	select { // all who have seen that the source had not moved have written, or look again
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(m.opts.Grace):
+	}
+	m.progress = Progress{Stage: "moving"}
+	for unmoved := 1; unmoved > 0; {
+		if unmoved, err = m.journals(ctx, m.moveJournal); err != nil {
+			return err
+		}
+	}
+	if err := m.copyCells(ctx); err != nil {
+		return err
+	}
+	return m.dropDropped(ctx)
+}
+
+// source returns what tells the source from all other stores.
+func (m *migration) source(ctx context.Context) (string, error) {
+	salt, err := threads.Secret(ctx, m.from, threads.SaltCell, sha256.Size)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append([]byte("perdure migrate "), salt...))
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// take makes the target one that this run of the migration fills.
+func (m *migration) take(ctx context.Context) error {
+	for what, s := range map[string]store.Store{"source": m.from, "target": m.to} {
+		for _, err := range s.List(ctx, "~seal/", "") {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: the %s is sealed; its keys are needed to open it", fault.ErrInvalid, what)
+		}
+	}
+	if c, err := threads.ReadCopy(ctx, m.from, threads.CopyCell); err != nil {
+		return err
+	} else if c != nil && c.Stage != stageDone {
+		return fmt.Errorf("%w: a migration into the source is not complete; complete that first", fault.ErrInvalid)
+	}
+	source, err := m.source(ctx)
+	if err != nil {
+		return err
+	}
+	m.mark = threads.Copy{ID: journal.NewID(), Source: source, To: m.opts.To}
+	moved, err := threads.ReadCopy(ctx, m.from, threads.MovedCell)
+	if err != nil {
+		return err
+	}
+	run := journal.NewID()
+	_, err = store.Update(ctx, m.to, threads.CopyCell, func(old store.Cell) ([]byte, error) {
+		if old.Version != "" {
+			var found threads.Copy
+			if err := json.Unmarshal(old.Value, &found); err != nil {
+				return nil, fmt.Errorf("%w: the mark of an earlier migration: %w", fault.ErrCorrupt, err)
+			}
+			if found.Source != source {
+				return nil, fmt.Errorf("%w: the target holds a copy of another store; use an empty one", fault.ErrInvalid)
+			}
+			m.mark = found
+		}
+		if moved != nil && moved.ID != m.mark.ID {
+			return nil, &fault.MovedError{To: moved.To}
+		}
+		if m.mark.Stage == stageDone {
+			return nil, threads.ErrNothing
+		}
+		m.mark.Run = run
+		return json.Marshal(m.mark)
+	})
+	if errors.Is(err, threads.ErrNothing) {
+		return nil
+	}
+	return err
+}
+
+// checkEmpty refuses a target that holds anything else than the mark. A runtime
+// that opens the target writes its salt before it looks for the mark: so either it
+// is refused, or it is seen here.
+func (m *migration) checkEmpty(ctx context.Context) error {
+	used := func(what string) error {
+		for c, err := range m.to.List(ctx, threads.CopyCell, "") {
+			if err == nil && c.Key == threads.CopyCell {
+				err = m.to.Delete(ctx, c.Key, c.Version)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("%w: the target is in use: it holds %s; use an empty store", fault.ErrInvalid, what)
+	}
+	for name, err := range m.to.Journals(ctx, "") {
+		if err != nil {
+			return err
+		}
+		return used(fmt.Sprintf("the journal %.60q", name))
+	}
+	for cell, err := range m.to.List(ctx, "", "") {
+		if err != nil {
+			return err
+		}
+		if cell.Key != threads.CopyCell {
+			return used(fmt.Sprintf("the cell %.60q", cell.Key))
+		}
+	}
+	return nil
+}
+
+// held returns an error if another run has taken the migration over.
+func (m *migration) held(ctx context.Context) error {
+	now, err := threads.ReadCopy(ctx, m.to, threads.CopyCell)
+	if err == nil && (now == nil || now.Run != m.mark.Run) {
+		err = fmt.Errorf("%w: another run of this migration has taken over", fault.ErrInvalid)
+	}
+	return err
+}
+
+// advance records that a stage is reached.
+func (m *migration) advance(ctx context.Context, stage string) error {
+	next := m.mark
+	next.Stage = stage
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	_, err = store.Update(ctx, m.to, threads.CopyCell, func(old store.Cell) ([]byte, error) {
+		var now threads.Copy
+		if err := json.Unmarshal(old.Value, &now); err != nil || now.Run != m.mark.Run {
+			return nil, fmt.Errorf("%w: another run of this migration has taken over", fault.ErrInvalid)
+		}
+		return value, nil
+	})
+	m.mark = next
+	return err
+}
+
+// markSource says in the source that nothing begins there any more.
+func (m *migration) markSource(ctx context.Context) error {
+	if err := m.held(ctx); err != nil {
+		return err
+	}
+	value, err := json.Marshal(threads.Copy{ID: m.mark.ID, Source: m.mark.Source, To: m.mark.To})
+	if err != nil {
+		return err
+	}
+	_, err = store.Update(ctx, m.from, threads.MovedCell, func(old store.Cell) ([]byte, error) {
+		if old.Version == "" {
+			return value, nil
+		}
+		var found threads.Copy
+		if err := json.Unmarshal(old.Value, &found); err != nil {
+			return nil, fmt.Errorf("%w: cell %q: %w", fault.ErrCorrupt, old.Key, err)
+		}
+		if found.ID != m.mark.ID {
+			return nil, &fault.MovedError{To: found.To}
+		}
+		return nil, threads.ErrNothing
+	})
+	if errors.Is(err, threads.ErrNothing) {
+		return nil
+	}
+	return err
+}
+
+// tell reports progress.
+func (m *migration) tell() {
+	if m.opts.Progress != nil {
+		m.opts.Progress(m.progress)
+	}
+}
+
+// verify checks every thread of the target along its hash chain, with its blobs.
+func (m *migration) verify(ctx context.Context, t *threads.Threads) error {
+	m.progress = Progress{Stage: "verifying"}
+	m.report = Report{To: m.report.To}
+	a := archive.New(t.Tenant(""), nil)
+	prefix := threads.JournalKey("")
+	for key, err := range m.to.Journals(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			v, err := a.VerifyNamed(ctx, name)
+			if errors.Is(err, fault.ErrErased) { // upkeep finishes that
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("verifying %s: %w", key, err)
+			}
+			if !v.OK() {
+				return fmt.Errorf("%w: %s: %s", fault.ErrCorrupt, key, v.Problem)
+			}
+			m.report.Threads++
+			m.report.Entries += v.Entries
+			m.report.Bytes += v.Bytes
+		}
+		m.progress.Journals++
+		m.tell()
+	}
+	for cell, err := range m.to.List(ctx, "", "") {
+		if err != nil {
+			return err
+		}
+		if treat(cell.Key) == copied {
+			m.report.Cells++
+			m.report.Bytes += int64(len(cell.Value))
+		}
+	}
+	return nil
+}
