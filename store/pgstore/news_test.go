@@ -138,6 +138,7 @@ func bouncer(t *testing.T) string {
 // TestBouncer runs the contract through a pooler that gives each transaction
 // another connection.
 func TestBouncer(t *testing.T) {
+	t.Parallel()
 	url := bouncer(t)
 	storetest.Run(t, func(ctx context.Context, dir string) (store.Store, error) {
 		return pgstore.Open(ctx, pgtest.Schema(url, dir), pgstore.Options{})

@@ -18,8 +18,14 @@ func opener(tb testing.TB) storetest.Opener {
 	}
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, opener(t)) }
+// The longest tests mostly wait for the server's disk, so they run side by side.
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, opener(t))
+}
 
 func TestKill(t *testing.T) {
+	t.Parallel()
 	storetest.Kill(t, opener(t), storetest.KillOptions{Kills: 200, Acks: 20_000})
 }
