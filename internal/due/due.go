@@ -3,10 +3,10 @@ package due
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/store"
@@ -57,13 +57,26 @@ func (h Hint) Owner() string {
 }
 
 type value struct {
-	Seq uint64 `json:"s"`
-	Due int64  `json:"d"`
+	Seq uint64
+	Due int64
 }
 
+// encode returns the JSON of a value.
 func (v value) encode() []byte {
-	data, _ := json.Marshal(v) // two integers cannot fail
-	return data
+	data := strconv.AppendUint([]byte(`{"s":`), v.Seq, 10)
+	return append(strconv.AppendInt(append(data, `,"d":`...), v.Due, 10), '}')
+}
+
+// decode reads what encode writes.
+func (v *value) decode(data []byte) error {
+	seq, due, ok := strings.Cut(strings.TrimPrefix(string(data), `{"s":`), `,"d":`)
+	v.Seq, _ = strconv.ParseUint(seq, 10, 64)
+	v.Due, _ = strconv.ParseInt(strings.TrimSuffix(due, "}"), 10, 64)
+	if !ok || !bytes.Equal(v.encode(), data) {
+		// Writing the hint again would lose fields that we do not know.
+		return errors.New("it has an unknown shape")
+	}
+	return nil
 }
 
 // Prefix returns the prefix of the keys of a flow's hints, to watch them.
@@ -77,9 +90,13 @@ func keyOf(flow, thread string) (string, error) {
 	if thread == "" || strings.Contains(thread, "/") {
 		return "", fmt.Errorf("due: thread %q of flow %q: %w: a thread's name is not empty and holds no slash", thread, flow, store.ErrInvalid)
 	}
-	// An alarm's key is longer, and a thread with a hint may need an alarm
-	// later.
-	return Prefix(flow) + Owner(thread) + "/" + thread, store.CheckName("cell", alarmKey(flow, thread, 0))
+	key := Prefix(flow) + Owner(thread) + "/" + thread
+	if len(key)+20 < store.MaxName {
+		return key, nil
+	}
+	// An alarm's key is longer, by up to 18 bytes, and a thread with a hint may
+	// need an alarm later.
+	return key, store.CheckName("cell", alarmKey(flow, thread, 0))
 }
 
 // parse returns the hint that a cell below the flow's prefix holds.
@@ -91,11 +108,7 @@ func parse(flow string, cell store.Cell) Hint {
 		h.Thread = thread
 	}
 	var v value
-	err := json.Unmarshal(cell.Value, &v)
-	if err == nil && !bytes.Equal(v.encode(), cell.Value) {
-		// Writing the hint again would lose fields that we do not know.
-		err = errors.New("it has an unknown shape")
-	}
+	err := v.decode(cell.Value)
 	if key, keyErr := keyOf(flow, h.Thread); err == nil && keyErr != nil {
 		err = keyErr
 	} else if err == nil && key != cell.Key {

@@ -30,14 +30,20 @@ type queue struct {
 	found  time.Time
 	met    int           // how many hints were read to fill it
 	cost   time.Duration // how long that took
+	vain   bool          // none of them was due here
 }
 
 // rest returns how long to wait at least before the queue is filled again. If
 // there are many hints, most belong to runs in progress: each read is followed
-// by a longer pause, so that a worker does not spend all its time on news.
+// by a longer pause, so that a worker does not spend all its time on news. If
+// there was nothing to take, the news was of such runs, as are the starts and
+// ends of the worker's own, and the pause is longer still.
 func (q *queue) rest() time.Duration {
-	if q.met < crowd {
+	switch {
+	case q.met < crowd:
 		return 0
+	case q.vain:
+		return max(3*q.cost, min(20*q.cost, restful))
 	}
 	return 3 * q.cost
 }
@@ -348,7 +354,7 @@ func (w *Worker) fill(ctx context.Context) (time.Duration, error) {
 	left := w.queue.size > 0 // what is left in it will be read again
 	w.queue.clear()
 	w.queue.found, w.queue.met = time.Now(), 0
-	defer func() { w.queue.cost = time.Since(w.queue.found) }()
+	defer func() { w.queue.cost, w.queue.vain = time.Since(w.queue.found), w.queue.size == 0 }()
 	w.mu.Lock()
 	w.cut = false
 	fresh := w.fresh
