@@ -34,17 +34,14 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if delta.Text != "" {
-			fmt.Printf("%q\n", delta.Text)
-		}
+		fmt.Print(delta.Text)
 		if delta.Stop != "" {
-			fmt.Println(delta.Stop, delta.Usage.Total(), "tokens")
+			fmt.Printf("\n%s, %d tokens\n", delta.Stop, delta.Usage.Total())
 		}
 	}
 	// Output:
-	// "The "
-	// "Rhine"
-	// end 1163 tokens
+	// The Rhine
+	// end, 1163 tokens
 }
 
 // A model that is offered tools may call them.

@@ -26,10 +26,14 @@ func (s *server) read(res *http.Response, emit func(llm.Delta) error) error {
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "application/json" || kind == "text/html" {
 		return s.unstreamed(res)
 	}
-	r := reply{server: s, emit: emit, textPart: -1, thoughtPart: -1, calls: map[int64]*call{}, ids: map[string]bool{}}
-	events := sse.NewReader(res.Body, maxEvent)
+	r := reply{server: s, out: emit, textPart: -1, thoughtPart: -1, calls: map[int64]*call{}, ids: map[string]bool{}}
+	defer r.release() // what came before an error
+	events := sse.NewReader(&releasing{res.Body, &r}, maxEvent)
 	for {
 		e, err := events.Next()
+		if r.stopped != nil {
+			return r.stopped
+		}
 		if errors.Is(err, io.EOF) {
 			return r.end(nil)
 		}
@@ -75,8 +79,10 @@ func nonsense(message string) error {
 
 // reply is the state of a reply that is being read.
 type reply struct {
-	server *server
-	emit   func(llm.Delta) error
+	server  *server
+	out     func(llm.Delta) error
+	held    string // text that was read and not emitted yet
+	stopped error  // of out: nobody wants more
 
 	parts       int // so far
 	textPart    int // -1 if none yet
@@ -99,6 +105,39 @@ type reply struct {
 func (r *reply) part() int {
 	r.parts++
 	return r.parts - 1
+}
+
+// emit emits a delta, after the text that is held.
+func (r *reply) emit(d llm.Delta) error {
+	r.release()
+	if r.stopped == nil {
+		r.stopped = r.out(d)
+	}
+	return r.stopped
+}
+
+// release emits the text that is held.
+func (r *reply) release() {
+	if text := r.held; text != "" && r.stopped == nil {
+		r.held = ""
+		r.stopped = r.out(llm.Delta{Part: r.textPart, Text: text})
+	}
+}
+
+// releasing is the body of a response. Text is held while more of it can be had
+// without waiting, so that a program that falls behind its models catches up: the
+// pieces that arrive together become one delta.
+type releasing struct {
+	body  io.Reader
+	reply *reply
+}
+
+// Read implements io.Reader.
+func (b *releasing) Read(p []byte) (int, error) {
+	if b.reply.release(); b.reply.stopped != nil {
+		return 0, b.reply.stopped
+	}
+	return b.body.Read(p)
 }
 
 // event handles one event of the stream. Wrong types in fields that do not matter
@@ -260,9 +299,7 @@ func (r *reply) delta(d gjson.Result) error {
 		if err != nil {
 			return nonsense("the content in the stream is not a string")
 		}
-		if err := r.say(text); err != nil {
-			return err
-		}
+		r.say(text)
 	}
 	r.refused = r.refused || len(refusal) > 2 && refusal != "null"
 	if err := r.images(images); err != nil {
@@ -280,14 +317,11 @@ func (r *reply) delta(d gjson.Result) error {
 
 // say adds to the text of the reply, which is one part: the protocol does not
 // order text and calls.
-func (r *reply) say(text string) error {
-	if text == "" {
-		return nil
-	}
-	if r.textPart < 0 {
+func (r *reply) say(text string) {
+	if text != "" && r.textPart < 0 {
 		r.textPart = r.part()
 	}
-	return r.emit(llm.Delta{Part: r.textPart, Text: text})
+	r.held += text
 }
 
 // reasoning holds the raw reasoning fields of a delta.
@@ -350,9 +384,7 @@ func (r *reply) end(broken error) error {
 	case !r.done && !r.counted && !r.server.compatible:
 		return nonsense("the stream ended before the usage was sent")
 	}
-	if err := r.say(r.text.rest()); err != nil {
-		return err
-	}
+	r.say(r.text.rest())
 	for _, c := range r.inOrder {
 		if err := r.finishCall(c); err != nil {
 			return err

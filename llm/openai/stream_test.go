@@ -3,6 +3,7 @@ package openai_test
 import (
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,6 +35,42 @@ func TestACompatibleServerMayEndWithoutDone(t *testing.T) {
 	}
 	if _, _, err := ask(t, question, stream); !errors.Is(err, llm.ErrInterrupted) {
 		t.Errorf("of OpenAI that is error %v, want interrupted", err)
+	}
+}
+
+// TestPiecesThatArriveTogetherAreOneDelta: and none waits for what comes later.
+func TestPiecesThatArriveTogetherAreOneDelta(t *testing.T) {
+	body, w := io.Pipe()
+	defer w.Close()
+	transport := roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+	})
+	model := openai.Model("m", openai.Key(testKey), openai.HTTPClient(&http.Client{Transport: transport}))
+	next, stop := iter.Pull2(model.Generate(t.Context(), question))
+	defer stop()
+	for _, test := range []struct{ sent, want string }{
+		{chunk(`{"content":"The "}`), "The "},
+		{chunk(`{"content":"Rhi"}`) + chunk(`{"content":"ne"}`), "Rhine"},
+		{chunk(`{"content":" flows"}`) + ": still there\n\n", " flows"},
+		{chunk(`{"content":" to"}`) + chunk(`{"content":" Rotterdam"}`) + `data: {"error":{"message":"no more"}}` + "\n\n", " to Rotterdam"},
+	} {
+		go io.WriteString(w, test.sent)
+		for {
+			d, err, _ := next()
+			if err != nil {
+				t.Fatalf("after %q: %v", test.sent, err)
+			}
+			if d.Text == "" { // the reply's id
+				continue
+			}
+			if d.Text != test.want {
+				t.Errorf("%q comes as %q, want %q", test.sent, d.Text, test.want)
+			}
+			break
+		}
+	}
+	if _, err, _ := next(); err == nil {
+		t.Error("the error is lost")
 	}
 }
 
