@@ -149,6 +149,7 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 		}
 	}
 	var fold llm.Fold
+	said := Delta{Agent: s.agent.name} // reused, since each is encoded at once
 	for d, err := range s.agent.model.Generate(ctx, req) {
 		if err == nil {
 			err = fold.Add(d)
@@ -156,7 +157,8 @@ func (s *session) answer(ctx context.Context, req *llm.Request) (*llm.Reply, err
 		if err != nil {
 			return nil, modelError(err)
 		}
-		perdure.Delta(ctx, Delta{d, s.agent.name})
+		said.Delta = d
+		perdure.Delta(ctx, &said)
 	}
 	r, err := fold.Reply()
 	if err != nil {

@@ -158,7 +158,7 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 	var waited <-chan stand
 	pause := time.Duration(0)
 	var frames []feed.Frame
-	var said []feed.Delta
+	var said []feed.Deltas
 	for {
 		if err := rd.watch.due(ctx); err != nil {
 			return err
@@ -228,10 +228,10 @@ func (rd *reader) live(ctx context.Context, deltas bool) error {
 }
 
 // deltas sends the deltas that have arrived, and returns them for the next call.
-func (rd *reader) deltas(ear *feed.Ear, said []feed.Delta) ([]feed.Delta, error) {
+func (rd *reader) deltas(ear *feed.Ear, said []feed.Deltas) ([]feed.Deltas, error) {
 	said = rd.tail.Take(ear, said)
 	for i := range said {
-		if err := rd.add(said[i].Block); err != nil {
+		if err := rd.add(said[i].Blocks); err != nil {
 			return said, err
 		}
 	}

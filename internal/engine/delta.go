@@ -37,35 +37,46 @@ func SendDelta(ctx context.Context, v any) {
 		return
 	}
 	raw = scrub.From(ctx).JSON(raw)
-	if line := f.nextDelta(raw); line != nil {
-		_ = store.Cast(ctx, f.pass.engine.threads.Store, DeltaTopic(f.pass.name), line) // it may be lost
+	if topic, line := f.nextDelta(raw); line != nil {
+		_ = store.Cast(ctx, f.pass.engine.threads.Store, topic, line) // it may be lost
 	}
 }
 
-// nextDelta returns the message of the frame's next delta, nil if the frame has
-// ended.
-func (f *frame) nextDelta(data []byte) []byte {
+// speech is what a frame sends.
+type speech struct {
+	topic  string
+	head   []byte // what each delta begins with
+	offset int64  // of the next delta
+	said   *threads.Saying
+}
+
+// nextDelta returns the message of the frame's next delta and its topic. The message
+// is nil if the frame has ended.
+func (f *frame) nextDelta(data []byte) (topic string, line []byte) {
 	p := f.pass
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sealed != nil || f.done {
-		return nil
+		return "", nil
 	}
-	if f.deltaHead == nil {
-		f.deltaHead = deltaHead(&Delta{Run: p.run.ID, Path: f.path(), Pass: p.epoch, Attempt: max(1, f.attempt)})
+	s := f.speech
+	if s == nil {
+		head := deltaHead(&Delta{Run: p.run.ID, Path: f.path(), Pass: p.epoch, Attempt: max(1, f.attempt)})
+		s = &speech{topic: DeltaTopic(p.name), head: head, said: p.engine.threads.Said.Begin(p.name)}
+		f.speech = s
 	}
-	line := make([]byte, 0, len(f.deltaHead)+len(data)+32)
-	line = strconv.AppendInt(append(line, f.deltaHead...), f.offset, 10)
+	line = make([]byte, 0, len(s.head)+len(data)+32)
+	line = strconv.AppendInt(append(line, s.head...), s.offset, 10)
 	line = append(append(append(line, deltaData...), data...), '}')
-	f.offset++
-	p.engine.threads.Said.Add(p.name, f, line)
-	return line
+	s.offset++
+	s.said.Add(line)
+	return s.topic, line
 }
 
 // forgetDeltas is called when the frame ends. The caller holds mu.
 func (f *frame) forgetDeltas() {
-	if f.deltaHead != nil {
-		f.pass.engine.threads.Said.Forget(f.pass.name, f)
+	if f.speech != nil {
+		f.speech.said.End()
 	}
 }
 
@@ -106,6 +117,7 @@ type deltaOrder struct {
 	tell   func(*Delta, []byte) (more bool)
 	heard  map[deltaPlace]*Delta // the last delta of each step, without its data
 	last   *Delta                // the newest of them
+	read   Delta                 // the one that is passed on
 }
 
 type deltaPlace struct{ run, path string }
@@ -136,11 +148,11 @@ func (o *deltaOrder) pass(line []byte, skip bool) (missing, more bool) {
 	if o.last == nil {
 		o.last = new(Delta)
 	}
-	d, err := ReadDelta(line, o.last)
-	if err != nil {
+	var err error
+	if o.read, err = ReadDelta(line, o.last); err != nil {
 		return false, true
 	}
-	before := o.last
+	d, before := &o.read, o.last
 	if before.Run != d.Run || before.Path != d.Path {
 		before = o.heard[deltaPlace{d.Run, d.Path}]
 	}
@@ -160,10 +172,10 @@ func (o *deltaOrder) pass(line []byte, skip bool) (missing, more bool) {
 		}
 		o.heard[deltaPlace{d.Run, d.Path}] = before
 	}
-	*before = d
+	*before = *d
 	before.Data = nil // it belongs to the message
 	o.last = before
-	return false, o.tell(&d, line)
+	return false, o.tell(d, line)
 }
 
 const deltaData = `,"data":`

@@ -13,30 +13,29 @@ import (
 // frame is one execution of a run, step, scope or branch; a context carries it.
 // Its fields are guarded by the pass's mu.
 type frame struct {
-	pass      *Pass
-	parent    *frame
-	memo      *tree.Frame
-	view      *view
-	now       int64 // time of the newest outcome it has passed, in Unix microseconds
-	step      bool  // a step or cleanup: leaf or composite
-	once      bool  // at-most-once: always a leaf
-	leaf      bool  // it changed something
-	verbs     bool  // it called a verb
-	done      bool
-	cut       bool  // a verb below it was refused because of a cancel
-	cleaning  bool  // it is a cleanup, or below one
-	timedOut  bool  // its timeout has passed
-	took      int64 // how long its function took, in microseconds, once it has returned
-	attempt   int
-	pending   leaf // what the leaf changed
-	watch     leafWatch
-	busy      inProgress
-	limit     *stopwatch
-	group     *Group     // the open group, nil for none
-	branch    *branchRef // the branch it is in, nil for none
-	offset    int64      // of its next delta
-	deltaHead []byte     // the beginning of its deltas, see deltaHead
-	key       string     // what Key returns; "" for the key of its path
+	pass     *Pass
+	parent   *frame
+	memo     *tree.Frame
+	view     *view
+	now      int64 // time of the newest outcome it has passed, in Unix microseconds
+	step     bool  // a step or cleanup: leaf or composite
+	once     bool  // at-most-once: always a leaf
+	leaf     bool  // it changed something
+	verbs    bool  // it called a verb
+	done     bool
+	cut      bool  // a verb below it was refused because of a cancel
+	cleaning bool  // it is a cleanup, or below one
+	timedOut bool  // its timeout has passed
+	took     int64 // how long its function took, in microseconds, once it has returned
+	attempt  int
+	pending  leaf // what the leaf changed
+	watch    leafWatch
+	busy     inProgress
+	limit    *stopwatch
+	group    *Group     // the open group, nil for none
+	branch   *branchRef // the branch it is in, nil for none
+	speech   *speech    // its deltas, nil if there are none
+	key      string     // what Key returns; "" for the key of its path
 }
 
 type frameKey struct{}

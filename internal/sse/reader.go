@@ -42,7 +42,7 @@ type Reader struct {
 // NewReader returns a reader of a stream. A line or an event's data over limit
 // bytes is ErrTooLong.
 func NewReader(r io.Reader, limit int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 32<<10), limit: limit}
+	return &Reader{r: bufio.NewReaderSize(r, 8<<10), limit: limit}
 }
 
 // Next returns the next event that has data. The data is valid until the next

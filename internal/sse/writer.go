@@ -69,12 +69,10 @@ func Encode(id, kind string, data any) ([]byte, error) {
 	return bytes.Clone(raw), err
 }
 
-// Block returns an event whose data is on one line.
-func Block(kind string, line []byte) []byte {
-	const begin, data, end = "event: ", "\ndata: ", "\n\n"
-	b := make([]byte, 0, len(begin)+len(kind)+len(data)+len(line)+len(end))
-	b = append(append(append(b, begin...), field(kind)...), data...)
-	return append(append(b, line...), end...)
+// AppendBlock appends an event whose data is on one line.
+func AppendBlock(buf []byte, kind string, line []byte) []byte {
+	buf = append(append(append(buf, "event: "...), field(kind)...), "\ndata: "...)
+	return append(append(buf, line...), "\n\n"...)
 }
 
 // field removes the characters that cannot be part of a field's value.

@@ -11,46 +11,49 @@ const maxSaid = 64 << 10
 // is ready to use.
 type Said struct {
 	mu      sync.Mutex
-	threads map[string]map[any]*saying // by name, and by step
+	threads map[string]map[*Saying]bool // by name
 }
 
-// saying is what one step has said.
-type saying struct {
-	lines [][]byte
-	size  int
+// Saying is what one step has said.
+type Saying struct {
+	all    *Said
+	thread string
+	lines  [][]byte
+	size   int
 }
 
-// Add keeps a message of a step, which must not change any more. The step is
-// anything that identifies it.
-func (s *Said) Add(thread string, step any, line []byte) {
+// Begin adds a step of a thread. Call End when it is over.
+func (s *Said) Begin(thread string) *Saying {
+	said := &Saying{all: s, thread: thread}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	steps := s.threads[thread]
-	if steps == nil {
-		if s.threads == nil {
-			s.threads = map[string]map[any]*saying{}
-		}
-		steps = map[any]*saying{}
-		s.threads[thread] = steps
+	if s.threads == nil {
+		s.threads = map[string]map[*Saying]bool{}
 	}
-	said := steps[step]
-	if said == nil {
-		said = new(saying)
-		steps[step] = said
+	if s.threads[thread] == nil {
+		s.threads[thread] = map[*Saying]bool{}
 	}
-	if said.size += len(line); said.size > maxSaid {
-		said.lines = nil
+	s.threads[thread][said] = true
+	return said
+}
+
+// Add keeps a message of the step, which must not change any more.
+func (s *Saying) Add(line []byte) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if s.size += len(line); s.size > maxSaid {
+		s.lines = nil
 		return
 	}
-	said.lines = append(said.lines, line)
+	s.lines = append(s.lines, line)
 }
 
-// Forget removes the messages of a step that is over.
-func (s *Said) Forget(thread string, step any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if delete(s.threads[thread], step); len(s.threads[thread]) == 0 {
-		delete(s.threads, thread)
+// End removes the messages of the step.
+func (s *Saying) End() {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if delete(s.all.threads[s.thread], s); len(s.all.threads[s.thread]) == 0 {
+		delete(s.all.threads, s.thread)
 	}
 }
 
@@ -65,7 +68,7 @@ func (s *Said) ForgetThread(thread string) {
 func (s *Said) Lines(thread string) (lines [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, said := range s.threads[thread] {
+	for said := range s.threads[thread] {
 		lines = append(lines, said.lines...)
 	}
 	return lines

@@ -24,6 +24,7 @@ const (
 	batchBytes  = 256 << 10
 	earBytes    = 128 << 10 // of deltas for each reader; more are dropped
 	keepDeltas  = 64        // room for deltas that a reader keeps
+	keepBytes   = 2 << 10
 	voidSteps   = 4096      // ended steps that are remembered
 )
 
@@ -93,8 +94,8 @@ type Tail struct {
 
 	void  map[step]int   // the last attempt that has ended
 	order []step         // of void
-	told  map[step]Delta // the last one of each step, without its data
-	ears  map[*Ear]bool
+	told  map[step]*mark // the last delta of each step
+	ears  []*Ear
 }
 
 // step is a place in a run; the path "" is the whole run.
@@ -104,22 +105,22 @@ type step struct{ run, path string }
 type Ear struct {
 	Ready chan struct{} // there are deltas to take
 	run   string        // "" for all
-	queue []Delta
+	queue []Deltas
 	size  int // in bytes
 }
 
-// Delta is a live delta of a step.
-type Delta struct {
+// Deltas are what a step has said in a row.
+type Deltas struct {
 	step
+	attempt int
+	Blocks  []byte
+}
+
+// mark is the place of a delta among those of its step.
+type mark struct {
 	pass    uint64
 	attempt int
 	offset  int64
-	Block   []byte
-}
-
-// newDelta returns a delta whose message is the data of its event as it is.
-func newDelta(d *engine.Delta, line []byte) *Delta {
-	return &Delta{step{d.Run, d.Path}, d.Pass, d.Attempt, d.Offset, sse.Block(api.KindDelta, line)}
 }
 
 // Join returns the tail of a thread for a reader that has seen the events up to
@@ -137,7 +138,7 @@ func (h *Hub) Join(rt *perdure.Runtime, key Place, after uint64, recent []Frame)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Tail{key: key, threads: threads.Behind(rt).All, cancel: cancel, users: 1, last: after, more: make(chan struct{}),
-		void: map[step]int{}, told: map[step]Delta{}, ears: map[*Ear]bool{}}
+		void: map[step]int{}, told: map[step]*mark{}}
 	for i := range recent {
 		t.note(&recent[i])
 	}
@@ -261,7 +262,7 @@ func (t *Tail) end(s step, attempt int) {
 	}
 	t.void[s] = max(t.void[s], attempt)
 	if delete(t.told, s); s.path == "" {
-		maps.DeleteFunc(t.told, func(told step, _ Delta) bool { return told.run == s.run })
+		maps.DeleteFunc(t.told, func(told step, _ *mark) bool { return told.run == s.run })
 	}
 }
 
@@ -274,10 +275,10 @@ func (t *Tail) CaughtUp(f *Frame) {
 	}
 }
 
-// over reports whether the event that a delta announces has been recorded. The mutex
-// is held.
-func (t *Tail) over(d *Delta) bool {
-	return t.void[step{d.run, ""}] > 0 || t.void[d.step] >= max(d.attempt, 1)
+// over reports whether the event that deltas of an attempt announce has been
+// recorded. The mutex is held.
+func (t *Tail) over(s step, attempt int) bool {
+	return t.void[step{s.run, ""}] > 0 || t.void[s] >= max(attempt, 1)
 }
 
 // Hear adds a reader of deltas. It gets those that the tail has told before.
@@ -285,15 +286,15 @@ func (t *Tail) Hear(run string) *Ear {
 	e := &Ear{run: run, Ready: make(chan struct{}, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ears[e] = true
+	t.ears = append(t.ears, e)
 	var d engine.Delta
 	for _, line := range t.threads.Said.Lines(t.key.Life) {
 		var err error
 		if d, err = engine.ReadDelta(line, &d); err != nil {
 			continue
 		}
-		if told := t.told[step{d.Run, d.Path}]; d.Pass == told.pass && d.Attempt == told.attempt && d.Offset <= told.offset {
-			t.pass(e, newDelta(&d, line))
+		if told := t.told[step{d.Run, d.Path}]; told != nil && d.Pass == told.pass && d.Attempt == told.attempt && d.Offset <= told.offset {
+			e.hear(&d, line)
 		}
 	}
 	return e
@@ -303,18 +304,24 @@ func (t *Tail) Hear(run string) *Ear {
 func (t *Tail) Deafen(e *Ear) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.ears, e)
+	t.ears = slices.DeleteFunc(t.ears, func(other *Ear) bool { return other == e })
 }
 
 // Take returns the deltas that a reader has not taken yet, unless their events have
 // been recorded. They are in place of those that it gives back.
-func (t *Tail) Take(e *Ear, used []Delta) []Delta {
-	if clear(used); cap(used) > keepDeltas {
+func (t *Tail) Take(e *Ear, used []Deltas) []Deltas {
+	if cap(used) > keepDeltas {
 		used = nil
+	}
+	if len(used) > 0 {
+		room := used[0].Blocks
+		if clear(used); cap(room) <= keepBytes {
+			used[0].Blocks = room[:0]
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := slices.DeleteFunc(e.queue, func(d Delta) bool { return t.over(&d) })
+	taken := slices.DeleteFunc(e.queue, func(d Deltas) bool { return t.over(d.step, d.attempt) })
 	e.queue, e.size = used[:0], 0
 	return taken
 }
@@ -323,30 +330,49 @@ func (t *Tail) Take(e *Ear, used []Delta) []Delta {
 func (t *Tail) listen(ctx context.Context) {
 	engine.HearDeltas(ctx, t.threads, t.key.Life, func(d *engine.Delta, line []byte) {
 		if bytes.IndexByte(line, '\n') < 0 && bytes.IndexByte(line, '\r') < 0 { // as no step writes it
-			t.tell(newDelta(d, line))
+			t.tell(d, line)
 		}
 	})
 }
 
-func (t *Tail) tell(d *Delta) {
+func (t *Tail) tell(d *engine.Delta, line []byte) {
+	s := step{d.Run, d.Path}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over(d) || d.pass < t.speaks { // or another worker has taken over
+	if t.over(s, d.Attempt) || d.Pass < t.speaks { // or another worker has taken over
 		return
 	}
-	t.speaks = d.pass
-	t.told[d.step] = Delta{pass: d.pass, attempt: d.attempt, offset: d.offset}
-	for e := range t.ears {
-		t.pass(e, d)
+	t.speaks = d.Pass
+	told := t.told[s]
+	if told == nil {
+		told = new(mark)
+		t.told[s] = told
+	}
+	*told = mark{d.Pass, d.Attempt, d.Offset}
+	for _, e := range t.ears {
+		e.hear(d, line)
 	}
 }
 
-// pass gives a delta to a reader, unless that is too slow. The mutex is held.
-func (t *Tail) pass(e *Ear, d *Delta) {
-	if e.run != "" && e.run != d.run || e.size > earBytes {
+// hear gives a delta to the reader, unless that is too slow. Its message is the data
+// of its event as it is. The tail's mutex is held.
+func (e *Ear) hear(d *engine.Delta, line []byte) {
+	if e.run != "" && e.run != d.Run || e.size > earBytes {
 		return
 	}
-	e.queue, e.size = append(e.queue, *d), e.size+len(d.Block)
+	s, last := step{d.Run, d.Path}, len(e.queue)-1
+	if last < 0 || e.queue[last].step != s || e.queue[last].attempt != d.Attempt {
+		last++
+		var room []byte
+		if cap(e.queue) > last { // that was given back
+			room = e.queue[:last+1][last].Blocks
+		}
+		e.queue = append(e.queue, Deltas{s, d.Attempt, room})
+	}
+	said := &e.queue[last]
+	before := len(said.Blocks)
+	said.Blocks = sse.AppendBlock(said.Blocks, api.KindDelta, line)
+	e.size += len(said.Blocks) - before
 	select {
 	case e.Ready <- struct{}{}:
 	default:
