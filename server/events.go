@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/api"
+	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/server/internal/feed"
 )
 
@@ -89,11 +90,12 @@ func viewOf(in *api.ListEvents) (view, error) {
 // known finds out which thread has the id, and fails if the reader has seen
 // events of an earlier one.
 func (v *view) known(ctx context.Context, c *Call) (err error) {
-	if v.life, err = c.Runtime.Life(ctx, v.thread); err != nil {
+	t := threads.Behind(c.Runtime)
+	if v.life, err = t.Find(ctx, v.thread); err != nil {
 		return err
 	}
 	seen := v.tag
-	if v.tag, err = c.Runtime.Tag(ctx, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
+	if v.tag, err = t.Tag(ctx, v.life, v.thread); err == nil && (v.after > 0 || seen != "") && seen != v.tag && !v.ours {
 		err = fmt.Errorf("%w: the id %s belongs to an earlier thread, not to the one that is now called %q", perdure.ErrErased, api.IDOf(v.after, seen, v.done), v.thread)
 	}
 	return err
@@ -257,14 +259,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *Call, v view)
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	if err := rd.catchUp(ctx); err != nil {
-		if rd.stream == nil {
-			return err
-		}
-		rd.end(err)
-		return nil
+	if v.found != nil { // a run that has just begun has hardly a past
+		err = rd.begin()
+		c.load.letGo()
+	} else {
+		err = rd.catchUp(ctx)
 	}
-	rd.end(rd.live(ctx, v.deltas))
+	if err != nil && rd.stream == nil {
+		return err
+	}
+	if err == nil {
+		err = rd.live(ctx, v.deltas)
+	}
+	rd.end(err)
 	return nil
 }
 
