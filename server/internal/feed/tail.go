@@ -25,7 +25,7 @@ const (
 	earBytes    = 128 << 10 // of deltas for each reader; more are dropped
 	keepDeltas  = 64        // room for deltas that a reader keeps
 	keepBytes   = 2 << 10
-	voidSteps   = 4096      // ended steps that are remembered
+	voidSteps   = 4096 // ended steps that are remembered
 )
 
 // Frame is an event of a stream.
