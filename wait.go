@@ -51,10 +51,7 @@ func (r *Runtime) wait(ctx context.Context, thread, run string, enough func(*jou
 			}
 		}
 	}
-	o := r.core.threads.Restored(ctx, name, 0)
-	if o == nil {
-		o = threads.Empty(name)
-	}
+	o := r.core.threads.Nearest(ctx, name)
 	var pause time.Duration
 	last := time.Now()
 	for range store.Watch(ctx, r.core.threads.Store, threads.JournalKey(name)) {

@@ -38,7 +38,7 @@ func (r *Control) Answer(ctx context.Context, answers []AskAnswer, keep func(ctx
 		name = thread
 	}
 	// Values are encoded, checked and stored once, before anything is appended.
-	o, err := r.threads.Read(ctx, name)
+	o, err := r.threads.ReadForest(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,12 @@ package threads
 
 import (
 	"container/list"
+	"context"
+	"errors"
+	"slices"
 	"sync"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/journal"
 )
 
@@ -11,14 +15,20 @@ import (
 // the store, and are used like them: only if the journal has the entry they end
 // with, and for threads that are long enough to be worth it. A kept fold never
 // changes: whoever uses it works on a clone.
+//
+// Folds with active runs are kept apart, without the trees of these runs. They are
+// for those who only append to a thread, or execute another run of it.
 
 const (
-	maxFolds = 64 << 20     // bytes of all kept folds, about
-	maxFold  = maxFolds / 4 // of one
+	maxFolds  = 64 << 20     // bytes of all kept folds, about
+	maxFold   = maxFolds / 4 // of one
+	maxActive = maxFold      // of those with active runs
 )
 
 // folds are those of a process, the one used last first.
 type folds struct {
+	most int64 // bytes
+
 	mu    sync.Mutex
 	named map[string]*list.Element
 	used  list.List
@@ -72,7 +82,7 @@ func (f *folds) put(n *fold) {
 		f.named = map[string]*list.Element{}
 	}
 	f.named[n.name] = f.used.PushFront(n)
-	for f.bytes += n.bytes; f.bytes > maxFolds; {
+	for f.bytes += n.bytes; f.bytes > f.most; {
 		f.remove(f.used.Back())
 	}
 }
@@ -92,23 +102,52 @@ func (f *folds) remove(e *list.Element) {
 	f.bytes -= n.bytes
 }
 
-// Keep keeps the fold of a thread in memory, if no run is active and it follows
-// from the journal alone. The thread stays the caller's.
+// Keep keeps the fold of a thread in memory, if it follows from the journal alone.
+// The thread stays the caller's.
 func (c *Threads) Keep(o *Opened) {
-	t := o.Thread
-	if t.Seq < MinSnapshot || t.Active() != nil || t.Erased || t.Foreign != "" || o.Lacks {
+	t, folds := o.Thread, &c.folds
+	if t.Seq < MinSnapshot || t.Erased || t.Foreign != "" || o.Lacks {
 		return
+	}
+	if t.Active() != nil {
+		if folds = &c.active; t.Fork != nil || t.Import != nil || t.Rewinds != 0 || planned(t) {
+			return
+		}
 	}
 	if t.Weight() > maxFold { // a snapshot is lighter, and nearer than a fold of before
-		c.folds.forget(o.Name)
+		folds.forget(o.Name)
 		return
 	}
-	if old := c.folds.get(o.Name); old.thread != nil && old.thread.Seq == t.Seq && old.thread.Head == t.Head {
+	if old := folds.get(o.Name); old.thread != nil && old.thread.Seq == t.Seq && old.thread.Head == t.Head {
 		return
 	}
 	t = t.Clone()
 	t.Rest()
-	c.folds.put(&fold{o.Name, t, o.snapshot, t.Weight()})
+	folds.put(&fold{o.Name, t, o.snapshot, t.Weight()})
+}
+
+// planned reports whether a run that has not ended has a plan: how far it is, its
+// tree tells.
+func planned(t *journal.Thread) bool {
+	return slices.ContainsFunc(t.OpenRuns(), func(r *journal.Run) bool { return len(r.Plan) > 0 })
+}
+
+// ReadForest folds a journal like Read, but may leave out the trees of runs that
+// have begun.
+func (c *Threads) ReadForest(ctx context.Context, name string) (*Opened, error) {
+	o := c.keptActive(name)
+	if o == nil {
+		return c.Read(ctx, name)
+	}
+	err := c.ReadMore(ctx, o, 0)
+	if o.Lacks || errors.Is(err, fault.ErrCorrupt) {
+		c.active.forget(name)
+		return c.Read(ctx, name)
+	}
+	if err == nil {
+		c.Keep(o)
+	}
+	return o, err
 }
 
 // KeepExecuted is Keep for a thread of which a run was executed. Code may have
@@ -117,4 +156,29 @@ func (c *Threads) KeepExecuted(o *Opened) {
 	if t := o.Thread; t.Fork == nil && t.Import == nil && t.Rewinds == 0 {
 		c.Keep(o)
 	}
+}
+
+// Nearest returns what is kept of a thread, for those who read on and need no
+// trees of runs that have begun; empty if nothing is.
+func (c *Threads) Nearest(ctx context.Context, name string) *Opened {
+	o := c.keptActive(name)
+	if o == nil {
+		o = c.Restored(ctx, name, 0)
+	}
+	if o == nil {
+		o = Empty(name)
+	}
+	return o
+}
+
+// keptActive returns a thread from its fold with active runs, nil if there is none
+// or another is newer.
+func (c *Threads) keptActive(name string) *Opened {
+	f := c.active.get(name)
+	if rest := c.folds.get(name); f.thread == nil || rest.thread != nil && rest.thread.Seq >= f.thread.Seq {
+		return nil
+	}
+	o := reopened(name, f.thread.Clone(), f.snapshot)
+	o.unproved = true
+	return o
 }

@@ -3,6 +3,7 @@ package threads_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -199,29 +200,145 @@ func TestKeptFoldsAreBounded(t *testing.T) {
 	}
 }
 
+// readBytes returns how many bytes were read from a store.
+func readBytes(stats *observed.Stats) (bytes int64) {
+	for _, op := range stats.Snapshot() {
+		if !op.Op.Writes() {
+			bytes += op.Bytes
+		}
+	}
+	return bytes
+}
+
+// asker is a flow that takes steps between questions, as many as its input says.
+var asker = perdure.NewFlow("asker", func(ctx context.Context, questions int) (answers []string, err error) {
+	for i := range questions {
+		said, err := perdure.Ask[string](ctx, fmt.Sprint("ask", i), perdure.Question{Prompt: "And now?"})
+		if err == nil {
+			_, err = perdure.Step(ctx, fmt.Sprint("step", i), func(ctx context.Context) (string, error) { return said, kit.Count.Add(ctx, 1) })
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, said)
+	}
+	return answers, nil
+})
+
+// TestRunsBesideASuspendedOneReadLittle: what is done beside a run that waits, and
+// what is told to it, reads the same however much happened since it began to wait.
+func TestRunsBesideASuspendedOneReadLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stats := new(observed.Stats)
+		k := kit.New(t, observed.New(memstore.New(), stats), perdure.Options{}, stretch(3), asker)
+		waits := k.StartOn("t", "asker", 1)
+		k.WaitForRun("t", waits.ID, perdure.Suspended)
+		var costs []int64
+		for i := range 120 {
+			before := readBytes(stats)
+			run := k.MustStart(perdure.StartRequest{Thread: "t", Flow: "stretch", Input: "in", Policy: perdure.Beside})
+			_, err := k.WaitEnd(t.Context(), "t", run.ID)
+			kit.NoErr(t, err)
+			kit.NoErr(t, k.Signal(t.Context(), "t", "news", i, perdure.SignalOptions{}))
+			synctest.Wait()
+			costs = append(costs, readBytes(stats)-before)
+		}
+		median := func(list []int64) int64 { return slices.Sorted(slices.Values(list))[len(list)/2] }
+		if young, old := median(costs[20:31]), median(costs[109:]); old > young+young/2 {
+			t.Errorf("a turn reads %d bytes early and %d late", young, old)
+		}
+		waits, err := k.GetRun(t.Context(), "t", waits.ID)
+		kit.NoErr(t, err)
+		kit.NoErr(t, k.AnswerAsk(waits.Asks[0].ID, perdure.Answer{Value: "go", By: "ann"}))
+		if run := k.WaitForRun("t", waits.ID, perdure.Succeeded); string(run.Output) != `["go"]` {
+			t.Errorf("the output is %s", run.Output)
+		}
+	})
+}
+
+// TestFoldsWithActiveRunsFollowOthers lets two processes start, answer, signal,
+// cancel, pause and resume on one thread whose runs wait, at random. What each of
+// them has kept is what the journal says.
+func TestFoldsWithActiveRunsFollowOthers(t *testing.T) {
+	flows := []perdure.Flow{stretch(3), asker}
+	onStores(t, func(t *testing.T, s store.Store) {
+		here, there := process(t, s, flows...), process(t, s, flows...)
+		defer there.Stop()
+		defer here.Stop()
+		here.StartOn("t", "asker", 3)
+		for i := range 60 {
+			k := []*kit.Kit{here, there}[rand.N(2)]
+			thread, err := k.Get(t.Context(), "t")
+			kit.NoErr(t, err)
+			var asks []perdure.AskInfo
+			for _, run := range thread.Runs {
+				asks = append(asks, run.Asks...)
+			}
+			switch rand.N(8) {
+			case 0:
+				_, err = k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "asker", Input: 2, Policy: perdure.Beside})
+			case 1, 2, 3:
+				_, err = k.Start(t.Context(), perdure.StartRequest{Thread: "t", Flow: "stretch", Input: "in", Policy: perdure.Beside})
+			case 4, 5:
+				if len(asks) > 0 {
+					err = k.AnswerAsk(asks[rand.N(len(asks))].ID, perdure.Answer{Value: fmt.Sprint(i), By: "ann"})
+				}
+			case 6:
+				err = k.Signal(t.Context(), "t", "news", i, perdure.SignalOptions{Key: fmt.Sprint(i)})
+			case 7:
+				if run := thread.Runs[rand.N(len(thread.Runs))]; run.Status.Final() {
+					break
+				} else if rand.N(2) == 0 {
+					err = k.Cancel(t.Context(), "t", run.ID, perdure.Note{})
+				} else if err = k.Pause(t.Context(), "t", run.ID, perdure.Note{}); err == nil {
+					err = k.Resume(t.Context(), "t", run.ID, perdure.Note{})
+				}
+			}
+			// It may have been answered, cancelled by what went on meanwhile.
+			for _, may := range []error{perdure.ErrAskOver, perdure.ErrAnswered, perdure.ErrNothingToDo, perdure.ErrNoAsk} {
+				if errors.Is(err, may) {
+					err = nil
+				}
+			}
+			kit.NoErr(t, err)
+			thread, err = k.Get(t.Context(), "t")
+			kit.NoErr(t, err)
+			for _, run := range thread.Runs {
+				if _, err := k.Wait(t.Context(), "t", run.ID); err != nil && !errors.Is(err, perdure.ErrRunNotFound) {
+					t.Fatal(err)
+				}
+			}
+		}
+		blind := reader(t, s, blind, flows...)
+		for _, k := range []*kit.Kit{here, there} {
+			thread, err := blind.Get(t.Context(), "t")
+			kit.NoErr(t, err)
+			for _, want := range thread.Runs {
+				got, err := k.Wait(t.Context(), "t", want.ID)
+				kit.NoErr(t, err)
+				if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(perdure.Run{}, "Err")); diff != "" {
+					t.Errorf("run %s is another:\n%s", want.ID, diff)
+				}
+			}
+		}
+	})
+}
+
 // TestAnOldThreadIsNotReadAgain: what a turn and a look at a thread read does not
 // depend on its age.
 func TestAnOldThreadIsNotReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(observed.Stats)
 		k := kit.New(t, observed.New(memstore.New(), stats), perdure.Options{}, stretch(10))
-		read := func() (bytes int64) {
-			for _, op := range stats.Snapshot() {
-				if !op.Op.Writes() {
-					bytes += op.Bytes
-				}
-			}
-			return bytes
-		}
 		var costs []int64
 		for range 120 {
-			before := read()
+			before := readBytes(stats)
 			k.StartOn("t", "stretch", "in")
 			k.WaitFor("t", perdure.Succeeded)
 			_, err := k.GetRun(t.Context(), "t", "")
 			kit.NoErr(t, err)
 			synctest.Wait()
-			costs = append(costs, read()-before)
+			costs = append(costs, readBytes(stats)-before)
 		}
 		median := func(list []int64) int64 { return slices.Sorted(slices.Values(list))[len(list)/2] } // a turn may write a snapshot
 		if young, old := median(costs[10:21]), median(costs[109:]); old > young+young/2 {

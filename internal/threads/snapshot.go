@@ -113,7 +113,7 @@ func (c *Threads) ends(ctx context.Context, name string, t *journal.Thread) bool
 func reopened(name string, t *journal.Thread, at snapshotAt) *Opened {
 	o := &Opened{Name: name, Thread: t, Trees: map[uint64]*tree.Tree{}, snapshot: at, Resumed: true}
 	for _, r := range t.OpenRuns() {
-		if r.Status == journal.StatusQueued || r.Status == journal.StatusPaused {
+		if !r.Begun() {
 			o.Trees[r.N] = tree.New() // nothing is recorded before it begins
 		}
 	}
@@ -167,6 +167,7 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 
 func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
 	c.folds.forget(name)
+	c.active.forget(name)
 	return errors.Join(c.Remove(ctx, snapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, snapshotKey(name)+"/"))
 }
 

@@ -119,6 +119,7 @@ func (c *Threads) ReadAt(ctx context.Context, name string, upto uint64) (*Opened
 		}
 		// What the journal says without the snapshot is what counts.
 		c.folds.forget(name)
+		c.active.forget(name)
 	}
 	o := Empty(name)
 	err := c.ReadMore(ctx, o, upto)
@@ -137,6 +138,7 @@ func (c *Threads) ReadOn(ctx context.Context, o *Opened) (*Opened, error) {
 	err := c.ReadMore(ctx, o, 0)
 	if o.Lacks || o.Resumed && errors.Is(err, fault.ErrCorrupt) {
 		c.folds.forget(o.Name)
+		c.active.forget(o.Name)
 		o = Empty(o.Name)
 		err = c.ReadMore(ctx, o, 0)
 	}
@@ -290,45 +292,6 @@ func (e *ReadError) Error() string { return e.Err.Error() }
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Grow keeps the trees of runs that may be executed.
-func (o *Opened) Grow(e journal.Entry) error {
-	if e.Kind == journal.Queued {
-		o.Trees[e.Seq] = tree.New()
-		return nil
-	}
-	if e.Kind == journal.Forked {
-		b, err := e.Read()
-		for n, t := range o.Trees {
-			if r := o.Thread.Run(n); r != nil && r.Begun() {
-				t.Fork(b)
-				t.Tell(o.Thread, n)
-			} // what has not begun finds the changes in the thread's state
-		}
-		return err
-	}
-	t := o.Trees[e.Run]
-	if t == nil {
-		o.Lacks = o.Lacks || o.Resumed && e.Kind == journal.Retried
-		return nil
-	}
-	if r := o.Thread.Run(e.Run); r != nil && (r.Status == journal.StatusSucceeded || r.Status == journal.StatusCancelled) {
-		delete(o.Trees, e.Run)
-		return nil
-	}
-	e.Texts = o.Thread.Texts(e)
-	err := t.Apply(e)
-	t.Tell(o.Thread, e.Run)
-	return err
-}
-
-// rewound makes the trees those of a thread that a rewind has taken back.
-func (o *Opened) rewound(b journal.Body) {
-	for n, t := range o.Trees {
-		t.Rewind(b)
-		t.Tell(o.Thread, n)
-	}
-}
-
 // Line is an entry to be, written from outside a pass.
 type Line struct {
 	Kind  journal.Kind
@@ -347,7 +310,7 @@ var ErrNothing = errors.New("nothing to append")
 // lists would show something else. Where the thread turns out to be erased,
 // nothing is left of what was written for it before.
 func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
-	o, err := c.Read(ctx, name)
+	o, err := c.ReadForest(ctx, name)
 	if err != nil {
 		return o, nil, c.SweepIfErased(ctx, name, err)
 	}
@@ -382,7 +345,7 @@ func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, de
 
 // Amend is Change without a summary, and without a look behind it.
 func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
-	o, err := c.Read(ctx, name)
+	o, err := c.ReadForest(ctx, name)
 	if err != nil {
 		return o, nil, err
 	}

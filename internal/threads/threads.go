@@ -35,8 +35,9 @@ type Threads struct {
 	lease time.Duration // how long whoever comes too late sweeps at most
 	salt  []byte
 
-	batches bool // the store has them: what follows from an entry goes with it
-	folds   folds
+	batches bool  // the store has them: what follows from an entry goes with it
+	folds   folds // without active runs
+	active  folds // with some
 
 	mu       sync.Mutex
 	unmoved  time.Time         // when the store was last seen not to have moved
@@ -63,7 +64,7 @@ func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Durati
 // NewCopy is New for the migration itself.
 func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	salt, err := Secret(ctx, s, SaltCell, sha256.Size)
-	return &Threads{Store: s, Log: log, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
+	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
 // Remove deletes a cell, if it holds only what is given, where that is not "".

@@ -49,7 +49,7 @@ func (w *Worker) executeDue(h due.Hint) error {
 	if h.Err != nil {
 		return h.Err
 	}
-	o, err := w.threads.Read(w.io, h.Thread)
+	o, err := w.threads.ReadForest(w.io, h.Thread)
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,13 @@ func (w *Worker) executeNext(o *threads.Opened, h due.Hint) error {
 		}
 		if free, err := w.free(o, run, h); err != nil || !free {
 			return err
+		}
+		if o.Trees[run.N] == nil { // it goes on where it stopped
+			var err error
+			if o, err = w.threads.Read(w.io, h.Thread); err != nil {
+				return err
+			}
+			continue
 		}
 		how, err := w.suspect(o, run, h)
 		if err != nil || how == waits {
@@ -139,7 +146,7 @@ func (w *Worker) execute(p *engine.Pass, o *threads.Opened, run *journal.Run, h 
 		return nil, h, w.settle(o, h)
 	}
 	// The pass has kept the thread up to date, but not the trees of other runs.
-	o, err = w.threads.Read(w.io, h.Thread)
+	o, err = w.threads.ReadForest(w.io, h.Thread)
 	return o, h, err
 }
 
