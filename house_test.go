@@ -68,6 +68,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store`, ``},
 		{`\./store/(mem|file|kv)store`, `PERDURE/store`},
 		{`\./store/sqlitestore`, `PERDURE/store|` + sqlite},
+		{`\./store/sqlitestore/sqltx`, `PERDURE|PERDURE/(store(/(memstore|sqlitestore))?|internal/.*)|` + sqlite},
 		{`\./store/pgstore`, `PERDURE/store|` + postgres},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},

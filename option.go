@@ -63,6 +63,9 @@ func Input(v any) StepOption {
 // is suspended with an ask of kind "outcome" whose decisions are "done" (the
 // value is the result), "not-done" (the step runs again) and "fail".
 // [AskOutcome] says who may answer it.
+//
+// An effect that is rows in the store's own SQLite file needs none of this: see
+// package [github.com/perdure/perdure/store/sqlitestore/sqltx].
 func AtMostOnce() StepOption {
 	return func(o *engine.StepOptions) { o.Once = true }
 }

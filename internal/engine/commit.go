@@ -23,11 +23,31 @@ func (t turn) Lock() { t <- struct{}{} }
 
 func (t turn) Unlock() { <-t }
 
+// order is the lock of whoever commits, in two parts. A step that runs in a
+// transaction holds the first while its function runs. Otherwise a commit of
+// another branch could hold the second, which the transaction needs in the end,
+// and wait for a store that the transaction has locked.
+type order struct {
+	tx   turn // held by whoever writes
+	tail turn // held by whoever appends or absorbs
+}
+
+func (o order) Lock() {
+	o.tx.Lock()
+	o.tail.Lock()
+}
+
+func (o order) Unlock() {
+	o.tail.Unlock()
+	o.tx.Unlock()
+}
+
 // batch is what one commit appends. It is built under mu, again for each
 // attempt; then is called under mu once the entries are in the journal.
 type batch struct {
 	lines []threads.Line
 	then  func()
+	in    *transaction // that is committed with the lines; nil for none
 }
 
 // commit appends what build returns after the entries seen so far. If others
@@ -36,6 +56,15 @@ type batch struct {
 func (p *Pass) commit(build func() batch) error {
 	p.order.Lock()
 	defer p.order.Unlock()
+	return p.mode.commit(build)
+}
+
+// commitBeside is commit for what ends the pass while a transaction may be open: it
+// does not wait for the function of that step. If the store waits, the limit of the
+// transaction ends the wait.
+func (p *Pass) commitBeside(build func() batch) error {
+	p.order.tail.Lock()
+	defer p.order.tail.Unlock()
 	return p.mode.commit(build)
 }
 
@@ -54,6 +83,9 @@ func (l live) commit(build func() batch) error {
 			return nil
 		}
 		faults, late := len(p.problems), len(p.late)
+		if b.in != nil {
+			faults, late = 0, 0 // they go with the next commit, which may need two appends
+		}
 		ahead := apart && late > 0
 		if ahead {
 			b = batch{}
@@ -71,7 +103,11 @@ func (l live) commit(build func() batch) error {
 		if settled {
 			p.noted.closing.Store(true)
 		}
-		err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, cells...)
+		if b.in != nil {
+			err = b.in.append(p, data)
+		} else {
+			err = p.engine.threads.Append(p.io, p.name, p.thread, data, flows, cells...)
+		}
 		switch {
 		case err == nil:
 			p.mu.Lock()
@@ -103,6 +139,8 @@ func (l live) commit(build func() batch) error {
 			p.mu.Unlock()
 		case errors.Is(err, store.ErrTooLarge) && late > 0 && !ahead:
 			apart = true
+		case errors.Is(err, store.ErrRolledBack):
+			return err
 		case errors.Is(err, store.ErrTooLarge):
 			return fmt.Errorf("%w: %w", fault.ErrTooLarge, err)
 		case errors.Is(err, store.ErrConflict) && p.io.Err() == nil:
@@ -308,9 +346,9 @@ func (p *Pass) watch() {
 				break
 			}
 		}
-		p.order.Lock()
+		p.order.tail.Lock()
 		err := p.absorb()
-		p.order.Unlock()
+		p.order.tail.Unlock()
 		if err != nil && p.ctx.Err() == nil {
 			p.engine.threads.Log.Warn("following a thread", slog.String("thread", p.name), slog.Any("error", err))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/strict"
 	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/store"
 )
 
 // Limits of a dump. If one exceeds them, the last good one stays, and an event
@@ -64,7 +65,10 @@ func (p *Pass) small(dumps map[string]journal.Value) map[string]journal.Value {
 		if total <= blob.Inline {
 			return dumps
 		}
-		kept, err := p.engine.threads.StoreBlob(p.io, p.name, dumps[largest].JSON)
+		kept, err := p.engine.threads.StoreBlob(p.io, p.cells(), p.name, dumps[largest].JSON)
+		if errors.Is(err, store.ErrRolledBack) {
+			return nil // the commit will say so too
+		}
 		if err != nil {
 			_ = p.lose(err)
 			return nil

@@ -36,6 +36,8 @@ type frame struct {
 	branch   *branchRef // the branch it is in, nil for none
 	speech   *speech    // its deltas, nil if there are none
 	key      string     // what Key returns; "" for the key of its path
+	inTx     bool       // its function runs in a transaction: always a leaf
+	tx       *transaction
 }
 
 type frameKey struct{}
@@ -120,6 +122,8 @@ func (f *frame) begin(verb tree.Verb, name string) error {
 		return f.pass.sealed
 	case f.once:
 		return fmt.Errorf("%w: %s is inside an at-most-once step", fault.ErrComposite, at(name))
+	case f.inTx:
+		return fmt.Errorf("%w: %s is inside a step that runs in a transaction", fault.ErrComposite, at(name))
 	case f.leaf:
 		return fmt.Errorf("%w: %s comes after a change in the same step", fault.ErrComposite, at(name))
 	}

@@ -26,6 +26,8 @@ type StepOptions struct {
 	Renamed   string
 	Allows    []string
 	Added     bool
+	InTx      bool          // see InTransaction
+	TxLimit   time.Duration // of the transaction
 }
 
 // RetryPolicy says how often and how soon a failed step is retried: see
@@ -70,6 +72,8 @@ func (o *StepOptions) check() error {
 	switch {
 	case o.Once && o.Timeout <= 0:
 		return fmt.Errorf("%w: AtMostOnce needs a Timeout, after which a lost start cannot still be running", fault.ErrOption)
+	case o.Once && o.InTx:
+		return fmt.Errorf("%w: AtMostOnce for a step that runs in a transaction: leave it out, its effect and its outcome are committed together", fault.ErrOption)
 	case o.Reconcile != nil && !o.Once:
 		return fmt.Errorf("%w: Reconcile belongs to AtMostOnce", fault.ErrOption)
 	case o.Asks != nil && !o.Once:

@@ -35,8 +35,9 @@ type Pass struct {
 
 	secrets *scrub.Set // given to user code
 
-	order     turn            // held by whoever commits
+	order     order           // held by whoever commits
 	recording [1]threads.Line // what record commits; guarded by order
+	inTx      *transaction    // through which record commits, nil for none; guarded by order
 	encoded   []journal.Entry // what the last commit wrote; guarded by order
 
 	mu       sync.Mutex
@@ -120,7 +121,7 @@ func (e *Engine) NewPass(h Holder, io context.Context, o *threads.Opened, run *j
 
 // passOf returns a pass without a mode.
 func (e *Engine) passOf(io context.Context, name string, t *journal.Thread, run *journal.Run, memo *tree.Tree) *Pass {
-	p := &Pass{engine: e, name: name, io: io, born: time.Now(), order: make(turn, 1), thread: t, run: run, tree: memo,
+	p := &Pass{engine: e, name: name, io: io, born: time.Now(), order: order{tx: make(turn, 1), tail: make(turn, 1)}, thread: t, run: run, tree: memo,
 		active: 1, waiters: map[*waiter]bool{}, drained: make(chan struct{}),
 		calls: map[*step]bool{}, spending: map[*frame]bool{}, deps: depSet{byID: map[string]*depValue{}}, leaves: map[*frame]*leafWatch{}}
 	p.ctx, p.end = context.WithCancelCause(context.WithoutCancel(io))
@@ -236,6 +237,9 @@ func (p *Pass) halt(f *frame) {
 // block stops the run because the code of a frame does not match the record.
 func (p *Pass) block(f *frame, diff string) error {
 	diff = fault.Clip(diff, fault.MaxMessage)
+	for open := f; open != nil; open = open.parent {
+		open.rollback()
+	}
 	p.halt(f)
 	for done := false; !done; {
 		over := locked(p, func() bool { return p.run.Cancelled }) // then none of its code has to run, and it ends
@@ -244,7 +248,7 @@ func (p *Pass) block(f *frame, diff string) error {
 				return err
 			}
 		}
-		err := p.commit(func() batch {
+		err := p.commitBeside(func() batch {
 			if done = over == p.run.Cancelled; !done {
 				return batch{}
 			}
@@ -277,7 +281,7 @@ func (p *Pass) Drain() {
 
 // Release hands the run over although a step is still running.
 func (p *Pass) Release() {
-	_ = p.commit(func() batch {
+	_ = p.commitBeside(func() batch {
 		return batch{
 			lines: []threads.Line{{Kind: journal.Released}},
 			then:  func() { p.seal(fmt.Errorf("%w: the worker stopped", fault.ErrFenced)) },

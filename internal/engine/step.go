@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 	"github.com/perdure/perdure/internal/threads"
 	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
 )
 
 type step struct {
@@ -207,13 +208,14 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	exited := true
 	defer func() {
 		p.deps.letGo(inner)
+		inner.rollback()
 		if exited { // by runtime.Goexit, which also ends the frame
 			p.unwatchLeaf(inner)
 			_ = inner.left(fault.ErrFenced)
 		}
 	}()
 	began := time.Now()
-	raw, err := invoke(inner.with(ctx), s.fn)
+	raw, err := s.perform(ctx, inner)
 	inner.took = time.Since(began).Microseconds()
 	exited = false
 	p.unwatchLeaf(inner)
@@ -223,6 +225,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	}
 	observed(err)
 	if stop := s.stopped(inner, err); stop != nil {
+		inner.rollback()
 		if !inner.verbs {
 			p.order.Lock()
 			p.settledInside() // its changes are void, but did not happen outside a leaf
@@ -235,7 +238,14 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 	}
 	if err == nil {
 		switch stop, stopErr := s.succeed(inner, raw); {
+		case errors.Is(stopErr, store.ErrRolledBack):
+			inner.rollback()
+			if stop := s.stopped(inner, stopErr); stop != nil {
+				return false, stop
+			}
+			err = stopErr
 		case errors.Is(stopErr, fault.ErrTooLarge):
+			inner.rollback()
 			err = stopErr
 		default:
 			return stop, stopErr
@@ -247,7 +257,7 @@ func (s *step) attempt(ctx context.Context, attempt int) (bool, error) {
 func (s *step) enter(attempt int) *frame {
 	p := s.frame.pass
 	inner := s.frame.child(s.frame.memo.Enter(s.path))
-	inner.step, inner.once, inner.attempt = true, s.Once, attempt
+	inner.step, inner.once, inner.inTx, inner.attempt = true, s.Once, s.InTx, attempt
 	inner.cleaning = inner.cleaning || s.verb == tree.Cleanup
 	inner.view = newView(s.frame.view)
 	p.mu.Lock()
@@ -380,8 +390,18 @@ func (s *step) verbName() string {
 // record appends one entry for a node. If it is the outcome of a leaf, the deps
 // that the leaf may have changed are saved with it.
 func (p *Pass) record(path string, kind journal.Kind, body *journal.Body, leaf *frame) error {
-	p.order.Lock()
-	defer p.order.Unlock()
+	var tx *transaction // if there is one, it holds the first part of the order
+	if leaf != nil {
+		tx = locked(p, func() *transaction { return leaf.tx })
+	}
+	if tx == nil {
+		p.order.tx.Lock()
+		defer p.order.tx.Unlock()
+	}
+	p.order.tail.Lock()
+	defer p.order.tail.Unlock()
+	p.inTx = tx
+	defer func() { p.inTx = nil }()
 	p.recording[0] = threads.Line{Kind: kind, Path: path, Body: *body}
 	defer func() { p.recording[0] = threads.Line{} }()
 	b := &p.recording[0].Body
@@ -403,9 +423,9 @@ func (p *Pass) record(path string, kind journal.Kind, body *journal.Body, leaf *
 	}
 	return p.mode.commit(func() batch {
 		if !p.spending[leaf] {
-			return batch{lines: p.recording[:]}
+			return batch{lines: p.recording[:], in: tx}
 		}
-		return batch{lines: p.recording[:], then: func() { delete(p.spending, leaf) }}
+		return batch{lines: p.recording[:], in: tx, then: func() { delete(p.spending, leaf) }}
 	})
 }
 

@@ -55,10 +55,20 @@ func patient[T any](p *Pass, f *frame, read func() (T, error)) (v T, err error) 
 }
 
 func (p *Pass) fit(b *journal.Body) error {
-	if err := p.engine.threads.Fit(p.io, p.name, b); err != nil {
+	err := p.engine.threads.Fit(p.io, p.cells(), p.name, b)
+	if err != nil && !errors.Is(err, store.ErrRolledBack) {
 		return p.lose(err)
 	}
-	return nil
+	return err
+}
+
+// cells returns the store for the blobs of what is about to be committed. The caller
+// holds order.
+func (p *Pass) cells() store.Store {
+	if p.inTx != nil {
+		return p.inTx
+	}
+	return p.engine.threads.Store
 }
 
 // RecordedAs decodes a recorded value into a T. A value that does not fit

@@ -233,7 +233,7 @@ func (r *Control) begin(ctx context.Context, name string, b journal.Body, key st
 		if t.Seq != 0 {
 			return nil, nil, r.begunWith(ctx, name, b, key)
 		}
-		err := r.threads.Fit(ctx, name, &b)
+		err := r.threads.Fit(ctx, r.threads.Store, name, &b)
 		return []threads.Line{{Kind: journal.Created, Body: b}}, nil, err
 	})
 	return o, err

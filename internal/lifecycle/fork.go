@@ -230,7 +230,7 @@ func (r *Control) beginFork(ctx context.Context, from, name string, q ForkReques
 	if err != nil {
 		return err
 	}
-	if err := r.threads.Fit(ctx, name, &edits); err != nil {
+	if err := r.threads.Fit(ctx, r.threads.Store, name, &edits); err != nil {
 		return err
 	}
 	b := edits

@@ -72,12 +72,13 @@ func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (
 	if IsSmall(raw) {
 		return journal.Value{JSON: raw}, nil
 	}
-	return c.StoreBlob(ctx, name, raw)
+	return c.StoreBlob(ctx, c.Store, name, raw)
 }
 
 // StoreBlob writes a value as a blob, whatever its size.
-func (c *Threads) StoreBlob(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
-	ref, err := blob.Put(ctx, c.Store, BlobPrefix(name), bytes.NewReader(raw))
+// S is the store or a transaction of it.
+func (c *Threads) StoreBlob(ctx context.Context, s store.Store, name string, raw json.RawMessage) (journal.Value, error) {
+	ref, err := blob.Put(ctx, s, BlobPrefix(name), bytes.NewReader(raw))
 	if err != nil {
 		return journal.Value{}, fmt.Errorf("perdure: keeping a value of %d bytes: %w", len(raw), err)
 	}
@@ -86,7 +87,8 @@ func (c *Threads) StoreBlob(ctx context.Context, name string, raw json.RawMessag
 
 // Fit makes a body small enough for an entry: values that are too large, and
 // then the largest ones, become blobs.
-func (c *Threads) Fit(ctx context.Context, name string, b *journal.Body) error {
+// S is as in StoreBlob.
+func (c *Threads) Fit(ctx context.Context, s store.Store, name string, b *journal.Body) error {
 	const room = 160 << 10
 	values := []*journal.Value{&b.Value}
 	for i := range b.State {
@@ -109,7 +111,7 @@ func (c *Threads) Fit(ctx context.Context, name string, b *journal.Body) error {
 		if len(largest.JSON) <= blob.Inline && (total <= room || len(largest.JSON) < 256) {
 			return nil
 		}
-		kept, err := c.StoreBlob(ctx, name, largest.JSON)
+		kept, err := c.StoreBlob(ctx, s, name, largest.JSON)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/threads"
+	"github.com/perdure/perdure/internal/tree"
+	"github.com/perdure/perdure/store"
+)
+
+// InTransaction makes a step run in a transaction of the store, which commits its
+// outcome too. It is open for limit at most, 0 for as long as its context.
+func InTransaction(limit time.Duration) StepOption {
+	return func(o *StepOptions) { o.InTx, o.TxLimit = true, limit }
+}
+
+// Native returns what the store's driver gives to the function of a step that runs
+// in a transaction, and ctx is given to. It is false for any other context.
+func Native[T any](ctx context.Context) (T, bool) {
+	f, err := inside(ctx)
+	if err == nil {
+		if t := locked(f.pass, func() *transaction { return f.tx }); t != nil {
+			v, ok := t.tx.Native().(T)
+			return v, ok
+		}
+	}
+	var none T
+	return none, false
+}
+
+// transaction is that of a step whose effects are rows in the store's database.
+// As long as it is open, nothing else of the pass is committed: on SQLite that
+// would wait for the transaction, and the transaction for the order. It is a store
+// for the blobs of the outcome.
+type transaction struct {
+	store.Store
+	tx  store.Tx
+	put map[string]store.Cell // that it wrote
+	end func()                // rolls it back unless it is committed
+}
+
+// perform calls the function of a step, in its transaction if it has one. After an
+// error that is rolled back.
+func (s *step) perform(ctx context.Context, inner *frame) (json.RawMessage, error) {
+	if s.InTx {
+		var err error
+		if ctx, err = s.transact(ctx, inner); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := invoke(inner.with(ctx), s.fn)
+	if err != nil {
+		inner.rollback()
+		if cause := context.Cause(ctx); s.InTx && errors.Is(cause, fault.ErrTimeout) && !errors.Is(err, fault.ErrTimeout) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+	}
+	return raw, err
+}
+
+// transact begins the transaction of an attempt, and returns the context that ends
+// with it. An error of the store loses the pass: it is no outcome of the code.
+func (s *step) transact(ctx context.Context, inner *frame) (context.Context, error) {
+	p := s.frame.pass
+	select {
+	case p.order.tx <- struct{}{}:
+	case <-ctx.Done():
+		return ctx, context.Cause(ctx)
+	}
+	open, cancel := context.WithCancelCause(ctx)
+	all := p.engine.threads.Store
+	tx, err := store.Begin(open, all)
+	if err != nil {
+		cancel(nil)
+		p.order.tx.Unlock()
+		switch {
+		case err == errors.ErrUnsupported:
+			err = fmt.Errorf("%w: step %s runs in a transaction, and this store has none; open a SQLite store (sqlite:…) for sqltx", fault.ErrOption, inner.path())
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		default:
+			err = p.lose(err)
+		}
+		return ctx, err
+	}
+	// A lease is renewed through the same store, which may have one writer.
+	stop := func() bool { return true }
+	if limit := min(s.TxLimit, p.engine.opts.Lease/3); limit > 0 {
+		stop = time.AfterFunc(limit, func() {
+			cancel(fmt.Errorf("%w: the transaction of step %s was open for %v and was rolled back", fault.ErrTimeout, tree.Names(s.path), limit))
+		}).Stop
+	}
+	t := &transaction{Store: all, tx: tx, put: map[string]store.Cell{}}
+	t.end = sync.OnceFunc(func() {
+		stop()
+		_ = tx.Rollback()
+		cancel(nil)
+		p.order.tx.Unlock()
+	})
+	p.mu.Lock()
+	inner.tx = t
+	p.mu.Unlock()
+	return open, nil
+}
+
+// rollback ends the transaction of a frame, if it has one that is not committed,
+// so that what is recorded next is not part of it.
+func (f *frame) rollback() {
+	if t := locked(f.pass, func() *transaction { return f.tx }); t != nil {
+		t.end()
+		f.pass.mu.Lock()
+		f.tx = nil
+		f.pass.mu.Unlock()
+	}
+}
+
+// Get implements store.Store.
+func (t *transaction) Get(ctx context.Context, key string) (store.Cell, error) {
+	if cell, ok := t.put[key]; ok {
+		return cell, nil
+	}
+	return t.Store.Get(ctx, key)
+}
+
+// Put implements store.Store.
+func (t *transaction) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	version, err := t.tx.Put(ctx, key, value, prev)
+	if err == nil {
+		t.put[key] = store.Cell{Key: key, Value: value, Version: version}
+	}
+	return version, err
+}
+
+// append commits the transaction with entries of the run. A conflict leaves it open.
+func (t *transaction) append(p *Pass, data [][]byte) error {
+	_, err := store.CommitTx(p.io, t.Store, t.tx, store.Batch{Journal: threads.JournalKey(p.name), After: p.thread.Seq - p.thread.Base, Entries: data})
+	return fault.IfDropped(p.name, err)
+}
