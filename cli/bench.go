@@ -84,7 +84,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	}
 	s, err := a.conn.OpenURL(ctx, url)
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", url, err)}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", link.StoreName(url), err)}
 	}
 	defer s.Close()
 	memory := memstore.New()
@@ -122,7 +122,7 @@ func (a *app) bench(ctx context.Context, turn time.Duration) (err error) {
 	for _, x := range subjects {
 		rows = append(rows, []string{x.Name, strconv.FormatFloat(x.Rate, 'f', 0, 64), strconv.FormatFloat(x.Ratio, 'f', 2, 64)})
 	}
-	a.term.Printf("%s, writes survive: %s\n\n", safe.Text(url), store.DurabilityOf(s))
+	a.term.Printf("%s, writes survive: %s\n\n", safe.Text(link.StoreName(url)), store.DurabilityOf(s))
 	return a.term.Table(rows, render.StatusStyle)
 }
 

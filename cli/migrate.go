@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	neturl "net/url"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/cli/internal/exit"
+	"github.com/perdure/perdure/cli/internal/link"
 	"github.com/perdure/perdure/internal/migrate"
 	"github.com/perdure/perdure/internal/safe"
 	"github.com/perdure/perdure/internal/terminal"
@@ -59,7 +58,7 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 	}
 	defer to.Close()
 	last := time.Now()
-	report, err := migrate.Run(ctx, from, to, migrate.Options{To: storeName(toURL), Progress: func(p migrate.Progress) {
+	report, err := migrate.Run(ctx, from, to, migrate.Options{To: link.StoreName(toURL), Progress: func(p migrate.Progress) {
 		if time.Since(last) > time.Second {
 			last = time.Now()
 			a.hint("%s: %d journals, %d cells", p.Stage, p.Journals, p.Cells)
@@ -83,7 +82,7 @@ func (a *app) migrate(ctx context.Context, fromURL, toURL string) error {
 // openSealed opens a store, with the key ring in an environment variable if it is set.
 func (a *app) openSealed(ctx context.Context, url, keys string) (store.Store, error) {
 	unavailable := func(err error) error {
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", storeName(url), err)}
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", link.StoreName(url), err)}
 	}
 	s, err := a.conn.OpenURL(ctx, url)
 	if err != nil {
@@ -104,15 +103,4 @@ func (a *app) openSealed(ctx context.Context, url, keys string) (store.Store, er
 		return nil, unavailable(err)
 	}
 	return sealed, nil
-}
-
-// storeName returns a store's URL without the parts that may be secret.
-func storeName(text string) string {
-	u, err := neturl.Parse(text)
-	if err != nil {
-		scheme, _, _ := strings.Cut(text, ":")
-		return scheme
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
 }

@@ -91,7 +91,7 @@ elsewhere, and runs are handed over to other workers after their current step.`,
 				log.Warn("NO TOKENS: anyone who can reach this address can do anything", "address", l.Addr().String())
 			}
 			s := &site{rt: rt, api: server.New(rt, so), routes: a.opts.Routes, log: log, worker: worker, certificate: certificate}
-			log.Info("serving", "address", s.scheme()+"://"+l.Addr().String(), "store", url, "worker", worker, "process", os.Getpid())
+			log.Info("serving", "address", s.scheme()+"://"+l.Addr().String(), "store", link.StoreName(url), "worker", worker, "process", os.Getpid())
 			err = s.run(c.Context(), l)
 			if err == nil {
 				log.Info("stopped")
@@ -315,7 +315,7 @@ take over its runs when its lease expires.`,
 				return err
 			}
 			defer closeStore()
-			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), url, os.Getpid())
+			fmt.Fprintf(a.term.Err, "%s: works on %s, process %d; stop it with Ctrl-C\n", a.shellName(), link.StoreName(url), os.Getpid())
 			return rt.Work(c.Context())
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,7 +177,7 @@ func (c *Connector) Exists(url string) error {
 	if _, err := os.Stat(path); path == "" || !errors.Is(err, fs.ErrNotExist) || strings.Contains(makers, " "+c.Verb+" ") {
 		return nil
 	}
-	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store %s", url), Next: "check its name; perdure dev, serve, worker, run and import create new ones"}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("there is no store %s", StoreName(url)), Next: "check its name; perdure dev, serve, worker, run and import create new ones"}
 }
 
 // asTransport names the caller where no token does.
@@ -230,7 +231,7 @@ func (c *Connector) OpenRuntime(ctx context.Context, url string, o perdure.Optio
 	}
 	s, err := store.Reopen(ctx, func(ctx context.Context) (store.Store, error) { return c.OpenURL(ctx, url) })
 	if err != nil {
-		return nil, nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", url, err)}
+		return nil, nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("opening the store %s: %w", StoreName(url), err)}
 	}
 	rt, err := perdure.New(ctx, s, c.runtimeOptions(o), c.Flows...)
 	if err == nil && c.Store == "" {
@@ -393,4 +394,18 @@ func (c *silentConn) Write(p []byte) (int, error) {
 func (c *silentConn) Close() error {
 	c.once.Do(func() { close(c.ready) })
 	return c.Conn.Close()
+}
+
+// StoreName returns the URL of a store without what may be secret, as a password.
+func StoreName(text string) string {
+	if !strings.ContainsAny(text, "@?#") {
+		return text
+	}
+	u, err := neturl.Parse(text)
+	if err != nil {
+		scheme, _, _ := strings.Cut(text, ":")
+		return scheme + ":…"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
