@@ -286,12 +286,14 @@ func TestFoldsWithActiveRunsFollowOthers(t *testing.T) {
 			case 6:
 				err = k.Signal(t.Context(), "t", "news", i, perdure.SignalOptions{Key: fmt.Sprint(i)})
 			case 7:
-				if run := thread.Runs[rand.N(len(thread.Runs))]; run.Status.Final() {
-					break
-				} else if rand.N(2) == 0 {
+				switch run := thread.Runs[rand.N(len(thread.Runs))]; {
+				case run.Status.Final():
+				case rand.N(2) == 0:
 					err = k.Cancel(t.Context(), "t", run.ID, perdure.Note{})
-				} else if err = k.Pause(t.Context(), "t", run.ID, perdure.Note{}); err == nil {
-					err = k.Resume(t.Context(), "t", run.ID, perdure.Note{})
+				default:
+					if err = k.Pause(t.Context(), "t", run.ID, perdure.Note{}); err == nil {
+						err = k.Resume(t.Context(), "t", run.ID, perdure.Note{})
+					}
 				}
 			}
 			// It may have been answered, cancelled by what went on meanwhile.
