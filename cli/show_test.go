@@ -14,10 +14,25 @@ import (
 // TestAGroupThatFailedFast shows which branch failed, and what was closed by it.
 func TestAGroupThatFailedFast(t *testing.T) {
 	p := stored(t)
+	watching, err := perdure.Open(t.Context(), p.flags[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Close()
 	p.flows = append(p.flows, perdure.NewFlow("race", func(ctx context.Context, _ any) (string, error) {
 		g := perdure.NewGroup(ctx, perdure.FailFast())
 		g.Go("bad", func(ctx context.Context) error {
-			_, err := perdure.Step(ctx, "call", func(context.Context) (int, error) { return 0, errBroken })
+			_, err := perdure.Step(ctx, "call", func(ctx context.Context) (int, error) {
+				for e, err := range watching.Events(ctx, "t", perdure.EventOptions{}) {
+					if err != nil {
+						return 0, err
+					}
+					if e.Path == "/slow/paid" { // it waits
+						break
+					}
+				}
+				return 0, errBroken
+			})
 			return err
 		})
 		g.Go("slow", func(ctx context.Context) error {

@@ -66,7 +66,7 @@ func (a *author) write() {
 		kind = Ended
 	case active != nil && rapid.IntRange(0, 3).Draw(a.T, "any") > 0:
 		any := slices.DeleteFunc(slices.Sorted(maps.Values(kinds)), func(k Kind) bool { return k == Moved }) // nothing follows it
-		kind = rapid.SampledFrom(any).Draw(a.T, "any kind")
+		kind = rapid.SampledFrom(append(any, Spawned, Spawned)).Draw(a.T, "any kind")                        // children are rare among the rest
 	}
 	if active != nil && (!kind.Open() || rapid.Bool().Draw(a.T, "of the active run")) {
 		run = active.N

@@ -441,6 +441,9 @@ func TestForeseenSummariesAreTheFolded(t *testing.T) {
 				synctest.Wait()
 			}
 		}
+		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		for _, status := range []journal.Status{journal.StatusQueued, journal.StatusRunning, journal.StatusSuspended, journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, journal.StatusPaused} {
 			if f.seen[status] == 0 {
 				t.Errorf("no thread that is %s was foreseen", status)
