@@ -81,7 +81,7 @@ func (s *step) transact(ctx context.Context, inner *frame) (context.Context, err
 		p.order.tx.Unlock()
 		switch {
 		case err == errors.ErrUnsupported:
-			err = fmt.Errorf("%w: step %s runs in a transaction, and this store has none; open a SQLite store (sqlite:…) for sqltx", fault.ErrOption, inner.path())
+			err = fmt.Errorf("%w: step %s runs in a transaction, and this store has none; open one in SQLite (sqlite:…) for sqltx, or in PostgreSQL (postgres://…) for pgtx", fault.ErrOption, inner.path())
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		default:

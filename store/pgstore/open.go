@@ -46,6 +46,11 @@ type Store struct {
 	writer     *writer
 	news       *news
 
+	idle struct { // connections for transactions
+		sync.Mutex
+		conns []*pgx.Conn
+	}
+
 	sqlWrite, sqlRead, sqlJournals, sqlGet, sqlList string
 
 	life  context.Context // ends with Close
@@ -212,6 +217,9 @@ func (s *Store) Close() error {
 		s.end()
 		s.writer.close()
 		s.news.ended.Wait()
+		for c := s.takeIdle(); c != nil; c = s.takeIdle() {
+			cutOff(c)
+		}
 		s.pool.Close()
 	})
 	return nil

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/perdure/perdure/store"
 )
 
@@ -47,9 +49,15 @@ type cellWrite struct {
 	request int
 }
 
-// send writes what it can of a group in one statement, which is one commit, and
-// reports for each request whether it was made.
-func (w *writer) send(group []*request) ([]bool, error) {
+// querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// send writes what it can of a group in one statement, and reports for each
+// request whether it was made.
+func (s *Store) send(ctx context.Context, q querier, group []*request) ([]bool, error) {
 	// All groups lock journals, and then cells, in the same order.
 	slices.SortFunc(group, func(a, b *request) int { return cmp.Compare(a.Journal, b.Journal) })
 	st := newStatement()
@@ -78,10 +86,8 @@ func (w *writer) send(group []*request) ([]bool, error) {
 			places[c.request] = len(st.names) + i
 		}
 	}
-	ctx, cancel := w.s.call(context.Background())
-	defer cancel()
 	var made []int64
-	err := w.s.pool.QueryRow(ctx, w.s.sqlWrite, st.unsynced, st.names, st.afters, st.counts, st.owners, st.seqs, st.datas,
+	err := q.QueryRow(ctx, s.sqlWrite, st.unsynced, st.names, st.afters, st.counts, st.owners, st.seqs, st.datas,
 		st.cellOwners, st.keys, st.prevs, st.versions, st.values, st.kinds).Scan(&made)
 	if err != nil {
 		return nil, err
@@ -133,7 +139,7 @@ func (st *statement) write(c cellWrite) {
 
 // examine returns for each request why it cannot be made, or nil if by now it
 // can. What is found is true from then on: neither ends nor versions come back.
-func (w *writer) examine(group []*request) ([]error, error) {
+func (s *Store) examine(ctx context.Context, q querier, group []*request) ([]error, error) {
 	names, keys := [][]byte{}, [][]byte{}
 	for _, r := range group {
 		if r.Journal != "" {
@@ -143,9 +149,7 @@ func (w *writer) examine(group []*request) ([]error, error) {
 			keys = append(keys, []byte(c.Key))
 		}
 	}
-	ctx, cancel := w.s.call(context.Background())
-	defer cancel()
-	rows, err := w.s.pool.Query(ctx, w.s.sql("SELECT name, last, NULL::text FROM SCHEMA.journals WHERE name = ANY($1) UNION ALL SELECT key, NULL, version FROM SCHEMA.cells WHERE key = ANY($2)"), names, keys)
+	rows, err := q.Query(ctx, s.sql("SELECT name, last, NULL::text FROM SCHEMA.journals WHERE name = ANY($1) UNION ALL SELECT key, NULL, version FROM SCHEMA.cells WHERE key = ANY($2)"), names, keys)
 	if err != nil {
 		return nil, err
 	}

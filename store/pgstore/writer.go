@@ -191,7 +191,9 @@ func (w *writer) settle(r *request, err error) {
 func (w *writer) write(group []*request) {
 	began := time.Now()
 	for pause := time.Millisecond; len(group) > 0; pause = min(2*pause, 100*time.Millisecond) {
-		made, err := w.send(group)
+		ctx, cancel := w.s.call(context.Background())
+		made, err := w.s.send(ctx, w.s.pool, group) // in one commit
+		cancel()
 		switch code(err) {
 		case "PD001", "40P01", "40001": // nothing was written
 		case "":
@@ -216,7 +218,9 @@ func (w *writer) write(group []*request) {
 		if len(left) == 0 {
 			return
 		}
-		why, readErr := w.examine(left)
+		ctx, cancel = w.s.call(context.Background())
+		why, readErr := w.s.examine(ctx, w.s.pool, left)
+		cancel()
 		if readErr != nil {
 			for _, r := range left {
 				w.settle(r, w.s.failed("read why a write was refused from", readErr))

@@ -1,0 +1,24 @@
+package pgtx_test
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/store/pgstore/pgtx"
+)
+
+// A charge is a row in the same database as the journal: both are there, or
+// neither.
+func Example() {
+	_ = perdure.NewFlow("pay", func(ctx context.Context, cents int) (int, error) {
+		return pgtx.Step(ctx, "charge", func(ctx context.Context, tx pgx.Tx) (total int, err error) {
+			if _, err := tx.Exec(ctx, "INSERT INTO charges (key, cents) VALUES ($1, $2)", perdure.Key(ctx), cents); err != nil {
+				return 0, err
+			}
+			err = tx.QueryRow(ctx, "SELECT sum(cents) FROM charges").Scan(&total)
+			return total, err
+		})
+	})
+}

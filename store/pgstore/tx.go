@@ -1,0 +1,299 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perdure/perdure/store"
+)
+
+// tx is a transaction with rows of the program. It has a connection of its own,
+// which user code uses until the function of its step returns: nothing else may
+// touch it meanwhile. So the end of its context only cuts it off, and whoever began
+// it ends it.
+type tx struct {
+	s    *Store
+	ctx  context.Context
+	conn *pgx.Conn
+	pgx  pgx.Tx
+	stop func() bool // of what waits for the end of ctx
+
+	mu    sync.Mutex // held by whoever uses the connection for the store
+	cut   error      // why the connection was cut off, guarded by ends
+	ends  sync.Mutex
+	ended error    // why nothing can be done any more
+	names []string // that it wrote
+}
+
+var _ store.Transactor = (*Store)(nil)
+
+// maxIdle is how many connections are kept for the next transactions.
+const maxIdle = 8
+
+// Begin implements store.Transactor. The transaction is READ COMMITTED, on a
+// connection of its own.
+func (s *Store) Begin(ctx context.Context) (store.Tx, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	bounded, cancel := s.call(ctx)
+	defer cancel()
+	for fresh := false; ; {
+		c := s.takeIdle()
+		if c == nil {
+			var err error
+			fresh = true
+			if c, err = s.connect(bounded); err != nil {
+				return nil, s.beginFailed(ctx, err)
+			}
+		}
+		native, err := c.BeginTx(bounded, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+		if err != nil {
+			cutOff(c)
+			if !fresh && ctx.Err() == nil {
+				continue // it was idle for too long
+			}
+			return nil, s.beginFailed(ctx, err)
+		}
+		t := &tx{s: s, ctx: ctx, conn: c, pgx: native}
+		over, cancelOver := context.WithCancelCause(ctx)
+		stopLife := context.AfterFunc(s.life, func() { cancelOver(store.ErrClosed) })
+		stopOver := context.AfterFunc(over, func() { t.expire(context.Cause(over)) })
+		t.stop = func() bool {
+			stopLife()
+			stopped := stopOver()
+			cancelOver(nil)
+			return stopped
+		}
+		return t, nil
+	}
+}
+
+func (s *Store) beginFailed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.failed("begin a transaction on", err)
+}
+
+// connect opens a connection that is as durable as the store.
+func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
+	config := s.pool.Config()
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err == nil {
+		if err = config.AfterConnect(ctx, c); err != nil {
+			cutOff(c)
+		}
+	}
+	return c, err
+}
+
+// takeIdle returns a connection that an earlier transaction left, nil if there is
+// none.
+func (s *Store) takeIdle() *pgx.Conn {
+	s.idle.Lock()
+	defer s.idle.Unlock()
+	n := len(s.idle.conns)
+	if n == 0 {
+		return nil
+	}
+	c := s.idle.conns[n-1]
+	s.idle.conns = s.idle.conns[:n-1]
+	return c
+}
+
+// putIdle keeps a connection for the next transaction, if it is good for one.
+func (s *Store) putIdle(c *pgx.Conn) {
+	s.idle.Lock()
+	defer s.idle.Unlock()
+	if s.life.Err() != nil || len(s.idle.conns) == maxIdle || c.IsClosed() || c.PgConn().TxStatus() != 'I' {
+		cutOff(c)
+		return
+	}
+	s.idle.conns = append(s.idle.conns, c)
+}
+
+// cutOff closes a connection without a word, from any goroutine. The server rolls
+// back what was going on.
+func cutOff(c *pgx.Conn) { c.PgConn().Conn().Close() }
+
+// expire cuts the connection off because the context of the transaction has ended
+// or the store was closed. A statement that runs is cancelled: the server would
+// otherwise notice the end only after it.
+func (t *tx) expire(cause error) {
+	t.ends.Lock()
+	t.cut = cause
+	t.ends.Unlock()
+	bounded, cancel := t.s.call(context.Background())
+	defer cancel()
+	_ = t.conn.PgConn().CancelRequest(bounded) // it is best effort
+	cutOff(t.conn)
+}
+
+// Rollback implements store.Tx.
+func (t *tx) Rollback() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended == nil {
+		t.end(errors.New("pgstore: the transaction is over"))
+	}
+	return nil
+}
+
+// end rolls back what is not committed. mu is held.
+func (t *tx) end(why error) {
+	stopped := t.stop()
+	if cause := t.wasCut(); cause != nil {
+		why = cause
+	} else if cause := context.Cause(t.ctx); cause != nil {
+		why = cause
+	}
+	t.ended = store.RolledBack(why)
+	if !stopped { // it has been, or is being, cut off
+		return
+	}
+	bounded, cancel := t.s.call(context.Background())
+	defer cancel()
+	if err := t.pgx.Rollback(bounded); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+		cutOff(t.conn)
+		return
+	}
+	t.s.putIdle(t.conn)
+}
+
+func (t *tx) wasCut() error {
+	t.ends.Lock()
+	defer t.ends.Unlock()
+	return t.cut
+}
+
+// Native implements store.Tx: it returns a [pgx.Tx].
+func (t *tx) Native() any { return t.pgx }
+
+// Put implements store.Tx.
+func (t *tx) Put(ctx context.Context, key string, value []byte, prev store.Version) (store.Version, error) {
+	r := &request{Batch: store.Batch{Cells: []store.Write{{Key: key, Value: append([]byte{}, value...), Prev: prev}}}, versions: []store.Version{store.Version(rand.Text())}}
+	if err := t.write(ctx, r, store.CheckPut(key, value)); err != nil {
+		return "", err
+	}
+	return r.versions[0], nil
+}
+
+// Commit implements store.Tx.
+func (t *tx) Commit(ctx context.Context, b store.Batch) (uint64, error) {
+	r := &request{Batch: b}
+	for range b.Cells {
+		r.versions = append(r.versions, store.Version(rand.Text()))
+	}
+	if err := t.write(ctx, r, store.CheckBatch(b)); err != nil {
+		return 0, err
+	}
+	return b.After + uint64(len(b.Entries)), nil
+}
+
+// write makes a request in the transaction, and commits it if it is an append.
+func (t *tx) write(ctx context.Context, r *request, invalid error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended != nil {
+		return t.ended
+	}
+	for _, ended := range []error{t.wasCut(), context.Cause(t.ctx), ctx.Err()} {
+		if ended != nil {
+			t.end(ended)
+			return t.ended
+		}
+	}
+	if invalid != nil {
+		t.end(invalid)
+		return invalid
+	}
+	bounded, cancel := t.s.call(ctx)
+	defer cancel()
+	switch err := t.apply(bounded, r); {
+	case errors.Is(err, store.ErrConflict):
+		return err
+	case errors.Is(err, store.ErrDropped):
+		t.end(err)
+		return err
+	case err != nil:
+		t.end(err)
+		return t.ended
+	}
+	for name := range r.names {
+		t.names = append(t.names, name[1:])
+	}
+	if r.Journal == "" {
+		return nil
+	}
+	return t.commit(bounded)
+}
+
+// apply makes a request after a savepoint. If it is refused, the transaction is as
+// it was.
+func (t *tx) apply(ctx context.Context, r *request) error {
+	for {
+		// What the program may have set for its own statements is not for this.
+		if err := t.exec(ctx, "SAVEPOINT perdure; SET LOCAL synchronous_commit TO DEFAULT"); err != nil {
+			return err
+		}
+		made, err := t.s.send(ctx, t.pgx, []*request{r})
+		if err == nil && made[0] {
+			return nil
+		}
+		if err != nil && code(err) != "PD001" && code(err) != "40P01" {
+			return err
+		}
+		if err := t.exec(ctx, "ROLLBACK TO perdure"); err != nil {
+			return err
+		}
+		why, err := t.s.examine(ctx, t.pgx, []*request{r})
+		if err != nil {
+			return err
+		}
+		if why[0] != nil {
+			return why[0]
+		}
+	}
+}
+
+// exec executes statements of the store.
+func (t *tx) exec(ctx context.Context, sql string) error {
+	_, err := t.conn.PgConn().Exec(ctx, sql).ReadAll()
+	return err
+}
+
+// commit makes the transaction durable. mu is held.
+func (t *tx) commit(ctx context.Context) error {
+	if !t.stop() { // it is being cut off
+		t.ended = store.RolledBack(context.Cause(t.ctx))
+		if cause := t.wasCut(); cause != nil {
+			t.ended = store.RolledBack(cause)
+		}
+		return t.ended
+	}
+	err := t.pgx.Commit(ctx)
+	t.ended = store.RolledBack(errors.New("pgstore: the transaction was committed"))
+	var reported *pgconn.PgError
+	switch {
+	case err == nil:
+		t.s.putIdle(t.conn)
+		for _, name := range t.names {
+			t.s.Wake(name)
+		}
+		t.s.news.wrote(t.names...)
+		return nil
+	case errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &reported) && reported.Code[:2] != "57" && reported.Code[:2] != "08":
+		t.ended = store.RolledBack(err)
+		t.s.putIdle(t.conn)
+		return t.ended
+	}
+	cutOff(t.conn)
+	return fmt.Errorf("%w: pgstore: the answer to a commit was lost: %w", store.ErrUnavailable, err)
+}
