@@ -25,6 +25,10 @@
 // [store.ErrUnavailable], and store.AppendOnce finds out. The next call connects
 // again.
 //
+// Steps of package pgtx commit rows of the program together with their outcome, see
+// [store.Transactor]. Such a transaction has a connection of its own while it is
+// open; up to 8 are kept for the next ones.
+//
 // # Durability
 //
 // With fsync and full_page_writes, and synchronous_commit not off, an acknowledged
