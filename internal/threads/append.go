@@ -22,21 +22,26 @@ import (
 // for flows and other cells. A cell that is not as it was seen is ErrConflict,
 // like an entry that came between.
 func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, data [][]byte, flows []string, cells ...store.Write) error {
-	first := t.Seq == t.Base
-	if first {
-		if err := c.CheckMoved(ctx); err != nil {
-			return err
-		}
+	if t.Seq != t.Base {
+		return c.append(ctx, name, t, data, flows, cells)
 	}
+	err := c.CheckMoved(ctx)
+	if err == nil {
+		err = c.append(ctx, name, t, data, flows, cells)
+	}
+	if err == nil {
+		err = c.CheckMoved(ctx) // again, if the append took long: nobody may have copied it
+	}
+	return err
+}
+
+func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, data [][]byte, flows []string, cells []store.Write) error {
 	for unseen := t.Seq == 0; ; unseen = false {
 		hints, err := c.hints(ctx, name, t.Seq+1, flows, unseen)
 		if err != nil {
 			return err
 		}
 		_, err = store.AppendWith(ctx, c.Store, store.Batch{Journal: JournalKey(name), After: t.Seq - t.Base, Entries: data, Cells: slices.Concat(cells, hints)})
-		if err == nil && first {
-			return c.CheckMoved(ctx) // again, if the append took long: nobody may have copied it
-		}
 		if err == nil {
 			return nil
 		}
