@@ -85,7 +85,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 			if presented() == name {
 				return
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // the files are looked at once a second
 		}
 		t.Fatalf("the server does not present %s", name)
 	}
@@ -94,7 +94,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 	}
 	secondCert, secondKey := newCertificate(t, "second")
 	put("broken", secondCert[:100], secondKey)
-	time.Sleep(2 * certificateEvery)
+	time.Sleep(2 * certificateEvery) // so that the next connection looks at the files
 	if got := presented(); got != "first" {
 		t.Errorf("with a broken file it presents %s", got)
 	}
