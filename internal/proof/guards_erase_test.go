@@ -16,10 +16,10 @@ var eraseGuards = []guard{
 			return nil, ErrNothing
 		}
 		if IsClosed(old) {`}, {"internal/threads/pin.go", `	if err == nil {
-		// The gate of a thread that was erased`, `	if errors.Is(err, ErrNothing) {
+		// An erase drops the journal before`, `	if errors.Is(err, ErrNothing) {
 		err = nil
 	} else if err == nil {
-		// The gate of a thread that was erased`}},
+		// An erase drops the journal before`}},
 		test: "^TestExploredEraseOrChildWins$", says: "lives without its parent",
 	},
 	{

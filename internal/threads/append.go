@@ -13,14 +13,14 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// An entry is appended together with the cells that follow from it, in one
-// commit where the store can: hints of the work that it makes, and what lists
-// show. Where the store cannot, hints come before the entry that they announce,
-// and the rest after it.
+// An entry is appended together with the cells derived from it: hints of the
+// work it creates, and the summary that lists show. A store that supports
+// batches commits them together. In any other, hints are written before the
+// entry they announce, and the rest after it.
 
-// Append adds entries behind those that a thread has folded, with hints of work
-// for flows and other cells. A cell that is not as it was seen is ErrConflict,
-// like an entry that came between.
+// Append adds entries to the journal after the last one that t has folded, with
+// hints of work for flows and other cells. It returns ErrConflict if another
+// entry was appended first or a cell has changed.
 func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, data [][]byte, flows []string, cells ...store.Write) error {
 	if t.Seq != t.Base {
 		return c.append(ctx, name, t, data, flows, cells)
@@ -30,7 +30,7 @@ func (c *Threads) Append(ctx context.Context, name string, t *journal.Thread, da
 		err = c.append(ctx, name, t, data, flows, cells)
 	}
 	if err == nil {
-		err = c.CheckMoved(ctx) // again, if the append took long: nobody may have copied it
+		err = c.CheckMoved(ctx) // a migration may have missed an append that took long
 	}
 	return err
 }
@@ -46,16 +46,17 @@ func (c *Threads) append(ctx context.Context, name string, t *journal.Thread, da
 			return nil
 		}
 		if cell := (*store.CellConflict)(nil); errors.As(err, &cell) && ctx.Err() == nil && slices.ContainsFunc(hints, func(w store.Write) bool { return w.Key == cell.Key }) {
-			continue // another has announced something too
+			continue // another writer has changed the hint
 		}
 		return fault.IfDropped(name, err)
 	}
 }
 
-// hints returns the writes that announce work for flows by an entry that is
-// about to get a sequence. Those for which a batch has no room it writes itself.
+// hints returns the writes that announce work for flows, which the entry about
+// to be appended at seq creates. It performs the writes for which a batch has no
+// room.
 func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []string, unseen bool) ([]store.Write, error) {
-	const now, most = 1, store.MaxWrites - 4 // now by any clock
+	const now, most = 1, store.MaxWrites - 4 // a time that has passed on every clock
 	if len(flows) == 0 {
 		return nil, nil
 	}
@@ -78,9 +79,10 @@ func (c *Threads) hints(ctx context.Context, name string, seq uint64, flows []st
 	return hints, nil
 }
 
-// Foreseen returns the write of the summary that a thread will have behind
-// entries, none if lists show the same as before, and whether it can be told. It
-// is of use only if it goes with them.
+// Foreseen returns the write of the summary that a thread will have after
+// entries; none if lists would show the same as before. It reports false if the
+// summary cannot be told in advance. The write is valid only in the same batch as
+// the entries.
 func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, entries []journal.Entry) (cells []store.Write, ok bool) {
 	if !c.batches {
 		return nil, false
@@ -101,7 +103,7 @@ func (c *Threads) Foreseen(ctx context.Context, name string, t *journal.Thread, 
 	return []store.Write{{Key: cell.Key, Value: value, Prev: cell.Version, Optional: true}}, err == nil
 }
 
-// foresee returns the summary of a thread behind entries.
+// foresee returns the summary that a thread will have after entries.
 func foresee(t *journal.Thread, entries []journal.Entry) (Summary, error) {
 	t = t.Clone()
 	for _, e := range entries {
@@ -113,8 +115,8 @@ func foresee(t *journal.Thread, entries []journal.Entry) (Summary, error) {
 }
 
 // firstSummary returns the write of the summary of a thread that begins with
-// entries. Where it has to come before them, so that lists are complete, it does
-// not say that they are there.
+// entries. A store without batches writes the summary first, so that lists are
+// complete, and in a form that does not say that the entries exist.
 func firstSummary(name string, entries []journal.Entry) (store.Write, error) {
 	s, err := foresee(journal.NewThread(), entries)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// AskID returns the id by which the outside knows an ask of a thread.
+// AskID returns the public id of an ask of a thread.
 func AskID(name, id string) string {
 	_, incarnation, _ := strings.Cut(name, ".")
 	return incarnation + "." + id
 }
 
-// AskThread returns the name of the thread that an ask with an id belongs to.
+// AskThread returns the name of the thread that an ask belongs to.
 func (r *Tenant) AskThread(ctx context.Context, id string) (string, error) {
 	incarnation, _, ok := strings.Cut(id, ".")
 	if !ok || incarnation == "" || len(id) > 100 {
@@ -30,7 +30,7 @@ func (r *Tenant) AskThread(ctx context.Context, id string) (string, error) {
 	return name, err
 }
 
-// FindAsk returns an ask of a thread by its id.
+// FindAsk returns the ask of a thread that has the given public id.
 func FindAsk(t *journal.Thread, id string) (*journal.Ask, error) {
 	_, own, _ := strings.Cut(id, ".")
 	a := t.Ask(own)
@@ -40,7 +40,7 @@ func FindAsk(t *journal.Thread, id string) (*journal.Ask, error) {
 	return a, nil
 }
 
-// ReadAsk reads an ask by its id, and the thread that it belongs to.
+// ReadAsk reads the ask with the given public id, and its thread.
 func (r *Tenant) ReadAsk(ctx context.Context, id string) (*Opened, *journal.Ask, error) {
 	name, err := r.AskThread(ctx, id)
 	if err != nil {
@@ -54,6 +54,6 @@ func (r *Tenant) ReadAsk(ctx context.Context, id string) (*Opened, *journal.Ask,
 	return o, a, err
 }
 
-// Answerable reports whether an ask takes an answer: it is open and its time is
-// not over. Nobody may have recorded yet that it is.
+// Answerable reports whether an ask can be answered: it is open and its deadline
+// has not passed, even if nobody has recorded that yet.
 func Answerable(a *journal.Ask) bool { return a.Open() && (a.Due == 0 || clock.Micros() < a.Due) }

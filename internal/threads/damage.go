@@ -13,14 +13,17 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// statusDamaged is the status of a thread in which someone has found damage.
+// Cells derived from journals are rebuilt by the first reader that finds them
+// damaged: the summary of a thread, and the cell that maps its id to its name.
+
+// statusDamaged is the status of a thread in which damage was found.
 const statusDamaged journal.Status = "damaged"
 
-// damaged says up to where a thread can be read, and what to do.
+// damaged returns an error that says how far a thread can be read and what to do.
 func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
 	id := o.Thread.ID
 	if s, readErr := c.ReadSummary(ctx, o.Name); readErr == nil && s.ID != "" {
-		id = s.ID // also of one whose first entry is lost, and of a fork in the part that it shares
+		id = s.ID // known even if the first entry is lost or the damage is in the part that a fork shares
 	}
 	if o.Thread.Seq == 0 {
 		return fmt.Errorf("%w: thread %s: none of it is intact; restore it from a backup or an export: %w", fault.ErrCorrupt, cmp.Or(id, o.Name), err)
@@ -28,8 +31,8 @@ func (c *Threads) damaged(ctx context.Context, o *Opened, err error) error {
 	return fmt.Errorf("%w: thread %s is intact up to entry %d, where it can be forked: %w", fault.ErrCorrupt, id, o.Thread.Seq, err)
 }
 
-// MarkDamaged makes lists show that a thread is damaged. It is a hint: who writes
-// the next summary has read the thread.
+// MarkDamaged makes lists show that a thread is damaged. It is a hint: whoever
+// writes the next summary has read the thread, and overwrites it.
 func (c *Threads) MarkDamaged(ctx context.Context, o *Opened) {
 	_, _ = store.Update(ctx, store.Derived(c.Store), JournalKey(o.Name), func(old store.Cell) ([]byte, error) {
 		var s Summary
@@ -52,12 +55,12 @@ func IsDamage(err error) bool {
 	return errors.Is(err, fault.ErrCorrupt) || errors.Is(err, store.ErrCorrupt)
 }
 
-// Unreadable begins the diff of a run that is blocked by damage of a value.
+// Unreadable begins the diff of a run that a damaged value blocks.
 const Unreadable = "a recorded value cannot be read: "
 
-// mendSummaries writes the summaries of a tenant anew that are damaged, given
-// the damage that a list of them has met. It returns those, and the damage that
-// it cannot mend.
+// mendSummaries rebuilds the damaged summaries of a tenant, given the damage that
+// listing them has found. It returns the rebuilt summaries and the damage that
+// remains.
 func (r *Tenant) mendSummaries(ctx context.Context, prefix, after string, damage error) (mended []listed, err error) {
 	r.All.mu.Lock()
 	text, hopeless := damage.Error(), r.All.unmended[prefix] == damage.Error()
@@ -82,7 +85,7 @@ func (r *Tenant) mendSummaries(ctx context.Context, prefix, after string, damage
 		}
 	}
 	if len(mended) > 0 {
-		r.All.Log.Warn("summaries of threads were damaged and are written anew", "threads", len(mended), "error", damage)
+		r.All.Log.Warn("damaged thread summaries were rebuilt", "threads", len(mended), "error", damage)
 		damage = nil
 		for _, err := range r.All.Store.List(ctx, prefix, after) {
 			damage = err
@@ -93,13 +96,13 @@ func (r *Tenant) mendSummaries(ctx context.Context, prefix, after string, damage
 		return mended, damage
 	}
 	r.All.mu.Lock()
-	r.All.unmended[prefix] = text // not looked for again by every list
+	r.All.unmended[prefix] = text // so that the next list does not try again
 	r.All.mu.Unlock()
 	return nil, damage
 }
 
-// MendID makes the cell of an id lead to its thread again, given that it is
-// damaged, and returns the thread's name: that of the only one that has the id.
+// MendID rewrites the damaged cell that maps an id to its thread, and returns the
+// thread's name. It fails unless exactly one listed thread has the id.
 func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, error) {
 	found := ""
 	for s, err := range (&Tenant{All: r.All, Name: r.Name, Part: r.Part}).Summaries(ctx, "") {
@@ -127,7 +130,7 @@ func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, e
 	}
 	_, err := store.Update(ctx, store.Derived(r.All.Store), r.IDKey(id), func(old store.Cell) ([]byte, error) {
 		if len(old.Value) > 0 {
-			found = string(old.Value) // mended by another
+			found = string(old.Value) // another process has rewritten it
 			return nil, ErrNothing
 		}
 		return []byte(found), nil
@@ -135,9 +138,6 @@ func (r *Tenant) MendID(ctx context.Context, id string, damage error) (string, e
 	if err != nil && !errors.Is(err, ErrNothing) {
 		return "", fmt.Errorf("%w: the cell that maps the id %q to its thread: %w", fault.ErrCorrupt, id, err)
 	}
-	r.All.Log.Warn("the cell that maps an id to its thread was damaged and is rewritten", "thread", found, "error", damage)
+	r.All.Log.Warn("the damaged cell that maps an id to its thread was rewritten", "thread", found, "error", damage)
 	return found, nil
 }
-
-// Cells that follow from journals are mended from them by whoever meets that
-// they are damaged: the summary of a thread, and the cell that leads to it.

@@ -115,9 +115,9 @@ func TestDamagedEntryIsLocatedAndStopsItsThreadOnly(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if n, err := endSeq(d.Store, kit.Journals(t, d)[0]); err != nil || n != end {
-				t.Errorf("something was appended behind the damage: %d entries, %v", n, err)
+				t.Errorf("something was appended after the damage: %d entries, %v", n, err)
 			}
-			// With the bytes back the thread goes on.
+			// Once the bytes are restored the thread continues.
 			d.Show(nil)
 			k.AnswerAt(bad, "/ask", perdure.Answer{Value: ""})
 			kit.WantOutput(t, k.WaitForRun("bad", "", perdure.Succeeded), "x")
@@ -149,7 +149,7 @@ func endSeq(s store.Store, name string) (uint64, error) {
 	return uint64(len(lines)), err
 }
 
-// appendRaw puts an entry behind the end of a journal, of any kind and format.
+// appendRaw appends an entry of any kind and format to a journal.
 func appendRaw(t *testing.T, s store.Store, name string, kind journal.Kind, newer bool) uint64 {
 	t.Helper()
 	seq, prev := kit.JournalEnd(t, s, name)
@@ -196,14 +196,14 @@ func TestWhatANewerVersionWroteIsLeftAlone(t *testing.T) {
 			}
 			kit.WantErr(t, "a signal", k.Signal(t.Context(), "t", "go", 1, perdure.SignalOptions{}), perdure.ErrNewer)
 			kit.WantErr(t, "metadata", k.SetMetadata(t.Context(), "t", nil, map[string]string{"a": "b"}, perdure.Note{}), perdure.ErrNewer)
-			time.Sleep(5 * time.Minute) // the ask is due, and nobody expires it
+			time.Sleep(5 * time.Minute) // the ask is due, but does not expire
 			if n, err := endSeq(k.Store, name); err != nil || n != at {
-				t.Errorf("%d entries, %v: something was written behind it", n, err)
+				t.Errorf("%d entries, %v: something was written after it", n, err)
 			}
 			if c, err := k.StateAt(t.Context(), "t", at-1); err != nil || c.Thread.Foreign != "" {
 				t.Errorf("the state before it: %+v, %v", c, err)
 			}
-			k.WaitForRun("u", other.ID, perdure.Failed) // it expired: others are unaffected
+			k.WaitForRun("u", other.ID, perdure.Failed) // its ask expired: other threads are unaffected
 		})
 	}
 }
@@ -237,7 +237,7 @@ func TestUnknownKindFencesAWorkerAndItLetsGo(t *testing.T) {
 			}
 		}
 		if len(kinds) != 1 || kinds["released"] != 1 || ran != 1 {
-			t.Errorf("behind the unknown entry stand %v, want one release; the step ran %d times", kinds, ran)
+			t.Errorf("after the unknown entry come %v, want one release; the step ran %d times", kinds, ran)
 		}
 		_, err := k.Wait(t.Context(), "t", "")
 		kit.WantErr(t, "wait", err, perdure.ErrNewer)

@@ -10,17 +10,16 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// A snapshot does not repeat long values of the journal but says where they are.
-// They are read when somebody asks for them, and those of a list together with
-// others before them.
+// A snapshot does not repeat long values of the journal; it records their places.
+// They are read on demand, each value of a list together with those before it.
 
 const (
-	maxAhead    = 256  // links that are read together
-	maxAheadSeq = 1024 // entries that are read for them
+	maxAhead    = 256  // links to read at once
+	maxAheadSeq = 1024 // entries to read for them
 )
 
-// LoadLink is Load for a link of a list. What it reads from the journal stays with
-// the links.
+// LoadLink is Load for a link of a list. It also reads values before that link,
+// and keeps what it has read in their links.
 func (c *Threads) LoadLink(ctx context.Context, name string, l *journal.Link) ([]byte, error) {
 	if !l.Value.Elsewhere() {
 		return c.Load(ctx, name, l.Value)
@@ -51,7 +50,7 @@ func (c *Threads) LoadLink(ctx context.Context, name string, l *journal.Link) ([
 	return values[0].JSON, nil
 }
 
-// elsewhere reads a value from the journal.
+// elsewhere reads the value at a place in the journal.
 func (c *Threads) elsewhere(ctx context.Context, name string, at journal.Place) (journal.Value, error) {
 	values, err := c.valuesAt(ctx, name, []journal.Place{at})
 	if err != nil {
@@ -60,8 +59,8 @@ func (c *Threads) elsewhere(ctx context.Context, name string, at journal.Place) 
 	return values[0], nil
 }
 
-// valuesAt reads values of the journal, each from an entry that follows from the
-// one before it. Places come newest first.
+// valuesAt reads the values at places in the journal, which are given newest
+// first. It verifies the hash chain of all entries between them.
 func (c *Threads) valuesAt(ctx context.Context, name string, places []journal.Place) ([]journal.Value, error) {
 	values := make([]journal.Value, len(places))
 	next := len(places) - 1
@@ -90,7 +89,7 @@ func (c *Threads) valuesAt(ctx context.Context, name string, places []journal.Pl
 				values[next], err = body.ValueAt(places[next])
 			}
 			if err == nil && values[next].JSON == nil {
-				err = fmt.Errorf("entry %d has a blob there", line.Seq)
+				err = fmt.Errorf("entry %d holds a blob there", line.Seq)
 			}
 			if err != nil {
 				return nil, c.misplaced(ctx, name, err)
@@ -106,7 +105,8 @@ func (c *Threads) valuesAt(ctx context.Context, name string, places []journal.Pl
 	return values, nil
 }
 
-// unreadable returns the error of an entry that holds a value and cannot be read.
+// unreadable returns the error for a value whose entry cannot be read, and marks
+// the thread if it is damaged.
 func (c *Threads) unreadable(ctx context.Context, name string, err error) error {
 	if errors.Is(err, store.ErrCorrupt) {
 		c.MarkDamaged(ctx, Empty(name))
@@ -115,8 +115,8 @@ func (c *Threads) unreadable(ctx context.Context, name string, err error) error 
 	return err
 }
 
-// misplaced drops the snapshots that a thread may have been restored from, since
-// one of them says that a value is where it is not.
+// misplaced drops the snapshots from which the thread may have been restored,
+// since one of them gives the wrong place for a value.
 func (c *Threads) misplaced(ctx context.Context, name string, err error) error {
 	for source := name; source != ""; {
 		_ = c.forgetSnapshot(ctx, source)
@@ -126,5 +126,5 @@ func (c *Threads) misplaced(ctx context.Context, name string, err error) error {
 		}
 		source = root.Parent
 	}
-	return fmt.Errorf("%w: thread %s: a snapshot was wrong and is dropped, try again: %w", fault.ErrCorrupt, name, err)
+	return fmt.Errorf("%w: thread %s: a snapshot was wrong and has been dropped; try again: %w", fault.ErrCorrupt, name, err)
 }

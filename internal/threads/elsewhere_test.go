@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// counted is a store that counts the entries that are read, and may change them.
+// counted is a store that counts the entries read from it, and may change them.
 type counted struct {
 	store.Store
 	entries atomic.Int64
@@ -40,8 +40,8 @@ func (c *counted) Read(ctx context.Context, name string, after uint64) iter.Seq2
 	}
 }
 
-// say appends a long text to a list, and look returns the newest values of it, as
-// many as its input says.
+// The flow say appends a long text to a list, and look checks as many of its
+// newest values as its input says.
 var (
 	say = perdure.NewFlow("say", func(ctx context.Context, in string) (string, error) {
 		return perdure.Step(ctx, "say", func(ctx context.Context) (string, error) {
@@ -76,9 +76,9 @@ func talked(t *testing.T) *memstore.Store {
 	return s
 }
 
-// TestSnapshotsLeaveLongValuesInTheJournal: a snapshot has no long value, who looks
-// at a list reads no more of the journal than the values that it asks for, and
-// what was read once is not read again.
+// TestSnapshotsLeaveLongValuesInTheJournal: a snapshot holds no long values, a
+// reader of a list reads no more of the journal than the values it needs, and
+// nothing is read twice.
 func TestSnapshotsLeaveLongValuesInTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := talked(t)
@@ -108,9 +108,9 @@ func TestSnapshotsLeaveLongValuesInTheJournal(t *testing.T) {
 	})
 }
 
-// TestThreadsTooHeavyToKeep: when the values of a thread are too heavy for a kept
-// fold, the thread is restored from a snapshot, which is light, and a run reads no
-// more entries than before.
+// TestThreadsTooHeavyToKeep: a thread whose values are too large for a kept fold is
+// restored from its snapshot, which is small, and a run reads no more entries than
+// before.
 func TestThreadsTooHeavyToKeep(t *testing.T) {
 	fill := perdure.NewFlow("fill", func(ctx context.Context, in string) (bool, error) {
 		_, err := perdure.Step(ctx, "fill", func(ctx context.Context) (string, error) {
@@ -136,8 +136,8 @@ func TestThreadsTooHeavyToKeep(t *testing.T) {
 	})
 }
 
-// TestValuesThatAreNotWhereASnapshotSays: a snapshot that lies about a place is
-// noticed and dropped, and damage of an entry is told.
+// TestValuesThatAreNotWhereASnapshotSays: a snapshot with a wrong place is detected
+// and dropped, and a damaged entry is reported.
 func TestValuesThatAreNotWhereASnapshotSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := talked(t)

@@ -10,13 +10,17 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// IsGone reports whether an error says that a thread was erased.
+// A reader or writer may meet a thread that is being erased or is gone. It learns
+// that from the journal, and a writer then sweeps away what it has written too
+// late.
+
+// IsGone reports whether an error says that a thread was erased or does not exist.
 func IsGone(err error) bool {
 	return errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrNoThread) || errors.Is(err, store.ErrDropped)
 }
 
-// RemoveDerived removes what may be written for a thread until its journal says that it
-// was erased: hints of flows, the snapshot, and blobs.
+// RemoveDerived removes what others may write for a thread until its journal says
+// that it was erased: hints for flows, the snapshot, and blobs.
 func (c *Threads) RemoveDerived(ctx context.Context, name string, flows ...string) error {
 	for _, flow := range flows {
 		if err := due.Forget(ctx, c.Store, flow, name); err != nil {
@@ -29,27 +33,27 @@ func (c *Threads) RemoveDerived(ctx context.Context, name string, flows ...strin
 	return blob.Delete(ctx, c.Store, BlobPrefix(name))
 }
 
-// SweepIfErased sweeps behind a writer that learned from err that the thread it wrote
-// for is erased, and returns err. What it has written is not there for anyone,
-// and the erase may have passed already.
+// SweepIfErased returns err. If err says that the thread was erased, it first
+// removes what the caller may have written for it: the erase may have swept
+// before that.
 func (c *Threads) SweepIfErased(ctx context.Context, name string, err error, flows ...string) error {
 	if !errors.Is(err, fault.ErrErased) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.lease)
 	defer cancel()
-	// It may be another thread's error, for example of what it was forked from.
+	// The error may be about another thread, such as the one it was forked from.
 	gone, goneErr := c.IsErased(ctx, name)
 	if gone {
 		goneErr = c.RemoveDerived(ctx, name, flows...)
 	}
 	if goneErr != nil {
-		c.Log.Warn("sweeping behind an erased thread", "thread", name, "error", goneErr)
+		c.Log.Warn("sweeping up after an erased thread", "thread", name, "error", goneErr)
 	}
 	return err
 }
 
-// IsErased reports whether a thread was erased or is about to be.
+// IsErased reports whether a thread was or is being erased.
 func (c *Threads) IsErased(ctx context.Context, name string) (bool, error) {
 	if gone, err := c.IsDropped(ctx, name); gone || err != nil {
 		return gone, err
@@ -75,8 +79,8 @@ func (c *Threads) IsDropped(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// CheckErased returns ErrErased for a thread that is being erased, for those
-// who read only the beginning of its journal.
+// CheckErased returns ErrErased for a thread that is being erased. It is for
+// callers that read only the beginning of its journal.
 func (c *Threads) CheckErased(ctx context.Context, name string) error {
 	gate, err := c.Store.Get(ctx, GateKey(name))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !IsClosed(gate) {
@@ -91,11 +95,8 @@ func (c *Threads) CheckErased(ctx context.Context, name string) error {
 	return err
 }
 
-// Whoever reads or writes may meet a thread that is being erased or is gone. It
-// learns that from the journal, and sweeps away what it has written too late.
-
-// IsUnusable reports whether a store's handle has to be opened anew. One that is
-// unavailable does that itself.
+// IsUnusable reports whether a store has to be opened again. One that is only
+// unavailable recovers by itself.
 func IsUnusable(err error) bool {
 	return errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrPoisoned)
 }

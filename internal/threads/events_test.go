@@ -113,8 +113,7 @@ func TestEventsReplayThenFollowEachOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		k := kit.New(t, s, perdure.Options{}, busy)
-		// Another runtime on the store, which executes nothing and does not
-		// even have the flow.
+		// Another runtime on the store, without a worker or the flow.
 		other := kit.Runtime(t, s, perdure.Options{})
 		k.StartOn("t", "busy", "")
 		var followers []*collect
@@ -196,7 +195,7 @@ func TestEventsThatAreChosen(t *testing.T) {
 		}
 		end := all[len(all)-1].Seq
 		if got, err = get(perdure.EventOptions{After: end}); len(got) != 0 || err != nil {
-			t.Errorf("behind the end: %v, %v", got, err)
+			t.Errorf("after the end: %v, %v", got, err)
 		}
 		_, err = get(perdure.EventOptions{After: end + 1})
 		kit.WantErr(t, "after what is not there", err, perdure.ErrInvalid)
@@ -209,7 +208,7 @@ func TestEventsThatAreChosen(t *testing.T) {
 			}
 		}
 		for range k.Events(t.Context(), "t", perdure.EventOptions{}) {
-			break // whoever has seen enough may leave
+			break // a reader may stop early
 		}
 	})
 }
@@ -245,7 +244,7 @@ func TestWaitReturnsWhenTheRunStands(t *testing.T) {
 				other = r.Status
 			}
 		}()
-		<-done // it stands, so this comes back at once
+		<-done // the run does not move, so this returns at once
 		if other != perdure.Suspended {
 			t.Errorf("another one saw %q", other)
 		}
@@ -268,7 +267,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// watcher is an observer that writes down what it sees.
+// watcher is an observer that records what it sees.
 type watcher struct {
 	mu        sync.Mutex
 	started   []perdure.StepInfo
@@ -378,7 +377,7 @@ func TestDeltasAreLiveOnly(t *testing.T) {
 	})
 }
 
-// TestEventsOfALife reads a thread, and another one that has its id later.
+// TestEventsOfALife reads a thread, and a later one with the same id.
 func TestEventsOfALife(t *testing.T) {
 	st := memstore.New()
 	defer st.Close()
@@ -456,8 +455,8 @@ func TestEventsSayWhereForksComeFromAndRewindsGo(t *testing.T) {
 	})
 }
 
-// TestDeltasBeginWithWhatWasSaid lets listeners come before, during and after a
-// step that says more or less than is kept, over a store that loses messages.
+// TestDeltasBeginWithWhatWasSaid has listeners arrive before, during and after a
+// step that says more or less than is kept, on a store that loses messages.
 func TestDeltasBeginWithWhatWasSaid(t *testing.T) {
 	const deltas = 20
 	var all []int64

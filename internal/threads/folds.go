@@ -11,23 +11,23 @@ import (
 	"github.com/perdure/perdure/internal/journal"
 )
 
-// Folds of threads are kept in memory where no run is active, as snapshots are in
+// Folds of threads without an active run are kept in memory, as snapshots are in
 // the store, and are used like them: only if the journal has the entry they end
-// with, and for threads that are long enough to be worth it. A kept fold never
-// changes: whoever uses it works on a clone.
+// with, and only for threads long enough to be worth it. A kept fold never
+// changes: its users work on clones.
 //
-// Folds with active runs are kept apart, without the trees of these runs. They are
-// for those who only append to a thread, or execute another run of it.
+// Folds with active runs are kept separately, without the trees of those runs.
+// They serve callers that only append to a thread or execute another run of it.
 
 const (
-	maxFolds  = 64 << 20     // bytes of all kept folds, about
-	maxFold   = maxFolds / 4 // of one
-	maxActive = maxFold      // of those with active runs
+	maxFolds  = 64 << 20     // approximate bytes of all kept folds
+	maxFold   = maxFolds / 4 // of a single one
+	maxActive = maxFold      // of all with active runs
 )
 
-// folds are those of a process, the one used last first.
+// folds is a cache of folded threads that evicts the least recently used.
 type folds struct {
-	most int64 // bytes
+	most int64 // limit of bytes
 
 	mu    sync.Mutex
 	named map[string]*list.Element
@@ -35,7 +35,7 @@ type folds struct {
 	bytes int64
 }
 
-// fold is a thread at rest.
+// fold is a kept thread.
 type fold struct {
 	name     string
 	thread   *journal.Thread
@@ -43,7 +43,7 @@ type fold struct {
 	bytes    int64
 }
 
-// get returns the fold of a thread, the zero one if none is kept.
+// get returns the fold of a thread, the zero value if none is kept.
 func (f *folds) get(name string) fold {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *folds) get(name string) fold {
 	return *e.Value.(*fold)
 }
 
-// wrote notes that a snapshot was written.
+// wrote records that a snapshot was written.
 func (f *folds) wrote(name string, at snapshotAt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +64,7 @@ func (f *folds) wrote(name string, at snapshotAt) {
 	}
 }
 
-// put keeps a fold unless a newer one of the thread is there.
+// put keeps a fold unless a newer one of the thread is kept.
 func (f *folds) put(n *fold) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,8 +102,8 @@ func (f *folds) remove(e *list.Element) {
 	f.bytes -= n.bytes
 }
 
-// Keep keeps the fold of a thread in memory, if it follows from the journal alone.
-// The thread stays the caller's.
+// Keep keeps a clone of the thread's fold in memory if the fold follows from the
+// journal alone.
 func (c *Threads) Keep(o *Opened) {
 	t, folds := o.Thread, &c.folds
 	if t.Seq < MinSnapshot || t.Erased || t.Foreign != "" || o.Lacks {
@@ -114,7 +114,7 @@ func (c *Threads) Keep(o *Opened) {
 			return
 		}
 	}
-	if t.Weight() > maxFold { // a snapshot is lighter, and nearer than a fold of before
+	if t.Weight() > maxFold { // a snapshot is lighter, and newer than the fold kept before
 		folds.forget(o.Name)
 		return
 	}
@@ -126,14 +126,14 @@ func (c *Threads) Keep(o *Opened) {
 	folds.put(&fold{o.Name, t, o.snapshot, t.Weight()})
 }
 
-// planned reports whether a run that has not ended has a plan: how far it is, its
-// tree tells.
+// planned reports whether a run that has not ended has a plan. Only its tree says
+// how far it has come.
 func planned(t *journal.Thread) bool {
 	return slices.ContainsFunc(t.OpenRuns(), func(r *journal.Run) bool { return len(r.Plan) > 0 })
 }
 
-// ReadForest folds a journal like Read, but may leave out the trees of runs that
-// have begun.
+// ReadForest is Read, except that the trees of runs that have begun may be
+// missing.
 func (c *Threads) ReadForest(ctx context.Context, name string) (*Opened, error) {
 	o := c.keptActive(name)
 	if o == nil {
@@ -150,16 +150,18 @@ func (c *Threads) ReadForest(ctx context.Context, name string) (*Opened, error) 
 	return o, err
 }
 
-// KeepExecuted is Keep for a thread of which a run was executed. Code may have
-// voided decisions that a fork or a rewind took over, which no entry tells.
+// KeepExecuted is Keep for a thread after one of its runs was executed. It skips
+// forks, imports and rewound threads: the code may have voided decisions taken
+// over from the past, which no entry records.
 func (c *Threads) KeepExecuted(o *Opened) {
 	if t := o.Thread; t.Fork == nil && t.Import == nil && t.Rewinds == 0 {
 		c.Keep(o)
 	}
 }
 
-// Nearest returns what is kept of a thread, for those who read on and need no
-// trees of runs that have begun; empty if nothing is.
+// Nearest returns the newest kept fold or snapshot of a thread, Empty if there is
+// none. It is for callers that read on from there and do not need the trees of
+// runs that have begun.
 func (c *Threads) Nearest(ctx context.Context, name string) *Opened {
 	o := c.keptActive(name)
 	if o == nil {
@@ -172,7 +174,7 @@ func (c *Threads) Nearest(ctx context.Context, name string) *Opened {
 }
 
 // keptActive returns a thread from its fold with active runs, nil if there is none
-// or another is newer.
+// or the fold without active runs is as new.
 func (c *Threads) keptActive(name string) *Opened {
 	f := c.active.get(name)
 	if rest := c.folds.get(name); f.thread == nil || rest.thread != nil && rest.thread.Seq >= f.thread.Seq {

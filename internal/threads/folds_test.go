@@ -46,15 +46,15 @@ func process(t *testing.T, s store.Store, flows ...perdure.Flow) *kit.Kit {
 	return k
 }
 
-// asFolded expects a runtime to say of a thread what one that has nothing in
-// memory and no snapshot says.
+// asFolded expects a runtime to report a thread as one without kept folds and
+// snapshots does.
 func asFolded(t *testing.T, what, thread string, k *kit.Kit, s store.Store, flows ...perdure.Flow) {
 	t.Helper()
 	sameThread(t, what, thread, reader(t, s, blind, flows...), k)
 }
 
-// TestKeptFoldsFollowOtherProcesses: whatever another process makes of a thread
-// whose fold is kept, it is seen.
+// TestKeptFoldsFollowOtherProcesses: a process that keeps the fold of a thread sees
+// whatever another process does to the thread.
 func TestKeptFoldsFollowOtherProcesses(t *testing.T) {
 	flows := []perdure.Flow{stretch(20), kit.Ledger}
 	onStores(t, func(t *testing.T, s store.Store) {
@@ -96,8 +96,8 @@ func TestKeptFoldsFollowOtherProcesses(t *testing.T) {
 	})
 }
 
-// TestCallersOwnWhatTheyGet: who changes what was returned does not change what
-// is kept.
+// TestCallersOwnWhatTheyGet: callers that modify a returned value do not change
+// kept folds.
 func TestCallersOwnWhatTheyGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks := kit.AskFlow("ask", perdure.Question{Data: "what", Decisions: []string{"yes", "no"}, Who: []string{"ann"}})
@@ -137,7 +137,7 @@ func TestCallersOwnWhatTheyGet(t *testing.T) {
 	})
 }
 
-// scribble overwrites what can be reached from a value.
+// scribble overwrites everything reachable from a value.
 func scribble(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -174,8 +174,8 @@ func scribble(v reflect.Value, depth int) {
 	}
 }
 
-// TestKeptFoldsAreBounded: many long threads do not take all the memory, and
-// those used last are kept.
+// TestKeptFoldsAreBounded: the folds of many long threads do not exceed the limit,
+// and the most recently used are kept.
 func TestKeptFoldsAreBounded(t *testing.T) {
 	s := memstore.New()
 	c, err := threads.New(t.Context(), s, slog.New(slog.DiscardHandler), time.Second)
@@ -210,7 +210,7 @@ func readBytes(stats *observed.Stats) (bytes int64) {
 	return bytes
 }
 
-// asker is a flow that takes steps between questions, as many as its input says.
+// asker is a flow that takes as many steps between questions as its input says.
 var asker = perdure.NewFlow("asker", func(ctx context.Context, questions int) (answers []string, err error) {
 	for i := range questions {
 		said, err := perdure.Ask[string](ctx, fmt.Sprint("ask", i), perdure.Question{Prompt: "And now?"})
@@ -225,8 +225,8 @@ var asker = perdure.NewFlow("asker", func(ctx context.Context, questions int) (a
 	return answers, nil
 })
 
-// TestRunsBesideASuspendedOneReadLittle: what is done beside a run that waits, and
-// what is told to it, reads the same however much happened since it began to wait.
+// TestRunsBesideASuspendedOneReadLittle: runs beside one that waits, and signals to
+// it, read the same amount however much has happened since it began to wait.
 func TestRunsBesideASuspendedOneReadLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(observed.Stats)
@@ -256,9 +256,9 @@ func TestRunsBesideASuspendedOneReadLittle(t *testing.T) {
 	})
 }
 
-// TestFoldsWithActiveRunsFollowOthers lets two processes start, answer, signal,
-// cancel, pause and resume on one thread whose runs wait, at random. What each of
-// them has kept is what the journal says.
+// TestFoldsWithActiveRunsFollowOthers has two processes start, answer, signal,
+// cancel, pause and resume at random on one thread whose runs wait. What each of
+// them keeps agrees with the journal.
 func TestFoldsWithActiveRunsFollowOthers(t *testing.T) {
 	flows := []perdure.Flow{stretch(3), asker}
 	onStores(t, func(t *testing.T, s store.Store) {
@@ -296,7 +296,7 @@ func TestFoldsWithActiveRunsFollowOthers(t *testing.T) {
 					}
 				}
 			}
-			// It may have been answered, cancelled by what went on meanwhile.
+			// The run may have been answered or cancelled meanwhile.
 			for _, may := range []error{perdure.ErrAskOver, perdure.ErrAnswered, perdure.ErrNothingToDo, perdure.ErrNoAsk} {
 				if errors.Is(err, may) {
 					err = nil
@@ -326,8 +326,8 @@ func TestFoldsWithActiveRunsFollowOthers(t *testing.T) {
 	})
 }
 
-// TestAnOldThreadIsNotReadAgain: what a turn and a look at a thread read does not
-// depend on its age.
+// TestAnOldThreadIsNotReadAgain: how much a turn and a look at a thread read does
+// not depend on the thread's age.
 func TestAnOldThreadIsNotReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(observed.Stats)
@@ -349,8 +349,8 @@ func TestAnOldThreadIsNotReadAgain(t *testing.T) {
 	})
 }
 
-// foreseeing is a store that compares each summary that comes with entries with
-// the one that follows from the journal.
+// foreseeing is a store that compares each summary written with entries to the one
+// that follows from the journal.
 type foreseeing struct {
 	store.Store
 	t    *testing.T
@@ -376,7 +376,7 @@ func (f *foreseeing) AppendBatch(ctx context.Context, b store.Batch) (uint64, er
 		var foreseen threads.Summary
 		kit.NoErr(f.t, json.Unmarshal(w.Value, &foreseen))
 		if diff := cmp.Diff(threads.SummaryOf(o.Thread), foreseen, cmpopts.EquateEmpty()); diff != "" {
-			f.t.Errorf("behind %d a summary was foreseen wrong (-folded +foreseen):\n%s", last, diff)
+			f.t.Errorf("after entry %d the foreseen summary is wrong (-folded +foreseen):\n%s", last, diff)
 		}
 		f.mu.Lock()
 		f.seen[foreseen.Status]++
@@ -385,7 +385,8 @@ func (f *foreseeing) AppendBatch(ctx context.Context, b store.Batch) (uint64, er
 	return last, nil
 }
 
-// TestForeseenSummariesAreTheFolded: over threads with which anything is done.
+// TestForeseenSummariesAreTheFolded: whatever is done to a thread, the summaries
+// written with its entries are those that folding them gives.
 func TestForeseenSummariesAreTheFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &foreseeing{Store: memstore.New(), t: t, seen: map[journal.Status]int{}}
@@ -405,7 +406,7 @@ func TestForeseenSummariesAreTheFolded(t *testing.T) {
 				}
 				return runs[max(0, len(runs)-1-random.IntN(3))].ID
 			}
-			// What is refused is as good as what is not.
+			// Operations may be refused.
 			switch random.IntN(10) {
 			case 0, 1, 2:
 				q := perdure.StartRequest{Thread: thread, Flow: []string{"stretch", "ask", "hear"}[random.IntN(3)], Input: "", Policy: policies[random.IntN(len(policies))]}
@@ -446,7 +447,7 @@ func TestForeseenSummariesAreTheFolded(t *testing.T) {
 		defer f.mu.Unlock()
 		for _, status := range []journal.Status{journal.StatusQueued, journal.StatusRunning, journal.StatusSuspended, journal.StatusSucceeded, journal.StatusFailed, journal.StatusCancelled, journal.StatusPaused} {
 			if f.seen[status] == 0 {
-				t.Errorf("no thread that is %s was foreseen", status)
+				t.Errorf("no summary with the status %s was foreseen", status)
 			}
 		}
 		t.Log(f.seen)

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/tree"
 )
 
-// Grow keeps the trees of runs that may be executed.
+// Grow applies an entry, which the thread has folded, to the trees of runs that
+// may still be executed.
 func (o *Opened) Grow(e journal.Entry) error {
 	if e.Kind == journal.Queued {
 		o.Trees[e.Seq] = tree.New()
@@ -20,7 +21,7 @@ func (o *Opened) Grow(e journal.Entry) error {
 			if r := o.Thread.Run(n); r != nil && r.Begun() {
 				t.Fork(b)
 				t.Tell(o.Thread, n)
-			} // what has not begun finds the changes in the thread's state
+			} // a run that has not begun finds the changes in the thread's state
 		}
 		return err
 	}
@@ -44,7 +45,8 @@ func (o *Opened) lacksTree() bool {
 	return slices.ContainsFunc(o.Thread.OpenRuns(), func(r *journal.Run) bool { return o.Trees[r.N] == nil })
 }
 
-// rewound makes the trees those of a thread that a rewind has taken back.
+// rewound applies a rewind to the trees, which are those of the thread it returns
+// to.
 func (o *Opened) rewound(b journal.Body) {
 	for n, t := range o.Trees {
 		t.Rewind(b)

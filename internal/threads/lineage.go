@@ -14,13 +14,19 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
+// A fork's journal continues another thread, its parent, after one of the parent's
+// entries: the thread's sequence is Base plus that of the journal. The name of a
+// thread says whether it is a fork, see names.go; its first entry says where it
+// begins.
+
 // Root is where a fork begins.
 type Root struct {
 	Parent string // name of the thread that it was forked from, "" for none
 	Base   uint64 // the last sequence that it shares with it
 }
 
-// RootOf returns where a thread begins; without its first entry a fork begins nowhere.
+// RootOf returns where a thread begins: the zero Root for a thread that is not a
+// fork, or for a fork whose first entry is not written yet.
 func (c *Threads) RootOf(ctx context.Context, name string) (Root, error) {
 	if !IsFork(name) {
 		return Root{}, nil
@@ -41,7 +47,7 @@ func (c *Threads) RootOf(ctx context.Context, name string) (Root, error) {
 			b, err = e.Read()
 		}
 		if err == nil && e.Kind == journal.Erased {
-			return Root{}, &fault.ErasedError{Thread: name} // before it began
+			return Root{}, &fault.ErasedError{Thread: name} // before the fork began
 		}
 		if err == nil && (e.Kind != journal.Forked || b.From == nil || b.At == 0) {
 			err = fmt.Errorf("the first entry of a fork is %q", e.Kind)
@@ -61,7 +67,8 @@ func (c *Threads) RootOf(ctx context.Context, name string) (Root, error) {
 	return Root{}, nil
 }
 
-// Place makes a thread know which of its entries are in its own journal.
+// Place sets the Base of a fork, so that it is known which entries are in its own
+// journal.
 func (c *Threads) Place(ctx context.Context, o *Opened) error {
 	if o.Thread.Base != 0 || !IsFork(o.Name) {
 		return nil
@@ -71,9 +78,9 @@ func (c *Threads) Place(ctx context.Context, o *Opened) error {
 	return err
 }
 
-// Entries reads a thread after a sequence, up to another if that is not 0: what
-// it shares with its parent, and then its own journal. It asks for no entry
-// after the last one that is wanted, since that one may be damaged.
+// Entries yields the entries of a thread after the given sequence, up to upto if
+// that is not 0: those that it shares with its parent, then those of its own
+// journal. Damage after upto is not reported.
 func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if upto != 0 && after >= upto {
@@ -85,7 +92,7 @@ func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) 
 			return
 		}
 		if IsFork(name) && r.Parent == "" {
-			return // what is written from now on cannot be told without its parent
+			return // the fork's first entry is not written yet
 		}
 		if after < r.Base {
 			shared := r.Base
@@ -93,7 +100,7 @@ func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) 
 				shared = min(shared, upto)
 			}
 			for line, err := range c.Entries(ctx, r.Parent, after, shared) {
-				if errors.Is(err, fault.ErrErased) { // it is not this thread that was
+				if errors.Is(err, fault.ErrErased) { // the parent was, not this thread
 					err = fmt.Errorf("%w: thread %s, in the thread it was forked from: %v", fault.ErrCorrupt, name, err)
 				}
 				if !yield(line, err) || err != nil {
@@ -118,16 +125,17 @@ func (c *Threads) Entries(ctx context.Context, name string, after, upto uint64) 
 	}
 }
 
-// EntryAt returns the sequence and hash of the entry at a sequence, of the last
-// one if that is 0 or beyond it; 0 if there is none. It reads no more than it
-// must, and so notices damage of that entry, but not of those before it.
+// EntryAt returns the sequence and hash of the entry at a sequence. If that is 0
+// or beyond the end, it returns those of the last entry, 0 if there is none. It
+// reads as little as possible: it notices damage of that entry, but not of earlier
+// ones.
 func (c *Threads) EntryAt(ctx context.Context, name string, at uint64) (uint64, journal.Hash, error) {
 	from := at
 	if at == 0 {
 		from = c.reached(ctx, name)
 	}
 	last, err := c.lastUpTo(ctx, name, max(from, 2)-2, at)
-	if err == nil && last.Seq == 0 && from > 2 { // beyond the end: where is that?
+	if err == nil && last.Seq == 0 && from > 2 { // beyond the end: find it
 		last, err = c.lastUpTo(ctx, name, 0, 0)
 	}
 	switch {
@@ -138,7 +146,7 @@ func (c *Threads) EntryAt(ctx context.Context, name string, at uint64) (uint64, 
 	case err == nil && last.Kind == journal.Moved:
 		err = fmt.Errorf("%w: see entry %d", fault.ErrMoved, last.Seq)
 	case errors.Is(err, fault.ErrCorrupt):
-		// Where the thread is good up to is worth reading it.
+		// Read the thread: the error should say how far it is intact.
 		if _, readErr := c.ReadAt(ctx, name, at); errors.Is(readErr, fault.ErrCorrupt) {
 			err = readErr
 		}
@@ -146,8 +154,8 @@ func (c *Threads) EntryAt(ctx context.Context, name string, at uint64) (uint64, 
 	return last.Seq, last.Hash, err
 }
 
-// lastUpTo returns the last entry behind a sequence, up to another if that is
-// not 0. Each has to follow from the one before.
+// lastUpTo returns the last entry after a sequence, up to another if that is not
+// 0, and verifies the hash chain between them.
 func (c *Threads) lastUpTo(ctx context.Context, name string, after, upto uint64) (last journal.Entry, err error) {
 	for line, err := range c.Entries(ctx, name, after, upto) {
 		if err != nil {
@@ -171,27 +179,28 @@ func (c *Threads) lastUpTo(ctx context.Context, name string, after, upto uint64)
 	return last, nil
 }
 
-// reached returns a sequence of a thread, near its end if its summary is new.
+// reached returns a sequence that the thread has reached, as far as its root and
+// its summary tell.
 func (c *Threads) reached(ctx context.Context, name string) uint64 {
 	at, _ := c.RootOf(ctx, name)
 	s, _ := c.ReadSummary(ctx, name)
 	return max(at.Base, s.Seq)
 }
 
-// ForkMark stands in the names of forks.
+// ForkMark is the mark in the names of forks.
 const ForkMark = "f"
 
-// IsFork reports whether a name is that of a fork.
+// IsFork reports whether a name belongs to a fork.
 func IsFork(name string) bool { return markOf(name) == ForkMark }
 
-// ImportMark stands in the names of imports, with how many entries the file
-// has: what comes behind them was written here.
+// ImportMark returns the mark in the names of imports. It holds the number of
+// entries in the imported file: entries after those were written here.
 func ImportMark(entries uint64) string {
 	return "i" + Base32.EncodeToString(binary.BigEndian.AppendUint64(nil, entries))
 }
 
-// InsideImport reports whether all that a thread has up to a sequence was
-// brought by an import. It looks at names alone: what entries say may be made up.
+// InsideImport reports whether everything in a thread up to a sequence was
+// imported. It trusts only names: imported entries may be forged.
 func (c *Threads) InsideImport(ctx context.Context, name string, at uint64) (bool, error) {
 	for IsFork(name) {
 		r, err := c.RootOf(ctx, name)
@@ -205,7 +214,7 @@ func (c *Threads) InsideImport(ctx context.Context, name string, at uint64) (boo
 	return ok && err == nil && len(raw) == 8 && at <= binary.BigEndian.Uint64(raw), nil
 }
 
-// markOf returns what a name has between its random part and its owner.
+// markOf returns the mark of a name, between its random part and its owner.
 func markOf(name string) string {
 	_, incarnation, _ := strings.Cut(name, ".")
 	if len(incarnation) <= incarnationSize {
@@ -214,12 +223,8 @@ func markOf(name string) string {
 	return incarnation[incarnationSize-ownerSize : len(incarnation)-ownerSize]
 }
 
-// A fork's journal begins behind an entry of another thread's, its parent:
-// the thread's sequence is base + the journal's. Whether a thread is a fork is
-// told by its name, see names.go; where it begins, by its first entry.
-
-// Boundary returns the newest sequence before another at which no run was
-// active, 0 if there is none.
+// Boundary returns the newest sequence before another at which every run had
+// ended, 0 if there is none.
 func (c *Threads) Boundary(ctx context.Context, name string, before uint64) uint64 {
 	o := Empty(name)
 	var newest uint64
@@ -241,19 +246,19 @@ func (c *Threads) Boundary(ctx context.Context, name string, before uint64) uint
 	return newest
 }
 
-// rewind is a rewind that was folded, and what it kept of the thread.
+// rewind is a folded rewind, and what it kept of the thread.
 type rewind struct {
 	entry journal.Entry
 	body  journal.Body
 	kept  *journal.Thread
 }
 
-// past returns a thread as it was at an earlier sequence. Of the rewinds before
-// that it follows the ones that count, each by what is known of it, so that
-// rewinds of rewinds cost no more than reading does.
+// past returns a thread as it was at an earlier sequence. It applies the rewinds
+// on the way there from what o knows of them, skipping those that later rewinds
+// undid, so that rewinds of rewinds cost no more than reading.
 func (c *Threads) past(ctx context.Context, o *Opened, to uint64) (*Opened, error) {
 	past := Empty(o.Name)
-	if len(o.rewinds) != o.Thread.Rewinds { // some are behind a snapshot
+	if len(o.rewinds) != o.Thread.Rewinds { // some were folded before the snapshot
 		return past, c.ReadMore(ctx, past, to)
 	}
 	var way []rewind

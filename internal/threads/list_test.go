@@ -99,13 +99,13 @@ func TestWatchTellsWhenToLookAtTheList(t *testing.T) {
 		<-done
 		<-done
 		for range k.Watch(t.Context()) {
-			break // whoever has seen enough may leave
+			break // a reader may stop early
 		}
 	})
 }
 
-// TestAPageHasTheRunsThatHaveNotEnded: however old they are, unless the page is one
-// of earlier runs.
+// TestAPageHasTheRunsThatHaveNotEnded: a page includes all runs that have not ended,
+// however old they are, unless it is a page of earlier runs.
 func TestAPageHasTheRunsThatHaveNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kit.New(t, nil, perdure.Options{}, kit.EchoFlow("echo"), kit.AskFlow("ask", perdure.Question{}))

@@ -12,18 +12,18 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// A migration moves all threads of a store, the source, to another one, the
-// target: see package migrate. Two cells say so. That of the target is there
-// before anything else is, and until the migration is complete no runtime opens
-// the store. That of the source says that nothing begins here any more. A process
-// looks at it at most every [MovedFresh], so a migration that has written it waits
-// for [MovedGrace] before it relies on it.
+// A migration moves all threads of one store, the source, to another, the target:
+// see package migrate. Each store has a cell for it. CopyCell is the first cell
+// of the target, and no runtime opens that store until the cell says that the
+// migration is complete. MovedCell tells the users of the source to begin nothing
+// there any more. A process may rely on its last look at that cell for
+// [MovedFresh], so a migration waits for [MovedGrace] after writing it.
 const (
 	CopyCell  = "perdure/copy"  // in the target: a Copy
 	MovedCell = "perdure/moved" // in the source: a Copy
 )
 
-// Copy is what the cells of a migration hold.
+// Copy is the content of a migration's cells.
 type Copy struct {
 	ID     string `json:"id"`              // of the migration
 	Source string `json:"source"`          // which store is copied
@@ -32,14 +32,14 @@ type Copy struct {
 	Run    string `json:"run,omitempty"`   // the command that fills the target
 }
 
-// CopyDone is the stage of a target that is complete.
+// CopyDone is the stage of a complete target.
 const CopyDone = "done"
 
-// MovedFresh is how long a process relies on having seen that its store has not
-// moved, and MovedGrace how long a migration waits until all have looked again.
+// MovedFresh is how long a process may rely on having seen that its store has not
+// moved. MovedGrace is how long a migration waits for every process to look again.
 const MovedFresh, MovedGrace = 2 * time.Second, 4 * time.Second
 
-// ReadCopy returns what a cell of a migration holds, nil if there is none.
+// ReadCopy returns the content of a migration's cell, nil if there is none.
 func ReadCopy(ctx context.Context, s store.Store, key string) (*Copy, error) {
 	cell, err := s.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -55,7 +55,7 @@ func ReadCopy(ctx context.Context, s store.Store, key string) (*Copy, error) {
 	return &m, nil
 }
 
-// checkComplete refuses a store into which a migration is under way.
+// checkComplete returns an error if a migration into the store is not complete.
 func checkComplete(ctx context.Context, s store.Store) error {
 	m, err := ReadCopy(ctx, s, CopyCell)
 	if err == nil && m != nil && m.Stage != CopyDone {
@@ -64,7 +64,8 @@ func checkComplete(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// checkWritable refuses a thread that this binary, or this store, must leave alone.
+// checkWritable returns an error if nothing may be appended to the thread: a newer
+// version has written to it, or it has moved to another store.
 func checkWritable(t *journal.Thread) error {
 	if t.Foreign != "" {
 		return fmt.Errorf("%w: thread %s is left alone: %s", fault.ErrNewer, t.ID, t.Foreign)
@@ -76,7 +77,7 @@ func checkWritable(t *journal.Thread) error {
 }
 
 // CheckMoved returns a MovedError if the threads of the store continue in another
-// one. Whoever is about to make a thread, or to write what belongs to none, asks it.
+// one. Call it before creating a thread or writing a cell that belongs to none.
 func (c *Threads) CheckMoved(ctx context.Context) error {
 	c.mu.Lock()
 	fresh := !c.unmoved.IsZero() && time.Since(c.unmoved) < MovedFresh
@@ -87,7 +88,7 @@ func (c *Threads) CheckMoved(ctx context.Context) error {
 	began := time.Now()
 	m, err := ReadCopy(ctx, c.Store, MovedCell)
 	if err != nil {
-		return fmt.Errorf("perdure: looking whether the store has moved: %w", err)
+		return fmt.Errorf("perdure: checking whether the store has moved: %w", err)
 	}
 	if m != nil {
 		return &fault.MovedError{To: m.To}

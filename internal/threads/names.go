@@ -19,21 +19,27 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Base32 writes what names and ids are made of: in lower case, so that it sorts.
+// A thread's name in the store is <tenant>.<incarnation>: a keyed hash of the
+// tenant, and a random part that begins with the time of creation and ends with
+// a keyed hash of the owner. The journal and the summary cell are named after it,
+// so both sort by time of creation, and due work is grouped by owner. A cell under
+// a keyed hash of tenant and thread id holds the name. No name contains user text.
+
+// Base32 encodes names and ids. It preserves order, and is lower case.
 var Base32 = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
 // JournalKey is the key of a thread's journal, and of the cell of its summary.
 func JournalKey(name string) string { return "thread/" + name }
 
-// BlobPrefix is what the keys of a thread's blobs begin with.
+// BlobPrefix is the prefix of the keys of a thread's blobs.
 func BlobPrefix(name string) string { return "blob/" + name + "/" }
 
-// incarnationSize is the length of what newIncarnation returns,
-// without a mark, and ownerSize that of the owner in it.
+// incarnationSize is the length of an incarnation without a mark, and ownerSize
+// that of the owner in it.
 const incarnationSize, ownerSize = 40, 8
 
 // newIncarnation returns a random name part that sorts by time and ends with
-// the hash of an owner, see ownerPart.
+// owner, which is an ownerPart with a mark in front of it or none.
 func newIncarnation(now time.Time, owner string) string {
 	var b [20]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMicro())<<8)
@@ -41,7 +47,7 @@ func newIncarnation(now time.Time, owner string) string {
 	return Base32.EncodeToString(b[:]) + owner
 }
 
-// ownerPart is what the names of a user's threads end with: 8 characters, by
+// ownerPart returns the end of the names of a user's threads: 8 characters by
 // which package due tells owners apart.
 func (r *Tenant) ownerPart(user string) string {
 	return Base32.EncodeToString(r.All.Hash("owner", r.Name, user)[:5])
@@ -52,14 +58,15 @@ func (r *Tenant) NewName(now time.Time, mark, user string) string {
 	return r.Part + "." + newIncarnation(now, mark+r.ownerPart(user))
 }
 
-// NewRunID returns a random id, of a run, a worker or a thread.
+// NewRunID returns a random id for a run, a worker or a thread.
 func NewRunID() string {
 	var b [15]byte
 	rand.Read(b[:])
 	return Base32.EncodeToString(b[:])
 }
 
-// Secret returns the random bytes in a cell of the store, and makes them if need be.
+// Secret returns the random bytes in a cell of the store, which it creates if
+// there is none.
 func Secret(ctx context.Context, s store.Store, key string, size int) ([]byte, error) {
 	for {
 		cell, err := s.Get(ctx, key)
@@ -79,7 +86,7 @@ func Secret(ctx context.Context, s store.Store, key string, size int) ([]byte, e
 	}
 }
 
-// Hash returns the keyed hash of texts, unambiguously joined.
+// Hash returns a keyed hash of texts, which it joins unambiguously.
 func (c *Threads) Hash(texts ...string) []byte {
 	h := hmac.New(sha256.New, c.salt)
 	for _, t := range texts {
@@ -92,12 +99,12 @@ func (c *Threads) tenantPart(tenant string) string {
 	return Base32.EncodeToString(c.Hash("tenant", tenant)[:10])
 }
 
-// IDKey is the key of the cell that leads from a thread id to its name.
+// IDKey is the key of the cell that maps a thread id to the thread's name.
 func (r *Tenant) IDKey(id string) string {
 	return "id/" + Base32.EncodeToString(r.All.Hash("thread", r.Name, id)[:20])
 }
 
-// Find returns the name of a thread.
+// Find returns the name of the thread with an id.
 func (r *Tenant) Find(ctx context.Context, id string) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
@@ -120,7 +127,7 @@ func (r *Tenant) Find(ctx context.Context, id string) (string, error) {
 	return name, err
 }
 
-// CheckID refuses what cannot be the id of a thread.
+// CheckID returns an error if id cannot be the id of a thread.
 func CheckID(id string) error {
 	if id == "" || len(id) > 200 || strings.ToValidUTF8(id, "") != id || strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		return fmt.Errorf("%w: a thread id has 1 to 200 bytes of printable text, not %.40q", fault.ErrInvalid, id)
@@ -128,8 +135,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckNewID refuses the id of a new thread that is not seen as it is, see
-// strict.Seen. Threads that have such an id keep it.
+// CheckNewID returns an error if id has invisible characters, see strict.Seen,
+// unless a thread with that id exists.
 func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
 	if strict.Seen(id) {
 		return nil
@@ -141,13 +148,7 @@ func (r *Tenant) CheckNewID(ctx context.Context, id string) error {
 	return err
 }
 
-// A thread's name in the store is <tenant>.<incarnation>: a keyed hash of the
-// tenant, and a random part that begins with the time of creation and ends with
-// a keyed hash of the owner. The journal and the summary cell are called after
-// it, so both sort by creation, and due work is kept by owner; a cell under a
-// keyed hash of tenant and thread id leads to it. No user text is in any name.
-
-// CheckKey refuses what cannot be a key of the state.
+// CheckKey returns an error if key cannot be a key of the state.
 func CheckKey(key string) error {
 	if key == "" || len(key) > 500 || !utf8.ValidString(key) {
 		return fmt.Errorf("%w: the state key %.40q is not 1 to 500 bytes of UTF-8", fault.ErrName, key)
@@ -155,12 +156,13 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// ChildRunID returns the id of the run that a Spawn queued on a child's thread.
+// ChildRunID returns the id of the run that a Spawn queues on a child's thread.
 func (c *Threads) ChildRunID(child string) string {
 	return Base32.EncodeToString(c.Hash("run of child", child)[:15])
 }
 
-// NewOwner returns who owns what is made, given who is named.
+// NewOwner returns the owner of a new thread for which the caller has named one,
+// or "" for none.
 func (r *Tenant) NewOwner(named string) (string, error) {
 	switch {
 	case r.Owner == nil || named == *r.Owner:
@@ -171,7 +173,8 @@ func (r *Tenant) NewOwner(named string) (string, error) {
 	return "", fmt.Errorf("%w: %q cannot create a thread for %q", fault.ErrInvalid, *r.Owner, named)
 }
 
-// IDForKey returns the thread id of an idempotency key. Keys of users do not meet.
+// IDForKey returns the thread id of an idempotency key. Equal keys of different
+// users give different ids.
 func (r *Tenant) IDForKey(kind, key string) string {
 	texts := []string{kind, r.Name, key}
 	if r.Owner != nil {
@@ -180,20 +183,20 @@ func (r *Tenant) IDForKey(kind, key string) string {
 	return Base32.EncodeToString(r.All.Hash(texts...)[:15])
 }
 
-// Owns reports whether a thread as it was read is one that the runtime reaches.
-// One without entries is nobody's yet.
+// Owns reports whether the runtime may reach a thread that was read. A thread
+// without entries belongs to nobody yet, and may be reached.
 func (r *Tenant) Owns(t *journal.Thread) bool {
 	return r.Owner == nil || t.Seq == 0 || t.User == *r.Owner
 }
 
-// Reaches reports whether the thread with a name is one that the runtime
-// reaches. What was erased is nobody's.
+// Reaches reports whether the runtime may reach the thread with a name. An erased
+// thread belongs to nobody: only a runtime without an owner reaches it.
 func (r *Tenant) Reaches(ctx context.Context, name string) (bool, error) {
 	if r.Owner == nil {
 		return true, nil
 	}
-	// Once it was written from the thread the summary says so in one read: the
-	// owner never changes.
+	// A summary that was written from the thread answers in one read: the owner
+	// never changes.
 	if s, err := r.All.ReadSummary(ctx, name); err == nil && s.Seq > 0 && !s.Rough {
 		return s.User == *r.Owner, nil
 	}
@@ -207,12 +210,14 @@ func (r *Tenant) Reaches(ctx context.Context, name string) (bool, error) {
 	return r.Owns(o.Thread), nil
 }
 
-// UsedKey is the key of the cell which says that the thread of an id was erased.
+// UsedKey is the key of the cell that says that a thread with an id was erased,
+// given the key of the id's own cell.
 func (c *Threads) UsedKey(idCell string) string {
 	return "used/" + Base32.EncodeToString(c.Hash("used", idCell)[:20])
 }
 
-// Tag returns what tells a thread from an erased one that had its id, "" for the first.
+// Tag returns a text that tells a thread from erased ones that had the same id, ""
+// if there were none.
 func (r *Tenant) Tag(ctx context.Context, name, thread string) (string, error) {
 	_, err := r.All.Store.Get(ctx, r.All.UsedKey(r.IDKey(thread)))
 	if errors.Is(err, store.ErrNotFound) {

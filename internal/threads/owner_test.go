@@ -23,9 +23,8 @@ func firstErr[T any](all iter.Seq2[T, error]) error {
 	return nil
 }
 
-// TestUserReachesOnlyItsOwn calls each method of a runtime that is limited to
-// one user with the thread, ask and child of another. A method that is new has
-// to be listed here.
+// TestUserReachesOnlyItsOwn calls each method of a runtime that is limited to one
+// user with the thread, ask and child of another. New methods must be listed here.
 func TestUserReachesOnlyItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent := perdure.NewFlow("parent", func(ctx context.Context, _ string) (string, error) {
@@ -125,7 +124,7 @@ func TestUserReachesOnlyItsOwn(t *testing.T) {
 		}
 		for m := range reflect.TypeFor[*perdure.Runtime]().Methods() {
 			if _, called := calls[m.Name]; !called && !theirs[m.Name] {
-				t.Errorf("nothing is known of %s", m.Name)
+				t.Errorf("%s is not listed in this test", m.Name)
 			}
 		}
 		kit.NoErr(t, ann.Answer(ctx, perdure.AskAnswer{Ask: ask, Answer: perdure.Answer{Value: "yes"}}))

@@ -11,19 +11,27 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// ClosedGate is what the gate of a thread begins with that is being erased, and
-// ClosedIf what it begins with, before a sequence, while that depends on where
-// its journal ends.
+// Forks and children pin the thread that they come from: it is not erased without
+// them. A pin is a cell of its own, written before the first entry of the thread
+// that pins. Each thread also has a gate, a cell that every pin changes. An erase
+// closes the gate on condition that it has the version from before the erase
+// listed the pins. So either the erase sees the pin, or the pin finds the gate
+// closed.
+
+// ClosedGate begins the gate of a thread that is being erased. ClosedIf begins it,
+// followed by a sequence, if the erase is void once the journal has moved past
+// that sequence.
 const ClosedGate, ClosedIf = "erased", "erased-if-"
 
 // IsClosed reports whether an erase has closed a gate.
 func IsClosed(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), ClosedGate) }
 
-// IsClosedIf reports whether it has as long as the thread does not move on.
+// IsClosedIf reports whether an erase has closed a gate on condition that the
+// thread does not move on.
 func IsClosedIf(gate store.Cell) bool { return strings.HasPrefix(string(gate.Value), ClosedIf) }
 
-// passed reports whether a gate was closed for an erase that cannot happen any
-// more, since the thread has moved on. Whoever closed it may have died.
+// passed reports whether the erase that closed a gate is void because the thread
+// has moved on. The process that closed it may have died.
 func (c *Threads) passed(ctx context.Context, name string, gate store.Cell) (bool, error) {
 	if !IsClosedIf(gate) {
 		return false, nil
@@ -35,18 +43,19 @@ func (c *Threads) passed(ctx context.Context, name string, gate store.Cell) (boo
 	}
 	o, err := c.Read(ctx, name)
 	if errors.Is(err, fault.ErrErased) || errors.Is(err, fault.ErrCorrupt) {
-		return false, nil // nothing moves what is damaged
+		return false, nil // a damaged thread does not move on
 	}
 	return err == nil && o.Thread.Seq > at, err
 }
 
-// PinPrefix is what the keys of the pins of a thread begin with.
+// PinPrefix is the prefix of the keys of a thread's pins.
 func PinPrefix(name string) string { return "pin/" + name + "/" }
 
 // GateKey is the key of a thread's gate.
 func GateKey(name string) string { return "gate/" + name }
 
-// Pin notes that a thread depends on another, or returns ErrErased if that one goes.
+// Pin records that the thread by depends on the thread name. It returns ErrErased
+// if that one was or is being erased.
 func (c *Threads) Pin(ctx context.Context, name, by string) error {
 	if _, err := c.Ensure(ctx, PinPrefix(name)+by, []byte("{}")); err != nil {
 		return fmt.Errorf("perdure: pinning a thread: %w", err)
@@ -62,8 +71,8 @@ func (c *Threads) Pin(ctx context.Context, name, by string) error {
 		return []byte(by), nil
 	})
 	if err == nil {
-		// The gate of a thread that was erased is gone, and then this is a new
-		// one: but it went behind the journal.
+		// An erase drops the journal before it deletes the gate: if it has
+		// finished, this gate is a new one, and the journal is gone.
 		var gone bool
 		if gone, err = c.IsDropped(ctx, name); gone {
 			err = &fault.ErasedError{Thread: name}
@@ -78,7 +87,7 @@ func (c *Threads) Pin(ctx context.Context, name, by string) error {
 	return err
 }
 
-// Unpin takes a pin away.
+// Unpin removes a pin.
 func (c *Threads) Unpin(ctx context.Context, name, by string) error {
 	cell, err := c.Store.Get(ctx, PinPrefix(name)+by)
 	if err == nil {
@@ -90,7 +99,7 @@ func (c *Threads) Unpin(ctx context.Context, name, by string) error {
 	return err
 }
 
-// Pins returns the names of the threads that pin one.
+// Pins returns the names of the threads that pin a thread.
 func (c *Threads) Pins(ctx context.Context, name string) ([]string, error) {
 	var names []string
 	for cell, err := range c.Store.List(ctx, PinPrefix(name), "") {
@@ -101,9 +110,3 @@ func (c *Threads) Pins(ctx context.Context, name string) ([]string, error) {
 	}
 	return names, nil
 }
-
-// Forks and children pin the thread that they come from: it is not erased
-// without them. A pin is a cell of its own, written before the first entry of
-// what pins. Beside them each thread has a gate, a cell which every pin moves,
-// and which an erase closes by the version that it saw before it looked at the
-// pins: so either the erase sees the pin, or the pin finds the gate closed.

@@ -2,19 +2,19 @@ package threads
 
 import "sync"
 
-// maxSaid is how many bytes of messages are kept for a step. A step that says more
-// is forgotten, and whoever comes later waits for its outcome.
+// maxSaid limits the bytes of messages that are kept for a step. The messages of a
+// step that says more are dropped, and later listeners wait for its outcome.
 const maxSaid = 64 << 10
 
-// Said holds the messages that the running steps of this process have cast, so that
-// whoever begins to listen in the middle of a reply gets all of it. The zero value
-// is ready to use.
+// Said holds the messages that the running steps of this process have cast, so
+// that a listener that arrives in the middle of a reply gets all of it. The zero
+// value is ready to use.
 type Said struct {
 	mu      sync.Mutex
 	threads map[string]map[*Saying]bool // by name
 }
 
-// Saying is what one step has said.
+// Saying holds the messages of one step.
 type Saying struct {
 	all    *Said
 	thread string
@@ -22,7 +22,7 @@ type Saying struct {
 	size   int
 }
 
-// Begin adds a step of a thread. Call End when it is over.
+// Begin adds a step of a thread. The caller must call End when the step is over.
 func (s *Said) Begin(thread string) *Saying {
 	said := &Saying{all: s, thread: thread}
 	s.mu.Lock()
@@ -37,7 +37,7 @@ func (s *Said) Begin(thread string) *Saying {
 	return said
 }
 
-// Add keeps a message of the step, which must not change any more.
+// Add keeps a message of the step. The caller must not modify line afterwards.
 func (s *Saying) Add(line []byte) {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
@@ -64,7 +64,8 @@ func (s *Said) ForgetThread(thread string) {
 	delete(s.threads, thread)
 }
 
-// Lines returns the messages of a thread, those of each step in order.
+// Lines returns the messages of a thread's running steps, those of each step in
+// order.
 func (s *Said) Lines(thread string) (lines [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,6 +14,11 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
+// A snapshot is a cache of a folded journal, taken where no run is active, so that
+// a reader needs only the entries after it. It is a cell, or a cell that refers to
+// a blob. It is never authoritative: one that is missing, damaged or does not fit
+// the journal is ignored, and written again.
+
 func snapshotKey(name string) string { return "snapshot/" + name }
 
 // The first byte of the cell says what follows.
@@ -22,15 +27,15 @@ const (
 	snapshotBlob = 'b'
 )
 
-// MinSnapshot is how many entries a thread has at least behind its last
-// snapshot when the next one is taken. They have at least four times the bytes of
-// the last snapshot, so that all of them together have at most about a quarter of
-// those of the journal.
+// MinSnapshot is the least number of entries between two snapshots of a thread.
+// These entries also have at least four times the bytes of the first of the two,
+// so that all snapshots together have at most about a quarter of the bytes of the
+// journal.
 const MinSnapshot = 64
 
-// Restored returns a thread as of its snapshot, nil if there is none that is
-// good or if it is beyond a sequence that is not 0. A fork that has none begins
-// with one of what it shares.
+// Restored returns a thread from its kept fold or its snapshot, nil if neither can
+// be used. If upto is not 0, neither may be beyond it. A fork without one starts
+// from one of the part that it shares with its parent.
 func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opened {
 	for source := name; ; {
 		t, at := c.kept(source, upto)
@@ -40,7 +45,7 @@ func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opene
 		}
 		if t != nil {
 			if source != name {
-				t.Base, at = 0, snapshotAt{t.Seq, t.Bytes, at.size} // that of the other
+				t.Base, at = 0, snapshotAt{t.Seq, t.Bytes, at.size} // the Base was the parent's
 			}
 			o := reopened(name, t, at)
 			o.unproved = unproved
@@ -57,8 +62,8 @@ func (c *Threads) Restored(ctx context.Context, name string, upto uint64) *Opene
 	}
 }
 
-// kept returns a clone of the fold that is kept in memory, if it is not beyond a
-// sequence that is not 0. Whether it fits the journal, who reads on finds out.
+// kept returns a clone of the fold kept in memory, nil if there is none or it is
+// beyond a sequence that is not 0. ReadMore checks that it fits the journal.
 func (c *Threads) kept(name string, upto uint64) (*journal.Thread, snapshotAt) {
 	f := c.folds.get(name)
 	if f.thread == nil || upto != 0 && f.thread.Seq > upto {
@@ -67,8 +72,8 @@ func (c *Threads) kept(name string, upto uint64) (*journal.Thread, snapshotAt) {
 	return f.thread.Clone(), f.snapshot
 }
 
-// cached returns the thread of a snapshot that fits the journal and is not
-// beyond a sequence that is not 0, nil if there is none.
+// cached returns the thread of the snapshot in the store, nil if there is none, it
+// does not fit the journal, or it is beyond a sequence that is not 0.
 func (c *Threads) cached(ctx context.Context, name string, upto uint64) (*journal.Thread, snapshotAt) {
 	cell, err := c.Store.Get(ctx, snapshotKey(name))
 	if err != nil || len(cell.Value) == 0 {
@@ -81,7 +86,7 @@ func (c *Threads) cached(ctx context.Context, name string, upto uint64) (*journa
 			return nil, snapshotAt{}
 		}
 		if scaleOf(ctx).Fold(ctx, at.Ref.Size) != nil {
-			return nil, snapshotAt{} // reading the journal says why
+			return nil, snapshotAt{} // reading the journal reports the error
 		}
 		if data, err = blob.Bytes(ctx, c.Store, fmt.Sprintf("%s/%d/", snapshotKey(name), at.Seq), at.Ref); err != nil {
 			return nil, snapshotAt{}
@@ -123,8 +128,8 @@ func reopened(name string, t *journal.Thread, at snapshotAt) *Opened {
 	return o
 }
 
-// Snapshot takes a snapshot of a thread, if it is time for one. It is a cache:
-// what goes wrong leaves the old one or none.
+// Snapshot writes a snapshot of a thread if one is due. After an error the old one
+// remains, or none.
 func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 	t := o.Thread
 	if t.Active() != nil || t.Erased || t.Foreign != "" || t.Seq < o.snapshot.seq+MinSnapshot || t.Bytes < o.snapshot.bytes+4*int64(o.snapshot.size) {
@@ -154,13 +159,13 @@ func (c *Threads) Snapshot(ctx context.Context, o *Opened) {
 	}
 	o.snapshot = snapshotAt{t.Seq, t.Bytes, len(data)}
 	c.folds.wrote(o.Name, o.snapshot)
-	if gone, err := c.IsDropped(ctx, o.Name); err == nil && gone { // it was erased meanwhile
+	if gone, err := c.IsDropped(ctx, o.Name); err == nil && gone { // erased meanwhile
 		_ = c.forgetSnapshot(ctx, o.Name)
 		return
 	}
 	for cell, err := range c.Store.List(ctx, snapshotKey(o.Name)+"/", "") {
 		if err == nil && !strings.HasPrefix(cell.Key, place) {
-			_ = c.Store.Delete(ctx, cell.Key, cell.Version) // of an older one; who reads it reads the journal instead
+			_ = c.Store.Delete(ctx, cell.Key, cell.Version) // of an older snapshot; its readers fall back to the journal
 		}
 	}
 }
@@ -171,8 +176,8 @@ func (c *Threads) forgetSnapshot(ctx context.Context, name string) error {
 	return errors.Join(c.Remove(ctx, snapshotKey(name), ""), store.DeletePrefix(ctx, c.Store, snapshotKey(name)+"/"))
 }
 
-// snapshotAt is the newest snapshot that is known of a thread: its sequence, 0 for
-// none, how many bytes the journal had there, and how many it has itself.
+// snapshotAt describes the newest known snapshot of a thread: its sequence, 0 for
+// none, the bytes of the journal up to there, and its own.
 type snapshotAt struct {
 	seq   uint64
 	bytes int64
@@ -183,8 +188,3 @@ type snapshotRef struct {
 	Seq uint64
 	Ref blob.Ref
 }
-
-// A snapshot is a cache of a folded journal, taken where no run is active, so
-// that reading a thread reads the entries of its newest run. It is a cell, or a
-// cell that leads to a blob. It is never the truth: one that is missing,
-// damaged or does not fit the journal is passed over, and written again.

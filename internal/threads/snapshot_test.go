@@ -20,8 +20,8 @@ import (
 	"github.com/perdure/perdure/store/memstore"
 )
 
-// doctored is a store whose snapshots read as someone wants them, and which
-// counts the bytes of those that are written, and of journals.
+// doctored is a store that changes snapshots as they are read, and counts the bytes
+// of the snapshots and journals written to it.
 type doctored struct {
 	store.Store
 	read                func(store.Cell) (store.Cell, error)
@@ -52,7 +52,7 @@ func (d *doctored) Append(ctx context.Context, name string, after uint64, entrie
 	return d.Store.Append(ctx, name, after, entries...)
 }
 
-// blind makes a store read as if it had no snapshots.
+// blind makes a store appear to have no snapshots.
 func blind(store.Cell) (store.Cell, error) { return store.Cell{}, store.ErrNotFound }
 
 // snapshotCell returns the snapshot of the only thread that has one.
@@ -77,7 +77,7 @@ func reader(t *testing.T, s store.Store, read func(store.Cell) (store.Cell, erro
 	return &kit.Kit{Runtime: rt, T: t, Store: d}
 }
 
-// sameThread expects two runtimes to read the same about a thread.
+// sameThread expects two runtimes to report a thread alike.
 func sameThread(t *testing.T, what, thread string, a, b *kit.Kit) {
 	t.Helper()
 	diff := cmp.Diff(a.MustStateAt(thread, 0), b.MustStateAt(thread, 0), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(perdure.Run{}, "Err"))
@@ -86,13 +86,13 @@ func sameThread(t *testing.T, what, thread string, a, b *kit.Kit) {
 	}
 }
 
-// long makes a text too long to be repeated in a snapshot.
+// long returns a text too long to be repeated in a snapshot.
 func long(text string) string { return text + strings.Repeat("-", 80) }
 
 var page = perdure.NewText("page")
 
-// stretch is a flow of many steps, which fails at the end if its input says so. They
-// leave short and long values in the state.
+// stretch is a flow of many steps that leave short and long values in the state. It
+// fails at the end if its input says so.
 func stretch(steps int) perdure.Flow {
 	return perdure.NewFlow("stretch", func(ctx context.Context, in string) (string, error) {
 		for i := range steps {
@@ -195,7 +195,7 @@ func boundaryBack(k *kit.Kit, thread string) int {
 	return 0
 }
 
-// A snapshot that is not whole, or not of this thread, is passed over.
+// An incomplete or damaged snapshot is ignored.
 func TestSnapshotsThatAreBadAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -239,8 +239,8 @@ func TestSnapshotsThatAreBadAreNotUsed(t *testing.T) {
 	})
 }
 
-// Whole snapshots of another thread, or of more than the journal has, do not
-// fit the journal and are passed over; the next boundary writes a good one.
+// An intact snapshot of another thread, or of more than the journal has, is
+// ignored; the next boundary writes a good one.
 func TestSnapshotsThatDoNotFitAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -265,7 +265,7 @@ func TestSnapshotsThatDoNotFitAreNotUsed(t *testing.T) {
 		synctest.Wait()
 		for what, value := range map[string][]byte{
 			"of a later sequence": later.Value, "of another thread": snapshotCell(t, other.Store).Value, "damaged": mine.Value[:50], "good": mine.Value} {
-			// The same store as it was after the first run, but for the snapshot.
+			// The store as it was after the first run, except for the snapshot.
 			twin := memstore.New()
 			for cell, err := range s.List(t.Context(), "", "") {
 				kit.WantErr(t, "list", err, nil)
@@ -329,7 +329,7 @@ func TestSnapshotsThatAreLarge(t *testing.T) {
 			for c, err := range s.List(t.Context(), cell.Key+"/", "") {
 				kit.WantErr(t, "list", err, nil)
 				here[strings.Split(strings.TrimPrefix(c.Key, cell.Key+"/"), "/")[0]] = true
-				// Without any one of its cells it is passed over.
+				// It is ignored if any one of its cells is missing.
 				r := reader(t, s, nil)
 				version, value := c.Version, c.Value
 				kit.WantErr(t, "delete", s.Delete(t.Context(), c.Key, version), nil)
@@ -350,8 +350,9 @@ func TestSnapshotsThatAreLarge(t *testing.T) {
 	})
 }
 
-// However fast the state of a thread grows, its newest snapshot is never much
-// smaller than what was written since, and all of them cost no more than the journal.
+// However fast the state of a thread grows, few snapshots are taken, the newest
+// covers at least a third of the entries, and all together are smaller than the
+// journal.
 func TestSnapshotsFollowAGrowingState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &doctored{Store: memstore.New()}
@@ -380,7 +381,7 @@ func TestSnapshotsFollowAGrowingState(t *testing.T) {
 	})
 }
 
-// A fork of a long thread reads what it shares from its parent's snapshot.
+// A fork of a long thread restores the shared part from its parent's snapshot.
 func TestSnapshotsServeForks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Summary is what the cell of a thread says. It is a hint: membership is
-// complete, the rest may lag behind the journal.
+// Summary is the content of a thread's summary cell. Every thread that has begun
+// has one, but it may lag behind the journal.
 type Summary struct {
 	ID      string         `json:"id"`
 	User    string         `json:"user,omitempty"`
@@ -26,7 +26,7 @@ type Summary struct {
 	Seq     uint64         `json:"seq,omitempty"`
 	Asks    int            `json:"asks,omitempty"`
 	From    string         `json:"from,omitempty"`  // of a fork that is being made: the name of the thread that it pins
-	Rough   bool           `json:"rough,omitempty"` // nobody has read the fork yet
+	Rough   bool           `json:"rough,omitempty"` // not written from the thread itself yet
 	Parent  string         `json:"parent,omitempty"`
 	Import  bool           `json:"import,omitempty"`
 }
@@ -48,8 +48,8 @@ func summaryOf(t *journal.Thread) Summary {
 	return s
 }
 
-// ReadSummary returns the summary of a thread, the zero one where there is none
-// or it cannot be read.
+// ReadSummary returns the summary of a thread, the zero value if there is none or
+// it cannot be decoded.
 func (c *Threads) ReadSummary(ctx context.Context, name string) (s Summary, err error) {
 	cell, err := c.Store.Get(ctx, JournalKey(name))
 	if errors.Is(err, store.ErrNotFound) {
@@ -61,15 +61,14 @@ func (c *Threads) ReadSummary(ctx context.Context, name string) (s Summary, err 
 	return s, err
 }
 
-// shows reports whether a list shows the same of a thread by another summary, but
-// for when it changed.
+// shows reports whether two summaries differ at most in when the thread changed.
 func (s Summary) shows(other Summary) bool {
 	s.Updated, s.Seq = other.Updated, other.Seq
 	return s == other
 }
 
-// Summarise brings a thread's summary up to date, as far as it can. Where there
-// is none it makes none: the thread was erased.
+// Summarise brings a thread's summary up to date. It does not create a missing
+// one, since that means that the thread was erased.
 func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 	s := summaryOf(o.Thread)
 	_, err := store.Update(ctx, store.Derived(c.Store), JournalKey(o.Name), func(old store.Cell) ([]byte, error) {
@@ -77,7 +76,7 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 		if old.Version == "" {
 			return nil, ErrNothing
 		}
-		// One of the same sequence may have been foreseen wrong.
+		// A foreseen summary of the same sequence may be wrong.
 		if json.Unmarshal(old.Value, &was) == nil && (was.Seq > s.Seq || was.Seq == s.Seq && was.shows(s)) && !was.Rough && was.Status != statusDamaged {
 			return nil, ErrNothing
 		}
@@ -92,8 +91,9 @@ func (c *Threads) Summarise(ctx context.Context, o *Opened) error {
 	return err
 }
 
-// EnsureSummary makes the summary of a thread that is about to begin, unless it
-// is there. One that is damaged is made rough: who lists it reads the thread.
+// EnsureSummary creates the summary of a thread that is about to begin, unless it
+// exists. It replaces a damaged one by a rough one, so that the next list reads the
+// thread.
 func (c *Threads) EnsureSummary(ctx context.Context, name string, s Summary) error {
 	value, err := json.Marshal(s)
 	if err == nil {
@@ -115,14 +115,15 @@ func (c *Threads) EnsureSummary(ctx context.Context, name string, s Summary) err
 	return err
 }
 
-// listed is a summary on its way to a list.
+// listed is a summary in a list.
 type listed struct {
 	Summary
 	name   string
-	Cursor string // behind which the list goes on
+	Cursor string // the list continues after it
 }
 
-// Summaries yields those of the tenant's threads that have begun, as List does.
+// Summaries yields the summaries of the tenant's threads that have begun, oldest
+// first, after a cursor unless that is "".
 func (r *Tenant) Summaries(ctx context.Context, cursor string) iter.Seq2[listed, error] {
 	return func(yield func(listed, error) bool) {
 		prefix := JournalKey(r.Part) + "."
@@ -157,7 +158,7 @@ func (r *Tenant) Summaries(ctx context.Context, cursor string) iter.Seq2[listed,
 				begun, err := r.All.Begun(ctx, cell.Key)
 				switch {
 				case errors.Is(err, store.ErrDropped):
-					// Of a start that came too late for its thread and died.
+					// A start wrote it after the thread was erased, and died.
 					_ = r.All.Store.Delete(ctx, cell.Key, cell.Version)
 					continue
 				case errors.Is(err, store.ErrCorrupt):
@@ -172,7 +173,7 @@ func (r *Tenant) Summaries(ctx context.Context, cursor string) iter.Seq2[listed,
 			if s.Rough {
 				s.Summary = r.All.refined(ctx, s.name, s.Summary)
 			}
-			if s.Seq == 0 { // a start has begun it
+			if s.Seq == 0 { // written ahead of the first entry
 				s.Status = cmp.Or(s.Status, journal.StatusQueued)
 			}
 			if !yield(s, nil) {
@@ -182,10 +183,10 @@ func (r *Tenant) Summaries(ctx context.Context, cursor string) iter.Seq2[listed,
 	}
 }
 
-// Changed is when a thread changed last, as far as its summary tells.
+// Changed returns when a thread last changed, as far as its summary tells.
 func (s Summary) Changed() int64 { return max(s.Updated, s.Created) }
 
-// refined returns the summary of a fork that nobody has read yet.
+// refined replaces a rough summary by one written from the thread.
 func (c *Threads) refined(ctx context.Context, name string, s Summary) Summary {
 	o, err := c.Read(ctx, name)
 	if errors.Is(err, fault.ErrCorrupt) {
@@ -197,7 +198,7 @@ func (c *Threads) refined(ctx context.Context, name string, s Summary) Summary {
 	if err != nil || o.Thread.Seq == 0 {
 		return s
 	}
-	_ = c.Summarise(ctx, o) // the next one who lists it reads it again
+	_ = c.Summarise(ctx, o) // if it fails, the next list reads the thread again
 	return summaryOf(o.Thread)
 }
 

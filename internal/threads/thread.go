@@ -31,7 +31,7 @@ func (r *Tenant) Open(ctx context.Context, thread string) (*Opened, error) {
 	return o, err
 }
 
-// StatusOf is the status of the run that matters most: the oldest that has
+// StatusOf returns the status of the run that matters most: the oldest that has
 // not ended, else the newest; "" if there is none.
 func StatusOf(t *journal.Thread) journal.Status {
 	if run := t.Busy(); run != nil {
@@ -43,7 +43,8 @@ func StatusOf(t *journal.Thread) journal.Status {
 	return ""
 }
 
-// Output returns what a run returned, which an entry of its own steps may hold.
+// Output returns the output of a run. It may be stored as the result of one of the
+// run's steps.
 func (r *Threads) Output(ctx context.Context, o *Opened, run *journal.Run) (json.RawMessage, error) {
 	if run.Ref == 0 {
 		return r.Load(ctx, o.Name, run.Output)
@@ -55,7 +56,7 @@ func (r *Threads) Output(ctx context.Context, o *Opened, run *journal.Run) (json
 	return r.Load(ctx, o.Name, b.Value)
 }
 
-// BodyAt returns what one entry of a thread says.
+// BodyAt returns the body of one entry of a thread.
 func (c *Threads) BodyAt(ctx context.Context, name string, seq uint64) (journal.Body, error) {
 	for line, err := range c.Entries(ctx, name, seq-1, seq) {
 		if err != nil {
@@ -74,7 +75,7 @@ func (c *Threads) BodyAt(ctx context.Context, name string, seq uint64) (journal.
 	return journal.Body{}, fmt.Errorf("%w: entry %d is missing", fault.ErrCorrupt, seq)
 }
 
-// OtherFlows returns the flows of the runs beside one that have not ended.
+// OtherFlows returns the flows of all runs that have not ended, except one.
 func OtherFlows(t *journal.Thread, but *journal.Run) []string {
 	var flows []string
 	for _, r := range slices.Concat(t.OpenRuns(), t.Inbox) {
@@ -85,24 +86,24 @@ func OtherFlows(t *journal.Thread, but *journal.Run) []string {
 	return flows
 }
 
-// Opened is a thread as its journal tells it, with the trees of the runs that
-// may still be executed.
+// Opened is a thread folded from its journal, with the trees of the runs that may
+// still be executed.
 type Opened struct {
 	Name   string
 	Thread *journal.Thread
 	Trees  map[uint64]*tree.Tree
 
-	rewinds  []rewind // that were folded, oldest first
+	rewinds  []rewind // folded so far, oldest first
 	snapshot snapshotAt
-	Resumed  bool  // it was not read from its beginning, but from a snapshot or a kept fold
-	Lacks    bool  // these do not have what an entry behind them needs
-	unproved bool  // it is a kept fold, and the journal was not asked yet whether it has its last entry
+	Resumed  bool  // it was read from a snapshot or a kept fold, not from its beginning
+	Lacks    bool  // that snapshot or fold does not fit the journal, or lacks what a later entry needs
+	unproved bool  // it is a kept fold, not yet checked against the journal
 	bytes    int64 // of the entries that were folded
 }
 
-// Read folds a journal. Beside ErrCorrupt it returns the thread up to the last
-// good entry. What a newer version wrote is not an error here: the thread says
-// that it is foreign. A thread that was erased is ErrErased.
+// Read folds a journal. With ErrCorrupt it also returns the thread up to the last
+// intact entry. Entries of a newer version are not an error: they set the thread's
+// Foreign field. An erased thread is ErrErased.
 func (c *Threads) Read(ctx context.Context, name string) (*Opened, error) {
 	return c.ReadAt(ctx, name, 0)
 }
@@ -117,7 +118,7 @@ func (c *Threads) ReadAt(ctx context.Context, name string, upto uint64) (*Opened
 			}
 			return o, err
 		}
-		// What the journal says without the snapshot is what counts.
+		// Fold the journal without the snapshot: only that is authoritative.
 		c.folds.forget(name)
 		c.active.forget(name)
 	}
@@ -132,8 +133,9 @@ func (c *Threads) ReadAt(ctx context.Context, name string, upto uint64) (*Opened
 	return o, err
 }
 
-// ReadOn returns a thread with what was appended since folded in. Where the
-// snapshot that it was read from does not do, it is read anew.
+// ReadOn folds the entries appended since into a thread and returns it. If the
+// snapshot that it was read from turns out not to fit, ReadOn reads the thread from
+// its beginning.
 func (c *Threads) ReadOn(ctx context.Context, o *Opened) (*Opened, error) {
 	err := c.ReadMore(ctx, o, 0)
 	if o.Lacks || o.Resumed && errors.Is(err, fault.ErrCorrupt) {
@@ -145,9 +147,9 @@ func (c *Threads) ReadOn(ctx context.Context, o *Opened) (*Opened, error) {
 	return o, err
 }
 
-// ReadMore folds what was appended since, up to a sequence if that is not 0. It
-// reads a kept fold's last entry too: if the journal has another, the fold lacks
-// what it needs.
+// ReadMore folds the entries appended since, up to a sequence if that is not 0. It
+// checks a kept fold against its last entry: if the journal has another one, it
+// sets Lacks.
 func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 	bad := (*store.CorruptError)(nil)
 	if err := c.Place(ctx, o); errors.As(err, &bad) {
@@ -203,10 +205,10 @@ func (c *Threads) ReadMore(ctx context.Context, o *Opened, upto uint64) error {
 	return nil
 }
 
-// readAhead reads a journal, and lets the store read on while what it has read
-// is folded once the journal turns out to be long.
+// readAhead reads a journal. Once the journal turns out to be long, the store reads
+// ahead while the caller folds.
 func (c *Threads) readAhead(ctx context.Context, journal string, after uint64) iter.Seq2[store.Entry, error] {
-	const long, batch, batchBytes = 512, 128, 64 << 10 // what is read ahead is in memory for each reader
+	const long, batch, batchBytes = 512, 128, 64 << 10 // each reader holds a few batches in memory
 	type item struct {
 		line store.Entry
 		err  error
@@ -226,7 +228,7 @@ func (c *Threads) readAhead(ctx context.Context, journal string, after uint64) i
 			return
 		}
 		batches, quit := make(chan []item, 4), make(chan struct{})
-		defer func() { // the reader is done before this returns
+		defer func() { // wait for the reader
 			close(quit)
 			for range batches {
 			}
@@ -284,15 +286,15 @@ func (c *Threads) Fold(ctx context.Context, o *Opened, e journal.Entry) error {
 	return nil
 }
 
-// ReadError is an error of reading on the way of folding, which says nothing
-// about the entry that is folded.
+// ReadError wraps an error of reading other entries while an entry is folded. It
+// does not mean that the entry is damaged.
 type ReadError struct{ Err error }
 
 func (e *ReadError) Error() string { return e.Err.Error() }
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Line is an entry to be, written from outside a pass.
+// Line is an entry to be appended from outside a pass.
 type Line struct {
 	Kind  journal.Kind
 	Run   uint64
@@ -301,14 +303,15 @@ type Line struct {
 	Epoch uint64
 }
 
-// ErrNothing ends a change without an append and without an error.
+// ErrNothing is returned by functions that decide on a change, if there is nothing
+// to write. It does not reach the caller.
 var ErrNothing = errors.New("nothing to append")
 
-// Change appends what decide returns for the thread as it is, again until no
-// other writer came between. Flows are those that then have work. It returns
-// the thread with the entries folded in, and brings its summary up to date if
-// lists would show something else. Where the thread turns out to be erased,
-// nothing is left of what was written for it before.
+// Change appends the lines that decide returns for the current thread, and calls
+// decide again whenever another writer came first. Flows are those that have work
+// after the append. Change returns the thread with the entries folded in, and
+// updates its summary if lists would show a difference. If the thread turns out to
+// be erased, it removes what it has written for it.
 func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
 	o, err := c.ReadForest(ctx, name)
 	if err != nil {
@@ -317,9 +320,9 @@ func (c *Threads) Change(ctx context.Context, name string, decide func(*journal.
 	return c.change(ctx, o, nil, decide)
 }
 
-// Begin is Change for a thread of which nothing is written yet. Its cells and its
-// summary are written with its first entries. If one of them is there already,
-// another has begun a thread: a *store.CellConflict.
+// Begin is Change for a thread that does not exist yet. Its first entries are
+// written with its summary and the given cells. A *store.CellConflict means that
+// one of these exists: another process has begun a thread.
 func (c *Threads) Begin(ctx context.Context, name string, cells []store.Write, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
 	return c.change(ctx, Empty(name), cells, decide)
 }
@@ -333,9 +336,9 @@ func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, de
 		announced = append(announced, flows...)
 		return lines, flows, err
 	})
-	begun := cells != nil && c.batches // with its summary
+	begun := cells != nil && c.batches // the summary was written with the entries
 	if err == nil && len(entries) > 0 && !begun && !before.shows(summaryOf(o.Thread)) {
-		_ = c.Summarise(ctx, o) // a worker brings it up to date when the run stands
+		_ = c.Summarise(ctx, o) // if it fails, a worker updates it when the run stops
 	}
 	if err == nil {
 		c.Keep(o)
@@ -343,7 +346,8 @@ func (c *Threads) change(ctx context.Context, o *Opened, cells []store.Write, de
 	return o, entries, c.SweepIfErased(ctx, o.Name, err, announced...)
 }
 
-// Amend is Change without a summary, and without a look behind it.
+// Amend is Change without what follows the append: it does not update the summary
+// afterwards, nor sweep if the thread was erased.
 func (c *Threads) Amend(ctx context.Context, name string, decide func(*journal.Thread) (lines []Line, flows []string, err error)) (*Opened, []journal.Entry, error) {
 	o, err := c.ReadForest(ctx, name)
 	if err != nil {
@@ -399,12 +403,13 @@ func (c *Threads) amend(ctx context.Context, o *Opened, first []store.Write, dec
 	}
 }
 
-// EncodeLines returns the entries that lines become behind a thread, and their bytes.
+// EncodeLines returns the entries that lines become at the end of a thread, and
+// their bytes.
 func EncodeLines(t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
 	return AppendLines(nil, t, lines)
 }
 
-// AppendLines is EncodeLines into a slice of entries, which may have room.
+// AppendLines is EncodeLines, except that it appends the entries to a slice.
 func AppendLines(entries []journal.Entry, t *journal.Thread, lines []Line) ([]journal.Entry, [][]byte, error) {
 	entries = slices.Grow(entries, len(lines))
 	data := make([][]byte, len(lines))
@@ -422,7 +427,7 @@ func AppendLines(entries []journal.Entry, t *journal.Thread, lines []Line) ([]jo
 	return entries, data, nil
 }
 
-// ChangeID is Change for a thread by its id, which has to exist.
+// ChangeID is Change for the thread with an id, which must exist.
 func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
 	name, err := r.Find(ctx, id)
 	if err != nil {
@@ -431,7 +436,7 @@ func (r *Tenant) ChangeID(ctx context.Context, id string, decide func(*journal.T
 	return r.ChangeNamed(ctx, name, id, decide)
 }
 
-// ChangeNamed is ChangeID for those who have found the name already.
+// ChangeNamed is ChangeID for callers that know the thread's name.
 func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*journal.Thread) ([]Line, []string, error)) (*Opened, []journal.Entry, error) {
 	return r.All.Change(ctx, name, func(t *journal.Thread) ([]Line, []string, error) {
 		if t.Seq == 0 {
@@ -441,15 +446,15 @@ func (r *Tenant) ChangeNamed(ctx context.Context, name, id string, decide func(*
 	})
 }
 
-// Empty returns a thread of which nothing was read yet.
+// Empty returns a thread that has not been read yet.
 func Empty(name string) *Opened { return Seen(name, journal.NewThread()) }
 
-// Seen returns a thread without trees, for those who only look at it.
+// Seen returns a thread without trees, for callers that only look at it.
 func Seen(name string, t *journal.Thread) *Opened {
 	return &Opened{Name: name, Thread: t, Trees: map[uint64]*tree.Tree{}}
 }
 
-// PickRun returns a run by its id, the newest one for "".
+// PickRun returns the run with an id, the newest run for "".
 func PickRun(t *journal.Thread, id string) (*journal.Run, error) {
 	if id == "" && len(t.Runs) > 0 {
 		return t.Runs[len(t.Runs)-1], nil

@@ -1,6 +1,7 @@
 // Package threads names, reads and changes threads: it folds their journals,
-// with the past that forks share, and keeps the cells that follow from them. It
-// may import internal/journal, tree, due, blob, fault, exact and clock, and store.
+// including the past that forks share, and maintains the cells derived from them.
+// It may import store and internal/journal, tree, due, blob, fault, exact, strict,
+// scrub and clock.
 package threads
 
 import (
@@ -14,12 +15,12 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Tenant holds the threads of one tenant.
+// Tenant gives access to the threads of one tenant.
 type Tenant struct {
 	All   *Threads
 	Name  string
 	Part  string  // the tenant's part of names
-	Owner *string // whose threads it is limited to; nil: all
+	Owner *string // the user whose threads it is limited to, nil for all
 }
 
 // Tenant returns the threads of a tenant.
@@ -27,47 +28,48 @@ func (c *Threads) Tenant(tenant string) *Tenant {
 	return &Tenant{All: c, Name: tenant, Part: c.tenantPart(tenant)}
 }
 
-// Threads holds the threads of a store.
+// Threads gives access to the threads of a store.
 type Threads struct {
 	Store store.Store
 	Log   *slog.Logger
-	Said  Said          // by the steps that run in this process
-	lease time.Duration // how long whoever comes too late sweeps at most
+	Said  Said          // messages of the steps that run in this process
+	lease time.Duration // limits how long a late writer sweeps
 	salt  []byte
 
-	batches bool  // the store has them: what follows from an entry goes with it
-	folds   folds // without active runs
-	active  folds // with some
+	batches bool  // the store commits entries and cells together
+	folds   folds // of threads without active runs
+	active  folds // of threads with active runs
 
 	mu       sync.Mutex
 	unmoved  time.Time         // when the store was last seen not to have moved
 	roots    map[string]Root   // of forks
-	unmended map[string]string // by prefix of a tenant's summaries: the damage that could not be mended
+	unmended map[string]string // damage that could not be repaired, by prefix of a tenant's summaries
 }
 
-// SaltCell is the key of the secret with which names are hashed.
+// SaltCell is the key of the cell with the secret that keys the hashes in names.
 const SaltCell = "perdure/salt"
 
-// New opens the threads of a store. It refuses one into which a migration is
-// under way.
+// New opens the threads of a store. It returns an error if a migration into the
+// store is not complete.
 func New(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	if err := checkComplete(ctx, s); err != nil {
 		return nil, err
 	}
 	c, err := NewCopy(ctx, s, log, lease)
-	if err == nil { // a migration that has begun since sees the salt, or is seen here
+	if err == nil { // a migration that began meanwhile either saw the salt or is seen here
 		err = checkComplete(ctx, s)
 	}
 	return c, err
 }
 
-// NewCopy is New for the migration itself.
+// NewCopy is New for the migration itself, which fills an incomplete store.
 func NewCopy(ctx context.Context, s store.Store, log *slog.Logger, lease time.Duration) (*Threads, error) {
 	salt, err := Secret(ctx, s, SaltCell, sha256.Size)
 	return &Threads{Store: s, Log: log, folds: folds{most: maxFolds}, active: folds{most: maxActive}, lease: lease, salt: salt, batches: store.BatcherOf(s) != nil, roots: map[string]Root{}, unmended: map[string]string{}}, err
 }
 
-// Remove deletes a cell, if it holds only what is given, where that is not "".
+// Remove deletes a cell. If only is not "", it leaves a cell with another value
+// alone.
 func (c *Threads) Remove(ctx context.Context, key, only string) error {
 	for {
 		cell, err := store.Derived(c.Store).Get(ctx, key)
@@ -86,7 +88,8 @@ func (c *Threads) Remove(ctx context.Context, key, only string) error {
 	}
 }
 
-// Ensure returns what a cell holds, which is fresh if it was not there.
+// Ensure returns the value of a cell, which it creates with the value fresh if it
+// does not exist.
 func (c *Threads) Ensure(ctx context.Context, key string, fresh []byte) ([]byte, error) {
 	held := fresh
 	_, err := store.Update(ctx, c.Store, key, func(old store.Cell) ([]byte, error) {
@@ -99,16 +102,16 @@ func (c *Threads) Ensure(ctx context.Context, key string, fresh []byte) ([]byte,
 	if err == nil || errors.Is(err, ErrNothing) {
 		return held, nil
 	}
-	// The answer may have been lost.
+	// The write may have succeeded and its answer been lost.
 	if cell, getErr := c.Store.Get(ctx, key); getErr == nil {
 		return cell.Value, nil
 	}
 	return nil, err
 }
 
-// Seam lets packages of this module that build on the kernel reach the threads
-// behind a runtime. A *perdure.Runtime embeds one; its method has a name that no
-// other package can call.
+// Seam lets other packages of this module reach the threads behind a runtime. A
+// *perdure.Runtime embeds one; its method is unexported, so only Behind can call
+// it.
 type Seam struct{ tenant *Tenant }
 
 // NewSeam returns the seam to the threads of a tenant.
@@ -124,24 +127,26 @@ func Behind(runtime any) *Tenant {
 	return nil
 }
 
-// Scale weighs what a caller makes the kernel keep in memory. Its errors end
-// what the caller asked for.
+// Scale weighs what a caller makes the kernel hold in memory. An error from it
+// ends the caller's operation.
 type Scale interface {
-	// Value is asked before a value of so many bytes is read.
+	// Value is called for each value that is loaded, with its size, and before
+	// a blob is read.
 	Value(ctx context.Context, bytes int64) error
-	// Fold is asked while a thread is folded from entries that have so many
-	// bytes so far. A fold does not outlive the next one.
+	// Fold is called while a thread is folded, with the bytes of the entries
+	// so far. One fold is released before the next begins.
 	Fold(ctx context.Context, bytes int64) error
 }
 
 type scaleKey struct{}
 
-// WithScale returns a context whose reads are weighed.
+// WithScale returns a context whose reads are weighed by s.
 func WithScale(ctx context.Context, s Scale) context.Context {
 	return context.WithValue(ctx, scaleKey{}, s)
 }
 
-// scaleOf returns the scale of a context; without one everything passes.
+// scaleOf returns the scale of a context, one that allows everything if there is
+// none.
 func scaleOf(ctx context.Context) Scale {
 	if s, ok := ctx.Value(scaleKey{}).(Scale); ok {
 		return s

@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/store"
 )
 
-// Load returns the JSON of a value, nil if there is none. A value that a fork
-// shares with its parent is among the parent's blobs.
+// Load returns the JSON of a value, nil if there is none. It finds the blobs that a
+// fork shares with its parents.
 func (c *Threads) Load(ctx context.Context, name string, v journal.Value) ([]byte, error) {
 	if v.Elsewhere() {
 		var err error
@@ -47,8 +47,8 @@ func (c *Threads) loadBlob(ctx context.Context, name string, ref blob.Ref) (raw 
 	return raw, err
 }
 
-// blobHome calls read with a thread's name and, where that does not find a whole
-// blob, with those of the threads it was forked from. It returns the last name.
+// blobHome calls read with a thread's name, and then with those of the threads it
+// was forked from until one has the blob intact. It returns the last name.
 func (c *Threads) blobHome(ctx context.Context, name string, read func(name string) error) (string, error) {
 	for {
 		err := read(name)
@@ -63,11 +63,10 @@ func (c *Threads) blobHome(ctx context.Context, name string, read func(name stri
 	}
 }
 
-// IsSmall reports whether a value belongs into its entry.
+// IsSmall reports whether a value is stored in its entry rather than as a blob.
 func IsSmall(raw []byte) bool { return len(raw) <= blob.Inline }
 
-// Value returns a value for an entry: a small one as it is, a large one as a blob
-// that is written now.
+// Value returns a value for an entry. It writes a large one as a blob.
 func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (journal.Value, error) {
 	if IsSmall(raw) {
 		return journal.Value{JSON: raw}, nil
@@ -75,8 +74,8 @@ func (c *Threads) Value(ctx context.Context, name string, raw json.RawMessage) (
 	return c.StoreBlob(ctx, c.Store, name, raw)
 }
 
-// StoreBlob writes a value as a blob, whatever its size.
-// S is the store or a transaction of it.
+// StoreBlob writes a value as a blob, whatever its size, to s, which is the store
+// or a transaction of it.
 func (c *Threads) StoreBlob(ctx context.Context, s store.Store, name string, raw json.RawMessage) (journal.Value, error) {
 	ref, err := blob.Put(ctx, s, BlobPrefix(name), bytes.NewReader(raw))
 	if err != nil {
@@ -85,9 +84,8 @@ func (c *Threads) StoreBlob(ctx context.Context, s store.Store, name string, raw
 	return journal.Value{Blob: &ref}, nil
 }
 
-// Fit makes a body small enough for an entry: values that are too large, and
-// then the largest ones, become blobs.
-// S is as in StoreBlob.
+// Fit makes a body small enough for an entry: values that are too large, and then
+// the largest ones, become blobs in s, as in StoreBlob.
 func (c *Threads) Fit(ctx context.Context, s store.Store, name string, b *journal.Body) error {
 	const room = 160 << 10
 	values := []*journal.Value{&b.Value}
@@ -133,7 +131,7 @@ func (c *Threads) Item(ctx context.Context, thread string, item journal.Item) (j
 	if exact.KindOfJSON(base) == "array" {
 		buf.Write(bytes.TrimSpace(base[1 : len(base)-1]))
 	}
-	var values [][]byte // newest first, which is how they are read in few goes
+	var values [][]byte // newest first, the order in which LoadLink reads ahead
 	for l := item.Tail; l != nil; l = l.Prev {
 		raw, err := c.LoadLink(ctx, thread, l)
 		if err != nil {
@@ -151,7 +149,7 @@ func (c *Threads) Item(ctx context.Context, thread string, item journal.Item) (j
 	return buf.Bytes(), nil
 }
 
-// applyEdits returns the text of an item: its base with the edits behind it.
+// applyEdits returns the text of an item: its base with the edits applied.
 func applyEdits(base json.RawMessage, edits []journal.Value) (json.RawMessage, error) {
 	var text string
 	if err := json.Unmarshal(base, &text); err != nil {
@@ -171,13 +169,13 @@ func applyEdits(base json.RawMessage, edits []journal.Value) (json.RawMessage, e
 	return exact.Encode(string(b), reflect.TypeFor[string]())
 }
 
-// splice makes edits, one after the other. Those that only go forward, as of a
-// Replace, cost one copy together.
+// splice applies edits one after the other. Edits in ascending order, such as those
+// of a Replace, share one copy.
 func splice(b []byte, edits []journal.Edit) ([]byte, error) {
-	var made []byte // what stands before all that is still to be edited
-	from := 0       // how much of b that is made of
+	var made []byte // the finished text
+	from := 0       // how much of b it has consumed
 	for _, e := range edits {
-		if e.At < len(made) { // it goes back
+		if e.At < len(made) { // it goes back into the finished text
 			b, made, from = append(made, b[from:]...), nil, 0
 		}
 		at := e.At - len(made) + from // in b
@@ -196,8 +194,8 @@ func splice(b []byte, edits []journal.Edit) ([]byte, error) {
 	return append(made, b[from:]...), nil
 }
 
-// BlobHome reads a blob to its end, and returns the name of the thread that
-// holds it: a fork shares those of its parents.
+// BlobHome reads a blob to its end, and returns the name of the thread that holds
+// it: the given one or one that it was forked from.
 func (c *Threads) BlobHome(ctx context.Context, name string, ref blob.Ref) (string, error) {
 	return c.blobHome(ctx, name, func(name string) error {
 		_, chunks, err := blob.Chunks(ctx, c.Store, BlobPrefix(name), ref)
@@ -213,8 +211,8 @@ func (c *Threads) BlobHome(ctx context.Context, name string, ref blob.Ref) (stri
 	})
 }
 
-// DamagedBlob reports whether an error means that a blob is not what an entry
-// says, rather than that it could not be read now.
+// DamagedBlob reports whether an error means that a blob is not what its entry
+// says, rather than that it cannot be read at the moment.
 func DamagedBlob(err error) bool {
 	damages := []error{store.ErrNotFound, store.ErrCorrupt, store.ErrInvalid, store.ErrTooLarge}
 	return slices.ContainsFunc(damages, func(damage error) bool { return errors.Is(err, damage) })
