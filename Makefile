@@ -24,13 +24,13 @@ check: ## for the daily loop: vet, and all tests that start no programs, without
 	$(GO) test -short -vet=off $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/proof -e /examples/)
 
 # Tests that have a short form and take a few seconds or more in the usual one.
-WHOLE  := GroupOfChildren|ChildrenCancelled|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
+WHOLE  := GroupOfChildren|ChildrenCancelled|CrashEverywhere(EveryVerb|SmallFlows|InAFamily)|ThreeCallsSurvive|HoldingSurvives|ForkStorm|EraseThatWasCutOff|CrashEverywherePairs|DoNotStampede|OwnersTakeTurns|SuspendedThreads|AmongMany|DamagedFiles|FlippedBit|TextsTravel|TextsAtEverySequence|NoEncodingOfASecret|Snapshots(SayWhat|ThatAreBad|GoOnLike)|CutAtAnyByte
 
 .PHONY: long
 long: ## the longer forms of kills, chaos, damage, sweeps and explorations
 	$(SUM) $(RACE) -timeout 60m ./internal/proof
 	$(SUM) $(RACE) -timeout 30m -run 'Kill|Flip|FailureInRecovery|MigrateDies|EraseForgets|ManyEntries|RealClientsLoseNothing|ServerOnAFullDisk' ./store/... ./server ./cmd/perdure
-	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
+	$(SUM) $(RACE) -timeout 30m -run '$(WHOLE)' ./agent ./internal/archive ./internal/engine ./internal/journal ./internal/lifecycle ./internal/scrub ./internal/threads ./internal/worker ./llm/llmtest ./perduretest
 
 .PHONY: ci
 ci: test cross long ## what CI runs

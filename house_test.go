@@ -73,7 +73,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		{`\./store/pgstore/pgtx`, `PERDURE|PERDURE/(store(/memstore)?|internal/.*)|` + postgres},
 		{`\./store/(seal|faulty|observed)`, `PERDURE/store`},
 		{`\./store/storetest`, `PERDURE/store|github\.com/anishathalye/porcupine(/.*)?`},
-		{`\./internal/(blob|due)`, `PERDURE/store`},
+		{`\./internal/(blob|due|sweeps)`, `PERDURE/store`},
 		{`\./internal/fault`, `PERDURE/(store|internal/(blob|journal|scrub))`},
 		{`\./internal/exact`, `PERDURE/(store|internal/(blob|journal|scrub|fault|strict))`},
 		{`\./internal/threads`, below},

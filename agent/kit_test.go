@@ -14,6 +14,8 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/llm"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -150,6 +152,8 @@ func raw(v any) json.RawMessage {
 	}
 	return b
 }
+
+func init() { sweeps.Stores["postgres"] = kit.Postgres }
 
 func sweep(t *testing.T, c perduretest.Crash) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/lease"
+	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/store"
 	"github.com/perdure/perdure/store/faulty"
 	"github.com/perdure/perdure/store/memstore"
@@ -110,6 +111,15 @@ func CrashEverywhere(t *testing.T, c Crash) {
 			t.Error(f)
 		}
 		t.Logf("%d crashes in %d runs", s.crashes, s.runs)
+	}
+	if c.Store == nil && !testing.Short() {
+		for name, stores := range sweeps.Stores {
+			t.Run(name, func(t *testing.T) {
+				c := c
+				c.Store = stores(t)
+				CrashEverywhere(t, c)
+			})
+		}
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/sweeps"
+	_ "github.com/perdure/perdure/store/pgstore"
 )
 
 // progressLog is a resumable dep that is as it should be.
@@ -161,6 +164,8 @@ func playEvery(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error
 	return nil
 }
 
+func init() { sweeps.Stores["postgres"] = kit.Postgres }
+
 func TestCrashEverywhereEveryVerb(t *testing.T) {
 	var fx Effects
 	CrashEverywhere(t, Crash{
@@ -174,10 +179,11 @@ func TestCrashEverywhereEveryVerb(t *testing.T) {
 	})
 }
 
-// TestCrashEverywhereCancel cuts a run that is cancelled, with its cleanups.
+// TestCrashEverywhereCancel cuts a run that is cancelled, with its cleanups. It is
+// the one that goes on to PostgreSQL in the short form.
 func TestCrashEverywhereCancel(t *testing.T) {
 	var fx Effects
-	CrashEverywhere(t, Crash{
+	c := Crash{
 		Flows: []perdure.Flow{everyVerb(&fx)},
 		Start: []perdure.StartRequest{{Flow: "every", Input: "ann"}},
 		Outside: func(ctx context.Context, rt *perdure.Runtime, run *perdure.Run) error {
@@ -186,7 +192,14 @@ func TestCrashEverywhereCancel(t *testing.T) {
 		Want:    perdure.Cancelled,
 		Effects: &fx,
 		MinCuts: 30,
-	})
+	}
+	CrashEverywhere(t, c)
+	if testing.Short() {
+		t.Run("postgres", func(t *testing.T) {
+			c.Store = kit.Postgres(t)
+			CrashEverywhere(t, c)
+		})
+	}
 }
 
 // TestCrashEverywhereThreads cuts several runs on two threads at once.

@@ -13,8 +13,11 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/agent/memory"
+	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/pgstore"
 )
 
 func newMemory(t *testing.T) (*perdure.Runtime, *memory.Memory) {
@@ -25,6 +28,8 @@ func newMemory(t *testing.T) (*perdure.Runtime, *memory.Memory) {
 	}
 	return rt, memory.Of(rt)
 }
+
+func init() { sweeps.Stores["postgres"] = kit.Postgres }
 
 func TestMemoryKeepsVersions(t *testing.T) {
 	ctx, ann := t.Context(), memory.User("ann", "clerk")

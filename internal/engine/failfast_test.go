@@ -13,8 +13,10 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
 	"github.com/perdure/perdure/store/memstore"
+	_ "github.com/perdure/perdure/store/pgstore"
 )
 
 var errDeclined = perdure.Coded("declined", errors.New("the card was declined"))
@@ -472,6 +474,8 @@ func TestFailFastByADecisionIsDecidedAnewInAFork(t *testing.T) {
 		k.WaitFor("t", perdure.Failed)
 	})
 }
+
+func init() { sweeps.Stores["postgres"] = kit.Postgres }
 
 // TestCrashEverywhereInAGroupThatFailsFast cuts it at every write: between the
 // failure and the entry that closes the others, before and after the cancels of

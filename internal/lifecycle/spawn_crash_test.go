@@ -11,8 +11,12 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/kit"
+	"github.com/perdure/perdure/internal/sweeps"
 	"github.com/perdure/perdure/perduretest"
+	_ "github.com/perdure/perdure/store/pgstore"
 )
+
+func init() { sweeps.Stores["postgres"] = kit.Postgres }
 
 // TestCrashEverywhereInAFamily cuts a parent and its children at every write:
 // one that succeeds, one that fails, and one that has children of its own.

@@ -25,17 +25,23 @@ type chaosQuota struct {
 	threads, busy       int // in all, and at a time while there are faults
 }
 
-// TestChaos has five processes work on one SQLite file, and kills, freezes and
+// TestChaos has five processes work on one store, and kills, freezes and
 // stops them at random. All threads end with the right output, each step is
 // recorded once, effects that may happen once do, and no process writes after
 // another took over.
 func TestChaos(t *testing.T) {
+	for _, scheme := range crewSchemes {
+		t.Run(scheme, func(t *testing.T) { chaosOn(t, scheme) })
+	}
+}
+
+func chaosOn(t *testing.T, scheme string) {
 	quota := []chaosQuota{
 		{kills: 8, stops: 4, terms: 2, threads: 10, busy: 5},
 		{kills: 60, stops: 30, terms: 10, threads: 40, busy: 15},
 		{kills: 500, stops: 200, terms: 50, threads: 100, busy: 30},
 	}[kit.Sized(0, 1, 2)]
-	x := &chaosStorm{crew: newCrew(t, chaosFlows), quota: quota, seed: rand.Uint64()}
+	x := &chaosStorm{crew: newCrew(t, scheme, chaosFlows), quota: quota, seed: rand.Uint64()}
 	x.rng = rand.New(rand.NewPCG(x.seed, 0))
 	x.world = chaosWorld{dir: x.dir}
 	defer func() { t.Log(x) }()

@@ -20,11 +20,15 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/store"
 )
 
-// crew is a number of worker processes on one SQLite file. Each is this test
-// binary, which executes itself and does what its order says.
+// crewSchemes are the stores of crews.
+var crewSchemes = []string{"sqlite", "postgres"}
+
+// crew is a number of worker processes on one store. Each is this test binary,
+// which executes itself and does what its order says.
 type crew struct {
 	*testing.T
 	dir, url string
@@ -37,7 +41,7 @@ type crew struct {
 
 // newCrew returns a crew of which nobody works yet, or does what the order says
 // if this process is one of its workers.
-func newCrew(t *testing.T, flows func(crewOrder) []perdure.Flow) *crew {
+func newCrew(t *testing.T, scheme string, flows func(crewOrder) []perdure.Flow) *crew {
 	if text := os.Getenv(crewEnv); text != "" {
 		var order crewOrder
 		if err := json.Unmarshal([]byte(text), &order); err != nil || order.Test != t.Name() {
@@ -46,7 +50,10 @@ func newCrew(t *testing.T, flows func(crewOrder) []perdure.Flow) *crew {
 		crewChild(order, flows(order))
 	}
 	c := &crew{T: t, dir: t.TempDir()}
-	c.url = "sqlite:" + filepath.Join(c.dir, "store")
+	c.url = scheme + ":" + filepath.Join(c.dir, "store")
+	if scheme == "postgres" {
+		c.url = pgtest.Schema(pgtest.URL(t), c.dir)
+	}
 	var err error
 	if c.store, err = store.Open(t.Context(), c.url); err != nil {
 		t.Fatal(err)

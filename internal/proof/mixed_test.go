@@ -19,7 +19,13 @@ import (
 // a deploy that takes its time. A run that one of them cannot go on with is
 // blocked, with a diff, until the other is there; nothing is lost or done twice.
 func TestMixedVersions(t *testing.T) {
-	m := &mixed{crew: newCrew(t, mixedFlows)}
+	for _, scheme := range crewSchemes {
+		t.Run(scheme, func(t *testing.T) { mixedVersions(t, scheme) })
+	}
+}
+
+func mixedVersions(t *testing.T, scheme string) {
+	m := &mixed{crew: newCrew(t, scheme, mixedFlows)}
 	const each = 6
 	flows := []string{"inserted", "renamed", "told"}
 	var early, late []string // threads that old code gets beyond the change, and others

@@ -21,7 +21,13 @@ import (
 // starts each process again as a supervisor does. The killers end up quarantined
 // and all others end; with mended code a retry goes on where they were.
 func TestPoison(t *testing.T) {
-	c := newCrew(t, poisonFlows)
+	for _, scheme := range crewSchemes {
+		t.Run(scheme, func(t *testing.T) { poisonCrew(t, scheme) })
+	}
+}
+
+func poisonCrew(t *testing.T, scheme string) {
+	c := newCrew(t, scheme, poisonFlows)
 	kinds := []string{"exit", "panic"}
 	if memoryIsLimited {
 		kinds = append(kinds, "memory")

@@ -40,13 +40,26 @@ import (
 // Some runs are cancelled. They must end, and all that does not depend on how
 // far they came holds for them too.
 func TestRandomFlowsSurviveCrashes(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		seen := randomFlows(t, inMemory, kit.Sized(250, 250, 5000)) // with -short, rapid checks a fifth
+		if !t.Failed() && !testing.Short() {                        // which plays too few for all that is to be met
+			seen.check(t)
+		}
+	})
+	t.Run("postgres", func(t *testing.T) { randomFlows(t, kit.Postgres(t), kit.Sized(50, 100, 1000)) })
+}
+
+func inMemory() store.Store { return memstore.New() }
+
+// randomFlows checks flows on stores that create makes.
+func randomFlows(t *testing.T, create func() store.Store, checks int) *coverage {
 	// The same flows every time, so that all that is to be met is met; under
 	// torture others each time. Flags given by hand win.
-	checks, seed := "250", "1"
+	seed := "1"
 	if os.Getenv("PERDURE_TORTURE") != "" {
-		checks, seed = "5000", "0"
+		seed = "0"
 	}
-	for name, value := range map[string]string{"rapid.checks": checks, "rapid.seed": seed} {
+	for name, value := range map[string]string{"rapid.checks": fmt.Sprint(checks), "rapid.seed": seed} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			kit.SetFlag(t, name, value)
 		}
@@ -56,9 +69,9 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, c := drawProgram(rt), drawChaos(rt)
 		var want, got *outcome
-		synctest.Test(t, func(*testing.T) { want = play(p, chaos{Slots: [][]cut{nil}}, &coverage{}) })
+		synctest.Test(t, func(*testing.T) { want = play(create(), p, chaos{Slots: [][]cut{nil}}, &coverage{}) })
 		c.aim(want.appends, want.leaves, want.took)
-		synctest.Test(t, func(*testing.T) { got = play(p, c, seen) })
+		synctest.Test(t, func(*testing.T) { got = play(create(), p, c, seen) })
 		for what, o := range map[string]*outcome{"undisturbed": want, "disturbed": got} {
 			if len(o.bad) > 0 {
 				rt.Fatalf("%s: %s\n%s%s%s", what, strings.Join(o.bad, "\n"), p, c, o.journal)
@@ -72,14 +85,18 @@ func TestRandomFlowsSurviveCrashes(t *testing.T) {
 			rt.Fatalf("the disturbed run ends otherwise (-undisturbed +disturbed):\n%s\n%s%s--- undisturbed\n%s--- disturbed\n%s", d, p, c, want.journal, got.journal)
 		}
 	})
-	if !t.Failed() && !testing.Short() { // which plays too few for all that is to be met
-		seen.check(t)
-	}
+	return seen
 }
 
 // TestFixedFlowsSurviveEveryCrash plays flows that are easily got wrong, with
 // a crash at every append and in every leaf.
 func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { fixedFlows(t, inMemory, kit.Sized(3, 1, 1)) })
+	t.Run("postgres", func(t *testing.T) { fixedFlows(t, kit.Postgres(t), kit.Sized(24, 3, 1)) })
+}
+
+// fixedFlows plays flows on stores that create makes, with every n-th crash.
+func fixedFlows(t *testing.T, create func() store.Store, every int) {
 	leaf := func(name string, n int, acts ...string) op {
 		return op{Kind: "leaf", Name: name, N: n, Acts: acts, Mode: "error"}
 	}
@@ -106,17 +123,14 @@ func TestFixedFlowsSurviveEveryCrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := program{Ops: ops}
 			var want, got *outcome
-			synctest.Test(t, func(*testing.T) { want = play(p, chaos{Slots: [][]cut{nil}}, &coverage{}) })
+			synctest.Test(t, func(*testing.T) { want = play(create(), p, chaos{Slots: [][]cut{nil}}, &coverage{}) })
 			if len(want.bad) > 0 {
 				t.Fatalf("undisturbed: %s\n%s", strings.Join(want.bad, "\n"), want.journal)
 			}
 			for i, how := range []string{"append before", "append after", "leaf"} {
-				for n := 1; n <= want.appends; n++ {
-					if testing.Short() && n%3 != i {
-						continue
-					}
+				for n := 1 + i*every/3; n <= want.appends; n += every {
 					c := chaos{Slots: [][]cut{{{How: how, n: n}}}}
-					synctest.Test(t, func(*testing.T) { got = play(p, c, &coverage{}) })
+					synctest.Test(t, func(*testing.T) { got = play(create(), p, c, &coverage{}) })
 					if d := cmp.Diff(want.ends, got.ends); d != "" || len(got.bad) > 0 {
 						t.Fatalf("crash %s %d: %s\n%s\n%s", how, n, strings.Join(got.bad, "\n"), d, got.journal)
 					}
@@ -184,11 +198,11 @@ const thread = "t"
 // patience is how long a play may take, in virtual time.
 const patience = 30 * time.Minute
 
-// play runs a program to its end. It is called in a bubble of its own.
-func play(p program, c chaos, cover *coverage) *outcome {
+// play runs a program to its end on an empty store. It is called in a bubble of its
+// own.
+func play(inner store.Store, p program, c chaos, cover *coverage) *outcome {
 	w := &world{cover: cover, execs: map[string]map[*life]int{}, recorded: map[string]bool{}, effects: map[string]int{},
 		seen: map[string]string{}, keys: map[string]string{}}
-	inner := memstore.New()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	first := &life{world: w, program: p, inside: map[string]int{}, current: map[string]string{}}

@@ -1,0 +1,14 @@
+// Package sweeps lets the tests of this module crash flows on more stores than the
+// one in memory. It imports nothing but package store.
+package sweeps
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/store"
+)
+
+// Stores has functions that create stores in bubbles of testing/synctest, by their
+// name. Except with -short, all sweeps of package perduretest that do not name a
+// store run on each of these too. Tests register them when they are initialized.
+var Stores = map[string]func(t *testing.T) (create func() store.Store){}
